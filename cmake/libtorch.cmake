@@ -1,0 +1,52 @@
+# Finds LibTorch and defines the imported target draftsmith::torch.
+#
+# Order: -DLIBTORCH=/path or the environment variable LIBTORCH (a LibTorch or a torch package folder), then
+# CMAKE_PREFIX_PATH, then the wheel in .venv. find_package(Torch) of a CUDA wheel wants nvcc; this target does not.
+
+set(LIBTORCH "$ENV{LIBTORCH}" CACHE PATH "LibTorch folder (holds include/ and lib/); empty: CMAKE_PREFIX_PATH, then .venv")
+
+set(torch_hints "${LIBTORCH}" ${CMAKE_PREFIX_PATH})
+file(GLOB torch_wheels "${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch")
+if(NOT LIBTORCH)
+  list(APPEND torch_hints ${torch_wheels})
+endif()
+
+find_path(TORCH_INCLUDE_DIR torch/csrc/api/include/torch/torch.h
+  HINTS ${torch_hints} PATH_SUFFIXES include NO_DEFAULT_PATH)
+if(NOT TORCH_INCLUDE_DIR)
+  message(FATAL_ERROR
+    "LibTorch was not found.\n"
+    "  expected: include/torch/csrc/api/include/torch/torch.h under LIBTORCH, CMAKE_PREFIX_PATH or .venv\n"
+    "  found:    nothing there (LIBTORCH='${LIBTORCH}')\n"
+    "  hint:     run ./quickstart or tools/setup, or configure with -DLIBTORCH=/path/to/libtorch")
+endif()
+cmake_path(GET TORCH_INCLUDE_DIR PARENT_PATH torch_root)
+set(torch_lib_dir "${torch_root}/lib")
+cmake_path(GET torch_root PARENT_PATH torch_packages)
+
+add_library(draftsmith_torch INTERFACE)
+add_library(draftsmith::torch ALIAS draftsmith_torch)
+target_include_directories(draftsmith_torch SYSTEM INTERFACE
+  "${TORCH_INCLUDE_DIR}" "${TORCH_INCLUDE_DIR}/torch/csrc/api/include")
+target_link_libraries(draftsmith_torch INTERFACE "${torch_lib_dir}/libtorch_cpu.so" "${torch_lib_dir}/libc10.so")
+target_link_options(draftsmith_torch INTERFACE "LINKER:-rpath,${torch_lib_dir}")
+
+# A CUDA build of LibTorch: link its CUDA half too, without needing nvcc. --no-as-needed keeps libtorch_cuda, whose
+# kernels register themselves when it is loaded.
+set(DRAFTSMITH_TORCH_CUDA OFF)
+if(EXISTS "${torch_lib_dir}/libtorch_cuda.so")
+  file(GLOB cuda_include "${torch_packages}/nvidia/cu1*/include")
+  file(GLOB cuda_runtime "${torch_packages}/nvidia/cu1*/lib/libcudart.so.1*")
+  if(cuda_include AND cuda_runtime)
+    list(GET cuda_runtime 0 cuda_runtime)
+    cmake_path(GET cuda_runtime PARENT_PATH cuda_lib_dir)
+    target_include_directories(draftsmith_torch SYSTEM INTERFACE ${cuda_include})
+    target_link_libraries(draftsmith_torch INTERFACE
+      "-Wl,--no-as-needed" "${torch_lib_dir}/libtorch_cuda.so" "${torch_lib_dir}/libc10_cuda.so"
+      "${torch_lib_dir}/libtorch.so" "${cuda_runtime}" "-Wl,--as-needed")
+    target_link_options(draftsmith_torch INTERFACE "LINKER:-rpath,${cuda_lib_dir}")
+    target_compile_definitions(draftsmith_torch INTERFACE DRAFTSMITH_TORCH_CUDA=1)
+    set(DRAFTSMITH_TORCH_CUDA ON)
+  endif()
+endif()
+message(STATUS "LibTorch: ${torch_root} (CUDA: ${DRAFTSMITH_TORCH_CUDA})")

@@ -1,0 +1,42 @@
+# One library a folder, one test program a folder, one precompiled header for whatever includes LibTorch.
+
+# draftsmith_library(NAME [TORCH] DEPENDS lib...): all .cpp files of the folder, as the library draftsmith_NAME.
+function(draftsmith_library name)
+  cmake_parse_arguments(ARG "TORCH" "" "DEPENDS" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  if(NOT sources)
+    set(sources "${CMAKE_SOURCE_DIR}/cmake/precompiled.cpp")
+  endif()
+  add_library(draftsmith_${name} STATIC ${sources})
+  add_library(draftsmith::${name} ALIAS draftsmith_${name})
+  target_include_directories(draftsmith_${name} PUBLIC "${CMAKE_SOURCE_DIR}")
+  target_link_libraries(draftsmith_${name} PUBLIC ${ARG_DEPENDS} PRIVATE draftsmith_warnings)
+  if(ARG_TORCH)
+    draftsmith_use_torch(draftsmith_${name} PUBLIC)
+  endif()
+endfunction()
+
+# The precompiled header is built once, by draftsmith_precompiled, and shared by every target that uses LibTorch.
+function(draftsmith_use_torch target scope)
+  target_link_libraries(${target} ${scope} draftsmith::torch)
+  target_precompile_headers(${target} REUSE_FROM draftsmith_precompiled)
+endfunction()
+
+# draftsmith_test(NAME [TORCH] DEPENDS lib... [LABEL unit]): all .cpp files of tests/NAME, as the program test_NAME.
+function(draftsmith_test name)
+  cmake_parse_arguments(ARG "TORCH" "LABEL" "DEPENDS" ${ARGN})
+  if(NOT ARG_LABEL)
+    set(ARG_LABEL unit)
+  endif()
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp")
+  if(NOT sources)
+    return()
+  endif()
+  add_executable(test_${name} ${sources})
+  target_link_libraries(test_${name} PRIVATE ${ARG_DEPENDS} GTest::gtest GTest::gmock GTest::gtest_main draftsmith_warnings)
+  target_compile_definitions(test_${name} PRIVATE DRAFTSMITH_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  if(ARG_TORCH)
+    draftsmith_use_torch(test_${name} PRIVATE)
+  endif()
+  gtest_discover_tests(test_${name} DISCOVERY_TIMEOUT 120 PROPERTIES LABELS ${ARG_LABEL} TIMEOUT 600)
+endfunction()

@@ -1,0 +1,52 @@
+// Deterministic bucketed batches by token budget, in an order that can be resumed at any position.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "data/corpus.h"
+
+namespace draftsmith::data {
+
+struct BatchOptions {
+  int64_t token_budget = 4096;   // most padded target tokens (rows × longest) a batch; a longer example is a batch alone
+  int64_t max_rows = 1024;
+  int64_t bucket_window = 100;   // batches' worth of examples that are sorted by length together
+  uint64_t seed = 1;
+  bool shuffle = true;
+};
+
+// Where a batch order stands: everything needed to go on from there.
+struct BatchPosition {
+  int64_t epoch = 0;
+  int64_t batch = 0;             // within the epoch
+};
+
+// Indices of the examples of each batch. Same corpus, options and position: same batches, on every machine.
+class BatchOrder {
+ public:
+  BatchOrder(const Corpus& corpus, BatchOptions options);
+  // Examples of the batch at `position`; advances it, over the epoch's end into the next.
+  std::vector<int64_t> next(BatchPosition& position);
+  int64_t batches(int64_t epoch);
+
+ private:
+  void build(int64_t epoch);
+  const Corpus* corpus_;
+  BatchOptions options_;
+  int64_t built_epoch_ = -1;
+  std::vector<std::vector<int64_t>> batches_;
+};
+
+// Right-padded rows of a batch, host memory, ready to become tensors.
+struct PaddedRows {
+  std::vector<int64_t> tokens;   // [B,L] row-major, padded with pad
+  std::vector<int64_t> lengths;  // [B]
+  int64_t rows = 0;
+  int64_t width = 0;             // L
+};
+
+PaddedRows pad_sources(const Corpus& corpus, const std::vector<int64_t>& examples, int64_t pad);
+PaddedRows pad_targets(const Corpus& corpus, const std::vector<int64_t>& examples, int64_t pad);
+
+}  // namespace draftsmith::data

@@ -1,0 +1,81 @@
+// A transformer with weights: encoder-decoder or decoder-only, any family. One block code serves training (forward, with
+// gradients) and decoding (step, over caches).
+#pragma once
+
+#include <filesystem>
+#include <map>
+
+#include "model/language_model.h"
+#include "model/transformer_config.h"
+#include "model/transformer_state.h"
+
+namespace draftsmith::model {
+
+// Whole sequences for training or scoring, teacher-forced.
+struct ForwardInput {
+  TokenBatch source;                     // [B,S]; unused by decoder-only models
+  TokenBatch target;                     // decoder inputs [B,T] (start token first), right padded
+  std::vector<int64_t> hidden_layers;    // wanted decoder hidden states (early exits, heads)
+};
+
+struct ForwardOutput {
+  at::Tensor hidden;                     // [B,T,D] after the final norm and output scale: what the head reads
+  std::vector<at::Tensor> layers;        // one [B,T,D] a wanted layer, before the final norm
+};
+
+// Dropout of a training forward. Masks come from a counter-based generator: the same (seed, step) gives the same masks,
+// whatever ran before, so that a resumed run is bit-identical.
+struct DropoutContext {
+  double probability = 0.0;              // 0: none
+  uint64_t seed = 0;
+  uint64_t step = 0;                     // micro-batch counter
+};
+
+class TransformerModel : public LanguageModel {
+ public:
+  // Random weights, by the family's own initialisation (config.initializer_* and `seed`).
+  TransformerModel(TransformerConfig config, uint64_t seed);
+  // From a Hugging Face directory; see checkpoint.h for load_model(), which most callers want.
+  TransformerModel(TransformerConfig config, std::map<std::string, at::Tensor> parameters);
+  ~TransformerModel() override;
+
+  const TransformerConfig& config() const;
+  const ModelInfo& info() const override;
+
+  // Named parameters under their Hugging Face names, in a fixed order (sorted). Tied tensors appear once.
+  const std::map<std::string, at::Tensor>& parameters() const;
+  // Moves and converts all parameters. Invalidates states. T5's `wo` stays fp32 in fp16.
+  void to(at::Device device, at::ScalarType dtype);
+  void requires_grad(bool on);
+  // Packs weights for decoding (fused QKV, oneDNN prepacked linears). Called by load_model for inference; parameters
+  // must not change afterwards. Undone by unpack().
+  void pack();
+  void unpack();
+
+  ForwardOutput forward(const ForwardInput& input, const DropoutContext& dropout = {});
+  // Logits of hidden states that came out of forward(): [..., D] -> [..., V].
+  at::Tensor head(const at::Tensor& hidden) const;
+  // Final norm, output scale and head on a layer's raw hidden state (early exit, CALM). [..., D] -> [..., V].
+  at::Tensor exit_head(const at::Tensor& layer_hidden) const;
+
+  EncoderStates encode(const TokenBatch& source) override;
+  std::unique_ptr<DecodeState> begin(const EncoderStates& source, int64_t capacity, int64_t samples = 1) override;
+  std::unique_ptr<DecodeState> begin(int64_t rows, int64_t capacity) override;
+  StepOutput step(const StepInput& input, DecodeState& state) override;
+
+  // --- the two smaller verbs beneath step() ---
+  // Embeds tokens [B,L] for the layout's positions: hidden state 0. [B,L,D]
+  at::Tensor embed(const at::Tensor& tokens, const StepLayout& layout);
+  // Runs decoder layers [begin,end) on hidden [B,L,D] at the layout's slots, writes their K/V and advances those layers'
+  // lengths (not for sibling layouts). Returns the hidden state after layer end. Early exit and PPD resume with it.
+  at::Tensor run_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, TransformerState& state);
+  // Writes K/V of layers computed from another hidden state [B,L,D] (Tandem refresh, CALM propagation), as if it were
+  // those layers' input, and advances their lengths. Runs no attention.
+  void write_kv(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, TransformerState& state);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace draftsmith::model
