@@ -5,14 +5,19 @@
 
 set(LIBTORCH "$ENV{LIBTORCH}" CACHE PATH "LibTorch folder (holds include/ and lib/); empty: CMAKE_PREFIX_PATH, then .venv")
 
-set(torch_hints "${LIBTORCH}" ${CMAKE_PREFIX_PATH})
-file(GLOB torch_wheels "${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch")
-if(NOT LIBTORCH)
+if(LIBTORCH)
+  set(torch_hints "${LIBTORCH}")
+else()
+  string(REPLACE ":" ";" torch_hints "$ENV{CMAKE_PREFIX_PATH}")
+  file(GLOB torch_wheels "${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch")
+  list(PREPEND torch_hints ${CMAKE_PREFIX_PATH})
   list(APPEND torch_hints ${torch_wheels})
 endif()
 
+# Not cached: another LibTorch must be found when the user names one in a later run. CMAKE_PREFIX_PATH often names a
+# torch package's parts: share/cmake (torch.utils.cmake_prefix_path) or share/cmake/Torch.
 find_path(TORCH_INCLUDE_DIR torch/csrc/api/include/torch/torch.h
-  HINTS ${torch_hints} PATH_SUFFIXES include NO_DEFAULT_PATH)
+  HINTS ${torch_hints} PATH_SUFFIXES include ../../include ../../../include NO_DEFAULT_PATH NO_CACHE)
 if(NOT TORCH_INCLUDE_DIR)
   message(FATAL_ERROR
     "LibTorch was not found.\n"
@@ -20,6 +25,8 @@ if(NOT TORCH_INCLUDE_DIR)
     "  found:    nothing there (LIBTORCH='${LIBTORCH}')\n"
     "  hint:     run ./quickstart or tools/setup, or configure with -DLIBTORCH=/path/to/libtorch")
 endif()
+cmake_path(NORMAL_PATH TORCH_INCLUDE_DIR)
+string(REGEX REPLACE "/$" "" TORCH_INCLUDE_DIR "${TORCH_INCLUDE_DIR}")
 cmake_path(GET TORCH_INCLUDE_DIR PARENT_PATH torch_root)
 set(torch_lib_dir "${torch_root}/lib")
 cmake_path(GET torch_root PARENT_PATH torch_packages)

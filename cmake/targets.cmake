@@ -16,27 +16,28 @@ function(draftsmith_library name)
   endif()
 endfunction()
 
-# The precompiled header is built once, by draftsmith_precompiled, and shared by every target that uses LibTorch.
+# The precompiled header is built once, by draftsmith_precompiled, and shared by every target that uses LibTorch. That
+# works only while all of them compile with the same flags: set none (nor POSITION_INDEPENDENT_CODE) on single targets.
 function(draftsmith_use_torch target scope)
   target_link_libraries(${target} ${scope} draftsmith::torch)
   target_precompile_headers(${target} REUSE_FROM draftsmith_precompiled)
 endfunction()
 
-# draftsmith_test(NAME [TORCH] DEPENDS lib... [LABEL unit]): all .cpp files of tests/NAME, as the program test_NAME.
+# draftsmith_test(NAME [TORCH] DEPENDS lib... [LABEL unit|parity|end_to_end] [SERIAL regex] [TIMEOUT seconds]):
+# all .cpp files of tests/NAME, as the program test_NAME; each of its suites is one ctest entry (see test_suites.cmake).
+# Suites whose names match SERIAL run alone: those that measure time or use every core.
 function(draftsmith_test name)
-  cmake_parse_arguments(ARG "TORCH" "LABEL" "DEPENDS" ${ARGN})
-  if(NOT ARG_LABEL)
-    set(ARG_LABEL unit)
-  endif()
+  cmake_parse_arguments(ARG "TORCH" "LABEL;SERIAL;TIMEOUT" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp")
   if(NOT sources)
     return()
   endif()
   add_executable(test_${name} ${sources})
-  target_link_libraries(test_${name} PRIVATE ${ARG_DEPENDS} GTest::gtest GTest::gmock GTest::gtest_main draftsmith_warnings)
+  target_link_libraries(test_${name} PRIVATE
+    ${ARG_DEPENDS} GTest::gtest GTest::gmock GTest::gtest_main draftsmith_warnings)
   target_compile_definitions(test_${name} PRIVATE DRAFTSMITH_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   if(ARG_TORCH)
     draftsmith_use_torch(test_${name} PRIVATE)
   endif()
-  gtest_discover_tests(test_${name} DISCOVERY_TIMEOUT 120 PROPERTIES LABELS ${ARG_LABEL} TIMEOUT 600)
+  draftsmith_register_suites(test_${name} "${ARG_LABEL}" "${ARG_SERIAL}" "${ARG_TIMEOUT}")
 endfunction()

@@ -1,0 +1,35 @@
+# Run after a test program is linked (see test_suites.cmake): writes one add_test for each of its suites.
+#   PROGRAM, NAME, LABEL, SERIAL, TIMEOUT, WORKING_DIRECTORY, LIST_FILE
+
+execute_process(COMMAND "${PROGRAM}" --gtest_list_tests
+  OUTPUT_VARIABLE listing ERROR_VARIABLE errors RESULT_VARIABLE status)
+if(NOT status EQUAL 0)
+  message(FATAL_ERROR "${NAME} could not list its tests (${status}):\n${errors}")
+endif()
+
+# Suites are the lines that are not indented; they end in a dot, after which a comment may follow.
+string(REGEX MATCHALL "(^|\n)[A-Za-z_][^ \n]*\\." suites "${listing}")
+
+# A suite whose tests all skip themselves counts as skipped. The pattern reaches to the end of the output, so that a
+# suite with a failure, which prints more after the list of skipped tests, never matches.
+set(skip "\\[  PASSED  \\] 0 tests\\.\n(\\[  SKIPPED \\] [^\n]*\n)+$")
+
+set(script "")
+foreach(suite IN LISTS suites)
+  string(REGEX REPLACE "[\n]|\\.$" "" suite "${suite}")
+  set(labels "${LABEL}")
+  if(suite MATCHES "Gpu|Cuda")
+    list(APPEND labels gpu)
+  endif()
+  string(APPEND script
+    "add_test([==[${NAME}.${suite}]==] [==[${PROGRAM}]==] [==[--gtest_filter=${suite}.*]==])\n"
+    "set_tests_properties([==[${NAME}.${suite}]==] PROPERTIES\n"
+    "  LABELS [==[${labels}]==] TIMEOUT ${TIMEOUT} WORKING_DIRECTORY [==[${WORKING_DIRECTORY}]==]\n"
+    "  ENVIRONMENT [==[OMP_NUM_THREADS=1;ASAN_OPTIONS=detect_leaks=0:protect_shadow_gap=0]==]\n"
+    "  SKIP_REGULAR_EXPRESSION [==[${skip}]==]")
+  if(SERIAL AND suite MATCHES "${SERIAL}")
+    string(APPEND script " RUN_SERIAL TRUE")
+  endif()
+  string(APPEND script ")\n")
+endforeach()
+file(WRITE "${LIST_FILE}" "${script}")
