@@ -35,14 +35,17 @@ class TransformerModel : public LanguageModel {
  public:
   // Random weights, by the family's own initialisation (config.initializer_* and `seed`).
   TransformerModel(TransformerConfig config, uint64_t seed);
-  // From a Hugging Face directory; see checkpoint.h for load_model(), which most callers want.
+  // From parameters under their canonical names (model/parameters.h). See checkpoint.h for load_model(), which most
+  // callers want: it reads a Hugging Face directory and maps its names. All tensors must have one dtype and device, but
+  // for those that keeps_fp32_in_half() names. Throws UserError naming the tensors that are missing, unknown or misshapen.
   TransformerModel(TransformerConfig config, std::map<std::string, at::Tensor> parameters);
   ~TransformerModel() override;
 
   const TransformerConfig& config() const;
   const ModelInfo& info() const override;
 
-  // Named parameters under their Hugging Face names, in a fixed order (sorted). Tied tensors appear once.
+  // Named parameters under their canonical names (model/parameters.h), sorted. Tied tensors appear once. Checkpoint code
+  // maps the names to the family's own.
   const std::map<std::string, at::Tensor>& parameters() const;
   // Moves and converts all parameters. Invalidates states. T5's `wo` stays fp32 in fp16.
   void to(at::Device device, at::ScalarType dtype);

@@ -1,0 +1,67 @@
+#include "model/parameters.h"
+
+namespace draftsmith::model {
+namespace {
+
+void add_norm(const TransformerConfig& config, const std::string& prefix, std::vector<ParameterSpec>& specs) {
+  specs.push_back({prefix + ".weight", {config.width}});
+  if (config.norm == Norm::kLayer) {
+    specs.push_back({prefix + ".bias", {config.width}});
+  }
+}
+
+void add_attention(const TransformerConfig& config, const std::string& prefix, std::vector<ParameterSpec>& specs) {
+  const int64_t inner = config.heads * config.head_width;
+  add_norm(config, prefix + ".norm", specs);
+  for (const char* part : {".query", ".key", ".value"}) {
+    specs.push_back({prefix + part + ".weight", {inner, config.width}});
+  }
+  specs.push_back({prefix + ".output.weight", {config.width, inner}});
+}
+
+void add_feed_forward(const TransformerConfig& config, const std::string& prefix, std::vector<ParameterSpec>& specs) {
+  add_norm(config, prefix + ".norm", specs);
+  if (config.gated) {
+    specs.push_back({prefix + ".gate.weight", {config.ff_width, config.width}});
+  }
+  specs.push_back({prefix + ".up.weight", {config.ff_width, config.width}});
+  specs.push_back({prefix + ".down.weight", {config.width, config.ff_width}});
+}
+
+void add_stack(const TransformerConfig& config, bool decoder, std::vector<ParameterSpec>& specs) {
+  const std::string stack = decoder ? "decoder" : "encoder";
+  if (config.positions == Positions::kRelativeBias) {
+    specs.push_back({stack + ".relative_bias.weight", {config.relative_buckets, config.heads}});
+  }
+  const int64_t layers = decoder ? config.decoder_layers : config.encoder_layers;
+  for (int64_t i = 0; i < layers; ++i) {
+    const std::string block = stack + "." + std::to_string(i);
+    add_attention(config, block + ".self_attention", specs);
+    if (decoder && config.encoder_decoder) {
+      add_attention(config, block + ".cross_attention", specs);
+    }
+    add_feed_forward(config, block + ".feed_forward", specs);
+  }
+  add_norm(config, stack + ".final_norm", specs);
+}
+
+}  // namespace
+
+std::vector<ParameterSpec> expected_parameters(const TransformerConfig& config) {
+  std::vector<ParameterSpec> specs;
+  specs.push_back({"embedding.weight", {config.vocabulary, config.width}});
+  if (config.encoder_decoder) {
+    add_stack(config, false, specs);
+  }
+  add_stack(config, true, specs);
+  if (!config.tied_head) {
+    specs.push_back({"head.weight", {config.vocabulary, config.width}});
+  }
+  return specs;
+}
+
+bool keeps_fp32_in_half(const std::string& canonical_name) {
+  return canonical_name.ends_with(".feed_forward.down.weight");
+}
+
+}  // namespace draftsmith::model
