@@ -1,0 +1,81 @@
+// Safetensors files (github.com/huggingface/safetensors, format 0.4): a little-endian header length, a JSON header of
+// names, types, shapes and byte ranges, then the tensors. Read through a memory mapping, one tensor at a time; nothing
+// in the header is believed before it is checked. Written with an aligned header under a temporary name, then renamed.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+namespace draftsmith::model {
+
+// What the header says of one tensor.
+struct TensorEntry {
+  std::string dtype;           // as stored: "F32", "BF16", ...
+  std::vector<int64_t> shape;  // [] is a scalar
+  uint64_t begin = 0;          // bytes from the start of the data section
+  uint64_t end = 0;            // exclusive
+};
+
+// The LibTorch type of a stored float type (F16, BF16, F32, F64); nothing for every other type.
+std::optional<at::ScalarType> float_type(const std::string& dtype);
+// The safetensors name of a float type. Throws std::logic_error for other types.
+std::string dtype_name(at::ScalarType type);
+// "[3, 5]".
+std::string shape_text(at::IntArrayRef shape);
+
+// An open safetensors file.
+class SafetensorsFile {
+ public:
+  // Maps the file and checks its whole header. Errors (UserError, all of them at once): cannot be opened, too short for
+  // its header, header over 100 MB, broken JSON, a name twice, an unknown type, a negative or overflowing shape, a byte
+  // range out of the file, of another size than the shape and type need, overlapping another or leaving a hole.
+  explicit SafetensorsFile(std::filesystem::path file);
+  ~SafetensorsFile();
+  SafetensorsFile(SafetensorsFile&&) noexcept;
+  SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
+
+  const std::filesystem::path& file() const { return file_; }
+  const std::map<std::string, TensorEntry>& tensors() const { return tensors_; }
+  // The header's "__metadata__".
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+  // A tensor as a contiguous CPU tensor of its own, converted to `dtype` (a float type).
+  // Errors: std::logic_error for an unknown name; UserError when the stored type is no float type.
+  at::Tensor read(const std::string& name, at::ScalarType dtype) const;
+
+ private:
+  struct Mapping;
+
+  void parse_header();
+
+  std::filesystem::path file_;
+  std::unique_ptr<Mapping> mapping_;
+  uint64_t data_begin_ = 0;  // bytes from the start of the file
+  std::map<std::string, TensorEntry> tensors_;
+  std::map<std::string, std::string> metadata_;
+};
+
+// A tensor to be stored, in the type it is to have in the file.
+struct TensorToStore {
+  std::string name;
+  at::Tensor tensor;
+  at::ScalarType dtype = at::kFloat;
+};
+
+// Writes a safetensors file with metadata {"format": "pt"} atomically: a reader sees the old file or the whole new one.
+// Tensors are converted and written one at a time, widest type first, then by name.
+// Errors (RunError): a value that is not finite in the stored type (names the tensor; nothing is written), a failed
+// write.
+void write_safetensors(const std::filesystem::path& file, std::vector<TensorToStore> tensors);
+
+// Throws a RunError that names the tensor if it holds NaN or infinity. `where` is what the tensor belongs to.
+void require_finite(const std::string& where, const std::string& name, const at::Tensor& tensor);
+
+}  // namespace draftsmith::model

@@ -1,0 +1,155 @@
+#include "model/weight_files.h"
+
+#include <fstream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "model/strict_json.h"
+
+namespace draftsmith::model {
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kSingle = "model.safetensors";
+constexpr const char* kIndex = "model.safetensors.index.json";
+
+// The index's weight_map, every file a plain name inside the directory.
+std::map<std::string, std::string> read_weight_map(const fs::path& index) {
+  const json root = read_json_object(index);
+  Problems problems;
+  std::map<std::string, std::string> map;
+  if (!root.contains("weight_map") || !root["weight_map"].is_object()) {
+    throw UserError({.where = index.string(),
+                     .what = "the index has no weight_map",
+                     .expected = "an object that maps tensor names to files",
+                     .found = root.contains("weight_map") ? root["weight_map"].type_name() : "nothing",
+                     .hint = {}});
+  }
+  for (const auto& [name, file] : root["weight_map"].items()) {
+    const std::string text = file.is_string() ? file.get<std::string>() : "";
+    const bool plain = !text.empty() && text.find('/') == std::string::npos && text != "." && text != ".." &&
+                       text.find('\0') == std::string::npos;
+    if (!plain) {
+      problems.add({.where = fmt::format("{}: tensor '{}'", index.string(), printable(name)),
+                    .what = "the index must name a file inside the directory",
+                    .expected = "a plain file name",
+                    .found = printable(file.dump(-1, ' ', true, json::error_handler_t::replace)),
+                    .hint = {}});
+      continue;
+    }
+    map[name] = text;
+  }
+  problems.throw_if_any();
+  return map;
+}
+
+}  // namespace
+
+WeightFiles::WeightFiles(const fs::path& directory) {
+  if (fs::exists(directory / kSingle)) {
+    files_.emplace_back(directory / kSingle);
+    for (const auto& [name, entry] : files_.front().tensors()) {
+      file_of_[name] = 0;
+    }
+  } else if (fs::exists(directory / kIndex)) {
+    open_shards(directory / kIndex);
+  } else {
+    const bool pickled = fs::exists(directory / "pytorch_model.bin");
+    throw UserError({.where = directory.string(),
+                     .what = "no weights in this model directory",
+                     .expected = fmt::format("{} or {}", kSingle, kIndex),
+                     .found = pickled ? "only pytorch_model.bin, a Python pickle" : "neither",
+                     .hint = pickled ? "load it in Transformers and call save_pretrained(): that writes safetensors"
+                                     : "is this the right directory?"});
+  }
+}
+
+void WeightFiles::open_shards(const fs::path& index) {
+  const auto weight_map = read_weight_map(index);
+  std::map<std::string, size_t> opened;  // file name -> index into files_
+  Problems problems;
+  for (const auto& [name, file] : weight_map) {
+    if (opened.count(file) == 0) {
+      opened[file] = files_.size();
+      files_.emplace_back(index.parent_path() / file);
+      for (const auto& [stored, entry] : files_.back().tensors()) {
+        const auto named = weight_map.find(stored);
+        if (named == weight_map.end() || named->second != file) {
+          problems.add({.where = fmt::format("{}: tensor '{}'", files_.back().file().string(), printable(stored)),
+                        .what = "a shard holds a tensor that the index does not place there",
+                        .expected = named == weight_map.end() ? "an index that names it" : "only in " + named->second,
+                        .found = file,
+                        .hint = "shards of different models are mixed; fetch or write them again"});
+        }
+      }
+    }
+    const size_t shard = opened[file];
+    if (files_[shard].tensors().count(name) == 0) {
+      problems.add({.where = fmt::format("{}: tensor '{}'", files_[shard].file().string(), printable(name)),
+                    .what = "the tensor is not in the shard that the index names",
+                    .expected = "the tensor",
+                    .found = "nothing",
+                    .hint = {}});
+    }
+    file_of_[name] = shard;
+  }
+  problems.throw_if_any();
+}
+
+const TensorEntry& WeightFiles::entry(const std::string& name) const {
+  return files_[file_of_.at(name)].tensors().at(name);
+}
+
+std::string WeightFiles::where(const std::string& name) const {
+  return fmt::format("{}: tensor '{}'", files_[file_of_.at(name)].file().string(), printable(name));
+}
+
+at::Tensor WeightFiles::read(const std::string& name, at::ScalarType dtype) const {
+  return files_[file_of_.at(name)].read(name, dtype);
+}
+
+void write_weight_files(const fs::path& directory, const std::vector<TensorToStore>& tensors, uint64_t shard_bytes) {
+  std::vector<std::vector<TensorToStore>> shards(1);
+  uint64_t in_shard = 0;
+  uint64_t total = 0;
+  for (const TensorToStore& item : tensors) {
+    const uint64_t bytes = static_cast<uint64_t>(item.tensor.numel()) * c10::elementSize(item.dtype);
+    if (!shards.back().empty() && in_shard + bytes > shard_bytes) {
+      shards.emplace_back();
+      in_shard = 0;
+    }
+    shards.back().push_back(item);
+    in_shard += bytes;
+    total += bytes;
+  }
+  if (shards.size() == 1) {
+    write_safetensors(directory / kSingle, tensors);
+    return;
+  }
+  json index;
+  index["metadata"]["total_size"] = total;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    const std::string file = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+    for (const TensorToStore& item : shards[i]) {
+      index["weight_map"][item.name] = file;
+    }
+    write_safetensors(directory / file, std::move(shards[i]));
+  }
+  std::ofstream out(directory / kIndex);
+  out << index.dump(2) << '\n';
+  out.close();
+  if (!out) {
+    throw RunError({.where = (directory / kIndex).string(),
+                    .what = "cannot write the index of the weights",
+                    .expected = {},
+                    .found = {},
+                    .hint = "is the disk full, or the directory not writable?"});
+  }
+}
+
+}  // namespace draftsmith::model
