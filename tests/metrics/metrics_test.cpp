@@ -1,0 +1,129 @@
+// The metrics on cases small enough to compute by hand; they need no peers and no data.
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "infer/metrics/bleu.h"
+#include "infer/metrics/chrf.h"
+#include "infer/metrics/porter.h"
+#include "infer/metrics/rouge.h"
+
+namespace draftsmith::infer {
+namespace {
+
+using testing::ElementsAre;
+
+TEST(Text, WordsAreSplitAtUnicodeWhiteSpace) {
+  EXPECT_THAT(split_words(" a\u00A0b\u3000c\t\x1c d "), ElementsAre("a", "b", "c", "d"));
+  EXPECT_TRUE(split_words("\u2028 ").empty());
+}
+
+TEST(Text, AnInvalidByteIsOneReplacementCharacter) {
+  EXPECT_EQ(code_points("a\xC0\x80z"), (std::vector<char32_t>{'a', 0xFFFD, 0xFFFD, 'z'}));
+  EXPECT_EQ(code_points("\xED\xA0\x80").front(), char32_t{0xFFFD});
+}
+
+TEST(Bleu, Tokenizer13aSeparatesPunctuationButNotNumbers) {
+  EXPECT_THAT(bleu_tokens("It's 1,000.5 - \"ok\", 5-year.", BleuTokenizer::k13a),
+              ElementsAre("It's", "1,000.5", "-", "\"", "ok", "\"", ",", "5", "-", "year", "."));
+  EXPECT_THAT(bleu_tokens("&lt;a&gt; &amp;", BleuTokenizer::k13a), ElementsAre("<", "a", ">", "&"));
+}
+
+TEST(Bleu, CharTokenizerGivesCodePointsWithoutWhiteSpace) {
+  EXPECT_THAT(bleu_tokens("ä 长\u3000b", BleuTokenizer::kChar), ElementsAre("ä", "长", "b"));
+}
+
+TEST(Bleu, IsTheGeometricMeanOfClippedPrecisionsTimesTheBrevityPenalty) {
+  const BleuScore score = corpus_bleu({"a b c d"}, {{"a b c d e"}});
+  EXPECT_THAT(score.correct, ElementsAre(4, 3, 2, 1));
+  EXPECT_DOUBLE_EQ(score.score, 100 * std::exp(1 - 5.0 / 4.0));
+  EXPECT_THAT(corpus_bleu({"the the the the"}, {{"the cat"}}).correct, ElementsAre(1, 0, 0, 0));
+}
+
+TEST(Bleu, OrdersWithoutMatchAreHalvedOneAfterAnother) {
+  const BleuScore score = corpus_bleu({"a b x y z"}, {{"a b c d e"}});
+  EXPECT_DOUBLE_EQ(score.precisions[1], 25);
+  EXPECT_DOUBLE_EQ(score.precisions[2], 100.0 / (2 * 3));
+  EXPECT_DOUBLE_EQ(score.precisions[3], 100.0 / (4 * 2));
+}
+
+TEST(Bleu, TakesTheNearestReferenceLengthAndTheLargestCountOfAnyReference) {
+  const BleuScore score = corpus_bleu({"a a b"}, {{"a a", "b c d e e e"}});
+  EXPECT_EQ(score.reference_length, 2);
+  EXPECT_EQ(score.correct[0], 3);
+}
+
+TEST(Bleu, SignatureSaysHowManyReferencesThereAre) {
+  EXPECT_EQ(bleu_signature({{"a", "b"}}, BleuTokenizer::k13a),
+            "nrefs:2|case:mixed|eff:no|tok:13a|smooth:exp|version:draftsmith-0.1.0");
+  EXPECT_EQ(bleu_signature({{"a", "b"}, {"c"}}, BleuTokenizer::kNone, true),
+            "#:var|c:mixed|e:no|tok:none|s:exp|v:draftsmith-0.1.0");
+}
+
+TEST(Bleu, AnUnknownTokenizerIsAUserErrorThatNamesTheKnownOnes) {
+  try {
+    bleu_tokenizer("zh");
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("13a, none or char"));
+  }
+}
+
+TEST(Chrf, EqualTextsScoreHundredAndDisjointOnesZero) {
+  EXPECT_DOUBLE_EQ(corpus_chrf({"hello world"}, {{"hello world"}}), 100);
+  EXPECT_DOUBLE_EQ(corpus_chrf({"abc"}, {{"xyz"}}), 0);
+}
+
+TEST(Chrf, WeighsRecallFourTimes) {
+  // "ab" against "abcd", order 1: precision 1, recall ½; order 2: precision 1, recall ⅓.
+  const ChrfOptions options{.char_order = 2};
+  const double recall = (1.0 / 2 + 1.0 / 3) / 2;
+  EXPECT_DOUBLE_EQ(corpus_chrf({"ab"}, {{"abcd"}}, options), 100 * 5 * recall / (4 + recall));
+}
+
+TEST(Porter, KeepsIrregularWordsAndFollowsNltkWhereItDepartsFromPorter) {
+  EXPECT_EQ(porter_stem("dying"), "die");
+  EXPECT_EQ(porter_stem("spied"), "spi");
+  EXPECT_EQ(porter_stem("enjoy"), "enjoy");
+  EXPECT_EQ(porter_stem("happy"), "happi");
+  EXPECT_EQ(porter_stem("relational"), "relat");
+  EXPECT_EQ(porter_stem("hopping"), "hop");
+  EXPECT_EQ(porter_stem("is"), "is");
+}
+
+TEST(Rouge, CountsUnigramsBigramsAndSubsequences) {
+  const RougeScore score = rouge_line("police kill the gunman", {"police killed the gunman"});
+  EXPECT_DOUBLE_EQ(score[0].f1, 0.75);
+  EXPECT_DOUBLE_EQ(score[1].f1, 1.0 / 3);
+  EXPECT_DOUBLE_EQ(score[2].f1, 0.75);
+  EXPECT_DOUBLE_EQ(rouge_line("police kill the gunman", {"police killed the gunman"}, {.stemmer = true})[2].f1, 1);
+}
+
+TEST(Rouge, LsumUnitesTheSentencesSubsequences) {
+  // Lin (2004) §3.2: reference w1..w5, candidates "w1 w2 w6 w7 w8" and "w1 w3 w8 w9 w5": union LCS w1 w2 w3 w5.
+  const RougeScore score = rouge_line("w1 w2 w6 w7 w8\nw1 w3 w8 w9 w5", {"w1 w2 w3 w4 w5"});
+  EXPECT_DOUBLE_EQ(score[3].recall, 4.0 / 5);
+  EXPECT_DOUBLE_EQ(score[3].precision, 4.0 / 10);
+}
+
+TEST(Rouge, TakesTheBestReferenceForEachTypeByItself) {
+  const RougeScore score = rouge_line("a b c d", {"d c b a", "a b x y z"});
+  EXPECT_DOUBLE_EQ(score[0].f1, 1);
+  EXPECT_DOUBLE_EQ(score[1].recall, 1.0 / 4);
+}
+
+TEST(Rouge, EmptyTextsScoreZero) {
+  for (const auto& value : rouge_line("", {""})) EXPECT_EQ(value.f1, 0);
+  for (const auto& value : rouge_line("长城", {"a"})) EXPECT_EQ(value.f1, 0);
+}
+
+TEST(Rouge, SentencesAreEscapedInFiles) {
+  EXPECT_EQ(unescape_sentences("a\\nb<n>c\\"), "a\nb\nc\\");
+  EXPECT_EQ(escape_sentences("a\r\nb"), "a\\nb");
+}
+
+}  // namespace
+}  // namespace draftsmith::infer

@@ -1,0 +1,49 @@
+#include "tests/metrics/reference_run.h"
+
+#include <cstdlib>
+#include <stdexcept>
+
+#include <unistd.h>
+
+namespace draftsmith::infer {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path from_environment(const char* name, const fs::path& otherwise) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? fs::path(value) : otherwise;
+}
+
+}  // namespace
+
+std::optional<fs::path> run_reference(const std::string& command, std::string& why) {
+  const fs::path source = DRAFTSMITH_SOURCE_DIR;
+  const fs::path python = from_environment("DRAFTSMITH_PEERS_PYTHON", source / ".venv-peers/bin/python");
+  const fs::path data = from_environment("DRAFTSMITH_DATA", source / "../shared/data");
+  if (!fs::exists(python)) {
+    why = "no Python with sacrebleu, rouge_score and nltk at " + python.string() + " (DRAFTSMITH_PEERS_PYTHON)";
+    return std::nullopt;
+  }
+  if (!fs::exists(data / "multi30k")) {
+    why = "no data at " + data.string() + " (DRAFTSMITH_DATA)";
+    return std::nullopt;
+  }
+  const fs::path out = fs::temp_directory_path() / ("draftsmith_metrics_" + command + "_" + std::to_string(::getpid()));
+  const std::string line = "'" + python.string() + "' '" + (source / "tools/reference_metrics.py").string() + "' " +
+                           command + " '" + data.string() + "' '" + out.string() + "' 2>'" + out.string() + ".log'";
+  if (std::system(line.c_str()) != 0) {
+    throw std::runtime_error("the reference script failed: " + line);
+  }
+  fs::remove(out.string() + ".log");
+  return out;
+}
+
+std::vector<std::string> read_lines(const fs::path& file) {
+  std::ifstream input(file);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(input, line);) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace draftsmith::infer

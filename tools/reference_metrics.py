@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Reference scores for tests/metrics: sacreBLEU, rouge_score and NLTK's Porter stemmer on corrupted references.
+
+  reference_metrics.py scores DATA OUT   writes OUT/<case>.hyp, OUT/<case>.ref<r> and OUT/expected.json
+  reference_metrics.py porter DATA OUT   writes OUT/stems.tsv: every word type of DATA and its stem
+
+DATA is the folder ../shared/data. Everything is seeded; a text's newlines are written as a literal \\n.
+"""
+
+import json
+import random
+import re
+import sys
+from pathlib import Path
+
+SCRIPTS = [
+    "我们明天去北京看长城，天气应该很好。",
+    "東京は日本の首都であり、人口は約1,400万人です。",
+    "السلام عليكم، كيف حالك اليوم؟ عندي ١٢٣٫٥ درهم.",
+    "Привет, мир! Это предложение написано кириллицей — и с тире.",
+    "한국어 문장도 하나 있어야 합니다: 3.14입니다.",
+    "🎉🎉 Party at 7:30-9.00 pm, <skipped> bring $5.00 & 👨‍👩‍👧‍👦!",
+    "He said &quot;hi&quot; &amp; left at 3.5%, i.e. 1,000.50-2,000 (or more)...",
+    "Don't-stop x-ray 5-year U.S.A. e.g. a.b, c,d ,5 .5 5. 5, -5- [a]{b}`c`~d^e_f|g",
+    "Zero\u00a0width\u2003space\u3000and\u2028line K\u212a \u0130stanbul ﬁne",
+    "été naïve Straße ÄÖÜ ß œuvre ½ ² Ⅳ",
+    "हिन्दी में एक वाक्य, और कुछ शब्द।",
+    "(hi) \"quoted\" 'single' word! ?? !! . a, b; c: d",
+]
+
+
+def corrupt(text, rng, rate):
+    """Drops, swaps, doubles and replaces words, or characters where there are no words."""
+    spaced = " " in text
+    units = text.split(" ") if spaced else list(text)
+    result = []
+    for i, unit in enumerate(units):
+        draw = rng.random()
+        if draw < rate * 0.3:
+            continue
+        if draw < rate * 0.5 and result:
+            result.insert(-1, unit)
+        elif draw < rate * 0.7:
+            result += [unit, unit]
+        elif draw < rate:
+            result.append(rng.choice(units))
+        else:
+            result.append(unit)
+    return (" " if spaced else "").join(result)
+
+
+def lines_of(path, limit):
+    with open(path, encoding="utf-8", newline="\n") as file:
+        return [line.rstrip("\r\n") for line, _ in zip(file, range(limit))]
+
+
+def cases(data):
+    rng = random.Random(20260101)
+    for name, path, limit, rate in [
+        ("multi30k_en", "multi30k/test_2016_flickr.en", 1000, 0.3),
+        ("multi30k_de", "multi30k/test_2016_flickr.de", 1000, 0.5),
+        ("iwslt_de", "iwslt2017_de_en/valid.de", 300, 0.2),
+        ("tatoeba_en", "tatoeba_deu_eng/test.en", 500, 0.6),
+        ("lm1b", "lm1b/1b_benchmark.dev.tokens", 300, 0.1),
+    ]:
+        reference = lines_of(data / path, limit)
+        yield name, [corrupt(line, rng, rate) for line in reference], [[line] for line in reference]
+    yield "scripts", [corrupt(line, rng, 0.3) for line in SCRIPTS], [[line] for line in SCRIPTS]
+    yield "scripts_two", SCRIPTS, [[corrupt(line, rng, 0.5), corrupt(line, rng, 0.2)] for line in SCRIPTS]
+    three = [json.loads(line) for line in lines_of(data / "dialogsum/dialogsum.test.jsonl", 300)]
+    references = [[row[f"summary{i}"].replace("\r", "") for i in (1, 2, 3)] for row in three]
+    yield "dialogsum", [corrupt(row[0], rng, 0.3) for row in references], references
+    dev = [json.loads(line) for line in lines_of(data / "scitldr_a/dev.jsonl", 60)]
+    abstracts = ["\n".join(row["source"]).replace("\r", "") for row in dev]
+    shuffled = []
+    for text in abstracts:
+        sentences = [corrupt(sentence, rng, 0.3) for sentence in text.split("\n")]
+        rng.shuffle(sentences)
+        shuffled.append("\n".join(sentences[: max(1, len(sentences) - 1)]))
+    yield "scitldr", shuffled, [[text] for text in abstracts]
+    empty = ["", "a b", "only one", "", "x"]
+    yield "empty", empty, [[""], ["a b"], [""], ["words here"], ["."]]
+    yield "no_match", ["a b c d e", "f g h i j"], [["k l m n o"], ["p q r s t"]]
+    yield "too_short", ["a b", "c"], [["a b"], ["c"]]
+
+
+def scores_of(hypotheses, references):
+    from rouge_score import rouge_scorer
+    from sacrebleu.metrics import BLEU, CHRF
+
+    streams = [list(stream) for stream in zip(*references)]
+    result = {}
+    for tokenizer in ("13a", "none", "char"):
+        metric = BLEU(tokenize=tokenizer)
+        score = metric.corpus_score(hypotheses, streams)
+        result[f"bleu_{tokenizer}"] = score.score
+        result[f"bleu_{tokenizer}_text"] = re.sub(r"^BLEU = ", "", str(score))
+        result[f"bleu_{tokenizer}_signature"] = str(metric.get_signature())
+        result[f"bleu_{tokenizer}_short"] = metric.get_signature().format(short=True)
+    for word_order in (0, 2):
+        metric = CHRF(word_order=word_order)
+        score = metric.corpus_score(hypotheses, streams)
+        result[f"chrf_{word_order}"] = score.score
+        result[f"chrf_{word_order}_name"] = score.name
+        result[f"chrf_{word_order}_signature"] = str(metric.get_signature())
+        result[f"chrf_{word_order}_short"] = metric.get_signature().format(short=True)
+    types = ["rouge1", "rouge2", "rougeL", "rougeLsum"]
+    for stemmer in (False, True):
+        scorer = rouge_scorer.RougeScorer(types, use_stemmer=stemmer)
+        lines = [scorer.score_multi(r, h) for h, r in zip(hypotheses, references)]
+        for kind in types:
+            values = [[line[kind].precision, line[kind].recall, line[kind].fmeasure] for line in lines]
+            result[f"{kind}{'_stemmed' if stemmer else ''}"] = [sum(column) / len(lines) for column in zip(*values)]
+    return result
+
+
+def write_lines(path, texts):
+    with open(path, "w", encoding="utf-8", newline="\n") as file:
+        file.writelines(text.replace("\n", "\\n") + "\n" for text in texts)
+
+
+def write_scores(data, out):
+    expected = {}
+    for name, hypotheses, references in cases(data):
+        write_lines(out / f"{name}.hyp", hypotheses)
+        for r, stream in enumerate(zip(*references)):
+            write_lines(out / f"{name}.ref{r}", stream)
+        expected[name] = {"references": len(references[0]), **scores_of(hypotheses, references)}
+    (out / "expected.json").write_text(json.dumps(expected, indent=1), encoding="utf-8")
+
+
+def write_stems(data, out):
+    from nltk.stem.porter import PorterStemmer
+
+    words = set()
+    for path in sorted(data.rglob("*")):
+        if path.is_file() and path.suffix in {".en", ".de", ".jsonl", ".tokens", ".raw", ".txt"}:
+            words.update(re.findall(r"[a-z0-9]+", path.read_text(encoding="utf-8", errors="replace").lower()))
+    stemmer = PorterStemmer()
+    with open(out / "stems.tsv", "w", encoding="utf-8") as file:
+        file.writelines(f"{word}\t{stemmer.stem(word)}\n" for word in sorted(words))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 4 or sys.argv[1] not in ("scores", "porter"):
+        sys.exit(__doc__)
+    output = Path(sys.argv[3])
+    output.mkdir(parents=True, exist_ok=True)
+    (write_scores if sys.argv[1] == "scores" else write_stems)(Path(sys.argv[2]), output)
