@@ -1,10 +1,6 @@
 // The one precompiled header: what nearly every file that uses LibTorch includes. Not included by hand.
 #pragma once
 
-#include <ATen/ATen.h>
-#include <torch/csrc/autograd/autograd.h>
-#include <torch/types.h>
-
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -14,3 +10,7 @@
 #include <string>
 #include <unordered_map>
 #include <vector>
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/types.h>

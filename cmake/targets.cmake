@@ -23,11 +23,11 @@ function(draftsmith_use_torch target scope)
   target_precompile_headers(${target} REUSE_FROM draftsmith_precompiled)
 endfunction()
 
-# draftsmith_test(NAME [TORCH] DEPENDS lib... [LABEL unit|parity|end_to_end] [SERIAL regex] [TIMEOUT seconds]):
+# draftsmith_test(NAME [TORCH] [PROGRAM] DEPENDS lib... [LABEL unit|parity|end_to_end] [TIMEOUT seconds]):
 # all .cpp files of tests/NAME, as the program test_NAME; each of its suites is one ctest entry (see test_suites.cmake).
-# Suites whose names match SERIAL run alone: those that measure time or use every core.
+# PROGRAM: the tests run the program draftsmith; DRAFTSMITH_BINARY is its path.
 function(draftsmith_test name)
-  cmake_parse_arguments(ARG "TORCH" "LABEL;SERIAL;TIMEOUT" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH;PROGRAM" "LABEL;TIMEOUT" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp")
   if(NOT sources)
     return()
@@ -39,5 +39,9 @@ function(draftsmith_test name)
   if(ARG_TORCH)
     draftsmith_use_torch(test_${name} PRIVATE)
   endif()
-  draftsmith_register_suites(test_${name} "${ARG_LABEL}" "${ARG_SERIAL}" "${ARG_TIMEOUT}")
+  if(ARG_PROGRAM)
+    add_dependencies(test_${name} draftsmith)
+    target_compile_definitions(test_${name} PRIVATE DRAFTSMITH_BINARY="$<TARGET_FILE:draftsmith>")
+  endif()
+  draftsmith_register_suites(test_${name} "${ARG_LABEL}" "${ARG_TIMEOUT}")
 endfunction()

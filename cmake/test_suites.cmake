@@ -4,7 +4,7 @@
 # process half a second or more, which for hundreds of tests is longer than the tests take.
 
 # The list of suites is asked of the program after each link and written to a file that ctest includes.
-function(draftsmith_register_suites target label serial timeout)
+function(draftsmith_register_suites target label timeout)
   if(NOT label)
     set(label unit)
   endif()
@@ -14,7 +14,7 @@ function(draftsmith_register_suites target label serial timeout)
   set(list_file "${CMAKE_CURRENT_BINARY_DIR}/${target}_suites.cmake")
   add_custom_command(TARGET ${target} POST_BUILD
     COMMAND "${CMAKE_COMMAND}"
-      "-DPROGRAM=$<TARGET_FILE:${target}>" "-DNAME=${target}" "-DLABEL=${label}" "-DSERIAL=${serial}"
+      "-DPROGRAM=$<TARGET_FILE:${target}>" "-DNAME=${target}" "-DLABEL=${label}"
       "-DTIMEOUT=${timeout}" "-DWORKING_DIRECTORY=${CMAKE_SOURCE_DIR}" "-DLIST_FILE=${list_file}"
       -P "${CMAKE_SOURCE_DIR}/cmake/write_suites.cmake"
     BYPRODUCTS "${list_file}" VERBATIM)

@@ -1,5 +1,7 @@
 # Run after a test program is linked (see test_suites.cmake): writes one add_test for each of its suites.
-#   PROGRAM, NAME, LABEL, SERIAL, TIMEOUT, WORKING_DIRECTORY, LIST_FILE
+#   PROGRAM, NAME, LABEL, TIMEOUT, WORKING_DIRECTORY, LIST_FILE
+# Suites named ...Gpu... also get the label gpu; those named ...Speed... or ...Serial... measure time or use every core,
+# and run alone.
 
 execute_process(COMMAND "${PROGRAM}" --gtest_list_tests
   OUTPUT_VARIABLE listing ERROR_VARIABLE errors RESULT_VARIABLE status)
@@ -27,7 +29,7 @@ foreach(suite IN LISTS suites)
     "  LABELS [==[${labels}]==] TIMEOUT ${TIMEOUT} WORKING_DIRECTORY [==[${WORKING_DIRECTORY}]==]\n"
     "  ENVIRONMENT [==[OMP_NUM_THREADS=1;ASAN_OPTIONS=detect_leaks=0:protect_shadow_gap=0]==]\n"
     "  SKIP_REGULAR_EXPRESSION [==[${skip}]==]")
-  if(SERIAL AND suite MATCHES "${SERIAL}")
+  if(suite MATCHES "Speed|Serial")
     string(APPEND script " RUN_SERIAL TRUE")
   endif()
   string(APPEND script ")\n")
