@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "model/strict_json.h"
+#include "model/config_reader.h"
 
 namespace draftsmith::model {
 
@@ -137,7 +137,7 @@ std::vector<UnsupportedSetting> find_unsupported(const json& settings, bool from
   return list;
 }
 
-std::vector<std::vector<int64_t>> read_bad_words(const ObjectReader& reader, int64_t vocabulary) {
+std::vector<std::vector<int64_t>> read_bad_words(ConfigReader& reader, int64_t vocabulary) {
   const std::string key = "bad_words_ids";
   std::vector<std::vector<int64_t>> words;
   if (!reader.has(key)) {
@@ -156,35 +156,35 @@ std::vector<std::vector<int64_t>> read_bad_words(const ObjectReader& reader, int
     }
   }
   if (!good) {
-    reader.wrong(key, "malformed list of bad words", expected);
+    reader.wrong(key, "is malformed", expected);
     return {};
   }
   return words;
 }
 
-void read_processors(const ObjectReader& reader, int64_t vocabulary, GenerationConfig& out) {
+void read_processors(ConfigReader& reader, int64_t vocabulary, GenerationConfig& out) {
   const int64_t last = vocabulary - 1;
   out.encoder_repetition_penalty = reader.number("encoder_repetition_penalty", 1.0, 1e-6, 1e6);
   out.repetition_penalty = reader.number("repetition_penalty", 1.0, 1e-6, 1e6);
-  out.no_repeat_ngram_size = reader.integer("no_repeat_ngram_size", 0, 0, kMaxLength);
-  out.encoder_no_repeat_ngram_size = reader.integer("encoder_no_repeat_ngram_size", 0, 0, kMaxLength);
+  out.no_repeat_ngram_size = reader.get_int("no_repeat_ngram_size", {0, kMaxLength}, 0);
+  out.encoder_no_repeat_ngram_size = reader.get_int("encoder_no_repeat_ngram_size", {0, kMaxLength}, 0);
   out.bad_words = read_bad_words(reader, vocabulary);
-  out.min_length = reader.integer("min_length", 0, 0, kMaxLength);
-  out.min_new_tokens = reader.integer("min_new_tokens", 0, 0, kMaxLength);
-  out.forced_bos = reader.optional_integer("forced_bos_token_id", 0, last);
-  out.forced_eos = reader.integers("forced_eos_token_id", 0, last);
-  out.suppress = reader.integers("suppress_tokens", 0, last);
-  out.begin_suppress = reader.integers("begin_suppress_tokens", 0, last);
+  out.min_length = reader.get_int("min_length", {0, kMaxLength}, 0);
+  out.min_new_tokens = reader.get_int("min_new_tokens", {0, kMaxLength}, 0);
+  out.forced_bos = reader.optional_int("forced_bos_token_id", {0, last});
+  out.forced_eos = reader.get_ints("forced_eos_token_id", {0, last});
+  out.suppress = reader.get_ints("suppress_tokens", {0, last});
+  out.begin_suppress = reader.get_ints("begin_suppress_tokens", {0, last});
 }
 
-void read_lengths_and_sampling(const ObjectReader& reader, GenerationConfig& out) {
-  out.max_length = reader.optional_integer("max_length", 1, kMaxLength);
-  out.max_new_tokens = reader.optional_integer("max_new_tokens", 1, kMaxLength);
-  out.do_sample = reader.boolean("do_sample", false);
+void read_lengths_and_sampling(ConfigReader& reader, GenerationConfig& out) {
+  out.max_length = reader.optional_int("max_length", {1, kMaxLength});
+  out.max_new_tokens = reader.optional_int("max_new_tokens", {1, kMaxLength});
+  out.do_sample = reader.get_bool("do_sample", false);
   if (reader.has("temperature")) {
     out.temperature = reader.number("temperature", 1.0, 0.0, 1e6);
   }
-  out.top_k = reader.optional_integer("top_k", 0, kMaxLength);
+  out.top_k = reader.optional_int("top_k", {0, kMaxLength});
   if (reader.has("top_p")) {
     out.top_p = reader.number("top_p", 1.0, 0.0, 1.0);
   }
@@ -210,17 +210,17 @@ GenerationConfig read_generation_config(const std::filesystem::path& directory, 
                                         const TransformerConfig& config, Problems& problems) {
   const auto file = directory / "generation_config.json";
   const bool own_file = std::filesystem::exists(file);
-  const json settings = own_file ? read_json_object(file) : config_json;
-  const ObjectReader reader(settings, (own_file ? file : directory / "config.json").string(), problems);
+  const json settings = own_file ? load_json(file) : config_json;
+  ConfigReader reader(settings, (own_file ? file : directory / "config.json").string(), problems);
   const int64_t last = config.vocabulary - 1;
 
   GenerationConfig generation = default_generation_config(config);
   if (reader.has("eos_token_id")) {
-    generation.eos_ids = reader.integers("eos_token_id", 0, last);
+    generation.eos_ids = reader.get_ints("eos_token_id", {0, last});
   }
-  generation.pad = reader.integer("pad_token_id", config.pad, 0, last);
-  generation.decoder_start = reader.integer("decoder_start_token_id", config.decoder_start, 0, last);
-  generation.bos = reader.optional_integer("bos_token_id", 0, last);
+  generation.pad = reader.get_int("pad_token_id", {0, last}, config.pad);
+  generation.decoder_start = reader.get_int("decoder_start_token_id", {0, last}, config.decoder_start);
+  generation.bos = reader.optional_int("bos_token_id", {0, last});
   read_processors(reader, config.vocabulary, generation);
   read_lengths_and_sampling(reader, generation);
   generation.unsupported = find_unsupported(settings, !own_file);
@@ -278,11 +278,11 @@ nlohmann::ordered_json to_json(const GenerationConfig& generation) {
 void require_supported(const GenerationConfig& generation, const std::string& where) {
   Problems problems;
   for (const UnsupportedSetting& setting : generation.unsupported) {
-    problems.add({.where = where + ": generation setting " + printable(setting.name),
+    problems.add({.where = where + ": generation setting " + setting.name,
                   .what = "this setting is not supported and would change the output",
                   .expected = setting.name == "num_beams" ? "1: beam search is not implemented"
                                                           : "the setting absent or neutral",
-                  .found = printable(setting.value),
+                  .found = setting.value.substr(0, 200),
                   .hint = "remove it from generation_config.json to decode without it"});
   }
   problems.throw_if_any();

@@ -8,7 +8,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -26,7 +28,9 @@ struct TensorEntry {
 // The LibTorch type of a stored float type (F16, BF16, F32, F64); nothing for every other type.
 std::optional<at::ScalarType> float_type(const std::string& dtype);
 // The safetensors name of a float type. Throws std::logic_error for other types.
-std::string dtype_name(at::ScalarType type);
+std::string stored_dtype_name(at::ScalarType type);
+// A tensor name for messages: whatever is not printable ASCII escaped, cut at 120 characters.
+std::string printable(std::string_view name);
 // "[3, 5]".
 std::string shape_text(at::IntArrayRef shape);
 
@@ -49,11 +53,14 @@ class SafetensorsFile {
   // A tensor as a contiguous CPU tensor of its own, converted to `dtype` (a float type).
   // Errors: std::logic_error for an unknown name; UserError when the stored type is no float type.
   at::Tensor read(const std::string& name, at::ScalarType dtype) const;
+  // A tensor's bytes in the mapping, valid as long as this object. Errors: std::logic_error for an unknown name.
+  std::span<const std::byte> bytes(const std::string& name) const;
 
  private:
   struct Mapping;
 
   void parse_header();
+  const TensorEntry& entry(const std::string& name) const;
 
   std::filesystem::path file_;
   std::unique_ptr<Mapping> mapping_;

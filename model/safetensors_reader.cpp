@@ -5,14 +5,13 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "model/safetensors.h"
-#include "model/strict_json.h"
 
 namespace draftsmith::model {
 
@@ -117,10 +116,11 @@ class EntryReader {
 
   std::nullopt_t fail(const std::string& name, const std::string& what, const std::string& expected,
                       const json& found) const {
-    const std::string text =
-        found.is_string() ? found.get<std::string>() : found.dump(-1, ' ', true, json::error_handler_t::replace);
-    problems_.add(
-        {.where = tensor_where(file_, name), .what = what, .expected = expected, .found = printable(text), .hint = {}});
+    problems_.add({.where = tensor_where(file_, name),
+                   .what = what,
+                   .expected = expected,
+                   .found = found.is_string() ? found.get<std::string>() : brief(found),
+                   .hint = {}});
     return std::nullopt;
   }
 
@@ -142,7 +142,7 @@ void read_metadata(const std::filesystem::path& file, const json& value, std::ma
     problems.add({.where = file.string() + ": header",
                   .what = "__metadata__ is malformed",
                   .expected = "an object whose values are strings",
-                  .found = printable(value.dump(-1, ' ', true, json::error_handler_t::replace)),
+                  .found = brief(value),
                   .hint = {}});
   }
 }
@@ -264,23 +264,33 @@ void SafetensorsFile::parse_header() {
   problems.throw_if_any();
 }
 
-at::Tensor SafetensorsFile::read(const std::string& name, at::ScalarType dtype) const {
+const TensorEntry& SafetensorsFile::entry(const std::string& name) const {
   const auto it = tensors_.find(name);
   if (it == tensors_.end()) {
-    throw std::logic_error("SafetensorsFile::read: no tensor '" + name + "' in " + file_.string());
+    throw std::logic_error("SafetensorsFile: no tensor '" + name + "' in " + file_.string());
   }
-  const TensorEntry& entry = it->second;
-  const auto stored = float_type(entry.dtype);
+  return it->second;
+}
+
+std::span<const std::byte> SafetensorsFile::bytes(const std::string& name) const {
+  const TensorEntry& wanted = entry(name);
+  return std::as_bytes(std::span(mapping_->data + data_begin_ + wanted.begin, wanted.end - wanted.begin));
+}
+
+at::Tensor SafetensorsFile::read(const std::string& name, at::ScalarType dtype) const {
+  const TensorEntry& wanted = entry(name);
+  const auto stored = float_type(wanted.dtype);
   if (!stored) {
     throw UserError({.where = tensor_where(file_, name),
                      .what = "weights must be floating point numbers",
                      .expected = "dtype F32, F16, BF16 or F64",
-                     .found = entry.dtype,
+                     .found = wanted.dtype,
                      .hint = "quantised checkpoints are not supported; use the original one"});
   }
-  at::Tensor tensor = at::empty(entry.shape, at::TensorOptions().dtype(*stored));
-  if (entry.end > entry.begin) {
-    std::memcpy(tensor.data_ptr(), mapping_->data + data_begin_ + entry.begin, entry.end - entry.begin);
+  at::Tensor tensor = at::empty(wanted.shape, at::TensorOptions().dtype(*stored));
+  const auto source = bytes(name);
+  if (!source.empty()) {
+    std::memcpy(tensor.data_ptr(), source.data(), source.size());
   }
   return tensor.to(dtype);
 }
@@ -299,6 +309,16 @@ std::optional<at::ScalarType> float_type(const std::string& dtype) {
     return at::kDouble;
   }
   return std::nullopt;
+}
+
+std::string printable(std::string_view name) {
+  constexpr size_t kLongest = 120;
+  std::string out;
+  for (const char c : name.substr(0, kLongest)) {
+    const auto byte = static_cast<unsigned char>(c);
+    out += byte >= 0x20 && byte < 0x7f ? std::string(1, c) : fmt::format("\\x{:02x}", byte);
+  }
+  return name.size() > kLongest ? out + "..." : out;
 }
 
 std::string shape_text(at::IntArrayRef shape) {

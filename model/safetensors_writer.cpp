@@ -1,13 +1,10 @@
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <fstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
-#include "base/error.h"
+#include "base/files.h"
 #include "model/safetensors.h"
 
 namespace draftsmith::model {
@@ -28,8 +25,9 @@ std::string make_header(const std::vector<TensorToStore>& tensors) {
   uint64_t offset = 0;
   for (const TensorToStore& item : tensors) {
     const uint64_t end = offset + stored_bytes(item);
-    header[item.name] = {
-        {"dtype", dtype_name(item.dtype)}, {"shape", item.tensor.sizes().vec()}, {"data_offsets", {offset, end}}};
+    header[item.name] = {{"dtype", stored_dtype_name(item.dtype)},
+                         {"shape", item.tensor.sizes().vec()},
+                         {"data_offsets", {offset, end}}};
     offset = end;
   }
   std::string text = header.dump();
@@ -40,25 +38,6 @@ std::string make_header(const std::vector<TensorToStore>& tensors) {
   return length + text;
 }
 
-// Removes the temporary file unless it became the real one.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::filesystem::path& target)
-      : target_(target), path_(target.string() + fmt::format(".tmp-{}", ::getpid())) {}
-  ~TemporaryFile() {
-    std::error_code ignored;
-    std::filesystem::remove(path_, ignored);
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-  void commit() const { std::filesystem::rename(path_, target_); }
-
- private:
-  std::filesystem::path target_;
-  std::filesystem::path path_;
-};
-
 }  // namespace
 
 void require_finite(const std::string& where, const std::string& name, const at::Tensor& tensor) {
@@ -67,7 +46,7 @@ void require_finite(const std::string& where, const std::string& name, const at:
     const int64_t inf = at::isinf(tensor).sum().item<int64_t>();
     throw RunError({.where = where + ": tensor '" + name + "'",
                     .what = "refusing to write weights that are not finite",
-                    .expected = fmt::format("finite {} values", dtype_name(tensor.scalar_type())),
+                    .expected = fmt::format("finite {} values", stored_dtype_name(tensor.scalar_type())),
                     .found = fmt::format("{} NaN and {} infinite of {} values", nan, inf, tensor.numel()),
                     .hint = "training diverged, or the values do not fit the stored dtype (fp16 ends at 65504)"});
   }
@@ -79,27 +58,17 @@ void write_safetensors(const std::filesystem::path& file, std::vector<TensorToSt
     const auto width_b = c10::elementSize(b.dtype);
     return width_a != width_b ? width_a > width_b : a.name < b.name;
   });
-  const TemporaryFile temporary(file);
-  std::ofstream out(temporary.path(), std::ios::binary);
-  const std::string header = make_header(tensors);
-  out.write(header.data(), static_cast<std::streamsize>(header.size()));
+  AtomicFile out(file);
+  out.write(make_header(tensors));
   for (const TensorToStore& item : tensors) {
     const at::Tensor stored = item.tensor.detach().to(at::kCPU, item.dtype).contiguous();
     require_finite(file.string(), item.name, stored);
-    out.write(static_cast<const char*>(stored.data_ptr()), static_cast<std::streamsize>(stored_bytes(item)));
+    out.write(stored.const_data_ptr(), stored_bytes(item));
   }
-  out.close();
-  if (!out) {
-    throw RunError({.where = file.string(),
-                    .what = "cannot write the weights",
-                    .expected = {},
-                    .found = std::strerror(errno),
-                    .hint = "is the disk full, or the directory not writable?"});
-  }
-  temporary.commit();
+  out.commit();
 }
 
-std::string dtype_name(at::ScalarType type) {
+std::string stored_dtype_name(at::ScalarType type) {
   switch (type) {
     case at::kFloat:
       return "F32";

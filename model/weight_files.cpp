@@ -1,12 +1,8 @@
 #include "model/weight_files.h"
 
-#include <fstream>
-
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
-#include "base/error.h"
-#include "model/strict_json.h"
+#include "base/json.h"
 
 namespace draftsmith::model {
 
@@ -20,14 +16,14 @@ constexpr const char* kIndex = "model.safetensors.index.json";
 
 // The index's weight_map, every file a plain name inside the directory.
 std::map<std::string, std::string> read_weight_map(const fs::path& index) {
-  const json root = read_json_object(index);
+  const json root = load_json(index);
   Problems problems;
   std::map<std::string, std::string> map;
-  if (!root.contains("weight_map") || !root["weight_map"].is_object()) {
+  if (!root.is_object() || !root.contains("weight_map") || !root["weight_map"].is_object()) {
     throw UserError({.where = index.string(),
                      .what = "the index has no weight_map",
                      .expected = "an object that maps tensor names to files",
-                     .found = root.contains("weight_map") ? root["weight_map"].type_name() : "nothing",
+                     .found = brief(root),
                      .hint = {}});
   }
   for (const auto& [name, file] : root["weight_map"].items()) {
@@ -38,7 +34,7 @@ std::map<std::string, std::string> read_weight_map(const fs::path& index) {
       problems.add({.where = fmt::format("{}: tensor '{}'", index.string(), printable(name)),
                     .what = "the index must name a file inside the directory",
                     .expected = "a plain file name",
-                    .found = printable(file.dump(-1, ' ', true, json::error_handler_t::replace)),
+                    .found = brief(file),
                     .hint = {}});
       continue;
     }
@@ -113,6 +109,10 @@ at::Tensor WeightFiles::read(const std::string& name, at::ScalarType dtype) cons
   return files_[file_of_.at(name)].read(name, dtype);
 }
 
+std::span<const std::byte> WeightFiles::bytes(const std::string& name) const {
+  return files_[file_of_.at(name)].bytes(name);
+}
+
 void write_weight_files(const fs::path& directory, const std::vector<TensorToStore>& tensors, uint64_t shard_bytes) {
   std::vector<std::vector<TensorToStore>> shards(1);
   uint64_t in_shard = 0;
@@ -131,7 +131,7 @@ void write_weight_files(const fs::path& directory, const std::vector<TensorToSto
     write_safetensors(directory / kSingle, tensors);
     return;
   }
-  json index;
+  nlohmann::ordered_json index;
   index["metadata"]["total_size"] = total;
   for (size_t i = 0; i < shards.size(); ++i) {
     const std::string file = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
@@ -140,16 +140,7 @@ void write_weight_files(const fs::path& directory, const std::vector<TensorToSto
     }
     write_safetensors(directory / file, std::move(shards[i]));
   }
-  std::ofstream out(directory / kIndex);
-  out << index.dump(2) << '\n';
-  out.close();
-  if (!out) {
-    throw RunError({.where = (directory / kIndex).string(),
-                    .what = "cannot write the index of the weights",
-                    .expected = {},
-                    .found = {},
-                    .hint = "is the disk full, or the directory not writable?"});
-  }
+  write_json(directory / kIndex, index);
 }
 
 }  // namespace draftsmith::model

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,8 @@ namespace draftsmith::model {
 
 class WeightFiles {
  public:
+  // No weights at all.
+  WeightFiles() = default;
   // Opens and checks every file. Errors (UserError): no weights in the directory, a malformed file, an index that names
   // a file outside the directory or a file that is missing, a tensor that is not in the shard the index names, in two
   // shards, or in a shard but not in the index.
@@ -25,6 +28,9 @@ class WeightFiles {
   std::string where(const std::string& name) const;
   // A copy of the tensor on the CPU in another float type; see SafetensorsFile::read.
   at::Tensor read(const std::string& name, at::ScalarType dtype) const;
+
+  // The tensor's bytes in the mapped file.
+  std::span<const std::byte> bytes(const std::string& name) const;
 
   const std::vector<SafetensorsFile>& files() const { return files_; }
 

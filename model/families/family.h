@@ -7,7 +7,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "model/strict_json.h"
+#include "model/config_reader.h"
 #include "model/transformer_config.h"
 
 namespace draftsmith::model {
@@ -18,7 +18,7 @@ struct Family {
 
   // Fills in a configuration from config.json; problems with keys go to the reader's list. tied_head is what the flags
   // say: the stored tensors have the last word (load_model).
-  TransformerConfig (*read_config)(const ObjectReader& reader);
+  TransformerConfig (*read_config)(ConfigReader& reader);
   // config.json, complete, as Transformers reads it.
   nlohmann::ordered_json (*write_config)(const TransformerConfig& config);
   // The stored name of a parameter of ours (model/parameters.h).

@@ -33,7 +33,7 @@ const Family& find_or_refuse(std::string Family::*member, const std::string& val
   Problem full = problem;
   const auto known = known_names(member);
   full.expected = fmt::format("one of {}", fmt::join(known, ", "));
-  full.found = printable(value);
+  full.found = brief(value);
   const std::string near = nearest(value, known);
   full.hint = near.empty() ? "" : "did you mean " + near + "?";
   throw UserError(full);

@@ -52,58 +52,60 @@ std::string activation_name(Activation activation) {
 
 // feed_forward_proj is "ACT" or "gated-ACT", where "gated-gelu" means gelu_new; dense_act_fn and is_gated_act override
 // it.
-void read_feed_forward(const ObjectReader& reader, const std::string& fallback, TransformerConfig& config) {
-  const std::string projection = reader.text("feed_forward_proj", fallback);
+void read_feed_forward(ConfigReader& reader, const std::string& fallback, TransformerConfig& config) {
+  const std::string projection = reader.get_string("feed_forward_proj", fallback);
   const bool gated = projection.rfind("gated-", 0) == 0;
   const std::string plain = gated ? projection.substr(6) : projection;
   const std::string implied = projection == "gated-gelu" ? "gelu_new" : plain;
-  config.gated = reader.boolean("is_gated_act", gated);
-  const std::string name = reader.text("dense_act_fn", implied);
+  config.gated = reader.get_bool("is_gated_act", gated);
+  const std::string name = reader.get_string("dense_act_fn", implied);
   const auto activation = activation_named(name);
   if (!activation) {
-    reader.wrong(reader.has("dense_act_fn") ? "dense_act_fn" : "feed_forward_proj", "unsupported activation",
+    reader.wrong(reader.has("dense_act_fn") ? "dense_act_fn" : "feed_forward_proj", "is no activation known here",
                  "relu, gelu, gelu_new, gelu_pytorch_tanh or silu, with \"gated-\" before it where it gates");
     return;
   }
   config.activation = *activation;
 }
 
-void read_positions(const ObjectReader& reader, TransformerConfig& config) {
+void read_positions(ConfigReader& reader, TransformerConfig& config) {
   config.positions = Positions::kRelativeBias;
-  config.relative_buckets = reader.integer("relative_attention_num_buckets", 32, 4, 1 << 20);
-  config.relative_max_distance = reader.integer("relative_attention_max_distance", 128, 2, 1 << 30);
+  config.relative_buckets = reader.get_int("relative_attention_num_buckets", {4, 1 << 20}, 32);
+  config.relative_max_distance = reader.get_int("relative_attention_max_distance", {2, 1 << 30}, 128);
   if (config.relative_max_distance <= config.relative_buckets / 2) {
-    reader.wrong("relative_attention_max_distance", "must be larger than the distances that have buckets of their own",
+    reader.wrong("relative_attention_max_distance",
+                 "is too small: it must exceed the distances that have buckets of their own",
                  fmt::format("more than {}, half of relative_attention_num_buckets", config.relative_buckets / 2));
   }
 }
 
-void read_tokens(const ObjectReader& reader, TransformerConfig& config) {
+void read_tokens(ConfigReader& reader, TransformerConfig& config) {
   const int64_t last = config.vocabulary - 1;
-  config.pad = reader.integer("pad_token_id", 0, 0, last);
-  config.eos = reader.has("eos_token_id") ? reader.integers("eos_token_id", 0, last) : std::vector<int64_t>{1};
-  config.decoder_start = reader.integer("decoder_start_token_id", config.pad, 0, last);
+  config.pad = reader.get_int("pad_token_id", {0, last}, 0);
+  config.eos = reader.has("eos_token_id") ? reader.get_ints("eos_token_id", {0, last}) : std::vector<int64_t>{1};
+  config.decoder_start = reader.get_int("decoder_start_token_id", {0, last}, config.pad);
 }
 
-void refuse_variants(const ObjectReader& reader) {
-  if (!reader.boolean("is_encoder_decoder", true)) {
-    reader.wrong("is_encoder_decoder", "only the encoder-decoder form of this family is supported", "true");
+void refuse_variants(ConfigReader& reader) {
+  if (!reader.get_bool("is_encoder_decoder", true)) {
+    reader.wrong("is_encoder_decoder", "asks for a form of this family that is not supported", "true");
   }
   if (reader.has("quantization_config")) {
-    reader.wrong("quantization_config", "quantised checkpoints are not supported", "weights in F32, F16 or BF16");
+    reader.wrong("quantization_config", "asks for quantised weights, which are not supported",
+                 "weights in F32, F16 or BF16");
   }
 }
 
-TransformerConfig read_common(const ObjectReader& reader, const Defaults& defaults) {
+TransformerConfig read_common(ConfigReader& reader, const Defaults& defaults) {
   TransformerConfig config;
   config.encoder_decoder = true;
-  config.vocabulary = reader.integer("vocab_size", defaults.vocabulary, 2, kMaxVocabulary);
-  config.width = reader.integer("d_model", 512, 1, kMaxWidth);
-  config.heads = reader.integer("num_heads", defaults.heads, 1, kMaxHeads);
-  config.head_width = reader.integer("d_kv", 64, 1, kMaxWidth);
-  config.ff_width = reader.integer("d_ff", defaults.ff_width, 1, kMaxWidth);
-  config.encoder_layers = reader.integer("num_layers", defaults.layers, 1, kMaxLayers);
-  config.decoder_layers = reader.integer("num_decoder_layers", config.encoder_layers, 1, kMaxLayers);
+  config.vocabulary = reader.get_int("vocab_size", {2, kMaxVocabulary}, defaults.vocabulary);
+  config.width = reader.get_int("d_model", {1, kMaxWidth}, 512);
+  config.heads = reader.get_int("num_heads", {1, kMaxHeads}, defaults.heads);
+  config.head_width = reader.get_int("d_kv", {1, kMaxWidth}, 64);
+  config.ff_width = reader.get_int("d_ff", {1, kMaxWidth}, defaults.ff_width);
+  config.encoder_layers = reader.get_int("num_layers", {1, kMaxLayers}, defaults.layers);
+  config.decoder_layers = reader.get_int("num_decoder_layers", {1, kMaxLayers}, config.encoder_layers);
   config.norm = Norm::kRms;
   config.norm_epsilon = reader.number("layer_norm_epsilon", 1e-6, 0.0, 1.0);
   read_feed_forward(reader, defaults.feed_forward, config);
@@ -111,21 +113,21 @@ TransformerConfig read_common(const ObjectReader& reader, const Defaults& defaul
   config.attention_scale = 1.0;
   config.dropout = reader.number("dropout_rate", 0.1, 0.0, 0.999);
   config.initializer_factor = reader.number("initializer_factor", 1.0, 0.0, 1e6);
-  config.tied_head = reader.boolean("tie_word_embeddings", true);
+  config.tied_head = reader.get_bool("tie_word_embeddings", true);
   read_tokens(reader, config);
   refuse_variants(reader);
   return config;
 }
 
-TransformerConfig read_t5(const ObjectReader& reader) {
+TransformerConfig read_t5(ConfigReader& reader) {
   TransformerConfig config = read_common(reader, kT5Defaults);
   config.family = "t5";
-  const bool scaled = reader.boolean("scale_decoder_outputs", config.tied_head);
+  const bool scaled = reader.get_bool("scale_decoder_outputs", config.tied_head);
   config.output_scale = scaled ? std::pow(static_cast<double>(config.width), -0.5) : 1.0;
   return config;
 }
 
-TransformerConfig read_mt5(const ObjectReader& reader) {
+TransformerConfig read_mt5(ConfigReader& reader) {
   TransformerConfig config = read_common(reader, kMt5Defaults);
   config.family = "mt5";
   config.output_scale = 1.0;
@@ -223,7 +225,7 @@ std::string stored_name(const std::string& parameter, const TransformerConfig& c
                      stored_leaf(part, rest.substr(part_end + 1), config.gated));
 }
 
-Family make(const std::string& name, const std::string& architecture, TransformerConfig (*read)(const ObjectReader&)) {
+Family make(const std::string& name, const std::string& architecture, TransformerConfig (*read)(ConfigReader&)) {
   return {.name = name,
           .architecture = architecture,
           .read_config = read,
