@@ -1,0 +1,113 @@
+#include "base/device.h"
+
+#include <charconv>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <fmt/format.h>
+
+#include "base/environment.h"
+#include "base/error.h"
+#include "base/files.h"
+
+namespace draftsmith {
+
+namespace {
+
+struct NamedType {
+  const char* name;
+  c10::ScalarType type;
+};
+
+constexpr NamedType kTypes[] = {{"fp32", c10::ScalarType::Float},
+                                {"bf16", c10::ScalarType::BFloat16},
+                                {"fp16", c10::ScalarType::Half},
+                                {"fp64", c10::ScalarType::Double}};
+
+// The index behind "cuda:", 0 for "cuda" alone, nothing for other words.
+std::optional<int> cuda_index(const std::string& name) {
+  if (name == "cuda") return 0;
+  if (!name.starts_with("cuda:")) return std::nullopt;
+  int index = 0;
+  const char* begin = name.data() + 5;
+  const char* end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(begin, end, index);
+  // c10::DeviceIndex has eight bits.
+  return error == std::errc() && stop == end && index >= 0 && index < 128 ? std::optional(index) : std::nullopt;
+}
+
+int cuda_devices() {
+  return at::hasCUDA() ? at::detail::getCUDAHooks().getNumGPUs() : 0;
+}
+
+}  // namespace
+
+c10::Device choose_device(const std::string& name, const std::string& where) {
+  if (name == "cpu") return c10::Device(c10::kCPU);
+  const bool automatic = name == "auto";
+  const std::optional<int> index = automatic ? 0 : cuda_index(name);
+  if (!index) {
+    throw UserError({where, "unknown device", "auto, cpu, cuda or cuda:N", "'" + name + "'", ""});
+  }
+  const int count = cuda_devices();
+  if (automatic && count == 0) return c10::Device(c10::kCPU);
+  if (count == 0) {
+    const char* reason = at::detail::getCUDAHooks().hasCUDA() ? "this machine has no usable NVIDIA GPU or driver"
+                                                              : "this LibTorch was built without CUDA";
+    throw UserError({where, "no CUDA device is available", "a CUDA device for '" + name + "'", reason,
+                     "use --device cpu (or auto)"});
+  }
+  if (*index >= count) {
+    throw UserError({where, "there is no such CUDA device", fmt::format("cuda:0 to cuda:{}", count - 1),
+                     "'" + name + "'", "CUDA_VISIBLE_DEVICES limits which devices are seen"});
+  }
+  return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(*index));
+}
+
+c10::ScalarType parse_dtype(const std::string& name, const std::string& where) {
+  for (const NamedType& known : kTypes) {
+    if (name == known.name) return known.type;
+  }
+  throw UserError({where, "unknown number type", "fp32, bf16, fp16 or fp64", "'" + name + "'", ""});
+}
+
+std::string dtype_name(c10::ScalarType dtype) {
+  for (const NamedType& known : kTypes) {
+    if (dtype == known.type) return known.name;
+  }
+  return c10::toString(dtype);
+}
+
+int64_t set_threads(int64_t threads) {
+  if (threads > 0 && threads != at::get_num_threads()) at::set_num_threads(static_cast<int>(threads));
+  return at::get_num_threads();
+}
+
+void synchronize(c10::Device device) {
+  if (device.is_cuda()) at::detail::getCUDAHooks().deviceSynchronize(device.index());
+}
+
+std::string device_description(c10::Device device) {
+  if (!device.is_cuda()) return cpu_name();
+  namespace fs = std::filesystem;
+  std::error_code error;
+  std::set<std::string> models;
+  for (const auto& entry : fs::directory_iterator("/proc/driver/nvidia/gpus", error)) {
+    const fs::path information = entry.path() / "information";
+    if (!fs::exists(information, error)) continue;
+    const std::string text = read_file(information);
+    const size_t begin = text.find_first_not_of(" \t", text.find("Model:") + 6);
+    if (begin != std::string::npos) models.insert(text.substr(begin, text.find('\n', begin) - begin));
+  }
+  std::string description;
+  for (const std::string& model : models) description += (description.empty() ? "" : ", ") + model;
+  return description.empty() ? "CUDA device" : description;
+}
+
+}  // namespace draftsmith

@@ -1,0 +1,69 @@
+#include "base/environment.h"
+
+#include <ctime>
+#include <fstream>
+#include <thread>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <sched.h>
+#include <torch/version.h>
+#include <unistd.h>
+
+#include "base/build_info.h"
+
+namespace draftsmith {
+
+std::string version() {
+  return build_info::kVersion;
+}
+
+std::string git_commit() {
+  return build_info::kCommit;
+}
+
+std::string compiler() {
+  return build_info::kCompiler;
+}
+
+std::string cpu_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (!line.starts_with("model name")) continue;
+    const size_t begin = line.find_first_not_of(" \t", line.find(':') + 1);
+    if (begin != std::string::npos) return line.substr(begin);
+  }
+  return "unknown CPU";
+}
+
+int64_t cpu_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);
+  return static_cast<int64_t>(std::thread::hardware_concurrency());
+}
+
+std::string now_utc() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+nlohmann::ordered_json environment() {
+  const auto memory = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
+  nlohmann::ordered_json json;
+  json["draftsmith"] = version();
+  json["commit"] = git_commit();
+  json["compiler"] = compiler();
+  json["libtorch"] = TORCH_VERSION;
+  json["cpu"] = cpu_name();
+  json["cores"] = cpu_cores();
+  json["memory_bytes"] = memory;
+  json["date"] = now_utc();
+  return json;
+}
+
+}  // namespace draftsmith

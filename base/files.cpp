@@ -1,0 +1,212 @@
+#include "base/files.h"
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <system_error>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace draftsmith {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+fs::path parent_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+// A name beside `final_path` that no other process or thread uses.
+fs::path temporary_name(const fs::path& final_path) {
+  static std::atomic<uint64_t> counter{0};
+  return parent_of(final_path) / fmt::format(".{}.tmp-{}-{}", final_path.filename().string(), getpid(), counter++);
+}
+
+std::string hint_for(int error, const fs::path& path) {
+  if (error != ENOSPC && error != EDQUOT) return "";
+  return fmt::format("{} are free there; make room or write to another disk", human_bytes(disk_free(path)));
+}
+
+RunError failed_write(const fs::path& file, const std::string& doing, int error) {
+  return RunError({file.string(), doing, "", std::strerror(error), hint_for(error, file)});
+}
+
+// Makes a rename or an unlink in `directory` survive a crash; file systems that cannot sync a directory are let be.
+void sync_directory(const fs::path& directory) {
+  const int descriptor = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return;
+  fsync(descriptor);
+  close(descriptor);
+}
+
+}  // namespace
+
+AtomicPath::AtomicPath(fs::path final_path) : final_(std::move(final_path)), temporary_(temporary_name(final_)) {
+  std::error_code error;
+  if (!fs::is_directory(parent_of(final_), error)) {
+    throw UserError({final_.string(), "its directory does not exist", "an existing directory",
+                     parent_of(final_).string(), "create it or choose another path"});
+  }
+}
+
+AtomicPath::~AtomicPath() {
+  std::error_code ignored;
+  if (!committed_) fs::remove_all(temporary_, ignored);
+}
+
+void AtomicPath::commit() {
+  const int descriptor = open(temporary_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) throw failed_write(final_, "the finished file cannot be opened again", errno);
+  const int synced = fsync(descriptor);
+  const int sync_error = errno;
+  close(descriptor);
+  // EINVAL: a file system without syncing, where the rename is all that can be done.
+  if (synced != 0 && sync_error != EINVAL) throw failed_write(final_, "the file cannot be written to disk", sync_error);
+  if (std::rename(temporary_.c_str(), final_.c_str()) != 0) {
+    throw failed_write(final_, "the finished file cannot be renamed into place", errno);
+  }
+  committed_ = true;
+  sync_directory(parent_of(final_));
+}
+
+AtomicFile::AtomicFile(fs::path final_path) : path_(std::move(final_path)) {
+  descriptor_ = open(path_.temporary().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) {
+    throw UserError({path_.final_path().string(), "the file cannot be created", "", std::strerror(errno), ""});
+  }
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+void AtomicFile::write(std::string_view bytes) {
+  if (descriptor_ < 0) throw std::logic_error("AtomicFile: write after commit");
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
+    if (count < 0) {
+      if (errno == EINTR) continue;
+      throw failed_write(path_.final_path(),
+                         fmt::format("writing failed after {} bytes, with {} more to write", written_, bytes.size()),
+                         errno);
+    }
+    written_ += static_cast<uint64_t>(count);
+    bytes.remove_prefix(static_cast<size_t>(count));
+  }
+}
+
+void AtomicFile::commit() {
+  if (descriptor_ < 0) throw std::logic_error("AtomicFile: commit twice");
+  const int closed = close(descriptor_);
+  descriptor_ = -1;
+  if (closed != 0) throw failed_write(path_.final_path(), "the file cannot be closed", errno);
+  path_.commit();
+}
+
+void write_file_atomic(const fs::path& file, std::string_view content) {
+  AtomicFile out(file);
+  out.write(content);
+  out.commit();
+}
+
+std::string read_file(const fs::path& file, uint64_t max_bytes) {
+  const auto bad = [&](const std::string& what, const std::string& expected, const std::string& found) {
+    return UserError({file.string(), what, expected, found, ""});
+  };
+  struct stat info {};
+  if (stat(file.c_str(), &info) != 0) throw bad("the file cannot be read", "", std::strerror(errno));
+  if (S_ISDIR(info.st_mode)) throw bad("is a directory", "a file", "");
+  const int descriptor = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) throw bad("the file cannot be read", "", std::strerror(errno));
+
+  std::string content;
+  if (S_ISREG(info.st_mode) && static_cast<uint64_t>(info.st_size) <= max_bytes) {
+    content.reserve(static_cast<size_t>(info.st_size));
+  }
+  std::string piece(1 << 16, '\0');
+  ssize_t count = 0;
+  while ((count = ::read(descriptor, piece.data(), piece.size())) > 0) {
+    content.append(piece, 0, static_cast<size_t>(count));
+    if (content.size() > max_bytes) break;
+  }
+  const int error = errno;
+  close(descriptor);
+  if (count < 0) throw bad("the file cannot be read", "", std::strerror(error));
+  if (content.size() > max_bytes) {
+    throw bad("the file is too large", "at most " + human_bytes(max_bytes),
+              S_ISREG(info.st_mode) ? human_bytes(static_cast<uint64_t>(info.st_size)) : "more");
+  }
+  return content;
+}
+
+void make_directories(const fs::path& directory) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (error || !fs::is_directory(directory)) {
+    throw UserError({directory.string(), "the directory cannot be created", "",
+                     error ? error.message() : "a file of that name", ""});
+  }
+}
+
+void rename_directory(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  if (fs::exists(fs::symlink_status(to, error))) {
+    throw RunError({to.string(), "exists already and is not overwritten", "", "", "move it away and run again"});
+  }
+  fs::rename(from, to, error);
+  if (error) throw failed_write(to, "the finished directory cannot be renamed into place", error.value());
+  sync_directory(parent_of(to));
+}
+
+void replace_link(const fs::path& link, const fs::path& target) {
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(link, error);
+  if (fs::exists(status) && !fs::is_symlink(status)) {
+    throw RunError({link.string(), "is not a link and is not replaced", "a link or nothing", "", "move it away"});
+  }
+  const fs::path temporary = temporary_name(link);
+  fs::create_symlink(target, temporary, error);
+  if (error) throw failed_write(link, "the link cannot be created", error.value());
+  fs::rename(temporary, link, error);
+  if (error) throw failed_write(link, "the link cannot be renamed into place", error.value());
+}
+
+uint64_t disk_free(const fs::path& path) {
+  std::error_code error;
+  fs::path existing = fs::absolute(path, error);
+  while (!fs::exists(existing, error) && existing.has_relative_path()) existing = existing.parent_path();
+  const fs::space_info space = fs::space(existing, error);
+  return error ? 0 : space.available;
+}
+
+std::string human_bytes(uint64_t bytes) {
+  if (bytes < 1000) return fmt::format("{} bytes", bytes);
+  double value = static_cast<double>(bytes);
+  const char* unit = "";
+  for (const char* next : {"kB", "MB", "GB", "TB", "PB", "EB"}) {
+    if (value < 999.95) break;
+    value /= 1000;
+    unit = next;
+  }
+  return fmt::format("{:.1f} {}", value, unit);
+}
+
+TemporaryDirectory::TemporaryDirectory() {
+  std::string pattern = (fs::temp_directory_path() / "draftsmith-XXXXXX").string();
+  if (!mkdtemp(pattern.data())) {
+    throw RunError({pattern, "a temporary directory cannot be created", "", std::strerror(errno), ""});
+  }
+  path_ = pattern;
+}
+
+TemporaryDirectory::~TemporaryDirectory() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+}  // namespace draftsmith

@@ -1,0 +1,190 @@
+#include "base/json.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "base/files.h"
+
+namespace draftsmith {
+
+namespace {
+
+using nlohmann::json;
+
+std::string place(const std::string& source_name, std::string_view text, size_t byte) {
+  const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(byte, text.size()));
+  return fmt::format("{}:{}", source_name, 1 + std::count(text.begin(), end, '\n'));
+}
+
+// nlohmann's message without its "[json.exception...] parse error at line 1, column 2: " head.
+std::string bare_message(const std::string& message) {
+  const size_t column = message.find("column ");
+  const size_t colon = message.find(": ", column == std::string::npos ? 0 : column);
+  return colon == std::string::npos ? message : message.substr(colon + 2);
+}
+
+// Refuses what the parser lets pass: deep nesting and a key given twice.
+class Guard {
+ public:
+  Guard(const JsonLimits& limits, const std::string& source_name) : limits_(limits), source_name_(source_name) {}
+
+  bool operator()(int depth, json::parse_event_t event, json& parsed) {
+    switch (event) {
+      case json::parse_event_t::object_start:
+      case json::parse_event_t::array_start:
+        if (depth >= limits_.max_depth) {
+          throw UserError(
+              {source_name_, "JSON is nested too deeply", fmt::format("at most {}", limits_.max_depth), "more", ""});
+        }
+        if (event == json::parse_event_t::object_start) keys_.emplace_back();
+        break;
+      case json::parse_event_t::object_end:
+        keys_.pop_back();
+        break;
+      case json::parse_event_t::key:
+        if (!keys_.back().insert(parsed.get<std::string>()).second) {
+          throw UserError({source_name_, "the JSON key " + brief(parsed) + " is given twice in one object",
+                           "each key once", "", ""});
+        }
+        break;
+      default:
+        break;
+    }
+    return true;
+  }
+
+ private:
+  JsonLimits limits_;
+  std::string source_name_;
+  std::vector<std::set<std::string>> keys_;
+};
+
+std::string range_text(IntRange range) {
+  const bool low = range.min != std::numeric_limits<int64_t>::min();
+  const bool high = range.max != std::numeric_limits<int64_t>::max();
+  if (low && high) return fmt::format("an integer in {} to {}", range.min, range.max);
+  if (low) return fmt::format("an integer of at least {}", range.min);
+  if (high) return fmt::format("an integer of at most {}", range.max);
+  return "an integer";
+}
+
+// The value as int64 when it is an integer that fits.
+std::optional<int64_t> integer(const json& value) {
+  if (value.is_number_unsigned()) {
+    const auto number = value.get<uint64_t>();
+    if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return std::nullopt;
+    return static_cast<int64_t>(number);
+  }
+  if (value.is_number_integer()) return value.get<int64_t>();
+  return std::nullopt;
+}
+
+}  // namespace
+
+json parse_json(std::string_view text, const std::string& source_name, const JsonLimits& limits) {
+  // The guard lives outside because the parser copies its callback.
+  Guard guard(limits, source_name);
+  try {
+    return json::parse(text,
+                       [&](int depth, json::parse_event_t event, json& parsed) { return guard(depth, event, parsed); });
+  } catch (const json::parse_error& error) {
+    throw UserError(
+        {place(source_name, text, error.byte), "not valid JSON: " + bare_message(error.what()), "", "", ""});
+  } catch (const json::exception& error) {
+    throw UserError({source_name, "not usable JSON: " + std::string(error.what()), "", "", ""});
+  }
+}
+
+json load_json(const std::filesystem::path& file, const JsonLimits& limits) {
+  return parse_json(read_file(file, limits.max_bytes), file.string(), limits);
+}
+
+void write_json(const std::filesystem::path& file, const nlohmann::ordered_json& value) {
+  write_file_atomic(file, value.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+std::string brief(const json& value, size_t width) {
+  std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+  if (text.size() > width) text = text.substr(0, width - 3) + "...";
+  return text;
+}
+
+JsonReader::JsonReader(const json& object, std::string where, Problems& problems)
+    : object_(object), where_(std::move(where)), problems_(problems) {
+  if (!object.is_object()) problems.add({where_, "is not what it should be", "a JSON object", brief(object), ""});
+}
+
+bool JsonReader::has(const std::string& key) const {
+  return object_.is_object() && object_.contains(key) && !object_.at(key).is_null();
+}
+
+const json* JsonReader::find(const std::string& key, bool required) {
+  if (has(key)) return &object_.at(key);
+  // A value that is no object was reported once, by the constructor.
+  if (required && object_.is_object()) {
+    problems_.add({where_, fmt::format("the key '{}' is missing", key), "", "", ""});
+  }
+  return nullptr;
+}
+
+void JsonReader::wrong_type(const std::string& key, const std::string& expected, const json& found) {
+  problems_.add({where_, fmt::format("'{}' has an unusable value", key), expected, brief(found), ""});
+}
+
+int64_t JsonReader::get_int(const std::string& key, IntRange range) {
+  const json* value = find(key, true);
+  return value ? get_int(key, range, 0) : 0;
+}
+
+int64_t JsonReader::get_int(const std::string& key, IntRange range, int64_t fallback) {
+  const json* value = find(key, false);
+  if (!value) return fallback;
+  const std::optional<int64_t> number = integer(*value);
+  if (!number || *number < range.min || *number > range.max) {
+    wrong_type(key, range_text(range), *value);
+    return fallback;
+  }
+  return *number;
+}
+
+double JsonReader::get_double(const std::string& key, std::optional<double> fallback) {
+  const json* value = find(key, !fallback);
+  if (value && value->is_number() && std::isfinite(value->get<double>())) return value->get<double>();
+  if (value) wrong_type(key, "a number", *value);
+  return fallback.value_or(0.0);
+}
+
+bool JsonReader::get_bool(const std::string& key, std::optional<bool> fallback) {
+  const json* value = find(key, !fallback);
+  if (value && value->is_boolean()) return value->get<bool>();
+  if (value) wrong_type(key, "true or false", *value);
+  return fallback.value_or(false);
+}
+
+std::string JsonReader::get_string(const std::string& key, std::optional<std::string> fallback) {
+  const json* value = find(key, !fallback);
+  if (value && value->is_string()) return value->get<std::string>();
+  if (value) wrong_type(key, "a string", *value);
+  return fallback.value_or("");
+}
+
+std::vector<int64_t> JsonReader::get_ints(const std::string& key, IntRange range) {
+  const json* value = find(key, false);
+  if (!value) return {};
+  std::vector<int64_t> numbers;
+  const json list = value->is_array() ? *value : json::array({*value});
+  for (const json& element : list) {
+    const std::optional<int64_t> number = integer(element);
+    if (!number || *number < range.min || *number > range.max) {
+      wrong_type(key, range_text(range) + " or a list of them", *value);
+      return {};
+    }
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+}  // namespace draftsmith

@@ -1,0 +1,66 @@
+// JSON files with errors that name file and line, limits for untrusted input, and checked getters that collect
+// problems.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace draftsmith {
+
+struct JsonLimits {
+  uint64_t max_bytes = 256'000'000;
+  int max_depth = 64;
+};
+
+// Reads a JSON file. Throws UserError naming file:line for malformed text, nesting beyond the limit, a key given twice
+// in one object, invalid UTF-8.
+nlohmann::json load_json(const std::filesystem::path& file, const JsonLimits& limits = {});
+
+// The same for text in memory; `source_name` stands in for the file's name.
+nlohmann::json parse_json(std::string_view text, const std::string& source_name, const JsonLimits& limits = {});
+
+// Pretty-printed with two blanks, a newline at the end, written atomically. Infinite and NaN numbers become null.
+void write_json(const std::filesystem::path& file, const nlohmann::ordered_json& json);
+
+struct IntRange {
+  int64_t min = std::numeric_limits<int64_t>::min();
+  int64_t max = std::numeric_limits<int64_t>::max();
+};
+
+// Reads the keys of one JSON object. A missing, mistyped or out-of-range value adds a problem "<where>: '<key>' ..."
+// and gives the fallback; keys with a fallback may be absent, null counts as absent. `where` is the file's name.
+class JsonReader {
+ public:
+  // Adds a problem when `object` is no object. Both references must outlive the reader.
+  JsonReader(const nlohmann::json& object, std::string where, Problems& problems);
+
+  bool has(const std::string& key) const;
+  int64_t get_int(const std::string& key, IntRange range = {});
+  int64_t get_int(const std::string& key, IntRange range, int64_t fallback);
+  double get_double(const std::string& key, std::optional<double> fallback = std::nullopt);
+  bool get_bool(const std::string& key, std::optional<bool> fallback = std::nullopt);
+  std::string get_string(const std::string& key, std::optional<std::string> fallback = std::nullopt);
+  // An integer or a list of integers (Hugging Face's eos_token_id is either); empty when absent.
+  std::vector<int64_t> get_ints(const std::string& key, IntRange range = {});
+
+ private:
+  const nlohmann::json* find(const std::string& key, bool required);
+  void wrong_type(const std::string& key, const std::string& expected, const nlohmann::json& found);
+
+  const nlohmann::json& object_;
+  std::string where_;
+  Problems& problems_;
+};
+
+// A value as error messages show it: compact, at most `width` characters.
+std::string brief(const nlohmann::json& value, size_t width = 60);
+
+}  // namespace draftsmith

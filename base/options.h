@@ -1,0 +1,306 @@
+// Options structs that list their fields once: parsing from TOML with every error at once, the resolved dump, the hash
+// that names a stage's directory, and `draftsmith help options` all come from that one list.
+//
+//   struct WindowOptions {
+//     int64_t window = 5;
+//     static Fields<WindowOptions> fields();
+//   };
+//   Fields<WindowOptions> WindowOptions::fields() {
+//     return Fields<WindowOptions>("window options")
+//         .add("window", &WindowOptions::window, Range{1, 64}, Unit{"tokens"}, "Draft window G.");
+//   }
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+#include <toml++/impl/forward_declarations.h>
+
+#include "base/error.h"
+
+namespace draftsmith {
+
+class FieldList;
+
+// What may stand behind a field's name and help in `add`, in any order.
+
+// Inclusive bounds of a number, or of each element of a vector of numbers. Range{1} has no upper bound.
+struct Range {
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+};
+// Exclusive lower bound: Above{0} for a rate that must be positive.
+struct Above {
+  double min = 0;
+};
+// The only values a string (or each string of a vector) may have.
+struct Choices {
+  Choices(std::initializer_list<const char*> list) : values(list.begin(), list.end()) {}
+  explicit Choices(std::vector<std::string> list) : values(std::move(list)) {}
+  std::vector<std::string> values;
+};
+// Unit of a number, for the help text: "tokens", "steps", "seconds".
+struct Unit {
+  std::string name;
+};
+// The key must be given.
+struct Required {};
+// The field does not change results (device, threads, logging): it is dumped, but left out of options_hash.
+struct NoResult {};
+// `inf` is a meaningful value (a rollback threshold that never triggers); otherwise infinite numbers are errors.
+struct AllowInfinity {};
+
+// A nested options struct, an optional of one or a vector of them, seen without its type as a sequence of structs.
+struct NestedType {
+  enum class Kind { kSingle, kOptional, kVector };
+  Kind kind;
+  FieldList (*fields)();
+  size_t (*size)(const void* member);
+  void* (*at)(void* member, size_t index);
+  void (*resize)(void* member, size_t count);  // kSingle: nothing to do
+};
+
+struct NestedPointer {
+  const NestedType* type;
+  void* member;
+};
+
+// Address of one member of an options struct.
+using FieldPointer = std::variant<bool*, int64_t*, uint64_t*, double*, std::string*, std::filesystem::path*,
+                                  std::vector<int64_t>*, std::vector<uint64_t>*, std::vector<double>*,
+                                  std::vector<std::string>*, std::vector<std::filesystem::path>*, std::optional<bool>*,
+                                  std::optional<int64_t>*, std::optional<uint64_t>*, std::optional<double>*,
+                                  std::optional<std::string>*, std::optional<std::filesystem::path>*, NestedPointer>;
+
+// One field without its struct's type.
+struct Field {
+  std::string name;
+  std::string help;
+  std::string unit;
+  std::optional<Range> range;
+  std::optional<double> above;
+  std::vector<std::string> choices;
+  bool required = false;
+  bool affects_result = true;
+  bool allow_infinity = false;
+  std::function<FieldPointer(void* object)> pointer;
+};
+
+// The fields of one options struct without its type.
+class FieldList {
+ public:
+  explicit FieldList(std::string title) : title_(std::move(title)) {}
+  const std::string& title() const { return title_; }
+  const std::vector<Field>& all() const { return fields_; }
+
+  // A check across fields: (object, where the struct was given, problems).
+  using Check = std::function<void(const void*, const std::string&, Problems&)>;
+  const std::vector<Check>& checks() const { return checks_; }
+
+ protected:
+  std::string title_;
+  std::vector<Field> fields_;
+  std::vector<Check> checks_;
+};
+
+namespace options_detail {
+
+template <class M>
+struct Nested {
+  static constexpr bool value = false;
+};
+
+template <class M>
+concept OptionsStruct = requires {
+  M::fields();
+};
+
+template <OptionsStruct M>
+struct Nested<M> {
+  static constexpr bool value = true;
+  static constexpr NestedType type{NestedType::Kind::kSingle, +[]() -> FieldList { return M::fields(); },
+                                   +[](const void*) -> size_t { return 1; },
+                                   +[](void* member, size_t) -> void* { return member; }, +[](void*, size_t) {}};
+};
+
+template <OptionsStruct M>
+struct Nested<std::optional<M>> {
+  static constexpr bool value = true;
+  using Member = std::optional<M>;
+  static constexpr NestedType type{
+      NestedType::Kind::kOptional, +[]() -> FieldList { return M::fields(); },
+      +[](const void* member) -> size_t { return static_cast<const Member*>(member)->has_value() ? 1 : 0; },
+      +[](void* member, size_t) -> void* { return &**static_cast<Member*>(member); },
+      +[](void* member, size_t count) {
+        auto& optional = *static_cast<Member*>(member);
+        if (count == 0) {
+          optional.reset();
+        } else if (!optional) {
+          optional.emplace();
+        }
+      }};
+};
+
+template <OptionsStruct M>
+struct Nested<std::vector<M>> {
+  static constexpr bool value = true;
+  using Member = std::vector<M>;
+  static constexpr NestedType type{
+      NestedType::Kind::kVector, +[]() -> FieldList { return M::fields(); },
+      +[](const void* member) -> size_t { return static_cast<const Member*>(member)->size(); },
+      +[](void* member, size_t index) -> void* { return &(*static_cast<Member*>(member))[index]; },
+      +[](void* member, size_t count) {
+        auto& vector = *static_cast<Member*>(member);
+        vector.clear();
+        vector.resize(count);
+      }};
+};
+
+template <class M>
+FieldPointer pointer_to(M& member) {
+  if constexpr (Nested<M>::value) {
+    return NestedPointer{&Nested<M>::type, &member};
+  } else {
+    return FieldPointer(&member);
+  }
+}
+
+inline void apply(Field& field, Range range) {
+  field.range = range;
+}
+inline void apply(Field& field, Above above) {
+  field.above = above.min;
+}
+inline void apply(Field& field, Choices choices) {
+  field.choices = std::move(choices.values);
+}
+inline void apply(Field& field, Unit unit) {
+  field.unit = std::move(unit.name);
+}
+inline void apply(Field& field, Required) {
+  field.required = true;
+}
+inline void apply(Field& field, NoResult) {
+  field.affects_result = false;
+}
+inline void apply(Field& field, AllowInfinity) {
+  field.allow_infinity = true;
+}
+inline void apply(Field& field, std::string help) {
+  field.help = std::move(help);
+}
+
+}  // namespace options_detail
+
+// The fields of options struct T, listed once in T::fields().
+template <class T>
+class Fields : public FieldList {
+ public:
+  // `title` heads the struct's section of `draftsmith help options`.
+  explicit Fields(std::string title) : FieldList(std::move(title)) {}
+
+  // Adds the field `name` (snake_case); `rest` is its constraints and its help text, in any order.
+  template <class M, class B, class... Rest>
+  Fields& add(std::string name, M B::*member, Rest&&... rest) {
+    static_assert(std::is_base_of_v<B, T>, "the member belongs to T or a base of it");
+    Field field;
+    field.name = std::move(name);
+    (options_detail::apply(field, std::forward<Rest>(rest)), ...);
+    field.pointer = [member](void* object) { return options_detail::pointer_to(static_cast<T*>(object)->*member); };
+    fields_.push_back(std::move(field));
+    return *this;
+  }
+
+  // Adds every field and check of the base struct B, so that structs can share options by inheritance.
+  template <class B>
+  Fields& inherit() {
+    static_assert(std::is_base_of_v<B, T>);
+    const Fields<B> base = B::fields();
+    for (Field field : base.all()) {
+      field.pointer = [inner = field.pointer](void* object) { return inner(static_cast<B*>(static_cast<T*>(object))); };
+      fields_.push_back(std::move(field));
+    }
+    for (const Check& inner : base.checks()) {
+      checks_.push_back([inner](const void* object, const std::string& where, Problems& problems) {
+        inner(static_cast<const B*>(static_cast<const T*>(object)), where, problems);
+      });
+    }
+    return *this;
+  }
+
+  // Adds a check across fields, run after each field was parsed without a problem.
+  Fields& check(std::function<void(const T&, const std::string& where, Problems&)> validator) {
+    checks_.push_back(
+        [validator = std::move(validator)](const void* object, const std::string& where, Problems& problems) {
+          validator(*static_cast<const T*>(object), where, problems);
+        });
+    return *this;
+  }
+};
+
+// Type-erased forms of the functions below; `object` is a struct described by `fields`.
+void parse_fields(const FieldList& fields, const toml::table& table, const std::string& path, void* object,
+                  Problems& problems);
+void validate_fields(const FieldList& fields, const void* object, const std::string& where, Problems& problems);
+std::string dump_fields(const FieldList& fields, const void* object, const std::string& path);
+nlohmann::ordered_json fields_to_json(const FieldList& fields, const void* object, bool results_only);
+std::string describe_fields(const FieldList& fields, const void* defaults);
+// Parses one value, written as on a command line (TOML, or a bare string), into one field; `where` names the flag.
+void parse_field_text(const Field& field, const std::string& text, const std::string& where, void* object,
+                      Problems& problems);
+
+// Reads T from a TOML table. `path` is the table's own dotted path ("stage.train"), shown before each key; files and
+// lines come from the table's nodes. Adds a problem for each unknown key (with the nearest known one), wrong type,
+// value out of range and missing required key; fields with problems keep their defaults.
+template <class T>
+T parse_options(const toml::table& table, const std::string& path, Problems& problems) {
+  T options;
+  parse_fields(T::fields(), table, path, &options, problems);
+  return options;
+}
+
+// Checks ranges, choices and cross-field checks of a struct that was not parsed from TOML. `where` prefixes the names.
+template <class T>
+void validate_options(const T& options, const std::string& where, Problems& problems) {
+  validate_fields(T::fields(), &options, where, problems);
+}
+
+// TOML text with every field (absent optionals are left out), which parses back to equal values. `path` becomes the
+// table's header: "" for the root, "stage.train" for [stage.train].
+template <class T>
+std::string dump_options(const T& options, const std::string& path = "") {
+  return dump_fields(T::fields(), &options, path);
+}
+
+// The same as JSON, in the order of the list. `results_only` leaves out NoResult fields. (Json is a parameter only so
+// that this header does without nlohmann's.)
+template <class T, class Json = nlohmann::ordered_json>
+Json options_to_json(const T& options, bool results_only = false) {
+  return fields_to_json(T::fields(), &options, results_only);
+}
+
+std::string hash_of_fields(const FieldList& fields, const void* object);
+
+// SHA-256 (64 hex digits) of the fields that change results.
+template <class T>
+std::string options_hash(const T& options) {
+  return hash_of_fields(T::fields(), &options);
+}
+
+// Name, type, default, range, unit and meaning of every field, nested structs included; at most 100 columns wide.
+template <class T>
+std::string describe_options() {
+  const T defaults{};
+  return describe_fields(T::fields(), &defaults);
+}
+
+}  // namespace draftsmith

@@ -1,0 +1,211 @@
+// From options structs to TOML text, JSON, hashes and help.
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/options.h"
+#include "base/options_text.h"
+#include "base/sha256.h"
+#include "base/toml.h"
+#include "base/utf8.h"
+
+namespace draftsmith {
+
+namespace {
+
+using namespace options_detail;
+using nlohmann::ordered_json;
+
+constexpr size_t kColumns = 100;
+
+template <class E>
+std::string toml_text(const E& value) {
+  if constexpr (std::is_same_v<E, double>) {
+    return number_text(value);
+  } else if constexpr (std::is_same_v<E, uint64_t>) {
+    return value >> 63 ? "\"" + std::to_string(value) + "\"" : std::to_string(value);
+  } else if constexpr (std::is_same_v<E, std::string>) {
+    return toml_quoted(value);
+  } else if constexpr (std::is_same_v<E, std::filesystem::path>) {
+    return toml_quoted(value.string());
+  } else {
+    return fmt::format("{}", value);
+  }
+}
+
+// A whole member as TOML text; nothing for an absent optional.
+template <class M>
+std::optional<std::string> member_text(const M& member) {
+  if constexpr (kIsVector<M>) {
+    std::string text;
+    for (const auto& element : member) text += (text.empty() ? "" : ", ") + toml_text(element);
+    return "[" + text + "]";
+  } else if constexpr (kIsOptional<M>) {
+    return member ? std::optional(toml_text(*member)) : std::nullopt;
+  } else {
+    return toml_text(member);
+  }
+}
+
+template <class E>
+ordered_json json_element(const E& value) {
+  if constexpr (std::is_same_v<E, double>) {
+    // JSON has no infinity, and two different values must not share one null.
+    return std::isfinite(value) ? ordered_json(value) : ordered_json(number_text(value));
+  } else if constexpr (std::is_same_v<E, std::filesystem::path>) {
+    return value.string();
+  } else {
+    return value;
+  }
+}
+
+template <class M>
+ordered_json json_member(const M& member) {
+  if constexpr (kIsVector<M>) {
+    ordered_json list = ordered_json::array();
+    for (const auto& element : member) list.push_back(json_element(element));
+    return list;
+  } else if constexpr (kIsOptional<M>) {
+    return member ? json_element(*member) : ordered_json();
+  } else {
+    return json_element(member);
+  }
+}
+
+ordered_json json_nested(const NestedPointer& nested, bool results_only) {
+  const FieldList fields = nested.type->fields();
+  ordered_json list = ordered_json::array();
+  for (size_t i = 0; i < nested.type->size(nested.member); ++i) {
+    list.push_back(fields_to_json(fields, nested.type->at(nested.member, i), results_only));
+  }
+  if (nested.type->kind == NestedType::Kind::kVector) return list;
+  return list.empty() ? ordered_json() : list[0];
+}
+
+template <class E>
+std::string type_name() {
+  if constexpr (std::is_same_v<E, bool>) return "true/false";
+  if constexpr (std::is_same_v<E, int64_t> || std::is_same_v<E, uint64_t>) return "integer";
+  if constexpr (std::is_same_v<E, double>) return "number";
+  if constexpr (std::is_same_v<E, std::string>) return "string";
+  if constexpr (std::is_same_v<E, std::filesystem::path>) return "path";
+}
+
+// `text` broken at blanks into lines of at most `kColumns`, each indented.
+std::string wrapped(const std::string& text, size_t indent) {
+  std::string result;
+  std::string line;
+  const auto flush = [&] {
+    if (!line.empty()) result += std::string(indent, ' ') + line + "\n";
+    line.clear();
+  };
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    begin = end + 1;
+    if (word.empty()) continue;
+    if (!line.empty() && indent + display_width(line) + 1 + display_width(word) > kColumns) flush();
+    line += (line.empty() ? "" : " ") + word;
+  }
+  flush();
+  return result;
+}
+
+template <class M>
+std::string described(const Field& field, const M& member) {
+  using E = typename ElementOf<M>::type;
+  std::string text = (kIsVector<M> ? "list of " : "") + type_name<E>();
+  if (!field.unit.empty()) text += " (" + field.unit + ")";
+  const std::string bounds = bounds_text(field);
+  if (!bounds.empty()) text += ", " + bounds;
+  if (!field.choices.empty()) text += ", " + choices_text(field.choices);
+  const std::optional<std::string> value = member_text(member);
+  if (field.required) {
+    text += "; required";
+  } else if (!value) {
+    text += "; default: none";
+  } else {
+    text += "; default: " + *value;
+  }
+  return text;
+}
+
+std::string describe_level(const FieldList& fields, const void* defaults, const std::string& prefix);
+
+std::string describe_nested(const Field& field, const NestedPointer& nested, const std::string& prefix) {
+  const bool many = nested.type->kind == NestedType::Kind::kVector;
+  const std::string name = prefix + field.name + (many ? "[]" : "");
+  std::string kind = many ? "list of tables [[" + prefix + field.name + "]]" : "table [" + prefix + field.name + "]";
+  if (field.required) kind += "; required";
+  if (nested.type->kind == NestedType::Kind::kOptional) kind += "; default: none";
+  std::string text = wrapped(name + ": " + kind, 2) + wrapped(field.help, 6);
+  // An absent optional or an empty list has no element to take the defaults from: make one, describe it, remove it.
+  const size_t size = nested.type->size(nested.member);
+  if (size == 0) nested.type->resize(nested.member, 1);
+  text += describe_level(nested.type->fields(), nested.type->at(nested.member, 0), name + ".");
+  if (size == 0) nested.type->resize(nested.member, 0);
+  return text;
+}
+
+std::string describe_level(const FieldList& fields, const void* defaults, const std::string& prefix) {
+  std::string text;
+  for (const Field& field : fields.all()) {
+    text += std::visit(Overload{[&](NestedPointer nested) { return describe_nested(field, nested, prefix); },
+                                [&](auto* member) {
+                                  return wrapped(prefix + field.name + ": " + described(field, *member), 2) +
+                                         wrapped(field.help, 6);
+                                }},
+                       field.pointer(const_cast<void*>(defaults)));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string dump_fields(const FieldList& fields, const void* object, const std::string& path) {
+  std::string text = path.empty() ? "" : "[" + path + "]\n";
+  std::string tables;
+  const auto nested_text = [&](const Field& field, const NestedPointer& nested) {
+    const std::string inner_path = (path.empty() ? "" : path + ".") + toml_key(field.name);
+    const FieldList inner = nested.type->fields();
+    const size_t size = nested.type->size(nested.member);
+    const bool many = nested.type->kind == NestedType::Kind::kVector;
+    if (many && size == 0) text += toml_key(field.name) + " = []\n";
+    for (size_t i = 0; i < size; ++i) {
+      std::string table = dump_fields(inner, nested.type->at(nested.member, i), inner_path);
+      if (many) table.replace(0, inner_path.size() + 2, "[[" + inner_path + "]]");
+      tables += "\n" + table;
+    }
+  };
+  for (const Field& field : fields.all()) {
+    std::visit(Overload{[&](NestedPointer nested) { nested_text(field, nested); },
+                        [&](auto* member) {
+                          const auto value = member_text(*member);
+                          if (value) text += toml_key(field.name) + " = " + *value + "\n";
+                        }},
+               field.pointer(const_cast<void*>(object)));
+  }
+  return text + tables;
+}
+
+ordered_json fields_to_json(const FieldList& fields, const void* object, bool results_only) {
+  ordered_json json = ordered_json::object();
+  for (const Field& field : fields.all()) {
+    if (results_only && !field.affects_result) continue;
+    json[field.name] = std::visit(Overload{[&](NestedPointer nested) { return json_nested(nested, results_only); },
+                                           [&](auto* member) { return json_member(*member); }},
+                                  field.pointer(const_cast<void*>(object)));
+  }
+  return json;
+}
+
+std::string hash_of_fields(const FieldList& fields, const void* object) {
+  return sha256(fields_to_json(fields, object, true).dump(-1, ' ', true, ordered_json::error_handler_t::replace));
+}
+
+std::string describe_fields(const FieldList& fields, const void* defaults) {
+  return fields.title() + "\n" + describe_level(fields, defaults, "");
+}
+
+}  // namespace draftsmith

@@ -1,0 +1,287 @@
+// From TOML tables to options structs, and the checks of values.
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "base/options.h"
+#include "base/options_text.h"
+#include "base/toml.h"
+
+namespace draftsmith {
+
+namespace {
+
+using namespace options_detail;
+
+std::string joined(const std::string& path, const std::string& name) {
+  return path.empty() ? name : path + "." + name;
+}
+
+// "file:line: a.b", whichever of the two there is.
+std::string where_is(const toml::node& node, const std::string& path) {
+  const std::string location = location_of(node);
+  if (location.empty()) return path;
+  return path.empty() ? location : location + ": " + path;
+}
+
+std::string shown(const toml::node& node) {
+  std::ostringstream text;
+  node.visit([&](const auto& value) {
+    if constexpr (toml::is_table<decltype(value)>) {
+      text << "a table";
+    } else if constexpr (toml::is_array<decltype(value)>) {
+      text << "a list of " << value.size();
+    } else {
+      text << toml::toml_formatter(value);
+    }
+  });
+  return text.str();
+}
+
+template <class E>
+std::string type_text() {
+  if constexpr (std::is_same_v<E, bool>) return "true or false";
+  if constexpr (std::is_same_v<E, int64_t>) return "an integer";
+  if constexpr (std::is_same_v<E, uint64_t>) return "an integer of at least 0";
+  if constexpr (std::is_same_v<E, double>) return "a number";
+  if constexpr (std::is_same_v<E, std::string>) return "a string";
+  if constexpr (std::is_same_v<E, std::filesystem::path>) return "a string (a path)";
+}
+
+template <class E>
+std::string expectation(const Field& field) {
+  if (!field.choices.empty()) return choices_text(field.choices);
+  const std::string bounds = bounds_text(field);
+  if (bounds.empty()) return type_text<E>();
+  return (std::is_same_v<E, double> ? "a number, " : "an integer, ") + bounds;
+}
+
+// The whole of `text` as an unsigned integer.
+std::optional<uint64_t> unsigned_of(const std::string& text) {
+  uint64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
+}
+
+// The node as a value of type E, or nothing for a wrong type.
+template <class E>
+std::optional<E> value_of(const toml::node& node) {
+  if constexpr (std::is_same_v<E, double>) {
+    if (node.is_integer()) return static_cast<double>(**node.as_integer());
+    return node.is_floating_point() ? std::optional(**node.as_floating_point()) : std::nullopt;
+  } else if constexpr (std::is_same_v<E, bool>) {
+    return node.is_boolean() ? std::optional(**node.as_boolean()) : std::nullopt;
+  } else if constexpr (std::is_same_v<E, int64_t>) {
+    return node.is_integer() ? std::optional<int64_t>(**node.as_integer()) : std::nullopt;
+  } else if constexpr (std::is_same_v<E, uint64_t>) {
+    // TOML's integers end at 2^63 - 1; larger ones are written as strings of digits.
+    if (node.is_string()) return unsigned_of(**node.as_string());
+    if (!node.is_integer() || **node.as_integer() < 0) return std::nullopt;
+    return static_cast<uint64_t>(**node.as_integer());
+  } else {
+    return node.is_string() ? std::optional<E>(**node.as_string()) : std::nullopt;
+  }
+}
+
+template <class E>
+bool acceptable(const Field& field, const E& value) {
+  if constexpr (std::is_same_v<E, std::string>) {
+    return field.choices.empty() || std::find(field.choices.begin(), field.choices.end(), value) != field.choices.end();
+  } else if constexpr (std::is_arithmetic_v<E> && !std::is_same_v<E, bool>) {
+    return in_bounds(field, static_cast<double>(value));
+  } else {
+    return true;
+  }
+}
+
+template <class E>
+std::string choice_hint(const Field& field, const E& value) {
+  if constexpr (std::is_same_v<E, std::string>) {
+    const std::string near = nearest(value, field.choices);
+    if (!near.empty()) return "did you mean '" + near + "'?";
+  }
+  return "";
+}
+
+// Reads one element; adds a problem and gives nothing when it cannot be used.
+template <class E>
+std::optional<E> parse_element(const Field& field, const toml::node& node, const std::string& path,
+                               Problems& problems) {
+  const std::optional<E> value = value_of<E>(node);
+  if (value && acceptable(field, *value)) return value;
+  const char* what = !value ? "the value has the wrong type" : "the value is not allowed";
+  problems.add({where_is(node, path), what, expectation<E>(field), shown(node),
+                value ? choice_hint(field, *value) : std::string()});
+  return std::nullopt;
+}
+
+template <class M>
+void parse_value(const Field& field, const toml::node& node, const std::string& path, M& member, Problems& problems) {
+  using E = typename ElementOf<M>::type;
+  if constexpr (kIsVector<M>) {
+    const toml::array* array = node.as_array();
+    if (!array) {
+      problems.add({where_is(node, path), "the value has the wrong type",
+                    "a list, each element " + expectation<E>(field), shown(node), "write it in brackets: [...]"});
+      return;
+    }
+    M values;
+    for (size_t i = 0; i < array->size(); ++i) {
+      auto value = parse_element<E>(field, *array->get(i), fmt::format("{}[{}]", path, i), problems);
+      if (value) values.push_back(std::move(*value));
+    }
+    if (values.size() == array->size()) member = std::move(values);
+  } else {
+    auto value = parse_element<E>(field, node, path, problems);
+    if (value) member = std::move(*value);
+  }
+}
+
+void parse_nested(const NestedPointer& nested, const toml::node& node, const std::string& path, Problems& problems) {
+  const FieldList fields = nested.type->fields();
+  if (nested.type->kind != NestedType::Kind::kVector) {
+    const toml::table* table = node.as_table();
+    if (!table) {
+      problems.add({where_is(node, path), "the value has the wrong type", "a table [" + path + "]", shown(node), ""});
+      return;
+    }
+    nested.type->resize(nested.member, 1);
+    parse_fields(fields, *table, path, nested.type->at(nested.member, 0), problems);
+    return;
+  }
+  const toml::array* array = node.as_array();
+  if (!array || !std::all_of(array->begin(), array->end(), [](const toml::node& e) { return e.is_table(); })) {
+    problems.add(
+        {where_is(node, path), "the value has the wrong type", "tables headed [[" + path + "]]", shown(node), ""});
+    return;
+  }
+  nested.type->resize(nested.member, array->size());
+  for (size_t i = 0; i < array->size(); ++i) {
+    const std::string element_path = fmt::format("{}[{}]", path, i);
+    parse_fields(fields, *array->get(i)->as_table(), element_path, nested.type->at(nested.member, i), problems);
+  }
+}
+
+void parse_field(const Field& field, const toml::node& node, const std::string& path, void* object,
+                 Problems& problems) {
+  std::visit(Overload{[&](NestedPointer nested) { parse_nested(nested, node, path, problems); },
+                      [&](auto* member) { parse_value(field, node, path, *member, problems); }},
+             field.pointer(object));
+}
+
+void report_unknown_keys(const FieldList& fields, const toml::table& table, const std::string& path,
+                         Problems& problems) {
+  std::vector<std::string> names;
+  for (const Field& field : fields.all()) names.push_back(field.name);
+  for (const auto& [key, value] : table) {
+    const std::string name(key.str());
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    const std::string near = nearest(name, names);
+    std::string list;
+    for (const std::string& known : names) list += (list.empty() ? "" : ", ") + known;
+    problems.add({where_is(value, joined(path, name)), "unknown key '" + name + "'", "", "",
+                  near.empty() ? "known here: " + list : "did you mean '" + near + "'?"});
+  }
+}
+
+// The checks of one member's value that parsing would have made.
+template <class M>
+void validate_member(const Field& field, const M& member, const std::string& where, Problems& problems) {
+  using E = typename ElementOf<M>::type;
+  const auto check = [&](const E& value, const std::string& name) {
+    if (acceptable(field, value)) return;
+    std::string found;
+    if constexpr (std::is_same_v<E, double>) {
+      found = number_text(value);
+    } else if constexpr (std::is_same_v<E, std::filesystem::path>) {
+      found = value.string();
+    } else {
+      found = fmt::format("{}", value);
+    }
+    problems.add({name, "the value is not allowed", expectation<E>(field), found, choice_hint(field, value)});
+  };
+  if constexpr (kIsVector<M>) {
+    for (size_t i = 0; i < member.size(); ++i) check(member[i], fmt::format("{}[{}]", where, i));
+  } else if constexpr (kIsOptional<M>) {
+    if (member) check(*member, where);
+  } else {
+    check(member, where);
+  }
+}
+
+}  // namespace
+
+void parse_fields(const FieldList& fields, const toml::table& table, const std::string& path, void* object,
+                  Problems& problems) {
+  const size_t problems_before = problems.list().size();
+  for (const Field& field : fields.all()) {
+    const toml::node* node = table.get(field.name);
+    if (node) {
+      parse_field(field, *node, joined(path, field.name), object, problems);
+    } else if (field.required) {
+      problems.add({where_is(table, path), "the key '" + field.name + "' is missing", field.help, "", ""});
+    }
+  }
+  report_unknown_keys(fields, table, path, problems);
+  // Cross-field checks would only repeat what is wrong with single fields.
+  if (problems.list().size() != problems_before) return;
+  for (const auto& check : fields.checks()) check(object, where_is(table, path), problems);
+}
+
+void parse_field_text(const Field& field, const std::string& text, const std::string& where, void* object,
+                      Problems& problems) {
+  // A flag's words for string fields are taken as they are: --method 5 names the method "5".
+  const bool is_text =
+      std::visit(Overload{[](NestedPointer) { return false; },
+                          [](auto* member) {
+                            using E = typename ElementOf<std::remove_pointer_t<decltype(member)>>::type;
+                            return std::is_same_v<E, std::string> || std::is_same_v<E, std::filesystem::path>;
+                          }},
+                 field.pointer(object));
+  toml::table holder;
+  if (is_text) {
+    holder.insert("value", text);
+  } else {
+    apply_overlay(holder, "value=" + text, {}, problems);
+  }
+  const toml::node* node = holder.get("value");
+  if (!node) return;
+  // Without a source the problem is located by `where` alone.
+  toml::table bare;
+  node->visit([&](const auto& value) { bare.insert("value", value); });
+  const toml::node* parsed = bare.get("value");
+  const bool needs_list =
+      std::visit(Overload{[](NestedPointer) { return false; },
+                          [](auto* member) { return kIsVector<std::remove_pointer_t<decltype(member)>>; }},
+                 field.pointer(object));
+  if (needs_list && !parsed->is_array()) {
+    toml::array list;
+    parsed->visit([&](const auto& value) { list.push_back(value); });
+    parse_field(field, list, where, object, problems);
+  } else {
+    parse_field(field, *parsed, where, object, problems);
+  }
+}
+
+void validate_fields(const FieldList& fields, const void* object, const std::string& where, Problems& problems) {
+  const size_t problems_before = problems.list().size();
+  for (const Field& field : fields.all()) {
+    const std::string name = joined(where, field.name);
+    // Fields are only read here; one accessor serves reading and writing.
+    std::visit(Overload{[&](NestedPointer nested) {
+                          const FieldList inner = nested.type->fields();
+                          for (size_t i = 0; i < nested.type->size(nested.member); ++i) {
+                            validate_fields(inner, nested.type->at(nested.member, i), name, problems);
+                          }
+                        },
+                        [&](auto* member) { validate_member(field, *member, name, problems); }},
+               field.pointer(const_cast<void*>(object)));
+  }
+  if (problems.list().size() != problems_before) return;
+  for (const auto& check : fields.checks()) check(object, where, problems);
+}
+
+}  // namespace draftsmith

@@ -1,0 +1,33 @@
+// SHA-256 (FIPS 180-4), for the hashes recorded in corpora, stages and model manifests.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace draftsmith {
+
+// Incremental: update any number of times, then hex_digest once.
+class Sha256 {
+ public:
+  Sha256();
+  void update(std::string_view bytes);
+  // The digest of all bytes so far as 64 lower-case hex digits; the object is used up.
+  std::string hex_digest();
+
+ private:
+  void compress(const unsigned char* block);
+
+  std::array<uint32_t, 8> state_;
+  std::array<unsigned char, 64> pending_;
+  uint64_t bytes_ = 0;
+};
+
+std::string sha256(std::string_view bytes);
+
+// Hash of a file's content, read in pieces. Throws UserError when it cannot be read.
+std::string sha256_file(const std::filesystem::path& file);
+
+}  // namespace draftsmith

@@ -1,0 +1,226 @@
+#include "base/toml.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+
+#include "base/files.h"
+#include "base/utf8.h"
+
+namespace draftsmith {
+
+namespace {
+
+constexpr std::string_view kOverlayPrefix = "--set ";
+constexpr uint64_t kLargestToml = 16'000'000;
+
+// Components of a dotted path; components may be quoted to hold dots. Empty when malformed.
+std::vector<std::string> split_path(std::string_view path) {
+  std::vector<std::string> parts(1);
+  char quote = 0;
+  for (const char c : path) {
+    if (quote != 0) {
+      if (c == quote) {
+        quote = 0;
+      } else {
+        parts.back() += c;
+      }
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    } else if (c == '.') {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  const bool malformed = quote != 0 || std::any_of(parts.begin(), parts.end(), [](auto& part) { return part.empty(); });
+  return malformed ? std::vector<std::string>{} : parts;
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front()))) text.remove_prefix(1);
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.remove_suffix(1);
+  return text;
+}
+
+std::string_view first_words(std::string_view text) {
+  return text.substr(0, text.find('\n'));
+}
+
+// A table {value = ...} whose nodes carry the assignment as their source.
+toml::table parse_value(std::string_view text, const std::string& assignment, Problems& problems) {
+  const std::string source = std::string(kOverlayPrefix) + assignment;
+  const bool one_line = text.find('\n') == std::string_view::npos;
+  try {
+    if (one_line && !text.empty()) return toml::parse("value = " + std::string(text), source);
+  } catch (const toml::parse_error& error) {
+    if (std::string_view("\"'[{").find(text.front()) != std::string_view::npos) {
+      problems.add({source, "the value is not valid TOML: " + std::string(error.description()),
+                    "a number, true, false, \"text\", [list] or bare text", std::string(text), ""});
+      return {};
+    }
+  }
+  return toml::parse("value = " + toml_quoted(text), source);
+}
+
+toml::node* element_of(toml::array& array, const std::string& component) {
+  for (toml::node& element : array) {
+    const toml::table* table = element.as_table();
+    if (table && (*table)["name"].value<std::string>() == component) return &element;
+  }
+  size_t index = 0;
+  const char* end = component.data() + component.size();
+  const auto [stop, error] = std::from_chars(component.data(), end, index);
+  return error == std::errc() && stop == end ? array.get(index) : nullptr;
+}
+
+toml::node* child_of(toml::node& node, const std::string& component) {
+  if (toml::table* table = node.as_table()) return table->get(component);
+  if (toml::array* array = node.as_array()) return element_of(*array, component);
+  return nullptr;
+}
+
+std::vector<std::string> names_in(const toml::node& node) {
+  std::vector<std::string> names;
+  if (const toml::table* table = node.as_table()) {
+    for (const auto& [key, value] : *table) names.emplace_back(key.str());
+  } else if (const toml::array* array = node.as_array()) {
+    for (const toml::node& element : *array) {
+      const toml::table* inner = element.as_table();
+      const auto name = inner ? (*inner)["name"].value<std::string>() : std::nullopt;
+      if (name) names.push_back(*name);
+    }
+  }
+  return names;
+}
+
+// Where the path starts: `root`, or the table of `search_in` that knows the first component.
+toml::node* start_of(toml::table& root, const std::vector<std::string>& parts,
+                     const std::vector<std::string>& search_in) {
+  if (root.contains(parts.front()) || parts.size() == 1) return &root;
+  for (const std::string& name : search_in) {
+    toml::node* node = root.get(name);
+    if (node && child_of(*node, parts.front())) return node;
+  }
+  return &root;
+}
+
+// What `component` could have been meant to be, for the hint.
+std::string suggestion(const toml::table& root, const toml::node& node, const std::string& component,
+                       const std::vector<std::string>& search_in) {
+  std::vector<std::string> known = names_in(node);
+  for (const std::string& name : search_in) {
+    if (!root.contains(name)) continue;
+    for (const std::string& inner : names_in(*root.get(name))) known.push_back(inner);
+  }
+  const std::string near = nearest(component, known);
+  if (!near.empty()) return "did you mean '" + near + "'?";
+  std::string list;
+  for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
+  return list.empty() ? "" : "known here: " + list;
+}
+
+}  // namespace
+
+toml::table parse_toml(std::string_view text, const std::string& source_name) {
+  if (const auto bad = invalid_utf8_offset(text)) {
+    throw UserError({source_name, "not valid UTF-8 (byte offset " + std::to_string(*bad) + ")", "UTF-8 text", "", ""});
+  }
+  try {
+    return toml::parse(text, source_name);
+  } catch (const toml::parse_error& error) {
+    const auto& at = error.source().begin;
+    throw UserError({source_name + ":" + std::to_string(at.line) + ":" + std::to_string(at.column),
+                     "not valid TOML: " + std::string(first_words(error.description())), "", "", ""});
+  }
+}
+
+toml::table load_toml(const std::filesystem::path& file) {
+  return parse_toml(read_file(file, kLargestToml), file.string());
+}
+
+std::string location_of(const toml::node& node) {
+  const toml::source_region& source = node.source();
+  if (!source.path || source.path->empty()) return "";
+  if (source.path->starts_with(kOverlayPrefix)) return *source.path;
+  return *source.path + ":" + std::to_string(source.begin.line);
+}
+
+void apply_overlay(toml::table& root, const std::string& assignment, const std::vector<std::string>& search_in,
+                   Problems& problems) {
+  const std::string where = std::string(kOverlayPrefix) + assignment;
+  const size_t equals = assignment.find('=');
+  const std::string_view left = trimmed(std::string_view(assignment).substr(0, std::min(equals, assignment.size())));
+  const std::vector<std::string> parts = split_path(left);
+  if (equals == std::string::npos || parts.empty()) {
+    problems.add({where, "malformed assignment", "path.to.key=value", assignment, "for example --set train.steps=500"});
+    return;
+  }
+  toml::table parsed = parse_value(trimmed(std::string_view(assignment).substr(equals + 1)), assignment, problems);
+  if (parsed.empty()) return;
+
+  toml::node* node = start_of(root, parts, search_in);
+  for (size_t i = 0; i + 1 < parts.size(); ++i) {
+    toml::node* next = child_of(*node, parts[i]);
+    // A missing table inside a known one is created; a first component nobody knows is a misspelt stage.
+    if (!next && node->is_table() && i > 0) {
+      next = &node->as_table()->insert_or_assign(parts[i], toml::table{}).first->second;
+    }
+    if (!next || !(next->is_table() || next->is_array())) {
+      problems.add(
+          {where, "there is no table '" + parts[i] + "'", "", "", suggestion(root, *node, parts[i], search_in)});
+      return;
+    }
+    node = next;
+  }
+  if (!node->is_table()) {
+    problems.add({where, "'" + parts[parts.size() - 2] + "' is an array, not a table", "", "",
+                  "name one of its elements: " + suggestion(root, *node, parts.back(), {})});
+    return;
+  }
+  parsed.get("value")->visit([&](auto& value) { node->as_table()->insert_or_assign(parts.back(), std::move(value)); });
+}
+
+void apply_overlays(toml::table& root, const std::vector<std::string>& assignments,
+                    const std::vector<std::string>& search_in, Problems& problems) {
+  for (const std::string& assignment : assignments) apply_overlay(root, assignment, search_in, problems);
+}
+
+std::string toml_quoted(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    switch (c) {
+      case '"':
+        quoted += "\\\"";
+        break;
+      case '\\':
+        quoted += "\\\\";
+        break;
+      case '\n':
+        quoted += "\\n";
+        break;
+      case '\t':
+        quoted += "\\t";
+        break;
+      default:
+        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+          constexpr std::string_view kHex = "0123456789abcdef";
+          quoted += "\\u00";
+          quoted += kHex[static_cast<unsigned char>(c) >> 4];
+          quoted += kHex[c & 15];
+        } else {
+          quoted += c;
+        }
+    }
+  }
+  return quoted + '"';
+}
+
+std::string toml_key(std::string_view key) {
+  const bool bare = !key.empty() && std::all_of(key.begin(), key.end(), [](unsigned char c) {
+    return c < 128 && (std::isalnum(c) || c == '_' || c == '-');
+  });
+  return bare ? std::string(key) : toml_quoted(key);
+}
+
+}  // namespace draftsmith
