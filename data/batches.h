@@ -2,29 +2,36 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "base/options.h"
 #include "data/corpus.h"
 
 namespace draftsmith::data {
 
+// The budget counts what a step computes on: rows times the longest source or target of the batch, padding included
+// (counting targets alone would let a batch of long documents with short summaries outgrow memory).
 struct BatchOptions {
-  int64_t token_budget = 4096;   // most padded target tokens (rows × longest) a batch; a longer example is a batch alone
+  int64_t token_budget = 4096;  // a longer example is a batch alone
   int64_t max_rows = 1024;
-  int64_t bucket_window = 100;   // batches' worth of examples that are sorted by length together
+  int64_t bucket_window = 100;  // batches' worth of examples that are sorted by length together
   uint64_t seed = 1;
   bool shuffle = true;
+  static Fields<BatchOptions> fields();
 };
 
 // Where a batch order stands: everything needed to go on from there.
 struct BatchPosition {
   int64_t epoch = 0;
-  int64_t batch = 0;             // within the epoch
+  int64_t batch = 0;  // within the epoch
 };
 
-// Indices of the examples of each batch. Same corpus, options and position: same batches, on every machine.
+// Indices of the examples of each batch. Same corpus, options and position: same batches, on every machine. Every
+// example is in exactly one batch of an epoch.
 class BatchOrder {
  public:
+  // The corpus must outlive the order. Errors: UserError for an empty corpus or options out of range.
   BatchOrder(const Corpus& corpus, BatchOptions options);
   // Examples of the batch at `position`; advances it, over the epoch's end into the next.
   std::vector<int64_t> next(BatchPosition& position);
@@ -32,6 +39,9 @@ class BatchOrder {
 
  private:
   void build(int64_t epoch);
+  size_t window_end(const std::vector<int64_t>& order, size_t begin) const;
+  void add_window(std::span<int64_t> window);
+  int64_t padded_length(int64_t example) const;
   const Corpus* corpus_;
   BatchOptions options_;
   int64_t built_epoch_ = -1;
@@ -43,7 +53,7 @@ struct PaddedRows {
   std::vector<int64_t> tokens;   // [B,L] row-major, padded with pad
   std::vector<int64_t> lengths;  // [B]
   int64_t rows = 0;
-  int64_t width = 0;             // L
+  int64_t width = 0;  // L
 };
 
 PaddedRows pad_sources(const Corpus& corpus, const std::vector<int64_t>& examples, int64_t pad);

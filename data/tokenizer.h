@@ -11,6 +11,7 @@
 
 namespace draftsmith::data {
 
+// All functions may be called from several threads at once.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -19,6 +20,7 @@ class Tokenizer {
   // Text of ids; control ids (pad, EOS) print nothing; ids outside the vocabulary are an error.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
   virtual int64_t vocabulary() const = 0;
+  // -1 where the tokenizer has no such id (Llama's have no pad).
   virtual int32_t pad() const = 0;
   virtual int32_t eos() const = 0;
   virtual int32_t unk() const = 0;

@@ -1,0 +1,149 @@
+#include "data/batches.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <stdexcept>
+#include <tuple>
+
+#include "base/random.h"
+
+namespace draftsmith::data {
+
+namespace {
+
+// Fisher-Yates with one number of the stream for each place.
+template <class T>
+void shuffle(std::vector<T>& items, const CounterRandom& random) {
+  for (size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[static_cast<size_t>(random.below(i, i))]);
+}
+
+int64_t length(std::span<const int32_t> row) {
+  return static_cast<int64_t>(row.size());
+}
+
+}  // namespace
+
+Fields<BatchOptions> BatchOptions::fields() {
+  return Fields<BatchOptions>("batch options")
+      .add("token_budget", &BatchOptions::token_budget, Range{1}, Unit{"tokens"},
+           "Most tokens of a batch, padding counted: rows times the longest source or target among them. An example "
+           "that "
+           "is longer is a batch alone.")
+      .add("max_rows", &BatchOptions::max_rows, Range{1}, Unit{"examples"}, "Most examples of a batch.")
+      .add("bucket_window", &BatchOptions::bucket_window, Range{1}, Unit{"batches"},
+           "How many batches' worth of examples are sorted by length together: larger pads less, smaller mixes more.")
+      .add("seed", &BatchOptions::seed, "Seed of the order of examples and batches.")
+      .add("shuffle", &BatchOptions::shuffle,
+           "A new order each epoch; false: the corpus's order, windows sorted by length.");
+}
+
+BatchOrder::BatchOrder(const Corpus& corpus, BatchOptions options) : corpus_(&corpus), options_(options) {
+  Problems problems;
+  validate_options(options, "batches", problems);
+  problems.throw_if_any();
+  if (corpus.size() == 0) {
+    throw UserError({.where = corpus.file().string(), .what = "no examples to make batches of"});
+  }
+}
+
+std::vector<int64_t> BatchOrder::next(BatchPosition& position) {
+  build(position.epoch);
+  if (position.batch < 0 || position.batch >= static_cast<int64_t>(batches_.size())) {
+    throw std::logic_error("batch position outside its epoch");
+  }
+  const std::vector<int64_t> batch = batches_[static_cast<size_t>(position.batch)];
+  if (++position.batch == static_cast<int64_t>(batches_.size())) position = {.epoch = position.epoch + 1, .batch = 0};
+  return batch;
+}
+
+int64_t BatchOrder::batches(int64_t epoch) {
+  build(epoch);
+  return static_cast<int64_t>(batches_.size());
+}
+
+int64_t BatchOrder::padded_length(int64_t example) const {
+  return std::max({int64_t{1}, length(corpus_->source(example)), length(corpus_->target(example))});
+}
+
+// Shuffled examples are cut into windows, each sorted by length and cut into batches; then the batches are shuffled.
+void BatchOrder::build(int64_t epoch) {
+  if (epoch == built_epoch_) return;
+  std::vector<int64_t> order(static_cast<size_t>(corpus_->size()));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  const auto stream = static_cast<uint64_t>(epoch) * 2;
+  if (options_.shuffle) shuffle(order, CounterRandom(options_.seed ^ stream_of("batches"), stream));
+  batches_.clear();
+  for (size_t begin = 0; begin < order.size();) {
+    const size_t end = window_end(order, begin);
+    add_window(std::span(order).subspan(begin, end - begin));
+    begin = end;
+  }
+  if (options_.shuffle) shuffle(batches_, CounterRandom(options_.seed ^ stream_of("batches"), stream + 1));
+  built_epoch_ = epoch;
+}
+
+size_t BatchOrder::window_end(const std::vector<int64_t>& order, size_t begin) const {
+  int64_t tokens = 0;
+  size_t end = begin;
+  const int64_t most_rows = options_.bucket_window * options_.max_rows;
+  while (end < order.size() && static_cast<int64_t>(end - begin) < most_rows &&
+         tokens < options_.bucket_window * options_.token_budget) {
+    tokens += padded_length(order[end++]);
+  }
+  return end;
+}
+
+void BatchOrder::add_window(std::span<int64_t> window) {
+  const auto key = [this](int64_t example) {
+    return std::tuple(padded_length(example), length(corpus_->target(example)), length(corpus_->source(example)));
+  };
+  if (options_.bucket_window > 1) {
+    std::stable_sort(window.begin(), window.end(), [&](int64_t a, int64_t b) { return key(a) < key(b); });
+  }
+  std::vector<int64_t> batch;
+  int64_t longest = 0;
+  for (const int64_t example : window) {
+    const int64_t grown = std::max(longest, padded_length(example));
+    const int64_t rows = static_cast<int64_t>(batch.size()) + 1;
+    if (!batch.empty() && (rows > options_.max_rows || rows * grown > options_.token_budget)) {
+      batches_.push_back(std::move(batch));
+      batch.clear();
+      longest = 0;
+    }
+    longest = std::max(longest, padded_length(example));
+    batch.push_back(example);
+  }
+  if (!batch.empty()) batches_.push_back(std::move(batch));
+}
+
+namespace {
+
+PaddedRows pad_rows(const std::vector<int64_t>& examples, int64_t pad, const auto& row_of) {
+  PaddedRows padded;
+  padded.rows = static_cast<int64_t>(examples.size());
+  for (const int64_t example : examples) {
+    padded.lengths.push_back(length(row_of(example)));
+    padded.width = std::max(padded.width, padded.lengths.back());
+  }
+  padded.tokens.assign(static_cast<size_t>(padded.rows * padded.width), pad);
+  auto begin = padded.tokens.begin();
+  for (const int64_t example : examples) {
+    const std::span<const int32_t> row = row_of(example);
+    std::copy(row.begin(), row.end(), begin);
+    begin += static_cast<std::ptrdiff_t>(padded.width);
+  }
+  return padded;
+}
+
+}  // namespace
+
+PaddedRows pad_sources(const Corpus& corpus, const std::vector<int64_t>& examples, int64_t pad) {
+  return pad_rows(examples, pad, [&](int64_t example) { return corpus.source(example); });
+}
+
+PaddedRows pad_targets(const Corpus& corpus, const std::vector<int64_t>& examples, int64_t pad) {
+  return pad_rows(examples, pad, [&](int64_t example) { return corpus.target(example); });
+}
+
+}  // namespace draftsmith::data

@@ -1,0 +1,106 @@
+// HDF5 files with checked types and shapes: growing datasets of rows, read back in ranges.
+//
+// A writer writes under a temporary name and renames at the end; datasets are chunked and compressed (shuffle + deflate
+// 1: see bench/data_corpus for the measurement behind that choice). A reader checks type, rank and plausible size of a
+// dataset before it allocates anything. All errors are UserError (reading) or RunError (writing) that name file and
+// dataset; HDF5's own error stack stays silent. One thread at a time may use HDF5, as Debian's serial library asks.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace draftsmith::data {
+
+// fp16 is held as raw IEEE binary16 bits in uint16_t.
+enum class Hdf5Type { kInt32, kInt64, kFloat16, kFloat32 };
+
+// Element type of the C++ values that hold a dataset of T.
+template <class T>
+constexpr Hdf5Type hdf5_type() {
+  if constexpr (std::is_same_v<T, int32_t>) return Hdf5Type::kInt32;
+  if constexpr (std::is_same_v<T, int64_t>) return Hdf5Type::kInt64;
+  if constexpr (std::is_same_v<T, uint16_t>) return Hdf5Type::kFloat16;
+  if constexpr (std::is_same_v<T, float>) return Hdf5Type::kFloat32;
+}
+
+class Hdf5Writer {
+ public:
+  // Writes under a temporary name; nothing appears as `file` before finish(). Errors: UserError when the folder does
+  // not exist, RunError when writing fails.
+  explicit Hdf5Writer(const std::filesystem::path& file);
+  ~Hdf5Writer();  // removes the temporary file when finish() was not called
+  Hdf5Writer(const Hdf5Writer&) = delete;
+  Hdf5Writer& operator=(const Hdf5Writer&) = delete;
+
+  // A dataset of rows that grows by append(); its groups are created. `columns` 0: one-dimensional, else [rows,
+  // columns]. Returns the handle for append().
+  size_t create(const std::string& name, Hdf5Type type, int64_t columns = 0);
+  // Appends whole rows. Data is buffered to whole chunks, so memory stays bounded.
+  template <class T>
+  void append(size_t dataset, std::span<const T> values) {
+    append_bytes(dataset, hdf5_type<T>(), values.data(), static_cast<int64_t>(values.size()));
+  }
+  // Attributes of an object ("/" is the root; groups are created).
+  void set_attribute(const std::string& object, const std::string& name, int64_t value);
+  void set_attribute(const std::string& object, const std::string& name, const std::string& value);
+  // Writes what is buffered, closes, syncs to disk and renames.
+  void finish();
+
+ private:
+  void append_bytes(size_t dataset, Hdf5Type type, const void* values, int64_t count);
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+class Hdf5Reader {
+ public:
+  // Errors: missing file, not HDF5, truncated.
+  explicit Hdf5Reader(const std::filesystem::path& file);
+  ~Hdf5Reader();
+  Hdf5Reader(Hdf5Reader&&) noexcept;
+
+  bool has(const std::string& name) const;
+  // Names in a group, sorted.
+  std::vector<std::string> list(const std::string& group) const;
+  // Shape of a dataset of this element type and rank. Errors: missing, other type or rank, more elements than its
+  // stored bytes could hold.
+  std::vector<int64_t> shape(const std::string& name, Hdf5Type type, int64_t rank) const;
+  // Rows [first, first + rows) of a dataset that shape() has checked.
+  template <class T>
+  std::vector<T> read(const std::string& name, int64_t rank = 1) const {
+    const std::vector<int64_t> extent = shape(name, hdf5_type<T>(), rank);
+    return read_rows<T>(name, rank, 0, extent[0]);
+  }
+  template <class T>
+  std::vector<T> read_rows(const std::string& name, int64_t rank, int64_t first, int64_t rows) const {
+    const std::vector<int64_t> extent = shape(name, hdf5_type<T>(), rank);
+    std::vector<T> values(static_cast<size_t>(rows * (rank == 2 ? extent[1] : 1)));
+    read_bytes(name, hdf5_type<T>(), {first, rows, rank == 2 ? extent[1] : 0}, values.data());
+    return values;
+  }
+  bool has_attribute(const std::string& object, const std::string& name) const;
+  // Errors: missing, not an integer (a string).
+  int64_t integer_attribute(const std::string& object, const std::string& name) const;
+  std::string string_attribute(const std::string& object, const std::string& name) const;
+  // All string attributes of an object; empty when there is no such object.
+  std::map<std::string, std::string> string_attributes(const std::string& object) const;
+  const std::filesystem::path& file() const;
+
+ private:
+  struct Rows {
+    int64_t first;
+    int64_t count;
+    int64_t columns;  // 0: one-dimensional
+  };
+  void read_bytes(const std::string& name, Hdf5Type type, Rows rows, void* values) const;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace draftsmith::data
