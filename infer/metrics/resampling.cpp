@@ -3,24 +3,22 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <random>
 #include <stdexcept>
+
+#include "base/random.h"
 
 namespace draftsmith::infer {
 namespace {
 
-// Uniform integers in [0, bound), the same on every machine (std::uniform_int_distribution is not).
+// Draws lines and coins from the project's counter-based streams.
 class Draws {
  public:
-  explicit Draws(uint64_t seed) : engine_(seed) {}
-  int64_t below(int64_t bound) {
-    const uint64_t high_half = engine_() >> 32U;
-    return static_cast<int64_t>((high_half * static_cast<uint64_t>(bound)) >> 32U);
-  }
-  bool coin() { return (engine_() >> 63U) != 0; }
+  Draws(uint64_t seed, const char* stream) : sequence_{CounterRandom(seed, stream)} {}
+  int64_t below(int64_t bound) { return static_cast<int64_t>(sequence_.below(static_cast<uint64_t>(bound))); }
+  bool coin() { return sequence_.below(2) == 1; }
 
  private:
-  std::mt19937_64 engine_;
+  RandomSequence sequence_;
 };
 
 void add_line(const LineStatistics& statistics, int64_t line, std::vector<double>& sums) {
@@ -79,7 +77,7 @@ Interval bootstrap_interval(const LineStatistics& statistics, const ScoreFunctio
                             const ResamplingOptions& options) {
   const int64_t lines = statistics.lines();
   if (lines == 0) return {};
-  Draws draws(options.seed);
+  Draws draws(options.seed, "metrics/bootstrap");
   std::vector<double> scores;
   scores.reserve(static_cast<size_t>(options.resamples));
   for (int64_t resample = 0; resample < options.resamples; ++resample) {
@@ -95,7 +93,7 @@ PairedTest paired_bootstrap(const LineStatistics& a, const LineStatistics& b, co
   PairedTest test = compare(a, b, score);
   const int64_t lines = a.lines();
   if (lines == 0) return test;
-  Draws draws(options.seed);
+  Draws draws(options.seed, "metrics/paired_bootstrap");
   std::vector<double> differences;
   for (int64_t resample = 0; resample < options.resamples; ++resample) {
     auto sums_a = zeros(a);
@@ -122,7 +120,7 @@ PairedTest paired_randomization(const LineStatistics& a, const LineStatistics& b
   PairedTest test = compare(a, b, score);
   const int64_t lines = a.lines();
   if (lines == 0) return test;
-  Draws draws(options.seed);
+  Draws draws(options.seed, "metrics/paired_randomization");
   int64_t extreme = 0;
   for (int64_t trial = 0; trial < options.resamples; ++trial) {
     auto sums_a = zeros(a);

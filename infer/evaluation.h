@@ -1,0 +1,47 @@
+// Runs a suite: every method on every task, interleaved, timed and compared with autoregressive decoding of the same
+// prompts in the same process (methods.md §3), and writes what was found.
+//
+// In the output directory: results.json, results.csv, report.html, hyp/<task>.<run>.txt (one hypothesis a line), and
+// while it runs measurements.jsonl, from which an interrupted evaluation goes on.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "infer/evaluation_engine.h"
+#include "infer/evaluation_options.h"
+
+namespace draftsmith::infer {
+
+struct EvaluationContext {
+  bool quiet = false;
+  // Asked between measurements; when it says true, the evaluation saves and throws EvaluationInterrupted.
+  std::function<bool()> interrupted;
+};
+
+class EvaluationInterrupted : public std::runtime_error {
+ public:
+  EvaluationInterrupted() : std::runtime_error("the evaluation was interrupted; run it again to go on") {}
+};
+
+struct EvaluationResult {
+  nlohmann::ordered_json results;  // what results.json holds
+  std::string table;               // for the console, at most 100 columns
+};
+
+// Loads the models of the suite. Errors: UserError for wrong directories, vocabularies that differ, unknown devices.
+std::unique_ptr<EvaluationEngine> make_model_engine(const EvaluationOptions& options);
+
+// Errors: UserError before anything is run; RunError, after all results are written, when a speedup exceeds what the
+// counted target runs allow (a measurement error).
+EvaluationResult run_evaluation(const EvaluationOptions& options, const std::filesystem::path& out_dir,
+                                EvaluationEngine& engine, const EvaluationContext& context = {});
+
+// The same with the models of the suite.
+EvaluationResult run_evaluation(const EvaluationOptions& options, const std::filesystem::path& out_dir,
+                                const EvaluationContext& context = {});
+
+}  // namespace draftsmith::infer

@@ -1,0 +1,57 @@
+// What a suite asks of the models: the evaluation decides what is run, timed and compared; the engine decodes. The one
+// that loads model directories is made by make_model_engine; tests use one with known times and outputs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "infer/evaluation_prediction.h"
+#include "infer/evaluation_records.h"
+#include "infer/evaluation_runs.h"
+
+namespace draftsmith::infer {
+
+using Prompt = std::vector<int64_t>;  // token ids as the model is given them
+
+// Mean of sum_x min(p,q) over every position of the target's own greedy outputs, teacher-forced.
+struct ForcedAlpha {
+  double at_temperature_0 = 0;
+  double at_temperature_1 = 0;
+  int64_t positions = 0;
+};
+
+class EvaluationEngine {
+ public:
+  virtual ~EvaluationEngine() = default;
+
+  // Adds a problem for a method that is unknown or whose parts and parameters make no sense together.
+  virtual void check(const RunSettings& run, Problems& problems) const = 0;
+  // Token ids of a source line. `max_tokens` > 0 cuts longer ones (EOS kept) and sets `cut`.
+  virtual Prompt encode(const std::string& source, bool ids, int64_t max_tokens, bool& cut) const = 0;
+  // Text of generated ids; for `ids` the ids themselves without EOS, separated by blanks.
+  virtual std::string text(const std::vector<int64_t>& generated, bool ids) const = 0;
+  // Decodes prompts as one batch. Each record has one repetition with the line's share of the batch's time.
+  virtual std::vector<LineRecord> decode(const RunSettings& run, std::span<const Prompt> prompts,
+                                         int64_t max_new_tokens) = 0;
+  // Whether the method's output at temperature 0 must equal greedy decoding of the target.
+  virtual bool is_lossless(const RunSettings& run) const = 0;
+  // Upper bound of speedup_decode over tokens_per_target_run applies: every target run costs at least a plain step.
+  virtual bool drafts_then_verifies(const RunSettings& run) const = 0;
+  // Difference of the target's two highest logits after `prefix` of new tokens.
+  virtual double top_two_margin(const Prompt& prompt, const std::vector<int64_t>& prefix) = 0;
+  // Step times of the target and of `drafter`, after half of `output`.
+  virtual StepCosts step_costs(const std::string& drafter, const Prompt& prompt, const std::vector<int64_t>& output,
+                               int64_t max_tokens) = 0;
+  virtual ForcedAlpha forced_alpha(const std::string& drafter, std::span<const Prompt> prompts,
+                                   const std::vector<std::vector<int64_t>>& outputs) = 0;
+  // Number types, sizes, threads and directories, for results.json.
+  virtual nlohmann::ordered_json description() const = 0;
+  // Changes when a model directory changes: measurements of other models are not taken up again.
+  virtual std::string fingerprint() const = 0;
+};
+
+}  // namespace draftsmith::infer

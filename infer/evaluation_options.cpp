@@ -1,0 +1,145 @@
+#include "infer/evaluation_options.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace draftsmith::infer {
+namespace {
+
+void check_task(const EvaluationTask& task, const std::string& where, Problems& problems) {
+  if (task.source.empty() == task.jsonl.empty()) {
+    problems.add({where, "a task reads either text files or a jsonl file", "one of source and jsonl",
+                  task.source.empty() ? "neither" : "both", ""});
+  }
+  if (!task.source.empty() && task.references.empty()) {
+    problems.add({where + ".references", "a task needs references to be scored", "at least one file", "none", ""});
+  }
+  if (!task.jsonl.empty() && task.reference_fields.empty()) {
+    problems.add(
+        {where + ".reference_fields", "a task needs references to be scored", "at least one field", "none", ""});
+  }
+}
+
+template <typename Items>
+std::vector<std::string> names_of(const Items& items) {
+  std::vector<std::string> names;
+  for (const auto& item : items) names.push_back(item.name);
+  return names;
+}
+
+void check_unique(const std::vector<std::string>& names, const std::string& where, Problems& problems) {
+  std::set<std::string> seen;
+  for (const auto& name : names) {
+    if (seen.insert(name).second) continue;
+    problems.add({where, "two have the same name", "different names", name, ""});
+  }
+}
+
+void check_known(const std::string& name, const std::vector<std::string>& known, const std::string& where,
+                 Problems& problems) {
+  if (std::find(known.begin(), known.end(), name) != known.end()) return;
+  const std::string near = nearest(name, known);
+  problems.add({where, "there is nothing of this name", fmt::format("one of: {}", fmt::join(known, ", ")), name,
+                near.empty() ? "" : "did you mean '" + near + "'?"});
+}
+
+// Names that runs use must be declared.
+void check_suite(const EvaluationOptions& options, const std::string& where, Problems& problems) {
+  const std::string dot = where.empty() ? "" : where + ".";
+  const auto tasks = names_of(options.task);
+  const auto drafters = names_of(options.drafter);
+  check_unique(tasks, dot + "task", problems);
+  check_unique(drafters, dot + "drafter", problems);
+  if (tasks.empty()) problems.add({dot + "task", "a suite needs a task", "at least one [[task]]", "none", ""});
+  auto models = drafters;
+  models.push_back("target");
+  for (size_t i = 0; i < options.run.size(); ++i) {
+    const EvaluationRun& run = options.run[i];
+    const std::string at = fmt::format("{}run[{}]", dot, i);
+    for (const auto& name : run.drafter) check_known(name, drafters, at + ".drafter", problems);
+    check_known(run.model, models, at + ".model", problems);
+    if (!run.choose_on.empty()) check_known(run.choose_on, tasks, at + ".choose_on", problems);
+  }
+}
+
+}  // namespace
+
+Fields<EvaluationTask> EvaluationTask::fields() {
+  return Fields<EvaluationTask>("evaluation task")
+      .add("name", &EvaluationTask::name, Required{}, "Name of the task in results and file names.")
+      .add("source", &EvaluationTask::source, "Text file of sources or prompts, one a line.")
+      .add("references", &EvaluationTask::references, "Text files of references, parallel to source.")
+      .add("jsonl", &EvaluationTask::jsonl, "File of JSON objects, one a line, instead of text files.")
+      .add("source_field", &EvaluationTask::source_field, "Field of the jsonl objects that holds the source.")
+      .add("reference_fields", &EvaluationTask::reference_fields,
+           "Fields of the jsonl objects that hold references; a list of sentences is joined by newlines.")
+      .add("prefix", &EvaluationTask::prefix, "Text put before each source, such as \"summarize: \".")
+      .add("ids", &EvaluationTask::ids,
+           "Sources and references are space-separated token ids; the metric compares ids as words.")
+      .add("limit", &EvaluationTask::limit, Range{0}, Unit{"lines"}, "Lines used, from the top; 0: all.")
+      .add("timed", &EvaluationTask::timed, Range{0}, Unit{"lines"},
+           "Lines whose decoding is timed and repeated; the others count for quality only. 0: all.")
+      .add("max_source_tokens", &EvaluationTask::max_source_tokens, Range{0}, Unit{"tokens"},
+           "Longer sources are cut, and counted; 0: never.")
+      .add("max_new_tokens", &EvaluationTask::max_new_tokens, Range{0}, Unit{"tokens"},
+           "Most tokens put out a line; 0: the suite's max_new_tokens.")
+      .add("metric", &EvaluationTask::metric, "How hypotheses are scored.")
+      .check(check_task);
+}
+
+Fields<EvaluationDrafter> EvaluationDrafter::fields() {
+  return Fields<EvaluationDrafter>("evaluation drafter")
+      .add("name", &EvaluationDrafter::name, Required{}, "Name by which runs refer to the drafter.")
+      .add("model", &EvaluationDrafter::model, Required{}, "Its model directory.");
+}
+
+Fields<EvaluationRun> EvaluationRun::fields() {
+  return Fields<EvaluationRun>("evaluation run")
+      .add("name", &EvaluationRun::name, "Label in results; the default is made of method and parameters.")
+      .add("method", &EvaluationRun::method, Required{}, "Decoding method, as in `draftsmith generate --method`.")
+      .add("model", &EvaluationRun::model,
+           "Model that decodes: \"target\", or a drafter's name, which then runs alone.")
+      .add("drafter", &EvaluationRun::drafter, "Names of drafters; a run for each.")
+      .add("window", &EvaluationRun::window, Range{1, 64}, Unit{"tokens"}, "Draft windows G.")
+      .add("temperature", &EvaluationRun::temperature, Range{0}, "Sampling temperatures; 0 is greedy.")
+      .add("top_k", &EvaluationRun::top_k, Range{0}, "Top-k cuts; 0: none.")
+      .add("top_p", &EvaluationRun::top_p, Range{0, 1}, "Nucleus masses; 1: none.")
+      .add("fallback", &EvaluationRun::fallback, Range{0, 2}, "BiLD's fallback thresholds.")
+      .add("rollback", &EvaluationRun::rollback, Range{0}, AllowInfinity{}, "BiLD's rollback thresholds.")
+      .add("max_draft", &EvaluationRun::max_draft, Range{1, 64}, Unit{"tokens"}, "BiLD's longest drafts.")
+      .add("choose_on", &EvaluationRun::choose_on,
+           "Task (validation data) on which the grid runs and settings are chosen for the other tasks.")
+      .add("max_drop", &EvaluationRun::max_drop, Range{0}, Unit{"points"},
+           "With choose_on: for each value the fastest setting that loses at most so many points is chosen.");
+}
+
+Fields<EvaluationOptions> EvaluationOptions::fields() {
+  return Fields<EvaluationOptions>("evaluation suite")
+      .add("name", &EvaluationOptions::name, "Name of the suite in results.")
+      .add("model", &EvaluationOptions::model, Required{}, "Directory of the target model.")
+      .add("drafter", &EvaluationOptions::drafter, "Small models.")
+      .add("task", &EvaluationOptions::task, "Data sets.")
+      .add("run", &EvaluationOptions::run, "Methods; greedy decoding of the target is always run, as the baseline.")
+      .add("repetitions", &EvaluationOptions::repetitions, Range{1, 100},
+           "Timed repetitions, the methods interleaved; a sample's time is their median.")
+      .add("warmup", &EvaluationOptions::warmup, Range{0, 1000}, Unit{"lines"},
+           "Lines decoded by every method before timing starts.")
+      .add("max_new_tokens", &EvaluationOptions::max_new_tokens, Range{1}, Unit{"tokens"},
+           "Most tokens put out a line.")
+      .add("batch_size", &EvaluationOptions::batch_size, Range{1, 1024}, Unit{"lines"}, "Lines decoded together.")
+      .add("seed", &EvaluationOptions::seed, "Seed of sampling and of resampling.")
+      .add("resamples", &EvaluationOptions::resamples, Range{10, 1000000}, "Bootstrap resamples of the intervals.")
+      .add("forced_lines", &EvaluationOptions::forced_lines, Range{0}, Unit{"lines"},
+           "Lines on which alpha_forced is measured for each drafter, at temperatures 0 and 1; 0: none.")
+      .add("calibrate", &EvaluationOptions::calibrate,
+           "Measure the time of target and drafter steps, for the predicted speedup.")
+      .add("dtype", &EvaluationOptions::dtype, Choices{"fp32", "bf16", "fp16", "fp64"}, "Number type of all models.")
+      .add("device", &EvaluationOptions::device, "auto, cpu, cuda or cuda:N.")
+      .add("threads", &EvaluationOptions::threads, Range{0, 1024}, "CPU threads; 0: LibTorch's choice.")
+      .check(check_suite);
+}
+
+}  // namespace draftsmith::infer

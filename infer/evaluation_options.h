@@ -1,0 +1,94 @@
+// What a suite asks for: tasks, models, and methods with parameter grids. Read from a TOML suite by `draftsmith eval`,
+// or filled in by a recipe's evaluate stage.
+//
+//   model = "target/model"                # a model directory
+//   [[drafter]]
+//   name = "aligned"
+//   model = "aligned/model"
+//   [[task]]
+//   name = "val"
+//   source = "val.de"                     # one text a line
+//   references = ["val.en"]
+//   [[run]]
+//   method = "bild"
+//   drafter = ["aligned"]
+//   fallback = [0.5, 0.7]                 # lists span a grid
+//   rollback = [1, 3]
+//   choose_on = "val"                     # the grid runs on this task only; on the others runs what is chosen there:
+//   max_drop = [0, 1]                     # the fastest run that loses at most so many points, one for each value
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+#include "infer/metrics/metric.h"
+
+namespace draftsmith::infer {
+
+// Where sources and references come from, and how hypotheses are scored.
+struct EvaluationTask {
+  std::string name;
+  std::filesystem::path source;                   // text, one a line; or
+  std::filesystem::path jsonl;                    // objects with the fields below
+  std::vector<std::filesystem::path> references;  // text files parallel to source
+  std::string source_field = "source";
+  std::vector<std::string> reference_fields{"target"};
+  std::string prefix;
+  bool ids = false;
+  int64_t limit = 0;
+  int64_t timed = 0;
+  int64_t max_source_tokens = 0;
+  int64_t max_new_tokens = 0;
+  MetricOptions metric;
+  static Fields<EvaluationTask> fields();
+};
+
+// A small model, known in runs by its name.
+struct EvaluationDrafter {
+  std::string name;
+  std::filesystem::path model;
+  static Fields<EvaluationDrafter> fields();
+};
+
+// A method with lists of parameters; the lists span a grid. An empty list leaves the method's default.
+struct EvaluationRun {
+  std::string name;
+  std::string method;
+  std::string model = "target";
+  std::vector<std::string> drafter;
+  std::vector<int64_t> window;
+  std::vector<double> temperature;
+  std::vector<int64_t> top_k;
+  std::vector<double> top_p;
+  std::vector<double> fallback;
+  std::vector<double> rollback;
+  std::vector<int64_t> max_draft;
+  std::string choose_on;
+  std::vector<double> max_drop{0, 1};
+  static Fields<EvaluationRun> fields();
+};
+
+struct EvaluationOptions {
+  std::string name = "evaluation";
+  std::filesystem::path model;
+  std::vector<EvaluationDrafter> drafter;
+  std::vector<EvaluationTask> task;
+  std::vector<EvaluationRun> run;
+  int64_t repetitions = 3;
+  int64_t warmup = 3;
+  int64_t max_new_tokens = 128;
+  int64_t batch_size = 1;
+  uint64_t seed = 1;
+  int64_t resamples = 1000;
+  int64_t forced_lines = 100;
+  bool calibrate = true;
+  std::string dtype = "fp32";
+  std::string device = "auto";
+  int64_t threads = 0;
+  static Fields<EvaluationOptions> fields();
+};
+
+}  // namespace draftsmith::infer

@@ -1,0 +1,28 @@
+// The data of a suite's tasks: sources and references in memory.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "infer/evaluation_options.h"
+#include "infer/metrics/text.h"
+
+namespace draftsmith::infer {
+
+struct TaskData {
+  std::vector<std::string> sources;
+  References references;  // as scored: for ROUGE, sentences are separated by newlines
+
+  int64_t lines() const { return static_cast<int64_t>(sources.size()); }
+};
+
+// Reads the task's files, at most `limit` lines.
+// Errors: UserError for missing files, unequal line counts, missing fields, invalid UTF-8 and tasks without a line.
+TaskData load_task(const EvaluationTask& task);
+
+// A hypothesis as it is scored and written: one line. For ROUGE newlines become a literal \n, which `draftsmith score
+// rouge` reads back; for the other metrics, which treat them alike, a blank, so that sacreBLEU gives the same score.
+std::string hypothesis_line(const std::string& text, const MetricOptions& metric);
+
+}  // namespace draftsmith::infer
