@@ -1,10 +1,11 @@
-// A transformer with weights: encoder-decoder or decoder-only, any family. One block code serves training (forward, with
-// gradients) and decoding (step, over caches).
+// A transformer with weights: encoder-decoder or decoder-only, any family. One block code serves training (forward,
+// with gradients) and decoding (step, over caches).
 #pragma once
 
 #include <filesystem>
 #include <map>
 
+#include "model/dropout.h"
 #include "model/language_model.h"
 #include "model/transformer_config.h"
 #include "model/transformer_state.h"
@@ -13,22 +14,14 @@ namespace draftsmith::model {
 
 // Whole sequences for training or scoring, teacher-forced.
 struct ForwardInput {
-  TokenBatch source;                     // [B,S]; unused by decoder-only models
-  TokenBatch target;                     // decoder inputs [B,T] (start token first), right padded
-  std::vector<int64_t> hidden_layers;    // wanted decoder hidden states (early exits, heads)
+  TokenBatch source;                   // [B,S]; unused by decoder-only models
+  TokenBatch target;                   // decoder inputs [B,T] (start token first), right padded
+  std::vector<int64_t> hidden_layers;  // wanted decoder hidden states (early exits, heads)
 };
 
 struct ForwardOutput {
-  at::Tensor hidden;                     // [B,T,D] after the final norm and output scale: what the head reads
-  std::vector<at::Tensor> layers;        // one [B,T,D] a wanted layer, before the final norm
-};
-
-// Dropout of a training forward. Masks come from a counter-based generator: the same (seed, step) gives the same masks,
-// whatever ran before, so that a resumed run is bit-identical.
-struct DropoutContext {
-  double probability = 0.0;              // 0: none
-  uint64_t seed = 0;
-  uint64_t step = 0;                     // micro-batch counter
+  at::Tensor hidden;               // [B,T,D] after the final norm and output scale: what the head reads
+  std::vector<at::Tensor> layers;  // one [B,T,D] a wanted layer, before the final norm
 };
 
 class TransformerModel : public LanguageModel {
@@ -37,15 +30,16 @@ class TransformerModel : public LanguageModel {
   TransformerModel(TransformerConfig config, uint64_t seed);
   // From parameters under their canonical names (model/parameters.h). See checkpoint.h for load_model(), which most
   // callers want: it reads a Hugging Face directory and maps its names. All tensors must have one dtype and device, but
-  // for those that keeps_fp32_in_half() names. Throws UserError naming the tensors that are missing, unknown or misshapen.
+  // for those that keeps_fp32_in_half() names. Throws UserError naming the tensors that are missing, unknown or
+  // misshapen.
   TransformerModel(TransformerConfig config, std::map<std::string, at::Tensor> parameters);
   ~TransformerModel() override;
 
   const TransformerConfig& config() const;
   const ModelInfo& info() const override;
 
-  // Named parameters under their canonical names (model/parameters.h), sorted. Tied tensors appear once. Checkpoint code
-  // maps the names to the family's own.
+  // Named parameters under their canonical names (model/parameters.h), sorted. Tied tensors appear once. Checkpoint
+  // code maps the names to the family's own.
   const std::map<std::string, at::Tensor>& parameters() const;
   // Moves and converts all parameters. Invalidates states. T5's `wo` stays fp32 in fp16.
   void to(at::Device device, at::ScalarType dtype);
@@ -69,8 +63,9 @@ class TransformerModel : public LanguageModel {
   // --- the two smaller verbs beneath step() ---
   // Embeds tokens [B,L] for the layout's positions: hidden state 0. [B,L,D]
   at::Tensor embed(const at::Tensor& tokens, const StepLayout& layout);
-  // Runs decoder layers [begin,end) on hidden [B,L,D] at the layout's slots, writes their K/V and advances those layers'
-  // lengths (not for sibling layouts). Returns the hidden state after layer end. Early exit and PPD resume with it.
+  // Runs decoder layers [begin,end) on hidden [B,L,D] at the layout's slots, writes their K/V and advances those
+  // layers' lengths (not for sibling layouts). Returns the hidden state after layer end. Early exit and PPD resume with
+  // it.
   at::Tensor run_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, TransformerState& state);
   // Writes K/V of layers computed from another hidden state [B,L,D] (Tandem refresh, CALM propagation), as if it were
   // those layers' input, and advances their lengths. Runs no attention.

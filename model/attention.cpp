@@ -1,0 +1,128 @@
+#include "model/attention.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace draftsmith::model {
+
+double excluded_score(at::ScalarType type) {
+  // Half of the lowest number: adding a negative bias to it stays finite.
+  switch (type) {
+    case at::kHalf:
+      return -32752.0;
+    case at::kDouble:
+      return std::numeric_limits<double>::lowest() / 2;
+    default:
+      return static_cast<double>(std::numeric_limits<float>::lowest()) / 2;
+  }
+}
+
+at::Tensor padding_mask(const std::vector<int64_t>& lengths, int64_t keys, const at::TensorOptions& options) {
+  const auto rows = static_cast<int64_t>(lengths.size());
+  const at::Tensor mask = at::zeros({rows, 1, 1, keys}, at::kDouble);
+  const double excluded = excluded_score(c10::typeMetaToScalarType(options.dtype()));
+  double* data = mask.mutable_data_ptr<double>();
+  for (int64_t b = 0; b < rows; ++b) {
+    const int64_t length = std::min(lengths[static_cast<size_t>(b)], keys);
+    std::fill(data + b * keys + length, data + (b + 1) * keys, excluded);
+  }
+  return mask.to(options);
+}
+
+at::Tensor rows_with_keys(const std::vector<int64_t>& lengths, const at::TensorOptions& options) {
+  if (std::find(lengths.begin(), lengths.end(), 0) == lengths.end()) {
+    return {};
+  }
+  const auto rows = static_cast<int64_t>(lengths.size());
+  const at::Tensor present = at::ones({rows, 1, 1}, at::kDouble);
+  for (int64_t b = 0; b < rows; ++b) {
+    if (lengths[static_cast<size_t>(b)] == 0) {
+      present.mutable_data_ptr<double>()[b] = 0.0;
+    }
+  }
+  return present.to(options);
+}
+
+Projected Attention::project(const at::Tensor& normed) const {
+  const int64_t inner = heads_.count * heads_.width;
+  if (fused_.packed()) {
+    const at::Tensor all = fused_(normed);  // [B,L,3*H*K]
+    return {all.narrow(-1, 0, inner), all.narrow(-1, inner, inner), all.narrow(-1, 2 * inner, inner)};
+  }
+  return {weights_.query(normed), weights_.key(normed), weights_.value(normed)};
+}
+
+KeyValue Attention::project_key_value(const at::Tensor& input) const {
+  const int64_t inner = heads_.count * heads_.width;
+  if (fused_.packed() && !self_) {
+    const at::Tensor both = fused_(input);  // [B,L,2*H*K]
+    return {both.narrow(-1, 0, inner), both.narrow(-1, inner, inner)};
+  }
+  return {weights_.key(input), weights_.value(input)};
+}
+
+at::Tensor Attention::attend(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const {
+  const int64_t rows = projected.query.size(0);
+  const auto split = [&](const at::Tensor& x) {
+    return x.view({rows, x.size(1), heads_.count, heads_.width})
+        .transpose(1, 2)
+        .reshape({rows * heads_.count, x.size(1), heads_.width});  // [B*H,T,K]
+  };
+  const at::Tensor query = split(projected.query);
+  const at::Tensor key_t = split(projected.key).transpose(1, 2);
+  at::Tensor scores;  // [B*H,T,S]
+  if (bias.additive.defined()) {
+    scores = at::baddbmm(bias.additive, query, key_t, 1.0, heads_.scale);
+  } else {
+    scores = at::bmm(query, key_t);
+    scores = heads_.scale == 1.0 ? scores : scores * heads_.scale;
+  }
+  const at::Tensor weights = dropout(at::softmax(scores, -1));
+  const at::Tensor context = at::bmm(weights, split(projected.value))
+                                 .view({rows, heads_.count, query.size(1), heads_.width})
+                                 .transpose(1, 2)
+                                 .reshape({rows, query.size(1), heads_.count * heads_.width});
+  return bias.has_keys.defined() ? context * bias.has_keys : context;
+}
+
+at::Tensor Attention::operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias,
+                                 Dropout& dropout) const {
+  const at::Tensor normed = norm(x);
+  Projected projected;
+  if (self_) {
+    const bool plain = at::GradMode::is_enabled() && weights_.query.weight().requires_grad();
+    projected =
+        plain ? Projected{weights_.query(normed), weights_.key(normed), weights_.value(normed)} : project(normed);
+  } else {
+    const KeyValue from_memory = project_key_value(memory);
+    projected = {weights_.query(normed), from_memory.key, from_memory.value};
+  }
+  const at::Tensor context = attend(projected, bias, dropout);
+  if (!dropout.active()) {
+    return weights_.output.add_to(x, context);
+  }
+  return x + dropout(weights_.output(context));
+}
+
+void Attention::pack() {
+  unpack();
+  const auto joined = self_ ? at::cat({weights_.query.weight(), weights_.key.weight(), weights_.value.weight()})
+                            : at::cat({weights_.key.weight(), weights_.value.weight()});
+  fused_ = Linear(joined.detach());
+  fused_.pack();
+  if (!fused_.packed()) {
+    fused_ = Linear();
+  }
+  if (!self_) {
+    weights_.query.pack();
+  }
+  weights_.output.pack();
+}
+
+void Attention::unpack() {
+  fused_ = Linear();
+  weights_.query.unpack();
+  weights_.output.unpack();
+}
+
+}  // namespace draftsmith::model

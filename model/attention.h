@@ -1,0 +1,83 @@
+// Multi-head attention (Vaswani et al. 2017): its projections, used by whole sequences and by cached steps alike, and
+// attention over whole sequences. Attention over caches is in cached_attention.h.
+#pragma once
+
+#include "model/dropout.h"
+#include "model/linear.h"
+#include "model/norm.h"
+
+namespace draftsmith::model {
+
+struct HeadShape {
+  int64_t count = 0;   // H
+  int64_t width = 0;   // K
+  double scale = 1.0;  // factor on q·k
+};
+
+// What is added to attention scores, shared by all layers of a stack.
+struct ScoreBias {
+  at::Tensor additive;  // [B*H,T,S]; undefined: nothing
+  at::Tensor has_keys;  // [B,1,1], 0 where a row has no key at all: its attention gives zeros; undefined: all have
+};
+
+// Additive mask of the keys beyond each row's length: 0 or a number that softmax turns into exactly 0. [B,1,1,S]
+at::Tensor padding_mask(const std::vector<int64_t>& lengths, int64_t keys, const at::TensorOptions& options);
+// 1 or 0 for each row; undefined when no row is empty. [B,1,1]
+at::Tensor rows_with_keys(const std::vector<int64_t>& lengths, const at::TensorOptions& options);
+// The additive mask's number for excluded keys: finite, so that a row without keys gives no NaN.
+double excluded_score(at::ScalarType type);
+
+struct AttentionWeights {
+  NormLayer norm;
+  Linear query;   // [H*K,D]
+  Linear key;     // [H*K,D]
+  Linear value;   // [H*K,D]
+  Linear output;  // [D,H*K]
+};
+
+struct KeyValue {
+  at::Tensor key;    // [B,L,H*K], rows perhaps strided
+  at::Tensor value;  // [B,L,H*K]
+};
+
+struct Projected {
+  at::Tensor query;  // [B,L,H*K], rows perhaps strided
+  at::Tensor key;
+  at::Tensor value;
+};
+
+class Attention {
+ public:
+  // `self`: query, key and value read the same input and may be fused; otherwise key and value read encoder states.
+  Attention(HeadShape heads, AttentionWeights weights, bool self)
+      : heads_(heads), weights_(std::move(weights)), self_(self) {}
+
+  const HeadShape& heads() const { return heads_; }
+  at::Tensor norm(const at::Tensor& x) const { return weights_.norm(x); }
+  // Projections of normed input [B,L,D].
+  Projected project(const at::Tensor& normed) const;
+  at::Tensor project_query(const at::Tensor& normed) const { return weights_.query(normed); }
+  // Keys and values of [B,L,D]: normed input of a self-attention, encoder states of a cross-attention.
+  KeyValue project_key_value(const at::Tensor& input) const;
+  // residual + W_o context; context [B,L,H*K] -> [B,L,D].
+  at::Tensor add_output(const at::Tensor& residual, const at::Tensor& context) const {
+    return weights_.output.add_to(residual, context);
+  }
+
+  // The whole sublayer over whole sequences, with gradients: x + dropout(attention(norm(x), memory)). x [B,T,D]; memory
+  // is [B,S,D], or undefined for self-attention.
+  at::Tensor operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias, Dropout& dropout) const;
+
+  void pack();
+  void unpack();
+
+ private:
+  at::Tensor attend(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const;
+
+  HeadShape heads_;
+  AttentionWeights weights_;
+  bool self_;
+  Linear fused_;  // packed only: [3*H*K,D] for self, [2*H*K,D] (key, value) for cross attention
+};
+
+}  // namespace draftsmith::model

@@ -1,0 +1,34 @@
+// The CPU kernel beneath cached_attention(): softmax(scale q k^T + bias) v for one query and head at a time, over
+// caches in place. Instantiated for float and double in attention_kernel.cpp, once for each vector width of x86-64.
+#pragma once
+
+#include <cstdint>
+
+namespace draftsmith::model {
+
+struct VisibleKeys;
+
+struct KernelShape {
+  int64_t tokens = 0;              // L
+  int64_t heads = 0;               // H
+  int64_t head_width = 0;          // K
+  int64_t slots = 0;               // T of the caches
+  int64_t query_row_stride = 0;    // elements between rows of the query
+  int64_t query_token_stride = 0;  // elements between tokens
+  int64_t bias_columns = 0;        // n of the bias table [H,n]; 0: none
+  double scale = 1.0;
+};
+
+template <class T>
+struct KernelPointers {
+  const T* query;   // [B,L,H*K], strided
+  const T* keys;    // [R,H,T,K]
+  const T* values;  // [R,H,T,K]
+  const T* bias;    // [H,n] or null; column n-1-d holds distance d
+  T* context;       // [B,L,H*K]; zeros for queries that see no key or don't matter
+};
+
+template <class T>
+void attention_kernel(const KernelShape& shape, const VisibleKeys& visible, const KernelPointers<T>& pointers);
+
+}  // namespace draftsmith::model

@@ -1,0 +1,207 @@
+#include "model/decoder_state.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "model/cache_write.h"
+
+namespace draftsmith::model {
+namespace {
+
+// A slot past the capacity that takes what is written for tokens that don't matter.
+constexpr int64_t kSpareSlots = 1;
+
+}  // namespace
+
+DecoderState::DecoderState(const DecoderStateShape& shape) : capacity_(shape.capacity) {
+  if (shape.rows < 0 || shape.capacity < 1 || shape.layers < 1) {
+    throw std::logic_error("a decode state needs a capacity and layers");
+  }
+  const std::vector<int64_t> sizes{shape.rows, shape.heads.count, shape.capacity + kSpareSlots, shape.heads.width};
+  for (int64_t i = 0; i < shape.layers; ++i) {
+    layers_.push_back({at::zeros(sizes, shape.options), at::zeros(sizes, shape.options),
+                       std::vector<int64_t>(static_cast<size_t>(shape.rows), 0)});
+  }
+}
+
+void DecoderState::check_rows(size_t count) const {
+  if (static_cast<int64_t>(count) != rows()) {
+    throw std::logic_error("one number for each row of the decode state is needed");
+  }
+}
+
+void DecoderState::check_layers(LayerRange layers) const {
+  if (layers.begin < 0 || layers.end > static_cast<int64_t>(layers_.size()) || layers.begin > layers.end) {
+    throw std::logic_error("layer range outside the decoder");
+  }
+}
+
+int64_t DecoderState::length(int64_t row) const {
+  int64_t shortest = capacity_;
+  for (const LayerCache& layer : layers_) {
+    shortest = std::min(shortest, layer.lengths.at(static_cast<size_t>(row)));
+  }
+  return shortest;
+}
+
+int64_t DecoderState::layer_length(int64_t layer, int64_t row) const {
+  return cache(layer).lengths.at(static_cast<size_t>(row));
+}
+
+void DecoderState::rollback(std::span<const int64_t> lengths) {
+  rollback_layers({0, static_cast<int64_t>(layers_.size())}, lengths);
+}
+
+void DecoderState::rollback_layers(LayerRange layers, std::span<const int64_t> lengths) {
+  check_rows(lengths.size());
+  check_layers(layers);
+  for (int64_t i = layers.begin; i < layers.end; ++i) {
+    std::vector<int64_t>& own = layers_[static_cast<size_t>(i)].lengths;
+    for (size_t b = 0; b < own.size(); ++b) {
+      own[b] = std::max<int64_t>(0, std::min(own[b], lengths[b]));
+    }
+  }
+}
+
+void DecoderState::select_rows(std::span<const int64_t> rows) {
+  const std::vector<int64_t> kept(rows.begin(), rows.end());
+  const auto pick = [&](const std::vector<int64_t>& from) {
+    std::vector<int64_t> to;
+    for (const int64_t row : kept) {
+      to.push_back(from.at(static_cast<size_t>(row)));
+    }
+    return to;
+  };
+  const at::Tensor index = at::tensor(kept, at::kLong).to(layers_.front().keys.device());
+  for (LayerCache& layer : layers_) {
+    layer.lengths = pick(layer.lengths);
+    layer.keys = layer.keys.index_select(0, index);
+    layer.values = layer.values.index_select(0, index);
+  }
+  if (!source_of_row_.empty()) {
+    source_of_row_ = pick(source_of_row_);
+  }
+}
+
+StepLayout DecoderState::append(std::span<const int64_t> new_tokens, int64_t tokens, int64_t layer) const {
+  check_rows(new_tokens.size());
+  StepLayout layout;
+  layout.tokens = tokens;
+  layout.base = cache(layer).lengths;
+  layout.new_tokens.assign(new_tokens.begin(), new_tokens.end());
+  for (const int64_t count : layout.new_tokens) {
+    if (count < 0 || count > tokens) {
+      throw std::logic_error("a row's new tokens must be 0 to the step's number of tokens");
+    }
+  }
+  return layout;
+}
+
+StepLayout DecoderState::siblings(int64_t branches, int64_t layer) const {
+  StepLayout layout;
+  layout.tokens = branches;
+  layout.base = cache(layer).lengths;
+  layout.new_tokens.assign(layout.base.size(), branches);
+  layout.siblings = true;
+  return layout;
+}
+
+void DecoderState::check(LayerRange layers, const StepLayout& layout) const {
+  check_layers(layers);
+  check_rows(layout.base.size());
+  for (int64_t i = layers.begin; i < layers.end; ++i) {
+    for (size_t b = 0; b < layout.base.size(); ++b) {
+      const int64_t added = layout.siblings ? std::min<int64_t>(1, layout.new_tokens[b]) : layout.new_tokens[b];
+      if (added > 0 && cache(i).lengths[b] != layout.base[b]) {
+        throw std::logic_error("a decoder layer stands at another length than the step's layout");
+      }
+      if (layout.base[b] + added > capacity_) {
+        throw std::logic_error("a step passes the capacity of its decode state");
+      }
+    }
+  }
+}
+
+void DecoderState::reserve(LayerCache& cache, int64_t slots) const {
+  const int64_t present = cache.keys.size(2);
+  if (slots <= present) {
+    return;
+  }
+  for (at::Tensor* part : {&cache.keys, &cache.values}) {
+    at::Tensor larger = at::zeros({part->size(0), part->size(1), slots, part->size(3)}, part->options());
+    larger.narrow(2, 0, present).copy_(*part);
+    *part = larger;
+  }
+}
+
+void DecoderState::write(int64_t layer, const KeyValue& key_value, const StepLayout& layout) {
+  LayerCache& cache = layers_.at(static_cast<size_t>(layer));
+  if (layout.siblings) {
+    int64_t highest = 0;
+    for (const int64_t base : layout.base) {
+      highest = std::max(highest, base + layout.tokens);
+    }
+    reserve(cache, highest + kSpareSlots);
+  }
+  write_slots(cache.keys, key_value.key, layout);
+  write_slots(cache.values, key_value.value, layout);
+}
+
+void DecoderState::advance(int64_t layer, const StepLayout& layout) {
+  std::vector<int64_t>& lengths = layers_.at(static_cast<size_t>(layer)).lengths;
+  for (size_t b = 0; b < lengths.size(); ++b) {
+    lengths[b] += layout.new_tokens[b];
+  }
+}
+
+void DecoderState::select_branch(LayerRange layers, const StepLayout& layout, std::span<const int64_t> chosen) {
+  check_rows(chosen.size());
+  check(layers, layout);
+  if (!layout.siblings) {
+    throw std::logic_error("select_branch needs a layout of siblings");
+  }
+  for (int64_t i = layers.begin; i < layers.end; ++i) {
+    LayerCache& cache = layers_[static_cast<size_t>(i)];
+    for (size_t b = 0; b < chosen.size(); ++b) {
+      const int64_t branch = chosen[b];
+      if (branch >= layout.tokens) {
+        throw std::logic_error("no such branch");
+      }
+      if (branch < 0) {
+        continue;
+      }
+      for (const at::Tensor& part : {cache.keys, cache.values}) {
+        const at::Tensor row = part.select(0, static_cast<int64_t>(b));  // [H,T,K]
+        if (branch > 0) {
+          row.select(1, layout.base[b]).copy_(row.select(1, layout.base[b] + branch));
+        }
+      }
+      cache.lengths[b] = layout.base[b] + 1;
+    }
+  }
+}
+
+at::Tensor DecoderState::valid_slots(int64_t layer, at::Tensor LayerCache::*part) const {
+  const LayerCache& from = cache(layer);
+  const int64_t longest = from.lengths.empty() ? 0 : *std::max_element(from.lengths.begin(), from.lengths.end());
+  at::Tensor slots = (from.*part).narrow(2, 0, longest).clone();
+  for (size_t b = 0; b < from.lengths.size(); ++b) {
+    const int64_t beyond = longest - from.lengths[b];
+    slots.select(0, static_cast<int64_t>(b)).narrow(1, from.lengths[b], beyond).zero_();
+  }
+  return slots;
+}
+
+void DecoderState::set_cross(std::vector<CrossCache> cross, std::vector<int64_t> source_lengths,
+                             std::vector<int64_t> source_of_row) {
+  check_rows(source_of_row.size());
+  cross_ = std::move(cross);
+  source_lengths_ = std::move(source_lengths);
+  source_of_row_ = std::move(source_of_row);
+}
+
+int64_t DecoderState::source_length(int64_t row) const {
+  return source_lengths_.at(static_cast<size_t>(source_of_row_.at(static_cast<size_t>(row))));
+}
+
+}  // namespace draftsmith::model

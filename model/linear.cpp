@@ -1,0 +1,125 @@
+#include "model/linear.h"
+
+#include <stdexcept>
+
+#include <ATen/autocast_mode.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+namespace draftsmith::model {
+namespace {
+
+using Scalars = c10::List<std::optional<at::Scalar>>;
+using PointwiseSignature = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&,
+                                      c10::string_view, Scalars, std::optional<c10::string_view>);
+using AddSignature = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                                const std::optional<at::Tensor>&, c10::string_view);
+
+template <class Signature>
+c10::TypedOperatorHandle<Signature> find(const char* name, const char* overload) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload).typed<Signature>();
+}
+
+// What oneDNN needs to know to apply a post-operation.
+struct Attribute {
+  c10::string_view name;
+  std::optional<c10::string_view> algorithm;
+};
+
+Attribute attribute(PostOp then) {
+  switch (then) {
+    case PostOp::kNone:
+      return {"none", std::nullopt};
+    case PostOp::kRelu:
+      return {"relu", std::nullopt};
+    case PostOp::kGelu:
+      return {"gelu", "none"};
+    case PostOp::kGeluTanh:
+      return {"gelu", "tanh"};
+    case PostOp::kSilu:
+      return {"swish", std::nullopt};
+  }
+  throw std::logic_error("unknown post-operation");
+}
+
+at::Tensor packed_linear(const at::Tensor& x, const at::Tensor& packed, PostOp then) {
+  static const auto op = find<PointwiseSignature>("mkldnn::_linear_pointwise", "");
+  static const Scalars no_scalars;
+  const Attribute attr = attribute(then);
+  return op.call(x, packed, std::nullopt, attr.name, no_scalars, attr.algorithm);
+}
+
+at::Tensor packed_linear_add(const at::Tensor& residual, const at::Tensor& x, const at::Tensor& packed) {
+  static const auto op = find<AddSignature>("mkldnn::_linear_pointwise", "binary");
+  return op.call(x, residual, packed, std::nullopt, "add");
+}
+
+at::Tensor prepacked(const at::Tensor& weight) {
+  const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("mkldnn::_reorder_linear_weight", "");
+  // Boxed: the typed call's optional<SymInt> sets off a false warning of g++ 12.
+  torch::jit::Stack stack{weight.detach().contiguous().to_mkldnn(), c10::IValue()};
+  op.callBoxed(&stack);
+  return stack.front().toTensor();
+}
+
+at::Tensor converted(const at::Tensor& x, const at::Tensor& weight) {
+  if (x.scalar_type() == weight.scalar_type() || at::autocast::is_autocast_enabled(x.device().type())) {
+    return x;
+  }
+  return x.to(weight.scalar_type());
+}
+
+}  // namespace
+
+PostOp post_op(Activation activation) {
+  switch (activation) {
+    case Activation::kRelu:
+      return PostOp::kRelu;
+    case Activation::kGelu:
+      return PostOp::kGelu;
+    case Activation::kGeluTanh:
+      return PostOp::kGeluTanh;
+    case Activation::kSilu:
+      return PostOp::kSilu;
+  }
+  throw std::logic_error("unknown activation");
+}
+
+at::Tensor Linear::operator()(const at::Tensor& x) const {
+  if (use_packed() && x.numel() > 0) {
+    return packed_linear(converted(x, weight_), packed_, then_);
+  }
+  return at::linear(converted(x, weight_), weight_);
+}
+
+at::Tensor Linear::add_to(const at::Tensor& residual, const at::Tensor& x) const {
+  const bool same = residual.scalar_type() == weight_.scalar_type();
+  if (use_packed() && same && then_ == PostOp::kNone && x.numel() > 0 && residual.is_contiguous()) {
+    return packed_linear_add(residual, converted(x, weight_), packed_);
+  }
+  return residual + (*this)(x);
+}
+
+void Linear::pack(PostOp then) {
+  unpack();
+  const auto type = weight_.scalar_type();
+  if (!weight_.device().is_cpu() || !at::globalContext().userEnabledMkldnn() ||
+      (type != at::kFloat && type != at::kBFloat16)) {
+    return;
+  }
+  const at::NoGradGuard no_grad;
+  try {
+    const at::Tensor packed = prepacked(weight_);
+    packed_linear(at::zeros({1, weight_.size(1)}, weight_.options().requires_grad(false)), packed, then);
+    packed_ = packed;
+    then_ = then;
+  } catch (const c10::Error&) {
+    unpack();  // this build or processor has no such kernel: the plain layer gives the same values
+  }
+}
+
+void Linear::unpack() {
+  packed_ = at::Tensor();
+  then_ = PostOp::kNone;
+}
+
+}  // namespace draftsmith::model

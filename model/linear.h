@@ -1,0 +1,46 @@
+// The linear layer y = f(x W^T), behind one small interface: plain at::linear for training and rare dtypes, oneDNN with
+// prepacked weights for decoding on CPUs (at::linear's generic GEMV reads weights at 0.4 times the speed).
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include "model/transformer_config.h"
+
+namespace draftsmith::model {
+
+// What a packed layer applies to its output in the same pass.
+enum class PostOp { kNone, kRelu, kGelu, kGeluTanh, kSilu };
+
+PostOp post_op(Activation activation);
+
+class Linear {
+ public:
+  Linear() = default;
+  // weight [out,in]; shared with the caller, not copied.
+  explicit Linear(at::Tensor weight) : weight_(std::move(weight)) {}
+
+  // x [...,in] -> [...,out]. The input is converted to the weight's dtype where they differ (T5's fp32 `wo` in fp16).
+  at::Tensor operator()(const at::Tensor& x) const;
+  // residual + linear(x), both [...,out]; one pass over memory when packed.
+  at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x) const;
+
+  // Prepacks the weight where that is supported (CPU, fp32 or bf16); otherwise leaves the layer as it is. `then` is
+  // applied by operator() only if fuses() says so afterwards.
+  void pack(PostOp then = PostOp::kNone);
+  void unpack();
+  bool packed() const { return packed_.defined(); }
+  // Whether operator() applies the post-operation itself for this call.
+  bool fuses() const { return then_ != PostOp::kNone && use_packed(); }
+
+  const at::Tensor& weight() const { return weight_; }
+
+ private:
+  // Packed weights have no gradient: a pass that records one uses the plain weight.
+  bool use_packed() const { return packed_.defined() && !(at::GradMode::is_enabled() && weight_.requires_grad()); }
+
+  at::Tensor weight_;
+  at::Tensor packed_;  // opaque oneDNN layout
+  PostOp then_ = PostOp::kNone;
+};
+
+}  // namespace draftsmith::model

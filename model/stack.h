@@ -1,0 +1,87 @@
+// A block (self-attention, cross-attention where there is one, feed-forward) and a stack of them. The encoder's and the
+// decoder's stack are the same code: causal or not, with cross-attention or without.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "model/attention.h"
+#include "model/cached_attention.h"
+#include "model/decoder_state.h"
+#include "model/feed_forward.h"
+#include "model/relative_bias.h"
+#include "model/transformer_config.h"
+
+namespace draftsmith::model {
+
+// Finds a parameter by its canonical name; undefined tensor when the model has none of this name.
+using ParameterLookup = std::function<at::Tensor(const std::string&)>;
+
+// What the blocks of one pass over whole sequences share.
+struct SequencePass {
+  ScoreBias self_bias;
+  at::Tensor memory;  // encoder states [B,S,D]; undefined without cross-attention
+  ScoreBias cross_bias;
+  Dropout* dropout;
+};
+
+// What the blocks of one cached step share.
+struct CachedPass {
+  const StepLayout& layout;
+  DecoderState& state;
+  VisibleKeys self_keys;
+  VisibleKeys cross_keys;
+  at::Tensor bias_table;  // [H,n]
+  DenseVisibility dense_self;
+  DenseVisibility dense_cross;
+};
+
+class Block {
+ public:
+  Block(const TransformerConfig& config, const std::string& prefix, const ParameterLookup& find);
+
+  // Whole sequences. [B,T,D] -> [B,T,D]
+  at::Tensor operator()(const at::Tensor& x, const SequencePass& pass) const;
+  // A step's tokens over the state's caches of layer `layer`, whose K/V are written. [B,L,D] -> [B,L,D]
+  at::Tensor step(const at::Tensor& x, CachedPass& pass, int64_t layer) const;
+  // K/V that x [B,L,D] has as this layer's input.
+  KeyValue key_value(const at::Tensor& x) const { return self_.project_key_value(self_.norm(x)); }
+  // Cross-attention K/V of encoder states [R,S,D].
+  CrossCache cross_cache(const at::Tensor& memory) const;
+
+  void pack();
+  void unpack();
+
+ private:
+  Attention self_;
+  std::optional<Attention> cross_;
+  FeedForward feed_forward_;
+};
+
+class Stack {
+ public:
+  // Decoders are causal, and cross-attend in encoder-decoder models.
+  Stack(const TransformerConfig& config, bool decoder, const ParameterLookup& find);
+
+  int64_t layers() const { return static_cast<int64_t>(blocks_.size()); }
+  const Block& block(int64_t i) const { return blocks_.at(static_cast<size_t>(i)); }
+  const RelativeBias& bias() const { return bias_; }
+
+  // Additive self-attention bias of whole sequences of these lengths. x [B,T,D] gives sizes, dtype and device.
+  ScoreBias self_bias(const at::Tensor& x, const std::vector<int64_t>& lengths) const;
+  // Additive cross-attention mask for queries x [B,T,D] over memory [B,S,D].
+  ScoreBias cross_bias(const at::Tensor& x, const at::Tensor& memory, const std::vector<int64_t>& lengths) const;
+  at::Tensor final_norm(const at::Tensor& x) const { return final_norm_(x); }
+
+  void pack();
+  void unpack();
+
+ private:
+  bool causal_;
+  int64_t heads_;
+  std::vector<Block> blocks_;
+  RelativeBias bias_;
+  NormLayer final_norm_;
+};
+
+}  // namespace draftsmith::model

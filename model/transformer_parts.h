@@ -1,0 +1,48 @@
+// The parts of a transformer put together over one set of parameters: embedding, encoder, decoder, head. What
+// TransformerModel's verbs are made of. Private to model/.
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "model/stack.h"
+#include "model/transformer_model.h"
+
+namespace draftsmith::model {
+
+class TransformerParts {
+ public:
+  TransformerParts(const TransformerConfig& config, const std::map<std::string, at::Tensor>& parameters);
+
+  at::Tensor embed(const at::Tensor& tokens) const;
+  // Encoder states of embedded whole sequences. [B,S,D]
+  at::Tensor encode(const TokenBatch& source, Dropout& dropout) const;
+  ForwardOutput forward(const ForwardInput& input, Dropout& dropout) const;
+  // Final norm and output scale. [...,D]
+  at::Tensor finish(const at::Tensor& hidden) const;
+  at::Tensor head(const at::Tensor& hidden) const { return head_(hidden); }
+
+  // K/V of encoder states for all decoder layers.
+  std::vector<CrossCache> cross_caches(const at::Tensor& memory) const;
+  // Runs decoder layers over the caches, advancing them unless the layout is of siblings. `each` sees every layer's
+  // output with its number, counted from 1.
+  at::Tensor run_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, DecoderState& state,
+                        const std::function<void(int64_t, const at::Tensor&)>& each) const;
+  void write_kv(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, DecoderState& state) const;
+
+  void pack();
+  void unpack();
+
+ private:
+  // Relative-bias table that covers `positions` positions; grown when a longer state comes.
+  const at::Tensor& bias_table(int64_t positions) const;
+
+  const TransformerConfig& config_;
+  at::Tensor embedding_;
+  std::optional<Stack> encoder_;
+  Stack decoder_;
+  Linear head_;
+  mutable at::Tensor bias_table_;  // [H,n]
+};
+
+}  // namespace draftsmith::model
