@@ -8,10 +8,9 @@ set(LIBTORCH "$ENV{LIBTORCH}" CACHE PATH "LibTorch folder (holds include/ and li
 if(LIBTORCH)
   set(torch_hints "${LIBTORCH}")
 else()
-  string(REPLACE ":" ";" torch_hints "$ENV{CMAKE_PREFIX_PATH}")
+  string(REPLACE ":" ";" environment_prefixes "$ENV{CMAKE_PREFIX_PATH}")
   file(GLOB torch_wheels "${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch")
-  list(PREPEND torch_hints ${CMAKE_PREFIX_PATH})
-  list(APPEND torch_hints ${torch_wheels})
+  set(torch_hints ${CMAKE_PREFIX_PATH} ${environment_prefixes} ${torch_wheels})
 endif()
 
 # Not cached: another LibTorch must be found when the user names one in a later run. CMAKE_PREFIX_PATH often names a
