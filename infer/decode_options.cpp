@@ -1,0 +1,97 @@
+#include "infer/decode_options.h"
+
+namespace draftsmith::infer {
+
+namespace {
+
+void check_temperature(const DecodeOptions& options, const std::string& where, Problems& problems) {
+  if (options.samples_by_default() || options.method == "bild" || options.temperature.value_or(0) == 0) {
+    return;
+  }
+  problems.add({.where = where,
+                .what = "method " + options.method + " takes the most likely token and samples nothing",
+                .expected = "temperature 0 or none",
+                .found = "temperature " + std::to_string(*options.temperature),
+                .hint = options.method == "greedy" ? "to sample, use the method sample"
+                                                   : "to sample with a drafter, use the method speculative"});
+}
+
+void check_parts(const DecodeOptions& options, const std::string& where, Problems& problems) {
+  if (!options.drafts() && (options.window_rule || options.acceptance)) {
+    problems.add(
+        {.where = where,
+         .what = "method " + options.method + " drafts nothing, so it has no window or acceptance rule",
+         .expected = "method speculative, assisted or bild",
+         .found = options.window_rule ? "window_rule " + *options.window_rule : "acceptance " + *options.acceptance,
+         .hint = "leave window_rule and acceptance out, or choose a method that drafts"});
+  }
+}
+
+}  // namespace
+
+Fields<DecodeOptions> DecodeOptions::fields() {
+  using O = DecodeOptions;
+  return Fields<O>("decoding options")
+      .add("method", &O::method, Choices{"greedy", "sample", "speculative", "assisted", "bild"},
+           "Decoding method: greedy and sample use the model alone; speculative is rejection sampling (lossless), "
+           "assisted accepts what equals the model's own greedy tokens, bild is the Big Little Decoder.")
+      .add("window", &O::window, Range{1, 256}, Unit{"tokens"},
+           "Draft window G, tokens drafted before each verification; the initial window of assisted. "
+           "Default 5; 20 for assisted with schedule constant.")
+      .add("schedule", &O::schedule, Choices{"heuristic", "constant"},
+           "How the dynamic window changes: heuristic adds 2 after a full acceptance and takes 1 off otherwise; "
+           "constant keeps it.")
+      .add("confidence", &O::confidence, Range{0, 1},
+           "The dynamic window ends after a token that the drafter gave a probability below this; 0 is off. "
+           "Default 0.4 for constant, 0 for heuristic.")
+      .add("temperature", &O::temperature, Range{0, 1000},
+           "Sampling temperature T, of target and drafter; 0 takes the most likely token. Default: 0 for greedy, "
+           "assisted and bild; else the model's own setting or 1.")
+      .add("top_k", &O::top_k, Range{0}, "Sample among the k most likely tokens; 0 is off.")
+      .add("top_p", &O::top_p, Above{0}, Range{0, 1},
+           "Sample from the smallest set of tokens that holds this share of the probability; 1 is off.")
+      .add("seed", &O::seed, "Seed of all sampling. The same seed gives the same output at every batch size.")
+      .add("fallback", &O::fallback, Range{0},
+           "BiLD's fallback threshold alpha_FB: the drafter goes on while its largest probability is at least this. "
+           "0 never falls back before max_draft, above 1 always.")
+      .add("rollback", &O::rollback, Range{0}, AllowInfinity{},
+           "BiLD's rollback threshold alpha_RB: a drafted token is taken back when -log p of the target exceeds it. "
+           "inf never rolls back.")
+      .add("max_draft", &O::max_draft, Range{1, 256}, Unit{"tokens"},
+           "Most tokens that BiLD's drafter writes before the target runs.")
+      .add("rollback_rule", &O::rollback_rule, Choices{"effective", "literal", "released_code"},
+           "effective: under greedy decoding a token that is the target's own choice is never rolled back (it would "
+           "change nothing). literal: the paper's Algorithm 1. released_code: as the authors' program, where the "
+           "target writes the first token and runs once more after each rollback.")
+      .add("window_rule", &O::window_rule, Choices{"fixed", "fallback", "dynamic"},
+           "Replaces the method's window rule (bild with fixed is BiLD without fallback).")
+      .add("acceptance", &O::acceptance, Choices{"exact", "rejection", "rollback"},
+           "Replaces the method's acceptance rule.")
+      .add("max_new_tokens", &O::max_new_tokens, Range{1, 1 << 20}, Unit{"tokens"},
+           "Most tokens put out, EOS included. Default: the model's own setting, else 128.")
+      .add("min_new_tokens", &O::min_new_tokens, Range{0, 1 << 20}, Unit{"tokens"},
+           "EOS is impossible before this many new tokens.")
+      .add("num_samples", &O::num_samples, Range{1, 4096}, "Outputs for each input; they share one encoder run.")
+      .add("batch_size", &O::batch_size, Range{1, 4096}, "Inputs decoded together.")
+      .add("measure_alpha", &O::measure_alpha, NoResult{},
+           "Measure alpha, the mean of sum_x min(p, q), when sampling (costs a pass over the vocabulary for each "
+           "token; at temperature 0 it is always measured).")
+      .check([](const O& options, const std::string& where, Problems& problems) {
+        check_temperature(options, where, problems);
+        check_parts(options, where, problems);
+      });
+}
+
+std::string DecodeOptions::window_rule_name() const {
+  if (!drafts()) return {};
+  if (window_rule) return *window_rule;
+  return method == "speculative" ? "fixed" : method == "assisted" ? "dynamic" : "fallback";
+}
+
+std::string DecodeOptions::acceptance_name() const {
+  if (!drafts()) return {};
+  if (acceptance) return *acceptance;
+  return method == "speculative" ? "rejection" : method == "assisted" ? "exact" : "rollback";
+}
+
+}  // namespace draftsmith::infer

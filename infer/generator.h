@@ -1,0 +1,65 @@
+// Generation with any decoding method: sources in, token ids and statistics out. What `generate`, evaluation, teacher
+// outputs and validation call.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "data/tokenizer.h"
+#include "infer/decode_options.h"
+#include "infer/decode_stats.h"
+#include "model/generation_config.h"
+#include "model/language_model.h"
+
+namespace draftsmith::infer {
+
+struct DraftParts;  // infer/parts.h
+
+// The models of a generator. They must outlive it; one generator at a time may use them.
+struct GenerationModels {
+  model::LanguageModel* target = nullptr;
+  model::LanguageModel* drafter = nullptr;            // may be the target itself; needed by methods that draft
+  std::optional<model::GenerationConfig> generation;  // the target directory's settings; absent: info().eos alone
+  const data::Tokenizer* target_tokenizer = nullptr;
+  const data::Tokenizer* drafter_tokenizer = nullptr;  // both given: vocabularies are compared piece by piece
+};
+
+struct GenerationResult {
+  std::vector<int64_t> ids;  // new tokens only: no start token, no prompt; EOS included
+  DecodeStats stats;
+};
+
+class Generator {
+ public:
+  // Throws UserError for options out of range, a missing drafter, parts that don't fit together, vocabularies that
+  // differ, and generation settings that are not supported.
+  Generator(GenerationModels models, DecodeOptions options);
+  // With parts of the caller's own instead of the method's.
+  Generator(GenerationModels models, DecodeOptions options, DraftParts parts);
+  ~Generator();
+  Generator(Generator&&) noexcept;
+
+  // Called with (index of the first result, results) whenever the results of further sources are complete, in order.
+  using OnResults = std::function<void(size_t first, std::span<const GenerationResult> results)>;
+
+  // Sources (encoder-decoder: ids for the encoder, EOS included where the family wants it; decoder-only: prompts) to
+  // num_samples consecutive results each, in the order of the sources. Sources are batched by length; results do not
+  // depend on the batching but for rounding. `first_line` is the first source's index in the random streams.
+  std::vector<GenerationResult> generate(std::span<const std::vector<int64_t>> sources, uint64_t first_line = 0,
+                                         const OnResults& on_results = {});
+
+  const DecodeOptions& options() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Sum of all results' statistics.
+DecodeStats total(std::span<const GenerationResult> results);
+
+}  // namespace draftsmith::infer
