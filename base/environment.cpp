@@ -26,6 +26,10 @@ std::string compiler() {
   return build_info::kCompiler;
 }
 
+std::string libtorch_version() {
+  return TORCH_VERSION;
+}
+
 std::string cpu_name() {
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);) {
@@ -58,7 +62,7 @@ nlohmann::ordered_json environment() {
   json["draftsmith"] = version();
   json["commit"] = git_commit();
   json["compiler"] = compiler();
-  json["libtorch"] = TORCH_VERSION;
+  json["libtorch"] = libtorch_version();
   json["cpu"] = cpu_name();
   json["cores"] = cpu_cores();
   json["memory_bytes"] = memory;

@@ -12,9 +12,10 @@ std::string version();  // "0.1.0"
 std::string
 git_commit();            // short hash at configure time, "+" behind it when the tree had changes; "unknown" without git
 std::string compiler();  // "g++ 12.2.0, Release"
-std::string cpu_name();  // "Intel(R) Xeon(R) Processor"
-int64_t cpu_cores();     // logical cores this process may run on
-std::string now_utc();   // "2026-11-21T11:40:03Z"
+std::string libtorch_version();  // "2.11.0"
+std::string cpu_name();          // "Intel(R) Xeon(R) Processor"
+int64_t cpu_cores();             // logical cores this process may run on
+std::string now_utc();           // "2026-11-21T11:40:03Z"
 
 // All of them in one object: version, commit, compiler, cpu, cores, date, libtorch, host memory in bytes.
 nlohmann::ordered_json environment();

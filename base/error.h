@@ -13,11 +13,11 @@ namespace draftsmith {
 
 // One problem. Empty members are left out of the message.
 struct Problem {
-  std::string where;  // file, file:line, option name, tensor name
-  std::string what;   // the problem in one sentence, without a full stop
-  std::string expected;
-  std::string found;
-  std::string hint;  // what the user should do
+  std::string where = {};  // file, file:line, option name, tensor name
+  std::string what = {};   // the problem in one sentence, without a full stop
+  std::string expected = {};
+  std::string found = {};
+  std::string hint = {};  // what the user should do
 };
 
 // The message printed for a problem, several lines, no trailing newline.

@@ -254,8 +254,16 @@ void validate_fields(const FieldList& fields, const void* object, const std::str
 std::string dump_fields(const FieldList& fields, const void* object, const std::string& path);
 nlohmann::ordered_json fields_to_json(const FieldList& fields, const void* object, bool results_only);
 std::string describe_fields(const FieldList& fields, const void* defaults);
-// Parses one value, written as on a command line (TOML, or a bare string), into one field; `where` names the flag.
-void parse_field_text(const Field& field, const std::string& text, const std::string& where, void* object,
+// What the user types behind a field's flag.
+enum class FlagKind { kNone, kSwitch, kValue, kValues };  // kNone: a nested table; kSwitch: true or false
+FlagKind flag_kind(const Field& field, void* object);
+
+// Default value as text for help, empty for absent ones.
+std::string field_text(const Field& field, void* object);
+
+// Parses the values of a command line flag into one field, all of them for a list, else the last. Strings are taken as
+// they are, anything else is read as TOML. `where` names the flag.
+void parse_field_text(const Field& field, const std::vector<std::string>& texts, const std::string& where, void* object,
                       Problems& problems);
 
 // Reads T from a TOML table. `path` is the table's own dotted path ("stage.train"), shown before each key; files and

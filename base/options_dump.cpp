@@ -204,6 +204,12 @@ std::string hash_of_fields(const FieldList& fields, const void* object) {
   return sha256(fields_to_json(fields, object, true).dump(-1, ' ', true, ordered_json::error_handler_t::replace));
 }
 
+std::string field_text(const Field& field, void* object) {
+  return std::visit(Overload{[](NestedPointer) { return std::string(); },
+                             [](auto* member) { return member_text(*member).value_or(""); }},
+                    field.pointer(object));
+}
+
 std::string describe_fields(const FieldList& fields, const void* defaults) {
   return fields.title() + "\n" + describe_level(fields, defaults, "");
 }

@@ -231,9 +231,19 @@ void parse_fields(const FieldList& fields, const toml::table& table, const std::
   for (const auto& check : fields.checks()) check(object, where_is(table, path), problems);
 }
 
-void parse_field_text(const Field& field, const std::string& text, const std::string& where, void* object,
+FlagKind flag_kind(const Field& field, void* object) {
+  return std::visit(Overload{[](NestedPointer) { return FlagKind::kNone; },
+                             [](auto* member) {
+                               using M = std::remove_pointer_t<decltype(member)>;
+                               if (kIsVector<M>) return FlagKind::kValues;
+                               return std::is_same_v<M, bool> ? FlagKind::kSwitch : FlagKind::kValue;
+                             }},
+                    field.pointer(object));
+}
+
+void parse_field_text(const Field& field, const std::vector<std::string>& texts, const std::string& where, void* object,
                       Problems& problems) {
-  // A flag's words for string fields are taken as they are: --method 5 names the method "5".
+  if (texts.empty()) return;
   const bool is_text =
       std::visit(Overload{[](NestedPointer) { return false; },
                           [](auto* member) {
@@ -241,28 +251,27 @@ void parse_field_text(const Field& field, const std::string& text, const std::st
                             return std::is_same_v<E, std::string> || std::is_same_v<E, std::filesystem::path>;
                           }},
                  field.pointer(object));
-  toml::table holder;
-  if (is_text) {
-    holder.insert("value", text);
-  } else {
-    apply_overlay(holder, "value=" + text, {}, problems);
+  // Nodes made here have no source, so that problems are located by `where` alone.
+  toml::array values;
+  for (const std::string& text : texts) {
+    if (is_text) {
+      values.push_back(text);
+      continue;
+    }
+    toml::table parsed;
+    Problems unreadable;
+    apply_overlay(parsed, "value=" + text, {}, unreadable);
+    if (const toml::node* node = parsed.get("value")) {
+      node->visit([&](const auto& value) { values.push_back(value); });
+    } else {
+      problems.add({where, "the value cannot be read", "", text, ""});
+    }
   }
-  const toml::node* node = holder.get("value");
-  if (!node) return;
-  // Without a source the problem is located by `where` alone.
-  toml::table bare;
-  node->visit([&](const auto& value) { bare.insert("value", value); });
-  const toml::node* parsed = bare.get("value");
-  const bool needs_list =
-      std::visit(Overload{[](NestedPointer) { return false; },
-                          [](auto* member) { return kIsVector<std::remove_pointer_t<decltype(member)>>; }},
-                 field.pointer(object));
-  if (needs_list && !parsed->is_array()) {
-    toml::array list;
-    parsed->visit([&](const auto& value) { list.push_back(value); });
-    parse_field(field, list, where, object, problems);
+  if (values.size() != texts.size()) return;
+  if (flag_kind(field, object) == FlagKind::kValues) {
+    parse_field(field, values, where, object, problems);
   } else {
-    parse_field(field, *parsed, where, object, problems);
+    parse_field(field, *values.get(values.size() - 1), where, object, problems);
   }
 }
 

@@ -1,0 +1,55 @@
+#include "base/signals.h"
+
+#include <atomic>
+#include <csignal>
+#include <stdexcept>
+
+namespace draftsmith {
+
+namespace {
+
+// Handlers can reach nothing but globals; a lock-free atomic is async-signal-safe.
+std::atomic<int> received{0};
+std::atomic<bool> watching{false};
+static_assert(std::atomic<int>::is_always_lock_free);
+
+struct sigaction earlier_interrupt, earlier_terminate;
+
+void note_signal(int signal) {
+  received.store(signal, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+Interrupted::Interrupted(int signal, const std::string& saved)
+    : Error({{"", signal == SIGINT ? "interrupted (SIGINT)" : "asked to terminate (SIGTERM)", "", "", saved}}),
+      signal_(signal) {}
+
+SignalWatch::SignalWatch() {
+  if (watching.exchange(true)) throw std::logic_error("SignalWatch: another one exists");
+  received = 0;
+  struct sigaction action {};
+  action.sa_handler = note_signal;
+  sigemptyset(&action.sa_mask);
+  // SA_RESETHAND: a second signal acts as if there were no watch. SA_RESTART: reads and writes go on.
+  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+  sigaction(SIGINT, &action, &earlier_interrupt);
+  sigaction(SIGTERM, &action, &earlier_terminate);
+}
+
+SignalWatch::~SignalWatch() {
+  sigaction(SIGINT, &earlier_interrupt, nullptr);
+  sigaction(SIGTERM, &earlier_terminate, nullptr);
+  received = 0;
+  watching = false;
+}
+
+int stop_requested() {
+  return received.load(std::memory_order_relaxed);
+}
+
+void throw_if_stop_requested(const std::string& saved) {
+  if (const int signal = stop_requested()) throw Interrupted(signal, saved);
+}
+
+}  // namespace draftsmith

@@ -1,0 +1,61 @@
+#include "cli/guard.h"
+
+#include <exception>
+#include <iostream>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#include <c10/util/Exception.h>
+
+#include "base/error.h"
+#include "base/signals.h"
+
+namespace draftsmith::cli {
+
+namespace {
+
+constexpr int kFailed = 1;
+
+int report(const std::string& message, int exit_code) {
+  std::cout.flush();
+  std::cerr << message << std::endl;
+  return exit_code;
+}
+
+std::string with_heading(const Error& error) {
+  const size_t count = error.problems().size();
+  if (count > 1) return std::to_string(count) + " errors:\n" + error.what();
+  return std::string("error: ") + error.what();
+}
+
+// Results go to standard output: that they did not all arrive is a failed run.
+int flushed(int exit_code) {
+  std::cout.flush();
+  if (std::cout.good()) return exit_code;
+  return report("error: standard output could not be written\n  hint:     is its disk full?", kFailed);
+}
+
+}  // namespace
+
+int guarded(const std::function<int()>& work) {
+  try {
+    return flushed(work());
+  } catch (const Interrupted& stop) {
+    return report(stop.what(), stop.exit_code());
+  } catch (const Error& error) {
+    return report(with_heading(error), error.exit_code());
+  } catch (const c10::Error& error) {
+    return report("error: LibTorch: " + std::string(error.what_without_backtrace()), kFailed);
+  } catch (const std::bad_alloc&) {
+    return report("error: out of memory\n  hint:     smaller batches or a smaller model need less", kFailed);
+  } catch (const std::logic_error& error) {
+    return report("internal error: " + std::string(error.what()) +
+                      "\n  hint:     this is a bug in draftsmith; please report it with the command and its input",
+                  kFailed);
+  } catch (const std::exception& error) {
+    return report("error: " + std::string(error.what()), kFailed);
+  }
+}
+
+}  // namespace draftsmith::cli

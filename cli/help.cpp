@@ -1,0 +1,46 @@
+// `draftsmith help`: a command's help, or every option of the configuration files.
+#include <iostream>
+#include <memory>
+
+#include "base/error.h"
+#include "cli/application.h"
+#include "cli/commands.h"
+#include "cli/option_registry.h"
+
+namespace draftsmith::cli {
+
+namespace {
+
+int print_options(const std::string& wanted) {
+  std::vector<std::string> names;
+  bool printed = false;
+  for (const OptionSection& section : option_sections()) {
+    names.push_back(section.name);
+    if (!wanted.empty() && section.name != wanted) continue;
+    std::cout << (printed ? "\n" : "") << section.describe();
+    printed = true;
+  }
+  if (printed) return 0;
+  const std::string near = nearest(wanted, names);
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  throw UserError({"draftsmith help options", "there are no options named '" + wanted + "'", "one of " + list, "",
+                   near.empty() ? "" : "did you mean '" + near + "'?"});
+}
+
+}  // namespace
+
+std::function<int()> add_help(CLI::App& app) {
+  auto topic = std::make_shared<std::vector<std::string>>();
+  app.add_option("topic", *topic, "'options', 'options NAME', or a command");
+  app.footer("Examples:\n  draftsmith help options\n  draftsmith help options run\n  draftsmith help generate");
+  return [topic] {
+    if (topic->empty()) return run({"--help"});
+    if (topic->front() == "options") return print_options(topic->size() > 1 ? (*topic)[1] : "");
+    std::vector<std::string> arguments = *topic;
+    arguments.push_back("--help");
+    return run(arguments);
+  };
+}
+
+}  // namespace draftsmith::cli

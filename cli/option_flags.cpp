@@ -1,0 +1,46 @@
+#include "cli/option_flags.h"
+
+#include <algorithm>
+
+namespace draftsmith::cli {
+
+std::string flag_name(const std::string& field_name) {
+  std::string name = "--" + field_name;
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+FieldFlags::FieldFlags(CLI::App& app, FieldList fields, void* defaults, const std::set<std::string>& except)
+    : fields_(std::move(fields)) {
+  const CLI::callback_t keep_results = [](const CLI::results_t&) { return true; };
+  for (const Field& field : fields_.all()) {
+    const FlagKind kind = flag_kind(field, defaults);
+    if (kind == FlagKind::kNone || except.contains(field.name)) continue;
+    std::string help = field.help;
+    if (!field.unit.empty()) help += " Unit: " + field.unit + ".";
+    if (kind == FlagKind::kSwitch) {
+      flags_.push_back({field, app.add_flag(flag_name(field.name), help)});
+      continue;
+    }
+    CLI::Option* option = app.add_option(flag_name(field.name), keep_results, help);
+    option->type_name(field.choices.empty() ? "VALUE" : CLI::detail::join(field.choices, "|"));
+    option->default_str(field_text(field, defaults));
+    if (kind == FlagKind::kValues) option->expected(1, 1 << 20)->allow_extra_args(false);
+    flags_.push_back({field, option});
+  }
+}
+
+bool FieldFlags::given(const std::string& name) const {
+  return std::any_of(flags_.begin(), flags_.end(),
+                     [&](const Flag& flag) { return flag.field.name == name && flag.option->count() > 0; });
+}
+
+void FieldFlags::parse_into(void* object, Problems& problems) const {
+  const size_t problems_before = problems.list().size();
+  for (const Flag& flag : flags_) {
+    parse_field_text(flag.field, flag.option->results(), flag_name(flag.field.name), object, problems);
+  }
+  if (problems.list().size() == problems_before) validate_fields(fields_, object, "", problems);
+}
+
+}  // namespace draftsmith::cli
