@@ -50,7 +50,6 @@ class JsonlStream : public PoliciedStream {
   }
 
   std::string where(const Example& example, size_t) const override { return example.where; }
-  bool has_source() const override { return !fields_.source.empty(); }
 
  private:
   void reject_blank_line() {
@@ -72,6 +71,7 @@ class JsonlStream : public PoliciedStream {
                        .found = object.type_name()});
     }
     example.where = lines_.where();
+    example.has_source = !fields_.source.empty();
     example.source = fields_.source.empty() ? std::string() : text_field(object, fields_.source);
     example.targets.clear();
     for (const std::string& field : fields_.targets) example.targets.push_back(text_field(object, field));

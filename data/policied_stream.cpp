@@ -48,7 +48,7 @@ bool PoliciedStream::admit_utf8(Example& example) {
 }
 
 bool PoliciedStream::admit_empty(const Example& example) {
-  const bool empty_source = has_source() && is_blank(example.source);
+  const bool empty_source = example.has_source && is_blank(example.source);
   if (!empty_source && !std::all_of(example.targets.begin(), example.targets.end(), is_blank)) return true;
   if (policies_.empty == "error") {
     throw UserError({.where = where(example, empty_source ? 0 : 1),

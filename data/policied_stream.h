@@ -19,7 +19,6 @@ class PoliciedStream : public ExampleStream {
   virtual bool fetch(Example& example) = 0;
   // file:line of text number `text` of the last example (0: source, 1...: targets).
   virtual std::string where(const Example& example, size_t text) const = 0;
-  virtual bool has_source() const { return true; }
   // False when invalid UTF-8 in `text` makes the example one to drop; repairs the text under the policy `replace`.
   bool admit_text(const std::string& position, std::string& text, bool& replaced) const;
 

@@ -72,6 +72,7 @@ class PlainTextStream : public PoliciedStream {
  protected:
   bool fetch(Example& example) override {
     example.source.clear();
+    example.has_source = false;
     example.targets.assign(1, std::string());
     std::string& text = example.targets[0];
     const bool at_start = lines_.line() == 0;
@@ -95,7 +96,6 @@ class PlainTextStream : public PoliciedStream {
   }
 
   std::string where(const Example& example, size_t) const override { return example.where; }
-  bool has_source() const override { return false; }
 
  private:
   LineReader lines_;

@@ -21,7 +21,8 @@ namespace draftsmith::data {
 struct Example {
   std::string source;
   std::vector<std::string> targets;
-  std::string where;  // file:line, for messages
+  std::string where;       // file:line, for messages
+  bool has_source = true;  // false: plain text
 };
 
 // What to do with lines that are not as they should be. The default of each is an error.
