@@ -6,7 +6,7 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
+#include <memory>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -17,14 +17,7 @@
 namespace draftsmith::infer {
 
 struct EvaluationContext {
-  bool quiet = false;
-  // Asked between measurements; when it says true, the evaluation saves and throws EvaluationInterrupted.
-  std::function<bool()> interrupted;
-};
-
-class EvaluationInterrupted : public std::runtime_error {
- public:
-  EvaluationInterrupted() : std::runtime_error("the evaluation was interrupted; run it again to go on") {}
+  bool quiet = false;  // no progress, no table
 };
 
 struct EvaluationResult {
@@ -35,6 +28,7 @@ struct EvaluationResult {
 // Loads the models of the suite. Errors: UserError for wrong directories, vocabularies that differ, unknown devices.
 std::unique_ptr<EvaluationEngine> make_model_engine(const EvaluationOptions& options);
 
+// SIGINT and SIGTERM (base/signals.h) stop it between measurements; run again, it goes on.
 // Errors: UserError before anything is run; RunError, after all results are written, when a speedup exceeds what the
 // counted target runs allow (a measurement error).
 EvaluationResult run_evaluation(const EvaluationOptions& options, const std::filesystem::path& out_dir,

@@ -24,6 +24,14 @@ struct ForcedAlpha {
   int64_t positions = 0;
 };
 
+struct DecodeBatch {
+  std::span<const Prompt> prompts;
+  int64_t first_line = 0;  // of the task: which random streams are used
+  int64_t max_new_tokens = 0;
+  // Count everything, alpha included, even where that costs time.
+  bool count = false;
+};
+
 class EvaluationEngine {
  public:
   virtual ~EvaluationEngine() = default;
@@ -35,12 +43,7 @@ class EvaluationEngine {
   // Text of generated ids; for `ids` the ids themselves without EOS, separated by blanks.
   virtual std::string text(const std::vector<int64_t>& generated, bool ids) const = 0;
   // Decodes prompts as one batch. Each record has one repetition with the line's share of the batch's time.
-  virtual std::vector<LineRecord> decode(const RunSettings& run, std::span<const Prompt> prompts,
-                                         int64_t max_new_tokens) = 0;
-  // Whether the method's output at temperature 0 must equal greedy decoding of the target.
-  virtual bool is_lossless(const RunSettings& run) const = 0;
-  // Upper bound of speedup_decode over tokens_per_target_run applies: every target run costs at least a plain step.
-  virtual bool drafts_then_verifies(const RunSettings& run) const = 0;
+  virtual std::vector<LineRecord> decode(const RunSettings& run, const DecodeBatch& batch) = 0;
   // Difference of the target's two highest logits after `prefix` of new tokens.
   virtual double top_two_margin(const Prompt& prompt, const std::vector<int64_t>& prefix) = 0;
   // Step times of the target and of `drafter`, after half of `output`.

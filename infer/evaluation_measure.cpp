@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "base/logging.h"
 #include "base/progress.h"
+#include "base/signals.h"
 
 namespace draftsmith::infer {
 namespace {
@@ -38,33 +39,35 @@ bool covers(const Batch& batch, const std::vector<RunSettings>& runs, size_t lin
 
 class TaskMeasurement {
  public:
-  TaskMeasurement(const MeasureTask& task, const EvaluationOptions& options, EvaluationEngine& engine,
-                  const EvaluationContext& context)
-      : task_(task), options_(options), engine_(engine), context_(context) {}
+  TaskMeasurement(const MeasureTask& task, const EvaluationOptions& options, EvaluationEngine& engine)
+      : task_(task), options_(options), engine_(engine) {}
 
   // Every setting sees the first lines once, untimed: allocations, thread pools and caches settle.
   void warm_up() {
     if (warm_) return;
     const int64_t lines = std::min<int64_t>(options_.warmup, lines_of_task());
     for (int64_t first = 0; first < lines; first += options_.batch_size) {
-      for (const auto& run : task_.runs) engine_.decode(run, batch(first), task_.max_new_tokens);
-      stop_if_interrupted();
+      for (const auto& run : task_.runs) engine_.decode(run, request(first, false));
+      throw_if_stop_requested("finished measurements are kept; run the evaluation again to go on");
     }
     warm_ = true;
   }
 
   Batch measure(int64_t first_line) {
     warm_up();
-    const bool timed = task_.timed == 0 || first_line < task_.timed;
-    const int64_t repetitions = timed ? options_.repetitions : 1;
     Batch result;
-    for (int64_t repetition = 0; repetition < repetitions; ++repetition) {
+    for (const auto& run : task_.runs) {
+      result[run.label] = engine_.decode(run, request(first_line, true));
+      for (auto& record : result[run.label]) record.repetitions.clear();
+    }
+    const bool timed = task_.timed == 0 || first_line < task_.timed;
+    for (int64_t repetition = 0; timed && repetition < options_.repetitions; ++repetition) {
+      const auto offset = static_cast<size_t>(repetition + first_line / options_.batch_size);
       for (size_t i = 0; i < task_.runs.size(); ++i) {
-        const auto offset = static_cast<size_t>(repetition + first_line / options_.batch_size);
         const RunSettings& run = task_.runs[(i + offset) % task_.runs.size()];
-        add(engine_.decode(run, batch(first_line), task_.max_new_tokens), timed, result[run.label]);
+        add_seconds(engine_.decode(run, request(first_line, false)), result[run.label]);
       }
-      stop_if_interrupted();
+      throw_if_stop_requested("finished measurements are kept; run the evaluation again to go on");
     }
     return result;
   }
@@ -77,28 +80,20 @@ class TaskMeasurement {
   int64_t lines_of_task() const { return static_cast<int64_t>(task_.prompts.size()); }
 
  private:
-  static void add(std::vector<LineRecord> repetition, bool timed, RunRecords& records) {
-    if (records.empty()) {
-      records = std::move(repetition);
-      if (!timed) {
-        for (auto& record : records) record.repetitions.clear();
-      }
-      return;
-    }
+  DecodeBatch request(int64_t first_line, bool count) const {
+    return {batch(first_line), first_line, task_.max_new_tokens, count};
+  }
+
+  static void add_seconds(const std::vector<LineRecord>& repetition, RunRecords& records) {
     for (size_t row = 0; row < records.size(); ++row) {
       const auto& seconds = repetition.at(row).repetitions;
       records[row].repetitions.insert(records[row].repetitions.end(), seconds.begin(), seconds.end());
     }
   }
 
-  void stop_if_interrupted() const {
-    if (context_.interrupted && context_.interrupted()) throw EvaluationInterrupted();
-  }
-
   const MeasureTask& task_;
   const EvaluationOptions& options_;
   EvaluationEngine& engine_;
-  const EvaluationContext& context_;
   bool warm_ = false;
 };
 
@@ -162,7 +157,7 @@ void MeasurementStore::remove() {
 
 TaskRecords measure_task(const MeasureTask& task, const EvaluationOptions& options, EvaluationEngine& engine,
                          MeasurementStore& store, const EvaluationContext& context) {
-  TaskMeasurement measurement(task, options, engine, context);
+  TaskMeasurement measurement(task, options, engine);
   Progress progress({.style = progress_style(context.quiet),
                      .title = "evaluating " + task.name,
                      .unit = "lines",

@@ -103,13 +103,21 @@ Fields<EvaluationRun> EvaluationRun::fields() {
       .add("model", &EvaluationRun::model,
            "Model that decodes: \"target\", or a drafter's name, which then runs alone.")
       .add("drafter", &EvaluationRun::drafter, "Names of drafters; a run for each.")
-      .add("window", &EvaluationRun::window, Range{1, 64}, Unit{"tokens"}, "Draft windows G.")
-      .add("temperature", &EvaluationRun::temperature, Range{0}, "Sampling temperatures; 0 is greedy.")
+      .add("window", &EvaluationRun::window, Range{1, 256}, Unit{"tokens"}, "Draft windows G.")
+      .add("temperature", &EvaluationRun::temperature, Range{0, 1000},
+           "Sampling temperatures; 0 is greedy. Default: 1 for sample and speculative, else 0. A run is compared with "
+           "the target's own decoding at the same temperature, top_k and top_p.")
       .add("top_k", &EvaluationRun::top_k, Range{0}, "Top-k cuts; 0: none.")
-      .add("top_p", &EvaluationRun::top_p, Range{0, 1}, "Nucleus masses; 1: none.")
-      .add("fallback", &EvaluationRun::fallback, Range{0, 2}, "BiLD's fallback thresholds.")
+      .add("top_p", &EvaluationRun::top_p, Above{0}, Range{0, 1}, "Nucleus masses; 1: none.")
+      .add("fallback", &EvaluationRun::fallback, Range{0}, "BiLD's fallback thresholds.")
       .add("rollback", &EvaluationRun::rollback, Range{0}, AllowInfinity{}, "BiLD's rollback thresholds.")
-      .add("max_draft", &EvaluationRun::max_draft, Range{1, 64}, Unit{"tokens"}, "BiLD's longest drafts.")
+      .add("max_draft", &EvaluationRun::max_draft, Range{1, 256}, Unit{"tokens"}, "BiLD's longest drafts.")
+      .add("schedule", &EvaluationRun::schedule, Choices{"heuristic", "constant"}, "Schedules of the dynamic window.")
+      .add("confidence", &EvaluationRun::confidence, Range{0, 1}, "Confidence stops of the dynamic window.")
+      .add("rollback_rule", &EvaluationRun::rollback_rule, Choices{"effective", "literal", "released_code"},
+           "Variants of BiLD's rollback.")
+      .add("window_rule", &EvaluationRun::window_rule, "Replaces the method's window rule; empty: its own.")
+      .add("acceptance", &EvaluationRun::acceptance, "Replaces the method's acceptance rule; empty: its own.")
       .add("choose_on", &EvaluationRun::choose_on,
            "Task (validation data) on which the grid runs and settings are chosen for the other tasks.")
       .add("max_drop", &EvaluationRun::max_drop, Range{0}, Unit{"points"},

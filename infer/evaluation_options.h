@@ -66,6 +66,11 @@ struct EvaluationRun {
   std::vector<double> fallback;
   std::vector<double> rollback;
   std::vector<int64_t> max_draft;
+  std::vector<std::string> schedule;
+  std::vector<double> confidence;
+  std::vector<std::string> rollback_rule;
+  std::string window_rule;
+  std::string acceptance;
   std::string choose_on;
   std::vector<double> max_drop{0, 1};
   static Fields<EvaluationRun> fields();

@@ -4,6 +4,11 @@
 #include <cmath>
 
 namespace draftsmith::infer {
+namespace {
+
+constexpr int64_t kDefaultWindow = 5;  // DecodeOptions::window of a fixed window
+
+}  // namespace
 
 double StepCosts::relative_target(double tokens) const {
   if (target.size() < 2) return 1;
@@ -18,19 +23,20 @@ double expected_tokens(double alpha, int64_t window) {
   return (1 - std::pow(alpha, static_cast<double>(window + 1))) / (1 - alpha);
 }
 
-std::optional<Prediction> predict(const RunSettings& run, const Acceptance& acceptance, const StepCosts& costs) {
-  if (acceptance.drafted == 0 || acceptance.target_runs == 0 || costs.target.empty()) return std::nullopt;
+std::optional<Prediction> predict(const RunSettings& run, const DecodeStats& stats, const StepCosts& costs) {
+  if (stats.drafted == 0 || stats.target_runs == 0 || costs.target.empty()) return std::nullopt;
   Prediction prediction;
   prediction.cost_ratio = costs.cost_ratio();
-  const auto target_runs = static_cast<double>(acceptance.target_runs);
-  const double mean_step = 1 + static_cast<double>(acceptance.drafted) / target_runs;
-  const double time = static_cast<double>(acceptance.draft_runs) * prediction.cost_ratio +
-                      target_runs * costs.relative_target(mean_step);
-  prediction.speedup_from_counts = static_cast<double>(acceptance.tokens) / time;
-  if (run.window && run.method == "speculative" && acceptance.alpha) {
-    const auto window = static_cast<double>(*run.window);
-    prediction.speedup = expected_tokens(*acceptance.alpha, *run.window) /
-                         (window * prediction.cost_ratio + costs.relative_target(window + 1));
+  const auto target_runs = static_cast<double>(stats.target_runs);
+  const double mean_step = 1 + static_cast<double>(stats.drafted) / target_runs;
+  const double time =
+      static_cast<double>(stats.draft_runs) * prediction.cost_ratio + target_runs * costs.relative_target(mean_step);
+  prediction.speedup_from_counts = static_cast<double>(stats.emitted) / time;
+  if (run.decode.window_rule_name() == "fixed" && stats.overlap_count > 0) {
+    const int64_t window = run.decode.window.value_or(kDefaultWindow);
+    const double drafting = static_cast<double>(window) * prediction.cost_ratio;
+    prediction.speedup =
+        expected_tokens(stats.alpha(), window) / (drafting + costs.relative_target(static_cast<double>(window + 1)));
   }
   return prediction;
 }

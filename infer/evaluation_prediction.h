@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "infer/evaluation_records.h"
@@ -34,6 +33,6 @@ struct Prediction {
 double expected_tokens(double alpha, int64_t window);
 
 // Prediction of speedup_decode for a run that drafts; nothing when nothing was drafted.
-std::optional<Prediction> predict(const RunSettings& run, const Acceptance& acceptance, const StepCosts& costs);
+std::optional<Prediction> predict(const RunSettings& run, const DecodeStats& stats, const StepCosts& costs);
 
 }  // namespace draftsmith::infer

@@ -1,6 +1,7 @@
 #include "infer/evaluation_records.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <stdexcept>
 
@@ -9,6 +10,12 @@ namespace {
 
 // Sums of each timed line, from which every speed ratio follows.
 enum Column : size_t { kRatio, kLines, kBase, kRun, kBaseDecode, kBaseTokens, kRunDecode, kRunTokens, kColumns };
+
+// The counts of DecodeStats that are kept on disk.
+constexpr std::array kCounts{&DecodeStats::emitted,       &DecodeStats::target_runs, &DecodeStats::draft_runs,
+                             &DecodeStats::verifications, &DecodeStats::drafted,     &DecodeStats::accepted,
+                             &DecodeStats::fallbacks,     &DecodeStats::rollbacks,   &DecodeStats::cut,
+                             &DecodeStats::overlap_count};
 
 LineStatistics speed_statistics(const RunRecords& run, const RunRecords& baseline) {
   LineStatistics statistics{.width = kColumns, .values = {}};
@@ -50,18 +57,6 @@ double ratio_of(int64_t a, int64_t b) {
   return divide(static_cast<double>(a), static_cast<double>(b));
 }
 
-// Share of verifications that accepted j tokens among those that accepted j-1 at least.
-std::vector<double> by_position(const std::vector<int64_t>& histogram) {
-  std::vector<double> result;
-  int64_t reached = std::accumulate(histogram.begin(), histogram.end(), int64_t{0});
-  for (size_t length = 0; length + 1 < histogram.size() && reached > 0; ++length) {
-    const int64_t next = reached - histogram[length];
-    result.push_back(ratio_of(next, reached));
-    reached = next;
-  }
-  return result;
-}
-
 }  // namespace
 
 const PhaseSeconds& LineRecord::median() const {
@@ -74,10 +69,15 @@ const PhaseSeconds& LineRecord::median() const {
 }
 
 nlohmann::json LineRecord::to_json() const {
+  nlohmann::json counts;
+  for (const auto count : kCounts) counts.push_back(stats.*count);
   nlohmann::json json{{"ids", ids},
-                      {"counts", {target_runs, draft_runs, drafted, accepted, fallbacks, rollbacks, examined}},
-                      {"overlap", overlap},
-                      {"histogram", accepted_histogram},
+                      {"counts", counts},
+                      {"prefill_runs", prefill_runs},
+                      {"overlap", stats.overlap_sum},
+                      {"histogram", stats.accepted_histogram},
+                      {"examined", stats.examined_by_position},
+                      {"accepted", stats.accepted_by_position},
                       {"seconds", nlohmann::json::array()}};
   for (const auto& repetition : repetitions) json["seconds"].push_back(seconds_json(repetition));
   return json;
@@ -86,12 +86,12 @@ nlohmann::json LineRecord::to_json() const {
 LineRecord LineRecord::from_json(const nlohmann::json& json) {
   LineRecord record;
   json.at("ids").get_to(record.ids);
-  const auto& counts = json.at("counts");
-  int64_t* members[] = {&record.target_runs, &record.draft_runs, &record.drafted, &record.accepted,
-                        &record.fallbacks,   &record.rollbacks,  &record.examined};
-  for (size_t i = 0; i < std::size(members); ++i) counts.at(i).get_to(*members[i]);
-  json.at("overlap").get_to(record.overlap);
-  json.at("histogram").get_to(record.accepted_histogram);
+  for (size_t i = 0; i < kCounts.size(); ++i) json.at("counts").at(i).get_to(record.stats.*kCounts[i]);
+  json.at("prefill_runs").get_to(record.prefill_runs);
+  json.at("overlap").get_to(record.stats.overlap_sum);
+  json.at("histogram").get_to(record.stats.accepted_histogram);
+  json.at("examined").get_to(record.stats.examined_by_position);
+  json.at("accepted").get_to(record.stats.accepted_by_position);
   for (const auto& repetition : json.at("seconds")) {
     record.repetitions.push_back({.encode = repetition.at(0),
                                   .prefill = repetition.at(1),
@@ -102,23 +102,31 @@ LineRecord LineRecord::from_json(const nlohmann::json& json) {
   return record;
 }
 
+double decode_bound(const RunRecords& run, const RunRecords& baseline) {
+  const auto tokens_per_run = [](const RunRecords& records) {
+    int64_t tokens = 0;
+    int64_t runs = 0;
+    for (const LineRecord& line : records) {
+      if (line.repetitions.empty()) continue;
+      tokens += static_cast<int64_t>(line.ids.size());
+      runs += line.stats.target_runs - line.prefill_runs;
+    }
+    return ratio_of(tokens, runs);
+  };
+  return divide(tokens_per_run(run), tokens_per_run(baseline));
+}
+
 Speed measure_speed(const RunRecords& run, const RunRecords& baseline, const ResamplingOptions& resampling) {
   if (run.size() != baseline.size()) throw std::logic_error("speed: run and baseline differ in lines");
   Speed speed;
   for (const LineRecord& line : run) {
     if (line.repetitions.empty()) continue;
-    const PhaseSeconds& median = line.median();
     ++speed.lines;
     speed.tokens += static_cast<int64_t>(line.ids.size());
-    speed.seconds += median.total();
-    speed.phases.encode += median.encode;
-    speed.phases.prefill += median.prefill;
-    speed.phases.draft += median.draft;
-    speed.phases.verify += median.verify;
-    speed.phases.other += median.other;
+    speed.seconds += line.median();
   }
-  speed.tokens_per_second = divide(static_cast<double>(speed.tokens), speed.seconds);
-  speed.ms_per_token = divide(1000 * speed.seconds, static_cast<double>(speed.tokens));
+  speed.tokens_per_second = divide(static_cast<double>(speed.tokens), speed.seconds.total());
+  speed.ms_per_token = divide(1000 * speed.seconds.total(), static_cast<double>(speed.tokens));
   const LineStatistics statistics = speed_statistics(run, baseline);
   if (statistics.lines() == 0) return speed;
   speed.speedup = with_interval(statistics, mean_ratio, resampling);
@@ -127,31 +135,10 @@ Speed measure_speed(const RunRecords& run, const RunRecords& baseline, const Res
   return speed;
 }
 
-Acceptance measure_acceptance(const RunRecords& run) {
-  Acceptance result;
-  int64_t examined = 0;
-  double overlap = 0;
-  for (const LineRecord& line : run) {
-    result.tokens += static_cast<int64_t>(line.ids.size());
-    result.target_runs += line.target_runs;
-    result.draft_runs += line.draft_runs;
-    result.drafted += line.drafted;
-    result.accepted += line.accepted;
-    result.fallbacks += line.fallbacks;
-    result.rollbacks += line.rollbacks;
-    examined += line.examined;
-    overlap += line.overlap;
-    auto& histogram = result.accepted_histogram;
-    histogram.resize(std::max(histogram.size(), line.accepted_histogram.size()), 0);
-    for (size_t i = 0; i < line.accepted_histogram.size(); ++i) histogram[i] += line.accepted_histogram[i];
-  }
-  if (examined > 0) result.alpha = overlap / static_cast<double>(examined);
-  result.acceptance_rate = ratio_of(result.accepted, result.drafted);
-  result.tokens_per_target_run = ratio_of(result.tokens, result.target_runs);
-  result.fallback_rate = ratio_of(result.target_runs, result.tokens);
-  result.rollback_rate = ratio_of(result.rollbacks, result.tokens);
-  result.acceptance_by_position = by_position(result.accepted_histogram);
-  return result;
+DecodeStats sum_of_stats(const RunRecords& run) {
+  DecodeStats total;
+  for (const LineRecord& line : run) total += line.stats;
+  return total;
 }
 
 }  // namespace draftsmith::infer

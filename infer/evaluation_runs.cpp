@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <functional>
 
 #include <fmt/format.h>
 
@@ -26,49 +25,88 @@ std::string file_safe(std::string text) {
   return text;
 }
 
-std::string label_of(const EvaluationRun& run, const RunSettings& settings, bool grid) {
-  std::string label = run.name.empty() ? settings.method : run.name;
-  if (!run.name.empty() && !grid) return file_safe(label);
+// Short names of parameters in labels.
+std::string label_key(const std::string& key) {
+  if (key == "temperature") return "T";
+  if (key == "window") return "G";
+  return key;
+}
+
+std::string label_value(const nlohmann::ordered_json& value) {
+  const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  return text.ends_with(".0") ? text.substr(0, text.size() - 2) : text;
+}
+
+// "assisted.aligned.G5"; a name given by the user stands alone when it means one setting only.
+std::string label_of(const std::string& name, const RunSettings& settings, bool with_parameters) {
+  std::string label = name.empty() ? settings.method() : name;
   if (settings.model != "target") label += "." + settings.model;
   if (!settings.drafter.empty()) label += "." + settings.drafter;
+  if (!with_parameters) return file_safe(label);
   for (const auto& [key, value] : settings.params().items()) {
-    const bool plain_sampling = key == "temperature" && settings.method == "sample" && settings.temperature == 1;
-    if (key == "drafter" || key == "model" || plain_sampling) continue;
-    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-    label += fmt::format(".{}{}", key, text.ends_with(".0") ? text.substr(0, text.size() - 2) : text);
+    if (key == "drafter" || key == "model") continue;
+    const bool text = value.is_string() && value != "inf";
+    label += "." + (text ? label_value(value) : label_key(key) + label_value(value));
   }
   return file_safe(label);
 }
 
-// Calls `next` for each value of the list with the value set, or once when the list is empty.
-template <typename Value, typename Member>
-std::vector<RunSettings> spread(std::vector<RunSettings> points, const std::vector<Value>& values,
-                                Member RunSettings::*member) {
-  if (values.empty()) return points;
-  std::vector<RunSettings> result;
-  for (const auto& point : points) {
-    for (const auto& value : values) result.emplace_back(point).*member = value;
-  }
-  return result;
+// Drafters, models and ways of sampling are compared, not chosen among.
+std::string group_of(const EvaluationRun& run, const RunSettings& settings) {
+  std::string group = label_of(run.name, settings, false);
+  if (settings.temperature() != 0) group += fmt::format(".T{}", settings.temperature());
+  if (settings.decode.top_k.value_or(0) != 0) group += fmt::format(".top_k{}", *settings.decode.top_k);
+  if (settings.decode.top_p.value_or(1) != 1) group += fmt::format(".top_p{}", *settings.decode.top_p);
+  return file_safe(group);
 }
 
-std::vector<RunSettings> expand(const EvaluationRun& run) {
+// One point for each value of the list; an empty list changes nothing.
+template <typename Value, typename Set>
+void spread(std::vector<RunSettings>& points, const std::vector<Value>& values, Set set) {
+  if (values.empty()) return;
+  std::vector<RunSettings> result;
+  for (const auto& point : points) {
+    for (const auto& value : values) set(result.emplace_back(point), value);
+  }
+  points = std::move(result);
+}
+
+RunSettings first_point(const EvaluationRun& run) {
   RunSettings start;
-  start.method = run.method;
   start.model = run.model;
   start.choose_on = run.choose_on;
   start.max_drop = run.max_drop;
-  if (run.method == "sample" || run.method == "speculative") start.temperature = run.method == "sample" ? 1 : 0;
-  std::vector<RunSettings> points{start};
-  points = spread(points, run.drafter, &RunSettings::drafter);
-  points = spread(points, run.temperature, &RunSettings::temperature);
-  points = spread(points, run.top_k, &RunSettings::top_k);
-  points = spread(points, run.top_p, &RunSettings::top_p);
-  points = spread(points, run.window, &RunSettings::window);
-  points = spread(points, run.fallback, &RunSettings::fallback);
-  points = spread(points, run.rollback, &RunSettings::rollback);
-  points = spread(points, run.max_draft, &RunSettings::max_draft);
-  for (auto& point : points) point.label = label_of(run, point, points.size() > 1);
+  start.decode.method = run.method;
+  if (!run.window_rule.empty()) start.decode.window_rule = run.window_rule;
+  if (!run.acceptance.empty()) start.decode.acceptance = run.acceptance;
+  if (start.decode.samples_by_default()) {
+    // A directory's own sampling settings would make runs of different models incomparable.
+    start.decode.temperature = 1;
+    start.decode.top_k = 0;
+    start.decode.top_p = 1;
+  }
+  return start;
+}
+
+std::vector<RunSettings> expand(const EvaluationRun& run) {
+  std::vector<RunSettings> points{first_point(run)};
+  spread(points, run.drafter, [](RunSettings& point, const std::string& value) { point.drafter = value; });
+  spread(points, run.temperature, [](RunSettings& point, double value) { point.decode.temperature = value; });
+  spread(points, run.top_k, [](RunSettings& point, int64_t value) { point.decode.top_k = value; });
+  spread(points, run.top_p, [](RunSettings& point, double value) { point.decode.top_p = value; });
+  spread(points, run.window, [](RunSettings& point, int64_t value) { point.decode.window = value; });
+  spread(points, run.schedule, [](RunSettings& point, const std::string& value) { point.decode.schedule = value; });
+  spread(points, run.confidence, [](RunSettings& point, double value) { point.decode.confidence = value; });
+  spread(points, run.fallback, [](RunSettings& point, double value) { point.decode.fallback = value; });
+  spread(points, run.rollback, [](RunSettings& point, double value) { point.decode.rollback = value; });
+  spread(points, run.max_draft, [](RunSettings& point, int64_t value) { point.decode.max_draft = value; });
+  spread(points, run.rollback_rule,
+         [](RunSettings& point, const std::string& value) { point.decode.rollback_rule = value; });
+  for (auto& point : points) {
+    const bool name_is_enough = !run.name.empty() && points.size() == 1;
+    point.label = name_is_enough ? file_safe(run.name) : label_of(run.name, point, true);
+    point.group = group_of(run, point);
+  }
   return points;
 }
 
@@ -76,37 +114,53 @@ bool contains(const std::vector<RunSettings>& runs, const std::string& label) {
   return std::any_of(runs.begin(), runs.end(), [&](const auto& run) { return run.label == label; });
 }
 
+void add_sampling(const DecodeOptions& decode, nlohmann::ordered_json& json) {
+  if (decode.temperature) json["temperature"] = *decode.temperature;
+  if (decode.top_k.value_or(0) != 0) json["top_k"] = *decode.top_k;
+  if (decode.top_p.value_or(1) != 1) json["top_p"] = *decode.top_p;
+}
+
 }  // namespace
 
+bool RunSettings::equals_greedy() const {
+  const std::string acceptance = decode.acceptance_name();
+  return temperature() == 0 && model == "target" && (acceptance == "exact" || acceptance == "rejection");
+}
+
 nlohmann::ordered_json RunSettings::params() const {
+  static const DecodeOptions defaults;
   nlohmann::ordered_json result = nlohmann::ordered_json::object();
   if (model != "target") result["model"] = model;
   if (!drafter.empty()) result["drafter"] = drafter;
-  if (window) result["window"] = *window;
-  if (temperature != 0) result["temperature"] = temperature;
-  if (top_k != 0) result["top_k"] = top_k;
-  if (top_p != 1) result["top_p"] = top_p;
-  if (fallback) result["fallback"] = number(*fallback);
-  if (rollback) result["rollback"] = number(*rollback);
-  if (max_draft) result["max_draft"] = *max_draft;
+  add_sampling(decode, result);
+  if (decode.window) result["window"] = *decode.window;
+  if (decode.schedule != defaults.schedule) result["schedule"] = decode.schedule;
+  if (decode.confidence) result["confidence"] = *decode.confidence;
+  if (decode.window_rule_name() == "fallback") result["fallback"] = number(decode.fallback);
+  if (decode.acceptance_name() == "rollback") result["rollback"] = number(decode.rollback);
+  if (decode.max_draft != defaults.max_draft) result["max_draft"] = decode.max_draft;
+  if (decode.rollback_rule != defaults.rollback_rule) result["rollback_rule"] = decode.rollback_rule;
+  if (decode.window_rule) result["window_rule"] = *decode.window_rule;
+  if (decode.acceptance) result["acceptance"] = *decode.acceptance;
   return result;
 }
 
 RunSettings greedy_baseline() {
   RunSettings run;
   run.label = "greedy";
-  run.method = "greedy";
+  run.group = "greedy";
   return run;
 }
 
 RunSettings baseline_of(const RunSettings& run) {
-  if (run.temperature == 0) return greedy_baseline();
+  if (run.temperature() == 0) return greedy_baseline();
   RunSettings baseline;
-  baseline.method = "sample";
-  baseline.temperature = run.temperature;
-  baseline.top_k = run.top_k;
-  baseline.top_p = run.top_p;
-  baseline.label = label_of({}, baseline, true);
+  baseline.decode.method = "sample";
+  baseline.decode.temperature = run.decode.temperature;
+  baseline.decode.top_k = run.decode.top_k;
+  baseline.decode.top_p = run.decode.top_p;
+  baseline.label = label_of("", baseline, true);
+  baseline.group = baseline.label;
   return baseline;
 }
 
@@ -116,8 +170,7 @@ std::vector<RunSettings> expand_runs(const EvaluationOptions& options) {
     for (RunSettings& run : expand(given)) {
       const RunSettings baseline = baseline_of(run);
       if (!contains(runs, baseline.label)) runs.push_back(baseline);
-      const bool is_baseline = run.label == baseline.label && run.params() == baseline.params();
-      if (is_baseline) continue;
+      if (run.method() == baseline.method() && run.params() == baseline.params()) continue;  // asked for by name
       if (contains(runs, run.label)) {
         throw UserError({.where = "run",
                          .what = "two runs of the suite have the same name",

@@ -1,0 +1,51 @@
+// From records to the numbers of results.json: quality with intervals, speed, acceptance, prediction, checks.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "infer/evaluation_choice.h"
+#include "infer/evaluation_engine.h"
+#include "infer/evaluation_measure.h"
+#include "infer/evaluation_tasks.h"
+
+namespace draftsmith::infer {
+
+// One line of a task's results: a setting, or one that was chosen elsewhere and stands under a name of its own.
+struct RunRow {
+  std::string label;
+  RunSettings settings;  // settings.label names its records
+  std::optional<Choice> choice;
+};
+
+// A task with everything measured on it.
+struct MeasuredTask {
+  const EvaluationTask* task = nullptr;
+  bool chooses = false;  // validation data on which settings are chosen
+  TaskData data;
+  std::vector<Prompt> prompts;
+  int64_t cut_sources = 0;
+  int64_t max_new_tokens = 0;
+  std::vector<RunRow> rows;  // the greedy baseline first
+  TaskRecords records;
+  std::map<std::string, std::vector<std::string>> hypotheses;  // by records' label, as scored and written
+  std::map<std::string, LineStatistics> statistics;            // by records' label
+  std::map<std::string, StepCosts> costs;                      // by drafter
+  std::map<std::string, ForcedAlpha> forced;                   // by drafter
+};
+
+// Fills hypotheses and statistics from the records.
+void score_hypotheses(MeasuredTask& measured, const EvaluationEngine& engine);
+
+// Candidates of one group on a choosing task.
+std::vector<Candidate> candidates_of(const MeasuredTask& measured, const std::vector<RunSettings>& runs);
+
+// The task's object of results.json.
+nlohmann::ordered_json summarize_task(const MeasuredTask& measured, const EvaluationOptions& options,
+                                      EvaluationEngine& engine);
+
+}  // namespace draftsmith::infer
