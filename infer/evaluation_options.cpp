@@ -145,8 +145,8 @@ Fields<EvaluationOptions> EvaluationOptions::fields() {
       .add("calibrate", &EvaluationOptions::calibrate,
            "Measure the time of target and drafter steps, for the predicted speedup.")
       .add("dtype", &EvaluationOptions::dtype, Choices{"fp32", "bf16", "fp16", "fp64"}, "Number type of all models.")
-      .add("device", &EvaluationOptions::device, "auto, cpu, cuda or cuda:N.")
-      .add("threads", &EvaluationOptions::threads, Range{0, 1024}, "CPU threads; 0: LibTorch's choice.")
+      .add("device", &EvaluationOptions::device, NoResult{}, "auto, cpu, cuda or cuda:N.")
+      .add("threads", &EvaluationOptions::threads, Range{0, 1024}, NoResult{}, "CPU threads; 0: LibTorch's choice.")
       .check(check_suite);
 }
 

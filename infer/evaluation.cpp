@@ -1,0 +1,232 @@
+#include "infer/evaluation.h"
+
+#include <algorithm>
+
+#include "base/environment.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "base/logging.h"
+#include "infer/evaluation_files.h"
+#include "infer/evaluation_measure.h"
+#include "infer/evaluation_summary.h"
+#include "infer/report.h"
+
+namespace draftsmith::infer {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+// Median line of a task by output length: where step times are measured.
+size_t typical_line(const RunRecords& greedy) {
+  std::vector<size_t> order(greedy.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  const auto middle = order.begin() + static_cast<std::ptrdiff_t>(order.size() / 2);
+  std::nth_element(order.begin(), middle, order.end(),
+                   [&](size_t a, size_t b) { return greedy[a].ids.size() < greedy[b].ids.size(); });
+  return *middle;
+}
+
+class Suite {
+ public:
+  Suite(const EvaluationOptions& options, fs::path out_dir, EvaluationEngine& engine, const EvaluationContext& context)
+      : options_(options), out_dir_(std::move(out_dir)), engine_(engine), context_(context) {}
+
+  EvaluationResult run() {
+    prepare();
+    make_directories(out_dir_);
+    MeasurementStore store(out_dir_ / "measurements.jsonl", options_hash(options_) + " " + engine_.fingerprint());
+    if (store.taken_up() > 0) log_info("taking up {} measured batches in {}", store.taken_up(), out_dir_.string());
+    for (auto& task : tasks_) {
+      if (!task.chooses) add_chosen_rows(task);
+      measure(task, store);
+    }
+    EvaluationResult result;
+    result.results = summarize();
+    result.table = results_table(result.results);
+    write(result.results);
+    store.remove();
+    fail_on_measurement_errors(result.results);
+    return result;
+  }
+
+ private:
+  // Everything that can be wrong is found here, before anything is run or written.
+  void prepare() {
+    Problems problems;
+    validate_options(options_, "", problems);
+    problems.throw_if_any();
+    runs_ = expand_runs(options_);
+    for (const auto& run : runs_) engine_.check(run, problems);
+    problems.throw_if_any();
+    for (const bool chooses : {true, false}) {
+      for (const auto& task : options_.task) {
+        if (is_choosing(task.name) == chooses) add_task(task, chooses);
+      }
+    }
+  }
+
+  bool is_choosing(const std::string& task) const {
+    return std::any_of(runs_.begin(), runs_.end(), [&](const auto& run) { return run.choose_on == task; });
+  }
+
+  void add_task(const EvaluationTask& task, bool chooses) {
+    MeasuredTask& measured = tasks_.emplace_back();
+    measured.task = &task;
+    measured.chooses = chooses;
+    measured.data = load_task(task);
+    measured.max_new_tokens = task.max_new_tokens > 0 ? task.max_new_tokens : options_.max_new_tokens;
+    for (const auto& source : measured.data.sources) {
+      bool cut = false;
+      measured.prompts.push_back(engine_.encode(source, task.ids, task.max_source_tokens, cut));
+      if (cut) ++measured.cut_sources;
+    }
+    for (const auto& run : runs_) {
+      const bool baseline =
+          run.choose_on.empty() && (run.label == "greedy" || !chooses || is_needed_baseline(run, task));
+      if (baseline || run.choose_on == task.name) measured.rows.push_back({run.label, run, std::nullopt});
+    }
+  }
+
+  // On a choosing task only the grid and what it is compared with are run.
+  bool is_needed_baseline(const RunSettings& run, const EvaluationTask& task) const {
+    return std::any_of(runs_.begin(), runs_.end(), [&](const auto& other) {
+      return other.choose_on == task.name && baseline_of(other).label == run.label;
+    });
+  }
+
+  // Rows for what the choosing tasks say; two that chose the same setting share its measurement.
+  void add_chosen_rows(MeasuredTask& task) const {
+    std::vector<std::string> groups;
+    for (const auto& run : runs_) {
+      if (run.choose_on.empty() || std::find(groups.begin(), groups.end(), run.group) != groups.end()) continue;
+      groups.push_back(run.group);
+      for (const double max_drop : run.max_drop) {
+        const Choice choice = choose_in_group(run, max_drop);
+        const auto chosen =
+            std::find_if(runs_.begin(), runs_.end(), [&](const auto& other) { return other.label == choice.label; });
+        task.rows.push_back({chosen_label(run.group, max_drop), *chosen, choice});
+      }
+    }
+  }
+
+  static std::string chosen_label(const std::string& group, double max_drop) {
+    std::string number = ordered_json(max_drop).dump();
+    if (number.ends_with(".0")) number.resize(number.size() - 2);
+    return group + ".drop" + number;
+  }
+
+  Choice choose_in_group(const RunSettings& member, double max_drop) const {
+    const auto& measured = *std::find_if(tasks_.begin(), tasks_.end(),
+                                         [&](const auto& task) { return task.task->name == member.choose_on; });
+    std::vector<RunSettings> group;
+    for (const auto& run : runs_) {
+      if (run.group == member.group && run.choose_on == member.choose_on) group.push_back(run);
+    }
+    const Metric metric(measured.task->metric);
+    const double baseline = metric.score(measured.statistics.at(baseline_of(member).label).sum());
+    Choice choice = choose(candidates_of(measured, group), baseline, metric.point(), max_drop).value();
+    choice.task = member.choose_on;
+    return choice;
+  }
+
+  void measure(MeasuredTask& task, MeasurementStore& store) {
+    MeasureTask request{.name = task.task->name,
+                        .prompts = task.prompts,
+                        .runs = {},
+                        .max_new_tokens = task.max_new_tokens,
+                        .timed = task.task->timed};
+    for (const auto& row : task.rows) {
+      const bool known = std::any_of(request.runs.begin(), request.runs.end(),
+                                     [&](const auto& run) { return run.label == row.settings.label; });
+      if (!known) request.runs.push_back(row.settings);
+    }
+    task.records = measure_task(request, options_, engine_, store, context_);
+    score_hypotheses(task, engine_);
+    calibrate(task);
+  }
+
+  void calibrate(MeasuredTask& task) {
+    const RunRecords& greedy = task.records.at("greedy");
+    const size_t line = typical_line(greedy);
+    int64_t longest = 1;
+    for (const auto& row : task.rows) longest = std::max(longest, row.settings.decode.window.value_or(10));
+    for (const auto& row : task.rows) {
+      const std::string& drafter = row.settings.drafter;
+      if (drafter.empty() || greedy[line].ids.empty()) continue;
+      if (options_.calibrate && !task.costs.contains(drafter)) {
+        task.costs[drafter] = engine_.step_costs(drafter, task.prompts[line], greedy[line].ids, longest + 1);
+      }
+      if (options_.forced_lines > 0 && !task.forced.contains(drafter)) {
+        task.forced[drafter] = forced_alpha(drafter, task);
+      }
+    }
+  }
+
+  ForcedAlpha forced_alpha(const std::string& drafter, const MeasuredTask& task) {
+    const auto lines = static_cast<size_t>(std::min(options_.forced_lines, task.data.lines()));
+    std::vector<std::vector<int64_t>> outputs;
+    for (size_t line = 0; line < lines; ++line) outputs.push_back(task.records.at("greedy")[line].ids);
+    return engine_.forced_alpha(drafter, std::span(task.prompts).first(lines), outputs);
+  }
+
+  ordered_json summarize() {
+    ordered_json results{{"suite", options_.name}, {"environment", environment()}};
+    results["environment"].update(engine_.description());
+    results["options"] = options_to_json(options_);
+    results["tasks"] = ordered_json::array();
+    for (const auto& task : tasks_) results["tasks"].push_back(summarize_task(task, options_, engine_));
+    return results;
+  }
+
+  void write(const ordered_json& results) const {
+    make_directories(out_dir_ / "hyp");
+    for (const auto& task : tasks_) {
+      for (const auto& row : task.rows) {
+        std::string lines;
+        for (const auto& line : task.hypotheses.at(row.settings.label)) lines += line + "\n";
+        write_file_atomic(out_dir_ / "hyp" / (task.task->name + "." + row.label + ".txt"), lines);
+      }
+    }
+    write_file_atomic(out_dir_ / "results.csv", results_csv(results));
+    write_file_atomic(out_dir_ / "report.html", report_html(results));
+    write_json(out_dir_ / "results.json", results);
+  }
+
+  void fail_on_measurement_errors(const ordered_json& results) const {
+    for (const auto& task : results.at("tasks")) {
+      for (const auto& run : task.at("runs")) {
+        if (!run.contains("measurement_error")) continue;
+        const auto& speed = run.at("speed");
+        throw RunError({.where = (out_dir_ / "results.json").string() + ", task " + task.at("name").get<std::string>() +
+                                 ", run " + run.at("name").get<std::string>(),
+                        .what = "measurement error: decoding was faster than its number of target runs allows",
+                        .expected = "speedup_decode at most " + speed.at("speedup_decode_bound").dump(),
+                        .found = speed.at("speedup_decode").dump(),
+                        .hint = "something disturbed the baseline's times; measure again on an idle machine"});
+      }
+    }
+  }
+
+  const EvaluationOptions& options_;
+  fs::path out_dir_;
+  EvaluationEngine& engine_;
+  const EvaluationContext& context_;
+  std::vector<RunSettings> runs_;
+  std::vector<MeasuredTask> tasks_;  // choosing ones first
+};
+
+}  // namespace
+
+EvaluationResult run_evaluation(const EvaluationOptions& options, const fs::path& out_dir, EvaluationEngine& engine,
+                                const EvaluationContext& context) {
+  return Suite(options, out_dir, engine, context).run();
+}
+
+EvaluationResult run_evaluation(const EvaluationOptions& options, const fs::path& out_dir,
+                                const EvaluationContext& context) {
+  const auto engine = make_model_engine(options);
+  return run_evaluation(options, out_dir, *engine, context);
+}
+
+}  // namespace draftsmith::infer

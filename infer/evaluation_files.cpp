@@ -1,0 +1,172 @@
+#include "infer/evaluation_files.h"
+
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/text_table.h"
+
+namespace draftsmith::infer {
+namespace {
+
+using nlohmann::ordered_json;
+
+// The value at a path of keys, or null.
+ordered_json at(const ordered_json& json, const std::string& pointer) {
+  const ordered_json::json_pointer path(pointer);
+  return json.contains(path) ? json.at(path) : ordered_json();
+}
+
+std::string fixed(const ordered_json& value, int digits) {
+  return value.is_number() ? fmt::format("{:.{}f}", value.get<double>(), digits) : "";
+}
+
+std::string with_interval(const ordered_json& run, const std::string& key, int digits) {
+  const auto value = at(run, key);
+  const auto interval = at(run, key + "_ci95");
+  if (!value.is_number() || !interval.is_array()) return "";
+  const double half = (interval.at(1).get<double>() - interval.at(0).get<double>()) / 2;
+  return fmt::format("{:.{}f} ±{:.{}f}", value.get<double>(), digits, half, digits);
+}
+
+std::string main_score(const ordered_json& task) {
+  const std::string metric = task.at("metric");
+  return metric == "rouge" ? "rougeL" : metric;
+}
+
+std::vector<std::string> table_row(const ordered_json& run, const std::string& score) {
+  const bool rouge = score == "rougeL";
+  return {run.at("name").get<std::string>(),
+          with_interval(run, "/quality/" + score, rouge ? 4 : 2),
+          fixed(at(run, "/quality/difference"), rouge ? 4 : 2),
+          with_interval(run, "/speed/speedup", 2),
+          fixed(at(run, "/speed/speedup_total"), 2),
+          fixed(at(run, "/predicted/speedup"), 2),
+          fixed(at(run, "/acceptance/tokens_per_target_run"), 2),
+          fixed(at(run, "/acceptance/alpha"), 3),
+          fixed(at(run, "/acceptance/rollback_rate"), 3),
+          fixed(at(run, "/speed/tokens_per_second"), 0)};
+}
+
+std::string notes(const ordered_json& run) {
+  std::string text;
+  const std::string name = run.at("name");
+  if (run.contains("measurement_error")) {
+    text += fmt::format("! {}: {}\n", name, run.at("measurement_error").get<std::string>());
+  }
+  if (const auto differing = at(run, "/exactness/differing_lines"); differing.is_number()) {
+    const bool lossless = at(run, "/exactness/lossless") == true;
+    if (lossless && differing > 0) {
+      const bool rounding = at(run, "/exactness/explained_by_rounding") == true;
+      text += fmt::format("{} {}: {} of {} lines differ from greedy decoding, largest margin {:.2g}: {}\n",
+                          rounding ? " " : "!", name, differing.dump(), at(run, "/exactness/lines").dump(),
+                          at(run, "/exactness/largest_margin").get<double>(),
+                          rounding ? "rounding" : "more than rounding explains");
+    }
+  }
+  if (const auto chosen = at(run, "/chosen"); chosen.is_object()) {
+    text += fmt::format("  {}: {}, chosen on {}{}\n", name, chosen.at("setting").get<std::string>(),
+                        chosen.at("on").get<std::string>(),
+                        chosen.at("allowed") == true ? "" : " (no setting lost so little; this one lost least)");
+  }
+  return text;
+}
+
+std::string task_table(const ordered_json& task) {
+  const std::string score = main_score(task);
+  TextTable table({{"run", Align::kLeft},
+                   {score},
+                   {"diff"},
+                   {"speedup"},
+                   {"total"},
+                   {"theory"},
+                   {"tok/run"},
+                   {"alpha"},
+                   {"rollb"},
+                   {"tok/s"}});
+  std::string below;
+  table.add_row(table_row(task.at("baseline"), score));
+  table.add_rule();
+  for (const auto& run : task.at("runs")) {
+    table.add_row(table_row(run, score));
+    below += notes(run);
+  }
+  return fmt::format("{} ({} lines, {})\n{}{}", task.at("name").get<std::string>(), task.at("lines").dump(),
+                     task.at("signature").get<std::string>(), table.str(), below);
+}
+
+// Columns of the spreadsheet: header and path in a run's object.
+const std::vector<std::pair<std::string, std::string>>& csv_columns() {
+  static const std::vector<std::pair<std::string, std::string>> columns{
+      {"run", "/name"},
+      {"method", "/method"},
+      {"params", "/params"},
+      {"quality_difference", "/quality/difference"},
+      {"quality_p_value", "/quality/p_value"},
+      {"tokens_per_second", "/speed/tokens_per_second"},
+      {"ms_per_token", "/speed/ms_per_token"},
+      {"speedup", "/speed/speedup"},
+      {"speedup_low", "/speed/speedup_ci95/0"},
+      {"speedup_high", "/speed/speedup_ci95/1"},
+      {"speedup_total", "/speed/speedup_total"},
+      {"speedup_decode", "/speed/speedup_decode"},
+      {"speedup_decode_bound", "/speed/speedup_decode_bound"},
+      {"predicted_speedup", "/predicted/speedup"},
+      {"cost_ratio", "/predicted/cost_ratio"},
+      {"alpha", "/acceptance/alpha"},
+      {"acceptance_rate", "/acceptance/acceptance_rate"},
+      {"tokens_per_target_run", "/acceptance/tokens_per_target_run"},
+      {"fallback_rate", "/acceptance/fallback_rate"},
+      {"rollback_rate", "/acceptance/rollback_rate"},
+      {"target_runs", "/acceptance/target_runs"},
+      {"draft_runs", "/acceptance/draft_runs"},
+      {"tokens", "/acceptance/tokens"},
+      {"seconds_encode", "/speed/seconds/encode"},
+      {"seconds_prefill", "/speed/seconds/prefill"},
+      {"seconds_draft", "/speed/seconds/draft"},
+      {"seconds_verify", "/speed/seconds/verify"},
+      {"seconds_other", "/speed/seconds/other"},
+      {"differing_lines", "/exactness/differing_lines"},
+      {"measurement_error", "/measurement_error"}};
+  return columns;
+}
+
+std::string csv_cell(const ordered_json& value) {
+  if (value.is_null()) return "";
+  std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + "\"";
+}
+
+std::string csv_line(const ordered_json& task, const ordered_json& run) {
+  const std::string score = main_score(task);
+  std::vector<std::string> cells{csv_cell(task.at("name")), score, csv_cell(at(run, "/quality/" + score)),
+                                 csv_cell(at(run, "/quality/" + score + "_ci95/0")),
+                                 csv_cell(at(run, "/quality/" + score + "_ci95/1"))};
+  for (const auto& [header, path] : csv_columns()) cells.push_back(csv_cell(at(run, path)));
+  return fmt::format("{}\n", fmt::join(cells, ","));
+}
+
+}  // namespace
+
+std::string results_table(const ordered_json& results) {
+  std::string text;
+  for (const auto& task : results.at("tasks")) text += (text.empty() ? "" : "\n") + task_table(task);
+  return text;
+}
+
+std::string results_csv(const ordered_json& results) {
+  std::string text = "task,metric,quality,quality_low,quality_high";
+  for (const auto& [header, path] : csv_columns()) text += "," + header;
+  text += "\n";
+  for (const auto& task : results.at("tasks")) {
+    text += csv_line(task, task.at("baseline"));
+    for (const auto& run : task.at("runs")) text += csv_line(task, run);
+  }
+  return text;
+}
+
+}  // namespace draftsmith::infer

@@ -1,0 +1,16 @@
+// results.json as a table for the console and as a spreadsheet.
+#pragma once
+
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+namespace draftsmith::infer {
+
+// One table a task, at most 100 columns wide, with what is notable (measurement errors, inexact lossless runs) below.
+std::string results_table(const nlohmann::ordered_json& results);
+
+// One line for each run of each task; absent values are empty.
+std::string results_csv(const nlohmann::ordered_json& results);
+
+}  // namespace draftsmith::infer
