@@ -1,0 +1,126 @@
+#include "base/dropout_kernel.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <ATen/ATen.h>
+
+namespace draftsmith::dropout_detail {
+
+namespace {
+
+// Groups drawn at a time: their words (8 KB) stay in the first-level cache until they are used.
+constexpr int64_t kChunk = 32;
+constexpr int64_t kWordsOfGroup = 4 * kLanes;
+using ChunkWords = std::array<uint32_t, static_cast<size_t>(kChunk* kWordsOfGroup)>;
+
+// philox4x32 (base/random.h) of 16 blocks side by side. Inlined into a function for each instruction set.
+[[gnu::always_inline]] inline void draw_group(uint32_t group, const DropoutKey& key, uint32_t* words) {
+  constexpr auto kCount = static_cast<uint32_t>(kLanes);
+  uint32_t a[kCount], b[kCount], c[kCount], d[kCount];
+  for (uint32_t lane = 0; lane < kCount; ++lane) {
+    a[lane] = group * kCount + lane;
+    b[lane] = key.site;
+    c[lane] = static_cast<uint32_t>(key.step);
+    d[lane] = static_cast<uint32_t>(key.step >> 32);
+  }
+  auto key0 = static_cast<uint32_t>(key.seed);
+  auto key1 = static_cast<uint32_t>(key.seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    for (uint32_t lane = 0; lane < kCount; ++lane) {
+      const uint64_t product0 = uint64_t{0xd2511f53} * a[lane];
+      const uint64_t product1 = uint64_t{0xcd9e8d57} * c[lane];
+      const uint32_t next_a = static_cast<uint32_t>(product1 >> 32) ^ b[lane] ^ key0;
+      const uint32_t next_c = static_cast<uint32_t>(product0 >> 32) ^ d[lane] ^ key1;
+      b[lane] = static_cast<uint32_t>(product1);
+      d[lane] = static_cast<uint32_t>(product0);
+      a[lane] = next_a;
+      c[lane] = next_c;
+    }
+    key0 += 0x9e3779b9;
+    key1 += 0xbb67ae85;
+  }
+  for (uint32_t lane = 0; lane < kCount; ++lane) {
+    words[lane] = a[lane];
+    words[kCount + lane] = b[lane];
+    words[2 * kCount + lane] = c[lane];
+    words[3 * kCount + lane] = d[lane];
+  }
+}
+
+[[gnu::always_inline]] inline void draw_groups(int64_t first, int64_t count, const DropoutKey& key, uint32_t* words) {
+  for (int64_t i = 0; i < count; ++i) draw_group(static_cast<uint32_t>(first + i), key, words + i * kWordsOfGroup);
+}
+
+void draw_generic(int64_t first, int64_t count, const DropoutKey& key, uint32_t* words) {
+  draw_groups(first, count, key, words);
+}
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+[[gnu::target("avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512")]] void draw_avx512(int64_t first,
+                                                                                               int64_t count,
+                                                                                               const DropoutKey& key,
+                                                                                               uint32_t* words) {
+  draw_groups(first, count, key, words);
+}
+
+bool has_avx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+#else
+void draw_avx512(int64_t first, int64_t count, const DropoutKey& key, uint32_t* words) {
+  draw_groups(first, count, key, words);
+}
+
+bool has_avx512() {
+  return false;
+}
+#endif
+
+// One group's 128 elements, the first `count` of them.
+template <class T>
+void apply_group(const T* in, T* out, int64_t count, const uint32_t* words, uint32_t threshold) {
+  // Reduced types scale in fp32, as their product would be computed anyway.
+  using Factor = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  const auto scale = static_cast<Factor>(scale_of(threshold));
+  const auto value = [&](int64_t i, uint32_t bits) {
+    const Factor kept = in ? static_cast<Factor>(in[i]) * scale : scale;
+    return static_cast<T>(bits < threshold ? Factor{0} : kept);
+  };
+  const int64_t low = std::min(count, kWordsOfGroup);
+  for (int64_t i = 0; i < low; ++i) out[i] = value(i, words[i] & 0xffff);
+  for (int64_t i = low; i < count; ++i) out[i] = value(i, words[i - kWordsOfGroup] >> 16);
+}
+
+}  // namespace
+
+uint32_t threshold_of(double probability) {
+  return static_cast<uint32_t>(std::lround(probability * 65536));
+}
+
+double scale_of(uint32_t threshold) {
+  return 65536.0 / (65536.0 - threshold);
+}
+
+template <class T>
+void apply_dropout(const T* in, T* out, int64_t count, int64_t first_group, uint32_t threshold, const DropoutKey& key) {
+  const auto draw = has_avx512() ? draw_avx512 : draw_generic;
+  ChunkWords words;
+  for (int64_t done = 0; done < count;) {
+    const int64_t groups = std::min(kChunk, (count - done + kGroup - 1) / kGroup);
+    draw(first_group + done / kGroup, groups, key, words.data());
+    for (int64_t group = 0; group < groups; ++group, done += kGroup) {
+      apply_group(in ? in + done : nullptr, out + done, std::min(kGroup, count - done),
+                  words.data() + group * kWordsOfGroup, threshold);
+    }
+  }
+}
+
+template void apply_dropout(const float*, float*, int64_t, int64_t, uint32_t, const DropoutKey&);
+template void apply_dropout(const double*, double*, int64_t, int64_t, uint32_t, const DropoutKey&);
+template void apply_dropout(const at::BFloat16*, at::BFloat16*, int64_t, int64_t, uint32_t, const DropoutKey&);
+template void apply_dropout(const at::Half*, at::Half*, int64_t, int64_t, uint32_t, const DropoutKey&);
+
+}  // namespace draftsmith::dropout_detail

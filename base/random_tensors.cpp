@@ -1,0 +1,152 @@
+#include "base/random_tensors.h"
+
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <stdexcept>
+
+#include <ATen/ATen.h>
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "base/dropout_kernel.h"
+#include "base/random.h"
+
+namespace draftsmith {
+
+namespace {
+
+using namespace dropout_detail;
+
+// Groups a thread takes at least: 32,768 elements, some 20 microseconds.
+constexpr int64_t kGrain = 256;
+
+void check(double probability, at::ScalarType dtype, int64_t elements) {
+  if (!(probability >= 0 && probability < 1)) throw std::logic_error("dropout: the probability must be in [0, 1)");
+  const bool known = dtype == at::kFloat || dtype == at::kDouble || dtype == at::kBFloat16 || dtype == at::kHalf;
+  if (!known) throw std::logic_error("dropout: the dtype must be fp32, fp64, bf16 or fp16");
+  // 2^32 blocks of 8 elements are what one key can tell apart.
+  if (elements > int64_t{8} << 32) throw std::logic_error("dropout: the tensor is too large for one key");
+}
+
+// On the CPU. `in` undefined: every element is 1. Both contiguous.
+void apply_on_cpu(const at::Tensor& in, at::Tensor& out, uint32_t threshold, const DropoutKey& key) {
+  const int64_t elements = out.numel();
+  const int64_t groups = (elements + kGroup - 1) / kGroup;
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, out.scalar_type(), "dropout", [&] {
+    const scalar_t* from = in.defined() ? in.const_data_ptr<scalar_t>() : nullptr;
+    auto* to = out.mutable_data_ptr<scalar_t>();
+    at::parallel_for(0, groups, kGrain, [&](int64_t begin, int64_t end) {
+      const int64_t first = begin * kGroup;
+      const int64_t count = std::min(end * kGroup, elements) - first;
+      apply_dropout(from ? from + first : nullptr, to + first, count, begin, threshold, key);
+    });
+  });
+}
+
+// High and low words of a 32x32-bit product; int64 arithmetic wraps, which leaves all 64 bits right.
+std::array<at::Tensor, 2> product_words(const at::Tensor& x, int64_t factor) {
+  const at::Tensor product = x * factor;
+  return {product.bitwise_right_shift(32).bitwise_and_(0xffffffff), product.bitwise_and(0xffffffff)};
+}
+
+// The 16 bits that decide each of `elements` elements, in the kernel's order, by tensor operations on any device;
+// int64.
+at::Tensor decision_bits(int64_t elements, const DropoutKey& key, at::Device device) {
+  const int64_t groups = (elements + kGroup - 1) / kGroup;
+  at::Tensor a = at::arange(groups * kLanes, at::TensorOptions(at::kLong).device(device));
+  at::Tensor b = at::full_like(a, static_cast<int64_t>(key.site));
+  at::Tensor c = at::full_like(a, static_cast<int64_t>(key.step & 0xffffffff));
+  at::Tensor d = at::full_like(a, static_cast<int64_t>(key.step >> 32));
+  auto key0 = static_cast<uint32_t>(key.seed);
+  auto key1 = static_cast<uint32_t>(key.seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const auto [high0, low0] = product_words(a, 0xd2511f53);
+    const auto [high1, low1] = product_words(c, 0xcd9e8d57);
+    a = high1.bitwise_xor(b).bitwise_xor_(static_cast<int64_t>(key0));
+    c = high0.bitwise_xor(d).bitwise_xor_(static_cast<int64_t>(key1));
+    b = low1;
+    d = low0;
+    key0 += 0x9e3779b9;
+    key1 += 0xbb67ae85;
+  }
+  const at::Tensor words = at::stack({a, b, c, d}).view({4, groups, kLanes}).transpose(0, 1);  // [groups,4,16]
+  const at::Tensor halves = at::stack({words.bitwise_and(0xffff), words.bitwise_right_shift(16)}, 1);
+  return halves.reshape({groups * kGroup}).narrow(0, 0, elements);  // from [groups,2,4,16]
+}
+
+// in * mask, or the mask itself when `in` is undefined.
+at::Tensor applied(const at::Tensor& in, at::IntArrayRef shape, uint32_t threshold, const DropoutKey& key,
+                   at::TensorOptions options) {
+  at::Tensor out = at::empty(shape, options.requires_grad(std::nullopt).memory_format(at::MemoryFormat::Contiguous));
+  if (out.numel() == 0) return out;
+  if (out.is_cpu()) {
+    apply_on_cpu(in.defined() ? in.contiguous() : in, out, threshold, key);
+    return out;
+  }
+  const at::Tensor kept = decision_bits(out.numel(), key, out.device()).ge(static_cast<int64_t>(threshold));
+  if (!in.defined()) return out.copy_(kept.view(shape)).mul_(scale_of(threshold));
+  return at::where(kept.view(shape), in * scale_of(threshold), at::zeros({}, options));
+}
+
+class DropoutFunction : public torch::autograd::Function<DropoutFunction> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, int64_t threshold,
+                            int64_t seed, int64_t step, int64_t site) {
+    context->saved_data["key"] = std::vector<int64_t>{threshold, seed, step, site};
+    return run(x, {threshold, seed, step, site});
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const std::vector<int64_t> key = context->saved_data["key"].toIntVector();
+    return {run(gradients[0], key), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+
+ private:
+  static at::Tensor run(const at::Tensor& x, const std::vector<int64_t>& key) {
+    const DropoutKey dropout_key{static_cast<uint64_t>(key[1]), static_cast<uint64_t>(key[2]),
+                                 static_cast<uint32_t>(key[3])};
+    return applied(x, x.sizes(), static_cast<uint32_t>(key[0]), dropout_key, x.options());
+  }
+};
+
+// Fills a contiguous CPU tensor with value(index), threads apart.
+template <class T, class F>
+at::Tensor filled(at::IntArrayRef shape, at::ScalarType dtype, const F& value) {
+  at::Tensor out = at::empty(shape, dtype);
+  T* data = out.mutable_data_ptr<T>();
+  at::parallel_for(0, out.numel(), 4096, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) data[i] = value(static_cast<uint64_t>(i));
+  });
+  return out;
+}
+
+}  // namespace
+
+at::Tensor dropout_mask(at::IntArrayRef shape, double probability, const DropoutKey& key, at::TensorOptions options) {
+  check(probability, at::typeMetaToScalarType(options.dtype()), c10::multiply_integers(shape));
+  return applied(at::Tensor(), shape, threshold_of(probability), key, options);
+}
+
+at::Tensor dropout(const at::Tensor& x, double probability, const DropoutKey& key) {
+  check(probability, x.scalar_type(), x.numel());
+  if (probability == 0) return x;
+  return DropoutFunction::apply(x, threshold_of(probability), static_cast<int64_t>(key.seed),
+                                static_cast<int64_t>(key.step), static_cast<int64_t>(key.site));
+}
+
+at::Tensor uniform_tensor(at::IntArrayRef shape, uint64_t seed, std::string_view stream, at::TensorOptions options) {
+  const CounterRandom random(seed, stream);
+  return filled<float>(shape, at::kFloat, [&](uint64_t i) { return random.uniform_float(i); }).to(options);
+}
+
+at::Tensor normal_tensor(at::IntArrayRef shape, double standard_deviation, uint64_t seed, std::string_view stream,
+                         at::TensorOptions options) {
+  const CounterRandom random(seed, stream);
+  return filled<double>(shape, at::kDouble, [&](uint64_t i) { return standard_deviation * random.normal(i); })
+      .to(options);
+}
+
+}  // namespace draftsmith

@@ -1,0 +1,39 @@
+// Random tensors from counter-based streams (base/random.h): each element is a function of the key and its index,
+// whatever the device, the number of threads or what was drawn before. (LibTorch's own CPU generator is serial:
+// bernoulli_ alone took 23 % of a training step.)
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include <ATen/core/Tensor.h>
+
+namespace draftsmith {
+
+// Names one mask of a run: the micro-batch and the place in the model that draws it. Masks of different keys are
+// independent.
+struct DropoutKey {
+  uint64_t seed = 0;
+  uint64_t step = 0;  // micro-batch counter
+  uint32_t site = 0;  // running number of the dropout within the forward pass
+};
+
+// Mask of `shape`: 0 with `probability`, else 1 / (1 - probability). The probability is rounded to a multiple of 2^-16
+// (and the scale is that of the rounded one, so that the mean stays 1). Throws std::logic_error unless 0 <= probability
+// < 1 and the dtype is fp32, fp64, bf16 or fp16.
+at::Tensor dropout_mask(at::IntArrayRef shape, double probability, const DropoutKey& key, at::TensorOptions options);
+
+// x * dropout_mask(x.sizes(), ...) with gradient, in one pass and without keeping the mask: the backward pass draws it
+// again. x itself when probability is 0.
+at::Tensor dropout(const at::Tensor& x, double probability, const DropoutKey& key);
+
+// Uniform in [0, 1) with 24 bits, for a stream named `stream` ("init/decoder.0.wq"). Drawn on the CPU, then moved: the
+// same values on every device.
+at::Tensor uniform_tensor(at::IntArrayRef shape, uint64_t seed, std::string_view stream, at::TensorOptions options);
+
+// Normal with mean 0 and the given standard deviation (Box-Muller in fp64, rounded to the dtype at the end). Drawn on
+// the CPU, then moved.
+at::Tensor normal_tensor(at::IntArrayRef shape, double standard_deviation, uint64_t seed, std::string_view stream,
+                         at::TensorOptions options);
+
+}  // namespace draftsmith
