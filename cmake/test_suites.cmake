@@ -18,6 +18,7 @@ function(draftsmith_register_suites target label timeout)
       "-DTIMEOUT=${timeout}" "-DWORKING_DIRECTORY=${CMAKE_SOURCE_DIR}" "-DLIST_FILE=${list_file}"
       -P "${CMAKE_SOURCE_DIR}/cmake/write_suites.cmake"
     BYPRODUCTS "${list_file}" VERBATIM)
+  set_target_properties(${target} PROPERTIES LINK_DEPENDS "${CMAKE_SOURCE_DIR}/cmake/write_suites.cmake")
   set(include_file "${CMAKE_CURRENT_BINARY_DIR}/${target}_include.cmake")
   file(WRITE "${include_file}"
     "if(EXISTS \"${list_file}\")\n"

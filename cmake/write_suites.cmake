@@ -27,7 +27,7 @@ foreach(suite IN LISTS suites)
     "add_test([==[${NAME}.${suite}]==] [==[${PROGRAM}]==] [==[--gtest_filter=${suite}.*]==])\n"
     "set_tests_properties([==[${NAME}.${suite}]==] PROPERTIES\n"
     "  LABELS [==[${labels}]==] TIMEOUT ${TIMEOUT} WORKING_DIRECTORY [==[${WORKING_DIRECTORY}]==]\n"
-    "  ENVIRONMENT [==[OMP_NUM_THREADS=1;ASAN_OPTIONS=detect_leaks=0:protect_shadow_gap=0]==]\n"
+    "  ENVIRONMENT [==[OMP_NUM_THREADS=1;ASAN_OPTIONS=protect_shadow_gap=0]==]\n"
     "  SKIP_REGULAR_EXPRESSION [==[${skip}]==]")
   if(suite MATCHES "Speed|Serial")
     string(APPEND script " RUN_SERIAL TRUE")
