@@ -1,0 +1,64 @@
+#include <algorithm>
+
+#include "infer/decode_loop.h"
+
+namespace draftsmith::infer {
+
+std::vector<int64_t> DecodeBatch::retire() {
+  const auto done = std::count_if(rows.begin(), rows.end(), [](const Row& row) { return row.finished; });
+  if (done * 4 < static_cast<int64_t>(rows.size())) return {};
+  std::vector<int64_t> kept;
+  std::vector<Row> left;
+  for (size_t b = 0; b < rows.size(); ++b) {
+    if (!rows[b].finished) kept.push_back(static_cast<int64_t>(b));
+    (rows[b].finished ? finished : left).push_back(std::move(rows[b]));
+  }
+  rows = std::move(left);
+  if (!kept.empty()) state->select_rows(kept);
+  return kept;
+}
+
+void DecodeBatch::share(const PhaseSeconds& seconds) {
+  const auto working = std::count_if(rows.begin(), rows.end(), [](const Row& row) { return !row.finished; });
+  const PhaseSeconds part = seconds.scaled(1.0 / static_cast<double>(std::max<int64_t>(working, 1)));
+  for (Row& row : rows) {
+    if (!row.finished) row.stats.seconds += part;
+  }
+}
+
+void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings, DecodeBatch& batch,
+                    PhaseTimer& timer) {
+  const auto device = target.info().device;
+  while (!batch.rows.empty()) {
+    timer.enter(Phase::kVerify);
+    const auto count = static_cast<int64_t>(batch.rows.size());
+    model::StepInput input;
+    input.logits = model::Logits::kLast;
+    std::vector<int64_t> last;
+    for (const Row& row : batch.rows) {
+      last.push_back(row.tokens.back());
+      input.new_tokens.push_back(row.finished ? 0 : 1);
+    }
+    input.tokens = to_device(last, {count, 1}, device);     // [B,1]
+    auto logits = target.step(input, *batch.state).logits;  // [B,1,V]
+    if (!settings.processors.empty()) {
+      const std::vector<std::vector<int64_t>> nothing(batch.rows.size());
+      settings.processors.apply(logits, {batch.rows, nothing, 0});
+    }
+    logits = logits.squeeze(1);
+    const auto next =
+        to_host(settings.warping.greedy()
+                    ? most_likely(logits)
+                    : draw(warp(logits, settings.warping), uniforms(batch.rows, Draw::kNext, 0, 1, device).squeeze(1)));
+    timer.enter(Phase::kOther);
+    batch.share(timer.take());
+    for (size_t b = 0; b < batch.rows.size(); ++b) {
+      if (batch.rows[b].finished) continue;
+      ++batch.rows[b].stats.target_runs;
+      batch.rows[b].emit(next[b], settings.eos);
+    }
+    batch.retire();
+  }
+}
+
+}  // namespace draftsmith::infer

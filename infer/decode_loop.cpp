@@ -1,0 +1,191 @@
+#include "infer/decode_loop.h"
+
+#include <algorithm>
+
+namespace draftsmith::infer {
+
+namespace {
+
+bool any(const std::vector<int64_t>& flags) {
+  return std::any_of(flags.begin(), flags.end(), [](int64_t flag) { return flag != 0; });
+}
+
+void intersect(std::vector<int64_t>& active, const at::Tensor& go_on) {
+  const auto answers = to_host(go_on);
+  for (size_t b = 0; b < active.size(); ++b) active[b] &= answers[b];
+}
+
+}  // namespace
+
+void DecodeLoop::run(DecodeBatch& batch, PhaseTimer& timer) {
+  parts_.window->begin(static_cast<int64_t>(batch.rows.size()));
+  for (Row& row : batch.rows) row.handover = parts_.acceptance->traits().first_from_target;
+  while (!batch.rows.empty()) {
+    timer.enter(Phase::kDraft);
+    const Draft window = draft(batch);
+    timer.enter(Phase::kVerify);
+    const Verdict verdict = verify(batch, window);
+    timer.enter(Phase::kOther);
+    batch.share(timer.take());
+    commit(batch, window, verdict);
+    if (const auto kept = batch.retire(); !kept.empty()) {
+      parts_.drafter->select_rows(kept);
+      parts_.window->select_rows(kept);
+    }
+  }
+}
+
+// A window never passes the length limit. Lossless rules leave room for the target's own token, which would come last
+// in any case; for lossy ones it matters who writes the last token.
+std::vector<int64_t> DecodeLoop::window_limits(const DecodeBatch& batch) const {
+  const int64_t reserved = parts_.acceptance->traits().lossless ? 1 : 0;
+  std::vector<int64_t> limits;
+  for (size_t b = 0; b < batch.rows.size(); ++b) {
+    const Row& row = batch.rows[b];
+    const bool drafts = !row.finished && !row.handover;
+    const int64_t wanted = parts_.window->length(static_cast<int64_t>(b));
+    limits.push_back(drafts ? std::min(wanted, row.remaining() - reserved) : 0);
+  }
+  return limits;
+}
+
+// Whether drafted tokens are read on the host while drafting. A fixed window on a GPU runs ahead without waiting, and
+// what it drafted beyond an EOS is dropped afterwards.
+bool DecodeLoop::reads_tokens() const {
+  return target_.info().device.is_cpu() || parts_.window->traits().decides != Decides::kUpFront ||
+         settings_.processors.needs_history();
+}
+
+DecodeLoop::Draft DecodeLoop::draft(DecodeBatch& batch) {
+  Draft window;
+  window.counts.assign(batch.rows.size(), 0);
+  window.on_host.resize(batch.rows.size());
+  const std::vector<int64_t> limits = window_limits(batch);
+  std::vector<int64_t> active(limits.size());
+  std::transform(limits.begin(), limits.end(), active.begin(), [](int64_t limit) { return limit > 0 ? 1 : 0; });
+  while (any(active)) {
+    for (size_t b = 0; b < active.size(); ++b) batch.rows[b].stats.draft_runs += active[b];
+    const auto logits = parts_.drafter->next_logits({batch.rows, window.tokens, active});  // [B,V]
+    if (!take_token(batch, logits, window, active)) break;
+    for (size_t b = 0; b < active.size(); ++b) active[b] &= window.counts[b] < limits[b] ? 1 : 0;
+  }
+  return window;
+}
+
+// One token for each active row, as far as the window rule lets it; false when no row takes any.
+bool DecodeLoop::take_token(DecodeBatch& batch, const at::Tensor& logits, Draft& window, std::vector<int64_t>& active) {
+  const auto step = static_cast<int64_t>(window.tokens.size());
+  if (!settings_.processors.empty()) {
+    settings_.processors.apply(logits.unsqueeze(1), {batch.rows, window.on_host, step});
+  }
+  const Decides decides = parts_.window->traits().decides;
+  if (decides == Decides::kBeforeToken) {
+    intersect(active, parts_.window->go_on({logits, {}}));
+    if (!any(active)) return false;
+  }
+  const auto tokens = choose(batch, logits, window);  // [B]
+  window.tokens.push_back(tokens);
+  for (size_t b = 0; b < active.size(); ++b) window.counts[b] += active[b];
+  if (!reads_tokens()) return true;
+  const auto on_host = to_host(tokens);
+  for (size_t b = 0; b < active.size(); ++b) {
+    if (active[b] == 0) continue;
+    window.on_host[b].push_back(on_host[b]);
+    if (std::find(settings_.eos.begin(), settings_.eos.end(), on_host[b]) != settings_.eos.end()) active[b] = 0;
+  }
+  if (decides == Decides::kAfterKept || decides == Decides::kAfterDropped) {
+    const auto before = active;
+    intersect(active, parts_.window->go_on({logits, tokens}));
+    for (size_t b = 0; b < active.size() && decides == Decides::kAfterDropped; ++b) {
+      if (before[b] == active[b]) continue;
+      --window.counts[b];
+      window.on_host[b].pop_back();
+    }
+  }
+  return true;
+}
+
+at::Tensor DecodeLoop::choose(const DecodeBatch& batch, const at::Tensor& logits, Draft& window) const {
+  if (settings_.warping.greedy()) return most_likely(logits);
+  const auto q = warp(logits, settings_.warping);  // [B,V]
+  if (parts_.acceptance->traits().needs_distribution || settings_.measure_alpha) window.probabilities.push_back(q);
+  const auto step = static_cast<int64_t>(window.tokens.size());
+  return draw(q, uniforms(batch.rows, Draw::kDraft, step, 1, logits.device()).squeeze(1));
+}
+
+DecodeLoop::Verdict DecodeLoop::verify(DecodeBatch& batch, const Draft& window) {
+  const auto rows = static_cast<int64_t>(batch.rows.size());
+  const auto width = static_cast<int64_t>(window.tokens.size());  // G
+  const auto device = target_.info().device;
+  model::StepInput input;
+  std::vector<int64_t> last;
+  for (const Row& row : batch.rows) {
+    last.push_back(row.tokens.back());
+    input.new_tokens.push_back(row.finished ? 0 : window.counts[last.size() - 1] + 1);
+  }
+  const auto tokens =
+      width > 0 ? at::stack(window.tokens, 1) : at::empty({rows, 0}, at::TensorOptions(device).dtype(at::kLong));
+  input.tokens = at::cat({to_device(last, {rows, 1}, device), tokens}, 1);  // [B,G+1]
+  input.hidden_layers = parts_.drafter->target_layers();
+  Verdict verdict;
+  verdict.target = target_.step(input, *batch.state);
+  const auto& logits = verdict.target.logits;  // [B,G+1,V]
+  if (!settings_.processors.empty()) settings_.processors.apply(logits, {batch.rows, window.on_host, 0});
+  Verification verification{batch.rows,
+                            logits,
+                            tokens,
+                            to_device(window.counts, {rows}, device),
+                            {},
+                            settings_.warping,
+                            settings_.measure_alpha};
+  if (!window.probabilities.empty()) verification.probabilities = at::stack(window.probabilities, 1);  // [B,G,V]
+  const Judgement judgement = parts_.acceptance->judge(verification);
+  const auto rolled_back =
+      judgement.rolled_back.defined() ? judgement.rolled_back.to(at::kLong) : at::zeros_like(judgement.accepted);
+  const auto answers = at::stack({judgement.accepted, judgement.next, rolled_back}, 1);  // [B,3]
+  verdict.values = to_host(at::cat({tokens, answers}, 1));
+  if (judgement.overlap.defined()) verdict.overlap = judgement.overlap.cpu();
+  return verdict;
+}
+
+void DecodeLoop::commit(DecodeBatch& batch, const Draft& window, const Verdict& verdict) {
+  std::vector<int64_t> base;
+  std::vector<int64_t> processed;
+  for (size_t b = 0; b < batch.rows.size(); ++b) {
+    Row& row = batch.rows[b];
+    base.push_back(row.length());
+    if (!row.finished) commit_row(row, b, window.counts[b], verdict);
+    processed.push_back(row.length() - 1);
+  }
+  batch.state->rollback(processed);
+  parts_.drafter->observe({batch.rows, verdict.target, base});
+}
+
+void DecodeLoop::commit_row(Row& row, size_t index, int64_t drafted, const Verdict& verdict) {
+  const auto b = static_cast<int64_t>(index);
+  const auto width = static_cast<int64_t>(verdict.values.size()) / verdict.target.logits.size(0);  // G+3
+  const int64_t* tokens = verdict.values.data() + b * width;
+  const int64_t* answers = tokens + width - 3;
+  const auto* end = std::find_first_of(tokens, tokens + drafted, settings_.eos.begin(), settings_.eos.end());
+  drafted = std::min(drafted, end - tokens + 1);
+  const int64_t accepted = std::min(answers[0], drafted);
+  const bool rolled_back = answers[2] != 0 && accepted < drafted;
+  row.stats.count_verification(drafted, accepted, parts_.window->maximum());
+  ++row.stats.target_runs;
+  if (verdict.overlap.defined()) {
+    const int64_t examined = std::min(accepted + 1, drafted);
+    const double* values = verdict.overlap.const_data_ptr<double>() + b * verdict.overlap.size(1);
+    for (int64_t j = 0; j < examined; ++j) row.stats.overlap_sum += values[j];
+    row.stats.overlap_count += examined;
+  }
+  if (!parts_.acceptance->traits().lossless) {
+    ++row.stats.fallbacks;
+    row.stats.rollbacks += rolled_back ? 1 : 0;
+  }
+  for (int64_t j = 0; j < accepted; ++j) row.emit(tokens[j], settings_.eos);
+  row.handover = answers[1] < 0;
+  if (!row.handover) row.emit(answers[1], settings_.eos);
+  parts_.window->observe(b, drafted, accepted);
+}
+
+}  // namespace draftsmith::infer

@@ -1,0 +1,78 @@
+// The one loop of all draft-then-verify methods: draft -> verify -> commit, over a batch whose rows go at their own
+// pace.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "infer/parts.h"
+#include "infer/processors.h"
+#include "infer/rows.h"
+#include "infer/timing.h"
+#include "model/language_model.h"
+
+namespace draftsmith::infer {
+
+// What decoding does at every position, whatever the method.
+struct DecodeSettings {
+  Warping warping;
+  LogitsProcessors processors;
+  std::vector<int64_t> eos;
+  bool measure_alpha = false;
+};
+
+// A batch ready to be decoded. Rows leave it as they finish.
+struct DecodeBatch {
+  std::vector<Row> rows;
+  std::unique_ptr<model::DecodeState> state;  // the target's; everything but each row's last committed token processed
+  std::vector<Row> finished;
+
+  // Moves finished rows to `finished`, once they are so many that shrinking the batch pays: states copy their caches
+  // for it. Returns the rows kept, empty when nothing changed.
+  std::vector<int64_t> retire();
+  // Shares out a batch's time among the rows that are not finished.
+  void share(const PhaseSeconds& seconds);
+};
+
+// Rows' time is shared from `timer`, which is in kOther when this begins and ends.
+class DecodeLoop {
+ public:
+  DecodeLoop(model::LanguageModel& target, const DraftParts& parts, const DecodeSettings& settings)
+      : target_(target), parts_(parts), settings_(settings) {}
+  // Decodes every row to its end. The drafter has begun the batch.
+  void run(DecodeBatch& batch, PhaseTimer& timer);
+
+ private:
+  // A window of all rows.
+  struct Draft {
+    std::vector<at::Tensor> tokens;             // one int64 [B] a step
+    std::vector<at::Tensor> probabilities;      // one [B,V] a step, when the acceptance rule reads them
+    std::vector<int64_t> counts;                // [B]
+    std::vector<std::vector<int64_t>> on_host;  // [B] tokens, unless drafting ran without synchronisation
+  };
+  struct Verdict {
+    std::vector<int64_t> values;  // [B,G+3]: drafted tokens, accepted, next, rolled back
+    at::Tensor overlap;           // fp64 [B,G], host; may be undefined
+    model::StepOutput target;
+  };
+
+  Draft draft(DecodeBatch& batch);
+  std::vector<int64_t> window_limits(const DecodeBatch& batch) const;
+  bool take_token(DecodeBatch& batch, const at::Tensor& logits, Draft& window, std::vector<int64_t>& active);
+  at::Tensor choose(const DecodeBatch& batch, const at::Tensor& logits, Draft& window) const;
+  Verdict verify(DecodeBatch& batch, const Draft& window);
+  void commit(DecodeBatch& batch, const Draft& window, const Verdict& verdict);
+  void commit_row(Row& row, size_t index, int64_t drafted, const Verdict& verdict);
+  bool reads_tokens() const;
+
+  model::LanguageModel& target_;
+  const DraftParts& parts_;
+  const DecodeSettings& settings_;
+};
+
+// The baselines `greedy` and `sample`: one token a step from the target alone.
+void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings, DecodeBatch& batch,
+                    PhaseTimer& timer);
+
+}  // namespace draftsmith::infer

@@ -1,0 +1,61 @@
+// A drafter proposes tokens: for each row the distribution of the next one, given what is committed and drafted.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "infer/rows.h"
+#include "model/language_model.h"
+
+namespace draftsmith::infer {
+
+// What a drafter gives.
+struct DrafterTraits {
+  std::string name;
+  bool distribution = true;  // its logits are a distribution it would sample from (a table may be one-hot)
+  bool confidence = true;    // its probabilities say how sure it is (a copied token's do not)
+};
+
+// The beginning of a batch. Everything outlives the batch.
+struct DraftBegin {
+  const model::TokenBatch& sources;  // encoder-decoder: one row a source; else empty
+  int64_t samples;                   // rows for each source
+  std::span<const Row> rows;
+  int64_t capacity;                            // tokens a row can hold
+  const model::EncoderStates* target_encoder;  // for drafters that read the target's encoder; null: decoder-only
+  model::DecodeState* target_state;            // for drafters that are part of the target
+};
+
+// One more token for each active row.
+struct DraftRequest {
+  std::span<const Row> rows;
+  std::span<const at::Tensor> drafted;  // this window's tokens so far, one int64 [B] a step; garbage for inactive rows
+  std::span<const int64_t> active;      // [B] 1: the row goes on drafting, 0: not
+};
+
+// After verification: rows hold the new committed tokens, `target` the verification's outputs (hidden states of
+// target_layers(), for drafters that read them), `base` each row's committed length before it.
+struct DraftObservation {
+  std::span<const Row> rows;
+  const model::StepOutput& target;
+  std::span<const int64_t> base;
+};
+
+class Drafter {
+ public:
+  virtual ~Drafter() = default;
+  virtual DrafterTraits traits() const = 0;
+  // Encoder and prompt of a new batch.
+  virtual void encode(const DraftBegin& begin) = 0;
+  virtual void prefill(const DraftBegin& begin) = 0;
+  // Unprocessed logits [B,V] in the target's vocabulary; garbage for inactive rows.
+  virtual at::Tensor next_logits(const DraftRequest& request) = 0;
+  // Goes back to what is committed.
+  virtual void observe(const DraftObservation& observation) = 0;
+  // Keeps only the given rows, in the given order.
+  virtual void select_rows(std::span<const int64_t> rows) = 0;
+  // Hidden states of the target that observe() wants.
+  virtual std::vector<int64_t> target_layers() const { return {}; }
+};
+
+}  // namespace draftsmith::infer

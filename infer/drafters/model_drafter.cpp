@@ -1,0 +1,66 @@
+#include "infer/drafters/model_drafter.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "infer/prefill.h"
+
+namespace draftsmith::infer {
+
+void ModelDrafter::encode(const DraftBegin& begin) {
+  if (!model_.info().encoder_decoder) return;
+  encoder_ = model_.encode({begin.sources.tokens.to(model_.info().device), begin.sources.lengths});
+}
+
+void ModelDrafter::prefill(const DraftBegin& begin) {
+  state_ = begin_state(model_, encoder_, begin.rows, {begin.capacity, begin.samples});
+  encoder_ = {};
+}
+
+// The tokens the state has not seen: one, or two after a full acceptance.
+model::StepInput ModelDrafter::owed_tokens(const DraftRequest& request) const {
+  model::StepInput input;
+  input.logits = model::Logits::kLast;
+  int64_t width = 1;
+  for (size_t b = 0; b < request.rows.size(); ++b) {
+    const int64_t owed = request.rows[b].length() - state_->length(static_cast<int64_t>(b));
+    input.new_tokens.push_back(request.active[b] != 0 ? owed : 0);
+    width = std::max(width, input.new_tokens.back());
+  }
+  std::vector<int64_t> tokens(request.rows.size() * static_cast<size_t>(width), model_.info().pad);
+  for (size_t b = 0; b < request.rows.size(); ++b) {
+    const auto& row = request.rows[b].tokens;
+    std::copy(row.end() - input.new_tokens[b], row.end(), tokens.begin() + static_cast<int64_t>(b) * width);
+  }
+  input.tokens = to_device(tokens, {static_cast<int64_t>(request.rows.size()), width}, model_.info().device);
+  return input;
+}
+
+at::Tensor ModelDrafter::next_logits(const DraftRequest& request) {
+  model::StepInput input;
+  if (request.drafted.empty()) {
+    input = owed_tokens(request);
+  } else {
+    input.logits = model::Logits::kLast;
+    input.tokens = request.drafted.back().unsqueeze(1);  // [B,1]
+    input.new_tokens.assign(request.active.begin(), request.active.end());
+  }
+  const auto logits = model_.step(input, *state_).logits.select(1, 0);  // [B,V of the drafter]
+  const int64_t width = logits.size(1);
+  if (width == vocabulary_) return logits;
+  if (width > vocabulary_) return logits.narrow(1, 0, vocabulary_);
+  return at::constant_pad_nd(logits, {0, vocabulary_ - width}, -std::numeric_limits<double>::infinity());
+}
+
+void ModelDrafter::observe(const DraftObservation& observation) {
+  std::vector<int64_t> lengths;
+  lengths.reserve(observation.rows.size());
+  for (const Row& row : observation.rows) lengths.push_back(row.length() - 1);
+  state_->rollback(lengths);
+}
+
+void ModelDrafter::select_rows(std::span<const int64_t> rows) {
+  state_->select_rows(rows);
+}
+
+}  // namespace draftsmith::infer

@@ -1,0 +1,62 @@
+#include "infer/forced_alpha.h"
+
+#include <algorithm>
+
+#include <ATen/core/grad_mode.h>
+
+#include "infer/acceptance/acceptance_rule.h"
+#include "infer/teacher_forcing.h"
+
+namespace draftsmith::infer {
+
+namespace {
+
+// Logits held at once, in values: bounds memory at large vocabularies.
+constexpr int64_t kLogitsAtOnce = int64_t{1} << 24;
+
+struct Sums {
+  double overlap = 0;
+  int64_t same = 0;
+  int64_t positions = 0;
+};
+
+void add_batch(const ForcedPair& models, const ForcedBatch& batch, const Warping& warping, Sums& sums) {
+  TeacherForcing target(models.target, batch);
+  TeacherForcing drafter(models.drafter, batch);
+  const int64_t shared = std::min(models.target.info().vocabulary, models.drafter.info().vocabulary);
+  const int64_t at_once = std::max<int64_t>(1, kLogitsAtOnce / (target.rows() * models.target.info().vocabulary));
+  for (int64_t done = 0; done < target.longest(); done += at_once) {
+    const int64_t width = std::min(at_once, target.longest() - done);
+    std::vector<int64_t> valid;
+    for (int64_t b = 0; b < target.rows(); ++b) valid.push_back(target.valid(b, width));
+    const auto p = target.next(width).narrow(2, 0, shared);   // [B,L,V]
+    const auto q = drafter.next(width).narrow(2, 0, shared);  // [B,L,V]
+    const auto lengths = to_device(valid, {target.rows(), 1}, p.device());
+    const auto counted = at::arange(width, lengths.options()).unsqueeze(0).lt(lengths);  // [B,L]
+    const auto same = most_likely(p).eq(most_likely(q)) & counted;
+    sums.same += same.sum().item<int64_t>();
+    sums.positions += counted.sum().item<int64_t>();
+    if (!warping.greedy()) {
+      sums.overlap += at::where(counted, overlap(warp(p, warping), warp(q, warping)), 0.0).sum().item<double>();
+    }
+  }
+}
+
+}  // namespace
+
+ForcedAlpha alpha_forced(const ForcedPair& models, std::span<const std::vector<int64_t>> sources,
+                         std::span<const std::vector<int64_t>> outputs, const Warping& warping, int64_t batch_size) {
+  const at::NoGradGuard no_grad;
+  Sums sums;
+  const auto rows = static_cast<size_t>(batch_size);
+  for (size_t first = 0; first < sources.size(); first += rows) {
+    const size_t count = std::min(rows, sources.size() - first);
+    add_batch(models, {sources.subspan(first, count), outputs.subspan(first, count)}, warping, sums);
+  }
+  if (sums.positions == 0) return {};
+  const auto positions = static_cast<double>(sums.positions);
+  const double agreement = static_cast<double>(sums.same) / positions;
+  return {warping.greedy() ? agreement : sums.overlap / positions, agreement, sums.positions};
+}
+
+}  // namespace draftsmith::infer

@@ -1,0 +1,32 @@
+// How well a drafter predicts a target on the target's own outputs, teacher-forced: alpha_forced and greedy agreement
+// (methods.md §3). What training validates on: it needs no decoding.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "infer/sampling.h"
+#include "model/language_model.h"
+
+namespace draftsmith::infer {
+
+struct ForcedAlpha {
+  double alpha = 0;      // mean of sum_x min(p, q) of the warped distributions; at temperature 0 equal to agreement
+  double agreement = 0;  // share of positions where both find the same token most likely
+  int64_t positions = 0;
+};
+
+struct ForcedPair {
+  model::LanguageModel& target;
+  model::LanguageModel& drafter;
+};
+
+// Over all positions of outputs[i] given sources[i] (decoder-only: prompts, which are not counted; they may not be
+// empty). Both models must have the target's vocabulary. Batches of up to `batch_size` rows. No positions: all members
+// are 0.
+ForcedAlpha alpha_forced(const ForcedPair& models, std::span<const std::vector<int64_t>> sources,
+                         std::span<const std::vector<int64_t>> outputs, const Warping& warping,
+                         int64_t batch_size = 16);
+
+}  // namespace draftsmith::infer

@@ -1,0 +1,36 @@
+// The parts of draft-then-verify methods: the registry of names, and the one validator that says which combinations
+// make no sense and why.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "infer/acceptance/acceptance_rule.h"
+#include "infer/decode_options.h"
+#include "infer/drafters/drafter.h"
+#include "infer/windows/window_rule.h"
+
+namespace draftsmith::infer {
+
+struct DraftParts {
+  std::unique_ptr<Drafter> drafter;
+  std::unique_ptr<WindowRule> window;
+  std::unique_ptr<AcceptanceRule> acceptance;
+};
+
+// Names of the rules that exist.
+std::vector<std::string> window_rule_names();
+std::vector<std::string> acceptance_rule_names();
+
+// The rule of that name with the options' parameters. Throws UserError that names what is known.
+std::unique_ptr<WindowRule> make_window_rule(const std::string& name, const DecodeOptions& options);
+std::unique_ptr<AcceptanceRule> make_acceptance_rule(const std::string& name, const DecodeOptions& options);
+
+// The parts of a method that drafts, around a drafter.
+DraftParts make_parts(const DecodeOptions& options, std::unique_ptr<Drafter> drafter);
+
+// Adds a problem for each pair of parts that makes no sense; `temperature` 0 is greedy decoding.
+void validate_parts(const DraftParts& parts, double temperature, Problems& problems);
+
+}  // namespace draftsmith::infer

@@ -1,0 +1,68 @@
+#include "infer/teacher_forcing.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "infer/prefill.h"
+
+namespace draftsmith::infer {
+
+namespace {
+
+model::EncoderStates encode(model::LanguageModel& model, std::span<const std::vector<int64_t>> sources) {
+  model::TokenBatch batch;
+  size_t width = 1;
+  for (const auto& source : sources) width = std::max(width, source.size());
+  std::vector<int64_t> tokens(sources.size() * width, model.info().pad);
+  for (size_t b = 0; b < sources.size(); ++b) {
+    std::copy(sources[b].begin(), sources[b].end(), tokens.begin() + static_cast<int64_t>(b * width));
+    batch.lengths.push_back(static_cast<int64_t>(sources[b].size()));
+  }
+  batch.tokens = to_device(tokens, {static_cast<int64_t>(sources.size()), static_cast<int64_t>(width)},
+                           model.info().device);  // [B,S]
+  return model.encode(batch);
+}
+
+}  // namespace
+
+TeacherForcing::TeacherForcing(model::LanguageModel& model, const ForcedBatch& batch) : model_(model) {
+  if (batch.sources.size() != batch.outputs.size()) throw std::logic_error("sources and outputs differ in number");
+  std::vector<Row> rows(batch.sources.size());
+  int64_t capacity = 1;
+  for (size_t b = 0; b < rows.size(); ++b) {
+    const auto& output = batch.outputs[b];
+    rows[b].tokens = model.info().encoder_decoder ? std::vector<int64_t>{model.info().decoder_start} : batch.sources[b];
+    if (rows[b].tokens.empty()) throw std::logic_error("teacher forcing needs a prompt");
+    inputs_.push_back({rows[b].tokens.back()});
+    if (!output.empty()) inputs_[b].insert(inputs_[b].end(), output.begin(), output.end() - 1);
+    if (output.empty()) inputs_[b].clear();
+    const auto length = static_cast<int64_t>(output.size());
+    longest_ = std::max(longest_, length);
+    capacity = std::max(capacity, rows[b].length() + length);
+  }
+  const auto encoder = model.info().encoder_decoder ? encode(model, batch.sources) : model::EncoderStates{};
+  state_ = begin_state(model, encoder, rows, {capacity, 1});
+}
+
+int64_t TeacherForcing::valid(int64_t row, int64_t positions) const {
+  const auto length = static_cast<int64_t>(inputs_[static_cast<size_t>(row)].size());
+  return std::clamp<int64_t>(length - done_, 0, positions);
+}
+
+at::Tensor TeacherForcing::next(int64_t positions) {
+  const int64_t width = std::min(positions, longest_ - done_);
+  model::StepInput input;
+  std::vector<int64_t> tokens(static_cast<size_t>(rows() * width), model_.info().pad);
+  for (int64_t b = 0; b < rows(); ++b) {
+    input.new_tokens.push_back(valid(b, width));
+    const auto begin = inputs_[static_cast<size_t>(b)].begin() +
+                       std::min<int64_t>(done_, static_cast<int64_t>(inputs_[static_cast<size_t>(b)].size()));
+    std::copy(begin, begin + input.new_tokens.back(), tokens.begin() + b * width);
+  }
+  input.tokens = to_device(tokens, {rows(), width}, model_.info().device);  // [B,L]
+  const auto logits = model_.step(input, *state_).logits;
+  done_ += width;
+  return logits;
+}
+
+}  // namespace draftsmith::infer

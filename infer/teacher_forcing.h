@@ -1,0 +1,37 @@
+// Logits of given outputs: the model reads each output shifted by one and says at every position what it would expect.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "model/language_model.h"
+
+namespace draftsmith::infer {
+
+struct ForcedBatch {
+  std::span<const std::vector<int64_t>> sources;  // decoder-only: prompts, not empty
+  std::span<const std::vector<int64_t>> outputs;  // one for each source
+};
+
+// A pass over the outputs of a batch in steps of some positions, so that memory stays bounded at large vocabularies.
+class TeacherForcing {
+ public:
+  TeacherForcing(model::LanguageModel& model, const ForcedBatch& batch);
+  // Logits [B,L,V] of the outputs' positions [first, first + L) for the next L positions; a row's are valid up to its
+  // length. Call with consecutive positions until longest().
+  at::Tensor next(int64_t positions);
+  int64_t longest() const { return longest_; }
+  int64_t rows() const { return static_cast<int64_t>(inputs_.size()); }
+  // Valid positions of a row among the next `positions`.
+  int64_t valid(int64_t row, int64_t positions) const;
+
+ private:
+  model::LanguageModel& model_;
+  std::vector<std::vector<int64_t>> inputs_;  // [B] tokens the decoder reads: start token or last prompt token, outputs
+  std::unique_ptr<model::DecodeState> state_;
+  int64_t longest_ = 0;
+  int64_t done_ = 0;
+};
+
+}  // namespace draftsmith::infer

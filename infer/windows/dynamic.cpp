@@ -1,0 +1,36 @@
+#include "infer/windows/dynamic.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "infer/sampling.h"
+
+namespace draftsmith::infer {
+
+WindowTraits DynamicWindow::traits() const {
+  const bool looks = options_.confidence > 0;
+  return {.name = "dynamic", .decides = looks ? Decides::kAfterKept : Decides::kUpFront, .needs_confidence = looks};
+}
+
+void DynamicWindow::begin(int64_t rows) {
+  windows_.assign(static_cast<size_t>(rows), options_.initial);
+}
+
+at::Tensor DynamicWindow::go_on(const DraftStep& step) {
+  return token_log_probability(step.logits, step.tokens).ge(std::log(options_.confidence));
+}
+
+void DynamicWindow::observe(int64_t row, int64_t drafted, int64_t accepted) {
+  if (!options_.heuristic || drafted == 0) return;
+  int64_t& window = windows_[static_cast<size_t>(row)];
+  window = accepted == drafted ? window + 2 : std::max<int64_t>(1, window - 1);
+}
+
+void DynamicWindow::select_rows(std::span<const int64_t> rows) {
+  std::vector<int64_t> kept;
+  kept.reserve(rows.size());
+  for (const int64_t row : rows) kept.push_back(windows_[static_cast<size_t>(row)]);
+  windows_ = std::move(kept);
+}
+
+}  // namespace draftsmith::infer
