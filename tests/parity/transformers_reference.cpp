@@ -1,0 +1,79 @@
+#include "tests/parity/transformers_reference.h"
+
+#include <cstdlib>
+#include <stdexcept>
+
+#include "base/json.h"
+#include "model/safetensors.h"
+
+namespace draftsmith::model {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path python() {
+  const char* given = std::getenv("DRAFTSMITH_PEERS_PYTHON");
+  return given != nullptr && *given != '\0' ? fs::path(given)
+                                            : fs::path(DRAFTSMITH_SOURCE_DIR) / ".venv-peers/bin/python";
+}
+
+std::vector<int64_t> integers(const at::Tensor& values) {
+  const at::Tensor whole = values.to(at::kLong).contiguous();
+  return {whole.const_data_ptr<int64_t>(), whole.const_data_ptr<int64_t>() + whole.numel()};
+}
+
+}  // namespace
+
+bool TransformersReference::available() {
+  return fs::exists(python());
+}
+
+TransformersReference::TransformersReference() {
+  const std::string problems = run("make");
+  if (!problems.empty()) {
+    throw std::runtime_error("tools/parity_t5.py make failed:\n" + problems);
+  }
+}
+
+std::string TransformersReference::run(const std::string& command) const {
+  const fs::path log = root_ / (command + ".log");
+  const std::string line = "OMP_NUM_THREADS=1 '" + python().string() +
+                           "' '" DRAFTSMITH_SOURCE_DIR "/tools/parity_t5.py' " + command + " '" + root().string() +
+                           "' >'" + log.string() + "' 2>&1";
+  return std::system(line.c_str()) == 0 ? "" : read_file(log);
+}
+
+std::string TransformersReference::check_saved() const {
+  return run("check");
+}
+
+Reference TransformersReference::batch(const std::string& name) const {
+  const SafetensorsFile file(root_ / (name + ".reference.safetensors"));
+  const auto read = [&](const std::string& tensor) { return file.read(tensor, at::kFloat); };
+  Reference reference;
+  reference.source = {read("source").to(at::kLong), integers(read("source_lengths"))};
+  reference.target = {read("target").to(at::kLong), integers(read("target_lengths"))};
+  reference.labels = read("labels").to(at::kLong);
+  reference.logits = read("logits");
+  reference.loss = read("loss").item<double>();
+  for (const auto& [tensor, entry] : file.tensors()) {
+    if (tensor.rfind("grad/", 0) == 0) {
+      reference.grads[tensor.substr(5)] = read(tensor);
+    }
+  }
+  return reference;
+}
+
+GreedyReference TransformersReference::greedy(const std::string& name) const {
+  const auto json = load_json(root_ / (name + ".greedy.json"));
+  return {json.at("sources").get<std::vector<std::vector<int64_t>>>(),
+          json.at("outputs").get<std::vector<std::vector<int64_t>>>()};
+}
+
+double relative_difference(const at::Tensor& found, const at::Tensor& wanted) {
+  return ((found.to(at::kDouble) - wanted.to(at::kDouble)).abs().max() / wanted.to(at::kDouble).abs().max())
+      .item<double>();
+}
+
+}  // namespace draftsmith::model

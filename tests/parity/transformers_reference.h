@@ -1,0 +1,55 @@
+// Runs tools/parity_t5.py (Transformers, in a virtual environment of its own) and reads what it wrote.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include "base/files.h"
+#include "model/transformer_model.h"
+
+namespace draftsmith::model {
+
+// One batch that Transformers ran: see reference() in tools/parity_t5.py.
+struct Reference {
+  TokenBatch source;
+  TokenBatch target;
+  at::Tensor labels;                        // int64 [B,T], -100 where there is nothing to predict
+  at::Tensor logits;                        // [B,T,V]
+  double loss = 0.0;                        // mean cross entropy
+  std::map<std::string, at::Tensor> grads;  // of the loss, under Hugging Face names
+};
+
+// Sources and their greedy outputs: new tokens only, EOS included.
+struct GreedyReference {
+  std::vector<std::vector<int64_t>> sources;
+  std::vector<std::vector<int64_t>> outputs;
+};
+
+class TransformersReference {
+ public:
+  // Whether there is a Python with Transformers: DRAFTSMITH_PEERS_PYTHON or .venv-peers, which ./test installs.
+  static bool available();
+
+  // Makes all models and references in a temporary directory (about ten seconds).
+  TransformersReference();
+
+  const std::filesystem::path& root() const { return root_.path(); }
+  std::filesystem::path directory(const std::string& name) const { return root_ / name; }
+  Reference batch(const std::string& name) const;
+  GreedyReference greedy(const std::string& name) const;
+  // Lets Transformers load and compare everything in root()/saved. Returns the problems it found; empty: none.
+  std::string check_saved() const;
+
+ private:
+  std::string run(const std::string& command) const;
+
+  TemporaryDirectory root_;
+};
+
+// Largest difference of two tensors, relative to the largest value of the second.
+double relative_difference(const at::Tensor& found, const at::Tensor& wanted);
+
+}  // namespace draftsmith::model
