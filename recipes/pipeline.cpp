@@ -1,0 +1,110 @@
+#include "recipes/pipeline.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include <fmt/format.h>
+
+#include "base/environment.h"
+#include "base/files.h"
+#include "base/logging.h"
+#include "base/sha256.h"
+#include "recipes/directory_lock.h"
+#include "recipes/done_file.h"
+
+namespace draftsmith::recipes {
+
+namespace {
+
+constexpr size_t kShortHash = 8;
+
+// Content hash of an input file; of a folder, over its files' names and contents.
+std::string path_hash(const std::filesystem::path& path) {
+  if (!std::filesystem::is_directory(path)) return sha256_file(path);
+  std::map<std::string, std::string> hashes;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
+    if (entry.is_regular_file()) hashes[entry.path().lexically_relative(path).string()] = sha256_file(entry.path());
+  }
+  return sha256(nlohmann::json(hashes).dump());
+}
+
+std::filesystem::path unused_name(const std::filesystem::path& directory) {
+  for (int64_t i = 1;; ++i) {
+    std::filesystem::path candidate = directory.string() + fmt::format(".old{}", i);
+    if (!std::filesystem::exists(candidate)) return candidate;
+  }
+}
+
+// Runs one stage in its directory unless it is finished there.
+bool finish_stage(const RecipeStage& stage, Done done, const PipelineOptions& options,
+                  const std::filesystem::path& directory) {
+  if (options.fresh && std::filesystem::exists(directory)) {
+    std::filesystem::rename(directory, unused_name(directory));
+  }
+  if (const auto existing = read_done(directory); existing && existing->hash == done.hash) return true;
+  make_directories(directory);
+  const auto begin = std::chrono::steady_clock::now();
+  stage.kind->run(resolve_references(stage.table, options.work),
+                  {.directory = directory, .identity = done.hash, .execution = options.execution});
+  done.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  done.finished = now_utc();
+  write_done(directory, std::move(done));
+  return false;
+}
+
+std::map<std::string, std::string> hash_inputs(const RecipeStage& stage,
+                                               const std::map<std::string, std::string>& stage_hashes) {
+  std::map<std::string, std::string> inputs;
+  for (const std::string& input : stage.inputs) inputs["@" + input] = stage_hashes.at(input);
+  for (const std::string& file : stage.files) inputs[file] = path_hash(file);
+  return inputs;
+}
+
+size_t stages_to_run(const Recipe& recipe, const std::string& until) {
+  if (until.empty()) return recipe.stages.size();
+  std::vector<std::string> names;
+  for (const RecipeStage& stage : recipe.stages) names.push_back(stage.name);
+  const auto found = std::find(names.begin(), names.end(), until);
+  if (found != names.end()) return static_cast<size_t>(found - names.begin()) + 1;
+  const std::string near = nearest(until, names);
+  throw UserError({.where = "--until",
+                   .what = "the recipe has no such stage",
+                   .expected = fmt::format("one of {}", fmt::join(names, ", ")),
+                   .found = until,
+                   .hint = near.empty() ? "" : "did you mean " + near + "?"});
+}
+
+}  // namespace
+
+std::string stage_hash(const RecipeStage& stage, const std::map<std::string, std::string>& input_hashes) {
+  // Where an input lies does not matter, only what it holds; the options name it as the recipe's author wrote it.
+  std::vector<std::string> contents;
+  for (const auto& [name, hash] : input_hashes) contents.push_back(hash);
+  const nlohmann::json identity = {
+      {"kind", stage.kind->name}, {"version", stage.kind->version}, {"options", stage.options}, {"inputs", contents}};
+  return sha256(identity.dump());
+}
+
+std::vector<StageResult> run_recipe(const Recipe& recipe, const PipelineOptions& options) {
+  const size_t count = stages_to_run(recipe, options.until);
+  make_directories(options.work);
+  const DirectoryLock lock(options.work);
+  std::map<std::string, std::string> hashes;
+  std::vector<StageResult> results;
+  for (size_t i = 0; i < count; ++i) {
+    const RecipeStage& stage = recipe.stages[i];
+    Done done{.stage = stage.name, .kind = stage.kind->name, .version = stage.kind->version, .options = stage.options};
+    done.inputs = hash_inputs(stage, hashes);
+    done.hash = stage_hash(stage, done.inputs);
+    const auto directory = options.work / (stage.name + "-" + done.hash.substr(0, kShortHash));
+    log_info("[{}/{}] {} ({})", i + 1, count, stage.name, stage.kind->name);
+    const bool skipped = finish_stage(stage, done, options, directory);
+    replace_link(options.work / stage.name, directory);
+    hashes[stage.name] = done.hash;
+    log_info("[{}/{}] {} {}: {}", i + 1, count, stage.name, skipped ? "was finished" : "finished", directory.string());
+    results.push_back({.stage = stage.name, .directory = directory, .skipped = skipped});
+  }
+  return results;
+}
+
+}  // namespace draftsmith::recipes

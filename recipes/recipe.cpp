@@ -1,0 +1,171 @@
+#include "recipes/recipe.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace draftsmith::recipes {
+
+namespace {
+
+constexpr const char* kDataPrefix = "$DATA";
+
+// Calls visit(string value) on every string inside a node, arrays and tables included.
+template <class Node, class Visit>
+void for_each_string(Node& node, const Visit& visit) {
+  if (auto* table = node.as_table()) {
+    for (auto&& [key, value] : *table) for_each_string(value, visit);
+  } else if (auto* array = node.as_array()) {
+    for (auto&& value : *array) for_each_string(value, visit);
+  } else if (auto* text = node.as_string()) {
+    visit(*text);
+  }
+}
+
+bool is_reference(const std::string& text) {
+  return text.size() > 1 && text.front() == '@';
+}
+
+bool is_data_path(const std::string& text) {
+  return text.starts_with(std::string(kDataPrefix) + "/");
+}
+
+bool is_plain_path(const std::string& text) {
+  return text.starts_with("/") || text.starts_with("./") || text.starts_with("../");
+}
+
+std::string referred_stage(const std::string& text) {
+  return text.substr(1, text.find('/') - 1);
+}
+
+std::string expand_data(const std::string& text) {
+  return data_folder().string() + text.substr(std::string(kDataPrefix).size());
+}
+
+// Tables with a `kind`, in the order of the file (toml++ sorts them by name).
+std::vector<std::pair<std::string, const toml::table*>> stage_tables(const toml::table& root) {
+  std::vector<std::pair<std::string, const toml::table*>> tables;
+  for (auto&& [key, value] : root) {
+    if (const toml::table* table = value.as_table()) tables.emplace_back(std::string(key.str()), table);
+  }
+  std::stable_sort(tables.begin(), tables.end(), [](const auto& a, const auto& b) {
+    return a.second->source().begin.line < b.second->source().begin.line;
+  });
+  return tables;
+}
+
+std::vector<std::string> kind_names() {
+  std::vector<std::string> names;
+  for (const StageKind& kind : stage_kinds()) names.push_back(kind.name);
+  return names;
+}
+
+// The table's kind; adds a problem when it is missing or unknown.
+const StageKind* kind_of(const std::string& stage, const toml::table& table, Problems& problems) {
+  const auto text = table["kind"].value<std::string>();
+  const StageKind* kind = text ? find_stage_kind(*text) : nullptr;
+  if (kind) return kind;
+  const std::vector<std::string> known = kind_names();
+  std::string list;
+  for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
+  const std::string near = text ? nearest(*text, known) : "";
+  problems.add({.where = location_of(table),
+                .what = "stage '" + stage + "' has no known kind",
+                .expected = "kind = one of " + list,
+                .found = text ? "kind = \"" + *text + "\"" : "no `kind`",
+                .hint = near.empty() ? "" : "did you mean \"" + near + "\"?"});
+  return nullptr;
+}
+
+void check_reference(const std::string& text, const std::string& where, const std::vector<RecipeStage>& earlier,
+                     RecipeStage& stage, Problems& problems) {
+  const std::string target = referred_stage(text);
+  const bool known = std::any_of(earlier.begin(), earlier.end(), [&](const auto& s) { return s.name == target; });
+  if (!known) {
+    std::vector<std::string> names;
+    for (const RecipeStage& s : earlier) names.push_back(s.name);
+    const std::string near = nearest(target, names);
+    problems.add({.where = where,
+                  .what = "reference to a stage that does not come before this one",
+                  .expected = "@stage/path with a stage listed above",
+                  .found = text,
+                  .hint = near.empty() ? "" : "did you mean @" + near + "?"});
+  } else if (std::find(stage.inputs.begin(), stage.inputs.end(), target) == stage.inputs.end()) {
+    stage.inputs.push_back(target);
+  }
+}
+
+void collect_inputs(const std::vector<RecipeStage>& earlier, RecipeStage& stage, Problems& problems) {
+  for_each_string(stage.table, [&](const toml::value<std::string>& value) {
+    const std::string& text = value.get();
+    if (is_reference(text)) {
+      check_reference(text, location_of(value), earlier, stage, problems);
+      return;
+    }
+    if (!is_data_path(text) && !is_plain_path(text)) return;
+    const std::string path = is_data_path(text) ? expand_data(text) : text;
+    if (!std::filesystem::exists(path)) {
+      problems.add({.where = location_of(value),
+                    .what = "input file is missing",
+                    .expected = "a file or folder",
+                    .found = path + " (not there)",
+                    .hint = is_data_path(text) ? "set DRAFTSMITH_DATA to the folder that $DATA stands for" : ""});
+    }
+    stage.files.push_back(path);
+  });
+}
+
+}  // namespace
+
+std::filesystem::path data_folder() {
+  const char* chosen = std::getenv("DRAFTSMITH_DATA");
+  return chosen && *chosen ? chosen : "../shared/data";
+}
+
+bool is_recipe(const toml::table& table) {
+  return std::any_of(table.begin(), table.end(), [](auto&& entry) {
+    const toml::table* inner = entry.second.as_table();
+    return inner && inner->contains("kind");
+  });
+}
+
+Recipe load_recipe(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
+  Problems problems;
+  toml::table root = load_toml(file);
+  apply_overlays(root, overrides, {}, problems);
+
+  Recipe recipe;
+  recipe.file = file;
+  recipe.name = root["name"].value_or(file.stem().string());
+  for (auto&& [key, value] : root) {
+    if (!value.is_table() && key.str() != "name") {
+      problems.add({.where = location_of(value),
+                    .what = "unknown key '" + std::string(key.str()) + "'",
+                    .expected = "name, or a table for each stage"});
+    }
+  }
+  for (const auto& [name, table] : stage_tables(root)) {
+    RecipeStage stage{.name = name, .kind = kind_of(name, *table, problems), .table = *table};
+    if (!stage.kind) continue;
+    stage.table.erase("kind");
+    stage.options = stage.kind->check(stage.table, name, problems);
+    collect_inputs(recipe.stages, stage, problems);
+    recipe.stages.push_back(std::move(stage));
+  }
+  if (recipe.stages.empty() && problems.empty()) {
+    problems.add({.where = file.string(), .what = "the recipe has no stage", .expected = "tables with a `kind`"});
+  }
+  problems.throw_if_any();
+  return recipe;
+}
+
+toml::table resolve_references(const toml::table& table, const std::filesystem::path& work) {
+  toml::table resolved = table;
+  for_each_string(resolved, [&](toml::value<std::string>& value) {
+    const std::string text = value.get();
+    if (is_reference(text)) value = (work / text.substr(1)).string();
+    if (is_data_path(text)) value = expand_data(text);
+  });
+  return resolved;
+}
+
+}  // namespace draftsmith::recipes

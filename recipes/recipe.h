@@ -1,0 +1,46 @@
+// A recipe: a TOML file that lists stages. Reading, overlaying --set, resolving references between stages.
+//
+//   name = "quickstart"
+//   [tokenizer]                       # a stage, named by its table
+//   kind = "tokenizer"
+//   input = ["@language/train.source"]  # "@stage/path" is a file of another stage, "$DATA/..." lies in the data folder
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/toml.h"
+#include "recipes/stage.h"
+
+namespace draftsmith::recipes {
+
+struct RecipeStage {
+  std::string name{};
+  const StageKind* kind = nullptr;
+  toml::table table{};                // its options, without `kind`; references unresolved
+  nlohmann::ordered_json options{};   // resolved options that change the result, references unresolved
+  std::vector<std::string> inputs{};  // stages it refers to, in order of first use
+  std::vector<std::string> files{};   // other paths it names, after "$DATA" was replaced
+};
+
+struct Recipe {
+  std::filesystem::path file{};
+  std::string name{};
+  std::vector<RecipeStage> stages{};  // in the order of the file
+};
+
+// Reads and checks a recipe; every error at once (UserError). `overrides` are "stage.key=value".
+Recipe load_recipe(const std::filesystem::path& file, const std::vector<std::string>& overrides);
+
+// True when a TOML file has the form of a recipe (some table has a `kind`), as opposed to an evaluation suite.
+bool is_recipe(const toml::table& table);
+
+// The folder that "$DATA" stands for: the environment's DRAFTSMITH_DATA, else ../shared/data.
+std::filesystem::path data_folder();
+
+// A copy of a stage's table with every "@stage/path" and "$DATA/path" replaced by a path under `work`.
+toml::table resolve_references(const toml::table& table, const std::filesystem::path& work);
+
+}  // namespace draftsmith::recipes

@@ -1,0 +1,73 @@
+// A stage of a recipe: what it reads, makes and is identified by. Kinds of stages are listed in stage_kinds.cpp.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/device.h"
+#include "base/options.h"
+#include "base/progress.h"
+
+namespace draftsmith::recipes {
+
+// How to run, as opposed to what to make: nothing here changes a result, so nothing here enters a stage's hash.
+struct Execution {
+  std::string device = "auto";
+  int64_t threads = 0;  // 0: all cores
+  ProgressStyle progress = ProgressStyle::kLines;
+};
+
+// What a running stage is given.
+struct StageRun {
+  std::filesystem::path directory;  // the stage's own; exists, and keeps what an interrupted run left in it
+  std::string identity;             // the stage's hash
+  Execution execution;
+};
+
+// One kind of stage (kind = "train"): its options, and the function that runs it. Immutable.
+struct StageKind {
+  std::string name;
+  int64_t version = 1;  // raised when the same options come to give another result: finished stages are then redone
+  std::string summary;
+  // Text of the options for `draftsmith help options`.
+  std::function<std::string()> describe_options;
+  // Checks a stage's table; adds every error; returns the resolved options that change the result.
+  std::function<nlohmann::ordered_json(const toml::table& table, const std::string& stage, Problems& problems)> check;
+  // Runs with references already replaced by paths. Must continue from what an earlier, interrupted run left behind.
+  // Stops early by throwing Interrupted.
+  std::function<void(const toml::table& table, const StageRun& run)> run;
+};
+
+// The kind whose options are the struct Options and whose work is `run_stage(options, run)`.
+template <class Options>
+StageKind make_stage_kind(std::string name, int64_t version, std::string summary,
+                          void (*run_stage)(const Options&, const StageRun&)) {
+  const auto parse = [](const toml::table& table, const std::string& stage, Problems& problems) {
+    return parse_options<Options>(table, stage, problems);
+  };
+  return {.name = name,
+          .version = version,
+          .summary = std::move(summary),
+          .describe_options = [] { return draftsmith::describe_options<Options>(); },
+          .check = [parse](const toml::table& table, const std::string& stage,
+                           Problems& problems) { return options_to_json(parse(table, stage, problems), true); },
+          .run =
+              [parse, run_stage, name](const toml::table& table, const StageRun& run) {
+                Problems problems;
+                const Options options = parse(table, name, problems);
+                problems.throw_if_any();
+                run_stage(options, run);
+              }};
+}
+
+// Every kind there is.
+const std::vector<StageKind>& stage_kinds();
+// The kind of that name, or nullptr.
+const StageKind* find_stage_kind(const std::string& name);
+
+}  // namespace draftsmith::recipes

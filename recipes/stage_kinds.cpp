@@ -1,0 +1,19 @@
+#include "recipes/stage.h"
+#include "recipes/stages/stages.h"
+
+namespace draftsmith::recipes {
+
+const std::vector<StageKind>& stage_kinds() {
+  static const std::vector<StageKind> kinds = {language_stage(), tokenizer_stage(),       corpus_stage(),
+                                               train_stage(),    teacher_outputs_stage(), evaluate_stage()};
+  return kinds;
+}
+
+const StageKind* find_stage_kind(const std::string& name) {
+  for (const StageKind& kind : stage_kinds()) {
+    if (kind.name == name) return &kind;
+  }
+  return nullptr;
+}
+
+}  // namespace draftsmith::recipes

@@ -1,0 +1,26 @@
+// kind = "evaluate": an evaluation suite inside a recipe. Makes results.json, results.csv, report.html and hyp/.
+#include <iostream>
+
+#include "infer/evaluation.h"
+#include "recipes/stages/stages.h"
+
+namespace draftsmith::recipes {
+
+namespace {
+
+void run_evaluate(const infer::EvaluationOptions& suite, const StageRun& run) {
+  infer::EvaluationOptions options = suite;
+  options.device = run.execution.device;
+  options.threads = run.execution.threads;
+  const infer::EvaluationContext context{.quiet = run.execution.progress == ProgressStyle::kQuiet};
+  const auto result = infer::run_evaluation(options, run.directory, context);
+  std::cout << result.table << std::flush;
+}
+
+}  // namespace
+
+StageKind evaluate_stage() {
+  return make_stage_kind<infer::EvaluationOptions>("evaluate", 1, "measures methods against baselines", run_evaluate);
+}
+
+}  // namespace draftsmith::recipes

@@ -1,0 +1,20 @@
+// kind = "language": writes texts of the made-up language pair. Makes {train,valid,test}.{src,tgt}.
+#include "data/synthetic.h"
+#include "recipes/stages/stages.h"
+
+namespace draftsmith::recipes {
+
+namespace {
+
+void run_language(const data::SyntheticOptions& options, const StageRun& run) {
+  data::write_synthetic(options, run.directory);
+}
+
+}  // namespace
+
+StageKind language_stage() {
+  return make_stage_kind<data::SyntheticOptions>("language", 1, "writes texts of a made-up pair of languages",
+                                                 run_language);
+}
+
+}  // namespace draftsmith::recipes

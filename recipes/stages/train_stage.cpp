@@ -1,0 +1,106 @@
+// kind = "train": trains a model on a corpus, from random weights or from another model. Makes model/.
+#include <fmt/format.h>
+
+#include "base/device.h"
+#include "data/readers.h"
+#include "data/tokenizer.h"
+#include "model/checkpoint.h"
+#include "recipes/architecture.h"
+#include "recipes/stages/stages.h"
+#include "train/trainer.h"
+
+namespace draftsmith::recipes {
+
+namespace {
+
+struct TrainStageOptions {
+  std::filesystem::path corpus;
+  std::filesystem::path tokenizer;
+  std::optional<std::filesystem::path> from;
+  std::optional<ArchitectureOptions> architecture;
+  std::optional<std::filesystem::path> validation_corpus;
+  std::optional<std::filesystem::path> validation_references;
+  std::optional<std::filesystem::path> teacher;
+  train::TrainOptions training;
+  static Fields<TrainStageOptions> fields();
+};
+
+void check_start(const TrainStageOptions& options, const std::string& where, Problems& problems) {
+  if (options.from.has_value() == options.architecture.has_value()) {
+    problems.add({.where = where,
+                  .what = "a model starts either from another model or from random weights",
+                  .expected = "one of `from` and `architecture`",
+                  .found = options.from ? "both" : "neither"});
+  }
+}
+
+Fields<TrainStageOptions> TrainStageOptions::fields() {
+  using T = TrainStageOptions;
+  return Fields<T>("train stage (kind = \"train\"): makes model/")
+      .add("corpus", &T::corpus, Required{}, "Corpus to train on (corpus.h5).")
+      .add("tokenizer", &T::tokenizer, Required{}, "Tokenizer of the corpus; copied into the model directory.")
+      .add("from", &T::from, "Model directory to start from.")
+      .add("architecture", &T::architecture, "Shape of a model that starts from random weights.")
+      .add("validation_corpus", &T::validation_corpus, "Corpus to validate on; absent: no validation.")
+      .add("validation_references", &T::validation_references,
+           "Reference texts for validation BLEU, one a line; absent: the decoded targets of the corpus.")
+      .add("teacher", &T::teacher, "Model directory that validation measures alpha against.")
+      .add("training", &T::training, "How it is trained.")
+      .check(check_start);
+}
+
+std::unique_ptr<model::TransformerModel> starting_model(const TrainStageOptions& options,
+                                                        const data::Tokenizer& tokenizer, at::Device device) {
+  if (options.from) return model::load_model(*options.from, {.device = device, .pack = false});
+  const ArchitectureOptions& shape = *options.architecture;
+  const auto config = make_config(shape, tokenizer.vocabulary(), tokenizer.pad(), tokenizer.eos());
+  auto fresh = std::make_unique<model::TransformerModel>(config, shape.seed);
+  fresh->to(device, at::kFloat);
+  return fresh;
+}
+
+void require_tokenizer(const data::Corpus& corpus, const data::Tokenizer& tokenizer, const std::string& file) {
+  if (corpus.info().tokenizer_hash == tokenizer.hash()) return;
+  throw UserError({.where = file,
+                   .what = "the corpus was made with another tokenizer",
+                   .expected = "tokenizer " + tokenizer.hash().substr(0, 16),
+                   .found = "tokenizer " + corpus.info().tokenizer_hash.substr(0, 16),
+                   .hint = "prepare it with the tokenizer of this stage"});
+}
+
+void run_train(const TrainStageOptions& options, const StageRun& run) {
+  const at::Device device = choose_device(run.execution.device);
+  const auto tokenizer = data::load_tokenizer(options.tokenizer);
+  const data::Corpus corpus(options.corpus);
+  require_tokenizer(corpus, *tokenizer, options.corpus.string());
+  std::optional<data::Corpus> validation;
+  if (options.validation_corpus) {
+    validation.emplace(*options.validation_corpus);
+    require_tokenizer(*validation, *tokenizer, options.validation_corpus->string());
+  }
+  std::vector<std::string> references;
+  if (options.validation_references) references = data::read_lines(*options.validation_references);
+  std::unique_ptr<model::TransformerModel> teacher;
+  if (options.teacher) teacher = model::load_model(*options.teacher, {.device = device});
+
+  const auto trained = starting_model(options, *tokenizer, device);
+  train::Trainer trainer({.model = *trained,
+                          .corpus = corpus,
+                          .validation = validation ? &*validation : nullptr,
+                          .tokenizer = tokenizer.get(),
+                          .references = std::move(references),
+                          .teacher = teacher.get(),
+                          .generation = std::nullopt,
+                          .identity = run.identity,
+                          .progress = run.execution.progress},
+                         options.training, run.directory);
+  trainer.run();
+}
+
+}  // namespace
+
+StageKind train_stage() {
+  return make_stage_kind<TrainStageOptions>("train", 1, "trains a model on a corpus", run_train);
+}
+
+}  // namespace draftsmith::recipes
