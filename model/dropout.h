@@ -26,7 +26,7 @@ class Dropout {
 
  private:
   DropoutContext context_;
-  uint64_t site_ = 0;
+  uint32_t site_ = 0;
 };
 
 }  // namespace draftsmith::model

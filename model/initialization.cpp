@@ -3,8 +3,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include <ATen/CPUGeneratorImpl.h>
-
+#include "base/random_tensors.h"
 #include "model/parameters.h"
 
 namespace draftsmith::model {
@@ -42,7 +41,6 @@ double deviation(const std::string& name, const TransformerConfig& config) {
 }  // namespace
 
 std::map<std::string, at::Tensor> initial_parameters(const TransformerConfig& config, uint64_t seed) {
-  at::Generator generator = at::detail::createCPUGenerator(seed);
   std::map<std::string, at::Tensor> parameters;
   for (const ParameterSpec& spec : expected_parameters(config)) {
     at::Tensor& value = parameters[spec.name];
@@ -51,7 +49,7 @@ std::map<std::string, at::Tensor> initial_parameters(const TransformerConfig& co
     } else if (spec.name.ends_with("norm.bias")) {
       value = at::zeros(spec.shape, at::kFloat);
     } else {
-      value = at::empty(spec.shape, at::kFloat).normal_(0.0, deviation(spec.name, config), generator);
+      value = normal_tensor(spec.shape, deviation(spec.name, config), seed, "init/" + spec.name, at::kFloat);
     }
   }
   return parameters;

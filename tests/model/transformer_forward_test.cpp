@@ -145,8 +145,8 @@ TEST(TransformerDropout, KeepsTheMeanAndDropsTheGivenShare) {
   Dropout dropout({0.3, 1, 2});
   const at::Tensor kept = dropout(at::ones({200, 500}));
   const double zeros = kept.eq(0).to(at::kDouble).mean().item<double>();
-  EXPECT_NEAR(zeros, 0.3, 0.0075);  // five standard deviations of 100,000 draws
-  EXPECT_NEAR(kept.max().item<double>(), 1 / 0.7, 1e-6);
+  EXPECT_NEAR(zeros, 0.3, 0.0075);                        // five standard deviations of 100,000 draws
+  EXPECT_NEAR(kept.max().item<double>(), 1 / 0.7, 1e-4);  // the probability is a multiple of 2^-16
   const at::Tensor other_site = dropout(at::ones({200, 500}));
   EXPECT_NEAR(kept.eq(other_site).to(at::kDouble).mean().item<double>(), 0.58, 0.01);
 }
