@@ -1,0 +1,64 @@
+#include "train/optimizers/adamw.h"
+
+#include <tuple>
+
+namespace draftsmith::train {
+
+namespace {
+
+// Arguments of one fused call: parameters with the same rate and decay.
+struct Lists {
+  std::vector<at::Tensor> values, gradients, first_moments, second_moments, steps;
+};
+
+}  // namespace
+
+AdamW::AdamW(std::vector<OptimizedParameter> parameters, const AdamWOptions& options)
+    : Optimizer(std::move(parameters)), options_(options) {
+  const at::NoGradGuard no_grad;
+  for (const OptimizedParameter& parameter : this->parameters()) {
+    first_moments_.push_back(at::zeros_like(parameter.value));
+    second_moments_.push_back(at::zeros_like(parameter.value));
+  }
+}
+
+std::map<std::string, at::Tensor> AdamW::state() const {
+  std::map<std::string, at::Tensor> tensors;
+  for (size_t i = 0; i < first_moments_.size(); ++i) {
+    tensors[parameters()[i].name + "/first_moment"] = first_moments_[i];
+    tensors[parameters()[i].name + "/second_moment"] = second_moments_[i];
+  }
+  return tensors;
+}
+
+void AdamW::update(double lr, double gradient_scale) {
+  std::map<std::pair<double, double>, Lists> alike;
+  for (size_t i = 0; i < parameters().size(); ++i) {
+    const OptimizedParameter& parameter = parameters()[i];
+    const at::Tensor& gradient = parameter.value.grad();
+    if (!gradient.defined() || parameter.lr_factor == 0) continue;
+    Lists& lists = alike[{parameter.lr_factor, parameter.weight_decay}];
+    lists.values.push_back(parameter.value);
+    lists.gradients.push_back(gradient);
+    lists.first_moments.push_back(first_moments_[i]);
+    lists.second_moments.push_back(second_moments_[i]);
+    // The kernel takes the step number as a tensor, and on a GPU from there.
+    lists.steps.push_back(at::scalar_tensor(static_cast<double>(steps()), gradient.options().dtype(at::kFloat)));
+  }
+  for (auto& [factors, lists] : alike) {
+    // The kernel divides gradients by grad_scale on the way, which saves a pass over them.
+    const at::Tensor divisor = at::scalar_tensor(1 / gradient_scale, lists.gradients[0].options().dtype(at::kFloat));
+    at::_fused_adamw_(lists.values, lists.gradients, lists.first_moments, lists.second_moments, {}, lists.steps,
+                      lr * factors.first, options_.beta1, options_.beta2, factors.second, options_.epsilon,
+                      /*amsgrad=*/false, /*maximize=*/false, divisor);
+  }
+}
+
+Fields<AdamWOptions> AdamWOptions::fields() {
+  return Fields<AdamWOptions>("AdamW")
+      .add("beta1", &AdamWOptions::beta1, Range{0, 0.9999999}, "Decay of the gradients' running mean.")
+      .add("beta2", &AdamWOptions::beta2, Range{0, 0.9999999}, "Decay of the squared gradients' running mean.")
+      .add("epsilon", &AdamWOptions::epsilon, Above{0}, "Added to the denominator.");
+}
+
+}  // namespace draftsmith::train

@@ -1,0 +1,102 @@
+// From gradients to new parameters. An optimizer owns its state tensors under stable names, so that a training
+// checkpoint can store and restore them exactly; its only number is the count of steps.
+//
+// A new optimizer is a file in this folder and a line in optimizers/registry.cpp.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include "base/options.h"
+
+namespace draftsmith::train {
+
+// Parameters that learn at another rate than the rest. Patterns are matched against canonical names
+// (model/parameters.h); `*` is any text, `?` any character. The first group that matches a parameter counts.
+struct ParameterGroupOptions {
+  std::string parameters;
+  double lr_factor = 1.0;
+  double weight_decay_factor = 1.0;
+  static Fields<ParameterGroupOptions> fields();
+};
+
+// Kingma and Ba 2015, decoupled weight decay by Loshchilov and Hutter 2019.
+struct AdamWOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  static Fields<AdamWOptions> fields();
+};
+
+// Shazeer and Stern 2018, as Transformers' Adafactor computes it with relative_step off.
+struct AdafactorOptions {
+  bool scale_parameter = false;
+  double clip_threshold = 1.0;
+  double decay_rate = -0.8;
+  double epsilon1 = 1e-30;
+  double epsilon2 = 1e-3;
+  std::optional<double> beta1;
+  static Fields<AdafactorOptions> fields();
+};
+
+struct OptimizerOptions {
+  std::string name = "adamw";
+  double lr = 1e-3;
+  double weight_decay = 0.0;
+  AdamWOptions adamw;
+  AdafactorOptions adafactor;
+  std::vector<ParameterGroupOptions> groups;
+  static Fields<OptimizerOptions> fields();
+};
+
+// One parameter and how it learns.
+struct OptimizedParameter {
+  std::string name;
+  at::Tensor value;  // fp32 (fp64 in tests): the master weight
+  double lr_factor = 1.0;
+  double weight_decay = 0.0;  // the optimizer's, times the group's factor
+};
+
+// Applies the groups. Errors (UserError, all at once): a pattern that matches no parameter that an earlier one left
+// over.
+std::vector<OptimizedParameter> group_parameters(const std::map<std::string, at::Tensor>& parameters,
+                                                 const OptimizerOptions& options);
+
+class Optimizer {
+ public:
+  explicit Optimizer(std::vector<OptimizedParameter> parameters);
+  virtual ~Optimizer() = default;
+
+  // One update from the parameters' gradients, each multiplied by `gradient_scale` first (1/labels, and clipping);
+  // parameters without a gradient stay as they are. The gradients' content is unspecified afterwards.
+  void step(double lr, double gradient_scale);
+  // Drops all gradients.
+  void zero_grad();
+
+  const std::vector<OptimizedParameter>& parameters() const { return parameters_; }
+  int64_t steps() const { return steps_; }
+
+  // State tensors by "<parameter name>/<state name>", shared with the optimizer. All exist from construction on.
+  virtual std::map<std::string, at::Tensor> state() const = 0;
+  // Copies a stored state back. Errors: std::logic_error for names or shapes that state() does not have.
+  void restore(const std::map<std::string, at::Tensor>& stored, int64_t steps);
+
+ protected:
+  virtual void update(double lr, double gradient_scale) = 0;
+
+ private:
+  std::vector<OptimizedParameter> parameters_;
+  int64_t steps_ = 0;
+};
+
+// The optimizer that the options name, over the model's parameters. The list is in registry.cpp.
+std::unique_ptr<Optimizer> make_optimizer(const std::map<std::string, at::Tensor>& parameters,
+                                          const OptimizerOptions& options);
+
+}  // namespace draftsmith::train

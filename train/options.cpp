@@ -1,0 +1,80 @@
+#include "train/options.h"
+
+#include "train/period.h"
+
+namespace draftsmith::train {
+
+namespace {
+
+// A run's own length cannot be a share of the run.
+void check_length(const std::string& text, const std::string& where, Problems& problems) {
+  check_period(text, where, false, problems);
+  if (text.find('%') != std::string::npos) {
+    problems.add({.where = where,
+                  .what = "the length of a run cannot be a share of itself",
+                  .expected = "steps, epochs or labels",
+                  .found = text});
+  }
+}
+
+}  // namespace
+
+Fields<ValidationOptions> ValidationOptions::fields() {
+  return Fields<ValidationOptions>("validation during training")
+      .add("every", &ValidationOptions::every,
+           "How often the model is validated, beside the end of the run: \"500 steps\", \"1 epochs\", \"10 %\".")
+      .add("max_examples", &ValidationOptions::max_examples, Range{0}, Unit{"examples"},
+           "The first so many examples count; 0: all.")
+      .add("bleu_examples", &ValidationOptions::bleu_examples, Range{0}, Unit{"examples"},
+           "Examples whose greedy translation is compared with the target by BLEU (13a); 0: none.")
+      .add("max_new_tokens", &ValidationOptions::max_new_tokens, Range{1}, Unit{"tokens"},
+           "Longest greedy output for BLEU.")
+      .add("token_budget", &ValidationOptions::token_budget, Range{1}, Unit{"tokens"}, NoResult{},
+           "Most tokens of a validation batch, padding counted.")
+      .add("measure", &ValidationOptions::measure, Choices{"loss", "accuracy", "bleu", "alpha"},
+           "What the best model is best at: cross entropy per label, token accuracy, BLEU, or alpha against the "
+           "teacher.")
+      .add("patience", &ValidationOptions::patience, Range{0}, Unit{"validations"},
+           "Stop after so many validations without a new best; 0: never.")
+      .check([](const ValidationOptions& options, const std::string& where, Problems& problems) {
+        check_period(options.every, where + ".every", false, problems);
+        if (options.measure == "bleu" && options.bleu_examples == 0) {
+          problems.add({.where = where + ".measure",
+                        .what = "the best model is to be chosen by BLEU, which is off",
+                        .expected = "bleu_examples above 0",
+                        .found = "bleu_examples = 0"});
+        }
+      });
+}
+
+Fields<TrainOptions> TrainOptions::fields() {
+  return Fields<TrainOptions>("training")
+      .add("length", &TrainOptions::length, "Length of the run: \"2000 steps\", \"3 epochs\" or \"1e6 labels\".")
+      .add("objective", &TrainOptions::objective, "What is minimised.")
+      .add("optimizer", &TrainOptions::optimizer, "How parameters are updated.")
+      .add("schedule", &TrainOptions::schedule, "The learning rate over the run.")
+      .add("batches", &TrainOptions::batches, "The micro-batches.")
+      .add("validation", &TrainOptions::validation, "Measures taken on the validation corpus during the run.")
+      .add("accumulate", &TrainOptions::accumulate, Range{1}, Unit{"micro-batches"},
+           "Micro-batches of one step; their gradients are those of one large batch.")
+      .add("clip_norm", &TrainOptions::clip_norm, Range{0},
+           "Gradients with a larger global norm are scaled down to it; 0: off.")
+      .add("dropout", &TrainOptions::dropout, Range{0, 0.99}, "Dropout probability; absent: the model's own.")
+      .add("seed", &TrainOptions::seed, "Seed of dropout.")
+      .add("precision", &TrainOptions::precision, Choices{"fp32", "bf16"},
+           "bf16: matrix products in bf16 (autocast) over fp32 weights, gradients and optimizer state.")
+      .add("keep", &TrainOptions::keep, Choices{"best", "last"},
+           "Which model is the result: the best by validation.measure, or the last. Without validation: the last.")
+      .add("checkpoint_every", &TrainOptions::checkpoint_every, NoResult{},
+           "How often a training checkpoint is written, beside interruptions and the end; empty: only then.")
+      .add("log_every", &TrainOptions::log_every, Range{1}, Unit{"steps"}, NoResult{},
+           "How often metrics.jsonl and TensorBoard get a line.")
+      .add("tensorboard", &TrainOptions::tensorboard, NoResult{}, "Write TensorBoard event files.")
+      .check([](const TrainOptions& options, const std::string& where, Problems& problems) {
+        const std::string prefix = where.empty() ? "" : where + ".";
+        check_length(options.length, prefix + "length", problems);
+        check_period(options.checkpoint_every, prefix + "checkpoint_every", true, problems);
+      });
+}
+
+}  // namespace draftsmith::train

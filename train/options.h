@@ -1,0 +1,47 @@
+// Everything that decides what a training run computes, as recipes and `--set` give it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/options.h"
+#include "data/batches.h"
+#include "train/objectives/objective.h"
+#include "train/optimizers/optimizer.h"
+#include "train/schedule.h"
+
+namespace draftsmith::train {
+
+struct ValidationOptions {
+  std::string every = "1 epochs";  // a period
+  int64_t max_examples = 0;        // 0: all
+  int64_t bleu_examples = 0;       // 0: no BLEU
+  int64_t max_new_tokens = 128;
+  int64_t token_budget = 8192;
+  std::string measure = "loss";
+  int64_t patience = 0;  // 0: no early stopping
+  static Fields<ValidationOptions> fields();
+};
+
+struct TrainOptions {
+  std::string length = "1 epochs";  // a period
+  ObjectiveOptions objective;
+  OptimizerOptions optimizer;
+  ScheduleOptions schedule;
+  data::BatchOptions batches;
+  ValidationOptions validation;
+  int64_t accumulate = 1;
+  double clip_norm = 1.0;         // 0: no clipping
+  std::optional<double> dropout;  // absent: the model's own
+  uint64_t seed = 1;              // of dropout
+  std::string precision = "fp32";
+  std::string keep = "best";
+  // What follows changes no result.
+  std::string checkpoint_every = "1000 steps";  // a period, or empty: only at validations' ends and interruptions
+  int64_t log_every = 50;
+  bool tensorboard = true;
+  static Fields<TrainOptions> fields();
+};
+
+}  // namespace draftsmith::train

@@ -1,0 +1,62 @@
+#include "train/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace draftsmith::train {
+
+Fields<ScheduleOptions> ScheduleOptions::fields() {
+  return Fields<ScheduleOptions>("learning-rate schedule")
+      .add("name", &ScheduleOptions::name, Choices{"constant", "linear", "inverse_sqrt", "cosine"},
+           "What follows the warm-up: constant; linear or cosine decay to final_factor at the end of the run; "
+           "inverse_sqrt: 1/sqrt(t/warm-up).")
+      .add("warmup", &ScheduleOptions::warmup,
+           "Length of the linear warm-up: \"500 steps\", \"0.5 epochs\", \"1e6 labels\" or \"4 %\" of the run; empty: "
+           "none. inverse_sqrt needs one.")
+      .add("final_factor", &ScheduleOptions::final_factor, Range{0, 1},
+           "Learning rate at the end of the run as a factor of the peak (linear, cosine).")
+      .check([](const ScheduleOptions& options, const std::string& where, Problems& problems) {
+        check_period(options.warmup, where + ".warmup", true, problems);
+        if (options.name == "inverse_sqrt" && options.warmup.empty()) {
+          problems.add({.where = where + ".warmup",
+                        .what = "inverse_sqrt needs a warm-up: its rate is 1/sqrt(t/warm-up)",
+                        .expected = "a period, such as \"1000 steps\"",
+                        .found = "none"});
+        }
+      });
+}
+
+Schedule::Schedule(const ScheduleOptions& options, const Period& run, const PeriodScale& scale)
+    : options_(options), run_(run) {
+  Problems problems;
+  validate_options(options, "schedule", problems);
+  problems.throw_if_any();
+  if (options.warmup.empty()) return;
+  warmup_ = parse_period(options.warmup, "schedule.warmup");
+  warmup_share_ = in_steps(*warmup_, run_, scale) / in_steps(run_, run_, scale);
+  if (warmup_share_ > 1) {
+    throw UserError(Problem{.where = "schedule.warmup",
+                            .what = "the warm-up is longer than the run",
+                            .expected = "at most " + to_string(run),
+                            .found = to_string(*warmup_)});
+  }
+}
+
+double Schedule::decayed(const Progressed& progress) const {
+  const double run_done = std::min(1.0, done(run_, progress, run_));
+  if (warmup_share_ >= 1) return 1.0;
+  return std::clamp((run_done - warmup_share_) / (1 - warmup_share_), 0.0, 1.0);
+}
+
+double Schedule::factor(const Progressed& progress) const {
+  const double warmed = warmup_ ? done(*warmup_, progress, run_) : 1.0;
+  if (warmed < 1) return warmed;
+  const double fall = 1 - options_.final_factor;
+  if (options_.name == "linear") return 1 - fall * decayed(progress);
+  if (options_.name == "cosine") return 1 - fall * (1 - std::cos(std::numbers::pi * decayed(progress))) / 2;
+  if (options_.name == "inverse_sqrt") return 1 / std::sqrt(warmed);
+  return 1;
+}
+
+}  // namespace draftsmith::train

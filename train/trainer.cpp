@@ -1,0 +1,263 @@
+#include "train/trainer.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "base/files.h"
+#include "base/logging.h"
+#include "base/sha256.h"
+#include "base/signals.h"
+#include "base/timing.h"
+#include "model/checkpoint.h"
+#include "train/memory.h"
+#include "train/training_checkpoint.h"
+#include "train/training_log.h"
+#include "train/training_step.h"
+
+namespace draftsmith::train {
+
+namespace {
+
+constexpr const char* kBest = "best";
+
+TrainOptions checked(const TrainOptions& options) {
+  Problems problems;
+  validate_options(options, "train", problems);
+  problems.throw_if_any();
+  return options;
+}
+
+void check_inputs(const TrainerInputs& inputs) {
+  const model::ModelInfo& info = inputs.model.info();
+  if (info.dtype != at::kFloat && info.dtype != at::kDouble) {
+    throw std::logic_error("training updates fp32 weights; convert the model first");
+  }
+  Problems problems;
+  const auto check_corpus = [&](const data::Corpus& corpus) {
+    if (corpus.size() == 0) problems.add({.where = corpus.file().string(), .what = "the corpus has no examples"});
+    if (corpus.info().vocabulary <= info.vocabulary) return;
+    problems.add({.where = corpus.file().string(),
+                  .what = "the corpus has more token ids than the model",
+                  .expected = fmt::format("at most {}", info.vocabulary),
+                  .found = std::to_string(corpus.info().vocabulary),
+                  .hint = "tokenize the corpus with the model's own tokenizer"});
+  };
+  check_corpus(inputs.corpus);
+  if (inputs.validation) check_corpus(*inputs.validation);
+  problems.throw_if_any();
+}
+
+PeriodScale scale_of(const data::Corpus& corpus, int64_t batches, int64_t accumulate) {
+  return {.steps_per_epoch = std::ceil(static_cast<double>(batches) / static_cast<double>(accumulate)),
+          .labels_per_epoch = static_cast<double>(std::max<int64_t>(1, corpus.info().target_tokens))};
+}
+
+}  // namespace
+
+struct Trainer::Impl {
+  Impl(TrainerInputs given, TrainOptions chosen, std::filesystem::path where)
+      : inputs(std::move(given)),
+        options(checked(chosen)),
+        directory(std::move(where)),
+        length(parse_period(options.length, "train.length")),
+        validation_inputs{inputs.validation, inputs.tokenizer, inputs.references, inputs.teacher},
+        batches(inputs.corpus, options.batches),
+        scale(scale_of(inputs.corpus, batches.batches(0), options.accumulate)),
+        schedule(options.schedule, length, scale),
+        objective(make_objective(options.objective)),
+        optimizer(make_optimizer(inputs.model.parameters(), options.optimizer)),
+        checkpoints(directory / "checkpoints", identity()) {
+    check_inputs(inputs);
+    check_validation(validation_inputs, options.validation);
+  }
+
+  std::string identity() const { return sha256(inputs.identity + options_hash(options)); }
+  bool validates() const { return inputs.validation != nullptr; }
+  bool over() const { return state.finished || done(length, state.progressed(), length) >= 1; }
+  std::filesystem::path best_directory(int64_t step) const { return directory / fmt::format("{}-{:09}", kBest, step); }
+
+  model::SaveOptions save_options() const {
+    model::SaveOptions save;
+    if (inputs.tokenizer) save.tokenizer = inputs.tokenizer->file();
+    save.generation = inputs.generation;
+    return save;
+  }
+
+  // Whether a multiple of `text`, a period, lies between the counters before the step and now.
+  bool due(const std::string& text, const Progressed& before) const {
+    if (text.empty()) return false;
+    const Period period = parse_period(text, "train");
+    return std::floor(done(period, state.progressed(), length)) > std::floor(done(period, before, length));
+  }
+
+  void resume() {
+    if (const auto checkpoint = checkpoints.newest()) {
+      state = checkpoints.restore(*checkpoint, inputs.model, *optimizer);
+      if (!state.finished) log_info("going on from {}", checkpoint->string());
+    }
+    log.emplace(directory,
+                TrainingLogOptions{.progress = inputs.progress,
+                                   .tensorboard = options.tensorboard,
+                                   .last_step = state.step,
+                                   .total_steps = static_cast<int64_t>(std::ceil(in_steps(length, length, scale)))});
+  }
+
+  // The next step's data. A step never reaches over the end of an epoch.
+  MicroBatches next_data() {
+    MicroBatches data;
+    do {
+      data.push_back(batches.next(state.position));
+    } while (static_cast<int64_t>(data.size()) < options.accumulate && state.position.batch != 0);
+    return data;
+  }
+
+  StepSettings step_settings() const {
+    return {.dropout = options.dropout.value_or(inputs.model.config().dropout),
+            .seed = options.seed,
+            .first_micro_step = static_cast<uint64_t>(state.micro_step),
+            .autocast = options.precision == "bf16"};
+  }
+
+  // Counters after a step.
+  void count(const MicroBatches& data, const StepResult& result) {
+    ++state.step;
+    state.micro_step += static_cast<int64_t>(data.size());
+    state.labels += result.labels;
+    for (const auto& examples : data) state.examples += static_cast<int64_t>(examples.size());
+    state.epochs = static_cast<double>(state.position.epoch);
+    if (state.position.batch > 0) {
+      state.epochs +=
+          static_cast<double>(state.position.batch) / static_cast<double>(batches.batches(state.position.epoch));
+    }
+  }
+
+  void step() {
+    const Stopwatch watch;
+    const MicroBatches data = next_data();
+    const StepResult result = accumulate_gradients(inputs.model, *objective, inputs.corpus, data, step_settings());
+    count(data, result);
+    const double lr = options.optimizer.lr * schedule.factor(state.progressed());
+    optimizer->step(lr, gradient_scale(result, options.clip_norm));
+    optimizer->zero_grad();
+    record(result, lr, watch.seconds());
+  }
+
+  void record(const StepResult& result, double lr, double seconds) {
+    state.seconds += seconds;
+    state.window_seconds += seconds;
+    state.window_loss += result.loss_sum;
+    state.window_labels += result.labels;
+    const auto labels = static_cast<double>(std::max<int64_t>(1, state.window_labels));
+    const double loss = state.window_loss / labels;
+    const double rate = labels / std::max(state.window_seconds, 1e-9);
+    log->advance(loss, lr, rate);
+    if (state.step % options.log_every != 0) return;
+    log->add(StepMetrics{.step = state.step,
+                         .epochs = state.epochs,
+                         .labels = state.labels,
+                         .loss = loss,
+                         .lr = lr,
+                         .gradient_norm = result.gradient_norm,
+                         .labels_per_second = rate,
+                         .seconds = state.seconds});
+    state.window_loss = state.window_seconds = 0;
+    state.window_labels = 0;
+  }
+
+  void run_validation() {
+    const ValidationResult result = validate(inputs.model, validation_inputs, options.validation);
+    const std::string& measure = options.validation.measure;
+    const double value = value_of(result, measure);
+    const bool lower_is_better = measure == "loss";
+    const bool better = !state.best_value || (lower_is_better ? value < *state.best_value : value > *state.best_value);
+    ++state.validations;
+    if (better) {
+      state.best_value = value;
+      state.best_step = state.step;
+      state.since_best = 0;
+      // A run killed after this and before its next checkpoint comes here again.
+      std::filesystem::remove_all(best_directory(state.step));
+      model::save_model(best_directory(state.step), inputs.model, save_options());
+    } else {
+      ++state.since_best;
+    }
+    log->add(state.step, result, better);
+    if (options.validation.patience > 0 && state.since_best >= options.validation.patience) {
+      log_info("no better {} for {} validations: stopping", measure, state.since_best);
+      state.finished = true;
+    }
+  }
+
+  void save_checkpoint() {
+    checkpoints.write(inputs.model, *optimizer, state, save_options());
+    if (!state.best_value) return;
+    // Only now can no resumed run need an older best model.
+    replace_link(directory / kBest, best_directory(state.best_step));
+    for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+      const std::string name = entry.path().filename().string();
+      const bool old = name.starts_with(std::string(kBest) + "-") && entry.path() != best_directory(state.best_step);
+      if (old && !entry.is_symlink()) std::filesystem::remove_all(entry.path());
+    }
+  }
+
+  void stop_if_asked() {
+    if (stop_requested() == 0) return;
+    save_checkpoint();
+    throw_if_stop_requested(
+        fmt::format("training stopped after step {}; the same command goes on from there "
+                    "({})",
+                    state.step, (directory / "checkpoints").string()));
+  }
+
+  // Validation, checkpoint or end, where they are due after a step.
+  void after_step(const Progressed& before) {
+    if (validates() && (due(options.validation.every, before) || over())) run_validation();
+    if (over()) state.finished = true;
+    if (state.finished || due(options.checkpoint_every, before)) save_checkpoint();
+    if (!state.finished) stop_if_asked();
+  }
+
+  // Writes the result; the model in memory becomes it.
+  TrainResult finish() {
+    log->finish();
+    inputs.model.requires_grad(false);
+    const std::filesystem::path result = directory / "model";
+    if (options.keep == "best" && state.best_value) load_weights(best_directory(state.best_step), inputs.model);
+    if (!std::filesystem::exists(result)) model::save_model(result, inputs.model, save_options());
+    return {.model = result, .state = state, .stopped_early = done(length, state.progressed(), length) < 1};
+  }
+
+  TrainerInputs inputs;
+  TrainOptions options;
+  std::filesystem::path directory;
+  Period length;
+  ValidationInputs validation_inputs;
+  data::BatchOrder batches;
+  PeriodScale scale;
+  Schedule schedule;
+  std::unique_ptr<Objective> objective;
+  std::unique_ptr<Optimizer> optimizer;
+  CheckpointFolder checkpoints;
+  TrainingState state;
+  std::optional<TrainingLog> log;
+};
+
+Trainer::Trainer(TrainerInputs inputs, TrainOptions options, std::filesystem::path directory)
+    : impl_(std::make_unique<Impl>(std::move(inputs), std::move(options), std::move(directory))) {}
+
+Trainer::~Trainer() = default;
+
+TrainResult Trainer::run() {
+  keep_freed_memory();
+  impl_->resume();
+  impl_->inputs.model.requires_grad(true);
+  while (!impl_->over()) {
+    const Progressed before = impl_->state.progressed();
+    impl_->step();
+    impl_->after_step(before);
+  }
+  return impl_->finish();
+}
+
+}  // namespace draftsmith::train

@@ -1,0 +1,63 @@
+// A training run: from a model and a corpus to a trained model directory, resumable at every step.
+//
+// In the run's directory:
+//   checkpoints/step-000001000/   the newest training checkpoint (training_checkpoint.h); `last` links to it
+//   best-000000800/, best         the best model so far, a model directory
+//   model/                        the result, a model directory; appears when the run has finished
+//   metrics.jsonl, tensorboard/   the log
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/progress.h"
+#include "data/corpus.h"
+#include "data/tokenizer.h"
+#include "model/generation_config.h"
+#include "model/transformer_model.h"
+#include "train/options.h"
+#include "train/training_state.h"
+#include "train/validation.h"
+
+namespace draftsmith::train {
+
+// What a run works on. All pointers and references must outlive the trainer.
+struct TrainerInputs {
+  model::TransformerModel& model;  // fp32, unpacked, on the device to train on; holds the result afterwards
+  const data::Corpus& corpus;
+  const data::Corpus* validation = nullptr;    // none: no validation
+  const data::Tokenizer* tokenizer = nullptr;  // copied into model directories; needed for BLEU
+  std::vector<std::string> references;         // validation texts for BLEU, one an example; empty: the decoded targets
+  model::TransformerModel* teacher = nullptr;  // for alpha
+  std::optional<model::GenerationConfig> generation;  // written beside the models
+  std::string identity;  // what made inputs and options (a hash); a run of another is not resumed
+  ProgressStyle progress = ProgressStyle::kQuiet;
+};
+
+struct TrainResult {
+  std::filesystem::path model;  // the result's directory
+  TrainingState state;
+  bool stopped_early = false;  // by validation.patience
+};
+
+class Trainer {
+ public:
+  // Errors (UserError): options out of range, a corpus that does not fit the model, a best measure whose inputs are
+  // missing.
+  Trainer(TrainerInputs inputs, TrainOptions options, std::filesystem::path directory);
+  ~Trainer();
+
+  // Trains from the newest checkpoint in the directory, or from the start, to the end.
+  // Errors: RunError when the loss or a gradient is NaN or infinite (names the examples; the last checkpoint stays);
+  // UserError when the directory holds another run; Interrupted after SIGINT or SIGTERM, with a checkpoint written,
+  // while a SignalWatch exists (the trainer makes one where the process has none: see base/signals.h).
+  TrainResult run();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace draftsmith::train

@@ -1,0 +1,138 @@
+#include "train/training_checkpoint.h"
+
+#include <fmt/format.h>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "model/safetensors.h"
+
+namespace draftsmith::train {
+
+namespace {
+
+constexpr const char* kPrefix = "step-";
+constexpr const char* kTemporary = "unfinished-";
+constexpr const char* kModel = "model";
+constexpr const char* kOptimizer = "optimizer.safetensors";
+constexpr const char* kState = "state.json";
+constexpr const char* kDone = "DONE";
+constexpr int64_t kFormatVersion = 1;
+
+void write_optimizer(const std::filesystem::path& file, const Optimizer& optimizer) {
+  std::vector<model::TensorToStore> tensors;
+  for (const auto& [name, tensor] : optimizer.state()) {
+    tensors.push_back({.name = name, .tensor = tensor, .dtype = tensor.scalar_type()});
+  }
+  model::write_safetensors(file, std::move(tensors));
+}
+
+std::map<std::string, at::Tensor> read_optimizer(const std::filesystem::path& file, const Optimizer& optimizer) {
+  const model::SafetensorsFile stored(file);
+  std::map<std::string, at::Tensor> tensors;
+  Problems problems;
+  for (const auto& [name, own] : optimizer.state()) {
+    const auto entry = stored.tensors().find(name);
+    if (entry == stored.tensors().end() || at::IntArrayRef(entry->second.shape) != own.sizes()) {
+      problems.add({.where = file.string(),
+                    .what = "the optimizer's state does not fit this run",
+                    .expected = name + " " + model::shape_text(own.sizes()),
+                    .found = entry == stored.tensors().end() ? "none" : model::shape_text(entry->second.shape)});
+      continue;
+    }
+    tensors[name] = stored.read(name, own.scalar_type());
+  }
+  problems.throw_if_any();
+  return tensors;
+}
+
+// Anything in the folder but `keep` and links: older checkpoints, and what killed runs left unfinished.
+void remove_others(const std::filesystem::path& folder, const std::filesystem::path& keep) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    const bool ours = name.starts_with(kPrefix) || name.starts_with(kTemporary);
+    if (ours && entry.path() != keep && !entry.is_symlink()) std::filesystem::remove_all(entry.path());
+  }
+}
+
+}  // namespace
+
+CheckpointFolder::CheckpointFolder(std::filesystem::path folder, std::string identity)
+    : folder_(std::move(folder)), identity_(std::move(identity)) {}
+
+void CheckpointFolder::write(const model::TransformerModel& model, const Optimizer& optimizer,
+                             const TrainingState& state, const model::SaveOptions& save) {
+  const std::string number = fmt::format("{:09}", state.step);
+  const std::filesystem::path final_path = folder_ / (kPrefix + number);
+  const std::filesystem::path path = folder_ / (kTemporary + number);
+  make_directories(folder_);
+  std::filesystem::remove_all(path);
+  make_directories(path);
+  model::save_model(path / kModel, model, save);
+  write_optimizer(path / kOptimizer, optimizer);
+  const nlohmann::ordered_json json{{"format_version", kFormatVersion},
+                                    {"identity", identity_},
+                                    {"optimizer_steps", optimizer.steps()},
+                                    {"state", to_json(state)}};
+  write_json(path / kState, json);
+  write_file_atomic(path / kDone, number + "\n");
+  // The same step is written again when a finished run turns out to have been finished (early stopping).
+  std::filesystem::remove_all(final_path);
+  rename_directory(path, final_path);
+  replace_link(folder_ / "last", final_path);
+  remove_others(folder_, final_path);
+}
+
+std::optional<std::filesystem::path> CheckpointFolder::newest() const {
+  std::optional<std::filesystem::path> found;
+  if (!std::filesystem::is_directory(folder_)) return found;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(kPrefix) || !std::filesystem::exists(entry.path() / kDone)) continue;
+    if (!found || found->filename() < entry.path().filename()) found = entry.path();
+  }
+  return found;
+}
+
+TrainingState CheckpointFolder::restore(const std::filesystem::path& checkpoint, model::TransformerModel& model,
+                                        Optimizer& optimizer) const {
+  const std::filesystem::path file = checkpoint / kState;
+  const nlohmann::json json = load_json(file);
+  Problems problems;
+  JsonReader reader(json, file.string(), problems);
+  reader.get_int("format_version", {.min = kFormatVersion, .max = kFormatVersion});
+  const std::string identity = reader.get_string("identity");
+  const int64_t steps = reader.get_int("optimizer_steps", {.min = 0});
+  if (!json.contains("state")) problems.add({.where = file.string(), .what = "no counters", .expected = "'state'"});
+  problems.throw_if_any();
+  if (identity != identity_) {
+    throw UserError(Problem{.where = checkpoint.string(),
+                            .what = "the checkpoint belongs to a run with other options or data",
+                            .expected = identity_,
+                            .found = identity,
+                            .hint = "train in another directory, or remove this one to start anew"});
+  }
+  const TrainingState state = state_from_json(json.at("state"), file.string());
+  load_weights(checkpoint / kModel, model);
+  optimizer.restore(read_optimizer(checkpoint / kOptimizer, optimizer), steps);
+  return state;
+}
+
+void load_weights(const std::filesystem::path& directory, model::TransformerModel& model) {
+  const at::NoGradGuard no_grad;
+  const auto stored =
+      model::load_model(directory, {.device = model.info().device, .dtype = model.info().dtype, .pack = false});
+  for (const auto& [name, tensor] : model.parameters()) {
+    const auto found = stored->parameters().find(name);
+    if (found == stored->parameters().end() || found->second.sizes() != tensor.sizes()) {
+      throw UserError(
+          Problem{.where = directory.string(),
+                  .what = "the weights are of another architecture",
+                  .expected = name + " " + model::shape_text(tensor.sizes()),
+                  .found = found == stored->parameters().end() ? "none" : model::shape_text(found->second.sizes())});
+    }
+    at::Tensor target = tensor;
+    target.copy_(found->second);
+  }
+}
+
+}  // namespace draftsmith::train

@@ -1,0 +1,46 @@
+// Training checkpoints: everything a run needs to go on as if it had never stopped.
+//
+//   step-000001000/model/                the weights (fp32), a Hugging Face directory
+//   step-000001000/optimizer.safetensors the optimizer's tensors
+//   step-000001000/state.json            counters, and the identity of the run
+//   step-000001000/DONE                  written last
+//
+// A checkpoint is written under a temporary name and renamed; older ones are removed only afterwards.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "model/checkpoint.h"
+#include "train/optimizers/optimizer.h"
+#include "train/training_state.h"
+
+namespace draftsmith::train {
+
+class CheckpointFolder {
+ public:
+  // `identity` names the run (a hash of what it computes); checkpoints of another are refused.
+  CheckpointFolder(std::filesystem::path folder, std::string identity);
+
+  // Writes the checkpoint of state.step, points `last` to it and removes the others. Errors: RunError.
+  void write(const model::TransformerModel& model, const Optimizer& optimizer, const TrainingState& state,
+             const model::SaveOptions& save);
+
+  // The newest finished checkpoint's directory; nothing when there is none.
+  std::optional<std::filesystem::path> newest() const;
+
+  // Restores weights, optimizer and counters from a checkpoint. Errors: UserError when it belongs to another run or is
+  // damaged.
+  TrainingState restore(const std::filesystem::path& checkpoint, model::TransformerModel& model,
+                        Optimizer& optimizer) const;
+
+ private:
+  std::filesystem::path folder_;
+  std::string identity_;
+};
+
+// Copies the weights of a model directory into a model of the same architecture, in place.
+void load_weights(const std::filesystem::path& directory, model::TransformerModel& model);
+
+}  // namespace draftsmith::train

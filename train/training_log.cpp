@@ -1,0 +1,92 @@
+#include "train/training_log.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/files.h"
+#include "base/logging.h"
+
+namespace draftsmith::train {
+
+void truncate_metrics(const std::filesystem::path& file, int64_t last_step) {
+  if (!std::filesystem::exists(file)) return;
+  const std::string content = read_file(file);
+  std::string kept;
+  for (size_t begin = 0; begin < content.size();) {
+    const size_t end = content.find('\n', begin);
+    if (end == std::string::npos) break;
+    const std::string line = content.substr(begin, end + 1 - begin);
+    const nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object() || json.value("step", last_step + 1) > last_step) break;
+    kept += line;
+    begin = end + 1;
+  }
+  if (kept.size() != content.size()) write_file_atomic(file, kept);
+}
+
+TrainingLog::TrainingLog(const std::filesystem::path& directory, const TrainingLogOptions& options)
+    : file_(directory / "metrics.jsonl") {
+  make_directories(directory);
+  truncate_metrics(file_, options.last_step);
+  out_.open(file_, std::ios::app);
+  if (!out_) throw UserError(Problem{.where = file_.string(), .what = "the log cannot be opened for writing"});
+  if (options.tensorboard) events_.emplace(directory / "tensorboard", options.last_step);
+  progress_ = std::make_unique<Progress>(ProgressOptions{.style = options.progress,
+                                                         .title = "training",
+                                                         .unit = "steps",
+                                                         .total = options.total_steps,
+                                                         .done_before = options.last_step});
+}
+
+void TrainingLog::advance(double loss, double lr, double labels_per_second) {
+  progress_->set_note(fmt::format("loss {:.3f}  lr {:.2e}  {} tokens/s", loss, lr, human_count(labels_per_second)));
+  progress_->advance();
+}
+
+void TrainingLog::add(const StepMetrics& metrics) {
+  write_line({{"step", metrics.step},
+              {"epochs", metrics.epochs},
+              {"labels", metrics.labels},
+              {"loss", metrics.loss},
+              {"lr", metrics.lr},
+              {"gradient_norm", metrics.gradient_norm},
+              {"tokens_per_second", metrics.labels_per_second},
+              {"seconds", metrics.seconds}});
+  if (!events_) return;
+  const std::vector<Scalar> scalars{{"train/loss", metrics.loss},
+                                    {"train/lr", metrics.lr},
+                                    {"train/gradient_norm", metrics.gradient_norm},
+                                    {"train/tokens_per_second", metrics.labels_per_second},
+                                    {"train/epochs", metrics.epochs}};
+  events_->add(metrics.step, scalars);
+}
+
+void TrainingLog::add(int64_t step, const ValidationResult& result, bool is_best) {
+  nlohmann::ordered_json values{{"loss", result.loss}, {"accuracy", result.accuracy}, {"labels", result.labels}};
+  std::vector<Scalar> scalars{{"validation/loss", result.loss}, {"validation/accuracy", result.accuracy}};
+  std::string text =
+      fmt::format("step {}: validation loss {:.4f}, accuracy {:.4f}", step, result.loss, result.accuracy);
+  const auto append = [&](const char* name, const std::optional<double>& value) {
+    if (!value) return;
+    values[name] = *value;
+    scalars.emplace_back(std::string("validation/") + name, *value);
+    text += fmt::format(", {} {:.4f}", name, *value);
+  };
+  append("bleu", result.bleu);
+  append("alpha", result.alpha);
+  write_line({{"step", step}, {"validation", values}, {"best", is_best}});
+  if (events_) events_->add(step, scalars);
+  log_info("{}{}", text, is_best ? " (best)" : "");
+}
+
+void TrainingLog::finish() {
+  progress_->finish();
+}
+
+void TrainingLog::write_line(const nlohmann::ordered_json& line) {
+  out_ << line.dump() << '\n';
+  out_.flush();
+  if (!out_) throw RunError(Problem{.where = file_.string(), .what = "writing the log failed"});
+}
+
+}  // namespace draftsmith::train

@@ -1,0 +1,59 @@
+// The log of a run: the console, metrics.jsonl (one JSON object a line) and TensorBoard.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+
+#include "base/progress.h"
+#include "train/tensorboard.h"
+#include "train/validation.h"
+
+namespace draftsmith::train {
+
+// What is logged of the steps since the last line.
+struct StepMetrics {
+  int64_t step = 0;
+  double epochs = 0;
+  int64_t labels = 0;            // since the start
+  double loss = 0;               // the objective's, per label, mean over the steps since the last line
+  double lr = 0;                 // of the last step
+  double gradient_norm = 0;      // of the last step, before clipping
+  double labels_per_second = 0;  // target tokens, padding and validations not counted
+  double seconds = 0;            // since the start, all sessions of the run together
+};
+
+struct TrainingLogOptions {
+  ProgressStyle progress = ProgressStyle::kQuiet;
+  bool tensorboard = true;
+  int64_t last_step = 0;    // of the checkpoint that the run resumes from: later lines are dropped
+  int64_t total_steps = 0;  // expected
+};
+
+class TrainingLog {
+ public:
+  // Continues the log in `directory`. Errors: UserError for a file that cannot be written.
+  TrainingLog(const std::filesystem::path& directory, const TrainingLogOptions& options);
+
+  // Moves the progress bar by one step.
+  void advance(double loss, double lr, double labels_per_second);
+  void add(const StepMetrics& metrics);
+  // `is_best`: by the run's own measure.
+  void add(int64_t step, const ValidationResult& result, bool is_best);
+  void finish();
+
+ private:
+  void write_line(const nlohmann::ordered_json& line);
+
+  std::filesystem::path file_;
+  std::ofstream out_;
+  std::optional<EventWriter> events_;
+  std::unique_ptr<Progress> progress_;
+};
+
+// Drops the lines of a metrics.jsonl whose step is above `last_step`, and what a killed run left of a last line.
+void truncate_metrics(const std::filesystem::path& file, int64_t last_step);
+
+}  // namespace draftsmith::train

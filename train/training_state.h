@@ -1,0 +1,44 @@
+// Every counter of a training run. Random numbers are functions of (seed, counter) everywhere, so these counters, the
+// weights and the optimizer's tensors are all there is to resume from.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "data/batches.h"
+#include "train/period.h"
+
+namespace draftsmith::train {
+
+struct TrainingState {
+  int64_t step = 0;              // optimizer updates done
+  int64_t micro_step = 0;        // micro-batches done: the counter of dropout's random stream
+  data::BatchPosition position;  // of the next micro-batch
+  double epochs = 0;             // done, as a fraction
+  int64_t labels = 0;            // target tokens that entered the loss
+  int64_t examples = 0;
+  double seconds = 0;  // spent in all sessions of the run
+
+  // Since the last line of the log.
+  double window_loss = 0;
+  int64_t window_labels = 0;
+  double window_seconds = 0;
+
+  int64_t validations = 0;
+  std::optional<double> best_value;  // of the validation measure
+  int64_t best_step = 0;
+  int64_t since_best = 0;  // validations without a new best
+  bool finished = false;
+
+  Progressed progressed() const;
+};
+
+nlohmann::ordered_json to_json(const TrainingState& state);
+// Errors: UserError naming the file `where` and every key that is missing or out of range.
+TrainingState state_from_json(const nlohmann::json& json, const std::string& where);
+
+}  // namespace draftsmith::train

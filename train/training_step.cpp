@@ -1,0 +1,100 @@
+#include "train/training_step.h"
+
+#include <cmath>
+
+#include <ATen/autocast_mode.h>
+
+namespace draftsmith::train {
+
+namespace {
+
+// Matrix products in bf16 while it exists.
+class AutocastScope {
+ public:
+  AutocastScope(at::DeviceType device, bool on) : device_(device), before_(at::autocast::is_autocast_enabled(device)) {
+    if (on) at::autocast::set_autocast_dtype(device_, at::kBFloat16);
+    at::autocast::set_autocast_enabled(device_, on);
+    at::autocast::increment_nesting();
+  }
+  ~AutocastScope() {
+    // Converted weights are cached while the scope lives; the next step's weights are others.
+    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+    at::autocast::set_autocast_enabled(device_, before_);
+  }
+  AutocastScope(const AutocastScope&) = delete;
+  AutocastScope& operator=(const AutocastScope&) = delete;
+
+ private:
+  at::DeviceType device_;
+  bool before_;
+};
+
+// Norm over all gradients together; a scalar tensor.
+at::Tensor global_norm(const model::TransformerModel& model) {
+  std::vector<at::Tensor> gradients;
+  for (const auto& [name, parameter] : model.parameters()) {
+    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+  }
+  return at::stack(at::_foreach_norm(gradients, 2)).norm();
+}
+
+std::string listed(const std::vector<int64_t>& examples) {
+  std::string text;
+  for (const int64_t example : examples) text += (text.empty() ? "" : ", ") + std::to_string(example);
+  return text;
+}
+
+[[noreturn]] void stop_for(const std::string& what, const data::Corpus& corpus, const std::vector<int64_t>& examples) {
+  throw RunError(Problem{.where = corpus.file().string(),
+                         .what = what + " in training",
+                         .expected = "a finite number",
+                         .found = "NaN or infinity from the examples " + listed(examples),
+                         .hint = "look at them with `draftsmith data show`; else lower the learning rate, warm up "
+                                 "longer or clip. The last checkpoint is unharmed"});
+}
+
+// Names the data when a loss or the norm is not finite. `values` are the micro-batches' losses, then the norm.
+void require_finite(const std::vector<double>& values, const data::Corpus& corpus, const MicroBatches& micro_batches) {
+  std::vector<int64_t> all;
+  for (size_t i = 0; i < micro_batches.size(); ++i) {
+    if (!std::isfinite(values[i])) stop_for("the loss is not finite", corpus, micro_batches[i]);
+    all.insert(all.end(), micro_batches[i].begin(), micro_batches[i].end());
+  }
+  if (!std::isfinite(values.back())) stop_for("a gradient is not finite", corpus, all);
+}
+
+}  // namespace
+
+StepResult accumulate_gradients(model::TransformerModel& model, Objective& objective, const data::Corpus& corpus,
+                                const MicroBatches& micro_batches, const StepSettings& settings) {
+  StepResult result;
+  std::vector<at::Tensor> values;
+  uint64_t micro_step = settings.first_micro_step;
+  for (const std::vector<int64_t>& examples : micro_batches) {
+    const Batch batch = make_batch(corpus, examples, model.info());
+    const model::DropoutContext dropout{.probability = settings.dropout, .seed = settings.seed, .step = micro_step++};
+    Loss loss;
+    {
+      const AutocastScope autocast(model.info().device.type(), settings.autocast);
+      loss = objective.loss(model, batch, dropout);
+    }
+    loss.sum.backward();
+    values.push_back(loss.sum.detach().to(at::kDouble));
+    result.labels += loss.count;
+  }
+  values.push_back(global_norm(model).to(at::kDouble));
+  // The one point of a step at which the host waits for a GPU.
+  const at::Tensor on_host = at::stack(values).cpu();
+  const std::vector<double> numbers(on_host.data_ptr<double>(), on_host.data_ptr<double>() + on_host.numel());
+  require_finite(numbers, corpus, micro_batches);
+  for (size_t i = 0; i < micro_batches.size(); ++i) result.loss_sum += numbers[i];
+  result.gradient_norm = numbers.back() / static_cast<double>(std::max<int64_t>(1, result.labels));
+  return result;
+}
+
+double gradient_scale(const StepResult& result, double clip_norm) {
+  const double mean = 1 / static_cast<double>(std::max<int64_t>(1, result.labels));
+  return clip_norm > 0 && result.gradient_norm > clip_norm ? mean * clip_norm / result.gradient_norm : mean;
+}
+
+}  // namespace draftsmith::train

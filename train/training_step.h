@@ -1,0 +1,37 @@
+// The gradients of one optimizer step: forward and backward over its micro-batches, and the guard against NaN.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "data/corpus.h"
+#include "model/transformer_model.h"
+#include "train/objectives/objective.h"
+
+namespace draftsmith::train {
+
+// Examples of each micro-batch of a step.
+using MicroBatches = std::vector<std::vector<int64_t>>;
+
+struct StepSettings {
+  double dropout = 0;             // probability
+  uint64_t seed = 1;              // of dropout
+  uint64_t first_micro_step = 0;  // micro-batches of the run before this step: the counter of dropout's random stream
+  bool autocast = false;          // matrix products in bf16 over fp32 weights
+};
+
+struct StepResult {
+  double loss_sum = 0;  // over labels
+  int64_t labels = 0;
+  double gradient_norm = 0;  // of the mean loss, before clipping
+};
+
+// Adds the gradients of the micro-batches' loss *sums* to the parameters: gradient_scale() makes them those of the mean
+// loss of one large batch. Errors: RunError when a loss or a gradient is NaN or infinite; it names corpus and examples.
+StepResult accumulate_gradients(model::TransformerModel& model, Objective& objective, const data::Corpus& corpus,
+                                const MicroBatches& micro_batches, const StepSettings& settings);
+
+// What the summed gradients are multiplied by: 1/labels, and down to the norm `clip_norm` (0: off).
+double gradient_scale(const StepResult& result, double clip_norm);
+
+}  // namespace draftsmith::train

@@ -1,0 +1,162 @@
+#include "train/validation.h"
+
+#include "data/batches.h"
+#include "infer/generator.h"
+#include "infer/metrics/bleu.h"
+#include "train/objectives/cross_entropy.h"
+
+namespace draftsmith::train {
+
+namespace {
+
+constexpr int64_t kDecodingRows = 32;
+// Probabilities held at a time when two models are compared.
+constexpr int64_t kProbabilitiesAtOnce = int64_t{1} << 23;
+
+int64_t examples_to_use(const ValidationInputs& inputs, int64_t limit) {
+  return limit == 0 ? inputs.corpus->size() : std::min(limit, inputs.corpus->size());
+}
+
+// The first `count` examples in batches of similar lengths.
+std::vector<std::vector<int64_t>> batches_of(const data::Corpus& corpus, int64_t count, int64_t token_budget) {
+  std::vector<int64_t> order;
+  for (int64_t i = 0; i < count; ++i) order.push_back(i);
+  const auto width = [&](int64_t i) {
+    return static_cast<int64_t>(std::max(corpus.source(i).size(), corpus.target(i).size()));
+  };
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return width(a) < width(b); });
+  std::vector<std::vector<int64_t>> batches;
+  for (const int64_t example : order) {
+    if (batches.empty() || static_cast<int64_t>(batches.back().size() + 1) * width(example) > token_budget) {
+      batches.emplace_back();
+    }
+    batches.back().push_back(example);
+  }
+  return batches;
+}
+
+// Sum over labels of sum over v of min(p, q). Rows of the larger vocabulary that the other lacks count as 0.
+double overlap(const at::Tensor& hidden_p, const at::Tensor& weight_p, const at::Tensor& hidden_q,
+               const at::Tensor& weight_q) {
+  const int64_t vocabulary = std::min(weight_p.size(0), weight_q.size(0));
+  const int64_t block = std::max<int64_t>(1, kProbabilitiesAtOnce / vocabulary);
+  const auto probabilities = [&](const at::Tensor& hidden, const at::Tensor& weight) {
+    return hidden.mm(weight.t()).to(at::kFloat).softmax(1).narrow(1, 0, vocabulary);  // [C,V]
+  };
+  double sum = 0;
+  for (int64_t begin = 0; begin < hidden_p.size(0); begin += block) {
+    const int64_t count = std::min(block, hidden_p.size(0) - begin);
+    const at::Tensor p = probabilities(hidden_p.narrow(0, begin, count), weight_p);
+    const at::Tensor q = probabilities(hidden_q.narrow(0, begin, count), weight_q);
+    sum += at::minimum(p, q).sum().to(at::kDouble).item<double>();
+  }
+  return sum;
+}
+
+struct Sums {
+  double loss = 0;
+  double overlap = 0;
+  int64_t correct = 0;
+  int64_t labels = 0;
+};
+
+Sums measure(model::TransformerModel& model, const ValidationInputs& inputs, const ValidationOptions& options) {
+  Sums sums;
+  const int64_t count = examples_to_use(inputs, options.max_examples);
+  for (const auto& examples : batches_of(*inputs.corpus, count, options.token_budget)) {
+    const Batch batch = make_batch(*inputs.corpus, examples, model.info());
+    const at::Tensor hidden = hidden_at_labels(model, batch, {});  // [P,D]
+    const Prediction prediction = predict(hidden, head_weight(model), batch.labels);
+    sums.loss += prediction.loss.sum.item<double>();
+    sums.correct += prediction.arg_maxs.eq(batch.labels).sum().item<int64_t>();
+    sums.labels += prediction.loss.count;
+    if (inputs.teacher) {
+      const at::Tensor teacher_hidden = hidden_at_labels(*inputs.teacher, batch, {});
+      sums.overlap += overlap(teacher_hidden, head_weight(*inputs.teacher), hidden, head_weight(model));
+    }
+  }
+  return sums;
+}
+
+// A model for decoding over the same weights: packed, and with nothing remembered from before they changed.
+model::TransformerModel decoding_copy(const model::TransformerModel& model) {
+  std::map<std::string, at::Tensor> parameters;
+  for (const auto& [name, tensor] : model.parameters()) parameters[name] = tensor.detach();
+  return {model.config(), std::move(parameters)};
+}
+
+std::string decoded_target(const ValidationInputs& inputs, int64_t example) {
+  return inputs.tokenizer->decode(inputs.corpus->target(example));
+}
+
+double greedy_bleu(const model::TransformerModel& trained, const ValidationInputs& inputs,
+                   const ValidationOptions& options) {
+  model::TransformerModel model = decoding_copy(trained);
+  model.pack();
+  infer::DecodeOptions decoding;
+  decoding.method = "greedy";
+  decoding.batch_size = kDecodingRows;
+  decoding.max_new_tokens = options.max_new_tokens;
+  infer::GenerationModels models;
+  models.target = &model;
+  infer::Generator generator(models, decoding);
+  const int64_t count = examples_to_use(inputs, options.bleu_examples);
+  std::vector<std::vector<int64_t>> sources;
+  infer::References references;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto source = inputs.corpus->source(i);
+    sources.emplace_back(source.begin(), source.end());
+    references.push_back(
+        {inputs.references.empty() ? decoded_target(inputs, i) : inputs.references[static_cast<size_t>(i)]});
+  }
+  std::vector<std::string> hypotheses;
+  for (const infer::GenerationResult& result : generator.generate(sources)) {
+    const std::vector<int32_t> ids(result.ids.begin(), result.ids.end());
+    hypotheses.push_back(inputs.tokenizer->decode(ids));
+  }
+  return infer::corpus_bleu(hypotheses, references).score;
+}
+
+}  // namespace
+
+void check_validation(const ValidationInputs& inputs, const ValidationOptions& options) {
+  if (!inputs.corpus) return;
+  Problems problems;
+  if (options.bleu_examples > 0 && !inputs.tokenizer) {
+    problems.add({.where = "validation.bleu_examples", .what = "BLEU needs a tokenizer", .found = "none given"});
+  }
+  if (options.measure == "alpha" && !inputs.teacher) {
+    problems.add({.where = "validation.measure", .what = "alpha needs a teacher", .found = "none given"});
+  }
+  if (!inputs.references.empty() && static_cast<int64_t>(inputs.references.size()) != inputs.corpus->size()) {
+    problems.add({.where = "validation references",
+                  .what = "as many references as validation examples are needed",
+                  .expected = std::to_string(inputs.corpus->size()),
+                  .found = std::to_string(inputs.references.size())});
+  }
+  problems.throw_if_any();
+}
+
+ValidationResult validate(model::TransformerModel& model, const ValidationInputs& inputs,
+                          const ValidationOptions& options) {
+  const at::NoGradGuard no_grad;
+  const Sums sums = measure(model, inputs, options);
+  const auto labels = static_cast<double>(std::max<int64_t>(1, sums.labels));
+  ValidationResult result{.loss = sums.loss / labels,
+                          .accuracy = static_cast<double>(sums.correct) / labels,
+                          .labels = sums.labels,
+                          .bleu = {},
+                          .alpha = {}};
+  if (inputs.teacher) result.alpha = sums.overlap / labels;
+  if (options.bleu_examples > 0) result.bleu = greedy_bleu(model, inputs, options);
+  return result;
+}
+
+double value_of(const ValidationResult& result, const std::string& measure) {
+  if (measure == "accuracy") return result.accuracy;
+  if (measure == "bleu") return result.bleu.value();
+  if (measure == "alpha") return result.alpha.value();
+  return result.loss;
+}
+
+}  // namespace draftsmith::train

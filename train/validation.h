@@ -1,0 +1,42 @@
+// How good the model in training is: cross entropy and token accuracy on a validation corpus, greedy BLEU on a sample
+// of it, and alpha against a teacher.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/corpus.h"
+#include "data/tokenizer.h"
+#include "model/transformer_model.h"
+#include "train/options.h"
+
+namespace draftsmith::train {
+
+struct ValidationResult {
+  double loss = 0;      // cross entropy per label, nats, without label smoothing
+  double accuracy = 0;  // share of labels that are the model's arg max, teacher-forced
+  int64_t labels = 0;
+  std::optional<double> bleu;   // 0..100
+  std::optional<double> alpha;  // mean over labels of sum over v of min(teacher's p, model's q)
+};
+
+// What a validation reads. Pointers must outlive it.
+struct ValidationInputs {
+  const data::Corpus* corpus = nullptr;
+  const data::Tokenizer* tokenizer = nullptr;
+  std::vector<std::string> references;  // one an example; empty: the decoded targets
+  model::TransformerModel* teacher = nullptr;
+};
+
+// Errors (UserError): the measure needs BLEU without a tokenizer or alpha without a teacher; references of another
+// count.
+void check_validation(const ValidationInputs& inputs, const ValidationOptions& options);
+
+ValidationResult validate(model::TransformerModel& model, const ValidationInputs& inputs,
+                          const ValidationOptions& options);
+
+// The value of a measure: "loss", "accuracy", "bleu" or "alpha".
+double value_of(const ValidationResult& result, const std::string& measure);
+
+}  // namespace draftsmith::train
