@@ -163,7 +163,7 @@ class Suite {
     }
   }
 
-  ForcedAlpha forced_alpha(const std::string& drafter, const MeasuredTask& task) {
+  ForcedAlphas forced_alpha(const std::string& drafter, const MeasuredTask& task) {
     const auto lines = static_cast<size_t>(std::min(options_.forced_lines, task.data.lines()));
     std::vector<std::vector<int64_t>> outputs;
     for (size_t line = 0; line < lines; ++line) outputs.push_back(task.records.at("greedy")[line].ids);

@@ -17,8 +17,8 @@ namespace draftsmith::infer {
 
 using Prompt = std::vector<int64_t>;  // token ids as the model is given them
 
-// Mean of sum_x min(p,q) over every position of the target's own greedy outputs, teacher-forced.
-struct ForcedAlpha {
+// alpha_forced over the target's own greedy outputs.
+struct ForcedAlphas {
   double at_temperature_0 = 0;
   double at_temperature_1 = 0;
   int64_t positions = 0;
@@ -49,8 +49,8 @@ class EvaluationEngine {
   // Step times of the target and of `drafter`, after half of `output`.
   virtual StepCosts step_costs(const std::string& drafter, const Prompt& prompt, const std::vector<int64_t>& output,
                                int64_t max_tokens) = 0;
-  virtual ForcedAlpha forced_alpha(const std::string& drafter, std::span<const Prompt> prompts,
-                                   const std::vector<std::vector<int64_t>>& outputs) = 0;
+  virtual ForcedAlphas forced_alpha(const std::string& drafter, std::span<const Prompt> prompts,
+                                    const std::vector<std::vector<int64_t>>& outputs) = 0;
   // Number types, sizes, threads and directories, for results.json.
   virtual nlohmann::ordered_json description() const = 0;
   // Changes when a model directory changes: measurements of other models are not taken up again.

@@ -137,8 +137,12 @@ std::string csv_cell(const ordered_json& value) {
   std::string text = value.is_string() ? value.get<std::string>() : value.dump();
   if (text.find_first_of(",\"\n") == std::string::npos) return text;
   std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-  return quoted + "\"";
+  for (const char c : text) {
+    if (c == '"') quoted.push_back('"');
+    quoted.push_back(c);
+  }
+  quoted.push_back('"');
+  return quoted;
 }
 
 std::string csv_line(const ordered_json& task, const ordered_json& run) {
@@ -154,7 +158,10 @@ std::string csv_line(const ordered_json& task, const ordered_json& run) {
 
 std::string results_table(const ordered_json& results) {
   std::string text;
-  for (const auto& task : results.at("tasks")) text += (text.empty() ? "" : "\n") + task_table(task);
+  for (const auto& task : results.at("tasks")) {
+    if (!text.empty()) text += "\n";
+    text += task_table(task);
+  }
   return text;
 }
 

@@ -43,7 +43,8 @@ std::string label_of(const std::string& name, const RunSettings& settings, bool 
   if (settings.model != "target") label += "." + settings.model;
   if (!settings.drafter.empty()) label += "." + settings.drafter;
   if (!with_parameters) return file_safe(label);
-  for (const auto& [key, value] : settings.params().items()) {
+  const auto params = settings.params();
+  for (const auto& [key, value] : params.items()) {
     if (key == "drafter" || key == "model") continue;
     const bool text = value.is_string() && value != "inf";
     label += "." + (text ? label_value(value) : label_key(key) + label_value(value));

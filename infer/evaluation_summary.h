@@ -35,7 +35,7 @@ struct MeasuredTask {
   std::map<std::string, std::vector<std::string>> hypotheses;  // by records' label, as scored and written
   std::map<std::string, LineStatistics> statistics;            // by records' label
   std::map<std::string, StepCosts> costs;                      // by drafter
-  std::map<std::string, ForcedAlpha> forced;                   // by drafter
+  std::map<std::string, ForcedAlphas> forced;                  // by drafter
 };
 
 // Fills hypotheses and statistics from the records.

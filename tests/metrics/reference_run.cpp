@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 namespace draftsmith::infer {
@@ -30,8 +31,9 @@ std::optional<fs::path> run_reference(const std::string& command, std::string& w
     return std::nullopt;
   }
   const fs::path out = fs::temp_directory_path() / ("draftsmith_metrics_" + command + "_" + std::to_string(::getpid()));
-  const std::string line = "'" + python.string() + "' '" + (source / "tools/reference_metrics.py").string() + "' " +
-                           command + " '" + data.string() + "' '" + out.string() + "' 2>'" + out.string() + ".log'";
+  const std::string line =
+      fmt::format("'{}' '{}' {} '{}' '{}' 2>'{}.log'", python.string(),
+                  (source / "tools/reference_metrics.py").string(), command, data.string(), out.string(), out.string());
   if (std::system(line.c_str()) != 0) {
     throw std::runtime_error("the reference script failed: " + line);
   }

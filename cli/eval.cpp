@@ -1,0 +1,62 @@
+// `draftsmith eval`: runs a suite of methods on tasks and writes results.json, results.csv, report.html and hypotheses.
+
+#include <filesystem>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/signals.h"
+#include "base/toml.h"
+#include "cli/commands.h"
+#include "cli/common_flags.h"
+#include "infer/evaluation.h"
+
+namespace draftsmith::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct EvalFlags {
+  CommonFlags common;
+  fs::path suite;
+  fs::path out;
+};
+
+infer::EvaluationOptions read_suite(const EvalFlags& flags) {
+  toml::table table = load_toml(flags.suite);
+  Problems problems;
+  apply_overlays(table, flags.common.set, {"task", "run", "drafter"}, problems);
+  auto options = parse_options<infer::EvaluationOptions>(table, "", problems);
+  problems.throw_if_any();
+  if (!table.contains("name")) options.name = flags.suite.stem().string();
+  if (flags.common.run.device != "auto") options.device = flags.common.run.device;
+  if (flags.common.run.threads != 0) options.threads = flags.common.run.threads;
+  return options;
+}
+
+int run_eval(const EvalFlags& flags) {
+  begin_run(flags.common.run);
+  const auto options = read_suite(flags);
+  const fs::path out = flags.out.empty() ? fs::path("results") / options.name : flags.out;
+  const SignalWatch signals;
+  const auto result = infer::run_evaluation(options, out, {.quiet = flags.common.run.quiet});
+  fmt::print("{}\nwritten: {}\n", result.table, out.string());
+  return 0;
+}
+
+}  // namespace
+
+std::function<int()> add_eval(CLI::App& app) {
+  auto flags = std::make_shared<EvalFlags>();
+  app.add_option("suite", flags->suite, "Suite: tasks, models and methods (TOML)")->required();
+  app.add_option("--out", flags->out, "Directory of the results; default: results/<name of the suite>");
+  add_set_flag(app, flags->common.set);
+  add_run_flags(app, flags->common.run);
+  app.footer(
+      "`draftsmith help options evaluation` explains the suite's keys. An interrupted evaluation goes on where it "
+      "stopped when it is run again.\nExample:\n  draftsmith eval suite.toml --set task.test.limit=100 --out results");
+  return [flags] { return run_eval(*flags); };
+}
+
+}  // namespace draftsmith::cli

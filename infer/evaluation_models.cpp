@@ -1,0 +1,254 @@
+// The evaluation engine of model directories: loads target and drafters once and decodes through Generator.
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <tuple>
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/device.h"
+#include "base/environment.h"
+#include "base/timing.h"
+#include "data/tokenizer.h"
+#include "infer/evaluation.h"
+#include "infer/evaluation_calibration.h"
+#include "infer/forced_alpha.h"
+#include "infer/generator.h"
+#include "infer/teacher_forcing.h"
+#include "model/checkpoint.h"
+
+namespace draftsmith::infer {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A model with its directory's tokenizer (absent: only ids can be given to it) and generation settings.
+struct LoadedModel {
+  fs::path directory;
+  std::unique_ptr<model::TransformerModel> model;
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  model::GenerationConfig generation;
+};
+
+bool has_tokenizer(const fs::path& directory) {
+  return fs::exists(directory / "spiece.model") || fs::exists(directory / "tokenizer.model");
+}
+
+LoadedModel load(const fs::path& directory, const model::LoadOptions& options) {
+  LoadedModel loaded;
+  loaded.directory = directory;
+  loaded.model = model::load_model(directory, options);
+  loaded.generation = model::load_generation_config(directory);
+  if (has_tokenizer(directory)) loaded.tokenizer = data::load_tokenizer(directory);
+  return loaded;
+}
+
+std::vector<int64_t> parse_ids(const std::string& line) {
+  std::vector<int64_t> ids;
+  for (const auto word : split_words(line)) {
+    int64_t id = -1;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc() || end != word.data() + word.size() || id < 0) {
+      throw UserError({.where = "source",
+                       .what = "a token id is not a number",
+                       .expected = "space-separated ids, as the task says ids = true",
+                       .found = std::string(word),
+                       .hint = ""});
+    }
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+// Names, sizes and times of a directory's files: cheap to read, different when the model is another one.
+std::string fingerprint_of(const fs::path& directory) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    if (!entry.is_regular_file()) continue;
+    files[entry.path().filename()] =
+        fmt::format("{}:{}", entry.file_size(), entry.last_write_time().time_since_epoch().count());
+  }
+  return fmt::format("{} {}", directory.string(), files);
+}
+
+class ModelEngine final : public EvaluationEngine {
+ public:
+  explicit ModelEngine(const EvaluationOptions& options) : options_(options) {
+    threads_ = set_threads(options.threads);
+    const model::LoadOptions load_options{.device = choose_device(options.device, "device"),
+                                          .dtype = parse_dtype(options.dtype, "dtype")};
+    models_["target"] = load(options.model, load_options);
+    for (const auto& drafter : options.drafter) models_[drafter.name] = load(drafter.model, load_options);
+  }
+
+  void check(const RunSettings& run, Problems& problems) const override {
+    if (run.decode.drafts() == run.drafter.empty()) {
+      problems.add(
+          {"run " + run.label, "the method and the drafter don't fit together",
+           run.decode.drafts() ? "a drafter, for method " + run.method() : "no drafter, for method " + run.method(),
+           run.drafter.empty() ? "none" : run.drafter, ""});
+      return;
+    }
+    try {
+      make_generator(run, 1, false);
+    } catch (const UserError& error) {
+      for (Problem problem : error.problems()) {
+        problem.where = "run " + run.label + (problem.where.empty() ? "" : ", " + problem.where);
+        problems.add(std::move(problem));
+      }
+    }
+  }
+
+  Prompt encode(const std::string& source, bool ids, int64_t max_tokens, bool& cut) const override {
+    Prompt prompt;
+    const LoadedModel& target = models_.at("target");
+    if (ids) {
+      prompt = parse_ids(source);
+    } else {
+      const auto pieces = tokenizer().encode(source);
+      prompt.assign(pieces.begin(), pieces.end());
+    }
+    const bool add_eos = !ids && target.model->info().encoder_decoder;
+    const auto room = static_cast<size_t>(max_tokens) - (add_eos && max_tokens > 0 ? 1U : 0U);
+    cut = max_tokens > 0 && prompt.size() > room;
+    if (cut) prompt.resize(room);
+    if (add_eos) prompt.push_back(tokenizer().eos());
+    return prompt;
+  }
+
+  std::string text(const std::vector<int64_t>& generated, bool ids) const override {
+    if (!ids) return tokenizer().decode(std::vector<int32_t>(generated.begin(), generated.end()));
+    auto shown = generated;
+    const auto& eos = models_.at("target").model->info().eos;
+    if (!shown.empty() && std::find(eos.begin(), eos.end(), shown.back()) != eos.end()) shown.pop_back();
+    return fmt::format("{}", fmt::join(shown, " "));
+  }
+
+  std::vector<LineRecord> decode(const RunSettings& run, const DecodeBatch& batch) override {
+    Generator& generator = generator_for(run, batch.max_new_tokens, batch.count);
+    const at::Device device = models_.at("target").model->info().device;
+    synchronize(device);
+    const Stopwatch watch;
+    auto results = generator.generate(batch.prompts, static_cast<uint64_t>(batch.first_line));
+    synchronize(device);
+    const double share = watch.seconds() / static_cast<double>(results.size());
+    std::vector<LineRecord> records;
+    for (auto& result : results) {
+      LineRecord record;
+      record.ids = std::move(result.ids);
+      PhaseSeconds seconds = result.stats.seconds;
+      // What the phases leave out of the batch's time is overhead, and counts.
+      seconds.other += std::max(share - seconds.total(), 0.0);
+      record.stats = std::move(result.stats);
+      record.prefill_runs = models_.at(run.model).model->info().encoder_decoder ? 0 : 1;
+      record.repetitions = {seconds};
+      records.push_back(std::move(record));
+    }
+    return records;
+  }
+
+  double top_two_margin(const Prompt& prompt, const std::vector<int64_t>& prefix) override {
+    const at::NoGradGuard no_gradients;
+    std::vector<std::vector<int64_t>> outputs{prefix};
+    outputs[0].push_back(0);  // logits are those before the last token, whatever it is
+    TeacherForcing forcing(*models_.at("target").model, {std::span(&prompt, 1), outputs});
+    const at::Tensor logits = forcing.next(forcing.longest()).select(1, -1).flatten();  // [V]
+    const at::Tensor top = std::get<0>(logits.to(at::kCPU, at::kDouble).topk(2));
+    return top[0].item<double>() - top[1].item<double>();
+  }
+
+  StepCosts step_costs(const std::string& drafter, const Prompt& prompt, const std::vector<int64_t>& output,
+                       int64_t max_tokens) override {
+    const std::vector<int64_t> half(output.begin(), output.begin() + static_cast<std::ptrdiff_t>(output.size() / 2));
+    const CalibrationContext calibration{prompt, context(prompt, half)};
+    StepCosts costs;
+    costs.target = measure_step_seconds(*models_.at("target").model, calibration, max_tokens);
+    costs.draft = measure_step_seconds(*models_.at(drafter).model, calibration, 1).front();
+    return costs;
+  }
+
+  ForcedAlphas forced_alpha(const std::string& drafter, std::span<const Prompt> prompts,
+                            const std::vector<std::vector<int64_t>>& outputs) override {
+    const at::NoGradGuard no_gradients;
+    const ForcedPair pair{*models_.at("target").model, *models_.at(drafter).model};
+    const ForcedAlpha sampled = alpha_forced(pair, prompts, outputs, {.temperature = 1});
+    return {sampled.agreement, sampled.alpha, sampled.positions};
+  }
+
+  nlohmann::ordered_json description() const override {
+    const auto& target = models_.at("target").model->info();
+    nlohmann::ordered_json json{{"model", options_.model.string()}};
+    for (const auto& drafter : options_.drafter) json["drafters"][drafter.name] = drafter.model.string();
+    json["dtype"] = options_.dtype;
+    json["device"] = device_description(target.device);
+    json["threads"] = threads_;
+    return json;
+  }
+
+  std::string fingerprint() const override {
+    std::string text = fmt::format("{} {} {}", git_commit(), options_.device, threads_);
+    for (const auto& [name, loaded] : models_) text += "; " + name + " " + fingerprint_of(loaded.directory);
+    return text;
+  }
+
+ private:
+  const data::Tokenizer& tokenizer() const {
+    const LoadedModel& target = models_.at("target");
+    if (target.tokenizer) return *target.tokenizer;
+    throw UserError({.where = target.directory.string(),
+                     .what = "the model has no tokenizer, so it cannot read text",
+                     .expected = "spiece.model or tokenizer.model",
+                     .found = "neither",
+                     .hint = "tasks with ids = true need none"});
+  }
+
+  Generator make_generator(const RunSettings& run, int64_t max_new_tokens, bool count) const {
+    const LoadedModel& model = models_.at(run.model);
+    GenerationModels models;
+    models.target = model.model.get();
+    models.generation = model.generation;
+    models.target_tokenizer = model.tokenizer.get();
+    if (!run.drafter.empty()) {
+      const LoadedModel& drafter = models_.at(run.drafter);
+      models.drafter = drafter.model.get();
+      models.drafter_tokenizer = drafter.tokenizer.get();
+    }
+    DecodeOptions decode = run.decode;
+    decode.max_new_tokens = max_new_tokens;
+    decode.batch_size = options_.batch_size;
+    decode.seed = options_.seed;
+    decode.measure_alpha = count;
+    return {std::move(models), decode};
+  }
+
+  Generator& generator_for(const RunSettings& run, int64_t max_new_tokens, bool count) {
+    const auto key = std::make_tuple(run.label, max_new_tokens, count);
+    const auto found = generators_.find(key);
+    if (found != generators_.end()) return found->second;
+    return generators_.emplace(key, make_generator(run, max_new_tokens, count)).first->second;
+  }
+
+  // What the decoder has been given before the next token: start token or prompt, then new tokens.
+  std::vector<int64_t> context(const Prompt& prompt, const std::vector<int64_t>& tokens) const {
+    const auto& info = models_.at("target").model->info();
+    std::vector<int64_t> result = info.encoder_decoder ? Prompt{info.decoder_start} : prompt;
+    result.insert(result.end(), tokens.begin(), tokens.end());
+    return result;
+  }
+
+  EvaluationOptions options_;
+  int64_t threads_ = 0;
+  std::map<std::string, LoadedModel> models_;
+  std::map<std::tuple<std::string, int64_t, bool>, Generator> generators_;
+};
+
+}  // namespace
+
+std::unique_ptr<EvaluationEngine> make_model_engine(const EvaluationOptions& options) {
+  return std::make_unique<ModelEngine>(options);
+}
+
+}  // namespace draftsmith::infer
