@@ -65,6 +65,8 @@ def transformers_generate(folder, new_tokens, threads):
 
 
 def ctranslate2_generate(folder, new_tokens, threads):
+    # Its converters import torch where they can, and torch's OpenMP in the same process halves CTranslate2's speed.
+    sys.modules["torch"] = sys.modules["transformers"] = None
     import ctranslate2
     translator = ctranslate2.Translator(f"{folder}/ctranslate2", device="cpu", compute_type="float32", inter_threads=1,
                                         intra_threads=threads)
