@@ -283,7 +283,9 @@ void validate_fields(const FieldList& fields, const void* object, const std::str
     std::visit(Overload{[&](NestedPointer nested) {
                           const FieldList inner = nested.type->fields();
                           for (size_t i = 0; i < nested.type->size(nested.member); ++i) {
-                            validate_fields(inner, nested.type->at(nested.member, i), name, problems);
+                            const bool many = nested.type->kind == NestedType::Kind::kVector;
+                            const std::string inner_name = many ? fmt::format("{}[{}]", name, i) : name;
+                            validate_fields(inner, nested.type->at(nested.member, i), inner_name, problems);
                           }
                         },
                         [&](auto* member) { validate_member(field, *member, name, problems); }},

@@ -27,7 +27,7 @@ std::string number_text(double value) {
 }
 
 std::string bounds_text(const Field& field) {
-  const bool low = field.range && std::isfinite(field.range->min);
+  const bool low = field.range && std::isfinite(field.range->min) && !(field.above && *field.above >= field.range->min);
   const bool high = field.range && std::isfinite(field.range->max);
   std::string text;
   if (low && high) {

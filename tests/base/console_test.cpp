@@ -1,0 +1,177 @@
+// Progress, tables, UTF-8 and the words around them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/environment.h"
+#include "base/progress.h"
+#include "base/text_table.h"
+#include "base/utf8.h"
+
+namespace draftsmith {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+// A Progress on a clock that the test moves, with what it printed.
+class ProgressTest : public testing::Test {
+ protected:
+  Progress make(ProgressOptions options) {
+    return Progress(
+        std::move(options), [this] { return now_; }, [this](const std::string& text) { out_.push_back(text); });
+  }
+  void pass(double seconds) {
+    now_ += std::chrono::duration_cast<Progress::Clock::duration>(std::chrono::duration<double>(seconds));
+  }
+
+  Progress::Clock::time_point now_{};
+  std::vector<std::string> out_;
+};
+
+TEST_F(ProgressTest, LinesComeEveryTenSecondsWithRateAndTimeLeft) {
+  Progress progress = make({.style = ProgressStyle::kLines, .title = "tokenizing", .unit = "lines", .total = 1000});
+  for (int i = 0; i < 25; ++i) {
+    pass(1);
+    progress.advance(20);
+  }
+  EXPECT_THAT(out_, ElementsAre("tokenizing  20% 200/1000 lines, 20/s, 40s left\n",
+                                "tokenizing  40% 400/1000 lines, 20/s, 30s left\n"));
+  progress.advance(500);
+  progress.finish();
+  progress.finish();
+  ASSERT_EQ(out_.size(), 3u);
+  EXPECT_EQ(out_.back(), "tokenizing 100% 1000/1000 lines, 40/s, took 25s\n");
+}
+
+TEST_F(ProgressTest, BarIsRedrawnInPlaceAndEndsItsLine) {
+  {
+    Progress progress = make({.style = ProgressStyle::kBar, .title = "train", .unit = "steps", .total = 4});
+    pass(1);
+    progress.advance();
+    progress.set_note("loss 2.31");
+    progress.advance();  // not due yet: no time has passed
+    pass(1);
+    progress.advance();
+  }
+  EXPECT_THAT(
+      out_, ElementsAre("\rtrain [######..................]  25% 1/4 steps, 1/s, 3.0s left\x1b[K",
+                        "\rtrain [##################......]  75% 3/4 steps, 1.50/s, 0.7s left, loss 2.31\x1b[K", "\n"));
+}
+
+TEST_F(ProgressTest, WorkOfAnEarlierRunIsDoneButNotInTheRate) {
+  Progress progress = make({.style = ProgressStyle::kLines, .title = "x", .unit = "", .total = 100, .done_before = 50});
+  pass(10);
+  progress.advance(10);
+  EXPECT_THAT(out_, ElementsAre("x  60% 60/100, 1/s, 40s left\n"));
+}
+
+TEST_F(ProgressTest, UnknownTotalsShowCountAndRate) {
+  Progress progress = make({.style = ProgressStyle::kLines, .title = "read", .unit = "lines", .total = 0});
+  pass(10);
+  progress.advance(123'456);
+  EXPECT_THAT(out_, ElementsAre("read 123k lines, 12.3k/s\n"));
+}
+
+TEST_F(ProgressTest, QuietPrintsNothing) {
+  {
+    Progress progress = make({.style = ProgressStyle::kQuiet, .title = "x", .unit = "", .total = 10});
+    pass(100);
+    progress.advance(10);
+    progress.finish();
+  }
+  EXPECT_THAT(out_, ElementsAre());
+  EXPECT_EQ(progress_style(true), ProgressStyle::kQuiet);
+}
+
+TEST_F(ProgressTest, NotesThatDoNotFitAreLeftOut) {
+  Progress progress = make({.style = ProgressStyle::kLines, .title = "x", .unit = "", .total = 10});
+  progress.set_note(std::string(200, 'n'));
+  pass(10);
+  progress.advance();
+  EXPECT_LE(display_width(out_.front()), 100u);
+}
+
+TEST(HumanNumbers, AreShort) {
+  EXPECT_EQ(human_duration(0.84), "0.8s");
+  EXPECT_EQ(human_duration(42), "42s");
+  EXPECT_EQ(human_duration(59.6), "1m00s");
+  EXPECT_EQ(human_duration(187), "3m07s");
+  EXPECT_EQ(human_duration(3725), "1h02m");
+  EXPECT_EQ(human_count(0), "0");
+  EXPECT_EQ(human_count(0.5), "0.50");
+  EXPECT_EQ(human_count(421), "421");
+  EXPECT_EQ(human_count(12'345), "12.3k");
+  EXPECT_EQ(human_count(1'250'000), "1.25M");
+  EXPECT_EQ(human_count(999'700), "1.00M");
+}
+
+TEST(TextTable, AlignsByDisplayWidth) {
+  TextTable table({{"method", Align::kLeft}, {"BLEU"}, {"speedup"}});
+  table.add_row({"grün", "31.2", "1.00"});
+  table.add_rule();
+  table.add_row({"日本", "9.9", "12.34"});
+  EXPECT_EQ(table.str(),
+            "method  BLEU  speedup\n"
+            "---------------------\n"
+            "grün    31.2     1.00\n"
+            "---------------------\n"
+            "日本     9.9    12.34\n");
+  EXPECT_THROW(table.add_row({"x"}), std::logic_error);
+}
+
+TEST(TextTable, CutsWordsNotNumbersToTheLimit) {
+  TextTable table({{"name", Align::kLeft}, {"value"}}, 20);
+  table.add_row({"a name that is far too long", "1234567"});
+  EXPECT_THAT(table.str(), HasSubstr("a name tha…  1234567\n"));
+}
+
+TEST(CutToWidth, CountsColumnsAndKeepsCharactersWhole) {
+  EXPECT_EQ(cut_to_width("grüner", 6), "grüner");
+  EXPECT_EQ(cut_to_width("grüner", 4), "grü…");
+  EXPECT_EQ(cut_to_width("日本語", 4), "日…");
+}
+
+TEST(Utf8, WellFormedTextPasses) {
+  for (const char* text :
+       {"", "abc", "\xc3\xbc", "\xe6\x97\xa5", "\xf0\x9f\x98\x80", "\xf4\x8f\xbf\xbf", "\xed\x9f\xbf"}) {
+    EXPECT_EQ(invalid_utf8_offset(text), std::nullopt) << text;
+  }
+}
+
+TEST(Utf8, TheFirstBadByteIsNamed) {
+  const std::vector<std::pair<std::string, size_t>> cases = {
+      {"ab\xff", 2},            // no such byte
+      {"a\x80", 1},             // a continuation without a beginning
+      {"\xc3", 0},              // cut off
+      {"ok\xe6\x97", 2},        // cut off
+      {"\xc0\xaf", 0},          // overlong
+      {"\xe0\x80\xaf", 0},      // overlong
+      {"\xf0\x80\x80\xaf", 0},  // overlong
+      {"x\xed\xa0\x80", 1},     // a surrogate
+      {"\xf4\x90\x80\x80", 0},  // beyond U+10FFFF
+      {"\xf5\x80\x80\x80", 0},
+      {"\xf0\x9f\x98x", 0},
+  };
+  for (const auto& [text, offset] : cases) EXPECT_EQ(invalid_utf8_offset(text), offset) << offset;
+}
+
+TEST(Utf8, WidthsAreThoseOfATerminal) {
+  EXPECT_EQ(display_width("abc"), 3u);
+  EXPECT_EQ(display_width("gru\xcc\x88n"), 4u);  // u with a combining diaeresis
+  EXPECT_EQ(display_width("日本"), 4u);
+  EXPECT_EQ(display_width("…"), 1u);
+  EXPECT_EQ(display_width("\xff\xfe"), 2u);
+}
+
+TEST(Environment, NamesBuildAndMachine) {
+  EXPECT_THAT(version(), testing::MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+"));
+  EXPECT_THAT(git_commit(), testing::MatchesRegex("unknown|[0-9a-f]+[+]?"));
+  EXPECT_THAT(now_utc(), testing::MatchesRegex("20[0-9-]+T[0-9:]+Z"));
+  EXPECT_THAT(libtorch_version(), StartsWith("2."));
+  EXPECT_GE(cpu_cores(), 1);
+  EXPECT_FALSE(cpu_name().empty());
+}
+
+}  // namespace
+}  // namespace draftsmith

@@ -1,0 +1,68 @@
+#include "base/device.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace draftsmith {
+namespace {
+
+using testing::HasSubstr;
+
+int gpus() {
+  return at::hasCUDA() ? at::detail::getCUDAHooks().getNumGPUs() : 0;
+}
+
+std::string error_of(const std::string& device) {
+  try {
+    choose_device(device);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Device, WordsAreUnderstood) {
+  EXPECT_TRUE(choose_device("cpu").is_cpu());
+  EXPECT_EQ(choose_device("auto").is_cuda(), gpus() > 0);
+  for (const char* bad : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cuda:999", "CPU", ""}) {
+    EXPECT_THAT(error_of(bad), HasSubstr("--device: unknown device")) << bad;
+  }
+}
+
+TEST(Device, AMissingGpuIsExplained) {
+  if (gpus() > 0) GTEST_SKIP() << "this machine has a GPU";
+  EXPECT_THAT(error_of("cuda"), HasSubstr("no CUDA device is available"));
+  EXPECT_THAT(error_of("cuda:1"), HasSubstr("use --device cpu"));
+}
+
+TEST(Device, GpusBeyondTheLastAreExplained) {
+  if (gpus() == 0) GTEST_SKIP() << "no CUDA device";
+  EXPECT_EQ(choose_device("cuda:0").index(), 0);
+  EXPECT_THAT(error_of("cuda:100"), HasSubstr("there is no such CUDA device"));
+}
+
+TEST(Device, SynchronizesAndDescribesTheCpu) {
+  synchronize(c10::Device(c10::kCPU));
+  EXPECT_FALSE(device_description(c10::Device(c10::kCPU)).empty());
+}
+
+TEST(Dtype, NamesGoBothWays) {
+  for (const char* name : {"fp32", "bf16", "fp16", "fp64"}) EXPECT_EQ(dtype_name(parse_dtype(name)), name);
+  EXPECT_EQ(parse_dtype("bf16"), c10::ScalarType::BFloat16);
+  EXPECT_THROW(parse_dtype("float32"), UserError);
+}
+
+TEST(Threads, AreSetOrLeft) {
+  const int64_t before = at::get_num_threads();
+  EXPECT_EQ(set_threads(0), before);
+  EXPECT_EQ(set_threads(3), 3);
+  EXPECT_EQ(set_threads(before), before);
+}
+
+}  // namespace
+}  // namespace draftsmith

@@ -1,0 +1,43 @@
+#include "base/error.h"
+
+#include <gtest/gtest.h>
+
+namespace draftsmith {
+namespace {
+
+TEST(Error, MessagesShowWhatWasGivenOnly) {
+  EXPECT_EQ(to_string({.where = "a.toml:3", .what = "too large", .expected = "1", .found = "2", .hint = "less"}),
+            "a.toml:3: too large\n  expected: 1\n  found:    2\n  hint:     less");
+  EXPECT_EQ(to_string({.what = "bad"}), "bad");
+}
+
+TEST(Error, KindsHaveTheirExitCodes) {
+  EXPECT_EQ(UserError(Problem{.what = "x"}).exit_code(), 2);
+  EXPECT_EQ(RunError(Problem{.what = "x"}).exit_code(), 1);
+}
+
+TEST(Problems, AreThrownTogether) {
+  Problems problems;
+  problems.throw_if_any();
+  problems.add({.what = "first"});
+  problems.add({.what = "second"});
+  try {
+    problems.throw_if_any();
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_STREQ(error.what(), "first\nsecond");
+    EXPECT_EQ(error.problems().size(), 2u);
+  }
+}
+
+TEST(Nearest, FindsMisspellingsAndNothingFarAway) {
+  const std::vector<std::string> known = {"window", "temperature", "top_k"};
+  EXPECT_EQ(nearest("widnow", known), "window");
+  EXPECT_EQ(nearest("temprature", known), "temperature");
+  EXPECT_EQ(nearest("topk", known), "top_k");
+  EXPECT_EQ(nearest("beams", known), "");
+  EXPECT_EQ(nearest("x", {}), "");
+}
+
+}  // namespace
+}  // namespace draftsmith

@@ -1,0 +1,294 @@
+#include "base/options.h"
+
+#include <cmath>
+#include <limits>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "base/toml.h"
+#include "base/utf8.h"
+
+namespace draftsmith {
+namespace {
+
+using testing::HasSubstr;
+
+struct InnerOptions {
+  double rate = 0.1;
+  std::string mode = "plain";
+  bool operator==(const InnerOptions&) const = default;
+  static Fields<InnerOptions> fields() {
+    return Fields<InnerOptions>("inner options")
+        .add("rate", &InnerOptions::rate, Above{0}, Range{0, 1}, "A rate.")
+        .add("mode", &InnerOptions::mode, Choices{"plain", "fancy", "linear"}, "How it is done.")
+        .check([](const InnerOptions& options, const std::string& where, Problems& problems) {
+          if (options.mode == "fancy" && options.rate > 0.5) {
+            problems.add({.where = where, .what = "fancy needs a rate of at most 0.5"});
+          }
+        });
+  }
+};
+
+struct BaseOptions {
+  std::string device = "auto";
+  bool operator==(const BaseOptions&) const = default;
+  static Fields<BaseOptions> fields() {
+    return Fields<BaseOptions>("base").add("device", &BaseOptions::device, NoResult{}, "Device.");
+  }
+};
+
+struct EveryOptions : BaseOptions {
+  bool flag = true;
+  int64_t count = 5;
+  uint64_t seed = 1;
+  double threshold = 0.5;
+  std::string name = "a\"b\\c\nd\x01 \xc3\xbc";
+  std::filesystem::path file = "x/y.txt";
+  std::vector<int64_t> sizes = {1, 2};
+  std::vector<uint64_t> seeds = {7};
+  std::vector<double> rates = {0.1, 1e-30, 3};
+  std::vector<std::string> words = {"one", "two words"};
+  std::vector<std::filesystem::path> paths = {"p"};
+  std::optional<bool> maybe_flag;
+  std::optional<int64_t> maybe_count;
+  std::optional<double> maybe_rate;
+  std::optional<std::string> maybe_word;
+  InnerOptions inner;
+  std::optional<InnerOptions> maybe_inner;
+  std::vector<InnerOptions> list;
+  bool operator==(const EveryOptions&) const = default;
+
+  static Fields<EveryOptions> fields() {
+    return Fields<EveryOptions>("every option")
+        .inherit<BaseOptions>()
+        .add("flag", &EveryOptions::flag, "A flag.")
+        .add("count", &EveryOptions::count, Range{1, 64}, Unit{"tokens"}, "A count.")
+        .add("seed", &EveryOptions::seed, "A seed.")
+        .add("threshold", &EveryOptions::threshold, Range{0}, AllowInfinity{}, "inf: never.")
+        .add("name", &EveryOptions::name, "A name.")
+        .add("file", &EveryOptions::file, "A file.")
+        .add("sizes", &EveryOptions::sizes, Range{1, 9}, "Sizes.")
+        .add("seeds", &EveryOptions::seeds, "Seeds.")
+        .add("rates", &EveryOptions::rates, "Rates.")
+        .add("words", &EveryOptions::words, "Words.")
+        .add("paths", &EveryOptions::paths, "Paths.")
+        .add("maybe_flag", &EveryOptions::maybe_flag, "Perhaps a flag.")
+        .add("maybe_count", &EveryOptions::maybe_count, Range{0, 3}, "Perhaps a count.")
+        .add("maybe_rate", &EveryOptions::maybe_rate, "Perhaps a rate.")
+        .add("maybe_word", &EveryOptions::maybe_word, "Perhaps a word.")
+        .add("inner", &EveryOptions::inner, "A table.")
+        .add("maybe_inner", &EveryOptions::maybe_inner, "Perhaps a table.")
+        .add("list", &EveryOptions::list,
+             "Tables, one for each of whatever there may be many of, explained at length.");
+  }
+};
+
+struct RequiredOptions {
+  std::string kind;
+  static Fields<RequiredOptions> fields() {
+    return Fields<RequiredOptions>("required").add("kind", &RequiredOptions::kind, Required{}, "What it is.");
+  }
+};
+
+// Parses `text` and gives the messages of all problems, one string.
+template <class T>
+std::string problems_of(const std::string& text, T* result = nullptr) {
+  Problems problems;
+  const T options = parse_options<T>(parse_toml(text, "file.toml"), "", problems);
+  if (result) *result = options;
+  std::string messages;
+  for (const Problem& problem : problems.list()) messages += to_string(problem) + "\n";
+  return messages;
+}
+
+EveryOptions unusual() {
+  EveryOptions options;
+  options.device = "cuda:1";
+  options.flag = false;
+  options.count = 64;
+  options.seed = std::numeric_limits<uint64_t>::max();
+  options.threshold = std::numeric_limits<double>::infinity();
+  options.sizes = {};
+  options.seeds = {0, std::numeric_limits<uint64_t>::max()};
+  options.rates = {0.1 + 0.2, -1e300, std::nextafter(1.0, 2.0)};
+  options.maybe_flag = false;
+  options.maybe_count = 0;
+  options.maybe_rate = 1.0;
+  options.maybe_word = "";
+  options.inner = {1.0, "linear"};
+  options.maybe_inner = InnerOptions{0.25, "fancy"};
+  options.list = {{0.5, "plain"}, {0.125, "linear"}};
+  return options;
+}
+
+TEST(Options, DumpParsesBackToEqualValues) {
+  for (const EveryOptions& options : {EveryOptions{}, unusual()}) {
+    EveryOptions parsed = unusual();
+    EXPECT_EQ(problems_of<EveryOptions>(dump_options(options), &parsed), "") << dump_options(options);
+    EXPECT_EQ(parsed, options) << dump_options(options);
+  }
+}
+
+TEST(Options, DumpUnderAPathParsesBackFromThatTable) {
+  const toml::table root = parse_toml(dump_options(unusual(), "stage.train"), "dump");
+  Problems problems;
+  const auto parsed = parse_options<EveryOptions>(*root.at_path("stage.train").as_table(), "stage.train", problems);
+  problems.throw_if_any();
+  EXPECT_EQ(parsed, unusual());
+}
+
+TEST(Options, AllProblemsAreReportedAtOnceWithTheirLines) {
+  const std::string messages = problems_of<EveryOptions>(
+      "cuont = 3\n"
+      "count = 65\n"
+      "flag = 1\n"
+      "threshold = -0.5\n"
+      "sizes = [1, 10]\n"
+      "[inner]\n"
+      "mode = \"fancyy\"\n"
+      "zzz = 1\n"
+      "[[list]]\n"
+      "rate = 0.0\n");
+  EXPECT_THAT(messages, HasSubstr("file.toml:1: cuont: unknown key 'cuont'\n  hint:     did you mean 'count'?"));
+  EXPECT_THAT(messages, HasSubstr("file.toml:2: count: the value is not allowed\n  expected: an integer, 1 to 64\n"
+                                  "  found:    65"));
+  EXPECT_THAT(messages, HasSubstr("file.toml:3: flag: the value has the wrong type\n  expected: true or false"));
+  EXPECT_THAT(messages,
+              HasSubstr("file.toml:4: threshold: the value is not allowed\n  expected: a number, at least 0"));
+  EXPECT_THAT(messages, HasSubstr("file.toml:5: sizes[1]: the value is not allowed"));
+  EXPECT_THAT(messages, HasSubstr("file.toml:7: inner.mode: the value is not allowed\n"
+                                  "  expected: 'plain', 'fancy' or 'linear'\n  found:    'fancyy'\n"
+                                  "  hint:     did you mean 'fancy'?"));
+  EXPECT_THAT(messages, HasSubstr("file.toml:8: inner.zzz: unknown key 'zzz'\n  hint:     known here: rate, mode"));
+  EXPECT_THAT(
+      messages,
+      HasSubstr("file.toml:10: list[0].rate: the value is not allowed\n  expected: a number, above 0, at most 1"));
+}
+
+TEST(Options, IntegersAreNumbersButNumbersAreNoIntegers) {
+  EveryOptions options;
+  EXPECT_EQ(problems_of<EveryOptions>("threshold = 2\nrates = [1, 2.5]", &options), "");
+  EXPECT_EQ(options.threshold, 2.0);
+  EXPECT_THAT(problems_of<EveryOptions>("count = 2.0"), HasSubstr("wrong type"));
+}
+
+TEST(Options, NanIsRefusedAndInfinityWhereItMeansNothing) {
+  EXPECT_THAT(problems_of<EveryOptions>("threshold = nan"), HasSubstr("not allowed"));
+  EXPECT_EQ(problems_of<EveryOptions>("threshold = inf"), "");
+  EXPECT_THAT(problems_of<EveryOptions>("maybe_rate = inf"), HasSubstr("not allowed"));
+}
+
+TEST(Options, NegativeSeedsAndWordsForSeedsAreRefused) {
+  EXPECT_THAT(problems_of<EveryOptions>("seed = -1"), HasSubstr("an integer of at least 0"));
+  EXPECT_THAT(problems_of<EveryOptions>("seed = \"12x\""), HasSubstr("wrong type"));
+}
+
+TEST(Options, ATableWhereAValueIsWantedAndTheOtherWayRound) {
+  EXPECT_THAT(problems_of<EveryOptions>("[count]\nx = 1"), HasSubstr("count: the value has the wrong type"));
+  EXPECT_THAT(problems_of<EveryOptions>("inner = 3"), HasSubstr("expected: a table [inner]"));
+  EXPECT_THAT(problems_of<EveryOptions>("list = [1]"), HasSubstr("expected: tables headed [[list]]"));
+  EXPECT_THAT(problems_of<EveryOptions>("sizes = 4"), HasSubstr("expected: a list"));
+}
+
+TEST(Options, FieldsWithProblemsKeepTheirDefaults) {
+  EveryOptions options;
+  problems_of<EveryOptions>("count = 0\nsizes = [5, 99]", &options);
+  EXPECT_EQ(options.count, 5);
+  EXPECT_EQ(options.sizes, (std::vector<int64_t>{1, 2}));
+}
+
+TEST(Options, RequiredKeysAreMissed) {
+  EXPECT_THAT(problems_of<RequiredOptions>(""), HasSubstr("the key 'kind' is missing"));
+  EXPECT_EQ(problems_of<RequiredOptions>("kind = 'x'"), "");
+}
+
+TEST(Options, CrossFieldChecksRunOnWhatParsed) {
+  EXPECT_THAT(problems_of<EveryOptions>("[inner]\nmode = 'fancy'\nrate = 0.75"),
+              HasSubstr("file.toml:1: inner: fancy needs a rate of at most 0.5"));
+  // Not beside a problem of a single field, which it would only repeat.
+  EXPECT_THAT(problems_of<EveryOptions>("[inner]\nmode = 'fancy'\nrate = 0.75\nx = 1"), Not(HasSubstr("fancy needs")));
+}
+
+TEST(Options, ValidationFindsWhatParsingWouldHave) {
+  EveryOptions options;
+  options.count = 0;
+  options.sizes = {1, 100};
+  options.maybe_count = 9;
+  options.list = {{2.0, "nothing"}};
+  options.maybe_rate = std::numeric_limits<double>::quiet_NaN();
+  Problems problems;
+  validate_options(options, "here", problems);
+  std::vector<std::string> places;
+  for (const Problem& problem : problems.list()) places.push_back(problem.where);
+  EXPECT_THAT(places, testing::UnorderedElementsAre("here.count", "here.sizes[1]", "here.maybe_count",
+                                                    "here.maybe_rate", "here.list[0].rate", "here.list[0].mode"));
+}
+
+TEST(Options, HashIgnoresWhatDoesNotChangeResultsAndNothingElse) {
+  const EveryOptions plain;
+  EveryOptions other_device;
+  other_device.device = "cpu";
+  EXPECT_EQ(options_hash(plain), options_hash(other_device));
+  EXPECT_EQ(options_hash(plain).size(), 64u);
+  EXPECT_NE(options_to_json(plain), options_to_json(other_device));
+
+  std::set<std::string> hashes = {options_hash(plain)};
+  for (const char* change : {"count = 6", "seed = 2", "threshold = 0.75", "maybe_flag = false", "maybe_inner = {}",
+                             "list = [{}]", "list = [{}, {}]", "inner.rate = 0.2", "sizes = [1]", "threshold = inf"}) {
+    EveryOptions changed;
+    EXPECT_EQ(problems_of<EveryOptions>(change, &changed), "") << change;
+    EXPECT_TRUE(hashes.insert(options_hash(changed)).second) << change;
+  }
+}
+
+TEST(Options, JsonKeepsTheOrderOfTheList) {
+  const auto json = options_to_json(InnerOptions{});
+  EXPECT_EQ(json.dump(), R"({"rate":0.1,"mode":"plain"})");
+}
+
+TEST(Options, DescriptionNamesEverythingWithinAHundredColumns) {
+  const std::string text = describe_options<EveryOptions>();
+  EXPECT_THAT(text, HasSubstr("count: integer (tokens), 1 to 64; default: 5\n      A count."));
+  EXPECT_THAT(text, HasSubstr("inner.mode: string, 'plain', 'fancy' or 'linear'; default: \"plain\""));
+  EXPECT_THAT(text, HasSubstr("list[].rate: number, above 0, at most 1; default: 0.1"));
+  EXPECT_THAT(text, HasSubstr("maybe_inner: table [maybe_inner]; default: none"));
+  EXPECT_THAT(describe_options<RequiredOptions>(), HasSubstr("kind: string; required"));
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(display_width(line), 100u) << line;
+}
+
+// The field of EveryOptions by name.
+Field field_named(const std::string& name) {
+  const FieldList list = EveryOptions::fields();
+  for (const Field& field : list.all()) {
+    if (field.name == name) return field;
+  }
+  throw std::logic_error("no field " + name);
+}
+
+TEST(Options, FlagsReadValuesAsTomlAndStringsAsTheyAre) {
+  EveryOptions options;
+  Problems problems;
+  parse_field_text(field_named("count"), {"7"}, "--count", &options, problems);
+  parse_field_text(field_named("name"), {"5"}, "--name", &options, problems);
+  parse_field_text(field_named("rates"), {"1", "2.5"}, "--rates", &options, problems);
+  parse_field_text(field_named("words"), {"a b", "[c]"}, "--words", &options, problems);
+  parse_field_text(field_named("maybe_flag"), {"true"}, "--maybe-flag", &options, problems);
+  problems.throw_if_any();
+  EXPECT_EQ(options.count, 7);
+  EXPECT_EQ(options.name, "5");
+  EXPECT_EQ(options.rates, (std::vector<double>{1, 2.5}));
+  EXPECT_EQ(options.words, (std::vector<std::string>{"a b", "[c]"}));
+  EXPECT_EQ(options.maybe_flag, true);
+
+  parse_field_text(field_named("count"), {"many"}, "--count", &options, problems);
+  parse_field_text(field_named("count"), {"[1"}, "--count", &options, problems);
+  ASSERT_EQ(problems.list().size(), 2u);
+  EXPECT_EQ(problems.list()[0].where, "--count");
+}
+
+}  // namespace
+}  // namespace draftsmith

@@ -1,0 +1,123 @@
+#include "base/random_tensors.h"
+
+#include <stdexcept>
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+
+namespace draftsmith {
+namespace {
+
+constexpr DropoutKey kKey{0x123456789abcdef0, 0x987654321, 7};
+
+// The mask's definition, element by element, from the tested generator.
+at::Tensor reference_mask(int64_t elements, uint32_t threshold, const DropoutKey& key) {
+  at::Tensor mask = at::zeros({elements});
+  for (int64_t i = 0; i < elements; ++i) {
+    const int64_t in_group = i % 128;
+    const auto block = static_cast<uint32_t>(i / 128 * 16 + in_group % 16);
+    const PhiloxBlock words =
+        philox4x32({block, key.site, static_cast<uint32_t>(key.step), static_cast<uint32_t>(key.step >> 32)},
+                   {static_cast<uint32_t>(key.seed), static_cast<uint32_t>(key.seed >> 32)});
+    const uint32_t word = words[static_cast<size_t>(in_group / 16 % 4)];
+    const uint32_t bits = in_group < 64 ? word & 0xffff : word >> 16;
+    if (bits >= threshold) mask[i] = 65536.0 / (65536.0 - threshold);
+  }
+  return mask;
+}
+
+TEST(DropoutMask, EqualsItsDefinition) {
+  for (const int64_t elements : {1, 63, 64, 65, 127, 128, 129, 5000}) {
+    const at::Tensor mask = dropout_mask({elements}, 0.25, kKey, at::kFloat);
+    EXPECT_TRUE(at::equal(mask, reference_mask(elements, 16384, kKey))) << elements;
+  }
+}
+
+TEST(DropoutMask, IsTheSameForEveryNumberOfThreadsAndDtype) {
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const at::Tensor one = dropout_mask({300, 501}, 0.1, kKey, at::kFloat);
+  at::set_num_threads(3);
+  const at::Tensor three = dropout_mask({300, 501}, 0.1, kKey, at::kFloat);
+  at::set_num_threads(threads);
+  EXPECT_TRUE(at::equal(one, three));
+  for (const auto dtype : {at::kDouble, at::kHalf, at::kBFloat16}) {
+    EXPECT_TRUE(at::equal(dropout_mask({300, 501}, 0.1, kKey, dtype).ne(0), one.ne(0)));
+  }
+}
+
+TEST(DropoutMask, DropsTheGivenShareAndKeepsTheMean) {
+  for (const double probability : {0.05, 0.1, 0.5, 0.9}) {
+    constexpr double kElements = 1 << 20;
+    const at::Tensor mask = dropout_mask({1 << 20}, probability, kKey, at::kDouble);
+    // Six standard errors.
+    const double error = 6 * std::sqrt(probability * (1 - probability) / kElements);
+    EXPECT_NEAR(mask.eq(0).to(at::kDouble).mean().item<double>(), probability, error + 1.0 / 65536);
+    EXPECT_NEAR(mask.mean().item<double>(), 1.0, error / (1 - probability));
+  }
+  EXPECT_TRUE(at::equal(dropout_mask({100}, 0.0, kKey, at::kFloat), at::ones({100})));
+}
+
+TEST(DropoutMask, DiffersForEveryPartOfTheKey) {
+  const at::Tensor mask = dropout_mask({1000}, 0.5, kKey, at::kFloat);
+  for (const DropoutKey& other :
+       {DropoutKey{kKey.seed + 1, kKey.step, kKey.site}, DropoutKey{kKey.seed, kKey.step + 1, kKey.site},
+        DropoutKey{kKey.seed, kKey.step + (uint64_t{1} << 32), kKey.site},
+        DropoutKey{kKey.seed, kKey.step, kKey.site + 1}}) {
+    const double same = mask.eq(dropout_mask({1000}, 0.5, other, at::kFloat)).to(at::kDouble).mean().item<double>();
+    EXPECT_NEAR(same, 0.5, 0.1);
+  }
+}
+
+TEST(Dropout, EqualsTheProductWithItsMaskForwardAndBackward) {
+  const at::Tensor x = normal_tensor({40, 77}, 1.0, 3, "x", at::kFloat).requires_grad_();
+  const at::Tensor y = dropout(x.transpose(0, 1), 0.3, kKey);
+  const at::Tensor mask = dropout_mask({77, 40}, 0.3, kKey, at::kFloat);
+  EXPECT_TRUE(at::equal(y, x.detach().transpose(0, 1) * mask));
+  const at::Tensor gradient = normal_tensor({77, 40}, 1.0, 4, "g", at::kFloat);
+  y.backward(gradient);
+  EXPECT_TRUE(at::equal(x.grad(), (gradient * mask).transpose(0, 1)));
+}
+
+TEST(Dropout, WithoutProbabilityIsTheTensorItself) {
+  const at::Tensor x = at::ones({3});
+  EXPECT_TRUE(dropout(x, 0.0, kKey).is_same(x));
+  EXPECT_EQ(dropout(at::empty({0, 5}), 0.5, kKey).numel(), 0);
+}
+
+TEST(Dropout, RefusesWhatMakesNoSense) {
+  EXPECT_THROW(dropout(at::ones({3}), 1.0, kKey), std::logic_error);
+  EXPECT_THROW(dropout(at::ones({3}), -0.1, kKey), std::logic_error);
+  EXPECT_THROW(dropout_mask({3}, 0.5, kKey, at::kLong), std::logic_error);
+  // The nearest multiple of 2^-16 would drop everything.
+  EXPECT_TRUE(at::isfinite(dropout_mask({1000}, 0.999999, kKey, at::kFloat)).all().item<bool>());
+}
+
+TEST(DropoutMask, OnTheGpuEqualsTheCpus) {
+  if (!at::hasCUDA() || at::detail::getCUDAHooks().getNumGPUs() == 0) GTEST_SKIP() << "no CUDA device";
+  for (const auto dtype : {at::kFloat, at::kHalf, at::kBFloat16}) {
+    const at::Tensor cpu = dropout_mask({33, 129}, 0.1, kKey, dtype);
+    const at::Tensor gpu = dropout_mask({33, 129}, 0.1, kKey, at::TensorOptions(dtype).device(at::kCUDA));
+    EXPECT_TRUE(at::equal(cpu, gpu.cpu()));
+    const at::Tensor x = normal_tensor({33, 129}, 1.0, 3, "x", dtype);
+    EXPECT_TRUE(at::equal(dropout(x, 0.1, kKey), dropout(x.to(at::kCUDA), 0.1, kKey).cpu()));
+  }
+}
+
+TEST(RandomTensors, HoldTheStreamsValuesInOrder) {
+  const CounterRandom random(11, "weights");
+  const at::Tensor uniform = uniform_tensor({5, 7}, 11, "weights", at::kFloat).flatten();
+  const at::Tensor normal = normal_tensor({5, 7}, 0.02, 11, "weights", at::kDouble).flatten();
+  for (int64_t i = 0; i < 35; ++i) {
+    EXPECT_EQ(uniform[i].item<float>(), random.uniform_float(static_cast<uint64_t>(i)));
+    EXPECT_EQ(normal[i].item<double>(), 0.02 * random.normal(static_cast<uint64_t>(i)));
+  }
+  EXPECT_EQ(normal_tensor({2}, 1.0, 11, "weights", at::kBFloat16).scalar_type(), at::kBFloat16);
+}
+
+}  // namespace
+}  // namespace draftsmith

@@ -1,0 +1,65 @@
+#include "base/signals.h"
+
+#include <csignal>
+#include <stdexcept>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace draftsmith {
+namespace {
+
+TEST(Signals, AreRequestsWhileWatched) {
+  const SignalWatch watch;
+  EXPECT_EQ(stop_requested(), 0);
+  throw_if_stop_requested("nothing");
+  std::raise(SIGTERM);
+  EXPECT_EQ(stop_requested(), SIGTERM);
+  try {
+    throw_if_stop_requested("step 5 is saved");
+    FAIL();
+  } catch (const Interrupted& stop) {
+    EXPECT_EQ(stop.exit_code(), 143);
+    EXPECT_THAT(stop.what(), testing::HasSubstr("step 5 is saved"));
+  }
+}
+
+TEST(Signals, AnInterruptExitsWith130) {
+  const SignalWatch watch;
+  std::raise(SIGINT);
+  try {
+    throw_if_stop_requested("");
+    FAIL();
+  } catch (const Interrupted& stop) {
+    EXPECT_EQ(stop.exit_code(), 130);
+  }
+}
+
+TEST(Signals, EndWithTheWatch) {
+  {
+    const SignalWatch watch;
+    std::raise(SIGINT);
+  }
+  EXPECT_EQ(stop_requested(), 0);
+  struct sigaction now {};
+  sigaction(SIGINT, nullptr, &now);
+  EXPECT_EQ(now.sa_handler, SIG_DFL);
+}
+
+TEST(Signals, ASecondOneEndsTheProcess) {
+  EXPECT_EXIT(
+      {
+        const SignalWatch watch;
+        std::raise(SIGINT);
+        std::raise(SIGINT);
+      },
+      testing::KilledBySignal(SIGINT), "");
+}
+
+TEST(Signals, OneWatchAtATime) {
+  const SignalWatch watch;
+  EXPECT_THROW(SignalWatch(), std::logic_error);
+}
+
+}  // namespace
+}  // namespace draftsmith

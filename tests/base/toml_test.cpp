@@ -1,0 +1,123 @@
+#include "base/toml.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+
+namespace draftsmith {
+namespace {
+
+using testing::HasSubstr;
+
+std::string error_of(const std::string& text) {
+  try {
+    parse_toml(text, "recipe.toml");
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+constexpr const char* kRecipe =
+    "title = 'x'\n"
+    "[stage.train]\nsteps = 100\noptimizer = {name = 'adamw', lr = 0.1}\n"
+    "[[run]]\nname = 'greedy'\n"
+    "[[run]]\nname = 'bild'\nfallback = 0.5\n";
+
+// kRecipe with `assignment` applied; problems are thrown.
+toml::table with(const std::string& assignment) {
+  toml::table root = parse_toml(kRecipe, "recipe.toml");
+  Problems problems;
+  apply_overlay(root, assignment, {"stage"}, problems);
+  problems.throw_if_any();
+  return root;
+}
+
+std::string overlay_error(const std::string& assignment) {
+  try {
+    with(assignment);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Toml, SyntaxErrorsNameFileLineAndColumn) {
+  EXPECT_THAT(error_of("a = 1\nb = = 2\n"), HasSubstr("recipe.toml:2:5: not valid TOML"));
+  EXPECT_THAT(error_of("a = 1\na = 2\n"), HasSubstr("recipe.toml:2:"));
+  EXPECT_THAT(error_of("a = '\xff'"), HasSubstr("not valid UTF-8 (byte offset 5)"));
+  EXPECT_EQ(error_of("a = 1\n"), "");
+}
+
+TEST(Toml, MissingFilesAreNamed) {
+  try {
+    load_toml("/nonexistent/recipe.toml");
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("/nonexistent/recipe.toml"));
+    EXPECT_EQ(error.exit_code(), 2);
+  }
+}
+
+TEST(Toml, LocationsAreFileAndLine) {
+  const toml::table root = parse_toml("a = 1\n[b]\nc = 2", "f.toml");
+  EXPECT_EQ(location_of(*root.get("a")), "f.toml:1");
+  EXPECT_EQ(location_of(*root.at_path("b.c").node()), "f.toml:3");
+}
+
+TEST(Overlay, ReplacesValuesOfEveryType) {
+  EXPECT_EQ(with("stage.train.steps=5").at_path("stage.train.steps").value<int64_t>(), 5);
+  EXPECT_EQ(with("stage.train.steps = 1e-4").at_path("stage.train.steps").value<double>(), 1e-4);
+  EXPECT_EQ(with("stage.train.steps=true").at_path("stage.train.steps").value<bool>(), true);
+  EXPECT_EQ(with("stage.train.steps=[1, 2]").at_path("stage.train.steps").as_array()->size(), 2u);
+  EXPECT_EQ(with("stage.train.optimizer.name=adafactor").at_path("stage.train.optimizer.name").value<std::string>(),
+            "adafactor");
+  EXPECT_EQ(with("title=\"two words\"")["title"].value<std::string>(), "two words");
+  EXPECT_EQ(with("title=a=b # c")["title"].value<std::string>(), "a=b # c");
+  EXPECT_EQ(with("title=")["title"].value<std::string>(), "");
+  EXPECT_EQ(with("title=1\ny = 2")["title"].value<std::string>(), "1\ny = 2");
+}
+
+TEST(Overlay, FindsStagesByTheirNameAlone) {
+  EXPECT_EQ(with("train.steps=7").at_path("stage.train.steps").value<int64_t>(), 7);
+  EXPECT_EQ(with("train.optimizer.lr=7").at_path("stage.train.optimizer.lr").value<int64_t>(), 7);
+}
+
+TEST(Overlay, FindsElementsOfArraysByNameOrIndex) {
+  EXPECT_EQ(with("run.bild.fallback=0.25").at_path("run[1].fallback").value<double>(), 0.25);
+  EXPECT_EQ(with("run.0.fallback=0.75").at_path("run[0].fallback").value<double>(), 0.75);
+}
+
+TEST(Overlay, CreatesTablesInsideKnownOnesOnly) {
+  EXPECT_EQ(with("stage.train.schedule.warmup=5").at_path("stage.train.schedule.warmup").value<int64_t>(), 5);
+  EXPECT_THAT(overlay_error("trian.steps=5"),
+              HasSubstr("there is no table 'trian'\n  hint:     did you mean 'train'?"));
+  EXPECT_THAT(overlay_error("run.bidl.fallback=5"), HasSubstr("did you mean 'bild'?"));
+  EXPECT_THAT(overlay_error("title.x=5"), HasSubstr("there is no table 'title'"));
+  EXPECT_THAT(overlay_error("run.fallback=5"), HasSubstr("'run' is an array"));
+}
+
+TEST(Overlay, MalformedAssignmentsAreExplained) {
+  for (const char* bad : {"steps", "=5", "a..b=5", ".a=5", "a.\"b=5"}) {
+    EXPECT_THAT(overlay_error(bad), HasSubstr("malformed assignment")) << bad;
+  }
+  EXPECT_THAT(overlay_error("title=[1, "), HasSubstr("the value is not valid TOML"));
+  EXPECT_THAT(overlay_error("title=\"open"), HasSubstr("--set title=\"open"));
+}
+
+TEST(Overlay, IsNamedAsTheSourceOfItsValue) {
+  EXPECT_EQ(location_of(*with("train.steps=7").at_path("stage.train.steps").node()), "--set train.steps=7");
+}
+
+TEST(TomlText, QuotedStringsAndKeysParseBack) {
+  const std::string awkward = "q\" b\\ n\n t\t c\x01 d\x7f u\xc3\xbc";
+  const toml::table root = parse_toml(toml_key(awkward) + " = " + toml_quoted(awkward), "t");
+  EXPECT_EQ(root.begin()->first.str(), awkward);
+  EXPECT_EQ(root.begin()->second.value<std::string>(), awkward);
+  EXPECT_EQ(toml_key("plain-key_1"), "plain-key_1");
+  EXPECT_EQ(toml_key(""), "\"\"");
+}
+
+}  // namespace
+}  // namespace draftsmith
