@@ -22,12 +22,12 @@ namespace draftsmith::data {
 struct CorpusInfo {
   static constexpr int64_t kFormatVersion = 1;
   int64_t format_version = kFormatVersion;
-  std::string tokenizer_hash;
+  std::string tokenizer_hash{};
   int64_t vocabulary = 0;
   int64_t examples = 0;
   int64_t source_tokens = 0;
   int64_t target_tokens = 0;
-  std::map<std::string, std::string> provenance;
+  std::map<std::string, std::string> provenance{};
 };
 
 // Writes a corpus example by example in bounded memory. Nothing appears under the final name before finish().

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -71,7 +72,7 @@ class Hdf5Reader {
   // Shape of a dataset of this element type and rank. Errors: missing, other type or rank, more elements than its
   // stored bytes could hold.
   std::vector<int64_t> shape(const std::string& name, Hdf5Type type, int64_t rank) const;
-  // Rows [first, first + rows) of a dataset that shape() has checked.
+  // All rows, or rows [first, first + rows), of a dataset that passes shape().
   template <class T>
   std::vector<T> read(const std::string& name, int64_t rank = 1) const {
     const std::vector<int64_t> extent = shape(name, hdf5_type<T>(), rank);
@@ -80,6 +81,7 @@ class Hdf5Reader {
   template <class T>
   std::vector<T> read_rows(const std::string& name, int64_t rank, int64_t first, int64_t rows) const {
     const std::vector<int64_t> extent = shape(name, hdf5_type<T>(), rank);
+    if (first < 0 || rows < 0 || first > extent[0] - rows) throw std::out_of_range("rows outside dataset " + name);
     std::vector<T> values(static_cast<size_t>(rows * (rank == 2 ? extent[1] : 1)));
     read_bytes(name, hdf5_type<T>(), {first, rows, rank == 2 ? extent[1] : 0}, values.data());
     return values;

@@ -64,17 +64,13 @@ struct Hdf5Reader::Impl {
     return attribute;
   }
 
-  // Text of an open string attribute of fixed or variable length.
+  // Text of an open string attribute of fixed length.
   std::string attribute_text(const Hdf5Handle& attribute, const std::string& name) const {
     const Hdf5Handle type(H5Aget_type(attribute.id()), H5Tclose);
     if (H5Tget_class(type.id()) != H5T_STRING) fail("attribute " + name, "a string", type_name(type.id()));
-    if (H5Tis_variable_str(type.id()) > 0) {
-      char* text = nullptr;
-      if (H5Aread(attribute.id(), type.id(), &text) < 0) fail("cannot read attribute " + name, "", hdf5_error());
-      std::string copy = text == nullptr ? "" : text;
-      H5free_memory(text);
-      return copy;
-    }
+    // HDF5 1.10 follows a damaged variable-length string outside its memory; we write none.
+    if (H5Tis_variable_str(type.id()) > 0)
+      fail("attribute " + name, "a string of fixed length", "one of variable length");
     std::string text(H5Tget_size(type.id()), '\0');
     if (H5Aread(attribute.id(), type.id(), text.data()) < 0) fail("cannot read attribute " + name, "", hdf5_error());
     return text.substr(0, text.find('\0'));

@@ -148,10 +148,10 @@ void Hdf5Writer::set_attribute(const std::string& object, const std::string& nam
 
 void Hdf5Writer::set_attribute(const std::string& object, const std::string& name, const std::string& value) {
   const Hdf5Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
-  H5Tset_size(type.id(), H5T_VARIABLE);
+  // Of fixed length: HDF5 1.10 follows a damaged variable-length string outside its memory.
+  H5Tset_size(type.id(), value.size() + 1);
   H5Tset_cset(type.id(), H5T_CSET_UTF8);
-  const char* text = value.c_str();
-  impl_->write_attribute(object, name, type.id(), &text);
+  impl_->write_attribute(object, name, type.id(), value.c_str());
 }
 
 void Hdf5Writer::finish() {

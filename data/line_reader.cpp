@@ -1,5 +1,6 @@
 #include "data/line_reader.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 
@@ -73,6 +74,19 @@ bool LineReader::next(std::string& line) {
 
 std::string LineReader::where() const {
   return file_.string() + ":" + std::to_string(line_);
+}
+
+int64_t count_lines(const std::filesystem::path& file) {
+  std::ifstream input(file, std::ios::binary);
+  std::string block(kBlockBytes, '\0');
+  int64_t lines = 0;
+  char last = '\n';
+  while (input.read(block.data(), static_cast<std::streamsize>(block.size())), input.gcount() > 0) {
+    const auto end = block.begin() + input.gcount();
+    lines += std::count(block.begin(), end, '\n');
+    last = *(end - 1);
+  }
+  return lines + (last == '\n' ? 0 : 1);
 }
 
 void throw_invalid_utf8(const std::string& where, const std::string& line, size_t at) {

@@ -36,6 +36,9 @@ class LineReader {
   bool byte_order_mark_ = false;
 };
 
+// Lines of a file, counted without looking at them: for the total of a progress bar. 0 when it cannot be read.
+int64_t count_lines(const std::filesystem::path& file);
+
 // UserError for a line that is not valid UTF-8: names file:line, the byte's offset in the line and its value.
 [[noreturn]] void throw_invalid_utf8(const std::string& where, const std::string& line, size_t at);
 

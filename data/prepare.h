@@ -18,14 +18,14 @@ namespace draftsmith::data {
 
 // Where the text comes from: exactly one of parallel files, a jsonl file and plain text.
 struct TextInput {
-  std::filesystem::path source;  // parallel text
-  std::filesystem::path target;
-  std::filesystem::path jsonl;  // with named fields
+  std::filesystem::path source{};  // parallel text
+  std::filesystem::path target{};
+  std::filesystem::path jsonl{};  // with named fields
   std::string source_field = "source";
   std::vector<std::string> target_fields = {"target"};
-  std::string join = " ";      // between the elements of fields that are lists of strings
-  std::filesystem::path text;  // plain text: no source side
-  std::string separator;       // line between documents of plain text; empty: every line is one
+  std::string join = " ";        // between the elements of fields that are lists of strings
+  std::filesystem::path text{};  // plain text: no source side
+  std::string separator{};       // line between documents of plain text; empty: every line is one
   static Fields<TextInput> fields();
 };
 
@@ -42,7 +42,7 @@ struct PrepareOptions {
 };
 
 struct PrepareReport {
-  ReadCounts read;
+  ReadCounts read{};
   int64_t written = 0;
   int64_t source_tokens = 0;
   int64_t target_tokens = 0;

@@ -19,9 +19,9 @@ namespace draftsmith::data {
 // One example as text. Parallel text and jsonl give a source and one or more targets (references); plain text gives an
 // empty source and the text as the only target.
 struct Example {
-  std::string source;
-  std::vector<std::string> targets;
-  std::string where;       // file:line, for messages
+  std::string source{};
+  std::vector<std::string> targets{};
+  std::string where{};     // file:line, for messages
   bool has_source = true;  // false: plain text
 };
 
@@ -63,9 +63,9 @@ std::unique_ptr<ExampleStream> open_parallel(const std::filesystem::path& source
 
 // Which fields of a jsonl object are the source and the target(s).
 struct JsonFields {
-  std::string source;                // empty: there is none (plain text in jsonl)
-  std::vector<std::string> targets;  // several: several references
-  std::string separator = " ";       // joins fields that are lists of strings
+  std::string source{};                // empty: there is none (plain text in jsonl)
+  std::vector<std::string> targets{};  // several: several references
+  std::string separator = " ";         // joins fields that are lists of strings
 };
 
 // One JSON object a line. A field that is a list of strings is joined by the separator; a missing field or one of

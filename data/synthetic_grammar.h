@@ -18,34 +18,34 @@ struct NounPhrase {
   const Lexeme* noun = nullptr;
   bool plural = false;
   int determiner = 0;
-  std::vector<const Lexeme*> adjectives;
-  std::unique_ptr<Clause> relative;  // its missing subject or object is this noun
+  std::vector<const Lexeme*> adjectives{};
+  std::unique_ptr<Clause> relative{};  // its missing subject or object is this noun
 };
 
 struct PrepositionPhrase {
   int preposition = 0;
-  NounPhrase noun;
+  NounPhrase noun{};
 };
 
 // Of a relative clause, one of subject and object is missing: it is the noun that the clause belongs to.
 struct Clause {
-  std::unique_ptr<NounPhrase> subject;
-  std::unique_ptr<NounPhrase> object;
+  std::unique_ptr<NounPhrase> subject{};
+  std::unique_ptr<NounPhrase> object{};
   const Lexeme* verb = nullptr;
   bool transitive = false;
   int tense = 0;
   bool negated = false;
   const Lexeme* adverb = nullptr;
-  std::optional<PrepositionPhrase> place;
+  std::optional<PrepositionPhrase> place{};
 };
 
 struct Sentence {
   const Lexeme* topic = nullptr;
   bool topic_last = false;  // in the source; the target begins with it
   bool question = false;
-  Clause first;
+  Clause first{};
   int conjunction = 0;
-  std::unique_ptr<Clause> second;
+  std::unique_ptr<Clause> second{};
 };
 
 struct GrammarOptions {

@@ -20,10 +20,10 @@ inline constexpr int kConjunctions = 4;
 
 // One dictionary word. Sense 1 exists (differs from sense 0) for ambiguous words only.
 struct Lexeme {
-  std::string source;
-  std::array<std::string, 2> target;  // stems, by sense
-  std::array<int, 2> gender{};        // nouns, by sense
-  int word_class = 0;                 // nouns: semantic class 0..3; topics: the sense they give ambiguous nouns
+  std::string source{};
+  std::array<std::string, 2> target{};  // stems, by sense
+  std::array<int, 2> gender{};          // nouns, by sense
+  int word_class = 0;                   // nouns: semantic class 0..3; topics: the sense they give ambiguous nouns
 };
 
 // A part of speech: its words by falling frequency, drawn with Zipf's law.

@@ -1,7 +1,6 @@
 #include "data/tokenizer_training.h"
 
 #include <algorithm>
-#include <limits>
 #include <unordered_map>
 #include <utility>
 
@@ -21,6 +20,9 @@ namespace draftsmith::data {
 namespace {
 
 constexpr std::string_view kReserved = "\xE2\x96\x85";  // U+2585: SentencePiece leaves out lines that contain it
+
+// The most that SentencePiece takes; its own default would leave out lines above 4,192 bytes.
+constexpr int64_t kMaxLineBytes = int64_t{1} << 30;
 
 // The sums of training depend on how many threads share them, so the number is fixed, whatever the machine has.
 constexpr int kThreads = 2;
@@ -90,7 +92,7 @@ std::unordered_map<std::string, std::string> trainer_flags(const TokenizerOption
       {"num_threads", std::to_string(kThreads)},
       {"input_sentence_size", "0"},
       {"shuffle_input_sentence", "false"},
-      {"max_sentence_length", std::to_string(std::numeric_limits<int32_t>::max())},
+      {"max_sentence_length", std::to_string(kMaxLineBytes)},
       {"train_extremely_large_corpus", "false"},
       {"minloglevel", "4"},
   };
@@ -118,6 +120,14 @@ Fields<TokenizerOptions> TokenizerOptions::fields() {
       .add("max_lines", &TokenizerOptions::max_lines, Range{1}, Unit{"lines"},
            "Train on a random sample of so many lines when there are more.")
       .add("seed", &TokenizerOptions::seed, "Seed of that sample.");
+}
+
+std::vector<std::pair<std::string, int64_t>> TokenizerTrainingReport::nonzero() const {
+  std::vector<std::pair<std::string, int64_t>> list = {{"empty lines", empty},
+                                                       {"lines with the reserved character U+2585", reserved},
+                                                       {"lines sampled out", sampled_out}};
+  std::erase_if(list, [](const auto& entry) { return entry.second == 0; });
+  return list;
 }
 
 TokenizerTrainingReport train_tokenizer(const LineSource& source, const TokenizerOptions& options,

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/options.h"
@@ -19,7 +20,7 @@ struct TokenizerOptions {
   double character_coverage = 1.0;         // share of the text's characters that become pieces; the rest is unk
   bool byte_fallback = false;              // characters without a piece become bytes (256 pieces more) instead of unk
   std::string normalization = "nmt_nfkc";  // nmt_nfkc | nfkc | nmt_nfkc_cf | nfkc_cf | identity
-  std::vector<std::string> symbols;        // pieces that are never split, such as "#Person1#"
+  std::vector<std::string> symbols{};      // pieces that are never split, such as "#Person1#"
   int64_t max_lines = 1000000;             // train on a sample of so many lines (reservoir sampling by `seed`)
   uint64_t seed = 1;
   static Fields<TokenizerOptions> fields();
@@ -32,7 +33,9 @@ struct TokenizerTrainingReport {
   int64_t reserved = 0;     // contain U+2585, which SentencePiece reserves for unknown bytes: not used
   int64_t sampled_out = 0;  // not in the sample of max_lines
   int64_t vocabulary = 0;   // pieces of the model
-  std::string hash;         // SHA-256 of the file
+  std::string hash{};       // SHA-256 of the file
+  // The counts of lines that were not used, by name, where not zero.
+  std::vector<std::pair<std::string, int64_t>> nonzero() const;
 };
 
 // Gives the next line of text (valid UTF-8), or false at the end.
