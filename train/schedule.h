@@ -16,7 +16,7 @@ namespace draftsmith::train {
 
 struct ScheduleOptions {
   std::string name = "constant";
-  std::string warmup;         // a period; "" is none
+  std::string warmup = {};    // a period; "" is none
   double final_factor = 0.0;  // of the peak rate, at the end of the run; linear and cosine
   static Fields<ScheduleOptions> fields();
 };

@@ -29,10 +29,10 @@ struct TrainerInputs {
   const data::Corpus& corpus;
   const data::Corpus* validation = nullptr;    // none: no validation
   const data::Tokenizer* tokenizer = nullptr;  // copied into model directories; needed for BLEU
-  std::vector<std::string> references;         // validation texts for BLEU, one an example; empty: the decoded targets
+  std::vector<std::string> references = {};    // validation texts for BLEU, one an example; empty: the decoded targets
   model::TransformerModel* teacher = nullptr;  // for alpha
-  std::optional<model::GenerationConfig> generation;  // written beside the models
-  std::string identity;  // what made inputs and options (a hash); a run of another is not resumed
+  std::optional<model::GenerationConfig> generation = {};  // written beside the models
+  std::string identity = {};  // what made inputs and options (a hash); a run of another is not resumed
   ProgressStyle progress = ProgressStyle::kQuiet;
 };
 
@@ -52,7 +52,7 @@ class Trainer {
   // Trains from the newest checkpoint in the directory, or from the start, to the end.
   // Errors: RunError when the loss or a gradient is NaN or infinite (names the examples; the last checkpoint stays);
   // UserError when the directory holds another run; Interrupted after SIGINT or SIGTERM, with a checkpoint written,
-  // while a SignalWatch exists (the trainer makes one where the process has none: see base/signals.h).
+  // while a SignalWatch exists (base/signals.h; the caller holds it).
   TrainResult run();
 
  private:

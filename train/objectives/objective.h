@@ -46,7 +46,7 @@ struct CrossEntropyOptions {
 
 struct ObjectiveOptions {
   std::string name = "cross_entropy";
-  CrossEntropyOptions cross_entropy;
+  CrossEntropyOptions cross_entropy = {};
   static Fields<ObjectiveOptions> fields();
 };
 

@@ -20,7 +20,7 @@ namespace draftsmith::train {
 // Parameters that learn at another rate than the rest. Patterns are matched against canonical names
 // (model/parameters.h); `*` is any text, `?` any character. The first group that matches a parameter counts.
 struct ParameterGroupOptions {
-  std::string parameters;
+  std::string parameters = {};
   double lr_factor = 1.0;
   double weight_decay_factor = 1.0;
   static Fields<ParameterGroupOptions> fields();
@@ -41,7 +41,7 @@ struct AdafactorOptions {
   double decay_rate = -0.8;
   double epsilon1 = 1e-30;
   double epsilon2 = 1e-3;
-  std::optional<double> beta1;
+  std::optional<double> beta1 = {};
   static Fields<AdafactorOptions> fields();
 };
 
@@ -49,9 +49,9 @@ struct OptimizerOptions {
   std::string name = "adamw";
   double lr = 1e-3;
   double weight_decay = 0.0;
-  AdamWOptions adamw;
-  AdafactorOptions adafactor;
-  std::vector<ParameterGroupOptions> groups;
+  AdamWOptions adamw = {};
+  AdafactorOptions adafactor = {};
+  std::vector<ParameterGroupOptions> groups = {};
   static Fields<OptimizerOptions> fields();
 };
 
