@@ -24,4 +24,8 @@ double scale_of(uint32_t threshold);
 template <class T>
 void apply_dropout(const T* in, T* out, int64_t count, int64_t first_group, uint32_t threshold, const DropoutKey& key);
 
+// The 16 bits that decide each of `elements` elements, in the same order, by tensor operations on any device: what the
+// GPU uses in place of the kernel. int64 [elements].
+at::Tensor decision_bits(int64_t elements, const DropoutKey& key, at::Device device);
+
 }  // namespace draftsmith::dropout_detail

@@ -15,6 +15,43 @@
 
 namespace draftsmith {
 
+namespace dropout_detail {
+
+namespace {
+
+// High and low words of a 32x32-bit product; int64 arithmetic wraps, which leaves all 64 bits right.
+std::array<at::Tensor, 2> product_words(const at::Tensor& x, int64_t factor) {
+  const at::Tensor product = x * factor;
+  return {product.bitwise_right_shift(32).bitwise_and_(0xffffffff), product.bitwise_and(0xffffffff)};
+}
+
+}  // namespace
+
+at::Tensor decision_bits(int64_t elements, const DropoutKey& key, at::Device device) {
+  const int64_t groups = (elements + kGroup - 1) / kGroup;
+  at::Tensor a = at::arange(groups * kLanes, at::TensorOptions(at::kLong).device(device));
+  at::Tensor b = at::full_like(a, static_cast<int64_t>(key.site));
+  at::Tensor c = at::full_like(a, static_cast<int64_t>(key.step & 0xffffffff));
+  at::Tensor d = at::full_like(a, static_cast<int64_t>(key.step >> 32));
+  auto key0 = static_cast<uint32_t>(key.seed);
+  auto key1 = static_cast<uint32_t>(key.seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const auto [high0, low0] = product_words(a, 0xd2511f53);
+    const auto [high1, low1] = product_words(c, 0xcd9e8d57);
+    a = high1.bitwise_xor(b).bitwise_xor_(static_cast<int64_t>(key0));
+    c = high0.bitwise_xor(d).bitwise_xor_(static_cast<int64_t>(key1));
+    b = low1;
+    d = low0;
+    key0 += 0x9e3779b9;
+    key1 += 0xbb67ae85;
+  }
+  const at::Tensor words = at::stack({a, b, c, d}).view({4, groups, kLanes}).transpose(0, 1);  // [groups,4,16]
+  const at::Tensor halves = at::stack({words.bitwise_and(0xffff), words.bitwise_right_shift(16)}, 1);
+  return halves.reshape({groups * kGroup}).narrow(0, 0, elements);  // from [groups,2,4,16]
+}
+
+}  // namespace dropout_detail
+
 namespace {
 
 using namespace dropout_detail;
@@ -43,37 +80,6 @@ void apply_on_cpu(const at::Tensor& in, at::Tensor& out, uint32_t threshold, con
       apply_dropout(from ? from + first : nullptr, to + first, count, begin, threshold, key);
     });
   });
-}
-
-// High and low words of a 32x32-bit product; int64 arithmetic wraps, which leaves all 64 bits right.
-std::array<at::Tensor, 2> product_words(const at::Tensor& x, int64_t factor) {
-  const at::Tensor product = x * factor;
-  return {product.bitwise_right_shift(32).bitwise_and_(0xffffffff), product.bitwise_and(0xffffffff)};
-}
-
-// The 16 bits that decide each of `elements` elements, in the kernel's order, by tensor operations on any device;
-// int64.
-at::Tensor decision_bits(int64_t elements, const DropoutKey& key, at::Device device) {
-  const int64_t groups = (elements + kGroup - 1) / kGroup;
-  at::Tensor a = at::arange(groups * kLanes, at::TensorOptions(at::kLong).device(device));
-  at::Tensor b = at::full_like(a, static_cast<int64_t>(key.site));
-  at::Tensor c = at::full_like(a, static_cast<int64_t>(key.step & 0xffffffff));
-  at::Tensor d = at::full_like(a, static_cast<int64_t>(key.step >> 32));
-  auto key0 = static_cast<uint32_t>(key.seed);
-  auto key1 = static_cast<uint32_t>(key.seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const auto [high0, low0] = product_words(a, 0xd2511f53);
-    const auto [high1, low1] = product_words(c, 0xcd9e8d57);
-    a = high1.bitwise_xor(b).bitwise_xor_(static_cast<int64_t>(key0));
-    c = high0.bitwise_xor(d).bitwise_xor_(static_cast<int64_t>(key1));
-    b = low1;
-    d = low0;
-    key0 += 0x9e3779b9;
-    key1 += 0xbb67ae85;
-  }
-  const at::Tensor words = at::stack({a, b, c, d}).view({4, groups, kLanes}).transpose(0, 1);  // [groups,4,16]
-  const at::Tensor halves = at::stack({words.bitwise_and(0xffff), words.bitwise_right_shift(16)}, 1);
-  return halves.reshape({groups * kGroup}).narrow(0, 0, elements);  // from [groups,2,4,16]
 }
 
 // in * mask, or the mask itself when `in` is undefined.

@@ -7,6 +7,7 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <gtest/gtest.h>
 
+#include "base/dropout_kernel.h"
 #include "base/random.h"
 
 namespace draftsmith {
@@ -34,6 +35,14 @@ TEST(DropoutMask, EqualsItsDefinition) {
   for (const int64_t elements : {1, 63, 64, 65, 127, 128, 129, 5000}) {
     const at::Tensor mask = dropout_mask({elements}, 0.25, kKey, at::kFloat);
     EXPECT_TRUE(at::equal(mask, reference_mask(elements, 16384, kKey))) << elements;
+  }
+}
+
+TEST(DropoutMask, TensorOperationsDecideAsTheKernelDoes) {
+  for (const int64_t elements : {1, 128, 1000}) {
+    const at::Tensor bits = dropout_detail::decision_bits(elements, kKey, at::kCPU);
+    const at::Tensor mask = dropout_mask({elements}, 0.25, kKey, at::kFloat);
+    EXPECT_TRUE(at::equal(bits.ge(16384), mask.ne(0))) << elements;
   }
 }
 
