@@ -1,0 +1,146 @@
+// Suites on real model directories: small T5s with random weights, token ids as text.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "infer/evaluation.h"
+#include "model/checkpoint.h"
+
+namespace draftsmith::infer {
+namespace {
+
+using nlohmann::ordered_json;
+
+void write_model(const std::filesystem::path& directory, int64_t decoder_layers, uint64_t seed) {
+  model::TransformerConfig config;
+  config.family = "t5";
+  config.vocabulary = 40;
+  config.width = 16;
+  config.heads = 2;
+  config.head_width = 8;
+  config.ff_width = 32;
+  config.encoder_layers = 1;
+  config.decoder_layers = decoder_layers;
+  config.tied_head = false;
+  model::save_model(directory, model::TransformerModel(config, seed));
+}
+
+// Two models and a task of ids, in fp64 so that exact methods are exact.
+class ModelSuite : public testing::Test {
+ protected:
+  void SetUp() override {
+    write_model(root_ / "target", 3, 1);
+    write_model(root_ / "small", 1, 2);
+    std::string lines;
+    for (int64_t line = 0; line < 10; ++line) lines += fmt::format("{} {} {} 1\n", 5 + line, 20 - line, 7 + 2 * line);
+    write_file_atomic(root_ / "source", lines);
+    write_file_atomic(root_ / "reference", lines);
+    options_.model = root_ / "target";
+    options_.drafter = {{"small", root_ / "small"}, {"self", root_ / "target"}};
+    EvaluationTask task;
+    task.name = "ids";
+    task.source = root_ / "source";
+    task.references = {root_ / "reference"};
+    task.ids = true;
+    task.metric.tokenize = "none";
+    options_.task = {task};
+    options_.max_new_tokens = 12;
+    options_.repetitions = 2;
+    options_.warmup = 1;
+    options_.resamples = 100;
+    options_.dtype = "fp64";
+    options_.device = "cpu";
+    options_.threads = 1;
+  }
+
+  EvaluationRun& add_run(const std::string& method, const std::string& drafter) {
+    EvaluationRun& run = options_.run.emplace_back();
+    run.method = method;
+    if (!drafter.empty()) run.drafter = {drafter};
+    return run;
+  }
+
+  ordered_json run_suite() { return run_evaluation(options_, root_ / "out", {.quiet = true}).results; }
+
+  static ordered_json find(const ordered_json& results, const std::string& name) {
+    for (const auto& run : results.at("tasks").at(0).at("runs")) {
+      if (run.at("name") == name) return run;
+    }
+    ADD_FAILURE() << "no run " << name;
+    return {};
+  }
+
+  const TemporaryDirectory root_;
+  EvaluationOptions options_;
+};
+
+TEST_F(ModelSuite, ExactMethodsGiveTheGreedyIdsAndTheirCountsAddUp) {
+  add_run("assisted", "small");
+  add_run("speculative", "small").temperature = {0};
+  add_run("bild", "small");
+  const auto results = run_suite();
+  for (const char* name : {"assisted.small", "speculative.small.T0"}) {
+    SCOPED_TRACE(name);
+    const auto run = find(results, name);
+    EXPECT_EQ(run.at("exactness").at("lossless"), true);
+    EXPECT_EQ(run.at("exactness").at("differing_lines"), 0);
+    EXPECT_EQ(read_file(root_ / "out" / run.at("hypotheses").get<std::string>()),
+              read_file(root_ / "out/hyp/ids.greedy.txt"));
+    const auto& acceptance = run.at("acceptance");
+    int64_t verifications = 0;
+    for (const auto& count : acceptance.at("accepted_histogram")) verifications += count.get<int64_t>();
+    EXPECT_EQ(acceptance.at("verifications"), verifications);
+  }
+  const auto& greedy = results.at("tasks").at(0).at("baseline");
+  EXPECT_DOUBLE_EQ(greedy.at("acceptance").at("tokens_per_target_run"), 1);
+  EXPECT_GT(greedy.at("speed").at("seconds").at("encode"), 0);
+  const auto& drafter = results.at("tasks").at(0).at("drafters").at("small");
+  EXPECT_GT(drafter.at("cost_ratio"), 0);
+  EXPECT_GE(drafter.at("alpha_forced").at("temperature_1"), 0);
+  EXPECT_LE(drafter.at("alpha_forced").at("temperature_1"), 1);
+  EXPECT_EQ(drafter.at("alpha_forced").at("positions"), greedy.at("acceptance").at("tokens"));
+}
+
+TEST_F(ModelSuite, ADrafterThatIsTheTargetIsAlwaysAccepted) {
+  add_run("speculative", "self").window = {3};
+  const auto results = run_suite();
+  const auto run = find(results, "speculative.self.T1.G3");
+  EXPECT_NEAR(run.at("acceptance").at("alpha").get<double>(), 1, 1e-12);
+  EXPECT_DOUBLE_EQ(run.at("acceptance").at("acceptance_rate"), 1);
+  EXPECT_EQ(run.at("baseline"), "sample.T1");
+  EXPECT_NEAR(results.at("tasks").at(0).at("drafters").at("self").at("alpha_forced").at("temperature_1").get<double>(),
+              1, 1e-12);
+}
+
+TEST_F(ModelSuite, BatchesGiveTheSameOutputsAsSingleLines) {
+  add_run("assisted", "small");
+  run_suite();
+  const std::string single = read_file(root_ / "out/hyp/ids.assisted.small.txt");
+  options_.batch_size = 4;
+  run_suite();
+  EXPECT_EQ(read_file(root_ / "out/hyp/ids.assisted.small.txt"), single);
+}
+
+TEST_F(ModelSuite, MethodsWithoutADrafterAndDraftersWithoutAMethodAreErrors) {
+  add_run("assisted", "");
+  add_run("sample", "small");
+  try {
+    run_suite();
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.problems().size(), 2U);
+    EXPECT_THAT(error.what(), testing::HasSubstr("a drafter, for method assisted"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(root_ / "out"));
+}
+
+TEST_F(ModelSuite, TextTasksNeedATokenizer) {
+  options_.task[0].ids = false;
+  EXPECT_THROW(run_suite(), UserError);
+}
+
+}  // namespace
+}  // namespace draftsmith::infer
