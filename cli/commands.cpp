@@ -3,10 +3,24 @@
 namespace draftsmith::cli {
 
 // One declaration and one line below for each subcommand.
+std::function<int()> add_train(CLI::App& app);
+std::function<int()> add_eval(CLI::App& app);
+std::function<int()> add_validate(CLI::App& app);
+std::function<int()> add_score(CLI::App& app);
+std::function<int()> add_data(CLI::App& app);
+std::function<int()> add_inspect(CLI::App& app);
+std::function<int()> add_verify(CLI::App& app);
 std::function<int()> add_help(CLI::App& app);
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> list = {
+      {"train", "Run a recipe: train models, make teacher outputs, evaluate", add_train},
+      {"eval", "Run an evaluation suite: quality and speed of methods against baselines", add_eval},
+      {"validate", "Find every error of recipes and suites without running them", add_validate},
+      {"score", "BLEU, chrF or ROUGE of a file of hypotheses", add_score},
+      {"data", "Prepare, show, make up and tokenise text", add_data},
+      {"inspect", "Tell what a model, corpus, stage or work directory holds", add_inspect},
+      {"verify", "Check that a directory is still what was written", add_verify},
       {"help", "Explain a command, or every option of the configuration files", add_help},
   };
   return list;

@@ -2,14 +2,18 @@
 
 #include "base/options.h"
 #include "cli/common_flags.h"
+#include "recipes/stage.h"
 
 namespace draftsmith::cli {
 
 const std::vector<OptionSection>& option_sections() {
   // One line for each options struct: {"name", describe_options<Struct>}.
-  static const std::vector<OptionSection> list = {
-      {"run", describe_options<RunOptions>},
-  };
+  static const std::vector<OptionSection> list = [] {
+    std::vector<OptionSection> sections = {{"run", describe_options<RunOptions>}};
+    for (const recipes::StageKind& kind : recipes::stage_kinds())
+      sections.push_back({kind.name, kind.describe_options});
+    return sections;
+  }();
   return list;
 }
 

@@ -84,16 +84,14 @@ void run_train(const TrainStageOptions& options, const StageRun& run) {
   if (options.teacher) teacher = model::load_model(*options.teacher, {.device = device});
 
   const auto trained = starting_model(options, *tokenizer, device);
-  train::Trainer trainer({.model = *trained,
-                          .corpus = corpus,
-                          .validation = validation ? &*validation : nullptr,
-                          .tokenizer = tokenizer.get(),
-                          .references = std::move(references),
-                          .teacher = teacher.get(),
-                          .generation = std::nullopt,
-                          .identity = run.identity,
-                          .progress = run.execution.progress},
-                         options.training, run.directory);
+  train::TrainerInputs inputs(*trained, corpus);
+  inputs.validation = validation ? &*validation : nullptr;
+  inputs.tokenizer = tokenizer.get();
+  inputs.references = std::move(references);
+  inputs.teacher = teacher.get();
+  inputs.identity = run.identity;
+  inputs.progress = run.execution.progress;
+  train::Trainer trainer(std::move(inputs), options.training, run.directory);
   trainer.run();
 }
 

@@ -1,0 +1,34 @@
+// `draftsmith inspect` and `draftsmith verify`: what a directory holds, and whether it is still what was written.
+#include <iostream>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/commands.h"
+#include "recipes/inspection.h"
+
+namespace draftsmith::cli {
+
+std::function<int()> add_inspect(CLI::App& app) {
+  auto path = std::make_shared<std::filesystem::path>();
+  app.add_option("path", *path, "Model, corpus, stage or work directory, or results.json")->required();
+  app.footer("Examples:\n  draftsmith inspect work/quickstart\n  draftsmith inspect work/quickstart/target/model");
+  return [path] {
+    std::cout << recipes::inspect(*path);
+    return 0;
+  };
+}
+
+std::function<int()> add_verify(CLI::App& app) {
+  auto path = std::make_shared<std::filesystem::path>();
+  app.add_option("path", *path, "Model, corpus, stage or work directory, or results.json")->required();
+  app.footer("Exit code 2 when anything differs.\nExample:\n  draftsmith verify work/quickstart/target");
+  return [path] {
+    const auto problems = recipes::verify(*path);
+    if (!problems.empty()) throw UserError(problems);
+    std::cout << path->string() << ": as it was written\n";
+    return 0;
+  };
+}
+
+}  // namespace draftsmith::cli

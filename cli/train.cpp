@@ -1,0 +1,70 @@
+// `draftsmith train`: runs a recipe.
+#include <iostream>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/common_flags.h"
+#include "recipes/pipeline.h"
+
+namespace draftsmith::cli {
+
+namespace {
+
+struct TrainFlags {
+  CommonFlags common;
+  std::filesystem::path recipe;
+  std::filesystem::path work;
+  std::string until;
+  bool fresh = false;
+};
+
+// What a stage made that a user looks for.
+std::string products(const std::filesystem::path& directory) {
+  std::string text;
+  for (const char* name : {"model", "corpus.h5", "spiece.model", "results.json", "report.html", "hyp"}) {
+    if (std::filesystem::exists(directory / name)) text += fmt::format("    {}\n", (directory / name).string());
+  }
+  return text.empty() ? fmt::format("    {}\n", directory.string()) : text;
+}
+
+int run_train(const TrainFlags& flags) {
+  const RunContext context = begin_run(flags.common.run);
+  const recipes::Recipe recipe = recipes::load_recipe(flags.recipe, flags.common.set);
+  recipes::PipelineOptions options;
+  options.work = flags.work.empty() ? std::filesystem::path("work") / recipe.name : flags.work;
+  options.until = flags.until;
+  options.fresh = flags.fresh;
+  options.execution = {
+      .device = flags.common.run.device, .threads = flags.common.run.threads, .progress = context.progress};
+  const auto results = recipes::run_recipe(recipe, options);
+  std::cout << "\nWhat lies where:\n";
+  for (const auto& result : results) {
+    std::cout << fmt::format("  {}{}\n{}", result.stage, result.skipped ? " (was finished)" : "",
+                             products(result.directory));
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::function<int()> add_train(CLI::App& app) {
+  auto flags = std::make_shared<TrainFlags>();
+  app.add_option("recipe", flags->recipe, "Recipe (TOML)")->required()->type_name("RECIPE.toml");
+  app.add_option("--work", flags->work, "Where the stages' directories lie (default: work/NAME)")->type_name("DIR");
+  app.add_option("--until", flags->until, "Last stage to run")->type_name("STAGE");
+  app.add_flag("--fresh", flags->fresh, "Redo every stage; what is there is kept under another name");
+  add_set_flag(app, flags->common.set);
+  add_run_flags(app, flags->common.run);
+  app.footer(
+      "Finished stages are skipped, changed ones are redone beside the old, an interrupted one goes on.\n"
+      "Examples:\n"
+      "  draftsmith train recipes/quickstart.toml\n"
+      "  draftsmith train recipes/quickstart.toml --until target --set target.training.length='2 epochs'\n"
+      "  draftsmith train recipes/multi30k_bild.toml --work /data/multi30k --device cuda");
+  return [flags] { return run_train(*flags); };
+}
+
+}  // namespace draftsmith::cli

@@ -1,0 +1,57 @@
+// `draftsmith validate`: every error of recipes and suites at once; nothing is run.
+#include <iostream>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "base/toml.h"
+#include "cli/commands.h"
+#include "cli/common_flags.h"
+#include "infer/evaluation_options.h"
+#include "recipes/recipe.h"
+
+namespace draftsmith::cli {
+
+namespace {
+
+// The file in one line, or a UserError with everything that is wrong with it.
+std::string validate_file(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
+  toml::table table = load_toml(file);
+  if (recipes::is_recipe(table)) {
+    const recipes::Recipe recipe = recipes::load_recipe(file, overrides);
+    return fmt::format("{}: recipe '{}', {} stages, no errors", file.string(), recipe.name, recipe.stages.size());
+  }
+  Problems problems;
+  apply_overlays(table, overrides, {}, problems);
+  const auto suite = parse_options<infer::EvaluationOptions>(table, "", problems);
+  problems.throw_if_any();
+  return fmt::format("{}: suite '{}', {} tasks, {} runs, no errors", file.string(), suite.name, suite.task.size(),
+                     suite.run.size());
+}
+
+int run_validate(const std::vector<std::filesystem::path>& files, const std::vector<std::string>& overrides) {
+  Problems problems;
+  for (const auto& file : files) {
+    try {
+      std::cout << validate_file(file, overrides) << "\n";
+    } catch (const UserError& error) {
+      for (const Problem& problem : error.problems()) problems.add(problem);
+    }
+  }
+  problems.throw_if_any();
+  return 0;
+}
+
+}  // namespace
+
+std::function<int()> add_validate(CLI::App& app) {
+  auto files = std::make_shared<std::vector<std::filesystem::path>>();
+  auto overrides = std::make_shared<std::vector<std::string>>();
+  app.add_option("file", *files, "Recipes and suites (TOML)")->required()->type_name("FILE.toml");
+  add_set_flag(app, *overrides);
+  app.footer("Example:\n  draftsmith validate recipes/*.toml");
+  return [files, overrides] { return run_validate(*files, *overrides); };
+}
+
+}  // namespace draftsmith::cli

@@ -1,0 +1,173 @@
+#include "recipes/pipeline.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "recipes/directory_lock.h"
+#include "recipes/done_file.h"
+
+namespace draftsmith::recipes {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A stage kind whose work is a file that counts its runs in `log`.
+StageKind counting_kind(std::vector<std::string>& log) {
+  return {.name = "count",
+          .version = 1,
+          .summary = "counts",
+          .describe_options = [] { return std::string(); },
+          .check = [](const toml::table&, const std::string&, Problems&) { return nlohmann::ordered_json(); },
+          .run =
+              [&log](const toml::table& table, const StageRun& run) {
+                log.push_back(run.directory.filename().string().substr(0, 1));
+                write_file_atomic(run.directory / "result.txt", table["value"].value_or(std::string()));
+              }};
+}
+
+class Pipeline : public testing::Test {
+ protected:
+  // Two stages, b reading a's result.
+  Recipe recipe(int value_of_a, int value_of_b) const {
+    RecipeStage a{.name = "a", .kind = &kind_, .table = {}};
+    a.options = {{"value", value_of_a}};
+    RecipeStage b{.name = "b", .kind = &kind_, .table = {}};
+    b.table.insert("value", "@a/result.txt");
+    b.options = {{"value", value_of_b}};
+    b.inputs = {"a"};
+    return {.file = "recipe.toml", .name = "test", .stages = {a, b}};
+  }
+
+  std::vector<StageResult> run(const Recipe& recipe, const std::string& until = "", bool fresh = false) {
+    log_.clear();
+    return run_recipe(recipe, {.work = work_.path(), .until = until, .fresh = fresh, .execution = {}});
+  }
+
+  TemporaryDirectory work_;
+  std::vector<std::string> log_;
+  StageKind kind_ = counting_kind(log_);
+};
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+TEST_F(Pipeline, RunsStagesInOrderAndLinksThem) {
+  const auto results = run(recipe(1, 1));
+  EXPECT_THAT(log_, ElementsAre("a", "b"));
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_TRUE(fs::is_symlink(work_ / "a"));
+  EXPECT_EQ(fs::canonical(work_ / "a"), fs::canonical(results[0].directory));
+  EXPECT_TRUE(read_done(results[1].directory).has_value());
+}
+
+TEST_F(Pipeline, GivesReferencesAsPathsOfTheStageInUse) {
+  run(recipe(1, 1));
+  EXPECT_EQ(read_file(work_ / "b" / "result.txt"), (work_ / "a" / "result.txt").string());
+}
+
+TEST_F(Pipeline, SkipsWhatIsFinished) {
+  run(recipe(1, 1));
+  const auto results = run(recipe(1, 1));
+  EXPECT_THAT(log_, IsEmpty());
+  EXPECT_TRUE(results[0].skipped);
+}
+
+TEST_F(Pipeline, RedoesAChangedStageAndWhatDependsOnItBesideTheOld) {
+  const fs::path before = run(recipe(1, 1))[0].directory;
+  const fs::path after = run(recipe(2, 1))[0].directory;
+  EXPECT_THAT(log_, ElementsAre("a", "b"));
+  EXPECT_NE(before, after);
+  EXPECT_TRUE(fs::exists(before / "result.txt"));
+}
+
+TEST_F(Pipeline, RedoesOnlyTheChangedStageWhenNothingDependsOnIt) {
+  run(recipe(1, 1));
+  run(recipe(1, 2));
+  EXPECT_THAT(log_, ElementsAre("b"));
+}
+
+TEST_F(Pipeline, ComesBackToAnEarlierResultWithoutRunning) {
+  const fs::path first = run(recipe(1, 1))[1].directory;
+  run(recipe(2, 1));
+  run(recipe(1, 1));
+  EXPECT_THAT(log_, IsEmpty());
+  EXPECT_EQ(fs::canonical(work_ / "b"), fs::canonical(first));
+}
+
+TEST_F(Pipeline, GoesOnInTheDirectoryOfAnInterruptedStage) {
+  const fs::path directory = run(recipe(1, 1))[1].directory;
+  write_file_atomic(directory / "kept.txt", "kept");
+  fs::remove(directory / "DONE");
+  run(recipe(1, 1));
+  EXPECT_THAT(log_, ElementsAre("b"));
+  EXPECT_TRUE(fs::exists(directory / "kept.txt"));
+}
+
+TEST_F(Pipeline, UntilIncludesItsStage) {
+  run(recipe(1, 1), "a");
+  EXPECT_THAT(log_, ElementsAre("a"));
+}
+
+TEST_F(Pipeline, UnknownUntilNamesTheStages) {
+  try {
+    run(recipe(1, 1), "c");
+    FAIL() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("a, b"));
+  }
+}
+
+TEST_F(Pipeline, FreshKeepsTheOldUnderAnotherName) {
+  const fs::path directory = run(recipe(1, 1))[0].directory;
+  write_file_atomic(directory / "mine.txt", "x");
+  run(recipe(1, 1), "", true);
+  EXPECT_THAT(log_, ElementsAre("a", "b"));
+  EXPECT_TRUE(fs::exists(fs::path(directory.string() + ".old1") / "mine.txt"));
+}
+
+TEST_F(Pipeline, ASecondRunInTheSameWorkDirectoryIsRefused) {
+  const DirectoryLock lock(work_.path());
+  EXPECT_THROW(run(recipe(1, 1)), UserError);
+}
+
+TEST_F(Pipeline, AFailedStageLeavesNoDoneAndKeepsEarlierStages) {
+  StageKind failing = kind_;
+  failing.run = [](const toml::table&, const StageRun&) { throw RunError({.where = "here", .what = "failed"}); };
+  Recipe broken = recipe(1, 1);
+  broken.stages[1].kind = &failing;
+  EXPECT_THROW(run(broken), RunError);
+  EXPECT_TRUE(fs::exists(work_ / "a" / "DONE"));
+  EXPECT_FALSE(fs::exists(work_ / "b" / "DONE"));
+}
+
+TEST_F(Pipeline, ChangedInputFilesRedoTheStage) {
+  const fs::path input = work_ / "input.txt";
+  write_file_atomic(input, "one");
+  Recipe with_file = recipe(1, 1);
+  with_file.stages[0].files = {input.string()};
+  run(with_file);
+  write_file_atomic(input, "two");
+  run(with_file);
+  EXPECT_THAT(log_, ElementsAre("a", "b"));
+}
+
+TEST_F(Pipeline, VerifyNoticesChangedMissingAndAddedFiles) {
+  const fs::path directory = run(recipe(1, 1))[0].directory;
+  const Done done = read_done(directory).value();
+  EXPECT_THAT(verify_done(directory, done), IsEmpty());
+  write_file_atomic(directory / "result.txt", "changed");
+  EXPECT_EQ(verify_done(directory, done).size(), 1u);
+  fs::remove(directory / "result.txt");
+  write_file_atomic(directory / "added.txt", "x");
+  EXPECT_EQ(verify_done(directory, done).size(), 2u);
+}
+
+TEST_F(Pipeline, DamagedDoneIsAnErrorThatSaysWhatToDo) {
+  const fs::path directory = run(recipe(1, 1))[0].directory;
+  write_file_atomic(directory / "DONE", "{}");
+  EXPECT_THROW(run(recipe(1, 1)), UserError);
+}
+
+}  // namespace
+}  // namespace draftsmith::recipes

@@ -1,0 +1,107 @@
+#include "recipes/recipe.h"
+
+#include <cstdlib>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+
+namespace draftsmith::recipes {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class RecipeFile : public testing::Test {
+ protected:
+  Recipe load(const std::string& text, const std::vector<std::string>& overrides = {}) const {
+    write_file_atomic(folder_ / "recipe.toml", text);
+    return load_recipe(folder_ / "recipe.toml", overrides);
+  }
+
+  std::string error_of(const std::string& text, const std::vector<std::string>& overrides = {}) const {
+    try {
+      load(text, overrides);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  TemporaryDirectory folder_;
+};
+
+constexpr const char* kTwoStages = R"(
+name = "two"
+[words]
+kind = "language"
+train = 100
+[pieces]
+kind = "tokenizer"
+input = ["@words/train.src"]
+)";
+
+TEST_F(RecipeFile, ListsStagesInTheOrderOfTheFileWithTheirInputs) {
+  const Recipe recipe = load(kTwoStages);
+  ASSERT_EQ(recipe.stages.size(), 2u);
+  EXPECT_EQ(recipe.name, "two");
+  EXPECT_EQ(recipe.stages[0].name, "words");
+  EXPECT_THAT(recipe.stages[1].inputs, ElementsAre("words"));
+  EXPECT_EQ(recipe.stages[0].options["train"], 100);
+}
+
+TEST_F(RecipeFile, SetOverridesAStagesKey) {
+  EXPECT_EQ(load(kTwoStages, {"words.train=7"}).stages[0].options["train"], 7);
+}
+
+TEST_F(RecipeFile, ReferencesBecomePathsInTheWorkDirectory) {
+  const auto table = resolve_references(load(kTwoStages).stages[1].table, "/work/x");
+  EXPECT_EQ(table["input"][0].value<std::string>(), "/work/x/words/train.src");
+}
+
+TEST_F(RecipeFile, EveryErrorIsReportedAtOnceWithItsLine) {
+  const std::string error = error_of(R"(
+[words]
+kind = "langage"
+[pieces]
+kind = "tokenizer"
+input = ["@wrods/train.src", "$DATA/no/such/file"]
+vocabulry = 100
+)");
+  EXPECT_THAT(error, HasSubstr("recipe.toml:2"));
+  EXPECT_THAT(error, HasSubstr("did you mean \"language\"?"));
+  EXPECT_THAT(error, HasSubstr("@wrods/train.src"));
+  EXPECT_THAT(error, HasSubstr("no/such/file"));
+  EXPECT_THAT(error, HasSubstr("vocabulry"));
+}
+
+TEST_F(RecipeFile, AReferenceToALaterStageIsAnError) {
+  EXPECT_THAT(error_of("[a]\nkind = \"tokenizer\"\ninput = [\"@b/x\"]\n[b]\nkind = \"language\"\n"),
+              HasSubstr("does not come before"));
+}
+
+TEST_F(RecipeFile, AStageWithoutKindIsAnErrorThatListsTheKinds) {
+  EXPECT_THAT(error_of("[a]\nx = 1\n"), HasSubstr("teacher-outputs"));
+}
+
+TEST_F(RecipeFile, AnEmptyRecipeIsAnError) {
+  EXPECT_THAT(error_of("name = \"x\"\n"), HasSubstr("no stage"));
+}
+
+TEST_F(RecipeFile, AModelStartsFromOneThingOnly) {
+  const std::string stage = "[t]\nkind = \"train\"\ncorpus = \"c.h5\"\ntokenizer = \"s.model\"\n";
+  EXPECT_THAT(error_of(stage), HasSubstr("one of `from` and `architecture`"));
+  EXPECT_EQ(error_of(stage + "from = \"m\"\n"), "");
+}
+
+TEST_F(RecipeFile, TheRecipesOfTheRepositoryHaveNoErrors) {
+  for (const auto& entry : std::filesystem::directory_iterator(DRAFTSMITH_SOURCE_DIR "/recipes")) {
+    if (entry.path().extension() != ".toml") continue;
+    if (read_file(entry.path()).find("$DATA") != std::string::npos && !std::filesystem::exists(data_folder())) continue;
+    EXPECT_NO_THROW(load_recipe(entry.path(), {})) << entry.path();
+  }
+}
+
+}  // namespace
+}  // namespace draftsmith::recipes
