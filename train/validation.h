@@ -25,7 +25,7 @@ struct ValidationResult {
 struct ValidationInputs {
   const data::Corpus* corpus = nullptr;
   const data::Tokenizer* tokenizer = nullptr;
-  std::vector<std::string> references;  // one an example; empty: the decoded targets
+  std::vector<std::string> references = {};  // one an example; empty: the decoded targets
   model::TransformerModel* teacher = nullptr;
 };
 

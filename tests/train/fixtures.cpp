@@ -1,0 +1,118 @@
+#include "tests/train/fixtures.h"
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <iomanip>
+#include <sstream>
+#include <stdexcept>
+
+#include "base/random.h"
+
+namespace draftsmith::train {
+
+model::TransformerConfig tiny_config() {
+  model::TransformerConfig config;
+  config.family = "t5";
+  config.vocabulary = kTestVocabulary;
+  config.width = 16;
+  config.heads = 2;
+  config.head_width = 6;
+  config.ff_width = 24;
+  config.encoder_layers = 1;
+  config.decoder_layers = 2;
+  config.tied_head = false;
+  config.embedding_std = 0.1;
+  return config;
+}
+
+void write_reversal_corpus(const std::filesystem::path& file, int64_t examples, uint64_t seed) {
+  data::CorpusInfo info;
+  info.tokenizer_hash = "none";
+  info.vocabulary = kTestVocabulary;
+  data::CorpusWriter writer(file, info);
+  RandomSequence random{CounterRandom(seed, "reversal corpus")};
+  for (int64_t i = 0; i < examples; ++i) {
+    std::vector<int32_t> source;
+    const uint64_t length = 1 + random.below(8);
+    for (uint64_t t = 0; t < length; ++t) source.push_back(static_cast<int32_t>(3 + random.below(kTestVocabulary - 3)));
+    std::vector<int32_t> target(source.rbegin(), source.rend());
+    source.push_back(1);
+    target.push_back(1);
+    writer.add(source, target);
+  }
+  writer.finish();
+}
+
+TrainOptions tiny_options() {
+  TrainOptions options;
+  options.length = "2 epochs";
+  options.accumulate = 2;
+  options.dropout = 0.1;
+  options.batches.token_budget = 60;
+  options.batches.bucket_window = 4;
+  options.optimizer.lr = 3e-3;
+  options.schedule.name = "linear";
+  options.schedule.warmup = "10 %";
+  options.checkpoint_every = "3 steps";
+  options.log_every = 2;
+  return options;
+}
+
+TrainResult train_tiny(const std::filesystem::path& directory, const TrainOptions& options) {
+  model::TransformerModel model(tiny_config(), 5);
+  const data::Corpus corpus(directory.parent_path() / "train.h5");
+  return Trainer(TrainerInputs{.model = model, .corpus = corpus}, options, directory).run();
+}
+
+TrainResult train_tiny_validated(const std::filesystem::path& directory, const TrainOptions& options) {
+  model::TransformerModel model(tiny_config(), 5);
+  const data::Corpus corpus(directory.parent_path() / "train.h5");
+  const data::Corpus validation(directory.parent_path() / "validation.h5");
+  return Trainer(TrainerInputs{.model = model, .corpus = corpus, .validation = &validation}, options, directory).run();
+}
+
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string differences(const std::map<std::string, at::Tensor>& a, const std::map<std::string, at::Tensor>& b,
+                        double tolerance) {
+  std::string names;
+  for (const auto& [name, tensor] : a) {
+    const at::Tensor& other = b.at(name);
+    const double difference = (tensor - other).abs().max().item<double>();
+    if (difference > tolerance * std::max(1e-12, other.abs().max().item<double>())) {
+      names += name + " (" + std::to_string(difference) + ") ";
+    }
+  }
+  return names;
+}
+
+std::optional<std::string> peers_python() {
+  const char* chosen = std::getenv("DRAFTSMITH_PEERS_PYTHON");
+  const std::string python = chosen && *chosen ? chosen : DRAFTSMITH_SOURCE_DIR "/.venv-peers/bin/python";
+  if (!std::filesystem::exists(python)) return std::nullopt;
+  return python;
+}
+
+std::string run_python(const std::string& script, const std::vector<std::string>& arguments) {
+  std::ostringstream line;
+  line << std::quoted(peers_python().value()) << ' ' << std::quoted(DRAFTSMITH_SOURCE_DIR "/tests/train/" + script);
+  for (const std::string& argument : arguments) line << ' ' << std::quoted(argument);
+  const std::string command = line.str();
+  FILE* pipe = popen(command.c_str(), "r");
+  if (!pipe) throw std::runtime_error("cannot run " + command);
+  std::string output;
+  std::array<char, 4096> buffer{};
+  while (const size_t count = fread(buffer.data(), 1, buffer.size(), pipe)) output.append(buffer.data(), count);
+  if (pclose(pipe) != 0) throw std::runtime_error("failed: " + command);
+  return output;
+}
+
+}  // namespace draftsmith::train

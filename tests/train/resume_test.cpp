@@ -1,0 +1,158 @@
+// Exact resume: runs that are killed or asked to stop end with the same bits as one that never stopped (CPU).
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/random.h"
+#include "base/signals.h"
+#include "tests/train/fixtures.h"
+
+namespace draftsmith::train {
+namespace {
+
+constexpr const char* kDirectoryVariable = "DRAFTSMITH_TEST_RUN_DIRECTORY";
+
+TrainOptions resumed_options() {
+  TrainOptions options = tiny_options();
+  options.length = "60 steps";
+  options.log_every = 1;
+  options.validation.every = "7 steps";
+  return options;
+}
+
+void make_corpora(const TemporaryDirectory& folder) {
+  write_reversal_corpus(folder / "train.h5", 500, 1);
+  write_reversal_corpus(folder / "validation.h5", 20, 2);
+}
+
+// The program that the kill test starts and kills: this one, with this test chosen.
+TEST(TrainingWorker, DISABLED_TrainsWhereItIsTold) {
+  const char* directory = std::getenv(kDirectoryVariable);
+  ASSERT_NE(directory, nullptr);
+  train_tiny_validated(directory, resumed_options());
+}
+
+pid_t start_worker(const std::filesystem::path& directory) {
+  std::string variable = std::string(kDirectoryVariable) + "=" + directory.string();
+  std::string threads = "OMP_NUM_THREADS=1";
+  std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  std::string filter = "--gtest_filter=TrainingWorker.*", disabled = "--gtest_also_run_disabled_tests";
+  char* arguments[] = {program.data(), filter.data(), disabled.data(), nullptr};
+  char* environment[] = {variable.data(), threads.data(), nullptr};
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  pid_t child = 0;
+  const int failed = posix_spawn(&child, program.c_str(), &files, nullptr, arguments, environment);
+  posix_spawn_file_actions_destroy(&files);
+  if (failed != 0) throw std::runtime_error("cannot start " + program);
+  return child;
+}
+
+int64_t steps_logged(const std::filesystem::path& directory) {
+  std::ifstream file(directory / "metrics.jsonl");
+  int64_t last = 0;
+  for (std::string line; std::getline(file, line);) {
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    if (json.is_object()) last = json.value("step", last);
+  }
+  return last;
+}
+
+// Kills the worker as soon as it has logged `step`. False when it ended by itself before.
+bool kill_at(const std::filesystem::path& directory, int64_t step) {
+  const pid_t child = start_worker(directory);
+  int status = 0;
+  while (steps_logged(directory) < step) {
+    if (waitpid(child, &status, WNOHANG) == child) return false;
+    std::this_thread::yield();
+  }
+  kill(child, SIGKILL);
+  waitpid(child, &status, 0);
+  return WIFSIGNALED(status);
+}
+
+// metrics.jsonl without the times, which differ from run to run.
+std::string timeless_log(const std::filesystem::path& directory) {
+  std::istringstream lines(read_file(directory / "metrics.jsonl"));
+  std::string log;
+  for (std::string line; std::getline(lines, line);) {
+    auto json = nlohmann::json::parse(line);
+    json.erase("seconds");
+    json.erase("tokens_per_second");
+    log += json.dump() + "\n";
+  }
+  return log;
+}
+
+void expect_same_run(const std::filesystem::path& one, const std::filesystem::path& other) {
+  for (const char* file : {"model/model.safetensors", "best/model.safetensors",
+                           "checkpoints/last/model/model.safetensors", "checkpoints/last/optimizer.safetensors"}) {
+    EXPECT_TRUE(read_file(one / file) == read_file(other / file)) << file << " differs";
+  }
+  EXPECT_EQ(timeless_log(one), timeless_log(other));
+}
+
+TEST(ExactResume, KilledAtRandomStepsEndsWithTheSameBits) {
+  const TemporaryDirectory folder;
+  make_corpora(folder);
+  // Workers train with one thread, and so must the run they are compared with.
+  const pid_t uninterrupted = start_worker(folder / "whole");
+  int status = 0;
+  waitpid(uninterrupted, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+
+  const CounterRandom random(std::random_device{}(), "kill");
+  int kills = 0;
+  int64_t step = 0;
+  std::string steps;
+  for (uint64_t i = 0; i < 3; ++i) {
+    step += 1 + static_cast<int64_t>(random.below(i, 17));
+    kills += kill_at(folder / "killed", step);
+    steps += std::to_string(step) + " ";
+  }
+  SCOPED_TRACE("killed after steps " + steps);
+  EXPECT_EQ(kills, 3);
+  const pid_t last = start_worker(folder / "killed");
+  waitpid(last, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT_EQ(steps_logged(folder / "killed"), 60);
+  expect_same_run(folder / "whole", folder / "killed");
+}
+
+TEST(ExactResume, AskedToStopItSavesAndGoesOnWithTheSameBits) {
+  const TemporaryDirectory folder;
+  make_corpora(folder);
+  TrainOptions options = resumed_options();
+  options.length = "20 steps";
+  options.checkpoint_every = "";
+  train_tiny_validated(folder / "whole", options);
+  for (const int signal : {SIGTERM, SIGINT}) {
+    const SignalWatch watch;
+    raise(signal);
+    try {
+      train_tiny_validated(folder / "stopped", options);
+      FAIL() << "the run did not stop";
+    } catch (const Interrupted& interrupted) {
+      EXPECT_EQ(interrupted.exit_code(), 128 + signal);
+    }
+  }
+  // One step each before the signal was seen.
+  EXPECT_EQ(steps_logged(folder / "stopped"), 2);
+  train_tiny_validated(folder / "stopped", options);
+  expect_same_run(folder / "whole", folder / "stopped");
+}
+
+}  // namespace
+}  // namespace draftsmith::train

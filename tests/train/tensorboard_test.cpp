@@ -1,0 +1,70 @@
+// Event files: known checksums, reading by TensorBoard itself, and resuming without steps twice.
+#include "train/tensorboard.h"
+
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/train/fixtures.h"
+#include "train/training_log.h"
+
+namespace draftsmith::train {
+namespace {
+
+TEST(TensorBoard, ChecksumsAreCastagnolis) {
+  // RFC 3720, appendix B.4.
+  EXPECT_EQ(crc32c("123456789"), 0xe3069283u);
+  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aau);
+  EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62a8ab43u);
+}
+
+void write_steps(const std::filesystem::path& folder, int64_t last_step, int64_t from, int64_t to) {
+  EventWriter writer(folder, last_step);
+  for (int64_t step = from; step <= to; ++step) {
+    const std::vector<Scalar> scalars{{"train/loss", 1.5 / static_cast<double>(step)}, {"train/lr", 0.25}};
+    writer.add(step, scalars);
+  }
+}
+
+// What TensorBoard reads: {"train/loss": [[step, value], ...], ...}.
+nlohmann::json read_by_tensorboard(const std::filesystem::path& folder) {
+  return nlohmann::json::parse(run_python("reference_tensorboard.py", {folder.string()}));
+}
+
+TEST(TensorBoard, ReadsWhatWasWritten) {
+  if (!peers_python()) GTEST_SKIP() << "no Python with tensorboard (.venv-peers or DRAFTSMITH_PEERS_PYTHON)";
+  const TemporaryDirectory folder;
+  write_steps(folder.path(), 0, 1, 300);
+  const nlohmann::json read = read_by_tensorboard(folder.path());
+  ASSERT_EQ(read.at("train/loss").size(), 300u);
+  EXPECT_EQ(read.at("train/loss").at(299).at(0), 300);
+  EXPECT_NEAR(read.at("train/loss").at(1).at(1).get<double>(), 0.75, 1e-7);
+  EXPECT_NEAR(read.at("train/lr").at(7).at(1).get<double>(), 0.25, 1e-7);
+}
+
+TEST(TensorBoard, ResumedFilesHoldNoStepTwice) {
+  if (!peers_python()) GTEST_SKIP() << "no Python with tensorboard (.venv-peers or DRAFTSMITH_PEERS_PYTHON)";
+  const TemporaryDirectory folder;
+  write_steps(folder.path(), 0, 1, 9);
+  const std::filesystem::path file = EventWriter(folder.path(), 9).file();
+  {
+    std::ofstream torn(file, std::ios::binary | std::ios::app);
+    torn << "half a rec";
+  }
+  write_steps(folder.path(), 6, 7, 8);
+  const nlohmann::json losses = read_by_tensorboard(folder.path()).at("train/loss");
+  ASSERT_EQ(losses.size(), 8u);
+  for (size_t i = 0; i < losses.size(); ++i) EXPECT_EQ(losses[i][0], i + 1);
+}
+
+TEST(TrainingLog, MetricsBeyondTheResumedStepAreDropped) {
+  const TemporaryDirectory folder;
+  const std::filesystem::path file = folder / "metrics.jsonl";
+  std::ofstream(file) << "{\"step\":1}\n{\"step\":2,\"loss\":3}\n{\"step\":3}\n{\"ste";
+  truncate_metrics(file, 2);
+  EXPECT_EQ(read_file(file), "{\"step\":1}\n{\"step\":2,\"loss\":3}\n");
+}
+
+}  // namespace
+}  // namespace draftsmith::train
