@@ -1,0 +1,214 @@
+// `draftsmith data`: make tokenizers, corpora and the made-up language, and look at them.
+#include <charconv>
+#include <iostream>
+#include <memory>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/utf8.h"
+#include "cli/commands.h"
+#include "cli/common_flags.h"
+#include "cli/option_flags.h"
+#include "data/line_reader.h"
+#include "data/prepare.h"
+#include "data/show.h"
+#include "data/synthetic.h"
+#include "data/tokenizer_training.h"
+
+namespace draftsmith::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Action = std::function<int()>;
+
+void print_counts(const std::vector<std::pair<std::string, int64_t>>& counts) {
+  for (const auto& [name, count] : counts) fmt::print("  {}: {}\n", name, count);
+}
+
+Action add_prepare(CLI::App& app) {
+  struct Flags {
+    std::string tokenizer;
+    std::string out;
+    bool quiet = false;
+  };
+  auto flags = std::make_shared<Flags>();
+  auto input = std::make_shared<OptionFlags<data::TextInput>>(app);
+  auto policies = std::make_shared<OptionFlags<data::TextPolicies>>(app);
+  auto options = std::make_shared<OptionFlags<data::PrepareOptions>>(app);
+  app.add_option("--tokenizer", flags->tokenizer, "SentencePiece model, or a directory that holds one")->required();
+  app.add_option("--out", flags->out, "Corpus to write (HDF5)")->required();
+  app.add_flag("--quiet", flags->quiet, "No progress, no summary");
+  app.footer(
+      "Every problem of the text is an error unless a policy is given; what a policy does is counted and printed.\n"
+      "Examples:\n"
+      "  draftsmith data prepare --source train.de --target train.en --tokenizer spiece.model --out train.h5\n"
+      "  draftsmith data prepare --source train.de --target train.en --tokenizer spiece.model --out train.h5 \\\n"
+      "    --max-source 128 --max-target 128 --too-long drop --empty drop\n"
+      "  draftsmith data prepare --jsonl dialogsum.train.jsonl --source-field dialogue --target-fields summary \\\n"
+      "    --tokenizer spiece.model --out dialogsum.h5 --max-source 512 --too-long truncate");
+  return [flags, input, policies, options] {
+    Problems problems;
+    const data::TextInput text = input->value(problems);
+    const data::TextPolicies text_policies = policies->value(problems);
+    const data::PrepareOptions prepare = options->value(problems);
+    problems.throw_if_any();
+    const auto stream = data::open_text(text, text_policies);
+    const auto tokenizer = data::load_tokenizer(flags->tokenizer);
+    Progress progress({.style = progress_style(flags->quiet),
+                       .title = "tokenizing",
+                       .unit = "examples",
+                       .total = text.separator.empty() ? data::count_lines(stream->files().front()) : 0});
+    const auto report = data::prepare_corpus(*stream, *tokenizer, prepare, flags->out,
+                                             [&](int64_t examples) { progress.advance(examples); });
+    progress.finish();
+    if (flags->quiet) return 0;
+    fmt::print("{}: {} examples, {} source and {} target tokens\n", flags->out, report.written, report.source_tokens,
+               report.target_tokens);
+    print_counts(report.nonzero());
+    return 0;
+  };
+}
+
+Action add_show(CLI::App& app) {
+  struct Flags {
+    std::string file;
+    std::string tokenizer;
+    int64_t examples = 3;
+  };
+  auto flags = std::make_shared<Flags>();
+  app.add_option("file", flags->file, "Corpus (HDF5)")->required();
+  app.add_option("--tokenizer", flags->tokenizer, "Tokenizer to print the examples as text");
+  app.add_option("--examples", flags->examples, "How many examples to print")->check(CLI::NonNegativeNumber);
+  app.footer("Example:\n  draftsmith data show train.h5 --tokenizer spiece.model --examples 5");
+  return [flags] {
+    const data::Corpus corpus(flags->file);
+    const auto tokenizer = flags->tokenizer.empty() ? nullptr : data::load_tokenizer(flags->tokenizer);
+    std::cout << data::describe_corpus(corpus, {.tokenizer = tokenizer.get(), .examples = flags->examples});
+    return 0;
+  };
+}
+
+Action add_synth(CLI::App& app) {
+  auto out = std::make_shared<std::string>();
+  auto options = std::make_shared<OptionFlags<data::SyntheticOptions>>(app);
+  app.add_option("--out", *out, "Directory for train.src, train.tgt, valid.src, ...")->required();
+  app.footer("Example:\n  draftsmith data synth --out made_up --train 40000 --vocabulary 800 --seed 1");
+  return [out, options] {
+    Problems problems;
+    const data::SyntheticOptions synthetic = options->value(problems);
+    problems.throw_if_any();
+    data::write_synthetic(synthetic, *out);
+    fmt::print("{}: {} training, {} validation and {} test pairs\n", *out, synthetic.train, synthetic.valid,
+               synthetic.test);
+    return 0;
+  };
+}
+
+std::vector<int32_t> parse_ids(const std::string& line, const std::string& where) {
+  std::vector<int32_t> ids;
+  std::istringstream input(line);
+  for (std::string word; input >> word;) {
+    int32_t id = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc() || end != word.data() + word.size()) {
+      throw UserError({.where = where,
+                       .what = "not a token id",
+                       .expected = "token ids separated by blanks",
+                       .found = word,
+                       .hint = "without --decode the lines are taken as text"});
+    }
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+// Writes one line for each input line.
+void tokenize_lines(const data::Tokenizer& tokenizer, data::LineReader& lines, bool decode, bool eos) {
+  for (std::string line; lines.next(line);) {
+    if (decode) {
+      std::cout << tokenizer.decode(parse_ids(line, lines.where())) << '\n';
+      continue;
+    }
+    if (const auto bad = invalid_utf8_offset(line)) data::throw_invalid_utf8(lines.where(), line, *bad);
+    std::vector<int32_t> ids = tokenizer.encode(line);
+    if (eos) ids.push_back(tokenizer.eos());
+    std::cout << fmt::format("{}\n", fmt::join(ids, " "));
+  }
+}
+
+Action add_tokenize(CLI::App& app) {
+  struct Flags {
+    std::string model;
+    std::string input = "-";
+    bool decode = false;
+    bool eos = false;
+  };
+  auto flags = std::make_shared<Flags>();
+  app.add_option("--model", flags->model, "Model directory, or a SentencePiece model")->required();
+  app.add_option("--input", flags->input, "Text (or ids, with --decode), one example a line; - is standard input");
+  app.add_flag("--decode", flags->decode, "Turn lines of ids into text");
+  app.add_flag("--eos", flags->eos, "End each line of ids with EOS, as corpora and the encoder of a T5 do");
+  app.footer(
+      "Examples:\n  draftsmith data tokenize --model DIR --input test.de > ids.txt\n"
+      "  draftsmith data tokenize --model DIR --input ids.txt --decode");
+  return [flags] {
+    const auto tokenizer = data::load_tokenizer(flags->model);
+    data::LineReader lines(flags->input == "-" ? "/dev/stdin" : flags->input);
+    tokenize_lines(*tokenizer, lines, flags->decode, flags->eos);
+    std::cout.flush();
+    return 0;
+  };
+}
+
+Action add_train_tokenizer(CLI::App& app) {
+  struct Flags {
+    std::vector<fs::path> input;
+    std::string out;
+  };
+  auto flags = std::make_shared<Flags>();
+  auto options = std::make_shared<OptionFlags<data::TokenizerOptions>>(app);
+  app.add_option("--input", flags->input, "Text files, one sentence a line")->required();
+  app.add_option("--out", flags->out, "SentencePiece model to write, usually spiece.model")->required();
+  app.footer(
+      "The model has pad 0, eos 1, unk 2 and no bos, as T5's.\nExample:\n"
+      "  draftsmith data train-tokenizer --input train.de train.en --vocabulary 8000 --out spiece.model");
+  return [flags, options] {
+    Problems problems;
+    const data::TokenizerOptions tokenizer = options->value(problems);
+    problems.throw_if_any();
+    const auto report = data::train_tokenizer(flags->input, tokenizer, flags->out);
+    fmt::print("{}: {} pieces from {} lines, SHA-256 {}\n", flags->out, report.vocabulary, report.lines, report.hash);
+    print_counts(report.nonzero());
+    return 0;
+  };
+}
+
+}  // namespace
+
+std::function<int()> add_data(CLI::App& app) {
+  struct Entry {
+    CLI::App* app;
+    Action action;
+  };
+  auto entries = std::make_shared<std::vector<Entry>>();
+  const auto add = [&](const char* name, const char* summary, Action (*declare)(CLI::App&)) {
+    CLI::App* child = app.add_subcommand(name, summary);
+    entries->push_back({child, declare(*child)});
+  };
+  add("prepare", "Tokenize text into a corpus", add_prepare);
+  add("show", "Print what a corpus holds", add_show);
+  add("synth", "Write the made-up pair of languages", add_synth);
+  add("tokenize", "Token ids of each line of text, or text of each line of ids", add_tokenize);
+  add("train-tokenizer", "Train a SentencePiece tokenizer", add_train_tokenizer);
+  app.require_subcommand(1);
+  return [entries] {
+    for (const Entry& entry : *entries) {
+      if (entry.app->parsed()) return entry.action();
+    }
+    return 0;
+  };
+}
+
+}  // namespace draftsmith::cli
