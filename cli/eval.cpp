@@ -54,7 +54,7 @@ std::function<int()> add_eval(CLI::App& app) {
   add_set_flag(app, flags->common.set);
   add_run_flags(app, flags->common.run);
   app.footer(
-      "`draftsmith help options evaluation` explains the suite's keys. An interrupted evaluation goes on where it "
+      "`draftsmith help options evaluate` explains the suite's keys. An interrupted evaluation goes on where it "
       "stopped when it is run again.\nExample:\n  draftsmith eval suite.toml --set task.test.limit=100 --out results");
   return [flags] { return run_eval(*flags); };
 }

@@ -133,6 +133,13 @@ void print_text(const Metric& metric, const infer::LineStatistics& statistics, c
 int run_score(const ScoreFlags& flags) {
   const Metric metric(flags.metric);
   const auto hypotheses = read_texts(flags.hypotheses, flags.metric);
+  if (hypotheses.empty()) {
+    throw UserError({.where = flags.hypotheses.string(),
+                     .what = "there is nothing to score",
+                     .expected = "at least one line",
+                     .found = "an empty file",
+                     .hint = ""});
+  }
   std::vector<std::vector<std::string>> streams;
   for (const auto& file : flags.references) {
     streams.push_back(read_texts(file, flags.metric));

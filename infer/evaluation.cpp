@@ -185,7 +185,7 @@ class Suite {
       for (const auto& row : task.rows) {
         std::string lines;
         for (const auto& line : task.hypotheses.at(row.settings.label)) lines += line + "\n";
-        write_file_atomic(out_dir_ / "hyp" / (task.task->name + "." + row.label + ".txt"), lines);
+        write_file_atomic(out_dir_ / hypotheses_file(*task.task, row), lines);
       }
     }
     write_file_atomic(out_dir_ / "results.csv", results_csv(results));

@@ -14,17 +14,6 @@ nlohmann::ordered_json number(double value) {
   return value;
 }
 
-std::string file_safe(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(),
-      [](char c) {
-        const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-' || c == '_';
-        return !plain;
-      },
-      '_');
-  return text;
-}
-
 // Short names of parameters in labels.
 std::string label_key(const std::string& key) {
   if (key == "temperature") return "T";
@@ -122,6 +111,17 @@ void add_sampling(const DecodeOptions& decode, nlohmann::ordered_json& json) {
 }
 
 }  // namespace
+
+std::string file_safe(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(),
+      [](char c) {
+        const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-' || c == '_';
+        return !plain;
+      },
+      '_');
+  return text;
+}
 
 bool RunSettings::equals_greedy() const {
   const std::string acceptance = decode.acceptance_name();

@@ -11,6 +11,9 @@
 
 namespace draftsmith::infer {
 
+// `text` with everything but ASCII letters, digits, '.', '-' and '_' replaced by '_': a name for files.
+std::string file_safe(std::string text);
+
 // A method with one value for each parameter; parameters that were not given keep the method's default.
 struct RunSettings {
   std::string label;             // unique in a suite, safe in file names: "bild.aligned.fallback0.5.rollback2"

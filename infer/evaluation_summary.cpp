@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "infer/metrics/rouge.h"
 
 namespace draftsmith::infer {
@@ -64,7 +66,7 @@ class TaskSummary {
     const DecodeStats stats = sum_of_stats(records(run));
     ordered_json json{{"name", row.label}, {"method", run.method()}, {"params", run.params()}};
     json["baseline"] = baseline.label;
-    json["hypotheses"] = "hyp/" + measured_.task->name + "." + row.label + ".txt";
+    json["hypotheses"] = hypotheses_file(*measured_.task, row);
     json["quality"] = quality_json(run);
     json["speed"] = speed_json(speed);
     json["acceptance"] = acceptance_json(stats);
@@ -200,6 +202,10 @@ class TaskSummary {
 };
 
 }  // namespace
+
+std::string hypotheses_file(const EvaluationTask& task, const RunRow& row) {
+  return fmt::format("hyp/{}.{}.txt", file_safe(task.name), row.label);
+}
 
 void score_hypotheses(MeasuredTask& measured, const EvaluationEngine& engine) {
   const Metric metric(measured.task->metric);

@@ -41,6 +41,9 @@ struct MeasuredTask {
 // Fills hypotheses and statistics from the records.
 void score_hypotheses(MeasuredTask& measured, const EvaluationEngine& engine);
 
+// Where a row's hypotheses lie, relative to results.json.
+std::string hypotheses_file(const EvaluationTask& task, const RunRow& row);
+
 // Candidates of one group on a choosing task.
 std::vector<Candidate> candidates_of(const MeasuredTask& measured, const std::vector<RunSettings>& runs);
 
