@@ -1,6 +1,6 @@
 // Speed of one cached decoder step, random weights, by the number of tokens L it processes; and of greedy decoding.
 //
-//   build/release/bench_step_speed [--threads N] [--plain]
+//   build/release/bench_step_speed [--threads N] [--plain] [--greedy]
 //
 // Shapes: T5-small (d 512, 6+6 layers, 8 heads x 64, ff 2048) and a drafter of it (d 256, 2+2 layers, 4 heads x 64, ff
 // 1024), vocabulary 32,128, and a narrow one of a quickstart's kind; fp32, batch 1, 32 source tokens. --plain: no
@@ -86,12 +86,15 @@ double step_milliseconds(TransformerModel& model, int64_t tokens, Logits logits)
   return 1e3 * best;
 }
 
-void measure(const Shape& shape, bool pack) {
+void measure(const Shape& shape, bool pack, bool greedy_only) {
   TransformerModel model(config_of(shape), 1);
   if (pack) {
     model.pack();
   }
   std::printf("%s: greedy %.0f tokens/s\n", shape.name, greedy_speed(model, 64));
+  if (greedy_only) {
+    return;
+  }
   for (const int64_t tokens : {1, 2, 3, 4, 5, 6, 8, 11, 13}) {
     std::printf("  L %2ld: %.3f ms, without logits %.3f ms\n", tokens, step_milliseconds(model, tokens, Logits::kAll),
                 step_milliseconds(model, tokens, Logits::kNone));
@@ -102,18 +105,21 @@ void measure(const Shape& shape, bool pack) {
 
 int main(int argc, char** argv) {
   bool pack = true;
+  bool greedy_only = false;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--plain") == 0) {
       pack = false;
+    } else if (std::strcmp(argv[i], "--greedy") == 0) {
+      greedy_only = true;
     } else if (std::strcmp(argv[i], "--threads") == 0 && i + 1 < argc) {
       at::set_num_threads(std::stoi(argv[++i]));
     } else {
-      std::fprintf(stderr, "usage: bench_step_speed [--threads N] [--plain]\n");
+      std::fprintf(stderr, "usage: bench_step_speed [--threads N] [--plain] [--greedy]\n");
       return 2;
     }
   }
-  measure({"t5-small shape, d 512, 6+6", 512, 6, 8, 32128}, pack);
-  measure({"drafter shape, d 256, 2+2", 256, 2, 4, 32128}, pack);
-  measure({"quickstart shape, d 192, 8+8, V 4000", 192, 8, 3, 4000}, pack);
+  measure({"t5-small shape, d 512, 6+6", 512, 6, 8, 32128}, pack, greedy_only);
+  measure({"drafter shape, d 256, 2+2", 256, 2, 4, 32128}, pack, greedy_only);
+  measure({"quickstart shape, d 192, 8+8, V 4000", 192, 8, 3, 4000}, pack, greedy_only);
   return 0;
 }

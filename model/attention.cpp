@@ -45,7 +45,7 @@ at::Tensor rows_with_keys(const std::vector<int64_t>& lengths, const at::TensorO
 
 Projected Attention::project(const at::Tensor& normed) const {
   const int64_t inner = heads_.count * heads_.width;
-  if (fused_.packed()) {
+  if (self_ && use_fused(normed)) {
     const at::Tensor all = fused_(normed);  // [B,L,3*H*K]
     return {all.narrow(-1, 0, inner), all.narrow(-1, inner, inner), all.narrow(-1, 2 * inner, inner)};
   }
@@ -54,7 +54,7 @@ Projected Attention::project(const at::Tensor& normed) const {
 
 KeyValue Attention::project_key_value(const at::Tensor& input) const {
   const int64_t inner = heads_.count * heads_.width;
-  if (fused_.packed() && !self_) {
+  if (!self_ && use_fused(input)) {
     const at::Tensor both = fused_(input);  // [B,L,2*H*K]
     return {both.narrow(-1, 0, inner), both.narrow(-1, inner, inner)};
   }
@@ -90,12 +90,10 @@ at::Tensor Attention::operator()(const at::Tensor& x, const at::Tensor& memory, 
   const at::Tensor normed = norm(x);
   Projected projected;
   if (self_) {
-    const bool plain = at::GradMode::is_enabled() && weights_.query.weight().requires_grad();
-    projected =
-        plain ? Projected{weights_.query(normed), weights_.key(normed), weights_.value(normed)} : project(normed);
+    projected = project(normed);
   } else {
-    const KeyValue from_memory = project_key_value(memory);
-    projected = {weights_.query(normed), from_memory.key, from_memory.value};
+    KeyValue from_memory = project_key_value(memory);
+    projected = {weights_.query(normed), std::move(from_memory.key), std::move(from_memory.value)};
   }
   const at::Tensor context = attend(projected, bias, dropout);
   if (!dropout.active()) {

@@ -74,6 +74,11 @@ class Attention {
  private:
   at::Tensor attend(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const;
 
+  // Whether the fused projection may stand for the single ones: not where a gradient is recorded.
+  bool use_fused(const at::Tensor& x) const {
+    return fused_.use_packed(x) && !(at::GradMode::is_enabled() && weights_.key.weight().requires_grad());
+  }
+
   HeadShape heads_;
   AttentionWeights weights_;
   bool self_;

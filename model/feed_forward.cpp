@@ -24,7 +24,7 @@ at::Tensor apply(Activation activation, at::Tensor x) {
 
 at::Tensor FeedForward::activated(const Linear& linear, const at::Tensor& x) const {
   at::Tensor y = linear(x);
-  return linear.fuses() ? y : apply(activation_, std::move(y));
+  return linear.fuses(x) ? y : apply(activation_, std::move(y));
 }
 
 at::Tensor FeedForward::operator()(const at::Tensor& x, Dropout& dropout) const {

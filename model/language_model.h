@@ -1,10 +1,9 @@
 // The interface every decoding rule is written against: encode, begin, step, roll back. Implemented by TransformerModel
 // (weights) and by OracleModel (a table of next-token distributions, for tests).
 //
-// Letters in shapes: B rows (batch), S source length, L tokens in this step, P wanted logit positions, D width, V vocabulary.
+// Letters in shapes: B rows (batch), S source length, L tokens in this step, P wanted logit positions, D width, V
+// vocabulary.
 #pragma once
-
-#include <ATen/ATen.h>
 
 #include <cstdint>
 #include <memory>
@@ -12,17 +11,19 @@
 #include <string>
 #include <vector>
 
+#include <ATen/ATen.h>
+
 namespace draftsmith::model {
 
 // What decoding needs to know of a model.
 struct ModelInfo {
-  std::string name;                      // directory or family, for messages
-  int64_t vocabulary = 0;                // V: rows of the logits, padding ids included
-  int64_t decoder_start = 0;             // first token given to an encoder-decoder's decoder
+  std::string name;           // directory or family, for messages
+  int64_t vocabulary = 0;     // V: rows of the logits, padding ids included
+  int64_t decoder_start = 0;  // first token given to an encoder-decoder's decoder
   int64_t pad = 0;
-  std::vector<int64_t> eos;              // any of these ends a row
-  int64_t layers = 0;                    // decoder layers
-  int64_t max_positions = 0;             // 0: no limit of its own
+  std::vector<int64_t> eos;   // any of these ends a row
+  int64_t layers = 0;         // decoder layers
+  int64_t max_positions = 0;  // 0: no limit of its own
   bool encoder_decoder = true;
   at::Device device = at::kCPU;
   at::ScalarType dtype = at::kFloat;
@@ -30,14 +31,14 @@ struct ModelInfo {
 
 // A batch of ragged token rows, right padded.
 struct TokenBatch {
-  at::Tensor tokens;                     // int64 [B,S]
-  std::vector<int64_t> lengths;          // [B]; 0 is valid
+  at::Tensor tokens;             // int64 [B,S]
+  std::vector<int64_t> lengths;  // [B]; 0 is valid
 };
 
 // Output of the encoder, shared by all samples of one source.
 struct EncoderStates {
-  at::Tensor hidden;                     // [B,S,D]
-  std::vector<int64_t> lengths;          // [B]
+  at::Tensor hidden;             // [B,S,D]
+  std::vector<int64_t> lengths;  // [B]
 };
 
 // Which positions of a step get logits. Logits are computed nowhere else.
@@ -49,15 +50,15 @@ enum class Logits {
 
 // One call of the decoder on L tokens a row. Row b uses its first new_tokens[b] tokens, 0..L.
 struct StepInput {
-  at::Tensor tokens;                     // int64 [B,L]
-  std::vector<int64_t> new_tokens;       // [B]
+  at::Tensor tokens;                // int64 [B,L]
+  std::vector<int64_t> new_tokens;  // [B]
   Logits logits = Logits::kAll;
-  std::vector<int64_t> hidden_layers;    // wanted hidden states: 0 embedding output, i output of layer i
+  std::vector<int64_t> hidden_layers;  // wanted hidden states: 0 embedding output, i output of layer i
 };
 
 struct StepOutput {
-  at::Tensor logits;                     // [B,P,V]; undefined for kNone
-  std::vector<at::Tensor> hidden;        // one [B,L,D] for each wanted layer
+  at::Tensor logits;               // [B,P,V]; undefined for kNone
+  std::vector<at::Tensor> hidden;  // one [B,L,D] for each wanted layer
 };
 
 // Everything a decoder remembers between steps. Explicit, never hidden in the model; a model may have many at once.

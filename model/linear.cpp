@@ -85,18 +85,34 @@ PostOp post_op(Activation activation) {
 }
 
 at::Tensor Linear::operator()(const at::Tensor& x) const {
-  if (use_packed() && x.numel() > 0) {
-    return packed_linear(converted(x, weight_), packed_, then_);
+  const at::Tensor input = converted(x, weight_);
+  if (!use_packed(input) || input.numel() == 0) {
+    return at::linear(input, weight_);
   }
-  return at::linear(converted(x, weight_), weight_);
+  if (!own_) {
+    return packed_linear(input, packed_, then_);
+  }
+  const bool relu = then_ == PostOp::kRelu;
+  if (input.numel() <= PackedMatrix::kMostRows * weight_.size(1)) {
+    return own_->multiply(input, relu ? PackedMatrix::Finish::kRelu : PackedMatrix::Finish::kNone);
+  }
+  at::Tensor y = at::linear(input, weight_);
+  return relu ? y.relu_() : y;
 }
 
 at::Tensor Linear::add_to(const at::Tensor& residual, const at::Tensor& x) const {
-  const bool same = residual.scalar_type() == weight_.scalar_type();
-  if (use_packed() && same && then_ == PostOp::kNone && x.numel() > 0 && residual.is_contiguous()) {
-    return packed_linear_add(residual, converted(x, weight_), packed_);
+  const at::Tensor input = converted(x, weight_);
+  if (!use_packed(input) || then_ != PostOp::kNone || residual.scalar_type() != weight_.scalar_type() ||
+      input.numel() == 0) {
+    return residual + (*this)(input);
   }
-  return residual + (*this)(x);
+  if (!own_) {
+    return packed_linear_add(residual.contiguous(), input, packed_);
+  }
+  if (input.numel() <= PackedMatrix::kMostRows * weight_.size(1)) {
+    return own_->add_to(residual, input);
+  }
+  return at::linear(input, weight_).add_(residual);
 }
 
 void Linear::pack(PostOp then) {
@@ -107,6 +123,11 @@ void Linear::pack(PostOp then) {
     return;
   }
   const at::NoGradGuard no_grad;
+  own_ = PackedMatrix::pack(weight_);
+  if (own_) {
+    then_ = then == PostOp::kRelu ? then : PostOp::kNone;
+    return;
+  }
   try {
     const at::Tensor packed = prepacked(weight_);
     packed_linear(at::zeros({1, weight_.size(1)}, weight_.options().requires_grad(false)), packed, then);
@@ -118,6 +139,7 @@ void Linear::pack(PostOp then) {
 }
 
 void Linear::unpack() {
+  own_.reset();
   packed_ = at::Tensor();
   then_ = PostOp::kNone;
 }

@@ -1,9 +1,11 @@
-// The linear layer y = f(x W^T), behind one small interface: plain at::linear for training and rare dtypes, oneDNN with
-// prepacked weights for decoding on CPUs (at::linear's generic GEMV reads weights at 0.4 times the speed).
+// The linear layer y = f(x W^T), behind one small interface: plain at::linear for training and rare dtypes, prepacked
+// weights for decoding on CPUs (at::linear's generic GEMV reads weights at 0.4 times the speed): our own where the
+// processor has AVX-512 and the weights are fp32, else oneDNN's.
 #pragma once
 
 #include <ATen/ATen.h>
 
+#include "model/packed_matrix.h"
 #include "model/transformer_config.h"
 
 namespace draftsmith::model {
@@ -28,18 +30,20 @@ class Linear {
   // applied by operator() only if fuses() says so afterwards.
   void pack(PostOp then = PostOp::kNone);
   void unpack();
-  bool packed() const { return packed_.defined(); }
-  // Whether operator() applies the post-operation itself for this call.
-  bool fuses() const { return then_ != PostOp::kNone && use_packed(); }
+  bool packed() const { return own_.has_value() || packed_.defined(); }
+  // Whether operator() applies the post-operation itself for this input.
+  bool fuses(const at::Tensor& x) const { return then_ != PostOp::kNone && use_packed(x); }
+  // Packed weights have no gradient: a pass that records one through x or the weight uses the plain weight.
+  bool use_packed(const at::Tensor& x) const {
+    return packed() && !(at::GradMode::is_enabled() && (weight_.requires_grad() || x.requires_grad()));
+  }
 
   const at::Tensor& weight() const { return weight_; }
 
  private:
-  // Packed weights have no gradient: a pass that records one uses the plain weight.
-  bool use_packed() const { return packed_.defined() && !(at::GradMode::is_enabled() && weight_.requires_grad()); }
-
   at::Tensor weight_;
-  at::Tensor packed_;  // opaque oneDNN layout
+  std::optional<PackedMatrix> own_;
+  at::Tensor packed_;  // opaque oneDNN layout; one of the two at most
   PostOp then_ = PostOp::kNone;
 };
 

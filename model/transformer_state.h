@@ -14,10 +14,10 @@ struct LayerRange {
 // Where the L tokens of a step lie: their positions, the cache slots their K/V go to, and what each may see.
 // Made by TransformerState::append or ::siblings, then shared by all layers of the step.
 struct StepLayout {
-  int64_t tokens = 0;                    // L
-  std::vector<int64_t> base;             // [B] first slot of each row
-  std::vector<int64_t> new_tokens;       // [B]
-  bool siblings = false;                 // the L tokens are alternatives for one position, blind to each other
+  int64_t tokens = 0;               // L
+  std::vector<int64_t> base;        // [B] first slot of each row
+  std::vector<int64_t> new_tokens;  // [B]
+  bool siblings = false;            // the L tokens are alternatives for one position, blind to each other
 };
 
 class TransformerState : public DecodeState {

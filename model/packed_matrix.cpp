@@ -1,0 +1,190 @@
+#include "model/packed_matrix.h"
+
+#include <ATen/Parallel.h>
+#include <sys/mman.h>
+
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+#include <algorithm>
+#include <cstdlib>
+#include <vector>
+
+namespace draftsmith::model {
+namespace {
+
+constexpr int64_t kPanel = 64;              // outputs of a panel: four vectors of 16
+constexpr int64_t kRows = 6;                // rows at a time: 24 sums, 4 weights and a factor fill the 32 registers
+constexpr int64_t kPrefetch = 16 * kPanel;  // floats ahead: past the page border at which the hardware's prefetch stops
+constexpr int64_t kWorkPerTask = 1 << 17;   // multiplications; a second thread costs about as much as these
+
+// Memory for `count` floats, aligned to and asked for in huge pages: reading weights in 4 KB pages waits for the
+// translation of addresses.
+at::Tensor huge_pages(int64_t panels, int64_t inputs) {
+  constexpr size_t kHugePage = size_t{1} << 21;
+  const size_t bytes = static_cast<size_t>(panels * inputs * kPanel) * sizeof(float);
+  const size_t rounded = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  if (bytes < kHugePage) {
+    return at::empty({panels, inputs, kPanel}, at::kFloat);
+  }
+  void* memory = std::aligned_alloc(kHugePage, rounded);
+  if (memory == nullptr) {
+    return at::empty({panels, inputs, kPanel}, at::kFloat);
+  }
+  madvise(memory, rounded, MADV_HUGEPAGE);  // advice: no harm where it is refused
+  return at::from_blob(
+      memory, {panels, inputs, kPanel}, [](void* p) { std::free(p); }, at::kFloat);
+}
+
+// Sums of one panel for Rows rows: out [Rows,64] of `stride` floats a row; `valid` outputs of the panel exist.
+struct PanelTask {
+  const float* weights;   // [in,64]
+  const float* x;         // [Rows,in]
+  const float* residual;  // like out, or null
+  float* out;
+  int64_t inputs;
+  int64_t stride;
+  int64_t valid;
+  bool relu;
+};
+
+#ifdef __x86_64__
+
+template <int Rows>
+__attribute__((target("avx512f"))) void multiply_panel(const PanelTask& task) {
+  __m512 sums[Rows][4];
+  for (auto& row : sums) {
+    for (__m512& sum : row) {
+      sum = _mm512_setzero_ps();
+    }
+  }
+  const float* weights = task.weights;
+  for (int64_t i = 0; i < task.inputs; ++i, weights += kPanel) {
+    __m512 weight[4];
+    for (int v = 0; v < 4; ++v) {
+      _mm_prefetch(reinterpret_cast<const char*>(weights + kPrefetch + 16 * v), _MM_HINT_T0);
+      weight[v] = _mm512_loadu_ps(weights + 16 * v);
+    }
+    for (int row = 0; row < Rows; ++row) {
+      const __m512 factor = _mm512_set1_ps(task.x[row * task.inputs + i]);
+      for (int v = 0; v < 4; ++v) {
+        sums[row][v] = _mm512_fmadd_ps(weight[v], factor, sums[row][v]);
+      }
+    }
+  }
+  for (int row = 0; row < Rows; ++row) {
+    for (int v = 0; v < 4; ++v) {
+      const int64_t left = std::clamp<int64_t>(task.valid - 16 * v, 0, 16);
+      const auto mask = static_cast<__mmask16>((1U << left) - 1U);
+      const int64_t at = row * task.stride + 16 * v;
+      __m512 sum = sums[row][v];
+      if (task.residual != nullptr) {
+        sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(mask, task.residual + at));
+      }
+      if (task.relu) {
+        sum = _mm512_maskz_max_ps(mask, sum, _mm512_setzero_ps());
+      }
+      _mm512_mask_storeu_ps(task.out + at, mask, sum);
+    }
+  }
+}
+
+void multiply_rows(int64_t rows, const PanelTask& task) {
+  switch (rows) {
+    case 1:
+      return multiply_panel<1>(task);
+    case 2:
+      return multiply_panel<2>(task);
+    case 3:
+      return multiply_panel<3>(task);
+    case 4:
+      return multiply_panel<4>(task);
+    case 5:
+      return multiply_panel<5>(task);
+    default:
+      return multiply_panel<6>(task);
+  }
+}
+
+bool supported() {
+  return __builtin_cpu_supports("avx512f") != 0;
+}
+
+#else
+
+void multiply_rows(int64_t, const PanelTask&) {}
+
+bool supported() {
+  return false;
+}
+
+#endif
+
+at::Tensor output_like(const at::Tensor& x, int64_t outputs) {
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() = outputs;
+  return at::empty(sizes, x.options());
+}
+
+}  // namespace
+
+std::optional<PackedMatrix> PackedMatrix::pack(const at::Tensor& weight) {
+  if (!supported() || !weight.device().is_cpu() || weight.scalar_type() != at::kFloat || weight.numel() == 0) {
+    return std::nullopt;
+  }
+  PackedMatrix packed;
+  packed.outputs_ = weight.size(0);
+  packed.inputs_ = weight.size(1);
+  const int64_t panels = (packed.outputs_ + kPanel - 1) / kPanel;
+  packed.panels_ = huge_pages(panels, packed.inputs_);
+  const at::Tensor source = weight.detach().contiguous();
+  for (int64_t panel = 0; panel < panels; ++panel) {
+    const int64_t valid = std::min(kPanel, packed.outputs_ - panel * kPanel);
+    const at::Tensor to = packed.panels_[panel];  // [in,64]
+    to.narrow(1, 0, valid).copy_(source.narrow(0, panel * kPanel, valid).t());
+    to.narrow(1, valid, kPanel - valid).zero_();
+  }
+  return packed;
+}
+
+void PackedMatrix::run(const float* x, const float* residual, Finish finish, const at::Tensor& y) const {
+  const int64_t rows = y.numel() / outputs_;
+  float* out = y.mutable_data_ptr<float>();
+  const float* weights = panels_.const_data_ptr<float>();
+  const auto task = [&](int64_t begin, int64_t end) {
+    for (int64_t panel = begin; panel < end; ++panel) {
+      for (int64_t row = 0; row < rows; row += kRows) {
+        const int64_t offset = row * outputs_ + panel * kPanel;
+        multiply_rows(
+            std::min(kRows, rows - row),
+            {weights + panel * inputs_ * kPanel, x + row * inputs_, residual == nullptr ? nullptr : residual + offset,
+             out + offset, inputs_, outputs_, std::min(kPanel, outputs_ - panel * kPanel), finish == Finish::kRelu});
+      }
+    }
+  };
+  const int64_t panels = panels_.size(0);
+  const int64_t work = inputs_ * kPanel * rows;
+  if (panels * work <= kWorkPerTask) {
+    task(0, panels);
+  } else {
+    at::parallel_for(0, panels, std::max<int64_t>(1, kWorkPerTask / 2 / work), task);
+  }
+}
+
+at::Tensor PackedMatrix::multiply(const at::Tensor& x, Finish finish) const {
+  const at::Tensor input = x.contiguous();
+  at::Tensor y = output_like(input, outputs_);
+  run(input.const_data_ptr<float>(), nullptr, finish, y);
+  return y;
+}
+
+at::Tensor PackedMatrix::add_to(const at::Tensor& residual, const at::Tensor& x) const {
+  const at::Tensor input = x.contiguous();
+  const at::Tensor added = residual.contiguous();
+  at::Tensor y = at::empty_like(added);
+  run(input.const_data_ptr<float>(), added.const_data_ptr<float>(), Finish::kNone, y);
+  return y;
+}
+
+}  // namespace draftsmith::model

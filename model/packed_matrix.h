@@ -1,0 +1,37 @@
+// A weight matrix laid out for decoding on CPUs with AVX-512: y = x W^T for the few rows x of a step, bound by the
+// speed at which W is read. Each row's sums are taken in one order whatever the number of rows, so that a token's
+// logits do not depend, to the last bit, on the tokens and rows that are processed with it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <ATen/ATen.h>
+
+namespace draftsmith::model {
+
+class PackedMatrix {
+ public:
+  // What is done to the sums before they are stored.
+  enum class Finish { kNone, kRelu };
+
+  // Packs weight [out,in], fp32 on the CPU; nothing where the processor or the dtype doesn't fit.
+  static std::optional<PackedMatrix> pack(const at::Tensor& weight);
+  // Rows x for which this is the fastest way; beyond, matrix products are.
+  static constexpr int64_t kMostRows = 192;
+
+  // x [...,in], fp32 -> [...,out], finished.
+  at::Tensor multiply(const at::Tensor& x, Finish finish) const;
+  // residual [...,out] + x W^T.
+  at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x) const;
+
+ private:
+  PackedMatrix() = default;
+  void run(const float* x, const float* residual, Finish finish, const at::Tensor& y) const;
+
+  at::Tensor panels_;  // [panels,in,64]: 64 outputs side by side, the last panel padded with zeros
+  int64_t outputs_ = 0;
+  int64_t inputs_ = 0;
+};
+
+}  // namespace draftsmith::model
