@@ -27,7 +27,7 @@ class Checkpoint : public testing::Test {
   fs::path write(const json& changes, const std::vector<TensorToStore>& more = {}, const std::string& without = "") {
     json config = tiny_t5_config();
     config.update(changes.is_null() ? json::object() : changes);  // {} is null
-    const fs::path directory = root_ / ("model-" + std::to_string(count_++));
+    fs::path directory = root_ / ("model-" + std::to_string(count_++));
     make_directories(directory);
     write_json(directory / "config.json", config);
     std::vector<TensorToStore> tensors = tensors_of(config);

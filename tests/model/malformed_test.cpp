@@ -46,7 +46,7 @@ struct Damage {
 };
 
 // Damage to the header of model.safetensors.
-Damage header(std::string name, std::function<void(json&)> change, std::vector<std::string> message) {
+Damage header(std::string name, const std::function<void(json&)>& change, std::vector<std::string> message) {
   return {std::move(name),
           [change](const fs::path& directory) {
             Parts parts = take_apart(directory / "model.safetensors");
@@ -56,7 +56,7 @@ Damage header(std::string name, std::function<void(json&)> change, std::vector<s
           std::move(message)};
 }
 
-Damage config(std::string name, std::function<void(json&)> change, std::vector<std::string> message) {
+Damage config(std::string name, const std::function<void(json&)>& change, std::vector<std::string> message) {
   return {std::move(name),
           [change](const fs::path& directory) {
             json value = load_json(directory / "config.json");
@@ -66,7 +66,7 @@ Damage config(std::string name, std::function<void(json&)> change, std::vector<s
           std::move(message)};
 }
 
-Damage file(std::string name, const std::string& which, std::string content, std::vector<std::string> message) {
+Damage file(std::string name, const std::string& which, const std::string& content, std::vector<std::string> message) {
   return {std::move(name),
           [which, content](const fs::path& directory) { write_file_atomic(directory / which, content); },
           std::move(message)};

@@ -171,10 +171,8 @@ class TransformersParity : public testing::Test {
     }
   }
 
-  static std::unique_ptr<TransformersReference> reference_;
+  static inline std::unique_ptr<TransformersReference> reference_;
 };
-
-std::unique_ptr<TransformersReference> TransformersParity::reference_;
 
 TEST_F(TransformersParity, LogitsOfWholeSequencesAreEqual) {
   for (const std::string& name : kModels) {
