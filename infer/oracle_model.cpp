@@ -66,17 +66,13 @@ std::unique_ptr<model::DecodeState> OracleModel::begin(int64_t rows, int64_t cap
 }
 
 // Logits of the token after the row's first `length` ones.
-void OracleModel::write_logits(const State& state, size_t row, int64_t length, const at::Tensor& out) const {
+void OracleModel::write_logits(const State& state, size_t row, int64_t length, double* out) const {
   const std::span<const int64_t> seen(state.tokens[row].data(), static_cast<size_t>(length));
   const auto probabilities = function_(state.sources[row], info_.encoder_decoder ? seen.subspan(1) : seen);
   if (static_cast<int64_t>(probabilities.size()) != info_.vocabulary) {
     throw std::logic_error("the oracle's function gave a distribution of another size than its vocabulary");
   }
-  auto logits = at::empty({info_.vocabulary}, at::kDouble);
-  double* values = logits.mutable_data_ptr<double>();
-  std::transform(probabilities.begin(), probabilities.end(), values, [](double p) { return std::log(p); });
-  at::Tensor place = out;
-  place.copy_(logits);
+  std::transform(probabilities.begin(), probabilities.end(), out, [](double p) { return std::log(p); });
 }
 
 model::StepOutput OracleModel::step(const model::StepInput& input, model::DecodeState& opaque) {
@@ -92,8 +88,9 @@ model::StepOutput OracleModel::step(const model::StepInput& input, model::Decode
   output.hidden.assign(input.hidden_layers.size(), input.tokens.to(at::kDouble).unsqueeze(2));
   if (input.logits != model::Logits::kNone) {
     output.logits = at::full({rows, all ? width : 1, info_.vocabulary}, std::numeric_limits<double>::quiet_NaN(),
-                             at::TensorOptions(info_.dtype));
+                             at::TensorOptions(at::kDouble));
   }
+  double* logits = output.logits.defined() ? output.logits.mutable_data_ptr<double>() : nullptr;
   const auto tokens = to_host(input.tokens);
   for (int64_t b = 0; b < rows; ++b) {
     const auto row = static_cast<size_t>(b);
@@ -102,10 +99,12 @@ model::StepOutput OracleModel::step(const model::StepInput& input, model::Decode
     for (int64_t j = 0; j < added; ++j) {
       state.tokens[row].push_back(tokens[static_cast<size_t>(b * width + j)]);
       if (output.logits.defined() && (all || j + 1 == added)) {
-        write_logits(state, row, state.length(b), output.logits.select(0, b).select(0, all ? j : 0));
+        const int64_t place = all ? b * width + j : b;
+        write_logits(state, row, state.length(b), logits + place * info_.vocabulary);
       }
     }
   }
+  if (output.logits.defined()) output.logits = output.logits.to(info_.device, info_.dtype);
   return output;
 }
 

@@ -35,7 +35,7 @@ class OracleModel : public model::LanguageModel {
 
  private:
   struct State;
-  void write_logits(const State& state, size_t row, int64_t length, const at::Tensor& out) const;
+  void write_logits(const State& state, size_t row, int64_t length, double* out) const;
 
   model::ModelInfo info_;
   OracleFunction function_;
