@@ -8,6 +8,7 @@ namespace draftsmith::recipes {
 namespace {
 
 constexpr const char* kDataPrefix = "$DATA";
+constexpr const char* kDefaults = "defaults";
 
 // Calls visit(string value) on every string inside a node, arrays and tables included.
 template <class Node, class Visit>
@@ -41,16 +42,28 @@ std::string expand_data(const std::string& text) {
   return data_folder().string() + text.substr(std::string(kDataPrefix).size());
 }
 
-// Tables with a `kind`, in the order of the file (toml++ sorts them by name).
-std::vector<std::pair<std::string, const toml::table*>> stage_tables(const toml::table& root) {
-  std::vector<std::pair<std::string, const toml::table*>> tables;
+// Names of the stages' tables, in the order of the file (toml++ sorts them by name).
+std::vector<std::string> stage_names(const toml::table& root) {
+  std::vector<std::pair<uint32_t, std::string>> found;
   for (auto&& [key, value] : root) {
-    if (const toml::table* table = value.as_table()) tables.emplace_back(std::string(key.str()), table);
+    if (value.is_table() && key.str() != kDefaults) found.emplace_back(value.source().begin.line, key.str());
   }
-  std::stable_sort(tables.begin(), tables.end(), [](const auto& a, const auto& b) {
-    return a.second->source().begin.line < b.second->source().begin.line;
-  });
-  return tables;
+  std::sort(found.begin(), found.end());
+  std::vector<std::string> names;
+  for (auto& [line, name] : found) names.push_back(std::move(name));
+  return names;
+}
+
+// Gives `table` what it lacks of `defaults`, table by table.
+void fill_in(toml::table& table, toml::table&& defaults) {
+  for (auto&& [key, value] : defaults) {
+    toml::node* own = table.get(key);
+    if (own == nullptr) {
+      value.visit([&, name = std::string(key.str())](auto& node) { table.insert(name, std::move(node)); });
+    } else if (own->is_table() && value.is_table()) {
+      fill_in(*own->as_table(), std::move(*value.as_table()));
+    }
+  }
 }
 
 std::vector<std::string> kind_names() {
@@ -114,6 +127,27 @@ void collect_inputs(const std::vector<RecipeStage>& earlier, RecipeStage& stage,
   });
 }
 
+// Beside stages a recipe has a name, and defaults for kinds of stages.
+void check_top_level(const toml::table& root, Problems& problems) {
+  for (auto&& [key, value] : root) {
+    if (value.is_table() || key.str() == "name") continue;
+    problems.add({.where = location_of(value),
+                  .what = "unknown key '" + std::string(key.str()) + "'",
+                  .expected = "name, a table for each stage, or defaults for a kind of stages"});
+  }
+  const toml::table* defaults = root[kDefaults].as_table();
+  if (defaults == nullptr) return;
+  for (auto&& [key, value] : *defaults) {
+    if (find_stage_kind(std::string(key.str())) != nullptr && value.is_table()) continue;
+    const std::string near = nearest(std::string(key.str()), kind_names());
+    problems.add({.where = location_of(value),
+                  .what = "defaults for an unknown kind of stages",
+                  .expected = "[defaults.KIND]",
+                  .found = std::string(key.str()),
+                  .hint = near.empty() ? "" : "did you mean \"" + near + "\"?"});
+  }
+}
+
 }  // namespace
 
 std::filesystem::path data_folder() {
@@ -130,23 +164,25 @@ bool is_recipe(const toml::table& table) {
 
 Recipe load_recipe(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
   Problems problems;
-  toml::table root = load_toml(file);
-  apply_overlays(root, overrides, {}, problems);
-
+  // A copied node forgets its line, so that each stage moves its own out of a parse of its own.
+  const auto parse = [&](Problems& list) {
+    toml::table root = load_toml(file);
+    apply_overlays(root, overrides, {}, list);
+    return root;
+  };
+  const toml::table root = parse(problems);
+  check_top_level(root, problems);
   Recipe recipe;
   recipe.file = file;
   recipe.name = root["name"].value_or(file.stem().string());
-  for (auto&& [key, value] : root) {
-    if (!value.is_table() && key.str() != "name") {
-      problems.add({.where = location_of(value),
-                    .what = "unknown key '" + std::string(key.str()) + "'",
-                    .expected = "name, or a table for each stage"});
-    }
-  }
-  for (const auto& [name, table] : stage_tables(root)) {
-    RecipeStage stage{.name = name, .kind = kind_of(name, *table, problems), .table = *table};
-    if (!stage.kind) continue;
+  for (const std::string& name : stage_names(root)) {
+    Problems reported_before;
+    toml::table own = parse(reported_before);
+    RecipeStage stage{.name = name, .kind = kind_of(name, *own[name].as_table(), problems), .table = {}};
+    if (stage.kind == nullptr) continue;
+    stage.table = std::move(*own[name].as_table());
     stage.table.erase("kind");
+    if (toml::table* defaults = own[kDefaults][stage.kind->name].as_table()) fill_in(stage.table, std::move(*defaults));
     stage.options = stage.kind->check(stage.table, name, problems);
     collect_inputs(recipe.stages, stage, problems);
     recipe.stages.push_back(std::move(stage));

@@ -1,6 +1,8 @@
 // A recipe: a TOML file that lists stages. Reading, overlaying --set, resolving references between stages.
 //
 //   name = "quickstart"
+//   [defaults.train]                  # options of every stage of that kind that does not set them itself
+//   training = { schedule = { name = "cosine", warmup = "4 %" } }
 //   [tokenizer]                       # a stage, named by its table
 //   kind = "tokenizer"
 //   input = ["@language/train.source"]  # "@stage/path" is a file of another stage, "$DATA/..." lies in the data folder

@@ -76,6 +76,20 @@ vocabulry = 100
   EXPECT_THAT(error, HasSubstr("vocabulry"));
 }
 
+TEST_F(RecipeFile, DefaultsFillInWhatAStageOfTheirKindLacks) {
+  const Recipe recipe = load(
+      "[defaults.language]\ntrain = 50\ntest = 60\n[a]\nkind = \"language\"\ntrain = 70\n[b]\nkind = \"language\"\n");
+  EXPECT_EQ(recipe.stages[0].options["train"], 70);
+  EXPECT_EQ(recipe.stages[0].options["test"], 60);
+  EXPECT_EQ(recipe.stages[1].options["train"], 50);
+}
+
+TEST_F(RecipeFile, MistakesInsideStagesAndDefaultsAreNamedWithTheirLine) {
+  EXPECT_THAT(error_of("[defaults.language]\ntrian = 1\n[a]\nkind = \"language\"\ntset = 2\n"),
+              testing::AllOf(HasSubstr("recipe.toml:2"), HasSubstr("recipe.toml:5")));
+  EXPECT_THAT(error_of("[defaults.langage]\ntrain = 1\n[a]\nkind = \"language\"\n"), HasSubstr("did you mean"));
+}
+
 TEST_F(RecipeFile, AReferenceToALaterStageIsAnError) {
   EXPECT_THAT(error_of("[a]\nkind = \"tokenizer\"\ninput = [\"@b/x\"]\n[b]\nkind = \"language\"\n"),
               HasSubstr("does not come before"));
