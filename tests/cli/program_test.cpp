@@ -1,0 +1,77 @@
+// The command line as a whole: commands are found, errors are explained, exit codes say what happened.
+#include "tests/cli/program.h"
+
+#include <cstdlib>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/utf8.h"
+
+namespace draftsmith {
+namespace {
+
+using test::ProgramResult;
+using test::run_program;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+TEST(Program, HelpTeachesWithExamples) {
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{}, {"--help"}, {"help"}}) {
+    const ProgramResult result = run_program(arguments);
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_THAT(result.out, HasSubstr("Examples:"));
+    EXPECT_THAT(result.out, HasSubstr("Explain a command"));
+    EXPECT_EQ(result.err, "");
+  }
+}
+
+TEST(Program, HelpOfACommandIsItsOwn) {
+  EXPECT_THAT(run_program({"help", "help"}).out, HasSubstr("draftsmith help options run"));
+  EXPECT_EQ(run_program({"help", "help"}).out, run_program({"help", "--help"}).out);
+}
+
+TEST(Program, VersionNamesTheBuild) {
+  const ProgramResult result = run_program({"--version"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, StartsWith("draftsmith "));
+  EXPECT_THAT(result.out, HasSubstr("LibTorch 2."));
+}
+
+TEST(Program, UnknownCommandsAreAnsweredWithTheNearest) {
+  const ProgramResult result = run_program({"hlep"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, StartsWith("error: unknown command 'hlep'"));
+  EXPECT_THAT(result.err, HasSubstr("did you mean 'help'?"));
+  EXPECT_EQ(run_program({"help", "hlep"}).exit_code, 2);
+}
+
+TEST(Program, UnknownFlagsAreAnsweredWithTheNearest) {
+  const ProgramResult result = run_program({"help", "--hepl"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("draftsmith help: unknown flag '--hepl'"));
+  EXPECT_THAT(result.err, HasSubstr("did you mean '--help'?"));
+}
+
+TEST(Program, OptionsAreExplainedWithinAHundredColumns) {
+  const ProgramResult result = run_program({"help", "options"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, HasSubstr("device: string; default: \"auto\""));
+  std::istringstream lines(result.out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(display_width(line), 100u) << line;
+
+  EXPECT_THAT(run_program({"help", "options", "run"}).out, HasSubstr("threads: integer (threads), 0 to 1024"));
+  const ProgramResult unknown = run_program({"help", "options", "rnu"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("did you mean 'run'?"));
+}
+
+TEST(Program, AFullStandardOutputIsAFailedRun) {
+  const std::string command = std::string(DRAFTSMITH_BINARY) + " help options >/dev/full 2>/dev/null";
+  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
+}
+
+}  // namespace
+}  // namespace draftsmith
