@@ -6,6 +6,8 @@ namespace draftsmith::cli {
 std::function<int()> add_train(CLI::App& app);
 std::function<int()> add_eval(CLI::App& app);
 std::function<int()> add_validate(CLI::App& app);
+std::function<int()> add_generate(CLI::App& app);
+std::function<int()> add_logits(CLI::App& app);
 std::function<int()> add_score(CLI::App& app);
 std::function<int()> add_data(CLI::App& app);
 std::function<int()> add_inspect(CLI::App& app);
@@ -17,6 +19,8 @@ const std::vector<Command>& commands() {
       {"train", "Run a recipe: train models, make teacher outputs, evaluate", add_train},
       {"eval", "Run an evaluation suite: quality and speed of methods against baselines", add_eval},
       {"validate", "Find every error of recipes and suites without running them", add_validate},
+      {"generate", "Outputs for each line of a file, by any decoding method", add_generate},
+      {"logits", "Teacher-forced logits as HDF5, for comparing with other implementations", add_logits},
       {"score", "BLEU, chrF or ROUGE of a file of hypotheses", add_score},
       {"data", "Prepare, show, make up and tokenise text", add_data},
       {"inspect", "Tell what a model, corpus, stage or work directory holds", add_inspect},

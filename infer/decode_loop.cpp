@@ -17,7 +17,7 @@ void intersect(std::vector<int64_t>& active, const at::Tensor& go_on) {
 
 }  // namespace
 
-void DecodeLoop::run(DecodeBatch& batch, PhaseTimer& timer) {
+void DecodeLoop::run(RowBatch& batch, PhaseTimer& timer) {
   parts_.window->begin(static_cast<int64_t>(batch.rows.size()));
   for (Row& row : batch.rows) row.handover = parts_.acceptance->traits().first_from_target;
   while (!batch.rows.empty()) {
@@ -37,7 +37,7 @@ void DecodeLoop::run(DecodeBatch& batch, PhaseTimer& timer) {
 
 // A window never passes the length limit. Lossless rules leave room for the target's own token, which would come last
 // in any case; for lossy ones it matters who writes the last token.
-std::vector<int64_t> DecodeLoop::window_limits(const DecodeBatch& batch) const {
+std::vector<int64_t> DecodeLoop::window_limits(const RowBatch& batch) const {
   const int64_t reserved = parts_.acceptance->traits().lossless ? 1 : 0;
   std::vector<int64_t> limits;
   for (size_t b = 0; b < batch.rows.size(); ++b) {
@@ -56,7 +56,7 @@ bool DecodeLoop::reads_tokens() const {
          settings_.processors.needs_history();
 }
 
-DecodeLoop::Draft DecodeLoop::draft(DecodeBatch& batch) {
+DecodeLoop::Draft DecodeLoop::draft(RowBatch& batch) {
   Draft window;
   window.counts.assign(batch.rows.size(), 0);
   window.on_host.resize(batch.rows.size());
@@ -73,7 +73,7 @@ DecodeLoop::Draft DecodeLoop::draft(DecodeBatch& batch) {
 }
 
 // One token for each active row, as far as the window rule lets it; false when no row takes any.
-bool DecodeLoop::take_token(DecodeBatch& batch, const at::Tensor& logits, Draft& window, std::vector<int64_t>& active) {
+bool DecodeLoop::take_token(RowBatch& batch, const at::Tensor& logits, Draft& window, std::vector<int64_t>& active) {
   const auto step = static_cast<int64_t>(window.tokens.size());
   if (!settings_.processors.empty()) {
     settings_.processors.apply(logits.unsqueeze(1), {batch.rows, window.on_host, step});
@@ -105,7 +105,7 @@ bool DecodeLoop::take_token(DecodeBatch& batch, const at::Tensor& logits, Draft&
   return true;
 }
 
-at::Tensor DecodeLoop::choose(const DecodeBatch& batch, const at::Tensor& logits, Draft& window) const {
+at::Tensor DecodeLoop::choose(const RowBatch& batch, const at::Tensor& logits, Draft& window) const {
   if (settings_.warping.greedy()) return most_likely(logits);
   const auto q = warp(logits, settings_.warping);  // [B,V]
   if (parts_.acceptance->traits().needs_distribution || settings_.measure_alpha) window.probabilities.push_back(q);
@@ -113,7 +113,7 @@ at::Tensor DecodeLoop::choose(const DecodeBatch& batch, const at::Tensor& logits
   return draw(q, uniforms(batch.rows, Draw::kDraft, step, 1, logits.device()).squeeze(1));
 }
 
-DecodeLoop::Verdict DecodeLoop::verify(DecodeBatch& batch, const Draft& window) {
+DecodeLoop::Verdict DecodeLoop::verify(RowBatch& batch, const Draft& window) {
   const auto rows = static_cast<int64_t>(batch.rows.size());
   const auto width = static_cast<int64_t>(window.tokens.size());  // G
   const auto device = target_.info().device;
@@ -148,7 +148,7 @@ DecodeLoop::Verdict DecodeLoop::verify(DecodeBatch& batch, const Draft& window) 
   return verdict;
 }
 
-void DecodeLoop::commit(DecodeBatch& batch, const Draft& window, const Verdict& verdict) {
+void DecodeLoop::commit(RowBatch& batch, const Draft& window, const Verdict& verdict) {
   std::vector<int64_t> base;
   std::vector<int64_t> processed;
   for (size_t b = 0; b < batch.rows.size(); ++b) {

@@ -23,7 +23,7 @@ struct DecodeSettings {
 };
 
 // A batch ready to be decoded. Rows leave it as they finish.
-struct DecodeBatch {
+struct RowBatch {
   std::vector<Row> rows;
   std::unique_ptr<model::DecodeState> state;  // the target's; everything but each row's last committed token processed
   std::vector<Row> finished;
@@ -41,7 +41,7 @@ class DecodeLoop {
   DecodeLoop(model::LanguageModel& target, const DraftParts& parts, const DecodeSettings& settings)
       : target_(target), parts_(parts), settings_(settings) {}
   // Decodes every row to its end. The drafter has begun the batch.
-  void run(DecodeBatch& batch, PhaseTimer& timer);
+  void run(RowBatch& batch, PhaseTimer& timer);
 
  private:
   // A window of all rows.
@@ -57,12 +57,12 @@ class DecodeLoop {
     model::StepOutput target;
   };
 
-  Draft draft(DecodeBatch& batch);
-  std::vector<int64_t> window_limits(const DecodeBatch& batch) const;
-  bool take_token(DecodeBatch& batch, const at::Tensor& logits, Draft& window, std::vector<int64_t>& active);
-  at::Tensor choose(const DecodeBatch& batch, const at::Tensor& logits, Draft& window) const;
-  Verdict verify(DecodeBatch& batch, const Draft& window);
-  void commit(DecodeBatch& batch, const Draft& window, const Verdict& verdict);
+  Draft draft(RowBatch& batch);
+  std::vector<int64_t> window_limits(const RowBatch& batch) const;
+  bool take_token(RowBatch& batch, const at::Tensor& logits, Draft& window, std::vector<int64_t>& active);
+  at::Tensor choose(const RowBatch& batch, const at::Tensor& logits, Draft& window) const;
+  Verdict verify(RowBatch& batch, const Draft& window);
+  void commit(RowBatch& batch, const Draft& window, const Verdict& verdict);
   void commit_row(Row& row, size_t index, int64_t drafted, const Verdict& verdict);
   bool reads_tokens() const;
 
@@ -72,7 +72,6 @@ class DecodeLoop {
 };
 
 // The baselines `greedy` and `sample`: one token a step from the target alone.
-void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings, DecodeBatch& batch,
-                    PhaseTimer& timer);
+void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer);
 
 }  // namespace draftsmith::infer

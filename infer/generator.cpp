@@ -79,9 +79,8 @@ struct Generator::Impl {
   int64_t limit_of(int64_t prefix, size_t line) const;
   Row make_row(const std::vector<int64_t>& source, size_t line, uint64_t first_line, int64_t sample) const;
   void check_ids(const std::vector<int64_t>& source, size_t line) const;
-  DecodeBatch decode(std::span<const std::vector<int64_t>> sources, std::span<const size_t> chosen,
-                     uint64_t first_line);
-  void begin(DecodeBatch& batch, const model::TokenBatch& sources, PhaseTimer& timer);
+  RowBatch decode(std::span<const std::vector<int64_t>> sources, std::span<const size_t> chosen, uint64_t first_line);
+  void begin(RowBatch& batch, const model::TokenBatch& sources, PhaseTimer& timer);
 };
 
 int64_t Generator::Impl::limit_of(int64_t prefix, size_t line) const {
@@ -133,7 +132,7 @@ Row Generator::Impl::make_row(const std::vector<int64_t>& source, size_t line, u
 }
 
 // Encoders and prompts: everything before the first token is decided.
-void Generator::Impl::begin(DecodeBatch& batch, const model::TokenBatch& sources, PhaseTimer& timer) {
+void Generator::Impl::begin(RowBatch& batch, const model::TokenBatch& sources, PhaseTimer& timer) {
   model::LanguageModel& target = *models.target;
   int64_t capacity = 0;
   for (const Row& row : batch.rows) capacity = std::max(capacity, row.prefix + row.limit);
@@ -150,10 +149,10 @@ void Generator::Impl::begin(DecodeBatch& batch, const model::TokenBatch& sources
   batch.share(timer.take());
 }
 
-DecodeBatch Generator::Impl::decode(std::span<const std::vector<int64_t>> sources, std::span<const size_t> chosen,
-                                    uint64_t first_line) {
+RowBatch Generator::Impl::decode(std::span<const std::vector<int64_t>> sources, std::span<const size_t> chosen,
+                                 uint64_t first_line) {
   PhaseTimer timer(models.target->info().device);
-  DecodeBatch batch;
+  RowBatch batch;
   model::TokenBatch padded;
   size_t width = 1;
   for (const size_t line : chosen) {
@@ -217,7 +216,7 @@ std::vector<GenerationResult> Generator::generate(std::span<const std::vector<in
   const auto batch_size = static_cast<size_t>(impl_->options.batch_size);
   for (size_t first = 0; first < order.size(); first += batch_size) {
     const std::span<const size_t> chosen(order.data() + first, std::min(batch_size, order.size() - first));
-    DecodeBatch batch = impl_->decode(sources, chosen, first_line);
+    RowBatch batch = impl_->decode(sources, chosen, first_line);
     for (Row& row : batch.finished) {
       results[row.output] = {{row.tokens.begin() + row.prefix, row.tokens.end()}, std::move(row.stats)};
     }

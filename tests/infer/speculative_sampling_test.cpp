@@ -205,7 +205,7 @@ TEST(SpeculativeSamplingCases, DroppingSampledTokensBiasesTheOutputAsMethodsSays
   EXPECT_NE(problems.list()[0].what.find("biases"), std::string::npos);
 
   constexpr int64_t kRows = 20000;
-  DecodeBatch batch;
+  RowBatch batch;
   for (int64_t i = 0; i < kRows; ++i) {
     Row row;
     row.output = static_cast<size_t>(i);

@@ -4,7 +4,7 @@
 
 namespace draftsmith::infer {
 
-std::vector<int64_t> DecodeBatch::retire() {
+std::vector<int64_t> RowBatch::retire() {
   const auto done = std::count_if(rows.begin(), rows.end(), [](const Row& row) { return row.finished; });
   if (done * 4 < static_cast<int64_t>(rows.size())) return {};
   std::vector<int64_t> kept;
@@ -18,7 +18,7 @@ std::vector<int64_t> DecodeBatch::retire() {
   return kept;
 }
 
-void DecodeBatch::share(const PhaseSeconds& seconds) {
+void RowBatch::share(const PhaseSeconds& seconds) {
   const auto working = std::count_if(rows.begin(), rows.end(), [](const Row& row) { return !row.finished; });
   const PhaseSeconds part = seconds.scaled(1.0 / static_cast<double>(std::max<int64_t>(working, 1)));
   for (Row& row : rows) {
@@ -26,8 +26,7 @@ void DecodeBatch::share(const PhaseSeconds& seconds) {
   }
 }
 
-void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings, DecodeBatch& batch,
-                    PhaseTimer& timer) {
+void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer) {
   const auto device = target.info().device;
   while (!batch.rows.empty()) {
     timer.enter(Phase::kVerify);

@@ -1,0 +1,179 @@
+// `draftsmith generate`: outputs for each line of a file, by any decoding method.
+
+#include <iostream>
+#include <memory>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/device.h"
+#include "base/error.h"
+#include "base/logging.h"
+#include "base/signals.h"
+#include "cli/commands.h"
+#include "cli/common_flags.h"
+#include "cli/model_input.h"
+#include "cli/option_flags.h"
+#include "infer/generator.h"
+
+namespace draftsmith::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using infer::DecodeOptions;
+using infer::DecodeStats;
+using nlohmann::ordered_json;
+
+struct GenerateFlags {
+  std::string model;
+  std::string drafter;
+  std::string input = "-";
+  std::string dtype = "fp32";
+  bool ids = false;
+  bool json = false;
+  RunOptions run;
+  std::unique_ptr<OptionFlags<DecodeOptions>> decoding;
+};
+
+ordered_json stats_json(const DecodeStats& stats, bool with_alpha) {
+  const auto& seconds = stats.seconds;
+  ordered_json json{{"target_runs", stats.target_runs},
+                    {"draft_runs", stats.draft_runs},
+                    {"drafted", stats.drafted},
+                    {"accepted", stats.accepted},
+                    {"accepted_histogram", stats.accepted_histogram},
+                    {"fallbacks", stats.fallbacks},
+                    {"rollbacks", stats.rollbacks},
+                    {"seconds",
+                     {{"encode", seconds.encode},
+                      {"prefill", seconds.prefill},
+                      {"draft", seconds.draft},
+                      {"verify", seconds.verify},
+                      {"other", seconds.other}}}};
+  if (with_alpha && stats.overlap_count > 0) json["alpha"] = stats.alpha();
+  return json;
+}
+
+// Options that the method's parts do not read, so that nobody wonders why they change nothing.
+void warn_of_unused(const OptionFlags<DecodeOptions>& given, const DecodeOptions& options) {
+  const std::string window = options.window_rule_name();
+  const auto warn = [&](const char* field, bool used) {
+    if (!used && given.given(field)) log_warning("{} has no effect on method {}", flag_name(field), options.method);
+  };
+  warn("window", window == "fixed" || window == "dynamic");
+  warn("schedule", window == "dynamic");
+  warn("confidence", window == "dynamic");
+  warn("fallback", window == "fallback");
+  warn("max_draft", window == "fallback");
+  warn("rollback", options.acceptance_name() == "rollback");
+  warn("rollback_rule", options.acceptance_name() == "rollback");
+}
+
+void check_drafter(const GenerateFlags& flags, const DecodeOptions& options) {
+  if (flags.drafter.starts_with("ngram:")) {
+    throw UserError({.where = "--drafter",
+                     .what = "there are no n-gram drafters in this version",
+                     .expected = "a model directory",
+                     .found = flags.drafter,
+                     .hint = "give the directory of a smaller model with the same tokenizer"});
+  }
+  if (!flags.drafter.empty() && !options.drafts()) {
+    log_warning("--drafter has no effect on method {}", options.method);
+  }
+}
+
+class Printer {
+ public:
+  Printer(const GenerateFlags& flags, const data::Tokenizer* tokenizer, bool with_alpha)
+      : flags_(flags), tokenizer_(tokenizer), with_alpha_(with_alpha) {}
+
+  void print(std::span<const infer::GenerationResult> results) const {
+    for (const auto& [ids, stats] : results) {
+      const std::string text = tokenizer_ != nullptr ? text_of(ids, *tokenizer_) : "";
+      if (flags_.json) {
+        const ordered_json line{{"ids", ids}, {"text", text}, {"stats", stats_json(stats, with_alpha_)}};
+        std::cout << line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << '\n';
+      } else {
+        std::cout << (flags_.ids ? words_of(ids) : text) << '\n';
+      }
+    }
+    std::cout.flush();
+    if (!std::cout) {
+      throw RunError({.where = "standard output",
+                      .what = "writing failed",
+                      .expected = "",
+                      .found = "",
+                      .hint = "is the disk full, or did the reader of the pipe end?"});
+    }
+  }
+
+ private:
+  const GenerateFlags& flags_;
+  const data::Tokenizer* tokenizer_;
+  bool with_alpha_;
+};
+
+// Lines that are sorted by length together: enough for even batches, few enough that output comes soon.
+constexpr size_t kBatchesAtOnce = 16;
+
+int run_generate(const GenerateFlags& flags) {
+  const RunContext context = begin_run(flags.run);
+  Problems problems;
+  const DecodeOptions options = flags.decoding->value(problems);
+  problems.throw_if_any();
+  check_drafter(flags, options);
+  warn_of_unused(*flags.decoding, options);
+  const model::LoadOptions load{.device = context.device, .dtype = parse_dtype(flags.dtype)};
+  const LoadedModel target = load_with_tokenizer(flags.model, load);
+  LoadedModel drafter;
+  infer::GenerationModels models;
+  models.target = target.model.get();
+  models.generation = model::load_generation_config(flags.model);
+  if (options.drafts() && !flags.drafter.empty()) {
+    if (fs::exists(flags.drafter) && fs::equivalent(flags.drafter, flags.model)) {
+      models.drafter = target.model.get();
+    } else {
+      drafter = load_with_tokenizer(flags.drafter, load);
+      models.drafter = drafter.model.get();
+      models.target_tokenizer = target.tokenizer.get();
+      models.drafter_tokenizer = drafter.tokenizer.get();
+    }
+  }
+  infer::Generator generator(models, options);
+  const auto sources = read_token_lines(flags.input, target, LineKind::kSource, flags.ids);
+  const Printer printer(flags, target.tokenizer.get(), options.measure_alpha);
+  const SignalWatch signals;
+  const auto batch = static_cast<size_t>(options.batch_size);
+  const size_t at_once = batch == 1 ? 1 : batch * kBatchesAtOnce;
+  for (size_t first = 0; first < sources.size(); first += at_once) {
+    const std::span chunk(sources.data() + first, std::min(at_once, sources.size() - first));
+    generator.generate(chunk, first, [&](size_t, std::span<const infer::GenerationResult> results) {
+      printer.print(results);
+      throw_if_stop_requested("The lines printed are complete.");
+    });
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::function<int()> add_generate(CLI::App& app) {
+  auto flags = std::make_shared<GenerateFlags>();
+  app.add_option("--model", flags->model, "Directory of the (target) model")->required();
+  app.add_option("--drafter", flags->drafter, "Directory of the drafter; the model itself is allowed");
+  app.add_option("--input", flags->input, "One source or prompt a line; - is standard input")->capture_default_str();
+  app.add_flag("--ids", flags->ids, "Lines of token ids in and out, no tokenizer; taken verbatim, no EOS is added");
+  app.add_flag("--json", flags->json, "One JSON object a line: ids, text, counts and seconds");
+  app.add_option("--dtype", flags->dtype, "fp32, bf16, fp16 or fp64")->capture_default_str();
+  flags->decoding = std::make_unique<OptionFlags<DecodeOptions>>(app);
+  add_run_flags(app, flags->run);
+  app.footer(
+      "Examples:\n"
+      "  draftsmith generate --model target --input test.de\n"
+      "  draftsmith generate --model target --drafter small --method bild --fallback 0.6 --rollback 3 --json < "
+      "test.de\n"
+      "  draftsmith generate --model target --drafter small --method speculative --temperature 0.7 --window 4");
+  return [flags] { return run_generate(*flags); };
+}
+
+}  // namespace draftsmith::cli

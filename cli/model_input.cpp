@@ -1,0 +1,90 @@
+#include "cli/model_input.h"
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/utf8.h"
+#include "data/line_reader.h"
+
+namespace draftsmith::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+int64_t parse_id(const std::string& word, int64_t vocabulary, const std::string& where) {
+  int64_t id = -1;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+  if (error == std::errc() && end == word.data() + word.size() && id >= 0 && id < vocabulary) return id;
+  throw UserError({.where = where,
+                   .what = "not a token id of this model",
+                   .expected = fmt::format("ids in 0..{}, separated by blanks", vocabulary - 1),
+                   .found = word.substr(0, 60),
+                   .hint = "leave --ids out to read text"});
+}
+
+std::vector<int64_t> parse_ids(const std::string& line, int64_t vocabulary, const std::string& where) {
+  std::vector<int64_t> ids;
+  std::istringstream words(line);
+  for (std::string word; words >> word;) ids.push_back(parse_id(word, vocabulary, where));
+  return ids;
+}
+
+const data::Tokenizer& tokenizer_of(const LoadedModel& loaded) {
+  if (loaded.tokenizer) return *loaded.tokenizer;
+  throw UserError({.where = loaded.model->info().name,
+                   .what = "the model's directory has no tokenizer, so text cannot be read",
+                   .expected = "spiece.model or tokenizer.model in the directory",
+                   .found = "neither",
+                   .hint = "give token ids with --ids"});
+}
+
+}  // namespace
+
+LoadedModel load_with_tokenizer(const fs::path& directory, const model::LoadOptions& options) {
+  LoadedModel loaded{model::load_model(directory, options), nullptr};
+  if (fs::exists(directory / "spiece.model") || fs::exists(directory / "tokenizer.model")) {
+    loaded.tokenizer = data::load_tokenizer(directory);
+    model::require_vocabulary_fits(loaded.model->config(), loaded.tokenizer->vocabulary(), directory.string());
+  }
+  return loaded;
+}
+
+std::vector<std::vector<int64_t>> read_token_lines(const std::string& file, const LoadedModel& loaded, LineKind kind,
+                                                   bool ids) {
+  const model::ModelInfo& info = loaded.model->info();
+  data::LineReader lines(file == "-" ? "/dev/stdin" : file);
+  std::vector<std::vector<int64_t>> result;
+  for (std::string line; lines.next(line);) {
+    if (ids) {
+      result.push_back(parse_ids(line, info.vocabulary, lines.where()));
+      continue;
+    }
+    if (const auto bad = invalid_utf8_offset(line)) data::throw_invalid_utf8(lines.where(), line, *bad);
+    const auto pieces = tokenizer_of(loaded).encode(line);
+    result.emplace_back(pieces.begin(), pieces.end());
+    const bool ends = kind == LineKind::kTarget || info.encoder_decoder;
+    if (ends && !info.eos.empty()) result.back().push_back(info.eos.front());
+  }
+  return result;
+}
+
+std::string text_of(const std::vector<int64_t>& ids, const data::Tokenizer& tokenizer) {
+  std::vector<int32_t> known;
+  for (const int64_t id : ids) {
+    if (id < tokenizer.vocabulary()) known.push_back(static_cast<int32_t>(id));
+  }
+  std::string text = tokenizer.decode(known);
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+std::string words_of(const std::vector<int64_t>& ids) {
+  return fmt::format("{}", fmt::join(ids, " "));
+}
+
+}  // namespace draftsmith::cli
