@@ -102,19 +102,19 @@ at::Tensor Attention::operator()(const at::Tensor& x, const at::Tensor& memory, 
   return x + dropout(weights_.output(context));
 }
 
-void Attention::pack() {
+void Attention::pack(WeightArena& arena) {
   unpack();
   const auto joined = self_ ? at::cat({weights_.query.weight(), weights_.key.weight(), weights_.value.weight()})
                             : at::cat({weights_.key.weight(), weights_.value.weight()});
   fused_ = Linear(joined.detach());
-  fused_.pack();
+  fused_.pack(arena);
   if (!fused_.packed()) {
     fused_ = Linear();
   }
   if (!self_) {
-    weights_.query.pack();
+    weights_.query.pack(arena);
   }
-  weights_.output.pack();
+  weights_.output.pack(arena);
 }
 
 void Attention::unpack() {

@@ -68,7 +68,7 @@ class Attention {
   // is [B,S,D], or undefined for self-attention.
   at::Tensor operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias, Dropout& dropout) const;
 
-  void pack();
+  void pack(WeightArena& arena);
   void unpack();
 
  private:

@@ -36,13 +36,13 @@ at::Tensor FeedForward::operator()(const at::Tensor& x, Dropout& dropout) const 
   return x + dropout(down_(dropout(inner)));
 }
 
-void FeedForward::pack() {
+void FeedForward::pack(WeightArena& arena) {
   const bool gated = gate_.weight().defined();
   if (gated) {
-    gate_.pack(post_op(activation_));
+    gate_.pack(arena, post_op(activation_));
   }
-  up_.pack(gated ? PostOp::kNone : post_op(activation_));
-  down_.pack();
+  up_.pack(arena, gated ? PostOp::kNone : post_op(activation_));
+  down_.pack(arena);
 }
 
 void FeedForward::unpack() {

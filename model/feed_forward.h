@@ -20,7 +20,7 @@ class FeedForward {
 
   // x [...,D] -> [...,D], the residual added.
   at::Tensor operator()(const at::Tensor& x, Dropout& dropout) const;
-  void pack();
+  void pack(WeightArena& arena);
   void unpack();
 
  private:

@@ -115,7 +115,7 @@ at::Tensor Linear::add_to(const at::Tensor& residual, const at::Tensor& x) const
   return at::linear(input, weight_).add_(residual);
 }
 
-void Linear::pack(PostOp then) {
+void Linear::pack(WeightArena& arena, PostOp then) {
   unpack();
   const auto type = weight_.scalar_type();
   if (!weight_.device().is_cpu() || !at::globalContext().userEnabledMkldnn() ||
@@ -123,7 +123,7 @@ void Linear::pack(PostOp then) {
     return;
   }
   const at::NoGradGuard no_grad;
-  own_ = PackedMatrix::pack(weight_);
+  own_ = PackedMatrix::pack(weight_, arena);
   if (own_) {
     then_ = then == PostOp::kRelu ? then : PostOp::kNone;
     return;

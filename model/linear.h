@@ -28,7 +28,7 @@ class Linear {
 
   // Prepacks the weight where that is supported (CPU, fp32 or bf16); otherwise leaves the layer as it is. `then` is
   // applied by operator() only if fuses() says so afterwards.
-  void pack(PostOp then = PostOp::kNone);
+  void pack(WeightArena& arena, PostOp then = PostOp::kNone);
   void unpack();
   bool packed() const { return own_.has_value() || packed_.defined(); }
   // Whether operator() applies the post-operation itself for this input.

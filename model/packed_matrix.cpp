@@ -1,41 +1,21 @@
 #include "model/packed_matrix.h"
 
 #include <ATen/Parallel.h>
-#include <sys/mman.h>
 
 #ifdef __x86_64__
 #include <immintrin.h>
 #endif
 
 #include <algorithm>
-#include <cstdlib>
 #include <vector>
 
 namespace draftsmith::model {
 namespace {
 
-constexpr int64_t kPanel = 64;              // outputs of a panel: four vectors of 16
-constexpr int64_t kRows = 6;                // rows at a time: 24 sums, 4 weights and a factor fill the 32 registers
-constexpr int64_t kPrefetch = 16 * kPanel;  // floats ahead: past the page border at which the hardware's prefetch stops
-constexpr int64_t kWorkPerTask = 1 << 17;   // multiplications; a second thread costs about as much as these
-
-// Memory for `count` floats, aligned to and asked for in huge pages: reading weights in 4 KB pages waits for the
-// translation of addresses.
-at::Tensor huge_pages(int64_t panels, int64_t inputs) {
-  constexpr size_t kHugePage = size_t{1} << 21;
-  const size_t bytes = static_cast<size_t>(panels * inputs * kPanel) * sizeof(float);
-  const size_t rounded = (bytes + kHugePage - 1) / kHugePage * kHugePage;
-  if (bytes < kHugePage) {
-    return at::empty({panels, inputs, kPanel}, at::kFloat);
-  }
-  void* memory = std::aligned_alloc(kHugePage, rounded);
-  if (memory == nullptr) {
-    return at::empty({panels, inputs, kPanel}, at::kFloat);
-  }
-  madvise(memory, rounded, MADV_HUGEPAGE);  // advice: no harm where it is refused
-  return at::from_blob(
-      memory, {panels, inputs, kPanel}, [](void* p) { std::free(p); }, at::kFloat);
-}
+constexpr int64_t kPanel = 64;             // outputs of a panel: four vectors of 16
+constexpr int64_t kRows = 6;               // rows at a time: 24 sums, 4 weights and a factor fill the 32 registers
+constexpr int64_t kPrefetch = 4 * kPanel;  // floats ahead: what reads fastest from memory (2 to 6 panel lines)
+constexpr int64_t kWorkPerTask = 1 << 17;  // multiplications; a second thread costs about as much as these
 
 // Sums of one panel for Rows rows: out [Rows,64] of `stride` floats a row; `valid` outputs of the panel exist.
 struct PanelTask {
@@ -129,7 +109,7 @@ at::Tensor output_like(const at::Tensor& x, int64_t outputs) {
 
 }  // namespace
 
-std::optional<PackedMatrix> PackedMatrix::pack(const at::Tensor& weight) {
+std::optional<PackedMatrix> PackedMatrix::pack(const at::Tensor& weight, WeightArena& arena) {
   if (!supported() || !weight.device().is_cpu() || weight.scalar_type() != at::kFloat || weight.numel() == 0) {
     return std::nullopt;
   }
@@ -137,7 +117,7 @@ std::optional<PackedMatrix> PackedMatrix::pack(const at::Tensor& weight) {
   packed.outputs_ = weight.size(0);
   packed.inputs_ = weight.size(1);
   const int64_t panels = (packed.outputs_ + kPanel - 1) / kPanel;
-  packed.panels_ = huge_pages(panels, packed.inputs_);
+  packed.panels_ = arena.take({panels, packed.inputs_, kPanel});
   const at::Tensor source = weight.detach().contiguous();
   for (int64_t panel = 0; panel < panels; ++panel) {
     const int64_t valid = std::min(kPanel, packed.outputs_ - panel * kPanel);

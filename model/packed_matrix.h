@@ -8,6 +8,8 @@
 
 #include <ATen/ATen.h>
 
+#include "model/weight_arena.h"
+
 namespace draftsmith::model {
 
 class PackedMatrix {
@@ -16,7 +18,7 @@ class PackedMatrix {
   enum class Finish { kNone, kRelu };
 
   // Packs weight [out,in], fp32 on the CPU; nothing where the processor or the dtype doesn't fit.
-  static std::optional<PackedMatrix> pack(const at::Tensor& weight);
+  static std::optional<PackedMatrix> pack(const at::Tensor& weight, WeightArena& arena);
   // Rows x for which this is the fastest way; beyond, matrix products are.
   static constexpr int64_t kMostRows = 192;
 

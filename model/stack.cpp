@@ -83,12 +83,12 @@ CrossCache Block::cross_cache(const at::Tensor& memory) const {
   return {split(projected.key), split(projected.value)};  // [R,H,S,K]
 }
 
-void Block::pack() {
-  self_.pack();
+void Block::pack(WeightArena& arena) {
+  self_.pack(arena);
   if (cross_) {
-    cross_->pack();
+    cross_->pack(arena);
   }
-  feed_forward_.pack();
+  feed_forward_.pack(arena);
 }
 
 void Block::unpack() {
@@ -135,9 +135,9 @@ ScoreBias Stack::cross_bias(const at::Tensor& x, const at::Tensor& memory, const
   return {expanded(additive, x.size(0), heads_), rows_with_keys(lengths, options)};
 }
 
-void Stack::pack() {
+void Stack::pack(WeightArena& arena) {
   for (Block& block : blocks_) {
-    block.pack();
+    block.pack(arena);
   }
 }
 

@@ -49,7 +49,7 @@ class Block {
   // Cross-attention K/V of encoder states [R,S,D].
   CrossCache cross_cache(const at::Tensor& memory) const;
 
-  void pack();
+  void pack(WeightArena& arena);
   void unpack();
 
  private:
@@ -73,7 +73,7 @@ class Stack {
   ScoreBias cross_bias(const at::Tensor& x, const at::Tensor& memory, const std::vector<int64_t>& lengths) const;
   at::Tensor final_norm(const at::Tensor& x) const { return final_norm_(x); }
 
-  void pack();
+  void pack(WeightArena& arena);
   void unpack();
 
  private:

@@ -142,11 +142,12 @@ void TransformerParts::write_kv(LayerRange layers, const at::Tensor& hidden, con
 }
 
 void TransformerParts::pack() {
+  WeightArena arena;
   if (encoder_) {
-    encoder_->pack();
+    encoder_->pack(arena);
   }
-  decoder_.pack();
-  head_.pack();
+  decoder_.pack(arena);
+  head_.pack(arena);
 }
 
 void TransformerParts::unpack() {

@@ -17,10 +17,11 @@ double difference(const at::Tensor& a, const at::Tensor& b) {
 const std::vector<std::pair<int64_t, int64_t>> kShapes{{64, 64}, {1, 5}, {63, 17}, {65, 96}, {200, 129}, {3000, 257}};
 
 TEST(LinearPacked, EqualsThePlainLayerForAnyShapeAndNumberOfRows) {
+  WeightArena arena;
   for (const auto& [outputs, inputs] : kShapes) {
     const at::Tensor weight = random({outputs, inputs}, 1);
     Linear layer(weight);
-    layer.pack();
+    layer.pack(arena);
     for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 12, 13, 40, 193, 300}) {
       const at::Tensor x = random({rows, inputs}, 2);
       const at::Tensor exact = at::linear(x.to(at::kDouble), weight.to(at::kDouble));
@@ -31,14 +32,30 @@ TEST(LinearPacked, EqualsThePlainLayerForAnyShapeAndNumberOfRows) {
   }
 }
 
+TEST(LinearPacked, WeightsOutliveTheArenaAndSpanItsBlocks) {
+  std::vector<Linear> layers;
+  {
+    WeightArena arena;
+    for (uint64_t i = 0; i < 3; ++i) {
+      layers.emplace_back(random({2500, 2000}, i));  // 20 MB each: more than one block
+      layers.back().pack(arena);
+    }
+  }
+  for (const Linear& layer : layers) {
+    const at::Tensor x = random({2, 2000}, 9);
+    EXPECT_LT(difference(layer(x), at::linear(x, layer.weight())), 1e-3);
+  }
+}
+
 TEST(LinearPacked, FusedActivationsEqualTheirDefinitions) {
+  WeightArena arena;
   const at::Tensor weight = random({70, 33}, 4);
   for (const int64_t rows : {1, 8, 250}) {
     const at::Tensor x = random({rows, 33}, 5);
     const at::Tensor plain = at::linear(x, weight);
     for (const PostOp then : {PostOp::kRelu, PostOp::kGelu, PostOp::kGeluTanh, PostOp::kSilu}) {
       Linear layer(weight);
-      layer.pack(then);
+      layer.pack(arena, then);
       at::Tensor expected = plain;
       if (layer.fuses(x)) {
         expected = then == PostOp::kRelu       ? plain.relu()
@@ -52,11 +69,12 @@ TEST(LinearPacked, FusedActivationsEqualTheirDefinitions) {
 }
 
 TEST(LinearPacked, RowsDoNotDependOnTheOthersToTheLastBit) {
-  if (!PackedMatrix::pack(random({2, 2}, 1))) {
+  WeightArena arena;
+  if (!PackedMatrix::pack(random({2, 2}, 1), arena)) {
     GTEST_SKIP() << "this processor has no AVX-512";
   }
   Linear layer(random({300, 100}, 6));
-  layer.pack();
+  layer.pack(arena);
   const at::Tensor x = random({13, 100}, 7);
   const at::Tensor together = layer(x);
   for (int64_t row = 0; row < 13; ++row) {
@@ -65,10 +83,11 @@ TEST(LinearPacked, RowsDoNotDependOnTheOthersToTheLastBit) {
 }
 
 TEST(LinearPacked, OtherDtypesAndEmptyInputsWork) {
+  WeightArena arena;
   for (const at::ScalarType type : {at::kDouble, at::kBFloat16, at::kHalf}) {
     const at::Tensor weight = random({20, 10}, 8).to(type);
     Linear layer(weight);
-    layer.pack();
+    layer.pack(arena);
     const at::Tensor x = random({3, 10}, 9).to(type);
     EXPECT_LT(difference(layer(x), at::linear(x, weight)), 0.1);
     EXPECT_EQ(layer(x.narrow(0, 0, 0)).sizes(), (std::vector<int64_t>{0, 20}));
@@ -76,15 +95,17 @@ TEST(LinearPacked, OtherDtypesAndEmptyInputsWork) {
 }
 
 TEST(LinearPacked, GradientsComeFromThePlainWeight) {
+  WeightArena arena;
   Linear layer(random({20, 10}, 10).requires_grad_(true));
-  layer.pack();
+  layer.pack(arena);
   layer(random({3, 10}, 11)).sum().backward();
   EXPECT_TRUE(layer.weight().grad().defined());
 }
 
 TEST(LinearPacked, GradientsReachTheInputOfAFrozenLayer) {
+  WeightArena arena;
   Linear layer(random({20, 10}, 10));
-  layer.pack(PostOp::kRelu);
+  layer.pack(arena, PostOp::kRelu);
   const at::Tensor x = random({3, 10}, 11).requires_grad_(true);
   EXPECT_FALSE(layer.fuses(x));
   layer.add_to(random({3, 20}, 12), x).sum().backward();
