@@ -1,6 +1,8 @@
 #include "model/decoder_state.h"
 
 #include <algorithm>
+#include <numeric>
+#include <set>
 #include <stdexcept>
 
 #include "model/cache_write.h"
@@ -10,6 +12,8 @@ namespace {
 
 // A slot past the capacity that takes what is written for tokens that don't matter.
 constexpr int64_t kSpareSlots = 1;
+// Slots that a state on a CPU begins with; they double when a row needs more, so that a high limit costs no memory.
+constexpr int64_t kFirstSlots = 64;
 
 }  // namespace
 
@@ -17,7 +21,11 @@ DecoderState::DecoderState(const DecoderStateShape& shape) : capacity_(shape.cap
   if (shape.rows < 0 || shape.capacity < 1 || shape.layers < 1) {
     throw std::logic_error("a decode state needs a capacity and layers");
   }
-  const std::vector<int64_t> sizes{shape.rows, shape.heads.count, shape.capacity + kSpareSlots, shape.heads.width};
+  const bool grows = shape.options.device().is_cpu();
+  const int64_t slots = (grows ? std::min(kFirstSlots, shape.capacity) : shape.capacity) + kSpareSlots;
+  const std::vector<int64_t> sizes{shape.rows, shape.heads.count, slots, shape.heads.width};
+  cache_rows_.resize(static_cast<size_t>(shape.rows));
+  std::iota(cache_rows_.begin(), cache_rows_.end(), 0);
   for (int64_t i = 0; i < shape.layers; ++i) {
     layers_.push_back({at::zeros(sizes, shape.options), at::zeros(sizes, shape.options),
                        std::vector<int64_t>(static_cast<size_t>(shape.rows), 0)});
@@ -72,15 +80,29 @@ void DecoderState::select_rows(std::span<const int64_t> rows) {
     }
     return to;
   };
-  const at::Tensor index = at::tensor(kept, at::kLong).to(layers_.front().keys.device());
+  const bool in_place = selects_in_place(rows);
+  cache_rows_ = pick(cache_rows_);
+  const at::Tensor index = at::tensor(cache_rows_, at::kLong).to(layers_.front().keys.device());
   for (LayerCache& layer : layers_) {
     layer.lengths = pick(layer.lengths);
-    layer.keys = layer.keys.index_select(0, index);
-    layer.values = layer.values.index_select(0, index);
+    if (!in_place) {
+      layer.keys = layer.keys.index_select(0, index);
+      layer.values = layer.values.index_select(0, index);
+    }
+  }
+  if (!in_place) {
+    std::iota(cache_rows_.begin(), cache_rows_.end(), 0);
   }
   if (!source_of_row_.empty()) {
     source_of_row_ = pick(source_of_row_);
   }
+}
+
+bool DecoderState::selects_in_place(std::span<const int64_t> rows) const {
+  const at::Tensor& keys = layers_.front().keys;
+  const std::set<int64_t> distinct(rows.begin(), rows.end());
+  return keys.device().is_cpu() && (keys.scalar_type() == at::kFloat || keys.scalar_type() == at::kDouble) &&
+         distinct.size() == rows.size();
 }
 
 StepLayout DecoderState::append(std::span<const int64_t> new_tokens, int64_t tokens, int64_t layer) const {
@@ -136,15 +158,15 @@ void DecoderState::reserve(LayerCache& cache, int64_t slots) const {
 
 void DecoderState::write(int64_t layer, const KeyValue& key_value, const StepLayout& layout) {
   LayerCache& cache = layers_.at(static_cast<size_t>(layer));
-  if (layout.siblings) {
-    int64_t highest = 0;
-    for (const int64_t base : layout.base) {
-      highest = std::max(highest, base + layout.tokens);
-    }
-    reserve(cache, highest + kSpareSlots);
+  int64_t needed = 0;
+  for (size_t b = 0; b < layout.base.size(); ++b) {
+    needed = std::max(needed, layout.base[b] + layout.new_tokens[b]);
   }
-  write_slots(cache.keys, key_value.key, layout);
-  write_slots(cache.values, key_value.value, layout);
+  if (const int64_t present = cache.keys.size(2); needed + kSpareSlots > present) {
+    reserve(cache, std::max(needed, std::min(2 * present, capacity_)) + kSpareSlots);
+  }
+  write_slots(cache.keys, cache_rows_, key_value.key, layout);
+  write_slots(cache.values, cache_rows_, key_value.value, layout);
 }
 
 void DecoderState::advance(int64_t layer, const StepLayout& layout) {
@@ -171,7 +193,7 @@ void DecoderState::select_branch(LayerRange layers, const StepLayout& layout, st
         continue;
       }
       for (const at::Tensor& part : {cache.keys, cache.values}) {
-        const at::Tensor row = part.select(0, static_cast<int64_t>(b));  // [H,T,K]
+        const at::Tensor row = part.select(0, cache_rows_[b]);  // [H,T,K]
         if (branch > 0) {
           row.select(1, layout.base[b]).copy_(row.select(1, layout.base[b] + branch));
         }
@@ -184,7 +206,8 @@ void DecoderState::select_branch(LayerRange layers, const StepLayout& layout, st
 at::Tensor DecoderState::valid_slots(int64_t layer, at::Tensor LayerCache::*part) const {
   const LayerCache& from = cache(layer);
   const int64_t longest = from.lengths.empty() ? 0 : *std::max_element(from.lengths.begin(), from.lengths.end());
-  at::Tensor slots = (from.*part).narrow(2, 0, longest).clone();
+  const at::Tensor rows = at::tensor(cache_rows_, at::kLong).to((from.*part).device());
+  at::Tensor slots = (from.*part).narrow(2, 0, longest).index_select(0, rows);
   for (size_t b = 0; b < from.lengths.size(); ++b) {
     const int64_t beyond = longest - from.lengths[b];
     slots.select(0, static_cast<int64_t>(b)).narrow(1, from.lengths[b], beyond).zero_();

@@ -7,10 +7,10 @@
 
 namespace draftsmith::model {
 
-// Self-attention cache of one layer.
+// Self-attention cache of one layer. R >= B: on CPUs rows that left the batch keep their place.
 struct LayerCache {
-  at::Tensor keys;               // [B,H,T,K], T = capacity + spare slots
-  at::Tensor values;             // [B,H,T,K]
+  at::Tensor keys;               // [R,H,T,K], T grows up to the capacity and a spare slot
+  at::Tensor values;             // [R,H,T,K]
   std::vector<int64_t> lengths;  // [B]
 };
 
@@ -32,7 +32,7 @@ class DecoderState final : public TransformerState {
  public:
   explicit DecoderState(const DecoderStateShape& shape);
 
-  int64_t rows() const override { return static_cast<int64_t>(layers_.front().lengths.size()); }
+  int64_t rows() const override { return static_cast<int64_t>(cache_rows_.size()); }
   int64_t capacity() const override { return capacity_; }
   int64_t length(int64_t row) const override;
   void rollback(std::span<const int64_t> lengths) override;
@@ -52,6 +52,8 @@ class DecoderState final : public TransformerState {
   // Sets the lengths of a layer to the end of an append layout.
   void advance(int64_t layer, const StepLayout& layout);
 
+  // Row of the caches that each row of the batch lies in. [B]
+  const std::vector<int64_t>& cache_rows() const { return cache_rows_; }
   const LayerCache& cache(int64_t layer) const { return layers_.at(static_cast<size_t>(layer)); }
   void set_cross(std::vector<CrossCache> cross, std::vector<int64_t> source_lengths,
                  std::vector<int64_t> source_of_row);
@@ -63,10 +65,13 @@ class DecoderState final : public TransformerState {
   at::Tensor valid_slots(int64_t layer, at::Tensor LayerCache::*part) const;
   // Grows the caches of a layer to at least `slots`; siblings may need more slots than the capacity.
   void reserve(LayerCache& cache, int64_t slots) const;
+  // Whether rows may leave without a copy: the CPU kernel reads and writes rows in place wherever they lie.
+  bool selects_in_place(std::span<const int64_t> rows) const;
   void check_rows(size_t count) const;
   void check_layers(LayerRange layers) const;
 
   int64_t capacity_;
+  std::vector<int64_t> cache_rows_;  // [B]
   std::vector<LayerCache> layers_;
   std::vector<CrossCache> cross_;
   std::vector<int64_t> source_lengths_;  // [R]

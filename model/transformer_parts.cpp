@@ -13,15 +13,15 @@ ParameterLookup lookup(const std::map<std::string, at::Tensor>& parameters) {
   };
 }
 
-VisibleKeys self_keys(const StepLayout& layout) {
+VisibleKeys self_keys(const StepLayout& layout, const DecoderState& state) {
   VisibleKeys visible;
   visible.first = layout.base;
   visible.queries = layout.new_tokens;
   visible.growing = !layout.siblings;
   visible.own_slot = layout.siblings;
-  for (size_t b = 0; b < layout.base.size(); ++b) {
-    visible.cache_row.push_back(static_cast<int64_t>(b));
-    visible.first[b] += layout.siblings ? 0 : 1;
+  visible.cache_row = state.cache_rows();
+  for (int64_t& first : visible.first) {
+    first += layout.siblings ? 0 : 1;
   }
   return visible;
 }
@@ -113,7 +113,7 @@ at::Tensor TransformerParts::run_layers(LayerRange layers, const at::Tensor& hid
                                         DecoderState& state,
                                         const std::function<void(int64_t, const at::Tensor&)>& each) const {
   state.check(layers, layout);
-  CachedPass pass{layout, state, self_keys(layout), {}, bias_table(state.capacity() + 1), {}, {}};
+  CachedPass pass{layout, state, self_keys(layout, state), {}, bias_table(state.capacity() + 1), {}, {}};
   if (encoder_) {
     pass.cross_keys = cross_keys(layout, state);
   }

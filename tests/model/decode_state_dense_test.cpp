@@ -51,8 +51,8 @@ TEST(DecodeStateDense, WritesByIndexEqualWritesByCopy) {
   ASSERT_NE(strided.stride(-1), 1);
   const at::Tensor copied = at::zeros({2, 2, 6, 3}, at::kDouble);
   const at::Tensor indexed = at::zeros({2, 2, 6, 3}, at::kDouble);
-  write_slots(copied, values, layout);
-  write_slots(indexed, strided, layout);
+  write_slots(copied, {0, 1}, values, layout);
+  write_slots(indexed, {0, 1}, strided, layout);
   EXPECT_EQ(difference(copied.narrow(2, 0, 5), indexed.narrow(2, 0, 5)), 0);  // slot 5 is the spare one
   EXPECT_EQ(copied[0][1][4][2].item<double>(), values[0][0][5].item<double>());
   EXPECT_EQ(copied[0].narrow(1, 0, 4).abs().sum().item<double>(), 0);

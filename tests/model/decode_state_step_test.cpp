@@ -176,6 +176,48 @@ TEST(DecodeStateStep, SelectedRowsGoOnAsBefore) {
   EXPECT_LT(difference(logits[0], model->step(step_input({{6, 7, 8, 9}}), *alone).logits[0].narrow(0, 3, 1)), 1e-12);
 }
 
+// Rows leave, change places and are doubled; what remains goes on in the same caches, over the first slots' end.
+TEST(DecodeStateStep, RowsSelectedAgainAndAgainEqualRowsAlone) {
+  for (const at::ScalarType type : {at::kDouble, at::kHalf}) {
+    const auto model = tiny_model(tiny_config(), type);
+    const TokenBatch source = random_batch({4, 6, 2, 5}, 23, 50);
+    const TokenBatch target = random_batch({100, 100, 100, 100}, 23, 51);
+    const auto state = model->begin(model->encode(source), 100);
+    const std::vector<std::vector<int64_t>> selections{{2, 0, 3}, {2, 0, 1}, {1, 2}, {0, 1, 1}, {2, 0}};
+    std::vector<size_t> rows{0, 1, 2, 3};
+    std::vector<int64_t> done(4, 0);
+    at::Tensor logits;
+    for (size_t round = 0; round <= selections.size(); ++round) {
+      std::vector<std::vector<int64_t>> tokens;
+      for (size_t i = 0; i < rows.size(); ++i) {
+        const int64_t count = 13 + static_cast<int64_t>(rows[i]);
+        tokens.push_back(slice(target, rows[i], done[i], done[i] + count));
+        done[i] += count;
+      }
+      logits = model->step(step_input(tokens, Logits::kLast), *state).logits;
+      if (round < selections.size()) {
+        std::vector<size_t> next_rows;
+        std::vector<int64_t> next_done;
+        for (const int64_t row : selections[round]) {
+          next_rows.push_back(rows[static_cast<size_t>(row)]);
+          next_done.push_back(done[static_cast<size_t>(row)]);
+        }
+        state->select_rows(selections[round]);
+        rows = next_rows;
+        done = next_done;
+      }
+    }
+    ASSERT_EQ(rows.size(), 2U);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const auto row = static_cast<int64_t>(rows[i]);
+      const TokenBatch prefix{target.tokens.narrow(0, row, 1).narrow(1, 0, done[i]), {done[i]}};
+      const at::Tensor expected = full_logits(*model, single(source, row), prefix)[0][done[i] - 1];
+      EXPECT_LT(difference(logits[static_cast<int64_t>(i)][0], expected), type == at::kDouble ? 1e-10 : 0.6);
+      EXPECT_EQ(state->length(static_cast<int64_t>(i)), done[i]);
+    }
+  }
+}
+
 TEST(DecodeStateStep, PassingTheCapacityIsALogicErrorThatLeavesTheStateAsItWas) {
   const auto model = tiny_model(tiny_config(), at::kDouble);
   const auto state = model->begin(model->encode(random_batch({4}, 23, 48)), 3);
