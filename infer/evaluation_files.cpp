@@ -36,17 +36,18 @@ std::string main_score(const ordered_json& task) {
 }
 
 std::vector<std::string> table_row(const ordered_json& run, const std::string& score) {
-  const bool rouge = score == "rougeL";
+  const int digits = score == "rougeL" ? 4 : 2;
+  const bool bild = at(run, "/method") == "bild";
   return {run.at("name").get<std::string>(),
-          with_interval(run, "/quality/" + score, rouge ? 4 : 2),
-          fixed(at(run, "/quality/difference"), rouge ? 4 : 2),
+          with_interval(run, "/quality/" + score, digits),
+          fixed(at(run, "/quality/difference"), digits),
           with_interval(run, "/speed/speedup", 2),
-          fixed(at(run, "/speed/speedup_total"), 2),
+          fixed(at(run, "/speed/speedup_decode"), 2),
           fixed(at(run, "/predicted/speedup"), 2),
           fixed(at(run, "/acceptance/tokens_per_target_run"), 2),
           fixed(at(run, "/acceptance/alpha"), 3),
-          fixed(at(run, "/acceptance/rollback_rate"), 3),
-          fixed(at(run, "/speed/tokens_per_second"), 0)};
+          bild ? fixed(at(run, "/acceptance/fallback_rate"), 3) : "",
+          bild ? fixed(at(run, "/acceptance/rollback_rate"), 3) : ""};
 }
 
 std::string notes(const ordered_json& run) {
@@ -79,12 +80,12 @@ std::string task_table(const ordered_json& task) {
                    {score},
                    {"diff"},
                    {"speedup"},
-                   {"total"},
+                   {"decode"},
                    {"theory"},
                    {"tok/run"},
                    {"alpha"},
-                   {"rollb"},
-                   {"tok/s"}});
+                   {"fallb"},
+                   {"rollb"}});
   std::string below;
   table.add_row(table_row(task.at("baseline"), score));
   table.add_rule();
@@ -92,7 +93,8 @@ std::string task_table(const ordered_json& task) {
     table.add_row(table_row(run, score));
     below += notes(run);
   }
-  return fmt::format("{} ({} lines, {})\n{}{}", task.at("name").get<std::string>(), task.at("lines").dump(),
+  return fmt::format("{} ({} lines, greedy {} tokens/s)\n{}\n{}{}", task.at("name").get<std::string>(),
+                     task.at("lines").dump(), fixed(at(task, "/baseline/speed/tokens_per_second"), 0),
                      task.at("signature").get<std::string>(), table.str(), below);
 }
 

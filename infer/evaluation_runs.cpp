@@ -18,6 +18,8 @@ nlohmann::ordered_json number(double value) {
 std::string label_key(const std::string& key) {
   if (key == "temperature") return "T";
   if (key == "window") return "G";
+  if (key == "fallback") return "FB";
+  if (key == "rollback") return "RB";
   return key;
 }
 

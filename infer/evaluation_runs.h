@@ -16,7 +16,7 @@ std::string file_safe(std::string text);
 
 // A method with one value for each parameter; parameters that were not given keep the method's default.
 struct RunSettings {
-  std::string label;             // unique in a suite, safe in file names: "bild.aligned.fallback0.5.rollback2"
+  std::string label;             // unique in a suite, safe in file names: "bild.aligned.FB0.5.RB2"
   std::string group;             // label without the grid's parameters: choices are made inside a group
   std::string model = "target";  // "target" or the name of a drafter that decodes alone
   std::string drafter;           // empty: none

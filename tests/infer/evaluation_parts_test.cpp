@@ -35,9 +35,8 @@ TEST(EvaluationRuns, ListsSpanAGridAndBaselinesComeFirst) {
   sampled.window = {4};
   options.run = {bild, sampled};
   EXPECT_THAT(labels(expand_runs(options)),
-              ElementsAre("greedy", "bild.a.fallback0.5.rollback2", "bild.a.fallback0.9.rollback2",
-                          "bild.b.fallback0.5.rollback2", "bild.b.fallback0.9.rollback2", "speculative.a.T0.G4",
-                          "sample.T0.7", "speculative.a.T0.7.G4"));
+              ElementsAre("greedy", "bild.a.FB0.5.RB2", "bild.a.FB0.9.RB2", "bild.b.FB0.5.RB2", "bild.b.FB0.9.RB2",
+                          "speculative.a.T0.G4", "sample.T0.7", "speculative.a.T0.7.G4"));
 }
 
 TEST(EvaluationRuns, ANamedSingleSettingKeepsItsName) {

@@ -38,7 +38,7 @@ TEST(EvaluationSuite, ReportsQualitySpeedAcceptanceAndPrediction) {
   const auto greedy = run_named(result, "test", "greedy");
   EXPECT_DOUBLE_EQ(greedy.at("quality").at("bleu"), 100);
   EXPECT_DOUBLE_EQ(greedy.at("speed").at("speedup"), 1);
-  const auto bild = run_named(result, "test", "bild.small.fallback0.5.rollback5");
+  const auto bild = run_named(result, "test", "bild.small.FB0.5.RB5");
   EXPECT_LT(bild.at("quality").at("bleu"), 100);
   EXPECT_LT(bild.at("quality").at("bleu_ci95").at(0), bild.at("quality").at("bleu"));
   EXPECT_NEAR(bild.at("speed").at("speedup"), 2, 1e-3);  // the engine's own overhead is not in its phases
