@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <iostream>
+#include <memory>
+#include <sstream>
+#include <stdexcept>
 
 #include <fmt/format.h>
 
 #include "base/environment.h"
 #include "base/error.h"
+#include "base/utf8.h"
 #include "cli/commands.h"
 
 namespace draftsmith::cli {
@@ -14,8 +18,8 @@ namespace draftsmith::cli {
 namespace {
 
 constexpr const char* kDescription =
-    "Draftsmith trains drafters for a large sequence model and measures how much each one speeds up decoding\n"
-    "and what it costs in quality.";
+    "Draftsmith trains drafters for a large sequence model and measures how much each one speeds up\n"
+    "decoding and what it costs in quality.";
 
 constexpr const char* kExamples =
     "Examples:\n"
@@ -27,22 +31,6 @@ constexpr const char* kExamples =
 
 std::string version_text() {
   return fmt::format("draftsmith {} ({}, {}, LibTorch {})", version(), git_commit(), compiler(), libtorch_version());
-}
-
-std::vector<std::string> command_names() {
-  std::vector<std::string> names;
-  for (const Command& command : commands()) names.push_back(command.name);
-  return names;
-}
-
-void check_command_name(const std::vector<std::string>& arguments) {
-  if (arguments.empty() || arguments.front().starts_with("-")) return;
-  const std::vector<std::string> names = command_names();
-  const std::string& name = arguments.front();
-  if (std::find(names.begin(), names.end(), name) != names.end()) return;
-  const std::string near = nearest(name, names);
-  throw UserError({"", "unknown command '" + name + "'", fmt::format("one of {}", fmt::join(names, ", ")), "",
-                   near.empty() ? "draftsmith --help lists the commands" : "did you mean '" + near + "'?"});
 }
 
 // The innermost command that was chosen, for its help and its flags' names.
@@ -63,6 +51,50 @@ std::vector<std::string> flag_names(const CLI::App& app) {
 std::string full_name(const CLI::App& app) {
   return app.get_parent() ? full_name(*app.get_parent()) + " " + app.get_name() : app.get_name();
 }
+
+// Finds a misspelt command, at any level, before CLI11 complains about something else.
+void check_command_names(const CLI::App& root, const std::vector<std::string>& arguments) {
+  const CLI::App* command = &root;
+  for (const std::string& argument : arguments) {
+    std::vector<std::string> names;
+    const CLI::App* found = nullptr;
+    for (const CLI::App* sub : command->get_subcommands([](const CLI::App*) { return true; })) {
+      names.push_back(sub->get_name());
+      if (sub->get_name() == argument) found = sub;
+    }
+    if (names.empty() || argument.starts_with("-")) return;
+    if (!found) {
+      const std::string near = nearest(argument, names);
+      throw UserError(
+          {.where = command == &root ? "" : full_name(*command),
+           .what = "unknown command '" + argument + "'",
+           .expected = fmt::format("one of {}", fmt::join(names, ", ")),
+           .hint = near.empty() ? full_name(*command) + " --help lists the commands" : "did you mean '" + near + "'?"});
+    }
+    command = found;
+  }
+}
+
+// Help whose lines fit a hundred columns.
+class WrappingFormatter : public CLI::Formatter {
+ public:
+  std::string make_option_desc(const CLI::Option* option) const override {
+    std::string text;
+    size_t column = 0;
+    std::istringstream words(CLI::Formatter::make_option_desc(option));
+    for (std::string word; words >> word; column += display_width(word) + 1) {
+      if (column > 0 && kNameColumns + column + display_width(word) > kColumns) {
+        text += '\n';
+        column = 0;
+      }
+      text += (column > 0 ? " " : "") + word;
+    }
+    return text;
+  }
+
+  static constexpr size_t kNameColumns = 34;
+  static constexpr size_t kColumns = 100;
+};
 
 UserError command_line_error(const CLI::App& app, const CLI::ParseError& error,
                              const std::vector<std::string>& arguments) {
@@ -97,13 +129,15 @@ std::vector<std::pair<CLI::App*, std::function<int()>>> add_commands(CLI::App& a
 }
 
 int run(const std::vector<std::string>& arguments) {
-  check_command_name(arguments);
   CLI::App app(kDescription, "draftsmith");
   app.footer(kExamples);
   app.require_subcommand(1);
   app.set_version_flag("--version", version_text());
-  app.get_formatter()->column_width(34);
+  // Subcommands take over the formatter that is set when they are added.
+  app.formatter(std::make_shared<WrappingFormatter>());
+  app.get_formatter()->column_width(WrappingFormatter::kNameColumns);
   const auto runners = add_commands(app);
+  check_command_names(app, arguments);
 
   if (arguments.empty()) {
     std::cout << app.help();

@@ -48,6 +48,23 @@ TEST(Program, UnknownCommandsAreAnsweredWithTheNearest) {
   EXPECT_EQ(run_program({"help", "hlep"}).exit_code, 2);
 }
 
+TEST(Program, UnknownCommandsOfCommandsToo) {
+  const ProgramResult result = run_program({"data", "prpare", "--nonsense"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, StartsWith("error: draftsmith data: unknown command 'prpare'"));
+  EXPECT_THAT(result.err, HasSubstr("did you mean 'prepare'?"));
+}
+
+TEST(Program, HelpOfEveryFlagFitsAHundredColumns) {
+  const std::string help = run_program({"data", "prepare", "--help"}).out;
+  const size_t begin = help.find("Options:");
+  ASSERT_NE(begin, std::string::npos);
+  std::istringstream lines(help.substr(begin, help.find("\n\n", begin) - begin));
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) EXPECT_LE(display_width(line), 100u) << line;
+  EXPECT_GT(count, 20);
+}
+
 TEST(Program, UnknownFlagsAreAnsweredWithTheNearest) {
   const ProgramResult result = run_program({"help", "--hepl"});
   EXPECT_EQ(result.exit_code, 2);
