@@ -17,7 +17,9 @@ struct HeadShape {
 // What is added to attention scores, shared by all layers of a stack.
 struct ScoreBias {
   at::Tensor additive;  // [B*H,T,S]; undefined: nothing
-  at::Tensor has_keys;  // [B,1,1], 0 where a row has no key at all: its attention gives zeros; undefined: all have
+  // [B,1,1], 0 where a row has no key at all, as with an empty source: its attention gives zeros, alone or in a batch.
+  // (Transformers averages over the padding there, and fails on an empty source alone.) Undefined: all rows have keys.
+  at::Tensor has_keys;
 };
 
 // Additive mask of the keys beyond each row's length: 0 or a number that softmax turns into exactly 0. [B,1,1,S]
