@@ -100,7 +100,7 @@ std::string task_table(const ordered_json& task) {
 
 // Columns of the spreadsheet: header and path in a run's object.
 const std::vector<std::pair<std::string, std::string>>& csv_columns() {
-  static const std::vector<std::pair<std::string, std::string>> columns{
+  static const std::vector<std::pair<std::string, std::string>> kAll{
       {"run", "/name"},
       {"method", "/method"},
       {"params", "/params"},
@@ -131,7 +131,7 @@ const std::vector<std::pair<std::string, std::string>>& csv_columns() {
       {"seconds_other", "/speed/seconds/other"},
       {"differing_lines", "/exactness/differing_lines"},
       {"measurement_error", "/measurement_error"}};
-  return columns;
+  return kAll;
 }
 
 std::string csv_cell(const ordered_json& value) {

@@ -131,18 +131,18 @@ bool RunSettings::equals_greedy() const {
 }
 
 nlohmann::ordered_json RunSettings::params() const {
-  static const DecodeOptions defaults;
+  static const DecodeOptions kDefaults;
   nlohmann::ordered_json result = nlohmann::ordered_json::object();
   if (model != "target") result["model"] = model;
   if (!drafter.empty()) result["drafter"] = drafter;
   add_sampling(decode, result);
   if (decode.window) result["window"] = *decode.window;
-  if (decode.schedule != defaults.schedule) result["schedule"] = decode.schedule;
+  if (decode.schedule != kDefaults.schedule) result["schedule"] = decode.schedule;
   if (decode.confidence) result["confidence"] = *decode.confidence;
   if (decode.window_rule_name() == "fallback") result["fallback"] = number(decode.fallback);
   if (decode.acceptance_name() == "rollback") result["rollback"] = number(decode.rollback);
-  if (decode.max_draft != defaults.max_draft) result["max_draft"] = decode.max_draft;
-  if (decode.rollback_rule != defaults.rollback_rule) result["rollback_rule"] = decode.rollback_rule;
+  if (decode.max_draft != kDefaults.max_draft) result["max_draft"] = decode.max_draft;
+  if (decode.rollback_rule != kDefaults.rollback_rule) result["rollback_rule"] = decode.rollback_rule;
   if (decode.window_rule) result["window_rule"] = *decode.window_rule;
   if (decode.acceptance) result["acceptance"] = *decode.acceptance;
   return result;

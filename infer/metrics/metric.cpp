@@ -12,8 +12,8 @@ namespace draftsmith::infer {
 namespace {
 
 const std::vector<std::string>& rouge_names() {
-  static const std::vector<std::string> names{"rougeL", "rouge1", "rouge2", "rougeLsum"};
-  return names;
+  static const std::vector<std::string> kNames{"rougeL", "rouge1", "rouge2", "rougeLsum"};
+  return kNames;
 }
 
 size_t rouge_type(size_t which) {
