@@ -52,7 +52,7 @@ std::vector<int64_t> BatchOrder::next(BatchPosition& position) {
   if (position.batch < 0 || position.batch >= static_cast<int64_t>(batches_.size())) {
     throw std::logic_error("batch position outside its epoch");
   }
-  const std::vector<int64_t> batch = batches_[static_cast<size_t>(position.batch)];
+  std::vector<int64_t> batch = batches_[static_cast<size_t>(position.batch)];
   if (++position.batch == static_cast<int64_t>(batches_.size())) position = {.epoch = position.epoch + 1, .batch = 0};
   return batch;
 }

@@ -1,11 +1,11 @@
 // HDF5 files with checked types and shapes: growing datasets of rows, read back in ranges.
 //
-// A writer writes under a temporary name and renames at the end. Datasets are chunked and compressed by shuffle + deflate 1:
-// on corpora of the made-up language 0.96 bytes a token, 30 M tokens/s written and 73 M read by one core (uncompressed
-// 4.02, 124, 451; deflate 1 alone 1.43, 21, 38; shuffle + deflate 4 0.89, 19, 73), which is far faster than tokenizing.
-// A reader checks type, rank and plausible size of a dataset before it allocates anything. All errors are UserError
-// (reading) or RunError (writing) that name file and dataset; HDF5's own error stack stays silent. One thread at a time may
-// use HDF5, as Debian's serial library asks.
+// A writer writes under a temporary name and renames at the end. Datasets are chunked and compressed by shuffle +
+// deflate 1: on corpora of the made-up language 0.96 bytes a token, 30 M tokens/s written and 73 M read by one core
+// (uncompressed 4.02, 124, 451; deflate 1 alone 1.43, 21, 38; shuffle + deflate 4 0.89, 19, 73), which is far faster
+// than tokenizing. A reader checks type, rank and plausible size of a dataset before it allocates anything. All errors
+// are UserError (reading) or RunError (writing) that name file and dataset; HDF5's own error stack stays silent. One
+// thread at a time may use HDF5, as Debian's serial library asks.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +56,7 @@ class Hdf5Writer {
   void finish();
 
  private:
-  void append_bytes(size_t dataset, Hdf5Type type, const void* values, int64_t count);
+  void append_bytes(size_t index, Hdf5Type type, const void* values, int64_t count);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -57,7 +57,10 @@ class WordMaker {
   template <class Make>
   std::string fresh(const Make& make) {
     std::string word = make();
-    for (int attempt = 1; !used_.insert(word).second; ++attempt) word = attempt % 8 == 0 ? word + make() : make();
+    for (int attempt = 1; !used_.insert(word).second; ++attempt) {
+      if (attempt % 8 != 0) word.clear();
+      word.append(make());
+    }
     return word;
   }
 

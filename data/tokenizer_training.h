@@ -43,7 +43,7 @@ using LineSource = std::function<bool(std::string&)>;
 
 // Trains on the lines and writes the model to `file`. Errors: UserError when the text is empty or the vocabulary does
 // not fit it (the message says what would).
-TokenizerTrainingReport train_tokenizer(const LineSource& lines, const TokenizerOptions& options,
+TokenizerTrainingReport train_tokenizer(const LineSource& source, const TokenizerOptions& options,
                                         const std::filesystem::path& file);
 
 // The same on text files, line by line. Errors: also invalid UTF-8, naming file and line.
