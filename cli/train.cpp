@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "base/signals.h"
 #include "cli/commands.h"
 #include "cli/common_flags.h"
 #include "recipes/pipeline.h"
@@ -39,6 +40,7 @@ int run_train(const TrainFlags& flags) {
   options.fresh = flags.fresh;
   options.execution = {
       .device = flags.common.run.device, .threads = flags.common.run.threads, .progress = context.progress};
+  const SignalWatch signals;
   const auto results = recipes::run_recipe(recipe, options);
   std::cout << "\nWhat lies where:\n";
   for (const auto& result : results) {

@@ -35,21 +35,27 @@ std::filesystem::path unused_name(const std::filesystem::path& directory) {
   }
 }
 
-// Runs one stage in its directory unless it is finished there.
-bool finish_stage(const RecipeStage& stage, Done done, const PipelineOptions& options,
-                  const std::filesystem::path& directory) {
+// The stage's directory, and the link to it; with --fresh what was there is first moved aside.
+void prepare_directory(const RecipeStage& stage, const PipelineOptions& options,
+                       const std::filesystem::path& directory) {
   if (options.fresh && std::filesystem::exists(directory)) {
     std::filesystem::rename(directory, unused_name(directory));
   }
-  if (const auto existing = read_done(directory); existing && existing->hash == done.hash) return true;
   make_directories(directory);
+  replace_link(options.work / stage.name, directory);
+}
+
+// Runs one stage in its directory; false when it is finished there already.
+bool finish_stage(const RecipeStage& stage, Done done, const PipelineOptions& options,
+                  const std::filesystem::path& directory) {
+  if (const auto existing = read_done(directory); existing && existing->hash == done.hash) return false;
   const auto begin = std::chrono::steady_clock::now();
-  stage.kind->run(resolve_references(stage.table, options.work),
-                  {.directory = directory, .identity = done.hash, .execution = options.execution});
+  const StageRun run{.directory = directory, .identity = done.hash, .execution = options.execution};
+  stage.kind->run(resolve_references(stage.table, options.work), run);
   done.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   done.finished = now_utc();
   write_done(directory, std::move(done));
-  return false;
+  return true;
 }
 
 std::map<std::string, std::string> hash_inputs(const RecipeStage& stage,
@@ -98,8 +104,8 @@ std::vector<StageResult> run_recipe(const Recipe& recipe, const PipelineOptions&
     done.hash = stage_hash(stage, done.inputs);
     const auto directory = options.work / (stage.name + "-" + done.hash.substr(0, kShortHash));
     log_info("[{}/{}] {} ({})", i + 1, count, stage.name, stage.kind->name);
-    const bool skipped = finish_stage(stage, done, options, directory);
-    replace_link(options.work / stage.name, directory);
+    prepare_directory(stage, options, directory);
+    const bool skipped = !finish_stage(stage, done, options, directory);
     hashes[stage.name] = done.hash;
     log_info("[{}/{}] {} {}: {}", i + 1, count, stage.name, skipped ? "was finished" : "finished", directory.string());
     results.push_back({.stage = stage.name, .directory = directory, .skipped = skipped});

@@ -82,7 +82,6 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageRun& r
                      .unit = "outputs",
                      .total = count,
                      .done_before = writer.done()});
-  const SignalWatch watch;
   int64_t cut = 0;
   while (writer.done() < count) {
     throw_if_stop_requested(fmt::format("{} of {} outputs are saved; run it again to go on", writer.safe(), count));

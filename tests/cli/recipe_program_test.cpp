@@ -1,0 +1,203 @@
+// The whole way through the program: a tiny recipe from text to results, and what a user does with what it made.
+
+#include <fstream>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "tests/cli/program.h"
+
+namespace draftsmith::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+constexpr const char* kRecipe = R"(
+name = "tiny"
+[language]
+kind = "language"
+train = 400
+valid = 20
+test = 6
+vocabulary = 60
+max_words = 8
+[tokenizer]
+kind = "tokenizer"
+input = ["@language/train.src", "@language/train.tgt"]
+vocabulary = 200
+exact_size = false
+[defaults.corpus]
+tokenizer = "@tokenizer/spiece.model"
+[corpus]
+kind = "corpus"
+source = "@language/train.src"
+target = "@language/train.tgt"
+[validation]
+kind = "corpus"
+source = "@language/valid.src"
+target = "@language/valid.tgt"
+[defaults.train]
+tokenizer = "@tokenizer/spiece.model"
+validation_corpus = "@validation/corpus.h5"
+training = { length = "30 steps", batches = { token_budget = 400 }, validation = { every = "15 steps" }, tensorboard = false }
+[target]
+kind = "train"
+corpus = "@corpus/corpus.h5"
+architecture = { width = 32, heads = 2, head_width = 16, ff_width = 48, encoder_layers = 2, decoder_layers = 2, embedding_std = 0.1 }
+[outputs]
+kind = "teacher-outputs"
+model = "@target/model"
+corpus = "@corpus/corpus.h5"
+limit = 40
+max_new_tokens = 12
+shard_examples = 16
+[aligned]
+kind = "train"
+corpus = "@outputs/corpus.h5"
+teacher = "@target/model"
+architecture = { width = 16, heads = 1, head_width = 16, ff_width = 24, encoder_layers = 1, decoder_layers = 1, embedding_std = 0.1 }
+[evaluation]
+kind = "evaluate"
+model = "@target/model"
+max_new_tokens = 12
+repetitions = 1
+warmup = 1
+forced_lines = 2
+resamples = 20
+[[evaluation.drafter]]
+name = "aligned"
+model = "@aligned/model"
+[[evaluation.task]]
+name = "test"
+source = "@language/test.src"
+references = ["@language/test.tgt"]
+[[evaluation.run]]
+method = "assisted"
+drafter = ["aligned"]
+)";
+
+class RecipeProgram : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = std::make_unique<TemporaryDirectory>();
+    write_file_atomic(*folder_ / "tiny.toml", kRecipe);
+    first_ = train();
+  }
+  static void TearDownTestSuite() { folder_.reset(); }
+
+  static ProgramResult train(const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments = {"train", *folder_ / "tiny.toml", "--work", work(), "--threads", "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_program(arguments);
+  }
+  static std::string work(const std::string& inside = "") { return (*folder_ / "work") / inside; }
+
+  static std::unique_ptr<TemporaryDirectory> folder_;
+  static ProgramResult first_;
+};
+
+std::unique_ptr<TemporaryDirectory> RecipeProgram::folder_;
+ProgramResult RecipeProgram::first_;
+
+TEST_F(RecipeProgram, TrainsAlignsAndEvaluates) {
+  ASSERT_EQ(first_.exit_code, 0) << first_.err;
+  EXPECT_THAT(first_.out, HasSubstr("results.json"));
+  const auto results = load_json(work("evaluation/results.json"));
+  const auto& task = results.at("tasks").at(0);
+  EXPECT_EQ(task.at("name"), "test");
+  EXPECT_TRUE(task.at("baseline").at("quality").contains("bleu"));
+  EXPECT_EQ(task.at("runs").at(0).at("method"), "assisted");
+  EXPECT_TRUE(fs::exists(work("evaluation/report.html")));
+}
+
+TEST_F(RecipeProgram, HypothesesAreOneALine) {
+  int64_t files = 0;
+  for (const auto& entry : fs::directory_iterator(work("evaluation/hyp"))) {
+    const std::string text = read_file(entry.path());
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 6) << entry.path();
+    ++files;
+  }
+  EXPECT_GE(files, 2);
+}
+
+TEST_F(RecipeProgram, ASecondRunDoesNothing) {
+  const auto before = fs::last_write_time(work("target/DONE"));
+  const ProgramResult again = train();
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_THAT(again.err, testing::Not(HasSubstr("target finished")));
+  EXPECT_THAT(again.err, HasSubstr("target was finished"));
+  EXPECT_EQ(fs::last_write_time(work("target/DONE")), before);
+}
+
+TEST_F(RecipeProgram, AssistedEqualsGreedyInFp64) {
+  const std::string source = read_file(work("language/test.src"));
+  std::vector<std::string> greedy = {
+      "generate", "--model", work("target/model"), "--dtype", "fp64", "--max-new-tokens", "16", "--ids", "--json"};
+  const ProgramResult ids = run_program({"data", "tokenize", "--model", work("target/model")}, source);
+  ASSERT_EQ(ids.exit_code, 0) << ids.err;
+  auto assisted = greedy;
+  for (const char* more : {"--method", "assisted", "--batch-size", "4", "--drafter"}) assisted.emplace_back(more);
+  assisted.push_back(work("aligned/model"));
+  const auto ids_of = [&](const std::vector<std::string>& arguments) {
+    const ProgramResult result = run_program(arguments, ids.out);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    std::vector<nlohmann::json> lines;
+    std::istringstream stream(result.out);
+    for (std::string line; std::getline(stream, line);) lines.push_back(nlohmann::json::parse(line).at("ids"));
+    return lines;
+  };
+  const auto expected = ids_of(greedy);
+  EXPECT_EQ(expected.size(), 6u);
+  EXPECT_EQ(ids_of(assisted), expected);
+}
+
+TEST_F(RecipeProgram, InspectTellsAndVerifyAgrees) {
+  for (const char* what : {"", "target", "target/model", "corpus/corpus.h5", "evaluation/results.json"}) {
+    const ProgramResult told = run_program({"inspect", work(what)});
+    EXPECT_EQ(told.exit_code, 0) << what << told.err;
+    EXPECT_FALSE(told.out.empty());
+    EXPECT_EQ(run_program({"verify", work(what)}).exit_code, 0) << what;
+  }
+}
+
+TEST_F(RecipeProgram, VerifyNoticesDamage) {
+  const fs::path copy = *folder_ / "damaged";
+  fs::copy(fs::canonical(work("target")), copy, fs::copy_options::recursive);
+  {
+    std::fstream weights(copy / "model" / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+    weights.seekp(-8, std::ios::end);
+    weights.write("\x7f\x7f\x7f\x7f", 4);
+  }
+  const ProgramResult found = run_program({"verify", copy.string()});
+  EXPECT_EQ(found.exit_code, 2);
+  EXPECT_THAT(found.err, HasSubstr("model.safetensors"));
+  fs::remove_all(copy);
+}
+
+TEST_F(RecipeProgram, AWrongKeyStopsBeforeAnythingRuns) {
+  const ProgramResult wrong = train({"--set", "target.trainig.length='1 steps'"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("training"));
+}
+
+TEST_F(RecipeProgram, SigtermSavesAndExitsWith143) {
+  const std::string log = (*folder_ / "log").string();
+  const std::string command = fmt::format(
+      "timeout --preserve-status --signal=TERM 4 '{}' train '{}' --work '{}' --threads 1 --until target "
+      "--set target.training.length='1000000 steps' --set target.training.validation.every='500000 steps' 2>'{}' >&2",
+      DRAFTSMITH_BINARY, (*folder_ / "tiny.toml").string(), work(), log);
+  const int status = std::system(command.c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 143) << read_file(log);
+  EXPECT_TRUE(fs::exists(work("target/checkpoints/last"))) << read_file(log);
+  EXPECT_FALSE(fs::exists(work("target/DONE")));
+  EXPECT_EQ(train({"--until", "target"}).exit_code, 0);  // back to the finished one
+}
+
+}  // namespace
+}  // namespace draftsmith::test
