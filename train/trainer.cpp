@@ -201,21 +201,16 @@ struct Trainer::Impl {
     }
   }
 
-  void stop_if_asked() {
-    if (stop_requested() == 0) return;
-    save_checkpoint();
-    throw_if_stop_requested(
-        fmt::format("training stopped after step {}; the same command goes on from there "
-                    "({})",
-                    state.step, (directory / "checkpoints").string()));
-  }
-
   // Validation, checkpoint or end, where they are due after a step.
   void after_step(const Progressed& before) {
     if (validates() && (due(options.validation.every, before) || over())) run_validation();
     if (over()) state.finished = true;
-    if (state.finished || due(options.checkpoint_every, before)) save_checkpoint();
-    if (!state.finished) stop_if_asked();
+    const bool stop = !state.finished && stop_requested() != 0;
+    if (state.finished || stop || due(options.checkpoint_every, before)) save_checkpoint();
+    if (stop) {
+      throw_if_stop_requested(fmt::format("training stopped after step {}; the same command goes on from there ({})",
+                                          state.step, (directory / "checkpoints").string()));
+    }
   }
 
   // Writes the result; the model in memory becomes it.

@@ -75,7 +75,7 @@ void CheckpointFolder::write(const model::TransformerModel& model, const Optimiz
                                     {"state", to_json(state)}};
   write_json(path / kState, json);
   write_file_atomic(path / kDone, number + "\n");
-  // The same step is written again when a finished run turns out to have been finished (early stopping).
+  // Of this step only something that is no checkpoint can lie there: a run never writes a step twice.
   std::filesystem::remove_all(final_path);
   rename_directory(path, final_path);
   replace_link(folder_ / "last", final_path);
