@@ -105,7 +105,8 @@ std::string inspect_stage(const fs::path& directory) {
     if (fs::exists(directory / file))
       text += fmt::format("  {}: {}\n", file, human_bytes(fs::file_size(directory / file)));
   }
-  for (const fs::path& part : parts_of(directory)) text += fmt::format("\n{}: {}", part.filename().string(), inspect(part));
+  for (const fs::path& part : parts_of(directory))
+    text += fmt::format("\n{}: {}", part.filename().string(), inspect(part));
   return text;
 }
 

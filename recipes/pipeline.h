@@ -29,8 +29,8 @@ struct StageResult {
 };
 
 // Runs the recipe. Errors: UserError for an unknown --until stage, a missing input file or another run in the same work
-// directory; RunError when a stage fails (what was finished stays); Interrupted after SIGINT or SIGTERM, while the caller
-// holds a SignalWatch (base/signals.h).
+// directory; RunError when a stage fails (what was finished stays); Interrupted after SIGINT or SIGTERM, while the
+// caller holds a SignalWatch (base/signals.h).
 std::vector<StageResult> run_recipe(const Recipe& recipe, const PipelineOptions& options);
 
 // The hash that identifies a stage, given the hashes of its inputs.

@@ -51,7 +51,11 @@ Fields<TrainStageOptions> TrainStageOptions::fields() {
 
 std::unique_ptr<model::TransformerModel> starting_model(const TrainStageOptions& options,
                                                         const data::Tokenizer& tokenizer, at::Device device) {
-  if (options.from) return model::load_model(*options.from, {.device = device, .pack = false});
+  if (options.from) {
+    auto model = model::load_model(*options.from, {.device = device, .pack = false});
+    model::require_vocabulary_fits(model->config(), tokenizer.vocabulary(), options.from->string());
+    return model;
+  }
   const ArchitectureOptions& shape = *options.architecture;
   const auto config = make_config(shape, tokenizer.vocabulary(), tokenizer.pad(), tokenizer.eos());
   auto fresh = std::make_unique<model::TransformerModel>(config, shape.seed);
