@@ -73,14 +73,14 @@ at::Tensor most_likely(const at::Tensor& logits) {
   return out;
 }
 
+// Softmax and log-softmax, not exp and logsumexp: on the CPU those go through MKL's threaded exponential, whose threads
+// cost more than the work on one row, and many times more beside another busy process.
 at::Tensor confidence(const at::Tensor& logits) {
-  const auto scores = promoted(logits);
-  return scores.amax(-1).sub(scores.logsumexp(-1)).exp();
+  return promoted(logits).softmax(-1).amax(-1);
 }
 
 at::Tensor token_log_probability(const at::Tensor& logits, const at::Tensor& tokens) {
-  const auto scores = promoted(logits);
-  return scores.gather(-1, tokens.unsqueeze(-1)).squeeze(-1).sub(scores.logsumexp(-1));
+  return promoted(logits).log_softmax(-1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1);
 }
 
 at::Tensor draw(const at::Tensor& weights, const at::Tensor& uniforms) {
