@@ -170,7 +170,7 @@ void replace_link(const fs::path& link, const fs::path& target) {
     throw RunError({link.string(), "is not a link and is not replaced", "a link or nothing", "", "move it away"});
   }
   const fs::path temporary = temporary_name(link);
-  fs::create_symlink(target, temporary, error);
+  fs::create_symlink(target.filename(), temporary, error);
   if (error) throw failed_write(link, "the link cannot be created", error.value());
   fs::rename(temporary, link, error);
   if (error) throw failed_write(link, "the link cannot be renamed into place", error.value());

@@ -296,6 +296,14 @@ Json options_to_json(const T& options, bool results_only = false) {
   return fields_to_json(T::fields(), &options, results_only);
 }
 
+std::vector<std::filesystem::path> paths_of_fields(const FieldList& fields, const void* object);
+
+// Every path the struct holds, nested structs included: the files and folders that a stage reads.
+template <class T>
+std::vector<std::filesystem::path> option_paths(const T& options) {
+  return paths_of_fields(T::fields(), &options);
+}
+
 std::string hash_of_fields(const FieldList& fields, const void* object);
 
 // SHA-256 (64 hex digits) of the fields that change results.

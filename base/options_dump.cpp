@@ -214,4 +214,25 @@ std::string describe_fields(const FieldList& fields, const void* defaults) {
   return fields.title() + "\n" + describe_level(fields, defaults, "");
 }
 
+std::vector<std::filesystem::path> paths_of_fields(const FieldList& fields, const void* object) {
+  using std::filesystem::path;
+  std::vector<path> paths;
+  const auto add = [&](const std::vector<path>& more) { paths.insert(paths.end(), more.begin(), more.end()); };
+  const auto add_nested = [&](NestedPointer nested) {
+    for (size_t i = 0; i < nested.type->size(nested.member); ++i) {
+      add(paths_of_fields(nested.type->fields(), nested.type->at(nested.member, i)));
+    }
+  };
+  for (const Field& field : fields.all()) {
+    std::visit(Overload{add_nested, [](auto*) {}, [&](path* one) { paths.push_back(*one); },
+                        [&](std::vector<path>* list) { add(*list); },
+                        [&](std::optional<path>* one) {
+                          if (*one) paths.push_back(**one);
+                        }},
+               field.pointer(const_cast<void*>(object)));
+  }
+  std::erase(paths, path());
+  return paths;
+}
+
 }  // namespace draftsmith

@@ -1,7 +1,10 @@
 #include "infer/sampling.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <numeric>
+#include <vector>
 
 namespace draftsmith::infer {
 
@@ -41,6 +44,53 @@ void host_argmax(const at::Tensor& logits, const at::Tensor& largest, int64_t* o
     const int64_t found = std::find(values, values + width, maxima[i]) - values;
     out[i] = found < width ? found : 0;
   }
+}
+
+// Sum in eight interleaved parts, which the compiler turns into vector additions.
+template <class T>
+double sum_of(const T* values, int64_t count) {
+  std::array<double, 8> parts{};
+  int64_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    for (size_t j = 0; j < 8; ++j) parts[j] += static_cast<double>(values[i + static_cast<int64_t>(j)]);
+  }
+  for (; i < count; ++i) parts[0] += static_cast<double>(values[i]);
+  return std::accumulate(parts.begin(), parts.end(), 0.0);
+}
+
+// The token at which the running sum of the weights passes `uniform` of their total: block sums first, then inside one
+// block, so that the pass over V is vector code.
+template <class T>
+int64_t host_draw(const T* weights, int64_t count, double uniform) {
+  constexpr int64_t kBlock = 512;
+  std::vector<double> sums;
+  for (int64_t begin = 0; begin < count; begin += kBlock) {
+    sums.push_back(sum_of(weights + begin, std::min(kBlock, count - begin)));
+  }
+  double threshold = std::accumulate(sums.begin(), sums.end(), 0.0) * uniform;
+  size_t block = 0;
+  for (; block + 1 < sums.size() && threshold >= sums[block]; ++block) threshold -= sums[block];
+  int64_t last = count - 1;  // where rounding lets nothing pass the threshold: the last token with weight
+  for (int64_t i = static_cast<int64_t>(block) * kBlock; i < count; ++i) {
+    if (weights[i] <= 0) continue;
+    if (threshold < static_cast<double>(weights[i])) return i;
+    threshold -= static_cast<double>(weights[i]);
+    last = i;
+  }
+  return last;
+}
+
+template <class T>
+at::Tensor host_draws(const at::Tensor& weights, const at::Tensor& uniforms) {
+  const int64_t width = weights.size(-1);
+  const auto rows = weights.contiguous();
+  const auto chances = uniforms.contiguous();
+  auto out = at::empty(uniforms.sizes(), at::kLong);
+  for (int64_t i = 0; i < uniforms.numel(); ++i) {
+    out.mutable_data_ptr<int64_t>()[i] =
+        host_draw(rows.const_data_ptr<T>() + i * width, width, chances.const_data_ptr<double>()[i]);
+  }
+  return out;
 }
 
 }  // namespace
@@ -84,6 +134,8 @@ at::Tensor token_log_probability(const at::Tensor& logits, const at::Tensor& tok
 }
 
 at::Tensor draw(const at::Tensor& weights, const at::Tensor& uniforms) {
+  if (weights.is_cpu() && weights.scalar_type() == at::kFloat) return host_draws<float>(weights, uniforms);
+  if (weights.is_cpu() && weights.scalar_type() == at::kDouble) return host_draws<double>(weights, uniforms);
   const auto cumulative = weights.cumsum(-1, at::kDouble);                                         // [B,V]
   const auto threshold = cumulative.narrow(-1, weights.size(-1) - 1, 1) * uniforms.unsqueeze(-1);  // [B,1]
   return at::searchsorted(cumulative, threshold, /*out_int32=*/false, /*right=*/true)

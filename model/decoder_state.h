@@ -61,6 +61,11 @@ class DecoderState final : public TransformerState {
   const std::vector<int64_t>& source_of_row() const { return source_of_row_; }
   int64_t source_length(int64_t row) const;
 
+  // Relative-bias table over every position of the state, [H,capacity+1]. Kept here, not in the model: weights may
+  // change between states.
+  void set_bias_table(at::Tensor table) { bias_table_ = std::move(table); }
+  const at::Tensor& bias_table() const { return bias_table_; }
+
  private:
   at::Tensor valid_slots(int64_t layer, at::Tensor LayerCache::*part) const;
   // Grows the caches of a layer to at least `slots`; siblings may need more slots than the capacity.
@@ -71,6 +76,7 @@ class DecoderState final : public TransformerState {
   void check_layers(LayerRange layers) const;
 
   int64_t capacity_;
+  at::Tensor bias_table_;
   std::vector<int64_t> cache_rows_;  // [B]
   std::vector<LayerCache> layers_;
   std::vector<CrossCache> cross_;

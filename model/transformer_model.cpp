@@ -112,6 +112,12 @@ struct TransformerModel::Impl {
             {config.heads, config.head_width, config.attention_scale},
             at::TensorOptions(info.dtype).device(info.device)};
   }
+
+  std::unique_ptr<DecoderState> new_state(int64_t rows, int64_t capacity) const {
+    auto state = std::make_unique<DecoderState>(state_shape(rows, capacity));
+    state->set_bias_table(parts->bias_table(capacity));
+    return state;
+  }
 };
 
 TransformerModel::TransformerModel(TransformerConfig config, uint64_t seed) {
@@ -184,7 +190,7 @@ std::unique_ptr<DecodeState> TransformerModel::begin(const EncoderStates& source
     throw std::logic_error("a decoder-only model doesn't begin from encoder states");
   }
   const auto sources = static_cast<int64_t>(source.lengths.size());
-  auto state = std::make_unique<DecoderState>(impl_->state_shape(sources * samples, capacity));
+  auto state = impl_->new_state(sources * samples, capacity);
   std::vector<int64_t> source_of_row;
   for (int64_t row = 0; row < sources * samples; ++row) {
     source_of_row.push_back(row / samples);
@@ -198,7 +204,7 @@ std::unique_ptr<DecodeState> TransformerModel::begin(int64_t rows, int64_t capac
   if (impl_->config.encoder_decoder) {
     throw std::logic_error("an encoder-decoder model begins from encoder states");
   }
-  return std::make_unique<DecoderState>(impl_->state_shape(rows, capacity));
+  return impl_->new_state(rows, capacity);
 }
 
 StepOutput TransformerModel::step(const StepInput& input, DecodeState& state) {

@@ -102,18 +102,15 @@ std::vector<CrossCache> TransformerParts::cross_caches(const at::Tensor& memory)
   return caches;
 }
 
-const at::Tensor& TransformerParts::bias_table(int64_t positions) const {
-  if (!bias_table_.defined() || bias_table_.size(1) < positions) {
-    bias_table_ = decoder_.bias().reversed_table(std::max<int64_t>(256, 2 * positions));
-  }
-  return bias_table_;
+at::Tensor TransformerParts::bias_table(int64_t capacity) const {
+  return decoder_.bias().reversed_table(capacity + 1);
 }
 
 at::Tensor TransformerParts::run_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,
                                         DecoderState& state,
                                         const std::function<void(int64_t, const at::Tensor&)>& each) const {
   state.check(layers, layout);
-  CachedPass pass{layout, state, self_keys(layout, state), {}, bias_table(state.capacity() + 1), {}, {}};
+  CachedPass pass{layout, state, self_keys(layout, state), {}, state.bias_table(), {}, {}};
   if (encoder_) {
     pass.cross_keys = cross_keys(layout, state);
   }

@@ -30,19 +30,18 @@ class TransformerParts {
                         const std::function<void(int64_t, const at::Tensor&)>& each) const;
   void write_kv(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, DecoderState& state) const;
 
+  // The decoder's relative-bias table for a state of that capacity. [H,capacity+1]
+  at::Tensor bias_table(int64_t capacity) const;
+
   void pack();
   void unpack();
 
  private:
-  // Relative-bias table that covers `positions` positions; grown when a longer state comes.
-  const at::Tensor& bias_table(int64_t positions) const;
-
   const TransformerConfig& config_;
   at::Tensor embedding_;
   std::optional<Stack> encoder_;
   Stack decoder_;
   Linear head_;
-  mutable at::Tensor bias_table_;  // [H,n]
 };
 
 }  // namespace draftsmith::model

@@ -51,7 +51,7 @@ bool finish_stage(const RecipeStage& stage, Done done, const PipelineOptions& op
   if (const auto existing = read_done(directory); existing && existing->hash == done.hash) return false;
   const auto begin = std::chrono::steady_clock::now();
   const StageRun run{.directory = directory, .identity = done.hash, .execution = options.execution};
-  stage.kind->run(resolve_references(stage.table, options.work), run);
+  stage.kind->run(resolve_references(stage, options.work), run);
   done.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   done.finished = now_utc();
   write_done(directory, std::move(done));
@@ -86,8 +86,10 @@ std::string stage_hash(const RecipeStage& stage, const std::map<std::string, std
   // Where an input lies does not matter, only what it holds; the options name it as the recipe's author wrote it.
   std::vector<std::string> contents;
   for (const auto& [name, hash] : input_hashes) contents.push_back(hash);
-  const nlohmann::json identity = {
-      {"kind", stage.kind->name}, {"version", stage.kind->version}, {"options", stage.options}, {"inputs", contents}};
+  const nlohmann::json identity = {{"kind", stage.kind->name},
+                                   {"version", stage.kind->version},
+                                   {"options", stage.checked.options},
+                                   {"inputs", contents}};
   return sha256(identity.dump());
 }
 
@@ -99,7 +101,10 @@ std::vector<StageResult> run_recipe(const Recipe& recipe, const PipelineOptions&
   std::vector<StageResult> results;
   for (size_t i = 0; i < count; ++i) {
     const RecipeStage& stage = recipe.stages[i];
-    Done done{.stage = stage.name, .kind = stage.kind->name, .version = stage.kind->version, .options = stage.options};
+    Done done{.stage = stage.name,
+              .kind = stage.kind->name,
+              .version = stage.kind->version,
+              .options = stage.checked.options};
     done.inputs = hash_inputs(stage, hashes);
     done.hash = stage_hash(stage, done.inputs);
     const auto directory = options.work / (stage.name + "-" + done.hash.substr(0, kShortHash));

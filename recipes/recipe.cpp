@@ -30,10 +30,6 @@ bool is_data_path(const std::string& text) {
   return text.starts_with(std::string(kDataPrefix) + "/");
 }
 
-bool is_plain_path(const std::string& text) {
-  return text.starts_with("/") || text.starts_with("./") || text.starts_with("../");
-}
-
 std::string referred_stage(const std::string& text) {
   return text.substr(1, text.find('/') - 1);
 }
@@ -107,23 +103,30 @@ void check_reference(const std::string& text, const std::string& where, const st
   }
 }
 
+bool is_path(const RecipeStage& stage, const std::string& text) {
+  return std::find(stage.checked.paths.begin(), stage.checked.paths.end(), text) != stage.checked.paths.end();
+}
+
+void check_file(const std::string& text, const std::string& where, RecipeStage& stage, Problems& problems) {
+  const std::string path = is_data_path(text) ? expand_data(text) : text;
+  if (!std::filesystem::exists(path)) {
+    problems.add({.where = where,
+                  .what = "input file is missing",
+                  .expected = "a file or folder",
+                  .found = path + " (not there)",
+                  .hint = is_data_path(text) ? "set DRAFTSMITH_DATA to the folder that $DATA stands for" : ""});
+  }
+  stage.files.push_back(path);
+}
+
 void collect_inputs(const std::vector<RecipeStage>& earlier, RecipeStage& stage, Problems& problems) {
   for_each_string(stage.table, [&](const toml::value<std::string>& value) {
-    const std::string& text = value.get();
-    if (is_reference(text)) {
-      check_reference(text, location_of(value), earlier, stage, problems);
-      return;
+    if (!is_path(stage, value.get())) return;
+    if (is_reference(value.get())) {
+      check_reference(value.get(), location_of(value), earlier, stage, problems);
+    } else {
+      check_file(value.get(), location_of(value), stage, problems);
     }
-    if (!is_data_path(text) && !is_plain_path(text)) return;
-    const std::string path = is_data_path(text) ? expand_data(text) : text;
-    if (!std::filesystem::exists(path)) {
-      problems.add({.where = location_of(value),
-                    .what = "input file is missing",
-                    .expected = "a file or folder",
-                    .found = path + " (not there)",
-                    .hint = is_data_path(text) ? "set DRAFTSMITH_DATA to the folder that $DATA stands for" : ""});
-    }
-    stage.files.push_back(path);
   });
 }
 
@@ -183,7 +186,7 @@ Recipe load_recipe(const std::filesystem::path& file, const std::vector<std::str
     stage.table = std::move(*own[name].as_table());
     stage.table.erase("kind");
     if (toml::table* defaults = own[kDefaults][stage.kind->name].as_table()) fill_in(stage.table, std::move(*defaults));
-    stage.options = stage.kind->check(stage.table, name, problems);
+    stage.checked = stage.kind->check(stage.table, name, problems);
     collect_inputs(recipe.stages, stage, problems);
     recipe.stages.push_back(std::move(stage));
   }
@@ -194,10 +197,11 @@ Recipe load_recipe(const std::filesystem::path& file, const std::vector<std::str
   return recipe;
 }
 
-toml::table resolve_references(const toml::table& table, const std::filesystem::path& work) {
-  toml::table resolved = table;
+toml::table resolve_references(const RecipeStage& stage, const std::filesystem::path& work) {
+  toml::table resolved = stage.table;
   for_each_string(resolved, [&](toml::value<std::string>& value) {
     const std::string text = value.get();
+    if (!is_path(stage, text)) return;
     if (is_reference(text)) value = (work / text.substr(1)).string();
     if (is_data_path(text)) value = expand_data(text);
   });

@@ -19,12 +19,12 @@
 namespace draftsmith::recipes {
 
 struct RecipeStage {
-  std::string name{};
+  std::string name;
   const StageKind* kind = nullptr;
-  toml::table table{};                // its options, without `kind`; references unresolved
-  nlohmann::ordered_json options{};   // resolved options that change the result, references unresolved
+  toml::table table;                  // its options, without `kind`; references unresolved
+  CheckedOptions checked{};           // the same, read
   std::vector<std::string> inputs{};  // stages it refers to, in order of first use
-  std::vector<std::string> files{};   // other paths it names, after "$DATA" was replaced
+  std::vector<std::string> files{};   // other files and folders it reads, after "$DATA" was replaced
 };
 
 struct Recipe {
@@ -42,7 +42,7 @@ bool is_recipe(const toml::table& table);
 // The folder that "$DATA" stands for: the environment's DRAFTSMITH_DATA, else ../shared/data.
 std::filesystem::path data_folder();
 
-// A copy of a stage's table with every "@stage/path" and "$DATA/path" replaced by a path under `work`.
-toml::table resolve_references(const toml::table& table, const std::filesystem::path& work);
+// The stage's table with the "@stage/path" and "$DATA/path" of its paths replaced by paths, references under `work`.
+toml::table resolve_references(const RecipeStage& stage, const std::filesystem::path& work);
 
 }  // namespace draftsmith::recipes

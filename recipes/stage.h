@@ -29,6 +29,12 @@ struct StageRun {
   Execution execution;
 };
 
+// A stage's table, read and found to be without errors.
+struct CheckedOptions {
+  nlohmann::ordered_json options;            // resolved, those that change the result
+  std::vector<std::filesystem::path> paths;  // what the stage reads, as written: references are not resolved
+};
+
 // One kind of stage (kind = "train"): its options, and the function that runs it. Immutable.
 struct StageKind {
   std::string name;
@@ -36,8 +42,8 @@ struct StageKind {
   std::string summary;
   // Text of the options for `draftsmith help options`.
   std::function<std::string()> describe_options;
-  // Checks a stage's table; adds every error; returns the resolved options that change the result.
-  std::function<nlohmann::ordered_json(const toml::table& table, const std::string& stage, Problems& problems)> check;
+  // Checks a stage's table and adds every error.
+  std::function<CheckedOptions(const toml::table& table, const std::string& stage, Problems& problems)> check;
   // Runs with references already replaced by paths. Must continue from what an earlier, interrupted run left behind.
   // Stops early by throwing Interrupted.
   std::function<void(const toml::table& table, const StageRun& run)> run;
@@ -54,8 +60,11 @@ StageKind make_stage_kind(std::string name, int64_t version, std::string summary
           .version = version,
           .summary = std::move(summary),
           .describe_options = [] { return draftsmith::describe_options<Options>(); },
-          .check = [parse](const toml::table& table, const std::string& stage,
-                           Problems& problems) { return options_to_json(parse(table, stage, problems), true); },
+          .check =
+              [parse](const toml::table& table, const std::string& stage, Problems& problems) {
+                const Options options = parse(table, stage, problems);
+                return CheckedOptions{options_to_json(options, true), option_paths(options)};
+              },
           .run =
               [parse, run_stage, name](const toml::table& table, const StageRun& run) {
                 Problems problems;

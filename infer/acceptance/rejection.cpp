@@ -6,9 +6,11 @@ namespace draftsmith::infer {
 
 namespace {
 
-// Row [B,V] at position `at` int64 [B] of values [B,P,V].
-at::Tensor at_position(const at::Tensor& values, const at::Tensor& at) {
-  return values.gather(1, at.view({-1, 1, 1}).expand({-1, 1, values.size(2)})).squeeze(1);
+// Row [B,V] at `position` int64 [B] of values [B,P,V]: whole rows are copied, not single elements gathered.
+at::Tensor at_position(const at::Tensor& values, const at::Tensor& position) {
+  const int64_t positions = values.size(1);
+  const auto first = at::arange(values.size(0), position.options()).mul_(positions);  // [B]
+  return values.reshape({-1, values.size(2)}).index_select(0, first.add_(position));
 }
 
 // max(0, p - q) after a rejection, p after a full acceptance or where p - q has no mass.

@@ -93,6 +93,7 @@ void run_train(const TrainStageOptions& options, const StageRun& run) {
   inputs.tokenizer = tokenizer.get();
   inputs.references = std::move(references);
   inputs.teacher = teacher.get();
+  if (options.from) inputs.generation = model::load_generation_config(*options.from);
   inputs.identity = run.identity;
   inputs.progress = run.execution.progress;
   train::Trainer trainer(std::move(inputs), options.training, run.directory);

@@ -125,6 +125,8 @@ TEST(Links, AreReplacedButFilesAreNot) {
   EXPECT_EQ(fs::read_symlink(directory / "current"), "one");
   replace_link(directory / "current", "two");
   EXPECT_EQ(fs::read_symlink(directory / "current"), "two");
+  replace_link(directory / "current", directory / "one");
+  EXPECT_EQ(fs::read_symlink(directory / "current"), "one") << "a link by name alone moves with its directory";
   EXPECT_THROW(replace_link(directory / "one", "two"), RunError);
   EXPECT_EQ(entries(directory.path()), 3u);
 }

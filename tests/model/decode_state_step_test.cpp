@@ -241,5 +241,18 @@ TEST(DecodeStateStep, DecoderOnlyStepsEqualTheWholeSequence) {
   EXPECT_LT(difference(rest[1], expected[1].narrow(0, 2, 10)), 1e-12);
 }
 
+TEST(DecodeStateStep, FollowsWeightsThatChangedSinceAnEarlierState) {
+  const auto changed = tiny_model(tiny_config(), at::kDouble, 7);
+  const auto fresh = tiny_model(tiny_config(), at::kDouble, 8);
+  const TokenBatch source = random_batch({5}, 23, 1);
+  const auto logits = [&](TransformerModel& model) {
+    const auto state = model.begin(model.encode(source), 12);
+    return model.step(step_input({{0, 4, 9, 3, 17, 8}}), *state).logits;
+  };
+  logits(*changed);
+  for (const auto& [name, value] : changed->parameters()) value.copy_(fresh->parameters().at(name));
+  EXPECT_EQ(difference(logits(*changed), logits(*fresh)), 0.0);
+}
+
 }  // namespace
 }  // namespace draftsmith::model

@@ -18,7 +18,7 @@ StageKind counting_kind(std::vector<std::string>& log) {
           .version = 1,
           .summary = "counts",
           .describe_options = [] { return std::string(); },
-          .check = [](const toml::table&, const std::string&, Problems&) { return nlohmann::ordered_json(); },
+          .check = [](const toml::table&, const std::string&, Problems&) { return CheckedOptions(); },
           .run =
               [&log](const toml::table& table, const StageRun& run) {
                 log.push_back(run.directory.filename().string().substr(0, 1));
@@ -31,10 +31,11 @@ class Pipeline : public testing::Test {
   // Two stages, b reading a's result.
   Recipe recipe(int value_of_a, int value_of_b) const {
     RecipeStage a{.name = "a", .kind = &kind_, .table = {}};
-    a.options = {{"value", value_of_a}};
+    a.checked.options = {{"value", value_of_a}};
     RecipeStage b{.name = "b", .kind = &kind_, .table = {}};
     b.table.insert("value", "@a/result.txt");
-    b.options = {{"value", value_of_b}};
+    b.checked.options = {{"value", value_of_b}};
+    b.checked.paths = {"@a/result.txt"};
     b.inputs = {"a"};
     return {.file = "recipe.toml", .name = "test", .stages = {a, b}};
   }

@@ -1,0 +1,64 @@
+#include "infer/vocabulary.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "data/tokenizer_training.h"
+
+namespace draftsmith::infer {
+namespace {
+
+using testing::HasSubstr;
+
+class Vocabularies : public testing::Test {
+ protected:
+  std::unique_ptr<data::Tokenizer> tokenizer(const std::string& name, const std::vector<std::string>& lines) const {
+    const auto file = folder_ / name;
+    data::train_tokenizer(lines, {.type = "bpe", .vocabulary = 24, .exact_size = false}, file);
+    return data::load_tokenizer(file);
+  }
+
+  std::string difference(const data::Tokenizer& target, const data::Tokenizer& drafter) const {
+    model::ModelInfo info;
+    Problems problems;
+    compare_vocabularies(info, info, &target, &drafter, problems);
+    return problems.empty() ? "" : to_string(problems.list().front());
+  }
+
+  TemporaryDirectory folder_;
+};
+
+TEST_F(Vocabularies, TheSameTokenizerFitsWhateverTheModelsPadding) {
+  const auto words = tokenizer("a.model", {"abc abd acd", "bcd abc"});
+  const auto copy = tokenizer("b.model", {"abc abd acd", "bcd abc"});
+  model::ModelInfo target;
+  model::ModelInfo drafter;
+  target.vocabulary = 128;
+  drafter.vocabulary = 64;
+  Problems problems;
+  compare_vocabularies(target, drafter, words.get(), copy.get(), problems);
+  EXPECT_TRUE(problems.empty());
+}
+
+TEST_F(Vocabularies, AnotherTokenizerIsNamedByTheFirstPieceThatDiffers) {
+  const auto letters = tokenizer("a.model", {"abc abd acd", "bcd abc"});
+  const auto others = tokenizer("b.model", {"xyz xyw xzw", "yzw xyz"});
+  const std::string problem = difference(*letters, *others);
+  EXPECT_THAT(problem, HasSubstr("different pieces"));
+  EXPECT_THAT(problem, HasSubstr("id 3 is"));
+}
+
+TEST_F(Vocabularies, WithoutTokenizersTheSizesMustAgree) {
+  model::ModelInfo target;
+  model::ModelInfo drafter;
+  target.vocabulary = 100;
+  drafter.vocabulary = 90;
+  Problems problems;
+  compare_vocabularies(target, drafter, nullptr, nullptr, problems);
+  ASSERT_EQ(problems.list().size(), 1u);
+  EXPECT_THAT(to_string(problems.list().front()), testing::AllOf(HasSubstr("100 ids"), HasSubstr("90 ids")));
+}
+
+}  // namespace
+}  // namespace draftsmith::infer
