@@ -37,6 +37,16 @@ target_include_directories(draftsmith_torch SYSTEM INTERFACE
 target_link_libraries(draftsmith_torch INTERFACE "${torch_lib_dir}/libtorch_cpu.so" "${torch_lib_dir}/libc10.so")
 target_link_options(draftsmith_torch INTERFACE "LINKER:-rpath,${torch_lib_dir}")
 
+# at::parallel_for is a header template that runs serially unless it is compiled with OpenMP. The runtime must be the one
+# LibTorch itself uses, which the wheel brings: two in one process would be two pools of threads.
+target_compile_options(draftsmith_torch INTERFACE -fopenmp)
+if(EXISTS "${torch_lib_dir}/libgomp.so.1")
+  target_link_libraries(draftsmith_torch INTERFACE "${torch_lib_dir}/libgomp.so.1")
+else()
+  find_package(OpenMP REQUIRED COMPONENTS CXX)
+  target_link_libraries(draftsmith_torch INTERFACE OpenMP::OpenMP_CXX)
+endif()
+
 # A CUDA build of LibTorch: link its CUDA half too, without needing nvcc. --no-as-needed keeps libtorch_cuda, whose
 # kernels register themselves when it is loaded.
 set(DRAFTSMITH_TORCH_CUDA OFF)
