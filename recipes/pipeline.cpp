@@ -1,7 +1,6 @@
 #include "recipes/pipeline.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include <fmt/format.h>
 
@@ -9,6 +8,7 @@
 #include "base/files.h"
 #include "base/logging.h"
 #include "base/sha256.h"
+#include "base/timing.h"
 #include "recipes/directory_lock.h"
 #include "recipes/done_file.h"
 
@@ -49,10 +49,10 @@ void prepare_directory(const RecipeStage& stage, const PipelineOptions& options,
 bool finish_stage(const RecipeStage& stage, Done done, const PipelineOptions& options,
                   const std::filesystem::path& directory) {
   if (const auto existing = read_done(directory); existing && existing->hash == done.hash) return false;
-  const auto begin = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   const StageRun run{.directory = directory, .identity = done.hash, .execution = options.execution};
   stage.kind->run(resolve_references(stage, options.work), run);
-  done.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  done.seconds = watch.seconds();
   done.finished = now_utc();
   write_done(directory, std::move(done));
   return true;
