@@ -1,29 +1,30 @@
 // What the decode loop adds to the time of the models it runs: 1 - (time inside encode, begin and step) / total, at
-// batch 1 with a target of T5-small's shape and a 2+2-layer drafter (random weights).
+// batch 1 with a target of T5-small's shape and a 2+2-layer drafter (random weights); then the loop by itself.
 //
-//   OMP_NUM_THREADS=2 build/release/bench/bench_loop_overhead
-#include <chrono>
+//   OMP_NUM_THREADS=2 build/release/bench/bench_loop_overhead [METHOD | --alone]
+#include <algorithm>
 #include <cmath>
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include "base/allocator.h"
+#include "base/timing.h"
 #include "infer/generator.h"
 #include "model/transformer_model.h"
 
 namespace {
 
 using namespace draftsmith;
-using Clock = std::chrono::steady_clock;
 
 // Passes everything on and adds up the time it takes.
 class TimedModel : public model::LanguageModel {
  private:
   template <class Work>
   auto timed(Work work) {
-    const auto start = Clock::now();
+    const Stopwatch watch;
     auto result = work();
-    seconds_ += std::chrono::duration<double>(Clock::now() - start).count();
+    seconds_ += watch.seconds();
     return result;
   }
 
@@ -49,6 +50,41 @@ class TimedModel : public model::LanguageModel {
   double& seconds_;
 };
 
+// Takes no time: gives the same logits at every position, so that the loop alone is seen.
+class NullModel : public model::LanguageModel {
+ public:
+  explicit NullModel(const model::ModelInfo& info)
+      : info_(info), logits_(at::randn({1, 64, info.vocabulary}).mul_(3)) {}
+
+  const model::ModelInfo& info() const override { return info_; }
+  model::EncoderStates encode(const model::TokenBatch& source) override { return {source.tokens, source.lengths}; }
+  std::unique_ptr<model::DecodeState> begin(const model::EncoderStates&, int64_t capacity, int64_t) override {
+    return std::make_unique<NullState>(capacity);
+  }
+  std::unique_ptr<model::DecodeState> begin(int64_t, int64_t capacity) override {
+    return std::make_unique<NullState>(capacity);
+  }
+  model::StepOutput step(const model::StepInput& input, model::DecodeState& state) override {
+    dynamic_cast<NullState&>(state).tokens += input.new_tokens.front();
+    return {logits_.narrow(1, 0, input.logits == model::Logits::kLast ? 1 : input.tokens.size(1)), {}};
+  }
+
+ private:
+  struct NullState : model::DecodeState {
+    explicit NullState(int64_t most) : room(most) {}
+    int64_t rows() const override { return 1; }
+    int64_t capacity() const override { return room; }
+    int64_t length(int64_t) const override { return tokens; }
+    void rollback(std::span<const int64_t> lengths) override { tokens = std::min(tokens, lengths.front()); }
+    void select_rows(std::span<const int64_t>) override {}
+    int64_t room;
+    int64_t tokens = 0;
+  };
+
+  model::ModelInfo info_;
+  at::Tensor logits_;
+};
+
 std::unique_ptr<model::TransformerModel> make_model(int64_t width, int64_t layers) {
   model::TransformerConfig config;
   config.family = "t5";
@@ -66,6 +102,22 @@ std::unique_ptr<model::TransformerModel> make_model(int64_t width, int64_t layer
   return made;
 }
 
+// The four sources' statistics and the seconds they took.
+std::pair<infer::DecodeStats, double> decode(const std::string& method, double temperature,
+                                             const infer::GenerationModels& models, double& inside) {
+  infer::DecodeOptions options;
+  options.method = method;
+  if (temperature > 0 || method == "speculative") options.temperature = temperature;
+  options.max_new_tokens = 64;
+  infer::Generator generator(models, options);
+  const std::vector<std::vector<int64_t>> sources(4, std::vector<int64_t>(32, 7));
+  generator.generate(std::span(sources.data(), 1));
+  inside = 0;
+  const Stopwatch watch;
+  const auto stats = infer::total(generator.generate(sources));
+  return {stats, watch.seconds()};
+}
+
 void measure(const std::string& method, double temperature, model::LanguageModel& target,
              model::LanguageModel& drafter) {
   double inside = 0;
@@ -74,34 +126,43 @@ void measure(const std::string& method, double temperature, model::LanguageModel
   infer::GenerationModels models;
   models.target = &timed_target;
   models.drafter = &timed_drafter;
-  infer::DecodeOptions options;
-  options.method = method;
-  if (temperature > 0) options.temperature = temperature;
-  if (method == "speculative" && temperature == 0) options.temperature = 0;
-  options.max_new_tokens = 64;
-  infer::Generator generator(models, options);
-  const std::vector<std::vector<int64_t>> sources(4, std::vector<int64_t>(32, 7));
-  generator.generate(std::span(sources.data(), 1));
-  inside = 0;
-  const auto start = Clock::now();
-  const auto stats = infer::total(generator.generate(sources));
-  const double all = std::chrono::duration<double>(Clock::now() - start).count();
+  const auto [stats, all] = decode(method, temperature, models, inside);
   fmt::print("{:<12} T={:<4} {:4} tokens {:4} target runs {:5} draft runs  {:7.2f} ms in models, {:6.2f} % added\n",
              method, temperature, stats.emitted, stats.target_runs, stats.draft_runs, inside * 1e3,
              (all - inside) / inside * 100);
 }
 
+void measure_alone(const std::string& method, double temperature, model::LanguageModel& nothing) {
+  double inside = 0;
+  infer::GenerationModels models;
+  models.target = &nothing;
+  models.drafter = &nothing;
+  const auto [stats, all] = decode(method, temperature, models, inside);
+  fmt::print("{:<12} T={:<4} {:4} tokens {:4} target runs {:5} draft runs  {:7.1f} us a target run\n", method,
+             temperature, stats.emitted, stats.target_runs, stats.draft_runs,
+             all / static_cast<double>(stats.target_runs) * 1e6);
+}
+
+const std::pair<std::string, double> kRuns[] = {{"greedy", 0},   {"speculative", 0}, {"speculative", 1},
+                                                {"assisted", 0}, {"bild", 0},        {"bild", 1}};
+
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  keep_freed_memory();
+  const std::string chosen = argc > 1 ? argv[1] : "";
+  fmt::print("{} threads\nthe loop alone, models that take no time\n", at::get_num_threads());
+  model::ModelInfo info;
+  info.vocabulary = 32128;
+  info.eos = {1};
+  NullModel nothing(info);
+  for (const auto& [method, temperature] : kRuns) measure_alone(method, temperature, nothing);
+  if (chosen == "--alone") return 0;
   auto target = make_model(512, 6);
   auto drafter = make_model(256, 2);
-  fmt::print("{} threads\n", at::get_num_threads());
-  measure("greedy", 0, *target, *drafter);
-  measure("speculative", 0, *target, *drafter);
-  measure("speculative", 1, *target, *drafter);
-  measure("assisted", 0, *target, *drafter);
-  measure("bild", 0, *target, *drafter);
-  measure("bild", 1, *target, *drafter);
+  fmt::print("with models\n");
+  for (const auto& [method, temperature] : kRuns) {
+    if (chosen.empty() || method == chosen) measure(method, temperature, *target, *drafter);
+  }
   return 0;
 }

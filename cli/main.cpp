@@ -1,11 +1,13 @@
 // The program `draftsmith`; everything of it that tests can call is in application.cpp.
 #include <algorithm>
 
+#include "base/allocator.h"
 #include "base/logging.h"
 #include "cli/application.h"
 #include "cli/guard.h"
 
 int main(int argc, char** argv) {
+  draftsmith::keep_freed_memory();
   draftsmith::start_logging(draftsmith::LogLevel::kInfo);
   return draftsmith::cli::guarded([&] { return draftsmith::cli::run({argv + std::min(argc, 1), argv + argc}); });
 }

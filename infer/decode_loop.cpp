@@ -135,10 +135,9 @@ DecodeLoop::Verdict DecodeLoop::verify(RowBatch& batch, const Draft& window) {
                             logits,
                             tokens,
                             to_device(window.counts, {rows}, device),
-                            {},
+                            window.probabilities,
                             settings_.warping,
                             settings_.measure_alpha};
-  if (!window.probabilities.empty()) verification.probabilities = at::stack(window.probabilities, 1);  // [B,G,V]
   const Judgement judgement = parts_.acceptance->judge(verification);
   const auto rolled_back =
       judgement.rolled_back.defined() ? judgement.rolled_back.to(at::kLong) : at::zeros_like(judgement.accepted);

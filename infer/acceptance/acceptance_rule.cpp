@@ -21,9 +21,14 @@ at::Tensor leading(const at::Tensor& kept) {
   return kept.to(at::kLong).cumprod(1).sum(1);
 }
 
+at::Tensor at_position(const at::Tensor& values, const at::Tensor& position) {
+  const int64_t positions = values.size(1);
+  const auto first = at::arange(values.size(0), position.options()).mul_(positions);  // [B]
+  return values.reshape({-1, values.size(2)}).index_select(0, first.add_(position));
+}
+
 at::Tensor target_token(const Verification& verification, const at::Tensor& at) {
-  const auto index = at.view({-1, 1, 1}).expand({-1, 1, verification.logits.size(2)});
-  const auto logits = verification.logits.gather(1, index).squeeze(1);  // [B,V]
+  const auto logits = at_position(verification.logits, at);  // [B,V]
   if (verification.warping.greedy()) return most_likely(logits);
   return draw(warp(logits, verification.warping), uniforms_after(verification, at));
 }

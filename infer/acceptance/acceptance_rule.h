@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include <ATen/ATen.h>
 
@@ -22,10 +23,10 @@ struct AcceptanceTraits {
 // A judged draft, on the device. G is the longest window of the batch; row b drafted counts[b] of them.
 struct Verification {
   std::span<const Row> rows;
-  at::Tensor logits;         // [B,G+1,V] the target's, processed; row b's are valid up to position counts[b]
-  at::Tensor tokens;         // int64 [B,G] drafted
-  at::Tensor counts;         // int64 [B]
-  at::Tensor probabilities;  // [B,G,V] warped q; undefined unless needed and sampling
+  at::Tensor logits;  // [B,G+1,V] the target's, processed; row b's are valid up to position counts[b]
+  at::Tensor tokens;  // int64 [B,G] drafted
+  at::Tensor counts;  // int64 [B]
+  std::vector<at::Tensor> probabilities;  // G of [B,V], warped q; empty unless needed and sampling
   Warping warping;
   bool measure_overlap = false;
 };
@@ -34,7 +35,7 @@ struct Judgement {
   at::Tensor accepted;     // int64 [B] leading drafted tokens that are kept
   at::Tensor next;         // int64 [B] the target's token after them; -1: none in this run
   at::Tensor rolled_back;  // bool [B]; undefined: no rule of rollbacks
-  at::Tensor overlap;      // fp64 [B,G] sum_x min(p, q); undefined: not measured
+  at::Tensor overlap;      // fp64 [B,G] sum_x min(p, q) up to the first token not kept; undefined: not measured
 };
 
 class AcceptanceRule {
@@ -53,6 +54,8 @@ at::Tensor leading(const at::Tensor& kept);
 // The target's token at position `at` int64 [B] of each row: its most likely one, or a draw from its warped
 // distribution.
 at::Tensor target_token(const Verification& verification, const at::Tensor& at);
+// Rows [B,V] at `position` int64 [B] of values [B,P,V]: whole rows are copied, not single elements gathered.
+at::Tensor at_position(const at::Tensor& values, const at::Tensor& position);
 // sum_x min(p, q) of warped p [B,>=G,V] and q [B,G,V]: fp64 [B,G].
 at::Tensor overlap(const at::Tensor& p, const at::Tensor& q);
 

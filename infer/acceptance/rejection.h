@@ -17,4 +17,8 @@ class RejectionAcceptance : public AcceptanceRule {
   ExactAcceptance exact_;
 };
 
+// The judgement at temperatures > 0 in tensor operations, every position at once: what judge() does on devices other
+// than the CPU.
+Judgement judge_tensors(const Verification& verification);
+
 }  // namespace draftsmith::infer

@@ -18,7 +18,7 @@ Judgement RollbackAcceptance::judge(const Verification& verification) {
     judgement.overlap = own.to(at::kDouble);
     if (rule_ == RollbackRule::kEffective) distant = distant & own.logical_not();
   } else if (verification.measure_overlap && window > 0) {
-    judgement.overlap = overlap(warp(heads, verification.warping), verification.probabilities);
+    judgement.overlap = overlap(warp(heads, verification.warping), at::stack(verification.probabilities, 1));
   }
   judgement.accepted = leading(drafted & distant.logical_not());
   judgement.rolled_back = judgement.accepted.lt(verification.counts);

@@ -162,7 +162,7 @@ class TooGenerous : public RejectionAcceptance {
  public:
   Judgement judge(const Verification& verification) override {
     Verification flattered = verification;
-    if (verification.probabilities.defined()) flattered.probabilities = verification.probabilities * 0.8;
+    for (at::Tensor& q : flattered.probabilities) q = q * 0.8;
     return RejectionAcceptance::judge(flattered);
   }
 };

@@ -1,0 +1,19 @@
+#include "base/allocator.h"
+
+#include <cstdlib>  // defines __GLIBC__
+
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+namespace draftsmith {
+
+void keep_freed_memory() {
+#ifdef __GLIBC__
+  constexpr int kLargest = 1 << 30;
+  mallopt(M_MMAP_THRESHOLD, kLargest);  // blocks below it come from the heap, which is kept
+  mallopt(M_TRIM_THRESHOLD, kLargest);
+#endif
+}
+
+}  // namespace draftsmith

@@ -1,0 +1,31 @@
+// Exponentials for loops that the compiler is to vectorise.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+namespace draftsmith {
+
+// exp(x) for x <= 0 to 2 ulp (Cephes' expf polynomial); exactly 0 below -87, NaN for NaN.
+inline __attribute__((always_inline)) float exponential(float x) {
+  const float clamped = std::max(x, -87.0F);
+  const float n = std::floor(clamped * 1.44269504088896341F + 0.5F);
+  const float r = (clamped - n * 0.693359375F) + n * 2.12194440e-4F;
+  float p = 1.9875691500e-4F;
+  p = p * r + 1.3981999507e-3F;
+  p = p * r + 8.3334519073e-3F;
+  p = p * r + 4.1665795894e-2F;
+  p = p * r + 1.6666665459e-1F;
+  p = p * r + 5.0000001201e-1F;
+  p = p * r * r + r + 1.0F;
+  const float power = std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
+  return x < -87.0F ? 0.0F : p * power;
+}
+
+inline __attribute__((always_inline)) double exponential(double x) {
+  return std::exp(x);
+}
+
+}  // namespace draftsmith

@@ -1,0 +1,39 @@
+// Passes over one row of V numbers on the CPU, as vector code: what sampling does at every position outside the models.
+// float and double.
+#pragma once
+
+#include <cstdint>
+
+#include "infer/sampling.h"
+
+namespace draftsmith::infer {
+
+// Index of the largest number, the lowest among equals. count >= 1.
+template <class T>
+int64_t row_argmax(const T* values, int64_t count);
+
+// The softmax at temperature 1 in two numbers: p(x) = exp(logits[x] - highest) / total.
+struct SoftmaxSums {
+  double highest = 0;
+  double total = 0;
+};
+template <class T>
+SoftmaxSums row_softmax_sums(const T* logits, int64_t count);
+
+// Warped probabilities of one row; temperature > 0. `out` [count] does not overlap `logits`.
+template <class T>
+void row_warp(const T* logits, int64_t count, const Warping& warping, T* out);
+
+// The token at which the running sum of the weights passes `uniform` of their total.
+template <class T>
+int64_t row_draw(const T* weights, int64_t count, double uniform);
+
+// max(0, p - q) into p; the sum of what is left.
+template <class T>
+double row_residual(T* p, const T* q, int64_t count);
+
+// sum_x min(p(x), q(x))
+template <class T>
+double row_overlap(const T* p, const T* q, int64_t count);
+
+}  // namespace draftsmith::infer
