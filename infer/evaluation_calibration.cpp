@@ -1,12 +1,12 @@
 #include "infer/evaluation_calibration.h"
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 
 #include <ATen/core/grad_mode.h>
 
 #include "base/device.h"
+#include "base/timing.h"
 
 namespace draftsmith::infer {
 namespace {
@@ -39,12 +39,12 @@ std::vector<double> measure_step_seconds(model::LanguageModel& model, const Cali
     for (int64_t tokens = 1; tokens <= max_tokens; ++tokens) {
       const auto step = row(std::vector<int64_t>(static_cast<size_t>(tokens), context.prefix.back()), device);
       synchronize(device);
-      const auto start = std::chrono::steady_clock::now();
+      const Stopwatch watch;
       const auto output = model.step({step, {tokens}, model::Logits::kAll, {}}, *state);
       output.logits.argmax(-1).to(at::kCPU);
-      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+      const double elapsed = watch.seconds();
       state->rollback(std::vector<int64_t>{length});
-      if (repetition >= kWarmup) seconds[static_cast<size_t>(tokens - 1)].push_back(elapsed.count());
+      if (repetition >= kWarmup) seconds[static_cast<size_t>(tokens - 1)].push_back(elapsed);
     }
   }
   std::vector<double> medians;

@@ -97,6 +97,7 @@ std::unique_ptr<TransformerModel> load_model(const fs::path& directory, const Lo
     parameters[parameter.name] = opened.weights().read(stored, dtype).to(options.device);
   }
   auto model = std::make_unique<TransformerModel>(opened.config(), std::move(parameters));
+  model->set_name(directory.string());
   model->to(options.device, options.dtype);
   if (options.pack) {
     model->pack();

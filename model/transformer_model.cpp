@@ -50,7 +50,6 @@ void check_parameters(const TransformerConfig& config, const std::map<std::strin
 
 ModelInfo make_info(const TransformerConfig& config, const at::Tensor& embedding) {
   ModelInfo info;
-  info.name = config.family;
   info.vocabulary = config.vocabulary;
   info.decoder_start = config.decoder_start;
   info.pad = config.pad;
@@ -90,11 +89,12 @@ at::Tensor last_new(const at::Tensor& hidden, const StepLayout& layout) {
 struct TransformerModel::Impl {
   TransformerConfig config;
   std::map<std::string, at::Tensor> parameters;
+  std::string name;
   ModelInfo info;
   std::optional<TransformerParts> parts;
 
   Impl(TransformerConfig given, std::map<std::string, at::Tensor> tensors)
-      : config(std::move(given)), parameters(std::move(tensors)) {
+      : config(std::move(given)), parameters(std::move(tensors)), name(config.family) {
     check_parameters(config, parameters);
     rebuild();
   }
@@ -102,6 +102,7 @@ struct TransformerModel::Impl {
   // The parts hold handles of the parameters: they are made anew when those are replaced.
   void rebuild() {
     info = make_info(config, parameters.at("embedding.weight"));
+    info.name = name;
     parts.emplace(config, parameters);
   }
 
@@ -136,6 +137,11 @@ const TransformerConfig& TransformerModel::config() const {
 
 const ModelInfo& TransformerModel::info() const {
   return impl_->info;
+}
+
+void TransformerModel::set_name(std::string name) {
+  impl_->name = std::move(name);
+  impl_->info.name = impl_->name;
 }
 
 const std::map<std::string, at::Tensor>& TransformerModel::parameters() const {

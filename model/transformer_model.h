@@ -37,6 +37,8 @@ class TransformerModel : public LanguageModel {
 
   const TransformerConfig& config() const;
   const ModelInfo& info() const override;
+  // What messages call this model, info().name: the family, until load_model() gives it its directory's name.
+  void set_name(std::string name);
 
   // Named parameters under their canonical names (model/parameters.h), sorted. Tied tensors appear once. Checkpoint
   // code maps the names to the family's own.
