@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <random>
 #include <system_error>
 
 #include <fcntl.h>
@@ -21,10 +22,27 @@ fs::path parent_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
-// A name beside `final_path` that no other process or thread uses.
+uint64_t random_bits() {
+  std::random_device device;
+  return (uint64_t{device()} << 32) | device();
+}
+
+// A name beside `final_path` that no other process or thread uses, nor one of an earlier process with the same number
+// that was killed (in containers numbers repeat) and left its file behind.
 fs::path temporary_name(const fs::path& final_path) {
+  static const uint64_t start = random_bits();
   static std::atomic<uint64_t> counter{0};
-  return parent_of(final_path) / fmt::format(".{}.tmp-{}-{}", final_path.filename().string(), getpid(), counter++);
+  return parent_of(final_path) /
+         fmt::format(".{}.tmp-{}-{:x}-{}", final_path.filename().string(), getpid(), start, counter++);
+}
+
+// Whether a rename to `path` would replace a device, a pipe or the like, as root may: /dev/null, /dev/stdout.
+bool is_special(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  const bool special = fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status);
+  // /dev/stdout and its like are links into /proc, whatever lies behind them.
+  return special || fs::read_symlink(path, error).string().starts_with("/proc/");
 }
 
 std::string hint_for(int error, const fs::path& path) {
@@ -51,6 +69,10 @@ AtomicPath::AtomicPath(fs::path final_path) : final_(std::move(final_path)), tem
   if (!fs::is_directory(parent_of(final_), error)) {
     throw UserError({final_.string(), "its directory does not exist", "an existing directory",
                      parent_of(final_).string(), "create it or choose another path"});
+  }
+  if (is_special(final_)) {
+    throw UserError({final_.string(), "is a device or a pipe and cannot be replaced by a file",
+                     "a path for a regular file", "", "write to a file first"});
   }
 }
 

@@ -17,7 +17,7 @@ namespace draftsmith {
 // commit(), the temporary file or directory is removed and `final_path` is untouched.
 class AtomicPath {
  public:
-  // Throws UserError when the parent directory does not exist.
+  // Throws UserError when the parent directory does not exist or `final_path` is a device, a pipe or a socket.
   explicit AtomicPath(std::filesystem::path final_path);
   ~AtomicPath();
   AtomicPath(const AtomicPath&) = delete;

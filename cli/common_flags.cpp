@@ -10,18 +10,20 @@ Fields<RunOptions> RunOptions::fields() {
       .add("device", &RunOptions::device, NoResult{},
            "Where models run: auto (the first GPU, else the CPU), cpu, cuda or cuda:N. Flag: --device.")
       .add("threads", &RunOptions::threads, Range{0, 1024}, Unit{"threads"}, NoResult{},
-           "CPU threads; 0 takes one for each physical core. Flag: --threads.")
+           "CPU threads; 0: LibTorch's choice, usually one for each physical core. Flag: --threads.")
       .add("quiet", &RunOptions::quiet, NoResult{}, "No progress and no messages but warnings. Flag: --quiet.");
 }
 
 void add_run_flags(CLI::App& app, RunOptions& run) {
   app.add_option("--device", run.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
-  app.add_option("--threads", run.threads, "CPU threads; 0: one for each physical core")->capture_default_str();
+  app.add_option("--threads", run.threads, "CPU threads; 0: LibTorch's choice, usually one for each physical core")
+      ->capture_default_str();
   app.add_flag("--quiet,-q", run.quiet, "No progress and no messages but warnings");
 }
 
 void add_set_flag(CLI::App& app, std::vector<std::string>& set) {
-  app.add_option("--set", set, "Overrides one key of the file, for example --set train.steps=500; may be repeated")
+  app.add_option("--set", set,
+                 "Overrides one key of the file, for example --set target.training.length='500 steps'; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
 }

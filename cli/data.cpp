@@ -203,6 +203,11 @@ std::function<int()> add_data(CLI::App& app) {
   add("tokenize", "Token ids of each line of text, or text of each line of ids", add_tokenize);
   add("train-tokenizer", "Train a SentencePiece tokenizer", add_train_tokenizer);
   app.require_subcommand(1);
+  app.footer(
+      "Examples:\n  draftsmith data prepare --source train.de --target train.en --tokenizer spiece.model --out "
+      "train.h5\n"
+      "  draftsmith data show train.h5 --tokenizer spiece.model\n"
+      "`draftsmith data COMMAND --help` gives the options of each and more examples.");
   return [entries] {
     for (const Entry& entry : *entries) {
       if (entry.app->parsed()) return entry.action();

@@ -5,11 +5,10 @@
 
 #include <fmt/format.h>
 
-#include "base/error.h"
 #include "base/signals.h"
-#include "base/toml.h"
 #include "cli/commands.h"
 #include "cli/common_flags.h"
+#include "cli/suite_file.h"
 #include "infer/evaluation.h"
 
 namespace draftsmith::cli {
@@ -24,12 +23,7 @@ struct EvalFlags {
 };
 
 infer::EvaluationOptions read_suite(const EvalFlags& flags) {
-  toml::table table = load_toml(flags.suite);
-  Problems problems;
-  apply_overlays(table, flags.common.set, {"task", "run", "drafter"}, problems);
-  auto options = parse_options<infer::EvaluationOptions>(table, "", problems);
-  problems.throw_if_any();
-  if (!table.contains("name")) options.name = flags.suite.stem().string();
+  infer::EvaluationOptions options = load_suite(flags.suite, flags.common.set);
   if (flags.common.run.device != "auto") options.device = flags.common.run.device;
   if (flags.common.run.threads != 0) options.threads = flags.common.run.threads;
   return options;

@@ -128,6 +128,7 @@ int run_generate(const GenerateFlags& flags) {
   LoadedModel drafter;
   infer::GenerationModels models;
   models.target = target.model.get();
+  models.target_tokenizer = target.tokenizer.get();
   models.generation = model::load_generation_config(flags.model);
   if (options.drafts() && !flags.drafter.empty()) {
     if (fs::exists(flags.drafter) && fs::equivalent(flags.drafter, flags.model)) {
@@ -135,7 +136,6 @@ int run_generate(const GenerateFlags& flags) {
     } else {
       drafter = load_with_tokenizer(flags.drafter, load);
       models.drafter = drafter.model.get();
-      models.target_tokenizer = target.tokenizer.get();
       models.drafter_tokenizer = drafter.tokenizer.get();
     }
   }

@@ -26,7 +26,8 @@ std::function<int()> add_verify(CLI::App& app) {
   return [path] {
     const auto problems = recipes::verify(*path);
     if (!problems.empty()) throw UserError(problems);
-    std::cout << path->string() << ": as it was written\n";
+    std::cout << path->string()
+              << (recipes::is_recorded(*path) ? ": as it was written\n" : ": well formed; no hashes to compare\n");
     return 0;
   };
 }

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "data/line_reader.h"
+#include "infer/vocabulary.h"
 
 namespace draftsmith::cli {
 
@@ -74,11 +75,7 @@ std::vector<std::vector<int64_t>> read_token_lines(const std::string& file, cons
 }
 
 std::string text_of(const std::vector<int64_t>& ids, const data::Tokenizer& tokenizer) {
-  std::vector<int32_t> known;
-  for (const int64_t id : ids) {
-    if (id < tokenizer.vocabulary()) known.push_back(static_cast<int32_t>(id));
-  }
-  std::string text = tokenizer.decode(known);
+  std::string text = infer::text_of_known(tokenizer, ids);
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
 }

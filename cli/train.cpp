@@ -5,9 +5,12 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "base/json.h"
+#include "base/logging.h"
 #include "base/signals.h"
 #include "cli/commands.h"
 #include "cli/common_flags.h"
+#include "infer/evaluation_files.h"
 #include "recipes/pipeline.h"
 
 namespace draftsmith::cli {
@@ -31,6 +34,18 @@ std::string products(const std::filesystem::path& directory) {
   return text.empty() ? fmt::format("    {}\n", directory.string()) : text;
 }
 
+// The table of an evaluation that was finished before, which its stage does not print again.
+std::string finished_table(const std::filesystem::path& directory) {
+  const auto file = directory / "results.json";
+  if (!std::filesystem::exists(file)) return "";
+  try {
+    return infer::results_table(nlohmann::ordered_json(load_json(file)));
+  } catch (const nlohmann::json::exception&) {
+    log_warning("{}: written by a version whose results this one cannot show", file.string());
+    return "";
+  }
+}
+
 int run_train(const TrainFlags& flags) {
   const RunContext context = begin_run(flags.common.run);
   const recipes::Recipe recipe = recipes::load_recipe(flags.recipe, flags.common.set);
@@ -42,6 +57,9 @@ int run_train(const TrainFlags& flags) {
       .device = flags.common.run.device, .threads = flags.common.run.threads, .progress = context.progress};
   const SignalWatch signals;
   const auto results = recipes::run_recipe(recipe, options);
+  for (const auto& result : results) {
+    if (result.skipped) std::cout << finished_table(result.directory);
+  }
   std::cout << "\nWhat lies where:\n";
   for (const auto& result : results) {
     std::cout << fmt::format("  {}{}\n{}", result.stage, result.skipped ? " (was finished)" : "",

@@ -8,7 +8,7 @@
 #include "base/toml.h"
 #include "cli/commands.h"
 #include "cli/common_flags.h"
-#include "infer/evaluation_options.h"
+#include "cli/suite_file.h"
 #include "recipes/recipe.h"
 
 namespace draftsmith::cli {
@@ -17,15 +17,11 @@ namespace {
 
 // The file in one line, or a UserError with everything that is wrong with it.
 std::string validate_file(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
-  toml::table table = load_toml(file);
-  if (recipes::is_recipe(table)) {
+  if (recipes::is_recipe(load_toml(file))) {
     const recipes::Recipe recipe = recipes::load_recipe(file, overrides);
     return fmt::format("{}: recipe '{}', {} stages, no errors", file.string(), recipe.name, recipe.stages.size());
   }
-  Problems problems;
-  apply_overlays(table, overrides, {}, problems);
-  const auto suite = parse_options<infer::EvaluationOptions>(table, "", problems);
-  problems.throw_if_any();
+  const infer::EvaluationOptions suite = load_suite(file, overrides);
   return fmt::format("{}: suite '{}', {} tasks, {} runs, no errors", file.string(), suite.name, suite.task.size(),
                      suite.run.size());
 }

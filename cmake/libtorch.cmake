@@ -51,9 +51,11 @@ endif()
 # kernels register themselves when it is loaded.
 set(DRAFTSMITH_TORCH_CUDA OFF)
 if(EXISTS "${torch_lib_dir}/libtorch_cuda.so")
+  # The runtime lies in a wheel beside torch, or inside the official zip, which brings no CUDA headers (our code needs
+  # none).
   file(GLOB cuda_include "${torch_packages}/nvidia/cu1*/include")
-  file(GLOB cuda_runtime "${torch_packages}/nvidia/cu1*/lib/libcudart.so.1*")
-  if(cuda_include AND cuda_runtime)
+  file(GLOB cuda_runtime "${torch_packages}/nvidia/cu1*/lib/libcudart.so.1*" "${torch_lib_dir}/libcudart*.so*")
+  if(cuda_runtime)
     list(GET cuda_runtime 0 cuda_runtime)
     cmake_path(GET cuda_runtime PARENT_PATH cuda_lib_dir)
     target_include_directories(draftsmith_torch SYSTEM INTERFACE ${cuda_include})
@@ -63,6 +65,12 @@ if(EXISTS "${torch_lib_dir}/libtorch_cuda.so")
     target_link_options(draftsmith_torch INTERFACE "LINKER:-rpath,${cuda_lib_dir}")
     target_compile_definitions(draftsmith_torch INTERFACE DRAFTSMITH_TORCH_CUDA=1)
     set(DRAFTSMITH_TORCH_CUDA ON)
+  else()
+    message(WARNING
+      "This LibTorch has a CUDA half, but Draftsmith is built without it, for CPUs only.\n"
+      "  expected: libcudart in nvidia/cu1*/lib beside the torch package, or in LibTorch's own lib\n"
+      "  found:    neither in ${torch_packages} nor in ${torch_lib_dir}\n"
+      "  hint:     install the wheel with its dependencies (pip install torch), or take the official CUDA zip")
   endif()
 endif()
 message(STATUS "LibTorch: ${torch_root} (CUDA: ${DRAFTSMITH_TORCH_CUDA})")

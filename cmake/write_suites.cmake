@@ -9,8 +9,12 @@ if(NOT status EQUAL 0)
   message(FATAL_ERROR "${NAME} could not list its tests (${status}):\n${errors}")
 endif()
 
-# Suites are the lines that are not indented; they end in a dot, after which a comment may follow.
-string(REGEX MATCHALL "(^|\n)[A-Za-z_][^ \n]*\\." suites "${listing}")
+# Suites are the lines that are not indented; they end in a dot, after which a comment may follow. Disabled tests do not
+# run: a suite without others would be an entry that cannot fail.
+string(REGEX REPLACE "  +# [^\n]*" "" listing "${listing}")
+string(REGEX REPLACE "\n  DISABLED_[^\n]*" "" listing "${listing}")
+string(REGEX MATCHALL "(^|\n)[A-Za-z_][^ \n]*\\.\n  " suites "${listing}")
+list(FILTER suites EXCLUDE REGEX "(^|[/\n])DISABLED_")
 
 # A suite whose tests all skip themselves counts as skipped. The pattern reaches to the end of the output, so that a
 # suite with a failure, which prints more after the list of skipped tests, never matches.
@@ -18,7 +22,8 @@ set(skip "\\[  PASSED  \\] 0 tests\\.\n(\\[  SKIPPED \\] [^\n]*\n)+$")
 
 set(script "")
 foreach(suite IN LISTS suites)
-  string(REGEX REPLACE "[\n]|\\.$" "" suite "${suite}")
+  string(STRIP "${suite}" suite)
+  string(REGEX REPLACE "\\.$" "" suite "${suite}")
   set(labels "${LABEL}")
   if(suite MATCHES "Gpu|Cuda")
     list(APPEND labels gpu)

@@ -22,16 +22,20 @@ int64_t length(std::span<const int32_t> row) {
   return static_cast<int64_t>(row.size());
 }
 
+// Far beyond use; products of a window with one of the others fit int64.
+constexpr double kMostTokens = 1LL << 31;
+constexpr double kMostWindows = 1LL << 20;
+
 }  // namespace
 
 Fields<BatchOptions> BatchOptions::fields() {
   return Fields<BatchOptions>("batch options")
-      .add("token_budget", &BatchOptions::token_budget, Range{1}, Unit{"tokens"},
+      .add("token_budget", &BatchOptions::token_budget, Range{1, kMostTokens}, Unit{"tokens"},
            "Most tokens of a batch, padding counted: rows times the longest source or target among them. An example "
            "that "
            "is longer is a batch alone.")
-      .add("max_rows", &BatchOptions::max_rows, Range{1}, Unit{"examples"}, "Most examples of a batch.")
-      .add("bucket_window", &BatchOptions::bucket_window, Range{1}, Unit{"batches"},
+      .add("max_rows", &BatchOptions::max_rows, Range{1, kMostTokens}, Unit{"examples"}, "Most examples of a batch.")
+      .add("bucket_window", &BatchOptions::bucket_window, Range{1, kMostWindows}, Unit{"batches"},
            "How many batches' worth of examples are sorted by length together: larger pads less, smaller mixes more.")
       .add("seed", &BatchOptions::seed, "Seed of the order of examples and batches.")
       .add("shuffle", &BatchOptions::shuffle,

@@ -9,6 +9,9 @@ namespace draftsmith::data {
 
 namespace {
 
+// Far beyond use, and one more of them still fits int64.
+constexpr int64_t kMostExamples = int64_t{1} << 48;
+
 // One ragged side in memory.
 struct Side {
   std::vector<int32_t> tokens;
@@ -101,7 +104,9 @@ Corpus::Corpus(const std::filesystem::path& file) : impl_(std::make_unique<Impl>
   const Hdf5Reader input(file);
   impl_->file = file;
   impl_->info = read_info(input);
-  if (impl_->info.examples < 0) fail(input, "number of examples", "0 or more", std::to_string(impl_->info.examples));
+  if (impl_->info.examples < 0 || impl_->info.examples > kMostExamples) {
+    fail(input, "number of examples", "0 to " + std::to_string(kMostExamples), std::to_string(impl_->info.examples));
+  }
   impl_->source = read_side(input, "/source", impl_->info, impl_->info.source_tokens);
   impl_->target = read_side(input, "/target", impl_->info, impl_->info.target_tokens);
 }

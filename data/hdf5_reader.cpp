@@ -128,8 +128,11 @@ std::vector<int64_t> Hdf5Reader::shape(const std::string& name, Hdf5Type type, i
   }
   std::vector<hsize_t> extent(static_cast<size_t>(rank));
   H5Sget_simple_extent_dims(space.id(), extent.data(), nullptr);
-  // An untrusted extent must not decide how much is allocated: what is stored bounds it.
-  const double stored_bytes = static_cast<double>(H5Dget_storage_size(dataset.id()));
+  // An untrusted extent must not decide how much is allocated: what is stored bounds it, and that (a sum over an index
+  // that may be damaged) is bounded by the file itself.
+  std::error_code ignored;
+  const auto file_bytes = static_cast<double>(std::filesystem::file_size(impl_->file, ignored));
+  const double stored_bytes = std::min(static_cast<double>(H5Dget_storage_size(dataset.id())), file_bytes);
   double bytes = static_cast<double>(hdf5_size(type));
   for (const hsize_t length : extent) bytes *= static_cast<double>(length);
   if (bytes > kMaxCompression * stored_bytes) {

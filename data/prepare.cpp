@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <deque>
 #include <future>
+#include <iterator>
 #include <optional>
 #include <string_view>
 
 #include "base/error.h"
 #include "base/sha256.h"
+#include "data/utf8.h"
 
 namespace draftsmith::data {
 
@@ -38,15 +40,26 @@ class ChunkTokenizer {
     Chunk chunk;
     chunk.examples = static_cast<int64_t>(examples.size());
     for (const Example& example : examples) {
-      const size_t used = options_.references == "all" ? example.targets.size() : 1;
-      chunk.counts.unused_references += static_cast<int64_t>(example.targets.size() - used);
-      for (size_t i = 0; i < used && !chunk.error; ++i) add(example, example.targets[i], chunk);
+      const std::vector<std::string> targets = usable_targets(example, chunk.counts);
+      const size_t used = options_.references == "all" ? targets.size() : 1;
+      chunk.counts.unused_references += static_cast<int64_t>(targets.size() - used);
+      for (size_t i = 0; i < used && !chunk.error; ++i) add(example, targets[i], chunk);
       if (chunk.error) break;
     }
     return chunk;
   }
 
  private:
+  // The targets that are not empty; all of them when all are empty, which the stream's policy has allowed then.
+  static std::vector<std::string> usable_targets(const Example& example, PrepareReport& counts) {
+    std::vector<std::string> usable;
+    std::copy_if(example.targets.begin(), example.targets.end(), std::back_inserter(usable),
+                 [](const std::string& target) { return !is_blank(target); });
+    if (usable.empty()) return example.targets;
+    counts.empty_references += static_cast<int64_t>(example.targets.size() - usable.size());
+    return usable;
+  }
+
   void add(const Example& example, const std::string& target, Chunk& chunk) const {
     Pair pair = {.source = example.has_source ? encode(example.source) : std::vector<int32_t>(),
                  .target = encode(target)};
@@ -118,6 +131,7 @@ void write_chunk(Chunk chunk, CorpusWriter& writer, PrepareReport& report) {
   report.truncated_sources += chunk.counts.truncated_sources;
   report.truncated_targets += chunk.counts.truncated_targets;
   report.unused_references += chunk.counts.unused_references;
+  report.empty_references += chunk.counts.empty_references;
   report.unknown_source_tokens += chunk.counts.unknown_source_tokens;
   report.unknown_target_tokens += chunk.counts.unknown_target_tokens;
   if (chunk.error) throw UserError(*chunk.error);
@@ -138,6 +152,20 @@ CorpusInfo corpus_info(const ExampleStream& stream, const Tokenizer& tokenizer, 
   info.provenance["too_long"] = options.too_long;
   info.provenance["references"] = options.references;
   return info;
+}
+
+// Text is read more than once (lines are counted, files are hashed), which a pipe cannot be: what is left of it after
+// the first time would silently become the corpus.
+void require_regular_file(const std::filesystem::path& file) {
+  std::error_code ignored;
+  const auto type = std::filesystem::status(file, ignored).type();
+  using std::filesystem::file_type;
+  if (type == file_type::fifo || type == file_type::character || type == file_type::socket) {
+    throw UserError({.where = file.string(),
+                     .what = "is a pipe or a device, which cannot be read twice",
+                     .expected = "a regular file",
+                     .hint = "write the text to a file first"});
+  }
 }
 
 void check_options(const PrepareOptions& options, const Tokenizer& tokenizer) {
@@ -196,6 +224,7 @@ std::vector<std::pair<std::string, int64_t>> PrepareReport::nonzero() const {
                                                             {"truncated sources", truncated_sources},
                                                             {"truncated targets", truncated_targets},
                                                             {"references not used", unused_references},
+                                                            {"references not used: empty", empty_references},
                                                             {"unknown tokens in sources", unknown_source_tokens},
                                                             {"unknown tokens in targets", unknown_target_tokens}};
   std::copy_if(own.begin(), own.end(), std::back_inserter(list), [](const auto& entry) { return entry.second > 0; });
@@ -239,6 +268,7 @@ std::unique_ptr<ExampleStream> open_text(const TextInput& input, const TextPolic
                                           : "half of a pair of parallel files",
                      .expected = "source and target, or jsonl, or text"});
   }
+  for (const auto* file : {&input.source, &input.target, &input.jsonl, &input.text}) require_regular_file(*file);
   if (parallel) return open_parallel(input.source, input.target, policies);
   if (!input.text.empty()) return open_plain_text(input.text, input.separator, policies);
   return open_jsonl(input.jsonl, {input.source_field, input.target_fields, input.join}, policies);

@@ -29,7 +29,7 @@ struct TextInput {
   static Fields<TextInput> fields();
 };
 
-// Errors: UserError when the input names none or several of the kinds, or half of a parallel pair.
+// Errors: UserError when the input names none or several of the kinds, half of a parallel pair, or a pipe.
 std::unique_ptr<ExampleStream> open_text(const TextInput& input, const TextPolicies& policies);
 
 struct PrepareOptions {
@@ -50,6 +50,7 @@ struct PrepareReport {
   int64_t truncated_sources = 0;
   int64_t truncated_targets = 0;
   int64_t unused_references = 0;
+  int64_t empty_references = 0;  // passed over, since another reference of the source is not empty
   int64_t unknown_source_tokens = 0;
   int64_t unknown_target_tokens = 0;
   // Everything that was not plainly written, by name: what a user must be told.

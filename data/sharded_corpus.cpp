@@ -3,7 +3,9 @@
 #include <array>
 #include <cstdio>
 #include <optional>
+#include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 
@@ -24,6 +26,7 @@ struct ShardedCorpusWriter::Impl {
   CorpusInfo info;
   int64_t shard_examples = 0;
   std::vector<std::filesystem::path> shards;  // whole ones on disk
+  bool merged = false;                        // an earlier run had come to the end but for removing its shards
   int64_t safe = 0;
   std::optional<CorpusWriter> open;
 
@@ -34,17 +37,36 @@ struct ShardedCorpusWriter::Impl {
       const Corpus shard(path);
       check_same_job(path, shard.info());
       shards.push_back(path);
-      safe += shard.size();
-      if (shard.size() < shard_examples) break;  // the last one of a run killed while merging
+      if (!merged) safe += shard.size();
     }
   }
 
+  // A merged corpus says its job; any other file of that name is there to be replaced.
+  void find_merged() {
+    if (!info.provenance.contains(kJob) || !std::filesystem::exists(file)) return;
+    const CorpusInfo found = read_corpus_info(file);
+    const auto job = found.provenance.find(kJob);
+    if (job == found.provenance.end() || differing(found) != nullptr) return;
+    merged = true;
+    safe = found.examples;
+  }
+
+  bool same_provenance(const CorpusInfo& found) const {
+    const auto own = info.provenance.find(kJob);
+    if (own == info.provenance.end()) return found.provenance == info.provenance;
+    const auto job = found.provenance.find(kJob);
+    return job == found.provenance.end() || job->second == own->second;
+  }
+
+  // What tells the corpus from one of this job; nullptr for nothing.
+  const char* differing(const CorpusInfo& found) const {
+    if (found.tokenizer_hash != info.tokenizer_hash) return "tokenizer";
+    if (found.vocabulary != info.vocabulary) return "vocabulary";
+    return same_provenance(found) ? nullptr : "provenance";
+  }
+
   void check_same_job(const std::filesystem::path& path, const CorpusInfo& found) const {
-    const char* differs = found.tokenizer_hash != info.tokenizer_hash ? "tokenizer"
-                          : found.vocabulary != info.vocabulary       ? "vocabulary"
-                          : found.provenance != info.provenance       ? "provenance"
-                          : found.examples > shard_examples           ? "shard size"
-                                                                      : nullptr;
+    const char* differs = differing(found);
     if (differs == nullptr) return;
     throw UserError({.where = path.string(),
                      .what = std::string("shard of another job: its ") + differs + " differs",
@@ -65,6 +87,7 @@ ShardedCorpusWriter::ShardedCorpusWriter(const std::filesystem::path& file, Corp
   impl_->file = file;
   impl_->info = std::move(info);
   impl_->shard_examples = shard_examples;
+  impl_->find_merged();
   impl_->find_shards();
 }
 
@@ -78,7 +101,16 @@ int64_t ShardedCorpusWriter::done() const {
   return impl_->safe + (impl_->open ? impl_->open->examples() : 0);
 }
 
+void ShardedCorpusWriter::read_targets(const std::function<void(std::span<const int32_t>)>& visit) const {
+  const auto parts = impl_->merged ? std::vector{impl_->file} : impl_->shards;
+  for (const std::filesystem::path& part : parts) {
+    const Corpus corpus(part);
+    for (int64_t i = 0; i < corpus.size(); ++i) visit(corpus.target(i));
+  }
+}
+
 void ShardedCorpusWriter::add(std::span<const int32_t> source, std::span<const int32_t> target) {
+  if (impl_->merged) throw std::logic_error("an example added to a sharded corpus that is finished");
   if (!impl_->open) impl_->open.emplace(shard_file(impl_->file, impl_->shards.size()), impl_->info);
   impl_->open->add(source, target);
   if (impl_->open->examples() == impl_->shard_examples) impl_->close_shard();
@@ -86,10 +118,13 @@ void ShardedCorpusWriter::add(std::span<const int32_t> source, std::span<const i
 
 void ShardedCorpusWriter::finish(const std::map<std::string, std::string>& extra) {
   if (impl_->open) impl_->close_shard();
-  CorpusInfo info = impl_->info;
-  for (const auto& [key, value] : extra) info.provenance[key] = value;
-  merge_corpora(impl_->shards, impl_->file, info);
-  for (const std::filesystem::path& shard : impl_->shards) std::filesystem::remove(shard);
+  if (!impl_->merged) {
+    CorpusInfo info = impl_->info;
+    for (const auto& [key, value] : extra) info.provenance[key] = value;
+    merge_corpora(impl_->shards, impl_->file, info);
+  }
+  // From the last to the first: what a kill leaves is found again, and the merged corpus says that it is whole.
+  for (auto shard = impl_->shards.rbegin(); shard != impl_->shards.rend(); ++shard) std::filesystem::remove(*shard);
 }
 
 }  // namespace draftsmith::data

@@ -4,31 +4,41 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "data/corpus.h"
 
 namespace draftsmith::data {
 
-// Shards of FILE.h5 are FILE.shard-00000.h5, FILE.shard-00001.h5, ... beside it, each a whole corpus of
-// `shard_examples` examples that appeared by a rename. finish() merges them into FILE.h5 and removes them.
+// The provenance that says which job makes a corpus, for those that are made in several runs.
+inline constexpr const char* kJob = "job";
+
+// Shards of FILE.h5 are FILE.shard-00000.h5, FILE.shard-00001.h5, ... beside it, each a whole corpus that appeared by a
+// rename. New ones have `shard_examples` examples; those of an earlier run may have any number. finish() merges them
+// into FILE.h5 and removes them.
 //
 //   ShardedCorpusWriter writer(file, info, 1000);
 //   for (int64_t i = writer.done(); i < inputs; ++i) writer.add(source(i), output(i));
 //   writer.finish();
 class ShardedCorpusWriter {
  public:
-  // Finds and checks the shards of an earlier run. Errors: UserError for shards of another job (tokenizer, vocabulary,
-  // provenance or shard size differ from these) and for damaged ones, naming the shard.
+  // Finds and checks the shards of an earlier run; where that one had merged them already, its FILE.h5. Errors:
+  // UserError for shards of another job and for damaged ones, naming the shard. A job is told by tokenizer, vocabulary
+  // and kJob; without kJob in `info` by the whole provenance. A shard without kJob is taken for one of an earlier
+  // version's.
   ShardedCorpusWriter(const std::filesystem::path& file, CorpusInfo info, int64_t shard_examples);
   ~ShardedCorpusWriter();
   // Examples in whole shards on disk when the writer was opened, plus those added since: where to go on.
   int64_t done() const;
   // Examples on disk in whole shards: what a kill at this moment would keep.
   int64_t safe() const;
+  // Calls `visit` with the target of each example that is safe, in order.
+  void read_targets(const std::function<void(std::span<const int32_t>)>& visit) const;
+  // Errors: std::logic_error after the corpus was merged.
   void add(std::span<const int32_t> source, std::span<const int32_t> target);
   // Writes the last, smaller shard, merges all into the corpus (with `extra` provenance added) and removes the shards.
   void finish(const std::map<std::string, std::string>& extra = {});

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "infer/vocabulary.h"
+
 namespace draftsmith::infer {
 
 namespace {
@@ -13,6 +15,18 @@ bool any(const std::vector<int64_t>& flags) {
 void intersect(std::vector<int64_t>& active, const at::Tensor& go_on) {
   const auto answers = to_host(go_on);
   for (size_t b = 0; b < active.size(); ++b) active[b] &= answers[b];
+}
+
+// Drafted tokens of one step, fit to be indices: kNoToken is an error in an active row; in the others, where all is
+// garbage, any id will do. `on_host` holds the same tokens, or nothing when they are not read while drafting.
+at::Tensor as_indices(const at::Tensor& tokens, std::span<const int64_t> on_host, std::span<const Row> rows,
+                      std::span<const int64_t> active, int64_t step) {
+  bool garbage = false;
+  for (size_t b = 0; b < on_host.size(); ++b) {
+    if (active[b] != 0) checked_token(rows[b], rows[b].emitted() + step, on_host[b], "drafter");
+    garbage = garbage || on_host[b] < 0;
+  }
+  return garbage ? tokens.clamp_min(0) : tokens;
 }
 
 }  // namespace
@@ -75,6 +89,7 @@ DecodeLoop::Draft DecodeLoop::draft(RowBatch& batch) {
 // One token for each active row, as far as the window rule lets it; false when no row takes any.
 bool DecodeLoop::take_token(RowBatch& batch, const at::Tensor& logits, Draft& window, std::vector<int64_t>& active) {
   const auto step = static_cast<int64_t>(window.tokens.size());
+  mask_padding(logits, settings_.ids);
   if (!settings_.processors.empty()) {
     settings_.processors.apply(logits.unsqueeze(1), {batch.rows, window.on_host, step});
   }
@@ -83,11 +98,12 @@ bool DecodeLoop::take_token(RowBatch& batch, const at::Tensor& logits, Draft& wi
     intersect(active, parts_.window->go_on({logits, {}}));
     if (!any(active)) return false;
   }
-  const auto tokens = choose(batch, logits, window);  // [B]
+  const auto chosen = choose(batch, logits, window);  // [B]
+  const auto on_host = reads_tokens() ? to_host(chosen) : std::vector<int64_t>{};
+  const auto tokens = as_indices(chosen, on_host, batch.rows, active, step);
   window.tokens.push_back(tokens);
   for (size_t b = 0; b < active.size(); ++b) window.counts[b] += active[b];
-  if (!reads_tokens()) return true;
-  const auto on_host = to_host(tokens);
+  if (on_host.empty()) return true;
   for (size_t b = 0; b < active.size(); ++b) {
     if (active[b] == 0) continue;
     window.on_host[b].push_back(on_host[b]);
@@ -130,6 +146,7 @@ DecodeLoop::Verdict DecodeLoop::verify(RowBatch& batch, const Draft& window) {
   Verdict verdict;
   verdict.target = target_.step(input, *batch.state);
   const auto& logits = verdict.target.logits;  // [B,G+1,V]
+  mask_padding(logits, settings_.ids);
   if (!settings_.processors.empty()) settings_.processors.apply(logits, {batch.rows, window.on_host, 0});
   Verification verification{batch.rows,
                             logits,
@@ -182,6 +199,7 @@ void DecodeLoop::commit_row(Row& row, size_t index, int64_t drafted, const Verdi
     row.stats.rollbacks += rolled_back ? 1 : 0;
   }
   for (int64_t j = 0; j < accepted; ++j) row.emit(tokens[j], settings_.eos);
+  checked_token(row, row.emitted(), answers[1], "target");
   row.handover = answers[1] < 0;
   if (!row.handover) row.emit(answers[1], settings_.eos);
   parts_.window->observe(b, drafted, accepted);

@@ -2,8 +2,10 @@
 // pace.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "infer/parts.h"
@@ -20,6 +22,7 @@ struct DecodeSettings {
   LogitsProcessors processors;
   std::vector<int64_t> eos;
   bool measure_alpha = false;
+  int64_t ids = std::numeric_limits<int64_t>::max();  // ids from here on are padding of the logits, never put out
 };
 
 // A batch ready to be decoded. Rows leave it as they finish.
@@ -34,6 +37,10 @@ struct RowBatch {
   // Shares out a batch's time among the rows that are not finished.
   void share(const PhaseSeconds& seconds);
 };
+
+// `token`, or RunError naming the input's line and the new token's index `position` if it is kNoToken. `whose`: target
+// or drafter.
+int64_t checked_token(const Row& row, int64_t position, int64_t token, const std::string& whose);
 
 // Rows' time is shared from `timer`, which is in kOther when this begins and ends.
 class DecodeLoop {

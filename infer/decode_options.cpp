@@ -45,7 +45,8 @@ Fields<DecodeOptions> DecodeOptions::fields() {
            "The dynamic window ends after a token that the drafter gave a probability below this; 0 is off. "
            "Default 0.4 for constant, 0 for heuristic.")
       .add("temperature", &O::temperature, Range{0, 1000},
-           "Sampling temperature T, of target and drafter; 0 takes the most likely token. Default: 0 for greedy, "
+           "Sampling temperature T, of target and drafter; 0 (or below 1e-30) takes the most likely token. Default: 0 "
+           "for greedy, "
            "assisted and bild; else the model's own setting or 1.")
       .add("top_k", &O::top_k, Range{0}, "Sample among the k most likely tokens; 0 is off.")
       .add("top_p", &O::top_p, Above{0}, Range{0, 1},

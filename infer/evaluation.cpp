@@ -6,6 +6,8 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/logging.h"
+#include "base/sha256.h"
+#include "base/signals.h"
 #include "infer/evaluation_files.h"
 #include "infer/evaluation_measure.h"
 #include "infer/evaluation_summary.h"
@@ -35,7 +37,7 @@ class Suite {
   EvaluationResult run() {
     prepare();
     make_directories(out_dir_);
-    MeasurementStore store(out_dir_ / "measurements.jsonl", options_hash(options_) + " " + engine_.fingerprint());
+    MeasurementStore store(out_dir_ / "measurements.jsonl", suite_key());
     if (store.taken_up() > 0) log_info("taking up {} measured batches in {}", store.taken_up(), out_dir_.string());
     for (auto& task : tasks_) {
       if (!task.chooses) add_chosen_rows(task);
@@ -51,6 +53,15 @@ class Suite {
   }
 
  private:
+  // What measurements depend on: with another one of these they are not taken up again.
+  std::string suite_key() const {
+    Sha256 data;  // files may change under their names
+    for (const auto& task : tasks_) {
+      data.update(nlohmann::json{task.task->name, task.prompts, task.data.references}.dump());
+    }
+    return options_hash(options_) + " " + data.hex_digest() + " " + engine_.fingerprint();
+  }
+
   // Everything that can be wrong is found here, before anything is run or written.
   void prepare() {
     Problems problems;
@@ -76,16 +87,28 @@ class Suite {
     measured.chooses = chooses;
     measured.data = load_task(task);
     measured.max_new_tokens = task.max_new_tokens > 0 ? task.max_new_tokens : options_.max_new_tokens;
-    for (const auto& source : measured.data.sources) {
-      bool cut = false;
-      measured.prompts.push_back(engine_.encode(source, task.ids, task.max_source_tokens, cut));
-      if (cut) ++measured.cut_sources;
-    }
+    for (size_t line = 0; line < measured.data.sources.size(); ++line) encode(measured, line);
     for (const auto& run : runs_) {
       const bool baseline =
           run.choose_on.empty() && (run.label == "greedy" || !chooses || is_needed_baseline(run, task));
       if (baseline || run.choose_on == task.name) measured.rows.push_back({run.label, run, std::nullopt});
     }
+  }
+
+  void encode(MeasuredTask& measured, size_t line) const {
+    const EvaluationTask& task = *measured.task;
+    bool cut = false;
+    try {
+      measured.prompts.push_back(engine_.encode(measured.data.sources[line], task.ids, task.max_source_tokens, cut));
+    } catch (const UserError& error) {
+      std::vector<Problem> problems = error.problems();
+      const fs::path& file = task.jsonl.empty() ? task.source : task.jsonl;
+      for (Problem& problem : problems) {
+        if (problem.where.empty()) problem.where = file.string() + ":" + std::to_string(line + 1);
+      }
+      throw UserError(std::move(problems));
+    }
+    if (cut) ++measured.cut_sources;
   }
 
   // On a choosing task only the grid and what it is compared with are run.
@@ -108,12 +131,6 @@ class Suite {
         task.rows.push_back({chosen_label(run.group, max_drop), *chosen, choice});
       }
     }
-  }
-
-  static std::string chosen_label(const std::string& group, double max_drop) {
-    std::string number = ordered_json(max_drop).dump();
-    if (number.ends_with(".0")) number.resize(number.size() - 2);
-    return group + ".drop" + number;
   }
 
   Choice choose_in_group(const RunSettings& member, double max_drop) const {
@@ -160,6 +177,7 @@ class Suite {
       if (options_.forced_lines > 0 && !task.forced.contains(drafter)) {
         task.forced[drafter] = forced_alpha(drafter, task);
       }
+      throw_if_stop_requested("finished measurements are kept; run the evaluation again to go on");
     }
   }
 

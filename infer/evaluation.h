@@ -30,7 +30,7 @@ std::unique_ptr<EvaluationEngine> make_model_engine(const EvaluationOptions& opt
 
 // SIGINT and SIGTERM (base/signals.h) stop it between measurements; run again, it goes on.
 // Errors: UserError before anything is run; RunError, after all results are written, when a speedup exceeds what the
-// counted target runs allow (a measurement error).
+// counted target runs allow (a measurement error; in batches the counts allow no such check).
 EvaluationResult run_evaluation(const EvaluationOptions& options, const std::filesystem::path& out_dir,
                                 EvaluationEngine& engine, const EvaluationContext& context = {});
 

@@ -39,6 +39,8 @@ class EvaluationEngine {
   // Adds a problem for a method that is unknown or whose parts and parameters make no sense together.
   virtual void check(const RunSettings& run, Problems& problems) const = 0;
   // Token ids of a source line. `max_tokens` > 0 cuts longer ones (EOS kept) and sets `cut`.
+  // Errors: UserError, whose empty `where` the caller fills in with file and line, for ids that are none of the
+  // model's.
   virtual Prompt encode(const std::string& source, bool ids, int64_t max_tokens, bool& cut) const = 0;
   // Text of generated ids; for `ids` the ids themselves without EOS, separated by blanks.
   virtual std::string text(const std::vector<int64_t>& generated, bool ids) const = 0;

@@ -1,16 +1,23 @@
 #include "infer/evaluation_files.h"
 
+#include <algorithm>
 #include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "base/text_table.h"
+#include "base/utf8.h"
 
 namespace draftsmith::infer {
 namespace {
 
 using nlohmann::ordered_json;
+
+constexpr size_t kTableWidth = 100;
+constexpr size_t kGap = 2;             // of TextTable
+constexpr size_t kNarrowestName = 20;  // columns, whatever the numbers take
+constexpr const char* kIndent = "  ";  // of a name's second piece
 
 // The value at a path of keys, or null.
 ordered_json at(const ordered_json& json, const std::string& pointer) {
@@ -74,28 +81,74 @@ std::string notes(const ordered_json& run) {
   return text;
 }
 
+// What the numbers leave for the names of runs.
+size_t name_width(const std::vector<Column>& columns, const std::vector<std::vector<std::string>>& rows) {
+  size_t numbers = 0;
+  for (size_t i = 1; i < columns.size(); ++i) {
+    size_t widest = display_width(columns[i].header);
+    for (const auto& row : rows) widest = std::max(widest, display_width(row[i]));
+    numbers += kGap + widest;
+  }
+  return std::max(kNarrowestName, kTableWidth - std::min(numbers, kTableWidth));
+}
+
+// The last '.' before `end` that is not a decimal point, or npos.
+size_t last_break(const std::string& name, size_t end) {
+  const auto is_digit = [&](size_t i) { return i < name.size() && name[i] >= '0' && name[i] <= '9'; };
+  size_t dot = name.rfind('.', end - 1);
+  while (dot != std::string::npos && dot > 0 && is_digit(dot - 1) && is_digit(dot + 1)) dot = name.rfind('.', dot - 1);
+  return dot;
+}
+
+// A name in pieces that fit, broken behind a '.' where there is one: what tells grids apart stands at its end. Names
+// are ASCII (file_safe).
+std::vector<std::string> name_pieces(std::string name, size_t width) {
+  std::vector<std::string> pieces;
+  while (name.size() > width) {
+    const size_t dot = last_break(name, width);
+    const bool found = dot != std::string::npos && dot > std::string(kIndent).size();
+    const size_t end = found ? dot + 1 : width;
+    pieces.push_back(name.substr(0, end));
+    name = kIndent + name.substr(end);
+  }
+  pieces.push_back(std::move(name));
+  return pieces;
+}
+
+// A row, its name on as many lines as it takes.
+void add_named_row(TextTable& table, std::vector<std::string> row, size_t width) {
+  for (std::string& piece : name_pieces(row.front(), width)) {
+    row.front() = std::move(piece);
+    table.add_row(row);
+    std::fill(row.begin(), row.end(), std::string());
+  }
+}
+
+std::string cut_sources(const ordered_json& task) {
+  const auto cut = at(task, "/cut_sources");
+  return cut.is_number() && cut > 0 ? fmt::format(", {} sources cut", cut.dump()) : "";
+}
+
 std::string task_table(const ordered_json& task) {
   const std::string score = main_score(task);
-  TextTable table({{"run", Align::kLeft},
-                   {score},
-                   {"diff"},
-                   {"speedup"},
-                   {"decode"},
-                   {"theory"},
-                   {"tok/run"},
-                   {"alpha"},
-                   {"fallb"},
-                   {"rollb"}});
+  const std::vector<Column> columns{{"run", Align::kLeft}, {score},   {"diff"},  {"speedup"}, {"decode"}, {"theory"},
+                                    {"tok/run"},           {"alpha"}, {"fallb"}, {"rollb"}};
+  std::vector<std::vector<std::string>> rows{table_row(task.at("baseline"), score)};
   std::string below;
-  table.add_row(table_row(task.at("baseline"), score));
-  table.add_rule();
   for (const auto& run : task.at("runs")) {
-    table.add_row(table_row(run, score));
+    rows.push_back(table_row(run, score));
     below += notes(run);
   }
-  return fmt::format("{} ({} lines, greedy {} tokens/s)\n{}\n{}{}", task.at("name").get<std::string>(),
-                     task.at("lines").dump(), fixed(at(task, "/baseline/speed/tokens_per_second"), 0),
-                     task.at("signature").get<std::string>(), table.str(), below);
+  const size_t width = name_width(columns, rows);
+  TextTable table(columns, kTableWidth);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    add_named_row(table, rows[i], width);
+    if (i == 0) table.add_rule();
+  }
+  return fmt::format("{} ({} lines{}, greedy {} tokens/s)\n{}\n{}{}", task.at("name").get<std::string>(),
+                     task.at("lines").dump(), cut_sources(task),
+                     fixed(at(task, "/baseline/speed/tokens_per_second"), 0), task.at("signature").get<std::string>(),
+                     table.str(), below);
 }
 
 // Columns of the spreadsheet: header and path in a run's object.

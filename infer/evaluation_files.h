@@ -9,7 +9,7 @@ namespace draftsmith::infer {
 
 // One table a task, at most 100 columns wide: speedup is end to end (mean over lines), decode without encoder and
 // prefill, theory what is predicted of the latter. Below it what is notable (measurement errors, inexact lossless
-// runs).
+// runs). Long names of runs take several lines.
 std::string results_table(const nlohmann::ordered_json& results);
 
 // One line for each run of each task; absent values are empty.

@@ -14,6 +14,8 @@ namespace {
 
 using Batch = std::map<std::string, RunRecords>;
 
+constexpr const char* kHowToGoOn = "finished measurements are kept; run the evaluation again to go on";
+
 nlohmann::json to_json(const Batch& batch) {
   nlohmann::json json = nlohmann::json::object();
   for (const auto& [label, records] : batch) {
@@ -48,7 +50,7 @@ class TaskMeasurement {
     const int64_t lines = std::min<int64_t>(options_.warmup, lines_of_task());
     for (int64_t first = 0; first < lines; first += options_.batch_size) {
       for (const auto& run : task_.runs) engine_.decode(run, request(first, false));
-      throw_if_stop_requested("finished measurements are kept; run the evaluation again to go on");
+      throw_if_stop_requested(kHowToGoOn);
     }
     warm_ = true;
   }
@@ -67,7 +69,7 @@ class TaskMeasurement {
         const RunSettings& run = task_.runs[(i + offset) % task_.runs.size()];
         add_seconds(engine_.decode(run, request(first_line, false)), result[run.label]);
       }
-      throw_if_stop_requested("finished measurements are kept; run the evaluation again to go on");
+      throw_if_stop_requested(kHowToGoOn);
     }
     return result;
   }
@@ -175,6 +177,7 @@ TaskRecords measure_task(const MeasureTask& task, const EvaluationOptions& optio
       records[run.label].insert(records[run.label].end(), batch.begin(), batch.end());
     }
     progress.advance(static_cast<int64_t>(rows));
+    throw_if_stop_requested(kHowToGoOn);
   }
   progress.finish();
   return records;

@@ -19,7 +19,8 @@ using TaskRecords = std::map<std::string, RunRecords>;
 // Finished measurements as JSON lines; the first line says what suite they belong to.
 class MeasurementStore {
  public:
-  // Takes up the measurements in `file` if they belong to the same suite, models and build (`key`), else starts anew.
+  // Takes up the measurements in `file` if they belong to the same suite, data, models and build (`key`),
+  // else starts anew.
   MeasurementStore(std::filesystem::path file, const std::string& key);
 
   // A measured batch's records by label, or nullptr. `first_line` identifies the batch.

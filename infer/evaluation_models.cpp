@@ -18,6 +18,7 @@
 #include "infer/forced_alpha.h"
 #include "infer/generator.h"
 #include "infer/teacher_forcing.h"
+#include "infer/vocabulary.h"
 #include "model/checkpoint.h"
 
 namespace draftsmith::infer {
@@ -46,17 +47,23 @@ LoadedModel load(const fs::path& directory, const model::LoadOptions& options) {
   return loaded;
 }
 
-std::vector<int64_t> parse_ids(const std::string& line) {
+// The caller knows the file and line, so that `where` of the errors is left empty.
+std::vector<int64_t> parse_ids(const std::string& line, int64_t vocabulary) {
   std::vector<int64_t> ids;
   for (const auto word : split_words(line)) {
     int64_t id = -1;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
     if (error != std::errc() || end != word.data() + word.size() || id < 0) {
-      throw UserError({.where = "source",
-                       .what = "a token id is not a number",
+      throw UserError({.what = "a token id is not a number",
                        .expected = "space-separated ids, as the task says ids = true",
                        .found = std::string(word),
                        .hint = ""});
+    }
+    if (id >= vocabulary) {
+      throw UserError({.what = "a token id is outside the model's vocabulary",
+                       .expected = fmt::format("ids in 0..{}", vocabulary - 1),
+                       .found = std::string(word),
+                       .hint = "encode the task with the model's own tokenizer"});
     }
     ids.push_back(id);
   }
@@ -85,12 +92,12 @@ class ModelEngine final : public EvaluationEngine {
   }
 
   void check(const RunSettings& run, Problems& problems) const override {
-    if (run.decode.drafts() == run.drafter.empty()) {
-      problems.add(
-          {"run " + run.label, "the method and the drafter don't fit together",
-           run.decode.drafts() ? "a drafter, for method " + run.method() : "no drafter, for method " + run.method(),
-           run.drafter.empty() ? "none" : run.drafter, ""});
-      return;
+    if (run.model != "target") {
+      // A drafter that decodes alone is given the target's ids.
+      const LoadedModel& target = models_.at("target");
+      const LoadedModel& alone = models_.at(run.model);
+      compare_vocabularies(target.model->info(), alone.model->info(), target.tokenizer.get(), alone.tokenizer.get(),
+                           problems);
     }
     try {
       make_generator(run, 1, false);
@@ -106,7 +113,7 @@ class ModelEngine final : public EvaluationEngine {
     Prompt prompt;
     const LoadedModel& target = models_.at("target");
     if (ids) {
-      prompt = parse_ids(source);
+      prompt = parse_ids(source, target.model->info().vocabulary);
     } else {
       const auto pieces = tokenizer().encode(source);
       prompt.assign(pieces.begin(), pieces.end());
@@ -114,16 +121,19 @@ class ModelEngine final : public EvaluationEngine {
     const bool add_eos = !ids && target.model->info().encoder_decoder;
     const auto room = static_cast<size_t>(max_tokens) - (add_eos && max_tokens > 0 ? 1U : 0U);
     cut = max_tokens > 0 && prompt.size() > room;
-    if (cut) prompt.resize(room);
+    if (cut) {
+      const int64_t last = prompt.back();
+      prompt.resize(room);
+      if (ids && is_eos(last)) prompt.back() = last;
+    }
     if (add_eos) prompt.push_back(tokenizer().eos());
     return prompt;
   }
 
   std::string text(const std::vector<int64_t>& generated, bool ids) const override {
-    if (!ids) return tokenizer().decode(std::vector<int32_t>(generated.begin(), generated.end()));
+    if (!ids) return text_of_known(tokenizer(), generated);
     auto shown = generated;
-    const auto& eos = models_.at("target").model->info().eos;
-    if (!shown.empty() && std::find(eos.begin(), eos.end(), shown.back()) != eos.end()) shown.pop_back();
+    if (!shown.empty() && is_eos(shown.back())) shown.pop_back();
     return fmt::format("{}", fmt::join(shown, " "));
   }
 
@@ -134,19 +144,17 @@ class ModelEngine final : public EvaluationEngine {
     const Stopwatch watch;
     auto results = generator.generate(batch.prompts, static_cast<uint64_t>(batch.first_line));
     synchronize(device);
-    const double share = watch.seconds() / static_cast<double>(results.size());
+    const double elapsed = watch.seconds();
     std::vector<LineRecord> records;
     for (auto& result : results) {
       LineRecord record;
       record.ids = std::move(result.ids);
-      PhaseSeconds seconds = result.stats.seconds;
-      // What the phases leave out of the batch's time is overhead, and counts.
-      seconds.other += std::max(share - seconds.total(), 0.0);
+      record.repetitions = {result.stats.seconds};
       record.stats = std::move(result.stats);
       record.prefill_runs = models_.at(run.model).model->info().encoder_decoder ? 0 : 1;
-      record.repetitions = {seconds};
       records.push_back(std::move(record));
     }
+    add_overhead(records, elapsed);
     return records;
   }
 
@@ -195,6 +203,11 @@ class ModelEngine final : public EvaluationEngine {
   }
 
  private:
+  bool is_eos(int64_t id) const {
+    const auto& eos = models_.at("target").model->info().eos;
+    return std::find(eos.begin(), eos.end(), id) != eos.end();
+  }
+
   const data::Tokenizer& tokenizer() const {
     const LoadedModel& target = models_.at("target");
     if (target.tokenizer) return *target.tokenizer;

@@ -1,10 +1,14 @@
 #include "infer/evaluation_options.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include "infer/evaluation_runs.h"
+#include "infer/parts.h"
 
 namespace draftsmith::infer {
 namespace {
@@ -30,11 +34,12 @@ std::vector<std::string> names_of(const Items& items) {
   return names;
 }
 
-void check_unique(const std::vector<std::string>& names, const std::string& where, Problems& problems) {
+void check_unique(const std::vector<std::string>& names, const std::string& where, Problems& problems,
+                  const std::string& hint = "") {
   std::set<std::string> seen;
   for (const auto& name : names) {
     if (seen.insert(name).second) continue;
-    problems.add({where, "two have the same name", "different names", name, ""});
+    problems.add({where, "two have the same name", "different names", name, hint});
   }
 }
 
@@ -46,14 +51,80 @@ void check_known(const std::string& name, const std::vector<std::string>& known,
                 near.empty() ? "" : "did you mean '" + near + "'?"});
 }
 
-// Names that runs use must be declared.
+void check_tasks(const std::vector<std::string>& tasks, const std::string& where, Problems& problems) {
+  if (tasks.empty()) problems.add({where, "a suite needs a task", "at least one [[task]]", "none", ""});
+  std::vector<std::string> files;
+  for (const auto& task : tasks) files.push_back(file_safe(task));
+  check_unique(files, where, problems, "tasks name files, where all but letters, digits, '.', '-' and '_' becomes '_'");
+}
+
+void check_drafters(const std::vector<std::string>& drafters, const std::string& where, Problems& problems) {
+  check_unique(drafters, where, problems);
+  if (std::find(drafters.begin(), drafters.end(), "target") == drafters.end()) return;
+  problems.add({where, "a drafter has the name that stands for the suite's own model", "another name", "target", ""});
+}
+
+// What can be said of a setting without its models.
+void check_setting(const RunSettings& run, const std::string& where, Problems& problems) {
+  const size_t before = problems.list().size();
+  validate_options(run.decode, where, problems);
+  if (run.decode.drafts() == run.drafter.empty()) {
+    problems.add({where, "the method and the drafter don't fit together",
+                  (run.decode.drafts() ? "a drafter, for method " : "no drafter, for method ") + run.method(),
+                  run.drafter.empty() ? "none" : run.drafter, ""});
+  }
+  if (problems.list().size() != before || !run.decode.drafts() || run.temperature() == 0) return;
+  const auto acceptance = make_acceptance_rule(run.decode.acceptance_name(), run.decode)->traits();
+  if (!acceptance.greedy_only) return;
+  problems.add({where, "acceptance " + acceptance.name + " takes the most likely token and samples nothing",
+                "temperature 0", fmt::format("temperature {}", run.temperature()),
+                "use the acceptance rejection to sample"});
+}
+
+// Every point of a run's grid, found wrong before a recipe has trained for hours and comes to its evaluation.
+void check_run(const EvaluationRun& run, const std::string& where, Problems& problems) {
+  Problems found;
+  for (const RunSettings& point : expand_run(run)) check_setting(point, where, found);
+  if (!run.choose_on.empty() && run.max_drop.empty()) {
+    found.add({where + ".max_drop", "with choose_on a setting is chosen for each value", "at least one value", "none",
+               "leave choose_on out to run the whole grid on every task"});
+  }
+  std::set<std::string> seen;  // the points share their mistakes
+  for (const Problem& problem : found.list()) {
+    if (seen.insert(to_string(problem)).second) problems.add(problem);
+  }
+}
+
+// Labels are unique, those of chosen settings too, and runs that are chosen among together want the same choices.
+void check_labels(const EvaluationOptions& options, const std::string& where, Problems& problems) {
+  std::vector<std::string> labels;
+  std::map<std::string, RunSettings> groups;
+  std::set<std::string> conflicts;
+  for (const RunSettings& run : expand_runs(options)) {
+    labels.push_back(run.label);
+    if (run.choose_on.empty()) continue;
+    const auto [first, added] = groups.emplace(run.group, run);
+    if (added) {
+      for (const double max_drop : run.max_drop) labels.push_back(chosen_label(run.group, max_drop));
+    } else if (run.choose_on != first->second.choose_on || run.max_drop != first->second.max_drop) {
+      conflicts.insert(run.group);
+    }
+  }
+  for (const auto& group : conflicts) {
+    problems.add({where, "two runs of the same kind choose in different ways",
+                  "one choose_on and one max_drop for all settings of '" + group + "'", "different ones",
+                  "give one of them another 'name'"});
+  }
+  check_unique(labels, where, problems);
+}
+
+// Names that runs use must be declared, and runs must make sense.
 void check_suite(const EvaluationOptions& options, const std::string& where, Problems& problems) {
   const std::string dot = where.empty() ? "" : where + ".";
   const auto tasks = names_of(options.task);
   const auto drafters = names_of(options.drafter);
-  check_unique(tasks, dot + "task", problems);
-  check_unique(drafters, dot + "drafter", problems);
-  if (tasks.empty()) problems.add({dot + "task", "a suite needs a task", "at least one [[task]]", "none", ""});
+  check_tasks(tasks, dot + "task", problems);
+  check_drafters(drafters, dot + "drafter", problems);
   auto models = drafters;
   models.push_back("target");
   for (size_t i = 0; i < options.run.size(); ++i) {
@@ -62,6 +133,15 @@ void check_suite(const EvaluationOptions& options, const std::string& where, Pro
     for (const auto& name : run.drafter) check_known(name, drafters, at + ".drafter", problems);
     check_known(run.model, models, at + ".model", problems);
     if (!run.choose_on.empty()) check_known(run.choose_on, tasks, at + ".choose_on", problems);
+    check_run(run, at, problems);
+  }
+  try {
+    check_labels(options, dot + "run", problems);
+  } catch (const UserError& error) {
+    for (Problem problem : error.problems()) {
+      problem.where = dot + problem.where;
+      problems.add(std::move(problem));
+    }
   }
 }
 
@@ -92,14 +172,15 @@ Fields<EvaluationTask> EvaluationTask::fields() {
 
 Fields<EvaluationDrafter> EvaluationDrafter::fields() {
   return Fields<EvaluationDrafter>("evaluation drafter")
-      .add("name", &EvaluationDrafter::name, Required{}, "Name by which runs refer to the drafter.")
+      .add("name", &EvaluationDrafter::name, Required{}, "Name by which runs refer to the drafter; not \"target\".")
       .add("model", &EvaluationDrafter::model, Required{}, "Its model directory.");
 }
 
 Fields<EvaluationRun> EvaluationRun::fields() {
   return Fields<EvaluationRun>("evaluation run")
       .add("name", &EvaluationRun::name, "Label in results; the default is made of method and parameters.")
-      .add("method", &EvaluationRun::method, Required{}, "Decoding method, as in `draftsmith generate --method`.")
+      .add("method", &EvaluationRun::method, Required{}, Choices{"greedy", "sample", "speculative", "assisted", "bild"},
+           "Decoding method, as in `draftsmith generate --method`.")
       .add("model", &EvaluationRun::model,
            "Model that decodes: \"target\", or a drafter's name, which then runs alone.")
       .add("drafter", &EvaluationRun::drafter, "Names of drafters; a run for each.")
@@ -116,8 +197,10 @@ Fields<EvaluationRun> EvaluationRun::fields() {
       .add("confidence", &EvaluationRun::confidence, Range{0, 1}, "Confidence stops of the dynamic window.")
       .add("rollback_rule", &EvaluationRun::rollback_rule, Choices{"effective", "literal", "released_code"},
            "Variants of BiLD's rollback.")
-      .add("window_rule", &EvaluationRun::window_rule, "Replaces the method's window rule; empty: its own.")
-      .add("acceptance", &EvaluationRun::acceptance, "Replaces the method's acceptance rule; empty: its own.")
+      .add("window_rule", &EvaluationRun::window_rule,
+           "Replaces the method's window rule: fixed, fallback or dynamic; empty: its own.")
+      .add("acceptance", &EvaluationRun::acceptance,
+           "Replaces the method's acceptance rule: exact, rejection or rollback; empty: its own.")
       .add("choose_on", &EvaluationRun::choose_on,
            "Task (validation data) on which the grid runs and settings are chosen for the other tasks.")
       .add("max_drop", &EvaluationRun::max_drop, Range{0}, Unit{"points"},

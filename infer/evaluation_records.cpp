@@ -102,6 +102,13 @@ LineRecord LineRecord::from_json(const nlohmann::json& json) {
   return record;
 }
 
+void add_overhead(RunRecords& batch, double elapsed) {
+  double known = 0;
+  for (const LineRecord& line : batch) known += line.repetitions.back().total();
+  const double share = divide(std::max(elapsed - known, 0.0), static_cast<double>(batch.size()));
+  for (LineRecord& line : batch) line.repetitions.back().other += share;
+}
+
 double decode_bound(const RunRecords& run, const RunRecords& baseline) {
   const auto tokens_per_run = [](const RunRecords& records) {
     int64_t tokens = 0;

@@ -28,6 +28,10 @@ struct LineRecord {
 // One setting on one task: a record for each line, in order.
 using RunRecords = std::vector<LineRecord>;
 
+// Adds to the last repetition of each of a batch's records an equal share of what the lines' phases leave out of the
+// batch's `elapsed` seconds: overhead, which counts. Lines share the phases' times already, whatever their lengths.
+void add_overhead(RunRecords& batch, double elapsed);
+
 // A ratio of times with its 95 % bootstrap interval over lines.
 struct Ratio {
   double value = 0;
@@ -47,7 +51,8 @@ struct Speed {
 };
 
 // The most that speedup_decode can be when a target run costs at least a plain decoding step: emitted tokens a target
-// run of the run, over those of the baseline, prefills left out, on the timed lines.
+// run of the run, over those of the baseline, prefills left out, on the timed lines. For lines decoded one by one only:
+// the target runs of a batch are those of its slowest line, which sums over lines do not show.
 double decode_bound(const RunRecords& run, const RunRecords& baseline);
 
 Speed measure_speed(const RunRecords& run, const RunRecords& baseline, const ResamplingOptions& resampling);

@@ -80,28 +80,6 @@ RunSettings first_point(const EvaluationRun& run) {
   return start;
 }
 
-std::vector<RunSettings> expand(const EvaluationRun& run) {
-  std::vector<RunSettings> points{first_point(run)};
-  spread(points, run.drafter, [](RunSettings& point, const std::string& value) { point.drafter = value; });
-  spread(points, run.temperature, [](RunSettings& point, double value) { point.decode.temperature = value; });
-  spread(points, run.top_k, [](RunSettings& point, int64_t value) { point.decode.top_k = value; });
-  spread(points, run.top_p, [](RunSettings& point, double value) { point.decode.top_p = value; });
-  spread(points, run.window, [](RunSettings& point, int64_t value) { point.decode.window = value; });
-  spread(points, run.schedule, [](RunSettings& point, const std::string& value) { point.decode.schedule = value; });
-  spread(points, run.confidence, [](RunSettings& point, double value) { point.decode.confidence = value; });
-  spread(points, run.fallback, [](RunSettings& point, double value) { point.decode.fallback = value; });
-  spread(points, run.rollback, [](RunSettings& point, double value) { point.decode.rollback = value; });
-  spread(points, run.max_draft, [](RunSettings& point, int64_t value) { point.decode.max_draft = value; });
-  spread(points, run.rollback_rule,
-         [](RunSettings& point, const std::string& value) { point.decode.rollback_rule = value; });
-  for (auto& point : points) {
-    const bool name_is_enough = !run.name.empty() && points.size() == 1;
-    point.label = name_is_enough ? file_safe(run.name) : label_of(run.name, point, true);
-    point.group = group_of(run, point);
-  }
-  return points;
-}
-
 bool contains(const std::vector<RunSettings>& runs, const std::string& label) {
   return std::any_of(runs.begin(), runs.end(), [&](const auto& run) { return run.label == label; });
 }
@@ -167,10 +145,36 @@ RunSettings baseline_of(const RunSettings& run) {
   return baseline;
 }
 
+std::vector<RunSettings> expand_run(const EvaluationRun& run) {
+  std::vector<RunSettings> points{first_point(run)};
+  spread(points, run.drafter, [](RunSettings& point, const std::string& value) { point.drafter = value; });
+  spread(points, run.temperature, [](RunSettings& point, double value) { point.decode.temperature = value; });
+  spread(points, run.top_k, [](RunSettings& point, int64_t value) { point.decode.top_k = value; });
+  spread(points, run.top_p, [](RunSettings& point, double value) { point.decode.top_p = value; });
+  spread(points, run.window, [](RunSettings& point, int64_t value) { point.decode.window = value; });
+  spread(points, run.schedule, [](RunSettings& point, const std::string& value) { point.decode.schedule = value; });
+  spread(points, run.confidence, [](RunSettings& point, double value) { point.decode.confidence = value; });
+  spread(points, run.fallback, [](RunSettings& point, double value) { point.decode.fallback = value; });
+  spread(points, run.rollback, [](RunSettings& point, double value) { point.decode.rollback = value; });
+  spread(points, run.max_draft, [](RunSettings& point, int64_t value) { point.decode.max_draft = value; });
+  spread(points, run.rollback_rule,
+         [](RunSettings& point, const std::string& value) { point.decode.rollback_rule = value; });
+  for (auto& point : points) {
+    const bool name_is_enough = !run.name.empty() && points.size() == 1;
+    point.label = name_is_enough ? file_safe(run.name) : label_of(run.name, point, true);
+    point.group = group_of(run, point);
+  }
+  return points;
+}
+
+std::string chosen_label(const std::string& group, double max_drop) {
+  return group + ".drop" + label_value(max_drop);
+}
+
 std::vector<RunSettings> expand_runs(const EvaluationOptions& options) {
   std::vector<RunSettings> runs{greedy_baseline()};
   for (const EvaluationRun& given : options.run) {
-    for (RunSettings& run : expand(given)) {
+    for (RunSettings& run : expand_run(given)) {
       const RunSettings baseline = baseline_of(run);
       if (!contains(runs, baseline.label)) runs.push_back(baseline);
       if (run.method() == baseline.method() && run.params() == baseline.params()) continue;  // asked for by name

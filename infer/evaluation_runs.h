@@ -38,6 +38,12 @@ RunSettings greedy_baseline();
 // The autoregressive run that `run` is compared with: greedy, or sampling with the same warping.
 RunSettings baseline_of(const RunSettings& run);
 
+// All points of one run's grid.
+std::vector<RunSettings> expand_run(const EvaluationRun& run);
+
+// Name of the setting that a group chose for a value of max_drop: "bild.aligned.drop1".
+std::string chosen_label(const std::string& group, double max_drop);
+
 // All settings of all runs, in the order of the suite, each baseline that they need before them.
 // Errors: UserError when two settings get the same label.
 std::vector<RunSettings> expand_runs(const EvaluationOptions& options);

@@ -6,6 +6,7 @@
 
 #include "infer/acceptance/acceptance_rule.h"
 #include "infer/teacher_forcing.h"
+#include "infer/vocabulary.h"
 
 namespace draftsmith::infer {
 
@@ -22,7 +23,9 @@ struct Sums {
 
 void add_batch(const ForcedPair& models, const ForcedBatch& batch, const Warping& warping, Sums& sums) {
   TeacherForcing target(models.target, batch);
-  TeacherForcing drafter(models.drafter, batch);
+  const auto sources = known_to(models.drafter.info(), batch.sources);
+  const auto outputs = known_to(models.drafter.info(), batch.outputs);
+  TeacherForcing drafter(models.drafter, {sources, outputs});
   const int64_t shared = std::min(models.target.info().vocabulary, models.drafter.info().vocabulary);
   const int64_t at_once = std::max<int64_t>(1, kLogitsAtOnce / (target.rows() * models.target.info().vocabulary));
   for (int64_t done = 0; done < target.longest(); done += at_once) {
@@ -33,7 +36,8 @@ void add_batch(const ForcedPair& models, const ForcedBatch& batch, const Warping
     const auto q = drafter.next(width).narrow(2, 0, shared);  // [B,L,V]
     const auto lengths = to_device(valid, {target.rows(), 1}, p.device());
     const auto counted = at::arange(width, lengths.options()).unsqueeze(0).lt(lengths);  // [B,L]
-    const auto same = most_likely(p).eq(most_likely(q)) & counted;
+    const auto choice = most_likely(p);                                                  // [B,L]
+    const auto same = choice.eq(most_likely(q)) & choice.ne(kNoToken) & counted;
     sums.same += same.sum().item<int64_t>();
     sums.positions += counted.sum().item<int64_t>();
     if (!warping.greedy()) {

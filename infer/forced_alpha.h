@@ -23,8 +23,8 @@ struct ForcedPair {
 };
 
 // Over all positions of outputs[i] given sources[i] (decoder-only: prompts, which are not counted; they may not be
-// empty). Both models must have the target's vocabulary. Batches of up to `batch_size` rows. No positions: all members
-// are 0.
+// empty). Ids mean the same to both models; the drafter may have fewer of them. Batches of up to `batch_size` rows. No
+// positions: all members are 0.
 ForcedAlpha alpha_forced(const ForcedPair& models, std::span<const std::vector<int64_t>> sources,
                          std::span<const std::vector<int64_t>> outputs, const Warping& warping,
                          int64_t batch_size = 16);

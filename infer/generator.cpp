@@ -67,6 +67,7 @@ struct Generator::Impl {
     settings.processors = LogitsProcessors(generation, options.min_new_tokens);
     settings.eos = generation.eos_ids;
     settings.measure_alpha = options.measure_alpha;
+    if (models.target_tokenizer != nullptr) settings.ids = ids_in_use(*models.target_tokenizer, settings.eos);
   }
 
   void use(DraftParts given) {
@@ -113,6 +114,7 @@ void Generator::Impl::check_ids(const std::vector<int64_t>& source, size_t line)
 Row Generator::Impl::make_row(const std::vector<int64_t>& source, size_t line, uint64_t first_line,
                               int64_t sample) const {
   Row row;
+  row.line = first_line + line;
   row.output = line * static_cast<size_t>(options.num_samples) + static_cast<size_t>(sample);
   if (models.target->info().encoder_decoder) {
     row.source = source;

@@ -22,9 +22,9 @@ struct DraftParts;  // infer/parts.h
 // The models of a generator. They must outlive it; one generator at a time may use them.
 struct GenerationModels {
   model::LanguageModel* target = nullptr;
-  model::LanguageModel* drafter = nullptr;            // may be the target itself; needed by methods that draft
-  std::optional<model::GenerationConfig> generation;  // the target directory's settings; absent: info().eos alone
-  const data::Tokenizer* target_tokenizer = nullptr;
+  model::LanguageModel* drafter = nullptr;             // may be the target itself; needed by methods that draft
+  std::optional<model::GenerationConfig> generation;   // the target directory's settings; absent: info().eos alone
+  const data::Tokenizer* target_tokenizer = nullptr;   // given: ids above its pieces are padding and never put out
   const data::Tokenizer* drafter_tokenizer = nullptr;  // both given: vocabularies are compared piece by piece
 };
 

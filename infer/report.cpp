@@ -97,12 +97,17 @@ std::string drafters(const ordered_json& task) {
   return html;
 }
 
+std::string cut_sources(const ordered_json& task) {
+  if (task.at("cut_sources") == 0) return "";
+  return fmt::format(" ({} sources were longer than max_source_tokens and were cut)", task.at("cut_sources").dump());
+}
+
 std::string section(const ordered_json& task) {
   const std::string metric = task.at("metric");
   const std::string score = metric == "rouge" ? "rougeL" : metric;
-  std::string html =
-      fmt::format("<h2>{}</h2>\n<p>{} lines, {}; 95 % bootstrap intervals in brackets.</p>\n<table>\n",
-                  escape_html(task.at("name")), task.at("lines").dump(), escape_html(task.at("signature")));
+  std::string html = fmt::format("<h2>{}</h2>\n<p>{} lines{}, {}; 95 % bootstrap intervals in brackets.</p>\n<table>\n",
+                                 escape_html(task.at("name")), task.at("lines").dump(), cut_sources(task),
+                                 escape_html(task.at("signature")));
   html += table_head(score) + table_row(task.at("baseline"), score, 0);
   std::string below;
   size_t index = 0;

@@ -1,6 +1,8 @@
 #include <algorithm>
 
+#include "base/error.h"
 #include "infer/decode_loop.h"
+#include "infer/vocabulary.h"
 
 namespace draftsmith::infer {
 
@@ -26,6 +28,15 @@ void RowBatch::share(const PhaseSeconds& seconds) {
   }
 }
 
+int64_t checked_token(const Row& row, int64_t position, int64_t token, const std::string& whose) {
+  if (token != kNoToken) return token;
+  throw RunError({.where = "input " + std::to_string(row.line + 1) + ", new token " + std::to_string(position + 1),
+                  .what = "the logits of the " + whose + " are not finite numbers",
+                  .expected = "finite logits",
+                  .found = "NaN or infinity",
+                  .hint = "the weights are damaged, or numbers overflow: try dtype fp32"});
+}
+
 void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer) {
   const auto device = target.info().device;
   while (!batch.rows.empty()) {
@@ -40,6 +51,7 @@ void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings
     }
     input.tokens = to_device(last, {count, 1}, device);     // [B,1]
     auto logits = target.step(input, *batch.state).logits;  // [B,1,V]
+    mask_padding(logits, settings.ids);
     if (!settings.processors.empty()) {
       const std::vector<std::vector<int64_t>> nothing(batch.rows.size());
       settings.processors.apply(logits, {batch.rows, nothing, 0});
@@ -52,9 +64,10 @@ void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings
     timer.enter(Phase::kOther);
     batch.share(timer.take());
     for (size_t b = 0; b < batch.rows.size(); ++b) {
-      if (batch.rows[b].finished) continue;
-      ++batch.rows[b].stats.target_runs;
-      batch.rows[b].emit(next[b], settings.eos);
+      Row& row = batch.rows[b];
+      if (row.finished) continue;
+      ++row.stats.target_runs;
+      row.emit(checked_token(row, row.emitted(), next[b], "target"), settings.eos);
     }
     batch.retire();
   }

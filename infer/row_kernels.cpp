@@ -1,6 +1,7 @@
 #include "infer/row_kernels.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -121,8 +122,11 @@ int64_t row_argmax(const T* values, int64_t count) {
       block = begin;
     }
   }
-  const int64_t found = std::find(values + block, values + count, best) - values;
-  return found < count ? found : 0;
+  if (!std::isfinite(best)) {  // -inf: every token is ruled out, unless some of them are NaN, which no maximum shows
+    const bool broken = best > 0 || std::any_of(values, values + count, [](T value) { return std::isnan(value); });
+    return broken ? kNoToken : 0;
+  }
+  return std::find(values + block, values + count, best) - values;
 }
 
 template <class T>
@@ -149,6 +153,7 @@ int64_t row_draw(const T* weights, int64_t count, double uniform) {
     sums.push_back(weight(weights + begin, std::min(kBlock, count - begin)));
   }
   double threshold = std::accumulate(sums.begin(), sums.end(), 0.0) * uniform;
+  if (!std::isfinite(threshold)) return kNoToken;
   size_t block = 0;
   for (; block + 1 < sums.size() && threshold >= sums[block]; ++block) threshold -= sums[block];
   int64_t last = count - 1;  // where rounding lets nothing pass the threshold: the last token with weight

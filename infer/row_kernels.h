@@ -8,7 +8,8 @@
 
 namespace draftsmith::infer {
 
-// Index of the largest number, the lowest among equals. count >= 1.
+// Index of the largest number, the lowest among equals, NaN never; kNoToken when the largest is inf or there is none
+// but NaN and -inf. count >= 1.
 template <class T>
 int64_t row_argmax(const T* values, int64_t count);
 
@@ -20,11 +21,12 @@ struct SoftmaxSums {
 template <class T>
 SoftmaxSums row_softmax_sums(const T* logits, int64_t count);
 
-// Warped probabilities of one row; temperature > 0. `out` [count] does not overlap `logits`.
+// Warped probabilities of one row; temperature >= kGreedyBelow. All NaN where the logits
+// hold a NaN or their largest is infinite. `out` [count] does not overlap `logits`.
 template <class T>
 void row_warp(const T* logits, int64_t count, const Warping& warping, T* out);
 
-// The token at which the running sum of the weights passes `uniform` of their total.
+// The token at which the running sum of the weights passes `uniform` of their total; kNoToken when that is not finite.
 template <class T>
 int64_t row_draw(const T* weights, int64_t count, double uniform);
 

@@ -12,6 +12,7 @@ namespace draftsmith::infer {
 
 struct Row {
   size_t output = 0;            // index of its result
+  uint64_t line = 0;            // of the input, from 0; for messages
   std::vector<int64_t> source;  // encoder-decoder: the encoder's input; decoder-only: empty
   std::vector<int64_t> tokens;  // committed: start token or prompt, then new tokens
   int64_t prefix = 0;           // tokens that are not new

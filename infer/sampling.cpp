@@ -73,7 +73,7 @@ at::Tensor by_softmax(const at::Tensor& logits, const Value& value) {
 at::Tensor warp(const at::Tensor& logits, const Warping& warping) {
   const auto scores = promoted(logits);
   if (warping.greedy()) {
-    return at::zeros_like(scores).scatter_(-1, most_likely(scores).unsqueeze(-1), 1.0);
+    return at::zeros_like(scores).scatter_(-1, most_likely(scores).clamp_min(0).unsqueeze(-1), 1.0);
   }
   return runs_by_rows(scores) ? warp_rows(scores, warping) : tensor_warp(scores, warping);
 }

@@ -10,20 +10,28 @@
 
 namespace draftsmith::infer {
 
+// Temperatures below this are greedy decoding: 1/T must be a number in single precision, and at 1e-30 a second token
+// gets mass only if its logit is the largest's up to 1e-28.
+constexpr double kGreedyBelow = 1e-30;
+
+// What most_likely() and draw() give on the CPU where a row holds no usable numbers (NaN, or an infinite largest one).
+constexpr int64_t kNoToken = -2;
+
 // Applied to target and drafter alike, in this order. Among equal logits the lower id comes first, so that exactly k
 // tokens remain, and the same ones on every machine.
 struct Warping {
-  double temperature = 1;  // 0: all mass on the most likely token
+  double temperature = 1;  // below kGreedyBelow: all mass on the most likely token
   int64_t top_k = 0;       // 0: off
   double top_p = 1;        // 1: off; else the smallest set of tokens whose mass reaches it
 
-  bool greedy() const { return temperature == 0; }
+  bool greedy() const { return temperature < kGreedyBelow; }
 };
 
 // Probabilities [...,V] of logits [...,V]: fp64 for fp64 logits, else fp32.
 at::Tensor warp(const at::Tensor& logits, const Warping& warping);
 
-// Most likely token of each position, the lowest id among equals: [...,V] -> int64 [...].
+// Most likely token of each position, the lowest id among equals: [...,V] -> int64 [...]. NaN counts as the
+// smallest; a row of nothing else gives kNoToken (CPU, fp32 and fp64).
 at::Tensor most_likely(const at::Tensor& logits);
 
 // Largest probability of each position at temperature 1, nothing cut: [...,V] -> [...].
@@ -33,7 +41,7 @@ at::Tensor confidence(const at::Tensor& logits);
 at::Tensor token_log_probability(const at::Tensor& logits, const at::Tensor& tokens);
 
 // One token a row from weights [B,V] (>= 0, not necessarily normalised) and uniforms fp64 [B] in [0,1): int64 [B]. A
-// token of weight 0 is never drawn unless all weights are 0.
+// token of weight 0 is never drawn unless all weights are 0. A row whose sum is not finite gives kNoToken (CPU).
 at::Tensor draw(const at::Tensor& weights, const at::Tensor& uniforms);
 
 // What a random number is used for. A position's numbers may be read again after a draft was discarded: whether a token

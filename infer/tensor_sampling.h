@@ -5,7 +5,7 @@
 
 namespace draftsmith::infer {
 
-// warp() of fp32 or fp64 logits [...,V]; temperature > 0.
+// warp() of fp32 or fp64 logits [...,V]; temperature >= kGreedyBelow.
 at::Tensor tensor_warp(const at::Tensor& logits, const Warping& warping);
 
 // draw() of weights [B,V] with uniforms fp64 [B].

@@ -1,7 +1,7 @@
 #include "infer/vocabulary.h"
 
 #include <algorithm>
-#include <string>
+#include <limits>
 
 namespace draftsmith::infer {
 
@@ -42,6 +42,35 @@ void compare_vocabularies(const model::ModelInfo& target, const model::ModelInfo
   if (id < 0 && target_tokenizer->vocabulary() == drafter_tokenizer->vocabulary()) return;
   problems.add({where, "drafter and target have tokenizers with different pieces", described(*target_tokenizer, id),
                 described(*drafter_tokenizer, id), kHint});
+}
+
+std::string text_of_known(const data::Tokenizer& tokenizer, std::span<const int64_t> ids) {
+  std::vector<int32_t> known;
+  for (const int64_t id : ids) {
+    if (id >= 0 && id < tokenizer.vocabulary()) known.push_back(static_cast<int32_t>(id));
+  }
+  return tokenizer.decode(known);
+}
+
+int64_t ids_in_use(const data::Tokenizer& tokenizer, std::span<const int64_t> eos) {
+  int64_t count = tokenizer.vocabulary();
+  for (const int64_t id : eos) count = std::max(count, id + 1);
+  return count;
+}
+
+void mask_padding(at::Tensor logits, int64_t ids) {
+  const int64_t width = logits.size(-1);
+  if (ids >= width) return;
+  logits.narrow(-1, ids, width - ids).fill_(-std::numeric_limits<double>::infinity());
+}
+
+std::vector<std::vector<int64_t>> known_to(const model::ModelInfo& model, std::span<const std::vector<int64_t>> lists) {
+  std::vector<std::vector<int64_t>> known(lists.begin(), lists.end());
+  for (auto& list : known) {
+    std::replace_if(
+        list.begin(), list.end(), [&](int64_t id) { return id >= model.vocabulary; }, model.pad);
+  }
+  return known;
 }
 
 }  // namespace draftsmith::infer

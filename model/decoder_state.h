@@ -61,8 +61,8 @@ class DecoderState final : public TransformerState {
   const std::vector<int64_t>& source_of_row() const { return source_of_row_; }
   int64_t source_length(int64_t row) const;
 
-  // Relative-bias table over every position of the state, [H,capacity+1]. Kept here, not in the model: weights may
-  // change between states.
+  // Relative-bias table over the positions that were used so far and more, [H,n]; undefined before the first step. Kept
+  // here, not in the model: weights may change between states.
   void set_bias_table(at::Tensor table) { bias_table_ = std::move(table); }
   const at::Tensor& bias_table() const { return bias_table_; }
 

@@ -15,7 +15,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kMaxLength = int64_t{1} << 40;
+constexpr int64_t kMaxLength = int64_t{1} << 20;  // of lengths that decode states are made for
+constexpr int64_t kMaxCount = int64_t{1} << 40;   // of numbers that only bound something
 
 // Keys that change no output of ours: bookkeeping, what only beams use, caches, and other engines' drafting.
 const std::set<std::string>& harmless_keys() {
@@ -166,11 +167,11 @@ void read_processors(ConfigReader& reader, int64_t vocabulary, GenerationConfig&
   const int64_t last = vocabulary - 1;
   out.encoder_repetition_penalty = reader.number("encoder_repetition_penalty", 1.0, 1e-6, 1e6);
   out.repetition_penalty = reader.number("repetition_penalty", 1.0, 1e-6, 1e6);
-  out.no_repeat_ngram_size = reader.get_int("no_repeat_ngram_size", {0, kMaxLength}, 0);
-  out.encoder_no_repeat_ngram_size = reader.get_int("encoder_no_repeat_ngram_size", {0, kMaxLength}, 0);
+  out.no_repeat_ngram_size = reader.get_int("no_repeat_ngram_size", {0, kMaxCount}, 0);
+  out.encoder_no_repeat_ngram_size = reader.get_int("encoder_no_repeat_ngram_size", {0, kMaxCount}, 0);
   out.bad_words = read_bad_words(reader, vocabulary);
-  out.min_length = reader.get_int("min_length", {0, kMaxLength}, 0);
-  out.min_new_tokens = reader.get_int("min_new_tokens", {0, kMaxLength}, 0);
+  out.min_length = reader.get_int("min_length", {0, kMaxCount}, 0);
+  out.min_new_tokens = reader.get_int("min_new_tokens", {0, kMaxCount}, 0);
   out.forced_bos = reader.optional_int("forced_bos_token_id", {0, last});
   out.forced_eos = reader.get_ints("forced_eos_token_id", {0, last});
   out.suppress = reader.get_ints("suppress_tokens", {0, last});
@@ -184,7 +185,7 @@ void read_lengths_and_sampling(ConfigReader& reader, GenerationConfig& out) {
   if (reader.has("temperature")) {
     out.temperature = reader.number("temperature", 1.0, 0.0, 1e6);
   }
-  out.top_k = reader.optional_int("top_k", {0, kMaxLength});
+  out.top_k = reader.optional_int("top_k", {0, kMaxCount});
   if (reader.has("top_p")) {
     out.top_p = reader.number("top_p", 1.0, 0.0, 1.0);
   }

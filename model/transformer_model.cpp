@@ -115,9 +115,7 @@ struct TransformerModel::Impl {
   }
 
   std::unique_ptr<DecoderState> new_state(int64_t rows, int64_t capacity) const {
-    auto state = std::make_unique<DecoderState>(state_shape(rows, capacity));
-    state->set_bias_table(parts->bias_table(capacity));
-    return state;
+    return std::make_unique<DecoderState>(state_shape(rows, capacity));
   }
 };
 

@@ -6,6 +6,9 @@
 namespace draftsmith::model {
 namespace {
 
+// Columns of the bias table that a decode state begins with.
+constexpr int64_t kFirstBiasColumns = 65;
+
 ParameterLookup lookup(const std::map<std::string, at::Tensor>& parameters) {
   return [&parameters](const std::string& name) {
     const auto found = parameters.find(name);
@@ -102,14 +105,23 @@ std::vector<CrossCache> TransformerParts::cross_caches(const at::Tensor& memory)
   return caches;
 }
 
-at::Tensor TransformerParts::bias_table(int64_t capacity) const {
-  return decoder_.bias().reversed_table(capacity + 1);
+void TransformerParts::fit_bias_table(const StepLayout& layout, DecoderState& state) const {
+  int64_t needed = 1;
+  for (size_t b = 0; b < layout.base.size(); ++b) {
+    needed = std::max(needed, layout.base[b] + layout.new_tokens[b] + 1);
+  }
+  const int64_t present = state.bias_table().defined() ? state.bias_table().size(1) : 0;
+  if (needed > present) {
+    const int64_t roomy = std::min(std::max(kFirstBiasColumns, 2 * present), state.capacity() + 1);
+    state.set_bias_table(decoder_.bias().reversed_table(std::max(needed, roomy)));
+  }
 }
 
 at::Tensor TransformerParts::run_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,
                                         DecoderState& state,
                                         const std::function<void(int64_t, const at::Tensor&)>& each) const {
   state.check(layers, layout);
+  fit_bias_table(layout, state);
   CachedPass pass{layout, state, self_keys(layout, state), {}, state.bias_table(), {}, {}};
   if (encoder_) {
     pass.cross_keys = cross_keys(layout, state);

@@ -30,13 +30,14 @@ class TransformerParts {
                         const std::function<void(int64_t, const at::Tensor&)>& each) const;
   void write_kv(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, DecoderState& state) const;
 
-  // The decoder's relative-bias table for a state of that capacity. [H,capacity+1]
-  at::Tensor bias_table(int64_t capacity) const;
-
   void pack();
   void unpack();
 
  private:
+  // Makes the state's relative-bias table long enough for a step. Like the caches it doubles, so that a high limit
+  // costs no memory.
+  void fit_bias_table(const StepLayout& layout, DecoderState& state) const;
+
   const TransformerConfig& config_;
   at::Tensor embedding_;
   std::optional<Stack> encoder_;

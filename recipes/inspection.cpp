@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
+#include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -21,13 +24,29 @@ namespace fs = std::filesystem;
 
 enum class Kind { kStage, kModel, kCorpus, kResults, kWork };
 
+// Whether a directory is one the pipeline made for a stage, finished or not: NAME-hash8 beside a link NAME.
+bool is_stage(const fs::path& directory) {
+  if (!fs::is_directory(directory) || fs::is_symlink(directory)) return false;
+  if (fs::exists(directory / "DONE")) return true;
+  const std::string name = directory.filename().string();
+  const size_t dash = name.find_last_of('-');
+  return dash != std::string::npos && name.size() == dash + 9 &&
+         fs::is_symlink(directory.parent_path() / name.substr(0, dash));
+}
+
 Kind kind_of(const fs::path& path) {
   if (fs::is_regular_file(path)) return path.extension() == ".json" ? Kind::kResults : Kind::kCorpus;
   if (fs::exists(path / "DONE")) return Kind::kStage;
   if (fs::exists(path / "config.json")) return Kind::kModel;
   if (fs::is_directory(path)) {
+    if (is_stage(fs::canonical(path))) {
+      throw UserError({.where = path.string(),
+                       .what = "is the directory of a stage that has not finished",
+                       .expected = "a file DONE, which a stage writes last",
+                       .hint = "run the recipe again: the stage goes on where it stopped"});
+    }
     for (const auto& entry : fs::directory_iterator(path)) {
-      if (entry.is_directory() && fs::exists(entry.path() / "DONE")) return Kind::kWork;
+      if (is_stage(entry.path())) return Kind::kWork;
     }
   }
   throw UserError({.where = path.string(),
@@ -67,21 +86,44 @@ std::string inspect_corpus(const fs::path& file) {
   return text;
 }
 
+bool has(const nlohmann::json& object, const char* key, nlohmann::json::value_t type) {
+  return object.is_object() && object.contains(key) && object.at(key).type() == type;
+}
+
+// What keeps a value from being a results.json; empty when nothing does.
+std::string results_defect(const nlohmann::json& results) {
+  using Type = nlohmann::json::value_t;
+  if (!has(results, "suite", Type::string)) return "no name 'suite'";
+  if (!has(results, "environment", Type::object)) return "no object 'environment'";
+  if (!has(results, "tasks", Type::array)) return "no list 'tasks'";
+  for (const auto& task : results.at("tasks")) {
+    if (!has(task, "name", Type::string)) return "a task without 'name'";
+    const std::string of = " of task '" + task.at("name").get<std::string>() + "'";
+    if (!has(task, "baseline", Type::object)) return "no object 'baseline'" + of;
+    if (!has(task, "runs", Type::array)) return "no list 'runs'" + of;
+    for (const auto& run : task.at("runs")) {
+      if (!has(run, "name", Type::string) || !has(run, "method", Type::string)) return "a run without 'name'" + of;
+    }
+  }
+  return "";
+}
+
 nlohmann::json load_results(const fs::path& file) {
-  const nlohmann::json results = load_json(file);
-  if (!results.is_object() || !results.contains("tasks") || !results["tasks"].is_array()) {
-    throw UserError(
-        {.where = file.string(), .what = "is no results.json", .expected = "an object with a list 'tasks'"});
+  nlohmann::json results = load_json(file);
+  if (const std::string defect = results_defect(results); !defect.empty()) {
+    throw UserError({.where = file.string(),
+                     .what = "is no results.json",
+                     .expected = "what an evaluation writes: 'suite', 'environment' and a list 'tasks' with their runs",
+                     .found = defect});
   }
   return results;
 }
 
 std::string inspect_results(const fs::path& file) {
   const nlohmann::json results = load_results(file);
-  std::string text = fmt::format("results of suite '{}'\n", results.value("suite", ""));
-  for (const auto& task : results["tasks"]) {
-    text +=
-        fmt::format("  task {}: {} runs\n", task.value("name", ""), task.value("runs", nlohmann::json::array()).size());
+  std::string text = fmt::format("results of suite '{}'\n", results.at("suite").get<std::string>());
+  for (const auto& task : results.at("tasks")) {
+    text += fmt::format("  task {}: {} runs\n", task.at("name").get<std::string>(), task.at("runs").size());
   }
   return text;
 }
@@ -95,6 +137,14 @@ std::vector<fs::path> parts_of(const fs::path& stage) {
   return parts;
 }
 
+// What a part of a stage is by its name, whatever is left of it.
+Kind part_kind(const fs::path& part) {
+  const std::string name = part.filename().string();
+  return name == "model" ? Kind::kModel : name == "corpus.h5" ? Kind::kCorpus : Kind::kResults;
+}
+
+std::string describe(const fs::path& path, Kind kind);
+
 std::string inspect_stage(const fs::path& directory) {
   const Done done = read_done(directory).value();
   std::string text = fmt::format("stage '{}' (kind {}, version {}), finished {} in {:.1f} s\n", done.stage, done.kind,
@@ -106,28 +156,77 @@ std::string inspect_stage(const fs::path& directory) {
       text += fmt::format("  {}: {}\n", file, human_bytes(fs::file_size(directory / file)));
   }
   for (const fs::path& part : parts_of(directory))
-    text += fmt::format("\n{}: {}", part.filename().string(), inspect(part));
+    text += fmt::format("\n{}: {}", part.filename().string(), describe(part, part_kind(part)));
   return text;
 }
 
-// Stage directories of a work directory, the ones in use first named by their links.
-std::vector<fs::path> stages_of(const fs::path& work) {
-  std::vector<fs::path> stages;
+struct WorkStage {
+  fs::path directory;
+  bool in_use = false;  // a link of the work directory leads to it
+  bool finished = false;
+};
+
+// Stage directories of a work directory, those in use first.
+std::vector<WorkStage> stages_of(const fs::path& work) {
+  std::vector<WorkStage> stages;
+  std::set<fs::path> linked;
   for (const auto& entry : fs::directory_iterator(work)) {
-    if (entry.is_directory() && !entry.is_symlink() && fs::exists(entry.path() / "DONE"))
-      stages.push_back(entry.path());
+    if (entry.is_symlink()) linked.insert(fs::read_symlink(entry.path()).filename());
+    if (is_stage(entry.path())) stages.push_back({entry.path(), false, fs::exists(entry.path() / "DONE")});
   }
-  std::sort(stages.begin(), stages.end());
+  for (WorkStage& stage : stages) stage.in_use = linked.contains(stage.directory.filename());
+  std::sort(stages.begin(), stages.end(), [](const WorkStage& a, const WorkStage& b) {
+    return std::pair(!a.in_use, a.directory) < std::pair(!b.in_use, b.directory);
+  });
   return stages;
 }
 
 std::string inspect_work(const fs::path& work) {
-  TextTable table({{"stage", Align::kLeft}, {"kind", Align::kLeft}, {"finished", Align::kLeft}, {"seconds"}});
-  for (const fs::path& stage : stages_of(work)) {
-    const Done done = read_done(stage).value();
-    table.add_row({stage.filename().string(), done.kind, done.finished, fmt::format("{:.1f}", done.seconds)});
+  TextTable table({{"stage", Align::kLeft},
+                   {"in use", Align::kLeft},
+                   {"kind", Align::kLeft},
+                   {"finished", Align::kLeft},
+                   {"seconds"}});
+  for (const WorkStage& stage : stages_of(work)) {
+    const std::string name = stage.directory.filename().string();
+    const std::string in_use = stage.in_use ? "yes" : "no";
+    if (!stage.finished) table.add_row({name, in_use, "", "no", ""});
+    if (!stage.finished) continue;
+    const Done done = read_done(stage.directory).value();
+    table.add_row({name, in_use, done.kind, done.finished, fmt::format("{:.1f}", done.seconds)});
   }
   return table.str();
+}
+
+std::string describe(const fs::path& path, Kind kind) {
+  if (kind == Kind::kStage) return inspect_stage(path);
+  if (kind == Kind::kModel) return inspect_model(path);
+  if (kind == Kind::kCorpus) return inspect_corpus(path);
+  if (kind == Kind::kResults) return inspect_results(path);
+  return inspect_work(path);
+}
+
+// The stage directory that a path is or lies in: parts of a stage lie at most two levels deep.
+std::optional<fs::path> enclosing_stage(const fs::path& path) {
+  fs::path candidate = fs::canonical(path);
+  for (int level = 0; level < 3; ++level, candidate = candidate.parent_path()) {
+    if (fs::exists(candidate / "DONE")) return candidate;
+  }
+  return std::nullopt;
+}
+
+// Files at or below `path` that are not what the stage's DONE says.
+std::vector<Problem> changed_files(const fs::path& path) {
+  const auto stage = enclosing_stage(path);
+  if (!stage) return {};
+  const std::string whole = fs::canonical(path).string();
+  std::vector<Problem> changed;
+  for (Problem problem : verify_done(*stage, read_done(*stage).value())) {
+    if (problem.where != whole && !problem.where.starts_with(whole + "/")) continue;
+    problem.where = path.string() + problem.where.substr(whole.size());  // as the user named it
+    changed.push_back(std::move(problem));
+  }
+  return changed;
 }
 
 void add_errors(std::vector<Problem>& problems, const std::function<void()>& check) {
@@ -138,53 +237,63 @@ void add_errors(std::vector<Problem>& problems, const std::function<void()>& che
   }
 }
 
+void append(std::vector<Problem>& problems, const std::vector<Problem>& more) {
+  problems.insert(problems.end(), more.begin(), more.end());
+}
+
+// What is wrong with the form of a model, a corpus or a results.json.
+void check_form(const fs::path& path, Kind kind, std::vector<Problem>& problems) {
+  add_errors(problems, [&] {
+    if (kind == Kind::kModel) model::ModelDirectory{path};
+    if (kind == Kind::kCorpus) data::Corpus{path};
+    if (kind == Kind::kResults) load_results(path);
+  });
+}
+
+void verify_stage(const fs::path& directory, std::vector<Problem>& problems) {
+  add_errors(problems, [&] { append(problems, changed_files(directory)); });
+  for (const fs::path& part : parts_of(directory)) check_form(part, part_kind(part), problems);
+}
+
+void verify_work(const fs::path& work, std::vector<Problem>& problems) {
+  for (const WorkStage& stage : stages_of(work)) {
+    if (stage.finished) {
+      verify_stage(stage.directory, problems);
+    } else if (stage.in_use) {
+      problems.push_back({.where = stage.directory.string(),
+                          .what = "this stage has not finished",
+                          .expected = "a file DONE, which a stage writes last",
+                          .hint = "run the recipe again: the stage goes on where it stopped"});
+    }
+  }
+}
+
 }  // namespace
 
 std::string inspect(const fs::path& path) {
-  switch (kind_of(path)) {
-    case Kind::kStage:
-      return inspect_stage(path);
-    case Kind::kModel:
-      return inspect_model(path);
-    case Kind::kCorpus:
-      return inspect_corpus(path);
-    case Kind::kResults:
-      return inspect_results(path);
-    case Kind::kWork:
-      break;
+  const Kind kind = kind_of(path);
+  if (kind != Kind::kWork) {
+    if (const auto changed = changed_files(path); !changed.empty()) throw UserError(changed);
   }
-  return inspect_work(path);
+  return describe(path, kind);
 }
 
 std::vector<Problem> verify(const fs::path& path) {
   std::vector<Problem> problems;
-  switch (kind_of(path)) {
-    case Kind::kStage: {
-      const Done done = read_done(path).value();
-      problems = verify_done(path, done);
-      for (const fs::path& part : parts_of(path)) {
-        const auto inner = verify(part);
-        problems.insert(problems.end(), inner.begin(), inner.end());
-      }
-      break;
-    }
-    case Kind::kWork:
-      for (const fs::path& stage : stages_of(path)) {
-        const auto inner = verify(stage);
-        problems.insert(problems.end(), inner.begin(), inner.end());
-      }
-      break;
-    case Kind::kModel:
-      add_errors(problems, [&] { model::ModelDirectory{path}; });
-      break;
-    case Kind::kCorpus:
-      add_errors(problems, [&] { data::Corpus{path}; });
-      break;
-    case Kind::kResults:
-      add_errors(problems, [&] { load_results(path); });
-      break;
+  const Kind kind = kind_of(path);
+  if (kind == Kind::kWork) {
+    verify_work(path, problems);
+  } else if (kind == Kind::kStage) {
+    verify_stage(path, problems);
+  } else {
+    add_errors(problems, [&] { append(problems, changed_files(path)); });
+    check_form(path, kind, problems);
   }
   return problems;
+}
+
+bool is_recorded(const fs::path& path) {
+  return kind_of(path) == Kind::kWork || enclosing_stage(path).has_value();
 }
 
 }  // namespace draftsmith::recipes

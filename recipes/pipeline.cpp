@@ -8,6 +8,7 @@
 #include "base/files.h"
 #include "base/logging.h"
 #include "base/sha256.h"
+#include "base/signals.h"
 #include "base/timing.h"
 #include "recipes/directory_lock.h"
 #include "recipes/done_file.h"
@@ -50,7 +51,11 @@ bool finish_stage(const RecipeStage& stage, Done done, const PipelineOptions& op
                   const std::filesystem::path& directory) {
   if (const auto existing = read_done(directory); existing && existing->hash == done.hash) return false;
   const Stopwatch watch;
-  const StageRun run{.directory = directory, .identity = done.hash, .execution = options.execution};
+  const StageRun run{.directory = directory,
+                     .identity = done.hash,
+                     .execution = options.execution,
+                     .options = done.options,
+                     .inputs = done.inputs};
   stage.kind->run(resolve_references(stage, options.work), run);
   done.seconds = watch.seconds();
   done.finished = now_utc();
@@ -100,6 +105,7 @@ std::vector<StageResult> run_recipe(const Recipe& recipe, const PipelineOptions&
   std::map<std::string, std::string> hashes;
   std::vector<StageResult> results;
   for (size_t i = 0; i < count; ++i) {
+    throw_if_stop_requested(fmt::format("{} of {} stages are finished; run it again to go on", i, count));
     const RecipeStage& stage = recipe.stages[i];
     Done done{.stage = stage.name,
               .kind = stage.kind->name,

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,7 +19,7 @@ namespace draftsmith::recipes {
 // How to run, as opposed to what to make: nothing here changes a result, so nothing here enters a stage's hash.
 struct Execution {
   std::string device = "auto";
-  int64_t threads = 0;  // 0: all cores
+  int64_t threads = 0;  // 0: LibTorch's choice
   ProgressStyle progress = ProgressStyle::kLines;
 };
 
@@ -26,7 +27,9 @@ struct Execution {
 struct StageRun {
   std::filesystem::path directory;  // the stage's own; exists, and keeps what an interrupted run left in it
   std::string identity;             // the stage's hash
-  Execution execution;
+  Execution execution{};
+  nlohmann::ordered_json options{};  // resolved; references as the author wrote them; null: not run by a recipe
+  std::map<std::string, std::string> inputs{};  // input stage ("@name") or file -> its hash
 };
 
 // A stage's table, read and found to be without errors.

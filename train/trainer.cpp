@@ -1,5 +1,6 @@
 #include "train/trainer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -28,6 +29,28 @@ TrainOptions checked(const TrainOptions& options) {
   return options;
 }
 
+// The teacher is given the batches that were made for the model.
+void check_teacher(const TrainerInputs& inputs, Problems& problems) {
+  const model::ModelInfo& info = inputs.model.info();
+  const model::ModelInfo& teacher = inputs.teacher->info();
+  const std::string where = "teacher " + teacher.name;
+  const int64_t vocabulary = inputs.validation->info().vocabulary;
+  if (teacher.vocabulary < vocabulary) {
+    problems.add({.where = where,
+                  .what = "the validation corpus has more token ids than the teacher",
+                  .expected = fmt::format("at least {}", vocabulary),
+                  .found = std::to_string(teacher.vocabulary),
+                  .hint = "alpha needs a teacher with the model's own tokenizer"});
+  }
+  if (teacher.decoder_start != info.decoder_start) {
+    problems.add({.where = where,
+                  .what = "teacher and model begin their outputs with different tokens",
+                  .expected = fmt::format("decoder_start_token_id {}", info.decoder_start),
+                  .found = std::to_string(teacher.decoder_start),
+                  .hint = "alpha needs a teacher of the model's own family and tokenizer"});
+  }
+}
+
 void check_inputs(const TrainerInputs& inputs) {
   const model::ModelInfo& info = inputs.model.info();
   if (info.dtype != at::kFloat && info.dtype != at::kDouble) {
@@ -45,6 +68,7 @@ void check_inputs(const TrainerInputs& inputs) {
   };
   check_corpus(inputs.corpus);
   if (inputs.validation) check_corpus(*inputs.validation);
+  if (inputs.validation && inputs.teacher) check_teacher(inputs, problems);
   problems.throw_if_any();
 }
 
@@ -70,6 +94,7 @@ struct Trainer::Impl {
         checkpoints(directory / "checkpoints", identity()) {
     check_inputs(inputs);
     check_validation(validation_inputs, options.validation);
+    check_groups();
   }
 
   std::string identity() const { return sha256(inputs.identity + options_hash(options)); }
@@ -91,6 +116,23 @@ struct Trainer::Impl {
     return std::floor(done(period, state.progressed(), length)) > std::floor(done(period, before, length));
   }
 
+  void check_groups() const {
+    const auto& parameters = optimizer->parameters();
+    if (std::any_of(parameters.begin(), parameters.end(), [](const auto& p) { return p.lr_factor > 0; })) return;
+    throw UserError({.where = "train.optimizer.groups",
+                     .what = "every parameter is frozen",
+                     .expected = "a parameter whose lr_factor is above 0"});
+  }
+
+  // Frozen parameters get no gradient: it would cost time, and count in the norm that clipping looks at.
+  void require_gradients() {
+    inputs.model.requires_grad(true);
+    for (const OptimizedParameter& parameter : optimizer->parameters()) {
+      at::Tensor value = parameter.value;
+      if (parameter.lr_factor == 0) value.requires_grad_(false);
+    }
+  }
+
   void resume() {
     if (const auto checkpoint = checkpoints.newest()) {
       state = checkpoints.restore(*checkpoint, inputs.model, *optimizer);
@@ -100,6 +142,7 @@ struct Trainer::Impl {
                 TrainingLogOptions{.progress = inputs.progress,
                                    .tensorboard = options.tensorboard,
                                    .last_step = state.step,
+                                   .validated = !state.validation_due,
                                    .total_steps = static_cast<int64_t>(std::ceil(in_steps(length, length, scale)))});
   }
 
@@ -116,7 +159,8 @@ struct Trainer::Impl {
     return {.dropout = options.dropout.value_or(inputs.model.config().dropout),
             .seed = options.seed,
             .first_micro_step = static_cast<uint64_t>(state.micro_step),
-            .autocast = options.precision == "bf16"};
+            .autocast = options.precision == "bf16",
+            .step = state.step + 1};
   }
 
   // Counters after a step.
@@ -165,10 +209,29 @@ struct Trainer::Impl {
     state.window_labels = 0;
   }
 
+  void require_finite(double value, const std::string& measure) const {
+    if (std::isfinite(value)) return;
+    throw RunError(
+        {.where = inputs.validation->file().string(),
+         .what = fmt::format("the validation's {} is not finite after training step {}", measure, state.step),
+         .expected = "a finite number",
+         .found = fmt::format("{}", value),
+         .hint = "lower the learning rate, warm up longer or clip. The last checkpoint is unharmed"});
+  }
+
+  // Stays due when it is asked to stop on its way: the run that goes on from the checkpoint begins with it.
   void run_validation() {
-    const ValidationResult result = validate(inputs.model, validation_inputs, options.validation);
+    ValidationResult result;
+    try {
+      result = validate(inputs.model, validation_inputs, options.validation);
+    } catch (const Interrupted&) {
+      return;
+    }
+    state.validation_due = false;
     const std::string& measure = options.validation.measure;
     const double value = value_of(result, measure);
+    require_finite(result.loss, "loss");
+    require_finite(value, measure);
     const bool lower_is_better = measure == "loss";
     const bool better = !state.best_value || (lower_is_better ? value < *state.best_value : value > *state.best_value);
     ++state.validations;
@@ -201,12 +264,17 @@ struct Trainer::Impl {
     }
   }
 
-  // Validation, checkpoint or end, where they are due after a step.
   void after_step(const Progressed& before) {
-    if (validates() && (due(options.validation.every, before) || over())) run_validation();
-    if (over()) state.finished = true;
+    state.validation_due = validates() && (due(options.validation.every, before) || over());
+    complete_step(due(options.checkpoint_every, before));
+  }
+
+  // Validation, checkpoint or end, where they are due after a step, or were when the run was stopped.
+  void complete_step(bool checkpoint_due) {
+    if (state.validation_due) run_validation();
+    if (over() && !state.validation_due) state.finished = true;
     const bool stop = !state.finished && stop_requested() != 0;
-    if (state.finished || stop || due(options.checkpoint_every, before)) save_checkpoint();
+    if (state.finished || stop || checkpoint_due) save_checkpoint();
     if (stop) {
       throw_if_stop_requested(fmt::format("training stopped after step {}; the same command goes on from there ({})",
                                           state.step, (directory / "checkpoints").string()));
@@ -246,7 +314,8 @@ Trainer::~Trainer() = default;
 TrainResult Trainer::run() {
   keep_freed_memory();
   impl_->resume();
-  impl_->inputs.model.requires_grad(true);
+  impl_->require_gradients();
+  if (impl_->state.validation_due) impl_->complete_step(true);
   while (!impl_->over()) {
     const Progressed before = impl_->state.progressed();
     impl_->step();

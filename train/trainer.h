@@ -44,15 +44,15 @@ struct TrainResult {
 
 class Trainer {
  public:
-  // Errors (UserError): options out of range, a corpus that does not fit the model, a best measure whose inputs are
-  // missing.
+  // Errors (UserError): options out of range, a corpus or teacher that does not fit the model, a validation corpus
+  // without labels, a best measure whose inputs are missing, parameter groups that freeze everything.
   Trainer(TrainerInputs inputs, TrainOptions options, std::filesystem::path directory);
   ~Trainer();
 
   // Trains from the newest checkpoint in the directory, or from the start, to the end.
-  // Errors: RunError when the loss or a gradient is NaN or infinite (names the examples; the last checkpoint stays);
-  // UserError when the directory holds another run; Interrupted after SIGINT or SIGTERM, with a checkpoint written,
-  // while a SignalWatch exists (base/signals.h; the caller holds it).
+  // Errors: RunError when the loss or a gradient is NaN or infinite (names step, corpus and examples; the last
+  // checkpoint stays), or a validation's measure; UserError when the directory holds another run; Interrupted after
+  // SIGINT or SIGTERM, with a checkpoint written, while a SignalWatch exists (base/signals.h; the caller holds it).
   TrainResult run();
 
  private:

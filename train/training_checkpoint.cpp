@@ -64,20 +64,24 @@ void CheckpointFolder::write(const model::TransformerModel& model, const Optimiz
   const std::string number = fmt::format("{:09}", state.step);
   const std::filesystem::path final_path = folder_ / (kPrefix + number);
   const std::filesystem::path path = folder_ / (kTemporary + number);
-  make_directories(folder_);
-  std::filesystem::remove_all(path);
-  make_directories(path);
-  model::save_model(path / kModel, model, save);
-  write_optimizer(path / kOptimizer, optimizer);
   const nlohmann::ordered_json json{{"format_version", kFormatVersion},
                                     {"identity", identity_},
                                     {"optimizer_steps", optimizer.steps()},
                                     {"state", to_json(state)}};
-  write_json(path / kState, json);
-  write_file_atomic(path / kDone, number + "\n");
-  // Of this step only something that is no checkpoint can lie there: a run never writes a step twice.
-  std::filesystem::remove_all(final_path);
-  rename_directory(path, final_path);
+  if (std::filesystem::exists(final_path / kDone)) {
+    // The run went on from this very checkpoint and only validated since: weights and optimizer are those in it.
+    write_json(final_path / kState, json);
+  } else {
+    make_directories(folder_);
+    std::filesystem::remove_all(path);
+    make_directories(path);
+    model::save_model(path / kModel, model, save);
+    write_optimizer(path / kOptimizer, optimizer);
+    write_json(path / kState, json);
+    write_file_atomic(path / kDone, number + "\n");
+    std::filesystem::remove_all(final_path);  // without DONE, so no checkpoint
+    rename_directory(path, final_path);
+  }
   replace_link(folder_ / "last", final_path);
   remove_others(folder_, final_path);
 }

@@ -23,7 +23,8 @@ class CheckpointFolder {
   // `identity` names the run (a hash of what it computes); checkpoints of another are refused.
   CheckpointFolder(std::filesystem::path folder, std::string identity);
 
-  // Writes the checkpoint of state.step, points `last` to it and removes the others. Errors: RunError.
+  // Writes the checkpoint of state.step, points `last` to it and removes the others; where that step has one already,
+  // only its counters are replaced. Errors: RunError.
   void write(const model::TransformerModel& model, const Optimizer& optimizer, const TrainingState& state,
              const model::SaveOptions& save);
 

@@ -8,7 +8,7 @@
 
 namespace draftsmith::train {
 
-void truncate_metrics(const std::filesystem::path& file, int64_t last_step) {
+void truncate_metrics(const std::filesystem::path& file, int64_t last_step, bool validated) {
   if (!std::filesystem::exists(file)) return;
   const std::string content = read_file(file);
   std::string kept;
@@ -17,7 +17,8 @@ void truncate_metrics(const std::filesystem::path& file, int64_t last_step) {
     if (end == std::string::npos) break;
     const std::string line = content.substr(begin, end + 1 - begin);
     const nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object() || json.value("step", last_step + 1) > last_step) break;
+    const int64_t step = json.is_object() ? json.value("step", last_step + 1) : last_step + 1;
+    if (step > last_step || (step == last_step && !validated && json.contains("validation"))) break;
     kept += line;
     begin = end + 1;
   }
@@ -27,7 +28,7 @@ void truncate_metrics(const std::filesystem::path& file, int64_t last_step) {
 TrainingLog::TrainingLog(const std::filesystem::path& directory, const TrainingLogOptions& options)
     : file_(directory / "metrics.jsonl") {
   make_directories(directory);
-  truncate_metrics(file_, options.last_step);
+  truncate_metrics(file_, options.last_step, options.validated);
   out_.open(file_, std::ios::app);
   if (!out_) throw UserError(Problem{.where = file_.string(), .what = "the log cannot be opened for writing"});
   if (options.tensorboard) events_.emplace(directory / "tensorboard", options.last_step);

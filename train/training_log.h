@@ -29,6 +29,7 @@ struct TrainingLogOptions {
   ProgressStyle progress = ProgressStyle::kQuiet;
   bool tensorboard = true;
   int64_t last_step = 0;    // of the checkpoint that the run resumes from: later lines are dropped
+  bool validated = true;    // false: the validation after last_step comes again, and its line is dropped too
   int64_t total_steps = 0;  // expected
 };
 
@@ -53,7 +54,8 @@ class TrainingLog {
   std::unique_ptr<Progress> progress_;
 };
 
-// Drops the lines of a metrics.jsonl whose step is above `last_step`, and what a killed run left of a last line.
-void truncate_metrics(const std::filesystem::path& file, int64_t last_step);
+// Drops the lines of a metrics.jsonl whose step is above `last_step`, and what a killed run left of a last line; unless
+// `validated`, also the line of the validation after that step.
+void truncate_metrics(const std::filesystem::path& file, int64_t last_step, bool validated = true);
 
 }  // namespace draftsmith::train

@@ -25,6 +25,7 @@ nlohmann::ordered_json to_json(const TrainingState& state) {
                               {"since_best", state.since_best},
                               {"finished", state.finished}};
   if (state.best_value) json["best_value"] = *state.best_value;
+  if (state.validation_due) json["validation_due"] = true;
   return json;
 }
 
@@ -49,6 +50,7 @@ TrainingState state_from_json(const nlohmann::json& json, const std::string& whe
   state.since_best = reader.get_int("since_best", count);
   state.finished = reader.get_bool("finished");
   if (reader.has("best_value")) state.best_value = reader.get_double("best_value");
+  if (reader.has("validation_due")) state.validation_due = reader.get_bool("validation_due");
   problems.throw_if_any();
   return state;
 }

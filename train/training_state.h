@@ -31,7 +31,8 @@ struct TrainingState {
   int64_t validations = 0;
   std::optional<double> best_value;  // of the validation measure
   int64_t best_step = 0;
-  int64_t since_best = 0;  // validations without a new best
+  int64_t since_best = 0;       // validations without a new best
+  bool validation_due = false;  // after this step: the run was asked to stop before it was done
   bool finished = false;
 
   Progressed progressed() const;

@@ -44,9 +44,10 @@ std::string listed(const std::vector<int64_t>& examples) {
   return text;
 }
 
-[[noreturn]] void stop_for(const std::string& what, const data::Corpus& corpus, const std::vector<int64_t>& examples) {
+[[noreturn]] void stop_for(const std::string& what, int64_t step, const data::Corpus& corpus,
+                           const std::vector<int64_t>& examples) {
   throw RunError(Problem{.where = corpus.file().string(),
-                         .what = what + " in training",
+                         .what = what + " in training step " + std::to_string(step),
                          .expected = "a finite number",
                          .found = "NaN or infinity from the examples " + listed(examples),
                          .hint = "look at them with `draftsmith data show`; else lower the learning rate, warm up "
@@ -54,13 +55,14 @@ std::string listed(const std::vector<int64_t>& examples) {
 }
 
 // Names the data when a loss or the norm is not finite. `values` are the micro-batches' losses, then the norm.
-void require_finite(const std::vector<double>& values, const data::Corpus& corpus, const MicroBatches& micro_batches) {
+void require_finite(const std::vector<double>& values, int64_t step, const data::Corpus& corpus,
+                    const MicroBatches& micro_batches) {
   std::vector<int64_t> all;
   for (size_t i = 0; i < micro_batches.size(); ++i) {
-    if (!std::isfinite(values[i])) stop_for("the loss is not finite", corpus, micro_batches[i]);
+    if (!std::isfinite(values[i])) stop_for("the loss is not finite", step, corpus, micro_batches[i]);
     all.insert(all.end(), micro_batches[i].begin(), micro_batches[i].end());
   }
-  if (!std::isfinite(values.back())) stop_for("a gradient is not finite", corpus, all);
+  if (!std::isfinite(values.back())) stop_for("a gradient is not finite", step, corpus, all);
 }
 
 }  // namespace
@@ -86,7 +88,7 @@ StepResult accumulate_gradients(model::TransformerModel& model, Objective& objec
   // The one point of a step at which the host waits for a GPU.
   const at::Tensor on_host = at::stack(values).cpu();
   const std::vector<double> numbers(on_host.data_ptr<double>(), on_host.data_ptr<double>() + on_host.numel());
-  require_finite(numbers, corpus, micro_batches);
+  require_finite(numbers, settings.step, corpus, micro_batches);
   for (size_t i = 0; i < micro_batches.size(); ++i) result.loss_sum += numbers[i];
   result.gradient_norm = numbers.back() / static_cast<double>(std::max<int64_t>(1, result.labels));
   return result;

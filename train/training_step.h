@@ -18,16 +18,18 @@ struct StepSettings {
   uint64_t seed = 1;              // of dropout
   uint64_t first_micro_step = 0;  // micro-batches of the run before this step: the counter of dropout's random stream
   bool autocast = false;          // matrix products in bf16 over fp32 weights
+  int64_t step = 0;               // the step's number, for messages
 };
 
 struct StepResult {
   double loss_sum = 0;  // over labels
   int64_t labels = 0;
-  double gradient_norm = 0;  // of the mean loss, before clipping
+  double gradient_norm = 0;  // of the mean loss, before clipping; parameters without a gradient are left out
 };
 
 // Adds the gradients of the micro-batches' loss *sums* to the parameters: gradient_scale() makes them those of the mean
-// loss of one large batch. Errors: RunError when a loss or a gradient is NaN or infinite; it names corpus and examples.
+// loss of one large batch. Errors: RunError when a loss or a gradient is NaN or infinite; it names step, corpus and
+// examples.
 StepResult accumulate_gradients(model::TransformerModel& model, Objective& objective, const data::Corpus& corpus,
                                 const MicroBatches& micro_batches, const StepSettings& settings);
 

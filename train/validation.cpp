@@ -1,8 +1,10 @@
 #include "train/validation.h"
 
+#include "base/signals.h"
 #include "data/batches.h"
 #include "infer/generator.h"
 #include "infer/metrics/bleu.h"
+#include "infer/vocabulary.h"
 #include "train/objectives/cross_entropy.h"
 
 namespace draftsmith::train {
@@ -53,6 +55,17 @@ double overlap(const at::Tensor& hidden_p, const at::Tensor& weight_p, const at:
   return sum;
 }
 
+void stop_if_asked() {
+  throw_if_stop_requested("the validation was not finished");
+}
+
+// Labels of the first `count` examples.
+int64_t count_labels(const data::Corpus& corpus, int64_t count) {
+  int64_t labels = 0;
+  for (int64_t i = 0; i < count; ++i) labels += static_cast<int64_t>(corpus.target(i).size());
+  return labels;
+}
+
 struct Sums {
   double loss = 0;
   double overlap = 0;
@@ -64,6 +77,7 @@ Sums measure(model::TransformerModel& model, const ValidationInputs& inputs, con
   Sums sums;
   const int64_t count = examples_to_use(inputs, options.max_examples);
   for (const auto& examples : batches_of(*inputs.corpus, count, options.token_budget)) {
+    stop_if_asked();
     const Batch batch = make_batch(*inputs.corpus, examples, model.info());
     const at::Tensor hidden = hidden_at_labels(model, batch, {});  // [P,D]
     const Prediction prediction = predict(hidden, head_weight(model), batch.labels);
@@ -99,6 +113,7 @@ double greedy_bleu(const model::TransformerModel& trained, const ValidationInput
   decoding.max_new_tokens = options.max_new_tokens;
   infer::GenerationModels models;
   models.target = &model;
+  models.target_tokenizer = inputs.tokenizer;
   infer::Generator generator(models, decoding);
   const int64_t count = examples_to_use(inputs, options.bleu_examples);
   std::vector<std::vector<int64_t>> sources;
@@ -110,9 +125,9 @@ double greedy_bleu(const model::TransformerModel& trained, const ValidationInput
         {inputs.references.empty() ? decoded_target(inputs, i) : inputs.references[static_cast<size_t>(i)]});
   }
   std::vector<std::string> hypotheses;
-  for (const infer::GenerationResult& result : generator.generate(sources)) {
-    const std::vector<int32_t> ids(result.ids.begin(), result.ids.end());
-    hypotheses.push_back(inputs.tokenizer->decode(ids));
+  for (const infer::GenerationResult& result :
+       generator.generate(sources, 0, [](size_t, const auto&) { stop_if_asked(); })) {
+    hypotheses.push_back(infer::text_of_known(*inputs.tokenizer, result.ids));
   }
   return infer::corpus_bleu(hypotheses, references).score;
 }
@@ -122,6 +137,11 @@ double greedy_bleu(const model::TransformerModel& trained, const ValidationInput
 void check_validation(const ValidationInputs& inputs, const ValidationOptions& options) {
   if (!inputs.corpus) return;
   Problems problems;
+  if (count_labels(*inputs.corpus, examples_to_use(inputs, options.max_examples)) == 0) {
+    problems.add({.where = inputs.corpus->file().string(),
+                  .what = "the validation examples have no target token, so there is nothing to measure",
+                  .expected = "at least one"});
+  }
   if (options.bleu_examples > 0 && !inputs.tokenizer) {
     problems.add({.where = "validation.bleu_examples", .what = "BLEU needs a tokenizer", .found = "none given"});
   }

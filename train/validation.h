@@ -30,9 +30,10 @@ struct ValidationInputs {
 };
 
 // Errors (UserError): the measure needs BLEU without a tokenizer or alpha without a teacher; references of another
-// count.
+// count; examples without a single label.
 void check_validation(const ValidationInputs& inputs, const ValidationOptions& options);
 
+// Errors: Interrupted when SIGINT or SIGTERM came (base/signals.h), between two batches.
 ValidationResult validate(model::TransformerModel& model, const ValidationInputs& inputs,
                           const ValidationOptions& options);
 

@@ -4,16 +4,32 @@
 #include <limits>
 
 #include "infer/prefill.h"
+#include "infer/vocabulary.h"
 
 namespace draftsmith::infer {
 
+// Ids above the drafter's embeddings become padding.
+at::Tensor ModelDrafter::known(const at::Tensor& tokens) const {
+  const int64_t own = model_.info().vocabulary;
+  return own < vocabulary_ ? tokens.masked_fill(tokens.ge(own), model_.info().pad) : tokens;
+}
+
 void ModelDrafter::encode(const DraftBegin& begin) {
   if (!model_.info().encoder_decoder) return;
-  encoder_ = model_.encode({begin.sources.tokens.to(model_.info().device), begin.sources.lengths});
+  encoder_ = model_.encode({known(begin.sources.tokens.to(model_.info().device)), begin.sources.lengths});
 }
 
 void ModelDrafter::prefill(const DraftBegin& begin) {
-  state_ = begin_state(model_, encoder_, begin.rows, {begin.capacity, begin.samples});
+  const StateSize size{begin.capacity, begin.samples};
+  if (model_.info().encoder_decoder || model_.info().vocabulary >= vocabulary_) {
+    state_ = begin_state(model_, encoder_, begin.rows, size);
+  } else {
+    std::vector<Row> prompts(begin.rows.size());
+    for (size_t b = 0; b < prompts.size(); ++b) {
+      prompts[b].tokens = known_to(model_.info(), {&begin.rows[b].tokens, 1}).front();
+    }
+    state_ = begin_state(model_, encoder_, prompts, size);
+  }
   encoder_ = {};
 }
 
@@ -45,6 +61,7 @@ at::Tensor ModelDrafter::next_logits(const DraftRequest& request) {
     input.tokens = request.drafted.back().unsqueeze(1);  // [B,1]
     input.new_tokens.assign(request.active.begin(), request.active.end());
   }
+  input.tokens = known(input.tokens);
   const auto logits = model_.step(input, *state_).logits.select(1, 0);  // [B,V of the drafter]
   const int64_t width = logits.size(1);
   if (width == vocabulary_) return logits;

@@ -10,7 +10,8 @@ namespace draftsmith::infer {
 class ModelDrafter : public Drafter {
  public:
   // `vocabulary` is the target's; a drafter with fewer ids gives the others no probability, one with more (padding)
-  // loses them. The model must outlive the drafter.
+  // loses them. Committed ids that
+  // the drafter lacks are fed to it as padding. The model must outlive the drafter.
   ModelDrafter(model::LanguageModel& model, int64_t vocabulary) : model_(model), vocabulary_(vocabulary) {}
 
   DrafterTraits traits() const override { return {.name = "model"}; }
@@ -21,6 +22,7 @@ class ModelDrafter : public Drafter {
   void select_rows(std::span<const int64_t> rows) override;
 
  private:
+  at::Tensor known(const at::Tensor& tokens) const;
   model::StepInput owed_tokens(const DraftRequest& request) const;
 
   model::LanguageModel& model_;

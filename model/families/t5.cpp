@@ -26,6 +26,7 @@ constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
 constexpr int64_t kMaxWidth = int64_t{1} << 18;
 constexpr int64_t kMaxLayers = 1024;
 constexpr int64_t kMaxHeads = 4096;
+constexpr int64_t kMaxDistance = int64_t{1} << 20;  // a table holds one entry for each
 
 // Activation of a name in dense_act_fn; "gelu_new" is the tanh approximation.
 std::optional<Activation> activation_named(const std::string& name) {
@@ -71,7 +72,7 @@ void read_feed_forward(ConfigReader& reader, const std::string& fallback, Transf
 void read_positions(ConfigReader& reader, TransformerConfig& config) {
   config.positions = Positions::kRelativeBias;
   config.relative_buckets = reader.get_int("relative_attention_num_buckets", {4, 1 << 20}, 32);
-  config.relative_max_distance = reader.get_int("relative_attention_max_distance", {2, 1 << 30}, 128);
+  config.relative_max_distance = reader.get_int("relative_attention_max_distance", {2, kMaxDistance}, 128);
   if (config.relative_max_distance <= config.relative_buckets / 2) {
     reader.wrong("relative_attention_max_distance",
                  "is too small: it must exceed the distances that have buckets of their own",

@@ -10,8 +10,10 @@ namespace {
 
 void run_evaluate(const infer::EvaluationOptions& suite, const StageRun& run) {
   infer::EvaluationOptions options = suite;
-  options.device = run.execution.device;
-  options.threads = run.execution.threads;
+  // The command line goes before the recipe only where it says something.
+  const Execution nothing_said;
+  if (run.execution.device != nothing_said.device) options.device = run.execution.device;
+  if (run.execution.threads != nothing_said.threads) options.threads = run.execution.threads;
   const infer::EvaluationContext context{.quiet = run.execution.progress == ProgressStyle::kQuiet};
   const auto result = infer::run_evaluation(options, run.directory, context);
   std::cout << result.table << std::flush;

@@ -1,6 +1,8 @@
 // kind = "teacher-outputs": the target's own outputs for calibration inputs, the corpus of prediction alignment
 // (BiLD §3.4: the small model learns the large one's predictions). Makes corpus.h5; resumes at the last whole shard.
 #include <algorithm>
+#include <functional>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -12,6 +14,7 @@
 #include "infer/generator.h"
 #include "model/checkpoint.h"
 #include "recipes/stages/stages.h"
+#include "recipes/stages/tokenizers.h"
 
 namespace draftsmith::recipes {
 
@@ -55,51 +58,105 @@ infer::DecodeOptions decode_options(const TeacherOutputsOptions& options) {
   return decode;
 }
 
-data::CorpusInfo output_info(const data::Corpus& inputs, const TeacherOutputsOptions& options,
-                             const std::string& teacher) {
+// An input as the recipe's author named it, and what it held: paths differ from one way of writing --work to another.
+std::string named(const StageRun& run, const std::string& option, const std::filesystem::path& path) {
+  return run.options.contains(option) ? run.options.at(option).get<std::string>() : path.string();
+}
+
+std::string hash_of(const StageRun& run, const std::string& name) {
+  const auto input = run.inputs.find(name.substr(0, name.starts_with('@') ? name.find('/') : std::string::npos));
+  return input == run.inputs.end() ? "unknown" : input->second;
+}
+
+data::CorpusInfo output_info(const data::Corpus& inputs, const TeacherOutputsOptions& options, const StageRun& run) {
+  const std::string teacher = named(run, "model", options.model);
+  const std::string sources = named(run, "corpus", options.corpus);
   data::CorpusInfo info;
   info.tokenizer_hash = inputs.info().tokenizer_hash;
   info.vocabulary = inputs.info().vocabulary;
-  info.provenance = {{"teacher", teacher},
-                     {"calibration_inputs", options.corpus.string()},
+  info.provenance = {{data::kJob, run.identity},
+                     {"teacher", teacher},
+                     {"teacher_hash", hash_of(run, teacher)},
+                     {"calibration_inputs", sources},
+                     {"calibration_inputs_hash", hash_of(run, sources)},
                      {"temperature", fmt::format("{}", options.temperature)},
+                     {"seed", fmt::format("{}", options.seed)},
+                     {"dtype", options.dtype},
                      {"max_new_tokens", fmt::format("{}", options.max_new_tokens)}};
   return info;
 }
 
+// The target with everything that decodes with it.
+struct Teacher {
+  Teacher(const TeacherOutputsOptions& options, const StageRun& run, const data::CorpusInfo& inputs)
+      : tokenizer(load_model_tokenizer(options.model, inputs.tokenizer_hash)),
+        model(model::load_model(options.model,
+                                {.device = choose_device(run.execution.device), .dtype = parse_dtype(options.dtype)})),
+        settings(model::load_generation_config(options.model)),
+        generator({.target = model.get(), .generation = settings, .target_tokenizer = tokenizer.get()},
+                  decode_options(options)) {}
+
+  std::unique_ptr<data::Tokenizer> tokenizer;  // nullptr: the directory has none
+  std::unique_ptr<model::TransformerModel> model;
+  model::GenerationConfig settings;
+  infer::Generator generator;
+};
+
+// Outputs that are not what the target would have given without limits, over all runs of the stage.
+struct Losses {
+  int64_t cut = 0;      // outputs that reached max_new_tokens without an end
+  int64_t foreign = 0;  // ids of this run that the corpus's tokenizer does not have, left out
+
+  void count(std::span<const int32_t> ids, int64_t limit, const std::vector<int64_t>& eos) {
+    if (static_cast<int64_t>(ids.size()) < limit) return;
+    if (std::find(eos.begin(), eos.end(), ids.back()) == eos.end()) ++cut;
+  }
+};
+
+// Decodes the sources [begin,end) and adds them to the corpus.
+void decode_shard(Teacher& teacher, const data::Corpus& inputs, int64_t begin, int64_t end,
+                  const std::function<void(std::span<const int32_t> source, std::vector<int32_t> ids)>& add) {
+  std::vector<std::vector<int64_t>> sources;
+  for (int64_t i = begin; i < end; ++i) sources.emplace_back(inputs.source(i).begin(), inputs.source(i).end());
+  const auto results = teacher.generator.generate(sources, static_cast<uint64_t>(begin), [](size_t, const auto&) {
+    throw_if_stop_requested("whole shards are saved; run it again to go on");
+  });
+  for (int64_t i = begin; i < end; ++i) {
+    const auto& ids = results[static_cast<size_t>(i - begin)].ids;
+    add(inputs.source(i), {ids.begin(), ids.end()});
+  }
+}
+
 void run_teacher_outputs(const TeacherOutputsOptions& options, const StageRun& run) {
   const data::Corpus inputs(options.corpus);
-  const auto teacher = model::load_model(
-      options.model, {.device = choose_device(run.execution.device), .dtype = parse_dtype(options.dtype)});
-  infer::Generator generator({.target = teacher.get(), .generation = model::load_generation_config(options.model)},
-                             decode_options(options));
-
+  Teacher teacher(options, run, inputs.info());
+  const std::vector<int64_t>& eos = teacher.settings.eos_ids;
   const int64_t count = options.limit > 0 ? std::min(options.limit, inputs.size()) : inputs.size();
-  data::ShardedCorpusWriter writer(run.directory / "corpus.h5", output_info(inputs, options, options.model.string()),
+  data::ShardedCorpusWriter writer(run.directory / "corpus.h5", output_info(inputs, options, run),
                                    options.shard_examples);
   Progress progress({.style = run.execution.progress,
                      .title = "teacher outputs",
                      .unit = "outputs",
                      .total = count,
                      .done_before = writer.done()});
-  int64_t cut = 0;
+  Losses losses;
+  writer.read_targets([&](std::span<const int32_t> ids) { losses.count(ids, options.max_new_tokens, eos); });
   while (writer.done() < count) {
     throw_if_stop_requested(fmt::format("{} of {} outputs are saved; run it again to go on", writer.safe(), count));
     const int64_t begin = writer.done();
     const int64_t end = std::min(count, begin + options.shard_examples);
-    std::vector<std::vector<int64_t>> sources;
-    for (int64_t i = begin; i < end; ++i) sources.emplace_back(inputs.source(i).begin(), inputs.source(i).end());
-    const auto results = generator.generate(sources, static_cast<uint64_t>(begin));
-    for (int64_t i = begin; i < end; ++i) {
-      const auto& ids = results[static_cast<size_t>(i - begin)].ids;
-      if (static_cast<int64_t>(ids.size()) == options.max_new_tokens) ++cut;
-      writer.add(inputs.source(i), std::vector<int32_t>(ids.begin(), ids.end()));
-    }
+    decode_shard(teacher, inputs, begin, end, [&](std::span<const int32_t> source, std::vector<int32_t> ids) {
+      losses.count(ids, options.max_new_tokens, eos);
+      losses.foreign +=
+          static_cast<int64_t>(std::erase_if(ids, [&](int32_t id) { return id >= inputs.info().vocabulary; }));
+      writer.add(source, ids);
+    });
     progress.advance(end - begin);
   }
   progress.finish();
-  writer.finish();
-  if (cut > 0) log_warning("  {} outputs reached max_new_tokens = {}", cut, options.max_new_tokens);
+  writer.finish({{"count: outputs cut at max_new_tokens", fmt::format("{}", losses.cut)}});
+  if (losses.cut > 0) log_warning("  {} outputs reached max_new_tokens = {}", losses.cut, options.max_new_tokens);
+  if (losses.foreign > 0) log_warning("  {} ids that the tokenizer does not have were left out", losses.foreign);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "model/checkpoint.h"
 #include "recipes/architecture.h"
 #include "recipes/stages/stages.h"
+#include "recipes/stages/tokenizers.h"
 #include "train/trainer.h"
 
 namespace draftsmith::recipes {
@@ -63,24 +64,23 @@ std::unique_ptr<model::TransformerModel> starting_model(const TrainStageOptions&
   return fresh;
 }
 
-void require_tokenizer(const data::Corpus& corpus, const data::Tokenizer& tokenizer, const std::string& file) {
-  if (corpus.info().tokenizer_hash == tokenizer.hash()) return;
-  throw UserError({.where = file,
-                   .what = "the corpus was made with another tokenizer",
-                   .expected = "tokenizer " + tokenizer.hash().substr(0, 16),
-                   .found = "tokenizer " + corpus.info().tokenizer_hash.substr(0, 16),
-                   .hint = "prepare it with the tokenizer of this stage"});
+void require_tokenizer(const data::Corpus& corpus, const data::Tokenizer& tokenizer) {
+  require_same_tokenizer(tokenizer.hash(), corpus.info().tokenizer_hash, corpus.file(),
+                         "prepare it with the tokenizer of this stage");
 }
 
 void run_train(const TrainStageOptions& options, const StageRun& run) {
   const at::Device device = choose_device(run.execution.device);
   const auto tokenizer = data::load_tokenizer(options.tokenizer);
   const data::Corpus corpus(options.corpus);
-  require_tokenizer(corpus, *tokenizer, options.corpus.string());
+  require_tokenizer(corpus, *tokenizer);
   std::optional<data::Corpus> validation;
   if (options.validation_corpus) {
     validation.emplace(*options.validation_corpus);
-    require_tokenizer(*validation, *tokenizer, options.validation_corpus->string());
+    require_tokenizer(*validation, *tokenizer);
+  }
+  for (const auto& model : {options.from, options.teacher}) {
+    if (model) load_model_tokenizer(*model, tokenizer->hash());
   }
   std::vector<std::string> references;
   if (options.validation_references) references = data::read_lines(*options.validation_references);

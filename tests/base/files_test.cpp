@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace draftsmith {
 namespace {
@@ -67,6 +69,31 @@ TEST(AtomicFile, AFailedWriteNamesFileAndBytesAndLeavesNothing) {
   std::signal(SIGXFSZ, handler);
   EXPECT_THAT(message, HasSubstr("large.bin: writing failed after 10000 bytes, with 6000 more to write"));
   EXPECT_EQ(entries(directory.path()), 0u);
+}
+
+// As root a rename would replace the device for everyone.
+TEST(AtomicPath, DevicesPipesAndLinksIntoProcAreNeverReplaced) {
+  const TemporaryDirectory directory;
+  ASSERT_EQ(mkfifo((directory / "pipe").c_str(), 0600), 0);
+  fs::create_symlink("/dev/null", directory / "link");
+  fs::create_symlink("/proc/self/status", directory / "like_stdout");
+  for (const char* name : {"pipe", "link", "like_stdout"}) {
+    EXPECT_THROW(AtomicPath(directory / name), UserError) << name;
+  }
+  EXPECT_THROW(AtomicFile("/dev/null"), UserError);
+  EXPECT_EQ(entries(directory.path()), 3u);
+  fs::create_symlink("nowhere", directory / "dangling");
+  write_file_atomic(directory / "dangling", "a link to nothing may become a file");
+}
+
+// A process of the same number, killed earlier, leaves its names behind: only random bits tell ours from its own.
+TEST(AtomicPath, TemporaryNamesHoldMoreThanTheProcessNumber) {
+  const TemporaryDirectory directory;
+  const AtomicPath path(directory / "a");
+  const std::string start = ".a.tmp-" + std::to_string(getpid()) + "-";
+  const std::string name = path.temporary().filename().string();
+  ASSERT_TRUE(name.starts_with(start)) << name;
+  EXPECT_GT(name.find('-', start.size()) - start.size(), 8u) << name << ": few random bits";
 }
 
 TEST(AtomicPath, ServesWritersThatOpenByName) {

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "base/utf8.h"
 
 namespace draftsmith {
@@ -83,6 +84,44 @@ TEST(Program, OptionsAreExplainedWithinAHundredColumns) {
   const ProgramResult unknown = run_program({"help", "options", "rnu"});
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_THAT(unknown.err, HasSubstr("did you mean 'run'?"));
+}
+
+TEST(Program, OptionsOfDecodingAreExplained) {
+  EXPECT_THAT(run_program({"help", "options", "decoding"}).out, HasSubstr("rollback_rule"));
+}
+
+// A suite whose files are all there, but for what `lines` add to it.
+class SuiteFile : public testing::Test {
+ protected:
+  ProgramResult run(const std::string& command, const std::string& lines, const std::vector<std::string>& more = {}) {
+    const std::string folder = folder_.path().string();
+    write_file_atomic(folder_ / "text", "a\n");
+    write_file_atomic(folder_ / "suite.toml", "model = '" + folder + "'\n[[drafter]]\nname = 'small'\nmodel = '" +
+                                                  folder + "'\n[[task]]\nname = 'test'\nsource = '" + folder +
+                                                  "/text'\nreferences = ['" + folder + "/text']\n" + lines);
+    std::vector<std::string> arguments = {command, folder_ / "suite.toml"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_program(arguments);
+  }
+
+  const TemporaryDirectory folder_;
+};
+
+TEST_F(SuiteFile, ValidateFindsWhatIsWrongWithRuns) {
+  const std::string assisted = "[[run]]\nmethod = 'assisted'\n";
+  EXPECT_EQ(run("validate", assisted + "drafter = ['small']\n").exit_code, 0);
+  const ProgramResult lacking = run("validate", assisted);
+  EXPECT_EQ(lacking.exit_code, 2);
+  EXPECT_THAT(lacking.err, HasSubstr("a drafter, for method assisted"));
+  EXPECT_THAT(run("validate", "[[run]]\nmethod = 'asisted'\n").err, HasSubstr("did you mean 'assisted'?"));
+}
+
+TEST_F(SuiteFile, MissingFilesAreErrorsOfValidateAndEval) {
+  for (const char* command : {"validate", "eval"}) {
+    const ProgramResult missing = run(command, "", {"--set", "test.source='no/such/file'"});
+    EXPECT_EQ(missing.exit_code, 2) << command;
+    EXPECT_THAT(missing.err, HasSubstr("no/such/file (not there)")) << command;
+  }
 }
 
 TEST(Program, AFullStandardOutputIsAFailedRun) {

@@ -160,6 +160,18 @@ TEST(Batches, EmptyCorporaAndPositionsOutsideTheEpochAreErrors) {
   EXPECT_THROW(order.next(outside), std::logic_error);
 }
 
+// Products of these would overflow and make windows without examples, for ever.
+TEST(Batches, AbsurdSizesAreErrors) {
+  const TemporaryDirectory directory;
+  const Corpus corpus = make_corpus(directory, 10);
+  EXPECT_THROW(BatchOrder(corpus, {.token_budget = int64_t{1} << 62}), UserError);
+  EXPECT_THROW(BatchOrder(corpus, {.max_rows = int64_t{1} << 62}), UserError);
+  EXPECT_THROW(BatchOrder(corpus, {.bucket_window = int64_t{1} << 62}), UserError);
+  BatchOrder largest(
+      corpus, {.token_budget = int64_t{1} << 31, .max_rows = int64_t{1} << 31, .bucket_window = int64_t{1} << 20});
+  EXPECT_EQ(epoch_batches(largest, 0).size(), 1u);
+}
+
 TEST(Batches, PaddedRowsHoldTheTokensAndLengths) {
   const TemporaryDirectory directory;
   CorpusWriter writer(directory / "p.h5", {.tokenizer_hash = "abc", .vocabulary = 100});

@@ -1,12 +1,12 @@
 #include "data/corpus.h"
 
 #include <functional>
+#include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "data/hdf5.h"
-#include "data/sharded_corpus.h"
 #include "data/show.h"
 #include "tests/data/test_files.h"
 
@@ -166,6 +166,7 @@ TEST(CorpusChecks, Offsets) {
 TEST(CorpusChecks, CountsInAttributes) {
   EXPECT_THAT(open_error({.examples = 3}), HasSubstr("/source/offsets"));
   EXPECT_THAT(open_error({.examples = -1}), HasSubstr("number of examples"));
+  EXPECT_THAT(open_error({.examples = std::numeric_limits<int64_t>::max()}), HasSubstr("number of examples"));
   EXPECT_THAT(open_error({.tokens = 4}), HasSubstr("/source/tokens"));
 }
 
@@ -229,52 +230,6 @@ TEST(Hdf5, HalfPrecisionTablesReadBackByRange) {
   EXPECT_THAT(user_error([&] { reader.read<float>("/teacher/log_probs", 2); }), HasSubstr("float16"));
   EXPECT_THROW(reader.read_rows<uint16_t>("/teacher/log_probs", 2, 99, 2), std::out_of_range);
   EXPECT_THAT(reader.list("/teacher"), ElementsAre("log_probs"));
-}
-
-TEST(ShardedCorpus, MergesItsShardsInOrder) {
-  const TemporaryDirectory directory;
-  ShardedCorpusWriter writer(directory / "c.h5", {.tokenizer_hash = "abc", .vocabulary = 100}, 3);
-  for (int32_t i = 0; i < 8; ++i) writer.add(Row{i}, Row{i, 1});
-  EXPECT_EQ(writer.done(), 8);
-  EXPECT_EQ(writer.safe(), 6);
-  writer.finish({{"tokens_generated", "16"}});
-  const Corpus corpus(directory / "c.h5");
-  ASSERT_EQ(corpus.size(), 8);
-  for (int32_t i = 0; i < 8; ++i) EXPECT_THAT(corpus.target(i), ElementsAre(i, 1));
-  EXPECT_EQ(corpus.info().provenance.at("tokens_generated"), "16");
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 1);
-}
-
-TEST(ShardedCorpus, GoesOnAfterTheLastWholeShard) {
-  const TemporaryDirectory directory;
-  const CorpusInfo info = {.tokenizer_hash = "abc", .vocabulary = 100, .provenance = {{"teacher", "t"}}};
-  {
-    ShardedCorpusWriter writer(directory / "c.h5", info, 3);
-    for (int32_t i = 0; i < 8; ++i) writer.add(Row{i}, Row{i, 1});
-  }  // killed: examples 6 and 7 are lost
-  ShardedCorpusWriter writer(directory / "c.h5", info, 3);
-  EXPECT_EQ(writer.done(), 6);
-  for (auto i = static_cast<int32_t>(writer.done()); i < 10; ++i) writer.add(Row{i}, Row{i, 1});
-  writer.finish();
-  const Corpus corpus(directory / "c.h5");
-  ASSERT_EQ(corpus.size(), 10);
-  for (int32_t i = 0; i < 10; ++i) EXPECT_THAT(corpus.source(i), ElementsAre(i));
-}
-
-TEST(ShardedCorpus, RefusesShardsOfAnotherJob) {
-  const TemporaryDirectory directory;
-  const CorpusInfo info = {.tokenizer_hash = "abc", .vocabulary = 100, .provenance = {{"teacher", "t"}}};
-  {
-    ShardedCorpusWriter writer(directory / "c.h5", info, 2);
-    for (int32_t i = 0; i < 2; ++i) writer.add(Row{i}, Row{i});
-  }
-  CorpusInfo other = info;
-  other.provenance["teacher"] = "another";
-  EXPECT_THAT(user_error([&] { ShardedCorpusWriter writer(directory / "c.h5", other, 2); }),
-              AllOf(HasSubstr("c.shard-00000.h5"), HasSubstr("provenance")));
-  other = info;
-  other.tokenizer_hash = "xyz";
-  EXPECT_THAT(user_error([&] { ShardedCorpusWriter writer(directory / "c.h5", other, 2); }), HasSubstr("tokenizer"));
 }
 
 TEST(Show, PrintsInfoHistogramsAndExamples) {

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "base/sha256.h"
 #include "tests/data/test_files.h"
@@ -137,6 +138,30 @@ TEST_F(Prepare, SeveralReferencesAreFirstOrAll) {
   EXPECT_EQ(all.written, 2);
   EXPECT_THAT(Corpus(out_).source(1), testing::ElementsAreArray(with_eos("the cat")));
   EXPECT_THAT(Corpus(out_).target(1), testing::ElementsAreArray(with_eos("the bird")));
+}
+
+TEST_F(Prepare, EmptyReferencesBesideOthersArePassedOverAndCounted) {
+  write_text(directory_ / "a.jsonl", "{\"d\": \"the cat\", \"s1\": \" \", \"s2\": \"the bird\", \"s3\": \"a dog\"}\n");
+  const TextInput input = {.jsonl = directory_ / "a.jsonl", .source_field = "d", .target_fields = {"s1", "s2", "s3"}};
+  const auto first = prepare_corpus(*open_text(input, {}), *tokenizer_, {}, out_);
+  EXPECT_EQ(first.empty_references, 1);
+  EXPECT_EQ(first.unused_references, 1);
+  ASSERT_EQ(Corpus(out_).size(), 1);
+  EXPECT_THAT(Corpus(out_).target(0), testing::ElementsAreArray(with_eos("the bird")));
+  EXPECT_EQ(Corpus(out_).info().provenance.at("count: references not used: empty"), "1");
+  const auto all = prepare_corpus(*open_text(input, {}), *tokenizer_, {.references = "all"}, out_);
+  EXPECT_EQ(all.written, 2);
+  EXPECT_EQ(all.empty_references, 1);
+}
+
+// Counting lines and hashing would take the text away.
+TEST_F(Prepare, PipesAreRefused) {
+  ASSERT_EQ(mkfifo((directory_ / "pipe").c_str(), 0600), 0);
+  const auto file = write_text(directory_ / "a.txt", "the cat\n");
+  const auto refused = AllOf(HasSubstr("pipe"), HasSubstr("regular file"), HasSubstr("to a file first"));
+  EXPECT_THAT(user_error([&] { open_text({.jsonl = directory_ / "pipe"}, {}); }), refused);
+  EXPECT_THAT(user_error([&] { open_text({.text = directory_ / "pipe"}, {}); }), refused);
+  EXPECT_THAT(user_error([&] { open_text({.source = file, .target = directory_ / "pipe"}, {}); }), refused);
 }
 
 TEST_F(Prepare, PlainTextHasNoSourceTokens) {

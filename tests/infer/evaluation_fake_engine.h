@@ -31,9 +31,10 @@ class FakeEngine : public EvaluationEngine {
   void check(const RunSettings& run, Problems& problems) const override {
     if (run.method() == "impossible") problems.add({run.label, "no such method", "", "", ""});
   }
-  Prompt encode(const std::string& source, bool, int64_t, bool& cut) const override {
-    cut = false;
-    return Prompt(static_cast<size_t>(std::stoll(source)), 1);
+  Prompt encode(const std::string& source, bool, int64_t max_tokens, bool& cut) const override {
+    const int64_t words = std::stoll(source);
+    cut = max_tokens > 0 && words > max_tokens;
+    return Prompt(static_cast<size_t>(cut ? max_tokens : words), 1);
   }
   std::string text(const std::vector<int64_t>& generated, bool) const override {
     std::string result;

@@ -14,10 +14,11 @@ namespace {
 
 using nlohmann::ordered_json;
 
-void write_model(const std::filesystem::path& directory, int64_t decoder_layers, uint64_t seed) {
+void write_model(const std::filesystem::path& directory, int64_t decoder_layers, uint64_t seed,
+                 int64_t vocabulary = 40) {
   model::TransformerConfig config;
   config.family = "t5";
-  config.vocabulary = 40;
+  config.vocabulary = vocabulary;
   config.width = 16;
   config.heads = 2;
   config.head_width = 8;
@@ -135,6 +136,39 @@ TEST_F(ModelSuite, MethodsWithoutADrafterAndDraftersWithoutAMethodAreErrors) {
     EXPECT_THAT(error.what(), testing::HasSubstr("a drafter, for method assisted"));
   }
   EXPECT_FALSE(std::filesystem::exists(root_ / "out"));
+}
+
+TEST_F(ModelSuite, ADrafterThatDecodesAloneIsGivenNoOtherVocabularysIds) {
+  write_model(root_ / "other", 1, 2, 48);
+  options_.drafter[0].model = root_ / "other";
+  add_run("greedy", "").model = "small";
+  try {
+    run_suite();
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("vocabularies of different sizes"));
+  }
+}
+
+TEST_F(ModelSuite, IdsOutsideTheVocabularyAreNamedByFileAndLine) {
+  write_file_atomic(root_ / "source", "5 1\n6 1\n7 40 1\n");
+  write_file_atomic(root_ / "reference", "5\n6\n7\n");
+  try {
+    run_suite();
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("source:3"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("ids in 0..39"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(root_ / "out"));
+}
+
+TEST_F(ModelSuite, CuttingIdsKeepsTheirEos) {
+  const auto engine = make_model_engine(options_);
+  bool cut = false;
+  EXPECT_EQ(engine->encode("5 20 7 1", true, 3, cut), (Prompt{5, 20, 1}));
+  EXPECT_TRUE(cut);
+  EXPECT_EQ(engine->encode("5 20 7 8", true, 3, cut), (Prompt{5, 20, 7}));
 }
 
 TEST_F(ModelSuite, TextTasksNeedATokenizer) {

@@ -14,6 +14,7 @@ namespace draftsmith::infer {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 std::vector<std::string> labels(const std::vector<RunSettings>& runs) {
   std::vector<std::string> result;
@@ -76,6 +77,92 @@ TEST(EvaluationRuns, EqualNamesAreAnError) {
   EXPECT_THROW(expand_runs(options), UserError);
 }
 
+// A suite with a task and a drafter "a", and what its checks say of a run.
+EvaluationOptions checked_suite(std::vector<EvaluationRun> runs) {
+  EvaluationOptions options;
+  options.model = "target";
+  options.drafter = {{"a", "small"}};
+  EvaluationTask task;
+  task.name = "val";
+  task.source = "val.src";
+  task.references = {"val.tgt"};
+  options.task = {task};
+  options.run = std::move(runs);
+  return options;
+}
+
+std::string problems_of(const EvaluationOptions& options) {
+  Problems problems;
+  validate_options(options, "", problems);
+  std::string text;
+  for (const Problem& problem : problems.list()) text += to_string(problem) + "\n";
+  return text;
+}
+
+EvaluationRun run_of(const std::string& method, std::vector<std::string> drafter = {"a"}) {
+  EvaluationRun run;
+  run.method = method;
+  run.drafter = std::move(drafter);
+  return run;
+}
+
+TEST(EvaluationChecks, RunsThatCannotWorkAreErrorsOfTheSuite) {
+  EXPECT_EQ(problems_of(checked_suite({run_of("assisted"), run_of("greedy", {})})), "");
+  EXPECT_THAT(problems_of(checked_suite({run_of("asisted")})), HasSubstr("did you mean 'assisted'?"));
+  EXPECT_THAT(problems_of(checked_suite({run_of("bild", {})})), HasSubstr("a drafter, for method bild"));
+  EXPECT_THAT(problems_of(checked_suite({run_of("greedy")})), HasSubstr("no drafter, for method greedy"));
+  EXPECT_THAT(problems_of(checked_suite({run_of("assisted"), run_of("assisted")})), HasSubstr("the same name"));
+  EvaluationRun run = run_of("assisted");
+  run.temperature = {1};
+  EXPECT_THAT(problems_of(checked_suite({run})), HasSubstr("samples nothing"));
+  run = run_of("speculative");
+  run.acceptance = "exact";
+  EXPECT_THAT(problems_of(checked_suite({run})), HasSubstr("samples nothing"));
+  run = run_of("bild");
+  run.window_rule = "fixd";
+  EXPECT_THAT(problems_of(checked_suite({run})), HasSubstr("did you mean 'fixed'?"));
+}
+
+TEST(EvaluationChecks, AMistakeOfAWholeGridIsToldOnce) {
+  EvaluationRun run = run_of("assisted");
+  run.temperature = {1};
+  run.window = {3, 4, 5};
+  Problems problems;
+  validate_options(checked_suite({run}), "", problems);
+  EXPECT_EQ(problems.list().size(), 1U);
+}
+
+TEST(EvaluationChecks, NoDrafterTakesTheTargetsName) {
+  EvaluationOptions options = checked_suite({});
+  options.drafter = {{"target", "small"}};
+  EXPECT_THAT(problems_of(options), HasSubstr("another name"));
+}
+
+TEST(EvaluationChecks, RunsOfOneGroupChooseAlike) {
+  EvaluationRun first = run_of("bild");
+  first.fallback = {0.5};
+  first.choose_on = "val";
+  EvaluationRun second = first;
+  second.fallback = {0.7};
+  EXPECT_EQ(problems_of(checked_suite({first, second})), "");
+  second.max_drop = {2};
+  EXPECT_THAT(problems_of(checked_suite({first, second})), HasSubstr("choose in different ways"));
+  second.name = "other";
+  EXPECT_EQ(problems_of(checked_suite({first, second})), "");
+  second.max_drop = {};
+  EXPECT_THAT(problems_of(checked_suite({second})), HasSubstr("max_drop"));
+  second.max_drop = {1, 1};
+  EXPECT_THAT(problems_of(checked_suite({second})), HasSubstr("the same name"));
+}
+
+TEST(EvaluationChecks, TasksDifferInTheNamesOfTheirFiles) {
+  EvaluationOptions options = checked_suite({});
+  options.task.push_back(options.task[0]);
+  options.task[0].name = "made up";
+  options.task[1].name = "made/up";
+  EXPECT_THAT(problems_of(options), HasSubstr("made_up"));
+}
+
 LineRecord timed(int64_t tokens, std::vector<double> verify, int64_t target_runs) {
   LineRecord record;
   record.ids.assign(static_cast<size_t>(tokens), 7);
@@ -106,6 +193,15 @@ TEST(EvaluationRecords, LinesThatWereNotTimedDoNotCountInSpeeds) {
   const Speed speed = measure_speed(baseline, baseline, {.resamples = 10});
   EXPECT_EQ(speed.lines, 1);
   EXPECT_EQ(speed.tokens, 10);
+}
+
+TEST(EvaluationRecords, OverheadOfABatchIsCountedOnceHoweverUnequalItsLines) {
+  RunRecords batch{timed(2, {0}, 2), timed(10, {2}, 10)};  // encode takes 1 each: 4 s in the phases
+  add_overhead(batch, 4.5);
+  EXPECT_DOUBLE_EQ(batch[0].repetitions[0].other, 0.25);
+  EXPECT_DOUBLE_EQ(batch[1].repetitions[0].total(), 3.25);
+  add_overhead(batch, 4.0);  // clocks differ: never less than the phases
+  EXPECT_DOUBLE_EQ(batch[0].repetitions[0].other, 0.25);
 }
 
 TEST(EvaluationRecords, APrefillThatEmitsATokenIsNoDecodingStep) {

@@ -1,6 +1,7 @@
 // Suites from options to files, with an engine whose outputs and times are known.
 
 #include <algorithm>
+#include <csignal>
 #include <sstream>
 
 #include <gmock/gmock.h>
@@ -8,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/signals.h"
 #include "base/utf8.h"
 #include "tests/infer/evaluation_fake_engine.h"
 
@@ -92,6 +94,56 @@ TEST(EvaluationSuite, ASpeedupBeyondTheCountedTargetRunsFailsAsAMeasurementError
   EXPECT_TRUE(written.at("tasks").at(0).at("runs").at(0).contains("measurement_error"));
 }
 
+TEST(EvaluationSuite, InBatchesTheCountsOfLinesBoundNothing) {
+  FakeSuite suite;
+  suite.options.batch_size = 4;
+  suite.options.run = {FakeSuite::run("assisted")};
+  FakeEngine engine;
+  engine.tokens_per_run = 1.5;
+  engine.seconds = [](const RunSettings& run, int64_t) { return run.decode.drafts() ? 0.02 : 0.1; };
+  const auto run = run_named(suite.evaluate(engine), "test", "assisted.small");
+  EXPECT_FALSE(run.contains("measurement_error"));
+  EXPECT_FALSE(run.at("speed").contains("speedup_decode_bound"));
+}
+
+TEST(EvaluationSuite, LongNamesOfRunsAreShownWhole) {
+  FakeSuite suite;
+  EvaluationRun run = FakeSuite::run("bild");
+  run.name = "bild.with_a_drafter_of_a_long_name";
+  run.fallback = {0.6};
+  run.rollback = {1.5, 2.5};
+  suite.options.run = {run};
+  FakeEngine engine;
+  const std::string table = suite.evaluate(engine).table;
+  EXPECT_THAT(table, HasSubstr("FB0.6.RB1.5"));
+  EXPECT_THAT(table, HasSubstr("FB0.6.RB2.5"));
+  EXPECT_THAT(table, testing::Not(HasSubstr("…")));
+  std::istringstream lines(table);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(display_width(line), 100U) << line;
+}
+
+TEST(EvaluationSuite, CutSourcesAreReported) {
+  FakeSuite suite;
+  suite.options.task[0].max_source_tokens = 8;
+  FakeEngine engine;
+  EXPECT_THAT(suite.evaluate(engine).table, HasSubstr("24 lines, 15 sources cut"));
+  EXPECT_THAT(read_file(suite.directory / "out/report.html"), HasSubstr("15 sources were longer"));
+}
+
+TEST(EvaluationSuite, AStopIsHeardWhereNothingIsTimed) {
+  FakeSuite suite;
+  suite.options.task[0].timed = 1;
+  FakeEngine engine;
+  const SignalWatch signals;
+  int64_t calls = 0;
+  engine.seconds = [&calls](const RunSettings&, int64_t) {
+    if (++calls == 10) std::raise(SIGINT);  // warm-up takes two, the timed line four
+    return 0.1;
+  };
+  EXPECT_THROW(suite.evaluate(engine), Interrupted);
+  EXPECT_EQ(calls, 10);
+}
+
 TEST(EvaluationSuite, AnInterruptedEvaluationGoesOnWhereItStopped) {
   FakeSuite suite;
   suite.options.run = {FakeSuite::run("assisted")};
@@ -117,6 +169,22 @@ TEST(EvaluationSuite, MeasurementsOfAnotherSuiteAreNotTakenUp) {
   killed.fail_after = 60;
   EXPECT_THROW(suite.evaluate(killed), std::runtime_error);
   suite.options.seed = 2;
+  FakeEngine other;
+  suite.evaluate(other);
+  FakeEngine fresh;
+  suite.evaluate(fresh);
+  EXPECT_EQ(other.decodes, fresh.decodes);
+}
+
+TEST(EvaluationSuite, MeasurementsOfOtherDataAreNotTakenUp) {
+  FakeSuite suite;
+  suite.options.run = {FakeSuite::run("assisted")};
+  FakeEngine killed;
+  killed.fail_after = 60;
+  EXPECT_THROW(suite.evaluate(killed), std::runtime_error);
+  std::string sources = read_file(suite.directory / "source");
+  sources.replace(0, 1, "7");
+  write_file_atomic(suite.directory / "source", sources);
   FakeEngine other;
   suite.evaluate(other);
   FakeEngine fresh;

@@ -1,4 +1,7 @@
 // What surrounds the loop: combinations that make no sense, vocabularies, order of results, sharing, dynamic windows.
+#include <limits>
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "infer/acceptance/exact.h"
@@ -90,6 +93,103 @@ TEST(Generator, VocabulariesOfDifferentSizesAreAnError) {
 
 TEST(Generator, IdsOutsideTheVocabularyAreAnError) {
   EXPECT_NE(message_of([] { decode(some_case(), {}, std::vector<Ids>{{2}, {9}}); }).find("input 2"), std::string::npos);
+}
+
+// A tokenizer of so many pieces, for its number of ids alone.
+class Pieces : public data::Tokenizer {
+ public:
+  explicit Pieces(int64_t count) : count_(count) {}
+  std::vector<int32_t> encode(std::string_view) const override { return {}; }
+  std::string decode(std::span<const int32_t>) const override { return {}; }
+  int64_t vocabulary() const override { return count_; }
+  int32_t pad() const override { return 0; }
+  int32_t eos() const override { return 1; }
+  int32_t unk() const override { return 2; }
+  std::string piece(int32_t) const override { return {}; }
+  const std::string& hash() const override { return hash_; }
+  const std::filesystem::path& file() const override { return file_; }
+
+ private:
+  int64_t count_;
+  std::string hash_ = "pieces";
+  std::filesystem::path file_;
+};
+
+TEST(Generator, PaddingIdsAreNeverPutOut) {
+  constexpr int64_t kPieces = 4;
+  const Pieces tokenizer(kPieces);
+  OracleModel target(oracle_info(9), random_oracle(9, 1));
+  OracleModel drafter(oracle_info(6), random_oracle(6, 2));  // fewer ids than the target, more than the tokenizer
+  const std::vector<Ids> sources = {{2}, {8, 3}, {3, 3, 5}};
+  const auto largest = [](const std::vector<GenerationResult>& results) {
+    int64_t id = 0;
+    for (const auto& result : results) id = std::max(id, *std::max_element(result.ids.begin(), result.ids.end()));
+    return id;
+  };
+  GenerationModels models = models_of(target, &drafter);
+  DecodeOptions options;
+  options.max_new_tokens = 12;
+  EXPECT_GE(largest(Generator(models, options).generate(sources)), kPieces);
+  models.target_tokenizer = &tokenizer;
+  models.drafter_tokenizer = &tokenizer;
+  const auto greedy = Generator(models, options).generate(sources);
+  for (const char* method : {"greedy", "sample", "speculative", "assisted", "bild"}) {
+    options.method = method;
+    const auto results = Generator(models, options).generate(sources);
+    EXPECT_LT(largest(results), kPieces) << method;
+    for (size_t i = 0; i < results.size() && options.method == "assisted"; ++i) {
+      EXPECT_EQ(results[i].ids, greedy[i].ids);
+    }
+  }
+}
+
+// The same distribution everywhere, but NaN for the source {3} after two tokens.
+OracleFunction broken_oracle() {
+  return [](std::span<const int64_t> source, std::span<const int64_t> prefix) {
+    const bool broken = source[0] == 3 && prefix.size() >= 2;
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    return broken ? std::vector<double>(4, nan) : std::vector<double>{0.5, 0, 0.3, 0.2};
+  };
+}
+
+TEST(Generator, LogitsThatAreNotFiniteAreAnErrorWithLineAndPosition) {
+  const OracleFunction sound = constant_oracle({0.5, 0, 0.3, 0.2});
+  const auto message = [](const Case& oracles, const std::string& method) -> std::string {
+    DecodeOptions options;
+    options.method = method;
+    options.batch_size = 2;
+    options.max_new_tokens = 9;
+    try {
+      decode(oracles, options, std::vector<Ids>{{2}, {3}});
+    } catch (const RunError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  for (const char* method : {"greedy", "sample", "speculative", "assisted"}) {
+    EXPECT_THAT(message({broken_oracle(), sound}, method),
+                ::testing::AllOf(::testing::HasSubstr("input 2, new token 3"), ::testing::HasSubstr("target")))
+        << method;
+  }
+  EXPECT_THAT(message({broken_oracle(), sound}, "bild"), ::testing::HasSubstr("input 2"));
+  for (const char* method : {"speculative", "assisted"}) {
+    EXPECT_THAT(message({sound, broken_oracle()}, method),
+                ::testing::AllOf(::testing::HasSubstr("input 2, new token 3"), ::testing::HasSubstr("drafter")))
+        << method;
+  }
+}
+
+TEST(Generator, TinyTemperaturesAreGreedyDecoding) {
+  Case oracles = some_case();
+  oracles.dtype = at::kFloat;
+  DecodeOptions options;
+  options.max_new_tokens = 8;
+  const auto greedy = decode(oracles, options, std::vector<Ids>{{2}})[0].ids;
+  for (const char* method : {"sample", "speculative"}) {
+    options.method = method;
+    options.temperature = 1e-39;
+    EXPECT_EQ(decode(oracles, options, std::vector<Ids>{{2}})[0].ids, greedy) << method;
+  }
 }
 
 TEST(Generator, ResultsAreReportedInOrderAsTheyComplete) {

@@ -6,7 +6,10 @@
 
 #include <gtest/gtest.h>
 
+#include "infer/drafters/model_drafter.h"
+#include "infer/forced_alpha.h"
 #include "infer/generator.h"
+#include "infer/parts.h"
 #include "infer/teacher_forcing.h"
 #include "model/transformer_model.h"
 
@@ -18,12 +21,18 @@ using Ids = std::vector<int64_t>;
 constexpr int64_t kVocabulary = 24;
 constexpr int64_t kLimit = 18;
 
-// Weights large enough that outputs vary, EOS likelier than other tokens so that some outputs end early. `noise`
-// perturbs all weights: the drafter is the target with noise, so that it is right now and then.
-std::unique_ptr<model::TransformerModel> random_model(double noise, at::ScalarType dtype) {
+struct RandomModel {
+  double noise = 0;  // perturbs all weights: the drafter is the target with noise, so that it is right now and then
+  at::ScalarType dtype = at::kDouble;
+  int64_t vocabulary = kVocabulary;
+  double head_sign = 1;  // -1: what the target finds least likely comes first
+};
+
+// Weights large enough that outputs vary, EOS likelier than other tokens so that some outputs end early.
+std::unique_ptr<model::TransformerModel> random_model(const RandomModel& wanted) {
   model::TransformerConfig config;
   config.family = "t5";
-  config.vocabulary = kVocabulary;
+  config.vocabulary = wanted.vocabulary;
   config.width = 16;
   config.heads = 2;
   config.head_width = 6;
@@ -34,6 +43,7 @@ std::unique_ptr<model::TransformerModel> random_model(double noise, at::ScalarTy
   config.relative_max_distance = 12;
   config.tied_head = false;
   config.eos = {1, 7, 22};
+  std::erase_if(config.eos, [&](int64_t id) { return id >= wanted.vocabulary; });
   auto made = std::make_unique<model::TransformerModel>(config, 1);
   made->requires_grad(false);
   std::mt19937_64 random(4);
@@ -43,10 +53,12 @@ std::unique_ptr<model::TransformerModel> random_model(double noise, at::ScalarTy
     if (value.dim() != 2) continue;
     at::Tensor weight = value.view(-1);
     const double scale = name.starts_with("head") ? 3 : name.starts_with("embedding") ? 0.5 : 2.5;
-    for (int64_t i = 0; i < weight.numel(); ++i) weight[i] = scale * (uniform(random) + noise * uniform(other));
-    if (name.starts_with("head")) value.select(0, 1).mul_(1.7);
+    for (int64_t i = 0; i < weight.numel(); ++i) weight[i] = scale * (uniform(random) + wanted.noise * uniform(other));
+    if (!name.starts_with("head")) continue;
+    value.select(0, 1).mul_(1.7);
+    weight.mul_(wanted.head_sign);
   }
-  made->to(at::kCPU, dtype);
+  made->to(at::kCPU, wanted.dtype);
   made->pack();
   return made;
 }
@@ -61,7 +73,9 @@ struct Pair {
   std::unique_ptr<model::TransformerModel> target;
   std::unique_ptr<model::TransformerModel> drafter;
 
-  explicit Pair(at::ScalarType dtype) : target(random_model(0, dtype)), drafter(random_model(0.25, dtype)) {}
+  explicit Pair(at::ScalarType dtype, double head_sign = 1)
+      : target(random_model({.dtype = dtype})),
+        drafter(random_model({.noise = head_sign < 0 ? 0 : 0.25, .dtype = dtype, .head_sign = head_sign})) {}
 
   std::vector<GenerationResult> run(const DecodeOptions& options, bool self = false) const {
     GenerationModels models;
@@ -109,14 +123,70 @@ TEST(RealModels, SpeculativeAndAssistedEqualGreedyInDoublePrecision) {
   const auto expected = ids_of(fp64().run(options_of("greedy")));
   for (const char* method : {"speculative", "assisted"}) {
     for (int64_t window = 1; window <= 12; ++window) {
-      for (const int64_t batch : {1, 3}) {
-        EXPECT_EQ(ids_of(fp64().run(options_of(method, window, batch))), expected) << method << " " << window;
+      for (int64_t batch = 1; batch <= 8; ++batch) {
+        EXPECT_EQ(ids_of(fp64().run(options_of(method, window, batch))), expected)
+            << method << " window " << window << " batch " << batch;
       }
     }
-    for (int64_t batch = 1; batch <= 8; ++batch) {
-      EXPECT_EQ(ids_of(fp64().run(options_of(method, 4, batch))), expected) << method << " batch " << batch;
+  }
+}
+
+TEST(RealModels, DrafterThatIsAlwaysWrongChangesNothing) {
+  const Pair wrong(at::kDouble, -1);
+  const auto expected = ids_of(fp64().run(options_of("greedy")));
+  for (const char* method : {"speculative", "assisted"}) {
+    for (int64_t window = 1; window <= 12; ++window) {
+      for (const int64_t batch : {1, 4, 8}) {
+        const auto results = wrong.run(options_of(method, window, batch));
+        EXPECT_EQ(ids_of(results), expected) << method << " window " << window << " batch " << batch;
+        EXPECT_EQ(total(results).accepted, 0);
+        EXPECT_GT(total(results).drafted, 0);
+      }
     }
   }
+}
+
+// The target drafts for itself, as far as the length limit lets it: every early end is an EOS inside a draft.
+TEST(RealModels, EosInsideADraftEndsTheOutput) {
+  const auto expected = ids_of(fp64().run(options_of("greedy")));
+  for (const char* method : {"speculative", "assisted", "bild"}) {
+    for (const int64_t batch : {1, 4, 9}) {
+      DecodeOptions options = options_of(method, kLimit - 1, batch);
+      options.window_rule = "fixed";
+      const auto results = fp64().run(options, true);
+      EXPECT_EQ(ids_of(results), expected) << method << " batch " << batch;
+      size_t early = 0;
+      for (const auto& [ids, stats] : results) {
+        if (static_cast<int64_t>(ids.size()) == kLimit) continue;
+        ++early;
+        EXPECT_EQ(stats.target_runs, 1) << method;
+        EXPECT_EQ(stats.drafted, static_cast<int64_t>(ids.size())) << method;
+        EXPECT_EQ(stats.cut, 1) << method;  // the target's token after the EOS
+      }
+      EXPECT_GE(early, 2u);
+    }
+  }
+}
+
+TEST(RealModels, DrafterWithFewerEmbeddingsThanTheTargetIsNeverAskedForTheOthers) {
+  constexpr int64_t kFewer = 8;
+  const auto expected = ids_of(fp64().run(options_of("greedy")));
+  const bool feeds_others = std::any_of(expected.begin(), expected.end(), [](const Ids& ids) {
+    return std::any_of(ids.begin(), ids.end(), [](int64_t id) { return id >= kFewer; });
+  });
+  ASSERT_TRUE(feeds_others);
+  const auto small = random_model({.vocabulary = kFewer});
+  for (const char* method : {"speculative", "assisted"}) {
+    const DecodeOptions options = options_of(method, 4, 3);
+    GenerationModels models;
+    models.target = fp64().target.get();
+    Generator generator(models, options, make_parts(options, std::make_unique<ModelDrafter>(*small, kVocabulary)));
+    EXPECT_EQ(ids_of(generator.generate(sources())), expected) << method;
+  }
+  const auto forced = alpha_forced({*fp64().target, *small}, sources(), expected, {.temperature = 1});
+  EXPECT_GT(forced.positions, 0);
+  EXPECT_GE(forced.alpha, 0);
+  EXPECT_LE(forced.alpha, 1);
 }
 
 TEST(RealModels, DraftsArePartlyRejected) {
@@ -190,17 +260,23 @@ double margin(model::LanguageModel& target, const Ids& source, const Ids& prefix
   return (best.select(1, 0) - best.select(1, 1)).item<double>();
 }
 
+void expect_equal_within_rounding(const Pair& models, const std::vector<Ids>& outputs,
+                                  const std::vector<Ids>& expected) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const auto [ours, theirs] =
+        std::mismatch(outputs[i].begin(), outputs[i].end(), expected[i].begin(), expected[i].end());
+    if (ours == outputs[i].end() && theirs == expected[i].end()) continue;
+    EXPECT_LT(margin(*models.target, sources()[i], {outputs[i].begin(), ours}), 2e-5) << "line " << i;
+  }
+}
+
 TEST(RealModels, SinglePrecisionDiffersOnlyWhereTheMarginIsWithinRounding) {
   const Pair fp32(at::kFloat);
   const auto expected = ids_of(fp32.run(options_of("greedy")));
   for (const char* method : {"speculative", "assisted"}) {
-    for (const int64_t window : {1, 4, 9}) {
-      const auto outputs = ids_of(fp32.run(options_of(method, window, 3)));
-      for (size_t i = 0; i < outputs.size(); ++i) {
-        const auto [ours, theirs] =
-            std::mismatch(outputs[i].begin(), outputs[i].end(), expected[i].begin(), expected[i].end());
-        if (ours == outputs[i].end() && theirs == expected[i].end()) continue;
-        EXPECT_LT(margin(*fp32.target, sources()[i], {outputs[i].begin(), ours}), 2e-5) << method << " line " << i;
+    for (int64_t window = 1; window <= 12; ++window) {
+      for (int64_t batch = 1; batch <= 8; ++batch) {
+        expect_equal_within_rounding(fp32, ids_of(fp32.run(options_of(method, window, batch))), expected);
       }
     }
   }

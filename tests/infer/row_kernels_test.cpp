@@ -63,6 +63,28 @@ TEST(RowKernels, TheLargestIsTheFirstAmongEquals) {
   EXPECT_EQ(most_likely(at::full({1, 9}, -std::numeric_limits<double>::infinity())).item<int64_t>(), 0);
 }
 
+TEST(RowKernels, RowsThatAreNotFiniteGiveNoToken) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto uniform = at::full({1}, 0.5, at::kDouble);
+  const auto expect_none = [&](const at::Tensor& logits) {
+    for (const auto dtype : {at::kFloat, at::kDouble}) {
+      EXPECT_EQ(most_likely(logits.to(dtype)).item<int64_t>(), kNoToken) << logits.size(1);
+      EXPECT_EQ(draw(warp(logits.to(dtype), {}), uniform).item<int64_t>(), kNoToken) << logits.size(1);
+    }
+  };
+  for (const int64_t width : kWidths) {
+    auto logits = at::full({1, width}, std::numeric_limits<double>::quiet_NaN(), at::kDouble);
+    expect_none(logits);
+    if (width > 1) logits.narrow(1, width / 2, width / 2).fill_(-kInfinity);  // padding that is ruled out
+    expect_none(logits);
+    expect_none(at::full({1, width}, kInfinity, at::kDouble));
+    if (width == 1) continue;
+    logits.zero_().select(1, width / 2).fill_(std::numeric_limits<double>::quiet_NaN());
+    EXPECT_EQ(most_likely(logits).item<int64_t>(), 0);
+    EXPECT_EQ(draw(warp(logits, {}), uniform).item<int64_t>(), kNoToken);
+  }
+}
+
 TEST(RowKernels, ConfidenceAndLogProbabilityEqualTensorOperations) {
   for (const int64_t width : kWidths) {
     const auto logits = make_logits(width, 6, false);

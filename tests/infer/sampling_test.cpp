@@ -33,6 +33,16 @@ TEST(Sampling, TiesGoToTheLowestIds) {
   EXPECT_NEAR(nucleus[2], 0.5, 1e-12);
 }
 
+TEST(Sampling, TinyTemperaturesTakeTheMostLikely) {
+  const auto logits = at::tensor({-3.0, -0.5, -0.5001, -2.0, -9.0}, at::kDouble);
+  for (const double temperature : {1e-300, 1e-39, 1e-30, 1e-20}) {
+    for (const auto dtype : {at::kFloat, at::kDouble}) {
+      const auto p = warp(logits.to(dtype), {.temperature = temperature}).to(at::kDouble);
+      EXPECT_TRUE(p.equal(at::tensor({0.0, 1.0, 0.0, 0.0, 0.0}, at::kDouble))) << temperature << p;
+    }
+  }
+}
+
 TEST(Sampling, DrawFollowsTheInverseDistributionFunctionAndNeverTakesWeightZero) {
   const auto weights = at::tensor({0.0, 0.5, 0.0, 0.5, 0.0}, at::kDouble).unsqueeze(0).expand({4, 5}).contiguous();
   const auto tokens = draw(weights, at::tensor({0.0, 0.4999, 0.5, 1 - 0x1p-40}, at::kDouble));

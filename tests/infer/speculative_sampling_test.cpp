@@ -29,14 +29,14 @@ Case resembling_case() {
   return {random_oracle(4, 1), mixture(random_oracle(4, 1), random_oracle(4, 2), 0.6)};
 }
 
-DecodeOptions sampling(double temperature, int64_t window) {
+DecodeOptions sampling(double temperature, int64_t window, int64_t batch = 4) {
   DecodeOptions options;
   options.method = "speculative";
   options.temperature = temperature;
   options.window = window;
   options.max_new_tokens = kLimit;
   options.num_samples = kSamples;
-  options.batch_size = 4;
+  options.batch_size = batch;
   return options;
 }
 
@@ -63,19 +63,36 @@ void expect_targets_distribution(const Case& oracles, const DecodeOptions& optio
 class SpeculativeSampling : public ::testing::TestWithParam<double> {};
 
 TEST_P(SpeculativeSampling, OutputDistributionEqualsTarget) {
-  for (int64_t window = 1; window <= 8; ++window) {
-    expect_targets_distribution(resembling_case(), sampling(GetParam(), window), "window " + std::to_string(window));
+  for (const int64_t batch : {1, 4}) {
+    for (int64_t window = 1; window <= 8; ++window) {
+      expect_targets_distribution(resembling_case(), sampling(GetParam(), window, batch),
+                                  "window " + std::to_string(window) + ", batch " + std::to_string(batch));
+    }
+  }
+}
+
+TEST_P(SpeculativeSampling, OutputDistributionEqualsTargetWithTopP) {
+  for (const int64_t batch : {1, 4}) {
+    for (const int64_t window : {1, 3, 8}) {
+      DecodeOptions options = sampling(GetParam(), window, batch);
+      options.top_p = 0.7;
+      expect_targets_distribution(resembling_case(), options,
+                                  "window " + std::to_string(window) + ", batch " + std::to_string(batch));
+    }
   }
 }
 
 TEST_P(SpeculativeSampling, OutputDistributionEqualsTargetWithTopKAndTopP) {
-  for (const int64_t window : {1, 3, 8}) {
-    DecodeOptions options = sampling(GetParam(), window);
-    options.top_k = 2;
-    expect_targets_distribution(resembling_case(), options, "top-k 2, window " + std::to_string(window));
-    options.top_k = 3;
-    options.top_p = 0.7;
-    expect_targets_distribution(resembling_case(), options, "top-k 3, top-p 0.7, window " + std::to_string(window));
+  for (const int64_t batch : {1, 4}) {
+    for (const int64_t window : {1, 3, 8}) {
+      const std::string what = ", window " + std::to_string(window) + ", batch " + std::to_string(batch);
+      DecodeOptions options = sampling(GetParam(), window, batch);
+      options.top_k = 2;
+      expect_targets_distribution(resembling_case(), options, "top-k 2" + what);
+      options.top_k = 3;
+      options.top_p = 0.7;
+      expect_targets_distribution(resembling_case(), options, "top-k 3, top-p 0.7" + what);
+    }
   }
 }
 

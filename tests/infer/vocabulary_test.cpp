@@ -60,5 +60,43 @@ TEST_F(Vocabularies, WithoutTokenizersTheSizesMustAgree) {
   EXPECT_THAT(to_string(problems.list().front()), testing::AllOf(HasSubstr("100 ids"), HasSubstr("90 ids")));
 }
 
+TEST_F(Vocabularies, IdsThatTheTokenizerLacksPrintNothing) {
+  const auto words = tokenizer("a.model", {"abc abd acd", "bcd abc"});
+  const auto pieces = words->encode("abc bcd");
+  std::vector<int64_t> ids(pieces.begin(), pieces.end());
+  ids.insert(ids.begin(), words->vocabulary());
+  ids.push_back(-1);
+  ids.push_back(32127);
+  EXPECT_EQ(text_of_known(*words, ids), "abc bcd");
+}
+
+TEST_F(Vocabularies, IdsInUseAreThePiecesAndEveryEos) {
+  const auto words = tokenizer("a.model", {"abc abd acd", "bcd abc"});
+  const int64_t pieces = words->vocabulary();
+  EXPECT_EQ(ids_in_use(*words, std::vector<int64_t>{1}), pieces);
+  EXPECT_EQ(ids_in_use(*words, std::vector<int64_t>{1, pieces + 4}), pieces + 5);
+}
+
+TEST(Padding, IsMaskedInPlaceAndOnlyWhereThereIsAny) {
+  const auto logits = at::arange(12, at::kFloat).view({1, 2, 6});
+  for (const int64_t ids : {6, 7}) {
+    const auto same = logits.clone();
+    mask_padding(same, ids);
+    EXPECT_TRUE(same.equal(logits));
+  }
+  const auto masked = logits.clone();
+  mask_padding(masked, 4);
+  EXPECT_TRUE(masked.narrow(2, 0, 4).equal(logits.narrow(2, 0, 4)));
+  EXPECT_TRUE(masked.narrow(2, 4, 2).isneginf().all().item<bool>());
+}
+
+TEST(Padding, StandsForIdsThatAModelLacks) {
+  model::ModelInfo info;
+  info.vocabulary = 5;
+  info.pad = 3;
+  const std::vector<std::vector<int64_t>> lists = {{4, 5, 0}, {}, {9}};
+  EXPECT_EQ(known_to(info, lists), (std::vector<std::vector<int64_t>>{{4, 3, 0}, {}, {3}}));
+}
+
 }  // namespace
 }  // namespace draftsmith::infer

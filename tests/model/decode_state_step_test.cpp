@@ -228,6 +228,19 @@ TEST(DecodeStateStep, PassingTheCapacityIsALogicErrorThatLeavesTheStateAsItWas) 
   EXPECT_EQ(state->length(0), 3);
 }
 
+// A table over every position of this capacity would take hours to fill, as caches of it would not fit.
+TEST(DecodeStateStep, AHighCapacityCostsNothingUntilItIsUsed) {
+  const auto model = tiny_model(tiny_config(), at::kDouble);
+  const TokenBatch source = random_batch({4}, 23, 52);
+  const TokenBatch target = random_batch({90}, 23, 53);  // beyond what caches and tables begin with
+  const at::Tensor expected = full_logits(*model, source, target);
+  const auto state = model->begin(model->encode(source), int64_t{1} << 40);
+  for (const auto& [first, last] : {std::pair<int64_t, int64_t>{0, 60}, {60, 62}, {62, 90}}) {
+    const at::Tensor logits = model->step(step_input({slice(target, 0, first, last)}), *state).logits;
+    EXPECT_LT(difference(logits[0], expected[0].narrow(0, first, last - first)), 1e-10) << first;
+  }
+}
+
 TEST(DecodeStateStep, DecoderOnlyStepsEqualTheWholeSequence) {
   TransformerConfig config = tiny_config();
   config.encoder_decoder = false;

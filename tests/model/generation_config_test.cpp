@@ -123,16 +123,18 @@ TEST_F(GenerationSettings, OldModelsKeepThemInConfigJson) {
 }
 
 TEST_F(GenerationSettings, IdsOutsideTheVocabularyAndBadValuesAreAllReported) {
-  EXPECT_THAT(user_error([&] {
-                read({{"eos_token_id", 100},
-                      {"suppress_tokens", {3, -1}},
-                      {"bad_words_ids", {{5}, json::array()}},
-                      {"repetition_penalty", 0},
-                      {"top_p", 1.5},
-                      {"max_new_tokens", 0}});
-              }),
-              AllOf(HasSubstr("eos_token_id"), HasSubstr("suppress_tokens"), HasSubstr("bad_words_ids"),
-                    HasSubstr("repetition_penalty"), HasSubstr("top_p"), HasSubstr("max_new_tokens")));
+  EXPECT_THAT(
+      user_error([&] {
+        read({{"eos_token_id", 100},
+              {"suppress_tokens", {3, -1}},
+              {"bad_words_ids", {{5}, json::array()}},
+              {"repetition_penalty", 0},
+              {"top_p", 1.5},
+              {"max_length", int64_t{1} << 40},
+              {"max_new_tokens", 0}});
+      }),
+      AllOf(HasSubstr("eos_token_id"), HasSubstr("suppress_tokens"), HasSubstr("bad_words_ids"),
+            HasSubstr("repetition_penalty"), HasSubstr("top_p"), HasSubstr("max_new_tokens"), HasSubstr("max_length")));
 }
 
 }  // namespace

@@ -245,6 +245,8 @@ std::vector<Damage> config_damages() {
              {"relative_attention_num_buckets"}),
       config("DistanceTooSmall", [](json& c) { c["relative_attention_max_distance"] = 16; },
              {"relative_attention_max_distance", "16"}),
+      config("DistanceAbsurd", [](json& c) { c["relative_attention_max_distance"] = 1 << 30; },
+             {"relative_attention_max_distance", "1073741824"}),
       config("Quantised",
              [](json& c) {
                c["quantization_config"] = {{"bits", 4}};

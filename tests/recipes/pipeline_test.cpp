@@ -1,9 +1,12 @@
 #include "recipes/pipeline.h"
 
+#include <csignal>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
+#include "base/signals.h"
 #include "recipes/directory_lock.h"
 #include "recipes/done_file.h"
 
@@ -140,6 +143,21 @@ TEST_F(Pipeline, AFailedStageLeavesNoDoneAndKeepsEarlierStages) {
   EXPECT_THROW(run(broken), RunError);
   EXPECT_TRUE(fs::exists(work_ / "a" / "DONE"));
   EXPECT_FALSE(fs::exists(work_ / "b" / "DONE"));
+}
+
+TEST_F(Pipeline, AskedToStopItBeginsNoFurtherStage) {
+  const SignalWatch watch;
+  StageKind stopping = kind_;
+  stopping.run = [&](const toml::table& table, const StageRun& stage_run) {
+    kind_.run(table, stage_run);
+    raise(SIGTERM);
+  };
+  Recipe recipe_of_two = recipe(1, 1);
+  recipe_of_two.stages[0].kind = &stopping;
+  EXPECT_THROW(run(recipe_of_two), Interrupted);
+  EXPECT_THAT(log_, ElementsAre("a"));
+  EXPECT_TRUE(fs::exists(work_ / "a" / "DONE"));
+  EXPECT_FALSE(fs::exists(work_ / "b"));
 }
 
 TEST_F(Pipeline, ChangedInputFilesRedoTheStage) {

@@ -109,6 +109,42 @@ TEST_F(RecipeFile, AModelStartsFromOneThingOnly) {
   EXPECT_EQ(error_of(stage + "from = \".\"\n"), "");
 }
 
+constexpr const char* kEvaluation = R"(
+[e]
+kind = "evaluate"
+model = "."
+[[e.drafter]]
+name = "small"
+model = "."
+[[e.task]]
+name = "test"
+source = "."
+references = ["."]
+[[e.run]]
+method = "bild"
+)";
+
+TEST_F(RecipeFile, MistakesInTheRunsOfAnEvaluationAreFoundBeforeAnythingIsTrained) {
+  const std::string suite = kEvaluation;
+  EXPECT_EQ(error_of(suite + "drafter = [\"small\"]\n"), "");
+  EXPECT_THAT(error_of(suite), HasSubstr("a drafter, for method bild"));
+  EXPECT_THAT(error_of(suite + "drafter = [\"small\"]\nwindow_rule = \"fixd\"\n"), HasSubstr("did you mean 'fixed'?"));
+}
+
+TEST_F(RecipeFile, TheDeviceOfAnEvaluationIsTheRecipesUnlessTheCommandLineNamesOne) {
+  const Recipe recipe = load(std::string(kEvaluation) + "drafter = [\"small\"]\n", {"e.device=\"tpu\""});
+  const auto error_on = [&](const std::string& device) -> std::string {
+    try {
+      recipe.stages[0].kind->run(recipe.stages[0].table, {folder_ / "e", "", {.device = device}});
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(error_on("auto"), HasSubstr("tpu"));
+  EXPECT_THAT(error_on("npu"), HasSubstr("npu"));
+}
+
 TEST_F(RecipeFile, TheRecipesOfTheRepositoryHaveNoErrors) {
   for (const auto& entry : std::filesystem::directory_iterator(DRAFTSMITH_SOURCE_DIR "/recipes")) {
     if (entry.path().extension() != ".toml") continue;

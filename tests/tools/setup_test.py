@@ -9,7 +9,8 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# The made-up Python makes environments whose pip writes what it was asked for; PIP=fail stands for no network.
+# The made-up Python makes environments whose pip writes what it was asked for; PIP=fail stands for no network, PIP=warn for a
+# failure that logs warnings only.
 PYTHON = """#!/bin/bash
 case "$1 $2" in
   "-c "*) exit 0 ;;
@@ -22,6 +23,7 @@ esac
 """
 PIP = """#!/bin/bash
 echo "pip $*" >>"$CALLS"
+if [ "$PIP" = warn ]; then echo "WARNING: retrying" >&2; exit 1; fi
 if [ "$PIP" = fail ]; then echo "ERROR: no connection" >&2; exit 1; fi
 """
 DPKG_QUERY = """#!/bin/bash
@@ -142,6 +144,20 @@ class Setup(unittest.TestCase):
         result, _ = self.run_setup("--with-peers", PIP="fail")
         self.assert_one_message(result, "pip failed", "no connection", "torch==2.11.0", "transformers==5.23.0")
         self.assertNotIn("Debian", result.stderr)
+
+    def test_an_installer_that_only_warns_cuts_no_message_short(self):
+        result, _ = self.run_setup(PIP="warn")
+        self.assert_one_message(result, "pip failed", "torch==2.11.0", "the Python packages need an index")
+
+    def test_the_chosen_python_may_have_spaces_in_its_path(self):
+        other = self.root / "a b"
+        other.mkdir()
+        shutil.copy(self.bin / "pip", other / "pip")
+        (other / "python").write_text(PYTHON + "# the chosen one\n")
+        (other / "python").chmod(0o755)
+        result, _ = self.run_setup(PYTHON=str(other / "python"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("the chosen one", (self.root / ".venv/bin/python").read_text())
 
     def test_an_environment_without_stamp_is_made_anew(self):
         self.run_setup()

@@ -16,6 +16,7 @@
 #include "base/random.h"
 #include "base/signals.h"
 #include "tests/train/fixtures.h"
+#include "train/training_log.h"
 
 namespace draftsmith::train {
 namespace {
@@ -152,6 +153,41 @@ TEST(ExactResume, AskedToStopItSavesAndGoesOnWithTheSameBits) {
   EXPECT_EQ(steps_logged(folder / "stopped"), 2);
   train_tiny_validated(folder / "stopped", options);
   expect_same_run(folder / "whole", folder / "stopped");
+}
+
+// A pending stop does not wait for a validation: the run that goes on begins with it, even after the last step.
+TEST(ExactResume, AskedToStopBeforeAValidationItValidatesWhenItGoesOn) {
+  const TemporaryDirectory folder;
+  make_corpora(folder);
+  for (const std::string length : {"1 steps", "4 steps"}) {
+    SCOPED_TRACE(length);
+    TrainOptions options = resumed_options();
+    options.length = length;
+    options.validation.every = "1 steps";
+    const auto whole = folder / ("whole " + length), stopped = folder / ("stopped " + length);
+    train_tiny_validated(whole, options);
+    for (int64_t stop = 0; stop < 2; ++stop) {
+      const SignalWatch watch;
+      raise(SIGTERM);
+      EXPECT_THROW(train_tiny_validated(stopped, options), Interrupted);
+      EXPECT_EQ(steps_logged(stopped), 1);
+      EXPECT_EQ(read_file(stopped / "metrics.jsonl").find("validation"), std::string::npos);
+    }
+    train_tiny_validated(stopped, options);
+    expect_same_run(whole, stopped);
+  }
+}
+
+// Killed between the validation that was still due and the next checkpoint, a run validates once more.
+TEST(ExactResume, LogsAValidationThatIsRepeatedOnce) {
+  const TemporaryDirectory folder;
+  const std::string step = R"({"step":3,"loss":1})", validation = R"({"step":3,"validation":{"loss":1}})";
+  const auto file = folder / "metrics.jsonl";
+  write_file_atomic(file, step + "\n" + validation + "\n");
+  truncate_metrics(file, 3);
+  EXPECT_EQ(read_file(file), step + "\n" + validation + "\n");
+  truncate_metrics(file, 3, /*validated=*/false);
+  EXPECT_EQ(read_file(file), step + "\n");
 }
 
 }  // namespace

@@ -138,6 +138,90 @@ TEST_F(TrainerTest, ANonFiniteLossNamesTheExamplesAndKeepsTheCheckpoint) {
   EXPECT_EQ(before, read_file(run_directory() / "checkpoints" / "last" / "model" / "model.safetensors"));
 }
 
+// Makes the embeddings from `token` on NaN.
+void poison(const model::TransformerModel& model, int64_t token) {
+  const at::NoGradGuard no_grad;
+  at::Tensor embedding = model.parameters().at("embedding.weight");
+  embedding.narrow(0, token, kTestVocabulary - token).fill_(std::nan(""));
+}
+
+TEST_F(TrainerTest, ANonFiniteLossStopsTheRunNamingStepCorpusAndExamples) {
+  model::TransformerModel model(tiny_config(), 5);
+  poison(model, 0);
+  const data::Corpus corpus(folder_ / "train.h5");
+  Trainer trainer(TrainerInputs{.model = model, .corpus = corpus}, tiny_options(), run_directory());
+  const std::string message = error_of([&] { trainer.run(); });
+  EXPECT_NE(message.find("training step 1\n"), std::string::npos) << message;
+  EXPECT_NE(message.find("train.h5"), std::string::npos) << message;
+  EXPECT_NE(message.find("from the examples "), std::string::npos) << message;
+}
+
+// Corpus of one token a source, which training never sees where it is above the rest.
+void write_one_token_corpus(const std::filesystem::path& file, int32_t token, bool labels = true) {
+  data::CorpusWriter writer(file, {.tokenizer_hash = "none", .vocabulary = kTestVocabulary});
+  const std::vector<int32_t> source = {token, 1}, target = {1};
+  for (int64_t i = 0; i < 8; ++i) writer.add(source, labels ? target : std::vector<int32_t>());
+  writer.finish();
+}
+
+TEST_F(TrainerTest, AValidationThatIsNotFiniteIsAnErrorAndNeverTheBest) {
+  write_one_token_corpus(folder_ / "low.h5", 3);
+  write_one_token_corpus(folder_ / "high.h5", 28);
+  const data::Corpus corpus(folder_ / "low.h5"), validation(folder_ / "high.h5");
+  model::TransformerModel model(tiny_config(), 5);
+  poison(model, 28);
+  TrainOptions options = tiny_options();
+  options.length = "4 steps";
+  options.validation.every = "1 steps";
+  Trainer trainer({.model = model, .corpus = corpus, .validation = &validation}, options, run_directory());
+  const std::string message = error_of([&] { trainer.run(); });
+  EXPECT_NE(message.find("validation"), std::string::npos) << message;
+  EXPECT_NE(message.find("high.h5"), std::string::npos) << message;
+  EXPECT_NE(message.find("training step 1\n"), std::string::npos) << message;
+  EXPECT_FALSE(std::filesystem::exists(run_directory() / "best"));
+}
+
+TEST_F(TrainerTest, AValidationCorpusWithoutLabelsIsRefused) {
+  write_one_token_corpus(folder_ / "validation.h5", 3, false);
+  const std::string message = error_of([&] { train_tiny_validated(run_directory(), tiny_options()); });
+  EXPECT_NE(message.find("no target token"), std::string::npos) << message;
+}
+
+TEST_F(TrainerTest, ATeacherThatDoesNotFitIsRefused) {
+  const data::Corpus corpus(folder_ / "train.h5");
+  model::TransformerModel model(tiny_config(), 5);
+  model::TransformerConfig smaller = tiny_config(), other_start = tiny_config();
+  smaller.vocabulary = kTestVocabulary - 1;
+  other_start.decoder_start = 2;
+  for (const auto& [config, expected] : {std::pair{smaller, "more token ids than the teacher"},
+                                         std::pair{other_start, "begin their outputs with different tokens"}}) {
+    model::TransformerModel teacher(config, 6);
+    const std::string message = error_of([&] {
+      Trainer({.model = model, .corpus = corpus, .validation = &corpus, .teacher = &teacher}, {}, run_directory());
+    });
+    EXPECT_NE(message.find(expected), std::string::npos) << message;
+  }
+}
+
+TEST_F(TrainerTest, FrozenParametersStayAndDoNotCountInTheNorm) {
+  TrainOptions options = tiny_options();
+  options.length = "3 steps";  // the last one's rate is 0
+  options.log_every = 1;
+  train_tiny(run_directory(), options);
+  const double whole = metrics(false).at(0)["gradient_norm"];
+  std::filesystem::remove_all(run_directory());
+  options.optimizer.groups = {{.parameters = "embedding.weight", .lr_factor = 0}};
+  const TrainResult result = train_tiny(run_directory(), options);
+  EXPECT_LT(metrics(false).at(0)["gradient_norm"].get<double>(), whole);
+  const auto trained = model::load_model(result.model, {.pack = false});
+  const model::TransformerModel fresh(tiny_config(), 5);
+  EXPECT_TRUE(trained->parameters().at("embedding.weight").equal(fresh.parameters().at("embedding.weight")));
+  EXPECT_FALSE(trained->parameters().at("head.weight").equal(fresh.parameters().at("head.weight")));
+  options.optimizer.groups = {{.parameters = "*", .lr_factor = 0}};
+  const std::string message = error_of([&] { train_tiny(run_directory("frozen"), options); });
+  EXPECT_NE(message.find("every parameter is frozen"), std::string::npos) << message;
+}
+
 TEST_F(TrainerTest, StopsEarlyAndKeepsTheBestModel) {
   TrainOptions options = tiny_options();
   options.length = "200 steps";

@@ -1,0 +1,30 @@
+#include "recipes/stages/tokenizers.h"
+
+#include "base/error.h"
+#include "base/logging.h"
+
+namespace draftsmith::recipes {
+
+void require_same_tokenizer(const std::string& expected, const std::string& found, const std::filesystem::path& where,
+                            const std::string& hint) {
+  if (found == expected) return;
+  throw UserError({.where = where.string(),
+                   .what = "it was made with another tokenizer",
+                   .expected = "tokenizer " + expected.substr(0, 16),
+                   .found = "tokenizer " + found.substr(0, 16),
+                   .hint = hint});
+}
+
+std::unique_ptr<data::Tokenizer> load_model_tokenizer(const std::filesystem::path& model, const std::string& expected) {
+  if (!std::filesystem::exists(model / "spiece.model") && !std::filesystem::exists(model / "tokenizer.model")) {
+    log_warning("  {} holds no spiece.model: whether its token ids mean the same as the corpus's cannot be checked",
+                model.string());
+    return nullptr;
+  }
+  auto tokenizer = data::load_tokenizer(model);
+  require_same_tokenizer(expected, tokenizer->hash(), model,
+                         "prepare tokenizer and corpora of the recipe with this model's own spiece.model");
+  return tokenizer;
+}
+
+}  // namespace draftsmith::recipes

@@ -1,0 +1,113 @@
+#include "recipes/inspection.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "recipes/done_file.h"
+
+namespace draftsmith::recipes {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+constexpr const char* kResults = R"({"suite": "s", "environment": {}, "tasks": [
+  {"name": "t", "baseline": {"name": "greedy"}, "runs": [{"name": "bild", "method": "bild"}]}]})";
+
+// A work directory as a recipe leaves it: a finished stage with results and a (broken) model.
+class Inspection : public testing::Test {
+ protected:
+  Inspection() { make_stage("eval", "eval-0123abcd", true); }
+
+  void make_stage(const std::string& name, const std::string& directory, bool finished) const {
+    make_directories(work_ / directory / "model");
+    write_file_atomic(work_ / directory / "results.json", kResults);
+    write_file_atomic(work_ / directory / "model" / "config.json", "{}");
+    replace_link(work_ / name, directory);
+    if (finished) write_done(work_ / directory, {.stage = name, .kind = "evaluate", .options = {{"a", 1}}});
+  }
+
+  static std::string text_of(const std::vector<Problem>& problems) {
+    return problems.empty() ? std::string() : UserError(problems).what();
+  }
+  static std::string inspect_error(const fs::path& path) {
+    try {
+      inspect(path);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  const TemporaryDirectory work_;
+  const fs::path stage_ = work_ / "eval-0123abcd";
+};
+
+TEST_F(Inspection, BothCommandsNoticeAChangedPartOfAStage) {
+  EXPECT_THAT(verify(stage_ / "results.json"), IsEmpty());
+  EXPECT_THAT(inspect(stage_ / "results.json"), HasSubstr("task t: 1 runs"));
+  std::string changed = kResults;
+  changed.replace(changed.find("\"t\""), 3, "\"u\"");
+  write_file_atomic(stage_ / "results.json", changed);  // still well formed
+  const auto differs = AllOf(HasSubstr("eval/results.json"), HasSubstr("was changed after the stage had finished"));
+  EXPECT_THAT(text_of(verify(work_ / "eval" / "results.json")), differs);
+  EXPECT_THAT(inspect_error(work_ / "eval" / "results.json"), differs);
+  EXPECT_THAT(inspect_error(work_ / "eval"), differs);
+  EXPECT_THAT(text_of(verify(stage_ / "model")), Not(HasSubstr("was changed"))) << "of its own files only";
+}
+
+TEST_F(Inspection, AFileMissingFromAPartIsNamed) {
+  fs::remove(stage_ / "model" / "config.json");
+  const auto missing = AllOf(HasSubstr("config.json"), HasSubstr("file is missing"));
+  EXPECT_THAT(text_of(verify(stage_)), missing);
+  EXPECT_THAT(text_of(verify(work_.path())), missing);
+}
+
+TEST_F(Inspection, WhatLiesInNoStageHasNoHashes) {
+  EXPECT_TRUE(is_recorded(work_.path()));
+  EXPECT_TRUE(is_recorded(work_ / "eval"));
+  EXPECT_TRUE(is_recorded(stage_ / "model"));
+  write_file_atomic(work_ / "results.json", kResults);
+  EXPECT_FALSE(is_recorded(work_ / "results.json"));
+  EXPECT_THAT(verify(work_ / "results.json"), IsEmpty());
+}
+
+TEST_F(Inspection, UnfinishedStagesAreCalledSo) {
+  make_stage("eval", "eval-99999999", false);  // in use now, the finished one is old
+  EXPECT_THAT(inspect_error(work_ / "eval"), HasSubstr("has not finished"));
+  EXPECT_THAT(inspect_error(work_ / "eval-99999999"), HasSubstr("has not finished"));
+  EXPECT_THAT(text_of(verify(work_.path())), AllOf(HasSubstr("eval-99999999"), HasSubstr("has not finished")));
+  const std::string table = inspect(work_.path());
+  EXPECT_LT(table.find("eval-99999999"), table.find("eval-0123abcd")) << "those in use first";
+  EXPECT_THAT(table, AllOf(HasSubstr("yes"), HasSubstr("no")));
+
+  fs::remove_all(stage_);
+  EXPECT_THAT(inspect(work_.path()), HasSubstr("eval-99999999")) << "a work directory without a finished stage";
+}
+
+TEST_F(Inspection, FoldersOfOthersAreNothingDraftsmithWrites) {
+  const TemporaryDirectory other;
+  make_directories(other / "photos-20261121");
+  EXPECT_THAT(inspect_error(other.path()), HasSubstr("is nothing that Draftsmith writes"));
+}
+
+TEST_F(Inspection, BrokenResultsAreAUserErrorThatNamesTheDefect) {
+  const fs::path file = work_ / "results.json";
+  const auto defect_of = [&](const std::string& json) {
+    write_file_atomic(file, json);
+    EXPECT_EQ(inspect_error(file), text_of(verify(file))) << json;
+    return inspect_error(file);
+  };
+  EXPECT_THAT(defect_of(R"({"tasks": [1]})"), HasSubstr("no name 'suite'"));
+  EXPECT_THAT(defect_of(R"({"suite": "s", "environment": {}, "tasks": [1]})"), HasSubstr("a task without 'name'"));
+  EXPECT_THAT(defect_of(R"({"suite": "s", "environment": {}, "tasks": [{"name": "t", "baseline": {}, "runs": [1]}]})"),
+              HasSubstr("a run without 'name' of task 't'"));
+}
+
+}  // namespace
+}  // namespace draftsmith::recipes

@@ -1,0 +1,137 @@
+// Stages that read models: tokenizers must agree, and teacher outputs go on where they stopped.
+#include <algorithm>
+#include <csignal>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "base/signals.h"
+#include "base/toml.h"
+#include "data/sharded_corpus.h"
+#include "data/tokenizer.h"
+#include "data/tokenizer_training.h"
+#include "model/checkpoint.h"
+#include "recipes/stage.h"
+
+namespace draftsmith::recipes {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr int64_t kExamples = 7;
+constexpr int64_t kLimit = 3;  // tokens of a teacher's output
+
+// Two tokenizers, a corpus and a model of the first ("model") and a model of the second ("foreign").
+class Stages : public testing::Test {
+ protected:
+  void SetUp() override {
+    make_tokenizer({"the cat sees the dog", "a dog sees a cat", "the bird sings", "a tall man walks"}, "spiece.model");
+    make_tokenizer({"one two three four", "five six seven eight", "nine ten eleven", "one more than ten"},
+                   "other.model");
+    tokenizer_ = data::load_tokenizer(folder_ / "spiece.model");
+    data::CorpusWriter writer(folder_ / "corpus.h5", info());
+    for (int32_t i = 0; i < kExamples; ++i) writer.add(std::vector{3 + i, 1}, std::vector{4, 1});
+    writer.finish();
+    save("model", "spiece.model");
+    save("foreign", "other.model");
+  }
+
+  void make_tokenizer(const std::vector<std::string>& lines, const std::string& name) const {
+    data::train_tokenizer(lines, {.vocabulary = 40, .exact_size = false}, folder_ / name);
+  }
+
+  data::CorpusInfo info() const {
+    return {.tokenizer_hash = tokenizer_->hash(), .vocabulary = tokenizer_->vocabulary()};
+  }
+
+  void save(const std::string& name, const std::string& tokenizer) const {
+    model::TransformerConfig config;
+    config.family = "t5";
+    config.vocabulary = 48;
+    config.width = 8;
+    config.heads = 1;
+    config.head_width = 8;
+    config.ff_width = 8;
+    config.encoder_layers = 1;
+    config.decoder_layers = 1;
+    model::SaveOptions options;
+    options.tokenizer = folder_ / tokenizer;
+    model::save_model(folder_ / name, model::TransformerModel(config, 5), options);
+  }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+  void run(const std::string& kind, const toml::table& table, const std::string& directory) const {
+    fs::create_directories(folder_ / directory);
+    const Execution execution{.device = "cpu", .threads = 1, .progress = ProgressStyle::kQuiet};
+    find_stage_kind(kind)->run(table,
+                               {.directory = folder_ / directory, .identity = "this job", .execution = execution});
+  }
+
+  toml::table outputs_of(const std::string& model) const {
+    return toml::table{
+        {"model", model}, {"corpus", path("corpus.h5")}, {"max_new_tokens", kLimit}, {"shard_examples", 2}};
+  }
+
+  std::string error_of(const std::string& kind, const toml::table& table) const {
+    try {
+      run(kind, table, "failing");
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  TemporaryDirectory folder_;
+  std::unique_ptr<data::Tokenizer> tokenizer_;
+};
+
+TEST_F(Stages, TeacherOutputsRefuseATeacherOfAnotherTokenizer) {
+  EXPECT_THAT(error_of("teacher-outputs", outputs_of(path("foreign"))),
+              testing::AllOf(HasSubstr("foreign"), HasSubstr("another tokenizer")));
+}
+
+TEST_F(Stages, TrainingRefusesModelsOfAnotherTokenizer) {
+  toml::table table{{"corpus", path("corpus.h5")}, {"tokenizer", path("spiece.model")}, {"from", path("foreign")}};
+  EXPECT_THAT(error_of("train", table), HasSubstr("foreign: it was made with another tokenizer"));
+  table.insert_or_assign("from", path("model"));
+  table.insert("teacher", path("foreign"));
+  EXPECT_THAT(error_of("train", table), HasSubstr("foreign: it was made with another tokenizer"));
+}
+
+TEST_F(Stages, TeacherOutputsGoOnWhateverTheTeachersPathIs) {
+  run("teacher-outputs", outputs_of(path("model")), "whole");
+  // What a killed run left: four examples in two shards, two of them cut.
+  fs::create_directories(folder_ / "killed");
+  auto shard_info = info();
+  shard_info.provenance = {{data::kJob, "this job"}, {"teacher", "named otherwise"}};
+  {
+    data::ShardedCorpusWriter writer(folder_ / "killed" / "corpus.h5", shard_info, 2);
+    const data::Corpus corpus(folder_ / "corpus.h5");
+    for (const int32_t last : {1, 5, 5, 1}) writer.add(corpus.source(writer.done()), std::vector{6, 7, last});
+  }
+  run("teacher-outputs", outputs_of(path("./model")), "killed");
+  const data::Corpus whole(folder_ / "whole" / "corpus.h5"), killed(folder_ / "killed" / "corpus.h5");
+  ASSERT_EQ(killed.size(), kExamples);
+  EXPECT_THAT(killed.target(1), ElementsAre(6, 7, 5));
+  int64_t cut = 2;
+  for (int64_t i = 4; i < kExamples; ++i) {
+    const auto target = killed.target(i);
+    EXPECT_TRUE(std::ranges::equal(target, whole.target(i))) << i;
+    cut += static_cast<int64_t>(target.size()) == kLimit && target.back() != 1 ? 1 : 0;
+  }
+  EXPECT_EQ(killed.info().provenance.at("count: outputs cut at max_new_tokens"), std::to_string(cut));
+  EXPECT_EQ(killed.info().provenance.at("dtype"), "fp32");
+}
+
+TEST_F(Stages, AskedToStopTeacherOutputsKeepWholeShards) {
+  const SignalWatch watch;
+  raise(SIGTERM);
+  EXPECT_THROW(run("teacher-outputs", outputs_of(path("model")), "stopped"), Interrupted);
+}
+
+}  // namespace
+}  // namespace draftsmith::recipes

@@ -1,0 +1,74 @@
+"""Tests of tools/check_format and tools/lint on small made-up repositories, with a made-up clang-format."""
+
+import importlib.machinery
+import importlib.util
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True  # tools/lint is loaded as a module
+
+TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
+
+
+class CheckFormat(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.root = pathlib.Path(self.folder.name)
+        self.add_program("clang-format-14", 'for word in "$@"; do echo "$word"; done')
+        (self.root / "tools").mkdir()
+        shutil.copy(TOOLS / "check_format", self.root / "tools/check_format")
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def add_program(self, name, text):
+        (self.root / ".bin").mkdir(exist_ok=True)
+        (self.root / ".bin" / name).write_text("#!/bin/bash\n" + text + "\n")
+        (self.root / ".bin" / name).chmod(0o755)
+
+    def run_tool(self):
+        path = f"{self.root}/.bin:/usr/bin:/bin"
+        result = subprocess.run([self.root / "tools/check_format"], env={"PATH": path}, capture_output=True, text=True)
+        return result.returncode, {line.removeprefix("./") for line in result.stdout.splitlines()}, result.stderr
+
+    def test_checks_every_file_where_there_is_no_git(self):
+        self.add_program("git", "exit 128")
+        for name in ("base/a b.cpp", "base/a.h", "base/a.txt", "build/made.cpp", ".venv/other.h"):
+            (self.root / name).parent.mkdir(exist_ok=True)
+            (self.root / name).write_text("")
+        status, output, _ = self.run_tool()
+        self.assertEqual((status, output), (0, {"--dry-run", "-Werror", "base/a b.cpp", "base/a.h"}))
+
+    def test_nothing_to_check_is_an_error(self):
+        for git in ("exit 128", "exit 0"):
+            self.add_program("git", git)
+            status, _, errors = self.run_tool()
+            self.assertEqual(status, 1)
+            self.assertIn("no .cpp or .h file", errors)
+
+
+class Lint(unittest.TestCase):
+    def test_replaces_the_precompiled_header_in_paths_with_spaces(self):
+        loader = importlib.machinery.SourceFileLoader("lint", str(TOOLS / "lint"))
+        lint = importlib.util.module_from_spec(importlib.util.spec_from_loader("lint", loader))
+        loader.exec_module(lint)
+        with tempfile.TemporaryDirectory(suffix=" a b") as folder:
+            lint.ROOT = pathlib.Path(folder)
+            build = lint.ROOT / "build/release"
+            build.mkdir(parents=True)
+            command = f'g++ -DX=1 -Winvalid-pch -include "{build}/cmake_pch.hxx" -c "{folder}/base/a.cpp"'
+            entry = {"directory": str(build), "file": f"{folder}/base/a.cpp", "command": command}
+            (build / "compile_commands.json").write_text(json.dumps([entry]))
+            self.assertEqual(lint.clang_commands(lint.ROOT / "build/lint"), ["base/a.cpp"])
+            written = json.loads((lint.ROOT / "build/lint/compile_commands.json").read_text())
+        self.assertEqual(written[0]["arguments"], ["g++", "-DX=1", "-include", f"{folder}/cmake/precompiled.h", "-c",
+                                                   f"{folder}/base/a.cpp"])
+
+
+if __name__ == "__main__":
+    unittest.main()
