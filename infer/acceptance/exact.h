@@ -10,6 +10,8 @@ class ExactAcceptance : public AcceptanceRule {
  public:
   AcceptanceTraits traits() const override { return {.name = "exact", .greedy_only = true}; }
   Judgement judge(const Verification& verification) override;
+  // The same in tensor operations, every position at once: what judge() does on devices other than the CPU.
+  Judgement judge_tensors(const Verification& verification) const;
 };
 
 }  // namespace draftsmith::infer

@@ -2,8 +2,7 @@
 
 #include <vector>
 
-#include <ATen/Dispatch.h>
-
+#include "infer/acceptance/row_verification.h"
 #include "infer/row_kernels.h"
 
 namespace draftsmith::infer {
@@ -22,72 +21,25 @@ at::Tensor residual(const Verification& verification, const at::Tensor& p, const
   return at::where(rejected & rest.sum(1, true).gt(0), rest, target);
 }
 
-// One row on the CPU: position by position up to the first rejection, so that later ones cost nothing.
 template <class T>
-class RowJudge {
- public:
-  explicit RowJudge(const Verification& verification)
-      : verification_(verification),
-        logits_(verification.logits.contiguous()),
-        tokens_(verification.tokens.contiguous()),
-        vocabulary_(logits_.size(2)),
-        p_(static_cast<size_t>(vocabulary_)) {
-    for (const at::Tensor& q : verification.probabilities) q_.push_back(q.to(logits_.scalar_type()).contiguous());
+RowJudgement judge_row(const RowVerification<T>& in, int64_t b, double* overlaps) {
+  const Row& row = in.row(b);
+  const int64_t vocabulary = in.vocabulary();
+  std::vector<T> p(static_cast<size_t>(vocabulary));  // of the position at hand
+  const auto warp_position = [&](int64_t j) { row_warp(in.logits(b, j), vocabulary, in.whole().warping, p.data()); };
+  int64_t j = 0;
+  warp_position(0);
+  for (; j < in.drafted(b); warp_position(++j)) {
+    const T* q = in.drafter(b, j);
+    if (overlaps != nullptr) overlaps[j] = row_overlap(p.data(), q, vocabulary);
+    const int64_t token = in.token(b, j);
+    const double chance = row.random.uniform(Draw::kAccept, row.emitted() + j);
+    // r < p/q without dividing; strict, so that p = 0 is never accepted.
+    if (chance * static_cast<double>(q[token]) < static_cast<double>(p[static_cast<size_t>(token)])) continue;
+    if (row_residual(p.data(), q, vocabulary) <= 0) warp_position(j);
+    break;
   }
-
-  // Writes the row's accepted count and next token, and its overlaps when `overlaps` [G] is not null.
-  void judge(int64_t b, int64_t* accepted, int64_t* next, double* overlaps) {
-    const Row& row = verification_.rows[static_cast<size_t>(b)];
-    const int64_t drafted = verification_.counts.const_data_ptr<int64_t>()[b];
-    int64_t j = 0;
-    warp_position(b, 0);
-    for (; j < drafted; warp_position(b, ++j)) {
-      const T* q = drafter(b, j);
-      if (overlaps != nullptr) overlaps[j] = row_overlap(p_.data(), q, vocabulary_);
-      const int64_t token = tokens_.const_data_ptr<int64_t>()[b * tokens_.size(1) + j];
-      const double chance = row.random.uniform(Draw::kAccept, row.emitted() + j);
-      // r < p/q without dividing; strict, so that p = 0 is never accepted.
-      if (chance * static_cast<double>(q[token]) < static_cast<double>(p_[static_cast<size_t>(token)])) continue;
-      if (row_residual(p_.data(), q, vocabulary_) <= 0) warp_position(b, j);
-      break;
-    }
-    *accepted = j;
-    *next = row_draw(p_.data(), vocabulary_, row.random.uniform(Draw::kNext, row.emitted() + j));
-  }
-
- private:
-  void warp_position(int64_t b, int64_t j) {
-    const T* logits = logits_.const_data_ptr<T>() + (b * logits_.size(1) + j) * vocabulary_;
-    row_warp(logits, vocabulary_, verification_.warping, p_.data());
-  }
-  const T* drafter(int64_t b, int64_t j) const {
-    return q_[static_cast<size_t>(j)].template const_data_ptr<T>() + b * vocabulary_;
-  }
-
-  const Verification& verification_;
-  at::Tensor logits_;  // [B,G+1,V]
-  at::Tensor tokens_;  // [B,G]
-  int64_t vocabulary_;
-  std::vector<T> p_;           // [V] of the position at hand
-  std::vector<at::Tensor> q_;  // G of [B,V]
-};
-
-Judgement judge_rows(const Verification& verification) {
-  const int64_t rows = verification.tokens.size(0);
-  const int64_t window = verification.tokens.size(1);
-  Judgement judgement;
-  judgement.accepted = at::zeros({rows}, at::kLong);
-  judgement.next = at::zeros({rows}, at::kLong);
-  if (verification.measure_overlap && window > 0) judgement.overlap = at::zeros({rows, window}, at::kDouble);
-  AT_DISPATCH_FLOATING_TYPES(verification.logits.scalar_type(), "rejection", [&] {
-    RowJudge<scalar_t> judge(verification);
-    for (int64_t b = 0; b < rows; ++b) {
-      if (verification.rows[static_cast<size_t>(b)].finished) continue;
-      judge.judge(b, judgement.accepted.mutable_data_ptr<int64_t>() + b, judgement.next.mutable_data_ptr<int64_t>() + b,
-                  judgement.overlap.defined() ? judgement.overlap.mutable_data_ptr<double>() + b * window : nullptr);
-    }
-  });
-  return judgement;
+  return {j, row_draw(p.data(), vocabulary, row.random.uniform(Draw::kNext, row.emitted() + j))};
 }
 
 }  // namespace
@@ -117,9 +69,10 @@ Judgement judge_tensors(const Verification& verification) {
 
 Judgement RejectionAcceptance::judge(const Verification& verification) {
   if (verification.warping.greedy()) return exact_.judge(verification);
-  const auto type = verification.logits.scalar_type();
-  const bool by_rows = verification.logits.is_cpu() && (type == at::kFloat || type == at::kDouble);
-  return by_rows ? judge_rows(verification) : judge_tensors(verification);
+  if (!judged_by_rows(verification)) return judge_tensors(verification);
+  const bool overlaps = verification.measure_overlap && verification.tokens.size(1) > 0;
+  return judge_rows(verification, overlaps,
+                    [](const auto& rows, int64_t b, double* values) { return judge_row(rows, b, values); });
 }
 
 }  // namespace draftsmith::infer

@@ -3,7 +3,7 @@
 // adds the next token.
 #pragma once
 
-#include "infer/acceptance/acceptance_rule.h"
+#include "infer/acceptance/row_verification.h"
 
 namespace draftsmith::infer {
 
@@ -17,8 +17,12 @@ class RollbackAcceptance : public AcceptanceRule {
   RollbackAcceptance(double threshold, RollbackRule rule) : threshold_(threshold), rule_(rule) {}
   AcceptanceTraits traits() const override;
   Judgement judge(const Verification& verification) override;
+  // The same in tensor operations, every position at once: what judge() does on devices other than the CPU.
+  Judgement judge_tensors(const Verification& verification) const;
 
  private:
+  template <class T>
+  RowJudgement judge_row(const RowVerification<T>& in, int64_t b, double* overlaps) const;
   double threshold_;
   RollbackRule rule_;
 };

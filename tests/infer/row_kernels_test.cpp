@@ -7,6 +7,7 @@
 
 #include "base/random_tensors.h"
 #include "infer/acceptance/rejection.h"
+#include "infer/acceptance/rollback.h"
 #include "infer/tensor_sampling.h"
 
 namespace draftsmith::infer::testing {
@@ -138,6 +139,56 @@ TEST(RowKernels, RejectionEqualsTensorOperations) {
   }
   EXPECT_GT(accepted, 60);  // of 240: both cases are met often
   EXPECT_LT(accepted, 230);
+}
+
+// Greedy and sampled drafts of 4, 2 and 0 tokens, half of them the target's own choice.
+Verification mixed_drafts(std::span<const Row> rows, uint64_t seed, const Warping& warping) {
+  const auto logits = normal_tensor({3, 5, 50}, 2, seed, "logits", at::kDouble);
+  const auto q = warp(logits + normal_tensor({3, 5, 50}, 0.5, seed, "noise", at::kDouble), warping);
+  const auto own = most_likely(logits.narrow(1, 0, 4));
+  const auto coin = uniform_tensor({3, 4}, seed, "coin", at::kDouble);
+  Verification verification{rows,
+                            logits,
+                            at::where(coin.lt(0.7), own, most_likely(q.narrow(1, 0, 4))),
+                            at::tensor({4, 2, 0}, at::kLong),
+                            {},
+                            warping,
+                            true};
+  for (int64_t j = 0; j < 4; ++j) verification.probabilities.push_back(q.select(1, j));
+  return verification;
+}
+
+void expect_equal(const Judgement& rows, const Judgement& tensors, const Verification& verification) {
+  EXPECT_TRUE(rows.accepted.equal(tensors.accepted)) << rows.accepted << tensors.accepted;
+  EXPECT_TRUE(rows.next.equal(tensors.next)) << rows.next << tensors.next;
+  EXPECT_EQ(rows.rolled_back.defined(), tensors.rolled_back.defined());
+  if (rows.rolled_back.defined()) {
+    EXPECT_TRUE(rows.rolled_back.equal(tensors.rolled_back));
+  }
+  for (int64_t b = 0; b < 3; ++b) {
+    const int64_t drafted = verification.counts[b].item<int64_t>();
+    const int64_t examined = std::min(rows.accepted[b].item<int64_t>() + 1, drafted);
+    EXPECT_TRUE(rows.overlap[b].narrow(0, 0, examined).allclose(tensors.overlap[b].narrow(0, 0, examined)));
+  }
+}
+
+TEST(RowKernels, ExactAndRollbackRulesEqualTensorOperations) {
+  std::vector<Row> rows(3);
+  for (size_t b = 0; b < rows.size(); ++b) rows[b].random = RowRandom(3, b, 0);
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    for (const double temperature : {0.0, 0.8}) {
+      const Verification verification = mixed_drafts(rows, seed, {.temperature = temperature});
+      for (const RollbackRule rule : {RollbackRule::kEffective, RollbackRule::kLiteral, RollbackRule::kReleasedCode}) {
+        for (const double threshold : {0.0, 1.5, 3.0, std::numeric_limits<double>::infinity()}) {
+          RollbackAcceptance rollback(threshold, rule);
+          expect_equal(rollback.judge(verification), rollback.judge_tensors(verification), verification);
+        }
+      }
+      if (temperature > 0) continue;
+      ExactAcceptance exact;
+      expect_equal(exact.judge(verification), exact.judge_tensors(verification), verification);
+    }
+  }
 }
 
 }  // namespace
