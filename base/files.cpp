@@ -30,10 +30,10 @@ uint64_t random_bits() {
 // A name beside `final_path` that no other process or thread uses, nor one of an earlier process with the same number
 // that was killed (in containers numbers repeat) and left its file behind.
 fs::path temporary_name(const fs::path& final_path) {
-  static const uint64_t start = random_bits();
+  static const uint64_t kStart = random_bits();
   static std::atomic<uint64_t> counter{0};
   return parent_of(final_path) /
-         fmt::format(".{}.tmp-{}-{:x}-{}", final_path.filename().string(), getpid(), start, counter++);
+         fmt::format(".{}.tmp-{}-{:x}-{}", final_path.filename().string(), getpid(), kStart, counter++);
 }
 
 // Whether a rename to `path` would replace a device, a pipe or the like, as root may: /dev/null, /dev/stdout.

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdio>
 #include <optional>
+#include <ranges>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -124,7 +125,7 @@ void ShardedCorpusWriter::finish(const std::map<std::string, std::string>& extra
     merge_corpora(impl_->shards, impl_->file, info);
   }
   // From the last to the first: what a kill leaves is found again, and the merged corpus says that it is whole.
-  for (auto shard = impl_->shards.rbegin(); shard != impl_->shards.rend(); ++shard) std::filesystem::remove(*shard);
+  for (const auto& shard : std::views::reverse(impl_->shards)) std::filesystem::remove(shard);
 }
 
 }  // namespace draftsmith::data

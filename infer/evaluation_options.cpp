@@ -126,7 +126,7 @@ void check_suite(const EvaluationOptions& options, const std::string& where, Pro
   check_tasks(tasks, dot + "task", problems);
   check_drafters(drafters, dot + "drafter", problems);
   auto models = drafters;
-  models.push_back("target");
+  models.emplace_back("target");
   for (size_t i = 0; i < options.run.size(); ++i) {
     const EvaluationRun& run = options.run[i];
     const std::string at = fmt::format("{}run[{}]", dot, i);
