@@ -177,7 +177,7 @@ class Suite {
       if (options_.forced_lines > 0 && !task.forced.contains(drafter)) {
         task.forced[drafter] = forced_alpha(drafter, task);
       }
-      throw_if_stop_requested("finished measurements are kept; run the evaluation again to go on");
+      throw_if_stop_requested(kHowToGoOn);
     }
   }
 

@@ -14,8 +14,6 @@ namespace {
 
 using Batch = std::map<std::string, RunRecords>;
 
-constexpr const char* kHowToGoOn = "finished measurements are kept; run the evaluation again to go on";
-
 nlohmann::json to_json(const Batch& batch) {
   nlohmann::json json = nlohmann::json::object();
   for (const auto& [label, records] : batch) {

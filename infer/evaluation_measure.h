@@ -16,6 +16,9 @@ namespace draftsmith::infer {
 // Records by label of the setting, one for each line.
 using TaskRecords = std::map<std::string, RunRecords>;
 
+// The hint of an evaluation that was asked to stop.
+inline constexpr const char* kHowToGoOn = "finished measurements are kept; run the evaluation again to go on";
+
 // Finished measurements as JSON lines; the first line says what suite they belong to.
 class MeasurementStore {
  public:

@@ -48,8 +48,9 @@ void check_parameters(const TransformerConfig& config, const std::map<std::strin
   problems.throw_if_any();
 }
 
-ModelInfo make_info(const TransformerConfig& config, const at::Tensor& embedding) {
+ModelInfo make_info(const TransformerConfig& config, const at::Tensor& embedding, const std::string& name) {
   ModelInfo info;
+  info.name = name;
   info.vocabulary = config.vocabulary;
   info.decoder_start = config.decoder_start;
   info.pad = config.pad;
@@ -89,20 +90,19 @@ at::Tensor last_new(const at::Tensor& hidden, const StepLayout& layout) {
 struct TransformerModel::Impl {
   TransformerConfig config;
   std::map<std::string, at::Tensor> parameters;
-  std::string name;
   ModelInfo info;
   std::optional<TransformerParts> parts;
 
   Impl(TransformerConfig given, std::map<std::string, at::Tensor> tensors)
-      : config(std::move(given)), parameters(std::move(tensors)), name(config.family) {
+      : config(std::move(given)), parameters(std::move(tensors)) {
+    info.name = config.family;
     check_parameters(config, parameters);
     rebuild();
   }
 
   // The parts hold handles of the parameters: they are made anew when those are replaced.
   void rebuild() {
-    info = make_info(config, parameters.at("embedding.weight"));
-    info.name = name;
+    info = make_info(config, parameters.at("embedding.weight"), info.name);
     parts.emplace(config, parameters);
   }
 
@@ -138,8 +138,7 @@ const ModelInfo& TransformerModel::info() const {
 }
 
 void TransformerModel::set_name(std::string name) {
-  impl_->name = std::move(name);
-  impl_->info.name = impl_->name;
+  impl_->info.name = std::move(name);
 }
 
 const std::map<std::string, at::Tensor>& TransformerModel::parameters() const {

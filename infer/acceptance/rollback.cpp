@@ -11,36 +11,36 @@ AcceptanceTraits RollbackAcceptance::traits() const {
   return {.name = "rollback", .lossless = false, .first_from_target = rule_ == RollbackRule::kReleasedCode};
 }
 
+// Each position's own choice is looked for once: it is what replaces a token that is rolled back.
 template <class T>
 RowJudgement RollbackAcceptance::judge_row(const RowVerification<T>& in, int64_t b, double* overlaps) const {
   const Warping& warping = in.whole().warping;
+  const Row& row = in.row(b);
   const int64_t vocabulary = in.vocabulary();
-  std::vector<T> p(static_cast<size_t>(warping.greedy() ? 0 : vocabulary));
-  RowJudgement row;
-  for (; row.accepted < in.drafted(b); ++row.accepted) {
-    const T* logits = in.logits(b, row.accepted);
-    const int64_t token = in.token(b, row.accepted);
-    const bool own = warping.greedy() && row_argmax(logits, vocabulary) == token;
-    if (overlaps != nullptr) {
-      if (!warping.greedy()) row_warp(logits, vocabulary, warping, p.data());
-      overlaps[row.accepted] =
-          warping.greedy() ? (own ? 1 : 0) : row_overlap(p.data(), in.drafter(b, row.accepted), vocabulary);
-    }
-    if (own && rule_ == RollbackRule::kEffective) continue;
+  std::vector<T> p(static_cast<size_t>(warping.greedy() ? 0 : vocabulary));  // of one position, warped
+  const auto distant = [&](const T* logits, int64_t token) {
     const SoftmaxSums sums = row_softmax_sums(logits, vocabulary);
-    if (sums.highest - static_cast<double>(logits[token]) + std::log(sums.total) > threshold_) break;
-  }
-  const T* logits = in.logits(b, row.accepted);
-  if (rule_ == RollbackRule::kReleasedCode && row.accepted < in.drafted(b)) {
-    row.next = -1;
-  } else if (warping.greedy()) {
-    row.next = row_argmax(logits, vocabulary);
-  } else {
+    return sums.highest - static_cast<double>(logits[token]) + std::log(sums.total) > threshold_;
+  };
+  for (int64_t j = 0;; ++j) {
+    const T* logits = in.logits(b, j);
+    const bool drafted = j < in.drafted(b);
+    const int64_t token = drafted ? in.token(b, j) : kNoToken;
+    const int64_t own = warping.greedy() ? row_argmax(logits, vocabulary) : kNoToken;
+    const bool is_own = drafted && warping.greedy() && own == token;
+    if (drafted && overlaps != nullptr) {
+      overlaps[j] = is_own ? 1 : 0;
+      if (!warping.greedy()) {
+        row_warp(logits, vocabulary, warping, p.data());
+        overlaps[j] = row_overlap(p.data(), in.drafter(b, j), vocabulary);
+      }
+    }
+    if (drafted && ((is_own && rule_ == RollbackRule::kEffective) || !distant(logits, token))) continue;
+    if (drafted && rule_ == RollbackRule::kReleasedCode) return {j, -1};
+    if (warping.greedy()) return {j, own};
     row_warp(logits, vocabulary, warping, p.data());
-    row.next =
-        row_draw(p.data(), vocabulary, in.row(b).random.uniform(Draw::kNext, in.row(b).emitted() + row.accepted));
+    return {j, row_draw(p.data(), vocabulary, row.random.uniform(Draw::kNext, row.emitted() + j))};
   }
-  return row;
 }
 
 Judgement RollbackAcceptance::judge(const Verification& verification) {

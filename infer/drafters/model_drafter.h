@@ -10,8 +10,7 @@ namespace draftsmith::infer {
 class ModelDrafter : public Drafter {
  public:
   // `vocabulary` is the target's; a drafter with fewer ids gives the others no probability, one with more (padding)
-  // loses them. Committed ids that the drafter lacks
-  // are fed to it as padding. The model must outlive the drafter.
+  // loses them. Committed ids that the drafter lacks are fed to it as padding. The model must outlive the drafter.
   ModelDrafter(model::LanguageModel& model, int64_t vocabulary) : model_(model), vocabulary_(vocabulary) {}
 
   DrafterTraits traits() const override { return {.name = "model"}; }
