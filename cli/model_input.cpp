@@ -48,7 +48,7 @@ const data::Tokenizer& tokenizer_of(const LoadedModel& loaded) {
 
 LoadedModel load_with_tokenizer(const fs::path& directory, const model::LoadOptions& options) {
   LoadedModel loaded{model::load_model(directory, options), nullptr};
-  if (fs::exists(directory / "spiece.model") || fs::exists(directory / "tokenizer.model")) {
+  if (data::has_tokenizer(directory)) {
     loaded.tokenizer = data::load_tokenizer(directory);
     model::require_vocabulary_fits(loaded.model->config(), loaded.tokenizer->vocabulary(), directory.string());
   }

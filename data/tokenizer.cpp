@@ -1,5 +1,6 @@
 #include "data/tokenizer.h"
 
+#include <algorithm>
 #include <array>
 
 #include <sentencepiece_processor.h>
@@ -72,6 +73,11 @@ class SentencePieceTokenizer : public Tokenizer {
 };
 
 }  // namespace
+
+bool has_tokenizer(const std::filesystem::path& directory) {
+  return std::any_of(kFileNames.begin(), kFileNames.end(),
+                     [&](const char* name) { return std::filesystem::exists(directory / name); });
+}
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& file_or_directory) {
   if (!std::filesystem::is_directory(file_or_directory)) {

@@ -31,6 +31,9 @@ class Tokenizer {
   virtual const std::filesystem::path& file() const = 0;
 };
 
+// Whether a model directory holds a tokenizer that load_tokenizer reads.
+bool has_tokenizer(const std::filesystem::path& directory);
+
 // Loads a tokenizer file (spiece.model, tokenizer.model), or the one in a model directory.
 // Errors: missing file, not a SentencePiece model.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& file_or_directory);

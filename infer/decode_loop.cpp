@@ -13,8 +13,9 @@ bool any(const std::vector<int64_t>& flags) {
 }
 
 void intersect(std::vector<int64_t>& active, const at::Tensor& go_on) {
-  const auto answers = to_host(go_on);
-  for (size_t b = 0; b < active.size(); ++b) active[b] &= answers[b];
+  const auto on_host = go_on.cpu();
+  const auto answers = on_host.accessor<bool, 1>();
+  for (size_t b = 0; b < active.size(); ++b) active[b] &= answers[static_cast<int64_t>(b)] ? 1 : 0;
 }
 
 // Drafted tokens of one step, fit to be indices: kNoToken is an error in an active row; in the others, where all is
@@ -129,19 +130,55 @@ at::Tensor DecodeLoop::choose(const RowBatch& batch, const at::Tensor& logits, D
   return draw(q, uniforms(batch.rows, Draw::kDraft, step, 1, logits.device()).squeeze(1));
 }
 
+// What the target is to process, int64 [B,G+1]: each row's last committed token and its draft.
+at::Tensor DecodeLoop::pending_tokens(const RowBatch& batch, const Draft& window) const {
+  const auto rows = static_cast<int64_t>(batch.rows.size());
+  const auto device = target_.info().device;
+  const size_t width = window.tokens.size() + 1;
+  std::vector<int64_t> tokens;
+  if (reads_tokens()) {
+    tokens.assign(batch.rows.size() * width, 0);
+    for (size_t b = 0; b < batch.rows.size(); ++b) {
+      const auto first = tokens.begin() + static_cast<std::ptrdiff_t>(b * width);
+      *first = batch.rows[b].tokens.back();
+      std::copy(window.on_host[b].begin(), window.on_host[b].end(), first + 1);
+    }
+    return to_device(tokens, {rows, static_cast<int64_t>(width)}, device);
+  }
+  for (const Row& row : batch.rows) tokens.push_back(row.tokens.back());
+  const auto last = to_device(tokens, {rows, 1}, device);
+  return width > 1 ? at::cat({last, at::stack(window.tokens, 1)}, 1) : last;
+}
+
+// Drafted tokens and judgement on the host, [B,G+3]: one transfer from a GPU, none on the CPU.
+std::vector<int64_t> DecodeLoop::fetch(const at::Tensor& tokens, const Judgement& judgement) {
+  const bool rolls_back = judgement.rolled_back.defined();
+  if (!tokens.is_cpu()) {
+    const auto rolled_back =
+        rolls_back ? judgement.rolled_back.to(at::kLong) : at::zeros_like(judgement.accepted);  // [B]
+    const auto answers = at::stack({judgement.accepted, judgement.next, rolled_back}, 1);       // [B,3]
+    return to_host(at::cat({tokens, answers}, 1));
+  }
+  const auto drafted = tokens.accessor<int64_t, 2>();
+  const auto accepted = judgement.accepted.accessor<int64_t, 1>();
+  const auto next = judgement.next.accessor<int64_t, 1>();
+  std::vector<int64_t> values;
+  values.reserve(static_cast<size_t>(tokens.size(0) * (tokens.size(1) + 3)));
+  for (int64_t b = 0; b < tokens.size(0); ++b) {
+    for (int64_t j = 0; j < tokens.size(1); ++j) values.push_back(drafted[b][j]);
+    const bool rolled_back = rolls_back && judgement.rolled_back.accessor<bool, 1>()[b];
+    values.insert(values.end(), {accepted[b], next[b], rolled_back ? 1 : 0});
+  }
+  return values;
+}
+
 DecodeLoop::Verdict DecodeLoop::verify(RowBatch& batch, const Draft& window) {
   const auto rows = static_cast<int64_t>(batch.rows.size());
-  const auto width = static_cast<int64_t>(window.tokens.size());  // G
-  const auto device = target_.info().device;
   model::StepInput input;
-  std::vector<int64_t> last;
-  for (const Row& row : batch.rows) {
-    last.push_back(row.tokens.back());
-    input.new_tokens.push_back(row.finished ? 0 : window.counts[last.size() - 1] + 1);
+  for (size_t b = 0; b < batch.rows.size(); ++b) {
+    input.new_tokens.push_back(batch.rows[b].finished ? 0 : window.counts[b] + 1);
   }
-  const auto tokens =
-      width > 0 ? at::stack(window.tokens, 1) : at::empty({rows, 0}, at::TensorOptions(device).dtype(at::kLong));
-  input.tokens = at::cat({to_device(last, {rows, 1}, device), tokens}, 1);  // [B,G+1]
+  input.tokens = pending_tokens(batch, window);  // [B,G+1]
   input.hidden_layers = parts_.drafter->target_layers();
   Verdict verdict;
   verdict.target = target_.step(input, *batch.state);
@@ -150,16 +187,13 @@ DecodeLoop::Verdict DecodeLoop::verify(RowBatch& batch, const Draft& window) {
   if (!settings_.processors.empty()) settings_.processors.apply(logits, {batch.rows, window.on_host, 0});
   Verification verification{batch.rows,
                             logits,
-                            tokens,
-                            to_device(window.counts, {rows}, device),
+                            input.tokens.narrow(1, 1, input.tokens.size(1) - 1),
+                            to_device(window.counts, {rows}, logits.device()),
                             window.probabilities,
                             settings_.warping,
                             settings_.measure_alpha};
   const Judgement judgement = parts_.acceptance->judge(verification);
-  const auto rolled_back =
-      judgement.rolled_back.defined() ? judgement.rolled_back.to(at::kLong) : at::zeros_like(judgement.accepted);
-  const auto answers = at::stack({judgement.accepted, judgement.next, rolled_back}, 1);  // [B,3]
-  verdict.values = to_host(at::cat({tokens, answers}, 1));
+  verdict.values = fetch(verification.tokens, judgement);
   if (judgement.overlap.defined()) verdict.overlap = judgement.overlap.cpu();
   return verdict;
 }

@@ -68,6 +68,8 @@ class DecodeLoop {
   std::vector<int64_t> window_limits(const RowBatch& batch) const;
   bool take_token(RowBatch& batch, const at::Tensor& logits, Draft& window, std::vector<int64_t>& active);
   at::Tensor choose(const RowBatch& batch, const at::Tensor& logits, Draft& window) const;
+  at::Tensor pending_tokens(const RowBatch& batch, const Draft& window) const;
+  static std::vector<int64_t> fetch(const at::Tensor& tokens, const Judgement& judgement);
   Verdict verify(RowBatch& batch, const Draft& window);
   void commit(RowBatch& batch, const Draft& window, const Verdict& verdict);
   void commit_row(Row& row, size_t index, int64_t drafted, const Verdict& verdict);

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <memory>
 
-#include <ATen/core/grad_mode.h>
-
 #include "base/device.h"
 #include "base/timing.h"
+#include "infer/vocabulary.h"
+#include "model/decoding_guard.h"
 
 namespace draftsmith::infer {
 namespace {
@@ -17,43 +17,78 @@ at::Tensor row(const std::vector<int64_t>& tokens, at::Device device) {
   return at::tensor(tokens, at::kLong).view({1, -1}).to(device);  // [1,L]
 }
 
-std::unique_ptr<model::DecodeState> begin(model::LanguageModel& model, const CalibrationContext& context,
-                                          int64_t capacity) {
-  if (!model.info().encoder_decoder) return model.begin(1, capacity);
-  const auto length = static_cast<int64_t>(context.source.size());
-  return model.begin(model.encode({row(context.source, model.info().device), {length}}), capacity);
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
 }
+
+// A model that has processed the prefix, and goes back to it when asked.
+class PreparedModel {
+ public:
+  PreparedModel(model::LanguageModel& model, const CalibrationContext& context, int64_t room) : model_(model) {
+    const auto known = known_to(model.info(), std::vector{context.source, context.prefix});
+    const std::vector<int64_t>& prefix = known[1];
+    length_ = static_cast<int64_t>(prefix.size());
+    token_ = prefix.back();
+    state_ = begin(known[0], length_ + room);
+    model_.step({row(prefix, device()), {length_}, model::Logits::kNone, {}}, *state_);
+  }
+
+  // Seconds of a step of so many tokens, until the most likely next tokens are on the host.
+  double step(int64_t tokens) {
+    const auto input = row(std::vector<int64_t>(static_cast<size_t>(tokens), token_), device());
+    synchronize(device());
+    const Stopwatch watch;
+    const auto output = model_.step({input, {tokens}, model::Logits::kAll, {}}, *state_);
+    output.logits.argmax(-1).to(at::kCPU);
+    return watch.seconds();
+  }
+
+  void go_back() { state_->rollback(std::vector<int64_t>{length_}); }
+
+ private:
+  at::Device device() const { return model_.info().device; }
+
+  std::unique_ptr<model::DecodeState> begin(const std::vector<int64_t>& source, int64_t capacity) {
+    if (!model_.info().encoder_decoder) return model_.begin(1, capacity);
+    const auto length = static_cast<int64_t>(source.size());
+    return model_.begin(model_.encode({row(source, device()), {length}}), capacity);
+  }
+
+  model::LanguageModel& model_;
+  int64_t length_ = 0;
+  int64_t token_ = 0;
+  std::unique_ptr<model::DecodeState> state_;
+};
 
 }  // namespace
 
-std::vector<double> measure_step_seconds(model::LanguageModel& model, const CalibrationContext& context,
-                                         int64_t max_tokens, int64_t repetitions) {
-  const at::NoGradGuard no_gradients;
-  const at::Device device = model.info().device;
-  const auto length = static_cast<int64_t>(context.prefix.size());
-  const auto state = begin(model, context, length + max_tokens);
-  model.step({row(context.prefix, device), {length}, model::Logits::kNone, {}}, *state);
-
-  std::vector<std::vector<double>> seconds(static_cast<size_t>(max_tokens));
+StepCosts measure_step_costs(model::LanguageModel& target, model::LanguageModel& drafter,
+                             const CalibrationContext& context, int64_t max_tokens, int64_t repetitions) {
+  const model::DecodingGuard guard;
+  PreparedModel verifier(target, context, max_tokens);
+  PreparedModel proposer(drafter, context, max_tokens);
+  std::vector<std::vector<double>> verifying(static_cast<size_t>(max_tokens));
+  std::vector<double> drafting;
   for (int64_t repetition = 0; repetition < kWarmup + repetitions; ++repetition) {
+    verifier.go_back();
+    verifier.step(1);
     for (int64_t tokens = 1; tokens <= max_tokens; ++tokens) {
-      const auto step = row(std::vector<int64_t>(static_cast<size_t>(tokens), context.prefix.back()), device);
-      synchronize(device);
-      const Stopwatch watch;
-      const auto output = model.step({step, {tokens}, model::Logits::kAll, {}}, *state);
-      output.logits.argmax(-1).to(at::kCPU);
-      const double elapsed = watch.seconds();
-      state->rollback(std::vector<int64_t>{length});
-      if (repetition >= kWarmup) seconds[static_cast<size_t>(tokens - 1)].push_back(elapsed);
+      verifier.go_back();
+      proposer.go_back();
+      double drafted = 0;
+      for (int64_t j = 1; j < tokens; ++j) drafted += proposer.step(1);
+      const double verified = verifier.step(tokens);
+      if (repetition < kWarmup) continue;
+      if (tokens > 1) drafting.push_back(drafted / static_cast<double>(tokens - 1));
+      verifying[static_cast<size_t>(tokens - 1)].push_back(verified);
     }
   }
-  std::vector<double> medians;
-  for (auto& values : seconds) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    medians.push_back(*middle);
-  }
-  return medians;
+  StepCosts costs;
+  for (const auto& seconds : verifying) costs.target.push_back(median(seconds));
+  costs.draft = drafting.empty() ? 0 : median(drafting);
+  return costs;
 }
 
 }  // namespace draftsmith::infer

@@ -1,9 +1,10 @@
-// Measures the time of decoder steps of 1..L tokens at a typical length: the verification curve and the cost ratio.
+// Measures the time of decoder steps at a typical length: the verification curve and the cost ratio.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "infer/evaluation_prediction.h"
 #include "model/language_model.h"
 
 namespace draftsmith::infer {
@@ -14,8 +15,10 @@ struct CalibrationContext {
   std::vector<int64_t> prefix;  // at least one token
 };
 
-// Median seconds of steps of 1..max_tokens tokens with logits everywhere, after `prefix`; lengths are interleaved.
-std::vector<double> measure_step_seconds(model::LanguageModel& model, const CalibrationContext& context,
-                                         int64_t max_tokens, int64_t repetitions = 15);
+// Median seconds of the steps of rounds as decoding runs them, after `prefix`: L-1 steps of the drafter, then one of
+// the target with L tokens, for L = 2..max_tokens in turn, so that each model finds the caches as the other left them;
+// and of a target's one-token step after another (greedy). Logits everywhere.
+StepCosts measure_step_costs(model::LanguageModel& target, model::LanguageModel& drafter,
+                             const CalibrationContext& context, int64_t max_tokens, int64_t repetitions = 15);
 
 }  // namespace draftsmith::infer

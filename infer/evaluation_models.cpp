@@ -34,16 +34,12 @@ struct LoadedModel {
   model::GenerationConfig generation;
 };
 
-bool has_tokenizer(const fs::path& directory) {
-  return fs::exists(directory / "spiece.model") || fs::exists(directory / "tokenizer.model");
-}
-
 LoadedModel load(const fs::path& directory, const model::LoadOptions& options) {
   LoadedModel loaded;
   loaded.directory = directory;
   loaded.model = model::load_model(directory, options);
   loaded.generation = model::load_generation_config(directory);
-  if (has_tokenizer(directory)) loaded.tokenizer = data::load_tokenizer(directory);
+  if (data::has_tokenizer(directory)) loaded.tokenizer = data::load_tokenizer(directory);
   return loaded;
 }
 
@@ -172,10 +168,7 @@ class ModelEngine final : public EvaluationEngine {
                        int64_t max_tokens) override {
     const std::vector<int64_t> half(output.begin(), output.begin() + static_cast<std::ptrdiff_t>(output.size() / 2));
     const CalibrationContext calibration{prompt, context(prompt, half)};
-    StepCosts costs;
-    costs.target = measure_step_seconds(*models_.at("target").model, calibration, max_tokens);
-    costs.draft = measure_step_seconds(*models_.at(drafter).model, calibration, 1).front();
-    return costs;
+    return measure_step_costs(*models_.at("target").model, *models_.at(drafter).model, calibration, max_tokens);
   }
 
   ForcedAlphas forced_alpha(const std::string& drafter, std::span<const Prompt> prompts,

@@ -11,9 +11,9 @@
 
 namespace draftsmith::infer {
 
-// Measured times of one decoder step at a typical length, seconds.
+// Measured times of one decoder step at a typical length, seconds, as they are while drafter and target take turns.
 struct StepCosts {
-  std::vector<double> target;  // target[L-1]: a step of L tokens
+  std::vector<double> target;  // target[L-1]: a step of L tokens after L-1 drafted ones; target[0]: greedy's
   double draft = 0;            // the drafter's step of one token; 0: no drafter
 
   double cost_ratio() const { return draft / target.at(0); }

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
-#include <ATen/core/grad_mode.h>
-
 #include "infer/decode_loop.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/prefill.h"
 #include "infer/vocabulary.h"
+#include "model/decoding_guard.h"
 
 namespace draftsmith::infer {
 
@@ -205,7 +204,7 @@ const DecodeOptions& Generator::options() const {
 
 std::vector<GenerationResult> Generator::generate(std::span<const std::vector<int64_t>> sources, uint64_t first_line,
                                                   const OnResults& on_results) {
-  const at::NoGradGuard no_grad;
+  const model::DecodingGuard guard;
   for (size_t line = 0; line < sources.size(); ++line) impl_->check_ids(sources[line], line);
   std::vector<size_t> order(sources.size());
   std::iota(order.begin(), order.end(), size_t{0});

@@ -4,20 +4,13 @@
 #include <stdexcept>
 
 #include "base/error.h"
+#include "model/decoding_guard.h"
 #include "model/initialization.h"
 #include "model/parameters.h"
 #include "model/transformer_parts.h"
 
 namespace draftsmith::model {
 namespace {
-
-// No gradients and no autograd bookkeeping at all: decoding is many small operations. Unlike InferenceMode it makes
-// ordinary tensors, which callers may change in place.
-class DecodingGuard {
- private:
-  at::NoGradGuard no_grad_;
-  at::AutoDispatchBelowADInplaceOrView below_autograd_;
-};
 
 std::string text(at::IntArrayRef shape) {
   std::string out = "[";

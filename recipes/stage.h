@@ -54,14 +54,14 @@ struct StageKind {
 
 // The kind whose options are the struct Options and whose work is `run_stage(options, run)`.
 template <class Options>
-StageKind make_stage_kind(std::string name, int64_t version, std::string summary,
+StageKind make_stage_kind(std::string name, int64_t version, const std::string& summary,
                           void (*run_stage)(const Options&, const StageRun&)) {
   const auto parse = [](const toml::table& table, const std::string& stage, Problems& problems) {
     return parse_options<Options>(table, stage, problems);
   };
   return {.name = name,
           .version = version,
-          .summary = std::move(summary),
+          .summary = summary,
           .describe_options = [] { return draftsmith::describe_options<Options>(); },
           .check =
               [parse](const toml::table& table, const std::string& stage, Problems& problems) {

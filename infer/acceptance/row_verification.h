@@ -62,15 +62,16 @@ Judgement judge_rows(const Verification& verification, bool overlap, const Judge
   const int64_t rows = verification.tokens.size(0);
   const int64_t window = verification.tokens.size(1);
   Judgement judgement;
-  judgement.accepted = at::zeros({rows}, at::kLong);
-  judgement.next = at::zeros({rows}, at::kLong);
+  judgement.accepted = at::empty({rows}, at::kLong);
+  judgement.next = at::empty({rows}, at::kLong);
   if (overlap) judgement.overlap = at::zeros({rows, window}, at::kDouble);
   AT_DISPATCH_FLOATING_TYPES(verification.logits.scalar_type(), "judge", [&] {
     const RowVerification<scalar_t> numbers(verification);
     for (int64_t b = 0; b < rows; ++b) {
-      if (numbers.row(b).finished) continue;
-      const RowJudgement row =
-          judge(numbers, b, overlap ? judgement.overlap.template mutable_data_ptr<double>() + b * window : nullptr);
+      RowJudgement row;
+      if (!numbers.row(b).finished) {
+        row = judge(numbers, b, overlap ? judgement.overlap.template mutable_data_ptr<double>() + b * window : nullptr);
+      }
       judgement.accepted.template mutable_data_ptr<int64_t>()[b] = row.accepted;
       judgement.next.template mutable_data_ptr<int64_t>()[b] = row.next;
     }

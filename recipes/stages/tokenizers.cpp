@@ -16,7 +16,7 @@ void require_same_tokenizer(const std::string& expected, const std::string& foun
 }
 
 std::unique_ptr<data::Tokenizer> load_model_tokenizer(const std::filesystem::path& model, const std::string& expected) {
-  if (!std::filesystem::exists(model / "spiece.model") && !std::filesystem::exists(model / "tokenizer.model")) {
+  if (!data::has_tokenizer(model)) {
     log_warning("  {} holds no spiece.model: whether its token ids mean the same as the corpus's cannot be checked",
                 model.string());
     return nullptr;

@@ -1,0 +1,17 @@
+// What decoding runs under.
+#pragma once
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
+
+namespace draftsmith::model {
+
+// No gradients and no autograd bookkeeping at all: decoding is many small operations. Unlike InferenceMode it makes
+// ordinary tensors, which callers may change in place.
+class DecodingGuard {
+ private:
+  at::NoGradGuard no_grad_;
+  at::AutoDispatchBelowADInplaceOrView below_autograd_;
+};
+
+}  // namespace draftsmith::model

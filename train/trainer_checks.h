@@ -1,0 +1,12 @@
+// Whether a training run's inputs fit each other.
+#pragma once
+
+#include "train/trainer.h"
+
+namespace draftsmith::train {
+
+// Errors (UserError, all at once): corpora without examples or with more token ids than the model, a teacher for alpha
+// with fewer ids or another decoder start than the model.
+void check_inputs(const TrainerInputs& inputs);
+
+}  // namespace draftsmith::train
