@@ -1,4 +1,4 @@
-// Exponentials for loops that the compiler is to vectorise.
+// Loops that the compiler is to vectorise: how to declare them, and exponentials for them.
 #pragma once
 
 #include <algorithm>
@@ -6,10 +6,19 @@
 #include <cmath>
 #include <cstdint>
 
+// Instances for the vector widths of the machine at hand, chosen when the program starts.
+#ifdef __x86_64__
+#define DRAFTSMITH_VECTOR_CODE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define DRAFTSMITH_VECTOR_CODE
+#endif
+// What such functions call, so that it is compiled with each of them.
+#define DRAFTSMITH_INLINE inline __attribute__((always_inline))
+
 namespace draftsmith {
 
 // exp(x) for x <= 0 to 2 ulp (Cephes' expf polynomial); exactly 0 below -87, NaN for NaN.
-inline __attribute__((always_inline)) float exponential(float x) {
+DRAFTSMITH_INLINE float exponential(float x) {
   const float clamped = std::max(x, -87.0F);
   const float n = std::floor(clamped * 1.44269504088896341F + 0.5F);
   const float r = (clamped - n * 0.693359375F) + n * 2.12194440e-4F;
@@ -24,7 +33,7 @@ inline __attribute__((always_inline)) float exponential(float x) {
   return x < -87.0F ? 0.0F : p * power;
 }
 
-inline __attribute__((always_inline)) double exponential(double x) {
+DRAFTSMITH_INLINE double exponential(double x) {
   return std::exp(x);
 }
 

@@ -1,8 +1,6 @@
 // `draftsmith data`: make tokenizers, corpora and the made-up language, and look at them.
-#include <charconv>
 #include <iostream>
 #include <memory>
-#include <sstream>
 
 #include <fmt/format.h>
 
@@ -15,6 +13,7 @@
 #include "data/prepare.h"
 #include "data/show.h"
 #include "data/synthetic.h"
+#include "data/token_ids.h"
 #include "data/tokenizer_training.h"
 
 namespace draftsmith::cli {
@@ -106,29 +105,13 @@ Action add_synth(CLI::App& app) {
   };
 }
 
-std::vector<int32_t> parse_ids(const std::string& line, const std::string& where) {
-  std::vector<int32_t> ids;
-  std::istringstream input(line);
-  for (std::string word; input >> word;) {
-    int32_t id = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-    if (error != std::errc() || end != word.data() + word.size()) {
-      throw UserError({.where = where,
-                       .what = "not a token id",
-                       .expected = "token ids separated by blanks",
-                       .found = word,
-                       .hint = "without --decode the lines are taken as text"});
-    }
-    ids.push_back(id);
-  }
-  return ids;
-}
-
 // Writes one line for each input line.
 void tokenize_lines(const data::Tokenizer& tokenizer, data::LineReader& lines, bool decode, bool eos) {
   for (std::string line; lines.next(line);) {
     if (decode) {
-      std::cout << tokenizer.decode(parse_ids(line, lines.where())) << '\n';
+      const auto ids = data::parse_token_ids(line, tokenizer.vocabulary(), lines.where(),
+                                             "without --decode the lines are taken as text");
+      std::cout << tokenizer.decode(std::vector<int32_t>(ids.begin(), ids.end())) << '\n';
       continue;
     }
     if (const auto bad = invalid_utf8_offset(line)) data::throw_invalid_utf8(lines.where(), line, *bad);

@@ -1,14 +1,13 @@
 #include "cli/model_input.h"
 
 #include <algorithm>
-#include <charconv>
-#include <sstream>
 
 #include <fmt/format.h>
 
 #include "base/error.h"
 #include "base/utf8.h"
 #include "data/line_reader.h"
+#include "data/token_ids.h"
 #include "infer/vocabulary.h"
 
 namespace draftsmith::cli {
@@ -16,24 +15,6 @@ namespace draftsmith::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-int64_t parse_id(const std::string& word, int64_t vocabulary, const std::string& where) {
-  int64_t id = -1;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-  if (error == std::errc() && end == word.data() + word.size() && id >= 0 && id < vocabulary) return id;
-  throw UserError({.where = where,
-                   .what = "not a token id of this model",
-                   .expected = fmt::format("ids in 0..{}, separated by blanks", vocabulary - 1),
-                   .found = word.substr(0, 60),
-                   .hint = "leave --ids out to read text"});
-}
-
-std::vector<int64_t> parse_ids(const std::string& line, int64_t vocabulary, const std::string& where) {
-  std::vector<int64_t> ids;
-  std::istringstream words(line);
-  for (std::string word; words >> word;) ids.push_back(parse_id(word, vocabulary, where));
-  return ids;
-}
 
 const data::Tokenizer& tokenizer_of(const LoadedModel& loaded) {
   if (loaded.tokenizer) return *loaded.tokenizer;
@@ -62,7 +43,7 @@ std::vector<std::vector<int64_t>> read_token_lines(const std::string& file, cons
   std::vector<std::vector<int64_t>> result;
   for (std::string line; lines.next(line);) {
     if (ids) {
-      result.push_back(parse_ids(line, info.vocabulary, lines.where()));
+      result.push_back(data::parse_token_ids(line, info.vocabulary, lines.where(), "leave --ids out to read text"));
       continue;
     }
     if (const auto bad = invalid_utf8_offset(line)) data::throw_invalid_utf8(lines.where(), line, *bad);

@@ -1,7 +1,6 @@
 // The evaluation engine of model directories: loads target and drafters once and decodes through Generator.
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <tuple>
 
@@ -12,6 +11,7 @@
 #include "base/device.h"
 #include "base/environment.h"
 #include "base/timing.h"
+#include "data/token_ids.h"
 #include "data/tokenizer.h"
 #include "infer/evaluation.h"
 #include "infer/evaluation_calibration.h"
@@ -41,29 +41,6 @@ LoadedModel load(const fs::path& directory, const model::LoadOptions& options) {
   loaded.generation = model::load_generation_config(directory);
   if (data::has_tokenizer(directory)) loaded.tokenizer = data::load_tokenizer(directory);
   return loaded;
-}
-
-// The caller knows the file and line, so that `where` of the errors is left empty.
-std::vector<int64_t> parse_ids(const std::string& line, int64_t vocabulary) {
-  std::vector<int64_t> ids;
-  for (const auto word : split_words(line)) {
-    int64_t id = -1;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-    if (error != std::errc() || end != word.data() + word.size() || id < 0) {
-      throw UserError({.what = "a token id is not a number",
-                       .expected = "space-separated ids, as the task says ids = true",
-                       .found = std::string(word),
-                       .hint = ""});
-    }
-    if (id >= vocabulary) {
-      throw UserError({.what = "a token id is outside the model's vocabulary",
-                       .expected = fmt::format("ids in 0..{}", vocabulary - 1),
-                       .found = std::string(word),
-                       .hint = "encode the task with the model's own tokenizer"});
-    }
-    ids.push_back(id);
-  }
-  return ids;
 }
 
 // Names, sizes and times of a directory's files: cheap to read, different when the model is another one.
@@ -109,7 +86,8 @@ class ModelEngine final : public EvaluationEngine {
     Prompt prompt;
     const LoadedModel& target = models_.at("target");
     if (ids) {
-      prompt = parse_ids(source, target.model->info().vocabulary);
+      prompt = data::parse_token_ids(source, target.model->info().vocabulary, "",
+                                     "ids = true needs ids made with the model's own tokenizer");
     } else {
       const auto pieces = tokenizer().encode(source);
       prompt.assign(pieces.begin(), pieces.end());

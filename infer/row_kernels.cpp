@@ -9,14 +9,6 @@
 #include "base/vector_math.h"
 #include "infer/row_truncation.h"
 
-// Instances for the vector widths of the machine at hand, chosen when the program starts.
-#ifdef __x86_64__
-#define DRAFTSMITH_VECTOR_CODE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define DRAFTSMITH_VECTOR_CODE
-#endif
-#define DRAFTSMITH_INLINE inline __attribute__((always_inline))
-
 namespace draftsmith::infer {
 namespace {
 

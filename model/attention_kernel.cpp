@@ -18,7 +18,7 @@ constexpr int64_t kWorkPerTask = 1 << 18;
 constexpr int64_t kLanes = 16;
 
 template <class T>
-inline __attribute__((always_inline)) T dot(const T* a, const T* b, int64_t width) {
+DRAFTSMITH_INLINE T dot(const T* a, const T* b, int64_t width) {
   T partial[kLanes] = {};
   int64_t i = 0;
   for (; i + kLanes <= width; i += kLanes) {
@@ -53,7 +53,7 @@ struct Query {
 };
 
 template <class T>
-inline __attribute__((always_inline)) void attend(const Query<T>& in, T* scores, T* out) {
+DRAFTSMITH_INLINE void attend(const Query<T>& in, T* scores, T* out) {
   const int64_t width = in.width;
   const int64_t count = in.prefix + (in.own >= 0 ? 1 : 0);
   T highest = -std::numeric_limits<T>::infinity();
@@ -83,17 +83,11 @@ inline __attribute__((always_inline)) void attend(const Query<T>& in, T* scores,
   }
 }
 
-#ifdef __x86_64__
-__attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#endif
-void attend_query(const Query<float>& in, float* scores, float* out) {
+DRAFTSMITH_VECTOR_CODE void attend_query(const Query<float>& in, float* scores, float* out) {
   attend(in, scores, out);
 }
 
-#ifdef __x86_64__
-__attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#endif
-void attend_query(const Query<double>& in, double* scores, double* out) {
+DRAFTSMITH_VECTOR_CODE void attend_query(const Query<double>& in, double* scores, double* out) {
   attend(in, scores, out);
 }
 

@@ -44,7 +44,7 @@ RowJudgement judge_row(const RowVerification<T>& in, int64_t b, double* overlaps
 
 }  // namespace
 
-Judgement judge_tensors(const Verification& verification) {
+Judgement RejectionAcceptance::judge_tensors(const Verification& verification) const {
   const int64_t window = verification.tokens.size(1);
   const auto device = verification.logits.device();
   const auto p = warp(verification.logits, verification.warping);                       // [B,G+1,V]

@@ -12,13 +12,12 @@ class RejectionAcceptance : public AcceptanceRule {
   AcceptanceTraits traits() const override { return {.name = "rejection", .needs_distribution = true}; }
   // At temperature 0 p and q are one-hot: the exact rule.
   Judgement judge(const Verification& verification) override;
+  // The judgement at temperatures > 0 in tensor operations, every position at once: what judge() does on devices other
+  // than the CPU.
+  Judgement judge_tensors(const Verification& verification) const;
 
  private:
   ExactAcceptance exact_;
 };
-
-// The judgement at temperatures > 0 in tensor operations, every position at once: what judge() does on devices other
-// than the CPU.
-Judgement judge_tensors(const Verification& verification);
 
 }  // namespace draftsmith::infer
