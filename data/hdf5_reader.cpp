@@ -143,6 +143,30 @@ std::vector<int64_t> Hdf5Reader::shape(const std::string& name, Hdf5Type type, i
   return {extent.begin(), extent.end()};
 }
 
+Hdf5Place Hdf5Reader::place(const std::string& name, Hdf5Type type) const {
+  const int64_t count = shape(name, type, 1)[0];
+  const Hdf5Handle dataset = impl_->open_dataset(name);
+  const Hdf5Handle layout(H5Dget_create_plist(dataset.id()), H5Pclose);
+  if (H5Pget_layout(layout.id()) != H5D_CONTIGUOUS) {
+    impl_->fail("dataset " + name + " cannot be mapped into memory", "a contiguous, uncompressed dataset",
+                "another layout");
+  }
+  const Hdf5Handle stored(H5Dget_type(dataset.id()), H5Tclose);
+  if (H5Tequal(stored.id(), hdf5_datatype(type).id()) <= 0) {
+    impl_->fail("dataset " + name + " has another type", hdf5_name(type) + " of little-endian bytes", "another form");
+  }
+  if (count == 0) return {};
+  const haddr_t offset = H5Dget_offset(dataset.id());
+  const auto size = static_cast<uint64_t>(hdf5_size(type));
+  std::error_code ignored;
+  const auto file_bytes = static_cast<uint64_t>(std::filesystem::file_size(impl_->file, ignored));
+  if (offset == HADDR_UNDEF || offset > file_bytes || static_cast<uint64_t>(count) > (file_bytes - offset) / size ||
+      offset % size != 0) {
+    impl_->fail("dataset " + name + " does not lie inside the file", "a whole file", "a damaged or truncated one");
+  }
+  return {static_cast<int64_t>(offset), count};
+}
+
 void Hdf5Reader::read_bytes(const std::string& name, Hdf5Type type, Rows rows, void* values) const {
   const Hdf5Handle dataset = impl_->open_dataset(name);
   const Hdf5Handle space(H5Dget_space(dataset.id()), H5Sclose);

@@ -25,12 +25,20 @@ struct Dataset {
   Hdf5Handle handle{};
 };
 
+// Properties of an object to be created, without its times: equal content makes equal files.
+Hdf5Handle timeless(hid_t kind) {
+  Hdf5Handle properties(H5Pcreate(kind), H5Pclose);
+  H5Pset_obj_track_times(properties.id(), false);
+  return properties;
+}
+
 // Creates the groups above `path` (or `path` itself for a group); existing ones are kept.
 void make_groups(hid_t file, const std::string& path) {
   for (size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1)) {
     const std::string group = path.substr(0, slash);
     if (H5Lexists(file, group.c_str(), H5P_DEFAULT) > 0) continue;
-    Hdf5Handle created(H5Gcreate2(file, group.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Gclose);
+    const Hdf5Handle created(H5Gcreate2(file, group.c_str(), H5P_DEFAULT, timeless(H5P_GROUP_CREATE).id(), H5P_DEFAULT),
+                             H5Gclose);
   }
 }
 
@@ -94,12 +102,13 @@ struct Hdf5Writer::Impl {
   }
 };
 
-Hdf5Writer::Hdf5Writer(const std::filesystem::path& file) : impl_(std::make_unique<Impl>(file)) {
+Hdf5Writer::Hdf5Writer(const std::filesystem::path& file, int64_t alignment) : impl_(std::make_unique<Impl>(file)) {
   silence_hdf5();
   const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   H5Pset_libver_bounds(access.id(), H5F_LIBVER_V18, H5F_LIBVER_LATEST);
-  impl_->handle =
-      Hdf5Handle(H5Fcreate(impl_->file.temporary().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.id()), H5Fclose);
+  H5Pset_alignment(access.id(), 1, static_cast<hsize_t>(alignment));
+  impl_->handle = Hdf5Handle(
+      H5Fcreate(impl_->file.temporary().c_str(), H5F_ACC_TRUNC, timeless(H5P_FILE_CREATE).id(), access.id()), H5Fclose);
   if (!impl_->handle.valid()) impl_->fail("cannot create the file");
 }
 
@@ -114,7 +123,7 @@ size_t Hdf5Writer::create(const std::string& name, Hdf5Type type, int64_t column
   const std::array<hsize_t, 2> chunk = {static_cast<hsize_t>(chunk_rows), static_cast<hsize_t>(columns)};
   make_groups(impl_->handle.id(), name);
   const Hdf5Handle space(H5Screate_simple(rank, extent.data(), most.data()), H5Sclose);
-  const Hdf5Handle layout(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  const Hdf5Handle layout = timeless(H5P_DATASET_CREATE);
   H5Pset_chunk(layout.id(), rank, chunk.data());
   H5Pset_shuffle(layout.id());
   H5Pset_deflate(layout.id(), kDeflateLevel);
@@ -139,6 +148,22 @@ void Hdf5Writer::append_bytes(size_t index, Hdf5Type type, const void* values, i
   const auto* bytes = static_cast<const std::byte*>(values);
   dataset.buffer.insert(dataset.buffer.end(), bytes, bytes + static_cast<size_t>(count) * hdf5_size(type));
   if (static_cast<int64_t>(dataset.buffer.size()) >= 4 * kChunkBytes) impl_->flush(dataset, false);
+}
+
+void Hdf5Writer::write_array_bytes(const std::string& name, Hdf5Type type, const void* values, int64_t count) {
+  const auto extent = static_cast<hsize_t>(count);
+  make_groups(impl_->handle.id(), name);
+  const Hdf5Handle space(H5Screate_simple(1, &extent, nullptr), H5Sclose);
+  const Hdf5Handle layout = timeless(H5P_DATASET_CREATE);
+  H5Pset_layout(layout.id(), H5D_CONTIGUOUS);
+  const Hdf5Handle stored = hdf5_datatype(type);
+  Hdf5Handle dataset(
+      H5Dcreate2(impl_->handle.id(), name.c_str(), stored.id(), space.id(), H5P_DEFAULT, layout.id(), H5P_DEFAULT),
+      H5Dclose);
+  impl_->check(dataset.valid(), "cannot create dataset " + name);
+  impl_->check(count == 0 || H5Dwrite(dataset.id(), stored.id(), H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0,
+               "cannot write dataset " + name);
+  impl_->check(dataset.reset(), "cannot finish dataset " + name);
 }
 
 void Hdf5Writer::set_attribute(const std::string& object, const std::string& name, int64_t value) {

@@ -1,0 +1,35 @@
+// A file as read-only memory: pages come from disk when they are touched and leave memory again when it gets scarce.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <stdexcept>
+
+namespace draftsmith::data {
+
+class MappedFile {
+ public:
+  // Errors: UserError when the file is absent, no regular file or cannot be mapped.
+  explicit MappedFile(const std::filesystem::path& file);
+
+  // `count` values from byte `offset` on, valid as long as a copy of this mapping. Throws std::out_of_range outside the
+  // file and for offsets that are no multiple of a value's size.
+  template <class T>
+  std::span<const T> values(int64_t offset, int64_t count) const {
+    if (count == 0) return {};
+    const auto size = static_cast<int64_t>(sizeof(T));
+    if (offset < 0 || count < 0 || offset > bytes_ || count > (bytes_ - offset) / size || offset % size != 0) {
+      throw std::out_of_range("values outside a mapped file");
+    }
+    return {reinterpret_cast<const T*>(data_.get() + offset), static_cast<size_t>(count)};
+  }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  std::shared_ptr<const char> data_;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace draftsmith::data

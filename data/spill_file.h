@@ -1,0 +1,51 @@
+// Values on their way to a file that is written at once: kept on disk while they are collected, then mapped.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <span>
+
+#include "base/error.h"
+#include "data/mapped_file.h"
+
+namespace draftsmith::data {
+
+template <class T>
+class SpillFile {
+ public:
+  explicit SpillFile(const std::filesystem::path& file) : file_(file), stream_(file, std::ios::binary) { check(); }
+
+  void add(T value) {
+    stream_.write(reinterpret_cast<const char*>(&value), sizeof(T));
+    ++count_;
+  }
+  int64_t count() const { return count_; }
+  // Ends the writing. Errors: RunError when something could not be written.
+  void close() {
+    stream_.close();
+    check();
+  }
+  // All values, after close().
+  MappedFile map() const { return MappedFile(file_); }
+
+ private:
+  void check() const {
+    if (stream_) return;
+    throw RunError({.where = file_.string(),
+                    .what = "a temporary file cannot be written",
+                    .hint = "is there space and permission to write there?"});
+  }
+
+  std::filesystem::path file_;
+  std::ofstream stream_;
+  int64_t count_ = 0;
+};
+
+// The values of a mapped file that holds nothing else.
+template <class T>
+std::span<const T> all_values(const MappedFile& mapping) {
+  return mapping.values<T>(0, mapping.bytes() / static_cast<int64_t>(sizeof(T)));
+}
+
+}  // namespace draftsmith::data
