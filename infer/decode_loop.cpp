@@ -30,7 +30,27 @@ at::Tensor as_indices(const at::Tensor& tokens, std::span<const int64_t> on_host
   return garbage ? tokens.clamp_min(0) : tokens;
 }
 
+// Probabilities [B,V] that are one-hot at the tokens of the active rows; the others have none.
+at::Tensor one_hot(std::span<const int64_t> tokens, std::span<const int64_t> active, const model::ModelInfo& target) {
+  auto q = at::zeros({static_cast<int64_t>(tokens.size()), target.vocabulary}, at::kFloat);
+  auto* values = q.mutable_data_ptr<float>();
+  for (size_t b = 0; b < tokens.size(); ++b, values += target.vocabulary) {
+    if (active[b] != 0) values[tokens[b]] = 1;
+  }
+  return q.to(target.device);
+}
+
 }  // namespace
+
+DecodeLoop::DecodeLoop(model::LanguageModel& target, const DraftParts& parts, const DecodeSettings& settings)
+    : target_(target), parts_(parts), settings_(settings) {
+  const DrafterTraits drafter = parts.drafter->traits();
+  const bool decides_up_front = parts.window->traits().decides == Decides::kUpFront;
+  const bool wants_most_likely = settings.warping.greedy() && settings.processors.empty();
+  asks_for_tokens_ = !drafter.logits || (decides_up_front && wants_most_likely);
+  reads_tokens_ =
+      target.info().device.is_cpu() || !decides_up_front || settings.processors.needs_history() || drafter.on_host;
+}
 
 void DecodeLoop::run(RowBatch& batch, PhaseTimer& timer) {
   parts_.window->begin(static_cast<int64_t>(batch.rows.size()));
@@ -64,13 +84,6 @@ std::vector<int64_t> DecodeLoop::window_limits(const RowBatch& batch) const {
   return limits;
 }
 
-// Whether drafted tokens are read on the host while drafting. A fixed window on a GPU runs ahead without waiting, and
-// what it drafted beyond an EOS is dropped afterwards.
-bool DecodeLoop::reads_tokens() const {
-  return target_.info().device.is_cpu() || parts_.window->traits().decides != Decides::kUpFront ||
-         settings_.processors.needs_history();
-}
-
 DecodeLoop::Draft DecodeLoop::draft(RowBatch& batch) {
   Draft window;
   window.counts.assign(batch.rows.size(), 0);
@@ -80,11 +93,34 @@ DecodeLoop::Draft DecodeLoop::draft(RowBatch& batch) {
   std::transform(limits.begin(), limits.end(), active.begin(), [](int64_t limit) { return limit > 0 ? 1 : 0; });
   while (any(active)) {
     for (size_t b = 0; b < active.size(); ++b) batch.rows[b].stats.draft_runs += active[b];
-    const auto logits = parts_.drafter->next_logits({batch.rows, window.tokens, active});  // [B,V]
-    if (!take_token(batch, logits, window, active)) break;
+    const DraftRequest request{batch.rows, window.tokens, active, window.on_host};
+    const auto proposed = asks_for_tokens_ ? parts_.drafter->next_tokens(request) : std::nullopt;  // [B]
+    const bool took = proposed ? take_proposals(*proposed, window, active)
+                               : take_token(batch, parts_.drafter->next_logits(request), window, active);
+    if (!took) break;
     for (size_t b = 0; b < active.size(); ++b) active[b] &= window.counts[b] < limits[b] ? 1 : 0;
   }
   return window;
+}
+
+// The proposed token for each active row that has one; false when none has.
+bool DecodeLoop::take_proposals(std::span<const int64_t> proposed, Draft& window, std::vector<int64_t>& active) const {
+  for (size_t b = 0; b < active.size(); ++b) active[b] &= proposed[b] != kNoProposal ? 1 : 0;
+  if (!any(active)) return false;
+  if (reads_probabilities()) window.probabilities.push_back(one_hot(proposed, active, target_.info()));
+  window.tokens.emplace_back();
+  for (size_t b = 0; b < active.size(); ++b) window.counts[b] += active[b];
+  add(proposed, window, active);
+  return true;
+}
+
+// Drafted tokens on the host; an EOS ends the row's draft.
+void DecodeLoop::add(std::span<const int64_t> tokens, Draft& window, std::vector<int64_t>& active) const {
+  for (size_t b = 0; b < active.size(); ++b) {
+    if (active[b] == 0) continue;
+    window.on_host[b].push_back(tokens[b]);
+    if (std::find(settings_.eos.begin(), settings_.eos.end(), tokens[b]) != settings_.eos.end()) active[b] = 0;
+  }
 }
 
 // One token for each active row, as far as the window rule lets it; false when no row takes any.
@@ -100,16 +136,12 @@ bool DecodeLoop::take_token(RowBatch& batch, const at::Tensor& logits, Draft& wi
     if (!any(active)) return false;
   }
   const auto chosen = choose(batch, logits, window);  // [B]
-  const auto on_host = reads_tokens() ? to_host(chosen) : std::vector<int64_t>{};
+  const auto on_host = reads_tokens_ ? to_host(chosen) : std::vector<int64_t>{};
   const auto tokens = as_indices(chosen, on_host, batch.rows, active, step);
   window.tokens.push_back(tokens);
   for (size_t b = 0; b < active.size(); ++b) window.counts[b] += active[b];
   if (on_host.empty()) return true;
-  for (size_t b = 0; b < active.size(); ++b) {
-    if (active[b] == 0) continue;
-    window.on_host[b].push_back(on_host[b]);
-    if (std::find(settings_.eos.begin(), settings_.eos.end(), on_host[b]) != settings_.eos.end()) active[b] = 0;
-  }
+  add(on_host, window, active);
   if (decides == Decides::kAfterKept || decides == Decides::kAfterDropped) {
     const auto before = active;
     intersect(active, parts_.window->go_on({logits, tokens}));
@@ -122,10 +154,15 @@ bool DecodeLoop::take_token(RowBatch& batch, const at::Tensor& logits, Draft& wi
   return true;
 }
 
+// Whether anything looks at the drafter's probabilities after drafting.
+bool DecodeLoop::reads_probabilities() const {
+  return !settings_.warping.greedy() && (parts_.acceptance->traits().needs_distribution || settings_.measure_alpha);
+}
+
 at::Tensor DecodeLoop::choose(const RowBatch& batch, const at::Tensor& logits, Draft& window) const {
   if (settings_.warping.greedy()) return most_likely(logits);
   const auto q = warp(logits, settings_.warping);  // [B,V]
-  if (parts_.acceptance->traits().needs_distribution || settings_.measure_alpha) window.probabilities.push_back(q);
+  if (reads_probabilities()) window.probabilities.push_back(q);
   const auto step = static_cast<int64_t>(window.tokens.size());
   return draw(q, uniforms(batch.rows, Draw::kDraft, step, 1, logits.device()).squeeze(1));
 }
@@ -136,7 +173,7 @@ at::Tensor DecodeLoop::pending_tokens(const RowBatch& batch, const Draft& window
   const auto device = target_.info().device;
   const size_t width = window.tokens.size() + 1;
   std::vector<int64_t> tokens;
-  if (reads_tokens()) {
+  if (reads_tokens_) {
     tokens.assign(batch.rows.size() * width, 0);
     for (size_t b = 0; b < batch.rows.size(); ++b) {
       const auto first = tokens.begin() + static_cast<std::ptrdiff_t>(b * width);

@@ -45,15 +45,14 @@ int64_t checked_token(const Row& row, int64_t position, int64_t token, const std
 // Rows' time is shared from `timer`, which is in kOther when this begins and ends.
 class DecodeLoop {
  public:
-  DecodeLoop(model::LanguageModel& target, const DraftParts& parts, const DecodeSettings& settings)
-      : target_(target), parts_(parts), settings_(settings) {}
+  DecodeLoop(model::LanguageModel& target, const DraftParts& parts, const DecodeSettings& settings);
   // Decodes every row to its end. The drafter has begun the batch.
   void run(RowBatch& batch, PhaseTimer& timer);
 
  private:
   // A window of all rows.
   struct Draft {
-    std::vector<at::Tensor> tokens;             // one int64 [B] a step
+    std::vector<at::Tensor> tokens;             // one int64 [B] a step; undefined where they were proposed
     std::vector<at::Tensor> probabilities;      // one [B,V] a step, when the acceptance rule reads them
     std::vector<int64_t> counts;                // [B]
     std::vector<std::vector<int64_t>> on_host;  // [B] tokens, unless drafting ran without synchronisation
@@ -66,18 +65,24 @@ class DecodeLoop {
 
   Draft draft(RowBatch& batch);
   std::vector<int64_t> window_limits(const RowBatch& batch) const;
+  bool take_proposals(std::span<const int64_t> proposed, Draft& window, std::vector<int64_t>& active) const;
   bool take_token(RowBatch& batch, const at::Tensor& logits, Draft& window, std::vector<int64_t>& active);
+  void add(std::span<const int64_t> tokens, Draft& window, std::vector<int64_t>& active) const;
   at::Tensor choose(const RowBatch& batch, const at::Tensor& logits, Draft& window) const;
   at::Tensor pending_tokens(const RowBatch& batch, const Draft& window) const;
   static std::vector<int64_t> fetch(const at::Tensor& tokens, const Judgement& judgement);
   Verdict verify(RowBatch& batch, const Draft& window);
   void commit(RowBatch& batch, const Draft& window, const Verdict& verdict);
   void commit_row(Row& row, size_t index, int64_t drafted, const Verdict& verdict);
-  bool reads_tokens() const;
+  bool reads_probabilities() const;
 
   model::LanguageModel& target_;
   const DraftParts& parts_;
   const DecodeSettings& settings_;
+  bool asks_for_tokens_;  // instead of logits
+  // Whether drafted tokens are read on the host while drafting. A fixed window on a GPU runs ahead without waiting, and
+  // what it drafted beyond an EOS is dropped afterwards.
+  bool reads_tokens_;
 };
 
 // The baselines `greedy` and `sample`: one token a step from the target alone.

@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "infer/acceptance/acceptance_rule.h"
+#include "infer/drafters/drafter_probe.h"
 #include "infer/teacher_forcing.h"
 #include "infer/vocabulary.h"
 
@@ -46,6 +47,47 @@ void add_batch(const ForcedPair& models, const ForcedBatch& batch, const Warping
   }
 }
 
+ForcedAlpha mean_of(const Sums& sums, const Warping& warping) {
+  if (sums.positions == 0) return {};
+  const auto positions = static_cast<double>(sums.positions);
+  const double agreement = static_cast<double>(sums.same) / positions;
+  return {warping.greedy() ? agreement : sums.overlap / positions, agreement, sums.positions};
+}
+
+// Adds one position: the target's logits [1,1,V] against what the drafter would put there.
+void add_position(const at::Tensor& logits, DrafterProbe& drafter, const DrafterTraits& traits, const Warping& warping,
+                  Sums& sums) {
+  ++sums.positions;
+  const int64_t token = drafter.next_token();
+  sums.same += token != kNoProposal && token == most_likely(logits).item<int64_t>() ? 1 : 0;
+  if (warping.greedy()) return;
+  const auto p = warp(logits, warping);  // [1,1,V]
+  if (traits.logits) {
+    sums.overlap += overlap(p, warp(drafter.next_logits(), warping).unsqueeze(1)).item<double>();
+  } else if (token != kNoProposal) {
+    sums.overlap += p[0][0][token].item<double>();
+  }
+}
+
+void add_row(model::LanguageModel& target, Drafter& drafter, const ForcedBatch& row, const Warping& warping,
+             Sums& sums) {
+  const model::ModelInfo& info = target.info();
+  const std::vector<int64_t>& source = row.sources.front();
+  const std::vector<int64_t>& output = row.outputs.front();
+  TeacherForcing forcing(target, row);
+  DrafterProbe probe(drafter, info, info.encoder_decoder ? source : std::vector<int64_t>{},
+                     info.encoder_decoder ? std::vector<int64_t>{info.decoder_start} : source);
+  const int64_t at_once = std::max<int64_t>(1, kLogitsAtOnce / info.vocabulary);
+  for (int64_t done = 0; done < forcing.longest(); done += at_once) {
+    const int64_t width = std::min(at_once, forcing.longest() - done);
+    const auto logits = forcing.next(width);  // [1,L,V]
+    for (int64_t j = 0; j < width; ++j) {
+      add_position(logits.narrow(1, j, 1), probe, drafter.traits(), warping, sums);
+      probe.commit(output[static_cast<size_t>(done + j)]);
+    }
+  }
+}
+
 }  // namespace
 
 ForcedAlpha alpha_forced(const ForcedPair& models, std::span<const std::vector<int64_t>> sources,
@@ -57,10 +99,17 @@ ForcedAlpha alpha_forced(const ForcedPair& models, std::span<const std::vector<i
     const size_t count = std::min(rows, sources.size() - first);
     add_batch(models, {sources.subspan(first, count), outputs.subspan(first, count)}, warping, sums);
   }
-  if (sums.positions == 0) return {};
-  const auto positions = static_cast<double>(sums.positions);
-  const double agreement = static_cast<double>(sums.same) / positions;
-  return {warping.greedy() ? agreement : sums.overlap / positions, agreement, sums.positions};
+  return mean_of(sums, warping);
+}
+
+ForcedAlpha alpha_forced(model::LanguageModel& target, Drafter& drafter, std::span<const std::vector<int64_t>> sources,
+                         std::span<const std::vector<int64_t>> outputs, const Warping& warping) {
+  const at::NoGradGuard no_grad;
+  Sums sums;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    add_row(target, drafter, {sources.subspan(i, 1), outputs.subspan(i, 1)}, warping, sums);
+  }
+  return mean_of(sums, warping);
 }
 
 }  // namespace draftsmith::infer

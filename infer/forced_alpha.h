@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "infer/drafters/drafter.h"
 #include "infer/sampling.h"
 #include "model/language_model.h"
 
@@ -28,5 +29,9 @@ struct ForcedPair {
 ForcedAlpha alpha_forced(const ForcedPair& models, std::span<const std::vector<int64_t>> sources,
                          std::span<const std::vector<int64_t>> outputs, const Warping& warping,
                          int64_t batch_size = 16);
+
+// The same for a drafter that is no model, row by row. Where it proposes nothing the overlap is 0.
+ForcedAlpha alpha_forced(model::LanguageModel& target, Drafter& drafter, std::span<const std::vector<int64_t>> sources,
+                         std::span<const std::vector<int64_t>> outputs, const Warping& warping);
 
 }  // namespace draftsmith::infer

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "infer/decode_loop.h"
-#include "infer/drafters/model_drafter.h"
+#include "infer/drafters/make_drafter.h"
 #include "infer/prefill.h"
 #include "infer/vocabulary.h"
 #include "model/decoding_guard.h"
@@ -26,25 +26,6 @@ Warping warping_of(const DecodeOptions& options, const model::GenerationConfig& 
   const double usual = options.samples_by_default() ? settings.temperature.value_or(1.0) : 0.0;
   return {options.temperature.value_or(usual), options.top_k.value_or(settings.top_k.value_or(0)),
           options.top_p.value_or(settings.top_p.value_or(1.0))};
-}
-
-void check_models(const GenerationModels& models, const DecodeOptions& options, Problems& problems) {
-  if (!options.drafts()) return;
-  if (models.drafter == nullptr) {
-    problems.add({"method " + options.method, "this method needs a drafter", "a drafter", "none",
-                  "give one with --drafter, or use the method greedy or sample"});
-    return;
-  }
-  const model::ModelInfo& target = models.target->info();
-  const model::ModelInfo& drafter = models.drafter->info();
-  if (target.encoder_decoder != drafter.encoder_decoder) {
-    const auto kind = [](const model::ModelInfo& info) {
-      return info.encoder_decoder ? "encoder-decoder" : "decoder-only";
-    };
-    problems.add({"drafter " + drafter.name, "drafter and target are models of different kinds", kind(target),
-                  kind(drafter), "use a drafter of the target's kind"});
-  }
-  compare_vocabularies(target, drafter, models.target_tokenizer, models.drafter_tokenizer, problems);
 }
 
 }  // namespace
@@ -183,11 +164,10 @@ RowBatch Generator::Impl::decode(std::span<const std::vector<int64_t>> sources, 
 Generator::Generator(GenerationModels models, DecodeOptions options)
     : impl_(std::make_unique<Impl>(std::move(models), std::move(options))) {
   Problems problems;
-  check_models(impl_->models, impl_->options, problems);
+  if (impl_->options.drafts()) check_drafter(impl_->models, impl_->options.method, problems);
   problems.throw_if_any();
   if (!impl_->options.drafts()) return;
-  const int64_t vocabulary = impl_->models.target->info().vocabulary;
-  impl_->use(make_parts(impl_->options, std::make_unique<ModelDrafter>(*impl_->models.drafter, vocabulary)));
+  impl_->use(make_parts(impl_->options, make_drafter(impl_->models)));
 }
 
 Generator::Generator(GenerationModels models, DecodeOptions options, DraftParts parts)

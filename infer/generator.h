@@ -15,6 +15,10 @@
 #include "model/generation_config.h"
 #include "model/language_model.h"
 
+namespace draftsmith::data {
+class NgramTable;  // data/ngram_table.h
+}
+
 namespace draftsmith::infer {
 
 struct DraftParts;  // infer/parts.h
@@ -26,6 +30,8 @@ struct GenerationModels {
   std::optional<model::GenerationConfig> generation;   // the target directory's settings; absent: info().eos alone
   const data::Tokenizer* target_tokenizer = nullptr;   // given: ids above its pieces are padding and never put out
   const data::Tokenizer* drafter_tokenizer = nullptr;  // both given: vocabularies are compared piece by piece
+  const data::NgramTable* ngrams = nullptr;            // instead of a drafter model: the drafter ngram
+  int64_t lookup = 0;                                  // instead of both: prompt look-up, from n-grams of this length
 };
 
 struct GenerationResult {

@@ -112,6 +112,9 @@ void validate_parts(const DraftParts& parts, double temperature, Problems& probl
   if (window.needs_confidence && !drafter.confidence) {
     add("window " + window.name + " stops where the drafter is unsure, which this drafter cannot tell",
         "a drafter whose probabilities say how sure it is", "drafter " + drafter.name, "use the window fixed");
+  } else if (window.decides != Decides::kUpFront && !drafter.logits) {
+    add("window " + window.name + " looks at the drafter's probabilities, and this drafter only names tokens",
+        "a drafter with probabilities", "drafter " + drafter.name, "use the window fixed");
   }
 }
 

@@ -1,8 +1,10 @@
 // A drafter proposes tokens: for each row the distribution of the next one, given what is committed and drafted.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "infer/rows.h"
 #include "model/language_model.h"
@@ -14,7 +16,12 @@ struct DrafterTraits {
   std::string name;
   bool distribution = true;  // its logits are a distribution it would sample from (a table may be one-hot)
   bool confidence = true;    // its probabilities say how sure it is (a copied token's do not)
+  bool logits = true;        // next_logits() exists; false: it only proposes tokens, by next_tokens()
+  bool on_host = false;      // reads DraftRequest::on_host; true for those with next_tokens()
 };
+
+// In next_tokens(): the drafter has nothing to propose, the row's draft ends here.
+constexpr int64_t kNoProposal = -1;
 
 // The beginning of a batch. Everything outlives the batch.
 struct DraftBegin {
@@ -31,6 +38,9 @@ struct DraftRequest {
   std::span<const Row> rows;
   std::span<const at::Tensor> drafted;  // this window's tokens so far, one int64 [B] a step; garbage for inactive rows
   std::span<const int64_t> active;      // [B] 1: the row goes on drafting, 0: not
+  // [B] this window's tokens of each row, for drafters whose traits ask for them; else they may be empty. Where tokens
+  // were proposed, `drafted` holds undefined tensors.
+  std::span<const std::vector<int64_t>> on_host;
 };
 
 // After verification: rows hold the new committed tokens, `target` the verification's outputs (hidden states of
@@ -48,6 +58,10 @@ class Drafter {
   // Encoder and prompt of a new batch.
   virtual void encode(const DraftBegin& begin) = 0;
   virtual void prefill(const DraftBegin& begin) = 0;
+  // One token [B] for each active row (kNoProposal: none), garbage for the others; what q is one-hot at. Nothing when
+  // the drafter has only logits. Asked for where the window rule reads no logits and, of drafters that have logits,
+  // where they are not needed: in greedy decoding without logits processors.
+  virtual std::optional<std::vector<int64_t>> next_tokens(const DraftRequest&) { return std::nullopt; }
   // Unprocessed logits [B,V] in the target's vocabulary; garbage for inactive rows.
   virtual at::Tensor next_logits(const DraftRequest& request) = 0;
   // Goes back to what is committed.

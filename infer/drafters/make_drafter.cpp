@@ -1,0 +1,61 @@
+#include "infer/drafters/make_drafter.h"
+
+#include "data/ngram_table.h"
+#include "infer/drafters/model_drafter.h"
+#include "infer/drafters/ngram_drafter.h"
+#include "infer/drafters/prompt_lookup_drafter.h"
+#include "infer/vocabulary.h"
+
+namespace draftsmith::infer {
+
+namespace {
+
+void check_model(const GenerationModels& models, Problems& problems) {
+  const model::ModelInfo& target = models.target->info();
+  const model::ModelInfo& drafter = models.drafter->info();
+  if (target.encoder_decoder != drafter.encoder_decoder) {
+    const auto kind = [](const model::ModelInfo& info) {
+      return info.encoder_decoder ? "encoder-decoder" : "decoder-only";
+    };
+    problems.add({"drafter " + drafter.name, "drafter and target are models of different kinds", kind(target),
+                  kind(drafter), "use a drafter of the target's kind"});
+  }
+  compare_vocabularies(target, drafter, models.target_tokenizer, models.drafter_tokenizer, problems);
+}
+
+// A table has no pieces to compare, only its tokenizer's hash.
+void check_table(const GenerationModels& models, Problems& problems) {
+  const data::NgramInfo& table = models.ngrams->info();
+  const std::string where = "drafter " + models.ngrams->file().string();
+  const std::string hint = "make the table from a corpus of the target's tokenizer, with `draftsmith data ngrams`";
+  if (models.target_tokenizer != nullptr && models.target_tokenizer->hash() != table.tokenizer_hash) {
+    problems.add({where, "the n-gram table was made with another tokenizer than the target's",
+                  "tokenizer " + models.target_tokenizer->hash().substr(0, 16),
+                  "tokenizer " + table.tokenizer_hash.substr(0, 16), hint});
+  } else if (table.vocabulary > models.target->info().vocabulary) {
+    problems.add({where, "the n-gram table has more token ids than the target",
+                  "at most " + std::to_string(models.target->info().vocabulary), std::to_string(table.vocabulary),
+                  hint});
+  }
+}
+
+}  // namespace
+
+void check_drafter(const GenerationModels& models, const std::string& method, Problems& problems) {
+  if (models.ngrams != nullptr) return check_table(models, problems);
+  if (models.lookup > 0) return;
+  if (models.drafter != nullptr) return check_model(models, problems);
+  problems.add({"method " + method, "this method needs a drafter", "a drafter", "none",
+                "give one with --drafter, or use the method greedy or sample"});
+}
+
+std::unique_ptr<Drafter> make_drafter(const GenerationModels& models) {
+  const model::ModelInfo& target = models.target->info();
+  if (models.ngrams != nullptr) {
+    return std::make_unique<NgramDrafter>(models.ngrams->counts(), target.vocabulary, target.device);
+  }
+  if (models.lookup > 0) return std::make_unique<PromptLookupDrafter>(models.lookup);
+  return std::make_unique<ModelDrafter>(*models.drafter, target.vocabulary);
+}
+
+}  // namespace draftsmith::infer
