@@ -1,4 +1,4 @@
-// `draftsmith data`: make tokenizers, corpora and the made-up language, and look at them.
+// `draftsmith data`: make tokenizers, corpora, n-gram tables and the made-up language, and look at them.
 #include <iostream>
 #include <memory>
 
@@ -10,6 +10,7 @@
 #include "cli/common_flags.h"
 #include "cli/option_flags.h"
 #include "data/line_reader.h"
+#include "data/ngram_table.h"
 #include "data/prepare.h"
 #include "data/show.h"
 #include "data/synthetic.h"
@@ -36,7 +37,9 @@ Action add_prepare(CLI::App& app) {
   auto input = std::make_shared<OptionFlags<data::TextInput>>(app);
   auto policies = std::make_shared<OptionFlags<data::TextPolicies>>(app);
   auto options = std::make_shared<OptionFlags<data::PrepareOptions>>(app);
-  app.add_option("--tokenizer", flags->tokenizer, "SentencePiece model, or a directory that holds one")->required();
+  app.add_option("--tokenizer", flags->tokenizer,
+                 "Tokenizer file (spiece.model, tokenizer.json), or a directory with one")
+      ->required();
   app.add_option("--out", flags->out, "Corpus to write (HDF5)")->required();
   app.add_flag("--quiet", flags->quiet, "No progress, no summary");
   app.footer(
@@ -129,7 +132,8 @@ Action add_tokenize(CLI::App& app) {
     bool eos = false;
   };
   auto flags = std::make_shared<Flags>();
-  app.add_option("--model", flags->model, "Model directory, or a SentencePiece model")->required();
+  app.add_option("--model", flags->model, "Model directory, or a tokenizer file (spiece.model, tokenizer.json)")
+      ->required();
   app.add_option("--input", flags->input, "Text (or ids, with --decode), one example a line; - is standard input");
   app.add_flag("--decode", flags->decode, "Turn lines of ids into text");
   app.add_flag("--eos", flags->eos, "End each line of ids with EOS, as corpora and the encoder of a T5 do");
@@ -138,6 +142,12 @@ Action add_tokenize(CLI::App& app) {
       "  draftsmith data tokenize --model DIR --input ids.txt --decode");
   return [flags] {
     const auto tokenizer = data::load_tokenizer(flags->model);
+    if (flags->eos && tokenizer->eos() < 0) {
+      throw UserError({.where = "--eos",
+                       .what = "the tokenizer has no EOS",
+                       .expected = "eos_token in tokenizer_config.json",
+                       .found = "none in " + flags->model});
+    }
     data::LineReader lines(flags->input == "-" ? "/dev/stdin" : flags->input);
     tokenize_lines(*tokenizer, lines, flags->decode, flags->eos);
     std::cout.flush();
@@ -168,6 +178,36 @@ Action add_train_tokenizer(CLI::App& app) {
   };
 }
 
+Action add_ngrams(CLI::App& app) {
+  struct Flags {
+    std::string corpus;
+    std::string out;
+    bool quiet = false;
+  };
+  auto flags = std::make_shared<Flags>();
+  auto options = std::make_shared<OptionFlags<data::NgramOptions>>(app);
+  app.add_option("--corpus", flags->corpus, "Corpus whose targets are counted (HDF5)")->required();
+  app.add_option("--out", flags->out, "N-gram table to write (HDF5)")->required();
+  app.add_flag("--quiet", flags->quiet, "No progress, no summary");
+  app.footer(
+      "The table is a drafter: `draftsmith generate --drafter ngram:FILE`.\n"
+      "Example:\n  draftsmith data ngrams --corpus train.h5 --order 3 --out ngram.h5");
+  return [flags, options] {
+    Problems problems;
+    const data::NgramOptions ngrams = options->value(problems);
+    problems.throw_if_any();
+    Progress progress({.style = progress_style(flags->quiet),
+                       .title = "counting",
+                       .unit = "examples",
+                       .total = data::read_corpus_info(flags->corpus).examples});
+    const auto report = data::build_ngram_table(flags->corpus, ngrams, flags->out,
+                                                [&](int64_t examples) { progress.advance(examples); });
+    progress.finish();
+    if (!flags->quiet) fmt::print("{}: {}\n", flags->out, report.text());
+    return 0;
+  };
+}
+
 }  // namespace
 
 std::function<int()> add_data(CLI::App& app) {
@@ -184,6 +224,7 @@ std::function<int()> add_data(CLI::App& app) {
   add("show", "Print what a corpus holds", add_show);
   add("synth", "Write the made-up pair of languages", add_synth);
   add("tokenize", "Token ids of each line of text, or text of each line of ids", add_tokenize);
+  add("ngrams", "Count n-grams of a corpus: a drafter without weights", add_ngrams);
   add("train-tokenizer", "Train a SentencePiece tokenizer", add_train_tokenizer);
   app.require_subcommand(1);
   app.footer(

@@ -14,6 +14,8 @@
 #include "cli/common_flags.h"
 #include "cli/model_input.h"
 #include "cli/option_flags.h"
+#include "data/ngram_table.h"
+#include "infer/drafters/drafter_source.h"
 #include "infer/generator.h"
 
 namespace draftsmith::cli {
@@ -69,17 +71,29 @@ void warn_of_unused(const OptionFlags<DecodeOptions>& given, const DecodeOptions
   warn("rollback_rule", options.acceptance_name() == "rollback");
 }
 
-void check_drafter(const GenerateFlags& flags, const DecodeOptions& options) {
-  if (flags.drafter.starts_with("ngram:")) {
-    throw UserError({.where = "--drafter",
-                     .what = "there are no n-gram drafters in this version",
-                     .expected = "a model directory",
-                     .found = flags.drafter,
-                     .hint = "give the directory of a smaller model with the same tokenizer"});
+// What stands behind --drafter, loaded.
+struct LoadedDrafter {
+  LoadedModel model;
+  std::unique_ptr<data::NgramTable> table;
+};
+
+// Fills in the drafter of `models`, whose target is there. Errors: UserError.
+LoadedDrafter load_drafter(const GenerateFlags& flags, const model::LoadOptions& load,
+                           infer::GenerationModels& models) {
+  LoadedDrafter drafter;
+  const infer::DrafterSource source = infer::parse_drafter(flags.drafter);
+  models.lookup = source.lookup;
+  if (!source.ngram.empty()) {
+    drafter.table = std::make_unique<data::NgramTable>(source.ngram);
+    models.ngrams = drafter.table.get();
+  } else if (!source.model.empty() && fs::exists(source.model) && fs::equivalent(source.model, flags.model)) {
+    models.drafter = models.target;
+  } else if (!source.model.empty()) {
+    drafter.model = load_with_tokenizer(source.model, load);
+    models.drafter = drafter.model.model.get();
+    models.drafter_tokenizer = drafter.model.tokenizer.get();
   }
-  if (!flags.drafter.empty() && !options.drafts()) {
-    log_warning("--drafter has no effect on method {}", options.method);
-  }
+  return drafter;
 }
 
 class Printer {
@@ -121,24 +135,18 @@ int run_generate(const GenerateFlags& flags) {
   Problems problems;
   const DecodeOptions options = flags.decoding->value(problems);
   problems.throw_if_any();
-  check_drafter(flags, options);
+  if (!flags.drafter.empty() && !options.drafts()) {
+    log_warning("--drafter has no effect on method {}", options.method);
+  }
   warn_of_unused(*flags.decoding, options);
   const model::LoadOptions load{.device = context.device, .dtype = parse_dtype(flags.dtype)};
   const LoadedModel target = load_with_tokenizer(flags.model, load);
-  LoadedModel drafter;
   infer::GenerationModels models;
   models.target = target.model.get();
   models.target_tokenizer = target.tokenizer.get();
   models.generation = model::load_generation_config(flags.model);
-  if (options.drafts() && !flags.drafter.empty()) {
-    if (fs::exists(flags.drafter) && fs::equivalent(flags.drafter, flags.model)) {
-      models.drafter = target.model.get();
-    } else {
-      drafter = load_with_tokenizer(flags.drafter, load);
-      models.drafter = drafter.model.get();
-      models.drafter_tokenizer = drafter.tokenizer.get();
-    }
-  }
+  LoadedDrafter drafter;
+  if (options.drafts() && !flags.drafter.empty()) drafter = load_drafter(flags, load, models);
   infer::Generator generator(models, options);
   const auto sources = read_token_lines(flags.input, target, LineKind::kSource, flags.ids);
   const Printer printer(flags, target.tokenizer.get(), options.measure_alpha);
@@ -160,7 +168,10 @@ int run_generate(const GenerateFlags& flags) {
 std::function<int()> add_generate(CLI::App& app) {
   auto flags = std::make_shared<GenerateFlags>();
   app.add_option("--model", flags->model, "Directory of the (target) model")->required();
-  app.add_option("--drafter", flags->drafter, "Directory of the drafter; the model itself is allowed");
+  app.add_option(
+      "--drafter", flags->drafter,
+      "Directory of the drafter (the model itself is allowed), ngram:FILE for a table of `draftsmith data ngrams`, "
+      "or lookup[:N] to copy what followed the last N-gram (4) like the end of the text");
   app.add_option("--input", flags->input, "One source or prompt a line; - is standard input")->capture_default_str();
   app.add_flag("--ids", flags->ids, "Lines of token ids in and out, no tokenizer; taken verbatim, no EOS is added");
   app.add_flag("--json", flags->json, "One JSON object a line: ids, text, counts and seconds");
@@ -172,7 +183,8 @@ std::function<int()> add_generate(CLI::App& app) {
       "  draftsmith generate --model target --input test.de\n"
       "  draftsmith generate --model target --drafter small --method bild --fallback 0.6 --rollback 3 --json < "
       "test.de\n"
-      "  draftsmith generate --model target --drafter small --method speculative --temperature 0.7 --window 4");
+      "  draftsmith generate --model target --drafter small --method speculative --temperature 0.7 --window 4\n"
+      "  draftsmith generate --model target --drafter lookup --method assisted --input documents.txt");
   return [flags] { return run_generate(*flags); };
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/device.h"
 #include "base/timing.h"
+#include "infer/drafters/drafter_probe.h"
 #include "infer/vocabulary.h"
 #include "model/decoding_guard.h"
 
@@ -62,13 +63,30 @@ class PreparedModel {
   std::unique_ptr<model::DecodeState> state_;
 };
 
-}  // namespace
+// A drafter that is no model, after the prefix.
+class PreparedDrafter {
+ public:
+  PreparedDrafter(Drafter& drafter, const model::ModelInfo& target, const CalibrationContext& context)
+      : probe_(drafter, target, context.source, context.prefix), token_(context.prefix.back()) {}
 
-StepCosts measure_step_costs(model::LanguageModel& target, model::LanguageModel& drafter,
-                             const CalibrationContext& context, int64_t max_tokens, int64_t repetitions) {
-  const model::DecodingGuard guard;
-  PreparedModel verifier(target, context, max_tokens);
-  PreparedModel proposer(drafter, context, max_tokens);
+  // Seconds of one draft.
+  double step(int64_t) {
+    const Stopwatch watch;
+    const int64_t proposed = probe_.next_token();
+    const double seconds = watch.seconds();
+    probe_.draft(proposed == kNoProposal ? token_ : proposed);
+    return seconds;
+  }
+
+  void go_back() { probe_.forget_draft(); }
+
+ private:
+  DrafterProbe probe_;
+  int64_t token_;
+};
+
+template <class Proposer>
+StepCosts measure_rounds(PreparedModel& verifier, Proposer& proposer, int64_t max_tokens, int64_t repetitions) {
   std::vector<std::vector<double>> verifying(static_cast<size_t>(max_tokens));
   std::vector<double> drafting;
   for (int64_t repetition = 0; repetition < kWarmup + repetitions; ++repetition) {
@@ -89,6 +107,24 @@ StepCosts measure_step_costs(model::LanguageModel& target, model::LanguageModel&
   for (const auto& seconds : verifying) costs.target.push_back(median(seconds));
   costs.draft = drafting.empty() ? 0 : median(drafting);
   return costs;
+}
+
+}  // namespace
+
+StepCosts measure_step_costs(model::LanguageModel& target, model::LanguageModel& drafter,
+                             const CalibrationContext& context, int64_t max_tokens, int64_t repetitions) {
+  const model::DecodingGuard guard;
+  PreparedModel verifier(target, context, max_tokens);
+  PreparedModel proposer(drafter, context, max_tokens);
+  return measure_rounds(verifier, proposer, max_tokens, repetitions);
+}
+
+StepCosts measure_step_costs(model::LanguageModel& target, Drafter& drafter, const CalibrationContext& context,
+                             int64_t max_tokens, int64_t repetitions) {
+  const model::DecodingGuard guard;
+  PreparedModel verifier(target, context, max_tokens);
+  PreparedDrafter proposer(drafter, target.info(), context);
+  return measure_rounds(verifier, proposer, max_tokens, repetitions);
 }
 
 }  // namespace draftsmith::infer

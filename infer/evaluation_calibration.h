@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "infer/drafters/drafter.h"
 #include "infer/evaluation_prediction.h"
 #include "model/language_model.h"
 
@@ -20,5 +21,8 @@ struct CalibrationContext {
 // and of a target's one-token step after another (greedy). Logits everywhere.
 StepCosts measure_step_costs(model::LanguageModel& target, model::LanguageModel& drafter,
                              const CalibrationContext& context, int64_t max_tokens, int64_t repetitions = 15);
+// The same with a drafter that is no model.
+StepCosts measure_step_costs(model::LanguageModel& target, Drafter& drafter, const CalibrationContext& context,
+                             int64_t max_tokens, int64_t repetitions = 15);
 
 }  // namespace draftsmith::infer

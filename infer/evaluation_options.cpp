@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "infer/drafters/prompt_lookup_drafter.h"
 #include "infer/evaluation_runs.h"
 #include "infer/parts.h"
 
@@ -64,8 +66,26 @@ void check_drafters(const std::vector<std::string>& drafters, const std::string&
   problems.add({where, "a drafter has the name that stands for the suite's own model", "another name", "target", ""});
 }
 
-// What can be said of a setting without its models.
-void check_setting(const RunSettings& run, const std::string& where, Problems& problems) {
+void check_drafter_source(const EvaluationDrafter& drafter, const std::string& where, Problems& problems) {
+  const int given = (drafter.model.empty() ? 0 : 1) + (drafter.ngram.empty() ? 0 : 1) + (drafter.lookup ? 1 : 0);
+  if (given == 1) return;
+  problems.add({where, "a drafter is one thing", "one of model, ngram and lookup = true",
+                given == 0 ? "none of them" : "several of them", ""});
+}
+
+// Prompt look-up needs no file to say which parts it fits.
+void check_lookup(const RunSettings& run, const std::string& where, Problems& problems) {
+  Problems found;
+  validate_parts(make_parts(run.decode, std::make_unique<PromptLookupDrafter>(kLongestLookup)), run.temperature(),
+                 found);
+  for (Problem problem : found.list()) {
+    problem.where = where + ", " + problem.where;
+    problems.add(std::move(problem));
+  }
+}
+
+// What can be said of a setting without its models. `lookup`: its drafter is prompt look-up.
+void check_setting(const RunSettings& run, bool lookup, const std::string& where, Problems& problems) {
   const size_t before = problems.list().size();
   validate_options(run.decode, where, problems);
   if (run.decode.drafts() == run.drafter.empty()) {
@@ -73,7 +93,9 @@ void check_setting(const RunSettings& run, const std::string& where, Problems& p
                   (run.decode.drafts() ? "a drafter, for method " : "no drafter, for method ") + run.method(),
                   run.drafter.empty() ? "none" : run.drafter, ""});
   }
-  if (problems.list().size() != before || !run.decode.drafts() || run.temperature() == 0) return;
+  if (problems.list().size() != before || !run.decode.drafts()) return;
+  if (lookup) return check_lookup(run, where, problems);
+  if (run.temperature() == 0) return;
   const auto acceptance = make_acceptance_rule(run.decode.acceptance_name(), run.decode)->traits();
   if (!acceptance.greedy_only) return;
   problems.add({where, "acceptance " + acceptance.name + " takes the most likely token and samples nothing",
@@ -82,9 +104,10 @@ void check_setting(const RunSettings& run, const std::string& where, Problems& p
 }
 
 // Every point of a run's grid, found wrong before a recipe has trained for hours and comes to its evaluation.
-void check_run(const EvaluationRun& run, const std::string& where, Problems& problems) {
+void check_run(const EvaluationRun& run, const std::set<std::string>& lookups, const std::string& where,
+               Problems& problems) {
   Problems found;
-  for (const RunSettings& point : expand_run(run)) check_setting(point, where, found);
+  for (const RunSettings& point : expand_run(run)) check_setting(point, lookups.contains(point.drafter), where, found);
   if (!run.choose_on.empty() && run.max_drop.empty()) {
     found.add({where + ".max_drop", "with choose_on a setting is chosen for each value", "at least one value", "none",
                "leave choose_on out to run the whole grid on every task"});
@@ -125,7 +148,12 @@ void check_suite(const EvaluationOptions& options, const std::string& where, Pro
   const auto drafters = names_of(options.drafter);
   check_tasks(tasks, dot + "task", problems);
   check_drafters(drafters, dot + "drafter", problems);
-  auto models = drafters;
+  std::vector<std::string> models;  // what can decode alone
+  std::set<std::string> lookups;
+  for (const auto& drafter : options.drafter) {
+    if (!drafter.model.empty()) models.push_back(drafter.name);
+    if (drafter.lookup) lookups.insert(drafter.name);
+  }
   models.emplace_back("target");
   for (size_t i = 0; i < options.run.size(); ++i) {
     const EvaluationRun& run = options.run[i];
@@ -133,7 +161,7 @@ void check_suite(const EvaluationOptions& options, const std::string& where, Pro
     for (const auto& name : run.drafter) check_known(name, drafters, at + ".drafter", problems);
     check_known(run.model, models, at + ".model", problems);
     if (!run.choose_on.empty()) check_known(run.choose_on, tasks, at + ".choose_on", problems);
-    check_run(run, at, problems);
+    check_run(run, lookups, at, problems);
   }
   try {
     check_labels(options, dot + "run", problems);
@@ -173,7 +201,13 @@ Fields<EvaluationTask> EvaluationTask::fields() {
 Fields<EvaluationDrafter> EvaluationDrafter::fields() {
   return Fields<EvaluationDrafter>("evaluation drafter")
       .add("name", &EvaluationDrafter::name, Required{}, "Name by which runs refer to the drafter; not \"target\".")
-      .add("model", &EvaluationDrafter::model, Required{}, "Its model directory.");
+      .add("model", &EvaluationDrafter::model, "Its model directory; or")
+      .add("ngram", &EvaluationDrafter::ngram, "its n-gram table, made by `draftsmith data ngrams`; or")
+      .add("lookup", &EvaluationDrafter::lookup,
+           "true: prompt look-up, which copies what followed the last n-gram like the end of the text.")
+      .add("longest", &EvaluationDrafter::longest, Range{1, static_cast<double>(kMostLookup)}, Unit{"tokens"},
+           "Longest n-gram that prompt look-up looks for.")
+      .check(check_drafter_source);
 }
 
 Fields<EvaluationRun> EvaluationRun::fields() {
@@ -211,7 +245,7 @@ Fields<EvaluationOptions> EvaluationOptions::fields() {
   return Fields<EvaluationOptions>("evaluation suite")
       .add("name", &EvaluationOptions::name, "Name of the suite in results.")
       .add("model", &EvaluationOptions::model, Required{}, "Directory of the target model.")
-      .add("drafter", &EvaluationOptions::drafter, "Small models.")
+      .add("drafter", &EvaluationOptions::drafter, "Small models, n-gram tables, prompt look-up.")
       .add("task", &EvaluationOptions::task, "Data sets.")
       .add("run", &EvaluationOptions::run, "Methods; greedy decoding of the target is always run, as the baseline.")
       .add("repetitions", &EvaluationOptions::repetitions, Range{1, 100},

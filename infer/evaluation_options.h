@@ -4,7 +4,7 @@
 //   model = "target/model"                # a model directory
 //   [[drafter]]
 //   name = "aligned"
-//   model = "aligned/model"
+//   model = "aligned/model"               # or ngram = "ngram.h5", or lookup = true
 //   [[task]]
 //   name = "val"
 //   source = "val.de"                     # one text a line
@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "base/options.h"
+#include "infer/drafters/drafter_source.h"
 #include "infer/metrics/metric.h"
 
 namespace draftsmith::infer {
@@ -46,10 +47,14 @@ struct EvaluationTask {
   static Fields<EvaluationTask> fields();
 };
 
-// A small model, known in runs by its name.
+// A small model, an n-gram table or prompt look-up, known in runs by its name.
 struct EvaluationDrafter {
   std::string name;
-  std::filesystem::path model;
+  std::filesystem::path model{};
+  std::filesystem::path ngram{};
+  bool lookup = false;
+  int64_t longest = 4;
+  DrafterSource source() const { return {model, ngram, lookup ? longest : 0}; }
   static Fields<EvaluationDrafter> fields();
 };
 

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/text_table.h"
 #include "data/corpus.h"
+#include "data/ngram_table.h"
 #include "model/model_directory.h"
 #include "model/weight_files.h"
 #include "recipes/done_file.h"
@@ -22,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-enum class Kind { kStage, kModel, kCorpus, kResults, kWork };
+enum class Kind { kStage, kModel, kCorpus, kNgrams, kResults, kWork };
 
 // Whether a directory is one the pipeline made for a stage, finished or not: NAME-hash8 beside a link NAME.
 bool is_stage(const fs::path& directory) {
@@ -35,7 +36,10 @@ bool is_stage(const fs::path& directory) {
 }
 
 Kind kind_of(const fs::path& path) {
-  if (fs::is_regular_file(path)) return path.extension() == ".json" ? Kind::kResults : Kind::kCorpus;
+  if (fs::is_regular_file(path)) {
+    if (path.extension() == ".json") return Kind::kResults;
+    return data::is_ngram_table(path) ? Kind::kNgrams : Kind::kCorpus;
+  }
   if (fs::exists(path / "DONE")) return Kind::kStage;
   if (fs::exists(path / "config.json")) return Kind::kModel;
   if (fs::is_directory(path)) {
@@ -51,8 +55,9 @@ Kind kind_of(const fs::path& path) {
   }
   throw UserError({.where = path.string(),
                    .what = fs::exists(path) ? "is nothing that Draftsmith writes" : "does not exist",
-                   .expected = "a stage directory (DONE), a model directory (config.json), a corpus (.h5), a "
-                               "results.json or a work directory"});
+                   .expected =
+                       "a stage directory (DONE), a model directory (config.json), a corpus or n-gram table (.h5), a "
+                       "results.json or a work directory"});
 }
 
 std::string inspect_model(const fs::path& directory) {
@@ -131,7 +136,7 @@ std::string inspect_results(const fs::path& file) {
 // The parts of a stage directory that have a form of their own.
 std::vector<fs::path> parts_of(const fs::path& stage) {
   std::vector<fs::path> parts;
-  for (const char* name : {"model", "corpus.h5", "results.json"}) {
+  for (const char* name : {"model", "corpus.h5", "ngram.h5", "results.json"}) {
     if (fs::exists(stage / name)) parts.push_back(stage / name);
   }
   return parts;
@@ -140,7 +145,9 @@ std::vector<fs::path> parts_of(const fs::path& stage) {
 // What a part of a stage is by its name, whatever is left of it.
 Kind part_kind(const fs::path& part) {
   const std::string name = part.filename().string();
-  return name == "model" ? Kind::kModel : name == "corpus.h5" ? Kind::kCorpus : Kind::kResults;
+  if (name == "model") return Kind::kModel;
+  if (name == "ngram.h5") return Kind::kNgrams;
+  return name == "corpus.h5" ? Kind::kCorpus : Kind::kResults;
 }
 
 std::string describe(const fs::path& path, Kind kind);
@@ -202,6 +209,7 @@ std::string describe(const fs::path& path, Kind kind) {
   if (kind == Kind::kStage) return inspect_stage(path);
   if (kind == Kind::kModel) return inspect_model(path);
   if (kind == Kind::kCorpus) return inspect_corpus(path);
+  if (kind == Kind::kNgrams) return data::describe_ngram_table(data::NgramTable(path));
   if (kind == Kind::kResults) return inspect_results(path);
   return inspect_work(path);
 }
@@ -246,6 +254,7 @@ void check_form(const fs::path& path, Kind kind, std::vector<Problem>& problems)
   add_errors(problems, [&] {
     if (kind == Kind::kModel) model::ModelDirectory{path};
     if (kind == Kind::kCorpus) data::Corpus{path};
+    if (kind == Kind::kNgrams) data::NgramTable{path};
     if (kind == Kind::kResults) load_results(path);
   });
 }

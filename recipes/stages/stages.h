@@ -8,6 +8,7 @@ namespace draftsmith::recipes {
 StageKind language_stage();         // kind = "language": texts of the made-up language
 StageKind tokenizer_stage();        // kind = "tokenizer": spiece.model
 StageKind corpus_stage();           // kind = "corpus": corpus.h5
+StageKind ngram_stage();            // kind = "ngram": ngram.h5
 StageKind train_stage();            // kind = "train": model/
 StageKind teacher_outputs_stage();  // kind = "teacher-outputs": corpus.h5
 StageKind evaluate_stage();         // kind = "evaluate": results.json, report.html, hyp/

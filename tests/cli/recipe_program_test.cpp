@@ -38,6 +38,9 @@ tokenizer = "@tokenizer/spiece.model"
 kind = "corpus"
 source = "@language/train.src"
 target = "@language/train.tgt"
+[ngrams]
+kind = "ngram"
+corpus = "@corpus/corpus.h5"
 [validation]
 kind = "corpus"
 source = "@language/valid.src"
@@ -73,13 +76,19 @@ resamples = 20
 [[evaluation.drafter]]
 name = "aligned"
 model = "@aligned/model"
+[[evaluation.drafter]]
+name = "table"
+ngram = "@ngrams/ngram.h5"
+[[evaluation.drafter]]
+name = "copies"
+lookup = true
 [[evaluation.task]]
 name = "test"
 source = "@language/test.src"
 references = ["@language/test.tgt"]
 [[evaluation.run]]
 method = "assisted"
-drafter = ["aligned"]
+drafter = ["aligned", "table", "copies"]
 )";
 
 class RecipeProgram : public testing::Test {
@@ -144,7 +153,6 @@ TEST_F(RecipeProgram, AssistedEqualsGreedyInFp64) {
   ASSERT_EQ(ids.exit_code, 0) << ids.err;
   auto assisted = greedy;
   for (const char* more : {"--method", "assisted", "--batch-size", "4", "--drafter"}) assisted.emplace_back(more);
-  assisted.push_back(work("aligned/model"));
   const auto ids_of = [&](const std::vector<std::string>& arguments) {
     const ProgramResult result = run_program(arguments, ids.out);
     EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -155,11 +163,38 @@ TEST_F(RecipeProgram, AssistedEqualsGreedyInFp64) {
   };
   const auto expected = ids_of(greedy);
   EXPECT_EQ(expected.size(), 6u);
-  EXPECT_EQ(ids_of(assisted), expected);
+  for (const std::string& drafter :
+       {work("aligned/model"), "ngram:" + work("ngrams/ngram.h5"), std::string("lookup"), std::string("lookup:2")}) {
+    assisted.push_back(drafter);
+    EXPECT_EQ(ids_of(assisted), expected) << drafter;
+    assisted.pop_back();
+  }
+}
+
+TEST_F(RecipeProgram, NgramsAreCountedByACommandToo) {
+  const fs::path out = *folder_ / "ngram.h5";
+  const ProgramResult counted =
+      run_program({"data", "ngrams", "--corpus", work("corpus/corpus.h5"), "--order", "2", "--out", out.string()});
+  EXPECT_EQ(counted.exit_code, 0) << counted.err;
+  EXPECT_THAT(counted.out, HasSubstr("different bigrams and 0 trigrams"));
+  EXPECT_THAT(run_program({"inspect", out.string()}).out, HasSubstr("n-gram table of order 2"));
+  const ProgramResult wrong =
+      run_program({"data", "ngrams", "--corpus", work("corpus/corpus.h5"), "--order", "4", "--out", out.string()});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("order"));
+  const ProgramResult unsure =
+      run_program({"generate", "--model", work("target/model"), "--drafter", "lookup", "--method", "bild"}, "a text\n");
+  EXPECT_EQ(unsure.exit_code, 2);
+  EXPECT_THAT(unsure.err, HasSubstr("drafter lookup, window fallback"));
+  const ProgramResult damaged = run_program({"generate", "--model", work("target/model"), "--drafter",
+                                             "ngram:" + work("corpus/corpus.h5"), "--method", "assisted"});
+  EXPECT_EQ(damaged.exit_code, 2);
+  EXPECT_THAT(damaged.err, HasSubstr("not an n-gram table"));
 }
 
 TEST_F(RecipeProgram, InspectTellsAndVerifyAgrees) {
-  for (const char* what : {"", "target", "target/model", "corpus/corpus.h5", "evaluation/results.json"}) {
+  for (const char* what :
+       {"", "target", "target/model", "corpus/corpus.h5", "ngrams", "ngrams/ngram.h5", "evaluation/results.json"}) {
     const ProgramResult told = run_program({"inspect", work(what)});
     EXPECT_EQ(told.exit_code, 0) << what << told.err;
     EXPECT_FALSE(told.out.empty());

@@ -138,6 +138,30 @@ TEST(EvaluationChecks, NoDrafterTakesTheTargetsName) {
   EXPECT_THAT(problems_of(options), HasSubstr("another name"));
 }
 
+TEST(EvaluationChecks, ADrafterIsAModelATableOrLookup) {
+  EvaluationOptions options = checked_suite({run_of("assisted")});
+  options.drafter = {{.name = "a", .ngram = "n.h5"}};
+  EXPECT_EQ(problems_of(options), "");
+  options.drafter = {{.name = "a", .lookup = true}};
+  EXPECT_EQ(problems_of(options), "");
+  options.drafter = {{.name = "a"}};
+  EXPECT_THAT(problems_of(options), HasSubstr("none of them"));
+  options.drafter = {{.name = "a", .model = "small", .lookup = true}};
+  EXPECT_THAT(problems_of(options), HasSubstr("several of them"));
+  options.drafter = {{.name = "a", .lookup = true, .longest = 0}};
+  EXPECT_THAT(problems_of(options), HasSubstr("longest"));
+}
+
+TEST(EvaluationChecks, LookupNeitherDecodesAloneNorKnowsConfidence) {
+  EvaluationOptions options = checked_suite({run_of("bild")});
+  options.drafter = {{.name = "a", .lookup = true}};
+  EXPECT_THAT(problems_of(options), HasSubstr("a drafter whose probabilities say how sure it is"));
+  EvaluationRun alone = run_of("greedy", {});
+  alone.model = "a";
+  options.run = {alone};
+  EXPECT_THAT(problems_of(options), HasSubstr("run[0].model"));
+}
+
 TEST(EvaluationChecks, RunsOfOneGroupChooseAlike) {
   EvaluationRun first = run_of("bild");
   first.fallback = {0.5};

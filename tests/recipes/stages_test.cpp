@@ -8,6 +8,7 @@
 #include "base/files.h"
 #include "base/signals.h"
 #include "base/toml.h"
+#include "data/ngram_table.h"
 #include "data/sharded_corpus.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_training.h"
@@ -125,6 +126,28 @@ TEST_F(Stages, TeacherOutputsGoOnWhateverTheTeachersPathIs) {
   }
   EXPECT_EQ(killed.info().provenance.at("count: outputs cut at max_new_tokens"), std::to_string(cut));
   EXPECT_EQ(killed.info().provenance.at("dtype"), "fp32");
+}
+
+TEST_F(Stages, NgramsAreCountedAnewAfterAnInterruption) {
+  const toml::table table{{"corpus", path("corpus.h5")}, {"order", 2}};
+  run("ngram", table, "whole");
+  // What a killed run left.
+  fs::create_directories(folder_ / "killed" / ".ngram.h5.parts.tmp-1-2-3");
+  write_file_atomic(folder_ / "killed" / ".ngram.h5.tmp-1-2-4", "half a file");
+  run("ngram", table, "killed");
+  EXPECT_EQ(sha256_file(folder_ / "killed" / "ngram.h5"), sha256_file(folder_ / "whole" / "ngram.h5"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "killed"), {}), 1);
+  const data::NgramTable ngrams(folder_ / "killed" / "ngram.h5");
+  EXPECT_EQ(ngrams.info().order, 2);
+  EXPECT_EQ(ngrams.info().target_tokens, 2 * kExamples);
+  EXPECT_EQ(ngrams.info().tokenizer_hash, tokenizer_->hash());
+}
+
+TEST_F(Stages, AskedToStopCountingLeavesNothing) {
+  const SignalWatch watch;
+  raise(SIGTERM);
+  EXPECT_THROW(run("ngram", toml::table{{"corpus", path("corpus.h5")}}, "stopped"), Interrupted);
+  EXPECT_TRUE(fs::is_empty(folder_ / "stopped"));
 }
 
 TEST_F(Stages, AskedToStopTeacherOutputsKeepWholeShards) {
