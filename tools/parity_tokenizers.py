@@ -215,8 +215,21 @@ def gpt2_files(tokenizer, directory):
     return GPT2Tokenizer.from_pretrained(directory)._tokenizer
 
 
+def merges_by_score(model, vocabulary):
+    """The merges that SentencePiece's scores stand for, as Llama 2's tokenizer.json has them: the best first."""
+    import sentencepiece
+
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    merges = []
+    for piece, id_ in vocabulary.items():
+        parts = [(piece[:i], piece[i:]) for i in range(1, len(piece))]
+        merges += [(-processor.get_score(id_), left, right) for left, right in parts if left in vocabulary and right in vocabulary]
+    return [[left, right] for _, left, right in sorted(merges, key=lambda merge: merge[0])]
+
+
 def llama_json(directory):
-    """A Llama's SentencePiece model as Transformers saves it, and in the older form with normalizers."""
+    """A Llama's SentencePiece model as Transformers 5 saves it, and in the older form: with normalizers, and with the
+    merges of runs of blanks last (Transformers 5.23 puts them first, which changes ids; SentencePiece has them last)."""
     from transformers import AutoTokenizer
 
     source = directory / "llama_source"
@@ -228,6 +241,7 @@ def llama_json(directory):
     saved = AutoTokenizer.from_pretrained(source)._tokenizer
     whole = json.loads(saved.to_str())
     whole["pre_tokenizer"] = None
+    whole["model"]["merges"] = merges_by_score(model, whole["model"]["vocab"])
     whole["normalizer"] = {"type": "Sequence", "normalizers": [
         {"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]}
     return saved, Tokenizer.from_str(json.dumps(whole))
