@@ -14,6 +14,7 @@ namespace draftsmith::cli {
 struct LoadedModel {
   std::unique_ptr<model::TransformerModel> model;
   std::unique_ptr<data::Tokenizer> tokenizer;  // null: the directory has none
+  std::optional<int64_t> prompt_start;         // what prompts given as text begin with (BOS)
 };
 
 // Errors: UserError that names the directory's problems, also a tokenizer with more ids than the model.
@@ -22,7 +23,8 @@ LoadedModel load_with_tokenizer(const std::filesystem::path& directory, const mo
 enum class LineKind { kSource, kTarget };
 
 // Token ids of every line of `file` ("-": standard input). With `ids` the lines are blank-separated ids, taken
-// verbatim; else text, to which EOS is added as the model was trained: to sources of encoder-decoders and to targets.
+// verbatim; else text, to which EOS is added as the model was trained: to sources of encoder-decoders and to targets;
+// and BOS before prompts where the tokenizer's settings say so.
 // An empty line is valid. Errors: UserError naming file:line for invalid UTF-8, words that are no ids, ids outside the
 // vocabulary.
 std::vector<std::vector<int64_t>> read_token_lines(const std::string& file, const LoadedModel& loaded, LineKind kind,

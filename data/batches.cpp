@@ -34,6 +34,9 @@ Fields<BatchOptions> BatchOptions::fields() {
            "Most tokens of a batch, padding counted: rows times the longest source or target among them. An example "
            "that "
            "is longer is a batch alone.")
+      .add("pack_tokens", &BatchOptions::pack_tokens, Range{0, kMostTokens}, Unit{"tokens"},
+           "Decoder-only models: examples are laid one after the other into rows of this many tokens; attention and "
+           "positions do not cross from one to the next. 0: every example has a row, sorted by length.")
       .add("max_rows", &BatchOptions::max_rows, Range{1, kMostTokens}, Unit{"examples"}, "Most examples of a batch.")
       .add("bucket_window", &BatchOptions::bucket_window, Range{1, kMostWindows}, Unit{"batches"},
            "How many batches' worth of examples are sorted by length together: larger pads less, smaller mixes more.")
@@ -42,9 +45,43 @@ Fields<BatchOptions> BatchOptions::fields() {
            "A new order each epoch; false: the corpus's order, windows sorted by length.");
 }
 
-BatchOrder::BatchOrder(const Corpus& corpus, BatchOptions options) : corpus_(&corpus), options_(options) {
+int64_t joined_length(const Corpus& corpus, int64_t example) {
+  const int64_t source = length(corpus.source(example));
+  const int64_t target = length(corpus.target(example));
+  return std::max<int64_t>(1, source == 0 ? target : source + std::max<int64_t>(0, target - 1));
+}
+
+std::vector<int64_t> packed_rows(std::span<const int64_t> lengths, int64_t width) {
+  std::vector<int64_t> rows;
+  int64_t row = -1;
+  int64_t filled = 0;
+  for (const int64_t length : lengths) {
+    if (row < 0 || filled + length > width) {
+      ++row;
+      filled = 0;
+    }
+    filled += length;
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+BatchOrder::BatchOrder(const Corpus& corpus, BatchOptions options, RowForm form)
+    : corpus_(&corpus), options_(options), form_(form) {
   Problems problems;
   validate_options(options, "batches", problems);
+  if (options.pack_tokens > 0 && form == RowForm::kSeparate) {
+    problems.add({.where = "batches.pack_tokens",
+                  .what = "only rows of decoder-only models can be packed",
+                  .expected = "0",
+                  .found = std::to_string(options.pack_tokens)});
+  }
+  if (options.pack_tokens > options.token_budget) {
+    problems.add({.where = "batches.pack_tokens",
+                  .what = "a packed row is larger than a batch",
+                  .expected = "at most token_budget, " + std::to_string(options.token_budget),
+                  .found = std::to_string(options.pack_tokens)});
+  }
   problems.throw_if_any();
   if (corpus.size() == 0) {
     throw UserError({.where = corpus.file().string(), .what = "no examples to make batches of"});
@@ -67,6 +104,7 @@ int64_t BatchOrder::batches(int64_t epoch) {
 }
 
 int64_t BatchOrder::padded_length(int64_t example) const {
+  if (form_ == RowForm::kJoined) return joined_length(*corpus_, example);
   return std::max({int64_t{1}, length(corpus_->source(example)), length(corpus_->target(example))});
 }
 
@@ -98,7 +136,32 @@ size_t BatchOrder::window_end(const std::vector<int64_t>& order, size_t begin) c
   return end;
 }
 
+// Batches of packed rows, in the window's order. A row counts with its full width, however far it is filled.
+void BatchOrder::add_packed_window(std::span<const int64_t> window) {
+  std::vector<int64_t> batch;
+  int64_t rows = 0;
+  int64_t filled = 0;
+  int64_t width = options_.pack_tokens;
+  for (const int64_t example : window) {
+    const int64_t added = padded_length(example);
+    const bool fits = rows > 0 && filled + added <= options_.pack_tokens;
+    const bool full = rows + 1 > options_.max_rows || (rows + 1) * std::max(width, added) > options_.token_budget;
+    if (!batch.empty() && !fits && full) {
+      batches_.push_back(std::move(batch));
+      batch.clear();
+      rows = 0;
+      width = options_.pack_tokens;
+    }
+    filled = fits ? filled + added : added;
+    rows += fits ? 0 : 1;
+    width = std::max(width, filled);
+    batch.push_back(example);
+  }
+  if (!batch.empty()) batches_.push_back(std::move(batch));
+}
+
 void BatchOrder::add_window(std::span<int64_t> window) {
+  if (options_.pack_tokens > 0) return add_packed_window(window);
   const auto key = [this](int64_t example) {
     return std::tuple(padded_length(example), length(corpus_->target(example)), length(corpus_->source(example)));
   };

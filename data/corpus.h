@@ -30,6 +30,9 @@ struct CorpusInfo {
   std::map<std::string, std::string> provenance{};
 };
 
+// Whether a corpus's sources are prompts without EOS (data/prepare.h), or it has none.
+bool continues_prompts(const CorpusInfo& info);
+
 // Writes a corpus example by example in bounded memory. Nothing appears under the final name before finish().
 class CorpusWriter {
  public:

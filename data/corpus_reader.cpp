@@ -131,6 +131,11 @@ std::span<const int32_t> Corpus::target(int64_t example) const {
   return impl_->target.row(example);
 }
 
+bool continues_prompts(const CorpusInfo& info) {
+  const auto prompts = info.provenance.find("prompts");
+  return info.source_tokens == 0 || (prompts != info.provenance.end() && prompts->second == "true");
+}
+
 CorpusInfo read_corpus_info(const std::filesystem::path& file) {
   return read_info(Hdf5Reader(file));
 }

@@ -61,8 +61,8 @@ class ChunkTokenizer {
   }
 
   void add(const Example& example, const std::string& target, Chunk& chunk) const {
-    Pair pair = {.source = example.has_source ? encode(example.source) : std::vector<int32_t>(),
-                 .target = encode(target)};
+    Pair pair = {.source = example.has_source ? encode(example.source, !options_.prompts) : std::vector<int32_t>(),
+                 .target = encode(target, true)};
     const bool long_source = over(pair.source, options_.max_source);
     const bool long_target = over(pair.target, options_.max_target);
     if (long_source || long_target) {
@@ -75,17 +75,17 @@ class ChunkTokenizer {
         ++chunk.counts.dropped_long;
         return;
       }
-      chunk.counts.truncated_sources += truncate(pair.source, options_.max_source);
-      chunk.counts.truncated_targets += truncate(pair.target, options_.max_target);
+      chunk.counts.truncated_sources += truncate(pair.source, options_.max_source, !options_.prompts);
+      chunk.counts.truncated_targets += truncate(pair.target, options_.max_target, true);
     }
     chunk.counts.unknown_source_tokens += std::count(pair.source.begin(), pair.source.end(), tokenizer_.unk());
     chunk.counts.unknown_target_tokens += std::count(pair.target.begin(), pair.target.end(), tokenizer_.unk());
     chunk.pairs.push_back(std::move(pair));
   }
 
-  std::vector<int32_t> encode(const std::string& text) const {
+  std::vector<int32_t> encode(const std::string& text, bool ends) const {
     std::vector<int32_t> ids = tokenizer_.encode(text);
-    ids.push_back(tokenizer_.eos());
+    if (ends) ids.push_back(tokenizer_.eos());
     return ids;
   }
 
@@ -93,10 +93,10 @@ class ChunkTokenizer {
     return limit > 0 && static_cast<int64_t>(ids.size()) > limit;
   }
 
-  int64_t truncate(std::vector<int32_t>& ids, int64_t limit) const {
+  int64_t truncate(std::vector<int32_t>& ids, int64_t limit, bool ends) const {
     if (!over(ids, limit)) return 0;
     ids.resize(static_cast<size_t>(limit));
-    ids.back() = tokenizer_.eos();
+    if (ends) ids.back() = tokenizer_.eos();
     return 1;
   }
 
@@ -151,6 +151,7 @@ CorpusInfo corpus_info(const ExampleStream& stream, const Tokenizer& tokenizer, 
   info.provenance["max_target"] = std::to_string(options.max_target);
   info.provenance["too_long"] = options.too_long;
   info.provenance["references"] = options.references;
+  info.provenance["prompts"] = options.prompts ? "true" : "false";
   return info;
 }
 
@@ -241,6 +242,8 @@ Fields<PrepareOptions> PrepareOptions::fields() {
            "What to do with an example that is longer: stop, drop it, or cut it (EOS is kept).")
       .add("references", &PrepareOptions::references, Choices{"first", "all"},
            "Of several targets of a source use the first, or make an example of each.")
+      .add("prompts", &PrepareOptions::prompts,
+           "Sources are prompts that the targets continue, for decoder-only models: they get no EOS.")
       .add("threads", &PrepareOptions::threads, Range{1, 256}, NoResult{}, "Threads that tokenize.");
 }
 

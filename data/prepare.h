@@ -37,6 +37,7 @@ struct PrepareOptions {
   int64_t max_target = 0;
   std::string too_long = "error";    // error | drop | truncate (EOS is kept)
   std::string references = "first";  // first | all (an example for each)
+  bool prompts = false;              // sources are prompts of a decoder-only model: without EOS
   int64_t threads = 2;
   static Fields<PrepareOptions> fields();
 };
@@ -61,8 +62,8 @@ struct PrepareReport {
 using ProgressCallback = std::function<void(int64_t)>;
 
 // Tokenises the stream and writes the corpus, in the stream's order whatever the number of threads, in bounded memory.
-// Every row ends in EOS, but for the sources of plain text, which are empty. Errors: UserError for text the policies do
-// not allow and for a tokenizer without EOS; nothing is left behind then.
+// Every row ends in EOS, but for prompts, which the target continues, and the sources of plain text, which are empty.
+// Errors: UserError for text the policies do not allow and for a tokenizer without EOS; nothing is left behind then.
 PrepareReport prepare_corpus(ExampleStream& stream, const Tokenizer& tokenizer, const PrepareOptions& options,
                              const std::filesystem::path& out, const ProgressCallback& progress = {});
 

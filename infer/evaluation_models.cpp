@@ -11,8 +11,10 @@
 #include "base/device.h"
 #include "base/environment.h"
 #include "base/timing.h"
+#include "data/ngram_table.h"
 #include "data/token_ids.h"
 #include "data/tokenizer.h"
+#include "infer/drafters/make_drafter.h"
 #include "infer/evaluation.h"
 #include "infer/evaluation_calibration.h"
 #include "infer/forced_alpha.h"
@@ -20,18 +22,23 @@
 #include "infer/teacher_forcing.h"
 #include "infer/vocabulary.h"
 #include "model/checkpoint.h"
+#include "model/tokenizer_files.h"
 
 namespace draftsmith::infer {
 namespace {
 
 namespace fs = std::filesystem;
 
-// A model with its directory's tokenizer (absent: only ids can be given to it) and generation settings.
+// A model with its directory's tokenizer (absent: only ids can be given to it) and generation settings; or, for a
+// drafter that is no model, what that is.
 struct LoadedModel {
-  fs::path directory;
+  fs::path directory;  // or the n-gram table
+  std::unique_ptr<data::NgramTable> ngrams;
+  int64_t lookup = 0;
   std::unique_ptr<model::TransformerModel> model;
   std::unique_ptr<data::Tokenizer> tokenizer;
   model::GenerationConfig generation;
+  std::optional<int64_t> prompt_start;  // what prompts given as text begin with (BOS)
 };
 
 LoadedModel load(const fs::path& directory, const model::LoadOptions& options) {
@@ -39,17 +46,31 @@ LoadedModel load(const fs::path& directory, const model::LoadOptions& options) {
   loaded.directory = directory;
   loaded.model = model::load_model(directory, options);
   loaded.generation = model::load_generation_config(directory);
+  loaded.prompt_start = model::prompt_start(directory);
   if (data::has_tokenizer(directory)) loaded.tokenizer = data::load_tokenizer(directory);
   return loaded;
 }
 
-// Names, sizes and times of a directory's files: cheap to read, different when the model is another one.
+LoadedModel load_drafter(const DrafterSource& source, const model::LoadOptions& options) {
+  if (!source.model.empty()) return load(source.model, options);
+  LoadedModel loaded;
+  loaded.directory = source.ngram;
+  loaded.lookup = source.lookup;
+  if (!source.ngram.empty()) loaded.ngrams = std::make_unique<data::NgramTable>(source.ngram);
+  return loaded;
+}
+
+// Names, sizes and times of a directory's files, or of a file: cheap to read, different when the model is another one.
 std::string fingerprint_of(const fs::path& directory) {
   std::map<std::string, std::string> files;
-  for (const auto& entry : fs::directory_iterator(directory)) {
-    if (!entry.is_regular_file()) continue;
+  const auto add = [&](const fs::directory_entry& entry) {
+    if (!entry.is_regular_file()) return;
     files[entry.path().filename()] =
         fmt::format("{}:{}", entry.file_size(), entry.last_write_time().time_since_epoch().count());
+  };
+  add(fs::directory_entry(directory));
+  if (fs::is_directory(directory)) {
+    for (const auto& entry : fs::directory_iterator(directory)) add(entry);
   }
   return fmt::format("{} {}", directory.string(), files);
 }
@@ -61,7 +82,9 @@ class ModelEngine final : public EvaluationEngine {
     const model::LoadOptions load_options{.device = choose_device(options.device, "device"),
                                           .dtype = parse_dtype(options.dtype, "dtype")};
     models_["target"] = load(options.model, load_options);
-    for (const auto& drafter : options.drafter) models_[drafter.name] = load(drafter.model, load_options);
+    for (const auto& drafter : options.drafter) {
+      models_[drafter.name] = load_drafter(drafter.source(), load_options);
+    }
   }
 
   void check(const RunSettings& run, Problems& problems) const override {
@@ -90,7 +113,8 @@ class ModelEngine final : public EvaluationEngine {
                                      "ids = true needs ids made with the model's own tokenizer");
     } else {
       const auto pieces = tokenizer().encode(source);
-      prompt.assign(pieces.begin(), pieces.end());
+      if (target.prompt_start) prompt.push_back(*target.prompt_start);
+      prompt.insert(prompt.end(), pieces.begin(), pieces.end());
     }
     const bool add_eos = !ids && target.model->info().encoder_decoder;
     const auto room = static_cast<size_t>(max_tokens) - (add_eos && max_tokens > 0 ? 1U : 0U);
@@ -146,21 +170,29 @@ class ModelEngine final : public EvaluationEngine {
                        int64_t max_tokens) override {
     const std::vector<int64_t> half(output.begin(), output.begin() + static_cast<std::ptrdiff_t>(output.size() / 2));
     const CalibrationContext calibration{prompt, context(prompt, half)};
-    return measure_step_costs(*models_.at("target").model, *models_.at(drafter).model, calibration, max_tokens);
+    model::LanguageModel& target = *models_.at("target").model;
+    if (models_.at(drafter).model) {
+      return measure_step_costs(target, *models_.at(drafter).model, calibration, max_tokens);
+    }
+    return measure_step_costs(target, *make_drafter(drafting_models(drafter)), calibration, max_tokens);
   }
 
   ForcedAlphas forced_alpha(const std::string& drafter, std::span<const Prompt> prompts,
                             const std::vector<std::vector<int64_t>>& outputs) override {
     const at::NoGradGuard no_gradients;
-    const ForcedPair pair{*models_.at("target").model, *models_.at(drafter).model};
-    const ForcedAlpha sampled = alpha_forced(pair, prompts, outputs, {.temperature = 1});
+    model::LanguageModel& target = *models_.at("target").model;
+    const LoadedModel& other = models_.at(drafter);
+    const Warping warping{.temperature = 1};
+    const ForcedAlpha sampled =
+        other.model ? alpha_forced({target, *other.model}, prompts, outputs, warping)
+                    : alpha_forced(target, *make_drafter(drafting_models(drafter)), prompts, outputs, warping);
     return {sampled.agreement, sampled.alpha, sampled.positions};
   }
 
   nlohmann::ordered_json description() const override {
     const auto& target = models_.at("target").model->info();
     nlohmann::ordered_json json{{"model", options_.model.string()}};
-    for (const auto& drafter : options_.drafter) json["drafters"][drafter.name] = drafter.model.string();
+    for (const auto& drafter : options_.drafter) json["drafters"][drafter.name] = drafter.source().text();
     json["dtype"] = options_.dtype;
     json["device"] = device_description(target.device);
     json["threads"] = threads_;
@@ -189,23 +221,29 @@ class ModelEngine final : public EvaluationEngine {
                      .hint = "tasks with ids = true need none"});
   }
 
-  Generator make_generator(const RunSettings& run, int64_t max_new_tokens, bool count) const {
-    const LoadedModel& model = models_.at(run.model);
+  // The target, or the model that decodes in its place, with a drafter or none ("").
+  GenerationModels drafting_models(const std::string& drafter, const std::string& target = "target") const {
+    const LoadedModel& model = models_.at(target);
     GenerationModels models;
     models.target = model.model.get();
     models.generation = model.generation;
     models.target_tokenizer = model.tokenizer.get();
-    if (!run.drafter.empty()) {
-      const LoadedModel& drafter = models_.at(run.drafter);
-      models.drafter = drafter.model.get();
-      models.drafter_tokenizer = drafter.tokenizer.get();
-    }
+    if (drafter.empty()) return models;
+    const LoadedModel& loaded = models_.at(drafter);
+    models.drafter = loaded.model.get();
+    models.drafter_tokenizer = loaded.tokenizer.get();
+    models.ngrams = loaded.ngrams.get();
+    models.lookup = loaded.lookup;
+    return models;
+  }
+
+  Generator make_generator(const RunSettings& run, int64_t max_new_tokens, bool count) const {
     DecodeOptions decode = run.decode;
     decode.max_new_tokens = max_new_tokens;
     decode.batch_size = options_.batch_size;
     decode.seed = options_.seed;
     decode.measure_alpha = count;
-    return {std::move(models), decode};
+    return {drafting_models(run.drafter, run.model), decode};
   }
 
   Generator& generator_for(const RunSettings& run, int64_t max_new_tokens, bool count) {

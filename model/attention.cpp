@@ -44,30 +44,36 @@ at::Tensor rows_with_keys(const std::vector<int64_t>& lengths, const at::TensorO
 }
 
 Projected Attention::project(const at::Tensor& normed) const {
-  const int64_t inner = heads_.count * heads_.width;
+  const int64_t inner = heads_.inner();
+  const int64_t shared = heads_.shared_inner();
   if (self_ && use_fused(normed)) {
-    const at::Tensor all = fused_(normed);  // [B,L,3*H*K]
-    return {all.narrow(-1, 0, inner), all.narrow(-1, inner, inner), all.narrow(-1, 2 * inner, inner)};
+    const at::Tensor all = fused_(normed);  // [B,L,(H+2*kv)*K]
+    return {all.narrow(-1, 0, inner), all.narrow(-1, inner, shared), all.narrow(-1, inner + shared, shared)};
   }
   return {weights_.query(normed), weights_.key(normed), weights_.value(normed)};
 }
 
 KeyValue Attention::project_key_value(const at::Tensor& input) const {
-  const int64_t inner = heads_.count * heads_.width;
+  const int64_t shared = heads_.shared_inner();
   if (!self_ && use_fused(input)) {
-    const at::Tensor both = fused_(input);  // [B,L,2*H*K]
-    return {both.narrow(-1, 0, inner), both.narrow(-1, inner, inner)};
+    const at::Tensor both = fused_(input);  // [B,L,2*kv*K]
+    return {both.narrow(-1, 0, shared), both.narrow(-1, shared, shared)};
   }
   return {weights_.key(input), weights_.value(input)};
 }
 
+// Heads of x [B,T,h*K] side by side, each given to the queries that share it. [B*H,T,K]
+at::Tensor Attention::split(const at::Tensor& x) const {
+  const int64_t own = x.size(2) / heads_.width;
+  at::Tensor heads = x.view({x.size(0), x.size(1), own, heads_.width}).transpose(1, 2);  // [B,h,T,K]
+  if (own != heads_.count) {
+    heads = heads.repeat_interleave(heads_.count / own, 1);
+  }
+  return heads.reshape({x.size(0) * heads_.count, x.size(1), heads_.width});
+}
+
 at::Tensor Attention::attend(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const {
   const int64_t rows = projected.query.size(0);
-  const auto split = [&](const at::Tensor& x) {
-    return x.view({rows, x.size(1), heads_.count, heads_.width})
-        .transpose(1, 2)
-        .reshape({rows * heads_.count, x.size(1), heads_.width});  // [B*H,T,K]
-  };
   const at::Tensor query = split(projected.query);
   const at::Tensor key_t = split(projected.key).transpose(1, 2);
   at::Tensor scores;  // [B*H,T,S]
@@ -81,7 +87,7 @@ at::Tensor Attention::attend(const Projected& projected, const ScoreBias& bias, 
   const at::Tensor context = at::bmm(weights, split(projected.value))
                                  .view({rows, heads_.count, query.size(1), heads_.width})
                                  .transpose(1, 2)
-                                 .reshape({rows, query.size(1), heads_.count * heads_.width});
+                                 .reshape({rows, query.size(1), heads_.inner()});
   return bias.has_keys.defined() ? context * bias.has_keys : context;
 }
 
@@ -91,6 +97,10 @@ at::Tensor Attention::operator()(const at::Tensor& x, const at::Tensor& memory, 
   Projected projected;
   if (self_) {
     projected = project(normed);
+    if (bias.rotary.positions() > 0) {
+      projected.query = rotate_sequence(projected.query, heads_.width, bias.rotary);
+      projected.key = rotate_sequence(projected.key, heads_.width, bias.rotary);
+    }
   } else {
     KeyValue from_memory = project_key_value(memory);
     projected = {weights_.query(normed), std::move(from_memory.key), std::move(from_memory.value)};
@@ -104,9 +114,20 @@ at::Tensor Attention::operator()(const at::Tensor& x, const at::Tensor& memory, 
 
 void Attention::pack(WeightArena& arena) {
   unpack();
-  const auto joined = self_ ? at::cat({weights_.query.weight(), weights_.key.weight(), weights_.value.weight()})
-                            : at::cat({weights_.key.weight(), weights_.value.weight()});
-  fused_ = Linear(joined.detach());
+  std::vector<at::Tensor> weights;
+  std::vector<at::Tensor> biases;
+  const auto join = [&](const Linear& part) {
+    weights.push_back(part.weight().detach());
+    if (part.bias().defined()) {
+      biases.push_back(part.bias().detach());
+    }
+  };
+  if (self_) {
+    join(weights_.query);
+  }
+  join(weights_.key);
+  join(weights_.value);
+  fused_ = Linear(at::cat(weights), biases.empty() ? at::Tensor() : at::cat(biases));
   fused_.pack(arena);
   if (!fused_.packed()) {
     fused_ = Linear();

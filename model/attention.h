@@ -5,6 +5,7 @@
 #include "model/dropout.h"
 #include "model/linear.h"
 #include "model/norm.h"
+#include "model/rotary.h"
 
 namespace draftsmith::model {
 
@@ -12,14 +13,22 @@ struct HeadShape {
   int64_t count = 0;   // H
   int64_t width = 0;   // K
   double scale = 1.0;  // factor on q·k
+  // Heads of keys and values, each read by count / kv_count queries (grouped-query attention, Ainslie et al. 2023);
+  // 0: count.
+  int64_t kv_count = 0;
+
+  int64_t key_values() const { return kv_count > 0 ? kv_count : count; }
+  int64_t inner() const { return count * width; }                // of queries
+  int64_t shared_inner() const { return key_values() * width; }  // of keys and of values
 };
 
-// What is added to attention scores, shared by all layers of a stack.
+// How positions and masks enter attention scores, shared by all layers of a stack.
 struct ScoreBias {
   at::Tensor additive;  // [B*H,T,S]; undefined: nothing
   // [B,1,1], 0 where a row has no key at all, as with an empty source: its attention gives zeros, alone or in a batch.
   // (Transformers averages over the padding there, and fails on an empty source alone.) Undefined: all rows have keys.
   at::Tensor has_keys;
+  RotaryTable rotary;  // of positions 0..T-1; undefined: queries and keys are not rotated
 };
 
 // Additive mask of the keys beyond each row's length: 0 or a number that softmax turns into exactly 0. [B,1,1,S]
@@ -32,20 +41,20 @@ double excluded_score(at::ScalarType type);
 struct AttentionWeights {
   NormLayer norm;
   Linear query;   // [H*K,D]
-  Linear key;     // [H*K,D]
-  Linear value;   // [H*K,D]
+  Linear key;     // [kv*K,D]
+  Linear value;   // [kv*K,D]
   Linear output;  // [D,H*K]
 };
 
 struct KeyValue {
-  at::Tensor key;    // [B,L,H*K], rows perhaps strided
-  at::Tensor value;  // [B,L,H*K]
+  at::Tensor key;    // [B,L,kv*K], rows perhaps strided
+  at::Tensor value;  // [B,L,kv*K]
 };
 
 struct Projected {
   at::Tensor query;  // [B,L,H*K], rows perhaps strided
-  at::Tensor key;
-  at::Tensor value;
+  at::Tensor key;    // [B,L,kv*K]
+  at::Tensor value;  // [B,L,kv*K]
 };
 
 class Attention {
@@ -67,13 +76,14 @@ class Attention {
   }
 
   // The whole sublayer over whole sequences, with gradients: x + dropout(attention(norm(x), memory)). x [B,T,D]; memory
-  // is [B,S,D], or undefined for self-attention.
+  // is [B,S,D], or undefined for self-attention, whose queries and keys are rotated by the bias's table.
   at::Tensor operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias, Dropout& dropout) const;
 
   void pack(WeightArena& arena);
   void unpack();
 
  private:
+  at::Tensor split(const at::Tensor& x) const;
   at::Tensor attend(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const;
 
   // Whether the fused projection may stand for the single ones: not where a gradient is recorded.
@@ -84,7 +94,7 @@ class Attention {
   HeadShape heads_;
   AttentionWeights weights_;
   bool self_;
-  Linear fused_;  // packed only: [3*H*K,D] for self, [2*H*K,D] (key, value) for cross attention
+  Linear fused_;  // packed only: [(H+2*kv)*K,D] for self, [2*kv*K,D] (key, value) for cross attention
 };
 
 }  // namespace draftsmith::model

@@ -96,13 +96,15 @@ DRAFTSMITH_VECTOR_CODE void attend_query(const Query<double>& in, double* scores
 template <class T>
 void attention_kernel(const KernelShape& shape, const VisibleKeys& visible, const KernelPointers<T>& pointers) {
   const int64_t inner = shape.heads * shape.head_width;
+  const int64_t group = shape.heads / shape.key_value_heads;
   const auto task = [&](int64_t begin, int64_t end) {
     std::vector<T> scores(static_cast<size_t>(visible.used(shape.tokens) + 1));
     for (int64_t index = begin; index < end; ++index) {
       const int64_t row = index / shape.heads;
       const int64_t head = index % shape.heads;
       const auto b = static_cast<size_t>(row);
-      const int64_t cache = (visible.cache_row[b] * shape.heads + head) * shape.slots * shape.head_width;
+      const int64_t cache =
+          (visible.cache_row[b] * shape.key_value_heads + head / group) * shape.slots * shape.head_width;
       const T* bias_end = pointers.bias == nullptr ? nullptr : pointers.bias + (head + 1) * shape.bias_columns - 1;
       for (int64_t j = 0; j < shape.tokens; ++j) {
         T* out = pointers.context + (row * shape.tokens + j) * inner + head * shape.head_width;

@@ -11,6 +11,7 @@ struct VisibleKeys;
 struct KernelShape {
   int64_t tokens = 0;              // L
   int64_t heads = 0;               // H
+  int64_t key_value_heads = 0;     // of the caches; divides H
   int64_t head_width = 0;          // K
   int64_t slots = 0;               // T of the caches
   int64_t query_row_stride = 0;    // elements between rows of the query
@@ -22,8 +23,8 @@ struct KernelShape {
 template <class T>
 struct KernelPointers {
   const T* query;   // [B,L,H*K], strided
-  const T* keys;    // [R,H,T,K]
-  const T* values;  // [R,H,T,K]
+  const T* keys;    // [R,kv,T,K]
+  const T* values;  // [R,kv,T,K]
   const T* bias;    // [H,n] or null; column n-1-d holds distance d
   T* context;       // [B,L,H*K]; zeros for queries that see no key or don't matter
 };

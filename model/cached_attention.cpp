@@ -30,10 +30,11 @@ bool identity(const std::vector<int64_t>& rows, int64_t count) {
 at::Tensor kernel_attention(const CachedAttentionInput& input, const VisibleKeys& visible, const HeadShape& heads) {
   const int64_t rows = input.query.size(0);
   const int64_t tokens = input.query.size(1);
-  const at::Tensor context = at::empty({rows, tokens, heads.count * heads.width}, input.query.options());
+  const at::Tensor context = at::empty({rows, tokens, heads.inner()}, input.query.options());
   KernelShape shape;
   shape.tokens = tokens;
   shape.heads = heads.count;
+  shape.key_value_heads = heads.key_values();
   shape.head_width = heads.width;
   shape.slots = input.keys.size(2);
   shape.query_row_stride = input.query.stride(0);
@@ -60,24 +61,30 @@ at::Tensor dense_attention(const CachedAttentionInput& input, const VisibleKeys&
                            DenseVisibility& dense) {
   const int64_t rows = input.query.size(0);
   const int64_t tokens = input.query.size(1);
+  const int64_t shared = heads.key_values();
   const int64_t used = std::max<int64_t>(1, std::min(visible.used(tokens), input.keys.size(2)));
   const auto cached = [&](const at::Tensor& cache) {
     const at::Tensor slots = cache.size(2) >= used
                                  ? cache.narrow(2, 0, used)
-                                 : at::zeros({cache.size(0), heads.count, used, heads.width}, cache.options());
+                                 : at::zeros({cache.size(0), shared, used, heads.width}, cache.options());
     return identity(visible.cache_row, cache.size(0))
                ? slots
                : slots.index_select(0, host_ids(visible.cache_row, {rows}, cache.device()));
   };
-  const at::Tensor query = input.query.reshape({rows, tokens, heads.count, heads.width}).transpose(1, 2);
+  // Queries that share a key head stand below each other, so that keys and values are not repeated.
+  const at::Tensor query = input.query.reshape({rows, tokens, heads.count, heads.width})
+                               .transpose(1, 2)
+                               .reshape({rows, shared, heads.count / shared * tokens, heads.width});
   const DenseVisibility::Tensors& mask = dense.get(visible, input, used);
-  at::Tensor scores = query.matmul(cached(input.keys).transpose(2, 3));  // [B,H,L,T]
+  at::Tensor scores =
+      query.matmul(cached(input.keys).transpose(2, 3)).view({rows, heads.count, tokens, used});  // [B,H,L,T]
   scores = (heads.scale == 1.0 ? scores : scores * heads.scale) + mask.additive;
-  at::Tensor context = at::softmax(scores, -1).matmul(cached(input.values));  // [B,H,L,K]
+  const at::Tensor weights = at::softmax(scores, -1).view({rows, shared, heads.count / shared * tokens, used});
+  at::Tensor context = weights.matmul(cached(input.values)).view({rows, heads.count, tokens, heads.width});
   if (mask.has_keys.defined()) {
     context = context * mask.has_keys;
   }
-  return context.transpose(1, 2).reshape({rows, tokens, heads.count * heads.width});
+  return context.transpose(1, 2).reshape({rows, tokens, heads.inner()});
 }
 
 }  // namespace

@@ -30,9 +30,9 @@ struct VisibleKeys {
 // One layer's cached attention.
 struct CachedAttentionInput {
   at::Tensor query;       // [B,L,H*K], rows perhaps strided, heads contiguous
-  at::Tensor keys;        // [R,H,T,K], contiguous
-  at::Tensor values;      // [R,H,T,K], contiguous
-  at::Tensor bias_table;  // [H,n], RelativeBias::reversed_table; undefined: none
+  at::Tensor keys;        // [R,kv,T,K], contiguous
+  at::Tensor values;      // [R,kv,T,K], contiguous
+  at::Tensor bias_table;  // [H,n], PositionBias::reversed_table; undefined: none
 };
 
 // Scores' mask and bias as tensors, for the ATen path; made once for all layers of a step.

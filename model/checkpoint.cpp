@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "model/families/family.h"
 #include "model/parameters.h"
+#include "model/tokenizer_files.h"
 #include "model/weight_files.h"
 
 namespace draftsmith::model {
@@ -18,8 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-at::ScalarType parameter_dtype(const std::string& parameter, at::ScalarType dtype) {
-  return dtype == at::kHalf && keeps_fp32_in_half(parameter) ? at::kFloat : dtype;
+at::ScalarType parameter_dtype(const TransformerConfig& config, const std::string& parameter, at::ScalarType dtype) {
+  return dtype == at::kHalf && keeps_fp32_in_half(config, parameter) ? at::kFloat : dtype;
 }
 
 std::string torch_name(at::ScalarType dtype) {
@@ -44,46 +45,32 @@ ordered_json config_json(const Family& family, const TransformerConfig& config, 
   return out;
 }
 
-// What Transformers' T5Tokenizer needs to give SentencePiece's own ids plus </s>: no sentinel tokens of its own.
-ordered_json tokenizer_config_json() {
-  ordered_json out;
-  out["tokenizer_class"] = "T5Tokenizer";
-  out["extra_ids"] = 0;
-  out["pad_token"] = "<pad>";
-  out["eos_token"] = "</s>";
-  out["unk_token"] = "<unk>";
-  return out;
-}
-
-// Copies the tokenizer, and the settings beside it where it comes from a model directory.
-void write_tokenizer(const fs::path& tokenizer, const fs::path& directory) {
-  write_file_atomic(directory / "spiece.model", read_file(tokenizer));
-  bool configured = false;
-  for (const char* name : {"tokenizer_config.json", "tokenizer.json", "special_tokens_map.json", "added_tokens.json"}) {
-    const fs::path beside = tokenizer.parent_path() / name;
-    if (fs::is_regular_file(beside)) {
-      write_file_atomic(directory / name, read_file(beside));
-      configured = configured || std::string(name) == "tokenizer_config.json";
-    }
+// The family's tensors, joined where its files join parameters.
+std::vector<TensorToStore> tensors_to_store(const TransformerModel& model, const Family& family, at::ScalarType dtype) {
+  const TransformerConfig& config = model.config();
+  std::map<std::string, std::vector<at::Tensor>> waiting;  // parts of a joined tensor
+  std::vector<TensorToStore> tensors;
+  for (const ParameterSpec& spec : expected_parameters(config)) {
+    const StoredTensor where = family.stored(spec.name, config);
+    std::vector<at::Tensor>& parts = waiting[where.name];
+    parts.push_back(model.parameters().at(spec.name).detach());
+    if (static_cast<int64_t>(parts.size()) < where.parts) continue;
+    tensors.push_back(
+        {where.name, join_parameters(parts, where, config.heads), parameter_dtype(config, spec.name, dtype)});
+    waiting.erase(where.name);
   }
-  if (!configured) {
-    write_json(directory / "tokenizer_config.json", tokenizer_config_json());
-  }
+  return tensors;
 }
 
 void write_contents(const fs::path& directory, const TransformerModel& model, const SaveOptions& options) {
   const TransformerConfig& config = model.config();
   const Family& family = family_named(config.family);
-  std::vector<TensorToStore> tensors;
-  for (const auto& [name, tensor] : model.parameters()) {
-    tensors.push_back({family.stored_name(name, config), tensor, parameter_dtype(name, options.dtype)});
-  }
-  write_weight_files(directory, tensors, options.shard_bytes);
+  write_weight_files(directory, tensors_to_store(model, family, options.dtype), options.shard_bytes);
   write_json(directory / "config.json", config_json(family, config, options.dtype));
   write_json(directory / "generation_config.json",
              to_json(options.generation.value_or(default_generation_config(config))));
   if (!options.tokenizer.empty()) {
-    write_tokenizer(options.tokenizer, directory);
+    write_tokenizer(options.tokenizer, config, directory);
   }
 }
 
@@ -92,9 +79,17 @@ void write_contents(const fs::path& directory, const TransformerModel& model, co
 std::unique_ptr<TransformerModel> load_model(const fs::path& directory, const LoadOptions& options) {
   const ModelDirectory opened(directory);
   std::map<std::string, at::Tensor> parameters;
+  std::map<std::string, at::Tensor> joined;  // read once for all the parameters in them
   for (const auto& [parameter, stored] : opened.parameters()) {
-    const at::ScalarType dtype = parameter_dtype(parameter.name, options.dtype);
-    parameters[parameter.name] = opened.weights().read(stored, dtype).to(options.device);
+    const at::ScalarType dtype = parameter_dtype(opened.config(), parameter.name, options.dtype);
+    at::Tensor& whole = joined[stored.name];
+    whole = whole.defined() ? whole : opened.weights().read(stored.name, dtype);
+    const at::Tensor value = take_parameter(whole, stored, opened.config().heads);
+    parameters[parameter.name] =
+        (stored.parts > 1 ? value.clone(at::MemoryFormat::Contiguous) : value.contiguous()).to(options.device);
+    if (stored.part + 1 == stored.parts) {
+      joined.erase(stored.name);
+    }
   }
   auto model = std::make_unique<TransformerModel>(opened.config(), std::move(parameters));
   model->set_name(directory.string());

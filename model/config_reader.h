@@ -14,6 +14,8 @@ class ConfigReader : public JsonReader {
   // `object` and `problems` must outlive the reader.
   ConfigReader(const nlohmann::json& object, std::string where, Problems& problems);
 
+  // A reader of an object inside this one; its problems go to the same list.
+  ConfigReader within(const nlohmann::json& object) const { return {object, where_, problems_}; }
   // The value of a key that has() found.
   const nlohmann::json& at(const std::string& key) const { return object_.at(key); }
   std::optional<int64_t> optional_int(const std::string& key, IntRange range);

@@ -23,7 +23,7 @@ DecoderState::DecoderState(const DecoderStateShape& shape) : capacity_(shape.cap
   }
   const bool grows = shape.options.device().is_cpu();
   const int64_t slots = (grows ? std::min(kFirstSlots, shape.capacity) : shape.capacity) + kSpareSlots;
-  const std::vector<int64_t> sizes{shape.rows, shape.heads.count, slots, shape.heads.width};
+  const std::vector<int64_t> sizes{shape.rows, shape.heads.key_values(), slots, shape.heads.width};
   cache_rows_.resize(static_cast<size_t>(shape.rows));
   std::iota(cache_rows_.begin(), cache_rows_.end(), 0);
   for (int64_t i = 0; i < shape.layers; ++i) {

@@ -1,4 +1,4 @@
-// The decode state that TransformerModel makes: K/V caches [B,H,T,K] of every layer with a length per row and layer,
+// The decode state that TransformerModel makes: K/V caches [B,kv,T,K] of every layer with a length per row and layer,
 // and the cross-attention K/V of the sources, shared by all rows of one source. Private to model/.
 #pragma once
 
@@ -9,8 +9,8 @@ namespace draftsmith::model {
 
 // Self-attention cache of one layer. R >= B: on CPUs rows that left the batch keep their place.
 struct LayerCache {
-  at::Tensor keys;               // [R,H,T,K], T grows up to the capacity and a spare slot
-  at::Tensor values;             // [R,H,T,K]
+  at::Tensor keys;               // [R,kv,T,K], T grows up to the capacity and a spare slot
+  at::Tensor values;             // [R,kv,T,K]
   std::vector<int64_t> lengths;  // [B]
 };
 
@@ -18,6 +18,13 @@ struct LayerCache {
 struct CrossCache {
   at::Tensor keys;    // [R,H,S,K]
   at::Tensor values;  // [R,H,S,K]
+};
+
+// What positions add to a step's attention: a bias of scores, or rotations.
+struct PositionTables {
+  int64_t count = 0;  // positions they cover
+  at::Tensor bias;    // [H,n], PositionBias::reversed_table; undefined: none
+  RotaryTable rotary;
 };
 
 struct DecoderStateShape {
@@ -61,10 +68,10 @@ class DecoderState final : public TransformerState {
   const std::vector<int64_t>& source_of_row() const { return source_of_row_; }
   int64_t source_length(int64_t row) const;
 
-  // Relative-bias table over the positions that were used so far and more, [H,n]; undefined before the first step. Kept
-  // here, not in the model: weights may change between states.
-  void set_bias_table(at::Tensor table) { bias_table_ = std::move(table); }
-  const at::Tensor& bias_table() const { return bias_table_; }
+  // Tables over the positions that were used so far and more; empty before the first step. Kept here, not in the model:
+  // weights may change between states.
+  void set_positions(PositionTables tables) { positions_ = std::move(tables); }
+  const PositionTables& positions() const { return positions_; }
 
  private:
   at::Tensor valid_slots(int64_t layer, at::Tensor LayerCache::*part) const;
@@ -76,7 +83,7 @@ class DecoderState final : public TransformerState {
   void check_layers(LayerRange layers) const;
 
   int64_t capacity_;
-  at::Tensor bias_table_;
+  PositionTables positions_;
   std::vector<int64_t> cache_rows_;  // [B]
   std::vector<LayerCache> layers_;
   std::vector<CrossCache> cross_;

@@ -18,8 +18,8 @@ class FeedForward {
         up_(std::move(up)),
         down_(std::move(down)) {}
 
-  // x [...,D] -> [...,D], the residual added.
-  at::Tensor operator()(const at::Tensor& x, Dropout& dropout) const;
+  // residual + dropout(feed_forward(norm(x))), both [...,D]. The residual is x but where sublayers are parallel.
+  at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout) const;
   void pack(WeightArena& arena);
   void unpack();
 

@@ -204,6 +204,7 @@ GenerationConfig default_generation_config(const TransformerConfig& config) {
   generation.eos_ids = config.eos;
   generation.pad = config.pad;
   generation.decoder_start = config.decoder_start;
+  generation.bos = config.bos;
   return generation;
 }
 
@@ -221,7 +222,9 @@ GenerationConfig read_generation_config(const std::filesystem::path& directory, 
   }
   generation.pad = reader.get_int("pad_token_id", {0, last}, config.pad);
   generation.decoder_start = reader.get_int("decoder_start_token_id", {0, last}, config.decoder_start);
-  generation.bos = reader.optional_int("bos_token_id", {0, last});
+  if (const auto bos = reader.optional_int("bos_token_id", {0, last})) {
+    generation.bos = bos;
+  }
   read_processors(reader, config.vocabulary, generation);
   read_lengths_and_sampling(reader, generation);
   generation.unsupported = find_unsupported(settings, !own_file);

@@ -13,7 +13,16 @@ double power(int64_t value) {
   return 1.0 / std::sqrt(static_cast<double>(value));
 }
 
-// Standard deviation of a weight matrix, by the part of the model it belongs to.
+// Decoder-only families: one number for all, smaller where GPT-2 adds to the residual stream (Radford et al. 2019).
+double plain_deviation(const std::string& name, const TransformerConfig& config) {
+  const bool embeds = name == "embedding.weight" || name == "head.weight";
+  const bool adds = name.ends_with(".output.weight") || name.ends_with(".down.weight");
+  const bool smaller = config.family == "gpt2" && adds;
+  return (embeds ? config.embedding_std.value_or(config.initializer_range) : config.initializer_range) *
+         (smaller ? power(2 * config.decoder_layers) : 1.0);
+}
+
+// Standard deviation of a weight matrix of T5, by the part of the model it belongs to.
 double deviation(const std::string& name, const TransformerConfig& config) {
   const double f = config.initializer_factor;
   const auto is = [&](const char* part) { return name.ends_with(std::string(part) + ".weight"); };
@@ -45,11 +54,12 @@ std::map<std::string, at::Tensor> initial_parameters(const TransformerConfig& co
   for (const ParameterSpec& spec : expected_parameters(config)) {
     at::Tensor& value = parameters[spec.name];
     if (spec.name.ends_with("norm.weight")) {
-      value = at::full(spec.shape, config.initializer_factor, at::kFloat);
-    } else if (spec.name.ends_with("norm.bias")) {
+      value = at::full(spec.shape, config.encoder_decoder ? config.initializer_factor : 1.0, at::kFloat);
+    } else if (spec.name.ends_with(".bias")) {
       value = at::zeros(spec.shape, at::kFloat);
     } else {
-      value = normal_tensor(spec.shape, deviation(spec.name, config), seed, "init/" + spec.name, at::kFloat);
+      const double scale = config.encoder_decoder ? deviation(spec.name, config) : plain_deviation(spec.name, config);
+      value = normal_tensor(spec.shape, scale, seed, "init/" + spec.name, at::kFloat);
     }
   }
   return parameters;

@@ -33,6 +33,9 @@ struct ModelInfo {
 struct TokenBatch {
   at::Tensor tokens;             // int64 [B,S]
   std::vector<int64_t> lengths;  // [B]; 0 is valid
+  // Lengths of the sequences that lie one after the other in each row, for decoder-only forward() passes: positions
+  // begin anew with each, and attention does not leave it. Empty: every row is one sequence.
+  std::vector<std::vector<int64_t>> segments = {};
 };
 
 // Output of the encoder, shared by all samples of one source.

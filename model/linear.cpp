@@ -41,16 +41,18 @@ Attribute attribute(PostOp then) {
   throw std::logic_error("unknown post-operation");
 }
 
-at::Tensor packed_linear(const at::Tensor& x, const at::Tensor& packed, PostOp then) {
+at::Tensor packed_linear(const at::Tensor& x, const at::Tensor& packed, const std::optional<at::Tensor>& bias,
+                         PostOp then) {
   static const auto op = find<PointwiseSignature>("mkldnn::_linear_pointwise", "");
   static const Scalars no_scalars;
   const Attribute attr = attribute(then);
-  return op.call(x, packed, std::nullopt, attr.name, no_scalars, attr.algorithm);
+  return op.call(x, packed, bias, attr.name, no_scalars, attr.algorithm);
 }
 
-at::Tensor packed_linear_add(const at::Tensor& residual, const at::Tensor& x, const at::Tensor& packed) {
+at::Tensor packed_linear_add(const at::Tensor& residual, const at::Tensor& x, const at::Tensor& packed,
+                             const std::optional<at::Tensor>& bias) {
   static const auto op = find<AddSignature>("mkldnn::_linear_pointwise", "binary");
-  return op.call(x, residual, packed, std::nullopt, "add");
+  return op.call(x, residual, packed, bias, "add");
 }
 
 at::Tensor prepacked(const at::Tensor& weight) {
@@ -87,16 +89,16 @@ PostOp post_op(Activation activation) {
 at::Tensor Linear::operator()(const at::Tensor& x) const {
   const at::Tensor input = converted(x, weight_);
   if (!use_packed(input) || input.numel() == 0) {
-    return at::linear(input, weight_);
+    return at::linear(input, weight_, optional_bias());
   }
   if (!own_) {
-    return packed_linear(input, packed_, then_);
+    return packed_linear(input, packed_, optional_bias(), then_);
   }
   const bool relu = then_ == PostOp::kRelu;
   if (input.numel() <= PackedMatrix::kMostRows * weight_.size(1)) {
     return own_->multiply(input, relu ? PackedMatrix::Finish::kRelu : PackedMatrix::Finish::kNone);
   }
-  at::Tensor y = at::linear(input, weight_);
+  at::Tensor y = at::linear(input, weight_, optional_bias());
   return relu ? y.relu_() : y;
 }
 
@@ -107,12 +109,12 @@ at::Tensor Linear::add_to(const at::Tensor& residual, const at::Tensor& x) const
     return residual + (*this)(input);
   }
   if (!own_) {
-    return packed_linear_add(residual.contiguous(), input, packed_);
+    return packed_linear_add(residual.contiguous(), input, packed_, optional_bias());
   }
   if (input.numel() <= PackedMatrix::kMostRows * weight_.size(1)) {
     return own_->add_to(residual, input);
   }
-  return at::linear(input, weight_).add_(residual);
+  return at::linear(input, weight_, optional_bias()).add_(residual);
 }
 
 void Linear::pack(WeightArena& arena, PostOp then) {
@@ -123,14 +125,15 @@ void Linear::pack(WeightArena& arena, PostOp then) {
     return;
   }
   const at::NoGradGuard no_grad;
-  own_ = PackedMatrix::pack(weight_, arena);
+  own_ = PackedMatrix::pack(weight_, bias_, arena);
   if (own_) {
     then_ = then == PostOp::kRelu ? then : PostOp::kNone;
     return;
   }
   try {
     const at::Tensor packed = prepacked(weight_);
-    packed_linear(at::zeros({1, weight_.size(1)}, weight_.options().requires_grad(false)), packed, then);
+    packed_linear(at::zeros({1, weight_.size(1)}, weight_.options().requires_grad(false)), packed, optional_bias(),
+                  then);
     packed_ = packed;
     then_ = then;
   } catch (const c10::Error&) {

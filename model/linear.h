@@ -1,7 +1,9 @@
-// The linear layer y = f(x W^T), behind one small interface: plain at::linear for training and rare dtypes, prepacked
-// weights for decoding on CPUs (at::linear's generic GEMV reads weights at 0.4 times the speed): our own where the
-// processor has AVX-512 and the weights are fp32, else oneDNN's.
+// The linear layer y = f(x W^T + b), behind one small interface: plain at::linear for training and rare dtypes,
+// prepacked weights for decoding on CPUs (at::linear's generic GEMV reads weights at 0.4 times the speed): our own
+// where the processor has AVX-512 and the weights are fp32, else oneDNN's.
 #pragma once
+
+#include <optional>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -19,8 +21,8 @@ PostOp post_op(Activation activation);
 class Linear {
  public:
   Linear() = default;
-  // weight [out,in]; shared with the caller, not copied.
-  explicit Linear(at::Tensor weight) : weight_(std::move(weight)) {}
+  // weight [out,in], bias [out] or undefined; shared with the caller, not copied.
+  explicit Linear(at::Tensor weight, at::Tensor bias = {}) : weight_(std::move(weight)), bias_(std::move(bias)) {}
 
   // x [...,in] -> [...,out]. The input is converted to the weight's dtype where they differ (T5's fp32 `wo` in fp16).
   at::Tensor operator()(const at::Tensor& x) const;
@@ -40,9 +42,13 @@ class Linear {
   }
 
   const at::Tensor& weight() const { return weight_; }
+  const at::Tensor& bias() const { return bias_; }
 
  private:
+  std::optional<at::Tensor> optional_bias() const { return bias_.defined() ? std::optional(bias_) : std::nullopt; }
+
   at::Tensor weight_;
+  at::Tensor bias_;
   std::optional<PackedMatrix> own_;
   at::Tensor packed_;  // opaque oneDNN layout; one of the two at most
   PostOp then_ = PostOp::kNone;

@@ -4,6 +4,7 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <fnmatch.h>
 
 #include "base/files.h"
 #include "base/json.h"
@@ -91,6 +92,7 @@ TransformerConfig load_config(const fs::path& directory) {
 ModelDirectory::ModelDirectory(fs::path directory) : path_(std::move(directory)) {
   read_config();
   weights_ = WeightFiles(path_);
+  decide_prefix();
   decide_head();
   match_parameters();
 }
@@ -117,16 +119,27 @@ bool ModelDirectory::same_tensor(const std::string& a, const std::string& b) con
          std::equal(bytes_a.begin(), bytes_a.end(), bytes_b.begin(), bytes_b.end());
 }
 
+void ModelDirectory::decide_prefix() {
+  const std::string& prefix = family_->optional_prefix;
+  without_prefix_ = !prefix.empty() && !weights_.contains(family_->stored_embedding) &&
+                    weights_.contains(family_->stored_embedding.substr(prefix.size()));
+}
+
+std::string ModelDirectory::in_files(const std::string& stored_name) const {
+  const bool shorter = without_prefix_ && stored_name.starts_with(family_->optional_prefix);
+  return shorter ? stored_name.substr(family_->optional_prefix.size()) : stored_name;
+}
+
 // Some writers keep another of the tied names than the family's own.
 std::string ModelDirectory::embedding_name() const {
   std::vector<std::string> names = family_->embedding_copies;
-  names.insert(names.begin(), family_->stored_embedding);
+  names.insert(names.begin(), in_files(family_->stored_embedding));
   if (config_.tied_head) {
     names.push_back(family_->stored_head);
   }
   const auto stored =
       std::find_if(names.begin(), names.end(), [&](const auto& name) { return weights_.contains(name); });
-  return stored == names.end() ? family_->stored_embedding : *stored;
+  return stored == names.end() ? names.front() : *stored;
 }
 
 // The stored tensors decide, not the flags: Transformers 5 writes tie_word_embeddings: true for untied models as well.
@@ -137,47 +150,59 @@ void ModelDirectory::decide_head() {
   config_.tied_head = !own_head || (config_.tied_head && same_tensor(family_->stored_head, embedding));
 }
 
+void ModelDirectory::check_parameter(const Stored& stored, Problems& problems) const {
+  const std::string& name = stored.tensor.name;
+  const std::vector<int64_t> shape = stored_shape(stored.parameter.shape, stored.tensor);
+  if (!weights_.contains(name)) {
+    problems.add({.where = fmt::format("{}: tensor '{}'", path_.string(), name),
+                  .what = "is missing from the weights",
+                  .expected = "shape " + shape_text(shape),
+                  .found = "nothing",
+                  .hint = {}});
+    return;
+  }
+  const TensorEntry& entry = weights_.entry(name);
+  if (entry.shape != shape) {
+    problems.add({.where = weights_.where(name),
+                  .what = "has another shape than config.json asks for",
+                  .expected = shape_text(shape),
+                  .found = shape_text(entry.shape),
+                  .hint = {}});
+  } else if (!float_type(entry.dtype)) {
+    problems.add({.where = weights_.where(name),
+                  .what = "is not stored as floating point numbers",
+                  .expected = "F32, F16, BF16 or F64",
+                  .found = entry.dtype,
+                  .hint = "quantised checkpoints are not supported; use the original one"});
+  }
+}
+
 void ModelDirectory::match_parameters() {
   Problems problems;
   const std::string embedding = embedding_name();
   for (const ParameterSpec& spec : expected_parameters(config_)) {
-    std::string name = family_->stored_name(spec.name, config_);
-    name = name == family_->stored_embedding ? embedding : name;
-    if (problems.list().size() >= kMostProblems) {
-      break;
+    StoredTensor tensor = family_->stored(spec.name, config_);
+    tensor.name = tensor.name == family_->stored_embedding ? embedding : in_files(tensor.name);
+    parameters_.push_back({spec, std::move(tensor)});
+    // Of joined parameters the first speaks for all.
+    if (problems.list().size() < kMostProblems && parameters_.back().tensor.part == 0) {
+      check_parameter(parameters_.back(), problems);
     }
-    if (!weights_.contains(name)) {
-      problems.add({.where = fmt::format("{}: tensor '{}'", path_.string(), name),
-                    .what = "is missing from the weights",
-                    .expected = "shape " + shape_text(spec.shape),
-                    .found = "nothing",
-                    .hint = {}});
-      continue;
-    }
-    const TensorEntry& entry = weights_.entry(name);
-    if (entry.shape != spec.shape) {
-      problems.add({.where = weights_.where(name),
-                    .what = "has another shape than config.json asks for",
-                    .expected = shape_text(spec.shape),
-                    .found = shape_text(entry.shape),
-                    .hint = {}});
-    } else if (!float_type(entry.dtype)) {
-      problems.add({.where = weights_.where(name),
-                    .what = "is not stored as floating point numbers",
-                    .expected = "F32, F16, BF16 or F64",
-                    .found = entry.dtype,
-                    .hint = "quantised checkpoints are not supported; use the original one"});
-    }
-    parameters_.push_back({spec, name});
   }
   check_others(problems);
   problems.throw_if_any();
 }
 
+bool ModelDirectory::is_unused(const std::string& name) const {
+  const std::string full = without_prefix_ ? family_->optional_prefix + name : name;
+  return std::any_of(family_->unused.begin(), family_->unused.end(),
+                     [&](const auto& pattern) { return fnmatch(pattern.c_str(), full.c_str(), FNM_NOESCAPE) == 0; });
+}
+
 void ModelDirectory::check_others(Problems& problems) const {
   std::set<std::string> used;
   for (const Stored& stored : parameters_) {
-    used.insert(stored.name);
+    used.insert(stored.tensor.name);
   }
   const std::string embedding = embedding_name();
   std::vector<std::string> copies = family_->embedding_copies;
@@ -193,7 +218,7 @@ void ModelDirectory::check_others(Problems& problems) const {
                     .expected = "equal tensors",
                     .found = "other shape, type or values",
                     .hint = "separate encoder and decoder embeddings are not supported"});
-    } else if (std::find(family_->unused.begin(), family_->unused.end(), name) != family_->unused.end()) {
+    } else if (is_unused(name)) {
       log_info("{}: ignored, this model never reads it", weights_.where(name));
     } else if (!copy) {
       problems.add({.where = weights_.where(name),
@@ -218,10 +243,12 @@ ModelDescription describe_model(const fs::path& directory) {
       numbers *= size;
     }
     description.parameters += numbers;
-    ++description.dtypes[opened.weights().entry(stored.name).dtype];
+    if (stored.tensor.part == 0) {
+      ++description.dtypes[opened.weights().entry(stored.tensor.name).dtype];
+    }
   }
-  for (const SafetensorsFile& file : opened.weights().files()) {
-    description.weight_files[file.file().filename().string()] = fs::file_size(file.file());
+  for (const auto& file : opened.weights().files()) {
+    description.weight_files[file->file().filename().string()] = fs::file_size(file->file());
   }
   description.tokenizer_file = tokenizer_file(directory);
   if (!description.tokenizer_file.empty()) {

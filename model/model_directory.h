@@ -26,7 +26,7 @@ class ModelDirectory {
   // A parameter of ours and where it is stored.
   struct Stored {
     ParameterSpec parameter;
-    std::string name;  // in the files
+    StoredTensor tensor;  // by the name in these files
   };
 
   // Errors (UserError): those of load_config and WeightFiles; then all at once: missing and unexpected tensors, wrong
@@ -46,15 +46,21 @@ class ModelDirectory {
   void read_config();
   bool same_tensor(const std::string& a, const std::string& b) const;
   std::string embedding_name() const;
+  void decide_prefix();
+  // A name of the family's as these files spell it.
+  std::string in_files(const std::string& stored_name) const;
   void decide_head();
   void match_parameters();
+  void check_parameter(const Stored& stored, Problems& problems) const;
   void check_others(Problems& problems) const;
+  bool is_unused(const std::string& name) const;
 
   std::filesystem::path path_;
   const Family* family_ = nullptr;
   TransformerConfig config_;
   GenerationConfig generation_;
   WeightFiles weights_;
+  bool without_prefix_ = false;  // the files leave out the family's optional prefix
   std::vector<Stored> parameters_;
 };
 

@@ -20,6 +20,7 @@ constexpr int64_t kWorkPerTask = 1 << 17;  // multiplications; a second thread c
 // Sums of one panel for Rows rows: out [Rows,64] of `stride` floats a row; `valid` outputs of the panel exist.
 struct PanelTask {
   const float* weights;   // [in,64]
+  const float* bias;      // [64], or null
   const float* x;         // [Rows,in]
   const float* residual;  // like out, or null
   float* out;
@@ -35,8 +36,8 @@ template <int Rows>
 __attribute__((target("avx512f"))) void multiply_panel(const PanelTask& task) {
   __m512 sums[Rows][4];
   for (auto& row : sums) {
-    for (__m512& sum : row) {
-      sum = _mm512_setzero_ps();
+    for (int v = 0; v < 4; ++v) {
+      row[v] = task.bias == nullptr ? _mm512_setzero_ps() : _mm512_loadu_ps(task.bias + 16 * v);
     }
   }
   const float* weights = task.weights;
@@ -109,7 +110,7 @@ at::Tensor output_like(const at::Tensor& x, int64_t outputs) {
 
 }  // namespace
 
-std::optional<PackedMatrix> PackedMatrix::pack(const at::Tensor& weight, WeightArena& arena) {
+std::optional<PackedMatrix> PackedMatrix::pack(const at::Tensor& weight, const at::Tensor& bias, WeightArena& arena) {
   if (!supported() || !weight.device().is_cpu() || weight.scalar_type() != at::kFloat || weight.numel() == 0) {
     return std::nullopt;
   }
@@ -125,6 +126,10 @@ std::optional<PackedMatrix> PackedMatrix::pack(const at::Tensor& weight, WeightA
     to.narrow(1, 0, valid).copy_(source.narrow(0, panel * kPanel, valid).t());
     to.narrow(1, valid, kPanel - valid).zero_();
   }
+  if (bias.defined()) {
+    packed.bias_ = at::zeros({panels, kPanel}, source.options());
+    packed.bias_.view(-1).narrow(0, 0, packed.outputs_).copy_(bias.detach());
+  }
   return packed;
 }
 
@@ -132,14 +137,15 @@ void PackedMatrix::run(const float* x, const float* residual, Finish finish, con
   const int64_t rows = y.numel() / outputs_;
   float* out = y.mutable_data_ptr<float>();
   const float* weights = panels_.const_data_ptr<float>();
+  const float* bias = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
   const auto task = [&](int64_t begin, int64_t end) {
     for (int64_t panel = begin; panel < end; ++panel) {
       for (int64_t row = 0; row < rows; row += kRows) {
         const int64_t offset = row * outputs_ + panel * kPanel;
-        multiply_rows(
-            std::min(kRows, rows - row),
-            {weights + panel * inputs_ * kPanel, x + row * inputs_, residual == nullptr ? nullptr : residual + offset,
-             out + offset, inputs_, outputs_, std::min(kPanel, outputs_ - panel * kPanel), finish == Finish::kRelu});
+        multiply_rows(std::min(kRows, rows - row),
+                      {weights + panel * inputs_ * kPanel, bias == nullptr ? nullptr : bias + panel * kPanel,
+                       x + row * inputs_, residual == nullptr ? nullptr : residual + offset, out + offset, inputs_,
+                       outputs_, std::min(kPanel, outputs_ - panel * kPanel), finish == Finish::kRelu});
       }
     }
   };

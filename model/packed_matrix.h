@@ -1,4 +1,4 @@
-// A weight matrix laid out for decoding on CPUs with AVX-512: y = x W^T for the few rows x of a step, bound by the
+// A weight matrix laid out for decoding on CPUs with AVX-512: y = x W^T + b for the few rows x of a step, bound by the
 // speed at which W is read. Each row's sums are taken in one order whatever the number of rows, so that a token's
 // logits do not depend, to the last bit, on the tokens and rows that are processed with it.
 #pragma once
@@ -17,14 +17,15 @@ class PackedMatrix {
   // What is done to the sums before they are stored.
   enum class Finish { kNone, kRelu };
 
-  // Packs weight [out,in], fp32 on the CPU; nothing where the processor or the dtype doesn't fit.
-  static std::optional<PackedMatrix> pack(const at::Tensor& weight, WeightArena& arena);
+  // Packs weight [out,in] and bias [out] (undefined: none), fp32 on the CPU; nothing where the processor or the dtype
+  // doesn't fit.
+  static std::optional<PackedMatrix> pack(const at::Tensor& weight, const at::Tensor& bias, WeightArena& arena);
   // Rows x up to which this is used: no slower than MKL's products (1 to 3 times as fast up to 64 rows, equal at 192).
   static constexpr int64_t kMostRows = 1024;
 
   // x [...,in], fp32 -> [...,out], finished.
   at::Tensor multiply(const at::Tensor& x, Finish finish) const;
-  // residual [...,out] + x W^T.
+  // residual [...,out] + x W^T + b.
   at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x) const;
 
  private:
@@ -32,6 +33,7 @@ class PackedMatrix {
   void run(const float* x, const float* residual, Finish finish, const at::Tensor& y) const;
 
   at::Tensor panels_;  // [panels,in,64]: 64 outputs side by side, the last panel padded with zeros
+  at::Tensor bias_;    // [panels,64], padded likewise; undefined: none
   int64_t outputs_ = 0;
   int64_t inputs_ = 0;
 };

@@ -10,22 +10,30 @@ void add_norm(const TransformerConfig& config, const std::string& prefix, std::v
   }
 }
 
+void add_linear(const std::string& prefix, int64_t out, int64_t in, bool bias, std::vector<ParameterSpec>& specs) {
+  specs.push_back({prefix + ".weight", {out, in}});
+  if (bias) {
+    specs.push_back({prefix + ".bias", {out}});
+  }
+}
+
 void add_attention(const TransformerConfig& config, const std::string& prefix, std::vector<ParameterSpec>& specs) {
   const int64_t inner = config.heads * config.head_width;
+  const int64_t shared = config.key_value_heads() * config.head_width;
   add_norm(config, prefix + ".norm", specs);
-  for (const char* part : {".query", ".key", ".value"}) {
-    specs.push_back({prefix + part + ".weight", {inner, config.width}});
-  }
-  specs.push_back({prefix + ".output.weight", {config.width, inner}});
+  add_linear(prefix + ".query", inner, config.width, config.projection_bias, specs);
+  add_linear(prefix + ".key", shared, config.width, config.projection_bias, specs);
+  add_linear(prefix + ".value", shared, config.width, config.projection_bias, specs);
+  add_linear(prefix + ".output", config.width, inner, config.output_bias, specs);
 }
 
 void add_feed_forward(const TransformerConfig& config, const std::string& prefix, std::vector<ParameterSpec>& specs) {
   add_norm(config, prefix + ".norm", specs);
   if (config.gated) {
-    specs.push_back({prefix + ".gate.weight", {config.ff_width, config.width}});
+    add_linear(prefix + ".gate", config.ff_width, config.width, config.feed_forward_bias, specs);
   }
-  specs.push_back({prefix + ".up.weight", {config.ff_width, config.width}});
-  specs.push_back({prefix + ".down.weight", {config.width, config.ff_width}});
+  add_linear(prefix + ".up", config.ff_width, config.width, config.feed_forward_bias, specs);
+  add_linear(prefix + ".down", config.width, config.ff_width, config.feed_forward_bias, specs);
 }
 
 void add_stack(const TransformerConfig& config, bool decoder, std::vector<ParameterSpec>& specs) {
@@ -50,6 +58,12 @@ void add_stack(const TransformerConfig& config, bool decoder, std::vector<Parame
 std::vector<ParameterSpec> expected_parameters(const TransformerConfig& config) {
   std::vector<ParameterSpec> specs;
   specs.push_back({"embedding.weight", {config.vocabulary, config.width}});
+  if (config.embedding_norm) {
+    add_norm(config, "embedding_norm", specs);
+  }
+  if (config.positions == Positions::kLearned) {
+    specs.push_back({"positions.weight", {config.max_positions, config.width}});
+  }
   if (config.encoder_decoder) {
     add_stack(config, false, specs);
   }
@@ -60,8 +74,8 @@ std::vector<ParameterSpec> expected_parameters(const TransformerConfig& config) 
   return specs;
 }
 
-bool keeps_fp32_in_half(const std::string& canonical_name) {
-  return canonical_name.ends_with(".feed_forward.down.weight");
+bool keeps_fp32_in_half(const TransformerConfig& config, const std::string& canonical_name) {
+  return config.encoder_decoder && canonical_name.ends_with(".feed_forward.down.weight");
 }
 
 }  // namespace draftsmith::model

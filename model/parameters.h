@@ -2,9 +2,12 @@
 // model/families/ maps them to the names of each family's files.
 //
 //   embedding.weight                                [V,D]
+//   embedding_norm.weight                           [D]             config.embedding_norm
+//   positions.weight                                [P,D]           Positions::kLearned
 //   {encoder|decoder}.relative_bias.weight          [buckets,H]     Positions::kRelativeBias; layer 0's, used by all
 //   layers {stack}.{i}.self_attention.norm.weight          [D]             (+ .bias for Norm::kLayer, likewise below)
-//   {stack}.{i}.self_attention.{query,key,value}.weight  [H*K,D]
+//   {stack}.{i}.self_attention.query.weight         [H*K,D]         (+ .bias for projection_bias; output_bias,
+//   {stack}.{i}.self_attention.{key,value}.weight   [kv_heads*K,D]   feed_forward_bias likewise)
 //   {stack}.{i}.self_attention.output.weight        [D,H*K]
 //   decoder.{i}.cross_attention.*                   the same five   encoder-decoder models only
 //   {stack}.{i}.feed_forward.norm.weight            [D]
@@ -30,7 +33,7 @@ struct ParameterSpec {
 // All parameters of a model, in the order embedding, encoder, decoder, head. Tied tensors appear once.
 std::vector<ParameterSpec> expected_parameters(const TransformerConfig& config);
 
-// Whether a parameter stays in fp32 when the model is converted to fp16 (the feed-forward's down projection overflows).
-bool keeps_fp32_in_half(const std::string& canonical_name);
+// Whether a parameter stays in fp32 when the model is converted to fp16 (T5's feed-forward down projection overflows).
+bool keeps_fp32_in_half(const TransformerConfig& config, const std::string& canonical_name);
 
 }  // namespace draftsmith::model

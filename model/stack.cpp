@@ -1,5 +1,8 @@
 #include "model/stack.h"
 
+#include <numeric>
+#include <stdexcept>
+
 namespace draftsmith::model {
 namespace {
 
@@ -7,25 +10,29 @@ NormLayer make_norm(const TransformerConfig& config, const std::string& prefix, 
   return {config.norm, config.norm_epsilon, find(prefix + ".weight"), find(prefix + ".bias")};
 }
 
+Linear make_linear(const std::string& prefix, const ParameterLookup& find) {
+  return Linear(find(prefix + ".weight"), find(prefix + ".bias"));
+}
+
 Attention make_attention(const TransformerConfig& config, const std::string& prefix, const ParameterLookup& find,
                          bool self) {
   AttentionWeights weights;
   weights.norm = make_norm(config, prefix + ".norm", find);
-  weights.query = Linear(find(prefix + ".query.weight"));
-  weights.key = Linear(find(prefix + ".key.weight"));
-  weights.value = Linear(find(prefix + ".value.weight"));
-  weights.output = Linear(find(prefix + ".output.weight"));
-  return {{config.heads, config.head_width, config.attention_scale}, std::move(weights), self};
+  weights.query = make_linear(prefix + ".query", find);
+  weights.key = make_linear(prefix + ".key", find);
+  weights.value = make_linear(prefix + ".value", find);
+  weights.output = make_linear(prefix + ".output", find);
+  return {{config.heads, config.head_width, config.attention_scale, config.kv_heads}, std::move(weights), self};
 }
 
 FeedForward make_feed_forward(const TransformerConfig& config, const std::string& prefix, const ParameterLookup& find) {
-  return {config.activation, make_norm(config, prefix + ".norm", find), Linear(find(prefix + ".gate.weight")),
-          Linear(find(prefix + ".up.weight")), Linear(find(prefix + ".down.weight"))};
+  return {config.activation, make_norm(config, prefix + ".norm", find), make_linear(prefix + ".gate", find),
+          make_linear(prefix + ".up", find), make_linear(prefix + ".down", find)};
 }
 
-// fp16 hidden states that overflowed are brought back into range, as Transformers does after each sublayer.
-at::Tensor within_half(const at::Tensor& x) {
-  if (x.scalar_type() != at::kHalf) {
+// fp16 hidden states of T5 that overflowed are brought back into range, as Transformers does after each sublayer.
+at::Tensor within_half(const at::Tensor& x, bool clamps) {
+  if (!clamps || x.scalar_type() != at::kHalf) {
     return x;
   }
   constexpr double kHighest = 65504.0;
@@ -42,43 +49,62 @@ at::Tensor expanded(const at::Tensor& additive, int64_t rows, int64_t heads) {
 }  // namespace
 
 Block::Block(const TransformerConfig& config, const std::string& prefix, const ParameterLookup& find)
-    : self_(make_attention(config, prefix + ".self_attention", find, true)),
+    : parallel_residual_(config.parallel_residual),
+      clamps_half_(config.encoder_decoder),
+      self_(make_attention(config, prefix + ".self_attention", find, true)),
       feed_forward_(make_feed_forward(config, prefix + ".feed_forward", find)) {
   if (find(prefix + ".cross_attention.query.weight").defined()) {
     cross_ = make_attention(config, prefix + ".cross_attention", find, false);
   }
 }
 
+at::Tensor Block::feed_forward(const at::Tensor& x, const at::Tensor& attended, Dropout& dropout) const {
+  return within_half(feed_forward_.add_to(attended, parallel_residual_ ? x : attended, dropout), clamps_half_);
+}
+
 at::Tensor Block::operator()(const at::Tensor& x, const SequencePass& pass) const {
-  at::Tensor hidden = within_half(self_(x, at::Tensor(), pass.self_bias, *pass.dropout));
+  at::Tensor hidden = within_half(self_(x, at::Tensor(), pass.self_bias, *pass.dropout), clamps_half_);
   if (cross_) {
-    hidden = within_half((*cross_)(hidden, pass.memory, pass.cross_bias, *pass.dropout));
+    hidden = within_half((*cross_)(hidden, pass.memory, pass.cross_bias, *pass.dropout), clamps_half_);
   }
-  return within_half(feed_forward_(hidden, *pass.dropout));
+  return feed_forward(x, hidden, *pass.dropout);
 }
 
 at::Tensor Block::step(const at::Tensor& x, CachedPass& pass, int64_t layer) const {
-  const Projected projected = self_.project(self_.norm(x));
+  Projected projected = self_.project(self_.norm(x));
+  const PositionTables& tables = pass.state.positions();
+  if (tables.rotary.positions() > 0) {
+    projected.query = rotate_step(projected.query, self_.heads().width, tables.rotary, pass.positions);
+    projected.key = rotate_step(projected.key, self_.heads().width, tables.rotary, pass.positions);
+  }
   pass.state.write(layer, {projected.key, projected.value}, pass.layout);
   const LayerCache& cache = pass.state.cache(layer);
-  const at::Tensor context = cached_attention({projected.query, cache.keys, cache.values, pass.bias_table},
-                                              pass.self_keys, self_.heads(), pass.dense_self);
-  at::Tensor hidden = within_half(self_.add_output(x, context));
+  const at::Tensor context = cached_attention({projected.query, cache.keys, cache.values, tables.bias}, pass.self_keys,
+                                              self_.heads(), pass.dense_self);
+  at::Tensor hidden = within_half(self_.add_output(x, context), clamps_half_);
   if (cross_) {
     const CrossCache& source = pass.state.cross(layer);
     const at::Tensor query = cross_->project_query(cross_->norm(hidden));
     const at::Tensor from_source = cached_attention({query, source.keys, source.values, at::Tensor()}, pass.cross_keys,
                                                     cross_->heads(), pass.dense_cross);
-    hidden = within_half(cross_->add_output(hidden, from_source));
+    hidden = within_half(cross_->add_output(hidden, from_source), clamps_half_);
   }
   Dropout none({});
-  return within_half(feed_forward_(hidden, none));
+  return feed_forward(x, hidden, none);
+}
+
+KeyValue Block::key_value(const at::Tensor& x, const RotaryTable& rotary, const std::vector<int64_t>& positions) const {
+  KeyValue projected = self_.project_key_value(self_.norm(x));
+  if (rotary.positions() > 0) {
+    projected.key = rotate_step(projected.key, self_.heads().width, rotary, positions);
+  }
+  return projected;
 }
 
 CrossCache Block::cross_cache(const at::Tensor& memory) const {
   const KeyValue projected = cross_->project_key_value(memory);
   const auto split = [&](const at::Tensor& x) {
-    return x.unflatten(-1, {cross_->heads().count, cross_->heads().width}).transpose(1, 2).contiguous();
+    return x.unflatten(-1, {cross_->heads().key_values(), cross_->heads().width}).transpose(1, 2).contiguous();
   };
   return {split(projected.key), split(projected.value)};  // [R,H,S,K]
 }
@@ -100,28 +126,78 @@ void Block::unpack() {
 }
 
 Stack::Stack(const TransformerConfig& config, bool decoder, const ParameterLookup& find)
-    : causal_(decoder), heads_(config.heads) {
+    : causal_(decoder), heads_(config.heads), options_(find("embedding.weight").options().requires_grad(false)) {
   const std::string name = decoder ? "decoder" : "encoder";
   const int64_t layers = decoder ? config.decoder_layers : config.encoder_layers;
   for (int64_t i = 0; i < layers; ++i) {
     blocks_.emplace_back(config, name + "." + std::to_string(i), find);
   }
-  bias_ = RelativeBias(find(name + ".relative_bias.weight"), !decoder, config.relative_max_distance);
   final_norm_ = make_norm(config, name + ".final_norm", find);
+  bias_ = PositionBias(config, find(name + ".relative_bias.weight"), !decoder, find(name + ".final_norm.weight"));
+  if (config.positions == Positions::kRotary) {
+    rotary_ = config.rotary;
+  }
 }
 
-ScoreBias Stack::self_bias(const at::Tensor& x, const std::vector<int64_t>& lengths) const {
+PositionTables Stack::position_tables(int64_t count) const {
+  PositionTables tables{count, bias_.reversed_table(count), {}};
+  if (rotary_) {
+    tables.rotary = rotary_table(*rotary_, count, options_);
+  }
+  return tables;
+}
+
+SegmentIndex segment_index(const TokenBatch& batch) {
+  const int64_t rows = batch.tokens.size(0);
+  const int64_t tokens = batch.tokens.size(1);
+  const SegmentIndex index{at::empty({rows, tokens}, at::kLong), at::empty({rows, tokens}, at::kLong)};
+  auto* segment = index.segment.mutable_data_ptr<int64_t>();
+  auto* position = index.position.mutable_data_ptr<int64_t>();
+  for (int64_t b = 0; b < rows; ++b) {
+    std::vector<int64_t> lengths = batch.segments[static_cast<size_t>(b)];
+    lengths.push_back(tokens - std::accumulate(lengths.begin(), lengths.end(), int64_t{0}));
+    if (lengths.back() < 0) {
+      throw std::logic_error("a row's segments are longer than the row");
+    }
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      for (int64_t t = 0; t < lengths[i]; ++t) {
+        *segment++ = static_cast<int64_t>(i);
+        *position++ = t;
+      }
+    }
+  }
+  return index;
+}
+
+ScoreBias Stack::self_bias(const at::Tensor& x, const TokenBatch& batch) const {
+  const std::vector<int64_t>& lengths = batch.lengths;
   const int64_t tokens = x.size(1);
   at::Tensor additive = bias_.full(tokens, tokens);  // [1,H,T,T]
-  const at::TensorOptions options = additive.options().requires_grad(false);
+  const at::TensorOptions options = (additive.defined() ? additive : x).options().requires_grad(false);
+  const auto add = [&](const at::Tensor& mask) { additive = additive.defined() ? additive + mask : mask; };
   if (causal_) {
     // Right padding: a causal query that matters never sees a padded key.
-    const double excluded = excluded_score(additive.scalar_type());
-    additive = additive + at::full({tokens, tokens}, excluded, options).triu_(1);
+    const double excluded = excluded_score(c10::typeMetaToScalarType(options.dtype()));
+    at::Tensor hidden = at::ones({1, 1, tokens, tokens}, options.dtype(at::kBool)).triu_(1);
+    if (!batch.segments.empty()) {
+      const at::Tensor segment = segment_index(batch).segment.to(x.device());  // [B,T]
+      hidden = hidden | segment.unsqueeze(2).ne(segment.unsqueeze(1)).unsqueeze(1);
+    }
+    add(at::zeros(hidden.sizes(), options).masked_fill_(hidden, excluded));
   } else if (std::any_of(lengths.begin(), lengths.end(), [&](int64_t length) { return length < tokens; })) {
-    additive = additive + padding_mask(lengths, tokens, options);
+    add(padding_mask(lengths, tokens, options));
   }
-  return {expanded(additive, x.size(0), heads_), {}};
+  ScoreBias bias;
+  if (additive.defined()) {
+    bias.additive = expanded(additive, x.size(0), heads_);
+  }
+  if (rotary_) {
+    bias.rotary = rotary_table(*rotary_, tokens, options);
+    if (!batch.segments.empty()) {
+      bias.rotary = rotary_rows(bias.rotary, segment_index(batch).position);
+    }
+  }
+  return bias;
 }
 
 ScoreBias Stack::cross_bias(const at::Tensor& x, const at::Tensor& memory, const std::vector<int64_t>& lengths) const {
@@ -132,7 +208,7 @@ ScoreBias Stack::cross_bias(const at::Tensor& x, const at::Tensor& memory, const
   }
   const at::Tensor mask = padding_mask(lengths, keys, options);  // [B,1,1,S]
   const at::Tensor additive = mask.expand({x.size(0), 1, x.size(1), keys});
-  return {expanded(additive, x.size(0), heads_), rows_with_keys(lengths, options)};
+  return {expanded(additive, x.size(0), heads_), rows_with_keys(lengths, options), {}};
 }
 
 void Stack::pack(WeightArena& arena) {

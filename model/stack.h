@@ -9,7 +9,7 @@
 #include "model/cached_attention.h"
 #include "model/decoder_state.h"
 #include "model/feed_forward.h"
-#include "model/relative_bias.h"
+#include "model/position_bias.h"
 #include "model/transformer_config.h"
 
 namespace draftsmith::model {
@@ -31,10 +31,18 @@ struct CachedPass {
   DecoderState& state;
   VisibleKeys self_keys;
   VisibleKeys cross_keys;
-  at::Tensor bias_table;  // [H,n]
+  std::vector<int64_t> positions;  // [B*L] of the step's tokens, where queries and keys are rotated
   DenseVisibility dense_self;
   DenseVisibility dense_cross;
 };
+
+// Number of the segment that each position of a packed batch belongs to, and its position there; padding is a segment
+// of its own. int64 [B,T] on the host.
+struct SegmentIndex {
+  at::Tensor segment;
+  at::Tensor position;
+};
+SegmentIndex segment_index(const TokenBatch& batch);
 
 class Block {
  public:
@@ -44,8 +52,8 @@ class Block {
   at::Tensor operator()(const at::Tensor& x, const SequencePass& pass) const;
   // A step's tokens over the state's caches of layer `layer`, whose K/V are written. [B,L,D] -> [B,L,D]
   at::Tensor step(const at::Tensor& x, CachedPass& pass, int64_t layer) const;
-  // K/V that x [B,L,D] has as this layer's input.
-  KeyValue key_value(const at::Tensor& x) const { return self_.project_key_value(self_.norm(x)); }
+  // K/V that x [B,L,D] has as this layer's input at the layout's positions.
+  KeyValue key_value(const at::Tensor& x, const RotaryTable& rotary, const std::vector<int64_t>& positions) const;
   // Cross-attention K/V of encoder states [R,S,D].
   CrossCache cross_cache(const at::Tensor& memory) const;
 
@@ -53,6 +61,11 @@ class Block {
   void unpack();
 
  private:
+  // What follows attention: the feed-forward sublayer, reading `x` where the residual is parallel.
+  at::Tensor feed_forward(const at::Tensor& x, const at::Tensor& attended, Dropout& dropout) const;
+
+  bool parallel_residual_;
+  bool clamps_half_;
   Attention self_;
   std::optional<Attention> cross_;
   FeedForward feed_forward_;
@@ -65,10 +78,12 @@ class Stack {
 
   int64_t layers() const { return static_cast<int64_t>(blocks_.size()); }
   const Block& block(int64_t i) const { return blocks_.at(static_cast<size_t>(i)); }
-  const RelativeBias& bias() const { return bias_; }
+  // Tables of positions 0..count-1 for cached steps.
+  PositionTables position_tables(int64_t count) const;
 
-  // Additive self-attention bias of whole sequences of these lengths. x [B,T,D] gives sizes, dtype and device.
-  ScoreBias self_bias(const at::Tensor& x, const std::vector<int64_t>& lengths) const;
+  // Additive self-attention bias of whole sequences of these lengths and segments. x [B,T,D] gives sizes, dtype and
+  // device.
+  ScoreBias self_bias(const at::Tensor& x, const TokenBatch& batch) const;
   // Additive cross-attention mask for queries x [B,T,D] over memory [B,S,D].
   ScoreBias cross_bias(const at::Tensor& x, const at::Tensor& memory, const std::vector<int64_t>& lengths) const;
   at::Tensor final_norm(const at::Tensor& x) const { return final_norm_(x); }
@@ -79,8 +94,10 @@ class Stack {
  private:
   bool causal_;
   int64_t heads_;
+  at::TensorOptions options_;  // of the weights
   std::vector<Block> blocks_;
-  RelativeBias bias_;
+  PositionBias bias_;
+  std::optional<RotaryConfig> rotary_;
   NormLayer final_norm_;
 };
 

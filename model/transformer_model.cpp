@@ -103,7 +103,7 @@ struct TransformerModel::Impl {
     return {rows,
             capacity,
             config.decoder_layers,
-            {config.heads, config.head_width, config.attention_scale},
+            {config.heads, config.head_width, config.attention_scale, config.kv_heads},
             at::TensorOptions(info.dtype).device(info.device)};
   }
 
@@ -140,7 +140,7 @@ const std::map<std::string, at::Tensor>& TransformerModel::parameters() const {
 
 void TransformerModel::to(at::Device device, at::ScalarType dtype) {
   for (auto& [name, tensor] : impl_->parameters) {
-    const bool keep = dtype == at::kHalf && keeps_fp32_in_half(name);
+    const bool keep = dtype == at::kHalf && keeps_fp32_in_half(impl_->config, name);
     const bool gradient = tensor.requires_grad();
     tensor = tensor.detach().to(device, keep ? at::kFloat : dtype).requires_grad_(gradient);
   }
@@ -216,7 +216,7 @@ StepOutput TransformerModel::step(const StepInput& input, DecodeState& state) {
       found->second = hidden;
     }
   };
-  const at::Tensor embedded = impl_->parts->embed(input.tokens);
+  const at::Tensor embedded = impl_->parts->embed(input.tokens, layout);
   keep(0, embedded);
   const at::Tensor hidden = impl_->parts->run_layers({0, impl_->config.decoder_layers}, embedded, layout, own, keep);
   StepOutput output;
@@ -234,7 +234,7 @@ at::Tensor TransformerModel::embed(const at::Tensor& tokens, const StepLayout& l
   if (tokens.size(1) != layout.tokens) {
     throw std::logic_error("a step's tokens disagree with its layout");
   }
-  return impl_->parts->embed(tokens);
+  return impl_->parts->embed(tokens, layout);
 }
 
 at::Tensor TransformerModel::run_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,

@@ -6,8 +6,8 @@
 namespace draftsmith::model {
 namespace {
 
-// Columns of the bias table that a decode state begins with.
-constexpr int64_t kFirstBiasColumns = 65;
+// Positions that a decode state's tables begin with.
+constexpr int64_t kFirstPositions = 65;
 
 ParameterLookup lookup(const std::map<std::string, at::Tensor>& parameters) {
   return [&parameters](const std::string& name) {
@@ -39,6 +39,18 @@ VisibleKeys cross_keys(const StepLayout& layout, const DecoderState& state) {
   return visible;
 }
 
+// Of token j of row b at [b * L + j]. Siblings all stand at the next position.
+std::vector<int64_t> positions_of(const StepLayout& layout) {
+  std::vector<int64_t> positions;
+  positions.reserve(layout.base.size() * static_cast<size_t>(layout.tokens));
+  for (const int64_t base : layout.base) {
+    for (int64_t j = 0; j < layout.tokens; ++j) {
+      positions.push_back(base + (layout.siblings ? 0 : j));
+    }
+  }
+  return positions;
+}
+
 }  // namespace
 
 TransformerParts::TransformerParts(const TransformerConfig& config, const std::map<std::string, at::Tensor>& parameters)
@@ -49,18 +61,40 @@ TransformerParts::TransformerParts(const TransformerConfig& config, const std::m
   if (config.encoder_decoder) {
     encoder_.emplace(config, false, lookup(parameters));
   }
+  if (config.positions == Positions::kLearned) {
+    positions_ = parameters.at("positions.weight");
+  }
+  if (config.embedding_norm) {
+    const ParameterLookup find = lookup(parameters);
+    embedding_norm_.emplace(config.norm, config.norm_epsilon, find("embedding_norm.weight"),
+                            find("embedding_norm.bias"));
+  }
 }
 
-at::Tensor TransformerParts::embed(const at::Tensor& tokens) const {
-  return at::embedding(embedding_, tokens.to(embedding_.device()));
+at::Tensor TransformerParts::embed_at(const at::Tensor& tokens, const std::function<at::Tensor()>& positions) const {
+  at::Tensor hidden = at::embedding(embedding_, tokens.to(embedding_.device()));
+  if (positions_.defined()) {
+    hidden = hidden + at::embedding(positions_, positions().clamp_max(positions_.size(0) - 1).to(positions_.device()));
+  }
+  return embedding_norm_ ? (*embedding_norm_)(hidden) : hidden;
+}
+
+at::Tensor TransformerParts::embed(const TokenBatch& batch) const {
+  return embed_at(batch.tokens, [&] {
+    return batch.segments.empty() ? at::arange(batch.tokens.size(1), at::kLong) : segment_index(batch).position;
+  });
+}
+
+at::Tensor TransformerParts::embed(const at::Tensor& tokens, const StepLayout& layout) const {
+  return embed_at(tokens, [&] { return at::tensor(positions_of(layout), at::kLong).view(tokens.sizes()); });
 }
 
 at::Tensor TransformerParts::encode(const TokenBatch& source, Dropout& dropout) const {
   if (!encoder_) {
     throw std::logic_error("a decoder-only model has no encoder");
   }
-  at::Tensor hidden = dropout(embed(source.tokens));
-  const SequencePass pass{encoder_->self_bias(hidden, source.lengths), {}, {}, &dropout};
+  at::Tensor hidden = dropout(embed(source));
+  const SequencePass pass{encoder_->self_bias(hidden, source), {}, {}, &dropout};
   for (int64_t i = 0; i < encoder_->layers(); ++i) {
     hidden = encoder_->block(i)(hidden, pass);
   }
@@ -73,8 +107,8 @@ ForwardOutput TransformerParts::forward(const ForwardInput& input, Dropout& drop
   if (encoder_) {
     pass.memory = encode(input.source, dropout);
   }
-  at::Tensor hidden = dropout(embed(input.target.tokens));
-  pass.self_bias = decoder_.self_bias(hidden, input.target.lengths);
+  at::Tensor hidden = dropout(embed(input.target));
+  pass.self_bias = decoder_.self_bias(hidden, input.target);
   if (encoder_) {
     pass.cross_bias = decoder_.cross_bias(hidden, pass.memory, input.source.lengths);
   }
@@ -105,24 +139,28 @@ std::vector<CrossCache> TransformerParts::cross_caches(const at::Tensor& memory)
   return caches;
 }
 
-void TransformerParts::fit_bias_table(const StepLayout& layout, DecoderState& state) const {
+void TransformerParts::fit_positions(const StepLayout& layout, DecoderState& state) const {
   int64_t needed = 1;
   for (size_t b = 0; b < layout.base.size(); ++b) {
     needed = std::max(needed, layout.base[b] + layout.new_tokens[b] + 1);
   }
-  const int64_t present = state.bias_table().defined() ? state.bias_table().size(1) : 0;
+  const int64_t present = state.positions().count;
   if (needed > present) {
-    const int64_t roomy = std::min(std::max(kFirstBiasColumns, 2 * present), state.capacity() + 1);
-    state.set_bias_table(decoder_.bias().reversed_table(std::max(needed, roomy)));
+    const int64_t roomy = std::min(std::max(kFirstPositions, 2 * present), state.capacity() + 1);
+    state.set_positions(decoder_.position_tables(std::max(needed, roomy)));
   }
+}
+
+std::vector<int64_t> TransformerParts::rotary_positions(const StepLayout& layout) const {
+  return config_.positions == Positions::kRotary ? positions_of(layout) : std::vector<int64_t>{};
 }
 
 at::Tensor TransformerParts::run_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,
                                         DecoderState& state,
                                         const std::function<void(int64_t, const at::Tensor&)>& each) const {
   state.check(layers, layout);
-  fit_bias_table(layout, state);
-  CachedPass pass{layout, state, self_keys(layout, state), {}, state.bias_table(), {}, {}};
+  fit_positions(layout, state);
+  CachedPass pass{layout, state, self_keys(layout, state), {}, rotary_positions(layout), {}, {}};
   if (encoder_) {
     pass.cross_keys = cross_keys(layout, state);
   }
@@ -142,8 +180,10 @@ at::Tensor TransformerParts::run_layers(LayerRange layers, const at::Tensor& hid
 void TransformerParts::write_kv(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,
                                 DecoderState& state) const {
   state.check(layers, layout);
+  fit_positions(layout, state);
+  const std::vector<int64_t> positions = rotary_positions(layout);
   for (int64_t i = layers.begin; i < layers.end; ++i) {
-    state.write(i, decoder_.block(i).key_value(hidden), layout);
+    state.write(i, decoder_.block(i).key_value(hidden, state.positions().rotary, positions), layout);
     if (!layout.siblings) {
       state.advance(i, layout);
     }

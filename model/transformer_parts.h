@@ -14,7 +14,9 @@ class TransformerParts {
  public:
   TransformerParts(const TransformerConfig& config, const std::map<std::string, at::Tensor>& parameters);
 
-  at::Tensor embed(const at::Tensor& tokens) const;
+  // Hidden state 0 of whole sequences, and of a step's tokens [B,L] at the layout's positions.
+  at::Tensor embed(const TokenBatch& batch) const;
+  at::Tensor embed(const at::Tensor& tokens, const StepLayout& layout) const;
   // Encoder states of embedded whole sequences. [B,S,D]
   at::Tensor encode(const TokenBatch& source, Dropout& dropout) const;
   ForwardOutput forward(const ForwardInput& input, Dropout& dropout) const;
@@ -34,12 +36,17 @@ class TransformerParts {
   void unpack();
 
  private:
-  // Makes the state's relative-bias table long enough for a step. Like the caches it doubles, so that a high limit
+  // Makes the state's tables of positions long enough for a step. Like the caches they double, so that a high limit
   // costs no memory.
-  void fit_bias_table(const StepLayout& layout, DecoderState& state) const;
+  void fit_positions(const StepLayout& layout, DecoderState& state) const;
+  // Positions of a step's tokens [B*L], where queries and keys are rotated by them; else empty.
+  std::vector<int64_t> rotary_positions(const StepLayout& layout) const;
+  at::Tensor embed_at(const at::Tensor& tokens, const std::function<at::Tensor()>& positions) const;
 
   const TransformerConfig& config_;
   at::Tensor embedding_;
+  at::Tensor positions_;  // [P,D]; undefined unless Positions::kLearned
+  std::optional<NormLayer> embedding_norm_;
   std::optional<Stack> encoder_;
   Stack decoder_;
   Linear head_;

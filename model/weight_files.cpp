@@ -13,6 +13,7 @@ using nlohmann::json;
 
 constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
+constexpr const char* kPickled = "pytorch_model.bin";
 
 // The index's weight_map, every file a plain name inside the directory.
 std::map<std::string, std::string> read_weight_map(const fs::path& index) {
@@ -47,22 +48,25 @@ std::map<std::string, std::string> read_weight_map(const fs::path& index) {
 }  // namespace
 
 WeightFiles::WeightFiles(const fs::path& directory) {
-  if (fs::exists(directory / kSingle)) {
-    files_.emplace_back(directory / kSingle);
-    for (const auto& [name, entry] : files_.front().tensors()) {
-      file_of_[name] = 0;
+  for (const char* single : {kSingle, kPickled}) {
+    const fs::path index = directory / (std::string(single) + ".index.json");
+    if (fs::exists(directory / single)) {
+      files_.push_back(open_tensor_file(directory / single));
+      for (const auto& [name, entry] : files_.front()->tensors()) {
+        file_of_[name] = 0;
+      }
+      return;
     }
-  } else if (fs::exists(directory / kIndex)) {
-    open_shards(directory / kIndex);
-  } else {
-    const bool pickled = fs::exists(directory / "pytorch_model.bin");
-    throw UserError({.where = directory.string(),
-                     .what = "no weights in this model directory",
-                     .expected = fmt::format("{} or {}", kSingle, kIndex),
-                     .found = pickled ? "only pytorch_model.bin, a Python pickle" : "neither",
-                     .hint = pickled ? "load it in Transformers and call save_pretrained(): that writes safetensors"
-                                     : "is this the right directory?"});
+    if (fs::exists(index)) {
+      open_shards(index);
+      return;
+    }
   }
+  throw UserError({.where = directory.string(),
+                   .what = "no weights in this model directory",
+                   .expected = fmt::format("{}, {}, or one of them in shards with its .index.json", kSingle, kPickled),
+                   .found = "neither",
+                   .hint = "is this the right directory?"});
 }
 
 void WeightFiles::open_shards(const fs::path& index) {
@@ -72,11 +76,11 @@ void WeightFiles::open_shards(const fs::path& index) {
   for (const auto& [name, file] : weight_map) {
     if (opened.count(file) == 0) {
       opened[file] = files_.size();
-      files_.emplace_back(index.parent_path() / file);
-      for (const auto& [stored, entry] : files_.back().tensors()) {
+      files_.push_back(open_tensor_file(index.parent_path() / file));
+      for (const auto& [stored, entry] : files_.back()->tensors()) {
         const auto named = weight_map.find(stored);
         if (named == weight_map.end() || named->second != file) {
-          problems.add({.where = fmt::format("{}: tensor '{}'", files_.back().file().string(), printable(stored)),
+          problems.add({.where = fmt::format("{}: tensor '{}'", files_.back()->file().string(), printable(stored)),
                         .what = "a shard holds a tensor that the index does not place there",
                         .expected = named == weight_map.end() ? "an index that names it" : "only in " + named->second,
                         .found = file,
@@ -85,8 +89,8 @@ void WeightFiles::open_shards(const fs::path& index) {
       }
     }
     const size_t shard = opened[file];
-    if (files_[shard].tensors().count(name) == 0) {
-      problems.add({.where = fmt::format("{}: tensor '{}'", files_[shard].file().string(), printable(name)),
+    if (files_[shard]->tensors().count(name) == 0) {
+      problems.add({.where = fmt::format("{}: tensor '{}'", files_[shard]->file().string(), printable(name)),
                     .what = "the tensor is not in the shard that the index names",
                     .expected = "the tensor",
                     .found = "nothing",
@@ -98,19 +102,19 @@ void WeightFiles::open_shards(const fs::path& index) {
 }
 
 const TensorEntry& WeightFiles::entry(const std::string& name) const {
-  return files_[file_of_.at(name)].tensors().at(name);
+  return files_[file_of_.at(name)]->tensors().at(name);
 }
 
 std::string WeightFiles::where(const std::string& name) const {
-  return fmt::format("{}: tensor '{}'", files_[file_of_.at(name)].file().string(), printable(name));
+  return fmt::format("{}: tensor '{}'", files_[file_of_.at(name)]->file().string(), printable(name));
 }
 
 at::Tensor WeightFiles::read(const std::string& name, at::ScalarType dtype) const {
-  return files_[file_of_.at(name)].read(name, dtype);
+  return files_[file_of_.at(name)]->read(name, dtype);
 }
 
 std::span<const std::byte> WeightFiles::bytes(const std::string& name) const {
-  return files_[file_of_.at(name)].bytes(name);
+  return files_[file_of_.at(name)]->bytes(name);
 }
 
 void write_weight_files(const fs::path& directory, const std::vector<TensorToStore>& tensors, uint64_t shard_bytes) {

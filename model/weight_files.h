@@ -1,4 +1,5 @@
-// The weights of a Hugging Face model directory: model.safetensors, or shards named by model.safetensors.index.json.
+// The weights of a Hugging Face model directory: model.safetensors, or shards named by model.safetensors.index.json;
+// else the older pytorch_model.bin, or its shards.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "model/safetensors.h"
+#include "model/tensor_file.h"
 
 namespace draftsmith::model {
 
@@ -26,18 +27,18 @@ class WeightFiles {
   const TensorEntry& entry(const std::string& name) const;
   // "DIR/model.safetensors: tensor 'name'", for messages.
   std::string where(const std::string& name) const;
-  // A copy of the tensor on the CPU in another float type; see SafetensorsFile::read.
+  // A copy of the tensor on the CPU in another float type; see TensorFile::read.
   at::Tensor read(const std::string& name, at::ScalarType dtype) const;
 
-  // The tensor's bytes in the mapped file.
+  // The tensor's bytes.
   std::span<const std::byte> bytes(const std::string& name) const;
 
-  const std::vector<SafetensorsFile>& files() const { return files_; }
+  const std::vector<std::unique_ptr<TensorFile>>& files() const { return files_; }
 
  private:
   void open_shards(const std::filesystem::path& index);
 
-  std::vector<SafetensorsFile> files_;
+  std::vector<std::unique_ptr<TensorFile>> files_;
   std::map<std::string, size_t> file_of_;  // tensor -> index into files_
 };
 

@@ -14,15 +14,20 @@ struct ArchitectureOptions {
   std::string family = "t5";
   int64_t width = 256;
   int64_t heads = 4;
+  int64_t kv_heads = 0;  // 0: heads
   int64_t head_width = 64;
   int64_t ff_width = 1024;
   int64_t encoder_layers = 4;
   int64_t decoder_layers = 4;
-  std::string activation = "relu";
+  std::optional<std::string> activation;
   bool gated = false;
   bool tied_head = true;
   int64_t relative_buckets = 32;
   int64_t relative_max_distance = 128;
+  int64_t max_positions = 1024;
+  double rotary_base = 10000.0;
+  double rotary_share = 1.0;
+  bool parallel_residual = true;
   double dropout = 0.1;
   double initializer_factor = 1.0;
   std::optional<double> embedding_std;
@@ -30,7 +35,15 @@ struct ArchitectureOptions {
   static Fields<ArchitectureOptions> fields();
 };
 
-// The configuration for a tokenizer's vocabulary, pad and EOS ids.
-model::TransformerConfig make_config(const ArchitectureOptions& options, int64_t vocabulary, int64_t pad, int64_t eos);
+// Ids of a tokenizer that a model's configuration holds; -1: it has none.
+struct SpecialIds {
+  int64_t vocabulary = 0;
+  int64_t pad = 0;
+  int64_t eos = 1;
+  int64_t bos = -1;
+};
+
+// The configuration of a new model. `options` are valid.
+model::TransformerConfig make_config(const ArchitectureOptions& options, const SpecialIds& ids);
 
 }  // namespace draftsmith::recipes

@@ -1,5 +1,7 @@
 #include "train/batch.h"
 
+#include <algorithm>
+
 #include "data/batches.h"
 
 namespace draftsmith::train {
@@ -12,9 +14,69 @@ at::Tensor to_tensor(const std::vector<int64_t>& values, at::IntArrayRef shape) 
   return tensor;
 }
 
+// Inputs and labels of one example of a decoder-only model.
+struct JoinedExample {
+  std::vector<int64_t> inputs;  // start token or source, then all but the last target token
+  std::vector<int64_t> labels;  // the target
+  int64_t first_label = 0;      // position of the first label among the inputs
+};
+
+JoinedExample joined_example(const data::Corpus& corpus, int64_t example, int64_t start) {
+  JoinedExample joined;
+  const auto source = corpus.source(example);
+  const auto target = corpus.target(example);
+  joined.inputs.assign(source.begin(), source.end());
+  if (source.empty()) joined.inputs.push_back(start);
+  joined.first_label = static_cast<int64_t>(joined.inputs.size()) - 1;
+  if (!target.empty()) joined.inputs.insert(joined.inputs.end(), target.begin(), target.end() - 1);
+  joined.labels.assign(target.begin(), target.end());
+  return joined;
+}
+
+// Prompt and continuation in one row, several examples a row where rows are packed.
+Batch joined_batch(const data::Corpus& corpus, const std::vector<int64_t>& examples, const model::ModelInfo& model,
+                   int64_t pack_tokens) {
+  std::vector<int64_t> lengths;
+  for (const int64_t example : examples) lengths.push_back(data::joined_length(corpus, example));
+  const std::vector<int64_t> row_of = data::packed_rows(lengths, pack_tokens);
+  const auto rows = static_cast<size_t>(row_of.back()) + 1;
+  Batch batch;
+  batch.examples = examples;
+  batch.decoder_input.lengths.assign(rows, 0);
+  batch.decoder_input.segments.resize(rows);
+  for (size_t i = 0; i < examples.size(); ++i) {
+    const auto row = static_cast<size_t>(row_of[i]);
+    batch.decoder_input.lengths[row] += lengths[i];
+    batch.decoder_input.segments[row].push_back(lengths[i]);
+  }
+  const int64_t width = *std::max_element(batch.decoder_input.lengths.begin(), batch.decoder_input.lengths.end());
+  std::vector<int64_t> inputs(rows * static_cast<size_t>(width), model.pad);
+  std::vector<int64_t> labels, positions;
+  std::vector<int64_t> filled(rows, 0);
+  for (size_t i = 0; i < examples.size(); ++i) {
+    const auto row = static_cast<size_t>(row_of[i]);
+    const int64_t begin = row_of[i] * width + filled[row];
+    const JoinedExample joined = joined_example(corpus, examples[i], model.decoder_start);
+    std::copy(joined.inputs.begin(), joined.inputs.end(), inputs.begin() + begin);
+    for (size_t j = 0; j < joined.labels.size(); ++j) {
+      labels.push_back(joined.labels[j]);
+      positions.push_back(begin + joined.first_label + static_cast<int64_t>(j));
+    }
+    filled[row] += lengths[i];
+  }
+  if (rows == examples.size()) batch.decoder_input.segments.clear();
+  batch.decoder_input.tokens = to_tensor(inputs, {static_cast<int64_t>(rows), width}).to(model.device);  // [B,T]
+  const auto count = static_cast<int64_t>(labels.size());
+  batch.labels = to_tensor(labels, {count}).to(model.device);        // [P]
+  batch.positions = to_tensor(positions, {count}).to(model.device);  // [P]
+  return batch;
+}
+
 }  // namespace
 
-Batch make_batch(const data::Corpus& corpus, const std::vector<int64_t>& examples, const model::ModelInfo& model) {
+Batch make_batch(const data::Corpus& corpus, const std::vector<int64_t>& examples, const model::ModelInfo& model,
+                 int64_t pack_tokens) {
+  if (!model.encoder_decoder) return joined_batch(corpus, examples, model, pack_tokens);
   const data::PaddedRows source = data::pad_sources(corpus, examples, model.pad);
   const data::PaddedRows target = data::pad_targets(corpus, examples, model.pad);
   const int64_t width = std::max<int64_t>(target.width, 1);

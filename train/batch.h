@@ -12,15 +12,19 @@
 namespace draftsmith::train {
 
 struct Batch {
-  model::TokenBatch source;         // [B,S]
-  model::TokenBatch decoder_input;  // [B,T]: decoder start token, then all but the last target token
-  at::Tensor labels;                // int64 [P]: target tokens of all rows, padding left out, row after row
-  at::Tensor positions;             // int64 [P]: where each label stands in the flattened [B*T]
-  std::vector<int64_t> examples;    // [B]: indices in the corpus
+  model::TokenBatch source;  // [B,S]; undefined for decoder-only models
+  // [B,T]: decoder start token, then all but the last target token. Decoder-only: the source in place of the start
+  // token where there is one, and several examples a row where they are packed.
+  model::TokenBatch decoder_input;
+  at::Tensor labels;              // int64 [P]: target tokens of all rows, padding left out, row after row
+  at::Tensor positions;           // int64 [P]: where each label stands in the flattened [B*T]
+  std::vector<int64_t> examples;  // [B]: indices in the corpus
   int64_t label_count() const { return labels.size(0); }
 };
 
-// The examples of a corpus on the model's device. Padding positions never reach the head or the loss.
-Batch make_batch(const data::Corpus& corpus, const std::vector<int64_t>& examples, const model::ModelInfo& model);
+// The examples of a corpus on the model's device. Padding positions and prompts never reach the head or the loss.
+// `pack_tokens` as in data::BatchOptions.
+Batch make_batch(const data::Corpus& corpus, const std::vector<int64_t>& examples, const model::ModelInfo& model,
+                 int64_t pack_tokens = 0);
 
 }  // namespace draftsmith::train

@@ -44,7 +44,8 @@ struct Trainer::Impl {
         directory(std::move(where)),
         length(parse_period(options.length, "train.length")),
         validation_inputs{inputs.validation, inputs.tokenizer, inputs.references, inputs.teacher},
-        batches(inputs.corpus, options.batches),
+        batches(inputs.corpus, options.batches,
+                inputs.model.info().encoder_decoder ? data::RowForm::kSeparate : data::RowForm::kJoined),
         scale(scale_of(inputs.corpus, batches.batches(0), options.accumulate)),
         schedule(options.schedule, length, scale),
         objective(make_objective(options.objective)),
@@ -117,6 +118,7 @@ struct Trainer::Impl {
     return {.dropout = options.dropout.value_or(inputs.model.config().dropout),
             .seed = options.seed,
             .first_micro_step = static_cast<uint64_t>(state.micro_step),
+            .pack_tokens = options.batches.pack_tokens,
             .autocast = options.precision == "bf16",
             .step = state.step + 1};
   }

@@ -1,10 +1,12 @@
 #include "train/trainer_checks.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "data/batches.h"
 
 namespace draftsmith::train {
 
@@ -49,6 +51,30 @@ void check_inputs(const TrainerInputs& inputs) {
                   .found = std::to_string(corpus.info().vocabulary),
                   .hint = "tokenize the corpus with the model's own tokenizer"});
   };
+  const auto check_form = [&](const data::Corpus& corpus) {
+    if (info.encoder_decoder || data::continues_prompts(corpus.info())) return;
+    problems.add({.where = corpus.file().string(),
+                  .what = "its sources end in EOS, but a decoder-only model continues its prompts",
+                  .expected = "a corpus prepared with prompts = true, or plain text",
+                  .found = "sources for an encoder",
+                  .hint = "set prompts = true in the corpus stage, or --prompts in data prepare"});
+  };
+  const auto check_length = [&](const data::Corpus& corpus) {
+    if (info.encoder_decoder || info.max_positions == 0) return;
+    int64_t longest = 0;
+    for (int64_t i = 0; i < corpus.size(); ++i) longest = std::max(longest, data::joined_length(corpus, i));
+    if (longest <= info.max_positions) return;
+    problems.add({.where = corpus.file().string(),
+                  .what = "an example is longer than the model's positions",
+                  .expected = fmt::format("at most {} tokens", info.max_positions),
+                  .found = std::to_string(longest),
+                  .hint = "prepare it with max_source and max_target, or raise max_positions"});
+  };
+  for (const data::Corpus* corpus : {&inputs.corpus, inputs.validation}) {
+    if (corpus == nullptr) continue;
+    check_form(*corpus);
+    check_length(*corpus);
+  }
   check_corpus(inputs.corpus);
   if (inputs.validation) check_corpus(*inputs.validation);
   if (inputs.validation && inputs.teacher) check_teacher(inputs, problems);

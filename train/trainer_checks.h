@@ -6,7 +6,8 @@
 namespace draftsmith::train {
 
 // Errors (UserError, all at once): corpora without examples or with more token ids than the model, a teacher for alpha
-// with fewer ids or another decoder start than the model.
+// with fewer ids or another decoder start than the model; for decoder-only models sources that end in EOS and examples
+// longer than the model's positions.
 void check_inputs(const TrainerInputs& inputs);
 
 }  // namespace draftsmith::train

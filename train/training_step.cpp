@@ -73,7 +73,7 @@ StepResult accumulate_gradients(model::TransformerModel& model, Objective& objec
   std::vector<at::Tensor> values;
   uint64_t micro_step = settings.first_micro_step;
   for (const std::vector<int64_t>& examples : micro_batches) {
-    const Batch batch = make_batch(corpus, examples, model.info());
+    const Batch batch = make_batch(corpus, examples, model.info(), settings.pack_tokens);
     const model::DropoutContext dropout{.probability = settings.dropout, .seed = settings.seed, .step = micro_step++};
     Loss loss;
     {

@@ -113,6 +113,7 @@ double greedy_bleu(const model::TransformerModel& trained, const ValidationInput
   decoding.max_new_tokens = options.max_new_tokens;
   infer::GenerationModels models;
   models.target = &model;
+  models.generation = model::default_generation_config(model.config());
   models.target_tokenizer = inputs.tokenizer;
   infer::Generator generator(models, decoding);
   const int64_t count = examples_to_use(inputs, options.bleu_examples);

@@ -8,6 +8,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "model/config_reader.h"
+#include "model/stored_layout.h"
 #include "model/transformer_config.h"
 
 namespace draftsmith::model {
@@ -21,13 +22,16 @@ struct Family {
   TransformerConfig (*read_config)(ConfigReader& reader);
   // config.json, complete, as Transformers reads it.
   nlohmann::ordered_json (*write_config)(const TransformerConfig& config);
-  // The stored name of a parameter of ours (model/parameters.h).
-  std::string (*stored_name)(const std::string& parameter, const TransformerConfig& config);
+  // Where a parameter of ours (model/parameters.h) lies in the files.
+  StoredTensor (*stored)(const std::string& parameter, const TransformerConfig& config);
 
-  std::string stored_embedding;               // stored name of the shared embedding
-  std::string stored_head;                    // stored name of an untied head
-  std::vector<std::string> embedding_copies;  // stored names some writers add: they must equal the embedding
-  std::vector<std::string> unused;            // stored names that the model never reads; ignored with a log line
+  std::string stored_embedding;                    // stored name of the shared embedding
+  std::string stored_head;                         // stored name of an untied head
+  std::vector<std::string> embedding_copies = {};  // stored names some writers add: they must equal the embedding
+  // Stored names that the model never reads, '*' standing for anything; ignored with a log line.
+  std::vector<std::string> unused = {};
+  // What stored names begin with and older files leave out ("transformer."); the head's has none.
+  std::string optional_prefix = {};
 };
 
 // Every family known.
@@ -43,5 +47,9 @@ const Family& family_named(const std::string& name);
 // The families' own files.
 Family t5_family();
 Family mt5_family();
+Family llama_family();
+Family gpt2_family();
+Family gpt_neox_family();
+Family bloom_family();
 
 }  // namespace draftsmith::model

@@ -42,7 +42,8 @@ const Family& find_or_refuse(std::string Family::*member, const std::string& val
 }  // namespace
 
 const std::vector<Family>& families() {
-  static const std::vector<Family> kFamilies = {t5_family(), mt5_family()};
+  static const std::vector<Family> kFamilies = {t5_family(),   mt5_family(),      llama_family(),
+                                                gpt2_family(), gpt_neox_family(), bloom_family()};
   return kFamilies;
 }
 

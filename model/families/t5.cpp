@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "model/families/common.h"
 #include "model/families/family.h"
 
 namespace draftsmith::model {
@@ -21,35 +22,7 @@ struct Defaults {
 constexpr Defaults kT5Defaults = {32128, 2048, 6, 8, "relu"};
 constexpr Defaults kMt5Defaults = {250112, 1024, 8, 6, "gated-gelu"};
 
-// Limits far beyond any real model: products of any three of them fit int64.
-constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
-constexpr int64_t kMaxWidth = int64_t{1} << 18;
-constexpr int64_t kMaxLayers = 1024;
-constexpr int64_t kMaxHeads = 4096;
 constexpr int64_t kMaxDistance = int64_t{1} << 20;  // a table holds one entry for each
-
-// Activation of a name in dense_act_fn; "gelu_new" is the tanh approximation.
-std::optional<Activation> activation_named(const std::string& name) {
-  static const std::map<std::string, Activation> kNames = {
-      {"relu", Activation::kRelu}, {"gelu_new", Activation::kGeluTanh}, {"gelu_pytorch_tanh", Activation::kGeluTanh},
-      {"gelu", Activation::kGelu}, {"silu", Activation::kSilu},         {"swish", Activation::kSilu}};
-  const auto it = kNames.find(name);
-  return it == kNames.end() ? std::nullopt : std::optional(it->second);
-}
-
-std::string activation_name(Activation activation) {
-  switch (activation) {
-    case Activation::kRelu:
-      return "relu";
-    case Activation::kGeluTanh:
-      return "gelu_new";
-    case Activation::kGelu:
-      return "gelu";
-    case Activation::kSilu:
-      return "silu";
-  }
-  throw std::logic_error("activation_name: unknown activation");
-}
 
 // feed_forward_proj is "ACT" or "gated-ACT", where "gated-gelu" means gelu_new; dense_act_fn and is_gated_act override
 // it.
@@ -200,7 +173,7 @@ std::string stored_leaf(const std::string& part, const std::string& leaf, bool g
 }
 
 // "decoder.3.self_attention.query.weight" -> "decoder.block.3.layer.0.SelfAttention.q.weight".
-std::string stored_name(const std::string& parameter, const TransformerConfig& config) {
+std::string name_in_files(const std::string& parameter, const TransformerConfig& config) {
   if (parameter == "embedding.weight") {
     return "shared.weight";
   }
@@ -226,12 +199,16 @@ std::string stored_name(const std::string& parameter, const TransformerConfig& c
                      stored_leaf(part, rest.substr(part_end + 1), config.gated));
 }
 
+StoredTensor stored(const std::string& parameter, const TransformerConfig& config) {
+  return {.name = name_in_files(parameter, config)};
+}
+
 Family make(const std::string& name, const std::string& architecture, TransformerConfig (*read)(ConfigReader&)) {
   return {.name = name,
           .architecture = architecture,
           .read_config = read,
           .write_config = write_config,
-          .stored_name = stored_name,
+          .stored = stored,
           .stored_embedding = "shared.weight",
           .stored_head = "lm_head.weight",
           .embedding_copies = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"},

@@ -81,6 +81,7 @@ data::CorpusInfo output_info(const data::Corpus& inputs, const TeacherOutputsOpt
                      {"calibration_inputs_hash", hash_of(run, sources)},
                      {"temperature", fmt::format("{}", options.temperature)},
                      {"seed", fmt::format("{}", options.seed)},
+                     {"prompts", data::continues_prompts(inputs.info()) ? "true" : "false"},
                      {"dtype", options.dtype},
                      {"max_new_tokens", fmt::format("{}", options.max_new_tokens)}};
   return info;

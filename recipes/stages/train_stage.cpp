@@ -58,7 +58,8 @@ std::unique_ptr<model::TransformerModel> starting_model(const TrainStageOptions&
     return model;
   }
   const ArchitectureOptions& shape = *options.architecture;
-  const auto config = make_config(shape, tokenizer.vocabulary(), tokenizer.pad(), tokenizer.eos());
+  const auto config =
+      make_config(shape, {.vocabulary = tokenizer.vocabulary(), .pad = tokenizer.pad(), .eos = tokenizer.eos()});
   auto fresh = std::make_unique<model::TransformerModel>(config, shape.seed);
   fresh->to(device, at::kFloat);
   return fresh;

@@ -187,5 +187,34 @@ TEST(Batches, PaddedRowsHoldTheTokensAndLengths) {
   EXPECT_THAT(pad_targets(corpus, {0, 1}, 9).tokens, ElementsAre(1, 9, 9, 6, 7, 1));
 }
 
+TEST(Batches, PackedRowsStayWithinTheirWidthAndTheBudget) {
+  const TemporaryDirectory directory;
+  const Corpus corpus = make_corpus(directory, 300);
+  const BatchOptions options{.token_budget = 480, .pack_tokens = 120};
+  BatchOrder order(corpus, options, RowForm::kJoined);
+  std::set<int64_t> seen;
+  for (const auto& batch : epoch_batches(order, 0)) {
+    std::vector<int64_t> lengths;
+    for (const int64_t example : batch) {
+      lengths.push_back(joined_length(corpus, example));
+      EXPECT_TRUE(seen.insert(example).second);
+    }
+    const std::vector<int64_t> rows = packed_rows(lengths, options.pack_tokens);
+    std::vector<int64_t> filled(static_cast<size_t>(rows.back()) + 1, 0);
+    for (size_t i = 0; i < rows.size(); ++i) filled[static_cast<size_t>(rows[i])] += lengths[i];
+    const int64_t widest = *std::max_element(filled.begin(), filled.end());
+    EXPECT_LE(widest, options.pack_tokens);
+    EXPECT_LE(static_cast<int64_t>(filled.size()) * widest, options.token_budget);
+  }
+  EXPECT_EQ(seen.size(), 300);
+}
+
+TEST(Batches, PackingIsForJoinedRowsThatFitTheBudget) {
+  const TemporaryDirectory directory;
+  const Corpus corpus = make_corpus(directory, 3);
+  EXPECT_THROW(BatchOrder(corpus, {.pack_tokens = 64}), UserError);
+  EXPECT_THROW(BatchOrder(corpus, {.token_budget = 50, .pack_tokens = 64}, RowForm::kJoined), UserError);
+}
+
 }  // namespace
 }  // namespace draftsmith::data

@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "data/corpus.h"
+#include "data/ngram_table.h"
 #include "infer/evaluation.h"
 #include "model/checkpoint.h"
 
@@ -103,6 +105,32 @@ TEST_F(ModelSuite, ExactMethodsGiveTheGreedyIdsAndTheirCountsAddUp) {
   EXPECT_GE(drafter.at("alpha_forced").at("temperature_1"), 0);
   EXPECT_LE(drafter.at("alpha_forced").at("temperature_1"), 1);
   EXPECT_EQ(drafter.at("alpha_forced").at("positions"), greedy.at("acceptance").at("tokens"));
+}
+
+TEST_F(ModelSuite, TablesAndLookupAreDraftersToo) {
+  data::CorpusWriter corpus(root_ / "c.h5", {.tokenizer_hash = "abc", .vocabulary = 40});
+  for (int32_t i = 0; i < 30; ++i) corpus.add({}, std::vector<int32_t>{i, i + 1, i + 2, 1});
+  corpus.finish();
+  data::build_ngram_table(root_ / "c.h5", {}, root_ / "n.h5");
+  options_.drafter = {{.name = "table", .ngram = root_ / "n.h5"}, {.name = "copy", .lookup = true, .longest = 3}};
+  add_run("assisted", "table");
+  add_run("assisted", "copy");
+  add_run("speculative", "table").window = {3};
+  add_run("speculative", "copy").window = {3};
+  const auto results = run_suite();
+  for (const char* name : {"assisted.table", "assisted.copy"}) {
+    const auto run = find(results, name);
+    EXPECT_EQ(run.at("exactness").at("differing_lines"), 0) << name;
+    EXPECT_TRUE(run.contains("predicted")) << name;
+  }
+  EXPECT_GT(find(results, "speculative.table.T1.G3").at("acceptance").at("alpha").get<double>(), 0);
+  for (const char* name : {"table", "copy"}) {
+    const auto& drafter = results.at("tasks").at(0).at("drafters").at(name);
+    EXPECT_GT(drafter.at("cost_ratio"), 0) << name;
+    EXPECT_LT(drafter.at("cost_ratio"), 0.5) << name;
+    EXPECT_GE(drafter.at("alpha_forced").at("temperature_1"), 0) << name;
+  }
+  EXPECT_EQ(results.at("environment").at("drafters").at("copy"), "lookup:3");
 }
 
 TEST_F(ModelSuite, ADrafterThatIsTheTargetIsAlwaysAccepted) {

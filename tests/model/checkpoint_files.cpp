@@ -34,7 +34,7 @@ std::vector<TensorToStore> tensors_of(const nlohmann::json& config_json) {
   std::vector<TensorToStore> tensors;
   at::Generator generator = at::detail::createCPUGenerator(7);
   for (const ParameterSpec& spec : expected_parameters(config)) {
-    tensors.push_back({family.stored_name(spec.name, config), at::randn(spec.shape, generator), at::kFloat});
+    tensors.push_back({family.stored(spec.name, config).name, at::randn(spec.shape, generator), at::kFloat});
   }
   return tensors;
 }

@@ -70,7 +70,7 @@ TEST(LinearPacked, FusedActivationsEqualTheirDefinitions) {
 
 TEST(LinearPacked, RowsDoNotDependOnTheOthersToTheLastBit) {
   WeightArena arena;
-  if (!PackedMatrix::pack(random({2, 2}, 1), arena)) {
+  if (!PackedMatrix::pack(random({2, 2}, 1), {}, arena)) {
     GTEST_SKIP() << "this processor has no AVX-512";
   }
   Linear layer(random({300, 100}, 6));

@@ -146,7 +146,7 @@ TEST_F(Shards, MissingOnesAreNamed) {
   EXPECT_THAT(user_error([&] { WeightFiles read(directory_.path()); }), HasSubstr("model-00003-of-00003.safetensors"));
 }
 
-TEST(WeightFiles, APickleAloneIsRefusedWithAWayOut) {
+TEST(WeightFiles, ADamagedPickleIsRefusedWithAWayOut) {
   const TemporaryDirectory directory;
   write_file_atomic(directory / "pytorch_model.bin", "PK");
   EXPECT_THAT(user_error([&] { WeightFiles read(directory.path()); }), HasSubstr("save_pretrained"));

@@ -1,15 +1,12 @@
 // T5 v1.0, v1.1 and mT5 compute what Transformers computes: logits, cached steps, gradients, greedy outputs, and model
 // directories both ways.
-#include <algorithm>
 #include <memory>
-#include <random>
 
 #include <gtest/gtest.h>
 
 #include "base/json.h"
 #include "model/checkpoint.h"
-#include "model/families/family.h"
-#include "tests/parity/transformers_reference.h"
+#include "tests/parity/model_comparison.h"
 
 namespace draftsmith::model {
 namespace {
@@ -17,122 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 const std::vector<std::string> kModels = {"t5_v1_0", "t5_v1_1", "t5_tied_unscaled", "mt5"};
-constexpr double kLogitsTolerance = 1e-4;
-constexpr double kGradientTolerance = 1e-3;
 constexpr size_t kNewTokens = 14;  // NEW_TOKENS of tools/parity_t5.py
-
-std::unique_ptr<TransformerModel> load(const fs::path& directory, bool pack, at::ScalarType dtype = at::kFloat) {
-  return load_model(directory, {.device = at::kCPU, .dtype = dtype, .pack = pack});
-}
-
-at::Tensor forward_logits(TransformerModel& model, const Reference& reference) {
-  const ForwardOutput output =
-      model.forward({.source = reference.source, .target = reference.target, .hidden_layers = {}});
-  return model.head(output.hidden);
-}
-
-// The largest relative difference over the rows' own positions.
-double logits_difference(const at::Tensor& logits, const Reference& reference) {
-  double worst = 0;
-  for (size_t row = 0; row < reference.target.lengths.size(); ++row) {
-    const auto b = static_cast<int64_t>(row);
-    const int64_t length = reference.target.lengths[row];
-    worst =
-        std::max(worst, relative_difference(logits[b].narrow(0, 0, length), reference.logits[b].narrow(0, 0, length)));
-  }
-  return worst;
-}
-
-// Feeds the reference's target in steps of 0..8 tokens a row, each row its own number, with rollbacks between them.
-class RandomSteps {
- public:
-  RandomSteps(TransformerModel& model, const Reference& reference)
-      : model_(model), reference_(reference), rows_(reference.target.tokens.size(0)) {
-    state_ = model_.begin(model_.encode(reference.source), reference.target.tokens.size(1) + 8);
-  }
-
-  double worst_difference() {
-    double worst = 0;
-    for (int round = 0; !done() && round < 2000; ++round) {
-      worst = std::max(worst, step());
-      if (round % 3 == 1) {
-        roll_back();
-      }
-    }
-    EXPECT_TRUE(done()) << "the steps never reached the end";
-    return worst;
-  }
-
- private:
-  int64_t remaining(int64_t row) const {
-    return reference_.target.lengths[static_cast<size_t>(row)] - state_->length(row);
-  }
-
-  bool done() const {
-    for (int64_t row = 0; row < rows_; ++row) {
-      if (remaining(row) > 0) {
-        return false;
-      }
-    }
-    return true;
-  }
-
-  int64_t draw(int64_t most) { return std::uniform_int_distribution<int64_t>(0, most)(random_); }
-
-  double step() {
-    const int64_t tokens = 1 + draw(7);
-    StepInput input;
-    input.tokens = at::full({rows_, tokens}, 3, at::kLong);
-    std::vector<int64_t> before;
-    for (int64_t row = 0; row < rows_; ++row) {
-      before.push_back(state_->length(row));
-      const int64_t count = std::min(remaining(row), draw(tokens));
-      input.new_tokens.push_back(count);
-      input.tokens[row].narrow(0, 0, count).copy_(reference_.target.tokens[row].narrow(0, before.back(), count));
-    }
-    const at::Tensor logits = model_.step(input, *state_).logits;  // [B,L,V]
-    double worst = 0;
-    for (int64_t row = 0; row < rows_; ++row) {
-      const auto index = static_cast<size_t>(row);
-      const int64_t count = input.new_tokens[index];
-      if (count > 0) {
-        worst = std::max(worst, relative_difference(logits[row].narrow(0, 0, count),
-                                                    reference_.logits[row].narrow(0, before[index], count)));
-      }
-    }
-    return worst;
-  }
-
-  void roll_back() {
-    std::vector<int64_t> lengths;
-    for (int64_t row = 0; row < rows_; ++row) {
-      lengths.push_back(std::max<int64_t>(0, state_->length(row) - draw(6)));
-    }
-    state_->rollback(lengths);
-  }
-
-  TransformerModel& model_;
-  const Reference& reference_;
-  int64_t rows_;
-  std::unique_ptr<DecodeState> state_;
-  std::mt19937 random_{3};
-};
-
-TokenBatch batch_of(std::span<const std::vector<int64_t>> rows) {
-  size_t width = 0;
-  TokenBatch batch;
-  for (const auto& row : rows) {
-    width = std::max(width, row.size());
-    batch.lengths.push_back(static_cast<int64_t>(row.size()));
-  }
-  batch.tokens = at::zeros({static_cast<int64_t>(rows.size()), static_cast<int64_t>(width)}, at::kLong);
-  for (size_t row = 0; row < rows.size(); ++row) {
-    for (size_t i = 0; i < rows[row].size(); ++i) {
-      batch.tokens[static_cast<int64_t>(row)][static_cast<int64_t>(i)] = rows[row][i];
-    }
-  }
-  return batch;
-}
 
 // Plain greedy decoding of one batch, written out: one token a step, rows cut at their first EOS.
 std::vector<std::vector<int64_t>> greedy(TransformerModel& model, std::span<const std::vector<int64_t>> sources) {
@@ -160,7 +42,7 @@ class TransformersParity : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     if (TransformersReference::available()) {
-      reference_ = std::make_unique<TransformersReference>();
+      reference_ = std::make_unique<TransformersReference>("parity_t5.py");
     }
   }
   static void TearDownTestSuite() { reference_.reset(); }
@@ -189,29 +71,14 @@ TEST_F(TransformersParity, LogitsOfCachedStepsWithRollbacksAreEqual) {
     for (const bool pack : {false, true}) {
       const auto model = load(reference_->directory(name), pack);
       const Reference reference = reference_->batch(name);
-      EXPECT_LT(RandomSteps(*model, reference).worst_difference(), kLogitsTolerance) << name << pack;
+      EXPECT_LT(steps_difference(*model, reference), kLogitsTolerance) << name << pack;
     }
   }
 }
 
 TEST_F(TransformersParity, GradientsOfEveryParameterAreEqual) {
   for (const std::string& name : kModels) {
-    const auto model = load(reference_->directory(name), false);
-    const Reference reference = reference_->batch(name);
-    model->requires_grad(true);
-    const at::Tensor logits = forward_logits(*model, reference);
-    const at::Tensor loss = at::cross_entropy_loss(logits.flatten(0, 1), reference.labels.flatten());
-    loss.backward();
-    EXPECT_NEAR(loss.item<double>(), reference.loss, 1e-4 * reference.loss) << name;
-    ASSERT_EQ(model->parameters().size(), reference.grads.size()) << name;
-    const Family& family = family_named(model->config().family);
-    for (const auto& [parameter, tensor] : model->parameters()) {
-      const std::string stored = family.stored_name(parameter, model->config());
-      ASSERT_EQ(reference.grads.count(stored), 1) << name << ": " << stored;
-      ASSERT_TRUE(tensor.grad().defined()) << name << ": " << parameter;
-      EXPECT_LT(relative_difference(tensor.grad(), reference.grads.at(stored)), kGradientTolerance)
-          << name << ": " << stored;
-    }
+    expect_equal_gradients(name, *load(reference_->directory(name), false), reference_->batch(name));
   }
 }
 
@@ -259,7 +126,7 @@ TEST_F(TransformersParity, HalfPrecisionDirectoriesLoad) {
     const bool fp16 = dtype == at::kHalf;
     EXPECT_EQ(narrow->parameters().at("decoder.0.feed_forward.down.weight").scalar_type(), fp16 ? at::kFloat : dtype);
     // bf16 keeps 8 bits of a number: a few hundredths after five layers.
-    EXPECT_LT(RandomSteps(*narrow, reference).worst_difference(), fp16 ? 0.02 : 0.15) << name;
+    EXPECT_LT(steps_difference(*narrow, reference), fp16 ? 0.02 : 0.15) << name;
   }
 }
 

@@ -29,18 +29,17 @@ bool TransformersReference::available() {
   return fs::exists(python());
 }
 
-TransformersReference::TransformersReference() {
+TransformersReference::TransformersReference(std::string script) : script_(std::move(script)) {
   const std::string problems = run("make");
   if (!problems.empty()) {
-    throw std::runtime_error("tools/parity_t5.py make failed:\n" + problems);
+    throw std::runtime_error("tools/" + script_ + " make failed:\n" + problems);
   }
 }
 
-std::string TransformersReference::run(const std::string& command) const {
+std::string TransformersReference::run(const std::string& command, const std::string& rest) const {
   const fs::path log = root_ / (command + ".log");
-  const std::string line = "OMP_NUM_THREADS=1 '" + python().string() +
-                           "' '" DRAFTSMITH_SOURCE_DIR "/tools/parity_t5.py' " + command + " '" + root().string() +
-                           "' >'" + log.string() + "' 2>&1";
+  const std::string line = "OMP_NUM_THREADS=1 '" + python().string() + "' '" DRAFTSMITH_SOURCE_DIR "/tools/" + script_ +
+                           "' " + command + " '" + root().string() + "' " + rest + " >'" + log.string() + "' 2>&1";
   return std::system(line.c_str()) == 0 ? "" : read_file(log);
 }
 
@@ -52,7 +51,9 @@ Reference TransformersReference::batch(const std::string& name) const {
   const SafetensorsFile file(root_ / (name + ".reference.safetensors"));
   const auto read = [&](const std::string& tensor) { return file.read(tensor, at::kFloat); };
   Reference reference;
-  reference.source = {read("source").to(at::kLong), integers(read("source_lengths"))};
+  if (file.tensors().count("source") != 0) {
+    reference.source = {read("source").to(at::kLong), integers(read("source_lengths"))};
+  }
   reference.target = {read("target").to(at::kLong), integers(read("target_lengths"))};
   reference.labels = read("labels").to(at::kLong);
   reference.logits = read("logits");

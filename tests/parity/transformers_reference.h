@@ -1,4 +1,5 @@
-// Runs tools/parity_t5.py (Transformers, in a virtual environment of its own) and reads what it wrote.
+// Runs tools/parity_t5.py or parity_decoder_only.py (Transformers, in a virtual environment of its own) and reads what
+// it wrote.
 #pragma once
 
 #include <filesystem>
@@ -12,9 +13,9 @@
 
 namespace draftsmith::model {
 
-// One batch that Transformers ran: see reference() in tools/parity_t5.py.
+// One batch that Transformers ran: see reference() in the tools.
 struct Reference {
-  TokenBatch source;
+  TokenBatch source;  // undefined for decoder-only models
   TokenBatch target;
   at::Tensor labels;                        // int64 [B,T], -100 where there is nothing to predict
   at::Tensor logits;                        // [B,T,V]
@@ -33,8 +34,8 @@ class TransformersReference {
   // Whether there is a Python with Transformers: DRAFTSMITH_PEERS_PYTHON or .venv-peers, which ./test installs.
   static bool available();
 
-  // Makes all models and references in a temporary directory (about ten seconds).
-  TransformersReference();
+  // Makes all models and references of tools/`script` in a temporary directory (about ten seconds).
+  explicit TransformersReference(std::string script);
 
   const std::filesystem::path& root() const { return root_.path(); }
   std::filesystem::path directory(const std::string& name) const { return root_ / name; }
@@ -42,11 +43,12 @@ class TransformersReference {
   GreedyReference greedy(const std::string& name) const;
   // Lets Transformers load and compare everything in root()/saved. Returns the problems it found; empty: none.
   std::string check_saved() const;
+  // Runs another command of the script: COMMAND ROOT REST. Returns what it printed if it failed.
+  std::string run(const std::string& command, const std::string& rest = "") const;
 
  private:
-  std::string run(const std::string& command) const;
-
   TemporaryDirectory root_;
+  std::string script_;
 };
 
 // Largest difference of two tensors, relative to the largest value of the second.

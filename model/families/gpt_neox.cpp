@@ -1,0 +1,128 @@
+// GPT-NeoX (Pythia): partly rotated heads, attention and feed-forward side by side or one after the other, query, key
+// and value joined head by head. Keys and defaults are those of Transformers 5.23's GPTNeoXConfig.
+#include <cmath>
+#include <map>
+#include <stdexcept>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "model/families/common.h"
+#include "model/families/family.h"
+#include "model/families/rotary_keys.h"
+
+namespace draftsmith::model {
+
+namespace {
+
+// Rotated numbers of a head: the share under rotary_pct or in rope_parameters.
+int64_t rotary_width(ConfigReader& reader, const TransformerConfig& config) {
+  double share = reader.number("rotary_pct", 0.25, 0.0, 1.0);
+  if (reader.has("rope_parameters") && reader.at("rope_parameters").is_object()) {
+    ConfigReader inner = reader.within(reader.at("rope_parameters"));
+    share = inner.number("partial_rotary_factor", share, 0.0, 1.0);
+  }
+  const auto width = static_cast<int64_t>(static_cast<double>(config.head_width) * share);
+  if (width < 2 || width % 2 != 0) {
+    reader.wrong("rotary_pct", "leaves no pairs to rotate",
+                 fmt::format("a share of {} that is an even number of at least 2", config.head_width));
+    return 2;
+  }
+  return width;
+}
+
+TransformerConfig read_config(ConfigReader& reader) {
+  TransformerConfig config;
+  config.family = "gpt_neox";
+  config.vocabulary = reader.get_int("vocab_size", {2, kMaxVocabulary}, 50432);
+  config.width = reader.get_int("hidden_size", {1, kMaxWidth}, 6144);
+  config.heads = reader.get_int("num_attention_heads", {1, kMaxHeads}, 64);
+  if (config.width % config.heads != 0) {
+    reader.wrong("num_attention_heads", "does not divide hidden_size", fmt::format("a divisor of {}", config.width));
+  }
+  config.head_width = std::max<int64_t>(1, config.width / config.heads);
+  config.ff_width = reader.get_int("intermediate_size", {1, kMaxWidth}, 24576);
+  config.decoder_layers = reader.get_int("num_hidden_layers", {1, kMaxLayers}, 44);
+  config.max_positions = reader.get_int("max_position_embeddings", {1, kMaxPositions}, 2048);
+  config.norm = Norm::kLayer;
+  config.norm_epsilon = reader.number("layer_norm_eps", 1e-5, 0.0, 1.0);
+  config.activation = read_activation(reader, "hidden_act", "gelu");
+  config.projection_bias = config.output_bias = reader.get_bool("attention_bias", true);
+  config.feed_forward_bias = true;
+  config.parallel_residual = reader.get_bool("use_parallel_residual", true);
+  config.positions = Positions::kRotary;
+  config.rotary = read_rotary(reader, "rotary_emb_base", rotary_width(reader, config));
+  config.attention_scale = 1.0 / std::sqrt(static_cast<double>(config.head_width));
+  config.dropout = reader.number("hidden_dropout", 0.0, 0.0, 0.999);
+  config.tied_head = reader.get_bool("tie_word_embeddings", false);
+  read_decoder_only(reader, config, 2);
+  if (!config.bos && !reader.has("bos_token_id")) {
+    config.bos = 0;
+    config.decoder_start = 0;
+  }
+  return config;
+}
+
+nlohmann::ordered_json write_config(const TransformerConfig& config) {
+  const double share = static_cast<double>(config.rotary.width) / static_cast<double>(config.head_width);
+  nlohmann::ordered_json out;
+  out["hidden_size"] = config.width;
+  out["intermediate_size"] = config.ff_width;
+  out["num_hidden_layers"] = config.decoder_layers;
+  out["num_attention_heads"] = config.heads;
+  out["hidden_act"] = activation_name(config.activation);
+  out["max_position_embeddings"] = config.max_positions;
+  out["layer_norm_eps"] = config.norm_epsilon;
+  out["attention_bias"] = config.projection_bias;
+  out["use_parallel_residual"] = config.parallel_residual;
+  out["hidden_dropout"] = config.dropout;
+  out["attention_dropout"] = config.dropout;
+  out["rotary_pct"] = share;
+  out["rotary_emb_base"] = config.rotary.base;
+  out["rope_parameters"] = rotary_json(config.rotary);
+  out["rope_parameters"]["partial_rotary_factor"] = share;
+  write_decoder_only(config, out);
+  return out;
+}
+
+StoredTensor stored_in_block(const BlockParameter& parameter) {
+  static const std::map<std::string, int64_t> kJoined = {{"query", 0}, {"key", 1}, {"value", 2}};
+  const size_t dot = parameter.leaf.find('.');
+  const std::string first = parameter.leaf.substr(0, dot);
+  const std::string kind = parameter.leaf.substr(dot);
+  const std::string block = "gpt_neox.layers." + parameter.layer + ".";
+  const bool attention = parameter.part == "self_attention";
+  if (first == "norm") return {.name = block + (attention ? "input_layernorm" : "post_attention_layernorm") + kind};
+  if (const auto part = kJoined.find(first); part != kJoined.end()) {
+    return {.name = block + "attention.query_key_value" + kind, .join = Join::kHeads, .part = part->second, .parts = 3};
+  }
+  if (attention) return {.name = block + "attention.dense" + kind};
+  return {.name = block + (first == "up" ? "mlp.dense_h_to_4h" : "mlp.dense_4h_to_h") + kind};
+}
+
+StoredTensor stored(const std::string& parameter, const TransformerConfig&) {
+  if (parameter == "embedding.weight") return {.name = "gpt_neox.embed_in.weight"};
+  if (parameter == "head.weight") return {.name = "embed_out.weight"};
+  if (parameter == "decoder.final_norm.weight") return {.name = "gpt_neox.final_layer_norm.weight"};
+  if (parameter == "decoder.final_norm.bias") return {.name = "gpt_neox.final_layer_norm.bias"};
+  const auto block = decoder_parameter(parameter);
+  if (!block) throw std::logic_error("gpt_neox: no stored name for parameter " + parameter);
+  return stored_in_block(*block);
+}
+
+}  // namespace
+
+Family gpt_neox_family() {
+  return {.name = "gpt_neox",
+          .architecture = "GPTNeoXForCausalLM",
+          .read_config = read_config,
+          .write_config = write_config,
+          .stored = stored,
+          .stored_embedding = "gpt_neox.embed_in.weight",
+          .stored_head = "embed_out.weight",
+          // Masks and frequencies that older versions kept as buffers.
+          .unused = {"gpt_neox.layers.*.attention.bias", "gpt_neox.layers.*.attention.masked_bias",
+                     "gpt_neox.layers.*.attention.rotary_emb.inv_freq"}};
+}
+
+}  // namespace draftsmith::model

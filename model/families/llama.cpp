@@ -1,0 +1,118 @@
+// Llama 1 to 3 and what follows its layout (TinyLlama, OpenLLaMA). Keys and defaults are those of Transformers 5.23's
+// LlamaConfig.
+#include <cmath>
+#include <map>
+#include <stdexcept>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "model/families/common.h"
+#include "model/families/family.h"
+#include "model/families/rotary_keys.h"
+
+namespace draftsmith::model {
+
+namespace {
+
+void check_heads(ConfigReader& reader, TransformerConfig& config) {
+  if (config.kv_heads > config.heads || config.heads % config.kv_heads != 0) {
+    reader.wrong("num_key_value_heads", "does not divide the number of heads",
+                 fmt::format("a divisor of {}", config.heads));
+    config.kv_heads = config.heads;
+  }
+  if (config.head_width % 2 != 0) {
+    reader.wrong("head_dim", "is odd, and rotary positions need pairs", "an even number");
+  }
+}
+
+TransformerConfig read_config(ConfigReader& reader) {
+  TransformerConfig config;
+  config.family = "llama";
+  config.vocabulary = reader.get_int("vocab_size", {2, kMaxVocabulary}, 32000);
+  config.width = reader.get_int("hidden_size", {1, kMaxWidth}, 4096);
+  config.heads = reader.get_int("num_attention_heads", {1, kMaxHeads}, 32);
+  config.kv_heads = reader.get_int("num_key_value_heads", {1, kMaxHeads}, config.heads);
+  config.head_width = reader.get_int("head_dim", {1, kMaxWidth}, std::max<int64_t>(1, config.width / config.heads));
+  config.ff_width = reader.get_int("intermediate_size", {1, kMaxWidth}, 11008);
+  config.decoder_layers = reader.get_int("num_hidden_layers", {1, kMaxLayers}, 32);
+  config.max_positions = reader.get_int("max_position_embeddings", {1, kMaxPositions}, 2048);
+  check_heads(reader, config);
+  config.norm = Norm::kRms;
+  config.norm_epsilon = reader.number("rms_norm_eps", 1e-6, 0.0, 1.0);
+  config.activation = read_activation(reader, "hidden_act", "silu");
+  config.gated = true;
+  config.projection_bias = reader.get_bool("attention_bias", false);
+  config.output_bias = config.projection_bias;
+  config.feed_forward_bias = reader.get_bool("mlp_bias", false);
+  config.positions = Positions::kRotary;
+  config.rotary = read_rotary(reader, "rope_theta", config.head_width);
+  config.attention_scale = 1.0 / std::sqrt(static_cast<double>(config.head_width));
+  config.dropout = reader.number("attention_dropout", 0.0, 0.0, 0.999);
+  config.tied_head = reader.get_bool("tie_word_embeddings", false);
+  read_decoder_only(reader, config, 2);
+  if (!config.bos && !reader.has("bos_token_id") && config.vocabulary > 1) {
+    config.bos = 1;
+    config.decoder_start = 1;
+  }
+  return config;
+}
+
+nlohmann::ordered_json write_config(const TransformerConfig& config) {
+  nlohmann::ordered_json out;
+  out["hidden_size"] = config.width;
+  out["intermediate_size"] = config.ff_width;
+  out["num_hidden_layers"] = config.decoder_layers;
+  out["num_attention_heads"] = config.heads;
+  out["num_key_value_heads"] = config.key_value_heads();
+  out["head_dim"] = config.head_width;
+  out["hidden_act"] = activation_name(config.activation);
+  out["max_position_embeddings"] = config.max_positions;
+  out["rms_norm_eps"] = config.norm_epsilon;
+  out["attention_bias"] = config.projection_bias;
+  out["mlp_bias"] = config.feed_forward_bias;
+  out["attention_dropout"] = config.dropout;
+  out["rope_parameters"] = rotary_json(config.rotary);
+  write_decoder_only(config, out);
+  return out;
+}
+
+// Both sublayers' norms and projections by our leaf's first word.
+std::string module_of(const BlockParameter& parameter, const std::string& first) {
+  static const std::map<std::string, std::string> kAttention = {{"norm", "input_layernorm"},
+                                                                {"query", "self_attn.q_proj"},
+                                                                {"key", "self_attn.k_proj"},
+                                                                {"value", "self_attn.v_proj"},
+                                                                {"output", "self_attn.o_proj"}};
+  static const std::map<std::string, std::string> kFeedForward = {{"norm", "post_attention_layernorm"},
+                                                                  {"gate", "mlp.gate_proj"},
+                                                                  {"up", "mlp.up_proj"},
+                                                                  {"down", "mlp.down_proj"}};
+  return (parameter.part == "self_attention" ? kAttention : kFeedForward).at(first);
+}
+
+StoredTensor stored(const std::string& parameter, const TransformerConfig&) {
+  if (parameter == "embedding.weight") return {.name = "model.embed_tokens.weight"};
+  if (parameter == "head.weight") return {.name = "lm_head.weight"};
+  if (parameter == "decoder.final_norm.weight") return {.name = "model.norm.weight"};
+  const auto block = decoder_parameter(parameter);
+  if (!block) throw std::logic_error("llama: no stored name for parameter " + parameter);
+  const size_t dot = block->leaf.find('.');
+  return {.name = fmt::format("model.layers.{}.{}{}", block->layer, module_of(*block, block->leaf.substr(0, dot)),
+                              block->leaf.substr(dot))};
+}
+
+}  // namespace
+
+Family llama_family() {
+  return {.name = "llama",
+          .architecture = "LlamaForCausalLM",
+          .read_config = read_config,
+          .write_config = write_config,
+          .stored = stored,
+          .stored_embedding = "model.embed_tokens.weight",
+          .stored_head = "lm_head.weight",
+          .unused = {"model.layers.*.self_attn.rotary_emb.inv_freq"}};
+}
+
+}  // namespace draftsmith::model

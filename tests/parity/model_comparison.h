@@ -1,0 +1,33 @@
+// How a model of ours is compared with a reference: logits, cached steps, gradients.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tests/parity/transformers_reference.h"
+
+namespace draftsmith::model {
+
+constexpr double kLogitsTolerance = 1e-4;
+constexpr double kGradientTolerance = 1e-3;
+
+std::unique_ptr<TransformerModel> load(const std::filesystem::path& directory, bool pack,
+                                       at::ScalarType dtype = at::kFloat);
+
+at::Tensor forward_logits(TransformerModel& model, const Reference& reference);
+
+// The largest relative difference over the rows' own positions.
+double logits_difference(const at::Tensor& logits, const Reference& reference);
+
+// The same for logits of cached steps of 0..8 tokens a row, each row its own number, with rollbacks between them.
+double steps_difference(TransformerModel& model, const Reference& reference);
+
+// Loss and the gradient of every parameter.
+void expect_equal_gradients(const std::string& name, TransformerModel& model, const Reference& reference);
+
+// Rows of tokens, right padded with 0.
+TokenBatch batch_of(std::span<const std::vector<int64_t>> rows);
+
+}  // namespace draftsmith::model

@@ -1,0 +1,195 @@
+// Tokenizers give the ids and texts of Hugging Face `tokenizers`, Transformers and `sentencepiece`: on 50,000 fuzzed
+// lines and the shared data, every 40th line of it, or all of it with DRAFTSMITH_TOKENIZER_STRIDE=1 (takes minutes).
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "data/stream_decoder.h"
+#include "data/tokenizer.h"
+#include "tests/parity/transformers_reference.h"
+
+namespace draftsmith::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What write_lines and write_entry of tools/parity_tokenizers.py wrote.
+class BinaryReader {
+ public:
+  explicit BinaryReader(const fs::path& file) : bytes_(read_file(file)) {}
+
+  uint32_t number() {
+    uint32_t value = 0;
+    std::memcpy(&value, take(sizeof(value)), sizeof(value));
+    return value;
+  }
+  std::string text() {
+    const uint32_t size = number();
+    return {take(size), size};
+  }
+  std::vector<int32_t> ids() {
+    std::vector<int32_t> values(number());
+    const size_t bytes = values.size() * sizeof(int32_t);
+    const char* from = take(bytes);
+    if (bytes > 0) std::memcpy(values.data(), from, bytes);
+    return values;
+  }
+  bool at_end() const { return at_ == bytes_.size(); }
+
+ private:
+  const char* take(size_t size) {
+    if (size > bytes_.size() - at_) throw std::runtime_error("the reference ends too soon");
+    at_ += size;
+    return bytes_.data() + at_ - size;
+  }
+
+  std::string bytes_;
+  size_t at_ = 0;
+};
+
+fs::path shared_data() {
+  const char* set = std::getenv("DRAFTSMITH_DATA");
+  return set != nullptr ? fs::path(set) : fs::path(DRAFTSMITH_SOURCE_DIR) / ".." / "shared" / "data";
+}
+
+class TokenizerParity : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    if (!model::TransformersReference::available() || !fs::exists(shared_data())) return;
+    reference_ = std::make_unique<model::TransformersReference>("parity_tokenizers.py");
+    BinaryReader reader(root() / "lines.bin");
+    for (uint32_t count = reader.number(); count > 0; --count) lines_.push_back(reader.text());
+  }
+  static void TearDownTestSuite() {
+    reference_.reset();
+    lines_.clear();
+  }
+
+  void SetUp() override {
+    if (!reference_) GTEST_SKIP() << "no Python with `tokenizers` (run ./test), or no " << shared_data();
+    ASSERT_GE(lines_.size(), 50'000U);
+  }
+
+  // Compares ids and texts of all lines, and texts of random ids.
+  static void compare(const std::string& name, const Tokenizer& tokenizer) {
+    BinaryReader reference(root() / (name + ".bin"));
+    int wrong = 0;
+    size_t tokens = 0;
+    for (const std::string& line : lines_) {
+      const std::vector<int32_t> ids = reference.ids();
+      const std::string text = reference.text();
+      tokens += ids.size();
+      if (tokenizer.encode(line) != ids || tokenizer.decode(ids) != text) {
+        if (++wrong <= 5) report(tokenizer, line, ids, text);
+      }
+    }
+    for (uint32_t count = reference.number(); count > 0; --count) {
+      const std::vector<int32_t> ids = reference.ids();
+      const std::string text = reference.text();
+      if (tokenizer.decode(ids) != text && ++wrong <= 5) {
+        ADD_FAILURE() << name << ", random ids: " << tokenizer.decode(ids) << "\nwanted: " << text;
+      }
+    }
+    EXPECT_TRUE(reference.at_end());
+    EXPECT_EQ(wrong, 0) << name;
+    std::printf("%s: %zu lines, %zu tokens, %d differ\n", name.c_str(), lines_.size(), tokens, wrong);
+  }
+
+  static void compare_directory(const std::string& name) { compare(name, *load_tokenizer(root() / name)); }
+
+  static const std::vector<std::string>& lines() { return lines_; }
+  static const fs::path& root() { return reference_->root(); }
+
+ private:
+  static void report(const Tokenizer& tokenizer, const std::string& line, const std::vector<int32_t>& ids,
+                     const std::string& text) {
+    std::string codes;
+    for (const char c : line.substr(0, 200)) codes.append(1, ' ').append(std::to_string(static_cast<uint8_t>(c)));
+    const std::vector<int32_t> found = tokenizer.encode(line);
+    EXPECT_EQ(found, ids) << "line: " << line << "\nbytes:" << codes;
+    EXPECT_EQ(tokenizer.decode(ids), text) << "line: " << line << "\nbytes:" << codes;
+  }
+
+  static inline std::unique_ptr<model::TransformersReference> reference_;
+  static inline std::vector<std::string> lines_;
+};
+
+TEST_F(TokenizerParity, Gpt2) {
+  compare_directory("gpt2");
+}
+
+TEST_F(TokenizerParity, Gpt2sOwnFilesAsTransformersReadsThem) {
+  compare_directory("gpt2_files");
+}
+
+TEST_F(TokenizerParity, GptNeoX) {
+  compare_directory("gpt_neox");
+}
+
+TEST_F(TokenizerParity, Bloom) {
+  compare_directory("bloom");
+}
+
+TEST_F(TokenizerParity, Llama3) {
+  compare_directory("llama3");
+}
+
+TEST_F(TokenizerParity, ExpressionWithoutItsOwnScanner) {
+  compare_directory("qwen");
+}
+
+TEST_F(TokenizerParity, OddAddedTokensSplitsAndMissingBytes) {
+  compare_directory("odd");
+}
+
+TEST_F(TokenizerParity, LlamasSentencePieceInTokenizerJson) {
+  compare_directory("llama");
+  compare_directory("llama_old");
+}
+
+TEST_F(TokenizerParity, SentencePiece) {
+  for (const char* name : {"llama32k_tokenizer", "stories260k_hf"}) {
+    compare(name, *load_tokenizer(shared_data() / "models" / name / "tokenizer.model"));
+  }
+}
+
+// Special tokens aside, which only tokenizer.json finds in text. The form that Transformers 5 writes treats runs of
+// blanks and blanks at the start in its own way (as the references of "llama" show).
+TEST_F(TokenizerParity, ALlamasTwoFilesGiveTheSameIds) {
+  const auto model = load_tokenizer(shared_data() / "models" / "llama32k_tokenizer" / "tokenizer.model");
+  const auto old_form = load_tokenizer(root() / "llama_old");
+  const auto new_form = load_tokenizer(root() / "llama");
+  size_t compared = 0;
+  for (const std::string& line : lines()) {
+    const bool special = line.find("<s>") != std::string::npos || line.find("</s>") != std::string::npos ||
+                         line.find("<unk>") != std::string::npos || line.find('\0') != std::string::npos;
+    if (special) continue;
+    ++compared;
+    const std::vector<int32_t> wanted = model->encode(line);
+    ASSERT_EQ(old_form->encode(line), wanted) << line;
+    if (line.starts_with(' ') || line.find("  ") != std::string::npos || line.find("▁") != std::string::npos) continue;
+    ASSERT_EQ(new_form->encode(line), wanted) << line;
+  }
+  EXPECT_GT(compared, 40'000U);
+}
+
+TEST_F(TokenizerParity, StreamsOfRealTextAddUp) {
+  for (const char* name : {"gpt2", "llama3", "llama"}) {
+    const auto tokenizer = load_tokenizer(root() / name);
+    StreamDecoder decoder(*tokenizer);
+    for (size_t i = 0; i < lines().size(); i += 23) {
+      const std::vector<int32_t> ids = tokenizer->encode(lines()[i]);
+      std::string text;
+      for (const int32_t id : ids) text += decoder.push(id);
+      text += decoder.flush();
+      ASSERT_EQ(text, tokenizer->decode(ids)) << name << ": " << lines()[i];
+    }
+  }
+}
+
+}  // namespace
+}  // namespace draftsmith::data
