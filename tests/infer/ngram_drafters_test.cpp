@@ -195,6 +195,25 @@ TEST(NgramDrafters, AssistedEqualsGreedyInEveryBatch) {
   }
 }
 
+TEST(NgramDrafters, ProcessorsHoldForProposedTokensToo) {
+  const data::NgramTable table = make_table(3);
+  OracleModel target(oracle_info(kVocabulary), random_oracle(kVocabulary, 4));
+  DecodeOptions options;
+  options.max_new_tokens = 12;
+  options.min_new_tokens = 8;
+  const std::vector<Ids> ending = {{2, 1, 3, 1}, {1, 1, 1}, {3, 1}, {0, 1, 2, 1}};  // what is copied is EOS
+  const auto greedy = Generator(models_of(target, {}), options).generate(ending);
+  options.method = "assisted";
+  for (const Source& drafter : {Source{.table = &table}, Source{.lookup = 4}}) {
+    const auto results = Generator(models_of(target, drafter), options).generate(ending);
+    for (size_t i = 0; i < results.size(); ++i) {
+      EXPECT_EQ(results[i].ids, greedy[i].ids);
+      EXPECT_GE(results[i].ids.size(), 8U);
+    }
+    EXPECT_GT(total(results).drafted, 0);
+  }
+}
+
 TEST(NgramDrafters, ProposalsAreTheMostLikelyTokensOfTheLogits) {
   for (const int64_t order : {1, 2, 3}) {
     const data::NgramTable table = make_table(order);
