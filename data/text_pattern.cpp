@@ -11,7 +11,7 @@ namespace draftsmith::data {
 namespace {
 
 // Steps that one match may take: a fixed part, and more for long texts.
-constexpr size_t kFixedSteps = 1'000'000;
+constexpr size_t kFixedSteps = 10'000;
 constexpr size_t kStepsPerByte = 64;
 
 // A place to go back to. Runs give back one character at a time, down to `low`.
