@@ -23,7 +23,7 @@ std::string quoted(const std::string& piece) {
 
 }  // namespace
 
-BpeModel::BpeModel(BpeDescription description, const std::string& where)
+BpeModel::BpeModel(const BpeDescription& description, const std::string& where)
     : byte_level_(description.byte_level),
       fuse_unk_(description.fuse_unk),
       byte_fallback_(description.byte_fallback),

@@ -31,7 +31,7 @@ class BpeModel {
  public:
   // `where` names the file in messages. Errors: UserError for ids that are negative, too large or given twice, merges
   // of pieces that are not there, an unknown token that is no piece.
-  BpeModel(BpeDescription description, const std::string& where);
+  BpeModel(const BpeDescription& description, const std::string& where);
 
   // Appends the ids of one word.
   void encode(std::string_view word, std::vector<int32_t>& ids) const;

@@ -19,7 +19,7 @@ class BpeTokenizer : public Tokenizer {
       : file_(std::move(parts.file)),
         files_(std::move(parts.files)),
         hash_(std::move(parts.hash)),
-        model_(std::move(parts.model), file_.string()),
+        model_(parts.model, file_.string()),
         normalizer_(std::move(parts.normalizer)),
         pre_tokenizer_(std::move(parts.pre_tokenizer)),
         decoder_(std::move(parts.decoder)),

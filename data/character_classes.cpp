@@ -40,8 +40,8 @@ CharacterClasses::CharacterClasses() {
 }
 
 const CharacterClasses& CharacterClasses::table() {
-  static const CharacterClasses classes;
-  return classes;
+  static const CharacterClasses kTable;
+  return kTable;
 }
 
 bool is_word_character(char32_t c) {

@@ -55,13 +55,14 @@ void merge_with_previous(std::vector<Part>& parts) {
 void merge_with_next(std::vector<Part>& parts) {
   std::vector<Part> merged;
   bool before_match = false;
-  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
-    if (part->matched && !before_match && !merged.empty()) {
-      merged.back().begin = part->begin;
+  for (size_t i = parts.size(); i-- > 0;) {
+    const Part& part = parts[i];
+    if (part.matched && !before_match && !merged.empty()) {
+      merged.back().begin = part.begin;
     } else {
-      merged.push_back({part->begin, part->end, false});
+      merged.push_back({part.begin, part.end, false});
     }
-    before_match = part->matched;
+    before_match = part.matched;
   }
   std::reverse(merged.begin(), merged.end());
   parts = std::move(merged);

@@ -78,11 +78,13 @@ std::vector<AddedToken> from_decoder(const json& decoder, const fs::path& file) 
 std::vector<AddedToken> from_added_tokens(const fs::path& file, const std::vector<AddedToken>& special) {
   std::vector<AddedToken> tokens;
   const json added = load_object(file);
-  for (const auto& [content, id] : added.items()) {
-    const bool is_special =
-        std::any_of(special.begin(), special.end(), [&](const AddedToken& token) { return token.content == content; });
-    tokens.push_back(
-        {.content = content, .id = checked_id(file, id.dump()), .normalized = !is_special, .special = is_special});
+  for (const auto& entry : added.items()) {
+    const bool is_special = std::any_of(special.begin(), special.end(),
+                                        [&](const AddedToken& token) { return token.content == entry.key(); });
+    tokens.push_back({.content = entry.key(),
+                      .id = checked_id(file, entry.value().dump()),
+                      .normalized = !is_special,
+                      .special = is_special});
   }
   return tokens;
 }

@@ -54,7 +54,7 @@ std::vector<std::pair<std::string, std::string>> parse_merges(const json& merges
 void check_model(const json& model, const std::string& where) {
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const json* value = member(model, key);
-    if (value != nullptr && *value != "") {
+    if (value != nullptr && (!value->is_string() || !value->get_ref<const std::string&>().empty())) {
       refuse({where, fmt::format("'{}' is not supported", key), "null or \"\"", brief(*value), ""});
     }
   }

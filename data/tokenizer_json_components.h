@@ -44,14 +44,14 @@ class JsonComponent {
   const std::string& where_;
 };
 
-void parse_normalizer(const nlohmann::json& json, const std::string& where, TextNormalizer& normalizer);
+void parse_normalizer(const nlohmann::json& value, const std::string& where, TextNormalizer& normalizer);
 
 // Returns whether it makes the words byte-level.
-bool parse_pre_tokenizer(const nlohmann::json& json, const std::string& where, PreTokenizer& pre_tokenizer);
+bool parse_pre_tokenizer(const nlohmann::json& value, const std::string& where, PreTokenizer& pre_tokenizer);
 
-void parse_post_processor(const nlohmann::json& json, const std::string& where, TextFrame& frame);
+void parse_post_processor(const nlohmann::json& value, const std::string& where, TextFrame& frame);
 
 // Null is an error: pieces would be printed with blanks between them.
-void parse_decoder(const nlohmann::json& json, const std::string& where, TokenDecoder& decoder);
+void parse_decoder(const nlohmann::json& value, const std::string& where, TokenDecoder& decoder);
 
 }  // namespace draftsmith::data
