@@ -1,0 +1,93 @@
+#include "model/pruning.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/model/checkpoint_files.h"
+#include "tests/model/transformer_fixtures.h"
+
+namespace draftsmith::model {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TransformerConfig llama_config() {
+  TransformerConfig config;
+  config.family = "llama";
+  config.encoder_decoder = false;
+  config.vocabulary = 31;
+  config.width = 12;
+  config.heads = 6;
+  config.kv_heads = 3;
+  config.head_width = 4;
+  config.ff_width = 20;
+  config.decoder_layers = 4;
+  config.gated = true;
+  config.positions = Positions::kRotary;
+  config.rotary.width = 4;
+  config.attention_scale = 0.5;
+  config.initializer_range = 0.3;
+  config.max_positions = 64;
+  return config;
+}
+
+at::Tensor logits(TransformerModel& model, const at::Tensor& tokens) {
+  const std::vector<int64_t> lengths(static_cast<size_t>(tokens.size(0)), tokens.size(1));
+  const ForwardOutput output = model.forward({.source = {}, .target = {tokens, lengths}, .hidden_layers = {}});
+  return model.head(output.hidden);
+}
+
+TEST(Pruning, LayersAreChosenByCountStepOrList) {
+  EXPECT_THAT(layers_to_keep("", 3, "x"), ElementsAre(0, 1, 2));
+  EXPECT_THAT(layers_to_keep("first:2", 5, "x"), ElementsAre(0, 1));
+  EXPECT_THAT(layers_to_keep("every:2", 5, "x"), ElementsAre(0, 2, 4));
+  EXPECT_THAT(layers_to_keep("1,4", 5, "x"), ElementsAre(1, 4));
+  for (const char* bad : {"5", "2,1", "1,1", "first:6", "first:0", "last:2", "every:", "a", "1,", "-1", "first:2x"}) {
+    EXPECT_THAT(user_error([&] { layers_to_keep(bad, 5, "decoder_layers"); }), HasSubstr("decoder_layers")) << bad;
+  }
+}
+
+TEST(Pruning, KeepingEverythingChangesNothing) {
+  TransformerModel model(llama_config(), 3);
+  const auto same = prune(model, {});
+  for (const auto& [name, tensor] : model.parameters()) EXPECT_TRUE(tensor.equal(same->parameters().at(name))) << name;
+}
+
+// Neurons and heads whose output weights are zero contribute nothing: cutting just them leaves the logits as they were.
+TEST(Pruning, WhatContributesNothingIsCutFirst) {
+  TransformerModel model(llama_config(), 3);
+  for (int64_t layer = 0; layer < 4; ++layer) {
+    const std::string block = "decoder." + std::to_string(layer);
+    at::Tensor down = model.parameters().at(block + ".feed_forward.down.weight");  // [12,20]
+    for (const int64_t neuron : {1, 7, 8, 19}) down.select(1, neuron).zero_();
+    at::Tensor output = model.parameters().at(block + ".self_attention.output.weight");  // [12,24]
+    output.narrow(1, (layer % 3) * 8, 8).zero_();  // a group of two heads, another one in each layer
+  }
+  const auto pruned = prune(model, {.ff_width = 16, .heads = 4});
+  EXPECT_EQ(pruned->config().heads, 4);
+  EXPECT_EQ(pruned->config().kv_heads, 2);
+  const at::Tensor tokens = at::arange(0, 24, at::kLong).view({2, 12});
+  EXPECT_LT((logits(*pruned, tokens) - logits(model, tokens)).abs().max().item<double>(), 1e-5);
+}
+
+TEST(Pruning, HeadsThatShareAPositionBiasAreTheSameInAllLayers) {
+  TransformerModel model(tiny_config(), 3);
+  const int64_t heads = model.config().heads;
+  const auto pruned = prune(model, {.decoder_layers = "first:1", .heads = heads - 1});
+  EXPECT_EQ(pruned->config().decoder_layers, 1);
+  EXPECT_EQ(pruned->parameters().at("encoder.relative_bias.weight").size(1), heads - 1);
+  EXPECT_EQ(pruned->parameters().at("decoder.0.cross_attention.key.weight").size(0),
+            (heads - 1) * model.config().head_width);
+}
+
+TEST(Pruning, ShapesThatCannotBeAreErrors) {
+  const TransformerModel model(llama_config(), 3);
+  EXPECT_THAT(user_error([&] { prune(model, {.heads = 5}); }), HasSubstr("multiple of 2"));
+  EXPECT_THAT(user_error([&] { prune(model, {.heads = 8}); }), HasSubstr("at most 6"));
+  EXPECT_THAT(user_error([&] { prune(model, {.ff_width = 21}); }), HasSubstr("at most 20"));
+  EXPECT_THAT(user_error([&] { prune(model, {.decoder_layers = "4"}); }), HasSubstr("0..3"));
+}
+
+}  // namespace
+}  // namespace draftsmith::model
