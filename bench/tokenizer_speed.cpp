@@ -19,7 +19,7 @@ using namespace draftsmith;
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-const char* kTool = "OMP_NUM_THREADS=1 .venv-peers/bin/python tools/parity_tokenizers.py ";
+const std::string kTool = "OMP_NUM_THREADS=1 .venv-peers/bin/python tools/parity_tokenizers.py ";
 
 struct Timing {
   double seconds = 0;

@@ -3,6 +3,7 @@
 #include <random>
 #include <thread>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +49,7 @@ TEST(BpeTokenizer, LongWordsAreMergedAsShortOnes) {
     const std::string left = known[random() % known.size()];
     const std::string right = known[random() % known.size()];
     if (left.size() + right.size() > 8 || std::count(known.begin(), known.end(), left + right) > 0) continue;
-    merges.push_back(left + " " + right);
+    merges.push_back(fmt::format("{} {}", left, right));
     known.push_back(left + right);
   }
   const auto tokenizer = load_json_tokenizer(byte_level_json(merges));
@@ -200,9 +201,9 @@ TEST(BpeTokenizer, GivesTheSameIdsOnManyThreads) {
   const auto fresh = load_json_tokenizer(hello_json());
   std::vector<int> wrong(4, 0);
   std::vector<std::thread> threads;
-  for (size_t thread = 0; thread < wrong.size(); ++thread) {
-    threads.emplace_back([&, thread] {
-      for (size_t i = 0; i < texts.size(); ++i) wrong[thread] += fresh->encode(texts[i]) == wanted[i] ? 0 : 1;
+  for (int& count : wrong) {
+    threads.emplace_back([&texts, &wanted, &fresh, &count] {
+      for (size_t i = 0; i < texts.size(); ++i) count += fresh->encode(texts[i]) == wanted[i] ? 0 : 1;
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -104,6 +104,9 @@ class TokenizerParity : public testing::Test {
   static const std::vector<std::string>& lines() { return lines_; }
   static const fs::path& root() { return reference_->root(); }
 
+  static inline std::unique_ptr<model::TransformersReference> reference_;
+  static inline std::vector<std::string> lines_;
+
  private:
   static void report(const Tokenizer& tokenizer, const std::string& line, const std::vector<int32_t>& ids,
                      const std::string& text) {
@@ -113,9 +116,6 @@ class TokenizerParity : public testing::Test {
     EXPECT_EQ(found, ids) << "line: " << line << "\nbytes:" << codes;
     EXPECT_EQ(tokenizer.decode(ids), text) << "line: " << line << "\nbytes:" << codes;
   }
-
-  static inline std::unique_ptr<model::TransformersReference> reference_;
-  static inline std::vector<std::string> lines_;
 };
 
 TEST_F(TokenizerParity, Gpt2) {
