@@ -9,7 +9,6 @@
 #include "data/line_reader.h"
 #include "data/token_ids.h"
 #include "infer/vocabulary.h"
-#include "model/tokenizer_files.h"
 
 namespace draftsmith::cli {
 
@@ -29,11 +28,10 @@ const data::Tokenizer& tokenizer_of(const LoadedModel& loaded) {
 }  // namespace
 
 LoadedModel load_with_tokenizer(const fs::path& directory, const model::LoadOptions& options) {
-  LoadedModel loaded{model::load_model(directory, options), nullptr, std::nullopt};
+  LoadedModel loaded{model::load_model(directory, options), nullptr};
   if (data::has_tokenizer(directory)) {
     loaded.tokenizer = data::load_tokenizer(directory);
     model::require_vocabulary_fits(loaded.model->config(), loaded.tokenizer->vocabulary(), directory.string());
-    loaded.prompt_start = model::prompt_start(directory);
   }
   return loaded;
 }
@@ -49,11 +47,12 @@ std::vector<std::vector<int64_t>> read_token_lines(const std::string& file, cons
       continue;
     }
     if (const auto bad = invalid_utf8_offset(line)) data::throw_invalid_utf8(lines.where(), line, *bad);
-    const auto pieces = tokenizer_of(loaded).encode(line);
-    result.emplace_back(pieces.begin(), pieces.end());
-    if (kind == LineKind::kSource && loaded.prompt_start) {
-      result.back().insert(result.back().begin(), *loaded.prompt_start);
-    }
+    const data::Tokenizer& tokenizer = tokenizer_of(loaded);
+    const auto pieces = tokenizer.encode(line);
+    const bool prompt = kind == LineKind::kSource && !info.encoder_decoder;
+    const auto before = prompt ? tokenizer.frame().before : std::vector<int32_t>{};
+    result.emplace_back(before.begin(), before.end());
+    result.back().insert(result.back().end(), pieces.begin(), pieces.end());
     const bool ends = kind == LineKind::kTarget || info.encoder_decoder;
     if (ends && !info.eos.empty()) result.back().push_back(info.eos.front());
   }

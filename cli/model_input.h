@@ -14,7 +14,6 @@ namespace draftsmith::cli {
 struct LoadedModel {
   std::unique_ptr<model::TransformerModel> model;
   std::unique_ptr<data::Tokenizer> tokenizer;  // null: the directory has none
-  std::optional<int64_t> prompt_start;         // what prompts given as text begin with (BOS)
 };
 
 // Errors: UserError that names the directory's problems, also a tokenizer with more ids than the model.

@@ -61,7 +61,7 @@ class ChunkTokenizer {
   }
 
   void add(const Example& example, const std::string& target, Chunk& chunk) const {
-    Pair pair = {.source = example.has_source ? encode(example.source, !options_.prompts) : std::vector<int32_t>(),
+    Pair pair = {.source = example.has_source ? source_ids(example.source) : std::vector<int32_t>(),
                  .target = encode(target, true)};
     const bool long_source = over(pair.source, options_.max_source);
     const bool long_target = over(pair.target, options_.max_target);
@@ -81,6 +81,13 @@ class ChunkTokenizer {
     chunk.counts.unknown_source_tokens += std::count(pair.source.begin(), pair.source.end(), tokenizer_.unk());
     chunk.counts.unknown_target_tokens += std::count(pair.target.begin(), pair.target.end(), tokenizer_.unk());
     chunk.pairs.push_back(std::move(pair));
+  }
+
+  // A prompt begins as generation's prompts do (BOS, where the tokenizer's settings say so).
+  std::vector<int32_t> source_ids(const std::string& text) const {
+    std::vector<int32_t> ids = encode(text, !options_.prompts);
+    if (options_.prompts) ids.insert(ids.begin(), before_.begin(), before_.end());
+    return ids;
   }
 
   std::vector<int32_t> encode(const std::string& text, bool ends) const {
@@ -111,6 +118,7 @@ class ChunkTokenizer {
 
   const Tokenizer& tokenizer_;
   const PrepareOptions& options_;
+  std::vector<int32_t> before_ = tokenizer_.frame().before;
 };
 
 std::vector<Example> read_chunk(ExampleStream& stream) {

@@ -62,8 +62,9 @@ struct PrepareReport {
 using ProgressCallback = std::function<void(int64_t)>;
 
 // Tokenises the stream and writes the corpus, in the stream's order whatever the number of threads, in bounded memory.
-// Every row ends in EOS, but for prompts, which the target continues, and the sources of plain text, which are empty.
-// Errors: UserError for text the policies do not allow and for a tokenizer without EOS; nothing is left behind then.
+// Every row ends in EOS, but for prompts, which the target continues (they begin with BOS where the tokenizer says so),
+// and the sources of plain text, which are empty. Errors: UserError for text the policies do not allow and for a
+// tokenizer without EOS; nothing is left behind then.
 PrepareReport prepare_corpus(ExampleStream& stream, const Tokenizer& tokenizer, const PrepareOptions& options,
                              const std::filesystem::path& out, const ProgressCallback& progress = {});
 

@@ -22,7 +22,6 @@
 #include "infer/teacher_forcing.h"
 #include "infer/vocabulary.h"
 #include "model/checkpoint.h"
-#include "model/tokenizer_files.h"
 
 namespace draftsmith::infer {
 namespace {
@@ -38,7 +37,6 @@ struct LoadedModel {
   std::unique_ptr<model::TransformerModel> model;
   std::unique_ptr<data::Tokenizer> tokenizer;
   model::GenerationConfig generation;
-  std::optional<int64_t> prompt_start;  // what prompts given as text begin with (BOS)
 };
 
 LoadedModel load(const fs::path& directory, const model::LoadOptions& options) {
@@ -46,7 +44,6 @@ LoadedModel load(const fs::path& directory, const model::LoadOptions& options) {
   loaded.directory = directory;
   loaded.model = model::load_model(directory, options);
   loaded.generation = model::load_generation_config(directory);
-  loaded.prompt_start = model::prompt_start(directory);
   if (data::has_tokenizer(directory)) loaded.tokenizer = data::load_tokenizer(directory);
   return loaded;
 }
@@ -113,7 +110,10 @@ class ModelEngine final : public EvaluationEngine {
                                      "ids = true needs ids made with the model's own tokenizer");
     } else {
       const auto pieces = tokenizer().encode(source);
-      if (target.prompt_start) prompt.push_back(*target.prompt_start);
+      if (!target.model->info().encoder_decoder) {
+        const auto before = tokenizer().frame().before;
+        prompt.assign(before.begin(), before.end());
+      }
       prompt.insert(prompt.end(), pieces.begin(), pieces.end());
     }
     const bool add_eos = !ids && target.model->info().encoder_decoder;

@@ -72,7 +72,7 @@ TransformerConfig config_from_json(const json& config_json, const fs::path& dire
 }
 
 std::string tokenizer_file(const fs::path& directory) {
-  for (const char* name : {"spiece.model", "tokenizer.model"}) {
+  for (const char* name : {"spiece.model", "tokenizer.model", "tokenizer.json", "vocab.json"}) {
     if (fs::is_regular_file(directory / name)) {
       return name;
     }

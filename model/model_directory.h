@@ -73,8 +73,8 @@ struct ModelDescription {
   int64_t parameters = 0;                        // numbers in all parameters, tied ones once
   std::map<std::string, int64_t> dtypes;         // stored type -> tensors of it
   std::map<std::string, uint64_t> weight_files;  // file name -> bytes
-  std::string tokenizer_file;                    // spiece.model or tokenizer.model; empty: none
-  std::string tokenizer_hash;                    // SHA-256 of that file
+  std::string tokenizer_file;  // spiece.model, tokenizer.model, tokenizer.json or vocab.json; empty: none
+  std::string tokenizer_hash;  // SHA-256 of that file
 };
 
 // Opens and checks a directory without loading it. Errors: as ModelDirectory.

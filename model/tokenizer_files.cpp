@@ -4,7 +4,6 @@
 
 #include "base/files.h"
 #include "base/json.h"
-#include "model/checkpoint.h"
 
 namespace draftsmith::model {
 
@@ -39,15 +38,6 @@ ordered_json llama_settings() {
   return out;
 }
 
-bool begins_with_bos(const fs::path& file) {
-  if (!fs::is_regular_file(file)) return false;
-  const nlohmann::json settings = load_json(file);
-  const auto stated = settings.find("add_bos_token");
-  if (stated != settings.end() && stated->is_boolean()) return stated->get<bool>();
-  const auto kind = settings.find("tokenizer_class");
-  return kind != settings.end() && kind->is_string() && kind->get<std::string>().starts_with("LlamaTokenizer");
-}
-
 // Name in the directory: SentencePiece files are called as the family's readers expect, others keep theirs.
 std::string name_in_directory(const fs::path& tokenizer, const TransformerConfig& config) {
   if (tokenizer.extension() != ".model") return tokenizer.filename().string();
@@ -69,8 +59,4 @@ void write_tokenizer(const fs::path& tokenizer, const TransformerConfig& config,
   }
 }
 
-std::optional<int64_t> prompt_start(const fs::path& directory) {
-  if (load_config(directory).encoder_decoder || !begins_with_bos(directory / kSettings)) return std::nullopt;
-  return load_generation_config(directory).bos;
-}
 }  // namespace draftsmith::model

@@ -58,8 +58,9 @@ std::unique_ptr<model::TransformerModel> starting_model(const TrainStageOptions&
     return model;
   }
   const ArchitectureOptions& shape = *options.architecture;
-  const auto config =
-      make_config(shape, {.vocabulary = tokenizer.vocabulary(), .pad = tokenizer.pad(), .eos = tokenizer.eos()});
+  const auto config = make_config(
+      shape,
+      {.vocabulary = tokenizer.vocabulary(), .pad = tokenizer.pad(), .eos = tokenizer.eos(), .bos = tokenizer.bos()});
   auto fresh = std::make_unique<model::TransformerModel>(config, shape.seed);
   fresh->to(device, at::kFloat);
   return fresh;

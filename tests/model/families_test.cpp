@@ -7,7 +7,6 @@
 #include "base/json.h"
 #include "model/checkpoint.h"
 #include "model/rotary.h"
-#include "model/tokenizer_files.h"
 #include "tests/model/checkpoint_files.h"
 
 namespace draftsmith::model {
@@ -155,19 +154,6 @@ TEST_F(Families, ATensorThatHoldsJoinedParametersIsCheckedAsAWhole) {
   EXPECT_THAT(user_error([&] { load_model(folder_ / "model"); }),
               AllOf(HasSubstr("gpt_neox.layers.1.attention.query_key_value.weight"), HasSubstr("[48, 16]"),
                     HasSubstr("[40, 16]")));
-}
-
-TEST_F(Families, PromptsBeginWithBosWhereTheTokenizersSettingsSaySo) {
-  read(llama());
-  EXPECT_EQ(prompt_start(folder_.path()), std::nullopt);  // no settings
-  const auto settings = [&](const json& value) {
-    write_json(folder_ / "tokenizer_config.json", nlohmann::ordered_json(value));
-    return prompt_start(folder_.path());
-  };
-  EXPECT_EQ(settings({{"tokenizer_class", "LlamaTokenizer"}}), 1);
-  EXPECT_EQ(settings({{"tokenizer_class", "LlamaTokenizer"}, {"add_bos_token", false}}), std::nullopt);
-  EXPECT_EQ(settings({{"tokenizer_class", "GPT2Tokenizer"}}), std::nullopt);
-  EXPECT_EQ(settings({{"tokenizer_class", "GPT2Tokenizer"}, {"add_bos_token", true}}), 1);
 }
 
 // Frequencies by hand: linear divides all; llama3 keeps short waves, divides long ones, and interpolates between.
