@@ -20,7 +20,7 @@ const data::Tokenizer& tokenizer_of(const LoadedModel& loaded) {
   if (loaded.tokenizer) return *loaded.tokenizer;
   throw UserError({.where = loaded.model->info().name,
                    .what = "the model's directory has no tokenizer, so text cannot be read",
-                   .expected = "spiece.model or tokenizer.model in the directory",
+                   .expected = "spiece.model, tokenizer.model or tokenizer.json in the directory",
                    .found = "neither",
                    .hint = "give token ids with --ids"});
 }

@@ -121,12 +121,31 @@ class ChunkTokenizer {
   std::vector<int32_t> before_ = tokenizer_.frame().before;
 };
 
-std::vector<Example> read_chunk(ExampleStream& stream) {
-  std::vector<Example> examples;
-  for (Example example; examples.size() < kChunkExamples && stream.next(example);)
-    examples.push_back(std::move(example));
-  return examples;
-}
+// The examples that skip and limit leave of a stream, in chunks.
+class Slice {
+ public:
+  Slice(ExampleStream& stream, const PrepareOptions& options) : stream_(stream), options_(options) {}
+
+  std::vector<Example> next_chunk() {
+    std::vector<Example> examples;
+    const auto wanted = [&] { return options_.limit == 0 || taken_ < options_.limit; };
+    for (Example example; examples.size() < kChunkExamples && wanted() && stream_.next(example);) {
+      if (passed_ < options_.skip) {
+        ++passed_;
+        continue;
+      }
+      examples.push_back(std::move(example));
+      ++taken_;
+    }
+    return examples;
+  }
+
+ private:
+  ExampleStream& stream_;
+  const PrepareOptions& options_;
+  int64_t passed_ = 0;
+  int64_t taken_ = 0;
+};
 
 void write_chunk(Chunk chunk, CorpusWriter& writer, PrepareReport& report) {
   for (const Pair& pair : chunk.pairs) {
@@ -159,6 +178,8 @@ CorpusInfo corpus_info(const ExampleStream& stream, const Tokenizer& tokenizer, 
   info.provenance["max_target"] = std::to_string(options.max_target);
   info.provenance["too_long"] = options.too_long;
   info.provenance["references"] = options.references;
+  if (options.skip > 0) info.provenance["skip"] = std::to_string(options.skip);
+  if (options.limit > 0) info.provenance["limit"] = std::to_string(options.limit);
   info.provenance["prompts"] = options.prompts ? "true" : "false";
   return info;
 }
@@ -205,10 +226,11 @@ PrepareReport prepare_corpus(ExampleStream& stream, const Tokenizer& tokenizer, 
     if (progress) progress(examples);
   };
   std::exception_ptr read_error;
+  Slice slice(stream, options);
   for (;;) {
     std::vector<Example> examples;
     try {
-      examples = read_chunk(stream);
+      examples = slice.next_chunk();
     } catch (const UserError&) {
       read_error = std::current_exception();
       break;
@@ -252,6 +274,9 @@ Fields<PrepareOptions> PrepareOptions::fields() {
            "Of several targets of a source use the first, or make an example of each.")
       .add("prompts", &PrepareOptions::prompts,
            "Sources are prompts that the targets continue, for decoder-only models: they get no EOS.")
+      .add("skip", &PrepareOptions::skip, Range{0}, Unit{"examples"},
+           "Examples left out at the beginning, for instance those of another split.")
+      .add("limit", &PrepareOptions::limit, Range{0}, Unit{"examples"}, "Most examples, after those; 0: all.")
       .add("threads", &PrepareOptions::threads, Range{1, 256}, NoResult{}, "Threads that tokenize.");
 }
 

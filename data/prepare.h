@@ -38,6 +38,8 @@ struct PrepareOptions {
   std::string too_long = "error";    // error | drop | truncate (EOS is kept)
   std::string references = "first";  // first | all (an example for each)
   bool prompts = false;              // sources are prompts of a decoder-only model: without EOS
+  int64_t skip = 0;                  // examples left out at the beginning
+  int64_t limit = 0;                 // examples read after them; 0: all
   int64_t threads = 2;
   static Fields<PrepareOptions> fields();
 };

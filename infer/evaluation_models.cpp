@@ -216,7 +216,7 @@ class ModelEngine final : public EvaluationEngine {
     if (target.tokenizer) return *target.tokenizer;
     throw UserError({.where = target.directory.string(),
                      .what = "the model has no tokenizer, so it cannot read text",
-                     .expected = "spiece.model or tokenizer.model",
+                     .expected = "spiece.model, tokenizer.model or tokenizer.json",
                      .found = "neither",
                      .hint = "tasks with ids = true need none"});
   }

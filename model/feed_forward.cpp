@@ -33,7 +33,7 @@ at::Tensor FeedForward::add_to(const at::Tensor& residual, const at::Tensor& x, 
   if (!dropout.active()) {
     return down_.add_to(residual, inner);
   }
-  return residual + dropout(down_(dropout(inner)));
+  return residual + dropout(down_(inner_dropout_ ? dropout(inner) : inner));
 }
 
 void FeedForward::pack(WeightArena& arena) {

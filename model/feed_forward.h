@@ -1,5 +1,5 @@
-// The feed-forward sublayer: x + dropout(W_down dropout(f(W_up norm(x)))), or with a gate f(W_gate n) * (W_up n)
-// (Shazeer 2020, GLU variants).
+// The feed-forward sublayer: x + dropout(W_down f(W_up norm(x))), or with a gate f(W_gate n) * (W_up n) (Shazeer 2020,
+// GLU variants). T5 has another dropout before W_down.
 #pragma once
 
 #include "model/dropout.h"
@@ -8,15 +8,22 @@
 
 namespace draftsmith::model {
 
+struct FeedForwardWeights {
+  NormLayer norm;
+  Linear gate;  // undefined unless config.gated
+  Linear up;
+  Linear down;
+};
+
 class FeedForward {
  public:
-  // `gate` is undefined unless config.gated.
-  FeedForward(Activation activation, NormLayer norm, Linear gate, Linear up, Linear down)
+  FeedForward(Activation activation, bool inner_dropout, FeedForwardWeights weights)
       : activation_(activation),
-        norm_(std::move(norm)),
-        gate_(std::move(gate)),
-        up_(std::move(up)),
-        down_(std::move(down)) {}
+        inner_dropout_(inner_dropout),
+        norm_(std::move(weights.norm)),
+        gate_(std::move(weights.gate)),
+        up_(std::move(weights.up)),
+        down_(std::move(weights.down)) {}
 
   // residual + dropout(feed_forward(norm(x))), both [...,D]. The residual is x but where sublayers are parallel.
   at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout) const;
@@ -28,6 +35,7 @@ class FeedForward {
   at::Tensor activated(const Linear& linear, const at::Tensor& x) const;
 
   Activation activation_;
+  bool inner_dropout_;
   NormLayer norm_;
   Linear gate_;
   Linear up_;

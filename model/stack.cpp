@@ -26,8 +26,10 @@ Attention make_attention(const TransformerConfig& config, const std::string& pre
 }
 
 FeedForward make_feed_forward(const TransformerConfig& config, const std::string& prefix, const ParameterLookup& find) {
-  return {config.activation, make_norm(config, prefix + ".norm", find), make_linear(prefix + ".gate", find),
-          make_linear(prefix + ".up", find), make_linear(prefix + ".down", find)};
+  return {config.activation,
+          config.encoder_decoder,
+          {make_norm(config, prefix + ".norm", find), make_linear(prefix + ".gate", find),
+           make_linear(prefix + ".up", find), make_linear(prefix + ".down", find)}};
 }
 
 // fp16 hidden states of T5 that overflowed are brought back into range, as Transformers does after each sublayer.

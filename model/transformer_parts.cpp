@@ -121,7 +121,8 @@ ForwardOutput TransformerParts::forward(const ForwardInput& input, Dropout& drop
   for (const int64_t layer : input.hidden_layers) {
     output.layers.push_back(layers.at(layer));
   }
-  hidden = dropout(decoder_.final_norm(hidden));
+  hidden = decoder_.final_norm(hidden);
+  hidden = encoder_ ? dropout(hidden) : hidden;  // T5 alone drops out after the last norm
   output.hidden = config_.output_scale == 1.0 ? hidden : hidden * config_.output_scale;
   return output;
 }

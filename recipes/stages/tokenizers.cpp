@@ -17,13 +17,13 @@ void require_same_tokenizer(const std::string& expected, const std::string& foun
 
 std::unique_ptr<data::Tokenizer> load_model_tokenizer(const std::filesystem::path& model, const std::string& expected) {
   if (!data::has_tokenizer(model)) {
-    log_warning("  {} holds no spiece.model: whether its token ids mean the same as the corpus's cannot be checked",
+    log_warning("  {} holds no tokenizer: whether its token ids mean the same as the corpus's cannot be checked",
                 model.string());
     return nullptr;
   }
   auto tokenizer = data::load_tokenizer(model);
   require_same_tokenizer(expected, tokenizer->hash(), model,
-                         "prepare tokenizer and corpora of the recipe with this model's own spiece.model");
+                         "prepare tokenizer and corpora of the recipe with this model's own tokenizer");
   return tokenizer;
 }
 

@@ -47,6 +47,24 @@ TEST_F(Prepare, RowsAreTheTextsIdsWithEos) {
   EXPECT_TRUE(report.nonzero().empty());
 }
 
+TEST_F(Prepare, SkipAndLimitTakeASlice) {
+  const PrepareReport report = prepare("the cat\na dog\na cat\nthe dog\n", "a\nb\nc\nd\n", {.skip = 1, .limit = 2});
+  const Corpus corpus(out_);
+  ASSERT_EQ(corpus.size(), 2);
+  EXPECT_EQ(report.written, 2);
+  EXPECT_THAT(corpus.source(0), testing::ElementsAreArray(with_eos("a dog")));
+  EXPECT_THAT(corpus.source(1), testing::ElementsAreArray(with_eos("a cat")));
+  EXPECT_EQ(corpus.info().provenance.at("skip"), "1");
+}
+
+TEST_F(Prepare, PromptsHaveNoEos) {
+  prepare("the cat\n", "a dog\n", {.prompts = true});
+  const Corpus corpus(out_);
+  EXPECT_THAT(corpus.source(0), testing::ElementsAreArray(tokenizer_->encode("the cat")));
+  EXPECT_THAT(corpus.target(0), testing::ElementsAreArray(with_eos("a dog")));
+  EXPECT_TRUE(continues_prompts(corpus.info()));
+}
+
 TEST_F(Prepare, ProvenanceRecordsTokenizerAndTextFiles) {
   prepare("the cat\n", "a dog\n");
   const Corpus corpus(out_);
