@@ -117,7 +117,7 @@ class Machine {
   std::string line() {
     const size_t end = rest_.find('\n');
     if (end == std::string_view::npos) fail("the pickle ends too early");
-    const std::string text(take(end));
+    std::string text(take(end));
     take(1);
     return text;
   }

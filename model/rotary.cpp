@@ -63,7 +63,7 @@ void rotate_in_place(const at::Tensor& x, int64_t head_width, const RotaryTable&
 
 at::Tensor rotary_frequencies(const RotaryConfig& config) {
   const at::Tensor exponent = at::arange(0, config.width, 2, at::kFloat) / static_cast<double>(config.width);
-  const at::Tensor plain = 1.0 / at::pow(at::scalar_tensor(config.base, at::kFloat), exponent);
+  at::Tensor plain = 1.0 / at::pow(at::scalar_tensor(config.base, at::kFloat), exponent);
   switch (config.scaling) {
     case RotaryScaling::kNone:
       break;

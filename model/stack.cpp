@@ -152,7 +152,7 @@ PositionTables Stack::position_tables(int64_t count) const {
 SegmentIndex segment_index(const TokenBatch& batch) {
   const int64_t rows = batch.tokens.size(0);
   const int64_t tokens = batch.tokens.size(1);
-  const SegmentIndex index{at::empty({rows, tokens}, at::kLong), at::empty({rows, tokens}, at::kLong)};
+  SegmentIndex index{at::empty({rows, tokens}, at::kLong), at::empty({rows, tokens}, at::kLong)};
   auto* segment = index.segment.mutable_data_ptr<int64_t>();
   auto* position = index.position.mutable_data_ptr<int64_t>();
   for (int64_t b = 0; b < rows; ++b) {

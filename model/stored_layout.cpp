@@ -14,7 +14,7 @@ std::vector<int64_t> stored_shape(const std::vector<int64_t>& shape, const Store
 }
 
 at::Tensor take_parameter(const at::Tensor& stored, const StoredTensor& where, int64_t heads) {
-  const at::Tensor outputs_first = where.transposed && stored.dim() == 2 ? stored.t() : stored;
+  at::Tensor outputs_first = where.transposed && stored.dim() == 2 ? stored.t() : stored;
   const int64_t outputs = outputs_first.size(0) / where.parts;
   switch (where.join) {
     case Join::kNone:

@@ -62,7 +62,7 @@ at::Tensor ModelDrafter::next_logits(const DraftRequest& request) {
     input.new_tokens.assign(request.active.begin(), request.active.end());
   }
   input.tokens = known(input.tokens);
-  const auto logits = model_.step(input, *state_).logits.select(1, 0);  // [B,V of the drafter]
+  auto logits = model_.step(input, *state_).logits.select(1, 0);  // [B,V of the drafter]
   const int64_t width = logits.size(1);
   if (width == vocabulary_) return logits;
   if (width > vocabulary_) return logits.narrow(1, 0, vocabulary_);
