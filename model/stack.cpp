@@ -176,13 +176,14 @@ ScoreBias Stack::self_bias(const at::Tensor& x, const TokenBatch& batch) const {
   const int64_t tokens = x.size(1);
   at::Tensor additive = bias_.full(tokens, tokens);  // [1,H,T,T]
   const at::TensorOptions options = (additive.defined() ? additive : x).options().requires_grad(false);
+  const SegmentIndex packed = batch.segments.empty() ? SegmentIndex() : segment_index(batch);
   const auto add = [&](const at::Tensor& mask) { additive = additive.defined() ? additive + mask : mask; };
   if (causal_) {
     // Right padding: a causal query that matters never sees a padded key.
     const double excluded = excluded_score(c10::typeMetaToScalarType(options.dtype()));
     at::Tensor hidden = at::ones({1, 1, tokens, tokens}, options.dtype(at::kBool)).triu_(1);
-    if (!batch.segments.empty()) {
-      const at::Tensor segment = segment_index(batch).segment.to(x.device());  // [B,T]
+    if (packed.segment.defined()) {
+      const at::Tensor segment = packed.segment.to(x.device());  // [B,T]
       hidden = hidden | segment.unsqueeze(2).ne(segment.unsqueeze(1)).unsqueeze(1);
     }
     add(at::zeros(hidden.sizes(), options).masked_fill_(hidden, excluded));
@@ -195,8 +196,8 @@ ScoreBias Stack::self_bias(const at::Tensor& x, const TokenBatch& batch) const {
   }
   if (rotary_) {
     bias.rotary = rotary_table(*rotary_, tokens, options);
-    if (!batch.segments.empty()) {
-      bias.rotary = rotary_rows(bias.rotary, segment_index(batch).position);
+    if (packed.position.defined()) {
+      bias.rotary = rotary_rows(bias.rotary, packed.position);
     }
   }
   return bias;

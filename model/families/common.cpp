@@ -1,5 +1,6 @@
 #include "model/families/common.h"
 
+#include <algorithm>
 #include <map>
 #include <stdexcept>
 
@@ -42,30 +43,56 @@ Activation read_activation(ConfigReader& reader, const std::string& key, const s
   return activation.value_or(Activation::kGelu);
 }
 
-std::optional<BlockParameter> decoder_parameter(const std::string& parameter) {
+StoredTensor stored_by(const NameTable& table, const std::string& parameter) {
+  static const std::map<std::string, int64_t> kJoined = {
+      {"self_attention.query", 0}, {"self_attention.key", 1}, {"self_attention.value", 2}};
+  if (const auto outside = table.outside.find(parameter); outside != table.outside.end()) {
+    return {.name = outside->second};
+  }
+  // "decoder.3.self_attention.query.weight": layer, module and kind.
   const std::string stack = "decoder.";
-  if (!parameter.starts_with(stack)) {
-    return std::nullopt;
-  }
   const size_t layer_end = parameter.find('.', stack.size());
-  const size_t part_end = layer_end == std::string::npos ? layer_end : parameter.find('.', layer_end + 1);
-  if (part_end == std::string::npos) {
-    return std::nullopt;
+  const size_t module_end = parameter.rfind('.');
+  const bool in_block = parameter.starts_with(stack) && layer_end < module_end;
+  const std::string module = in_block ? parameter.substr(layer_end + 1, module_end - layer_end - 1) : "";
+  const auto stored = table.modules.find(module);
+  if (stored == table.modules.end()) {
+    throw std::logic_error("no stored name for parameter " + parameter);
   }
-  return BlockParameter{parameter.substr(stack.size(), layer_end - stack.size()),
-                        parameter.substr(layer_end + 1, part_end - layer_end - 1), parameter.substr(part_end + 1)};
+  const std::string kind = parameter.substr(module_end);  // ".weight" or ".bias"
+  StoredTensor where{.name = table.blocks + parameter.substr(stack.size(), layer_end - stack.size()) + "." +
+                             stored->second + kind};
+  where.transposed = table.transposed && kind == ".weight" && !module.ends_with(".norm");
+  if (const auto part = kJoined.find(module); part != kJoined.end() && table.join != Join::kNone) {
+    where.join = table.join;
+    where.part = part->second;
+    where.parts = static_cast<int64_t>(kJoined.size());
+  }
+  return where;
 }
 
-void read_decoder_only(ConfigReader& reader, TransformerConfig& config, std::optional<int64_t> eos) {
+int64_t read_split_width(ConfigReader& reader, const TransformerConfig& config, const std::string& heads_key,
+                         const std::string& width_key) {
+  if (config.width % config.heads != 0) {
+    reader.wrong(heads_key, "does not divide " + width_key, fmt::format("a divisor of {}", config.width));
+  }
+  return std::max<int64_t>(1, config.width / config.heads);
+}
+
+void read_decoder_only(ConfigReader& reader, TransformerConfig& config, const UsualIds& usual) {
   const IntRange ids{0, config.vocabulary - 1};
   config.encoder_decoder = false;
   config.eos = reader.get_ints("eos_token_id", ids);
-  if (config.eos.empty() && eos && *eos < config.vocabulary) {
-    config.eos = {*eos};
+  if (config.eos.empty() && usual.eos < config.vocabulary) {
+    config.eos = {usual.eos};
   }
   config.bos = reader.optional_int("bos_token_id", ids);
   config.pad = reader.optional_int("pad_token_id", ids).value_or(config.eos.empty() ? 0 : config.eos.front());
   config.decoder_start = config.bos.value_or(config.pad);
+  if (!config.bos && !reader.has("bos_token_id") && usual.bos < config.vocabulary) {
+    config.bos = usual.bos;
+    config.decoder_start = usual.bos;
+  }
   config.initializer_range = reader.number("initializer_range", 0.02, 0.0, 1e3);
   if (reader.has("quantization_config")) {
     reader.wrong("quantization_config", "asks for quantised weights, which are not supported",

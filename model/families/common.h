@@ -1,13 +1,15 @@
-// What the families' readers and writers share: limits, names of activations, and parameters' names in parts.
+// What the families' readers and writers share: limits, names of activations, and parameters' names by a table.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
 #include <nlohmann/json_fwd.hpp>
 
 #include "model/config_reader.h"
+#include "model/stored_layout.h"
 #include "model/transformer_config.h"
 
 namespace draftsmith::model {
@@ -25,18 +27,30 @@ std::string activation_name(Activation activation);
 // The activation under `key`, with a problem where it is none that is known here.
 Activation read_activation(ConfigReader& reader, const std::string& key, const std::string& fallback);
 
-// A parameter of a block, "decoder.3.self_attention.query.weight": its layer, part and leaf.
-struct BlockParameter {
-  std::string layer;  // "3"
-  std::string part;   // "self_attention"
-  std::string leaf;   // "query.weight"
+// What a decoder-only family's files call its parameters.
+struct NameTable {
+  std::map<std::string, std::string> outside;  // of whole names: "head.weight" -> "lm_head.weight"
+  std::string blocks;                          // what stands before a layer's number: "model.layers."
+  // Modules of a layer: "self_attention.query" -> "self_attn.q_proj". Joined parameters have one name.
+  std::map<std::string, std::string> modules;
+  Join join = Join::kNone;  // of query, key and value
+  bool transposed = false;  // matrices are stored [in,out]
 };
-// Nothing for parameters outside the decoder's blocks.
-std::optional<BlockParameter> decoder_parameter(const std::string& parameter);
+// Where a parameter lies by its family's table. Throws std::logic_error for a name that the table lacks.
+StoredTensor stored_by(const NameTable& table, const std::string& parameter);
 
+// Width of a head where the heads make up the model's width; `heads_key` and `width_key` are named when they do not.
+int64_t read_split_width(ConfigReader& reader, const TransformerConfig& config, const std::string& heads_key,
+                         const std::string& width_key);
+
+// A family's own token ids, for a config.json that says none.
+struct UsualIds {
+  int64_t bos = 0;
+  int64_t eos = 0;
+};
 // Keys that all decoder-only families share: token ids, dropout left to the family, quantised weights refused.
 // `config.vocabulary` is set already.
-void read_decoder_only(ConfigReader& reader, TransformerConfig& config, std::optional<int64_t> eos);
+void read_decoder_only(ConfigReader& reader, TransformerConfig& config, const UsualIds& usual);
 // Token ids, tied head and what else every decoder-only config.json says.
 void write_decoder_only(const TransformerConfig& config, nlohmann::ordered_json& out);
 

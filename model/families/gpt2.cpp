@@ -1,10 +1,7 @@
 // GPT-2 (DistilGPT2, Cerebras-GPT): learned positions, layer norms, Conv1D weights stored [in,out], query, key and
 // value joined. Keys and defaults are those of Transformers 5.23's GPT2Config.
 #include <cmath>
-#include <map>
-#include <stdexcept>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "model/families/common.h"
@@ -33,10 +30,7 @@ TransformerConfig read_config(ConfigReader& reader) {
   config.vocabulary = reader.get_int("vocab_size", {2, kMaxVocabulary}, 50257);
   config.width = reader.get_int("n_embd", {1, kMaxWidth}, 768);
   config.heads = reader.get_int("n_head", {1, kMaxHeads}, 12);
-  if (config.width % config.heads != 0) {
-    reader.wrong("n_head", "does not divide n_embd", fmt::format("a divisor of {}", config.width));
-  }
-  config.head_width = std::max<int64_t>(1, config.width / config.heads);
+  config.head_width = read_split_width(reader, config, "n_head", "n_embd");
   config.ff_width = reader.get_int("n_inner", {1, kMaxWidth}, 4 * config.width);
   config.decoder_layers = reader.get_int("n_layer", {1, kMaxLayers}, 12);
   config.max_positions = reader.get_int("n_positions", {1, kMaxPositions}, 1024);
@@ -48,11 +42,7 @@ TransformerConfig read_config(ConfigReader& reader) {
   config.attention_scale = 1.0 / std::sqrt(static_cast<double>(config.head_width));
   config.dropout = reader.number("resid_pdrop", 0.1, 0.0, 0.999);
   config.tied_head = reader.get_bool("tie_word_embeddings", true);
-  read_decoder_only(reader, config, 50256);
-  if (!config.bos && !reader.has("bos_token_id") && config.vocabulary > 50256) {
-    config.bos = 50256;
-    config.decoder_start = 50256;
-  }
+  read_decoder_only(reader, config, {.bos = 50256, .eos = 50256});
   refuse_variants(reader);
   return config;
 }
@@ -75,35 +65,24 @@ nlohmann::ordered_json write_config(const TransformerConfig& config) {
   return out;
 }
 
-StoredTensor stored_in_block(const BlockParameter& parameter) {
-  static const std::map<std::string, int64_t> kJoined = {{"query", 0}, {"key", 1}, {"value", 2}};
-  const size_t dot = parameter.leaf.find('.');
-  const std::string first = parameter.leaf.substr(0, dot);
-  const std::string kind = parameter.leaf.substr(dot);  // ".weight" or ".bias"
-  const std::string block = "transformer.h." + parameter.layer + ".";
-  const bool attention = parameter.part == "self_attention";
-  if (first == "norm") return {.name = block + (attention ? "ln_1" : "ln_2") + kind};
-  const bool matrix = kind == ".weight";
-  if (const auto part = kJoined.find(first); part != kJoined.end()) {
-    return {.name = block + "attn.c_attn" + kind,
-            .transposed = matrix,
-            .join = Join::kBlocks,
-            .part = part->second,
-            .parts = 3};
-  }
-  if (attention) return {.name = block + "attn.c_proj" + kind, .transposed = matrix};
-  return {.name = block + (first == "up" ? "mlp.c_fc" : "mlp.c_proj") + kind, .transposed = matrix};
-}
-
 StoredTensor stored(const std::string& parameter, const TransformerConfig&) {
-  if (parameter == "embedding.weight") return {.name = "transformer.wte.weight"};
-  if (parameter == "positions.weight") return {.name = "transformer.wpe.weight"};
-  if (parameter == "head.weight") return {.name = "lm_head.weight"};
-  if (parameter == "decoder.final_norm.weight") return {.name = "transformer.ln_f.weight"};
-  if (parameter == "decoder.final_norm.bias") return {.name = "transformer.ln_f.bias"};
-  const auto block = decoder_parameter(parameter);
-  if (!block) throw std::logic_error("gpt2: no stored name for parameter " + parameter);
-  return stored_in_block(*block);
+  static const NameTable kTable = {.outside = {{"embedding.weight", "transformer.wte.weight"},
+                                               {"positions.weight", "transformer.wpe.weight"},
+                                               {"head.weight", "lm_head.weight"},
+                                               {"decoder.final_norm.weight", "transformer.ln_f.weight"},
+                                               {"decoder.final_norm.bias", "transformer.ln_f.bias"}},
+                                   .blocks = "transformer.h.",
+                                   .modules = {{"self_attention.norm", "ln_1"},
+                                               {"self_attention.query", "attn.c_attn"},
+                                               {"self_attention.key", "attn.c_attn"},
+                                               {"self_attention.value", "attn.c_attn"},
+                                               {"self_attention.output", "attn.c_proj"},
+                                               {"feed_forward.norm", "ln_2"},
+                                               {"feed_forward.up", "mlp.c_fc"},
+                                               {"feed_forward.down", "mlp.c_proj"}},
+                                   .join = Join::kBlocks,
+                                   .transposed = true};
+  return stored_by(kTable, parameter);
 }
 
 }  // namespace

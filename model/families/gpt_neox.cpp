@@ -1,8 +1,6 @@
 // GPT-NeoX (Pythia): partly rotated heads, attention and feed-forward side by side or one after the other, query, key
 // and value joined head by head. Keys and defaults are those of Transformers 5.23's GPTNeoXConfig.
 #include <cmath>
-#include <map>
-#include <stdexcept>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -37,10 +35,7 @@ TransformerConfig read_config(ConfigReader& reader) {
   config.vocabulary = reader.get_int("vocab_size", {2, kMaxVocabulary}, 50432);
   config.width = reader.get_int("hidden_size", {1, kMaxWidth}, 6144);
   config.heads = reader.get_int("num_attention_heads", {1, kMaxHeads}, 64);
-  if (config.width % config.heads != 0) {
-    reader.wrong("num_attention_heads", "does not divide hidden_size", fmt::format("a divisor of {}", config.width));
-  }
-  config.head_width = std::max<int64_t>(1, config.width / config.heads);
+  config.head_width = read_split_width(reader, config, "num_attention_heads", "hidden_size");
   config.ff_width = reader.get_int("intermediate_size", {1, kMaxWidth}, 24576);
   config.decoder_layers = reader.get_int("num_hidden_layers", {1, kMaxLayers}, 44);
   config.max_positions = reader.get_int("max_position_embeddings", {1, kMaxPositions}, 2048);
@@ -55,11 +50,7 @@ TransformerConfig read_config(ConfigReader& reader) {
   config.attention_scale = 1.0 / std::sqrt(static_cast<double>(config.head_width));
   config.dropout = reader.number("hidden_dropout", 0.0, 0.0, 0.999);
   config.tied_head = reader.get_bool("tie_word_embeddings", false);
-  read_decoder_only(reader, config, 2);
-  if (!config.bos && !reader.has("bos_token_id")) {
-    config.bos = 0;
-    config.decoder_start = 0;
-  }
+  read_decoder_only(reader, config, {.bos = 0, .eos = 2});
   return config;
 }
 
@@ -85,29 +76,22 @@ nlohmann::ordered_json write_config(const TransformerConfig& config) {
   return out;
 }
 
-StoredTensor stored_in_block(const BlockParameter& parameter) {
-  static const std::map<std::string, int64_t> kJoined = {{"query", 0}, {"key", 1}, {"value", 2}};
-  const size_t dot = parameter.leaf.find('.');
-  const std::string first = parameter.leaf.substr(0, dot);
-  const std::string kind = parameter.leaf.substr(dot);
-  const std::string block = "gpt_neox.layers." + parameter.layer + ".";
-  const bool attention = parameter.part == "self_attention";
-  if (first == "norm") return {.name = block + (attention ? "input_layernorm" : "post_attention_layernorm") + kind};
-  if (const auto part = kJoined.find(first); part != kJoined.end()) {
-    return {.name = block + "attention.query_key_value" + kind, .join = Join::kHeads, .part = part->second, .parts = 3};
-  }
-  if (attention) return {.name = block + "attention.dense" + kind};
-  return {.name = block + (first == "up" ? "mlp.dense_h_to_4h" : "mlp.dense_4h_to_h") + kind};
-}
-
 StoredTensor stored(const std::string& parameter, const TransformerConfig&) {
-  if (parameter == "embedding.weight") return {.name = "gpt_neox.embed_in.weight"};
-  if (parameter == "head.weight") return {.name = "embed_out.weight"};
-  if (parameter == "decoder.final_norm.weight") return {.name = "gpt_neox.final_layer_norm.weight"};
-  if (parameter == "decoder.final_norm.bias") return {.name = "gpt_neox.final_layer_norm.bias"};
-  const auto block = decoder_parameter(parameter);
-  if (!block) throw std::logic_error("gpt_neox: no stored name for parameter " + parameter);
-  return stored_in_block(*block);
+  static const NameTable kTable = {.outside = {{"embedding.weight", "gpt_neox.embed_in.weight"},
+                                               {"head.weight", "embed_out.weight"},
+                                               {"decoder.final_norm.weight", "gpt_neox.final_layer_norm.weight"},
+                                               {"decoder.final_norm.bias", "gpt_neox.final_layer_norm.bias"}},
+                                   .blocks = "gpt_neox.layers.",
+                                   .modules = {{"self_attention.norm", "input_layernorm"},
+                                               {"self_attention.query", "attention.query_key_value"},
+                                               {"self_attention.key", "attention.query_key_value"},
+                                               {"self_attention.value", "attention.query_key_value"},
+                                               {"self_attention.output", "attention.dense"},
+                                               {"feed_forward.norm", "post_attention_layernorm"},
+                                               {"feed_forward.up", "mlp.dense_h_to_4h"},
+                                               {"feed_forward.down", "mlp.dense_4h_to_h"}},
+                                   .join = Join::kHeads};
+  return stored_by(kTable, parameter);
 }
 
 }  // namespace

@@ -1,8 +1,6 @@
 // Llama 1 to 3 and what follows its layout (TinyLlama, OpenLLaMA). Keys and defaults are those of Transformers 5.23's
 // LlamaConfig.
 #include <cmath>
-#include <map>
-#include <stdexcept>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -50,11 +48,7 @@ TransformerConfig read_config(ConfigReader& reader) {
   config.attention_scale = 1.0 / std::sqrt(static_cast<double>(config.head_width));
   config.dropout = reader.number("attention_dropout", 0.0, 0.0, 0.999);
   config.tied_head = reader.get_bool("tie_word_embeddings", false);
-  read_decoder_only(reader, config, 2);
-  if (!config.bos && !reader.has("bos_token_id") && config.vocabulary > 1) {
-    config.bos = 1;
-    config.decoder_start = 1;
-  }
+  read_decoder_only(reader, config, {.bos = 1, .eos = 2});
   return config;
 }
 
@@ -77,29 +71,21 @@ nlohmann::ordered_json write_config(const TransformerConfig& config) {
   return out;
 }
 
-// Both sublayers' norms and projections by our leaf's first word.
-std::string module_of(const BlockParameter& parameter, const std::string& first) {
-  static const std::map<std::string, std::string> kAttention = {{"norm", "input_layernorm"},
-                                                                {"query", "self_attn.q_proj"},
-                                                                {"key", "self_attn.k_proj"},
-                                                                {"value", "self_attn.v_proj"},
-                                                                {"output", "self_attn.o_proj"}};
-  static const std::map<std::string, std::string> kFeedForward = {{"norm", "post_attention_layernorm"},
-                                                                  {"gate", "mlp.gate_proj"},
-                                                                  {"up", "mlp.up_proj"},
-                                                                  {"down", "mlp.down_proj"}};
-  return (parameter.part == "self_attention" ? kAttention : kFeedForward).at(first);
-}
-
 StoredTensor stored(const std::string& parameter, const TransformerConfig&) {
-  if (parameter == "embedding.weight") return {.name = "model.embed_tokens.weight"};
-  if (parameter == "head.weight") return {.name = "lm_head.weight"};
-  if (parameter == "decoder.final_norm.weight") return {.name = "model.norm.weight"};
-  const auto block = decoder_parameter(parameter);
-  if (!block) throw std::logic_error("llama: no stored name for parameter " + parameter);
-  const size_t dot = block->leaf.find('.');
-  return {.name = fmt::format("model.layers.{}.{}{}", block->layer, module_of(*block, block->leaf.substr(0, dot)),
-                              block->leaf.substr(dot))};
+  static const NameTable kTable = {.outside = {{"embedding.weight", "model.embed_tokens.weight"},
+                                               {"head.weight", "lm_head.weight"},
+                                               {"decoder.final_norm.weight", "model.norm.weight"}},
+                                   .blocks = "model.layers.",
+                                   .modules = {{"self_attention.norm", "input_layernorm"},
+                                               {"self_attention.query", "self_attn.q_proj"},
+                                               {"self_attention.key", "self_attn.k_proj"},
+                                               {"self_attention.value", "self_attn.v_proj"},
+                                               {"self_attention.output", "self_attn.o_proj"},
+                                               {"feed_forward.norm", "post_attention_layernorm"},
+                                               {"feed_forward.gate", "mlp.gate_proj"},
+                                               {"feed_forward.up", "mlp.up_proj"},
+                                               {"feed_forward.down", "mlp.down_proj"}}};
+  return stored_by(kTable, parameter);
 }
 
 }  // namespace
