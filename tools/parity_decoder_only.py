@@ -19,11 +19,8 @@ from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, BloomConfig, GPT2Config, GPTNeoXConfig, LlamaConfig
 from transformers.utils import logging
 
-from parity_t5 import ragged
+from parity_t5 import EOS, NEW_TOKENS, PAD, check, greedy_sources, ragged
 
-NEW_TOKENS = 14
-GREEDY_INPUTS = 200
-PAD, EOS = 0, 1
 STORIES = 100
 
 
@@ -100,18 +97,12 @@ def greedy(model, prompts, new_tokens=NEW_TOKENS):
     return outputs
 
 
-def greedy_prompts(vocabulary):
-    generator = torch.Generator().manual_seed(9)
-    lengths = torch.randint(1, 25, (GREEDY_INPUTS,), generator=generator).tolist()
-    return [torch.randint(2, vocabulary, (length,), generator=generator).tolist() for length in lengths]
-
-
 def make(root):
     for name, config in configurations().items():
         model = make_model(name, config)
         model.save_pretrained(root / name)
         save_file(reference(model), root / f"{name}.reference.safetensors")
-        prompts = greedy_prompts(config.vocab_size)
+        prompts = greedy_sources(config.vocab_size)
         with torch.no_grad():
             outputs = greedy(model, prompts)
         (root / f"{name}.greedy.json").write_text(json.dumps({"sources": prompts, "outputs": outputs}))
@@ -148,13 +139,6 @@ def check_directory(root, directory):
     return problems
 
 
-def check(root):
-    directories = sorted(path for path in (root / "saved").iterdir() if path.is_dir())
-    if not directories:
-        return ["nothing was saved"]
-    return [problem for directory in directories for problem in check_directory(root, directory)]
-
-
 def stories(root, directory, text):
     """Prompts: the first ids of stories, with BOS, as the model's own tokenizer gives them."""
     import sentencepiece
@@ -179,7 +163,7 @@ def main():
     if command == "stories":
         stories(root, Path(sys.argv[3]), Path(sys.argv[4]))
         return 0
-    problems = check(root)
+    problems = check(root, check_directory)
     print("\n".join(problems))
     return 1 if problems else 0
 

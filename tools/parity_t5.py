@@ -205,11 +205,11 @@ def check_directory(root, directory):
     return problems
 
 
-def check(root):
+def check(root, check_one=check_directory):
     directories = sorted(path for path in (root / "saved").iterdir() if path.is_dir())
     if not directories:
         return ["nothing was saved"]
-    return [problem for directory in directories for problem in check_directory(root, directory)]
+    return [problem for directory in directories for problem in check_one(root, directory)]
 
 
 def main():
