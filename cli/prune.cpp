@@ -5,9 +5,7 @@
 #include "cli/commands.h"
 #include "cli/common_flags.h"
 #include "cli/option_flags.h"
-#include "data/tokenizer.h"
-#include "model/checkpoint.h"
-#include "model/pruning.h"
+#include "recipes/pruning.h"
 
 namespace draftsmith::cli {
 
@@ -18,25 +16,9 @@ struct PruneFlags {
   std::string out;
 };
 
-int64_t numbers_of(const model::TransformerModel& model) {
-  int64_t numbers = 0;
-  for (const auto& [name, tensor] : model.parameters()) numbers += tensor.numel();
-  return numbers;
-}
-
 int run_prune(const PruneFlags& flags, const model::PruneOptions& options) {
-  const auto whole = model::load_model(flags.model, {.pack = false});
-  const auto pruned = model::prune(*whole, options);
-  model::SaveOptions save;
-  save.generation = model::load_generation_config(flags.model);
-  if (data::has_tokenizer(flags.model)) save.tokenizer = data::load_tokenizer(flags.model)->file();
-  model::save_model(flags.out, *pruned, save);
-  const auto& before = whole->config();
-  const auto& after = pruned->config();
-  fmt::print("{}: {:.1f} M of {:.1f} M parameters; layers {}+{} of {}+{}, {} of {} heads, {} of {} neurons a layer\n",
-             flags.out, static_cast<double>(numbers_of(*pruned)) / 1e6, static_cast<double>(numbers_of(*whole)) / 1e6,
-             after.encoder_layers, after.decoder_layers, before.encoder_layers, before.decoder_layers, after.heads,
-             before.heads, after.ff_width, before.ff_width);
+  const recipes::PruneReport report = recipes::prune_directory(flags.model, flags.out, options);
+  fmt::print("{}: {}\n", flags.out, report.text());
   return 0;
 }
 

@@ -192,6 +192,8 @@ class Pruner {
 Fields<PruneOptions> PruneOptions::fields() {
   constexpr const char* kLayers = "Layers that stay: first:N, every:K, or a list such as 0,2,5. Empty: all.";
   return Fields<PruneOptions>("pruning options")
+      .add("by", &PruneOptions::by, Choices{"magnitude"},
+           "What neurons and heads are chosen by: the size of their weights.")
       .add("encoder_layers", &PruneOptions::encoder_layers, kLayers)
       .add("decoder_layers", &PruneOptions::decoder_layers, kLayers)
       .add("ff_width", &PruneOptions::ff_width, Range{0, 1 << 20}, Unit{"neurons"},

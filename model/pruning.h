@@ -13,6 +13,7 @@
 namespace draftsmith::model {
 
 struct PruneOptions {
+  std::string by = "magnitude";     // what neurons and heads are chosen by
   std::string encoder_layers = {};  // which layers stay, see layers_to_keep; empty: all
   std::string decoder_layers = {};
   int64_t ff_width = 0;  // neurons that stay in each layer; 0: all

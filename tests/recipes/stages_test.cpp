@@ -150,6 +150,28 @@ TEST_F(Stages, AskedToStopCountingLeavesNothing) {
   EXPECT_TRUE(fs::is_empty(folder_ / "stopped"));
 }
 
+// A pruned model is one that training starts from and generation settings and tokenizer go with.
+TEST_F(Stages, PruningMakesAModelThatTrainingStartsFrom) {
+  fs::create_directories(folder_ / "pruned" / "model");  // what a killed run left
+  fs::create_directories(folder_ / "pruned" / ".model.tmp-1-2-3");
+  run("prune", toml::table{{"model", path("model")}, {"ff_width", 5}, {"encoder_layers", "first:1"}}, "pruned");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "pruned"), {}), 1);
+  EXPECT_EQ(model::load_config(folder_ / "pruned" / "model").ff_width, 5);
+  EXPECT_EQ(data::load_tokenizer(folder_ / "pruned" / "model")->hash(), tokenizer_->hash());
+  run("train",
+      toml::table{{"corpus", path("corpus.h5")},
+                  {"tokenizer", path("spiece.model")},
+                  {"from", path("pruned/model")},
+                  {"training", toml::table{{"length", "2 steps"}}}},
+      "trained");
+  EXPECT_EQ(model::load_config(folder_ / "trained" / "model").ff_width, 5);
+}
+
+TEST_F(Stages, PruningToMoreThanThereIsWritesNothing) {
+  EXPECT_THAT(error_of("prune", toml::table{{"model", path("model")}, {"heads", 2}}), HasSubstr("at most 1"));
+  EXPECT_TRUE(fs::is_empty(folder_ / "failing"));
+}
+
 TEST_F(Stages, AskedToStopTeacherOutputsKeepWholeShards) {
   const SignalWatch watch;
   raise(SIGTERM);
