@@ -27,9 +27,11 @@ at::Tensor FeedForward::activated(const Linear& linear, const at::Tensor& x) con
   return linear.fuses(x) ? y : apply(activation_, std::move(y));
 }
 
-at::Tensor FeedForward::add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout) const {
+at::Tensor FeedForward::add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout,
+                               const Glance& glance) const {
   const at::Tensor normed = norm_(x);
   at::Tensor inner = gate_.weight().defined() ? activated(gate_, normed) * up_(normed) : activated(up_, normed);
+  if (glance) glance(inner);
   if (!dropout.active()) {
     return down_.add_to(residual, inner);
   }

@@ -2,6 +2,7 @@
 // GLU variants). T5 has another dropout before W_down.
 #pragma once
 
+#include "model/activation_observer.h"
 #include "model/dropout.h"
 #include "model/linear.h"
 #include "model/norm.h"
@@ -26,7 +27,7 @@ class FeedForward {
         down_(std::move(weights.down)) {}
 
   // residual + dropout(feed_forward(norm(x))), both [...,D]. The residual is x but where sublayers are parallel.
-  at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout) const;
+  at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout, const Glance& glance = {}) const;
   void pack(WeightArena& arena);
   void unpack();
 

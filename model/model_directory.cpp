@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/logging.h"
 #include "base/sha256.h"
+#include "model/draft_vocabulary.h"
 
 namespace draftsmith::model {
 
@@ -66,6 +67,7 @@ TransformerConfig config_from_json(const json& config_json, const fs::path& dire
   ConfigReader reader(config_json, where, problems);
   TransformerConfig config = family.read_config(reader);
   if (problems.empty()) {
+    config.draft_vocabulary = read_draft_vocabulary(directory, reader, config, problems);
     check_total(config, where, problems);
   }
   return config;

@@ -78,8 +78,12 @@ std::string stored_dtype_name(at::ScalarType type) {
       return "BF16";
     case at::kDouble:
       return "F64";
+    case at::kLong:
+      return "I64";
+    case at::kBool:
+      return "BOOL";
     default:
-      throw std::logic_error(std::string("dtype_name: no float type: ") + c10::toString(type));
+      throw std::logic_error(std::string("stored_dtype_name: not one we write: ") + c10::toString(type));
   }
 }
 

@@ -30,11 +30,18 @@ struct RotaryConfig {
   int64_t original_positions = 8192;  // llama3: length of pretraining
 };
 
+// The ids that a drafter of a pruned vocabulary has embeddings and logits for (model/draft_vocabulary.h).
+struct DraftVocabulary {
+  std::vector<int64_t> ids;  // rising, an id a row; empty: every id has a row
+  int64_t stand_in = 0;      // one of them: what is embedded in place of ids without a row
+};
+
 struct TransformerConfig {
   std::string family;  // "t5", "llama", ...: selects names and config keys
   bool encoder_decoder = true;
 
   int64_t vocabulary = 0;  // V
+  DraftVocabulary draft_vocabulary;
   int64_t width = 0;       // D  (d_model)
   int64_t heads = 0;       // H
   int64_t kv_heads = 0;    // heads of keys and values, each shared by H / kv_heads queries (grouped); 0: H
@@ -73,6 +80,10 @@ struct TransformerConfig {
   int64_t max_positions = 0;   // 0: unlimited (relative positions, ALiBi)
   std::optional<int64_t> bos;  // decoder-only: what an empty prompt begins with
 
+  // Rows of the embedding and of the head.
+  int64_t vocabulary_rows() const {
+    return draft_vocabulary.ids.empty() ? vocabulary : static_cast<int64_t>(draft_vocabulary.ids.size());
+  }
   int64_t key_value_heads() const { return kv_heads > 0 ? kv_heads : heads; }
 };
 
