@@ -17,8 +17,8 @@
 #include <map>
 #include <string>
 
+#include "base/mapped_file.h"
 #include "base/options.h"
-#include "data/mapped_file.h"
 #include "data/ngram_counts.h"
 #include "data/prepare.h"
 

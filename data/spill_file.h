@@ -7,7 +7,7 @@
 #include <span>
 
 #include "base/error.h"
-#include "data/mapped_file.h"
+#include "base/mapped_file.h"
 
 namespace draftsmith::data {
 

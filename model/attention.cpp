@@ -55,9 +55,10 @@ Projected Attention::project(const at::Tensor& normed) const {
 
 KeyValue Attention::project_key_value(const at::Tensor& input) const {
   const int64_t shared = heads_.shared_inner();
-  if (!self_ && use_fused(input)) {
-    const at::Tensor both = fused_(input);  // [B,L,2*kv*K]
-    return {both.narrow(-1, 0, shared), both.narrow(-1, shared, shared)};
+  if (use_fused(input)) {
+    const int64_t begin = self_ ? heads_.inner() : 0;
+    const at::Tensor all = fused_(input);  // [B,L,2*kv*K], behind the query for self-attention
+    return {all.narrow(-1, begin, shared), all.narrow(-1, begin + shared, shared)};
   }
   return {weights_.key(input), weights_.value(input)};
 }
@@ -91,8 +92,8 @@ at::Tensor Attention::attend(const Projected& projected, const ScoreBias& bias, 
   return bias.has_keys.defined() ? context * bias.has_keys : context;
 }
 
-at::Tensor Attention::operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias,
-                                 Dropout& dropout) const {
+at::Tensor Attention::operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias, Dropout& dropout,
+                                 const Glance& glance) const {
   const at::Tensor normed = norm(x);
   Projected projected;
   if (self_) {
@@ -106,6 +107,7 @@ at::Tensor Attention::operator()(const at::Tensor& x, const at::Tensor& memory, 
     projected = {weights_.query(normed), std::move(from_memory.key), std::move(from_memory.value)};
   }
   const at::Tensor context = attend(projected, bias, dropout);
+  if (glance) glance(context);
   if (!dropout.active()) {
     return weights_.output.add_to(x, context);
   }
@@ -129,8 +131,15 @@ void Attention::pack(WeightArena& arena) {
   join(weights_.value);
   fused_ = Linear(at::cat(weights), biases.empty() ? at::Tensor() : at::cat(biases));
   fused_.pack(arena);
-  if (!fused_.packed()) {
+  if (fused_.packed()) {
+    fused_.drop_plain();
+  } else {
     fused_ = Linear();
+  }
+  if (fused_.packed() && arena.plain() == PlainWeights::kDropped) {
+    weights_.key.drop_plain();
+    weights_.value.drop_plain();
+    if (self_) weights_.query.drop_plain();
   }
   if (!self_) {
     weights_.query.pack(arena);

@@ -2,6 +2,7 @@
 // attention over whole sequences. Attention over caches is in cached_attention.h.
 #pragma once
 
+#include "model/activation_observer.h"
 #include "model/dropout.h"
 #include "model/linear.h"
 #include "model/norm.h"
@@ -77,7 +78,8 @@ class Attention {
 
   // The whole sublayer over whole sequences, with gradients: x + dropout(attention(norm(x), memory)). x [B,T,D]; memory
   // is [B,S,D], or undefined for self-attention, whose queries and keys are rotated by the bias's table.
-  at::Tensor operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias, Dropout& dropout) const;
+  at::Tensor operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias, Dropout& dropout,
+                        const Glance& glance = {}) const;
 
   void pack(WeightArena& arena);
   void unpack();

@@ -7,6 +7,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "model/directory_parameters.h"
 #include "model/families/family.h"
 #include "model/parameters.h"
 #include "model/tokenizer_files.h"
@@ -18,10 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
-
-at::ScalarType parameter_dtype(const TransformerConfig& config, const std::string& parameter, at::ScalarType dtype) {
-  return dtype == at::kHalf && keeps_fp32_in_half(config, parameter) ? at::kFloat : dtype;
-}
 
 std::string torch_name(at::ScalarType dtype) {
   switch (dtype) {
@@ -66,7 +63,9 @@ void write_contents(const fs::path& directory, const TransformerModel& model, co
   const TransformerConfig& config = model.config();
   const Family& family = family_named(config.family);
   write_weight_files(directory, tensors_to_store(model, family, options.dtype), options.shard_bytes);
-  write_json(directory / "config.json", config_json(family, config, options.dtype));
+  ordered_json json = config_json(family, config, options.dtype);
+  write_draft_vocabulary(config, directory, json);
+  write_json(directory / "config.json", json);
   write_json(directory / "generation_config.json",
              to_json(options.generation.value_or(default_generation_config(config))));
   if (!options.tokenizer.empty()) {
@@ -78,25 +77,19 @@ void write_contents(const fs::path& directory, const TransformerModel& model, co
 
 std::unique_ptr<TransformerModel> load_model(const fs::path& directory, const LoadOptions& options) {
   const ModelDirectory opened(directory);
-  std::map<std::string, at::Tensor> parameters;
-  std::map<std::string, at::Tensor> joined;  // read once for all the parameters in them
-  for (const auto& [parameter, stored] : opened.parameters()) {
-    const at::ScalarType dtype = parameter_dtype(opened.config(), parameter.name, options.dtype);
-    at::Tensor& whole = joined[stored.name];
-    whole = whole.defined() ? whole : opened.weights().read(stored.name, dtype);
-    const at::Tensor value = take_parameter(whole, stored, opened.config().heads);
-    parameters[parameter.name] =
-        (stored.parts > 1 ? value.clone(at::MemoryFormat::Contiguous) : value.contiguous()).to(options.device);
-    if (stored.part + 1 == stored.parts) {
-      joined.erase(stored.name);
-    }
-  }
-  auto model = std::make_unique<TransformerModel>(opened.config(), std::move(parameters));
-  model->set_name(directory.string());
-  model->to(options.device, options.dtype);
+  DirectoryParameters source(opened, options.device, options.dtype);
+  std::unique_ptr<TransformerModel> model;
   if (options.pack) {
-    model->pack();
+    model = std::make_unique<TransformerModel>(opened.config(), source);
+  } else {
+    std::map<std::string, at::Tensor> parameters;
+    for (const auto& [parameter, stored] : opened.parameters()) {
+      parameters[parameter.name] = source.copy(parameter.name);
+      source.built();
+    }
+    model = std::make_unique<TransformerModel>(opened.config(), std::move(parameters));
   }
+  model->set_name(directory.string());
   return model;
 }
 

@@ -19,7 +19,9 @@ namespace draftsmith::model {
 struct LoadOptions {
   at::Device device = at::kCPU;
   at::ScalarType dtype = at::kFloat;  // of the loaded model, whatever is stored; fp16 keeps some weights in fp32
-  bool pack = true;                   // for decoding; false where the parameters are to be trained or compared
+  // For decoding alone, in no more memory than the weights need, over the mapped files where they are stored in `dtype`
+  // already; false where the parameters are to be trained, changed or compared.
+  bool pack = true;
 };
 
 // Errors: UserError that names every problem of the directory; see ModelDirectory.

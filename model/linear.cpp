@@ -63,6 +63,12 @@ at::Tensor prepacked(const at::Tensor& weight) {
   return stack.front().toTensor();
 }
 
+at::Tensor output_like(const at::Tensor& x, int64_t outputs) {
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() = outputs;
+  return at::empty(sizes, x.options());
+}
+
 at::Tensor converted(const at::Tensor& x, const at::Tensor& weight) {
   if (x.scalar_type() == weight.scalar_type() || at::autocast::is_autocast_enabled(x.device().type())) {
     return x;
@@ -88,18 +94,14 @@ PostOp post_op(Activation activation) {
 
 at::Tensor Linear::operator()(const at::Tensor& x) const {
   const at::Tensor input = converted(x, weight_);
-  if (!use_packed(input) || input.numel() == 0) {
-    return at::linear(input, weight_, optional_bias());
+  if (!use_packed(input)) {
+    return at::linear(input, plain_weight(), optional_bias());
   }
-  if (!own_) {
-    return packed_linear(input, packed_, optional_bias(), then_);
+  if (own_) {
+    return own_->multiply(input, then_ == PostOp::kRelu ? PackedMatrix::Finish::kRelu : PackedMatrix::Finish::kNone);
   }
-  const bool relu = then_ == PostOp::kRelu;
-  if (input.numel() <= PackedMatrix::kMostRows * weight_.size(1)) {
-    return own_->multiply(input, relu ? PackedMatrix::Finish::kRelu : PackedMatrix::Finish::kNone);
-  }
-  at::Tensor y = at::linear(input, weight_, optional_bias());
-  return relu ? y.relu_() : y;
+  return input.numel() == 0 ? output_like(input, weight_.size(0))
+                            : packed_linear(input, packed_, optional_bias(), then_);
 }
 
 at::Tensor Linear::add_to(const at::Tensor& residual, const at::Tensor& x) const {
@@ -108,13 +110,15 @@ at::Tensor Linear::add_to(const at::Tensor& residual, const at::Tensor& x) const
       input.numel() == 0) {
     return residual + (*this)(input);
   }
-  if (!own_) {
-    return packed_linear_add(residual.contiguous(), input, packed_, optional_bias());
+  return own_ ? own_->add_to(residual, input)
+              : packed_linear_add(residual.contiguous(), input, packed_, optional_bias());
+}
+
+const at::Tensor& Linear::plain_weight() const {
+  if (weight_.is_meta()) {
+    throw std::logic_error("a layer that was packed on loading has no plain weight, so no gradients");
   }
-  if (input.numel() <= PackedMatrix::kMostRows * weight_.size(1)) {
-    return own_->add_to(residual, input);
-  }
-  return at::linear(input, weight_, optional_bias()).add_(residual);
+  return weight_;
 }
 
 void Linear::pack(WeightArena& arena, PostOp then) {
@@ -128,8 +132,19 @@ void Linear::pack(WeightArena& arena, PostOp then) {
   own_ = PackedMatrix::pack(weight_, bias_, arena);
   if (own_) {
     then_ = then == PostOp::kRelu ? then : PostOp::kNone;
-    return;
+  } else {
+    pack_with_onednn(then);
   }
+  if (packed() && arena.plain() == PlainWeights::kDropped) {
+    drop_plain();
+  }
+}
+
+void Linear::drop_plain() {
+  weight_ = at::empty(weight_.sizes(), weight_.options().requires_grad(false).device(at::kMeta));
+}
+
+void Linear::pack_with_onednn(PostOp then) {
   try {
     const at::Tensor packed = prepacked(weight_);
     packed_linear(at::zeros({1, weight_.size(1)}, weight_.options().requires_grad(false)), packed, optional_bias(),
@@ -142,6 +157,7 @@ void Linear::pack(WeightArena& arena, PostOp then) {
 }
 
 void Linear::unpack() {
+  if (weight_.defined()) plain_weight();
   own_.reset();
   packed_ = at::Tensor();
   then_ = PostOp::kNone;

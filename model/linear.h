@@ -30,9 +30,12 @@ class Linear {
   at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x) const;
 
   // Prepacks the weight where that is supported (CPU, fp32 or bf16); otherwise leaves the layer as it is. `then` is
-  // applied by operator() only if fuses() says so afterwards.
+  // applied by operator() only if fuses() says so afterwards. A layer whose plain weight the arena drops has no
+  // gradients and cannot be unpacked (std::logic_error).
   void pack(WeightArena& arena, PostOp then = PostOp::kNone);
   void unpack();
+  // Forgets the plain weight: what remains of it is its shape.
+  void drop_plain();
   bool packed() const { return own_.has_value() || packed_.defined(); }
   // Whether operator() applies the post-operation itself for this input.
   bool fuses(const at::Tensor& x) const { return then_ != PostOp::kNone && use_packed(x); }
@@ -41,10 +44,13 @@ class Linear {
     return packed() && !(at::GradMode::is_enabled() && (weight_.requires_grad() || x.requires_grad()));
   }
 
+  // A tensor without data (its device is meta) where only the packed weight was kept.
   const at::Tensor& weight() const { return weight_; }
   const at::Tensor& bias() const { return bias_; }
 
  private:
+  const at::Tensor& plain_weight() const;
+  void pack_with_onednn(PostOp then);
   std::optional<at::Tensor> optional_bias() const { return bias_.defined() ? std::optional(bias_) : std::nullopt; }
 
   at::Tensor weight_;

@@ -102,6 +102,19 @@ bool supported() {
 
 #endif
 
+// A panel [in,64] from the rows of up to 64 outputs [valid,in], line by line of the cache on both sides.
+void fill_panel(const float* rows, int64_t valid, int64_t inputs, float* panel) {
+  constexpr int64_t kLine = 16;
+  for (int64_t begin = 0; begin < inputs; begin += kLine) {
+    const int64_t end = std::min(inputs, begin + kLine);
+    for (int64_t row = 0; row < kPanel; ++row) {
+      for (int64_t i = begin; i < end; ++i) {
+        panel[i * kPanel + row] = row < valid ? rows[row * inputs + i] : 0.0F;
+      }
+    }
+  }
+}
+
 at::Tensor output_like(const at::Tensor& x, int64_t outputs) {
   std::vector<int64_t> sizes = x.sizes().vec();
   sizes.back() = outputs;
@@ -120,12 +133,15 @@ std::optional<PackedMatrix> PackedMatrix::pack(const at::Tensor& weight, const a
   const int64_t panels = (packed.outputs_ + kPanel - 1) / kPanel;
   packed.panels_ = arena.take({panels, packed.inputs_, kPanel});
   const at::Tensor source = weight.detach().contiguous();
-  for (int64_t panel = 0; panel < panels; ++panel) {
-    const int64_t valid = std::min(kPanel, packed.outputs_ - panel * kPanel);
-    const at::Tensor to = packed.panels_[panel];  // [in,64]
-    to.narrow(1, 0, valid).copy_(source.narrow(0, panel * kPanel, valid).t());
-    to.narrow(1, valid, kPanel - valid).zero_();
-  }
+  const auto* from = source.const_data_ptr<float>();
+  auto* to = packed.panels_.mutable_data_ptr<float>();
+  const int64_t numbers = packed.inputs_ * kPanel;  // of a panel
+  at::parallel_for(0, panels, std::max<int64_t>(1, kWorkPerTask / numbers), [&](int64_t begin, int64_t end) {
+    for (int64_t panel = begin; panel < end; ++panel) {
+      fill_panel(from + panel * numbers, std::min(kPanel, packed.outputs_ - panel * kPanel), packed.inputs_,
+                 to + panel * numbers);
+    }
+  });
   if (bias.defined()) {
     packed.bias_ = at::zeros({panels, kPanel}, source.options());
     packed.bias_.view(-1).narrow(0, 0, packed.outputs_).copy_(bias.detach());

@@ -57,7 +57,7 @@ void add_stack(const TransformerConfig& config, bool decoder, std::vector<Parame
 
 std::vector<ParameterSpec> expected_parameters(const TransformerConfig& config) {
   std::vector<ParameterSpec> specs;
-  specs.push_back({"embedding.weight", {config.vocabulary, config.width}});
+  specs.push_back({"embedding.weight", {config.vocabulary_rows(), config.width}});
   if (config.embedding_norm) {
     add_norm(config, "embedding_norm", specs);
   }
@@ -69,7 +69,7 @@ std::vector<ParameterSpec> expected_parameters(const TransformerConfig& config) 
   }
   add_stack(config, true, specs);
   if (!config.tied_head) {
-    specs.push_back({"head.weight", {config.vocabulary, config.width}});
+    specs.push_back({"head.weight", {config.vocabulary_rows(), config.width}});
   }
   return specs;
 }

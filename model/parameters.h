@@ -1,7 +1,7 @@
 // The canonical names and shapes of a transformer's parameters. Inside this program every family uses these names;
 // model/families/ maps them to the names of each family's files.
 //
-//   embedding.weight                                [V,D]
+//   embedding.weight                                [V,D]           fewer rows with a pruned vocabulary
 //   embedding_norm.weight                           [D]             config.embedding_norm
 //   positions.weight                                [P,D]           Positions::kLearned
 //   {encoder|decoder}.relative_bias.weight          [buckets,H]     Positions::kRelativeBias; layer 0's, used by all
@@ -14,7 +14,7 @@
 //   {stack}.{i}.feed_forward.{gate,up}.weight       [F,D]           gate only where config.gated
 //   {stack}.{i}.feed_forward.down.weight            [D,F]           T5's `wo`: stays fp32 in fp16
 //   {stack}.final_norm.weight                       [D]
-//   head.weight                                     [V,D]           only when not tied
+//   head.weight                                     [V,D]           only when not tied; rows as the embedding
 #pragma once
 
 #include <cstdint>

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "model/safetensors.h"
 
 namespace draftsmith::model {
 
@@ -117,10 +118,6 @@ at::Tensor PickledWeights::stored(const std::string& name) const {
   } catch (const std::exception& error) {
     refuse(fmt::format("{}: tensor '{}'", file_.string(), printable(name)), "cannot be read", first_line(error));
   }
-}
-
-at::Tensor PickledWeights::read(const std::string& name, at::ScalarType dtype) const {
-  return stored(name).to(dtype).clone(at::MemoryFormat::Contiguous);
 }
 
 std::span<const std::byte> PickledWeights::bytes(const std::string& name) const {

@@ -25,15 +25,14 @@ class PickledWeights final : public TensorFile {
 
   const std::filesystem::path& file() const override { return file_; }
   const std::map<std::string, TensorEntry>& tensors() const override { return entries_; }
-  at::Tensor read(const std::string& name, at::ScalarType dtype) const override;
+  // A view over its storage's bytes.
+  at::Tensor stored(const std::string& name) const override;
   std::span<const std::byte> bytes(const std::string& name) const override;
 
  private:
   struct Archive;
 
   void add(const std::string& name);
-  // A view of the tensor over its storage's bytes.
-  at::Tensor stored(const std::string& name) const;
 
   std::filesystem::path file_;
   std::unique_ptr<Archive> archive_;

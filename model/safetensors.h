@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,19 +14,14 @@
 
 #include <ATen/ATen.h>
 
-namespace draftsmith::model {
+#include "base/mapped_file.h"
+#include "model/tensor_file.h"
 
-// What the header says of one tensor.
-struct TensorEntry {
-  std::string dtype;           // as stored: "F32", "BF16", ...
-  std::vector<int64_t> shape;  // [] is a scalar
-  uint64_t begin = 0;          // bytes from the start of the data section
-  uint64_t end = 0;            // exclusive
-};
+namespace draftsmith::model {
 
 // The LibTorch type of a stored float type (F16, BF16, F32, F64); nothing for every other type.
 std::optional<at::ScalarType> float_type(const std::string& dtype);
-// The safetensors name of a float type. Throws std::logic_error for other types.
+// The safetensors name of a float type, int64 or bool. Throws std::logic_error for other types.
 std::string stored_dtype_name(at::ScalarType type);
 // A tensor name for messages: whatever is not printable ASCII escaped, cut at 120 characters.
 std::string printable(std::string_view name);
@@ -35,36 +29,31 @@ std::string printable(std::string_view name);
 std::string shape_text(at::IntArrayRef shape);
 
 // An open safetensors file.
-class SafetensorsFile {
+class SafetensorsFile final : public TensorFile {
  public:
   // Maps the file and checks its whole header. Errors (UserError, all of them at once): cannot be opened, too short for
   // its header, header over 100 MB, broken JSON, a name twice, an unknown type, a negative or overflowing shape, a byte
   // range out of the file, of another size than the shape and type need, overlapping another or leaving a hole.
   explicit SafetensorsFile(std::filesystem::path file);
-  ~SafetensorsFile();
-  SafetensorsFile(SafetensorsFile&&) noexcept;
-  SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
 
-  const std::filesystem::path& file() const { return file_; }
-  const std::map<std::string, TensorEntry>& tensors() const { return tensors_; }
+  const std::filesystem::path& file() const override { return file_; }
+  const std::map<std::string, TensorEntry>& tensors() const override { return tensors_; }
   // The header's "__metadata__".
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
-  // A tensor as a contiguous CPU tensor of its own, converted to `dtype` (a float type).
-  // Errors: std::logic_error for an unknown name; UserError when the stored type is no float type.
-  at::Tensor read(const std::string& name, at::ScalarType dtype) const;
-  // A tensor's bytes in the mapping, valid as long as this object. Errors: std::logic_error for an unknown name.
-  std::span<const std::byte> bytes(const std::string& name) const;
+  // Over the mapping. Errors: std::logic_error for an unknown name; UserError when the stored type is no float type.
+  at::Tensor stored(const std::string& name) const override;
+  // In the mapping. Errors: std::logic_error for an unknown name.
+  std::span<const std::byte> bytes(const std::string& name) const override;
+  void forget_pages() const override { mapping_.forget_pages(); }
 
  private:
-  struct Mapping;
-
   void parse_header();
   const TensorEntry& entry(const std::string& name) const;
 
   std::filesystem::path file_;
-  std::unique_ptr<Mapping> mapping_;
-  uint64_t data_begin_ = 0;  // bytes from the start of the file
+  MappedFile mapping_;
+  int64_t data_begin_ = 0;  // bytes from the start of the file
   std::map<std::string, TensorEntry> tensors_;
   std::map<std::string, std::string> metadata_;
 };

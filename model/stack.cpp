@@ -6,30 +6,30 @@
 namespace draftsmith::model {
 namespace {
 
-NormLayer make_norm(const TransformerConfig& config, const std::string& prefix, const ParameterLookup& find) {
-  return {config.norm, config.norm_epsilon, find(prefix + ".weight"), find(prefix + ".bias")};
+NormLayer make_norm(const TransformerConfig& config, const std::string& prefix, const Building& building) {
+  return {config.norm, config.norm_epsilon, building.find(prefix + ".weight"), building.find(prefix + ".bias")};
 }
 
-Linear make_linear(const std::string& prefix, const ParameterLookup& find) {
-  return Linear(find(prefix + ".weight"), find(prefix + ".bias"));
+Linear make_linear(const std::string& prefix, const Building& building) {
+  return Linear(building.find(prefix + ".weight"), building.find(prefix + ".bias"));
 }
 
-Attention make_attention(const TransformerConfig& config, const std::string& prefix, const ParameterLookup& find,
+Attention make_attention(const TransformerConfig& config, const std::string& prefix, const Building& building,
                          bool self) {
   AttentionWeights weights;
-  weights.norm = make_norm(config, prefix + ".norm", find);
-  weights.query = make_linear(prefix + ".query", find);
-  weights.key = make_linear(prefix + ".key", find);
-  weights.value = make_linear(prefix + ".value", find);
-  weights.output = make_linear(prefix + ".output", find);
+  weights.norm = make_norm(config, prefix + ".norm", building);
+  weights.query = make_linear(prefix + ".query", building);
+  weights.key = make_linear(prefix + ".key", building);
+  weights.value = make_linear(prefix + ".value", building);
+  weights.output = make_linear(prefix + ".output", building);
   return {{config.heads, config.head_width, config.attention_scale, config.kv_heads}, std::move(weights), self};
 }
 
-FeedForward make_feed_forward(const TransformerConfig& config, const std::string& prefix, const ParameterLookup& find) {
+FeedForward make_feed_forward(const TransformerConfig& config, const std::string& prefix, const Building& building) {
   return {config.activation,
           config.encoder_decoder,
-          {make_norm(config, prefix + ".norm", find), make_linear(prefix + ".gate", find),
-           make_linear(prefix + ".up", find), make_linear(prefix + ".down", find)}};
+          {make_norm(config, prefix + ".norm", building), make_linear(prefix + ".gate", building),
+           make_linear(prefix + ".up", building), make_linear(prefix + ".down", building)}};
 }
 
 // fp16 hidden states of T5 that overflowed are brought back into range, as Transformers does after each sublayer.
@@ -50,26 +50,35 @@ at::Tensor expanded(const at::Tensor& additive, int64_t rows, int64_t heads) {
 
 }  // namespace
 
-Block::Block(const TransformerConfig& config, const std::string& prefix, const ParameterLookup& find)
-    : parallel_residual_(config.parallel_residual),
+Block::Block(const TransformerConfig& config, const std::string& prefix, const Building& building)
+    : prefix_(prefix),
+      parallel_residual_(config.parallel_residual),
       clamps_half_(config.encoder_decoder),
-      self_(make_attention(config, prefix + ".self_attention", find, true)),
-      feed_forward_(make_feed_forward(config, prefix + ".feed_forward", find)) {
-  if (find(prefix + ".cross_attention.query.weight").defined()) {
-    cross_ = make_attention(config, prefix + ".cross_attention", find, false);
+      self_(make_attention(config, prefix + ".self_attention", building, true)),
+      feed_forward_(make_feed_forward(config, prefix + ".feed_forward", building)) {
+  if (config.encoder_decoder && prefix.starts_with("decoder.")) {
+    cross_ = make_attention(config, prefix + ".cross_attention", building, false);
   }
 }
 
-at::Tensor Block::feed_forward(const at::Tensor& x, const at::Tensor& attended, Dropout& dropout) const {
-  return within_half(feed_forward_.add_to(attended, parallel_residual_ ? x : attended, dropout), clamps_half_);
+at::Tensor Block::feed_forward(const at::Tensor& x, const at::Tensor& attended, Dropout& dropout,
+                               const Glance& glance) const {
+  return within_half(feed_forward_.add_to(attended, parallel_residual_ ? x : attended, dropout, glance), clamps_half_);
+}
+
+Glance Block::glance(const SequencePass& pass, const char* sublayer) const {
+  if (pass.observer == nullptr) return {};
+  return [&pass, name = prefix_ + sublayer](const at::Tensor& input) { pass.observer->see(name, input); };
 }
 
 at::Tensor Block::operator()(const at::Tensor& x, const SequencePass& pass) const {
-  at::Tensor hidden = within_half(self_(x, at::Tensor(), pass.self_bias, *pass.dropout), clamps_half_);
+  at::Tensor hidden =
+      within_half(self_(x, at::Tensor(), pass.self_bias, *pass.dropout, glance(pass, ".self_attention")), clamps_half_);
   if (cross_) {
-    hidden = within_half((*cross_)(hidden, pass.memory, pass.cross_bias, *pass.dropout), clamps_half_);
+    hidden = within_half(
+        (*cross_)(hidden, pass.memory, pass.cross_bias, *pass.dropout, glance(pass, ".cross_attention")), clamps_half_);
   }
-  return feed_forward(x, hidden, *pass.dropout);
+  return feed_forward(x, hidden, *pass.dropout, glance(pass, ".feed_forward"));
 }
 
 at::Tensor Block::step(const at::Tensor& x, CachedPass& pass, int64_t layer) const {
@@ -92,7 +101,7 @@ at::Tensor Block::step(const at::Tensor& x, CachedPass& pass, int64_t layer) con
     hidden = within_half(cross_->add_output(hidden, from_source), clamps_half_);
   }
   Dropout none({});
-  return feed_forward(x, hidden, none);
+  return feed_forward(x, hidden, none, {});
 }
 
 KeyValue Block::key_value(const at::Tensor& x, const RotaryTable& rotary, const std::vector<int64_t>& positions) const {
@@ -127,15 +136,21 @@ void Block::unpack() {
   feed_forward_.unpack();
 }
 
-Stack::Stack(const TransformerConfig& config, bool decoder, const ParameterLookup& find)
-    : causal_(decoder), heads_(config.heads), options_(find("embedding.weight").options().requires_grad(false)) {
+Stack::Stack(const TransformerConfig& config, bool decoder, const Building& building)
+    : causal_(decoder), heads_(config.heads) {
   const std::string name = decoder ? "decoder" : "encoder";
   const int64_t layers = decoder ? config.decoder_layers : config.encoder_layers;
   for (int64_t i = 0; i < layers; ++i) {
-    blocks_.emplace_back(config, name + "." + std::to_string(i), find);
+    blocks_.emplace_back(config, name + "." + std::to_string(i), building);
+    if (building.arena != nullptr) {
+      blocks_.back().pack(*building.arena);
+    }
+    building.source.built();
   }
-  final_norm_ = make_norm(config, name + ".final_norm", find);
-  bias_ = PositionBias(config, find(name + ".relative_bias.weight"), !decoder, find(name + ".final_norm.weight"));
+  final_norm_ = make_norm(config, name + ".final_norm", building);
+  const at::Tensor norm = building.find(name + ".final_norm.weight");
+  options_ = norm.options().requires_grad(false);
+  bias_ = PositionBias(config, building.find(name + ".relative_bias.weight"), !decoder, norm);
   if (config.positions == Positions::kRotary) {
     rotary_ = config.rotary;
   }

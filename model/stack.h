@@ -5,24 +5,32 @@
 #include <functional>
 #include <optional>
 
+#include "model/activation_observer.h"
 #include "model/attention.h"
 #include "model/cached_attention.h"
 #include "model/decoder_state.h"
 #include "model/feed_forward.h"
+#include "model/parameter_source.h"
 #include "model/position_bias.h"
 #include "model/transformer_config.h"
 
 namespace draftsmith::model {
 
-// Finds a parameter by its canonical name; undefined tensor when the model has none of this name.
-using ParameterLookup = std::function<at::Tensor(const std::string&)>;
+// What a model is built from: parameters and, when it is packed as it is built, the arena for that.
+struct Building {
+  ParameterSource& source;
+  WeightArena* arena = nullptr;
+
+  at::Tensor find(const std::string& name) const { return source.find(name); }
+};
 
 // What the blocks of one pass over whole sequences share.
 struct SequencePass {
   ScoreBias self_bias;
   at::Tensor memory;  // encoder states [B,S,D]; undefined without cross-attention
   ScoreBias cross_bias;
-  Dropout* dropout;
+  Dropout* dropout = nullptr;
+  ActivationObserver* observer = nullptr;
 };
 
 // What the blocks of one cached step share.
@@ -46,7 +54,7 @@ SegmentIndex segment_index(const TokenBatch& batch);
 
 class Block {
  public:
-  Block(const TransformerConfig& config, const std::string& prefix, const ParameterLookup& find);
+  Block(const TransformerConfig& config, const std::string& prefix, const Building& building);
 
   // Whole sequences. [B,T,D] -> [B,T,D]
   at::Tensor operator()(const at::Tensor& x, const SequencePass& pass) const;
@@ -62,8 +70,12 @@ class Block {
 
  private:
   // What follows attention: the feed-forward sublayer, reading `x` where the residual is parallel.
-  at::Tensor feed_forward(const at::Tensor& x, const at::Tensor& attended, Dropout& dropout) const;
+  at::Tensor feed_forward(const at::Tensor& x, const at::Tensor& attended, Dropout& dropout,
+                          const Glance& glance) const;
+  // Shows a sublayer's inside to the pass's observer, if there is one.
+  Glance glance(const SequencePass& pass, const char* sublayer) const;
 
+  std::string prefix_;  // of its parameters
   bool parallel_residual_;
   bool clamps_half_;
   Attention self_;
@@ -74,7 +86,7 @@ class Block {
 class Stack {
  public:
   // Decoders are causal, and cross-attend in encoder-decoder models.
-  Stack(const TransformerConfig& config, bool decoder, const ParameterLookup& find);
+  Stack(const TransformerConfig& config, bool decoder, const Building& building);
 
   int64_t layers() const { return static_cast<int64_t>(blocks_.size()); }
   const Block& block(int64_t i) const { return blocks_.at(static_cast<size_t>(i)); }

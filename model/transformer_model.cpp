@@ -41,7 +41,7 @@ void check_parameters(const TransformerConfig& config, const std::map<std::strin
   problems.throw_if_any();
 }
 
-ModelInfo make_info(const TransformerConfig& config, const at::Tensor& embedding, const std::string& name) {
+ModelInfo make_info(const TransformerConfig& config, const TransformerParts& parts, const std::string& name) {
   ModelInfo info;
   info.name = name;
   info.vocabulary = config.vocabulary;
@@ -51,8 +51,8 @@ ModelInfo make_info(const TransformerConfig& config, const at::Tensor& embedding
   info.layers = config.decoder_layers;
   info.max_positions = config.max_positions;
   info.encoder_decoder = config.encoder_decoder;
-  info.device = embedding.device();
-  info.dtype = embedding.scalar_type();
+  info.device = parts.device();
+  info.dtype = parts.dtype();
   return info;
 }
 
@@ -83,6 +83,7 @@ at::Tensor last_new(const at::Tensor& hidden, const StepLayout& layout) {
 struct TransformerModel::Impl {
   TransformerConfig config;
   std::map<std::string, at::Tensor> parameters;
+  bool decoding_only = false;
   ModelInfo info;
   std::optional<TransformerParts> parts;
 
@@ -93,10 +94,24 @@ struct TransformerModel::Impl {
     rebuild();
   }
 
+  Impl(TransformerConfig given, ParameterSource& source) : config(std::move(given)), decoding_only(true) {
+    info.name = config.family;
+    WeightArena arena(PlainWeights::kDropped);
+    parts.emplace(config, Building{source, &arena});
+    info = make_info(config, *parts, info.name);
+  }
+
   // The parts hold handles of the parameters: they are made anew when those are replaced.
   void rebuild() {
-    info = make_info(config, parameters.at("embedding.weight"), info.name);
-    parts.emplace(config, parameters);
+    GivenParameters source(parameters);
+    parts.emplace(config, Building{source});
+    info = make_info(config, *parts, info.name);
+  }
+
+  void require_parameters() const {
+    if (decoding_only) {
+      throw std::logic_error("a model that was loaded for decoding has no plain parameters: load it unpacked");
+    }
   }
 
   DecoderStateShape state_shape(int64_t rows, int64_t capacity) const {
@@ -120,6 +135,9 @@ TransformerModel::TransformerModel(TransformerConfig config, uint64_t seed) {
 TransformerModel::TransformerModel(TransformerConfig config, std::map<std::string, at::Tensor> parameters)
     : impl_(std::make_unique<Impl>(std::move(config), std::move(parameters))) {}
 
+TransformerModel::TransformerModel(TransformerConfig config, ParameterSource& source)
+    : impl_(std::make_unique<Impl>(std::move(config), source)) {}
+
 TransformerModel::~TransformerModel() = default;
 
 const TransformerConfig& TransformerModel::config() const {
@@ -134,11 +152,17 @@ void TransformerModel::set_name(std::string name) {
   impl_->info.name = std::move(name);
 }
 
+const VocabularyRows& TransformerModel::vocabulary_rows() const {
+  return impl_->parts->vocabulary_rows();
+}
+
 const std::map<std::string, at::Tensor>& TransformerModel::parameters() const {
+  impl_->require_parameters();
   return impl_->parameters;
 }
 
 void TransformerModel::to(at::Device device, at::ScalarType dtype) {
+  impl_->require_parameters();
   for (auto& [name, tensor] : impl_->parameters) {
     const bool keep = dtype == at::kHalf && keeps_fp32_in_half(impl_->config, name);
     const bool gradient = tensor.requires_grad();
@@ -148,16 +172,19 @@ void TransformerModel::to(at::Device device, at::ScalarType dtype) {
 }
 
 void TransformerModel::requires_grad(bool on) {
+  impl_->require_parameters();
   for (auto& [name, tensor] : impl_->parameters) {
     tensor.requires_grad_(on);
   }
 }
 
 void TransformerModel::pack() {
+  impl_->require_parameters();
   impl_->parts->pack();
 }
 
 void TransformerModel::unpack() {
+  impl_->require_parameters();
   impl_->parts->unpack();
 }
 
@@ -177,7 +204,7 @@ at::Tensor TransformerModel::exit_head(const at::Tensor& layer_hidden) const {
 EncoderStates TransformerModel::encode(const TokenBatch& source) {
   const DecodingGuard guard;
   Dropout none({});
-  return {impl_->parts->encode(source, none), source.lengths};
+  return {impl_->parts->encode(source, none, nullptr), source.lengths};
 }
 
 std::unique_ptr<DecodeState> TransformerModel::begin(const EncoderStates& source, int64_t capacity, int64_t samples) {

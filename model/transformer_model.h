@@ -5,8 +5,11 @@
 #include <filesystem>
 #include <map>
 
+#include "model/activation_observer.h"
+#include "model/draft_vocabulary.h"
 #include "model/dropout.h"
 #include "model/language_model.h"
+#include "model/parameter_source.h"
 #include "model/transformer_config.h"
 #include "model/transformer_state.h"
 
@@ -14,9 +17,10 @@ namespace draftsmith::model {
 
 // Whole sequences for training or scoring, teacher-forced.
 struct ForwardInput {
-  TokenBatch source;                   // [B,S]; unused by decoder-only models
-  TokenBatch target;                   // decoder inputs [B,T] (start token first), right padded
-  std::vector<int64_t> hidden_layers;  // wanted decoder hidden states (early exits, heads)
+  TokenBatch source;                       // [B,S]; unused by decoder-only models
+  TokenBatch target;                       // decoder inputs [B,T] (start token first), right padded
+  std::vector<int64_t> hidden_layers;      // wanted decoder hidden states (early exits, heads)
+  ActivationObserver* observer = nullptr;  // nullptr: nobody looks on
 };
 
 struct ForwardOutput {
@@ -33,6 +37,10 @@ class TransformerModel : public LanguageModel {
   // for those that keeps_fp32_in_half() names. Throws UserError naming the tensors that are missing, unknown or
   // misshapen.
   TransformerModel(TransformerConfig config, std::map<std::string, at::Tensor> parameters);
+  // For decoding only, with the least memory: packed block by block as the source's parameters come, no plain weight
+  // kept that has a packed one. parameters(), to(), requires_grad() and unpack() throw std::logic_error, as does a pass
+  // that would record gradients. This is what load_model() makes unless it is told otherwise.
+  TransformerModel(TransformerConfig config, ParameterSource& source);
   ~TransformerModel() override;
 
   const TransformerConfig& config() const;
@@ -40,14 +48,17 @@ class TransformerModel : public LanguageModel {
   // What messages call this model, info().name: the family, until load_model() gives it its directory's name.
   void set_name(std::string name);
 
+  // Where tokens lie in the embedding and the head.
+  const VocabularyRows& vocabulary_rows() const;
+
   // Named parameters under their canonical names (model/parameters.h), sorted. Tied tensors appear once. Checkpoint
   // code maps the names to the family's own.
   const std::map<std::string, at::Tensor>& parameters() const;
   // Moves and converts all parameters. Invalidates states. T5's `wo` stays fp32 in fp16.
   void to(at::Device device, at::ScalarType dtype);
   void requires_grad(bool on);
-  // Packs weights for decoding (fused QKV, oneDNN prepacked linears). Called by load_model for inference; parameters
-  // must not change afterwards. Undone by unpack().
+  // Packs weights for decoding (fused QKV, prepacked linears) beside the parameters, which must not change afterwards.
+  // Undone by unpack().
   void pack();
   void unpack();
 

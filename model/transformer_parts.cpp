@@ -1,6 +1,7 @@
 #include "model/transformer_parts.h"
 
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
 
 namespace draftsmith::model {
@@ -8,13 +9,6 @@ namespace {
 
 // Positions that a decode state's tables begin with.
 constexpr int64_t kFirstPositions = 65;
-
-ParameterLookup lookup(const std::map<std::string, at::Tensor>& parameters) {
-  return [&parameters](const std::string& name) {
-    const auto found = parameters.find(name);
-    return found == parameters.end() ? at::Tensor() : found->second;
-  };
-}
 
 VisibleKeys self_keys(const StepLayout& layout, const DecoderState& state) {
   VisibleKeys visible;
@@ -53,26 +47,36 @@ std::vector<int64_t> positions_of(const StepLayout& layout) {
 
 }  // namespace
 
-TransformerParts::TransformerParts(const TransformerConfig& config, const std::map<std::string, at::Tensor>& parameters)
-    : config_(config),
-      embedding_(parameters.at("embedding.weight")),
-      decoder_(config, true, lookup(parameters)),
-      head_(config.tied_head ? embedding_ : parameters.at("head.weight")) {
+TransformerParts::TransformerParts(const TransformerConfig& config, const Building& building)
+    : config_(config), decoder_(config, true, building) {
+  const std::string head = config.tied_head ? "embedding.weight" : "head.weight";
+  if (building.arena != nullptr) {
+    head_ = Linear(building.find(head));
+    head_.pack(*building.arena);
+    // A head that keeps its plain weight shares it with the embedding.
+    const bool shared = config.tied_head && !head_.weight().is_meta();
+    embedding_ = shared ? head_.weight() : building.source.rows("embedding.weight");
+  } else {
+    embedding_ = building.find("embedding.weight");
+    head_ = Linear(config.tied_head ? embedding_ : building.find(head));
+  }
+  vocabulary_rows_ = VocabularyRows(config, embedding_.device());
+  dtype_ = building.find("decoder.final_norm.weight").scalar_type();
+  building.source.built();
   if (config.encoder_decoder) {
-    encoder_.emplace(config, false, lookup(parameters));
+    encoder_.emplace(config, false, building);
   }
   if (config.positions == Positions::kLearned) {
-    positions_ = parameters.at("positions.weight");
+    positions_ = building.find("positions.weight");
   }
   if (config.embedding_norm) {
-    const ParameterLookup find = lookup(parameters);
-    embedding_norm_.emplace(config.norm, config.norm_epsilon, find("embedding_norm.weight"),
-                            find("embedding_norm.bias"));
+    embedding_norm_.emplace(config.norm, config.norm_epsilon, building.find("embedding_norm.weight"),
+                            building.find("embedding_norm.bias"));
   }
 }
 
 at::Tensor TransformerParts::embed_at(const at::Tensor& tokens, const std::function<at::Tensor()>& positions) const {
-  at::Tensor hidden = at::embedding(embedding_, tokens.to(embedding_.device()));
+  at::Tensor hidden = at::embedding(embedding_, vocabulary_rows_.of(tokens.to(embedding_.device()))).to(dtype_);
   if (positions_.defined()) {
     hidden = hidden + at::embedding(positions_, positions().clamp_max(positions_.size(0) - 1).to(positions_.device()));
   }
@@ -89,12 +93,12 @@ at::Tensor TransformerParts::embed(const at::Tensor& tokens, const StepLayout& l
   return embed_at(tokens, [&] { return at::tensor(positions_of(layout), at::kLong).view(tokens.sizes()); });
 }
 
-at::Tensor TransformerParts::encode(const TokenBatch& source, Dropout& dropout) const {
+at::Tensor TransformerParts::encode(const TokenBatch& source, Dropout& dropout, ActivationObserver* observer) const {
   if (!encoder_) {
     throw std::logic_error("a decoder-only model has no encoder");
   }
   at::Tensor hidden = dropout(embed(source));
-  const SequencePass pass{encoder_->self_bias(hidden, source), {}, {}, &dropout};
+  const SequencePass pass{encoder_->self_bias(hidden, source), {}, {}, &dropout, observer};
   for (int64_t i = 0; i < encoder_->layers(); ++i) {
     hidden = encoder_->block(i)(hidden, pass);
   }
@@ -104,8 +108,9 @@ at::Tensor TransformerParts::encode(const TokenBatch& source, Dropout& dropout) 
 ForwardOutput TransformerParts::forward(const ForwardInput& input, Dropout& dropout) const {
   SequencePass pass;
   pass.dropout = &dropout;
+  pass.observer = input.observer;
   if (encoder_) {
-    pass.memory = encode(input.source, dropout);
+    pass.memory = encode(input.source, dropout, input.observer);
   }
   at::Tensor hidden = dropout(embed(input.target));
   pass.self_bias = decoder_.self_bias(hidden, input.target);
@@ -130,6 +135,10 @@ ForwardOutput TransformerParts::forward(const ForwardInput& input, Dropout& drop
 at::Tensor TransformerParts::finish(const at::Tensor& hidden) const {
   const at::Tensor normed = decoder_.final_norm(hidden);
   return config_.output_scale == 1.0 ? normed : normed * config_.output_scale;
+}
+
+at::Tensor TransformerParts::head(const at::Tensor& hidden) const {
+  return vocabulary_rows_.spread(head_(hidden), -std::numeric_limits<double>::infinity());
 }
 
 std::vector<CrossCache> TransformerParts::cross_caches(const at::Tensor& memory) const {

@@ -2,7 +2,6 @@
 // TransformerModel's verbs are made of. Private to model/.
 #pragma once
 
-#include <map>
 #include <optional>
 
 #include "model/stack.h"
@@ -12,17 +11,23 @@ namespace draftsmith::model {
 
 class TransformerParts {
  public:
-  TransformerParts(const TransformerConfig& config, const std::map<std::string, at::Tensor>& parameters);
+  // With an arena to build with, blocks and head are packed one by one as they are built.
+  TransformerParts(const TransformerConfig& config, const Building& building);
+
+  at::ScalarType dtype() const { return dtype_; }
+  at::Device device() const { return embedding_.device(); }
 
   // Hidden state 0 of whole sequences, and of a step's tokens [B,L] at the layout's positions.
   at::Tensor embed(const TokenBatch& batch) const;
   at::Tensor embed(const at::Tensor& tokens, const StepLayout& layout) const;
   // Encoder states of embedded whole sequences. [B,S,D]
-  at::Tensor encode(const TokenBatch& source, Dropout& dropout) const;
+  at::Tensor encode(const TokenBatch& source, Dropout& dropout, ActivationObserver* observer) const;
   ForwardOutput forward(const ForwardInput& input, Dropout& dropout) const;
   // Final norm and output scale. [...,D]
   at::Tensor finish(const at::Tensor& hidden) const;
-  at::Tensor head(const at::Tensor& hidden) const { return head_(hidden); }
+  // [...,D] -> [...,V]
+  at::Tensor head(const at::Tensor& hidden) const;
+  const VocabularyRows& vocabulary_rows() const { return vocabulary_rows_; }
 
   // K/V of encoder states for all decoder layers.
   std::vector<CrossCache> cross_caches(const at::Tensor& memory) const;
@@ -44,7 +49,9 @@ class TransformerParts {
   at::Tensor embed_at(const at::Tensor& tokens, const std::function<at::Tensor()>& positions) const;
 
   const TransformerConfig& config_;
-  at::Tensor embedding_;
+  at::ScalarType dtype_ = at::kFloat;
+  at::Tensor embedding_;  // [V,D]; of the stored type where it was loaded for decoding, its rows converted when used
+  VocabularyRows vocabulary_rows_;
   at::Tensor positions_;  // [P,D]; undefined unless Positions::kLearned
   std::optional<NormLayer> embedding_norm_;
   std::optional<Stack> encoder_;

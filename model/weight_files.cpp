@@ -109,8 +109,8 @@ std::string WeightFiles::where(const std::string& name) const {
   return fmt::format("{}: tensor '{}'", files_[file_of_.at(name)]->file().string(), printable(name));
 }
 
-at::Tensor WeightFiles::read(const std::string& name, at::ScalarType dtype) const {
-  return files_[file_of_.at(name)]->read(name, dtype);
+void WeightFiles::forget_pages() const {
+  for (const auto& file : files_) file->forget_pages();
 }
 
 std::span<const std::byte> WeightFiles::bytes(const std::string& name) const {

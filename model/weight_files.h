@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "model/safetensors.h"
 #include "model/tensor_file.h"
 
 namespace draftsmith::model {
@@ -27,8 +28,9 @@ class WeightFiles {
   const TensorEntry& entry(const std::string& name) const;
   // "DIR/model.safetensors: tensor 'name'", for messages.
   std::string where(const std::string& name) const;
-  // A copy of the tensor on the CPU in another float type; see TensorFile::read.
-  at::Tensor read(const std::string& name, at::ScalarType dtype) const;
+  // The tensor as it is stored; see TensorFile::stored.
+  at::Tensor stored(const std::string& name) const { return files_[file_of_.at(name)]->stored(name); }
+  void forget_pages() const;
 
   // The tensor's bytes.
   std::span<const std::byte> bytes(const std::string& name) const;

@@ -114,7 +114,7 @@ TEST_F(Shards, AreWrittenWithAnIndexAndReadBack) {
   const WeightFiles read(directory_.path());
   ASSERT_EQ(read.files().size(), 3);
   for (const TensorToStore& item : tensors_) {
-    EXPECT_TRUE(at::equal(read.read(item.name, at::kFloat), item.tensor)) << item.name;
+    EXPECT_TRUE(at::equal(read.stored(item.name), item.tensor)) << item.name;
   }
 }
 

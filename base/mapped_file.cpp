@@ -1,4 +1,4 @@
-#include "data/mapped_file.h"
+#include "base/mapped_file.h"
 
 #include <cerrno>
 #include <cstring>
@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 
-namespace draftsmith::data {
+namespace draftsmith {
 
 MappedFile::MappedFile(const std::filesystem::path& file) {
   const auto refuse = [&](const std::string& what, const std::string& found) {
@@ -33,4 +33,8 @@ MappedFile::MappedFile(const std::filesystem::path& file) {
                                       [size](const char* data) { ::munmap(const_cast<char*>(data), size); });
 }
 
-}  // namespace draftsmith::data
+void MappedFile::forget_pages() const {
+  if (data_ != nullptr) ::madvise(const_cast<char*>(data_.get()), static_cast<size_t>(bytes_), MADV_DONTNEED);
+}
+
+}  // namespace draftsmith

@@ -7,10 +7,11 @@
 #include <span>
 #include <stdexcept>
 
-namespace draftsmith::data {
+namespace draftsmith {
 
 class MappedFile {
  public:
+  MappedFile() = default;
   // Errors: UserError when the file is absent, no regular file or cannot be mapped.
   explicit MappedFile(const std::filesystem::path& file);
 
@@ -26,10 +27,14 @@ class MappedFile {
     return {reinterpret_cast<const T*>(data_.get() + offset), static_cast<size_t>(count)};
   }
   int64_t bytes() const { return bytes_; }
+  // Its beginning, as long as a copy of this mapping or of this pointer lives; null for an empty file.
+  const std::shared_ptr<const char>& data() const { return data_; }
+  // Gives the touched pages back; they come again from the file (or the system's cache of it) when they are needed.
+  void forget_pages() const;
 
  private:
   std::shared_ptr<const char> data_;
   int64_t bytes_ = 0;
 };
 
-}  // namespace draftsmith::data
+}  // namespace draftsmith
