@@ -242,6 +242,7 @@ void DecodeLoop::commit(RowBatch& batch, const Draft& window, const Verdict& ver
     Row& row = batch.rows[b];
     base.push_back(row.length());
     if (!row.finished) commit_row(row, b, window.counts[b], verdict);
+    batch.tell(row, base.back());
     processed.push_back(row.length() - 1);
   }
   batch.state->rollback(processed);

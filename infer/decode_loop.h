@@ -30,7 +30,10 @@ struct RowBatch {
   std::vector<Row> rows;
   std::unique_ptr<model::DecodeState> state;  // the target's; everything but each row's last committed token processed
   std::vector<Row> finished;
+  OnTokens on_tokens;  // may be empty
 
+  // Tells on_tokens of what the row has from index `before` on.
+  void tell(const Row& row, int64_t before) const;
   // Moves finished rows to `finished`, once they are so many that shrinking the batch pays: states copy their caches
   // for it. Returns the rows kept, empty when nothing changed.
   std::vector<int64_t> retire();

@@ -69,10 +69,16 @@ Fields<DecodeOptions> DecodeOptions::fields() {
       .add("acceptance", &O::acceptance, Choices{"exact", "rejection", "rollback"},
            "Replaces the method's acceptance rule.")
       .add("max_new_tokens", &O::max_new_tokens, Range{1, 1 << 20}, Unit{"tokens"},
-           "Most tokens put out, EOS included. Default: the model's own setting, else 128.")
+           "Most tokens put out, EOS included. Default: the model's own setting, else 128. A decoder-only model's "
+           "context may leave room for fewer.")
       .add("min_new_tokens", &O::min_new_tokens, Range{0, 1 << 20}, Unit{"tokens"},
            "EOS is impossible before this many new tokens.")
-      .add("num_samples", &O::num_samples, Range{1, 4096}, "Outputs for each input; they share one encoder run.")
+      .add("long_prompts", &O::long_prompts, Choices{"error", "truncate-left", "skip"},
+           "A prompt that fills the context of the model or its drafter, so that no token could follow: error refuses "
+           "it; truncate-left drops its beginning (never the BOS) so that max_new_tokens fit, at most half of the "
+           "context; skip gives it an empty output.")
+      .add("num_samples", &O::num_samples, Range{1, 4096},
+           "Outputs for each input; they share one encoder run or prompt prefill.")
       .add("batch_size", &O::batch_size, Range{1, 4096}, "Inputs decoded together.")
       .add("measure_alpha", &O::measure_alpha, NoResult{},
            "Measure alpha, the mean of sum_x min(p, q), when sampling (costs a pass over the vocabulary for each "

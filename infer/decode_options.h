@@ -26,6 +26,7 @@ struct DecodeOptions {
   std::optional<std::string> acceptance;   // absent: the method's own
   std::optional<int64_t> max_new_tokens;   // absent: the model's own setting, else 128
   int64_t min_new_tokens = 0;
+  std::string long_prompts = "error";
   int64_t num_samples = 1;
   int64_t batch_size = 1;
   bool measure_alpha = false;

@@ -1,7 +1,6 @@
 #include "infer/generator.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "infer/decode_loop.h"
 #include "infer/drafters/make_drafter.h"
@@ -27,6 +26,17 @@ Warping warping_of(const DecodeOptions& options, const model::GenerationConfig& 
   return {options.temperature.value_or(usual), options.top_k.value_or(settings.top_k.value_or(0)),
           options.top_p.value_or(settings.top_p.value_or(1.0))};
 }
+
+std::string where_of(uint64_t line) {
+  return "input " + std::to_string(line + 1);
+}
+
+// One call of generate().
+struct Work {
+  std::span<const std::vector<int64_t>> sources;
+  std::vector<PromptFit> fits;  // one a source
+  uint64_t first_line = 0;
+};
 
 }  // namespace
 
@@ -57,59 +67,77 @@ struct Generator::Impl {
     problems.throw_if_any();
   }
 
-  int64_t limit_of(int64_t prefix, size_t line) const;
-  Row make_row(const std::vector<int64_t>& source, size_t line, uint64_t first_line, int64_t sample) const;
-  void check_ids(const std::vector<int64_t>& source, size_t line) const;
-  RowBatch decode(std::span<const std::vector<int64_t>> sources, std::span<const size_t> chosen, uint64_t first_line);
+  Context context() const;
+  int64_t wanted_tokens(int64_t prompt) const;
+  PromptFit fit(const std::vector<int64_t>& source, uint64_t line) const;
+  std::vector<int64_t> prompt_of(const std::vector<int64_t>& source, int64_t dropped) const;
+  void check_ids(const std::vector<int64_t>& source, uint64_t line) const;
+  Row make_row(const Work& work, size_t line, int64_t sample) const;
+  RowBatch decode(const Work& work, std::span<const size_t> chosen, const OnTokens& on_tokens);
   void begin(RowBatch& batch, const model::TokenBatch& sources, PhaseTimer& timer);
 };
 
-int64_t Generator::Impl::limit_of(int64_t prefix, size_t line) const {
-  int64_t limit = 128;
-  if (options.max_new_tokens || generation.max_new_tokens) {
-    limit = options.max_new_tokens ? *options.max_new_tokens : *generation.max_new_tokens;
-  } else if (generation.max_length) {
-    limit = *generation.max_length - prefix;
+// The shorter of the target's and the drafter's: both hold the whole text.
+Context Generator::Impl::context() const {
+  const model::ModelInfo& target = models.target->info();
+  Context context{target.max_positions, "the model " + target.name};
+  const auto limit = [&](int64_t tokens, const std::string& owner) {
+    if (tokens > 0 && (context.tokens == 0 || tokens < context.tokens)) context = {tokens, owner};
+  };
+  if (options.drafts() && models.drafter != nullptr) {
+    limit(models.drafter->info().max_positions, "the drafter " + models.drafter->info().name);
   }
-  const int64_t positions = models.target->info().max_positions;
-  if (positions > 0) limit = std::min(limit, positions - prefix);
-  if (limit < 1) {
-    throw UserError({"input " + std::to_string(line + 1), "the prompt leaves no room for a new token",
-                     "a prompt shorter than the model's length limit", std::to_string(prefix) + " tokens",
-                     "shorten the prompt or raise max_new_tokens"});
+  if (!options.max_new_tokens && !generation.max_new_tokens && generation.max_length) {
+    limit(*generation.max_length, "max_length in the model's generation_config.json");
   }
-  return limit;
+  return context;
 }
 
-void Generator::Impl::check_ids(const std::vector<int64_t>& source, size_t line) const {
+int64_t Generator::Impl::wanted_tokens(int64_t prompt) const {
+  if (options.max_new_tokens) return *options.max_new_tokens;
+  if (generation.max_new_tokens) return *generation.max_new_tokens;
+  return generation.max_length ? std::max<int64_t>(1, *generation.max_length - prompt) : 128;
+}
+
+// Prompt tokens (encoder-decoder: the start token) without the `dropped` oldest; a BOS stays.
+std::vector<int64_t> Generator::Impl::prompt_of(const std::vector<int64_t>& source, int64_t dropped) const {
+  if (models.target->info().encoder_decoder) return {generation.decoder_start};
+  if (source.empty() && generation.bos) return {*generation.bos};
+  std::vector<int64_t> prompt(source.begin() + dropped, source.end());
+  if (dropped > 0 && generation.bos && source.front() == *generation.bos) prompt.front() = *generation.bos;
+  return prompt;
+}
+
+PromptFit Generator::Impl::fit(const std::vector<int64_t>& source, uint64_t line) const {
+  check_ids(source, line);
+  const auto prompt = static_cast<int64_t>(prompt_of(source, 0).size());
+  if (prompt == 0) {
+    throw UserError({where_of(line), "the prompt is empty and the model has no first token", "at least one token",
+                     "none", "give a prompt"});
+  }
+  return fit_prompt(prompt, wanted_tokens(prompt), context(), parse_long_prompts(options.long_prompts), where_of(line));
+}
+
+void Generator::Impl::check_ids(const std::vector<int64_t>& source, uint64_t line) const {
   const int64_t vocabulary = models.target->info().vocabulary;
   for (const int64_t id : source) {
     if (id >= 0 && id < vocabulary) continue;
-    throw UserError({"input " + std::to_string(line + 1), "a token id is outside the model's vocabulary",
+    throw UserError({where_of(line), "a token id is outside the model's vocabulary",
                      "ids in 0.." + std::to_string(vocabulary - 1), std::to_string(id),
                      "encode the input with the model's own tokenizer"});
   }
 }
 
-Row Generator::Impl::make_row(const std::vector<int64_t>& source, size_t line, uint64_t first_line,
-                              int64_t sample) const {
+Row Generator::Impl::make_row(const Work& work, size_t line, int64_t sample) const {
+  const std::vector<int64_t>& source = work.sources[line];
   Row row;
-  row.line = first_line + line;
+  row.line = work.first_line + line;
   row.output = line * static_cast<size_t>(options.num_samples) + static_cast<size_t>(sample);
-  if (models.target->info().encoder_decoder) {
-    row.source = source;
-    row.tokens = {generation.decoder_start};
-  } else if (!source.empty()) {
-    row.tokens = source;
-  } else if (generation.bos) {
-    row.tokens = {*generation.bos};
-  } else {
-    throw UserError({"input " + std::to_string(line + 1), "the prompt is empty and the model has no first token",
-                     "at least one token", "none", "give a prompt"});
-  }
+  if (models.target->info().encoder_decoder) row.source = source;
+  row.tokens = prompt_of(source, work.fits[line].dropped);
   row.prefix = row.length();
-  row.limit = limit_of(row.prefix, line);
-  row.random = RowRandom(options.seed, first_line + line, static_cast<uint64_t>(sample));
+  row.limit = work.fits[line].room;
+  row.random = RowRandom(options.seed, row.line, static_cast<uint64_t>(sample));
   return row;
 }
 
@@ -131,20 +159,19 @@ void Generator::Impl::begin(RowBatch& batch, const model::TokenBatch& sources, P
   batch.share(timer.take());
 }
 
-RowBatch Generator::Impl::decode(std::span<const std::vector<int64_t>> sources, std::span<const size_t> chosen,
-                                 uint64_t first_line) {
+RowBatch Generator::Impl::decode(const Work& work, std::span<const size_t> chosen, const OnTokens& on_tokens) {
   PhaseTimer timer(models.target->info().device);
   RowBatch batch;
+  batch.on_tokens = on_tokens;
   model::TokenBatch padded;
   size_t width = 1;
   for (const size_t line : chosen) {
-    width = std::max(width, sources[line].size());
-    for (int64_t s = 0; s < options.num_samples; ++s)
-      batch.rows.push_back(make_row(sources[line], line, first_line, s));
+    width = std::max(width, work.sources[line].size());
+    for (int64_t s = 0; s < options.num_samples; ++s) batch.rows.push_back(make_row(work, line, s));
   }
   std::vector<int64_t> tokens(chosen.size() * width, generation.pad);
   for (size_t b = 0; b < chosen.size(); ++b) {
-    const auto& source = sources[chosen[b]];
+    const auto& source = work.sources[chosen[b]];
     std::copy(source.begin(), source.end(), tokens.begin() + static_cast<int64_t>(b * width));
     padded.lengths.push_back(static_cast<int64_t>(source.size()));
   }
@@ -182,31 +209,45 @@ const DecodeOptions& Generator::options() const {
   return impl_->options;
 }
 
+std::vector<PromptFit> Generator::fit(std::span<const std::vector<int64_t>> sources, uint64_t first_line) const {
+  std::vector<PromptFit> fits;
+  fits.reserve(sources.size());
+  for (const auto& source : sources) fits.push_back(impl_->fit(source, first_line + fits.size()));
+  return fits;
+}
+
 std::vector<GenerationResult> Generator::generate(std::span<const std::vector<int64_t>> sources, uint64_t first_line,
-                                                  const OnResults& on_results) {
+                                                  const OnResults& on_results, const OnTokens& on_tokens) {
   const model::DecodingGuard guard;
-  for (size_t line = 0; line < sources.size(); ++line) impl_->check_ids(sources[line], line);
-  std::vector<size_t> order(sources.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return sources[a].size() > sources[b].size(); });
+  const Work work{sources, fit(sources, first_line), first_line};
   const auto samples = static_cast<size_t>(impl_->options.num_samples);
   std::vector<GenerationResult> results(sources.size() * samples);
-  std::vector<bool> complete(sources.size(), false);
+  std::vector<bool> complete;
+  std::vector<size_t> order;
+  for (size_t line = 0; line < sources.size(); ++line) {
+    complete.push_back(work.fits[line].skipped);
+    if (!complete[line]) order.push_back(line);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return sources[a].size() > sources[b].size(); });
   size_t reported = 0;
-  const auto batch_size = static_cast<size_t>(impl_->options.batch_size);
-  for (size_t first = 0; first < order.size(); first += batch_size) {
-    const std::span<const size_t> chosen(order.data() + first, std::min(batch_size, order.size() - first));
-    RowBatch batch = impl_->decode(sources, chosen, first_line);
-    for (Row& row : batch.finished) {
-      results[row.output] = {{row.tokens.begin() + row.prefix, row.tokens.end()}, std::move(row.stats)};
-    }
-    for (const size_t line : chosen) complete[line] = true;
+  const auto report = [&] {
     const size_t before = reported;
     while (reported < sources.size() && complete[reported]) ++reported;
     if (on_results && reported > before) {
       on_results(before * samples, {results.data() + before * samples, (reported - before) * samples});
     }
+  };
+  report();
+  const auto batch_size = static_cast<size_t>(impl_->options.batch_size);
+  for (size_t first = 0; first < order.size(); first += batch_size) {
+    const std::span<const size_t> chosen(order.data() + first, std::min(batch_size, order.size() - first));
+    RowBatch batch = impl_->decode(work, chosen, on_tokens);
+    for (Row& row : batch.finished) {
+      results[row.output] = {{row.tokens.begin() + row.prefix, row.tokens.end()}, std::move(row.stats)};
+    }
+    for (const size_t line : chosen) complete[line] = true;
+    report();
   }
   return results;
 }

@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "data/tokenizer.h"
+#include "infer/context_fit.h"
 #include "infer/decode_options.h"
 #include "infer/decode_stats.h"
+#include "infer/rows.h"
 #include "model/generation_config.h"
 #include "model/language_model.h"
 
@@ -54,9 +56,15 @@ class Generator {
 
   // Sources (encoder-decoder: ids for the encoder, EOS included where the family wants it; decoder-only: prompts) to
   // num_samples consecutive results each, in the order of the sources. Sources are batched by length; results do not
-  // depend on the batching but for rounding. `first_line` is the first source's index in the random streams.
+  // depend on the batching but for rounding. `first_line` is the first source's index in the random streams and in
+  // messages. A prompt that is skipped has results without tokens. `on_tokens` hears of tokens as they are committed,
+  // rows of a batch in turns; its own time counts as kOther. Throws what fit() throws, before anything is decoded.
   std::vector<GenerationResult> generate(std::span<const std::vector<int64_t>> sources, uint64_t first_line = 0,
-                                         const OnResults& on_results = {});
+                                         const OnResults& on_results = {}, const OnTokens& on_tokens = {});
+
+  // How each source fits the context (an encoder's input always does). Throws UserError for an id outside the
+  // vocabulary, an empty prompt where the model has no first token, and a prompt too long under long_prompts = error.
+  std::vector<PromptFit> fit(std::span<const std::vector<int64_t>> sources, uint64_t first_line = 0) const;
 
   const DecodeOptions& options() const;
 

@@ -6,19 +6,21 @@ namespace draftsmith::infer {
 
 namespace {
 
-void process_prompts(model::LanguageModel& model, std::span<const Row> rows, model::DecodeState& state) {
+// Processes the prompts of `rows`, which are row 0, row `samples` and so on.
+void process_prompts(model::LanguageModel& model, std::span<const Row> rows, size_t samples,
+                     model::DecodeState& state) {
   model::StepInput input;
   input.logits = model::Logits::kNone;
   int64_t width = 0;
-  for (const Row& row : rows) {
-    input.new_tokens.push_back(row.length() - 1);
-    width = std::max(width, row.length() - 1);
+  for (size_t row = 0; row < rows.size(); row += samples) {
+    input.new_tokens.push_back(rows[row].length() - 1);
+    width = std::max(width, rows[row].length() - 1);
   }
   if (width == 0) return;
-  const auto count = static_cast<int64_t>(rows.size());
+  const auto count = static_cast<int64_t>(input.new_tokens.size());
   std::vector<int64_t> tokens(static_cast<size_t>(count * width), model.info().pad);
   for (int64_t b = 0; b < count; ++b) {
-    const auto& row = rows[static_cast<size_t>(b)].tokens;
+    const auto& row = rows[static_cast<size_t>(b) * samples].tokens;
     std::copy(row.begin(), row.end() - 1, tokens.begin() + b * width);
   }
   input.tokens = to_device(tokens, {count, width}, model.info().device);  // [B,L]
@@ -32,8 +34,13 @@ std::unique_ptr<model::DecodeState> begin_state(model::LanguageModel& model, con
   if (model.info().encoder_decoder) {
     return model.begin(encoder, size.capacity, size.samples);
   }
-  auto state = model.begin(static_cast<int64_t>(rows.size()), size.capacity);
-  process_prompts(model, rows, *state);
+  const auto prompts = static_cast<int64_t>(rows.size()) / size.samples;
+  auto state = model.begin(prompts, size.capacity);
+  process_prompts(model, rows, static_cast<size_t>(size.samples), *state);
+  if (size.samples == 1) return state;
+  std::vector<int64_t> prompt_of_row;
+  for (int64_t row = 0; row < prompts * size.samples; ++row) prompt_of_row.push_back(row / size.samples);
+  state->select_rows(prompt_of_row);
   return state;
 }
 

@@ -28,6 +28,11 @@ void RowBatch::share(const PhaseSeconds& seconds) {
   }
 }
 
+void RowBatch::tell(const Row& row, int64_t before) const {
+  if (!on_tokens || row.length() == before) return;
+  on_tokens(row.output, std::span(row.tokens).subspan(static_cast<size_t>(before)), row.finished);
+}
+
 int64_t checked_token(const Row& row, int64_t position, int64_t token, const std::string& whose) {
   if (token != kNoToken) return token;
   throw RunError({.where = "input " + std::to_string(row.line + 1) + ", new token " + std::to_string(position + 1),
@@ -68,6 +73,7 @@ void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings
       if (row.finished) continue;
       ++row.stats.target_runs;
       row.emit(checked_token(row, row.emitted(), next[b], "target"), settings.eos);
+      batch.tell(row, row.length() - 1);
     }
     batch.retire();
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -28,6 +29,10 @@ struct Row {
   // Commits one token; ends the row at an EOS or the limit. A token after the end is counted as cut.
   void emit(int64_t token, std::span<const int64_t> eos);
 };
+
+// Told of a row's new tokens as they are committed: index of its result, the tokens since the last call, and whether
+// they are its last.
+using OnTokens = std::function<void(size_t output, std::span<const int64_t> tokens, bool finished)>;
 
 // Uniforms fp64 [B,count] for the new tokens from index emitted() + first on, on `device`.
 at::Tensor uniforms(std::span<const Row> rows, Draw use, int64_t first, int64_t count, at::Device device);
