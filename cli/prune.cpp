@@ -14,13 +14,33 @@ namespace {
 struct PruneFlags {
   std::string model;
   std::string out;
+  RunOptions run;
 };
 
 int run_prune(const PruneFlags& flags, const model::PruneOptions& options) {
-  const recipes::PruneReport report = recipes::prune_directory(flags.model, flags.out, options);
+  const RunContext context = begin_run(flags.run);
+  const recipes::PruneReport report = recipes::prune_directory(flags.model, flags.out, options, context.device);
   fmt::print("{}: {}\n", flags.out, report.text());
   return 0;
 }
+
+constexpr const char* kFooter =
+    "What stays is what was asked for; what is not mentioned stays whole. The result is an ordinary model directory:\n"
+    "inspect it, then align it with its target before it drafts (a recipe's train stage with from = DIR on teacher\n"
+    "outputs). Recipes prune with a stage of kind = \"prune\", whose options are these.\n"
+    "\n"
+    "Layers, of encoder and decoder each by itself:\n"
+    "  draftsmith prune --model TARGET --out DRAFTER --decoder-layers every:3\n"
+    "  draftsmith prune --model TARGET --out DRAFTER --encoder-layers first:2 --decoder-layers 0,5\n"
+    "Width: half the neurons and four heads of each layer, those with the largest weights, or (better, and it needs\n"
+    "text like that to be decoded) those that contributed most on 512 examples:\n"
+    "  draftsmith prune --model TARGET --out DRAFTER --ff-width 512 --heads 4\n"
+    "  draftsmith prune --model TARGET --out DRAFTER --ff-width 512 --heads 4 --by activation --calibration corpus.h5\n"
+    "Vocabulary: embeddings and logits for the 16,000 tokens that a corpus uses most, special tokens always among\n"
+    "them. The drafter never proposes the others and reads them as the unknown token; decoding stays lossless. With a\n"
+    "large vocabulary the head is most of what a drafter reads in each step:\n"
+    "  draftsmith prune --model TARGET --out DRAFTER --vocabulary-from corpus.h5 --vocabulary-size 16000\n"
+    "  draftsmith generate --model TARGET --drafter DRAFTER --method speculative --input sources.txt";
 
 }  // namespace
 
@@ -29,10 +49,8 @@ std::function<int()> add_prune(CLI::App& app) {
   app.add_option("--model", flags->model, "Model directory to cut from")->required();
   app.add_option("--out", flags->out, "New model directory")->required();
   auto options = std::make_shared<OptionFlags<model::PruneOptions>>(app);
-  app.footer(
-      "The result is an ordinary model directory: align it (recipes, from = DIR) before it drafts.\n"
-      "Examples:\n  draftsmith prune --model TARGET --out DRAFTER --decoder-layers every:3\n"
-      "  draftsmith prune --model TARGET --out DRAFTER --decoder-layers 0,5 --ff-width 512 --heads 4");
+  add_run_flags(app, flags->run);
+  app.footer(kFooter);
   return [flags, options] {
     Problems problems;
     const model::PruneOptions wanted = options->value(problems);

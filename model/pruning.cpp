@@ -1,44 +1,16 @@
 #include "model/pruning.h"
 
 #include <algorithm>
-#include <charconv>
-#include <numeric>
+#include <set>
 
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "model/parameters.h"
+#include "model/draft_vocabulary.h"
 
 namespace draftsmith::model {
 
 namespace {
-
-[[noreturn]] void refuse_layers(const std::string& choice, int64_t count, const std::string& where) {
-  throw UserError({.where = where,
-                   .what = "says no layers to keep",
-                   .expected = fmt::format("first:N, every:K, or a rising list of layers in 0..{}", count - 1),
-                   .found = choice.substr(0, 100),
-                   .hint = {}});
-}
-
-// A whole number, or -1.
-int64_t number(std::string_view text) {
-  int64_t value = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? value : -1;
-}
-
-std::vector<int64_t> layer_list(const std::string& choice, int64_t count, const std::string& where) {
-  std::vector<int64_t> layers;
-  for (size_t begin = 0; begin <= choice.size();) {
-    const size_t end = std::min(choice.find(',', begin), choice.size());
-    const int64_t layer = number(std::string_view(choice).substr(begin, end - begin));
-    if (layer < 0 || layer >= count || (!layers.empty() && layer <= layers.back())) refuse_layers(choice, count, where);
-    layers.push_back(layer);
-    begin = end + 1;
-  }
-  return layers;
-}
 
 // Indices of the `kept` highest scores, rising.
 at::Tensor highest(const at::Tensor& scores, int64_t kept) {
@@ -52,14 +24,15 @@ at::Tensor rows_of(const at::Tensor& heads, int64_t width) {
 
 class Pruner {
  public:
-  Pruner(const TransformerModel& model, const PruneOptions& options)
-      : from_(model), config_(model.config()), options_(options) {}
+  Pruner(const TransformerModel& model, const PruneOptions& options, const PruneEvidence& evidence)
+      : from_(model), config_(model.config()), options_(options), evidence_(evidence) {}
 
   std::unique_ptr<TransformerModel> run() {
     check();
     for (const auto& [name, tensor] : from_.parameters()) {
-      if (!is_block(name)) parameters_[name] = tensor.detach().to(at::kFloat).clone();
+      if (!is_block(name)) parameters_[name] = tensor.detach().to(at::kCPU, at::kFloat, false, true);
     }
+    if (!evidence_.token_counts.empty()) prune_vocabulary();
     if (config_.encoder_decoder) prune_stack("encoder", options_.encoder_layers, config_.encoder_layers);
     prune_stack("decoder", options_.decoder_layers, config_.decoder_layers);
     config_.ff_width = ff_width();
@@ -101,10 +74,80 @@ class Pruner {
     if (config.family == "bloom" && ff_width() != config.ff_width) {
       wrong("ff_width", "files of this family cannot hold another width", "0", ff_width());
     }
+    if (!config.encoder_decoder && !options_.encoder_layers.empty()) {
+      problems.add({.where = "encoder_layers",
+                    .what = "the model has no encoder",
+                    .expected = "nothing",
+                    .found = options_.encoder_layers,
+                    .hint = {}});
+    }
+    if (!evidence_.token_counts.empty()) check_vocabulary(problems);
     problems.throw_if_any();
   }
 
-  at::Tensor value(const std::string& name) const { return from_.parameters().at(name).detach().to(at::kFloat); }
+  void check_vocabulary(Problems& problems) const {
+    const TransformerConfig& config = from_.config();
+    if (!config.draft_vocabulary.ids.empty()) {
+      problems.add({.where = "vocabulary_from",
+                    .what = "the model's vocabulary was pruned before",
+                    .expected = "a model with all its ids",
+                    .found = fmt::format("{} of {} ids", config.vocabulary_rows(), config.vocabulary),
+                    .hint = "prune the model that it was cut from"});
+    }
+    const auto fewest = static_cast<int64_t>(special_ids().size());
+    const int64_t wanted = options_.vocabulary_size.value_or(fewest);
+    if (wanted >= fewest && wanted <= config.vocabulary) return;
+    problems.add({.where = "vocabulary_size",
+                  .what = wanted < fewest ? "the special tokens alone are more" : "the model has fewer ids",
+                  .expected = fmt::format("{} to {}", fewest, config.vocabulary),
+                  .found = std::to_string(wanted),
+                  .hint = {}});
+  }
+
+  // Ids that stay whatever the counts say, rising.
+  std::vector<int64_t> special_ids() const {
+    const TransformerConfig& config = from_.config();
+    std::set<int64_t> ids(config.eos.begin(), config.eos.end());
+    ids.insert({config.pad, config.decoder_start});
+    if (config.bos) ids.insert(*config.bos);
+    if (evidence_.unknown) ids.insert(*evidence_.unknown);
+    ids.insert(evidence_.special_ids.begin(), evidence_.special_ids.end());
+    return {ids.begin(), ids.end()};
+  }
+
+  void prune_vocabulary() {
+    const std::vector<int64_t>& counts = evidence_.token_counts;
+    const std::vector<int64_t> special = special_ids();
+    int64_t size = static_cast<int64_t>(special.size());
+    for (size_t id = 0; id < counts.size(); ++id) {
+      size += counts[id] > 0 && !std::binary_search(special.begin(), special.end(), static_cast<int64_t>(id)) ? 1 : 0;
+    }
+    const std::vector<int64_t> ids = most_frequent_ids(counts, special, options_.vocabulary_size.value_or(size));
+    config_.draft_vocabulary = {ids, evidence_.unknown ? *evidence_.unknown : nearest_to_the_others(ids, special)};
+    const at::Tensor rows = at::tensor(ids, at::kLong);
+    for (const char* name : {"embedding.weight", "head.weight"}) {
+      if (has(name)) parameters_[name] = value(name).index_select(0, rows);
+    }
+  }
+
+  // Of `ids`, but for special ones where there are others: that whose embedding is nearest to the mean of the ids that
+  // go, weighted by their counts.
+  int64_t nearest_to_the_others(const std::vector<int64_t>& ids, const std::vector<int64_t>& special) const {
+    std::vector<int64_t> candidates;
+    std::set_difference(ids.begin(), ids.end(), special.begin(), special.end(), std::back_inserter(candidates));
+    if (candidates.empty()) candidates = ids;
+    const at::Tensor embedding = value("embedding.weight");  // [V,D]
+    at::Tensor weights = at::tensor(evidence_.token_counts, at::kFloat);
+    weights.index_fill_(0, at::tensor(ids, at::kLong), 0);
+    if (weights.sum().item<double>() == 0) weights.fill_(1).index_fill_(0, at::tensor(ids, at::kLong), 0);
+    const at::Tensor mean = weights.matmul(embedding) / weights.sum().clamp_min(1);
+    const at::Tensor distances = (embedding.index_select(0, at::tensor(candidates, at::kLong)) - mean).norm(2, 1);
+    return candidates[static_cast<size_t>(distances.argmin().item<int64_t>())];
+  }
+
+  at::Tensor value(const std::string& name) const {
+    return from_.parameters().at(name).detach().to(at::kCPU, at::kFloat);
+  }
   bool has(const std::string& name) const { return from_.parameters().contains(name); }
 
   void prune_stack(const std::string& stack, const std::string& choice, int64_t count) {
@@ -132,13 +175,12 @@ class Pruner {
     (stack == "encoder" ? config_.encoder_layers : config_.decoder_layers) = static_cast<int64_t>(kept.size());
   }
 
-  // Of each group of heads that share keys. [kv]
   at::Tensor head_scores(const std::string& prefix) const {
-    const TransformerConfig& config = from_.config();
-    const int64_t shared = config.key_value_heads();
-    const at::Tensor values = value(prefix + ".value.weight").view({shared, -1}).norm(2, 1);
-    const at::Tensor outputs = value(prefix + ".output.weight").t().reshape({shared, -1}).norm(2, 1);
-    return values * outputs;
+    return evidence_.activations ? evidence_.activations->heads(from_, prefix) : head_magnitudes(from_, prefix);
+  }
+
+  at::Tensor neuron_scores(const std::string& prefix) const {
+    return evidence_.activations ? evidence_.activations->neurons(from_, prefix) : neuron_magnitudes(from_, prefix);
   }
 
   void copy(const std::string& from, const std::string& to, const at::Tensor& index, int64_t dimension) {
@@ -168,11 +210,7 @@ class Pruner {
 
   void prune_feed_forward(const std::string& from, const std::string& to) {
     at::Tensor neurons;
-    if (ff_width() != from_.config().ff_width) {
-      at::Tensor scores = value(from + ".up.weight").norm(2, 1) * value(from + ".down.weight").norm(2, 0);
-      if (has(from + ".gate.weight")) scores = scores * value(from + ".gate.weight").norm(2, 1);
-      neurons = highest(scores, ff_width());
-    }
+    if (ff_width() != from_.config().ff_width) neurons = highest(neuron_scores(from), ff_width());
     for (const char* kind : {".weight", ".bias"}) {
       copy(from + ".norm" + kind, to + ".norm" + kind, {}, 0);
       copy(from + ".gate" + kind, to + ".gate" + kind, neurons, 0);
@@ -184,43 +222,16 @@ class Pruner {
   const TransformerModel& from_;
   TransformerConfig config_;
   const PruneOptions& options_;
+  const PruneEvidence& evidence_;
   std::map<std::string, at::Tensor> parameters_;
 };
 
 }  // namespace
 
-Fields<PruneOptions> PruneOptions::fields() {
-  constexpr const char* kLayers = "Layers that stay: first:N, every:K, or a list such as 0,2,5. Empty: all.";
-  return Fields<PruneOptions>("pruning options")
-      .add("by", &PruneOptions::by, Choices{"magnitude"},
-           "What neurons and heads are chosen by: the size of their weights.")
-      .add("encoder_layers", &PruneOptions::encoder_layers, kLayers)
-      .add("decoder_layers", &PruneOptions::decoder_layers, kLayers)
-      .add("ff_width", &PruneOptions::ff_width, Range{0, 1 << 20}, Unit{"neurons"},
-           "Neurons that stay in each feed-forward layer, those of the largest weights. 0: all.")
-      .add("heads", &PruneOptions::heads, Range{0, 4096},
-           "Attention heads that stay in each layer, those of the largest weights. 0: all.");
-}
-
-std::vector<int64_t> layers_to_keep(const std::string& choice, int64_t count, const std::string& where) {
-  std::vector<int64_t> all(static_cast<size_t>(count));
-  std::iota(all.begin(), all.end(), int64_t{0});
-  if (choice.empty()) return all;
-  const size_t colon = choice.find(':');
-  if (colon == std::string::npos) return layer_list(choice, count, where);
-  const std::string form = choice.substr(0, colon);
-  const int64_t amount = number(std::string_view(choice).substr(colon + 1));
-  if (amount < 1 || amount > count || (form != "first" && form != "every")) refuse_layers(choice, count, where);
-  std::vector<int64_t> kept;
-  for (int64_t layer = 0; layer < count; layer += form == "first" ? 1 : amount) {
-    if (form == "every" || layer < amount) kept.push_back(layer);
-  }
-  return kept;
-}
-
-std::unique_ptr<TransformerModel> prune(const TransformerModel& model, const PruneOptions& options) {
+std::unique_ptr<TransformerModel> prune(const TransformerModel& model, const PruneOptions& options,
+                                        const PruneEvidence& evidence) {
   const at::NoGradGuard no_grad;
-  return Pruner(model, options).run();
+  return Pruner(model, options, evidence).run();
 }
 
 }  // namespace draftsmith::model

@@ -1,18 +1,149 @@
 #include "recipes/pruning.h"
 
+#include <functional>
+#include <optional>
+#include <span>
+
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include "base/signals.h"
+#include "data/corpus.h"
+#include "data/readers.h"
 #include "data/tokenizer.h"
 #include "model/checkpoint.h"
+#include "recipes/stages/tokenizers.h"
 
 namespace draftsmith::recipes {
 
 namespace {
 
+namespace fs = std::filesystem;
+using Ids = std::vector<int64_t>;
+
+constexpr int64_t kCalibrationExamples = 512;
+
+// Is given source and target of an example and says whether it wants another. Texts have no source.
+using OnExample = std::function<bool(Ids source, Ids target)>;
+
 int64_t numbers_of(const model::TransformerModel& model) {
   int64_t numbers = 0;
   for (const auto& [name, tensor] : model.parameters()) numbers += tensor.numel();
   return numbers;
+}
+
+[[noreturn]] void refuse(const fs::path& file, const std::string& what, const std::string& expected,
+                         const std::string& hint) {
+  throw UserError({.where = file.string(), .what = what, .expected = expected, .found = {}, .hint = hint});
+}
+
+Ids ids_of(std::span<const int32_t> tokens) {
+  return {tokens.begin(), tokens.end()};
+}
+
+// A model directory with its tokenizer, which corpora must share.
+struct Whole {
+  fs::path directory;
+  std::unique_ptr<model::TransformerModel> model;
+  std::unique_ptr<data::Tokenizer> tokenizer;  // nullptr: the directory has none
+
+  void read_corpus(const fs::path& file, const OnExample& on_example) const {
+    const data::Corpus corpus(file);
+    if (tokenizer) {
+      require_same_tokenizer(tokenizer->hash(), corpus.info().tokenizer_hash, file,
+                             "prepare it with the model's own tokenizer");
+    }
+    if (corpus.info().vocabulary > model->config().vocabulary) {
+      refuse(file, "the corpus has more token ids than the model",
+             fmt::format("at most {}", model->config().vocabulary), "prepare it with the model's own tokenizer");
+    }
+    for (int64_t i = 0; i < corpus.size(); ++i) {
+      if (!on_example(ids_of(corpus.source(i)), ids_of(corpus.target(i)))) return;
+    }
+  }
+
+  void read_text(const fs::path& file, const OnExample& on_example) const {
+    if (!tokenizer)
+      refuse(directory, "the model has no tokenizer, so it cannot read text", "a tokenizer", "give a corpus (.h5)");
+    for (const std::string& line : data::read_lines(file)) {
+      if (!line.empty() && !on_example({}, ids_of(tokenizer->encode(line)))) return;
+    }
+  }
+
+  void read(const fs::path& file, const OnExample& on_example) const {
+    if (file.extension() == ".h5") return read_corpus(file, on_example);
+    read_text(file, on_example);
+  }
+};
+
+model::TokenBatch one_row(const Ids& tokens) {
+  const auto length = static_cast<int64_t>(tokens.size());
+  return {at::tensor(tokens, at::kLong).view({1, length}), {length}};  // [1,L]
+}
+
+// What the model reads of an example with the teacher's hand on it, as in training.
+model::ForwardInput forward_input(const model::TransformerConfig& config, const Ids& source, const Ids& target) {
+  model::ForwardInput input;
+  Ids decoder = config.encoder_decoder ? Ids{} : source;
+  if (decoder.empty()) decoder.push_back(config.decoder_start);
+  if (!target.empty()) decoder.insert(decoder.end(), target.begin(), target.end() - 1);
+  if (config.max_positions > 0 && static_cast<int64_t>(decoder.size()) > config.max_positions) {
+    decoder.resize(static_cast<size_t>(config.max_positions));
+  }
+  if (config.encoder_decoder) input.source = one_row(source);
+  input.target = one_row(decoder);
+  return input;
+}
+
+model::ActivationMoments measure_activations(const Whole& whole, const model::PruneOptions& options) {
+  const at::NoGradGuard no_grad;
+  const fs::path& file = *options.calibration;
+  const model::TransformerConfig& config = whole.model->config();
+  if (config.encoder_decoder && file.extension() != ".h5") {
+    refuse(file, "an encoder-decoder model is calibrated on pairs of source and target", "a corpus (.h5)",
+           "make one with `draftsmith data prepare`");
+  }
+  model::ActivationMoments moments(config);
+  int64_t left = options.calibration_examples.value_or(kCalibrationExamples);
+  whole.read(file, [&](const Ids& source, const Ids& target) {
+    throw_if_stop_requested("nothing was written");
+    if (source.empty() && (target.empty() || config.encoder_decoder)) return true;
+    model::ForwardInput input = forward_input(config, source, target);
+    input.observer = &moments;
+    whole.model->forward(input);
+    return --left > 0;
+  });
+  if (moments.empty()) refuse(file, "there is no text to calibrate on", "at least one example", {});
+  return moments;
+}
+
+// How often each id occurs, in sources and targets.
+std::vector<int64_t> count_tokens(const Whole& whole, const fs::path& file) {
+  std::vector<int64_t> counts(static_cast<size_t>(whole.model->config().vocabulary), 0);
+  int64_t tokens = 0;
+  whole.read(file, [&](const Ids& source, const Ids& target) {
+    for (const Ids* side : {&source, &target}) {
+      for (const int64_t id : *side) ++counts[static_cast<size_t>(id)];
+      tokens += static_cast<int64_t>(side->size());
+    }
+    return true;
+  });
+  if (tokens == 0) refuse(file, "there are no tokens to count", "at least one", {});
+  return counts;
+}
+
+std::vector<int64_t> special_ids(const data::Tokenizer& tokenizer) {
+  std::vector<int64_t> ids;
+  for (const int64_t id : {tokenizer.pad(), tokenizer.eos(), tokenizer.bos(), tokenizer.unk()}) {
+    if (id >= 0) ids.push_back(id);
+  }
+  return ids;
+}
+
+void count_kept(const std::vector<int64_t>& counts, PruneReport& report) {
+  for (const int64_t count : counts) report.tokens += count;
+  if (counts.empty()) return;
+  for (const int64_t id : report.after.draft_vocabulary.ids) report.kept += counts[static_cast<size_t>(id)];
 }
 
 }  // namespace
@@ -24,23 +155,42 @@ std::string PruneReport::text() const {
     layers = fmt::format("{}+{} of {}+{} layers", after.encoder_layers, after.decoder_layers, before.encoder_layers,
                          before.decoder_layers);
   }
-  return fmt::format("{:.1f} M of {:.1f} M parameters; {}, {} of {} heads and {} of {} neurons a layer",
-                     millions(numbers_after), millions(numbers_before), layers, after.heads, before.heads,
-                     after.ff_width, before.ff_width);
+  std::string text = fmt::format("{:.1f} M of {:.1f} M parameters; {}, {} of {} heads and {} of {} neurons a layer",
+                                 millions(numbers_after), millions(numbers_before), layers, after.heads, before.heads,
+                                 after.ff_width, before.ff_width);
+  if (tokens > 0) {
+    text += fmt::format("\n  {} of {} ids, which are {:.2f} % of the tokens counted", after.vocabulary_rows(),
+                        before.vocabulary, 100.0 * static_cast<double>(kept) / static_cast<double>(tokens));
+  }
+  return text;
 }
 
-PruneReport prune_directory(const std::filesystem::path& model, const std::filesystem::path& out,
-                            const model::PruneOptions& options) {
-  const auto whole = model::load_model(model, {.pack = false});
-  const auto pruned = model::prune(*whole, options);
+PruneReport prune_directory(const fs::path& model, const fs::path& out, const model::PruneOptions& options,
+                            at::Device device) {
+  Whole whole{model, model::load_model(model, {.device = device, .pack = false}), nullptr};
+  if (data::has_tokenizer(model)) {
+    whole.tokenizer = data::load_tokenizer(model);
+    model::require_vocabulary_fits(whole.model->config(), whole.tokenizer->vocabulary(), model.string());
+  }
+  model::PruneEvidence evidence;
+  std::optional<model::ActivationMoments> activations;
+  if (options.by == "activation") evidence.activations = &activations.emplace(measure_activations(whole, options));
+  if (options.vocabulary_from) evidence.token_counts = count_tokens(whole, *options.vocabulary_from);
+  if (whole.tokenizer) {
+    evidence.special_ids = special_ids(*whole.tokenizer);
+    if (whole.tokenizer->unk() >= 0) evidence.unknown = whole.tokenizer->unk();
+  }
+  const auto pruned = model::prune(*whole.model, options, evidence);
   model::SaveOptions save;
   save.generation = model::load_generation_config(model);
-  if (data::has_tokenizer(model)) save.tokenizer = data::load_tokenizer(model)->file();
+  if (whole.tokenizer) save.tokenizer = whole.tokenizer->file();
   model::save_model(out, *pruned, save);
-  return {.before = whole->config(),
-          .after = pruned->config(),
-          .numbers_before = numbers_of(*whole),
-          .numbers_after = numbers_of(*pruned)};
+  PruneReport report{.before = whole.model->config(),
+                     .after = pruned->config(),
+                     .numbers_before = numbers_of(*whole.model),
+                     .numbers_after = numbers_of(*pruned)};
+  count_kept(evidence.token_counts, report);
+  return report;
 }
 
 }  // namespace draftsmith::recipes

@@ -37,19 +37,25 @@ std::vector<std::vector<int64_t>> batches_of(const data::Corpus& corpus, int64_t
   return batches;
 }
 
-// Sum over labels of sum over v of min(p, q). Rows of the larger vocabulary that the other lacks count as 0.
-double overlap(const at::Tensor& hidden_p, const at::Tensor& weight_p, const at::Tensor& hidden_q,
-               const at::Tensor& weight_q) {
-  const int64_t vocabulary = std::min(weight_p.size(0), weight_q.size(0));
+// A model with its decoder output at the labels.
+struct AtLabels {
+  const model::TransformerModel& model;
+  at::Tensor hidden;  // [P,D]
+};
+
+// Sum over labels of sum over v of min(p, q). Ids that one of the models lacks count as 0.
+double overlap(const AtLabels& first, const AtLabels& second) {
+  const int64_t vocabulary = std::min(first.model.config().vocabulary, second.model.config().vocabulary);
   const int64_t block = std::max<int64_t>(1, kProbabilitiesAtOnce / vocabulary);
-  const auto probabilities = [&](const at::Tensor& hidden, const at::Tensor& weight) {
-    return hidden.mm(weight.t()).to(at::kFloat).softmax(1).narrow(1, 0, vocabulary);  // [C,V]
+  const auto probabilities = [&](const AtLabels& side, int64_t begin, int64_t count) {
+    const at::Tensor logits = side.model.head(side.hidden.narrow(0, begin, count));  // [C,V]
+    return logits.to(at::kFloat).softmax(1).narrow(1, 0, vocabulary);
   };
   double sum = 0;
-  for (int64_t begin = 0; begin < hidden_p.size(0); begin += block) {
-    const int64_t count = std::min(block, hidden_p.size(0) - begin);
-    const at::Tensor p = probabilities(hidden_p.narrow(0, begin, count), weight_p);
-    const at::Tensor q = probabilities(hidden_q.narrow(0, begin, count), weight_q);
+  for (int64_t begin = 0; begin < first.hidden.size(0); begin += block) {
+    const int64_t count = std::min(block, first.hidden.size(0) - begin);
+    const at::Tensor p = probabilities(first, begin, count);
+    const at::Tensor q = probabilities(second, begin, count);
     sum += at::minimum(p, q).sum().to(at::kDouble).item<double>();
   }
   return sum;
@@ -71,6 +77,7 @@ struct Sums {
   double overlap = 0;
   int64_t correct = 0;
   int64_t labels = 0;
+  int64_t in_head = 0;  // labels that the model can give; the loss is over these
 };
 
 Sums measure(model::TransformerModel& model, const ValidationInputs& inputs, const ValidationOptions& options) {
@@ -80,13 +87,15 @@ Sums measure(model::TransformerModel& model, const ValidationInputs& inputs, con
     stop_if_asked();
     const Batch batch = make_batch(*inputs.corpus, examples, model.info());
     const at::Tensor hidden = hidden_at_labels(model, batch, {});  // [P,D]
-    const Prediction prediction = predict(hidden, head_weight(model), batch.labels);
+    const HeadLabels labels = labels_in_head(model, hidden, batch.labels);
+    const Prediction prediction = predict(labels.hidden, head_weight(model), labels.rows);
     sums.loss += prediction.loss.sum.item<double>();
-    sums.correct += prediction.arg_maxs.eq(batch.labels).sum().item<int64_t>();
-    sums.labels += prediction.loss.count;
+    sums.correct += prediction.arg_maxs.eq(labels.rows).sum().item<int64_t>();
+    sums.labels += batch.label_count();
+    sums.in_head += prediction.loss.count;
     if (inputs.teacher) {
       const at::Tensor teacher_hidden = hidden_at_labels(*inputs.teacher, batch, {});
-      sums.overlap += overlap(teacher_hidden, head_weight(*inputs.teacher), hidden, head_weight(model));
+      sums.overlap += overlap({*inputs.teacher, teacher_hidden}, {model, hidden});
     }
   }
   return sums;
@@ -163,7 +172,7 @@ ValidationResult validate(model::TransformerModel& model, const ValidationInputs
   const at::NoGradGuard no_grad;
   const Sums sums = measure(model, inputs, options);
   const auto labels = static_cast<double>(std::max<int64_t>(1, sums.labels));
-  ValidationResult result{.loss = sums.loss / labels,
+  ValidationResult result{.loss = sums.loss / static_cast<double>(std::max<int64_t>(1, sums.in_head)),
                           .accuracy = static_cast<double>(sums.correct) / labels,
                           .labels = sums.labels,
                           .bleu = {},

@@ -14,7 +14,7 @@
 namespace draftsmith::train {
 
 struct ValidationResult {
-  double loss = 0;      // cross entropy per label, nats, without label smoothing
+  double loss = 0;      // cross entropy per label that the model has an id for, nats, without label smoothing
   double accuracy = 0;  // share of labels that are the model's arg max, teacher-forced
   int64_t labels = 0;
   std::optional<double> bleu;   // 0..100

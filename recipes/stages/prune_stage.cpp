@@ -17,13 +17,14 @@ struct PruneStageOptions : model::PruneOptions {
   }
 };
 
-// Takes seconds: an interrupted run begins again, without what a killed one left.
+// Takes little time: an interrupted run begins again, without what a killed one left.
 void run_prune(const PruneStageOptions& options, const StageRun& run) {
   for (const auto& entry : std::filesystem::directory_iterator(run.directory)) {
     const std::string name = entry.path().filename();
     if (name == "model" || name.starts_with(".model")) std::filesystem::remove_all(entry.path());
   }
-  const PruneReport report = prune_directory(options.model, run.directory / "model", options);
+  const PruneReport report =
+      prune_directory(options.model, run.directory / "model", options, choose_device(run.execution.device));
   log_info("  {}", report.text());
 }
 

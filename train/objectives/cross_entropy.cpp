@@ -179,6 +179,13 @@ at::Tensor hidden_at_labels(model::TransformerModel& model, const Batch& batch, 
   return hidden.reshape({-1, hidden.size(2)}).index_select(0, batch.positions);  // [P,D]
 }
 
+HeadLabels labels_in_head(const model::TransformerModel& model, const at::Tensor& hidden, const at::Tensor& labels) {
+  const model::VocabularyRows& vocabulary = model.vocabulary_rows();
+  if (!vocabulary.pruned()) return {hidden, labels};
+  const at::Tensor known = vocabulary.has(labels).nonzero().squeeze(1);  // [Q]
+  return {hidden.index_select(0, known), vocabulary.of(labels.index_select(0, known))};
+}
+
 const at::Tensor& head_weight(const model::TransformerModel& model) {
   const auto& parameters = model.parameters();
   const auto own = parameters.find("head.weight");
@@ -193,9 +200,9 @@ Fields<CrossEntropyOptions> CrossEntropyOptions::fields() {
 }
 
 Loss CrossEntropy::loss(model::TransformerModel& model, const Batch& batch, const model::DropoutContext& dropout) {
-  const at::Tensor hidden = hidden_at_labels(model, batch, dropout);  // [P,D]
-  return {linear_cross_entropy(hidden, head_weight(model), batch.labels, options_.label_smoothing),
-          batch.label_count()};
+  const HeadLabels labels = labels_in_head(model, hidden_at_labels(model, batch, dropout), batch.labels);
+  return {linear_cross_entropy(labels.hidden, head_weight(model), labels.rows, options_.label_smoothing),
+          labels.rows.size(0)};
 }
 
 }  // namespace draftsmith::train

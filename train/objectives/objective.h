@@ -36,7 +36,16 @@ class Objective {
 // Decoder output at the labels: rows of forward()'s hidden states, padding left out. [P,D]
 at::Tensor hidden_at_labels(model::TransformerModel& model, const Batch& batch, const model::DropoutContext& dropout);
 
-// The weight the head multiplies with: head.weight, or the shared embedding where it is tied. [V,D]
+// Labels that the head has rows for. With a pruned vocabulary those it lacks are left out: no loss can teach them.
+struct HeadLabels {
+  at::Tensor hidden;  // [Q,D]
+  at::Tensor rows;    // int64 [Q]: the labels as rows of the head
+};
+
+// Of the hidden states [P,D] at `labels` int64 [P], P >= Q; the same tensors where the head has all ids.
+HeadLabels labels_in_head(const model::TransformerModel& model, const at::Tensor& hidden, const at::Tensor& labels);
+
+// The weight the head multiplies with: head.weight, or the shared embedding where it is tied. [rows,D]
 const at::Tensor& head_weight(const model::TransformerModel& model);
 
 struct CrossEntropyOptions {
