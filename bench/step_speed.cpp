@@ -1,6 +1,6 @@
 // Speed of one cached decoder step, random weights, by the number of tokens L it processes; and of greedy decoding.
 //
-//   build/release/bench_step_speed [--threads N] [--plain] [--greedy]
+//   build/release/bench/bench_step_speed [--threads N] [--plain] [--greedy]
 //
 // Shapes: T5-small (d 512, 6+6 layers, 8 heads x 64, ff 2048) and a drafter of it (d 256, 2+2 layers, 4 heads x 64, ff
 // 1024), vocabulary 32,128, and a narrow one of a quickstart's kind; fp32, batch 1, 32 source tokens. --plain: no

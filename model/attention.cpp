@@ -136,7 +136,7 @@ void Attention::pack(WeightArena& arena) {
   } else {
     fused_ = Linear();
   }
-  if (fused_.packed() && arena.plain() == PlainWeights::kDropped) {
+  if (fused_.packed() && arena.only_packed()) {
     weights_.key.drop_plain();
     weights_.value.drop_plain();
     if (self_) weights_.query.drop_plain();

@@ -35,8 +35,10 @@ at::Tensor DirectoryParameters::copy(const std::string& name) {
                          /*non_blocking=*/false, /*copy=*/true, at::MemoryFormat::Contiguous);
 }
 
-at::Tensor DirectoryParameters::rows(const std::string& name) {
-  return device_.is_cpu() ? stored(name).contiguous() : find(name);
+at::Tensor DirectoryParameters::unconverted(const std::string& name) {
+  if (!device_.is_cpu() || dtype_ != at::kFloat) return find(name);
+  const at::Tensor value = stored(name);
+  return value.defined() ? value.contiguous() : value;
 }
 
 void DirectoryParameters::built() {

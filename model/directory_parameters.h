@@ -22,8 +22,9 @@ class DirectoryParameters final : public ParameterSource {
   at::Tensor find(const std::string& name) override;
   // Like find(), but always memory of its own.
   at::Tensor copy(const std::string& name);
-  // As stored when the model is on the CPU, else as find().
-  at::Tensor rows(const std::string& name) override;
+  // As stored when it is computed in fp32 on the CPU, else as find().
+  at::Tensor unconverted(const std::string& name) override;
+  at::ScalarType type() const override { return dtype_; }
   // Pages of the files that were read so far leave memory.
   void built() override;
 

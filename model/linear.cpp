@@ -123,25 +123,29 @@ const at::Tensor& Linear::plain_weight() const {
 
 void Linear::pack(WeightArena& arena, PostOp then) {
   unpack();
-  const auto type = weight_.scalar_type();
-  if (!weight_.device().is_cpu() || !at::globalContext().userEnabledMkldnn() ||
-      (type != at::kFloat && type != at::kBFloat16)) {
-    return;
-  }
   const at::NoGradGuard no_grad;
-  own_ = PackedMatrix::pack(weight_, bias_, arena);
+  const bool only_packed = arena.only_packed().has_value();
+  const bool fp32 = only_packed ? *arena.only_packed() == at::kFloat : weight_.scalar_type() == at::kFloat;
+  const bool packs = weight_.device().is_cpu() && at::globalContext().userEnabledMkldnn();
+  if (packs && fp32) {
+    own_ = PackedMatrix::pack(weight_, bias_, arena);
+  }
+  if (!own_ && fp32) {
+    weight_ = weight_.to(at::kFloat);
+  }
   if (own_) {
     then_ = then == PostOp::kRelu ? then : PostOp::kNone;
-  } else {
+  } else if (packs && (fp32 || weight_.scalar_type() == at::kBFloat16)) {
     pack_with_onednn(then);
   }
-  if (packed() && arena.plain() == PlainWeights::kDropped) {
+  if (packed() && only_packed) {
     drop_plain();
   }
 }
 
 void Linear::drop_plain() {
-  weight_ = at::empty(weight_.sizes(), weight_.options().requires_grad(false).device(at::kMeta));
+  const at::ScalarType type = own_ ? at::kFloat : weight_.scalar_type();
+  weight_ = at::empty(weight_.sizes(), at::TensorOptions(at::kMeta).dtype(type));
 }
 
 void Linear::pack_with_onednn(PostOp then) {

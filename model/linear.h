@@ -30,8 +30,8 @@ class Linear {
   at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x) const;
 
   // Prepacks the weight where that is supported (CPU, fp32 or bf16); otherwise leaves the layer as it is. `then` is
-  // applied by operator() only if fuses() says so afterwards. A layer whose plain weight the arena drops has no
-  // gradients and cannot be unpacked (std::logic_error).
+  // applied by operator() only if fuses() says so afterwards. Without its plain weight (see WeightArena) the layer has
+  // no gradients and cannot be unpacked (std::logic_error).
   void pack(WeightArena& arena, PostOp then = PostOp::kNone);
   void unpack();
   // Forgets the plain weight: what remains of it is its shape.

@@ -103,13 +103,14 @@ bool supported() {
 #endif
 
 // A panel [in,64] from the rows of up to 64 outputs [valid,in], line by line of the cache on both sides.
-void fill_panel(const float* rows, int64_t valid, int64_t inputs, float* panel) {
+template <class T>
+void fill_panel(const T* rows, int64_t valid, int64_t inputs, float* panel) {
   constexpr int64_t kLine = 16;
   for (int64_t begin = 0; begin < inputs; begin += kLine) {
     const int64_t end = std::min(inputs, begin + kLine);
     for (int64_t row = 0; row < kPanel; ++row) {
       for (int64_t i = begin; i < end; ++i) {
-        panel[i * kPanel + row] = row < valid ? rows[row * inputs + i] : 0.0F;
+        panel[i * kPanel + row] = row < valid ? static_cast<float>(rows[row * inputs + i]) : 0.0F;
       }
     }
   }
@@ -124,7 +125,9 @@ at::Tensor output_like(const at::Tensor& x, int64_t outputs) {
 }  // namespace
 
 std::optional<PackedMatrix> PackedMatrix::pack(const at::Tensor& weight, const at::Tensor& bias, WeightArena& arena) {
-  if (!supported() || !weight.device().is_cpu() || weight.scalar_type() != at::kFloat || weight.numel() == 0) {
+  const at::ScalarType type = weight.scalar_type();
+  const bool fits = type == at::kFloat || type == at::kBFloat16 || type == at::kHalf;
+  if (!supported() || !weight.device().is_cpu() || !fits || weight.numel() == 0) {
     return std::nullopt;
   }
   PackedMatrix packed;
@@ -133,20 +136,30 @@ std::optional<PackedMatrix> PackedMatrix::pack(const at::Tensor& weight, const a
   const int64_t panels = (packed.outputs_ + kPanel - 1) / kPanel;
   packed.panels_ = arena.take({panels, packed.inputs_, kPanel});
   const at::Tensor source = weight.detach().contiguous();
-  const auto* from = source.const_data_ptr<float>();
-  auto* to = packed.panels_.mutable_data_ptr<float>();
-  const int64_t numbers = packed.inputs_ * kPanel;  // of a panel
-  at::parallel_for(0, panels, std::max<int64_t>(1, kWorkPerTask / numbers), [&](int64_t begin, int64_t end) {
-    for (int64_t panel = begin; panel < end; ++panel) {
-      fill_panel(from + panel * numbers, std::min(kPanel, packed.outputs_ - panel * kPanel), packed.inputs_,
-                 to + panel * numbers);
-    }
-  });
+  if (type == at::kBFloat16) {
+    packed.fill(source.const_data_ptr<at::BFloat16>());
+  } else if (type == at::kHalf) {
+    packed.fill(source.const_data_ptr<at::Half>());
+  } else {
+    packed.fill(source.const_data_ptr<float>());
+  }
   if (bias.defined()) {
-    packed.bias_ = at::zeros({panels, kPanel}, source.options());
+    packed.bias_ = at::zeros({panels, kPanel}, at::kFloat);
     packed.bias_.view(-1).narrow(0, 0, packed.outputs_).copy_(bias.detach());
   }
   return packed;
+}
+
+template <class T>
+void PackedMatrix::fill(const T* rows) {
+  auto* to = panels_.mutable_data_ptr<float>();
+  const int64_t numbers = inputs_ * kPanel;  // of a panel
+  const auto task = [&](int64_t begin, int64_t end) {
+    for (int64_t panel = begin; panel < end; ++panel) {
+      fill_panel(rows + panel * numbers, std::min(kPanel, outputs_ - panel * kPanel), inputs_, to + panel * numbers);
+    }
+  };
+  at::parallel_for(0, panels_.size(0), std::max<int64_t>(1, kWorkPerTask / numbers), task);
 }
 
 void PackedMatrix::run(const float* x, const float* residual, Finish finish, const at::Tensor& y) const {

@@ -18,8 +18,8 @@ class PackedMatrix {
   // What is done to the sums before they are stored.
   enum class Finish { kNone, kRelu };
 
-  // Packs weight [out,in] and bias [out] (undefined: none), fp32 on the CPU; nothing where the processor or the dtype
-  // doesn't fit.
+  // Packs weight [out,in], stored as fp32, bf16 or fp16 on the CPU, and fp32 bias [out] (undefined: none); nothing
+  // where the processor or the dtype doesn't fit.
   static std::optional<PackedMatrix> pack(const at::Tensor& weight, const at::Tensor& bias, WeightArena& arena);
   // x [...,in], fp32 -> [...,out], finished.
   at::Tensor multiply(const at::Tensor& x, Finish finish) const;
@@ -28,6 +28,9 @@ class PackedMatrix {
 
  private:
   PackedMatrix() = default;
+  // Fills the panels from rows [out,in].
+  template <class T>
+  void fill(const T* rows);
   void run(const float* x, const float* residual, Finish finish, const at::Tensor& y) const;
 
   at::Tensor panels_;  // [panels,in,64]: 64 outputs side by side, the last panel padded with zeros

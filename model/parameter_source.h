@@ -13,8 +13,10 @@ class ParameterSource {
   virtual ~ParameterSource() = default;
   // A parameter in the type and on the device it is computed with; undefined when the model has none of this name.
   virtual at::Tensor find(const std::string& name) = 0;
-  // A parameter of which only rows are looked up: like find(), but of any float type.
-  virtual at::Tensor rows(const std::string& name) { return find(name); }
+  // Like find(), but perhaps in another float type, that in which it is stored: for who converts it on the way.
+  virtual at::Tensor unconverted(const std::string& name) { return find(name); }
+  // The type that most parameters are computed in.
+  virtual at::ScalarType type() const = 0;
   // A block has been built: what was read for it may be forgotten.
   virtual void built() {}
 };
@@ -27,6 +29,8 @@ class GivenParameters final : public ParameterSource {
     const auto found = parameters_.find(name);
     return found == parameters_.end() ? at::Tensor() : found->second;
   }
+
+  at::ScalarType type() const override { return parameters_.at("embedding.weight").scalar_type(); }
 
  private:
   const std::map<std::string, at::Tensor>& parameters_;

@@ -11,7 +11,7 @@ NormLayer make_norm(const TransformerConfig& config, const std::string& prefix, 
 }
 
 Linear make_linear(const std::string& prefix, const Building& building) {
-  return Linear(building.find(prefix + ".weight"), building.find(prefix + ".bias"));
+  return Linear(building.matrix(prefix + ".weight"), building.find(prefix + ".bias"));
 }
 
 Attention make_attention(const TransformerConfig& config, const std::string& prefix, const Building& building,

@@ -22,6 +22,10 @@ struct Building {
   WeightArena* arena = nullptr;
 
   at::Tensor find(const std::string& name) const { return source.find(name); }
+  // A matrix: packing converts it.
+  at::Tensor matrix(const std::string& name) const {
+    return arena == nullptr ? source.find(name) : source.unconverted(name);
+  }
 };
 
 // What the blocks of one pass over whole sequences share.

@@ -96,7 +96,7 @@ struct TransformerModel::Impl {
 
   Impl(TransformerConfig given, ParameterSource& source) : config(std::move(given)), decoding_only(true) {
     info.name = config.family;
-    WeightArena arena(PlainWeights::kDropped);
+    WeightArena arena(source.type());
     parts.emplace(config, Building{source, &arena});
     info = make_info(config, *parts, info.name);
   }

@@ -51,11 +51,11 @@ TransformerParts::TransformerParts(const TransformerConfig& config, const Buildi
     : config_(config), decoder_(config, true, building) {
   const std::string head = config.tied_head ? "embedding.weight" : "head.weight";
   if (building.arena != nullptr) {
-    head_ = Linear(building.find(head));
+    head_ = Linear(building.matrix(head));
     head_.pack(*building.arena);
     // A head that keeps its plain weight shares it with the embedding.
     const bool shared = config.tied_head && !head_.weight().is_meta();
-    embedding_ = shared ? head_.weight() : building.source.rows("embedding.weight");
+    embedding_ = shared ? head_.weight() : building.source.unconverted("embedding.weight");
   } else {
     embedding_ = building.find("embedding.weight");
     head_ = Linear(config.tied_head ? embedding_ : building.find(head));

@@ -5,27 +5,28 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include <ATen/ATen.h>
 
 namespace draftsmith::model {
 
-// Whether a layer keeps its plain weights beside the packed ones: needed for gradients and to unpack, twice the memory.
-enum class PlainWeights { kKept, kDropped };
-
 // Hands out pieces of large blocks. A block lives as long as a tensor in it, so the arena itself is needed only while
 // weights are packed.
 class WeightArena {
  public:
-  explicit WeightArena(PlainWeights plain = PlainWeights::kKept) : plain_(plain) {}
+  // Layers keep their plain weights beside the packed ones: for gradients and to unpack, in twice the memory.
+  WeightArena() = default;
+  // They keep the packed ones only and compute in `type`; what is fp32 then may be stored in another float type.
+  explicit WeightArena(at::ScalarType type) : only_packed_(type) {}
 
-  // What becomes of the plain weights of a layer that is packed.
-  PlainWeights plain() const { return plain_; }
+  // The type that layers without plain weights compute in; nothing where plain weights are kept.
+  std::optional<at::ScalarType> only_packed() const { return only_packed_; }
   // Uninitialised fp32 memory of the given shape, aligned to 64 bytes.
   at::Tensor take(at::IntArrayRef shape);
 
  private:
-  PlainWeights plain_;
+  std::optional<at::ScalarType> only_packed_;
   std::shared_ptr<std::byte> block_;
   size_t used_ = 0;
   size_t size_ = 0;

@@ -47,6 +47,27 @@ TEST(LinearPacked, WeightsOutliveTheArenaAndSpanItsBlocks) {
   }
 }
 
+TEST(LinearPacked, KeepsOnlyWhatIsPackedAndConvertsItOnTheWay) {
+  for (const at::ScalarType stored : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    const at::Tensor weight = random({70, 33}, 4).to(stored);
+    WeightArena arena(at::kFloat);
+    Linear layer(weight);
+    layer.pack(arena);
+    EXPECT_EQ(layer.weight().scalar_type(), at::kFloat);
+    EXPECT_EQ(layer.weight().is_meta(), layer.packed());
+    for (const int64_t rows : {0, 1, 9}) {
+      const at::Tensor x = random({rows, 33}, 5);
+      const at::Tensor expected = at::linear(x, weight.to(at::kFloat));
+      EXPECT_TRUE(at::allclose(layer(x), expected, 1e-4, 1e-4)) << stored << " rows " << rows;
+      EXPECT_TRUE(at::allclose(layer.add_to(expected, x), 2 * expected, 1e-4, 1e-4)) << stored << " rows " << rows;
+    }
+    if (layer.packed()) {
+      EXPECT_THROW(layer(random({1, 33}, 6).requires_grad_()), std::logic_error);
+      EXPECT_THROW(layer.unpack(), std::logic_error);
+    }
+  }
+}
+
 TEST(LinearPacked, FusedActivationsEqualTheirDefinitions) {
   WeightArena arena;
   const at::Tensor weight = random({70, 33}, 4);
