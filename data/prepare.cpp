@@ -63,6 +63,19 @@ class ChunkTokenizer {
   void add(const Example& example, const std::string& target, Chunk& chunk) const {
     Pair pair = {.source = example.has_source ? source_ids(example.source) : std::vector<int32_t>(),
                  .target = encode(target, true)};
+    if (options_.prompt_tokens > 0) {
+      if (example.has_source) {
+        chunk.error = {.where = example.where,
+                       .what = "prompt_tokens divides plain text, but this text has sources",
+                       .expected = "text, or jsonl without a source field",
+                       .hint = "with sources, set prompts = true: they are the prompts"};
+        return;
+      }
+      if (!divide(pair)) {
+        ++chunk.counts.dropped_short;
+        return;
+      }
+    }
     const bool long_source = over(pair.source, options_.max_source);
     const bool long_target = over(pair.target, options_.max_target);
     if (long_source || long_target) {
@@ -81,6 +94,16 @@ class ChunkTokenizer {
     chunk.counts.unknown_source_tokens += std::count(pair.source.begin(), pair.source.end(), tokenizer_.unk());
     chunk.counts.unknown_target_tokens += std::count(pair.target.begin(), pair.target.end(), tokenizer_.unk());
     chunk.pairs.push_back(std::move(pair));
+  }
+
+  // Moves the first tokens of the target to the source; false when nothing but EOS would be left.
+  bool divide(Pair& pair) const {
+    if (static_cast<int64_t>(pair.target.size()) <= options_.prompt_tokens + 1) return false;
+    const auto end = pair.target.begin() + options_.prompt_tokens;
+    pair.source = before_;
+    pair.source.insert(pair.source.end(), pair.target.begin(), end);
+    pair.target.erase(pair.target.begin(), end);
+    return true;
   }
 
   // A prompt begins as generation's prompts do (BOS, where the tokenizer's settings say so).
@@ -155,6 +178,7 @@ void write_chunk(Chunk chunk, CorpusWriter& writer, PrepareReport& report) {
   }
   report.written += static_cast<int64_t>(chunk.pairs.size());
   report.dropped_long += chunk.counts.dropped_long;
+  report.dropped_short += chunk.counts.dropped_short;
   report.truncated_sources += chunk.counts.truncated_sources;
   report.truncated_targets += chunk.counts.truncated_targets;
   report.unused_references += chunk.counts.unused_references;
@@ -180,7 +204,8 @@ CorpusInfo corpus_info(const ExampleStream& stream, const Tokenizer& tokenizer, 
   info.provenance["references"] = options.references;
   if (options.skip > 0) info.provenance["skip"] = std::to_string(options.skip);
   if (options.limit > 0) info.provenance["limit"] = std::to_string(options.limit);
-  info.provenance["prompts"] = options.prompts ? "true" : "false";
+  if (options.prompt_tokens > 0) info.provenance["prompt_tokens"] = std::to_string(options.prompt_tokens);
+  info.provenance["prompts"] = options.prompts || options.prompt_tokens > 0 ? "true" : "false";
   return info;
 }
 
@@ -252,6 +277,7 @@ PrepareReport prepare_corpus(ExampleStream& stream, const Tokenizer& tokenizer, 
 std::vector<std::pair<std::string, int64_t>> PrepareReport::nonzero() const {
   std::vector<std::pair<std::string, int64_t>> list = read.nonzero();
   const std::vector<std::pair<std::string, int64_t>> own = {{"dropped: too long", dropped_long},
+                                                            {"dropped: no longer than the prompt", dropped_short},
                                                             {"truncated sources", truncated_sources},
                                                             {"truncated targets", truncated_targets},
                                                             {"references not used", unused_references},
@@ -274,6 +300,8 @@ Fields<PrepareOptions> PrepareOptions::fields() {
            "Of several targets of a source use the first, or make an example of each.")
       .add("prompts", &PrepareOptions::prompts,
            "Sources are prompts that the targets continue, for decoder-only models: they get no EOS.")
+      .add("prompt_tokens", &PrepareOptions::prompt_tokens, Range{0}, Unit{"tokens"},
+           "Plain text alone: its first tokens become the prompt that the rest continues; 0: no prompts.")
       .add("skip", &PrepareOptions::skip, Range{0}, Unit{"examples"},
            "Examples left out at the beginning, for instance those of another split.")
       .add("limit", &PrepareOptions::limit, Range{0}, Unit{"examples"}, "Most examples, after those; 0: all.")

@@ -38,6 +38,7 @@ struct PrepareOptions {
   std::string too_long = "error";    // error | drop | truncate (EOS is kept)
   std::string references = "first";  // first | all (an example for each)
   bool prompts = false;              // sources are prompts of a decoder-only model: without EOS
+  int64_t prompt_tokens = 0;         // the first tokens of plain text become the prompt of what follows; 0: none
   int64_t skip = 0;                  // examples left out at the beginning
   int64_t limit = 0;                 // examples read after them; 0: all
   int64_t threads = 2;
@@ -50,6 +51,7 @@ struct PrepareReport {
   int64_t source_tokens = 0;
   int64_t target_tokens = 0;
   int64_t dropped_long = 0;
+  int64_t dropped_short = 0;  // with prompt_tokens: nothing follows the prompt
   int64_t truncated_sources = 0;
   int64_t truncated_targets = 0;
   int64_t unused_references = 0;

@@ -57,6 +57,21 @@ TEST_F(Prepare, SkipAndLimitTakeASlice) {
   EXPECT_EQ(corpus.info().provenance.at("skip"), "1");
 }
 
+TEST_F(Prepare, TheFirstTokensOfPlainTextBecomeItsPrompt) {
+  const std::string text = "the cat sees a dog";
+  const auto stream = open_plain_text(write_text(directory_ / "a.txt", text + "\nthe\n"), "", {});
+  const PrepareReport report = prepare_corpus(*stream, *tokenizer_, {.prompt_tokens = 3}, out_);
+  const Corpus corpus(out_);
+  ASSERT_EQ(corpus.size(), 1);
+  std::vector<int32_t> whole(corpus.source(0).begin(), corpus.source(0).end());
+  EXPECT_EQ(whole.size(), 3);
+  whole.insert(whole.end(), corpus.target(0).begin(), corpus.target(0).end());
+  EXPECT_EQ(whole, with_eos(text));
+  EXPECT_EQ(report.dropped_short, 1);
+  EXPECT_TRUE(continues_prompts(corpus.info()));
+  EXPECT_THAT(user_error([&] { prepare("the cat\n", "a dog\n", {.prompt_tokens = 3}); }), HasSubstr("prompts = true"));
+}
+
 TEST_F(Prepare, PromptsHaveNoEos) {
   prepare("the cat\n", "a dog\n", {.prompts = true});
   const Corpus corpus(out_);
