@@ -9,13 +9,14 @@
 #include <fmt/format.h>
 
 #include "base/files.h"
-#include "base/json.h"
 #include "base/text_table.h"
 #include "data/corpus.h"
 #include "data/ngram_table.h"
 #include "model/model_directory.h"
 #include "model/weight_files.h"
 #include "recipes/done_file.h"
+#include "recipes/export/export_record.h"
+#include "recipes/results_file.h"
 
 namespace draftsmith::recipes {
 
@@ -74,9 +75,17 @@ std::string inspect_model(const fs::path& directory) {
   text += fmt::format("  width          {}, {} heads of {}, feed-forward {}{}\n", c.width, c.heads, c.head_width,
                       c.ff_width, c.gated ? ", gated" : "");
   text += fmt::format("  vocabulary     {}, head {}\n", c.vocabulary, c.tied_head ? "tied to the embedding" : "untied");
+  if (!c.draft_vocabulary.ids.empty()) {
+    text += fmt::format("  pruned to      {} of these ids (d2t, t2d); id {} stands in for the others\n",
+                        c.vocabulary_rows(), c.draft_vocabulary.stand_in);
+  }
   for (const auto& [file, bytes] : model.weight_files) text += fmt::format("  {}: {}\n", file, human_bytes(bytes));
   if (!model.tokenizer_file.empty()) {
     text += fmt::format("  tokenizer      {}, sha256 {}\n", model.tokenizer_file, model.tokenizer_hash.substr(0, 16));
+  }
+  if (is_export(directory)) {
+    const ExportRecord record = read_export_record(directory);
+    text += fmt::format("  exported       as {}, {}\n", record.format, record.date);
   }
   return text;
 }
@@ -89,39 +98,6 @@ std::string inspect_corpus(const fs::path& file) {
   text += fmt::format("  vocabulary {}, tokenizer sha256 {}\n", info.vocabulary, info.tokenizer_hash.substr(0, 16));
   for (const auto& [key, value] : info.provenance) text += fmt::format("  {}: {}\n", key, cut_to_width(value, 80));
   return text;
-}
-
-bool has(const nlohmann::json& object, const char* key, nlohmann::json::value_t type) {
-  return object.is_object() && object.contains(key) && object.at(key).type() == type;
-}
-
-// What keeps a value from being a results.json; empty when nothing does.
-std::string results_defect(const nlohmann::json& results) {
-  using Type = nlohmann::json::value_t;
-  if (!has(results, "suite", Type::string)) return "no name 'suite'";
-  if (!has(results, "environment", Type::object)) return "no object 'environment'";
-  if (!has(results, "tasks", Type::array)) return "no list 'tasks'";
-  for (const auto& task : results.at("tasks")) {
-    if (!has(task, "name", Type::string)) return "a task without 'name'";
-    const std::string of = " of task '" + task.at("name").get<std::string>() + "'";
-    if (!has(task, "baseline", Type::object)) return "no object 'baseline'" + of;
-    if (!has(task, "runs", Type::array)) return "no list 'runs'" + of;
-    for (const auto& run : task.at("runs")) {
-      if (!has(run, "name", Type::string) || !has(run, "method", Type::string)) return "a run without 'name'" + of;
-    }
-  }
-  return "";
-}
-
-nlohmann::json load_results(const fs::path& file) {
-  nlohmann::json results = load_json(file);
-  if (const std::string defect = results_defect(results); !defect.empty()) {
-    throw UserError({.where = file.string(),
-                     .what = "is no results.json",
-                     .expected = "what an evaluation writes: 'suite', 'environment' and a list 'tasks' with their runs",
-                     .found = defect});
-  }
-  return results;
 }
 
 std::string inspect_results(const fs::path& file) {
@@ -223,12 +199,12 @@ std::optional<fs::path> enclosing_stage(const fs::path& path) {
   return std::nullopt;
 }
 
-// Files at or below `path` that are not what the stage's DONE says.
+// Files at or below `path` that are not what the stage's DONE or the export's record says.
 std::vector<Problem> changed_files(const fs::path& path) {
+  std::vector<Problem> changed = is_export(path) ? changes_since_export(path) : std::vector<Problem>{};
   const auto stage = enclosing_stage(path);
-  if (!stage) return {};
+  if (!stage) return changed;
   const std::string whole = fs::canonical(path).string();
-  std::vector<Problem> changed;
   for (Problem problem : verify_done(*stage, read_done(*stage).value())) {
     if (problem.where != whole && !problem.where.starts_with(whole + "/")) continue;
     problem.where = path.string() + problem.where.substr(whole.size());  // as the user named it
@@ -297,12 +273,16 @@ std::vector<Problem> verify(const fs::path& path) {
   } else {
     add_errors(problems, [&] { append(problems, changed_files(path)); });
     check_form(path, kind, problems);
+    // A model with a damaged tensor need not be run to be told apart.
+    if (problems.empty() && kind == Kind::kModel && is_export(path)) {
+      add_errors(problems, [&] { append(problems, changed_logits(path)); });
+    }
   }
   return problems;
 }
 
 bool is_recorded(const fs::path& path) {
-  return kind_of(path) == Kind::kWork || enclosing_stage(path).has_value();
+  return kind_of(path) == Kind::kWork || is_export(path) || enclosing_stage(path).has_value();
 }
 
 }  // namespace draftsmith::recipes

@@ -1,0 +1,61 @@
+// draftsmith export: a model as a directory that other engines load, with proof that it arrived whole.
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/signals.h"
+#include "cli/commands.h"
+#include "cli/common_flags.h"
+#include "cli/option_flags.h"
+#include "recipes/export/export_model.h"
+
+namespace draftsmith::cli {
+
+namespace {
+
+struct ExportFlags {
+  std::string model;
+  std::string out;
+  RunOptions run;
+};
+
+int run_export(const recipes::ExportOptions& options, const RunOptions& run) {
+  const RunContext context = begin_run(run);
+  const SignalWatch watch;
+  const recipes::ExportSummary done = recipes::export_model(options, context.device);
+  fmt::print("{}: {} parameters as {}, equal bit for bit; logits on probes equal up to {:.1e}\n", options.out.string(),
+             done.tensors, done.dtype, done.logits_difference);
+  if (done.before && done.after) {
+    fmt::print("alpha at temperature 1 on {}: {:.4f} before, {:.4f} after; greedy agreement {:.4f} and {:.4f}\n",
+               done.alpha_text, done.before->alpha, done.after->alpha, done.before->agreement, done.after->agreement);
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::function<int()> add_export(CLI::App& app) {
+  auto flags = std::make_shared<ExportFlags>();
+  app.add_option("--model", flags->model, "Model directory to export")->required();
+  app.add_option("--out", flags->out, "New directory; one that holds anything is not overwritten")->required();
+  auto options = std::make_shared<OptionFlags<recipes::ExportOptions>>(app);
+  add_run_flags(app, flags->run);
+  app.footer(
+      "What was written is loaded again and compared before it gets its name; `draftsmith verify DIR`\n"
+      "does the same later. README.md in the directory is a model card.\n"
+      "Examples:\n  draftsmith export --model work/quickstart/aligned/model --out drafter\n"
+      "  draftsmith export --model DRAFTER --format vllm --dtype bf16 --out DIR --target TARGET --text prompts.txt\n"
+      "  draftsmith export --model DRAFTER --out DIR --results work/quickstart/evaluation/results.json\n"
+      "Then, in Python:  target.generate(**inputs, assistant_model=AutoModelForCausalLM.from_pretrained(\"DIR\"))\n"
+      "or:  vllm serve TARGET --speculative-config\n"
+      "     '{\"method\": \"draft_model\", \"model\": \"DIR\", \"num_speculative_tokens\": 5}'");
+  return [flags, options] {
+    Problems problems;
+    recipes::ExportOptions wanted = options->value(problems);
+    problems.throw_if_any();
+    wanted.model = flags->model;
+    wanted.out = flags->out;
+    return run_export(wanted, flags->run);
+  };
+}
+
+}  // namespace draftsmith::cli

@@ -1,0 +1,134 @@
+#include "recipes/export/alpha_check.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "data/readers.h"
+#include "data/tokenizer.h"
+#include "infer/generator.h"
+#include "infer/vocabulary.h"
+#include "model/checkpoint.h"
+#include "recipes/export/probes.h"
+
+namespace draftsmith::recipes {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Where no text is given: enough to see that nothing changed, not to measure a drafter.
+constexpr const char* kSentences[] = {"A man rides a bicycle down the street.",
+                                      "Two children are playing football in the park.",
+                                      "Once upon a time there was a little girl who lived by the sea.",
+                                      "Eine Frau liest ein Buch auf einer Bank.",
+                                      "The results of the election were announced on Sunday evening.",
+                                      "He opened the door, and behind it there was nothing but snow."};
+
+std::unique_ptr<data::Tokenizer> tokenizer_in(const fs::path& directory) {
+  return data::has_tokenizer(directory) ? data::load_tokenizer(directory) : nullptr;
+}
+
+// A text's ids as the model reads a source or a prompt.
+std::vector<int64_t> source_of(const std::string& text, const data::Tokenizer& tokenizer,
+                               const model::ModelInfo& info) {
+  const auto pieces = tokenizer.encode(text);
+  const auto before = info.encoder_decoder ? std::vector<int32_t>{} : tokenizer.frame().before;
+  std::vector<int64_t> ids(before.begin(), before.end());
+  ids.insert(ids.end(), pieces.begin(), pieces.end());
+  if (info.encoder_decoder && !info.eos.empty()) ids.push_back(info.eos.front());
+  return ids;
+}
+
+void require_text_readable(const fs::path& text, const fs::path& target, const data::Tokenizer* tokenizer) {
+  if (text.empty() || tokenizer != nullptr) return;
+  throw UserError({.where = target.string(),
+                   .what = "the target's directory has no tokenizer, so --text cannot be read",
+                   .expected = "spiece.model, tokenizer.model or tokenizer.json in it",
+                   .hint = "leave --text out: alpha is then compared on made-up ids"});
+}
+
+// Half of a small context is left to the prompt.
+int64_t new_tokens(const model::ModelInfo& info) {
+  const int64_t most = AlphaCheck::kNewTokens;
+  return info.max_positions > 0 ? std::clamp<int64_t>(info.max_positions / 2, 1, most) : most;
+}
+
+// The first lines that leave room for an output.
+std::vector<std::vector<int64_t>> read_sources(const fs::path& text, const data::Tokenizer& tokenizer,
+                                               const model::ModelInfo& info) {
+  const auto lines =
+      text.empty() ? std::vector<std::string>(std::begin(kSentences), std::end(kSentences)) : data::read_lines(text);
+  std::vector<std::vector<int64_t>> sources;
+  for (const std::string& line : lines) {
+    auto ids = source_of(line, tokenizer, info);
+    const bool fits = info.max_positions == 0 || std::ssize(ids) + new_tokens(info) <= info.max_positions;
+    if (!ids.empty() && fits) sources.push_back(std::move(ids));
+    if (sources.size() == AlphaCheck::kLines) return sources;
+  }
+  if (!sources.empty()) return sources;
+  throw UserError({.where = text.empty() ? info.name : text.string(),
+                   .what = text.empty() ? "the target has no room for a sentence and an output"
+                                        : "holds no line that the target can be given",
+                   .expected = fmt::format("lines that leave room for {} new tokens", new_tokens(info)),
+                   .found = fmt::format("{} lines, all empty or too long", lines.size())});
+}
+
+// Target and drafter must speak of the same tokens, in the same way.
+void require_drafts_for(const model::ModelInfo& target, const data::Tokenizer* tokenizer, const fs::path& model) {
+  const auto config = model::load_config(model);
+  model::ModelInfo drafter = target;  // its vocabulary is all that is compared
+  drafter.name = model.string();
+  drafter.vocabulary = config.vocabulary;
+  Problems problems;
+  infer::compare_vocabularies(target, drafter, tokenizer, tokenizer_in(model).get(), problems);
+  if (config.encoder_decoder != target.encoder_decoder) {
+    problems.add({.where = "--target " + target.name,
+                  .what = "target and model are of different kinds",
+                  .expected = config.encoder_decoder ? "an encoder-decoder model" : "a decoder-only model",
+                  .found = target.encoder_decoder ? "an encoder-decoder model" : "a decoder-only model"});
+  }
+  problems.throw_if_any();
+}
+
+}  // namespace
+
+AlphaCheck::AlphaCheck(const fs::path& target, const fs::path& model, const fs::path& text, at::Device device) {
+  const auto tokenizer = tokenizer_in(target);
+  require_text_readable(text, target, tokenizer.get());
+  target_ = model::load_model(target, {.device = device});
+  require_drafts_for(target_->info(), tokenizer.get(), model);
+  if (tokenizer != nullptr) {
+    sources_ = read_sources(text, *tokenizer, target_->info());
+    described_ = text.empty() ? "a few sentences of Draftsmith's"
+                              : fmt::format("{} lines of {}", sources_.size(), text.filename().string());
+  } else {
+    const Probes probes = make_probes(target_->config());
+    sources_ = target_->info().encoder_decoder ? probes.sources : probes.targets;
+    const auto room = static_cast<size_t>(target_->info().max_positions - new_tokens(target_->info()));
+    for (auto& source : sources_) {
+      if (target_->info().max_positions > 0 && source.size() > room) source.resize(room);
+    }
+    described_ = "made-up ids";
+  }
+  make_outputs();
+}
+
+AlphaCheck::~AlphaCheck() = default;
+
+void AlphaCheck::make_outputs() {
+  infer::DecodeOptions options;
+  options.method = "greedy";
+  options.max_new_tokens = new_tokens(target_->info());
+  infer::GenerationModels models;
+  models.target = target_.get();
+  infer::Generator generator(std::move(models), options);
+  for (auto& result : generator.generate(sources_)) outputs_.push_back(std::move(result.ids));
+}
+
+infer::ForcedAlpha AlphaCheck::measure(model::TransformerModel& drafter) const {
+  return infer::alpha_forced({*target_, drafter}, sources_, outputs_, {.temperature = 1});
+}
+
+}  // namespace draftsmith::recipes

@@ -1,0 +1,120 @@
+#include "recipes/export/export_formats.h"
+
+#include <fmt/format.h>
+
+#include "base/json.h"
+
+namespace draftsmith::recipes {
+
+namespace {
+
+using Config = model::TransformerConfig;
+
+// Both formats hold the vocabulary that config.json says, row by row.
+void refuse_pruned_vocabulary(const std::string& where, const Config& config, const std::string& reader,
+                              Problems& problems) {
+  if (config.draft_vocabulary.ids.empty()) return;
+  problems.add({.where = where,
+                .what = fmt::format("{} knows no draft model with a pruned vocabulary", reader),
+                .expected = fmt::format("an embedding and a head of {} rows, one an id", config.vocabulary),
+                .found = fmt::format("{} rows (draft_vocab_size)", config.draft_vocabulary.ids.size()),
+                .hint = "export the drafter as it was before its vocabulary was pruned; Draftsmith runs this one as it "
+                        "is. Rows put back would be logits nobody trained, and no file can say minus infinity"});
+}
+
+void check_hf(const std::string& where, const Config& config, const std::optional<Config>&, Problems& problems) {
+  refuse_pruned_vocabulary(where, config, "Transformers", problems);
+}
+
+void check_vllm(const std::string& where, const Config& config, const std::optional<Config>& target,
+                Problems& problems) {
+  refuse_pruned_vocabulary(where, config, "vLLM", problems);
+  if (config.encoder_decoder) {
+    problems.add({.where = where,
+                  .what = "vLLM runs no encoder-decoder models, neither as drafters nor as targets",
+                  .expected = "a decoder-only model (Llama, GPT-2, GPT-NeoX, BLOOM)",
+                  .found = config.family,
+                  .hint = "--format hf exports it for Transformers"});
+  }
+  if (target && target->vocabulary != config.vocabulary) {
+    problems.add({.where = where,
+                  .what = "vLLM wants a draft model to have as many ids as its target, padding included",
+                  .expected = fmt::format("vocab_size {}, as the target", target->vocabulary),
+                  .found = fmt::format("{}", config.vocabulary),
+                  .hint = "use a drafter whose embedding is padded to the target's size; --format hf takes this one"});
+  }
+}
+
+std::string usage_hf(const std::filesystem::path& directory, const Config& config) {
+  const std::string kind = config.encoder_decoder ? "AutoModelForSeq2SeqLM" : "AutoModelForCausalLM";
+  return fmt::format(
+      "```python\n"
+      "from transformers import {0}\n"
+      "\n"
+      "drafter = {0}.from_pretrained(\"{1}\")\n"
+      "target = {0}.from_pretrained(\"TARGET\")\n"
+      "target.generate(**inputs, assistant_model=drafter)\n"
+      "```\n",
+      kind, directory.filename().string());
+}
+
+std::string usage_vllm(const std::filesystem::path& directory, const Config& config) {
+  return fmt::format(
+             "```\n"
+             "vllm serve TARGET --speculative-config "
+             "'{{\"method\": \"draft_model\", \"model\": \"{}\", \"num_speculative_tokens\": 5}}'\n"
+             "```\n"
+             "\n"
+             "vLLM wants target and drafter to have equally many ids (this one has {}) and computes both in one type "
+             "(`--dtype`).\n"
+             "\n",
+             directory.filename().string(), config.vocabulary) +
+         usage_hf(directory, config);
+}
+
+}  // namespace
+
+const std::vector<ExportFormat>& export_formats() {
+  static const std::vector<ExportFormat> list = {
+      {"hf", "a directory for Transformers: generate, and assistant_model", check_hf, usage_hf},
+      {"vllm", "the same, checked for vLLM's draft models (decoder-only)", check_vllm, usage_vllm}};
+  return list;
+}
+
+const ExportFormat& export_format_named(const std::string& name) {
+  std::vector<std::string> names;
+  std::string expected;
+  for (const ExportFormat& format : export_formats()) {
+    if (format.name == name) return format;
+    names.push_back(format.name);
+    expected += fmt::format("{}{} ({})", expected.empty() ? "" : "; ", format.name, format.summary);
+  }
+  std::string hint;
+  if (name == "gguf") {
+    hint = "export as hf and convert that with llama.cpp's convert_hf_to_gguf.py: no package holds the converter";
+  } else if (name == "speculators") {
+    hint = "its formats describe heads that read the target's hidden states; vLLM takes a draft model as vllm";
+  } else if (const std::string near = nearest(name, names); !near.empty()) {
+    hint = "did you mean " + near + "?";
+  }
+  throw UserError(
+      {.where = "--format", .what = "unknown export format", .expected = expected, .found = name, .hint = hint});
+}
+
+void require_standalone(const std::filesystem::path& directory, const std::string& format) {
+  if (!std::filesystem::is_directory(directory)) return;  // opening it says so
+  const nlohmann::json config = load_json(directory / "config.json");
+  const auto architectures =
+      config.is_object() && config.contains("architectures") ? config.at("architectures") : nlohmann::json();
+  if (!architectures.is_array() || architectures.empty() || !architectures.front().is_string()) return;
+  const std::string architecture = architectures.front();
+  if (!architecture.starts_with("DraftsmithTandem")) return;
+  throw UserError({.where = directory.string(),
+                   .what = "a Tandem secondary cannot be exported as " + format,
+                   .expected = "a model that runs by itself",
+                   .found = architecture,
+                   .hint = "it reads the hidden states of its primary, for which neither Transformers nor vLLM has a "
+                           "place; Draftsmith runs the pair"});
+}
+
+}  // namespace draftsmith::recipes

@@ -1,0 +1,243 @@
+#include "recipes/export/export_model.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/device.h"
+#include "base/environment.h"
+#include "base/files.h"
+#include "base/logging.h"
+#include "base/signals.h"
+#include "data/tokenizer.h"
+#include "model/checkpoint.h"
+#include "recipes/export/export_formats.h"
+#include "recipes/export/export_record.h"
+#include "recipes/export/measurements.h"
+#include "recipes/export/model_card.h"
+#include "recipes/export/model_facts.h"
+#include "recipes/inspection.h"
+
+namespace draftsmith::recipes {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kStopped = "nothing was exported";
+
+void check_text(const ExportOptions& options, const std::string& where, Problems& problems) {
+  if (options.text && !options.target) {
+    problems.add({.where = where,
+                  .what = "a text is what alpha against a target is measured on",
+                  .expected = "--target beside --text",
+                  .found = "no target"});
+  }
+}
+
+// A directory that nothing lies in yet, named without a slash at its end.
+fs::path free_place(const fs::path& out) {
+  const fs::path place = out.has_filename() ? out : out.parent_path();
+  std::error_code status;
+  if (fs::exists(place, status) && !(fs::is_directory(place, status) && fs::is_empty(place, status))) {
+    throw UserError({.where = place.string(),
+                     .what = "exists already and is not overwritten",
+                     .expected = "a new directory",
+                     .hint = "choose another name, or remove it"});
+  }
+  if (place.has_parent_path()) make_directories(place.parent_path());
+  return place;
+}
+
+// The type that most of a directory's weights share: the widest, but fp16 when only what must stay fp32 is wider.
+at::ScalarType stored_type(const model::ModelDirectory& opened) {
+  std::set<std::string> types;
+  for (const auto& [parameter, stored] : opened.parameters()) {
+    const std::string& dtype = opened.weights().entry(stored.name).dtype;
+    const bool stays = dtype == "F32" && model::keeps_fp32_in_half(opened.config(), parameter.name);
+    if (!stays) types.insert(dtype);
+  }
+  if (types.contains("F64")) return at::kDouble;
+  if (types.size() == 1) return model::float_type(*types.begin()).value();
+  return at::kFloat;
+}
+
+void check_model(const model::ModelDirectory& opened, const ExportOptions& options) {
+  std::optional<model::TransformerConfig> target;
+  if (options.target) target = model::load_config(*options.target);
+  Problems problems;
+  export_format_named(options.format).check(options.model.string(), opened.config(), target, problems);
+  for (const Problem& problem : verify(options.model)) problems.add(problem);
+  problems.throw_if_any();
+  if (options.results) measurements_of(*options.results, options.model);  // an error before anything is done
+}
+
+// The model's files under a temporary name.
+void write_files(const fs::path& directory, const model::TransformerModel& model, const ExportOptions& options,
+                 at::ScalarType dtype) {
+  model::SaveOptions save;
+  save.dtype = dtype;
+  save.shard_bytes = static_cast<uint64_t>(options.shard_megabytes) * 1'000'000;
+  save.generation = model::load_generation_config(options.model);
+  if (data::has_tokenizer(options.model)) save.tokenizer = data::load_tokenizer(options.model)->file();
+  model::save_model(directory, model, save);
+  // As its owner wrote it, with what only other programs read.
+  const fs::path settings = options.model / "generation_config.json";
+  if (fs::exists(settings)) write_file_atomic(directory / "generation_config.json", read_file(settings));
+  if (fs::exists(options.model / "chat_template.jinja")) {
+    write_file_atomic(directory / "chat_template.jinja", read_file(options.model / "chat_template.jinja"));
+  }
+}
+
+// Tensors in the files that no parameter is stored in: a reader would call them unexpected.
+std::vector<Problem> extra_tensors(const model::ModelDirectory& written) {
+  std::set<std::string> expected;
+  for (const auto& [parameter, stored] : written.parameters()) expected.insert(stored.name);
+  std::vector<Problem> problems;
+  for (const auto& [name, file] : written.weights().tensors()) {
+    if (!expected.contains(name))
+      problems.push_back({.where = written.weights().where(name), .what = "is no tensor of the model"});
+  }
+  return problems;
+}
+
+nlohmann::ordered_json alpha_json(const infer::ForcedAlpha& alpha) {
+  return {{"alpha", alpha.alpha}, {"agreement", alpha.agreement}, {"positions", alpha.positions}};
+}
+
+nlohmann::ordered_json proof_json(const ExportSummary& summary) {
+  nlohmann::ordered_json json = {{"parameters", summary.tensors}, {"logits_difference", summary.logits_difference}};
+  if (summary.before && summary.after) {
+    json["alpha_on"] = summary.alpha_text;
+    json["alpha_before"] = alpha_json(*summary.before);
+    json["alpha_after"] = alpha_json(*summary.after);
+  }
+  return json;
+}
+
+// One problem for all that differs: the run failed, whatever the user gave was right.
+[[noreturn]] void throw_mismatch(const std::vector<Problem>& problems, const fs::path& out) {
+  const Problem& first = problems.front();
+  throw RunError({.where = out.string(),
+                  .what = fmt::format("what was written is not what the model is, in {} ways; {}: {}", problems.size(),
+                                      first.where, first.what),
+                  .expected = first.expected,
+                  .found = first.found,
+                  .hint = "the export was removed, the model is untouched; is the disk or the memory faulty?"});
+}
+
+class Export {
+ public:
+  Export(const ExportOptions& options, c10::Device device)
+      : options_(options), device_(device), opened_(options.model), stored_(stored_type(opened_)) {
+    dtype_ = options.dtype == "stored" ? stored_ : parse_dtype(options.dtype, "--dtype");
+    load_type_ = stored_ == at::kDouble ? at::kDouble : at::kFloat;
+    probes_ = make_probes(opened_.config());
+  }
+
+  ExportSummary run() {
+    check_model(opened_, options_);
+    AtomicPath place(free_place(options_.out));
+    std::optional<AlphaCheck> alpha;
+    if (options_.target) {
+      log_info("running the target for alpha: {}", options_.target->string());
+      alpha.emplace(*options_.target, options_.model, options_.text.value_or(""), device_);
+    }
+    throw_if_stop_requested(kStopped);
+    const ModelFacts before = write(place.temporary(), alpha ? &*alpha : nullptr);
+    throw_if_stop_requested(kStopped);
+    const ModelFacts after = read_back(place.temporary(), before, alpha ? &*alpha : nullptr);
+    throw_if_stop_requested(kStopped);
+    const ExportSummary summary = summarise(before, after, alpha ? alpha->described() : "");
+    finish(place.temporary(), summary, after);
+    place.commit();
+    return summary;
+  }
+
+ private:
+  std::unique_ptr<model::TransformerModel> load(const fs::path& directory) const {
+    return model::load_model(directory, {.device = device_, .dtype = load_type_, .pack = false});
+  }
+
+  ModelFacts write(const fs::path& directory, const AlphaCheck* alpha) const {
+    const auto model = load(options_.model);
+    log_info("writing {} as {}", options_.out.string(), model::stored_dtype_name(dtype_));
+    write_files(directory, *model, options_, dtype_);
+    return facts_of(*model, probes_, dtype_, alpha);
+  }
+
+  ModelFacts read_back(const fs::path& directory, const ModelFacts& before, const AlphaCheck* alpha) const {
+    log_info("loading it again");
+    const auto model = load(directory);
+    ModelFacts after = facts_of(*model, probes_, dtype_, alpha);
+    auto problems = extra_tensors(model::ModelDirectory(directory));
+    const auto limits = limits_for(dtype_ == stored_, dtype_);
+    const auto changed = differences(before, after, limits, options_.out.string());
+    problems.insert(problems.end(), changed.begin(), changed.end());
+    if (!problems.empty()) throw_mismatch(problems, options_.out);
+    return after;
+  }
+
+  ExportSummary summarise(const ModelFacts& before, const ModelFacts& after, const std::string& alpha_text) const {
+    return {.format = options_.format,
+            .dtype = model::stored_dtype_name(dtype_),
+            .tensors = after.parameters.size(),
+            .logits_difference = relative_difference(after.logits, before.logits),
+            .before = before.alpha,
+            .after = after.alpha,
+            .alpha_text = alpha_text};
+  }
+
+  void finish(const fs::path& directory, const ExportSummary& summary, const ModelFacts& after) const {
+    make_directories(directory / "draftsmith");
+    write_probe_logits(probe_logits_file(directory), after.logits);
+    write_file_atomic(directory / "README.md", model_card({options_, summary, model::describe_model(directory)}));
+    write_export_record(
+        directory,
+        {.format = options_.format, .date = now_utc(), .probes = to_json(probes_), .proof = proof_json(summary)});
+  }
+
+  const ExportOptions& options_;
+  c10::Device device_;
+  model::ModelDirectory opened_;
+  at::ScalarType stored_;
+  at::ScalarType dtype_ = at::kFloat;
+  at::ScalarType load_type_ = at::kFloat;
+  Probes probes_;
+};
+
+std::vector<std::string> format_names() {
+  std::vector<std::string> names;
+  for (const ExportFormat& format : export_formats()) names.push_back(format.name);
+  return names;
+}
+
+}  // namespace
+
+Fields<ExportOptions> ExportOptions::fields() {
+  using T = ExportOptions;
+  return Fields<T>("export: flags of draftsmith export")
+      .add("format", &T::format,
+           fmt::format("What loads it: {}. hf: Transformers; vllm: the same, checked for vLLM's draft models.",
+                       fmt::join(format_names(), ", ")))
+      .add("dtype", &T::dtype, Choices{"stored", "fp32", "bf16", "fp16"},
+           "Type of the weights in the files; stored: as they are.")
+      .add("target", &T::target, "Model directory of its target: alpha before and after is compared against it.")
+      .add("text", &T::text,
+           fmt::format("Sources or prompts, one a line, that alpha is measured on, the first {}; absent: a few "
+                       "sentences of Draftsmith's.",
+                       AlphaCheck::kLines))
+      .add("results", &T::results, "results.json of an evaluation with this model, for the model card.")
+      .add("shard_megabytes", &T::shard_megabytes, Range{1, 1'000'000}, Unit{"MB"}, "Largest weight file.")
+      .check(check_text);
+}
+
+ExportSummary export_model(const ExportOptions& options, c10::Device device) {
+  export_format_named(options.format);
+  require_standalone(options.model, options.format);
+  return Export(options, device).run();
+}
+
+}  // namespace draftsmith::recipes

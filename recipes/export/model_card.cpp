@@ -1,0 +1,145 @@
+#include "recipes/export/model_card.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/environment.h"
+#include "recipes/export/measurements.h"
+#include "recipes/export/provenance.h"
+
+namespace draftsmith::recipes {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string front_matter(const CardInputs& inputs) {
+  std::string text = "---\nlibrary_name: transformers\n";
+  if (!inputs.model.config.encoder_decoder) text += "pipeline_tag: text-generation\n";
+  return text + "tags:\n- draftsmith\n- speculative-decoding\n- draft-model\n- " + inputs.model.family + "\n---\n";
+}
+
+// A table's cell: no text of the user's may end it.
+std::string cell(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '|' || c == '\n' || c == '\r' || c == '`'; }, ' ');
+  return text;
+}
+
+std::string what_it_is(const CardInputs& inputs) {
+  const auto& c = inputs.model.config;
+  const std::string layers = c.encoder_decoder
+                                 ? fmt::format("{} encoder and {} decoder layers", c.encoder_layers, c.decoder_layers)
+                                 : fmt::format("{} layers", c.decoder_layers);
+  std::string text = fmt::format(
+      "## What it is\n\n"
+      "A draft model for speculative decoding: {} ({}), {:.1f} M parameters, {}, width {}, {} heads of {}, "
+      "feed-forward "
+      "width {}, {} token ids; stored as {}.\n",
+      inputs.model.architecture, c.encoder_decoder ? "encoder-decoder" : "decoder-only",
+      static_cast<double>(inputs.model.parameters) / 1e6, layers, c.width, c.heads, c.head_width, c.ff_width,
+      c.vocabulary, inputs.summary.dtype);
+  if (!inputs.model.tokenizer_file.empty()) {
+    text += fmt::format("\nTokenizer: `{}`, SHA-256 `{}`. Its target must have the same one.\n",
+                        inputs.model.tokenizer_file, inputs.model.tokenizer_hash);
+  }
+  return text;
+}
+
+std::string options_block(const Done& stage) {
+  return fmt::format("\n```json\n{}\n```\n", stage.options.dump(2));
+}
+
+std::string how_it_was_made(const CardInputs& inputs) {
+  const auto from = find_provenance(inputs.options.model);
+  if (!from) {
+    return "## How it was trained\n\nNot known: it was not exported from the directory of a Draftsmith stage.\n";
+  }
+  const Done& stage = from->made_by;
+  std::string text = fmt::format(
+      "## How it was trained\n\n"
+      "By the stage `{}` (kind {}, version {}) of a Draftsmith recipe, finished {}. Stage hash `{}`. Its options:\n",
+      stage.stage, stage.kind, stage.version, stage.finished, stage.hash);
+  text += options_block(stage);
+  if (!from->behind.empty()) {
+    text += "\nMade from these stages:\n\n| stage | kind | hash |\n|---|---|---|\n";
+    for (const Done& done : from->behind)
+      text += fmt::format("| {} | {} | `{}` |\n", cell(done.stage), done.kind, done.hash);
+  }
+  text += "\n### Data\n\n";
+  if (from->data.empty()) return text + "No data files: the stages made their text up.\n";
+  text += "| file | SHA-256 |\n|---|---|\n";
+  for (const auto& [file, hash] : from->data) text += fmt::format("| {} | `{}` |\n", cell(file), hash);
+  return text;
+}
+
+// The value at a path of keys as a number in text, or a dash.
+std::string number_at(const nlohmann::json& run, const std::string& pointer, int digits) {
+  const nlohmann::json::json_pointer path(pointer);
+  if (!run.contains(path) || !run.at(path).is_number()) return "–";
+  return fmt::format("{:.{}f}", run.at(path).get<double>(), digits);
+}
+
+std::string run_row(const nlohmann::json& run, const std::string& score) {
+  return fmt::format("| {} | {} | {} | {} | {} |\n", cell(run.at("name").get<std::string>()),
+                     number_at(run, "/quality/" + score, score.starts_with("rouge") ? 4 : 2),
+                     number_at(run, "/speed/speedup", 2), number_at(run, "/acceptance/alpha", 3),
+                     number_at(run, "/acceptance/tokens_per_target_run", 2));
+}
+
+std::string where_it_was_measured(const CardInputs& inputs) {
+  const std::string heading = "## Where it was measured\n\n";
+  if (!inputs.options.results) {
+    return heading + "No evaluation was given to the export (`draftsmith export --results results.json`).\n";
+  }
+  const CardMeasurements measured = measurements_of(*inputs.options.results, inputs.options.model);
+  const auto text_of = [&](const char* key) {
+    const auto found = measured.environment.find(key);
+    if (found == measured.environment.end()) return std::string("unknown");
+    return found->is_string() ? found->get<std::string>() : found->dump();
+  };
+  std::string text =
+      heading + fmt::format("On {} ({}, {} threads, {}), Draftsmith {} (commit {}), {}.\n", text_of("device"),
+                            text_of("dtype"), text_of("threads"), "batches as the suite says", text_of("draftsmith"),
+                            text_of("commit"), text_of("date"));
+  for (const auto& task : measured.tasks) {
+    const std::string metric = task.value("metric", "bleu");
+    const std::string score = metric == "rouge" ? "rougeL" : metric;
+    text += fmt::format("\n{}:\n\n| run | {} | speedup | alpha | tokens per target run |\n|---|---|---|---|---|\n",
+                        cell(task.at("name").get<std::string>()), score);
+    if (task.at("baseline").contains("name")) text += run_row(task.at("baseline"), score);
+    for (const auto& run : task.at("runs")) text += run_row(run, score);
+  }
+  return text;
+}
+
+std::string proof(const ExportSummary& summary) {
+  std::string text = fmt::format(
+      "## That it arrived whole\n\n"
+      "This directory was loaded again before it got its name: {} parameters equal bit for bit in {}, logits on probe "
+      "inputs equal up to {:.1e} of the largest.",
+      summary.tensors, summary.dtype, summary.logits_difference);
+  if (summary.before && summary.after) {
+    text += fmt::format(
+        " Against its target, on {} ({} positions): alpha at temperature 1 {:.4f} before and {:.4f} after, greedy "
+        "agreement {:.4f} and {:.4f}.",
+        summary.alpha_text, summary.after->positions, summary.before->alpha, summary.after->alpha,
+        summary.before->agreement, summary.after->agreement);
+  }
+  return text +
+         " `draftsmith verify` on this directory asks again (`draftsmith/export.json` holds what was written).\n";
+}
+
+}  // namespace
+
+std::string model_card(const CardInputs& inputs) {
+  const fs::path name = inputs.options.out.has_filename() ? inputs.options.out : inputs.options.out.parent_path();
+  const ExportFormat& format = export_format_named(inputs.options.format);
+  return front_matter(inputs) + "\n# " + name.filename().string() + "\n\n" + what_it_is(inputs) +
+         "\n## How it is used\n\n" + format.usage(name, inputs.model.config) + "\n" + how_it_was_made(inputs) + "\n" +
+         where_it_was_measured(inputs) + "\n" + proof(inputs.summary) +
+         fmt::format("\nWritten by Draftsmith {} (commit {}), {}.\n", version(), git_commit(), now_utc());
+}
+
+}  // namespace draftsmith::recipes

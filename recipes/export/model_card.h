@@ -1,0 +1,21 @@
+// The model card of an exported directory (README.md, with the front matter the Hugging Face Hub reads): what the model
+// is, how it was trained and on which data, where it was measured, and that the export holds it.
+#pragma once
+
+#include <string>
+
+#include "model/model_directory.h"
+#include "recipes/export/export_formats.h"
+#include "recipes/export/export_model.h"
+
+namespace draftsmith::recipes {
+
+struct CardInputs {
+  const ExportOptions& options;
+  const ExportSummary& summary;
+  const model::ModelDescription& model;  // of what was written
+};
+
+std::string model_card(const CardInputs& inputs);
+
+}  // namespace draftsmith::recipes

@@ -1,0 +1,92 @@
+// draftsmith export, verify and inspect as a user runs them.
+#include <cmath>
+#include <cstdlib>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include "base/files.h"
+#include "model/checkpoint.h"
+#include "tests/cli/program.h"
+#include "tests/model/transformer_fixtures.h"
+
+namespace draftsmith::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+
+class ExportProgram : public testing::Test {
+ protected:
+  ExportProgram() {
+    model::TransformerConfig config = model::tiny_config();
+    config.output_scale = 1 / std::sqrt(static_cast<double>(config.width));  // the one that files can hold
+    model::save_model(model_, model::TransformerModel(config, 3));
+  }
+
+  ProgramResult run_export(const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = {"export", "--model", model_, "--out", out_, "--threads", "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_program(arguments);
+  }
+
+  const TemporaryDirectory folder_;
+  const fs::path model_ = folder_ / "model";
+  const fs::path out_ = folder_ / "out";
+};
+
+TEST_F(ExportProgram, ProvesItselfNowAndLater) {
+  const ProgramResult done = run_export({"--target", model_});
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_THAT(done.out,
+              AllOf(HasSubstr("equal bit for bit"), HasSubstr("alpha at temperature 1 on made-up ids: 1.0000")));
+  const ProgramResult verified = run_program({"verify", out_});
+  EXPECT_EQ(verified.exit_code, 0) << verified.err;
+  EXPECT_THAT(verified.out, HasSubstr("as it was written"));
+  EXPECT_THAT(run_program({"inspect", out_}).out, HasSubstr("exported       as hf"));
+
+  write_file_atomic(out_ / "config.json", read_file(out_ / "config.json") + "\n");
+  const ProgramResult changed = run_program({"verify", out_});
+  EXPECT_EQ(changed.exit_code, 2);
+  EXPECT_THAT(changed.err, HasSubstr("file was changed after the export"));
+}
+
+TEST_F(ExportProgram, HelpTeachesWithExamples) {
+  const ProgramResult help = run_program({"export", "--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_THAT(help.out, AllOf(HasSubstr("--format"), HasSubstr("Examples:"), HasSubstr("--speculative-config")));
+}
+
+TEST_F(ExportProgram, BadInputWritesNothingAndExitsWithTwo) {
+  for (const std::vector<std::string>& wrong : {std::vector<std::string>{"--format", "vllm"},
+                                                {"--format", "onnx"},
+                                                {"--dtype", "int8"},
+                                                {"--text", model_},
+                                                {"--target", folder_.path()},
+                                                {"--results", model_ / "config.json"},
+                                                {"--shard-megabytes", "0"}}) {
+    const ProgramResult refused = run_export(wrong);
+    EXPECT_EQ(refused.exit_code, 2) << wrong.front() << refused.err;
+    EXPECT_FALSE(fs::exists(out_)) << wrong.front();
+  }
+  EXPECT_EQ(run_program({"export", "--model", model_}).exit_code, 2);
+}
+
+// A file size limit fails writes as a full disk does.
+TEST_F(ExportProgram, AWriteThatFailsLeavesNoDirectory) {
+  const std::string command = "bash -c 'trap \"\" XFSZ; ulimit -f 8; exec " DRAFTSMITH_BINARY " export --model " +
+                              model_.string() + " --out " + out_.string() + "' 2>" + (folder_ / "err").string();
+  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
+  EXPECT_THAT(read_file(folder_ / "err"), HasSubstr("writing failed after"));
+  size_t entries = 0;
+  for (const auto& entry : fs::directory_iterator(folder_.path())) {
+    EXPECT_THAT(entry.path().filename().string(), testing::AnyOf("model", "err"));
+    ++entries;
+  }
+  EXPECT_EQ(entries, 2);
+}
+
+}  // namespace
+}  // namespace draftsmith::test

@@ -1,0 +1,53 @@
+// What `draftsmith export` writes is a drafter for Transformers: it generates the ids that it generates here, and as
+// assistant_model it leaves its target's greedy outputs as they are.
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "infer/generator.h"
+#include "model/checkpoint.h"
+#include "model/pruning.h"
+#include "recipes/export/export_model.h"
+#include "tests/parity/model_comparison.h"
+
+namespace draftsmith::model {
+namespace {
+
+std::vector<std::vector<int64_t>> greedy(TransformerModel& model, const std::vector<std::vector<int64_t>>& sources) {
+  infer::DecodeOptions options;
+  options.method = "greedy";
+  options.max_new_tokens = 14;
+  infer::GenerationModels models;
+  models.target = &model;
+  infer::Generator generator(std::move(models), options);
+  std::vector<std::vector<int64_t>> outputs;
+  for (auto& result : generator.generate(sources)) outputs.push_back(std::move(result.ids));
+  return outputs;
+}
+
+// A drafter cut out of a target, exported, and what it generates here.
+void export_drafter(const TransformersReference& reference, const std::string& name) {
+  const auto target = load(reference.directory(name), false);
+  PruneOptions options;
+  (target->config().encoder_decoder ? options.encoder_layers : options.decoder_layers) = "first:1";
+  const auto drafter = prune(*target, options);
+  const auto cut = reference.root() / "cut" / name;
+  save_model(cut, *drafter);
+  const auto out = reference.root() / "saved" / name;
+  const auto done = recipes::export_model({.model = cut, .out = out, .target = reference.directory(name)}, at::kCPU);
+  ASSERT_TRUE(done.after.has_value());
+  EXPECT_LT(done.after->agreement, 0.99) << name << ": a drafter that is its target tests nothing";
+  const nlohmann::ordered_json ours = greedy(*load(out, true), reference.greedy(name).sources);
+  write_json(reference.root() / (name + ".ours.json"), ours);
+}
+
+TEST(ExportParity, TransformersGeneratesTheSameWithIt) {
+  if (!TransformersReference::available()) {
+    GTEST_SKIP() << "no Python with Transformers: run ./test, or set DRAFTSMITH_PEERS_PYTHON";
+  }
+  const TransformersReference reference("parity_export.py");
+  for (const char* name : {"t5_v1_1", "llama3", "gpt2"}) export_drafter(reference, name);
+  EXPECT_EQ(reference.check_saved(), "");
+}
+
+}  // namespace
+}  // namespace draftsmith::model
