@@ -25,21 +25,23 @@ int run_prune(const PruneFlags& flags, const model::PruneOptions& options) {
 }
 
 constexpr const char* kFooter =
-    "What stays is what was asked for; what is not mentioned stays whole. The result is an ordinary model directory:\n"
-    "inspect it, then align it with its target before it drafts (a recipe's train stage with from = DIR on teacher\n"
+    "What is not mentioned stays whole. The result is an ordinary model directory: inspect it, then\n"
+    "align it with its target before it drafts (a recipe's train stage with from = DIR on teacher\n"
     "outputs). Recipes prune with a stage of kind = \"prune\", whose options are these.\n"
-    "\n"
+    "Examples:\n"
     "Layers, of encoder and decoder each by itself:\n"
     "  draftsmith prune --model TARGET --out DRAFTER --decoder-layers every:3\n"
     "  draftsmith prune --model TARGET --out DRAFTER --encoder-layers first:2 --decoder-layers 0,5\n"
-    "Width: half the neurons and four heads of each layer, those with the largest weights, or (better, and it needs\n"
-    "text like that to be decoded) those that contributed most on 512 examples:\n"
+    "Width: those neurons and heads of each layer that have the largest weights, or that contributed\n"
+    "most on 512 examples, which should be like what is to be decoded:\n"
     "  draftsmith prune --model TARGET --out DRAFTER --ff-width 512 --heads 4\n"
-    "  draftsmith prune --model TARGET --out DRAFTER --ff-width 512 --heads 4 --by activation --calibration corpus.h5\n"
-    "Vocabulary: embeddings and logits for the 16,000 tokens that a corpus uses most, special tokens always among\n"
-    "them. The drafter never proposes the others and reads them as the unknown token; decoding stays lossless. With a\n"
-    "large vocabulary the head is most of what a drafter reads in each step:\n"
-    "  draftsmith prune --model TARGET --out DRAFTER --vocabulary-from corpus.h5 --vocabulary-size 16000\n"
+    "  draftsmith prune --model TARGET --out DRAFTER --ff-width 512 \\\n"
+    "    --by activation --calibration corpus.h5\n"
+    "Vocabulary: embeddings and logits for the 16,000 tokens that a corpus uses most, special tokens\n"
+    "always among them. The drafter never proposes the others and reads them as the unknown token;\n"
+    "decoding stays lossless. With a large vocabulary the head is most of what a step reads:\n"
+    "  draftsmith prune --model TARGET --out DRAFTER --vocabulary-from corpus.h5 \\\n"
+    "    --vocabulary-size 16000\n"
     "  draftsmith generate --model TARGET --drafter DRAFTER --method speculative --input sources.txt";
 
 }  // namespace

@@ -167,6 +167,49 @@ TEST_F(Stages, PruningMakesAModelThatTrainingStartsFrom) {
   EXPECT_EQ(model::load_config(folder_ / "trained" / "model").ff_width, 5);
 }
 
+TEST_F(Stages, APrunedVocabularyIsTrainedOn) {
+  run("prune",
+      toml::table{{"model", path("model")},
+                  {"vocabulary_from", path("corpus.h5")},
+                  {"vocabulary_size", 20},
+                  {"ff_width", 5},
+                  {"by", "activation"},
+                  {"calibration", path("corpus.h5")}},
+      "small");
+  const auto config = model::load_model(folder_ / "small" / "model")->config();
+  EXPECT_EQ(config.vocabulary_rows(), 20);
+  EXPECT_EQ(config.vocabulary, 48);
+  EXPECT_EQ(config.draft_vocabulary.stand_in, tokenizer_->unk());
+  run("train",
+      toml::table{{"corpus", path("corpus.h5")},
+                  {"tokenizer", path("spiece.model")},
+                  {"from", path("small/model")},
+                  {"validation_corpus", path("corpus.h5")},
+                  {"teacher", path("model")},
+                  {"training", toml::table{{"length", "2 steps"},
+                                           {"validation", toml::table{{"every", "1 steps"}, {"bleu_examples", 2}}}}}},
+      "aligned");
+  EXPECT_EQ(model::load_model(folder_ / "aligned" / "model")->config().draft_vocabulary.ids,
+            config.draft_vocabulary.ids);
+}
+
+TEST_F(Stages, PruningRefusesFilesThatDoNotFit) {
+  write_file_atomic(folder_ / "lines.txt", "the cat sees the dog\n");
+  EXPECT_THAT(error_of("prune", toml::table{{"model", path("foreign")}, {"vocabulary_from", path("corpus.h5")}}),
+              HasSubstr("another tokenizer"));
+  EXPECT_THAT(error_of("prune", toml::table{{"model", path("model")},
+                                            {"ff_width", 5},
+                                            {"by", "activation"},
+                                            {"calibration", path("lines.txt")}}),
+              HasSubstr("pairs of source and target"));
+  run("prune", toml::table{{"model", path("model")}, {"vocabulary_from", path("lines.txt")}}, "by text");
+  const auto ids = model::load_model(folder_ / "by text" / "model")->config().draft_vocabulary.ids;
+  for (const int32_t id : tokenizer_->encode("the cat sees the dog")) {
+    EXPECT_TRUE(std::binary_search(ids.begin(), ids.end(), id)) << id;
+  }
+  EXPECT_LT(ids.size(), 20u);
+}
+
 TEST_F(Stages, PruningToMoreThanThereIsWritesNothing) {
   EXPECT_THAT(error_of("prune", toml::table{{"model", path("model")}, {"heads", 2}}), HasSubstr("at most 1"));
   EXPECT_TRUE(fs::is_empty(folder_ / "failing"));
