@@ -10,7 +10,9 @@ std::function<int()> add_generate(CLI::App& app);
 std::function<int()> add_logits(CLI::App& app);
 std::function<int()> add_score(CLI::App& app);
 std::function<int()> add_data(CLI::App& app);
+std::function<int()> add_plan(CLI::App& app);
 std::function<int()> add_prune(CLI::App& app);
+std::function<int()> add_export(CLI::App& app);
 std::function<int()> add_inspect(CLI::App& app);
 std::function<int()> add_verify(CLI::App& app);
 std::function<int()> add_help(CLI::App& app);
@@ -24,7 +26,9 @@ const std::vector<Command>& commands() {
       {"logits", "Teacher-forced logits as HDF5, for comparing with other implementations", add_logits},
       {"score", "BLEU, chrF or ROUGE of a file of hypotheses", add_score},
       {"data", "Prepare, show, make up and tokenise text", add_data},
+      {"plan", "Speed that theory promises: best window, SpecGame's and PPD's latencies", add_plan},
       {"prune", "Cut a smaller model out of a trained one: layers, neurons, heads", add_prune},
+      {"export", "Write a model as a directory for Transformers or vLLM, with proof that it arrived whole", add_export},
       {"inspect", "Tell what a model, corpus, stage or work directory holds", add_inspect},
       {"verify", "Check that a directory is still what was written", add_verify},
       {"help", "Explain a command, or every option of the configuration files", add_help},

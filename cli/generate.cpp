@@ -1,10 +1,13 @@
 // `draftsmith generate`: outputs for each line of a file, by any decoding method.
 
+#include <algorithm>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "base/device.h"
 #include "base/error.h"
@@ -12,6 +15,7 @@
 #include "base/signals.h"
 #include "cli/commands.h"
 #include "cli/common_flags.h"
+#include "cli/generation_printer.h"
 #include "cli/model_input.h"
 #include "cli/option_flags.h"
 #include "data/ngram_table.h"
@@ -33,6 +37,7 @@ struct GenerateFlags {
   std::string dtype = "fp32";
   bool ids = false;
   bool json = false;
+  std::optional<bool> stream;  // absent: on a terminal
   RunOptions run;
   std::unique_ptr<OptionFlags<DecodeOptions>> decoding;
 };
@@ -96,6 +101,15 @@ LoadedDrafter load_drafter(const GenerateFlags& flags, const model::LoadOptions&
   return drafter;
 }
 
+void require_written(const std::ostream& out) {
+  if (out) return;
+  throw RunError({.where = "standard output",
+                  .what = "writing failed",
+                  .expected = "",
+                  .found = "",
+                  .hint = "is the disk full, or did the reader of the pipe end?"});
+}
+
 class Printer {
  public:
   Printer(const GenerateFlags& flags, const data::Tokenizer* tokenizer, bool with_alpha)
@@ -112,13 +126,7 @@ class Printer {
       }
     }
     std::cout.flush();
-    if (!std::cout) {
-      throw RunError({.where = "standard output",
-                      .what = "writing failed",
-                      .expected = "",
-                      .found = "",
-                      .hint = "is the disk full, or did the reader of the pipe end?"});
-    }
+    require_written(std::cout);
   }
 
  private:
@@ -127,14 +135,76 @@ class Printer {
   bool with_alpha_;
 };
 
+// Whether text is printed as it is committed.
+bool prints_live(const GenerateFlags& flags) {
+  if (flags.json && flags.stream.value_or(false)) {
+    throw UserError({.where = "draftsmith generate",
+                     .what = "--stream prints text, --json one object for each complete line",
+                     .expected = "one of them",
+                     .found = "both",
+                     .hint = "leave one out"});
+  }
+  return flags.stream.value_or(!flags.json && isatty(STDOUT_FILENO) != 0);
+}
+
+// One warning for each thing that happens to prompts near the context's end.
+void warn_of_fits(const std::vector<infer::PromptFit>& fits) {
+  using infer::PromptFit;
+  const auto warn = [&](auto happened, const char* what, const auto& detail) {
+    const auto first = std::find_if(fits.begin(), fits.end(), happened);
+    if (first == fits.end()) return;
+    log_warning("{} of {} prompts {} (the first: input {}{})", std::count_if(first, fits.end(), happened), fits.size(),
+                what, first - fits.begin() + 1, detail(*first));
+  };
+  warn([](const PromptFit& fit) { return fit.skipped; }, "fill the context and are skipped, with empty output",
+       [](const PromptFit&) { return std::string(); });
+  warn([](const PromptFit& fit) { return fit.dropped > 0; }, "lose their beginning to fit the context",
+       [](const PromptFit& fit) { return fmt::format(", {} tokens dropped", fit.dropped); });
+  warn([](const PromptFit& fit) { return !fit.skipped && fit.room < fit.wanted; },
+       "leave room in the context for fewer new tokens than wanted",
+       [](const PromptFit& fit) { return fmt::format(", {} of {}", fit.room, fit.wanted); });
+}
+
 // Lines that are sorted by length together: enough for even batches, few enough that output comes soon.
 constexpr size_t kBatchesAtOnce = 16;
+
+void generate_lines(infer::Generator& generator, std::span<const std::vector<int64_t>> sources,
+                    const Printer& printer) {
+  const auto batch = static_cast<size_t>(generator.options().batch_size);
+  const size_t at_once = batch == 1 ? 1 : batch * kBatchesAtOnce;
+  for (size_t first = 0; first < sources.size(); first += at_once) {
+    generator.generate(sources.subspan(first, std::min(at_once, sources.size() - first)), first,
+                       [&](size_t, std::span<const infer::GenerationResult> results) {
+                         printer.print(results);
+                         throw_if_stop_requested("The lines printed are complete.");
+                       });
+  }
+}
+
+// The same lines, shown as they grow. Batches take the lines in their order, so that the first one is always growing.
+void generate_live(infer::Generator& generator, std::span<const std::vector<int64_t>> sources, LivePrinter& printer) {
+  const auto batch = static_cast<size_t>(generator.options().batch_size);
+  const auto samples = static_cast<size_t>(generator.options().num_samples);
+  for (size_t first = 0; first < sources.size(); first += batch) {
+    const size_t count = std::min(batch, sources.size() - first);
+    generator.generate(sources.subspan(first, count), first, {},
+                       [&](size_t output, std::span<const int64_t> tokens, bool finished) {
+                         printer.add(first * samples + output, tokens, finished);
+                         require_written(std::cout);
+                         if (stop_requested() == 0) return;
+                         printer.break_off();
+                         throw_if_stop_requested("The last line printed may be incomplete.");
+                       });
+    printer.finish_before((first + count) * samples);
+  }
+}
 
 int run_generate(const GenerateFlags& flags) {
   const RunContext context = begin_run(flags.run);
   Problems problems;
   const DecodeOptions options = flags.decoding->value(problems);
   problems.throw_if_any();
+  const bool live = prints_live(flags);
   if (!flags.drafter.empty() && !options.drafts()) {
     log_warning("--drafter has no effect on method {}", options.method);
   }
@@ -149,16 +219,13 @@ int run_generate(const GenerateFlags& flags) {
   if (options.drafts() && !flags.drafter.empty()) drafter = load_drafter(flags, load, models);
   infer::Generator generator(models, options);
   const auto sources = read_token_lines(flags.input, target, LineKind::kSource, flags.ids);
-  const Printer printer(flags, target.tokenizer.get(), options.measure_alpha);
+  warn_of_fits(generator.fit(sources));
   const SignalWatch signals;
-  const auto batch = static_cast<size_t>(options.batch_size);
-  const size_t at_once = batch == 1 ? 1 : batch * kBatchesAtOnce;
-  for (size_t first = 0; first < sources.size(); first += at_once) {
-    const std::span chunk(sources.data() + first, std::min(at_once, sources.size() - first));
-    generator.generate(chunk, first, [&](size_t, std::span<const infer::GenerationResult> results) {
-      printer.print(results);
-      throw_if_stop_requested("The lines printed are complete.");
-    });
+  if (live) {
+    LivePrinter printer(std::cout, flags.ids ? nullptr : target.tokenizer.get());
+    generate_live(generator, sources, printer);
+  } else {
+    generate_lines(generator, sources, Printer(flags, target.tokenizer.get(), options.measure_alpha));
   }
   return 0;
 }
@@ -175,6 +242,10 @@ std::function<int()> add_generate(CLI::App& app) {
   app.add_option("--input", flags->input, "One source or prompt a line; - is standard input")->capture_default_str();
   app.add_flag("--ids", flags->ids, "Lines of token ids in and out, no tokenizer; taken verbatim, no EOS is added");
   app.add_flag("--json", flags->json, "One JSON object a line: ids, text, counts and seconds");
+  app.add_flag("--stream,!--no-stream", flags->stream,
+               "Print text as it is committed, or only complete lines. Default: as it is committed on a terminal, "
+               "unless --json is given. Of several samples or a batch the first unfinished line is shown; the others "
+               "wait for their turn");
   app.add_option("--dtype", flags->dtype, "fp32, bf16, fp16 or fp64")->capture_default_str();
   flags->decoding = std::make_unique<OptionFlags<DecodeOptions>>(app);
   add_run_flags(app, flags->run);
@@ -184,7 +255,8 @@ std::function<int()> add_generate(CLI::App& app) {
       "  draftsmith generate --model target --drafter small --method bild --fallback 0.6 --rollback 3 --json < "
       "test.de\n"
       "  draftsmith generate --model target --drafter small --method speculative --temperature 0.7 --window 4\n"
-      "  draftsmith generate --model target --drafter lookup --method assisted --input documents.txt");
+      "  draftsmith generate --model target --drafter lookup --method assisted --input documents.txt\n"
+      "  echo 'Once upon a time' | draftsmith generate --model gpt2 --method sample --num-samples 3 --stream");
   return [flags] { return run_generate(*flags); };
 }
 

@@ -1,0 +1,93 @@
+// Lines printed while they grow: in order, whole characters only, in the end the same text as when printed at once.
+#include "cli/generation_printer.h"
+
+#include <random>
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include "base/utf8.h"
+#include "cli/model_input.h"
+#include "tests/data/tokenizer_files.h"
+
+namespace draftsmith::cli {
+namespace {
+
+using Ids = std::vector<int64_t>;
+
+TEST(LivePrinter, ShowsTheFirstUnfinishedLineAndKeepsTheOthersWaiting) {
+  std::ostringstream out;
+  LivePrinter printer(out, nullptr);
+  printer.add(0, Ids{5, 6}, false);
+  printer.add(1, Ids{7}, false);
+  EXPECT_EQ(out.str(), "5 6");
+  printer.add(0, Ids{8}, true);
+  EXPECT_EQ(out.str(), "5 6 8\n7");
+  printer.add(2, Ids{9}, true);
+  printer.add(1, Ids{1}, false);
+  EXPECT_EQ(out.str(), "5 6 8\n7 1");
+  printer.add(1, Ids{2}, true);
+  EXPECT_EQ(out.str(), "5 6 8\n7 1 2\n9\n");
+}
+
+TEST(LivePrinter, LinesWithoutTokensAreEmpty) {
+  std::ostringstream out;
+  LivePrinter printer(out, nullptr);
+  printer.add(1, Ids{7}, true);
+  EXPECT_EQ(out.str(), "");
+  printer.finish_before(3);
+  EXPECT_EQ(out.str(), "\n7\n\n");
+}
+
+TEST(LivePrinter, BreaksOffAnIncompleteLine) {
+  std::ostringstream out;
+  LivePrinter printer(out, nullptr);
+  printer.break_off();
+  printer.add(0, Ids{5}, false);
+  printer.break_off();
+  EXPECT_EQ(out.str(), "5\n");
+}
+
+TEST(LivePrinter, HoldsBackHalfACharacter) {
+  const auto tokenizer = data::load_json_tokenizer(data::byte_level_json({}));
+  std::ostringstream out;
+  LivePrinter printer(out, tokenizer.get());
+  printer.add(0, Ids{'a', 0xF0, 0x9F}, false);
+  EXPECT_EQ(out.str(), "a");
+  printer.add(0, Ids{0x98}, false);
+  EXPECT_EQ(out.str(), "a");
+  printer.add(0, Ids{0x80, 0xC3}, false);
+  EXPECT_EQ(out.str(), "a😀");
+  printer.add(0, Ids{'\n'}, true);
+  EXPECT_EQ(out.str(), "a😀\uFFFD \n");
+}
+
+TEST(LivePrinter, EveryOrderOfCommitsGivesTheTextOfAllTokens) {
+  const auto tokenizer = data::load_json_tokenizer(data::byte_level_json({"h e", "Ã ©", "æ Ĺ", "ð Ł"}));
+  std::mt19937 random(5);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<Ids> lines(6);
+    std::string expected;
+    for (Ids& line : lines) {
+      for (size_t count = random() % 12; count > 0; --count) line.push_back(random() % 263);  // 260 and more: padding
+      expected += text_of(line, *tokenizer) + "\n";
+    }
+    std::ostringstream out;
+    LivePrinter printer(out, tokenizer.get());
+    std::vector<size_t> done(lines.size(), 0);
+    for (size_t left = lines.size(); left > 0;) {
+      const size_t i = random() % lines.size();
+      if (done[i] > lines[i].size()) continue;
+      const size_t count = std::min<size_t>(random() % 4, lines[i].size() - done[i]);
+      const bool finished = done[i] + count == lines[i].size();
+      printer.add(i, std::span(lines[i]).subspan(done[i], count), finished);
+      done[i] += count + (finished ? 1 : 0);
+      left -= finished ? 1 : 0;
+      ASSERT_FALSE(invalid_utf8_offset(out.str())) << "round " << round;
+    }
+    ASSERT_EQ(out.str(), expected) << "round " << round;
+  }
+}
+
+}  // namespace
+}  // namespace draftsmith::cli
