@@ -27,7 +27,7 @@ const std::vector<Command>& commands() {
       {"score", "BLEU, chrF or ROUGE of a file of hypotheses", add_score},
       {"data", "Prepare, show, make up and tokenise text", add_data},
       {"plan", "Speed that theory promises: best window, SpecGame's and PPD's latencies", add_plan},
-      {"prune", "Cut a smaller model out of a trained one: layers, neurons, heads", add_prune},
+      {"prune", "Cut a smaller model out of a trained one: layers, neurons, heads, vocabulary", add_prune},
       {"export", "Write a model as a directory for Transformers or vLLM, with proof that it arrived whole", add_export},
       {"inspect", "Tell what a model, corpus, stage or work directory holds", add_inspect},
       {"verify", "Check that a directory is still what was written", add_verify},
