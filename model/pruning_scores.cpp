@@ -11,8 +11,7 @@ at::Tensor value(const TransformerModel& model, const std::string& name, at::Sca
 }  // namespace
 
 at::Tensor neuron_magnitudes(const TransformerModel& model, const std::string& prefix) {
-  const at::Tensor scores =
-      value(model, prefix + ".up.weight").norm(2, 1) * value(model, prefix + ".down.weight").norm(2, 0);
+  at::Tensor scores = value(model, prefix + ".up.weight").norm(2, 1) * value(model, prefix + ".down.weight").norm(2, 0);
   if (!model.config().gated) return scores;
   return scores * value(model, prefix + ".gate.weight").norm(2, 1);
 }
