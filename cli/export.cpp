@@ -22,8 +22,8 @@ int run_export(const recipes::ExportOptions& options, const RunOptions& run) {
   const RunContext context = begin_run(run);
   const SignalWatch watch;
   const recipes::ExportSummary done = recipes::export_model(options, context.device);
-  fmt::print("{}: {} parameters as {}, equal bit for bit; logits on probes equal up to {:.1e}\n", options.out.string(),
-             done.tensors, done.dtype, done.logits_difference);
+  fmt::print("{}: {} parameters as {}, equal bit for bit; logits on probes {}\n", options.out.string(), done.tensors,
+             done.dtype, recipes::equality(done));
   if (done.before && done.after) {
     fmt::print("alpha at temperature 1 on {}: {:.4f} before, {:.4f} after; greedy agreement {:.4f} and {:.4f}\n",
                done.alpha_text, done.before->alpha, done.after->alpha, done.before->agreement, done.after->agreement);

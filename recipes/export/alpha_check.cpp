@@ -101,7 +101,7 @@ AlphaCheck::AlphaCheck(const fs::path& target, const fs::path& model, const fs::
   require_drafts_for(target_->info(), tokenizer.get(), model);
   if (tokenizer != nullptr) {
     sources_ = read_sources(text, *tokenizer, target_->info());
-    described_ = text.empty() ? "a few sentences of Draftsmith's"
+    described_ = text.empty() ? "a few general sentences (--text gives others)"
                               : fmt::format("{} lines of {}", sources_.size(), text.filename().string());
   } else {
     const Probes probes = make_probes(target_->config());

@@ -234,6 +234,11 @@ Fields<ExportOptions> ExportOptions::fields() {
       .check(check_text);
 }
 
+std::string equality(const ExportSummary& summary) {
+  if (summary.logits_difference == 0) return "equal";
+  return fmt::format("equal up to {:.1e} of the largest", summary.logits_difference);
+}
+
 ExportSummary export_model(const ExportOptions& options, c10::Device device) {
   export_format_named(options.format);
   require_standalone(options.model, options.format);

@@ -68,7 +68,11 @@ std::string how_it_was_made(const CardInputs& inputs) {
       text += fmt::format("| {} | {} | `{}` |\n", cell(done.stage), done.kind, done.hash);
   }
   text += "\n### Data\n\n";
-  if (from->data.empty()) return text + "No data files: the stages made their text up.\n";
+  const bool made_up =
+      std::any_of(from->behind.begin(), from->behind.end(), [](const Done& done) { return done.kind == "language"; });
+  if (from->data.empty()) {
+    return text + (made_up ? "No data files: the stages made their text up.\n" : "These stages name no data files.\n");
+  }
   text += "| file | SHA-256 |\n|---|---|\n";
   for (const auto& [file, hash] : from->data) text += fmt::format("| {} | `{}` |\n", cell(file), hash);
   return text;
@@ -99,10 +103,9 @@ std::string where_it_was_measured(const CardInputs& inputs) {
     if (found == measured.environment.end()) return std::string("unknown");
     return found->is_string() ? found->get<std::string>() : found->dump();
   };
-  std::string text =
-      heading + fmt::format("On {} ({}, {} threads, {}), Draftsmith {} (commit {}), {}.\n", text_of("device"),
-                            text_of("dtype"), text_of("threads"), "batches as the suite says", text_of("draftsmith"),
-                            text_of("commit"), text_of("date"));
+  std::string text = heading + fmt::format("On {} ({}, {} threads), Draftsmith {} (commit {}), {}.\n",
+                                           text_of("device"), text_of("dtype"), text_of("threads"),
+                                           text_of("draftsmith"), text_of("commit"), text_of("date"));
   for (const auto& task : measured.tasks) {
     const std::string metric = task.value("metric", "bleu");
     const std::string score = metric == "rouge" ? "rougeL" : metric;
@@ -114,18 +117,18 @@ std::string where_it_was_measured(const CardInputs& inputs) {
   return text;
 }
 
-std::string proof(const ExportSummary& summary) {
+std::string proof(const ExportOptions& options, const ExportSummary& summary) {
   std::string text = fmt::format(
       "## That it arrived whole\n\n"
-      "This directory was loaded again before it got its name: {} parameters equal bit for bit in {}, logits on probe "
-      "inputs equal up to {:.1e} of the largest.",
-      summary.tensors, summary.dtype, summary.logits_difference);
-  if (summary.before && summary.after) {
+      "This directory was loaded again before it got its name: {} parameters equal bit for bit as {}, logits on probe "
+      "inputs {}.",
+      summary.tensors, summary.dtype, equality(summary));
+  if (summary.before && summary.after && options.target) {
     text += fmt::format(
-        " Against its target, on {} ({} positions): alpha at temperature 1 {:.4f} before and {:.4f} after, greedy "
+        " Against the target `{}`, on {} ({} positions): alpha at temperature 1 {:.4f} before and {:.4f} after, greedy "
         "agreement {:.4f} and {:.4f}.",
-        summary.alpha_text, summary.after->positions, summary.before->alpha, summary.after->alpha,
-        summary.before->agreement, summary.after->agreement);
+        cell(options.target->string()), cell(summary.alpha_text), summary.after->positions, summary.before->alpha,
+        summary.after->alpha, summary.before->agreement, summary.after->agreement);
   }
   return text +
          " `draftsmith verify` on this directory asks again (`draftsmith/export.json` holds what was written).\n";
@@ -138,7 +141,7 @@ std::string model_card(const CardInputs& inputs) {
   const ExportFormat& format = export_format_named(inputs.options.format);
   return front_matter(inputs) + "\n# " + name.filename().string() + "\n\n" + what_it_is(inputs) +
          "\n## How it is used\n\n" + format.usage(name, inputs.model.config) + "\n" + how_it_was_made(inputs) + "\n" +
-         where_it_was_measured(inputs) + "\n" + proof(inputs.summary) +
+         where_it_was_measured(inputs) + "\n" + proof(inputs.options, inputs.summary) +
          fmt::format("\nWritten by Draftsmith {} (commit {}), {}.\n", version(), git_commit(), now_utc());
 }
 
