@@ -1,15 +1,20 @@
 // `draftsmith generate` of a decoder-only model as a user runs it: streaming, samples, prompts beyond the context.
+#include <functional>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
+#include "base/json.h"
 #include "model/checkpoint.h"
+#include "model/model_directory.h"
 #include "tests/cli/program.h"
 #include "tests/data/tokenizer_files.h"
 
 namespace draftsmith::test {
 namespace {
 
+namespace fs = std::filesystem;
 using testing::HasSubstr;
 
 // Random weights over a byte-level tokenizer: its text is full of broken characters.
@@ -33,6 +38,7 @@ class GenerateProgram : public testing::Test {
     config.rotary.width = 4;
     config.attention_scale = 0.5;
     config.max_positions = 24;
+    config.tied_head = false;
     config.eos = {255};
     model::SaveOptions save;
     save.tokenizer = *folder_ / "tokenizer.json";
@@ -44,6 +50,22 @@ class GenerateProgram : public testing::Test {
     std::vector<std::string> arguments = {"generate", "--model", (*folder_ / "model").string()};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run_program(arguments, input);
+  }
+
+  // The model's directory with its weights in two shards, changed by `damage`.
+  static fs::path damaged(const std::string& name, const std::function<void(const fs::path&)>& damage) {
+    const fs::path copy = *folder_ / name;
+    fs::copy(*folder_ / "model", copy);
+    const std::unique_ptr<model::TransformerModel> loaded = model::load_model(copy, {.pack = false});
+    fs::remove(copy / "model.safetensors");
+    std::vector<model::TensorToStore> tensors;
+    const model::ModelDirectory opened(*folder_ / "model");
+    for (const auto& stored : opened.parameters()) {
+      tensors.push_back({stored.tensor.name, loaded->parameters().at(stored.parameter.name), at::kFloat});
+    }
+    model::write_weight_files(copy, tensors, 20'000);
+    damage(copy);
+    return copy;
   }
 
   static std::unique_ptr<TemporaryDirectory> folder_;
@@ -98,6 +120,74 @@ TEST_F(GenerateProgram, FewerNewTokensThanWantedAreAnnounced) {
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.err, HasSubstr("leave room in the context for fewer new tokens than wanted"));
   EXPECT_THAT(result.err, HasSubstr("(the first: input 1, 12 of 30)"));
+}
+
+struct BadDirectory {
+  std::string name;
+  std::function<void(const fs::path&)> damage;
+  std::vector<std::string> message;
+};
+
+void change(const fs::path& file, const std::function<void(nlohmann::json&)>& edit) {
+  nlohmann::json json = load_json(file);
+  edit(json);
+  write_json(file, json);
+}
+
+const std::string kFirstShard = "model-00001-of-00002.safetensors";
+
+std::vector<BadDirectory> bad_directories() {
+  return {
+      {"sound", [](const fs::path&) {}, {}},
+      {"architecture",
+       [](const fs::path& d) {
+         change(d / "config.json", [](auto& json) { json["architectures"] = {"MambaForCausalLM"}; });
+       },
+       {"MambaForCausalLM", "LlamaForCausalLM", "GPT2LMHeadModel", "GPTNeoXForCausalLM", "BloomForCausalLM",
+        "T5ForConditionalGeneration"}},
+      {"tokenizer",
+       [](const fs::path& d) {
+         change(d / "tokenizer.json", [](auto& json) {
+           for (int i = 0; i < 8; ++i) json["model"]["vocab"]["more" + std::to_string(i)] = 259 + i;
+         });
+       },
+       {"the tokenizer has more ids than the model has embeddings", "264", "267"}},
+      {"component",
+       [](const fs::path& d) {
+         change(d / "tokenizer.json", [](auto& json) { json["pre_tokenizer"] = {{"type", "BertPreTokenizer"}}; });
+       },
+       {"tokenizer.json", "BertPreTokenizer"}},
+      {"shard", [](const fs::path& d) { fs::remove(d / kFirstShard); }, {kFirstShard}},
+      {"index",
+       [](const fs::path& d) {
+         change(d / "model.safetensors.index.json",
+                [](auto& json) { json["weight_map"]["lm_head.weight"] = kFirstShard; });
+       },
+       {"lm_head.weight", "the tensor is not in the shard that the index names"}},
+  };
+}
+
+TEST_F(GenerateProgram, BadDirectoriesAreRefusedByName) {
+  for (const BadDirectory& bad : bad_directories()) {
+    const ProgramResult result =
+        run_program({"generate", "--model", damaged(bad.name, bad.damage).string(), "--max-new-tokens", "2"}, "he\n");
+    EXPECT_EQ(result.exit_code, bad.message.empty() ? 0 : 2) << bad.name << result.err;
+    for (const std::string& part : bad.message) EXPECT_THAT(result.err, HasSubstr(part)) << bad.name;
+    EXPECT_EQ(result.out.empty(), !bad.message.empty()) << bad.name;
+  }
+}
+
+TEST_F(GenerateProgram, AHeadUnlikeTheEmbeddingItIsTiedToIsUsedWithAWarning) {
+  const fs::path directory = damaged("tied", [](const fs::path& d) {
+    change(d / "config.json", [](auto& json) { json["tie_word_embeddings"] = true; });
+  });
+  const std::vector<std::string> more = {"--ids", "--dtype", "fp64"};
+  std::vector<std::string> arguments = {"generate", "--model", directory.string()};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const ProgramResult result = run_program(arguments, "104 101\n");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("'lm_head.weight': differs from the embedding"));
+  EXPECT_EQ(result.out, generate(more, "104 101\n").out);
 }
 
 }  // namespace
