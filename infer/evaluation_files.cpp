@@ -8,6 +8,7 @@
 
 #include "base/text_table.h"
 #include "base/utf8.h"
+#include "infer/window_curves.h"
 
 namespace draftsmith::infer {
 namespace {
@@ -37,8 +38,10 @@ std::string with_interval(const ordered_json& run, const std::string& key, int d
   return fmt::format("{:.{}f} ±{:.{}f}", value.get<double>(), digits, half, digits);
 }
 
+// Empty where nothing is scored.
 std::string main_score(const ordered_json& task) {
   const std::string metric = task.at("metric");
+  if (metric == "none") return "";
   return metric == "rouge" ? "rougeL" : metric;
 }
 
@@ -46,7 +49,7 @@ std::vector<std::string> table_row(const ordered_json& run, const std::string& s
   const int digits = score == "rougeL" ? 4 : 2;
   const bool bild = at(run, "/method") == "bild";
   return {run.at("name").get<std::string>(),
-          with_interval(run, "/quality/" + score, digits),
+          score.empty() ? "" : with_interval(run, "/quality/" + score, digits),
           fixed(at(run, "/quality/difference"), digits),
           with_interval(run, "/speed/speedup", 2),
           fixed(at(run, "/speed/speedup_decode"), 2),
@@ -131,13 +134,17 @@ std::string cut_sources(const ordered_json& task) {
 
 std::string task_table(const ordered_json& task) {
   const std::string score = main_score(task);
-  const std::vector<Column> columns{{"run", Align::kLeft}, {score},   {"diff"},  {"speedup"}, {"decode"}, {"theory"},
-                                    {"tok/run"},           {"alpha"}, {"fallb"}, {"rollb"}};
+  std::vector<Column> columns{{"run", Align::kLeft}, {score},   {"diff"},  {"speedup"}, {"decode"}, {"theory"},
+                              {"tok/run"},           {"alpha"}, {"fallb"}, {"rollb"}};
   std::vector<std::vector<std::string>> rows{table_row(task.at("baseline"), score)};
   std::string below;
   for (const auto& run : task.at("runs")) {
     rows.push_back(table_row(run, score));
     below += notes(run);
+  }
+  if (score.empty()) {
+    columns.erase(columns.begin() + 1, columns.begin() + 3);
+    for (auto& row : rows) row.erase(row.begin() + 1, row.begin() + 3);
   }
   const size_t width = name_width(columns, rows);
   TextTable table(columns, kTableWidth);
@@ -161,6 +168,7 @@ const std::vector<std::pair<std::string, std::string>>& csv_columns() {
       {"quality_p_value", "/quality/p_value"},
       {"tokens_per_second", "/speed/tokens_per_second"},
       {"ms_per_token", "/speed/ms_per_token"},
+      {"decode_ms_per_token", "/speed/decode_ms_per_token"},
       {"speedup", "/speed/speedup"},
       {"speedup_low", "/speed/speedup_ci95/0"},
       {"speedup_high", "/speed/speedup_ci95/1"},
@@ -169,6 +177,8 @@ const std::vector<std::pair<std::string, std::string>>& csv_columns() {
       {"speedup_decode_bound", "/speed/speedup_decode_bound"},
       {"predicted_speedup", "/predicted/speedup"},
       {"cost_ratio", "/predicted/cost_ratio"},
+      {"e_pt_ms", "/predicted/e_pt_ms"},
+      {"long_run_ms", "/predicted/long_run_ms"},
       {"alpha", "/acceptance/alpha"},
       {"acceptance_rate", "/acceptance/acceptance_rate"},
       {"tokens_per_target_run", "/acceptance/tokens_per_target_run"},
@@ -202,9 +212,10 @@ std::string csv_cell(const ordered_json& value) {
 
 std::string csv_line(const ordered_json& task, const ordered_json& run) {
   const std::string score = main_score(task);
-  std::vector<std::string> cells{csv_cell(task.at("name")), score, csv_cell(at(run, "/quality/" + score)),
-                                 csv_cell(at(run, "/quality/" + score + "_ci95/0")),
-                                 csv_cell(at(run, "/quality/" + score + "_ci95/1"))};
+  const auto quality = [&](const std::string& path) { return score.empty() ? ordered_json() : at(run, path); };
+  std::vector<std::string> cells{csv_cell(task.at("name")), score, csv_cell(quality("/quality/" + score)),
+                                 csv_cell(quality("/quality/" + score + "_ci95/0")),
+                                 csv_cell(quality("/quality/" + score + "_ci95/1"))};
   for (const auto& [header, path] : csv_columns()) cells.push_back(csv_cell(at(run, path)));
   return fmt::format("{}\n", fmt::join(cells, ","));
 }
@@ -216,6 +227,8 @@ std::string results_table(const ordered_json& results) {
   for (const auto& task : results.at("tasks")) {
     if (!text.empty()) text += "\n";
     text += task_table(task);
+    const std::string windows = window_table(task, at(results, "/environment/parameters"));
+    if (!windows.empty()) text += "\n" + windows;
   }
   return text;
 }

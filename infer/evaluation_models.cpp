@@ -22,6 +22,7 @@
 #include "infer/teacher_forcing.h"
 #include "infer/vocabulary.h"
 #include "model/checkpoint.h"
+#include "model/parameters.h"
 
 namespace draftsmith::infer {
 namespace {
@@ -193,6 +194,9 @@ class ModelEngine final : public EvaluationEngine {
     const auto& target = models_.at("target").model->info();
     nlohmann::ordered_json json{{"model", options_.model.string()}};
     for (const auto& drafter : options_.drafter) json["drafters"][drafter.name] = drafter.source().text();
+    for (const auto& [name, loaded] : models_) {
+      if (loaded.model) json["parameters"][name] = model::count_numbers(loaded.model->config());
+    }
     json["dtype"] = options_.dtype;
     json["device"] = device_description(target.device);
     json["threads"] = threads_;

@@ -20,12 +20,23 @@ void check_task(const EvaluationTask& task, const std::string& where, Problems& 
     problems.add({where, "a task reads either text files or a jsonl file", "one of source and jsonl",
                   task.source.empty() ? "neither" : "both", ""});
   }
-  if (!task.source.empty() && task.references.empty()) {
-    problems.add({where + ".references", "a task needs references to be scored", "at least one file", "none", ""});
-  }
-  if (!task.jsonl.empty() && task.reference_fields.empty()) {
+  const char* unscored = "prompts that are not scored need metric = { name = \"none\" }";
+  const bool scored = task.metric.name != "none";
+  if (scored && !task.source.empty() && task.references.empty()) {
     problems.add(
-        {where + ".reference_fields", "a task needs references to be scored", "at least one field", "none", ""});
+        {where + ".references", "a task needs references to be scored", "at least one file", "none", unscored});
+  }
+  if (scored && !task.jsonl.empty() && task.reference_fields.empty()) {
+    problems.add(
+        {where + ".reference_fields", "a task needs references to be scored", "at least one field", "none", unscored});
+  }
+  if (!scored && !task.references.empty()) {
+    problems.add({where + ".references", "a task without a metric scores nothing", "no references, or a metric",
+                  fmt::format("{} files", task.references.size()), ""});
+  }
+  if (!task.separator.empty() && (task.source.empty() || scored)) {
+    problems.add({where + ".separator", "separators divide text without references", "source, and metric none",
+                  task.source.empty() ? "no source" : "metric " + task.metric.name, ""});
   }
 }
 
@@ -179,6 +190,8 @@ Fields<EvaluationTask> EvaluationTask::fields() {
   return Fields<EvaluationTask>("evaluation task")
       .add("name", &EvaluationTask::name, Required{}, "Name of the task in results and file names.")
       .add("source", &EvaluationTask::source, "Text file of sources or prompts, one a line.")
+      .add("separator", &EvaluationTask::separator,
+           "Line that separates the prompts of source, where they are longer than a line; empty: every line is one.")
       .add("references", &EvaluationTask::references, "Text files of references, parallel to source.")
       .add("jsonl", &EvaluationTask::jsonl, "File of JSON objects, one a line, instead of text files.")
       .add("source_field", &EvaluationTask::source_field, "Field of the jsonl objects that holds the source.")
@@ -187,7 +200,8 @@ Fields<EvaluationTask> EvaluationTask::fields() {
       .add("prefix", &EvaluationTask::prefix, "Text put before each source, such as \"summarize: \".")
       .add("ids", &EvaluationTask::ids,
            "Sources and references are space-separated token ids; the metric compares ids as words.")
-      .add("limit", &EvaluationTask::limit, Range{0}, Unit{"lines"}, "Lines used, from the top; 0: all.")
+      .add("skip", &EvaluationTask::skip, Range{0}, Unit{"lines"}, "Lines passed over at the top.")
+      .add("limit", &EvaluationTask::limit, Range{0}, Unit{"lines"}, "Lines used after these; 0: all.")
       .add("timed", &EvaluationTask::timed, Range{0}, Unit{"lines"},
            "Lines whose decoding is timed and repeated; the others count for quality only. 0: all.")
       .add("max_source_tokens", &EvaluationTask::max_source_tokens, Range{0}, Unit{"tokens"},

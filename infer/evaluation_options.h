@@ -32,13 +32,15 @@ namespace draftsmith::infer {
 // Where sources and references come from, and how hypotheses are scored.
 struct EvaluationTask {
   std::string name;
-  std::filesystem::path source;                   // text, one a line; or
+  std::filesystem::path source;  // text, one a line or between separators; or
+  std::string separator;
   std::filesystem::path jsonl;                    // objects with the fields below
   std::vector<std::filesystem::path> references;  // text files parallel to source
   std::string source_field = "source";
   std::vector<std::string> reference_fields{"target"};
   std::string prefix;
   bool ids = false;
+  int64_t skip = 0;
   int64_t limit = 0;
   int64_t timed = 0;
   int64_t max_source_tokens = 0;

@@ -19,6 +19,7 @@ std::optional<Prediction> predict(const RunSettings& run, const DecodeStats& sta
   if (run.decode.window_rule_name() == "fixed" && stats.overlap_count > 0) {
     const int64_t window = run.decode.window.value_or(kDefaultWindow);
     prediction.speedup = walltime_improvement(stats.alpha(), window, costs);
+    prediction.latency = specgame_latency(stats.alpha(), window, costs);
   }
   return prediction;
 }

@@ -14,6 +14,8 @@ struct Prediction {
   double cost_ratio = 0;
   // From alpha, with acceptances independent of each other; fixed windows only.
   std::optional<double> speedup;
+  // SpecGame's latencies per token without encoder and prefill, seconds, from the same; fixed windows only.
+  std::optional<SpecGameLatency> latency;
   // From the run's own counts of drafter and target runs: what is missing from it to the measured speedup is overhead.
   double speedup_from_counts = 0;
 };

@@ -134,6 +134,7 @@ Speed measure_speed(const RunRecords& run, const RunRecords& baseline, const Res
   }
   speed.tokens_per_second = divide(static_cast<double>(speed.tokens), speed.seconds.total());
   speed.ms_per_token = divide(1000 * speed.seconds.total(), static_cast<double>(speed.tokens));
+  speed.decode_ms_per_token = divide(1000 * speed.seconds.decode(), static_cast<double>(speed.tokens));
   const LineStatistics statistics = speed_statistics(run, baseline);
   if (statistics.lines() == 0) return speed;
   speed.speedup = with_interval(statistics, mean_ratio, resampling);

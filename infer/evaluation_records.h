@@ -45,9 +45,10 @@ struct Speed {
   PhaseSeconds seconds;  // median repetitions added up
   double tokens_per_second = 0;
   double ms_per_token = 0;
-  Ratio speedup;         // mean over lines of baseline time / run time, end to end
-  Ratio speedup_total;   // total baseline time / total run time
-  Ratio speedup_decode;  // per emitted token, without encoder and prefill
+  double decode_ms_per_token = 0;  // without encoder and prefill
+  Ratio speedup;                   // mean over lines of baseline time / run time, end to end
+  Ratio speedup_total;             // total baseline time / total run time
+  Ratio speedup_decode;            // per emitted token, without encoder and prefill
 };
 
 // The most that speedup_decode can be when a target run costs at least a plain decoding step: emitted tokens a target

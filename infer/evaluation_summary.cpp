@@ -78,7 +78,8 @@ class TaskSummary {
   }
 
   ordered_json quality_json(const RunSettings& run) const {
-    ordered_json json;
+    ordered_json json = ordered_json::object();
+    if (!metric_.scores()) return json;
     for (const auto& score : all_scores(metric_, statistics(run), resampling_of(options_))) {
       json[score.name] = score.value;
       json[score.name + "_ci95"] = interval_json(score.interval);
@@ -104,6 +105,7 @@ class TaskSummary {
     add(json, "speedup", speed.speedup);
     add(json, "speedup_total", speed.speedup_total);
     add(json, "speedup_decode", speed.speedup_decode);
+    json["decode_ms_per_token"] = speed.decode_ms_per_token;
     json["seconds"] = {{"encode", speed.seconds.encode}, {"prefill", speed.seconds.prefill},
                        {"draft", speed.seconds.draft},   {"verify", speed.seconds.verify},
                        {"other", speed.seconds.other},   {"total", speed.seconds.total()}};
@@ -137,6 +139,9 @@ class TaskSummary {
     out["cost_ratio"] = prediction->cost_ratio;
     out["speedup"] = prediction->speedup.value_or(prediction->speedup_from_counts);
     out["speedup_from_counts"] = prediction->speedup_from_counts;
+    if (!prediction->latency) return;
+    out["e_pt_ms"] = 1000 * prediction->latency->e_pt;
+    out["long_run_ms"] = 1000 * prediction->latency->long_run;
   }
 
   // Lines whose ids differ from greedy decoding. Where they must not, the margin at the first divergence shows whether

@@ -8,13 +8,23 @@
 namespace draftsmith::infer {
 namespace {
 
-void keep_first(std::vector<std::string>& lines, int64_t limit) {
-  if (limit > 0 && lines.size() > static_cast<size_t>(limit)) lines.resize(static_cast<size_t>(limit));
+// The part of the lines that the task uses.
+template <class Line>
+void cut_out(std::vector<Line>& lines, const EvaluationTask& task) {
+  lines.erase(lines.begin(), lines.begin() + std::min<std::ptrdiff_t>(task.skip, std::ssize(lines)));
+  if (task.limit > 0 && std::ssize(lines) > task.limit) lines.resize(static_cast<size_t>(task.limit));
+}
+
+std::vector<std::string> read_documents(const EvaluationTask& task) {
+  std::vector<std::string> documents;
+  const auto stream = data::open_plain_text(task.source, task.separator, {.empty = "drop"});
+  for (auto& example : data::read_all(*stream)) documents.push_back(std::move(example.targets.front()));
+  return documents;
 }
 
 TaskData from_text(const EvaluationTask& task) {
   TaskData data;
-  data.sources = data::read_lines(task.source);
+  data.sources = task.separator.empty() ? data::read_lines(task.source) : read_documents(task);
   std::vector<std::vector<std::string>> streams;
   for (const auto& file : task.references) {
     streams.push_back(data::read_lines(file));
@@ -25,9 +35,9 @@ TaskData from_text(const EvaluationTask& task) {
                      .found = std::to_string(streams.back().size()) + " lines",
                      .hint = ""});
   }
-  keep_first(data.sources, task.limit);
-  for (auto& stream : streams) keep_first(stream, task.limit);
-  data.references = references_from_streams(streams);
+  cut_out(data.sources, task);
+  for (auto& stream : streams) cut_out(stream, task);
+  if (!streams.empty()) data.references = references_from_streams(streams);
   return data;
 }
 
@@ -39,11 +49,17 @@ std::vector<data::Example> read_jsonl(const EvaluationTask& task, const std::str
 
 TaskData from_jsonl(const EvaluationTask& task) {
   TaskData data;
+  if (task.metric.name == "none") {
+    const auto stream = data::open_jsonl(task.jsonl, {"", {task.source_field}, " "}, {.empty = "keep"});
+    for (auto& example : data::read_all(*stream)) data.sources.push_back(std::move(example.targets.front()));
+    cut_out(data.sources, task);
+    return data;
+  }
   // Lists are joined by blanks in sources, as models read them, and by newlines in references, as Lsum counts them.
   for (auto& example : read_jsonl(task, " ")) data.sources.push_back(std::move(example.source));
   for (auto& example : read_jsonl(task, "\n")) data.references.push_back(std::move(example.targets));
-  keep_first(data.sources, task.limit);
-  data.references.resize(data.sources.size());
+  cut_out(data.sources, task);
+  cut_out(data.references, task);
   return data;
 }
 
@@ -55,7 +71,7 @@ TaskData load_task(const EvaluationTask& task) {
     throw UserError({.where = task.jsonl.empty() ? task.source.string() : task.jsonl.string(),
                      .what = "the task has no line",
                      .expected = "at least one line",
-                     .found = "an empty file",
+                     .found = task.skip > 0 ? "none after those passed over" : "an empty file",
                      .hint = ""});
   }
   for (auto& source : data.sources) source.insert(0, task.prefix);

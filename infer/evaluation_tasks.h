@@ -12,12 +12,12 @@ namespace draftsmith::infer {
 
 struct TaskData {
   std::vector<std::string> sources;
-  References references;  // as scored: for ROUGE, sentences are separated by newlines
+  References references;  // as scored: for ROUGE, sentences are separated by newlines; empty for the metric "none"
 
   int64_t lines() const { return static_cast<int64_t>(sources.size()); }
 };
 
-// Reads the task's files, at most `limit` lines.
+// Reads the task's files, `limit` lines at most after `skip`.
 // Errors: UserError for missing files, unequal line counts, missing fields, invalid UTF-8 and tasks without a line.
 TaskData load_task(const EvaluationTask& task);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "infer/report_plots.h"
+#include "infer/window_curves.h"
 
 namespace draftsmith::infer {
 namespace {
@@ -34,11 +35,12 @@ std::string cell(const std::string& text, const char* tag = "td") {
   return fmt::format("<{0}>{1}</{0}>", tag, text);
 }
 
+// Without a score its three columns are left out.
 std::string table_head(const std::string& score) {
-  std::string html = "<tr>";
+  std::string html = "<tr>" + cell("#", "th") + cell("run", "th");
+  if (!score.empty()) html += cell(score, "th") + cell("difference", "th") + cell("p", "th");
   for (const std::string& name :
-       {std::string("#"), std::string("run"), score, std::string("difference"), std::string("p"),
-        std::string("speedup"), std::string("total"), std::string("decode"), std::string("theory"),
+       {std::string("speedup"), std::string("total"), std::string("decode"), std::string("theory"),
         std::string("counts say"), std::string("tokens/run"), std::string("alpha"), std::string("accepted"),
         std::string("fallback"), std::string("rollback"), std::string("tokens/s")}) {
     html += cell(name, "th");
@@ -49,8 +51,10 @@ std::string table_head(const std::string& score) {
 std::string table_row(const ordered_json& run, const std::string& score, size_t index) {
   const int digits = score.starts_with("rouge") ? 4 : 2;
   std::string html = "<tr>" + cell(std::to_string(index)) + cell(escape_html(run.at("name")));
-  html += cell(interval(run, "/quality/" + score, digits)) + cell(number(run, "/quality/difference", digits)) +
-          cell(number(run, "/quality/p_value", 3));
+  if (!score.empty()) {
+    html += cell(interval(run, "/quality/" + score, digits)) + cell(number(run, "/quality/difference", digits)) +
+            cell(number(run, "/quality/p_value", 3));
+  }
   html += cell(interval(run, "/speed/speedup", 2)) + cell(number(run, "/speed/speedup_total", 2)) +
           cell(number(run, "/speed/speedup_decode", 2)) + cell(number(run, "/predicted/speedup", 2)) +
           cell(number(run, "/predicted/speedup_from_counts", 2));
@@ -102,9 +106,9 @@ std::string cut_sources(const ordered_json& task) {
   return fmt::format(" ({} sources were longer than max_source_tokens and were cut)", task.at("cut_sources").dump());
 }
 
-std::string section(const ordered_json& task) {
+std::string section(const ordered_json& task, const ordered_json& parameters) {
   const std::string metric = task.at("metric");
-  const std::string score = metric == "rouge" ? "rougeL" : metric;
+  const std::string score = metric == "rouge" ? "rougeL" : metric == "none" ? "" : metric;
   std::string html = fmt::format("<h2>{}</h2>\n<p>{} lines{}, {}; 95 % bootstrap intervals in brackets.</p>\n<table>\n",
                                  escape_html(task.at("name")), task.at("lines").dump(), cut_sources(task),
                                  escape_html(task.at("signature")));
@@ -116,7 +120,8 @@ std::string section(const ordered_json& task) {
     below += remarks(run);
   }
   html += "</table>\n" + below + drafters(task);
-  html += "<h3>Quality against speedup</h3>\n" + scatter_svg(task, score);
+  html += window_section(task, parameters);
+  if (!score.empty()) html += "<h3>Quality against speedup</h3>\n" + scatter_svg(task, score);
   html += "<h3>Time per token, by phase</h3>\n" + phases_svg(task);
   const std::string histograms = histograms_svg(task);
   if (!histograms.empty()) html += "<h3>Accepted lengths</h3>\n" + histograms;
@@ -159,7 +164,9 @@ std::string report_html(const ordered_json& results) {
                         escape_html(value.is_string() ? value.get<std::string>() : value.dump()));
   }
   html += "</dl>\n";
-  for (const auto& task : results.at("tasks")) html += section(task);
+  const auto& environment = results.at("environment");
+  const ordered_json parameters = environment.value("parameters", ordered_json::object());
+  for (const auto& task : results.at("tasks")) html += section(task, parameters);
   return html + "</body></html>\n";
 }
 

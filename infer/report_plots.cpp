@@ -2,19 +2,18 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "infer/report.h"
+#include "infer/svg.h"
 
 namespace draftsmith::infer {
 namespace {
 
 using nlohmann::ordered_json;
 
-constexpr double kWidth = 760;
 constexpr std::array kPhases{"encode", "prefill", "draft", "verify", "other"};
 constexpr std::array kColors{"#7a8b99", "#b0bec5", "#e8963e", "#3a76b1", "#9b9b9b"};
 
@@ -23,47 +22,6 @@ std::vector<const ordered_json*> all_runs(const ordered_json& task) {
   for (const auto& run : task.at("runs")) runs.push_back(&run);
   return runs;
 }
-
-std::string open_svg(double height, const std::string& label) {
-  return fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n", kWidth, height, label);
-}
-
-std::string text_at(double x, double y, const std::string& text, const char* anchor = "start") {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", x, y, anchor, escape_html(text));
-}
-
-std::string line(double x1, double y1, double x2, double y2, const char* kind) {
-  return fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" class=\"{}\"/>\n", x1, y1, x2, y2,
-                     kind);
-}
-
-// A linear scale from data to pixels, with round tick values.
-class Scale {
- public:
-  Scale(double low, double high, double from, double to) : from_(from), to_(to) {
-    const double span = std::max(high - low, std::max(std::abs(high) * 0.02, 1e-6));
-    low_ = low - span * 0.06;
-    high_ = high + span * 0.06;
-  }
-  double operator()(double value) const { return from_ + (value - low_) / (high_ - low_) * (to_ - from_); }
-  std::vector<double> ticks() const {
-    const double raw = (high_ - low_) / 5;
-    const double power = std::pow(10, std::floor(std::log10(raw)));
-    double step = power;
-    for (const double factor : {2.0, 5.0, 10.0}) {
-      if (step < raw) step = power * factor;
-    }
-    std::vector<double> values;
-    for (double value = std::ceil(low_ / step) * step; value <= high_; value += step) values.push_back(value);
-    return values;
-  }
-
- private:
-  double from_;
-  double to_;
-  double low_ = 0;
-  double high_ = 1;
-};
 
 struct Point {
   std::string name;
@@ -93,19 +51,6 @@ std::pair<double, double> range_of(const std::vector<Point>& points, Member low,
   return {smallest, largest};
 }
 
-std::string axes(const Scale& x, const Scale& y, double left, double bottom) {
-  std::string svg;
-  for (const double tick : x.ticks()) {
-    svg += line(x(tick), 20, x(tick), bottom, "grid") +
-           text_at(x(tick), bottom + 16, fmt::format("{:.3g}", tick), "middle");
-  }
-  for (const double tick : y.ticks()) {
-    svg += line(left, y(tick), kWidth - 20, y(tick), "grid") +
-           text_at(left - 6, y(tick) + 4, fmt::format("{:.4g}", tick), "end");
-  }
-  return svg;
-}
-
 }  // namespace
 
 std::string scatter_svg(const ordered_json& task, const std::string& score) {
@@ -114,20 +59,20 @@ std::string scatter_svg(const ordered_json& task, const std::string& score) {
   constexpr double kBottom = 340;
   const auto [x_low, x_high] = range_of(points, &Point::x_low, &Point::x_high);
   const auto [y_low, y_high] = range_of(points, &Point::y_low, &Point::y_high);
-  const Scale x(x_low, x_high, kLeft, kWidth - 20);
+  const Scale x(x_low, x_high, kLeft, kPlotWidth - 20);
   const Scale y(y_low, y_high, kBottom, 20);
   std::string svg = open_svg(390, "quality against speedup") + axes(x, y, kLeft, kBottom);
   for (size_t i = 0; i < points.size(); ++i) {
     const Point& point = points[i];
-    svg += line(x(point.x_low), y(point.y), x(point.x_high), y(point.y), "whisker");
-    svg += line(x(point.x), y(point.y_low), x(point.x), y(point.y_high), "whisker");
+    svg += svg_line(x(point.x_low), y(point.y), x(point.x_high), y(point.y), "whisker");
+    svg += svg_line(x(point.x), y(point.y_low), x(point.x), y(point.y_high), "whisker");
     svg += fmt::format(
         "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"5\" class=\"point\"><title>{}: {:.2f}× at {:.4g}</title></circle>\n",
         x(point.x), y(point.y), escape_html(point.name), point.x, point.y);
-    svg += text_at(x(point.x) + 7, y(point.y) - 6, std::to_string(i));
+    svg += svg_text(x(point.x) + 7, y(point.y) - 6, std::to_string(i));
   }
-  svg += text_at(kWidth / 2, 378, "speedup (numbers are the table's rows)", "middle");
-  return svg + text_at(8, 12, score) + "</svg>\n";
+  svg += svg_text(kPlotWidth / 2, 378, "speedup (numbers are the table's rows)", "middle");
+  return svg + svg_text(8, 12, score) + "</svg>\n";
 }
 
 std::string histograms_svg(const ordered_json& task) {
@@ -139,8 +84,8 @@ std::string histograms_svg(const ordered_json& task) {
     double total = 0;
     for (const double count : counts) total += count;
     if (total == 0) continue;
-    const double bar = std::min(40.0, (kWidth - 80) / static_cast<double>(counts.size()));
-    body += text_at(8, top + 14, run->at("name"));
+    const double bar = std::min(40.0, (kPlotWidth - 80) / static_cast<double>(counts.size()));
+    body += svg_text(8, top + 14, run->at("name"));
     for (size_t length = 0; length < counts.size(); ++length) {
       const double share = counts[length] / total;
       const double left = 60 + bar * static_cast<double>(length);
@@ -148,7 +93,7 @@ std::string histograms_svg(const ordered_json& task) {
           "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"#3a76b1\"><title>{} accepted: "
           "{:.1f} %</title></rect>\n",
           left, top + 72 - 50 * share, bar - 3, 50 * share, length, 100 * share);
-      body += text_at(left + bar / 2 - 1, top + 84, std::to_string(length), "middle");
+      body += svg_text(left + bar / 2 - 1, top + 84, std::to_string(length), "middle");
     }
     top += kPanel + 8;
   }
@@ -169,24 +114,24 @@ std::string phases_svg(const ordered_json& task) {
     const double tokens = std::max(speed.at("tokens").get<double>(), 1.0);
     const double top = kRow * static_cast<double>(i);
     double left = kLeft;
-    svg += text_at(kLeft - 6, top + 14, runs[i]->at("name"), "end");
+    svg += svg_text(kLeft - 6, top + 14, runs[i]->at("name"), "end");
     for (size_t phase = 0; phase < kPhases.size(); ++phase) {
       const double milliseconds = 1000 * speed.at("seconds").at(kPhases[phase]).get<double>() / tokens;
-      const double width = milliseconds / longest * (kWidth - kLeft - 70);
+      const double width = milliseconds / longest * (kPlotWidth - kLeft - 70);
       svg += fmt::format(
           "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\"><title>{}: {:.3f} ms per "
           "token</title></rect>\n",
           left, top + 2, width, kRow - 6, kColors[phase], kPhases[phase], milliseconds);
       left += width;
     }
-    svg += text_at(left + 4, top + 14, fmt::format("{:.2f} ms", speed.at("ms_per_token").get<double>()));
+    svg += svg_text(left + 4, top + 14, fmt::format("{:.2f} ms", speed.at("ms_per_token").get<double>()));
   }
   double left = kLeft;
   for (size_t phase = 0; phase < kPhases.size(); ++phase) {
     const double y = kRow * static_cast<double>(runs.size()) + 10;
     svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"10\" height=\"10\" fill=\"{}\"/>\n", left, y,
                        kColors[phase]);
-    svg += text_at(left + 14, y + 9, kPhases[phase]);
+    svg += svg_text(left + 14, y + 9, kPhases[phase]);
     left += 80;
   }
   return svg + "</svg>\n";

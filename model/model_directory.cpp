@@ -149,7 +149,14 @@ std::string ModelDirectory::embedding_name() const {
 void ModelDirectory::decide_head() {
   const std::string embedding = embedding_name();
   const bool own_head = weights_.contains(family_->stored_head) && embedding != family_->stored_head;
-  config_.tied_head = !own_head || (config_.tied_head && same_tensor(family_->stored_head, embedding));
+  const bool equal = own_head && config_.tied_head && same_tensor(family_->stored_head, embedding);
+  if (own_head && config_.tied_head && !equal && !config_.encoder_decoder) {
+    log_warning(
+        "{}: differs from the embedding that config.json ties it to; it is used as the head of its own that it "
+        "is, as Transformers does (tie_word_embeddings: false would say so)",
+        weights_.where(family_->stored_head));
+  }
+  config_.tied_head = !own_head || equal;
 }
 
 void ModelDirectory::check_parameter(const Stored& stored, Problems& problems) const {
@@ -239,12 +246,8 @@ ModelDescription describe_model(const fs::path& directory) {
   description.architecture = opened.family().architecture;
   description.config = opened.config();
   description.generation = opened.generation();
+  description.parameters = count_numbers(opened.config());
   for (const auto& stored : opened.parameters()) {
-    int64_t numbers = 1;
-    for (const int64_t size : stored.parameter.shape) {
-      numbers *= size;
-    }
-    description.parameters += numbers;
     if (stored.tensor.part == 0) {
       ++description.dtypes[opened.weights().entry(stored.tensor.name).dtype];
     }

@@ -74,6 +74,14 @@ std::vector<ParameterSpec> expected_parameters(const TransformerConfig& config) 
   return specs;
 }
 
+int64_t count_numbers(const TransformerConfig& config) {
+  int64_t count = 0;
+  for (const ParameterSpec& spec : expected_parameters(config)) {
+    count += c10::multiply_integers(spec.shape);
+  }
+  return count;
+}
+
 bool keeps_fp32_in_half(const TransformerConfig& config, const std::string& canonical_name) {
   return config.encoder_decoder && canonical_name.ends_with(".feed_forward.down.weight");
 }

@@ -24,15 +24,20 @@ size_t rouge_type(size_t which) {
 std::vector<std::string> names_of(const std::string& metric) {
   if (metric == "rouge") return rouge_names();
   if (metric == "bleu" || metric == "chrf") return {metric};
-  throw UserError(
-      {.where = "metric", .what = "unknown metric", .expected = "bleu, chrf or rouge", .found = metric, .hint = ""});
+  if (metric == "none") return {};
+  throw UserError({.where = "metric",
+                   .what = "unknown metric",
+                   .expected = "bleu, chrf, rouge or none",
+                   .found = metric,
+                   .hint = ""});
 }
 
 }  // namespace
 
 Fields<MetricOptions> MetricOptions::fields() {
   return Fields<MetricOptions>("metric options")
-      .add("name", &MetricOptions::name, Choices{"bleu", "chrf", "rouge"}, "Metric of the task.")
+      .add("name", &MetricOptions::name, Choices{"bleu", "chrf", "rouge", "none"},
+           "Metric of the task; none: there are no references, only speed is measured.")
       .add("tokenize", &MetricOptions::tokenize, Choices{"13a", "none", "char"}, "BLEU's tokenizer, as in sacreBLEU.")
       .add("stemmer", &MetricOptions::stemmer, "ROUGE compares Porter stems, as rouge_score's use_stemmer.")
       .add("chrf_word_order", &MetricOptions::chrf_word_order, Range{0, 2},
@@ -48,6 +53,7 @@ double Metric::point() const {
 }
 
 LineStatistics Metric::statistics(const std::vector<std::string>& hypotheses, const References& references) const {
+  if (!scores()) return {};
   if (options_.name == "bleu") return bleu_statistics(hypotheses, references, bleu_tokenizer(options_.tokenize));
   if (options_.name == "chrf") {
     return chrf_statistics(hypotheses, references, {.word_order = options_.chrf_word_order});
@@ -56,6 +62,7 @@ LineStatistics Metric::statistics(const std::vector<std::string>& hypotheses, co
 }
 
 double Metric::score(std::span<const double> sums, size_t which) const {
+  if (!scores()) return 0;
   if (options_.name == "bleu") return bleu_from_sums(sums).score;
   if (options_.name == "chrf") return chrf_from_sums(sums, {.word_order = options_.chrf_word_order});
   return rouge_from_sums(sums).at(rouge_type(which)).f1;
@@ -66,6 +73,7 @@ ScoreFunction Metric::function(size_t which) const {
 }
 
 std::string Metric::signature(const References& references) const {
+  if (!scores()) return "no references: nothing is scored";
   if (options_.name == "bleu") return bleu_signature(references, bleu_tokenizer(options_.tokenize));
   if (options_.name == "chrf") return chrf_signature(references, {.word_order = options_.chrf_word_order});
   return fmt::format("nrefs:{}|stemmer:{}|lines:mean|version:{}", reference_count(references),

@@ -26,14 +26,17 @@ class Metric {
   explicit Metric(MetricOptions options);
 
   const MetricOptions& options() const { return options_; }
-  // What it reports, the leading one first: {"bleu"}, {"chrf"} or {"rougeL", "rouge1", "rouge2", "rougeLsum"}.
+  // What it reports, the leading one first: {"bleu"}, {"chrf"}, {"rougeL", "rouge1", "rouge2", "rougeLsum"}, or nothing
+  // for the metric "none" of tasks without references.
   const std::vector<std::string>& names() const { return names_; }
   // Size of "one point" of its scores: 1 on BLEU's and chrF's scale of 100, 0.01 for ROUGE.
   double point() const;
 
-  // Sufficient statistics of each line. Throws std::logic_error when the numbers of lines differ.
+  bool scores() const { return !names_.empty(); }
+
+  // Sufficient statistics of each line; none without scores. Throws std::logic_error when the numbers of lines differ.
   LineStatistics statistics(const std::vector<std::string>& hypotheses, const References& references) const;
-  // The score called names()[which] of summed statistics.
+  // The score called names()[which] of summed statistics; 0 without scores.
   double score(std::span<const double> sums, size_t which = 0) const;
   ScoreFunction function(size_t which = 0) const;
   // sacreBLEU's signature form; for ROUGE "nrefs:1|stemmer:no|lines:mean|version:...".
