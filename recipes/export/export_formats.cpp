@@ -75,10 +75,10 @@ std::string usage_vllm(const std::filesystem::path& directory, const Config& con
 }  // namespace
 
 const std::vector<ExportFormat>& export_formats() {
-  static const std::vector<ExportFormat> list = {
+  static const std::vector<ExportFormat> kFormats = {
       {"hf", "a directory for Transformers: generate, and assistant_model", check_hf, usage_hf},
       {"vllm", "the same, checked for vLLM's draft models (decoder-only)", check_vllm, usage_vllm}};
-  return list;
+  return kFormats;
 }
 
 const ExportFormat& export_format_named(const std::string& name) {

@@ -22,7 +22,7 @@ void compare_parameters(const ModelFacts& before, const ModelFacts& after, const
     const auto found = after.parameters.find(name);
     if (found != after.parameters.end() && found->second == hash) continue;
     problems.push_back(
-        {.where = where + ": parameter " + name,
+        {.where = fmt::format("{}: parameter {}", where, name),
          .what = found == after.parameters.end() ? "is missing from what was written"
                                                  : "was written with other values than the model has",
          .expected = "sha256 " + hash.substr(0, 16),
@@ -30,7 +30,8 @@ void compare_parameters(const ModelFacts& before, const ModelFacts& after, const
   }
   for (const auto& [name, hash] : after.parameters) {
     if (!before.parameters.contains(name)) {
-      problems.push_back({.where = where + ": parameter " + name, .what = "was written and is not the model's"});
+      problems.push_back(
+          {.where = fmt::format("{}: parameter {}", where, name), .what = "was written and is not the model's"});
     }
   }
 }
