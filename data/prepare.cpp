@@ -88,7 +88,7 @@ class ChunkTokenizer {
         ++chunk.counts.dropped_long;
         return;
       }
-      chunk.counts.truncated_sources += truncate(pair.source, options_.max_source, !options_.prompts);
+      chunk.counts.truncated_sources += truncate_source(pair.source);
       chunk.counts.truncated_targets += truncate(pair.target, options_.max_target, true);
     }
     chunk.counts.unknown_source_tokens += std::count(pair.source.begin(), pair.source.end(), tokenizer_.unk());
@@ -108,7 +108,8 @@ class ChunkTokenizer {
 
   // A prompt begins as generation's prompts do (BOS, where the tokenizer's settings say so).
   std::vector<int32_t> source_ids(const std::string& text) const {
-    std::vector<int32_t> ids = encode(text, !options_.prompts);
+    std::vector<int32_t> ids = encode(options_.prefix + text, false);
+    ids.insert(ids.end(), end_.begin(), end_.end());
     if (options_.prompts) ids.insert(ids.begin(), before_.begin(), before_.end());
     return ids;
   }
@@ -130,6 +131,21 @@ class ChunkTokenizer {
     return 1;
   }
 
+  // What ends a source stays.
+  int64_t truncate_source(std::vector<int32_t>& ids) const {
+    if (!over(ids, options_.max_source)) return 0;
+    const auto kept = std::max<std::ptrdiff_t>(0, options_.max_source - std::ssize(end_));
+    ids.erase(ids.begin() + kept, ids.end() - std::ssize(end_));
+    return 1;
+  }
+
+  // Of every source: the suffix and EOS.
+  std::vector<int32_t> source_end() const {
+    std::vector<int32_t> ids = options_.suffix.empty() ? std::vector<int32_t>() : tokenizer_.encode(options_.suffix);
+    if (!options_.prompts) ids.push_back(tokenizer_.eos());
+    return ids;
+  }
+
   static Problem too_long(const Example& example, const std::string& side, const std::vector<int32_t>& ids,
                           int64_t limit) {
     return {.where = example.where,
@@ -142,6 +158,7 @@ class ChunkTokenizer {
   const Tokenizer& tokenizer_;
   const PrepareOptions& options_;
   std::vector<int32_t> before_ = tokenizer_.frame().before;
+  std::vector<int32_t> end_ = source_end();
 };
 
 // The examples that skip and limit leave of a stream, in chunks.
@@ -202,6 +219,8 @@ CorpusInfo corpus_info(const ExampleStream& stream, const Tokenizer& tokenizer, 
   info.provenance["max_target"] = std::to_string(options.max_target);
   info.provenance["too_long"] = options.too_long;
   info.provenance["references"] = options.references;
+  if (!options.prefix.empty()) info.provenance["prefix"] = options.prefix;
+  if (!options.suffix.empty()) info.provenance["suffix"] = options.suffix;
   if (options.skip > 0) info.provenance["skip"] = std::to_string(options.skip);
   if (options.limit > 0) info.provenance["limit"] = std::to_string(options.limit);
   if (options.prompt_tokens > 0) info.provenance["prompt_tokens"] = std::to_string(options.prompt_tokens);
@@ -298,6 +317,9 @@ Fields<PrepareOptions> PrepareOptions::fields() {
            "What to do with an example that is longer: stop, drop it, or cut it (EOS is kept).")
       .add("references", &PrepareOptions::references, Choices{"first", "all"},
            "Of several targets of a source use the first, or make an example of each.")
+      .add("prefix", &PrepareOptions::prefix, "Text put before each source, such as \"summarize: \".")
+      .add("suffix", &PrepareOptions::suffix,
+           "Text put after each source, such as \"Summary:\", and kept where a source is cut; tokenized by itself.")
       .add("prompts", &PrepareOptions::prompts,
            "Sources are prompts that the targets continue, for decoder-only models: they get no EOS.")
       .add("prompt_tokens", &PrepareOptions::prompt_tokens, Range{0}, Unit{"tokens"},

@@ -37,6 +37,8 @@ struct PrepareOptions {
   int64_t max_target = 0;
   std::string too_long = "error";    // error | drop | truncate (EOS is kept)
   std::string references = "first";  // first | all (an example for each)
+  std::string prefix{};              // put before each source
+  std::string suffix{};              // and after it, tokenized by itself; what is too long is cut before it
   bool prompts = false;              // sources are prompts of a decoder-only model: without EOS
   int64_t prompt_tokens = 0;         // the first tokens of plain text become the prompt of what follows; 0: none
   int64_t skip = 0;                  // examples left out at the beginning

@@ -99,7 +99,7 @@ class Suite {
     const EvaluationTask& task = *measured.task;
     bool cut = false;
     try {
-      measured.prompts.push_back(engine_.encode(measured.data.sources[line], task.ids, task.max_source_tokens, cut));
+      measured.prompts.push_back(engine_.encode(measured.data.sources[line], task, cut));
     } catch (const UserError& error) {
       std::vector<Problem> problems = error.problems();
       const fs::path& file = task.jsonl.empty() ? task.source : task.jsonl;

@@ -38,10 +38,11 @@ class EvaluationEngine {
 
   // Adds a problem for a method that is unknown or whose parts and parameters make no sense together.
   virtual void check(const RunSettings& run, Problems& problems) const = 0;
-  // Token ids of a source line. `max_tokens` > 0 cuts longer ones (EOS kept) and sets `cut`.
+  // Token ids of a source line of a task: its suffix is added, and what is longer than its max_source_tokens is cut
+  // before suffix and EOS, which sets `cut`.
   // Errors: UserError, whose empty `where` the caller fills in with file and line, for ids that are none of the
   // model's.
-  virtual Prompt encode(const std::string& source, bool ids, int64_t max_tokens, bool& cut) const = 0;
+  virtual Prompt encode(const std::string& source, const EvaluationTask& task, bool& cut) const = 0;
   // Text of generated ids; for `ids` the ids themselves without EOS, separated by blanks.
   virtual std::string text(const std::vector<int64_t>& generated, bool ids) const = 0;
   // Decodes prompts as one batch. Each record has one repetition with the line's share of the batch's time.

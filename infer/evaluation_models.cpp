@@ -103,29 +103,27 @@ class ModelEngine final : public EvaluationEngine {
     }
   }
 
-  Prompt encode(const std::string& source, bool ids, int64_t max_tokens, bool& cut) const override {
+  Prompt encode(const std::string& source, const EvaluationTask& task, bool& cut) const override {
+    const auto& info = models_.at("target").model->info();
     Prompt prompt;
-    const LoadedModel& target = models_.at("target");
-    if (ids) {
-      prompt = data::parse_token_ids(source, target.model->info().vocabulary, "",
+    Prompt end;  // what is kept when the prompt is cut
+    if (task.ids) {
+      prompt = data::parse_token_ids(source, info.vocabulary, "",
                                      "ids = true needs ids made with the model's own tokenizer");
-    } else {
-      const auto pieces = tokenizer().encode(source);
-      if (!target.model->info().encoder_decoder) {
-        const auto before = tokenizer().frame().before;
-        prompt.assign(before.begin(), before.end());
+      if (!prompt.empty() && is_eos(prompt.back())) {
+        end.push_back(prompt.back());
+        prompt.pop_back();
       }
-      prompt.insert(prompt.end(), pieces.begin(), pieces.end());
+    } else {
+      if (!info.encoder_decoder) append(tokenizer().frame().before, prompt);
+      append(tokenizer().encode(source), prompt);
+      if (!task.suffix.empty()) append(tokenizer().encode(task.suffix), end);
+      if (info.encoder_decoder) end.push_back(tokenizer().eos());
     }
-    const bool add_eos = !ids && target.model->info().encoder_decoder;
-    const auto room = static_cast<size_t>(max_tokens) - (add_eos && max_tokens > 0 ? 1U : 0U);
-    cut = max_tokens > 0 && prompt.size() > room;
-    if (cut) {
-      const int64_t last = prompt.back();
-      prompt.resize(room);
-      if (ids && is_eos(last)) prompt.back() = last;
-    }
-    if (add_eos) prompt.push_back(tokenizer().eos());
+    const auto room = std::max<int64_t>(0, task.max_source_tokens - std::ssize(end));
+    cut = task.max_source_tokens > 0 && std::ssize(prompt) > room;
+    if (cut) prompt.resize(static_cast<size_t>(room));
+    append(end, prompt);
     return prompt;
   }
 
@@ -210,6 +208,11 @@ class ModelEngine final : public EvaluationEngine {
   }
 
  private:
+  template <class Ids>
+  static void append(const Ids& ids, Prompt& prompt) {
+    prompt.insert(prompt.end(), ids.begin(), ids.end());
+  }
+
   bool is_eos(int64_t id) const {
     const auto& eos = models_.at("target").model->info().eos;
     return std::find(eos.begin(), eos.end(), id) != eos.end();

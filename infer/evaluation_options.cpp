@@ -198,6 +198,8 @@ Fields<EvaluationTask> EvaluationTask::fields() {
       .add("reference_fields", &EvaluationTask::reference_fields,
            "Fields of the jsonl objects that hold references; a list of sentences is joined by newlines.")
       .add("prefix", &EvaluationTask::prefix, "Text put before each source, such as \"summarize: \".")
+      .add("suffix", &EvaluationTask::suffix,
+           "Text put after each source, such as \"Summary:\", and kept where a source is cut; tokenized by itself.")
       .add("ids", &EvaluationTask::ids,
            "Sources and references are space-separated token ids; the metric compares ids as words.")
       .add("skip", &EvaluationTask::skip, Range{0}, Unit{"lines"}, "Lines passed over at the top.")

@@ -39,6 +39,7 @@ struct EvaluationTask {
   std::string source_field = "source";
   std::vector<std::string> reference_fields{"target"};
   std::string prefix;
+  std::string suffix;
   bool ids = false;
   int64_t skip = 0;
   int64_t limit = 0;

@@ -57,6 +57,27 @@ TEST_F(Prepare, SkipAndLimitTakeASlice) {
   EXPECT_EQ(corpus.info().provenance.at("skip"), "1");
 }
 
+TEST_F(Prepare, SourcesHaveAPrefixAndASuffixThatStaysWhenTheyAreCut) {
+  const auto ids = [&](const std::string& text) { return tokenizer_->encode(text); };
+  prepare("the cat sees\n", "a dog\n", {.prefix = "a dog ", .suffix = "the", .prompts = true});
+  std::vector<int32_t> expected = ids("a dog the cat sees");
+  const auto end = ids("the");
+  const auto text_tokens = std::ssize(expected);
+  expected.insert(expected.end(), end.begin(), end.end());
+  EXPECT_THAT(Corpus(out_).source(0), testing::ElementsAreArray(expected));
+
+  std::filesystem::remove(out_);
+  const int64_t limit = std::ssize(expected) - 2;
+  prepare("the cat sees\n", "a dog\n",
+          {.max_source = limit, .too_long = "truncate", .prefix = "a dog ", .suffix = "the", .prompts = true});
+  expected.erase(expected.begin() + text_tokens - 2, expected.begin() + text_tokens);
+  EXPECT_THAT(Corpus(out_).source(0), testing::ElementsAreArray(expected));
+
+  std::filesystem::remove(out_);
+  prepare("the cat\n", "a dog\n", {.suffix = "the"});
+  EXPECT_EQ(Corpus(out_).source(0).back(), tokenizer_->eos());
+}
+
 TEST_F(Prepare, TheFirstTokensOfPlainTextBecomeItsPrompt) {
   const std::string text = "the cat sees a dog";
   const auto stream = open_plain_text(write_text(directory_ / "a.txt", text + "\nthe\n"), "", {});

@@ -31,8 +31,9 @@ class FakeEngine : public EvaluationEngine {
   void check(const RunSettings& run, Problems& problems) const override {
     if (run.method() == "impossible") problems.add({run.label, "no such method", "", "", ""});
   }
-  Prompt encode(const std::string& source, bool, int64_t max_tokens, bool& cut) const override {
+  Prompt encode(const std::string& source, const EvaluationTask& task, bool& cut) const override {
     const int64_t words = std::stoll(source);
+    const int64_t max_tokens = task.max_source_tokens;
     cut = max_tokens > 0 && words > max_tokens;
     return Prompt(static_cast<size_t>(cut ? max_tokens : words), 1);
   }
