@@ -36,7 +36,10 @@ double StepCosts::relative_target(double tokens) const {
   const double position = std::max(tokens - 1, 0.0);
   const auto below = std::min(static_cast<size_t>(position), target.size() - 2);
   const double share = position - static_cast<double>(below);
-  return (target[below] + share * (target[below + 1] - target[below])) / target[0];
+  const double slope = target[below + 1] - target[below];
+  // A curve that falls at its end is noise, not a promise: continued, it would fall below zero.
+  if (share > 1) return (target.back() + (share - 1) * std::max(slope, 0.0)) / target[0];
+  return (target[below] + share * slope) / target[0];
 }
 
 double expected_tokens(double alpha, int64_t window) {

@@ -19,7 +19,8 @@ struct StepCosts {
   double draft = 0;            // the drafter's step of one token; 0: no drafter
 
   double cost_ratio() const { return draft / target.at(0); }
-  // Time of an L-token target step relative to a one-token step; linear between and beyond measured lengths.
+  // Time of an L-token target step relative to a one-token step; linear between measured lengths, beyond them too but
+  // never falling.
   double relative_target(double tokens) const;
 };
 

@@ -72,6 +72,16 @@ TEST(Plan, SpecGameListsEveryMethodAndK) {
   EXPECT_EQ(rows[14]["method"], "AsG");
 }
 
+// Measurements scatter: a longer step may come out faster.
+TEST(Plan, ACurveThatFallsPromisesNothingBeyondItsEnd) {
+  const json plans = json::parse(
+      output_of({"plan", "speculative", "--alpha", "0.8", "--cost-ratio", "0.05", "--target-curve", "10,9", "--json"}));
+  EXPECT_LT(plans[0]["best_window"], 20);
+  EXPECT_LT(plans[0]["best_speedup"], 5.0);  // 1 / (1 - .8) tokens a run
+  output_of(
+      {"plan", "specgame", "--acceptance", "0.8", "--draft-ms", "0.1", "--target-ms", "10,9", "--max-tokens", "64"});
+}
+
 TEST(Plan, PpdGivesTheTradeOffOfThePaper) {
   const std::vector<std::string> command = {"plan",    "ppd",      "--layers", "40",
                                             "--match", "5:0.7415", "--tokens", "1000000"};
@@ -91,6 +101,16 @@ TEST(Plan, ExplainsWhatIsWrong) {
     return result.err;
   };
   EXPECT_THAT(error_of({"plan", "speculative", "--alpha", "1.2"}), HasSubstr("--alpha"));
+  for (const char* flag : {"--alpha", "--cost-ratio", "--target-curve", "--operations-ratio"}) {
+    EXPECT_THAT(error_of({"plan", "speculative", flag, "nan"}), HasSubstr("'nan' is no number")) << flag;
+  }
+  const std::vector<std::string> specgame = {"plan",        "specgame", "--draft-ms",   "1",
+                                             "--target-ms", "9",        "--acceptance", "0.5"};
+  for (const size_t value : {3u, 5u, 7u}) {
+    std::vector<std::string> wrong = specgame;
+    wrong[value] = "nan";
+    EXPECT_THAT(error_of(wrong), HasSubstr("'nan' is no number")) << wrong[value - 1];
+  }
   EXPECT_THAT(error_of({"plan", "ppd", "--layers", "40", "--match", "3"}), HasSubstr("K:RATE"));
   EXPECT_THAT(error_of({"plan", "ppd", "--layers", "40", "--match", "3:nan"}), HasSubstr("K:RATE"));
   EXPECT_THAT(error_of({"plan", "ppd", "--layers", "40", "--early-layer", "12", "--match", "3:0.5"}),

@@ -76,6 +76,15 @@ TEST(TheoryFormulas, AVerificationThatGrowsWithTheWindowShortensTheBestOne) {
   EXPECT_NEAR(walltime_improvement(0.8, 2, rising), 2.44 * 2 / (0.2 + 2.4), 1e-12);
 }
 
+TEST(TheoryFormulas, AFallingCurveIsContinuedAsALevelOne) {
+  const StepCosts falling{.target = {10, 9}, .draft = 0.5};
+  EXPECT_DOUBLE_EQ(falling.relative_target(1.5), 0.95);
+  EXPECT_DOUBLE_EQ(falling.relative_target(2), 0.9);
+  EXPECT_DOUBLE_EQ(falling.relative_target(40), 0.9);
+  EXPECT_EQ(best_window(0.8, falling).window, best_window(0.8, {.target = {9, 9}, .draft = 0.5}).window);
+  EXPECT_GT(specgame_latency(0.8, 64, falling).long_run, 9.0 / 5);  // 1 / (1 - .8) tokens at most
+}
+
 TEST(TheoryFormulas, SpecGameOfOneDraftedTokenIsItsEquationNine) {
   for (const double p : {0.0, 0.25, 0.8, 1.0}) {
     EXPECT_NEAR(specgame_latency(p, 1, 7.0).e_pt, (1 - p / 2) * 7, 1e-12);
