@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/signals.h"
 #include "cli/commands.h"
 #include "cli/common_flags.h"
 #include "cli/option_flags.h"
@@ -19,6 +20,7 @@ struct PruneFlags {
 
 int run_prune(const PruneFlags& flags, const model::PruneOptions& options) {
   const RunContext context = begin_run(flags.run);
+  const SignalWatch watch;
   const recipes::PruneReport report = recipes::prune_directory(flags.model, flags.out, options, context.device);
   fmt::print("{}: {}\n", flags.out, report.text());
   return 0;

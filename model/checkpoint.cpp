@@ -102,16 +102,21 @@ GenerationConfig load_generation_config(const fs::path& directory) {
   return generation;
 }
 
-void save_model(const fs::path& directory, const TransformerModel& model, const SaveOptions& options) {
+fs::path require_free_place(const fs::path& directory) {
+  fs::path place = directory.has_filename() ? directory : directory.parent_path();
   std::error_code status;
-  if (fs::exists(directory, status) && !(fs::is_directory(directory, status) && fs::is_empty(directory, status))) {
-    throw UserError({.where = directory.string(),
+  if (fs::exists(place, status) && !(fs::is_directory(place, status) && fs::is_empty(place, status))) {
+    throw UserError({.where = place.string(),
                      .what = "exists already and is not overwritten",
                      .expected = "a new directory",
                      .found = {},
                      .hint = "choose another name, or remove it"});
   }
-  const fs::path target = directory.has_filename() ? directory : directory.parent_path();
+  return place;
+}
+
+void save_model(const fs::path& directory, const TransformerModel& model, const SaveOptions& options) {
+  const fs::path target = require_free_place(directory);
   if (target.has_parent_path()) {
     make_directories(target.parent_path());
   }

@@ -19,8 +19,9 @@ namespace draftsmith::model {
 struct LoadOptions {
   at::Device device = at::kCPU;
   at::ScalarType dtype = at::kFloat;  // of the loaded model, whatever is stored; fp16 keeps some weights in fp32
-  // For decoding alone, in no more memory than the weights need, over the mapped files where they are stored in `dtype`
-  // already; false where the parameters are to be trained, changed or compared.
+  // For decoding alone, in no more memory than the weights need: what is stored as it is needed stays in the mapped
+  // files, which may be removed or replaced while the model lives, but not written over in place. false where the
+  // parameters are to be trained, changed or compared.
   bool pack = true;
 };
 
@@ -36,6 +37,10 @@ struct SaveOptions {
   std::filesystem::path tokenizer;             // spiece.model to copy; empty: none
   std::optional<GenerationConfig> generation;  // absent: the config's token ids alone
 };
+
+// The directory's path without a slash at its end, when nothing lies there yet but perhaps an empty directory. For runs
+// that work long before they save. Errors: UserError.
+std::filesystem::path require_free_place(const std::filesystem::path& directory);
 
 // Writes a complete model directory under a temporary name, then renames it. Missing parents are created.
 // Errors: UserError when `directory` exists already (and is not empty) or the tokenizer cannot be read; RunError when a

@@ -1,11 +1,9 @@
 #include "model/pruning.h"
 
 #include <algorithm>
-#include <set>
 
 #include <fmt/format.h>
 
-#include "base/error.h"
 #include "model/draft_vocabulary.h"
 
 namespace draftsmith::model {
@@ -28,7 +26,7 @@ class Pruner {
       : from_(model), config_(model.config()), options_(options), evidence_(evidence) {}
 
   std::unique_ptr<TransformerModel> run() {
-    check();
+    require_prunable(config_, options_, evidence_);
     for (const auto& [name, tensor] : from_.parameters()) {
       if (!is_block(name)) parameters_[name] = tensor.detach().to(at::kCPU, at::kFloat, false, true);
     }
@@ -52,72 +50,9 @@ class Pruner {
     return name.find("_attention.") != std::string::npos || name.find(".feed_forward.") != std::string::npos;
   }
 
-  void check() const {
-    const TransformerConfig& config = from_.config();
-    Problems problems;
-    const auto wrong = [&](const char* option, const std::string& what, const std::string& expected, int64_t found) {
-      problems.add({.where = option, .what = what, .expected = expected, .found = std::to_string(found), .hint = {}});
-    };
-    if (ff_width() > config.ff_width) {
-      wrong("ff_width", "the model has fewer neurons", fmt::format("at most {}", config.ff_width), ff_width());
-    }
-    if (heads() > config.heads) {
-      wrong("heads", "the model has fewer heads", fmt::format("at most {}", config.heads), heads());
-    }
-    if (heads() % group() != 0) {
-      wrong("heads", "splits a group of heads that share keys", fmt::format("a multiple of {}", group()), heads());
-    }
-    const bool fixed = config.family == "gpt2" || config.family == "gpt_neox" || config.family == "bloom";
-    if (fixed && heads() != config.heads) {
-      wrong("heads", "files of this family cannot hold fewer heads of the same width", "0", heads());
-    }
-    if (config.family == "bloom" && ff_width() != config.ff_width) {
-      wrong("ff_width", "files of this family cannot hold another width", "0", ff_width());
-    }
-    if (!config.encoder_decoder && !options_.encoder_layers.empty()) {
-      problems.add({.where = "encoder_layers",
-                    .what = "the model has no encoder",
-                    .expected = "nothing",
-                    .found = options_.encoder_layers,
-                    .hint = {}});
-    }
-    if (!evidence_.token_counts.empty()) check_vocabulary(problems);
-    problems.throw_if_any();
-  }
-
-  void check_vocabulary(Problems& problems) const {
-    const TransformerConfig& config = from_.config();
-    if (!config.draft_vocabulary.ids.empty()) {
-      problems.add({.where = "vocabulary_from",
-                    .what = "the model's vocabulary was pruned before",
-                    .expected = "a model with all its ids",
-                    .found = fmt::format("{} of {} ids", config.vocabulary_rows(), config.vocabulary),
-                    .hint = "prune the model that it was cut from"});
-    }
-    const auto fewest = static_cast<int64_t>(special_ids().size());
-    const int64_t wanted = options_.vocabulary_size.value_or(fewest);
-    if (wanted >= fewest && wanted <= config.vocabulary) return;
-    problems.add({.where = "vocabulary_size",
-                  .what = wanted < fewest ? "the special tokens alone are more" : "the model has fewer ids",
-                  .expected = fmt::format("{} to {}", fewest, config.vocabulary),
-                  .found = std::to_string(wanted),
-                  .hint = {}});
-  }
-
-  // Ids that stay whatever the counts say, rising.
-  std::vector<int64_t> special_ids() const {
-    const TransformerConfig& config = from_.config();
-    std::set<int64_t> ids(config.eos.begin(), config.eos.end());
-    ids.insert({config.pad, config.decoder_start});
-    if (config.bos) ids.insert(*config.bos);
-    if (evidence_.unknown) ids.insert(*evidence_.unknown);
-    ids.insert(evidence_.special_ids.begin(), evidence_.special_ids.end());
-    return {ids.begin(), ids.end()};
-  }
-
   void prune_vocabulary() {
     const std::vector<int64_t>& counts = evidence_.token_counts;
-    const std::vector<int64_t> special = special_ids();
+    const std::vector<int64_t> special = ids_that_stay(config_, evidence_);
     int64_t size = static_cast<int64_t>(special.size());
     for (size_t id = 0; id < counts.size(); ++id) {
       size += counts[id] > 0 && !std::binary_search(special.begin(), special.end(), static_cast<int64_t>(id)) ? 1 : 0;

@@ -41,6 +41,13 @@ struct PruneEvidence {
 // in rising order; empty keeps all. Errors: UserError at `where` for anything else, and layers that are not there.
 std::vector<int64_t> layers_to_keep(const std::string& choice, int64_t count, const std::string& where);
 
+// Ids that stay whatever the counts say, rising.
+std::vector<int64_t> ids_that_stay(const TransformerConfig& config, const PruneEvidence& evidence);
+
+// What prune() asks of the options, as far as a model's configuration and the evidence's special ids tell: for callers
+// that measure the rest of the evidence, which takes long. Errors: those of prune(), all at once.
+void require_prunable(const TransformerConfig& config, const PruneOptions& options, const PruneEvidence& evidence);
+
 // The pruned model, fp32 parameters of its own. Neurons, and heads of Llama (whole groups that share keys), are chosen
 // in each layer by itself; T5's heads, which share one bias of positions, are the same in all layers of a stack. Order
 // is kept. Of the vocabulary stay the most frequent ids and all special ones; the unknown token stands in for the

@@ -1,7 +1,8 @@
-// The options of pruning: their fields, and which layers a choice means.
+// The options of pruning: their fields, which layers a choice means, and whether a model can be pruned so.
 #include <algorithm>
 #include <charconv>
 #include <numeric>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -63,6 +64,82 @@ void check_files(const PruneOptions& options, const std::string& where, Problems
   }
 }
 
+// Each question adds what is wrong.
+class Check {
+ public:
+  Check(const TransformerConfig& config, const PruneOptions& options, Problems& problems)
+      : config_(config), options_(options), problems_(problems) {}
+
+  void neurons() {
+    const int64_t wanted = options_.ff_width;
+    if (wanted > config_.ff_width) {
+      wrong("ff_width", "the model has fewer neurons", fmt::format("at most {}", config_.ff_width), wanted);
+    }
+    if (config_.family == "bloom" && wanted != 0 && wanted != config_.ff_width) {
+      wrong("ff_width", "files of this family cannot hold another width", "0", wanted);
+    }
+  }
+
+  void heads() {
+    const int64_t wanted = options_.heads > 0 ? options_.heads : config_.heads;
+    const int64_t group = config_.heads / config_.key_value_heads();
+    if (wanted > config_.heads) {
+      wrong("heads", "the model has fewer heads", fmt::format("at most {}", config_.heads), wanted);
+    }
+    if (wanted % group != 0) {
+      wrong("heads", "splits a group of heads that share keys", fmt::format("a multiple of {}", group), wanted);
+    }
+    const bool fixed = config_.family == "gpt2" || config_.family == "gpt_neox" || config_.family == "bloom";
+    if (fixed && wanted != config_.heads) {
+      wrong("heads", "files of this family cannot hold fewer heads of the same width", "0", wanted);
+    }
+  }
+
+  void layers() {
+    if (config_.encoder_decoder) {
+      layers_of(options_.encoder_layers, config_.encoder_layers, "encoder_layers");
+    } else if (!options_.encoder_layers.empty()) {
+      problems_.add({.where = "encoder_layers",
+                     .what = "the model has no encoder",
+                     .expected = "nothing",
+                     .found = options_.encoder_layers,
+                     .hint = {}});
+    }
+    layers_of(options_.decoder_layers, config_.decoder_layers, "decoder_layers");
+  }
+
+  void vocabulary(int64_t fewest) {
+    if (!config_.draft_vocabulary.ids.empty()) {
+      problems_.add({.where = "vocabulary_from",
+                     .what = "the model's vocabulary was pruned before",
+                     .expected = "a model with all its ids",
+                     .found = fmt::format("{} of {} ids", config_.vocabulary_rows(), config_.vocabulary),
+                     .hint = "prune the model that it was cut from"});
+    }
+    const int64_t wanted = options_.vocabulary_size.value_or(fewest);
+    if (wanted >= fewest && wanted <= config_.vocabulary) return;
+    wrong("vocabulary_size", wanted < fewest ? "the special tokens alone are more" : "the model has fewer ids",
+          fmt::format("{} to {}", fewest, config_.vocabulary), wanted);
+  }
+
+ private:
+  void wrong(const char* option, const std::string& what, const std::string& expected, int64_t found) {
+    problems_.add({.where = option, .what = what, .expected = expected, .found = std::to_string(found), .hint = {}});
+  }
+
+  void layers_of(const std::string& choice, int64_t count, const std::string& where) {
+    try {
+      layers_to_keep(choice, count, where);
+    } catch (const UserError& error) {
+      for (const Problem& problem : error.problems()) problems_.add(problem);
+    }
+  }
+
+  const TransformerConfig& config_;
+  const PruneOptions& options_;
+  Problems& problems_;
+};
+
 }  // namespace
 
 Fields<PruneOptions> PruneOptions::fields() {
@@ -102,6 +179,27 @@ std::vector<int64_t> layers_to_keep(const std::string& choice, int64_t count, co
     if (form == "every" || layer < amount) kept.push_back(layer);
   }
   return kept;
+}
+
+std::vector<int64_t> ids_that_stay(const TransformerConfig& config, const PruneEvidence& evidence) {
+  std::set<int64_t> ids(config.eos.begin(), config.eos.end());
+  ids.insert({config.pad, config.decoder_start});
+  if (config.bos) ids.insert(*config.bos);
+  if (evidence.unknown) ids.insert(*evidence.unknown);
+  ids.insert(evidence.special_ids.begin(), evidence.special_ids.end());
+  return {ids.begin(), ids.end()};
+}
+
+void require_prunable(const TransformerConfig& config, const PruneOptions& options, const PruneEvidence& evidence) {
+  Problems problems;
+  Check check(config, options, problems);
+  check.neurons();
+  check.heads();
+  check.layers();
+  if (options.vocabulary_from || !evidence.token_counts.empty()) {
+    check.vocabulary(static_cast<int64_t>(ids_that_stay(config, evidence).size()));
+  }
+  problems.throw_if_any();
 }
 
 }  // namespace draftsmith::model

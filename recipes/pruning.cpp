@@ -22,6 +22,7 @@ namespace fs = std::filesystem;
 using Ids = std::vector<int64_t>;
 
 constexpr int64_t kCalibrationExamples = 512;
+constexpr const char* kNothingWritten = "nothing was written";
 
 // Is given source and target of an example and says whether it wants another. Texts have no source.
 using OnExample = std::function<bool(Ids source, Ids target)>;
@@ -106,7 +107,7 @@ model::ActivationMoments measure_activations(const Whole& whole, const model::Pr
   model::ActivationMoments moments(config);
   int64_t left = options.calibration_examples.value_or(kCalibrationExamples);
   whole.read(file, [&](const Ids& source, const Ids& target) {
-    throw_if_stop_requested("nothing was written");
+    throw_if_stop_requested(kNothingWritten);
     if (source.empty() && (target.empty() || config.encoder_decoder)) return true;
     model::ForwardInput input = forward_input(config, source, target);
     input.observer = &moments;
@@ -122,6 +123,7 @@ std::vector<int64_t> count_tokens(const Whole& whole, const fs::path& file) {
   std::vector<int64_t> counts(static_cast<size_t>(whole.model->config().vocabulary), 0);
   int64_t tokens = 0;
   whole.read(file, [&](const Ids& source, const Ids& target) {
+    throw_if_stop_requested(kNothingWritten);
     for (const Ids* side : {&source, &target}) {
       for (const int64_t id : *side) ++counts[static_cast<size_t>(id)];
       tokens += static_cast<int64_t>(side->size());
@@ -167,20 +169,23 @@ std::string PruneReport::text() const {
 
 PruneReport prune_directory(const fs::path& model, const fs::path& out, const model::PruneOptions& options,
                             at::Device device) {
+  model::require_free_place(out);
   Whole whole{model, model::load_model(model, {.device = device, .pack = false}), nullptr};
   if (data::has_tokenizer(model)) {
     whole.tokenizer = data::load_tokenizer(model);
     model::require_vocabulary_fits(whole.model->config(), whole.tokenizer->vocabulary(), model.string());
   }
   model::PruneEvidence evidence;
-  std::optional<model::ActivationMoments> activations;
-  if (options.by == "activation") evidence.activations = &activations.emplace(measure_activations(whole, options));
-  if (options.vocabulary_from) evidence.token_counts = count_tokens(whole, *options.vocabulary_from);
   if (whole.tokenizer) {
     evidence.special_ids = special_ids(*whole.tokenizer);
     if (whole.tokenizer->unk() >= 0) evidence.unknown = whole.tokenizer->unk();
   }
+  model::require_prunable(whole.model->config(), options, evidence);
+  std::optional<model::ActivationMoments> activations;
+  if (options.by == "activation") evidence.activations = &activations.emplace(measure_activations(whole, options));
+  if (options.vocabulary_from) evidence.token_counts = count_tokens(whole, *options.vocabulary_from);
   const auto pruned = model::prune(*whole.model, options, evidence);
+  throw_if_stop_requested(kNothingWritten);
   model::SaveOptions save;
   save.generation = model::load_generation_config(model);
   if (whole.tokenizer) save.tokenizer = whole.tokenizer->file();

@@ -25,8 +25,8 @@ struct PruneReport {
 
 // Writes the pruned model of the directory `model` as the new directory `out`, with the tokenizer and the generation
 // settings of the whole one; `device` runs it over the calibration text. Errors (UserError): those of load_model,
-// prune() and save_model, of the files that options name, a corpus of another tokenizer, files without tokens. Nothing
-// is left behind.
+// prune() and save_model, of the files that options name, a corpus of another tokenizer, files without tokens; what can
+// be known before text is read is refused before. Interrupted when a stop is requested. Nothing is left behind.
 PruneReport prune_directory(const std::filesystem::path& model, const std::filesystem::path& out,
                             const model::PruneOptions& options, at::Device device = at::kCPU);
 

@@ -13,6 +13,10 @@ bool has(const nlohmann::json& object, const char* key, nlohmann::json::value_t 
   return object.is_object() && object.contains(key) && object.at(key).type() == type;
 }
 
+bool is_metric(const nlohmann::json& value) {
+  return value == "bleu" || value == "chrf" || value == "rouge" || value == "none";
+}
+
 // What keeps a value from being a results.json; empty when nothing does.
 std::string results_defect(const nlohmann::json& results) {
   using Type = nlohmann::json::value_t;
@@ -22,7 +26,10 @@ std::string results_defect(const nlohmann::json& results) {
   for (const auto& task : results.at("tasks")) {
     if (!has(task, "name", Type::string)) return "a task without 'name'";
     const std::string of = " of task '" + task.at("name").get<std::string>() + "'";
+    if (task.contains("metric") && !is_metric(task.at("metric"))) return "no 'metric' that is known" + of;
     if (!has(task, "baseline", Type::object)) return "no object 'baseline'" + of;
+    const auto& baseline = task.at("baseline");
+    if (!baseline.empty() && !has(baseline, "name", Type::string)) return "a 'baseline' without 'name'" + of;
     if (!has(task, "runs", Type::array)) return "no list 'runs'" + of;
     for (const auto& run : task.at("runs")) {
       if (!has(run, "name", Type::string) || !has(run, "method", Type::string)) return "a run without 'name'" + of;

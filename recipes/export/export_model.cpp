@@ -13,6 +13,7 @@
 #include "base/signals.h"
 #include "data/tokenizer.h"
 #include "model/checkpoint.h"
+#include "model/directory_parameters.h"
 #include "recipes/export/export_formats.h"
 #include "recipes/export/export_record.h"
 #include "recipes/export/measurements.h"
@@ -37,28 +38,16 @@ void check_text(const ExportOptions& options, const std::string& where, Problems
   }
 }
 
-// A directory that nothing lies in yet, named without a slash at its end.
-fs::path free_place(const fs::path& out) {
-  const fs::path place = out.has_filename() ? out : out.parent_path();
-  std::error_code status;
-  if (fs::exists(place, status) && !(fs::is_directory(place, status) && fs::is_empty(place, status))) {
-    throw UserError({.where = place.string(),
-                     .what = "exists already and is not overwritten",
-                     .expected = "a new directory",
-                     .hint = "choose another name, or remove it"});
-  }
-  if (place.has_parent_path()) make_directories(place.parent_path());
-  return place;
-}
-
-// The type that most of a directory's weights share: the widest, but fp16 when only what must stay fp32 is wider.
+// The type of a directory's weights: the widest, but fp16 where only what must stay fp32 beside it is wider.
 at::ScalarType stored_type(const model::ModelDirectory& opened) {
   std::set<std::string> types;
+  std::set<std::string> others;  // without what stays fp32 in fp16
   for (const auto& [parameter, stored] : opened.parameters()) {
     const std::string& dtype = opened.weights().entry(stored.name).dtype;
-    const bool stays = dtype == "F32" && model::keeps_fp32_in_half(opened.config(), parameter.name);
-    if (!stays) types.insert(dtype);
+    types.insert(dtype);
+    if (dtype != "F32" || !model::keeps_fp32_in_half(opened.config(), parameter.name)) others.insert(dtype);
   }
+  if (others == std::set<std::string>{"F16"}) return at::kHalf;
   if (types.contains("F64")) return at::kDouble;
   if (types.size() == 1) return model::float_type(*types.begin()).value();
   return at::kFloat;
@@ -117,6 +106,26 @@ nlohmann::ordered_json proof_json(const ExportSummary& summary) {
   return json;
 }
 
+// The weights are written as they should be, but the type that was asked for cannot hold what the model computes.
+[[noreturn]] void throw_type_too_narrow(const ExportOptions& options, const Problem& problem) {
+  throw UserError({.where = options.model.string(),
+                   .what = fmt::format("the model cannot be held in {}: {}", options.dtype, problem.what),
+                   .expected = problem.expected,
+                   .found = problem.found,
+                   .hint = options.dtype == "fp16" ? "choose --dtype stored or bf16" : "choose --dtype stored"});
+}
+
+// Nothing can be proven of a model that computes no numbers.
+void require_finite_logits(const at::Tensor& logits, const fs::path& model) {
+  if (at::isfinite(logits).all().item<bool>()) return;
+  throw UserError({.where = model.string(),
+                   .what = "the model gives logits that are not finite for the probes",
+                   .expected = "finite logits",
+                   .found = fmt::format("{} of {} are NaN or infinite",
+                                        at::isfinite(logits).logical_not().sum().item<int64_t>(), logits.numel()),
+                   .hint = "its training diverged, or the files are damaged; export another checkpoint"});
+}
+
 // One problem for all that differs: the run failed, whatever the user gave was right.
 [[noreturn]] void throw_mismatch(const std::vector<Problem>& problems, const fs::path& out) {
   const Problem& first = problems.front();
@@ -139,7 +148,9 @@ class Export {
 
   ExportSummary run() {
     check_model(opened_, options_);
-    AtomicPath place(free_place(options_.out));
+    const fs::path out = model::require_free_place(options_.out);
+    if (out.has_parent_path()) make_directories(out.parent_path());
+    AtomicPath place(out);
     std::optional<AlphaCheck> alpha;
     if (options_.target) {
       log_info("running the target for alpha: {}", options_.target->string());
@@ -163,9 +174,26 @@ class Export {
 
   ModelFacts write(const fs::path& directory, const AlphaCheck* alpha) const {
     const auto model = load(options_.model);
+    ModelFacts facts = facts_of(*model, probes_, dtype_, alpha);
+    require_finite_logits(facts.logits, options_.model);
+    if (narrows()) require_values_fit(*model);
     log_info("writing {} as {}", options_.out.string(), model::stored_dtype_name(dtype_));
     write_files(directory, *model, options_, dtype_);
-    return facts_of(*model, probes_, dtype_, alpha);
+    return facts;
+  }
+
+  // Whether the type of the files cannot hold every value of the stored one.
+  bool narrows() const { return at::promoteTypes(stored_, dtype_) != dtype_; }
+
+  void require_values_fit(const model::TransformerModel& model) const {
+    for (const auto& [name, parameter] : model.parameters()) {
+      const at::ScalarType type = model::parameter_dtype(model.config(), name, dtype_);
+      const at::Tensor largest = parameter.detach().abs().max();
+      if (at::isfinite(largest.to(type)).item<bool>() || !at::isfinite(largest).item<bool>()) continue;
+      throw_type_too_narrow(options_, {.what = fmt::format("values of {} overflow", name),
+                                       .expected = "values that the type can hold",
+                                       .found = fmt::format("{:g}", largest.item<double>())});
+    }
   }
 
   ModelFacts read_back(const fs::path& directory, const ModelFacts& before, const AlphaCheck* alpha) const {
@@ -175,6 +203,8 @@ class Export {
     auto problems = extra_tensors(model::ModelDirectory(directory));
     const auto limits = limits_for(dtype_ == stored_, dtype_);
     const auto changed = differences(before, after, limits, options_.out.string());
+    const bool as_asked = problems.empty() && before.parameters == after.parameters;
+    if (as_asked && narrows() && !changed.empty()) throw_type_too_narrow(options_, changed.front());
     problems.insert(problems.end(), changed.begin(), changed.end());
     if (!problems.empty()) throw_mismatch(problems, options_.out);
     return after;

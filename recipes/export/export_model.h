@@ -43,8 +43,9 @@ struct ExportSummary {
 // "equal", or "equal up to 1.4e-02 of the largest".
 std::string equality(const ExportSummary& summary);
 
-// Errors: UserError for options, models and files that cannot be used (nothing is written); RunError when a write fails
-// or what was written is not what the model is. In both cases there is no `out`, and nothing else was touched.
+// Errors: UserError for options, models and files that cannot be used, a model without finite logits, and a type that
+// cannot hold what it computes; RunError when a write fails or what was written is not what the model is. In both cases
+// there is no `out`, and nothing else was touched.
 ExportSummary export_model(const ExportOptions& options, c10::Device device);
 
 }  // namespace draftsmith::recipes

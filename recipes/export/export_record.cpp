@@ -176,7 +176,11 @@ std::vector<Problem> changes_since_export(const fs::path& directory) {
   const ExportRecord record = read_export_record(directory);
   std::vector<Problem> problems;
   add_changed_files(directory, record, problems);
-  add_changed_tensors(directory, record, problems);
+  try {
+    add_changed_tensors(directory, record, problems);
+  } catch (const UserError& error) {  // the weights cannot be opened: what is wrong with other files counts as well
+    problems.insert(problems.end(), error.problems().begin(), error.problems().end());
+  }
   return problems;
 }
 

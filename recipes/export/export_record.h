@@ -46,8 +46,8 @@ void write_export_record(const std::filesystem::path& directory, ExportRecord re
 // Errors: UserError when there is none or it is damaged.
 ExportRecord read_export_record(const std::filesystem::path& directory);
 
-// Everything in which a directory differs from its record: each missing, added or changed tensor and file is a problem.
-// Errors: UserError when the record or the weight files cannot be read.
+// Everything in which a directory differs from its record: each missing, added or changed tensor and file is a problem,
+// and weight files that cannot be opened are. Errors: UserError when the record cannot be read.
 std::vector<Problem> changes_since_export(const std::filesystem::path& directory);
 
 // Whether the model still gives the logits stored for the probes, as problems. Loads the model. Errors: UserError.

@@ -8,12 +8,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// The DONE of a directory that may have nothing to do with the model: nothing as well when it cannot be read.
+std::optional<Done> readable_done(const fs::path& directory) {
+  try {
+    return read_done(directory);
+  } catch (const UserError&) {
+    return std::nullopt;
+  } catch (const fs::filesystem_error&) {
+    return std::nullopt;
+  }
+}
+
 // Finished stages of a work directory by their hashes.
 std::map<std::string, Done> stages_by_hash(const fs::path& work) {
   std::map<std::string, Done> stages;
   for (const auto& entry : fs::directory_iterator(work)) {
     if (entry.is_symlink() || !entry.is_directory()) continue;
-    if (auto done = read_done(entry.path())) stages[done->hash] = std::move(*done);
+    if (auto done = readable_done(entry.path())) stages[done->hash] = std::move(*done);
   }
   return stages;
 }

@@ -1,8 +1,11 @@
 // draftsmith prune as a user runs it: what it makes, how it explains itself, and what it refuses without a trace.
+#include <csignal>
+#include <cstdlib>
 #include <filesystem>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 
 #include "base/files.h"
 #include "data/corpus.h"
@@ -103,6 +106,36 @@ TEST_F(PruneProgram, RefusesWhatCannotBeAndWritesNothing) {
     EXPECT_FALSE(fs::exists(folder_ / "out")) << message;
   }
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 3) << "a temporary directory is left";
+}
+
+// What is known before text is read is said before: a corpus without text is not found out.
+TEST_F(PruneProgram, RefusesBeforeItMeasures) {
+  const std::vector<std::string> by_empty = {"--by", "activation", "--calibration", path("empty.h5")};
+  const auto error_of = [&](std::vector<std::string> flags) {
+    flags.insert(flags.end(), by_empty.begin(), by_empty.end());
+    const ProgramResult result = prune(flags);
+    EXPECT_EQ(result.exit_code, 2);
+    return result.err;
+  };
+  EXPECT_THAT(error_of({"--heads", "3", "--decoder-layers", "9"}),
+              AllOf(HasSubstr("splits a group"), HasSubstr("rising list of layers in 0..3")));
+  EXPECT_THAT(error_of({"--heads", "2", "--vocabulary-from", path("empty.h5"), "--vocabulary-size", "1"}),
+              HasSubstr("special tokens alone are more"));
+  make_directories(folder_ / "out");
+  write_file_atomic(folder_ / "out/mine.txt", "mine");
+  EXPECT_THAT(error_of({"--heads", "2"}), HasSubstr("is not overwritten"));
+}
+
+TEST_F(PruneProgram, AskedToStopItEndsInOrder) {
+  write_corpus("long.h5", 50'000);
+  const std::string command = "bash -c '" DRAFTSMITH_BINARY " prune --threads 1 --model " + path("model") + " --out " +
+                              path("out") + " --heads 2 --by activation --calibration " + path("long.h5") +
+                              " --calibration-examples 50000 2>" + path("err") +
+                              " & pid=$!; while [ -e /proc/$pid ] && ! grep -q \"SigCgt:.*[4-7c-f]...$\" "
+                              "/proc/$pid/status; do :; done; kill -TERM $pid; wait $pid'";
+  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 128 + SIGTERM);
+  EXPECT_THAT(read_file(folder_ / "err"), HasSubstr("nothing was written"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 5) << "a temporary directory is left";
 }
 
 TEST_F(PruneProgram, HelpTeachesWithExamples) {

@@ -13,6 +13,7 @@
 #include "recipes/export/export_record.h"
 #include "recipes/export/model_facts.h"
 #include "recipes/inspection.h"
+#include "recipes/results_file.h"
 #include "tests/model/checkpoint_files.h"
 #include "tests/model/transformer_fixtures.h"
 
@@ -125,6 +126,51 @@ TEST_F(Exporting, ANarrowerTypeIsRoundedAndStillProven) {
   EXPECT_EQ(run("half", "half_again").dtype, "F16") << "although some of its weights stay fp32";
 }
 
+// Beside fp16 alone is fp32 an exception: beside bf16 it is the widest type of the model.
+TEST_F(Exporting, TheStoredTypeLosesNothing) {
+  ExportOptions options;
+  options.dtype = "bf16";
+  run("t5", "mixed", options);
+  const fs::path file = folder_ / "mixed/model.safetensors";
+  std::vector<model::TensorToStore> tensors;
+  {
+    const model::SafetensorsFile opened(file);
+    for (const auto& [name, entry] : opened.tensors()) {
+      const bool down = name.ends_with("DenseReluDense.wo.weight");
+      const at::Tensor value = opened.read(name, at::kFloat);
+      tensors.push_back({name, down ? value + 1e-4 : value, down ? at::kFloat : at::kBFloat16});
+    }
+  }
+  model::write_safetensors(file, tensors);
+  fs::remove_all(folder_ / "mixed/draftsmith");
+  EXPECT_EQ(run("mixed", "mixed_out").dtype, "F32");
+}
+
+TEST_F(Exporting, ATypeThatCannotHoldTheModelIsTheUsersToCorrect) {
+  const auto save_scaled = [&](const std::string& name, double factor) {
+    const model::TransformerModel model(llama_config(), 5);
+    model.parameters().at("embedding.weight").mul_(factor);
+    model::save_model(folder_ / name, model);
+  };
+  ExportOptions half;
+  half.dtype = "fp16";
+  save_scaled("large", 1e9);
+  EXPECT_THAT(refused("large", half), AllOf(HasSubstr("cannot be held in fp16"), HasSubstr("embedding.weight overflow"),
+                                            HasSubstr("choose --dtype stored or bf16")));
+  save_scaled("small", 1e-10);  // 0 in fp16: written as it should be, and another model
+  EXPECT_THAT(refused("small", half), AllOf(HasSubstr("cannot be held in fp16"), HasSubstr("other logits")));
+  half.dtype = "bf16";
+  EXPECT_EQ(run("large", "large_out", half).dtype, "BF16");
+}
+
+TEST_F(Exporting, AModelWithoutFiniteLogitsIsRefused) {
+  const model::TransformerModel model(llama_config(), 5);
+  model.parameters().at("decoder.final_norm.weight").fill_(3e38);
+  model.parameters().at("embedding.weight").mul_(100);
+  model::save_model(folder_ / "diverged", model);
+  EXPECT_THAT(refused("diverged", {}), HasSubstr("logits that are not finite"));
+}
+
 TEST_F(Exporting, ShardsAreHeldToTheRecordToo) {
   model::TransformerConfig config = llama_config();
   config.width = 240;
@@ -163,6 +209,11 @@ TEST_F(Exporting, VerifyAndInspectNameWhatChanged) {
   damaged.back() = static_cast<char>(damaged.back() ^ 1);
   EXPECT_THAT(after_change("model.safetensors", damaged), AllOf(HasSubstr("tensor '"), HasSubstr("is not what was")));
   EXPECT_THAT(after_change("model.safetensors", weights.substr(0, weights.size() / 2)), Not(IsEmpty()));
+  fs::resize_file(folder_ / "out/model.safetensors", 1000);
+  EXPECT_THAT(after_change("config.json", config + " "),
+              AllOf(HasSubstr("model.safetensors"), HasSubstr("config.json")))
+      << "weights that cannot be opened hide no other file";
+  write_file_atomic(folder_ / "out/model.safetensors", weights);
   EXPECT_THAT(after_change("draftsmith/export.json", "{\"version\": 1"), HasSubstr("export.json"));
   EXPECT_THAT(after_change("draftsmith/export.json", "{\"version\": 1}"), HasSubstr("damaged record"));
   EXPECT_THAT(after_change("draftsmith/export.json", "{\"version\": 9}"), HasSubstr("another version"));
@@ -387,6 +438,33 @@ TEST_F(Cards, ResultsOfOtherModelsAreRefused) {
               AllOf(HasSubstr("does not measure the model"), HasSubstr("small (")));
   write_file_atomic(folder_ / "broken.json", R"({"suite": "s"})");
   EXPECT_THAT(refused("llama", {.results = folder_ / "broken.json"}), HasSubstr("is no results.json"));
+}
+
+// Found out before anything is written, not when the card is.
+TEST_F(Cards, ResultsOfWrongTypesAreRefused) {
+  const auto sound = load_json(folder_ / "results.json");
+  const auto refusal = [&](const std::string& pointer, const nlohmann::json& value) {
+    nlohmann::json changed = sound;
+    changed[nlohmann::json::json_pointer(pointer)] = value;
+    write_json(folder_ / "changed.json", changed);
+    return user_error([&] { load_results(folder_ / "changed.json"); });
+  };
+  for (const nlohmann::json& metric : {nlohmann::json(7), nlohmann::json("blue"), nlohmann::json()}) {
+    EXPECT_THAT(refusal("/tasks/0/metric", metric), HasSubstr("no 'metric' that is known of task 'test'")) << metric;
+  }
+  EXPECT_THAT(refusal("/tasks/0/baseline/name", 7), HasSubstr("a 'baseline' without 'name' of task 'test'"));
+  EXPECT_THAT(refusal("/tasks/0/baseline", {{"method", "greedy"}}), HasSubstr("a 'baseline' without 'name'"));
+  EXPECT_EQ(refusal("/tasks/0/baseline", nlohmann::json::object()), "no error");
+  EXPECT_EQ(refusal("/tasks/0/metric", "none"), "no error");
+}
+
+TEST_F(Cards, DamagedStagesBesideTheModelsAreNoneOfItsOwn) {
+  for (const char* content : {"{", "{}", R"({"stage": 3})"}) {
+    make_directories(work_ / "other-22222222");
+    write_file_atomic(work_ / "other-22222222/DONE", content);
+    EXPECT_THAT(card_of(work_ / "drafter/model", {}), HasSubstr("| corpus | corpus | `")) << content;
+    fs::remove_all(folder_ / "out");
+  }
 }
 
 TEST_F(Cards, AModelThatChangedSinceItsStageIsNotExported) {

@@ -215,6 +215,14 @@ TEST_F(Stages, PruningToMoreThanThereIsWritesNothing) {
   EXPECT_TRUE(fs::is_empty(folder_ / "failing"));
 }
 
+TEST_F(Stages, AskedToStopPruningLeavesNothing) {
+  const SignalWatch watch;
+  raise(SIGTERM);
+  EXPECT_THROW(run("prune", toml::table{{"model", path("model")}, {"vocabulary_from", path("corpus.h5")}}, "stopped"),
+               Interrupted);
+  EXPECT_TRUE(fs::is_empty(folder_ / "stopped"));
+}
+
 TEST_F(Stages, AskedToStopTeacherOutputsKeepWholeShards) {
   const SignalWatch watch;
   raise(SIGTERM);
