@@ -101,15 +101,6 @@ LoadedDrafter load_drafter(const GenerateFlags& flags, const model::LoadOptions&
   return drafter;
 }
 
-void require_written(const std::ostream& out) {
-  if (out) return;
-  throw RunError({.where = "standard output",
-                  .what = "writing failed",
-                  .expected = "",
-                  .found = "",
-                  .hint = "is the disk full, or did the reader of the pipe end?"});
-}
-
 class Printer {
  public:
   Printer(const GenerateFlags& flags, const data::Tokenizer* tokenizer, bool with_alpha)
@@ -178,24 +169,6 @@ void generate_lines(infer::Generator& generator, std::span<const std::vector<int
                          printer.print(results);
                          throw_if_stop_requested("The lines printed are complete.");
                        });
-  }
-}
-
-// The same lines, shown as they grow. Batches take the lines in their order, so that the first one is always growing.
-void generate_live(infer::Generator& generator, std::span<const std::vector<int64_t>> sources, LivePrinter& printer) {
-  const auto batch = static_cast<size_t>(generator.options().batch_size);
-  const auto samples = static_cast<size_t>(generator.options().num_samples);
-  for (size_t first = 0; first < sources.size(); first += batch) {
-    const size_t count = std::min(batch, sources.size() - first);
-    generator.generate(sources.subspan(first, count), first, {},
-                       [&](size_t output, std::span<const int64_t> tokens, bool finished) {
-                         printer.add(first * samples + output, tokens, finished);
-                         require_written(std::cout);
-                         if (stop_requested() == 0) return;
-                         printer.break_off();
-                         throw_if_stop_requested("The last line printed may be incomplete.");
-                       });
-    printer.finish_before((first + count) * samples);
   }
 }
 

@@ -2,9 +2,20 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+#include "base/signals.h"
 #include "cli/model_input.h"
 
 namespace draftsmith::cli {
+
+void require_written(const std::ostream& out) {
+  if (out) return;
+  throw RunError({.where = "standard output",
+                  .what = "writing failed",
+                  .expected = "",
+                  .found = "",
+                  .hint = "is the disk full, or did the reader of the pipe end?"});
+}
 
 LivePrinter::Line& LivePrinter::line_at(size_t line) {
   Line& found = lines_[line];
@@ -37,9 +48,7 @@ void LivePrinter::add(size_t line, std::span<const int64_t> tokens, bool finishe
 }
 
 void LivePrinter::finish_before(size_t line) {
-  for (size_t i = current_; i < line; ++i) {
-    if (!line_at(i).finished) add(i, {}, true);
-  }
+  while (current_ < line) add(current_, {}, true);
 }
 
 void LivePrinter::break_off() {
@@ -61,6 +70,30 @@ void LivePrinter::print_ready() {
     begun_ = false;
   }
   out_.flush();
+  require_written(out_);
+}
+
+void generate_live(infer::Generator& generator, std::span<const std::vector<int64_t>> sources, LivePrinter& printer) {
+  const auto batch = static_cast<size_t>(generator.options().batch_size);
+  const auto samples = static_cast<size_t>(generator.options().num_samples);
+  const auto fits = generator.fit(sources);
+  for (size_t line = 0; line < sources.size() * samples; ++line) {
+    if (fits[line / samples].skipped) printer.add(line, {}, true);  // nothing waits for what never comes
+  }
+  try {
+    for (size_t first = 0; first < sources.size(); first += batch) {
+      const size_t count = std::min(batch, sources.size() - first);
+      generator.generate(sources.subspan(first, count), first, {},
+                         [&](size_t output, std::span<const int64_t> tokens, bool finished) {
+                           printer.add(first * samples + output, tokens, finished);
+                           throw_if_stop_requested("The last line printed may be incomplete.");
+                         });
+      printer.finish_before((first + count) * samples);
+    }
+  } catch (...) {
+    printer.break_off();
+    throw;
+  }
 }
 
 }  // namespace draftsmith::cli

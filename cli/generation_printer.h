@@ -9,8 +9,12 @@
 #include <string>
 
 #include "data/stream_decoder.h"
+#include "infer/generator.h"
 
 namespace draftsmith::cli {
+
+// Throws RunError when writing to standard output failed.
+void require_written(const std::ostream& out);
 
 // Several lines may grow at once (a batch, samples): what belongs to a later line waits until all before it are
 // complete, then it is printed as far as it has come and goes on live. Never prints half a character; a complete line
@@ -20,7 +24,7 @@ class LivePrinter {
   // With a null tokenizer token ids are printed. Both must outlive the printer.
   LivePrinter(std::ostream& out, const data::Tokenizer* tokenizer) : out_(out), tokenizer_(tokenizer) {}
 
-  // More tokens of line `line`, counted from 0; `finished`: its last.
+  // More tokens of line `line`, counted from 0; `finished`: its last. Throws RunError when writing fails.
   void add(size_t line, std::span<const int64_t> tokens, bool finished);
   // Lines before `line` get nothing more.
   void finish_before(size_t line);
@@ -44,5 +48,10 @@ class LivePrinter {
   size_t current_ = 0;            // the line that is printed live
   bool begun_ = false;            // something of it is printed
 };
+
+// One line for each sample of each source, in their order. Batches take the sources in their order, so that the first
+// unfinished line is always growing. Errors: those of Generator::generate; RunError when writing fails; Interrupted.
+// After each of them the line that was growing is ended, so that a message can follow.
+void generate_live(infer::Generator& generator, std::span<const std::vector<int64_t>> sources, LivePrinter& printer);
 
 }  // namespace draftsmith::cli

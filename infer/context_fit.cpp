@@ -32,7 +32,8 @@ PromptFit fit_prompt(int64_t prompt, int64_t wanted, const Context& context, Lon
                    .what = "the prompt leaves no room for a new token in the context of " + context.owner,
                    .expected = fmt::format("fewer than {} tokens", context.tokens),
                    .found = fmt::format("{} tokens", prompt),
-                   .hint = "shorten the prompt, or choose --long-prompts truncate-left or skip"});
+                   .hint = "shorten the prompt, or choose --long-prompts truncate-left or skip" +
+                           (context.lift.empty() ? "" : "; " + context.lift)});
 }
 
 }  // namespace draftsmith::infer

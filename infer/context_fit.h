@@ -19,6 +19,7 @@ LongPrompts parse_long_prompts(const std::string& name);
 struct Context {
   int64_t tokens = 0;  // prompt and new tokens together; 0: no limit
   std::string owner;   // what limits it, for messages: "the model X"
+  std::string lift{};  // how the user lifts the limit, for messages; empty: in no way
 };
 
 struct PromptFit {

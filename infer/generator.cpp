@@ -81,14 +81,15 @@ struct Generator::Impl {
 Context Generator::Impl::context() const {
   const model::ModelInfo& target = models.target->info();
   Context context{target.max_positions, "the model " + target.name};
-  const auto limit = [&](int64_t tokens, const std::string& owner) {
-    if (tokens > 0 && (context.tokens == 0 || tokens < context.tokens)) context = {tokens, owner};
+  const auto limit = [&](int64_t tokens, const std::string& owner, const std::string& lift = "") {
+    if (tokens > 0 && (context.tokens == 0 || tokens < context.tokens)) context = {tokens, owner, lift};
   };
   if (options.drafts() && models.drafter != nullptr) {
     limit(models.drafter->info().max_positions, "the drafter " + models.drafter->info().name);
   }
   if (!options.max_new_tokens && !generation.max_new_tokens && generation.max_length) {
-    limit(*generation.max_length, "max_length in the model's generation_config.json");
+    limit(*generation.max_length, "max_length in the model's generation_config.json",
+          "--max-new-tokens lifts this limit");
   }
   return context;
 }

@@ -3,11 +3,13 @@
 
 #include <random>
 #include <sstream>
+#include <stdexcept>
 
 #include <gtest/gtest.h>
 
 #include "base/utf8.h"
 #include "cli/model_input.h"
+#include "infer/oracle_model.h"
 #include "tests/data/tokenizer_files.h"
 
 namespace draftsmith::cli {
@@ -46,6 +48,40 @@ TEST(LivePrinter, BreaksOffAnIncompleteLine) {
   printer.add(0, Ids{5}, false);
   printer.break_off();
   EXPECT_EQ(out.str(), "5\n");
+}
+
+// A model of prompts whose output ends after three tokens for those that begin with 2 and fails after three for others.
+infer::OracleModel failing_model() {
+  model::ModelInfo info;
+  info.name = "failing";
+  info.encoder_decoder = false;
+  info.vocabulary = 6;
+  info.max_positions = 8;
+  info.eos = {1};
+  info.dtype = at::kDouble;
+  return {info, [](std::span<const int64_t>, std::span<const int64_t> prefix) {
+            if (prefix.size() > 4) throw std::runtime_error("the model fails");
+            std::vector<double> probabilities(6, 0);
+            const bool ends = prefix.size() == 4 && prefix.front() == 2;
+            probabilities[ends ? 1 : prefix.size()] = 1;
+            return probabilities;
+          }};
+}
+
+TEST(LivePrinter, AnErrorFollowsACompleteLineAndSkippedOnesHoldUpNothing) {
+  infer::OracleModel model = failing_model();
+  infer::GenerationModels models;
+  models.target = &model;
+  infer::DecodeOptions options;
+  options.max_new_tokens = 6;
+  options.long_prompts = "skip";
+  options.batch_size = 4;
+  infer::Generator generator(models, options);
+  std::ostringstream out;
+  LivePrinter printer(out, nullptr);
+  const std::vector<Ids> sources = {Ids(9, 2), {2, 2}, Ids(8, 2), {3, 3}};
+  EXPECT_THROW(generate_live(generator, sources, printer), std::runtime_error);
+  EXPECT_EQ(out.str(), "\n2 3 1\n\n2 3 4\n");
 }
 
 TEST(LivePrinter, HoldsBackHalfACharacter) {

@@ -11,6 +11,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const Context kTen{10, "the model m"};
 
@@ -171,6 +172,22 @@ TEST(ContextFit, AMaximalLengthOfTheModelsSettingsIsAContext) {
   DecodeOptions options;
   options.max_new_tokens = 9;
   EXPECT_EQ(Generator(models, options).generate(prompts)[0].ids.size(), 9u);
+}
+
+TEST(ContextFit, AMaximalLengthThatIsTooShortSaysHowItIsLifted) {
+  OracleModel target(prompt_info(20), random_oracle(5, 6, 1.5, {kEos}));
+  GenerationModels models;
+  models.target = &target;
+  models.generation.emplace();
+  models.generation->max_length = 6;
+  const auto refusal = [&](const DecodeOptions& options, int64_t prompt) {
+    return message_of([&] { Generator(models, options).fit(std::vector<Ids>{Ids(static_cast<size_t>(prompt), 2)}); });
+  };
+  EXPECT_THAT(refusal({}, 7), HasSubstr("truncate-left or skip; --max-new-tokens lifts this limit"));
+  DecodeOptions options;
+  options.max_new_tokens = 2;
+  EXPECT_EQ(refusal(options, 7), "");
+  EXPECT_THAT(refusal(options, 20), ::testing::AllOf(HasSubstr("the model small"), Not(HasSubstr("lifts"))));
 }
 
 TEST(ContextFit, EncodersInputsAlwaysFit) {
