@@ -33,6 +33,10 @@ MappedFile::MappedFile(const std::filesystem::path& file) {
                                       [size](const char* data) { ::munmap(const_cast<char*>(data), size); });
 }
 
+void MappedFile::will_need() const {
+  if (data_ != nullptr) ::madvise(const_cast<char*>(data_.get()), static_cast<size_t>(bytes_), MADV_WILLNEED);
+}
+
 void MappedFile::forget_pages() const {
   if (data_ != nullptr) ::madvise(const_cast<char*>(data_.get()), static_cast<size_t>(bytes_), MADV_DONTNEED);
 }

@@ -29,6 +29,8 @@ class MappedFile {
   int64_t bytes() const { return bytes_; }
   // Its beginning, as long as a copy of this mapping or of this pointer lives; null for an empty file.
   const std::shared_ptr<const char>& data() const { return data_; }
+  // Has the file read into the system's cache in the background, since all of it is needed soon.
+  void will_need() const;
   // Gives the touched pages back; they come again from the file (or the system's cache of it) when they are needed.
   void forget_pages() const;
 

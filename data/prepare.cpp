@@ -250,6 +250,25 @@ void check_options(const PrepareOptions& options, const Tokenizer& tokenizer) {
                   .what = "the tokenizer has no end-of-sequence id",
                   .expected = "a tokenizer with EOS, which ends every row of a corpus"});
   }
+  if (options.prompt_tokens > 0 && !(options.prefix.empty() && options.suffix.empty())) {
+    problems.add({.where = "prepare.prompt_tokens",
+                  .what = "prompts that are the beginning of their text have no prefix and no suffix",
+                  .expected = "neither prefix nor suffix"});
+  }
+  const auto framed = std::ssize(tokenizer.frame().before) + options.prompt_tokens;
+  if (options.prompt_tokens > 0 && options.max_source > 0 && options.max_source < framed) {
+    problems.add({.where = "prepare.max_source",
+                  .what = "is shorter than every prompt",
+                  .expected = std::to_string(framed) + " tokens at least, or 0",
+                  .found = std::to_string(options.max_source)});
+  }
+  const auto suffix = options.suffix.empty() ? 0 : std::ssize(tokenizer.encode(options.suffix));
+  if (suffix > 0 && options.max_source > 0 && options.max_source < suffix + 2) {
+    problems.add({.where = "prepare.max_source",
+                  .what = "leaves no room for anything but the suffix",
+                  .expected = std::to_string(suffix + 2) + " tokens at least, or 0",
+                  .found = std::to_string(options.max_source)});
+  }
   problems.throw_if_any();
 }
 

@@ -95,6 +95,11 @@ class Suite {
     }
   }
 
+  static std::string place_of(const EvaluationTask& task, const fs::path& file, size_t line) {
+    const auto number = std::to_string(static_cast<size_t>(task.skip) + line + 1);
+    return task.separator.empty() ? file.string() + ":" + number : file.string() + ", prompt " + number;
+  }
+
   void encode(MeasuredTask& measured, size_t line) const {
     const EvaluationTask& task = *measured.task;
     bool cut = false;
@@ -104,7 +109,7 @@ class Suite {
       std::vector<Problem> problems = error.problems();
       const fs::path& file = task.jsonl.empty() ? task.source : task.jsonl;
       for (Problem& problem : problems) {
-        if (problem.where.empty()) problem.where = file.string() + ":" + std::to_string(line + 1);
+        if (problem.where.empty()) problem.where = place_of(task, file, line);
       }
       throw UserError(std::move(problems));
     }

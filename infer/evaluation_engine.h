@@ -41,7 +41,7 @@ class EvaluationEngine {
   // Token ids of a source line of a task: its suffix is added, and what is longer than its max_source_tokens is cut
   // before suffix and EOS, which sets `cut`.
   // Errors: UserError, whose empty `where` the caller fills in with file and line, for ids that are none of the
-  // model's.
+  // model's and for prompts that leave a decoder-only model no room for the task's new tokens.
   virtual Prompt encode(const std::string& source, const EvaluationTask& task, bool& cut) const = 0;
   // Text of generated ids; for `ids` the ids themselves without EOS, separated by blanks.
   virtual std::string text(const std::vector<int64_t>& generated, bool ids) const = 0;

@@ -8,6 +8,7 @@
 
 #include "base/text_table.h"
 #include "base/utf8.h"
+#include "infer/metrics/metric.h"
 #include "infer/window_curves.h"
 
 namespace draftsmith::infer {
@@ -36,13 +37,6 @@ std::string with_interval(const ordered_json& run, const std::string& key, int d
   if (!value.is_number() || !interval.is_array()) return "";
   const double half = (interval.at(1).get<double>() - interval.at(0).get<double>()) / 2;
   return fmt::format("{:.{}f} ±{:.{}f}", value.get<double>(), digits, half, digits);
-}
-
-// Empty where nothing is scored.
-std::string main_score(const ordered_json& task) {
-  const std::string metric = task.at("metric");
-  if (metric == "none") return "";
-  return metric == "rouge" ? "rougeL" : metric;
 }
 
 std::vector<std::string> table_row(const ordered_json& run, const std::string& score) {
@@ -133,7 +127,7 @@ std::string cut_sources(const ordered_json& task) {
 }
 
 std::string task_table(const ordered_json& task) {
-  const std::string score = main_score(task);
+  const std::string score = leading_score(task.at("metric"));
   std::vector<Column> columns{{"run", Align::kLeft}, {score},   {"diff"},  {"speedup"}, {"decode"}, {"theory"},
                               {"tok/run"},           {"alpha"}, {"fallb"}, {"rollb"}};
   std::vector<std::vector<std::string>> rows{table_row(task.at("baseline"), score)};
@@ -211,7 +205,7 @@ std::string csv_cell(const ordered_json& value) {
 }
 
 std::string csv_line(const ordered_json& task, const ordered_json& run) {
-  const std::string score = main_score(task);
+  const std::string score = leading_score(task.at("metric"));
   const auto quality = [&](const std::string& path) { return score.empty() ? ordered_json() : at(run, path); };
   std::vector<std::string> cells{csv_cell(task.at("name")), score, csv_cell(quality("/quality/" + score)),
                                  csv_cell(quality("/quality/" + score + "_ci95/0")),

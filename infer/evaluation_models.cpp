@@ -45,7 +45,10 @@ LoadedModel load(const fs::path& directory, const model::LoadOptions& options) {
   loaded.directory = directory;
   loaded.model = model::load_model(directory, options);
   loaded.generation = model::load_generation_config(directory);
-  if (data::has_tokenizer(directory)) loaded.tokenizer = data::load_tokenizer(directory);
+  if (data::has_tokenizer(directory)) {
+    loaded.tokenizer = data::load_tokenizer(directory);
+    model::require_vocabulary_fits(loaded.model->config(), loaded.tokenizer->vocabulary(), directory.string());
+  }
   return loaded;
 }
 
@@ -120,10 +123,18 @@ class ModelEngine final : public EvaluationEngine {
       if (!task.suffix.empty()) append(tokenizer().encode(task.suffix), end);
       if (info.encoder_decoder) end.push_back(tokenizer().eos());
     }
-    const auto room = std::max<int64_t>(0, task.max_source_tokens - std::ssize(end));
+    const auto room = task.max_source_tokens - std::ssize(end);
+    if (task.max_source_tokens > 0 && room < 1) {
+      throw UserError({.where = "",
+                       .what = "max_source_tokens leaves no room for the source",
+                       .expected = fmt::format("more than {} tokens: its suffix and EOS", end.size()),
+                       .found = fmt::format("{}", task.max_source_tokens),
+                       .hint = ""});
+    }
     cut = task.max_source_tokens > 0 && std::ssize(prompt) > room;
     if (cut) prompt.resize(static_cast<size_t>(room));
     append(end, prompt);
+    require_room(std::ssize(prompt), task.max_new_tokens > 0 ? task.max_new_tokens : options_.max_new_tokens);
     return prompt;
   }
 
@@ -211,6 +222,21 @@ class ModelEngine final : public EvaluationEngine {
   template <class Ids>
   static void append(const Ids& ids, Prompt& prompt) {
     prompt.insert(prompt.end(), ids.begin(), ids.end());
+  }
+
+  // Methods are compared on equal outputs, so these must fit into the context of every model of the suite.
+  void require_room(int64_t prompt, int64_t new_tokens) const {
+    if (models_.at("target").model->info().encoder_decoder) return;
+    for (const auto& [name, loaded] : models_) {
+      const int64_t context = loaded.model ? loaded.model->info().max_positions : 0;
+      if (context == 0 || prompt + new_tokens <= context) continue;
+      throw UserError({.where = "",
+                       .what = "the prompt and the new tokens don't fit into the context of " + name,
+                       .expected = fmt::format("at most {} prompt tokens, with max_new_tokens = {}",
+                                               std::max<int64_t>(0, context - new_tokens), new_tokens),
+                       .found = fmt::format("{} prompt tokens", prompt),
+                       .hint = "set the task's max_source_tokens, which cuts prompts, or lower max_new_tokens"});
+    }
   }
 
   bool is_eos(int64_t id) const {

@@ -34,6 +34,9 @@ void check_task(const EvaluationTask& task, const std::string& where, Problems& 
     problems.add({where + ".references", "a task without a metric scores nothing", "no references, or a metric",
                   fmt::format("{} files", task.references.size()), ""});
   }
+  if (task.ids && !task.suffix.empty()) {
+    problems.add({where + ".suffix", "ids are taken as they are", "no suffix, or text", task.suffix, ""});
+  }
   if (!task.separator.empty() && (task.source.empty() || scored)) {
     problems.add({where + ".separator", "separators divide text without references", "source, and metric none",
                   task.source.empty() ? "no source" : "metric " + task.metric.name, ""});
@@ -82,6 +85,16 @@ void check_drafter_source(const EvaluationDrafter& drafter, const std::string& w
   if (given == 1) return;
   problems.add({where, "a drafter is one thing", "one of model, ngram and lookup = true",
                 given == 0 ? "none of them" : "several of them", ""});
+}
+
+// Settings are chosen by what they lose.
+void check_scored(const std::vector<EvaluationTask>& tasks, const std::string& name, const std::string& where,
+                  Problems& problems) {
+  for (const EvaluationTask& task : tasks) {
+    if (task.name != name || task.metric.name != "none") continue;
+    problems.add({where, "settings are chosen by their quality, which this task does not measure",
+                  "a task with a metric", "metric none", ""});
+  }
 }
 
 // Prompt look-up needs no file to say which parts it fits.
@@ -171,7 +184,10 @@ void check_suite(const EvaluationOptions& options, const std::string& where, Pro
     const std::string at = fmt::format("{}run[{}]", dot, i);
     for (const auto& name : run.drafter) check_known(name, drafters, at + ".drafter", problems);
     check_known(run.model, models, at + ".model", problems);
-    if (!run.choose_on.empty()) check_known(run.choose_on, tasks, at + ".choose_on", problems);
+    if (!run.choose_on.empty()) {
+      check_known(run.choose_on, tasks, at + ".choose_on", problems);
+      check_scored(options.task, run.choose_on, at + ".choose_on", problems);
+    }
     check_run(run, lookups, at, problems);
   }
   try {

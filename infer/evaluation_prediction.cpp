@@ -1,5 +1,7 @@
 #include "infer/evaluation_prediction.h"
 
+#include <algorithm>
+
 namespace draftsmith::infer {
 namespace {
 
@@ -18,8 +20,9 @@ std::optional<Prediction> predict(const RunSettings& run, const DecodeStats& sta
   prediction.speedup_from_counts = static_cast<double>(stats.emitted) / time;
   if (run.decode.window_rule_name() == "fixed" && stats.overlap_count > 0) {
     const int64_t window = run.decode.window.value_or(kDefaultWindow);
-    prediction.speedup = walltime_improvement(stats.alpha(), window, costs);
-    prediction.latency = specgame_latency(stats.alpha(), window, costs);
+    const double alpha = std::clamp(stats.alpha(), 0.0, 1.0);  // a mean of fp32 sums may be a hair above 1
+    prediction.speedup = walltime_improvement(alpha, window, costs);
+    prediction.latency = specgame_latency(alpha, window, costs);
   }
   return prediction;
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "infer/metrics/metric.h"
 #include "infer/report_plots.h"
 #include "infer/window_curves.h"
 
@@ -107,8 +108,7 @@ std::string cut_sources(const ordered_json& task) {
 }
 
 std::string section(const ordered_json& task, const ordered_json& parameters) {
-  const std::string metric = task.at("metric");
-  const std::string score = metric == "rouge" ? "rougeL" : metric == "none" ? "" : metric;
+  const std::string score = leading_score(task.at("metric"));
   std::string html = fmt::format("<h2>{}</h2>\n<p>{} lines{}, {}; 95 % bootstrap intervals in brackets.</p>\n<table>\n",
                                  escape_html(task.at("name")), task.at("lines").dump(), cut_sources(task),
                                  escape_html(task.at("signature")));

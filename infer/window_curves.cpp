@@ -41,7 +41,7 @@ std::string method_of(const ordered_json& run) {
   for (const auto& [key, value] : run.at("params").items()) {
     if (key == "window" || key == "drafter" || key == "model" || key == "window_rule") continue;
     text += fmt::format(" {}={}", key == "temperature" ? "T" : key,
-                        value.is_string() ? value.get<std::string>() : value.dump());
+                        value.is_number() ? fmt::format("{:g}", value.get<double>()) : value.get<std::string>());
   }
   return text;
 }
@@ -80,8 +80,8 @@ std::string fixed(const ordered_json& value, int digits) {
 std::vector<std::string> row_of(const Curve& curve, bool fastest, const ordered_json& parameters) {
   const ordered_json& run = curve.best();
   const ordered_json& speed = run.at("speed");
-  return {curve.method + (fastest ? " *" : ""),
-          curve.drafter,
+  return {curve.method,
+          curve.drafter + (fastest ? " *" : ""),
           scaling(parameters, curve.drafter),
           std::to_string(window_of(run)),
           fixed(run.at("acceptance").at("alpha"), 3),
@@ -159,12 +159,13 @@ std::string polyline(const Curve& curve, const char* which, const Scale& x, cons
                      escape_html(curve.drafter), which);
 }
 
-// Latency by window of one method's drafters: solid as measured, dashed the long-run latency.
-std::string plot(const std::string& method, const std::vector<const Curve*>& curves) {
+// Latency by window of one method's drafters: solid as measured, dashed the long-run latency; across, decoding without
+// a drafter.
+std::string plot(const std::string& method, const std::vector<const Curve*>& curves, double without) {
   constexpr double kLeft = 60;
   constexpr double kBottom = 320;
-  double low = 1e300;
-  double high = 0;
+  double low = without;
+  double high = without;
   int64_t widest = 1;
   for (const Curve* curve : curves) {
     for (const auto* run : curve->runs) {
@@ -178,6 +179,8 @@ std::string plot(const std::string& method, const std::vector<const Curve*>& cur
   const Scale x(1, static_cast<double>(widest), kLeft, kPlotWidth - 160);
   const Scale y(low, high, kBottom, 20);
   std::string svg = open_svg(360, "latency by window, " + escape_html(method)) + axes(x, y, kLeft, kBottom);
+  svg += svg_line(kLeft, y(without), kPlotWidth - 160, y(without), "whisker");
+  svg += svg_text(kLeft + 4, y(without) - 4, "autoregressive");
   for (size_t i = 0; i < curves.size(); ++i) {
     const std::string color = kColors[i % kColors.size()];
     svg += polyline(*curves[i], "measured", x, y, fmt::format("stroke=\"{}\" stroke-width=\"2\"", color));
@@ -218,7 +221,10 @@ std::string window_section(const ordered_json& task, const ordered_json& paramet
       "a speed.</p>\n";
   std::map<std::string, std::vector<const Curve*>> methods;
   for (const Curve& curve : curves) methods[curve.method].push_back(&curve);
-  for (const auto& [method, of_method] : methods) html += plot(method, of_method);
+  for (const auto& [method, of_method] : methods) {
+    const ordered_json& without = run_named(task, of_method.front()->best().at("baseline"));
+    html += plot(method, of_method, without.at("speed").at("decode_ms_per_token"));
+  }
   return html;
 }
 

@@ -131,15 +131,16 @@ void Attention::pack(WeightArena& arena) {
   join(weights_.value);
   fused_ = Linear(at::cat(weights), biases.empty() ? at::Tensor() : at::cat(biases));
   fused_.pack(arena);
+  std::vector<Linear*> parts{&weights_.key, &weights_.value};
+  if (self_) parts.push_back(&weights_.query);
   if (fused_.packed()) {
     fused_.drop_plain();
+    for (Linear* part : parts) {
+      if (arena.only_packed()) part->drop_plain();
+    }
   } else {
     fused_ = Linear();
-  }
-  if (fused_.packed() && arena.only_packed()) {
-    weights_.key.drop_plain();
-    weights_.value.drop_plain();
-    if (self_) weights_.query.drop_plain();
+    for (Linear* part : parts) part->pack(arena);  // converts at least what is stored in another type
   }
   if (!self_) {
     weights_.query.pack(arena);
@@ -149,8 +150,7 @@ void Attention::pack(WeightArena& arena) {
 
 void Attention::unpack() {
   fused_ = Linear();
-  weights_.query.unpack();
-  weights_.output.unpack();
+  for (Linear* part : {&weights_.query, &weights_.key, &weights_.value, &weights_.output}) part->unpack();
 }
 
 }  // namespace draftsmith::model

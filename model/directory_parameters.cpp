@@ -11,6 +11,7 @@ DirectoryParameters::DirectoryParameters(const ModelDirectory& directory, at::De
   for (const ModelDirectory::Stored& stored : directory.parameters()) {
     parameters_[stored.parameter.name] = &stored;
   }
+  directory.weights().will_need();
 }
 
 at::Tensor DirectoryParameters::stored(const std::string& name) {

@@ -63,12 +63,6 @@ at::Tensor prepacked(const at::Tensor& weight) {
   return stack.front().toTensor();
 }
 
-at::Tensor output_like(const at::Tensor& x, int64_t outputs) {
-  std::vector<int64_t> sizes = x.sizes().vec();
-  sizes.back() = outputs;
-  return at::empty(sizes, x.options());
-}
-
 at::Tensor converted(const at::Tensor& x, const at::Tensor& weight) {
   if (x.scalar_type() == weight.scalar_type() || at::autocast::is_autocast_enabled(x.device().type())) {
     return x;

@@ -29,7 +29,7 @@ class Linear {
   // residual + linear(x), both [...,out]; one pass over memory when packed.
   at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x) const;
 
-  // Prepacks the weight where that is supported (CPU, fp32 or bf16); otherwise leaves the layer as it is. `then` is
+  // Prepacks the weight where that is supported (CPU, fp32 or bf16); otherwise the layer computes as it is. `then` is
   // applied by operator() only if fuses() says so afterwards. Without its plain weight (see WeightArena) the layer has
   // no gradients and cannot be unpacked (std::logic_error).
   void pack(WeightArena& arena, PostOp then = PostOp::kNone);

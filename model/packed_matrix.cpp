@@ -116,17 +116,17 @@ void fill_panel(const T* rows, int64_t valid, int64_t inputs, float* panel) {
   }
 }
 
+}  // namespace
+
 at::Tensor output_like(const at::Tensor& x, int64_t outputs) {
   std::vector<int64_t> sizes = x.sizes().vec();
   sizes.back() = outputs;
   return at::empty(sizes, x.options());
 }
 
-}  // namespace
-
 std::optional<PackedMatrix> PackedMatrix::pack(const at::Tensor& weight, const at::Tensor& bias, WeightArena& arena) {
   const at::ScalarType type = weight.scalar_type();
-  const bool fits = type == at::kFloat || type == at::kBFloat16 || type == at::kHalf;
+  const bool fits = type == at::kFloat || type == at::kBFloat16 || type == at::kHalf || type == at::kDouble;
   if (!supported() || !weight.device().is_cpu() || !fits || weight.numel() == 0) {
     return std::nullopt;
   }
@@ -140,6 +140,8 @@ std::optional<PackedMatrix> PackedMatrix::pack(const at::Tensor& weight, const a
     packed.fill(source.const_data_ptr<at::BFloat16>());
   } else if (type == at::kHalf) {
     packed.fill(source.const_data_ptr<at::Half>());
+  } else if (type == at::kDouble) {
+    packed.fill(source.const_data_ptr<double>());
   } else {
     packed.fill(source.const_data_ptr<float>());
   }

@@ -13,12 +13,15 @@
 
 namespace draftsmith::model {
 
+// Uninitialised outputs [...,outputs] of a linear layer of inputs x [...,in].
+at::Tensor output_like(const at::Tensor& x, int64_t outputs);
+
 class PackedMatrix {
  public:
   // What is done to the sums before they are stored.
   enum class Finish { kNone, kRelu };
 
-  // Packs weight [out,in], stored as fp32, bf16 or fp16 on the CPU, and fp32 bias [out] (undefined: none); nothing
+  // Packs weight [out,in], stored in any float type on the CPU, and fp32 bias [out] (undefined: none); nothing
   // where the processor or the dtype doesn't fit.
   static std::optional<PackedMatrix> pack(const at::Tensor& weight, const at::Tensor& bias, WeightArena& arena);
   // x [...,in], fp32 -> [...,out], finished.

@@ -113,8 +113,9 @@ at::Tensor PickledWeights::stored(const std::string& name) const {
     auto [data, bytes] = archive_->reader.getRecord("data/" + tensor.record);
     const at::Storage storage(at::Storage::use_byte_size_t{}, static_cast<int64_t>(bytes), std::move(data), nullptr,
                               false);
-    return at::empty({0}, at::TensorOptions(*element_type(tensor.storage_type)))
-        .set_(storage, tensor.offset, tensor.sizes, tensor.strides);
+    const at::Tensor view = at::empty({0}, at::TensorOptions(*element_type(tensor.storage_type)))
+                                .set_(storage, tensor.offset, tensor.sizes, tensor.strides);
+    return view.nbytes() == bytes ? view : view.clone();  // a small part must not keep a large storage alive
   } catch (const std::exception& error) {
     refuse(fmt::format("{}: tensor '{}'", file_.string(), printable(name)), "cannot be read", first_line(error));
   }

@@ -25,7 +25,7 @@ class PickledWeights final : public TensorFile {
 
   const std::filesystem::path& file() const override { return file_; }
   const std::map<std::string, TensorEntry>& tensors() const override { return entries_; }
-  // A view over its storage's bytes.
+  // Read anew at every call.
   at::Tensor stored(const std::string& name) const override;
   std::span<const std::byte> bytes(const std::string& name) const override;
 

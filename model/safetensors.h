@@ -45,6 +45,7 @@ class SafetensorsFile final : public TensorFile {
   at::Tensor stored(const std::string& name) const override;
   // In the mapping. Errors: std::logic_error for an unknown name.
   std::span<const std::byte> bytes(const std::string& name) const override;
+  void will_need() const override { mapping_.will_need(); }
   void forget_pages() const override { mapping_.forget_pages(); }
 
  private:

@@ -32,6 +32,8 @@ class TensorFile {
   virtual at::Tensor stored(const std::string& name) const = 0;
   // The tensor's bytes, contiguous, valid as long as this object.
   virtual std::span<const std::byte> bytes(const std::string& name) const = 0;
+  // All tensors are going to be read: a mapped file begins to come from disk.
+  virtual void will_need() const {}
   // Gives back the memory of what was read from a mapped file; tensors over it stay valid.
   virtual void forget_pages() const {}
 

@@ -38,8 +38,8 @@ class TransformerModel : public LanguageModel {
   // misshapen.
   TransformerModel(TransformerConfig config, std::map<std::string, at::Tensor> parameters);
   // For decoding only, with the least memory: packed block by block as the source's parameters come, no plain weight
-  // kept that has a packed one. parameters(), to(), requires_grad() and unpack() throw std::logic_error, as does a pass
-  // that would record gradients. This is what load_model() makes unless it is told otherwise.
+  // kept that has a packed one. parameters(), to(), requires_grad(), pack() and unpack() throw std::logic_error, and
+  // where weights are packed a pass that would record gradients does. What load_model() makes unless told otherwise.
   TransformerModel(TransformerConfig config, ParameterSource& source);
   ~TransformerModel() override;
 

@@ -109,6 +109,10 @@ std::string WeightFiles::where(const std::string& name) const {
   return fmt::format("{}: tensor '{}'", files_[file_of_.at(name)]->file().string(), printable(name));
 }
 
+void WeightFiles::will_need() const {
+  for (const auto& file : files_) file->will_need();
+}
+
 void WeightFiles::forget_pages() const {
   for (const auto& file : files_) file->forget_pages();
 }

@@ -30,6 +30,8 @@ class WeightFiles {
   std::string where(const std::string& name) const;
   // The tensor as it is stored; see TensorFile::stored.
   at::Tensor stored(const std::string& name) const { return files_[file_of_.at(name)]->stored(name); }
+  // Of all files; see TensorFile.
+  void will_need() const;
   void forget_pages() const;
 
   // The tensor's bytes.

@@ -34,6 +34,11 @@ std::vector<std::string> names_of(const std::string& metric) {
 
 }  // namespace
 
+std::string leading_score(const std::string& metric) {
+  const auto names = names_of(metric);
+  return names.empty() ? "" : names.front();
+}
+
 Fields<MetricOptions> MetricOptions::fields() {
   return Fields<MetricOptions>("metric options")
       .add("name", &MetricOptions::name, Choices{"bleu", "chrf", "rouge", "none"},

@@ -20,6 +20,9 @@ struct MetricOptions {
   static Fields<MetricOptions> fields();
 };
 
+// The score that a metric leads with: "bleu", "chrf" or "rougeL"; empty for "none".
+std::string leading_score(const std::string& metric);
+
 class Metric {
  public:
   // Throws UserError for an unknown name or tokenizer.

@@ -57,6 +57,15 @@ TEST_F(Prepare, SkipAndLimitTakeASlice) {
   EXPECT_EQ(corpus.info().provenance.at("skip"), "1");
 }
 
+TEST_F(Prepare, LimitsThatLeaveNoRoomForSourcesAreErrors) {
+  const auto error = [&](const PrepareOptions& options) {
+    return user_error([&] { prepare("the cat\n", "a dog\n", options); });
+  };
+  EXPECT_THAT(error({.max_source = 2, .prompt_tokens = 4}), HasSubstr("4 tokens at least"));
+  EXPECT_THAT(error({.suffix = "the", .prompt_tokens = 4}), HasSubstr("neither prefix nor suffix"));
+  EXPECT_THAT(error({.max_source = 1, .suffix = "the"}), HasSubstr("anything but the suffix"));
+}
+
 TEST_F(Prepare, SourcesHaveAPrefixAndASuffixThatStaysWhenTheyAreCut) {
   const auto ids = [&](const std::string& text) { return tokenizer_->encode(text); };
   prepare("the cat sees\n", "a dog\n", {.prefix = "a dog ", .suffix = "the", .prompts = true});

@@ -205,6 +205,25 @@ TEST_F(ModelSuite, CuttingIdsKeepsTheirEos) {
   EXPECT_FALSE(cut);
 }
 
+TEST_F(ModelSuite, PromptsMustLeaveRoomForTheNewTokens) {
+  const std::filesystem::path stories = data::shared_data() / "models/stories260k_hf";  // a context of 512 tokens
+  if (!std::filesystem::exists(stories)) GTEST_SKIP() << "no shared data";
+  options_.model = stories;
+  options_.drafter.clear();
+  const auto engine = make_model_engine(options_);
+  EvaluationTask task;
+  task.ids = true;
+  task.max_new_tokens = 500;
+  bool cut = false;
+  EXPECT_EQ(engine->encode("5 6 7 8 9 10 11 12 13 14 15 16", task, cut).size(), 12);
+  try {
+    engine->encode("5 6 7 8 9 10 11 12 13 14 15 16 17", task, cut);
+    ADD_FAILURE() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("at most 12 prompt tokens"));
+  }
+}
+
 TEST_F(ModelSuite, CuttingPromptsKeepsTheirSuffix) {
   const std::filesystem::path stories = data::shared_data() / "models/stories260k_hf";
   if (!std::filesystem::exists(stories)) GTEST_SKIP() << "no shared data";

@@ -69,6 +69,15 @@ TEST_P(DecodingLoad, StepsAsTheUnpackedModelDoes) {
   EXPECT_LT(difference(logits(*load(true, at::kBFloat16)), logits(*load(false, at::kBFloat16))), 0.05);
 }
 
+// Where nothing can be packed the layers compute with converted weights.
+TEST_P(DecodingLoad, StepsWithoutPackedKernels) {
+  const auto plain = load(false);
+  at::globalContext().setUserEnabledMkldnn(false);
+  const auto unpacked = load(true);
+  at::globalContext().setUserEnabledMkldnn(true);
+  EXPECT_LT(difference(logits(*unpacked), logits(*plain)), 1e-4);
+}
+
 TEST_P(DecodingLoad, ScoresWholeSequencesWithoutGradients) {
   const ForwardInput input{random_batch({5, 3}, 23, 1), random_batch({6, 4}, 23, 2), {}};
   const auto plain = load(false);
@@ -95,7 +104,8 @@ TEST_P(DecodingLoad, OutlivesItsFiles) {
 INSTANTIATE_TEST_SUITE_P(Stored, DecodingLoad,
                          testing::Values(Stored{"t5", true, at::kFloat}, Stored{"t5", false, at::kFloat},
                                          Stored{"t5", true, at::kBFloat16}, Stored{"t5", false, at::kHalf},
-                                         Stored{"gpt2", true, at::kFloat}, Stored{"gpt2", true, at::kBFloat16}),
+                                         Stored{"t5", false, at::kDouble}, Stored{"gpt2", true, at::kFloat},
+                                         Stored{"gpt2", true, at::kBFloat16}),
                          [](const auto& instance) {
                            return instance.param.family + (instance.param.tied ? "Tied" : "Untied") +
                                   c10::toString(instance.param.dtype);
