@@ -6,6 +6,7 @@
 
 #include "base/environment.h"
 #include "infer/metrics/metric.h"
+#include "infer/metrics/metric.h"
 #include "recipes/export/measurements.h"
 #include "recipes/export/provenance.h"
 
