@@ -29,6 +29,12 @@ struct Done {
 void write_done(const std::filesystem::path& directory, Done done);
 // The directory's DONE, or nothing when there is none. UserError when it is damaged.
 std::optional<Done> read_done(const std::filesystem::path& directory);
+// File of a directory -> SHA-256 of its content.
+using FileHashes = std::map<std::string, std::string>;
+// How the files that a directory holds `now` differ from those at `moment` ("the export"): each missing, changed or
+// added file is one problem.
+std::vector<Problem> changed_files(const std::filesystem::path& directory, const FileHashes& then,
+                                   const FileHashes& now, const std::string& moment);
 // Compares the directory with its DONE: each missing, changed or added file is one problem.
 std::vector<Problem> verify_done(const std::filesystem::path& directory, const Done& done);
 

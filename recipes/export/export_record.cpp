@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/sha256.h"
 #include "model/checkpoint.h"
+#include "recipes/done_file.h"
 
 namespace draftsmith::recipes {
 
@@ -76,27 +77,6 @@ void add_changed_tensors(const fs::path& directory, const ExportRecord& record, 
   for (const auto& [name, tensor] : now) {
     if (record.tensors.contains(name)) continue;
     problems.push_back({.where = weights.where(name), .what = "was added after the export", .found = text_of(tensor)});
-  }
-}
-
-void add_changed_files(const fs::path& directory, const ExportRecord& record, std::vector<Problem>& problems) {
-  const auto now = hash_files(directory);
-  for (const auto& [name, hash] : record.files) {
-    const auto found = now.find(name);
-    const std::string where = (directory / name).string();
-    if (found == now.end()) {
-      problems.push_back({.where = where, .what = "file is missing", .expected = "sha256 " + hash.substr(0, 16)});
-    } else if (found->second != hash) {
-      problems.push_back({.where = where,
-                          .what = "file was changed after the export",
-                          .expected = "sha256 " + hash.substr(0, 16),
-                          .found = "sha256 " + found->second.substr(0, 16),
-                          .hint = kHint});
-    }
-  }
-  for (const auto& [name, hash] : now) {
-    if (record.files.contains(name)) continue;
-    problems.push_back({.where = (directory / name).string(), .what = "file was added after the export"});
   }
 }
 
@@ -175,7 +155,7 @@ ExportRecord read_export_record(const fs::path& directory) {
 std::vector<Problem> changes_since_export(const fs::path& directory) {
   const ExportRecord record = read_export_record(directory);
   std::vector<Problem> problems;
-  add_changed_files(directory, record, problems);
+  problems = changed_files(directory, record.files, hash_files(directory), "the export");
   try {
     add_changed_tensors(directory, record, problems);
   } catch (const UserError& error) {  // the weights cannot be opened: what is wrong with other files counts as well

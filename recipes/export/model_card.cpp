@@ -6,7 +6,6 @@
 
 #include "base/environment.h"
 #include "infer/metrics/metric.h"
-#include "infer/metrics/metric.h"
 #include "recipes/export/measurements.h"
 #include "recipes/export/provenance.h"
 

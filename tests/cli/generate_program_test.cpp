@@ -10,6 +10,7 @@
 #include "model/model_directory.h"
 #include "tests/cli/program.h"
 #include "tests/data/tokenizer_files.h"
+#include "tests/model/transformer_fixtures.h"
 
 namespace draftsmith::test {
 namespace {
@@ -23,20 +24,9 @@ class GenerateProgram : public testing::Test {
   static void SetUpTestSuite() {
     folder_ = std::make_unique<TemporaryDirectory>();
     data::write_text(*folder_ / "tokenizer.json", data::byte_level_json({"h e", "Ã ©", "æ Ĺ"}).dump());
-    model::TransformerConfig config;
-    config.family = "llama";
-    config.encoder_decoder = false;
+    model::TransformerConfig config = model::tiny_llama(1);
     config.vocabulary = 264;  // the tokenizer's 259 and padding
-    config.width = 12;
-    config.heads = 3;
-    config.kv_heads = 3;
-    config.head_width = 4;
-    config.ff_width = 20;
-    config.decoder_layers = 1;
-    config.gated = true;
-    config.positions = model::Positions::kRotary;
-    config.rotary.width = 4;
-    config.attention_scale = 0.5;
+    config.heads = config.kv_heads = 3;
     config.max_positions = 24;
     config.tied_head = false;
     config.eos = {255};

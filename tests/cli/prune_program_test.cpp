@@ -11,6 +11,7 @@
 #include "data/corpus.h"
 #include "model/checkpoint.h"
 #include "tests/cli/program.h"
+#include "tests/model/transformer_fixtures.h"
 
 namespace draftsmith {
 namespace {
@@ -25,19 +26,12 @@ using testing::HasSubstr;
 class PruneProgram : public testing::Test {
  protected:
   void SetUp() override {
-    model::TransformerConfig config;
-    config.family = "llama";
-    config.encoder_decoder = false;
+    model::TransformerConfig config = model::tiny_llama(4);
     config.vocabulary = 40;
     config.width = 8;
     config.heads = 4;
     config.kv_heads = 2;
-    config.head_width = 4;
     config.ff_width = 12;
-    config.decoder_layers = 4;
-    config.gated = true;
-    config.positions = model::Positions::kRotary;
-    config.rotary.width = 4;
     config.max_positions = 32;
     config.eos = {2};
     config.bos = 1;

@@ -6,6 +6,7 @@
 
 #include "model/transformer_model.h"
 #include "tests/infer/oracle_fixtures.h"
+#include "tests/model/transformer_fixtures.h"
 
 namespace draftsmith::infer::testing {
 namespace {
@@ -13,28 +14,11 @@ namespace {
 using ::testing::Each;
 using ::testing::Le;
 
-model::TransformerConfig tiny_llama() {
-  model::TransformerConfig config;
-  config.family = "llama";
-  config.encoder_decoder = false;
-  config.vocabulary = 31;
-  config.width = 12;
-  config.heads = 6;
-  config.kv_heads = 3;
-  config.head_width = 4;
-  config.ff_width = 20;
-  config.decoder_layers = 2;
-  config.gated = true;
-  config.positions = model::Positions::kRotary;
-  config.rotary.width = 4;
-  config.attention_scale = 0.5;
+model::TransformerModel small_model(uint64_t seed) {
+  model::TransformerConfig config = model::tiny_llama();
   config.initializer_range = 0.6;
   config.max_positions = 200;
-  return config;
-}
-
-model::TransformerModel tiny_model(uint64_t seed) {
-  model::TransformerModel model(tiny_llama(), seed);
+  model::TransformerModel model(config, seed);
   auto parameters = model.parameters();
   for (auto& [name, tensor] : parameters) tensor = tensor.detach().to(at::kDouble);
   return {model.config(), parameters};
@@ -83,7 +67,7 @@ TEST(Prefill, TargetAndDrafterReadEachPromptOnceForAllItsSamples) {
 }
 
 TEST(Prefill, SharedPromptsGiveEveryRowTheStateItWouldHaveAlone) {
-  model::TransformerModel model = tiny_model(3);
+  model::TransformerModel model = small_model(3);
   const std::vector<Ids> prompts = {{4, 5, 6, 7, 8, 9, 10}, {11}, Ids(90, 12)};  // a cache that grew, one that is empty
   std::vector<Row> rows;
   for (const Ids& prompt : prompts) {
@@ -109,8 +93,8 @@ TEST(Prefill, SharedPromptsGiveEveryRowTheStateItWouldHaveAlone) {
 
 TEST(Prefill, SamplesOfASeedAreThoseOfSeparateRuns) {
   // The random stream depends on line and sample alone, so sample 0 of N equals the only sample.
-  model::TransformerModel target = tiny_model(3);
-  model::TransformerModel drafter = tiny_model(4);
+  model::TransformerModel target = small_model(3);
+  model::TransformerModel drafter = small_model(4);
   GenerationModels models;
   models.target = &target;
   models.drafter = &drafter;

@@ -12,26 +12,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TransformerConfig llama_config() {
-  TransformerConfig config;
-  config.family = "llama";
-  config.encoder_decoder = false;
-  config.vocabulary = 31;
-  config.width = 12;
-  config.heads = 6;
-  config.kv_heads = 3;
-  config.head_width = 4;
-  config.ff_width = 20;
-  config.decoder_layers = 4;
-  config.gated = true;
-  config.positions = Positions::kRotary;
-  config.rotary.width = 4;
-  config.attention_scale = 0.5;
-  config.initializer_range = 0.3;
-  config.max_positions = 64;
-  return config;
-}
-
 at::Tensor logits(TransformerModel& model, const at::Tensor& tokens) {
   const std::vector<int64_t> lengths(static_cast<size_t>(tokens.size(0)), tokens.size(1));
   const ForwardOutput output = model.forward({.source = {}, .target = {tokens, lengths}, .hidden_layers = {}});
@@ -49,14 +29,14 @@ TEST(Pruning, LayersAreChosenByCountStepOrList) {
 }
 
 TEST(Pruning, KeepingEverythingChangesNothing) {
-  TransformerModel model(llama_config(), 3);
+  TransformerModel model(tiny_llama(4), 3);
   const auto same = prune(model, {});
   for (const auto& [name, tensor] : model.parameters()) EXPECT_TRUE(tensor.equal(same->parameters().at(name))) << name;
 }
 
 // Neurons and heads whose output weights are zero contribute nothing: cutting just them leaves the logits as they were.
 TEST(Pruning, WhatContributesNothingIsCutFirst) {
-  TransformerModel model(llama_config(), 3);
+  TransformerModel model(tiny_llama(4), 3);
   for (int64_t layer = 0; layer < 4; ++layer) {
     const std::string block = "decoder." + std::to_string(layer);
     at::Tensor down = model.parameters().at(block + ".feed_forward.down.weight");  // [12,20]
@@ -83,7 +63,7 @@ ActivationMoments moments_of(TransformerModel& model, const at::Tensor& tokens) 
 
 // Neurons whose gate is always 0 and heads whose values are: their other weights are the largest of all.
 TEST(Pruning, ByActivationGoesWhatIsSilentHoweverLargeItsWeights) {
-  TransformerConfig config = llama_config();
+  TransformerConfig config = tiny_llama(4);
   config.activation = Activation::kRelu;
   TransformerModel model(config, 3);
   const at::Tensor tokens = at::arange(0, 24, at::kLong).view({1, 24});
@@ -143,7 +123,7 @@ TEST(Pruning, HeadsThatShareAPositionBiasAreTheSameInAllLayers) {
 }
 
 TEST(Pruning, ShapesThatCannotBeAreErrors) {
-  const TransformerModel model(llama_config(), 3);
+  const TransformerModel model(tiny_llama(4), 3);
   EXPECT_THAT(user_error([&] { prune(model, {.heads = 5}); }), HasSubstr("multiple of 2"));
   EXPECT_THAT(user_error([&] { prune(model, {.heads = 8}); }), HasSubstr("at most 6"));
   EXPECT_THAT(user_error([&] { prune(model, {.ff_width = 21}); }), HasSubstr("at most 20"));

@@ -25,6 +25,28 @@ inline TransformerConfig tiny_config() {
   return config;
 }
 
+// Decoder-only, with keys and values that two heads share.
+inline TransformerConfig tiny_llama(int64_t layers = 2) {
+  TransformerConfig config;
+  config.family = "llama";
+  config.encoder_decoder = false;
+  config.vocabulary = 31;
+  config.width = 12;
+  config.heads = 6;
+  config.kv_heads = 3;
+  config.head_width = 4;
+  config.ff_width = 20;
+  config.decoder_layers = layers;
+  config.gated = true;
+  config.activation = Activation::kSilu;
+  config.positions = Positions::kRotary;
+  config.rotary.width = 4;
+  config.attention_scale = 0.5;
+  config.initializer_range = 0.3;
+  config.max_positions = 64;
+  return config;
+}
+
 inline std::unique_ptr<TransformerModel> tiny_model(const TransformerConfig& config, at::ScalarType type,
                                                     uint64_t seed = 7) {
   auto model = std::make_unique<TransformerModel>(config, seed);

@@ -28,27 +28,6 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::SizeIs;
 
-model::TransformerConfig llama_config(int64_t layers = 2) {
-  model::TransformerConfig config;
-  config.family = "llama";
-  config.encoder_decoder = false;
-  config.vocabulary = 31;
-  config.width = 12;
-  config.heads = 6;
-  config.kv_heads = 3;
-  config.head_width = 4;
-  config.ff_width = 20;
-  config.decoder_layers = layers;
-  config.gated = true;
-  config.activation = model::Activation::kSilu;
-  config.positions = model::Positions::kRotary;
-  config.rotary.width = 4;
-  config.attention_scale = 0.5;
-  config.initializer_range = 0.3;
-  config.max_positions = 64;
-  return config;
-}
-
 model::TransformerConfig t5_config() {
   model::TransformerConfig config = model::tiny_config();
   config.output_scale = 1 / std::sqrt(static_cast<double>(config.width));  // the one that files can hold
@@ -62,8 +41,8 @@ std::string text_of(const std::vector<Problem>& problems) {
 class Exporting : public testing::Test {
  protected:
   Exporting() {
-    save("llama", llama_config());
-    save("target", llama_config(3));
+    save("llama", model::tiny_llama());
+    save("target", model::tiny_llama(3));
     save("t5", t5_config());
   }
 
@@ -148,7 +127,7 @@ TEST_F(Exporting, TheStoredTypeLosesNothing) {
 
 TEST_F(Exporting, ATypeThatCannotHoldTheModelIsTheUsersToCorrect) {
   const auto save_scaled = [&](const std::string& name, double factor) {
-    const model::TransformerModel model(llama_config(), 5);
+    const model::TransformerModel model(model::tiny_llama(), 5);
     model.parameters().at("embedding.weight").mul_(factor);
     model::save_model(folder_ / name, model);
   };
@@ -164,7 +143,7 @@ TEST_F(Exporting, ATypeThatCannotHoldTheModelIsTheUsersToCorrect) {
 }
 
 TEST_F(Exporting, AModelWithoutFiniteLogitsIsRefused) {
-  const model::TransformerModel model(llama_config(), 5);
+  const model::TransformerModel model(model::tiny_llama(), 5);
   model.parameters().at("decoder.final_norm.weight").fill_(3e38);
   model.parameters().at("embedding.weight").mul_(100);
   model::save_model(folder_ / "diverged", model);
@@ -172,7 +151,7 @@ TEST_F(Exporting, AModelWithoutFiniteLogitsIsRefused) {
 }
 
 TEST_F(Exporting, ShardsAreHeldToTheRecordToo) {
-  model::TransformerConfig config = llama_config();
+  model::TransformerConfig config = model::tiny_llama();
   config.width = 240;
   config.ff_width = 400;
   save("wide", config);
@@ -279,7 +258,7 @@ TEST_F(Exporting, ModelsThatAFormatCannotHoldAreRefusedWithTheReason) {
   ExportOptions vllm;
   vllm.format = "vllm";
   EXPECT_THAT(refused("t5", vllm), HasSubstr("vLLM runs no encoder-decoder models"));
-  model::TransformerConfig other = llama_config();
+  model::TransformerConfig other = model::tiny_llama();
   other.vocabulary = 40;
   save("padded", other);
   vllm.target = folder_ / "padded";
@@ -287,7 +266,7 @@ TEST_F(Exporting, ModelsThatAFormatCannotHoldAreRefusedWithTheReason) {
   run("llama", "vllm_out", {.format = "vllm"});
   EXPECT_THAT(read_file(folder_ / "vllm_out/README.md"), HasSubstr("\"method\": \"draft_model\""));
 
-  model::TransformerConfig pruned = llama_config();
+  model::TransformerConfig pruned = model::tiny_llama();
   pruned.draft_vocabulary = {.ids = {0, 1, 2, 5, 9, 30}, .stand_in = 2};
   save("pruned", pruned);
   for (const char* format : {"hf", "vllm"}) {
@@ -326,7 +305,7 @@ TEST_F(Exporting, AlphaIsComparedAgainstTheTarget) {
   const ExportSummary narrow = run("llama", "narrow", options);
   EXPECT_NE(narrow.before->alpha, narrow.after->alpha);
 
-  model::TransformerConfig other = llama_config();
+  model::TransformerConfig other = model::tiny_llama();
   other.vocabulary = 40;
   save("other", other);
   options.target = folder_ / "other";
@@ -379,7 +358,7 @@ class Cards : public Exporting {
                                            .hash = std::string(64, 'c'),
                                            .options = {{"source", "$DATA/train.de"}},
                                            .inputs = {{"$DATA/train.de", std::string(64, 'd')}}});
-    model::save_model(work_ / "drafter-11111111/model", model::TransformerModel(llama_config(), 5));
+    model::save_model(work_ / "drafter-11111111/model", model::TransformerModel(model::tiny_llama(), 5));
     write_done(work_ / "drafter-11111111", {.stage = "drafter",
                                             .kind = "train",
                                             .hash = std::string(64, 'a'),
