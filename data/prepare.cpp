@@ -62,7 +62,8 @@ class ChunkTokenizer {
 
   void add(const Example& example, const std::string& target, Chunk& chunk) const {
     Pair pair = {.source = example.has_source ? source_ids(example.source) : std::vector<int32_t>(),
-                 .target = encode(target, true)};
+                 .target = tokenizer_.encode(target)};
+    pair.target.push_back(tokenizer_.eos());
     if (options_.prompt_tokens > 0) {
       if (example.has_source) {
         chunk.error = {.where = example.where,
@@ -89,7 +90,7 @@ class ChunkTokenizer {
         return;
       }
       chunk.counts.truncated_sources += truncate_source(pair.source);
-      chunk.counts.truncated_targets += truncate(pair.target, options_.max_target, true);
+      chunk.counts.truncated_targets += truncate_target(pair.target);
     }
     chunk.counts.unknown_source_tokens += std::count(pair.source.begin(), pair.source.end(), tokenizer_.unk());
     chunk.counts.unknown_target_tokens += std::count(pair.target.begin(), pair.target.end(), tokenizer_.unk());
@@ -108,15 +109,9 @@ class ChunkTokenizer {
 
   // A prompt begins as generation's prompts do (BOS, where the tokenizer's settings say so).
   std::vector<int32_t> source_ids(const std::string& text) const {
-    std::vector<int32_t> ids = encode(options_.prefix + text, false);
+    std::vector<int32_t> ids = tokenizer_.encode(options_.prefix + text);
     ids.insert(ids.end(), end_.begin(), end_.end());
     if (options_.prompts) ids.insert(ids.begin(), before_.begin(), before_.end());
-    return ids;
-  }
-
-  std::vector<int32_t> encode(const std::string& text, bool ends) const {
-    std::vector<int32_t> ids = tokenizer_.encode(text);
-    if (ends) ids.push_back(tokenizer_.eos());
     return ids;
   }
 
@@ -124,10 +119,10 @@ class ChunkTokenizer {
     return limit > 0 && static_cast<int64_t>(ids.size()) > limit;
   }
 
-  int64_t truncate(std::vector<int32_t>& ids, int64_t limit, bool ends) const {
-    if (!over(ids, limit)) return 0;
-    ids.resize(static_cast<size_t>(limit));
-    if (ends) ids.back() = tokenizer_.eos();
+  int64_t truncate_target(std::vector<int32_t>& ids) const {
+    if (!over(ids, options_.max_target)) return 0;
+    ids.resize(static_cast<size_t>(options_.max_target));
+    ids.back() = tokenizer_.eos();
     return 1;
   }
 

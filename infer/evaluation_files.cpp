@@ -16,7 +16,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr size_t kTableWidth = 100;
 constexpr size_t kGap = 2;             // of TextTable
 constexpr size_t kNarrowestName = 20;  // columns, whatever the numbers take
 constexpr const char* kIndent = "  ";  // of a name's second piece
@@ -25,10 +24,6 @@ constexpr const char* kIndent = "  ";  // of a name's second piece
 ordered_json at(const ordered_json& json, const std::string& pointer) {
   const ordered_json::json_pointer path(pointer);
   return json.contains(path) ? json.at(path) : ordered_json();
-}
-
-std::string fixed(const ordered_json& value, int digits) {
-  return value.is_number() ? fmt::format("{:.{}f}", value.get<double>(), digits) : "";
 }
 
 std::string with_interval(const ordered_json& run, const std::string& key, int digits) {
@@ -86,7 +81,7 @@ size_t name_width(const std::vector<Column>& columns, const std::vector<std::vec
     for (const auto& row : rows) widest = std::max(widest, display_width(row[i]));
     numbers += kGap + widest;
   }
-  return std::max(kNarrowestName, kTableWidth - std::min(numbers, kTableWidth));
+  return std::max(kNarrowestName, kResultsWidth - std::min(numbers, kResultsWidth));
 }
 
 // The last '.' before `end` that is not a decimal point, or npos.
@@ -141,7 +136,7 @@ std::string task_table(const ordered_json& task) {
     for (auto& row : rows) row.erase(row.begin() + 1, row.begin() + 3);
   }
   const size_t width = name_width(columns, rows);
-  TextTable table(columns, kTableWidth);
+  TextTable table(columns, kResultsWidth);
   for (size_t i = 0; i < rows.size(); ++i) {
     add_named_row(table, rows[i], width);
     if (i == 0) table.add_rule();
@@ -215,6 +210,10 @@ std::string csv_line(const ordered_json& task, const ordered_json& run) {
 }
 
 }  // namespace
+
+std::string fixed(const ordered_json& value, int digits) {
+  return value.is_number() ? fmt::format("{:.{}f}", value.get<double>(), digits) : "";
+}
 
 std::string results_table(const ordered_json& results) {
   std::string text;

@@ -1,11 +1,18 @@
 // results.json as a table for the console and as a spreadsheet.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include <nlohmann/json.hpp>
 
 namespace draftsmith::infer {
+
+// Columns that a console's tables of results take at most.
+inline constexpr size_t kResultsWidth = 100;
+
+// A number of results.json with so many digits behind the point; empty for anything else.
+std::string fixed(const nlohmann::ordered_json& value, int digits);
 
 // One table a task, at most 100 columns wide: speedup is end to end (mean over lines), decode without encoder and
 // prefill, theory what is predicted of the latter. Below it what is notable (measurement errors, inexact lossless

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/text_table.h"
+#include "infer/evaluation_files.h"
 #include "infer/report.h"
 #include "infer/svg.h"
 
@@ -16,7 +17,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr size_t kTableWidth = 100;
 constexpr std::array kColors{"#3a76b1", "#e8963e", "#4a9c5d", "#b04a78", "#7a5bb0", "#8a7a3a", "#3aa0a0", "#777777"};
 
 // Runs of one method and drafter that differ in nothing but the window, by rising window.
@@ -71,10 +71,6 @@ std::vector<Curve> curves_of(const ordered_json& task) {
 std::string scaling(const ordered_json& parameters, const std::string& drafter) {
   if (!parameters.contains(drafter) || !parameters.contains("target")) return "";
   return fmt::format("{:.1f}x", parameters.at("target").get<double>() / parameters.at(drafter).get<double>());
-}
-
-std::string fixed(const ordered_json& value, int digits) {
-  return value.is_number() ? fmt::format("{:.{}f}", value.get<double>(), digits) : "";
 }
 
 std::vector<std::string> row_of(const Curve& curve, bool fastest, const ordered_json& parameters) {
@@ -199,7 +195,7 @@ std::string plot(const std::string& method, const std::vector<const Curve*>& cur
 std::string window_table(const ordered_json& task, const ordered_json& parameters) {
   const auto curves = curves_of(task);
   if (curves.empty()) return "";
-  TextTable table(columns(), kTableWidth);
+  TextTable table(columns(), kResultsWidth);
   for (auto& row : rows_of(task, curves, parameters)) table.add_row(std::move(row));
   return fmt::format("best window of each method and drafter (* the method's fastest)\n{}", table.str());
 }
