@@ -67,6 +67,7 @@ struct NestedType {
   size_t (*size)(const void* member);
   void* (*at)(void* member, size_t index);
   void (*resize)(void* member, size_t count);  // kSingle: nothing to do
+  const void* (*defaults)();                   // a struct as it is when nothing was given
 };
 
 struct NestedPointer {
@@ -124,12 +125,21 @@ concept OptionsStruct = requires {
   M::fields();
 };
 
+template <class M>
+const void* defaults_of() {
+  static const M kDefaults{};
+  return &kDefaults;
+}
+
 template <OptionsStruct M>
 struct Nested<M> {
   static constexpr bool value = true;
-  static constexpr NestedType type{NestedType::Kind::kSingle, +[]() -> FieldList { return M::fields(); },
+  static constexpr NestedType type{NestedType::Kind::kSingle,
+                                   +[]() -> FieldList { return M::fields(); },
                                    +[](const void*) -> size_t { return 1; },
-                                   +[](void* member, size_t) -> void* { return member; }, +[](void*, size_t) {}};
+                                   +[](void* member, size_t) -> void* { return member; },
+                                   +[](void*, size_t) {},
+                                   &defaults_of<M>};
 };
 
 template <OptionsStruct M>
@@ -137,7 +147,8 @@ struct Nested<std::optional<M>> {
   static constexpr bool value = true;
   using Member = std::optional<M>;
   static constexpr NestedType type{
-      NestedType::Kind::kOptional, +[]() -> FieldList { return M::fields(); },
+      NestedType::Kind::kOptional,
+      +[]() -> FieldList { return M::fields(); },
       +[](const void* member) -> size_t { return static_cast<const Member*>(member)->has_value() ? 1 : 0; },
       +[](void* member, size_t) -> void* { return &**static_cast<Member*>(member); },
       +[](void* member, size_t count) {
@@ -147,7 +158,8 @@ struct Nested<std::optional<M>> {
         } else if (!optional) {
           optional.emplace();
         }
-      }};
+      },
+      &defaults_of<M>};
 };
 
 template <OptionsStruct M>
@@ -155,14 +167,16 @@ struct Nested<std::vector<M>> {
   static constexpr bool value = true;
   using Member = std::vector<M>;
   static constexpr NestedType type{
-      NestedType::Kind::kVector, +[]() -> FieldList { return M::fields(); },
+      NestedType::Kind::kVector,
+      +[]() -> FieldList { return M::fields(); },
       +[](const void* member) -> size_t { return static_cast<const Member*>(member)->size(); },
       +[](void* member, size_t index) -> void* { return &(*static_cast<Member*>(member))[index]; },
       +[](void* member, size_t count) {
         auto& vector = *static_cast<Member*>(member);
         vector.clear();
         vector.resize(count);
-      }};
+      },
+      &defaults_of<M>};
 };
 
 template <class M>
@@ -304,12 +318,22 @@ std::vector<std::filesystem::path> option_paths(const T& options) {
   return paths_of_fields(T::fields(), &options);
 }
 
-std::string hash_of_fields(const FieldList& fields, const void* object);
+nlohmann::ordered_json identity_of_fields(const FieldList& fields, const void* object, const void* defaults);
+std::string hash_of_identity(const nlohmann::ordered_json& identity);
 
-// SHA-256 (64 hex digits) of the fields that change results.
+// What makes these options these: the fields that change results and differ from their defaults, and required ones. A
+// field that is added later with a default leaves it as it is, so finished work stays finished. Who changes a default
+// that was there raises the version of what reads it (StageKind::version).
+template <class T, class Json = nlohmann::ordered_json>
+Json options_identity(const T& options) {
+  const T defaults{};
+  return identity_of_fields(T::fields(), &options, &defaults);
+}
+
+// SHA-256 (64 hex digits) of options_identity().
 template <class T>
 std::string options_hash(const T& options) {
-  return hash_of_fields(T::fields(), &options);
+  return hash_of_identity(options_identity(options));
 }
 
 // Name, type, default, range, unit and meaning of every field, nested structs included; at most 100 columns wide.

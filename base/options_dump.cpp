@@ -83,6 +83,24 @@ ordered_json json_nested(const NestedPointer& nested, bool results_only) {
   return list.empty() ? ordered_json() : list[0];
 }
 
+ordered_json member_json(const FieldPointer& pointer) {
+  return std::visit(Overload{[](NestedPointer nested) { return json_nested(nested, true); },
+                             [](auto* member) { return json_member(*member); }},
+                    pointer);
+}
+
+// A table is compared with the one that the struct around it has when nothing was given; tables of a list, and one that
+// may be absent, with an empty one.
+ordered_json nested_identity(const NestedPointer& nested, const NestedPointer& unset) {
+  const FieldList fields = nested.type->fields();
+  if (nested.type->kind == NestedType::Kind::kSingle) return identity_of_fields(fields, nested.member, unset.member);
+  ordered_json list = ordered_json::array();
+  for (size_t i = 0; i < nested.type->size(nested.member); ++i) {
+    list.push_back(identity_of_fields(fields, nested.type->at(nested.member, i), nested.type->defaults()));
+  }
+  return list;
+}
+
 template <class E>
 std::string type_name() {
   if constexpr (std::is_same_v<E, bool>) return "true/false";
@@ -200,8 +218,22 @@ ordered_json fields_to_json(const FieldList& fields, const void* object, bool re
   return json;
 }
 
-std::string hash_of_fields(const FieldList& fields, const void* object) {
-  return sha256(fields_to_json(fields, object, true).dump(-1, ' ', true, ordered_json::error_handler_t::replace));
+ordered_json identity_of_fields(const FieldList& fields, const void* object, const void* defaults) {
+  ordered_json json = ordered_json::object();
+  for (const Field& field : fields.all()) {
+    if (!field.affects_result) continue;
+    const auto value = field.pointer(const_cast<void*>(object));
+    const auto unset = field.pointer(const_cast<void*>(defaults));
+    const ordered_json given = member_json(value);
+    if (given == member_json(unset) && !field.required) continue;
+    const auto* nested = std::get_if<NestedPointer>(&value);
+    json[field.name] = nested == nullptr ? given : nested_identity(*nested, std::get<NestedPointer>(unset));
+  }
+  return json;
+}
+
+std::string hash_of_identity(const ordered_json& identity) {
+  return sha256(identity.dump(-1, ' ', true, ordered_json::error_handler_t::replace));
 }
 
 std::string field_text(const Field& field, void* object) {

@@ -93,7 +93,7 @@ std::string stage_hash(const RecipeStage& stage, const std::map<std::string, std
   for (const auto& [name, hash] : input_hashes) contents.push_back(hash);
   const nlohmann::json identity = {{"kind", stage.kind->name},
                                    {"version", stage.kind->version},
-                                   {"options", stage.checked.options},
+                                   {"options", stage.checked.identity},
                                    {"inputs", contents}};
   return sha256(identity.dump());
 }

@@ -35,13 +35,15 @@ struct StageRun {
 // A stage's table, read and found to be without errors.
 struct CheckedOptions {
   nlohmann::ordered_json options;            // resolved, those that change the result
+  nlohmann::ordered_json identity;           // of these, what was given: enters the stage's hash
   std::vector<std::filesystem::path> paths;  // what the stage reads, as written: references are not resolved
 };
 
 // One kind of stage (kind = "train"): its options, and the function that runs it. Immutable.
 struct StageKind {
   std::string name;
-  int64_t version = 1;  // raised when the same options come to give another result: finished stages are then redone
+  // Raised when the same options come to give another result, a changed default included: finished stages are redone.
+  int64_t version = 1;
   std::string summary;
   // Text of the options for `draftsmith help options`.
   std::function<std::string()> describe_options;
@@ -66,7 +68,7 @@ StageKind make_stage_kind(std::string name, int64_t version, const std::string& 
           .check =
               [parse](const toml::table& table, const std::string& stage, Problems& problems) {
                 const Options options = parse(table, stage, problems);
-                return CheckedOptions{options_to_json(options, true), option_paths(options)};
+                return CheckedOptions{options_to_json(options, true), options_identity(options), option_paths(options)};
               },
           .run =
               [parse, run_stage, name](const toml::table& table, const StageRun& run) {

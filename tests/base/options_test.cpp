@@ -244,6 +244,46 @@ TEST(Options, HashIgnoresWhatDoesNotChangeResultsAndNothingElse) {
   }
 }
 
+// What an old version of a struct knew, and the struct after a field was added.
+struct YoungerInner {
+  double rate = 0.1;
+  int64_t added = 3;
+  static Fields<YoungerInner> fields() {
+    return Fields<YoungerInner>("inner").add("rate", &YoungerInner::rate, "").add("added", &YoungerInner::added, "");
+  }
+};
+
+struct OlderInner {
+  double rate = 0.1;
+  static Fields<OlderInner> fields() { return Fields<OlderInner>("inner").add("rate", &OlderInner::rate, ""); }
+};
+
+template <class Inner>
+struct Outer {
+  int64_t count = 1;
+  Inner inner;
+  std::optional<Inner> maybe;
+  std::vector<Inner> list;
+  static Fields<Outer> fields() {
+    return Fields<Outer>("outer")
+        .add("count", &Outer::count, "")
+        .add("inner", &Outer::inner, "")
+        .add("maybe", &Outer::maybe, "")
+        .add("list", &Outer::list, "");
+  }
+};
+
+TEST(Options, HashOutlivesFieldsAddedWithADefault) {
+  for (const char* given : {"", "count = 2", "inner.rate = 0.3", "maybe = {}", "maybe.rate = 2.0", "list = [{}, {}]",
+                            "list = [{rate = 0.5}]"}) {
+    Outer<OlderInner> older;
+    Outer<YoungerInner> younger;
+    EXPECT_EQ(problems_of<Outer<OlderInner>>(given, &older), "");
+    EXPECT_EQ(problems_of<Outer<YoungerInner>>(given, &younger), "");
+    EXPECT_EQ(options_hash(older), options_hash(younger)) << given;
+  }
+}
+
 TEST(Options, JsonKeepsTheOrderOfTheList) {
   const auto json = options_to_json(InnerOptions{});
   EXPECT_EQ(json.dump(), R"({"rate":0.1,"mode":"plain"})");

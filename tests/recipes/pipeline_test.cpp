@@ -34,10 +34,10 @@ class Pipeline : public testing::Test {
   // Two stages, b reading a's result.
   Recipe recipe(int value_of_a, int value_of_b) const {
     RecipeStage a{.name = "a", .kind = &kind_, .table = {}};
-    a.checked.options = {{"value", value_of_a}};
+    a.checked.options = a.checked.identity = {{"value", value_of_a}};
     RecipeStage b{.name = "b", .kind = &kind_, .table = {}};
     b.table.insert("value", "@a/result.txt");
-    b.checked.options = {{"value", value_of_b}};
+    b.checked.options = b.checked.identity = {{"value", value_of_b}};
     b.checked.paths = {"@a/result.txt"};
     b.inputs = {"a"};
     return {.file = "recipe.toml", .name = "test", .stages = {a, b}};
