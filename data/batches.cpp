@@ -45,10 +45,13 @@ Fields<BatchOptions> BatchOptions::fields() {
            "A new order each epoch; false: the corpus's order, windows sorted by length.");
 }
 
+int64_t joined_length(std::span<const int32_t> source, std::span<const int32_t> target) {
+  const int64_t labels = length(target);
+  return std::max<int64_t>(1, source.empty() ? labels : length(source) + std::max<int64_t>(0, labels - 1));
+}
+
 int64_t joined_length(const Corpus& corpus, int64_t example) {
-  const int64_t source = length(corpus.source(example));
-  const int64_t target = length(corpus.target(example));
-  return std::max<int64_t>(1, source == 0 ? target : source + std::max<int64_t>(0, target - 1));
+  return joined_length(corpus.source(example), corpus.target(example));
 }
 
 std::vector<int64_t> packed_rows(std::span<const int64_t> lengths, int64_t width) {
@@ -184,33 +187,32 @@ void BatchOrder::add_window(std::span<int64_t> window) {
   if (!batch.empty()) batches_.push_back(std::move(batch));
 }
 
-namespace {
-
-PaddedRows pad_rows(const std::vector<int64_t>& examples, int64_t pad, const auto& row_of) {
+PaddedRows pad_rows(std::span<const std::span<const int32_t>> rows, int64_t pad) {
   PaddedRows padded;
-  padded.rows = static_cast<int64_t>(examples.size());
-  for (const int64_t example : examples) {
-    padded.lengths.push_back(length(row_of(example)));
+  padded.rows = static_cast<int64_t>(rows.size());
+  for (const auto& row : rows) {
+    padded.lengths.push_back(length(row));
     padded.width = std::max(padded.width, padded.lengths.back());
   }
   padded.tokens.assign(static_cast<size_t>(padded.rows * padded.width), pad);
   auto begin = padded.tokens.begin();
-  for (const int64_t example : examples) {
-    const std::span<const int32_t> row = row_of(example);
+  for (const auto& row : rows) {
     std::copy(row.begin(), row.end(), begin);
     begin += static_cast<std::ptrdiff_t>(padded.width);
   }
   return padded;
 }
 
-}  // namespace
-
 PaddedRows pad_sources(const Corpus& corpus, const std::vector<int64_t>& examples, int64_t pad) {
-  return pad_rows(examples, pad, [&](int64_t example) { return corpus.source(example); });
+  std::vector<std::span<const int32_t>> rows;
+  for (const int64_t example : examples) rows.push_back(corpus.source(example));
+  return pad_rows(rows, pad);
 }
 
 PaddedRows pad_targets(const Corpus& corpus, const std::vector<int64_t>& examples, int64_t pad) {
-  return pad_rows(examples, pad, [&](int64_t example) { return corpus.target(example); });
+  std::vector<std::span<const int32_t>> rows;
+  for (const int64_t example : examples) rows.push_back(corpus.target(example));
+  return pad_rows(rows, pad);
 }
 
 }  // namespace draftsmith::data

@@ -35,6 +35,7 @@ enum class RowForm { kSeparate, kJoined };
 // Tokens that a decoder-only model is given of an example: all but the last, which it only predicts; a start token
 // stands in for an empty source.
 int64_t joined_length(const Corpus& corpus, int64_t example);
+int64_t joined_length(std::span<const int32_t> source, std::span<const int32_t> target);
 
 // Row of each example when they are laid one after the other into rows of `width` tokens; a longer one, or width 0,
 // gives a row to each.
@@ -72,6 +73,7 @@ struct PaddedRows {
   int64_t width = 0;  // L
 };
 
+PaddedRows pad_rows(std::span<const std::span<const int32_t>> rows, int64_t pad);
 PaddedRows pad_sources(const Corpus& corpus, const std::vector<int64_t>& examples, int64_t pad);
 PaddedRows pad_targets(const Corpus& corpus, const std::vector<int64_t>& examples, int64_t pad);
 

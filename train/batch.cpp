@@ -21,10 +21,9 @@ struct JoinedExample {
   int64_t first_label = 0;      // position of the first label among the inputs
 };
 
-JoinedExample joined_example(const data::Corpus& corpus, int64_t example, int64_t start) {
+JoinedExample joined_example(const ExampleTokens& example, int64_t start) {
   JoinedExample joined;
-  const auto source = corpus.source(example);
-  const auto target = corpus.target(example);
+  const auto& [source, target] = example;
   joined.inputs.assign(source.begin(), source.end());
   if (source.empty()) joined.inputs.push_back(start);
   joined.first_label = static_cast<int64_t>(joined.inputs.size()) - 1;
@@ -34,14 +33,14 @@ JoinedExample joined_example(const data::Corpus& corpus, int64_t example, int64_
 }
 
 // Prompt and continuation in one row, several examples a row where rows are packed.
-Batch joined_batch(const data::Corpus& corpus, const std::vector<int64_t>& examples, const model::ModelInfo& model,
-                   int64_t pack_tokens) {
+Batch joined_batch(std::span<const ExampleTokens> examples, const model::ModelInfo& model, int64_t pack_tokens) {
   std::vector<int64_t> lengths;
-  for (const int64_t example : examples) lengths.push_back(data::joined_length(corpus, example));
+  for (const ExampleTokens& example : examples) {
+    lengths.push_back(data::joined_length(example.source, example.target));
+  }
   const std::vector<int64_t> row_of = data::packed_rows(lengths, pack_tokens);
   const auto rows = static_cast<size_t>(row_of.back()) + 1;
   Batch batch;
-  batch.examples = examples;
   batch.decoder_input.lengths.assign(rows, 0);
   batch.decoder_input.segments.resize(rows);
   for (size_t i = 0; i < examples.size(); ++i) {
@@ -56,7 +55,7 @@ Batch joined_batch(const data::Corpus& corpus, const std::vector<int64_t>& examp
   for (size_t i = 0; i < examples.size(); ++i) {
     const auto row = static_cast<size_t>(row_of[i]);
     const int64_t begin = row_of[i] * width + filled[row];
-    const JoinedExample joined = joined_example(corpus, examples[i], model.decoder_start);
+    const JoinedExample joined = joined_example(examples[i], model.decoder_start);
     std::copy(joined.inputs.begin(), joined.inputs.end(), inputs.begin() + begin);
     for (size_t j = 0; j < joined.labels.size(); ++j) {
       labels.push_back(joined.labels[j]);
@@ -72,13 +71,15 @@ Batch joined_batch(const data::Corpus& corpus, const std::vector<int64_t>& examp
   return batch;
 }
 
-}  // namespace
-
-Batch make_batch(const data::Corpus& corpus, const std::vector<int64_t>& examples, const model::ModelInfo& model,
-                 int64_t pack_tokens) {
-  if (!model.encoder_decoder) return joined_batch(corpus, examples, model, pack_tokens);
-  const data::PaddedRows source = data::pad_sources(corpus, examples, model.pad);
-  const data::PaddedRows target = data::pad_targets(corpus, examples, model.pad);
+// Source and target in rows of their own.
+Batch separate_batch(std::span<const ExampleTokens> examples, const model::ModelInfo& model) {
+  std::vector<std::span<const int32_t>> sources, targets;
+  for (const ExampleTokens& example : examples) {
+    sources.push_back(example.source);
+    targets.push_back(example.target);
+  }
+  const data::PaddedRows source = data::pad_rows(sources, model.pad);
+  const data::PaddedRows target = data::pad_rows(targets, model.pad);
   const int64_t width = std::max<int64_t>(target.width, 1);
 
   std::vector<int64_t> labels, positions;
@@ -94,7 +95,6 @@ Batch make_batch(const data::Corpus& corpus, const std::vector<int64_t>& example
   }
 
   Batch batch;
-  batch.examples = examples;
   batch.source.tokens = to_tensor(source.tokens, {source.rows, source.width}).to(model.device);  // [B,S]
   batch.source.lengths = source.lengths;
   batch.decoder_input.tokens = to_tensor(inputs, {target.rows, width}).to(model.device);  // [B,T]
@@ -102,6 +102,21 @@ Batch make_batch(const data::Corpus& corpus, const std::vector<int64_t>& example
   const auto count = static_cast<int64_t>(labels.size());
   batch.labels = to_tensor(labels, {count}).to(model.device);        // [P]
   batch.positions = to_tensor(positions, {count}).to(model.device);  // [P]
+  return batch;
+}
+
+}  // namespace
+
+Batch make_batch(std::span<const ExampleTokens> examples, const model::ModelInfo& model, int64_t pack_tokens) {
+  return model.encoder_decoder ? separate_batch(examples, model) : joined_batch(examples, model, pack_tokens);
+}
+
+Batch make_batch(const data::Corpus& corpus, const std::vector<int64_t>& examples, const model::ModelInfo& model,
+                 int64_t pack_tokens) {
+  std::vector<ExampleTokens> tokens;
+  for (const int64_t example : examples) tokens.push_back({corpus.source(example), corpus.target(example)});
+  Batch batch = make_batch(tokens, model, pack_tokens);
+  batch.examples = examples;
   return batch;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -18,7 +19,7 @@ struct Batch {
   model::TokenBatch decoder_input;
   at::Tensor labels;              // int64 [P]: target tokens of all rows, padding left out, row after row
   at::Tensor positions;           // int64 [P]: where each label stands in the flattened [B*T]
-  std::vector<int64_t> examples;  // [B]: indices in the corpus
+  std::vector<int64_t> examples;  // [B]: indices in the corpus; empty when made from tokens
   int64_t label_count() const { return labels.size(0); }
 };
 
@@ -26,5 +27,11 @@ struct Batch {
 // `pack_tokens` as in data::BatchOptions.
 Batch make_batch(const data::Corpus& corpus, const std::vector<int64_t>& examples, const model::ModelInfo& model,
                  int64_t pack_tokens = 0);
+
+struct ExampleTokens {
+  std::span<const int32_t> source, target;
+};
+// The same from tokens that lie in no corpus.
+Batch make_batch(std::span<const ExampleTokens> examples, const model::ModelInfo& model, int64_t pack_tokens = 0);
 
 }  // namespace draftsmith::train
