@@ -98,9 +98,15 @@ at::Tensor Attention::operator()(const at::Tensor& x, const at::Tensor& memory, 
   Projected projected;
   if (self_) {
     projected = project(normed);
-    if (bias.rotary.positions() > 0) {
-      projected.query = rotate_sequence(projected.query, heads_.width, bias.rotary);
-      projected.key = rotate_sequence(projected.key, heads_.width, bias.rotary);
+    const auto rotated = [&](const at::Tensor& heads) {
+      return bias.rotary.positions() > 0 ? rotate_sequence(heads, heads_.width, bias.rotary) : heads;
+    };
+    projected.query = rotated(projected.query);
+    projected.key = rotated(projected.key);
+    if (memory.defined()) {
+      const KeyValue other = project_key_value(norm(memory));
+      projected.key = at::cat({rotated(other.key), projected.key}, 1);  // [B,2T,kv*K]
+      projected.value = at::cat({other.value, projected.value}, 1);
     }
   } else {
     KeyValue from_memory = project_key_value(memory);

@@ -76,8 +76,10 @@ class Attention {
     return weights_.output.add_to(residual, context);
   }
 
-  // The whole sublayer over whole sequences, with gradients: x + dropout(attention(norm(x), memory)). x [B,T,D]; memory
-  // is [B,S,D], or undefined for self-attention, whose queries and keys are rotated by the bias's table.
+  // The whole sublayer over whole sequences, with gradients: x + dropout(attention(norm(x), memory)). x [B,T,D]. Of a
+  // cross-attention, memory is [B,S,D]. Of a self-attention, whose queries and keys are rotated by the bias's table, it
+  // is undefined, or other hidden states of the same tokens [B,T,D] (Tandem): keys are then these, normed, followed by
+  // x's own, S = 2T.
   at::Tensor operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias, Dropout& dropout,
                         const Glance& glance = {}) const;
 

@@ -13,6 +13,11 @@ double power(int64_t value) {
   return 1.0 / std::sqrt(static_cast<double>(value));
 }
 
+// Projections of a primary's representations keep their size.
+bool projects(const std::string& name) {
+  return name.ends_with("primary_projection.weight") || name == "encoder_projection.weight";
+}
+
 // Decoder-only families: one number for all, smaller where GPT-2 adds to the residual stream (Radford et al. 2019).
 double plain_deviation(const std::string& name, const TransformerConfig& config) {
   const bool embeds = name == "embedding.weight" || name == "head.weight";
@@ -57,6 +62,8 @@ std::map<std::string, at::Tensor> initial_parameters(const TransformerConfig& co
       value = at::full(spec.shape, config.encoder_decoder ? config.initializer_factor : 1.0, at::kFloat);
     } else if (spec.name.ends_with(".bias")) {
       value = at::zeros(spec.shape, at::kFloat);
+    } else if (projects(spec.name)) {
+      value = normal_tensor(spec.shape, power(spec.shape[1]), seed, "init/" + spec.name, at::kFloat);
     } else {
       const double scale = config.encoder_decoder ? deviation(spec.name, config) : plain_deviation(spec.name, config);
       value = normal_tensor(spec.shape, scale, seed, "init/" + spec.name, at::kFloat);

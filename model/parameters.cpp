@@ -49,6 +49,9 @@ void add_stack(const TransformerConfig& config, bool decoder, std::vector<Parame
       add_attention(config, block + ".cross_attention", specs);
     }
     add_feed_forward(config, block + ".feed_forward", specs);
+    if (decoder && config.tandem_secondary()) {
+      specs.push_back({block + ".primary_projection.weight", {config.width, config.tandem.primary_width}});
+    }
   }
   add_norm(config, stack + ".final_norm", specs);
 }
@@ -64,8 +67,10 @@ std::vector<ParameterSpec> expected_parameters(const TransformerConfig& config) 
   if (config.positions == Positions::kLearned) {
     specs.push_back({"positions.weight", {config.max_positions, config.width}});
   }
-  if (config.encoder_decoder) {
+  if (config.has_encoder()) {
     add_stack(config, false, specs);
+  } else if (config.encoder_decoder) {
+    specs.push_back({"encoder_projection.weight", {config.width, config.tandem.primary_width}});
   }
   add_stack(config, true, specs);
   if (!config.tied_head) {

@@ -13,6 +13,8 @@
 //   {stack}.{i}.feed_forward.norm.weight            [D]
 //   {stack}.{i}.feed_forward.{gate,up}.weight       [F,D]           gate only where config.gated
 //   {stack}.{i}.feed_forward.down.weight            [D,F]           T5's `wo`: stays fp32 in fp16
+//   decoder.{i}.primary_projection.weight           [D,D_L]         Tandem secondaries (model/tandem.h)
+//   encoder_projection.weight                       [D,D_L]         those of encoder-decoders, in place of an encoder
 //   {stack}.final_norm.weight                       [D]
 //   head.weight                                     [V,D]           only when not tied; rows as the embedding
 #pragma once

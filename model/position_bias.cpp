@@ -35,8 +35,8 @@ at::Tensor PositionBias::full(int64_t queries, int64_t keys) const {
   if (!slopes_.defined()) {
     return {};
   }
-  const at::Tensor query = at::arange(queries, slopes_.options()).unsqueeze(1);  // [T,1]
-  const at::Tensor distance = query - at::arange(keys, slopes_.options());       // [T,S]
+  const at::Tensor query = at::arange(queries, slopes_.options()).unsqueeze(1);     // [T,1]
+  const at::Tensor distance = (query - at::arange(keys, slopes_.options())).abs();  // [T,S]; blocks look ahead
   return (slopes_.view({-1, 1, 1}) * -distance).unsqueeze(0);
 }
 

@@ -59,6 +59,9 @@ Block::Block(const TransformerConfig& config, const std::string& prefix, const B
   if (config.encoder_decoder && prefix.starts_with("decoder.")) {
     cross_ = make_attention(config, prefix + ".cross_attention", building, false);
   }
+  if (config.tandem_secondary()) {
+    primary_projection_ = Linear(building.matrix(prefix + ".primary_projection.weight"));
+  }
 }
 
 at::Tensor Block::feed_forward(const at::Tensor& x, const at::Tensor& attended, Dropout& dropout,
@@ -71,9 +74,10 @@ Glance Block::glance(const SequencePass& pass, const char* sublayer) const {
   return [&pass, name = prefix_ + sublayer](const at::Tensor& input) { pass.observer->see(name, input); };
 }
 
-at::Tensor Block::operator()(const at::Tensor& x, const SequencePass& pass) const {
+at::Tensor Block::operator()(const at::Tensor& x, const SequencePass& pass, const at::Tensor& primary) const {
+  const at::Tensor earlier = primary.defined() ? project_primary(primary) : primary;
   at::Tensor hidden =
-      within_half(self_(x, at::Tensor(), pass.self_bias, *pass.dropout, glance(pass, ".self_attention")), clamps_half_);
+      within_half(self_(x, earlier, pass.self_bias, *pass.dropout, glance(pass, ".self_attention")), clamps_half_);
   if (cross_) {
     hidden = within_half(
         (*cross_)(hidden, pass.memory, pass.cross_bias, *pass.dropout, glance(pass, ".cross_attention")), clamps_half_);
@@ -126,6 +130,9 @@ void Block::pack(WeightArena& arena) {
     cross_->pack(arena);
   }
   feed_forward_.pack(arena);
+  if (primary_projection_.weight().defined()) {
+    primary_projection_.pack(arena);
+  }
 }
 
 void Block::unpack() {
@@ -134,10 +141,11 @@ void Block::unpack() {
     cross_->unpack();
   }
   feed_forward_.unpack();
+  primary_projection_.unpack();
 }
 
 Stack::Stack(const TransformerConfig& config, bool decoder, const Building& building)
-    : causal_(decoder), heads_(config.heads) {
+    : causal_(decoder), block_(config.block_attention), heads_(config.heads) {
   const std::string name = decoder ? "decoder" : "encoder";
   const int64_t layers = decoder ? config.decoder_layers : config.encoder_layers;
   for (int64_t i = 0; i < layers; ++i) {
@@ -186,24 +194,62 @@ SegmentIndex segment_index(const TokenBatch& batch) {
   return index;
 }
 
-ScoreBias Stack::self_bias(const at::Tensor& x, const TokenBatch& batch) const {
-  const std::vector<int64_t>& lengths = batch.lengths;
+namespace {
+
+// Number of the block of `size` tokens that each position lies in, counted within its segment. int64 [B or 1,1,T]
+at::Tensor block_numbers(const SegmentIndex& packed, int64_t tokens, int64_t size, at::Device device) {
+  const at::Tensor position = packed.position.defined() ? packed.position : at::arange(tokens, at::kLong).unsqueeze(0);
+  return position.to(device).floor_divide(size).unsqueeze(1);
+}
+
+// bool [...] as scores: 0, or a number that softmax turns into exactly 0.
+at::Tensor excluding(const at::Tensor& hidden, const at::TensorOptions& options) {
+  const double excluded = excluded_score(c10::typeMetaToScalarType(options.dtype()));
+  return at::zeros(hidden.sizes(), options).masked_fill_(hidden, excluded);
+}
+
+}  // namespace
+
+at::Tensor Stack::hidden_tokens(const at::Tensor& x, const TokenBatch& batch, const SegmentIndex& packed) const {
+  const int64_t tokens = x.size(1);
+  const at::TensorOptions options = x.options().requires_grad(false);
+  const auto shorter = [&](int64_t length) { return length < tokens; };
+  const bool padded = std::any_of(batch.lengths.begin(), batch.lengths.end(), shorter);
+  at::Tensor hidden;
+  const auto hide = [&](const at::Tensor& more) { hidden = hidden.defined() ? hidden | more : more; };
+  if (block_ > 0) {
+    const at::Tensor block = block_numbers(packed, tokens, block_, x.device());
+    hide(block.unsqueeze(2).gt(block.unsqueeze(3)));  // keys of later blocks
+  } else if (causal_) {
+    hide(at::ones({1, 1, tokens, tokens}, options.dtype(at::kBool)).triu_(1));
+  }
+  if (causal_ && packed.segment.defined()) {
+    const at::Tensor segment = packed.segment.to(x.device());  // [B,T]
+    hide(segment.unsqueeze(2).ne(segment.unsqueeze(1)).unsqueeze(1));
+  }
+  // Right padding: a causal query that matters never sees a padded key.
+  if (padded && (!causal_ || block_ > 0)) {
+    hide(padding_mask(batch.lengths, tokens, options).ne(0));
+  }
+  return hidden;
+}
+
+ScoreBias Stack::self_bias(const at::Tensor& x, const TokenBatch& batch, int64_t tandem) const {
   const int64_t tokens = x.size(1);
   at::Tensor additive = bias_.full(tokens, tokens);  // [1,H,T,T]
   const at::TensorOptions options = (additive.defined() ? additive : x).options().requires_grad(false);
   const SegmentIndex packed = batch.segments.empty() ? SegmentIndex() : segment_index(batch);
-  const auto add = [&](const at::Tensor& mask) { additive = additive.defined() ? additive + mask : mask; };
-  if (causal_) {
-    // Right padding: a causal query that matters never sees a padded key.
-    const double excluded = excluded_score(c10::typeMetaToScalarType(options.dtype()));
-    at::Tensor hidden = at::ones({1, 1, tokens, tokens}, options.dtype(at::kBool)).triu_(1);
-    if (packed.segment.defined()) {
-      const at::Tensor segment = packed.segment.to(x.device());  // [B,T]
-      hidden = hidden | segment.unsqueeze(2).ne(segment.unsqueeze(1)).unsqueeze(1);
-    }
-    add(at::zeros(hidden.sizes(), options).masked_fill_(hidden, excluded));
-  } else if (std::any_of(lengths.begin(), lengths.end(), [&](int64_t length) { return length < tokens; })) {
-    add(padding_mask(lengths, tokens, options));
+  const at::Tensor hidden = hidden_tokens(x, batch, packed);
+  const auto with = [&](const at::Tensor& mask) {
+    const at::Tensor scores = excluding(mask, options);
+    return additive.defined() ? additive + scores : scores;
+  };
+  if (tandem > 0) {
+    const at::Tensor block = block_numbers(packed, tokens, tandem, x.device());
+    const at::Tensor own = block.unsqueeze(3).eq(block.unsqueeze(2));  // [B or 1,1,T,T]
+    additive = at::cat({with(hidden | own), with(hidden | own.logical_not())}, 3);
+  } else if (hidden.defined()) {
+    additive = with(hidden);
   }
   ScoreBias bias;
   if (additive.defined()) {

@@ -60,12 +60,15 @@ class Block {
  public:
   Block(const TransformerConfig& config, const std::string& prefix, const Building& building);
 
-  // Whole sequences. [B,T,D] -> [B,T,D]
-  at::Tensor operator()(const at::Tensor& x, const SequencePass& pass) const;
+  // Whole sequences. [B,T,D] -> [B,T,D]. A Tandem secondary's block also attends to the primary's representations of
+  // the same tokens [B,T,D_L], where they are given and as far as pass.self_bias shows them.
+  at::Tensor operator()(const at::Tensor& x, const SequencePass& pass, const at::Tensor& primary = {}) const;
   // A step's tokens over the state's caches of layer `layer`, whose K/V are written. [B,L,D] -> [B,L,D]
   at::Tensor step(const at::Tensor& x, CachedPass& pass, int64_t layer) const;
   // K/V that x [B,L,D] has as this layer's input at the layout's positions.
   KeyValue key_value(const at::Tensor& x, const RotaryTable& rotary, const std::vector<int64_t>& positions) const;
+  // The primary's representations [B,L,D_L] as inputs of this layer [B,L,D]: FF_Tandem.
+  at::Tensor project_primary(const at::Tensor& representation) const { return primary_projection_(representation); }
   // Cross-attention K/V of encoder states [R,S,D].
   CrossCache cross_cache(const at::Tensor& memory) const;
 
@@ -85,6 +88,7 @@ class Block {
   Attention self_;
   std::optional<Attention> cross_;
   FeedForward feed_forward_;
+  Linear primary_projection_;  // of Tandem secondaries
 };
 
 class Stack {
@@ -98,8 +102,9 @@ class Stack {
   PositionTables position_tables(int64_t count) const;
 
   // Additive self-attention bias of whole sequences of these lengths and segments. x [B,T,D] gives sizes, dtype and
-  // device.
-  ScoreBias self_bias(const at::Tensor& x, const TokenBatch& batch) const;
+  // device. With a `tandem` block γ > 0 for 2T keys: the primary's, seen where they lie in earlier blocks, then the own
+  // ones, seen in the query's block.
+  ScoreBias self_bias(const at::Tensor& x, const TokenBatch& batch, int64_t tandem = 0) const;
   // Additive cross-attention mask for queries x [B,T,D] over memory [B,S,D].
   ScoreBias cross_bias(const at::Tensor& x, const at::Tensor& memory, const std::vector<int64_t>& lengths) const;
   at::Tensor final_norm(const at::Tensor& x) const { return final_norm_(x); }
@@ -108,7 +113,12 @@ class Stack {
   void unpack();
 
  private:
+  // Which of the tokens each token may not see as far as order, segments and lengths go. bool [B or 1,1,T,T]; undefined
+  // when all may be seen.
+  at::Tensor hidden_tokens(const at::Tensor& x, const TokenBatch& batch, const SegmentIndex& packed) const;
+
   bool causal_;
+  int64_t block_;  // γ of block attention; 0: none
   int64_t heads_;
   at::TensorOptions options_;  // of the weights
   std::vector<Block> blocks_;

@@ -36,6 +36,15 @@ struct DraftVocabulary {
   int64_t stand_in = 0;      // one of them: what is embedded in place of ids without a row
 };
 
+// What makes a model the secondary of a Tandem (Nair et al. 2024, section 3; model/tandem.h): layer j + 1 of it reads
+// primary representation layer_map[j], projected, for the tokens of earlier blocks.
+struct TandemShape {
+  int64_t primary_width = 0;            // D_L; 0: no Tandem secondary
+  int64_t primary_layers = 0;           // L_L, of the primary's decoder
+  std::vector<int64_t> layer_map = {};  // ℓ: [decoder_layers], numbers 0 (embedding output) .. primary_layers
+  int64_t block = 2;                    // γ it was trained with, at least 1
+};
+
 struct TransformerConfig {
   std::string family;  // "t5", "llama", ...: selects names and config keys
   bool encoder_decoder = true;
@@ -80,11 +89,19 @@ struct TransformerConfig {
   int64_t max_positions = 0;   // 0: unlimited (relative positions, ALiBi)
   std::optional<int64_t> bos;  // decoder-only: what an empty prompt begins with
 
+  // A Tandem secondary of an encoder-decoder has no encoder (encoder_layers 0): it reads the primary's encoder states.
+  TandemShape tandem;
+  // γ of block prediction (model/block_prediction.h): tokens see all earlier blocks of γ and all of their own, and the
+  // hidden state at token t predicts token t + γ. 0: causal, and token t + 1. Decoder-only.
+  int64_t block_attention = 0;
+
   // Rows of the embedding and of the head.
   int64_t vocabulary_rows() const {
     return draft_vocabulary.ids.empty() ? vocabulary : static_cast<int64_t>(draft_vocabulary.ids.size());
   }
   int64_t key_value_heads() const { return kv_heads > 0 ? kv_heads : heads; }
+  bool tandem_secondary() const { return tandem.primary_width > 0; }
+  bool has_encoder() const { return encoder_decoder && !tandem_secondary(); }
 };
 
 }  // namespace draftsmith::model

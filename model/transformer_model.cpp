@@ -201,6 +201,11 @@ at::Tensor TransformerModel::exit_head(const at::Tensor& layer_hidden) const {
   return impl_->parts->head(impl_->parts->finish(layer_hidden));
 }
 
+at::Tensor TransformerModel::token_embeddings(const at::Tensor& tokens) const {
+  const DecodingGuard guard;
+  return impl_->parts->token_embeddings(tokens);
+}
+
 EncoderStates TransformerModel::encode(const TokenBatch& source) {
   const DecodingGuard guard;
   Dropout none({});
@@ -224,6 +229,9 @@ std::unique_ptr<DecodeState> TransformerModel::begin(const EncoderStates& source
 
 std::unique_ptr<DecodeState> TransformerModel::begin(int64_t rows, int64_t capacity) {
   const DecodingGuard guard;
+  if (impl_->config.block_attention > 0) {
+    throw std::logic_error("a model of block attention predicts blocks, not the next token");
+  }
   if (impl_->config.encoder_decoder) {
     throw std::logic_error("an encoder-decoder model begins from encoder states");
   }
@@ -274,6 +282,17 @@ void TransformerModel::write_kv(LayerRange layers, const at::Tensor& hidden, con
                                 TransformerState& state) {
   const DecodingGuard guard;
   impl_->parts->write_kv(layers, hidden, layout, own_state(state));
+}
+
+EncoderStates TransformerModel::project_encoder(const EncoderStates& primary) {
+  const DecodingGuard guard;
+  return {impl_->parts->project_encoder(primary.hidden), primary.lengths};
+}
+
+void TransformerModel::write_primary(const std::vector<at::Tensor>& representations, const StepLayout& layout,
+                                     TransformerState& state) {
+  const DecodingGuard guard;
+  impl_->parts->write_primary(representations, layout, own_state(state));
 }
 
 }  // namespace draftsmith::model

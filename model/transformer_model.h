@@ -15,17 +15,32 @@
 
 namespace draftsmith::model {
 
+// What a Tandem secondary reads of its primary's pass over the same tokens. Gradients flow into them where they carry
+// any. Of a primary's forward() with hidden_layers = the secondary's layer_map: {output.layers, output.encoder}.
+struct PrimaryStates {
+  std::vector<at::Tensor> layers = {};  // [B,T,D_L], x^(ℓ(j)) for each layer j of the secondary
+  at::Tensor encoder = {};              // [B,S,D_L], the primary's encoder states; undefined for decoder-only models
+};
+
 // Whole sequences for training or scoring, teacher-forced.
 struct ForwardInput {
   TokenBatch source;                       // [B,S]; unused by decoder-only models
   TokenBatch target;                       // decoder inputs [B,T] (start token first), right padded
   std::vector<int64_t> hidden_layers;      // wanted decoder hidden states (early exits, heads)
   ActivationObserver* observer = nullptr;  // nullptr: nobody looks on
+  // A Tandem secondary's: layer j + 1 reads the primary's projected representations of tokens before the block of γ
+  // that a position lies in (counted within its segment), its own from there on. An encoder-decoder secondary reads the
+  // primary's encoder states and only the lengths of `source`. Without them a decoder-only secondary reads itself
+  // alone, as with a γ beyond every token.
+  const PrimaryStates* primary = nullptr;
+  int64_t block = 0;      // γ of this pass; 0: config.tandem.block
+  at::Tensor added = {};  // [B,T,D] added to the embedded targets (Deep Tandem's sketch); undefined: nothing
 };
 
 struct ForwardOutput {
   at::Tensor hidden;               // [B,T,D] after the final norm and output scale: what the head reads
   std::vector<at::Tensor> layers;  // one [B,T,D] a wanted layer, before the final norm
+  at::Tensor encoder;              // [B,S,D] encoder states that were cross-attended to; undefined: decoder-only
 };
 
 class TransformerModel : public LanguageModel {
@@ -68,6 +83,10 @@ class TransformerModel : public LanguageModel {
   // Final norm, output scale and head on a layer's raw hidden state (early exit, CALM). [..., D] -> [..., V].
   at::Tensor exit_head(const at::Tensor& layer_hidden) const;
 
+  // Rows of the embedding table alone, without positions or norm, of models loaded in any way: tokens int64 [...] ->
+  // fp32 [...,D]. What a router knows of tokens (model/router.h).
+  at::Tensor token_embeddings(const at::Tensor& tokens) const;
+
   EncoderStates encode(const TokenBatch& source) override;
   std::unique_ptr<DecodeState> begin(const EncoderStates& source, int64_t capacity, int64_t samples = 1) override;
   std::unique_ptr<DecodeState> begin(int64_t rows, int64_t capacity) override;
@@ -83,6 +102,15 @@ class TransformerModel : public LanguageModel {
   // Writes K/V of layers computed from another hidden state [B,L,D] (Tandem refresh, CALM propagation), as if it were
   // those layers' input, and advances their lengths. Runs no attention.
   void write_kv(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, TransformerState& state);
+
+  // --- a Tandem secondary's (std::logic_error for other models) ---
+  // The primary's encoder states as the secondary's own: what an encoder-decoder secondary's begin() takes.
+  // [B,S,D_L] -> [B,S,D]
+  EncoderStates project_encoder(const EncoderStates& primary);
+  // Writes each layer's K/V of tokens that the primary has processed, from its projected representations
+  // ([B,L,D_L], x^(ℓ(j)) for each layer j), at the layout's slots, and advances all layers. Runs no attention. What the
+  // secondary had written there itself must be rolled back before.
+  void write_primary(const std::vector<at::Tensor>& representations, const StepLayout& layout, TransformerState& state);
 
  private:
   struct Impl;

@@ -45,6 +45,17 @@ std::vector<int64_t> positions_of(const StepLayout& layout) {
   return positions;
 }
 
+void check_primary(const TransformerConfig& config, const PrimaryStates& primary, const at::Tensor& tokens) {
+  if (!config.tandem_secondary() || static_cast<int64_t>(primary.layers.size()) != config.decoder_layers) {
+    throw std::logic_error("a Tandem secondary reads one representation of its primary for each of its layers");
+  }
+  for (const at::Tensor& layer : primary.layers) {
+    if (layer.dim() != 3 || layer.sizes().slice(0, 2) != tokens.sizes()) {
+      throw std::logic_error("a primary's representations are of other tokens than its secondary's");
+    }
+  }
+}
+
 }  // namespace
 
 TransformerParts::TransformerParts(const TransformerConfig& config, const Building& building)
@@ -63,8 +74,11 @@ TransformerParts::TransformerParts(const TransformerConfig& config, const Buildi
   vocabulary_rows_ = VocabularyRows(config, embedding_.device());
   dtype_ = building.find("decoder.final_norm.weight").scalar_type();
   building.source.built();
-  if (config.encoder_decoder) {
+  if (config.has_encoder()) {
     encoder_.emplace(config, false, building);
+  } else if (config.encoder_decoder) {
+    encoder_projection_ = Linear(building.matrix("encoder_projection.weight"));
+    if (building.arena != nullptr) encoder_projection_.pack(*building.arena);
   }
   if (config.positions == Positions::kLearned) {
     positions_ = building.find("positions.weight");
@@ -73,6 +87,10 @@ TransformerParts::TransformerParts(const TransformerConfig& config, const Buildi
     embedding_norm_.emplace(config.norm, config.norm_epsilon, building.find("embedding_norm.weight"),
                             building.find("embedding_norm.bias"));
   }
+}
+
+at::Tensor TransformerParts::token_embeddings(const at::Tensor& tokens) const {
+  return at::embedding(embedding_, vocabulary_rows_.of(tokens.to(embedding_.device()))).to(at::kFloat);
 }
 
 at::Tensor TransformerParts::embed_at(const at::Tensor& tokens, const std::function<at::Tensor()>& positions) const {
@@ -95,7 +113,7 @@ at::Tensor TransformerParts::embed(const at::Tensor& tokens, const StepLayout& l
 
 at::Tensor TransformerParts::encode(const TokenBatch& source, Dropout& dropout, ActivationObserver* observer) const {
   if (!encoder_) {
-    throw std::logic_error("a decoder-only model has no encoder");
+    throw std::logic_error("a decoder-only model or Tandem secondary has no encoder");
   }
   at::Tensor hidden = dropout(embed(source));
   const SequencePass pass{encoder_->self_bias(hidden, source), {}, {}, &dropout, observer};
@@ -105,29 +123,41 @@ at::Tensor TransformerParts::encode(const TokenBatch& source, Dropout& dropout, 
   return dropout(encoder_->final_norm(hidden));
 }
 
+at::Tensor TransformerParts::memory(const ForwardInput& input, Dropout& dropout) const {
+  if (encoder_) return encode(input.source, dropout, input.observer);
+  if (!config_.encoder_decoder) return {};
+  if (input.primary == nullptr) {
+    throw std::logic_error("an encoder-decoder Tandem secondary reads its primary's encoder states");
+  }
+  return project_encoder(input.primary->encoder);
+}
+
 ForwardOutput TransformerParts::forward(const ForwardInput& input, Dropout& dropout) const {
+  if (input.primary != nullptr) check_primary(config_, *input.primary, input.target.tokens);
   SequencePass pass;
   pass.dropout = &dropout;
   pass.observer = input.observer;
-  if (encoder_) {
-    pass.memory = encode(input.source, dropout, input.observer);
-  }
-  at::Tensor hidden = dropout(embed(input.target));
-  pass.self_bias = decoder_.self_bias(hidden, input.target);
-  if (encoder_) {
+  pass.memory = memory(input, dropout);
+  at::Tensor hidden = embed(input.target);
+  hidden = dropout(input.added.defined() ? hidden + input.added : hidden);
+  const int64_t block = input.primary == nullptr ? 0 : input.block > 0 ? input.block : config_.tandem.block;
+  pass.self_bias = decoder_.self_bias(hidden, input.target, block);
+  if (pass.memory.defined()) {
     pass.cross_bias = decoder_.cross_bias(hidden, pass.memory, input.source.lengths);
   }
   std::map<int64_t, at::Tensor> layers{{0, hidden}};
   for (int64_t i = 0; i < decoder_.layers(); ++i) {
-    hidden = decoder_.block(i)(hidden, pass);
+    const at::Tensor primary = input.primary == nullptr ? at::Tensor() : input.primary->layers[static_cast<size_t>(i)];
+    hidden = decoder_.block(i)(hidden, pass, primary);
     layers[i + 1] = hidden;
   }
   ForwardOutput output;
+  output.encoder = pass.memory;
   for (const int64_t layer : input.hidden_layers) {
     output.layers.push_back(layers.at(layer));
   }
   hidden = decoder_.final_norm(hidden);
-  hidden = encoder_ ? dropout(hidden) : hidden;  // T5 alone drops out after the last norm
+  hidden = config_.encoder_decoder ? dropout(hidden) : hidden;  // T5 alone drops out after the last norm
   output.hidden = config_.output_scale == 1.0 ? hidden : hidden * config_.output_scale;
   return output;
 }
@@ -171,7 +201,7 @@ at::Tensor TransformerParts::run_layers(LayerRange layers, const at::Tensor& hid
   state.check(layers, layout);
   fit_positions(layout, state);
   CachedPass pass{layout, state, self_keys(layout, state), {}, rotary_positions(layout), {}, {}};
-  if (encoder_) {
+  if (config_.encoder_decoder) {
     pass.cross_keys = cross_keys(layout, state);
   }
   at::Tensor x = hidden;
@@ -200,10 +230,31 @@ void TransformerParts::write_kv(LayerRange layers, const at::Tensor& hidden, con
   }
 }
 
+at::Tensor TransformerParts::project_encoder(const at::Tensor& primary) const {
+  if (!encoder_projection_.weight().defined()) {
+    throw std::logic_error("no encoder-decoder Tandem secondary: it reads no other model's encoder states");
+  }
+  return encoder_projection_(primary);
+}
+
+void TransformerParts::write_primary(const std::vector<at::Tensor>& representations, const StepLayout& layout,
+                                     DecoderState& state) const {
+  if (!config_.tandem_secondary() || static_cast<int64_t>(representations.size()) != decoder_.layers()) {
+    throw std::logic_error("a Tandem secondary takes one representation of the primary for each of its layers");
+  }
+  for (int64_t i = 0; i < decoder_.layers(); ++i) {
+    const at::Tensor projected = decoder_.block(i).project_primary(representations[static_cast<size_t>(i)]);
+    write_kv({i, i + 1}, projected, layout, state);
+  }
+}
+
 void TransformerParts::pack() {
   WeightArena arena;
   if (encoder_) {
     encoder_->pack(arena);
+  }
+  if (encoder_projection_.weight().defined()) {
+    encoder_projection_.pack(arena);
   }
   decoder_.pack(arena);
   head_.pack(arena);
@@ -213,6 +264,7 @@ void TransformerParts::unpack() {
   if (encoder_) {
     encoder_->unpack();
   }
+  encoder_projection_.unpack();
   decoder_.unpack();
   head_.unpack();
 }

@@ -17,6 +17,8 @@ class TransformerParts {
   at::ScalarType dtype() const { return dtype_; }
   at::Device device() const { return embedding_.device(); }
 
+  // Rows of the embedding table alone: tokens int64 [...] -> fp32 [...,D].
+  at::Tensor token_embeddings(const at::Tensor& tokens) const;
   // Hidden state 0 of whole sequences, and of a step's tokens [B,L] at the layout's positions.
   at::Tensor embed(const TokenBatch& batch) const;
   at::Tensor embed(const at::Tensor& tokens, const StepLayout& layout) const;
@@ -36,6 +38,10 @@ class TransformerParts {
   at::Tensor run_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, DecoderState& state,
                         const std::function<void(int64_t, const at::Tensor&)>& each) const;
   void write_kv(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, DecoderState& state) const;
+  // A Tandem secondary's: encoder states of its primary as its own, and K/V from the primary's representations.
+  at::Tensor project_encoder(const at::Tensor& primary) const;
+  void write_primary(const std::vector<at::Tensor>& representations, const StepLayout& layout,
+                     DecoderState& state) const;
 
   void pack();
   void unpack();
@@ -47,6 +53,8 @@ class TransformerParts {
   // Positions of a step's tokens [B*L], where queries and keys are rotated by them; else empty.
   std::vector<int64_t> rotary_positions(const StepLayout& layout) const;
   at::Tensor embed_at(const at::Tensor& tokens, const std::function<at::Tensor()>& positions) const;
+  // What a forward pass cross-attends to; undefined for decoder-only models.
+  at::Tensor memory(const ForwardInput& input, Dropout& dropout) const;
 
   const TransformerConfig& config_;
   at::ScalarType dtype_ = at::kFloat;
@@ -55,6 +63,7 @@ class TransformerParts {
   at::Tensor positions_;  // [P,D]; undefined unless Positions::kLearned
   std::optional<NormLayer> embedding_norm_;
   std::optional<Stack> encoder_;
+  Linear encoder_projection_;  // of encoder-decoder Tandem secondaries
   Stack decoder_;
   Linear head_;
 };
