@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "model/directory_parameters.h"
 #include "model/families/family.h"
+#include "model/kind_config.h"
 #include "model/parameters.h"
 #include "model/tokenizer_files.h"
 #include "model/weight_files.h"
@@ -33,12 +34,14 @@ std::string torch_name(at::ScalarType dtype) {
   }
 }
 
-ordered_json config_json(const Family& family, const TransformerConfig& config, at::ScalarType dtype) {
+ordered_json config_json(const Family& family, const TransformerConfig& config, const SaveOptions& options) {
+  const ModelKind kind = kind_of(config);
   ordered_json out;
-  out["architectures"] = {family.architecture};
-  out["model_type"] = family.name;
+  out["architectures"] = {architecture_prefix(kind) + family.architecture};
+  out["model_type"] = model_type(kind, family.name);
   out.update(family.write_config(config));
-  out["dtype"] = torch_name(dtype);
+  out["dtype"] = torch_name(options.dtype);
+  write_kind(config, options.primary, out);
   return out;
 }
 
@@ -48,7 +51,7 @@ std::vector<TensorToStore> tensors_to_store(const TransformerModel& model, const
   std::map<std::string, std::vector<at::Tensor>> waiting;  // parts of a joined tensor
   std::vector<TensorToStore> tensors;
   for (const ParameterSpec& spec : expected_parameters(config)) {
-    const StoredTensor where = family.stored(spec.name, config);
+    const StoredTensor where = stored_parameter(family, spec.name, config);
     std::vector<at::Tensor>& parts = waiting[where.name];
     parts.push_back(model.parameters().at(spec.name).detach());
     if (static_cast<int64_t>(parts.size()) < where.parts) continue;
@@ -59,24 +62,13 @@ std::vector<TensorToStore> tensors_to_store(const TransformerModel& model, const
   return tensors;
 }
 
-void write_contents(const fs::path& directory, const TransformerModel& model, const SaveOptions& options) {
-  const TransformerConfig& config = model.config();
-  const Family& family = family_named(config.family);
-  write_weight_files(directory, tensors_to_store(model, family, options.dtype), options.shard_bytes);
-  ordered_json json = config_json(family, config, options.dtype);
-  write_draft_vocabulary(config, directory, json);
-  write_json(directory / "config.json", json);
-  write_json(directory / "generation_config.json",
-             to_json(options.generation.value_or(default_generation_config(config))));
-  if (!options.tokenizer.empty()) {
-    write_tokenizer(options.tokenizer, config, directory);
-  }
-}
-
 }  // namespace
 
 std::unique_ptr<TransformerModel> load_model(const fs::path& directory, const LoadOptions& options) {
-  const ModelDirectory opened(directory);
+  return load_model(ModelDirectory(directory), options);
+}
+
+std::unique_ptr<TransformerModel> load_model(const ModelDirectory& opened, const LoadOptions& options) {
   DirectoryParameters source(opened, options.device, options.dtype);
   std::unique_ptr<TransformerModel> model;
   if (options.pack) {
@@ -89,12 +81,12 @@ std::unique_ptr<TransformerModel> load_model(const fs::path& directory, const Lo
     }
     model = std::make_unique<TransformerModel>(opened.config(), std::move(parameters));
   }
-  model->set_name(directory.string());
+  model->set_name(opened.path().string());
   return model;
 }
 
 GenerationConfig load_generation_config(const fs::path& directory) {
-  const TransformerConfig config = load_config(directory);
+  const TransformerConfig config = load_config(directory, kind_of_directory(directory).value_or(ModelKind::kOrdinary));
   Problems problems;
   GenerationConfig generation =
       read_generation_config(directory, load_json(directory / "config.json"), config, problems);
@@ -115,6 +107,20 @@ fs::path require_free_place(const fs::path& directory) {
   return place;
 }
 
+void write_model_files(const fs::path& directory, const TransformerModel& model, const SaveOptions& options) {
+  const TransformerConfig& config = model.config();
+  const Family& family = family_named(config.family);
+  write_weight_files(directory, tensors_to_store(model, family, options.dtype), options.shard_bytes);
+  ordered_json json = config_json(family, config, options);
+  write_draft_vocabulary(config, directory, json);
+  write_json(directory / "config.json", json);
+  write_json(directory / "generation_config.json",
+             to_json(options.generation.value_or(default_generation_config(config))));
+  if (!options.tokenizer.empty()) {
+    write_tokenizer(options.tokenizer, config, directory);
+  }
+}
+
 void save_model(const fs::path& directory, const TransformerModel& model, const SaveOptions& options) {
   const fs::path target = require_free_place(directory);
   if (target.has_parent_path()) {
@@ -122,7 +128,7 @@ void save_model(const fs::path& directory, const TransformerModel& model, const 
   }
   AtomicPath place(target);
   make_directories(place.temporary());
-  write_contents(place.temporary(), model, options);
+  write_model_files(place.temporary(), model, options);
   place.commit();
 }
 

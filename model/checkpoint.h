@@ -25,8 +25,11 @@ struct LoadOptions {
   bool pack = true;
 };
 
-// Errors: UserError that names every problem of the directory; see ModelDirectory.
+// Errors: UserError that names every problem of the directory; see ModelDirectory. Models of kinds of our own are
+// refused: model/tandem.h, model/block_prediction.h and model/deep_tandem.h load those.
 std::unique_ptr<TransformerModel> load_model(const std::filesystem::path& directory, const LoadOptions& options = {});
+// Of a directory that is open, of any kind.
+std::unique_ptr<TransformerModel> load_model(const ModelDirectory& opened, const LoadOptions& options = {});
 
 // Generation settings of a directory. Errors: as load_config.
 GenerationConfig load_generation_config(const std::filesystem::path& directory);
@@ -36,16 +39,24 @@ struct SaveOptions {
   uint64_t shard_bytes = 5'000'000'000;        // largest weight file, in bytes
   std::filesystem::path tokenizer;             // spiece.model to copy; empty: none
   std::optional<GenerationConfig> generation;  // absent: the config's token ids alone
+  // Of a Tandem secondary: the primary that config.json names (model/tandem.h). Absent: none, as in checkpoints of
+  // training.
+  std::optional<PrimaryRecord> primary = {};
 };
 
 // The directory's path without a slash at its end, when nothing lies there yet but perhaps an empty directory. For runs
 // that work long before they save. Errors: UserError.
 std::filesystem::path require_free_place(const std::filesystem::path& directory);
 
-// Writes a complete model directory under a temporary name, then renames it. Missing parents are created.
-// Errors: UserError when `directory` exists already (and is not empty) or the tokenizer cannot be read; RunError when a
-// weight is NaN or infinite or a write fails. Nothing is left behind in either case.
+// Writes a complete model directory, of the kind that the configuration is of, under a temporary name, then renames it.
+// Missing parents are created. Errors: UserError when `directory` exists already (and is not empty) or the tokenizer
+// cannot be read; RunError when a weight is NaN or infinite or a write fails. Nothing is left behind in either case.
 void save_model(const std::filesystem::path& directory, const TransformerModel& model, const SaveOptions& options = {});
+
+// The files of a model directory, into a directory that is there. Not atomic: for who writes more beside them. Errors:
+// as save_model.
+void write_model_files(const std::filesystem::path& directory, const TransformerModel& model,
+                       const SaveOptions& options = {});
 
 // A tokenizer may not have more ids than the model has embeddings; fewer are padding. Errors: UserError.
 void require_vocabulary_fits(const TransformerConfig& config, int64_t tokenizer_vocabulary, const std::string& where);

@@ -4,7 +4,6 @@
 #include <stdexcept>
 
 #include "base/random_tensors.h"
-#include "model/parameters.h"
 
 namespace draftsmith::model {
 namespace {
@@ -13,7 +12,6 @@ double power(int64_t value) {
   return 1.0 / std::sqrt(static_cast<double>(value));
 }
 
-// Projections of a primary's representations keep their size.
 bool projects(const std::string& name) {
   return name.ends_with("primary_projection.weight") || name == "encoder_projection.weight";
 }
@@ -54,6 +52,10 @@ double deviation(const std::string& name, const TransformerConfig& config) {
 
 }  // namespace
 
+at::Tensor initial_projection(const ParameterSpec& spec, uint64_t seed) {
+  return normal_tensor(spec.shape, power(spec.shape.at(1)), seed, "init/" + spec.name, at::kFloat);
+}
+
 std::map<std::string, at::Tensor> initial_parameters(const TransformerConfig& config, uint64_t seed) {
   std::map<std::string, at::Tensor> parameters;
   for (const ParameterSpec& spec : expected_parameters(config)) {
@@ -63,7 +65,7 @@ std::map<std::string, at::Tensor> initial_parameters(const TransformerConfig& co
     } else if (spec.name.ends_with(".bias")) {
       value = at::zeros(spec.shape, at::kFloat);
     } else if (projects(spec.name)) {
-      value = normal_tensor(spec.shape, power(spec.shape[1]), seed, "init/" + spec.name, at::kFloat);
+      value = initial_projection(spec, seed);
     } else {
       const double scale = config.encoder_decoder ? deviation(spec.name, config) : plain_deviation(spec.name, config);
       value = normal_tensor(spec.shape, scale, seed, "init/" + spec.name, at::kFloat);

@@ -7,6 +7,7 @@
 
 #include <ATen/ATen.h>
 
+#include "model/parameters.h"
 #include "model/transformer_config.h"
 
 namespace draftsmith::model {
@@ -17,5 +18,9 @@ namespace draftsmith::model {
 // an untied head unless config.embedding_std says otherwise; norms are f, their biases 0. f =
 // config.initializer_factor.
 std::map<std::string, at::Tensor> initial_parameters(const TransformerConfig& config, uint64_t seed);
+
+// The random start of one projection of a Tandem secondary [D,D_L], deviation D_L^-0.5: it keeps the size of what it
+// projects.
+at::Tensor initial_projection(const ParameterSpec& spec, uint64_t seed);
 
 }  // namespace draftsmith::model

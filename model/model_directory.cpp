@@ -11,6 +11,7 @@
 #include "base/logging.h"
 #include "base/sha256.h"
 #include "model/draft_vocabulary.h"
+#include "model/kind_config.h"
 
 namespace draftsmith::model {
 
@@ -61,11 +62,14 @@ void check_total(const TransformerConfig& config, const std::string& where, Prob
   }
 }
 
-TransformerConfig config_from_json(const json& config_json, const fs::path& directory, Problems& problems) {
+TransformerConfig config_from_json(const json& config_json, const fs::path& directory, ModelKind kind,
+                                   Problems& problems) {
   const std::string where = (directory / "config.json").string();
+  require_kind(kind_of(config_json), kind, directory.string());
   const Family& family = family_of(config_json, where);
   ConfigReader reader(config_json, where, problems);
   TransformerConfig config = family.read_config(reader);
+  read_kind(kind, reader, config, problems);
   if (problems.empty()) {
     config.draft_vocabulary = read_draft_vocabulary(directory, reader, config, problems);
     check_total(config, where, problems);
@@ -84,26 +88,26 @@ std::string tokenizer_file(const fs::path& directory) {
 
 }  // namespace
 
-TransformerConfig load_config(const fs::path& directory) {
+TransformerConfig load_config(const fs::path& directory, ModelKind kind) {
   Problems problems;
-  TransformerConfig config = config_from_json(load_config_json(directory), directory, problems);
+  TransformerConfig config = config_from_json(load_config_json(directory), directory, kind, problems);
   problems.throw_if_any();
   return config;
 }
 
-ModelDirectory::ModelDirectory(fs::path directory) : path_(std::move(directory)) {
-  read_config();
+ModelDirectory::ModelDirectory(fs::path directory, ModelKind kind) : path_(std::move(directory)) {
+  read_config(kind);
   weights_ = WeightFiles(path_);
   decide_prefix();
   decide_head();
   match_parameters();
 }
 
-void ModelDirectory::read_config() {
+void ModelDirectory::read_config(ModelKind kind) {
   const json config_json = load_config_json(path_);
   Problems problems;
+  config_ = config_from_json(config_json, path_, kind, problems);
   family_ = &family_of(config_json, (path_ / "config.json").string());
-  config_ = config_from_json(config_json, path_, problems);
   problems.throw_if_any();
   generation_ = read_generation_config(path_, config_json, config_, problems);
   problems.throw_if_any();
@@ -190,7 +194,7 @@ void ModelDirectory::match_parameters() {
   Problems problems;
   const std::string embedding = embedding_name();
   for (const ParameterSpec& spec : expected_parameters(config_)) {
-    StoredTensor tensor = family_->stored(spec.name, config_);
+    StoredTensor tensor = stored_parameter(*family_, spec.name, config_);
     tensor.name = tensor.name == family_->stored_embedding ? embedding : in_files(tensor.name);
     parameters_.push_back({spec, std::move(tensor)});
     // Of joined parameters the first speaks for all.
@@ -240,10 +244,11 @@ void ModelDirectory::check_others(Problems& problems) const {
 }
 
 ModelDescription describe_model(const fs::path& directory) {
-  const ModelDirectory opened(directory);
+  const ModelDirectory opened(directory, kind_of_directory(directory).value_or(ModelKind::kOrdinary));
   ModelDescription description;
+  description.kind = kind_of(opened.config());
   description.family = opened.family().name;
-  description.architecture = opened.family().architecture;
+  description.architecture = architecture_prefix(description.kind) + opened.family().architecture;
   description.config = opened.config();
   description.generation = opened.generation();
   description.parameters = count_numbers(opened.config());

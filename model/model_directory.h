@@ -10,6 +10,7 @@
 
 #include "model/families/family.h"
 #include "model/generation_config.h"
+#include "model/model_kind.h"
 #include "model/parameters.h"
 #include "model/transformer_config.h"
 #include "model/weight_files.h"
@@ -17,9 +18,9 @@
 namespace draftsmith::model {
 
 // config.json of a directory as a TransformerConfig. tied_head is what its flags say; ModelDirectory knows the tensors.
-// Errors (UserError): no such directory or file, broken JSON, an unknown architecture, values out of range (all of
-// them).
-TransformerConfig load_config(const std::filesystem::path& directory);
+// Errors (UserError): no such directory or file, broken JSON, an unknown architecture, a model of another kind, values
+// out of range (all of them).
+TransformerConfig load_config(const std::filesystem::path& directory, ModelKind kind = ModelKind::kOrdinary);
 
 class ModelDirectory {
  public:
@@ -31,7 +32,7 @@ class ModelDirectory {
 
   // Errors (UserError): those of load_config and WeightFiles; then all at once: missing and unexpected tensors, wrong
   // shapes, types that are no floats, copies of the embedding that differ from it.
-  explicit ModelDirectory(std::filesystem::path directory);
+  explicit ModelDirectory(std::filesystem::path directory, ModelKind kind = ModelKind::kOrdinary);
 
   const std::filesystem::path& path() const { return path_; }
   const Family& family() const { return *family_; }
@@ -43,7 +44,7 @@ class ModelDirectory {
   const std::vector<Stored>& parameters() const { return parameters_; }
 
  private:
-  void read_config();
+  void read_config(ModelKind kind);
   bool same_tensor(const std::string& a, const std::string& b) const;
   std::string embedding_name() const;
   void decide_prefix();
@@ -66,8 +67,9 @@ class ModelDirectory {
 
 // What `draftsmith inspect` tells of a model directory.
 struct ModelDescription {
+  ModelKind kind = ModelKind::kOrdinary;
   std::string family;
-  std::string architecture;
+  std::string architecture;  // the family's, with the kind's name before it
   TransformerConfig config;
   GenerationConfig generation;
   int64_t parameters = 0;                        // numbers in all parameters, tied ones once
@@ -77,7 +79,7 @@ struct ModelDescription {
   std::string tokenizer_hash;  // SHA-256 of that file
 };
 
-// Opens and checks a directory without loading it. Errors: as ModelDirectory.
+// Opens and checks a directory of any kind of one transformer without loading it. Errors: as ModelDirectory.
 ModelDescription describe_model(const std::filesystem::path& directory);
 
 }  // namespace draftsmith::model

@@ -71,6 +71,10 @@ bool is_tandem_directory(const std::filesystem::path& directory);
 // no Tandem directory.
 std::filesystem::path tandem_primary(const std::filesystem::path& directory);
 
+// Everything that a Tandem directory's form can be wrong in, its primary included, whose hash is compared; what
+// `verify` asks. Errors: UserError.
+void check_tandem_directory(const std::filesystem::path& directory);
+
 struct Tandem {
   std::unique_ptr<TransformerModel> secondary;
   std::unique_ptr<TransformerModel> primary;

@@ -37,12 +37,16 @@ struct Family {
 // Every family known.
 const std::vector<Family>& families();
 
-// The family of a parsed config.json, by its architectures or else model_type. Errors (UserError): neither is there, or
+// The family of a parsed config.json, by its architectures (behind what stands before them for kinds of our own,
+// model/model_kind.h) or else model_type. Errors (UserError): neither is there, or
 // nobody knows them (the message lists what is known).
 const Family& family_of(const nlohmann::json& config_json, const std::string& where);
 
 // By TransformerConfig::family. Errors: UserError that lists the known ones.
 const Family& family_named(const std::string& name);
+
+// Where a parameter lies in the files of a family: those that a kind of our own adds under their own names.
+StoredTensor stored_parameter(const Family& family, const std::string& parameter, const TransformerConfig& config);
 
 // The families' own files.
 Family t5_family();

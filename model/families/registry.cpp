@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "model/families/family.h"
+#include "model/model_kind.h"
 
 namespace draftsmith::model {
 
@@ -51,7 +52,8 @@ const Family& family_of(const nlohmann::json& config_json, const std::string& wh
   const auto architectures = config_json.find("architectures");
   if (architectures != config_json.end() && architectures->is_array() && !architectures->empty() &&
       architectures->front().is_string()) {
-    return find_or_refuse(&Family::architecture, architectures->front().get<std::string>(),
+    const size_t prefix = architecture_prefix(kind_of(config_json)).size();
+    return find_or_refuse(&Family::architecture, architectures->front().get<std::string>().substr(prefix),
                           {.where = where + ": architectures",
                            .what = "this model architecture is not supported",
                            .expected = {},
@@ -73,6 +75,11 @@ const Family& family_of(const nlohmann::json& config_json, const std::string& wh
        .expected = fmt::format("\"architectures\": [one of {}]", fmt::join(known_names(&Family::architecture), ", ")),
        .found = "neither architectures nor model_type",
        .hint = "is this the config.json of a Hugging Face model?"});
+}
+
+StoredTensor stored_parameter(const Family& family, const std::string& parameter, const TransformerConfig& config) {
+  const bool added = parameter.ends_with(".primary_projection.weight") || parameter == "encoder_projection.weight";
+  return added ? StoredTensor{.name = parameter} : family.stored(parameter, config);
 }
 
 const Family& family_named(const std::string& name) {

@@ -1,5 +1,6 @@
 // T5 (v1.0: ReLU, tied, scaled output; v1.1: gated GELU, untied, unscaled) and mT5 (as v1.1; its decoder output is
 // never scaled, whatever its flags say). Keys and defaults are those of Transformers 5.23's T5Config and MT5Config.
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <stdexcept>
@@ -78,8 +79,10 @@ TransformerConfig read_common(ConfigReader& reader, const Defaults& defaults) {
   config.heads = reader.get_int("num_heads", {1, kMaxHeads}, defaults.heads);
   config.head_width = reader.get_int("d_kv", {1, kMaxWidth}, 64);
   config.ff_width = reader.get_int("d_ff", {1, kMaxWidth}, defaults.ff_width);
-  config.encoder_layers = reader.get_int("num_layers", {1, kMaxLayers}, defaults.layers);
-  config.decoder_layers = reader.get_int("num_decoder_layers", {1, kMaxLayers}, config.encoder_layers);
+  const int64_t fewest = reader.has("draftsmith_tandem") ? 0 : 1;  // a Tandem secondary has no encoder
+  config.encoder_layers = reader.get_int("num_layers", {fewest, kMaxLayers}, defaults.layers);
+  config.decoder_layers =
+      reader.get_int("num_decoder_layers", {1, kMaxLayers}, std::max<int64_t>(1, config.encoder_layers));
   config.norm = Norm::kRms;
   config.norm_epsilon = reader.number("layer_norm_epsilon", 1e-6, 0.0, 1.0);
   read_feed_forward(reader, defaults.feed_forward, config);

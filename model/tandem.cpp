@@ -1,0 +1,236 @@
+#include "model/tandem.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "model/directory_parameters.h"
+#include "model/initialization.h"
+#include "model/kind_config.h"
+#include "model/model_hash.h"
+#include "model/parameters.h"
+
+namespace draftsmith::model {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kInside = "primary";
+
+std::string kind_of_model(const TransformerConfig& config) {
+  return config.encoder_decoder ? "encoder-decoder" : "decoder-only";
+}
+
+std::optional<PrimaryRecord> record_of(const fs::path& directory) {
+  const fs::path file = directory / "config.json";
+  return read_primary_record(load_json(file, {.max_bytes = 16'000'000}), file.string());
+}
+
+UserError no_primary(const fs::path& directory, const fs::path& primary) {
+  return UserError({.where = directory.string(),
+                    .what = "the primary of this Tandem secondary is not there",
+                    .expected = "a model directory " + primary.string(),
+                    .found = "nothing",
+                    .hint = "name the primary where it lies now (--model), or train the Tandem with copy_primary"});
+}
+
+// Another primary than the recorded one is refused by its hash; what lies inside the directory belongs to it.
+void require_recorded(const fs::path& directory, const fs::path& primary) {
+  const auto record = record_of(directory);
+  if (!record) return;
+  const fs::path own = directory / record->path;
+  std::error_code status;
+  if (record->path == kInside && fs::equivalent(own, primary, status)) return;
+  if (const std::string hash = model_hash(primary); hash != record->hash) {
+    throw UserError(
+        {.where = directory.string(),
+         .what = "this Tandem secondary belongs to another primary",
+         .expected = fmt::format("{} (sha256 {})", own.lexically_normal().string(), record->hash.substr(0, 16)),
+         .found = fmt::format("{} (sha256 {})", primary.string(), hash.substr(0, 16)),
+         .hint = "decode with the primary that it was trained with, or train it anew"});
+  }
+}
+
+at::Tensor unit_matrix(at::IntArrayRef shape) {
+  return at::eye(shape[0], shape[1], at::kFloat);
+}
+
+// A directory's files as they are, its own draftsmith/ folder included.
+void copy_directory(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::copy(from, to, fs::copy_options::recursive, error);
+  if (error) {
+    throw RunError({.where = to.string(), .what = "the primary could not be copied", .found = error.message()});
+  }
+}
+
+}  // namespace
+
+std::vector<int64_t> default_layer_map(int64_t secondary_layers, int64_t primary_layers) {
+  std::vector<int64_t> map;
+  for (int64_t j = 0; j < secondary_layers; ++j) map.push_back((j + 1) * primary_layers / secondary_layers);
+  return map;
+}
+
+void check_tandem_shape(const TandemShape& shape, int64_t secondary_layers, const std::string& where,
+                        Problems& problems) {
+  const auto count = static_cast<int64_t>(shape.layer_map.size());
+  if (count != secondary_layers) {
+    problems.add({.where = where + ": layer_map",
+                  .what = "has not one number for each layer of the secondary",
+                  .expected = fmt::format("{} numbers", secondary_layers),
+                  .found = fmt::format("{}: {}", count, fmt::join(shape.layer_map, ", "))});
+  }
+  for (const int64_t layer : shape.layer_map) {
+    if (layer >= 0 && layer <= shape.primary_layers) continue;
+    problems.add({.where = where + ": layer_map",
+                  .what = "names a representation that the primary does not have",
+                  .expected = fmt::format("0 (embedding output) to {} (its last layer)", shape.primary_layers),
+                  .found = fmt::format("{}", layer)});
+  }
+  if (shape.block < 1) {
+    problems.add({.where = where + ": block",
+                  .what = "a block has at least one token",
+                  .expected = "1 or more",
+                  .found = fmt::format("{}", shape.block)});
+  }
+}
+
+void require_tandem_pair(const TransformerConfig& secondary, const TransformerConfig& primary,
+                         const TandemNames& names) {
+  Problems problems;
+  const auto same = [&](const char* what, const std::string& own, const std::string& other) {
+    if (own == other) return;
+    problems.add({.where = names.secondary,
+                  .what = fmt::format("disagrees with its primary {} about {}", names.primary, what),
+                  .expected = other + ", as the primary",
+                  .found = own});
+  };
+  const auto number = [](int64_t value) { return std::to_string(value); };
+  same("the kind of model", kind_of_model(secondary), kind_of_model(primary));
+  same("the vocabulary", number(secondary.vocabulary), number(primary.vocabulary));
+  same("the ids that end a text", fmt::format("{}", fmt::join(secondary.eos, ", ")),
+       fmt::format("{}", fmt::join(primary.eos, ", ")));
+  if (secondary.encoder_decoder && primary.encoder_decoder) {
+    same("the start id", number(secondary.decoder_start), number(primary.decoder_start));
+  }
+  if (secondary.tandem_secondary()) {
+    same("the primary's width", number(secondary.tandem.primary_width), number(primary.width));
+    same("the primary's layers", number(secondary.tandem.primary_layers), number(primary.decoder_layers));
+  }
+  problems.throw_if_any();
+}
+
+TransformerConfig tandem_config(TransformerConfig secondary, const TransformerConfig& primary, const TandemStart& start,
+                                const TandemNames& names) {
+  require_tandem_pair(secondary, primary, names);
+  secondary.encoder_layers = 0;
+  secondary.tandem = {primary.width, primary.decoder_layers, start.layer_map, start.block};
+  if (start.layer_map.empty()) {
+    secondary.tandem.layer_map = default_layer_map(secondary.decoder_layers, primary.decoder_layers);
+  }
+  Problems problems;
+  check_tandem_shape(secondary.tandem, secondary.decoder_layers, names.secondary, problems);
+  problems.throw_if_any();
+  return secondary;
+}
+
+std::unique_ptr<TransformerModel> make_tandem_secondary(const TransformerModel& secondary,
+                                                        const TransformerModel& primary, const TandemStart& start) {
+  const TransformerConfig config =
+      tandem_config(secondary.config(), primary.config(), start, {secondary.info().name, primary.info().name});
+  const bool unit = start.projections == ProjectionStart::kIdentity;
+  std::map<std::string, at::Tensor> parameters;
+  for (const ParameterSpec& spec : expected_parameters(config)) {
+    const auto own = secondary.parameters().find(spec.name);
+    const at::Tensor value = own != secondary.parameters().end() ? own->second.detach().clone()
+                             : unit                              ? unit_matrix(spec.shape)
+                                                                 : initial_projection(spec, start.seed);
+    parameters[spec.name] = value.to(
+        secondary.info().device, own != secondary.parameters().end() ? value.scalar_type() : secondary.info().dtype);
+  }
+  auto made = std::make_unique<TransformerModel>(config, std::move(parameters));
+  made->set_name(secondary.info().name);
+  return made;
+}
+
+bool is_tandem_directory(const fs::path& directory) {
+  return kind_of_directory(directory) == ModelKind::kTandem;
+}
+
+fs::path tandem_primary(const fs::path& directory) {
+  load_config(directory, ModelKind::kTandem);  // refuses what is no Tandem directory
+  const auto record = record_of(directory);
+  if (!record) {
+    throw UserError({.where = directory.string(),
+                     .what = "this Tandem secondary names no primary",
+                     .expected = "draftsmith_tandem: primary in config.json, as finished training writes it",
+                     .hint = "name the primary (--model)"});
+  }
+  return (directory / record->path).lexically_normal();
+}
+
+void check_tandem_directory(const fs::path& directory) {
+  const ModelDirectory opened(directory, ModelKind::kTandem);
+  const auto record = record_of(directory);
+  if (!record) return;
+  const fs::path primary = tandem_primary(directory);
+  if (!fs::is_directory(primary)) throw no_primary(directory, primary);
+  const ModelDirectory other(primary);
+  require_tandem_pair(opened.config(), other.config(), {directory.string(), primary.string()});
+  if (const std::string hash = model_hash(primary); hash != record->hash) {
+    throw UserError({.where = directory.string(),
+                     .what = "its primary has changed since this Tandem was written",
+                     .expected = fmt::format("{} with sha256 {}", primary.string(), record->hash.substr(0, 16)),
+                     .found = "sha256 " + hash.substr(0, 16)});
+  }
+}
+
+std::unique_ptr<TransformerModel> load_tandem_secondary(const fs::path& directory, const fs::path& primary_directory,
+                                                        const LoadOptions& options) {
+  const ModelDirectory opened(directory, ModelKind::kTandem);
+  if (!primary_directory.empty()) {
+    if (!fs::is_directory(primary_directory)) throw no_primary(directory, primary_directory);
+    const ModelDirectory primary(primary_directory);
+    require_tandem_pair(opened.config(), primary.config(), {directory.string(), primary_directory.string()});
+    require_recorded(directory, primary_directory);
+  }
+  return load_model(opened, options);
+}
+
+Tandem load_tandem(const fs::path& directory, const TandemLoadOptions& options) {
+  const fs::path primary = options.primary_directory.empty() ? tandem_primary(directory) : options.primary_directory;
+  Tandem tandem;
+  tandem.secondary = load_tandem_secondary(directory, primary, options.secondary);
+  tandem.primary = load_model(primary, options.primary);
+  return tandem;
+}
+
+void save_tandem(const fs::path& directory, const TransformerModel& secondary, const TandemSaveOptions& options) {
+  if ((options.primary == nullptr) == options.primary_directory.empty()) {
+    throw std::logic_error("a Tandem is saved with a primary in memory or in a directory");
+  }
+  const fs::path target = require_free_place(directory);
+  if (target.has_parent_path()) make_directories(target.parent_path());
+  AtomicPath place(target);
+  make_directories(place.temporary());
+  SaveOptions files = options.files;
+  const fs::path inside = place.temporary() / kInside;
+  if (options.primary != nullptr) {
+    save_model(inside, *options.primary, options.files);
+    files.primary = {kInside, model_hash(inside)};
+  } else if (options.copy_primary) {
+    copy_directory(options.primary_directory, inside);
+    files.primary = {kInside, model_hash(inside)};
+  } else {
+    const fs::path from = fs::weakly_canonical(fs::absolute(target));
+    files.primary = {fs::relative(fs::canonical(options.primary_directory), from).string(),
+                     model_hash(options.primary_directory)};
+  }
+  write_model_files(place.temporary(), secondary, files);
+  place.commit();
+}
+
+}  // namespace draftsmith::model
