@@ -143,8 +143,11 @@ std::vector<int64_t> Hdf5Reader::shape(const std::string& name, Hdf5Type type, i
   return {extent.begin(), extent.end()};
 }
 
-Hdf5Place Hdf5Reader::place(const std::string& name, Hdf5Type type) const {
-  const int64_t count = shape(name, type, 1)[0];
+Hdf5Place Hdf5Reader::place(const std::string& name, Hdf5Type type, int64_t rank) const {
+  int64_t count = 1;
+  for (const int64_t length : shape(name, type, rank)) {
+    if (__builtin_mul_overflow(count, length, &count)) impl_->fail("dataset " + name + " claims more than fits a file");
+  }
   const Hdf5Handle dataset = impl_->open_dataset(name);
   const Hdf5Handle layout(H5Dget_create_plist(dataset.id()), H5Pclose);
   if (H5Pget_layout(layout.id()) != H5D_CONTIGUOUS) {

@@ -21,9 +21,15 @@ struct Dataset {
   int64_t columns = 0;
   int64_t chunk_values = 0;  // a whole number of rows
   int64_t rows = 0;          // in the file
+  int64_t all_rows = -1;     // of a plain dataset; -1: it grows
   std::vector<std::byte> buffer{};
   Hdf5Handle handle{};
 };
+
+int64_t rows_of_chunk(Hdf5Type type, int64_t columns) {
+  const int64_t row_bytes = std::max<int64_t>(1, columns) * static_cast<int64_t>(hdf5_size(type));
+  return std::max<int64_t>(1, kChunkBytes / row_bytes);
+}
 
 // Properties of an object to be created, without its times: equal content makes equal files.
 Hdf5Handle timeless(hid_t kind) {
@@ -73,7 +79,11 @@ struct Hdf5Writer::Impl {
     const std::array<hsize_t, 2> count = {static_cast<hsize_t>(values / columns), static_cast<hsize_t>(columns)};
     const std::array<hsize_t, 2> start = {static_cast<hsize_t>(dataset.rows), 0};
     const std::array<hsize_t, 2> extent = {start[0] + count[0], count[1]};
-    check(H5Dset_extent(dataset.handle.id(), extent.data()) >= 0, "cannot extend dataset " + dataset.name);
+    if (dataset.all_rows < 0) {
+      check(H5Dset_extent(dataset.handle.id(), extent.data()) >= 0, "cannot extend dataset " + dataset.name);
+    } else if (dataset.rows + values / columns > dataset.all_rows) {
+      throw std::logic_error("more rows appended to " + dataset.name + " than it was created with");
+    }
     const Hdf5Handle memory(H5Screate_simple(rank, count.data(), nullptr), H5Sclose);
     const Hdf5Handle space(H5Dget_space(dataset.handle.id()), H5Sclose);
     const Hdf5Handle type = hdf5_datatype(dataset.type);
@@ -115,8 +125,7 @@ Hdf5Writer::Hdf5Writer(const std::filesystem::path& file, int64_t alignment) : i
 Hdf5Writer::~Hdf5Writer() = default;
 
 size_t Hdf5Writer::create(const std::string& name, Hdf5Type type, int64_t columns) {
-  const int64_t row_bytes = std::max<int64_t>(1, columns) * static_cast<int64_t>(hdf5_size(type));
-  const int64_t chunk_rows = std::max<int64_t>(1, kChunkBytes / row_bytes);
+  const int64_t chunk_rows = rows_of_chunk(type, columns);
   const int rank = columns == 0 ? 1 : 2;
   const std::array<hsize_t, 2> extent = {0, static_cast<hsize_t>(columns)};
   const std::array<hsize_t, 2> most = {H5S_UNLIMITED, static_cast<hsize_t>(columns)};
@@ -132,6 +141,26 @@ size_t Hdf5Writer::create(const std::string& name, Hdf5Type type, int64_t column
                   .type = type,
                   .columns = columns,
                   .chunk_values = chunk_rows * std::max<int64_t>(1, columns),
+                  .handle = Hdf5Handle(H5Dcreate2(impl_->handle.id(), name.c_str(), stored.id(), space.id(),
+                                                  H5P_DEFAULT, layout.id(), H5P_DEFAULT),
+                                       H5Dclose)};
+  impl_->check(dataset.handle.valid(), "cannot create dataset " + name);
+  impl_->datasets.push_back(std::move(dataset));
+  return impl_->datasets.size() - 1;
+}
+
+size_t Hdf5Writer::create_plain(const std::string& name, Hdf5Type type, int64_t rows, int64_t columns) {
+  const std::array<hsize_t, 2> extent = {static_cast<hsize_t>(rows), static_cast<hsize_t>(columns)};
+  make_groups(impl_->handle.id(), name);
+  const Hdf5Handle space(H5Screate_simple(columns == 0 ? 1 : 2, extent.data(), nullptr), H5Sclose);
+  const Hdf5Handle layout = timeless(H5P_DATASET_CREATE);
+  H5Pset_layout(layout.id(), H5D_CONTIGUOUS);
+  const Hdf5Handle stored = hdf5_datatype(type);
+  Dataset dataset{.name = name,
+                  .type = type,
+                  .columns = columns,
+                  .chunk_values = rows_of_chunk(type, columns) * std::max<int64_t>(1, columns),
+                  .all_rows = rows,
                   .handle = Hdf5Handle(H5Dcreate2(impl_->handle.id(), name.c_str(), stored.id(), space.id(),
                                                   H5P_DEFAULT, layout.id(), H5P_DEFAULT),
                                        H5Dclose)};
@@ -182,6 +211,9 @@ void Hdf5Writer::set_attribute(const std::string& object, const std::string& nam
 void Hdf5Writer::finish() {
   for (Dataset& dataset : impl_->datasets) {
     impl_->flush(dataset, true);
+    if (dataset.all_rows >= 0 && dataset.rows != dataset.all_rows) {
+      throw std::logic_error("fewer rows appended to " + dataset.name + " than it was created with");
+    }
     impl_->check(dataset.handle.reset(), "cannot finish dataset " + dataset.name);
   }
   impl_->check(H5Fflush(impl_->handle.id(), H5F_SCOPE_GLOBAL) >= 0, "cannot write the file");

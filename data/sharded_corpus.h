@@ -11,15 +11,12 @@
 #include <string>
 
 #include "data/corpus.h"
+#include "data/shards.h"
 
 namespace draftsmith::data {
 
-// The provenance that says which job makes a corpus, for those that are made in several runs.
-inline constexpr const char* kJob = "job";
-
-// Shards of FILE.h5 are FILE.shard-00000.h5, FILE.shard-00001.h5, ... beside it, each a whole corpus that appeared by a
-// rename. New ones have `shard_examples` examples; those of an earlier run may have any number. finish() merges them
-// into FILE.h5 and removes them.
+// Shards (data/shards.h), each a whole corpus. New ones have `shard_examples` examples; those of an earlier run may
+// have any number. finish() merges them into one corpus and removes them.
 //
 //   ShardedCorpusWriter writer(file, info, 1000);
 //   for (int64_t i = writer.done(); i < inputs; ++i) writer.add(source(i), output(i));
