@@ -25,7 +25,7 @@ const nlohmann::json* object_under(const std::string& key, ConfigReader& reader)
   return &reader.at(key);
 }
 
-void read_tandem(ConfigReader& reader, TransformerConfig& config, Problems& problems) {
+void read_tandem(ConfigReader& reader, const std::string& where, TransformerConfig& config, Problems& problems) {
   const nlohmann::json* object = object_under(kTandemKey, reader);
   if (object == nullptr) return;
   ConfigReader inside = reader.within(*object);
@@ -35,7 +35,7 @@ void read_tandem(ConfigReader& reader, TransformerConfig& config, Problems& prob
   config.tandem.layer_map = inside.get_ints("layer_map");
   config.tandem.block = inside.get_int("block", {1, kMaxBlock});
   if (problems.list().size() == before) {
-    check_tandem_shape(config.tandem, config.decoder_layers, std::string("config.json: ") + kTandemKey, problems);
+    check_tandem_shape(config.tandem, config.decoder_layers, where + ": " + kTandemKey, problems);
   }
   if (config.encoder_layers != 0) {
     reader.wrong("num_layers", "gives a Tandem secondary an encoder, where it reads its primary's", "0");
@@ -53,8 +53,9 @@ void read_block(ConfigReader& reader, TransformerConfig& config) {
 
 }  // namespace
 
-void read_kind(ModelKind kind, ConfigReader& reader, TransformerConfig& config, Problems& problems) {
-  if (kind == ModelKind::kTandem) read_tandem(reader, config, problems);
+void read_kind(ModelKind kind, ConfigReader& reader, const std::string& where, TransformerConfig& config,
+               Problems& problems) {
+  if (kind == ModelKind::kTandem) read_tandem(reader, where, config, problems);
   if (kind == ModelKind::kBlockPrediction) read_block(reader, config);
 }
 

@@ -13,8 +13,10 @@
 
 namespace draftsmith::model {
 
-// Fills in what the kind adds, adding every problem to the reader's list. `config` is otherwise complete.
-void read_kind(ModelKind kind, ConfigReader& reader, TransformerConfig& config, Problems& problems);
+// Fills in what the kind adds, adding every problem to the reader's list; `where` names the file. `config` is otherwise
+// complete.
+void read_kind(ModelKind kind, ConfigReader& reader, const std::string& where, TransformerConfig& config,
+               Problems& problems);
 // Adds the object of the configuration's kind; nothing for an ordinary model.
 void write_kind(const TransformerConfig& config, const std::optional<PrimaryRecord>& primary,
                 nlohmann::ordered_json& config_json);

@@ -69,7 +69,7 @@ TransformerConfig config_from_json(const json& config_json, const fs::path& dire
   const Family& family = family_of(config_json, where);
   ConfigReader reader(config_json, where, problems);
   TransformerConfig config = family.read_config(reader);
-  read_kind(kind, reader, config, problems);
+  read_kind(kind, reader, where, config, problems);
   if (problems.empty()) {
     config.draft_vocabulary = read_draft_vocabulary(directory, reader, config, problems);
     check_total(config, where, problems);

@@ -23,11 +23,6 @@ std::string kind_of_model(const TransformerConfig& config) {
   return config.encoder_decoder ? "encoder-decoder" : "decoder-only";
 }
 
-std::optional<PrimaryRecord> record_of(const fs::path& directory) {
-  const fs::path file = directory / "config.json";
-  return read_primary_record(load_json(file, {.max_bytes = 16'000'000}), file.string());
-}
-
 UserError no_primary(const fs::path& directory, const fs::path& primary) {
   return UserError({.where = directory.string(),
                     .what = "the primary of this Tandem secondary is not there",
@@ -38,7 +33,7 @@ UserError no_primary(const fs::path& directory, const fs::path& primary) {
 
 // Another primary than the recorded one is refused by its hash; what lies inside the directory belongs to it.
 void require_recorded(const fs::path& directory, const fs::path& primary) {
-  const auto record = record_of(directory);
+  const auto record = recorded_primary(directory);
   if (!record) return;
   const fs::path own = directory / record->path;
   std::error_code status;
@@ -160,9 +155,14 @@ bool is_tandem_directory(const fs::path& directory) {
   return kind_of_directory(directory) == ModelKind::kTandem;
 }
 
+std::optional<PrimaryRecord> recorded_primary(const fs::path& directory) {
+  const fs::path file = directory / "config.json";
+  return read_primary_record(load_json(file, {.max_bytes = 16'000'000}), file.string());
+}
+
 fs::path tandem_primary(const fs::path& directory) {
   load_config(directory, ModelKind::kTandem);  // refuses what is no Tandem directory
-  const auto record = record_of(directory);
+  const auto record = recorded_primary(directory);
   if (!record) {
     throw UserError({.where = directory.string(),
                      .what = "this Tandem secondary names no primary",
@@ -174,7 +174,7 @@ fs::path tandem_primary(const fs::path& directory) {
 
 void check_tandem_directory(const fs::path& directory) {
   const ModelDirectory opened(directory, ModelKind::kTandem);
-  const auto record = record_of(directory);
+  const auto record = recorded_primary(directory);
   if (!record) return;
   const fs::path primary = tandem_primary(directory);
   if (!fs::is_directory(primary)) throw no_primary(directory, primary);

@@ -67,6 +67,9 @@ TransformerConfig tandem_config(TransformerConfig secondary, const TransformerCo
 // Whether the directory's config.json says that it is a Tandem secondary. false where there is none.
 bool is_tandem_directory(const std::filesystem::path& directory);
 
+// The primary that a Tandem directory's config.json names; nothing where it names none, as in checkpoints of training.
+std::optional<PrimaryRecord> recorded_primary(const std::filesystem::path& directory);
+
 // Where a Tandem directory's primary lies: primary/ inside it, or what its path leads to. Errors: UserError for what is
 // no Tandem directory.
 std::filesystem::path tandem_primary(const std::filesystem::path& directory);

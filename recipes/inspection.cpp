@@ -12,11 +12,15 @@
 #include "base/text_table.h"
 #include "data/corpus.h"
 #include "data/ngram_table.h"
-#include "model/model_directory.h"
+#include "data/router_data.h"
+#include "data/teacher_cache.h"
+#include "model/router.h"
 #include "model/weight_files.h"
 #include "recipes/done_file.h"
 #include "recipes/export/export_record.h"
+#include "recipes/model_inspection.h"
 #include "recipes/results_file.h"
+#include "train/router_training.h"
 
 namespace draftsmith::recipes {
 
@@ -24,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-enum class Kind { kStage, kModel, kCorpus, kNgrams, kResults, kWork };
+enum class Kind { kStage, kModel, kCorpus, kNgrams, kTeacherCache, kRouter, kRouterData, kResults, kWork };
 
 // Whether a directory is one the pipeline made for a stage, finished or not: NAME-hash8 beside a link NAME.
 bool is_stage(const fs::path& directory) {
@@ -39,10 +43,12 @@ bool is_stage(const fs::path& directory) {
 Kind kind_of(const fs::path& path) {
   if (fs::is_regular_file(path)) {
     if (path.extension() == ".json") return Kind::kResults;
+    if (data::is_teacher_cache(path)) return Kind::kTeacherCache;
+    if (data::is_router_data(path)) return Kind::kRouterData;
     return data::is_ngram_table(path) ? Kind::kNgrams : Kind::kCorpus;
   }
   if (fs::exists(path / "DONE")) return Kind::kStage;
-  if (fs::exists(path / "config.json")) return Kind::kModel;
+  if (fs::exists(path / "config.json")) return model::is_router(path) ? Kind::kRouter : Kind::kModel;
   if (fs::is_directory(path)) {
     if (is_stage(fs::canonical(path))) {
       throw UserError({.where = path.string(),
@@ -54,39 +60,19 @@ Kind kind_of(const fs::path& path) {
       if (is_stage(entry.path())) return Kind::kWork;
     }
   }
-  throw UserError({.where = path.string(),
-                   .what = fs::exists(path) ? "is nothing that Draftsmith writes" : "does not exist",
-                   .expected =
-                       "a stage directory (DONE), a model directory (config.json), a corpus or n-gram table (.h5), a "
-                       "results.json or a work directory"});
+  throw UserError(
+      {.where = path.string(),
+       .what = fs::exists(path) ? "is nothing that Draftsmith writes" : "does not exist",
+       .expected =
+           "a stage directory (DONE), a model or router directory (config.json), a corpus, n-gram table, teacher "
+           "cache or router data (.h5), a results.json or a work directory"});
 }
 
-std::string inspect_model(const fs::path& directory) {
-  const auto model = model::describe_model(directory);
-  const auto& c = model.config;
-  std::string text = fmt::format("model of family {} ({})\n", model.family, model.architecture);
-  text += fmt::format("  parameters     {} ({})\n", model.parameters, [&] {
-    std::string types;
-    for (const auto& [type, tensors] : model.dtypes)
-      types += fmt::format("{}{} x {}", types.empty() ? "" : ", ", tensors, type);
-    return types;
-  }());
-  text += fmt::format("  layers         {} encoder, {} decoder\n", c.encoder_layers, c.decoder_layers);
-  text += fmt::format("  width          {}, {} heads of {}, feed-forward {}{}\n", c.width, c.heads, c.head_width,
-                      c.ff_width, c.gated ? ", gated" : "");
-  text += fmt::format("  vocabulary     {}, head {}\n", c.vocabulary, c.tied_head ? "tied to the embedding" : "untied");
-  if (!c.draft_vocabulary.ids.empty()) {
-    text += fmt::format("  pruned to      {} of these ids (d2t, t2d); id {} stands in for the others\n",
-                        c.vocabulary_rows(), c.draft_vocabulary.stand_in);
-  }
-  for (const auto& [file, bytes] : model.weight_files) text += fmt::format("  {}: {}\n", file, human_bytes(bytes));
-  if (!model.tokenizer_file.empty()) {
-    text += fmt::format("  tokenizer      {}, sha256 {}\n", model.tokenizer_file, model.tokenizer_hash.substr(0, 16));
-  }
-  if (is_export(directory)) {
-    const ExportRecord record = read_export_record(directory);
-    text += fmt::format("  exported       as {}, {}\n", record.format, record.date);
-  }
+// With the report of its training where that lies beside it.
+std::string inspect_router(const fs::path& directory) {
+  std::string text = model::describe_router(model::load_router(directory));
+  const fs::path report = fs::canonical(directory).parent_path() / "router_report.json";
+  if (fs::exists(report)) text += train::report_text(train::load_router_report(report));
   return text;
 }
 
@@ -112,7 +98,8 @@ std::string inspect_results(const fs::path& file) {
 // The parts of a stage directory that have a form of their own.
 std::vector<fs::path> parts_of(const fs::path& stage) {
   std::vector<fs::path> parts;
-  for (const char* name : {"model", "corpus.h5", "ngram.h5", "results.json"}) {
+  for (const char* name :
+       {"model", "corpus.h5", "ngram.h5", "teacher_logits.h5", "router", "router.h5", "results.json"}) {
     if (fs::exists(stage / name)) parts.push_back(stage / name);
   }
   return parts;
@@ -123,6 +110,9 @@ Kind part_kind(const fs::path& part) {
   const std::string name = part.filename().string();
   if (name == "model") return Kind::kModel;
   if (name == "ngram.h5") return Kind::kNgrams;
+  if (name == "teacher_logits.h5") return Kind::kTeacherCache;
+  if (name == "router") return Kind::kRouter;
+  if (name == "router.h5") return Kind::kRouterData;
   return name == "corpus.h5" ? Kind::kCorpus : Kind::kResults;
 }
 
@@ -183,9 +173,12 @@ std::string inspect_work(const fs::path& work) {
 
 std::string describe(const fs::path& path, Kind kind) {
   if (kind == Kind::kStage) return inspect_stage(path);
-  if (kind == Kind::kModel) return inspect_model(path);
+  if (kind == Kind::kModel) return describe_model_directory(path);
   if (kind == Kind::kCorpus) return inspect_corpus(path);
   if (kind == Kind::kNgrams) return data::describe_ngram_table(data::NgramTable(path));
+  if (kind == Kind::kRouter) return inspect_router(path);
+  if (kind == Kind::kRouterData) return data::describe_router_data(data::RouterData(path));
+  if (kind == Kind::kTeacherCache) return data::describe_teacher_cache(data::TeacherCache(path).info());
   if (kind == Kind::kResults) return inspect_results(path);
   return inspect_work(path);
 }
@@ -228,9 +221,12 @@ void append(std::vector<Problem>& problems, const std::vector<Problem>& more) {
 // What is wrong with the form of a model, a corpus or a results.json.
 void check_form(const fs::path& path, Kind kind, std::vector<Problem>& problems) {
   add_errors(problems, [&] {
-    if (kind == Kind::kModel) model::ModelDirectory{path};
+    if (kind == Kind::kModel) check_model_directory(path);
     if (kind == Kind::kCorpus) data::Corpus{path};
     if (kind == Kind::kNgrams) data::NgramTable{path};
+    if (kind == Kind::kTeacherCache) data::TeacherCache{path};
+    if (kind == Kind::kRouter) model::load_router(path);
+    if (kind == Kind::kRouterData) data::RouterData{path};
     if (kind == Kind::kResults) load_results(path);
   });
 }
