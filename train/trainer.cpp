@@ -10,7 +10,6 @@
 #include "base/sha256.h"
 #include "base/signals.h"
 #include "base/timing.h"
-#include "model/checkpoint.h"
 #include "train/memory.h"
 #include "train/trainer_checks.h"
 #include "train/training_checkpoint.h"
@@ -45,14 +44,14 @@ struct Trainer::Impl {
         length(parse_period(options.length, "train.length")),
         validation_inputs{inputs.validation, inputs.tokenizer, inputs.references, inputs.teacher},
         batches(inputs.corpus, options.batches,
-                inputs.model.info().encoder_decoder ? data::RowForm::kSeparate : data::RowForm::kJoined),
+                inputs.trainee.info().encoder_decoder ? data::RowForm::kSeparate : data::RowForm::kJoined),
         scale(scale_of(inputs.corpus, batches.batches(0), options.accumulate)),
         schedule(options.schedule, length, scale),
-        objective(make_objective(options.objective)),
-        optimizer(make_optimizer(inputs.model.parameters(), options.optimizer)),
+        objective(make_objective(options.objective, {&inputs.trainee, &inputs.corpus, inputs.distilled})),
+        optimizer(make_optimizer(inputs.trainee.parameters(), options.optimizer)),
         checkpoints(directory / "checkpoints", identity()) {
     check_inputs(inputs);
-    check_validation(validation_inputs, options.validation);
+    check_validation(inputs.trainee, validation_inputs, options.validation);
     check_groups();
   }
 
@@ -85,7 +84,7 @@ struct Trainer::Impl {
 
   // Frozen parameters get no gradient: it would cost time, and count in the norm that clipping looks at.
   void require_gradients() {
-    inputs.model.requires_grad(true);
+    train::require_gradients(inputs.trainee, true);
     for (const OptimizedParameter& parameter : optimizer->parameters()) {
       at::Tensor value = parameter.value;
       if (parameter.lr_factor == 0) value.requires_grad_(false);
@@ -94,7 +93,7 @@ struct Trainer::Impl {
 
   void resume() {
     if (const auto checkpoint = checkpoints.newest()) {
-      state = checkpoints.restore(*checkpoint, inputs.model, *optimizer);
+      state = checkpoints.restore(*checkpoint, inputs.trainee, *optimizer);
       if (!state.finished) log_info("going on from {}", checkpoint->string());
     }
     log.emplace(directory,
@@ -115,7 +114,7 @@ struct Trainer::Impl {
   }
 
   StepSettings step_settings() const {
-    return {.dropout = options.dropout.value_or(inputs.model.config().dropout),
+    return {.dropout = options.dropout.value_or(inputs.trainee.dropout()),
             .seed = options.seed,
             .first_micro_step = static_cast<uint64_t>(state.micro_step),
             .pack_tokens = options.batches.pack_tokens,
@@ -139,7 +138,7 @@ struct Trainer::Impl {
   void step() {
     const Stopwatch watch;
     const MicroBatches data = next_data();
-    const StepResult result = accumulate_gradients(inputs.model, *objective, inputs.corpus, data, step_settings());
+    const StepResult result = accumulate_gradients(inputs.trainee, *objective, inputs.corpus, data, step_settings());
     count(data, result);
     const double lr = options.optimizer.lr * schedule.factor(state.progressed());
     optimizer->step(lr, gradient_scale(result, options.clip_norm));
@@ -183,7 +182,7 @@ struct Trainer::Impl {
   void run_validation() {
     ValidationResult result;
     try {
-      result = validate(inputs.model, validation_inputs, options.validation);
+      result = validate(inputs.trainee, validation_inputs, options.validation);
     } catch (const Interrupted&) {
       return;
     }
@@ -201,7 +200,7 @@ struct Trainer::Impl {
       state.since_best = 0;
       // A run killed after this and before its next checkpoint comes here again.
       std::filesystem::remove_all(best_directory(state.step));
-      model::save_model(best_directory(state.step), inputs.model, save_options());
+      inputs.trainee.save(best_directory(state.step), save_options());
     } else {
       ++state.since_best;
     }
@@ -213,7 +212,7 @@ struct Trainer::Impl {
   }
 
   void save_checkpoint() {
-    checkpoints.write(inputs.model, *optimizer, state, save_options());
+    checkpoints.write(inputs.trainee, *optimizer, state, save_options());
     if (!state.best_value) return;
     // Only now can no resumed run need an older best model.
     replace_link(directory / kBest, best_directory(state.best_step));
@@ -244,10 +243,12 @@ struct Trainer::Impl {
   // Writes the result; the model in memory becomes it.
   TrainResult finish() {
     log->finish();
-    inputs.model.requires_grad(false);
+    train::require_gradients(inputs.trainee, false);
     const std::filesystem::path result = directory / "model";
-    if (options.keep == "best" && state.best_value) load_weights(best_directory(state.best_step), inputs.model);
-    if (!std::filesystem::exists(result)) model::save_model(result, inputs.model, save_options());
+    const bool best = options.keep == "best" && state.best_value;
+    if (best) inputs.trainee.load(best_directory(state.best_step));
+    if (!std::filesystem::exists(result)) inputs.trainee.save_result(result, save_options());
+    if (validates()) write_validation_summary(directory, best ? state.best_step : state.step);
     return {.model = result, .state = state, .stopped_early = done(length, state.progressed(), length) < 1};
   }
 

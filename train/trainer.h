@@ -1,10 +1,11 @@
-// A training run: from a model and a corpus to a trained model directory, resumable at every step.
+// A training run: from a trainee and a corpus to a trained model directory, resumable at every step.
 //
 // In the run's directory:
 //   checkpoints/step-000001000/   the newest training checkpoint (training_checkpoint.h); `last` links to it
 //   best-000000800/, best         the best model so far, a model directory
 //   model/                        the result, a model directory; appears when the run has finished
 //   metrics.jsonl, tensorboard/   the log
+//   validation.json               the measures of the result, where the run validates
 #pragma once
 
 #include <filesystem>
@@ -16,8 +17,8 @@
 #include "data/corpus.h"
 #include "data/tokenizer.h"
 #include "model/generation_config.h"
-#include "model/transformer_model.h"
 #include "train/options.h"
+#include "train/trainee.h"
 #include "train/training_state.h"
 #include "train/validation.h"
 
@@ -25,12 +26,13 @@ namespace draftsmith::train {
 
 // What a run works on. All pointers and references must outlive the trainer.
 struct TrainerInputs {
-  model::TransformerModel& model;  // fp32, unpacked, on the device to train on; holds the result afterwards
+  Trainee& trainee;  // holds the result afterwards
   const data::Corpus& corpus;
   const data::Corpus* validation = nullptr;    // none: no validation
   const data::Tokenizer* tokenizer = nullptr;  // copied into model directories; needed for BLEU
   std::vector<std::string> references = {};    // validation texts for BLEU, one an example; empty: the decoded targets
   model::TransformerModel* teacher = nullptr;  // for alpha
+  TeacherSource* distilled = nullptr;          // for distill; none: the teacher that the trainee runs anyway
   std::optional<model::GenerationConfig> generation = {};  // written beside the models
   std::string identity = {};  // what made inputs and options (a hash); a run of another is not resumed
   ProgressStyle progress = ProgressStyle::kQuiet;

@@ -14,7 +14,7 @@ namespace {
 
 // The teacher is given the batches that were made for the model.
 void check_teacher(const TrainerInputs& inputs, Problems& problems) {
-  const model::ModelInfo& info = inputs.model.info();
+  const model::ModelInfo& info = inputs.trainee.info();
   const model::ModelInfo& teacher = inputs.teacher->info();
   const std::string where = "teacher " + teacher.name;
   const int64_t vocabulary = inputs.validation->info().vocabulary;
@@ -34,49 +34,51 @@ void check_teacher(const TrainerInputs& inputs, Problems& problems) {
   }
 }
 
+void check_form(const data::Corpus& corpus, Problems& problems) {
+  if (data::continues_prompts(corpus.info())) return;
+  problems.add({.where = corpus.file().string(),
+                .what = "its sources end in EOS, but a decoder-only model continues its prompts",
+                .expected = "a corpus prepared with prompts = true, or plain text",
+                .found = "sources for an encoder",
+                .hint = "set prompts = true in the corpus stage, or --prompts in data prepare"});
+}
+
+void check_length(const data::Corpus& corpus, const model::ModelInfo& info, Problems& problems) {
+  if (info.max_positions == 0) return;
+  int64_t longest = 0;
+  for (int64_t i = 0; i < corpus.size(); ++i) longest = std::max(longest, data::joined_length(corpus, i));
+  if (longest <= info.max_positions) return;
+  problems.add({.where = corpus.file().string(),
+                .what = "an example is longer than the model's positions",
+                .expected = fmt::format("at most {} tokens", info.max_positions),
+                .found = std::to_string(longest),
+                .hint = "prepare it with max_source and max_target, or raise max_positions"});
+}
+
 }  // namespace
 
+void check_corpus(const data::Corpus& corpus, const model::ModelInfo& info, Problems& problems) {
+  if (!info.encoder_decoder) {
+    check_form(corpus, problems);
+    check_length(corpus, info, problems);
+  }
+  if (corpus.size() == 0) problems.add({.where = corpus.file().string(), .what = "the corpus has no examples"});
+  if (corpus.info().vocabulary <= info.vocabulary) return;
+  problems.add({.where = corpus.file().string(),
+                .what = "the corpus has more token ids than the model",
+                .expected = fmt::format("at most {}", info.vocabulary),
+                .found = std::to_string(corpus.info().vocabulary),
+                .hint = "tokenize the corpus with the model's own tokenizer"});
+}
+
 void check_inputs(const TrainerInputs& inputs) {
-  const model::ModelInfo& info = inputs.model.info();
+  const model::ModelInfo& info = inputs.trainee.info();
   if (info.dtype != at::kFloat && info.dtype != at::kDouble) {
     throw std::logic_error("training updates fp32 weights; convert the model first");
   }
   Problems problems;
-  const auto check_corpus = [&](const data::Corpus& corpus) {
-    if (corpus.size() == 0) problems.add({.where = corpus.file().string(), .what = "the corpus has no examples"});
-    if (corpus.info().vocabulary <= info.vocabulary) return;
-    problems.add({.where = corpus.file().string(),
-                  .what = "the corpus has more token ids than the model",
-                  .expected = fmt::format("at most {}", info.vocabulary),
-                  .found = std::to_string(corpus.info().vocabulary),
-                  .hint = "tokenize the corpus with the model's own tokenizer"});
-  };
-  const auto check_form = [&](const data::Corpus& corpus) {
-    if (info.encoder_decoder || data::continues_prompts(corpus.info())) return;
-    problems.add({.where = corpus.file().string(),
-                  .what = "its sources end in EOS, but a decoder-only model continues its prompts",
-                  .expected = "a corpus prepared with prompts = true, or plain text",
-                  .found = "sources for an encoder",
-                  .hint = "set prompts = true in the corpus stage, or --prompts in data prepare"});
-  };
-  const auto check_length = [&](const data::Corpus& corpus) {
-    if (info.encoder_decoder || info.max_positions == 0) return;
-    int64_t longest = 0;
-    for (int64_t i = 0; i < corpus.size(); ++i) longest = std::max(longest, data::joined_length(corpus, i));
-    if (longest <= info.max_positions) return;
-    problems.add({.where = corpus.file().string(),
-                  .what = "an example is longer than the model's positions",
-                  .expected = fmt::format("at most {} tokens", info.max_positions),
-                  .found = std::to_string(longest),
-                  .hint = "prepare it with max_source and max_target, or raise max_positions"});
-  };
-  for (const data::Corpus* corpus : {&inputs.corpus, inputs.validation}) {
-    if (corpus == nullptr) continue;
-    check_form(*corpus);
-    check_length(*corpus);
-  }
-  check_corpus(inputs.corpus);
-  if (inputs.validation) check_corpus(*inputs.validation);
+  check_corpus(inputs.corpus, info, problems);
+  if (inputs.validation) check_corpus(*inputs.validation, info, problems);
   if (inputs.validation && inputs.teacher) check_teacher(inputs, problems);
   problems.throw_if_any();
 }

@@ -10,4 +10,8 @@ namespace draftsmith::train {
 // longer than the model's positions.
 void check_inputs(const TrainerInputs& inputs);
 
+// What a teacher-forced pass of a model over a corpus needs: examples, no more token ids than the model has; of
+// decoder-only models prompts and lengths that fit.
+void check_corpus(const data::Corpus& corpus, const model::ModelInfo& info, Problems& problems);
+
 }  // namespace draftsmith::train

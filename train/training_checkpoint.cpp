@@ -59,8 +59,8 @@ void remove_others(const std::filesystem::path& folder, const std::filesystem::p
 CheckpointFolder::CheckpointFolder(std::filesystem::path folder, std::string identity)
     : folder_(std::move(folder)), identity_(std::move(identity)) {}
 
-void CheckpointFolder::write(const model::TransformerModel& model, const Optimizer& optimizer,
-                             const TrainingState& state, const model::SaveOptions& save) {
+void CheckpointFolder::write(const Trainee& trainee, const Optimizer& optimizer, const TrainingState& state,
+                             const model::SaveOptions& save) {
   const std::string number = fmt::format("{:09}", state.step);
   const std::filesystem::path final_path = folder_ / (kPrefix + number);
   const std::filesystem::path path = folder_ / (kTemporary + number);
@@ -75,7 +75,7 @@ void CheckpointFolder::write(const model::TransformerModel& model, const Optimiz
     make_directories(folder_);
     std::filesystem::remove_all(path);
     make_directories(path);
-    model::save_model(path / kModel, model, save);
+    trainee.save(path / kModel, save);
     write_optimizer(path / kOptimizer, optimizer);
     write_json(path / kState, json);
     write_file_atomic(path / kDone, number + "\n");
@@ -97,7 +97,7 @@ std::optional<std::filesystem::path> CheckpointFolder::newest() const {
   return found;
 }
 
-TrainingState CheckpointFolder::restore(const std::filesystem::path& checkpoint, model::TransformerModel& model,
+TrainingState CheckpointFolder::restore(const std::filesystem::path& checkpoint, Trainee& trainee,
                                         Optimizer& optimizer) const {
   const std::filesystem::path file = checkpoint / kState;
   const nlohmann::json json = load_json(file);
@@ -116,27 +116,9 @@ TrainingState CheckpointFolder::restore(const std::filesystem::path& checkpoint,
                             .hint = "train in another directory, or remove this one to start anew"});
   }
   const TrainingState state = state_from_json(json.at("state"), file.string());
-  load_weights(checkpoint / kModel, model);
+  trainee.load(checkpoint / kModel);
   optimizer.restore(read_optimizer(checkpoint / kOptimizer, optimizer), steps);
   return state;
-}
-
-void load_weights(const std::filesystem::path& directory, model::TransformerModel& model) {
-  const at::NoGradGuard no_grad;
-  const auto stored =
-      model::load_model(directory, {.device = model.info().device, .dtype = model.info().dtype, .pack = false});
-  for (const auto& [name, tensor] : model.parameters()) {
-    const auto found = stored->parameters().find(name);
-    if (found == stored->parameters().end() || found->second.sizes() != tensor.sizes()) {
-      throw UserError(
-          Problem{.where = directory.string(),
-                  .what = "the weights are of another architecture",
-                  .expected = name + " " + model::shape_text(tensor.sizes()),
-                  .found = found == stored->parameters().end() ? "none" : model::shape_text(found->second.sizes())});
-    }
-    at::Tensor target = tensor;
-    target.copy_(found->second);
-  }
 }
 
 }  // namespace draftsmith::train

@@ -1,9 +1,12 @@
 #include "train/training_log.h"
 
+#include <sstream>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
+#include "base/json.h"
 #include "base/logging.h"
 
 namespace draftsmith::train {
@@ -23,6 +26,26 @@ void truncate_metrics(const std::filesystem::path& file, int64_t last_step, bool
     begin = end + 1;
   }
   if (kept.size() != content.size()) write_file_atomic(file, kept);
+}
+
+void write_validation_summary(const std::filesystem::path& directory, int64_t kept) {
+  const std::filesystem::path file = directory / "metrics.jsonl";
+  nlohmann::ordered_json summary{{"model", nullptr}, {"last", nullptr}};
+  std::istringstream lines(read_file(file));
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::ordered_json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object() || !json.contains("validation")) continue;
+    nlohmann::ordered_json measures{{"step", json.at("step")}};
+    measures.update(json.at("validation"));
+    if (json.at("step") == kept) summary["model"] = measures;
+    summary["last"] = std::move(measures);
+  }
+  if (summary["model"].is_null()) {
+    throw RunError({.where = file.string(),
+                    .what = "the log has lost a validation",
+                    .expected = fmt::format("a line of step {}", kept)});
+  }
+  write_json(directory / "validation.json", summary);
 }
 
 TrainingLog::TrainingLog(const std::filesystem::path& directory, const TrainingLogOptions& options)

@@ -37,18 +37,12 @@ std::vector<std::vector<int64_t>> batches_of(const data::Corpus& corpus, int64_t
   return batches;
 }
 
-// A model with its decoder output at the labels.
-struct AtLabels {
-  const model::TransformerModel& model;
-  at::Tensor hidden;  // [P,D]
-};
-
 // Sum over labels of sum over v of min(p, q). Ids that one of the models lacks count as 0.
-double overlap(const AtLabels& first, const AtLabels& second) {
-  const int64_t vocabulary = std::min(first.model.config().vocabulary, second.model.config().vocabulary);
+double overlap(const Predictions& first, const Predictions& second) {
+  const int64_t vocabulary = std::min(first.model->config().vocabulary, second.model->config().vocabulary);
   const int64_t block = std::max<int64_t>(1, kProbabilitiesAtOnce / vocabulary);
-  const auto probabilities = [&](const AtLabels& side, int64_t begin, int64_t count) {
-    const at::Tensor logits = side.model.head(side.hidden.narrow(0, begin, count));  // [C,V]
+  const auto probabilities = [&](const Predictions& side, int64_t begin, int64_t count) {
+    const at::Tensor logits = side.model->head(side.hidden.narrow(0, begin, count));  // [C,V]
     return logits.to(at::kFloat).softmax(1).narrow(1, 0, vocabulary);
   };
   double sum = 0;
@@ -74,55 +68,52 @@ int64_t count_labels(const data::Corpus& corpus, int64_t count) {
 
 struct Sums {
   double loss = 0;
-  double overlap = 0;
+  std::optional<double> overlap;  // where there is a teacher
   int64_t correct = 0;
   int64_t labels = 0;
   int64_t in_head = 0;  // labels that the model can give; the loss is over these
 };
 
-Sums measure(model::TransformerModel& model, const ValidationInputs& inputs, const ValidationOptions& options) {
+// The teacher's own view of a batch: the one that validation was given, else the one that the trainee has run.
+std::optional<Predictions> teacher_of(const ValidationInputs& inputs, const TraineeOutput& output, const Batch& batch) {
+  if (!inputs.teacher) return output.teacher;
+  return Predictions{
+      .model = inputs.teacher, .hidden = hidden_at_labels(*inputs.teacher, batch, {}), .labels = batch.labels};
+}
+
+Sums measure(Trainee& trainee, const ValidationInputs& inputs, const ValidationOptions& options) {
   Sums sums;
   const int64_t count = examples_to_use(inputs, options.max_examples);
   for (const auto& examples : batches_of(*inputs.corpus, count, options.token_budget)) {
     stop_if_asked();
-    const Batch batch = make_batch(*inputs.corpus, examples, model.info());
-    const at::Tensor hidden = hidden_at_labels(model, batch, {});  // [P,D]
-    const HeadLabels labels = labels_in_head(model, hidden, batch.labels);
-    const Prediction prediction = predict(labels.hidden, head_weight(model), labels.rows);
+    const Batch batch = make_batch(*inputs.corpus, examples, trainee.info());
+    const TraineeOutput output = trainee.forward(batch, {});
+    const Predictions& own = output.predictions.front();
+    const HeadLabels labels = labels_in_head(*own.model, own.hidden, own.labels);
+    const Prediction prediction = predict(labels.hidden, head_weight(*own.model), labels.rows);
     sums.loss += prediction.loss.sum.item<double>();
     sums.correct += prediction.arg_maxs.eq(labels.rows).sum().item<int64_t>();
-    sums.labels += batch.label_count();
+    sums.labels += own.labels.size(0);
     sums.in_head += prediction.loss.count;
-    if (inputs.teacher) {
-      const at::Tensor teacher_hidden = hidden_at_labels(*inputs.teacher, batch, {});
-      sums.overlap += overlap({*inputs.teacher, teacher_hidden}, {model, hidden});
-    }
+    const auto teacher = teacher_of(inputs, output, batch);
+    if (teacher) sums.overlap = sums.overlap.value_or(0) + overlap(*teacher, own);
   }
   return sums;
-}
-
-// A model for decoding over the same weights: packed, and with nothing remembered from before they changed.
-model::TransformerModel decoding_copy(const model::TransformerModel& model) {
-  std::map<std::string, at::Tensor> parameters;
-  for (const auto& [name, tensor] : model.parameters()) parameters[name] = tensor.detach();
-  return {model.config(), std::move(parameters)};
 }
 
 std::string decoded_target(const ValidationInputs& inputs, int64_t example) {
   return inputs.tokenizer->decode(inputs.corpus->target(example));
 }
 
-double greedy_bleu(const model::TransformerModel& trained, const ValidationInputs& inputs,
-                   const ValidationOptions& options) {
-  model::TransformerModel model = decoding_copy(trained);
-  model.pack();
+double greedy_bleu(const Trainee& trained, const ValidationInputs& inputs, const ValidationOptions& options) {
+  const auto model = trained.decoding_copy();
   infer::DecodeOptions decoding;
   decoding.method = "greedy";
   decoding.batch_size = kDecodingRows;
   decoding.max_new_tokens = options.max_new_tokens;
   infer::GenerationModels models;
-  models.target = &model;
-  models.generation = model::default_generation_config(model.config());
+  models.target = model.get();
+  models.generation = model::default_generation_config(model->config());
   models.target_tokenizer = inputs.tokenizer;
   infer::Generator generator(models, decoding);
   const int64_t count = examples_to_use(inputs, options.bleu_examples);
@@ -144,7 +135,7 @@ double greedy_bleu(const model::TransformerModel& trained, const ValidationInput
 
 }  // namespace
 
-void check_validation(const ValidationInputs& inputs, const ValidationOptions& options) {
+void check_validation(const Trainee& trainee, const ValidationInputs& inputs, const ValidationOptions& options) {
   if (!inputs.corpus) return;
   Problems problems;
   if (count_labels(*inputs.corpus, examples_to_use(inputs, options.max_examples)) == 0) {
@@ -154,6 +145,13 @@ void check_validation(const ValidationInputs& inputs, const ValidationOptions& o
   }
   if (options.bleu_examples > 0 && !inputs.tokenizer) {
     problems.add({.where = "validation.bleu_examples", .what = "BLEU needs a tokenizer", .found = "none given"});
+  }
+  if (options.bleu_examples > 0 && !trainee.decoding_copy()) {
+    problems.add({.where = "validation.bleu_examples",
+                  .what = "what is trained here cannot decode on its own, so there is no BLEU during training",
+                  .expected = "0",
+                  .found = std::to_string(options.bleu_examples),
+                  .hint = "measure it afterwards, with an evaluation of the result"});
   }
   if (options.measure == "alpha" && !inputs.teacher) {
     problems.add({.where = "validation.measure", .what = "alpha needs a teacher", .found = "none given"});
@@ -167,18 +165,17 @@ void check_validation(const ValidationInputs& inputs, const ValidationOptions& o
   problems.throw_if_any();
 }
 
-ValidationResult validate(model::TransformerModel& model, const ValidationInputs& inputs,
-                          const ValidationOptions& options) {
+ValidationResult validate(Trainee& trainee, const ValidationInputs& inputs, const ValidationOptions& options) {
   const at::NoGradGuard no_grad;
-  const Sums sums = measure(model, inputs, options);
+  const Sums sums = measure(trainee, inputs, options);
   const auto labels = static_cast<double>(std::max<int64_t>(1, sums.labels));
   ValidationResult result{.loss = sums.loss / static_cast<double>(std::max<int64_t>(1, sums.in_head)),
                           .accuracy = static_cast<double>(sums.correct) / labels,
                           .labels = sums.labels,
                           .bleu = {},
                           .alpha = {}};
-  if (inputs.teacher) result.alpha = sums.overlap / labels;
-  if (options.bleu_examples > 0) result.bleu = greedy_bleu(model, inputs, options);
+  if (sums.overlap) result.alpha = *sums.overlap / labels;
+  if (options.bleu_examples > 0) result.bleu = greedy_bleu(trainee, inputs, options);
   return result;
 }
 

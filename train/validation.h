@@ -8,8 +8,8 @@
 
 #include "data/corpus.h"
 #include "data/tokenizer.h"
-#include "model/transformer_model.h"
 #include "train/options.h"
+#include "train/trainee.h"
 
 namespace draftsmith::train {
 
@@ -29,13 +29,12 @@ struct ValidationInputs {
   model::TransformerModel* teacher = nullptr;
 };
 
-// Errors (UserError): the measure needs BLEU without a tokenizer or alpha without a teacher; references of another
-// count; examples without a single label.
-void check_validation(const ValidationInputs& inputs, const ValidationOptions& options);
+// Errors (UserError): the measure needs BLEU without a tokenizer or of a trainee that cannot decode, or alpha without a
+// teacher; references of another count; examples without a single label.
+void check_validation(const Trainee& trainee, const ValidationInputs& inputs, const ValidationOptions& options);
 
 // Errors: Interrupted when SIGINT or SIGTERM came (base/signals.h), between two batches.
-ValidationResult validate(model::TransformerModel& model, const ValidationInputs& inputs,
-                          const ValidationOptions& options);
+ValidationResult validate(Trainee& trainee, const ValidationInputs& inputs, const ValidationOptions& options);
 
 // The value of a measure: "loss", "accuracy", "bleu" or "alpha".
 double value_of(const ValidationResult& result, const std::string& measure);

@@ -64,7 +64,8 @@ class ValidationBleu : public testing::Test {
     ValidationOptions options;
     options.bleu_examples = corpus_->size();
     options.max_new_tokens = kOutputTokens;
-    return validate(*model_, inputs, options).bleu.value();
+    PlainTrainee trainee(*model_);
+    return validate(trainee, inputs, options).bleu.value();
   }
 
   void change_weights(int64_t seed) {

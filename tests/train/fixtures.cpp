@@ -62,14 +62,17 @@ TrainOptions tiny_options() {
 TrainResult train_tiny(const std::filesystem::path& directory, const TrainOptions& options) {
   model::TransformerModel model(tiny_config(), 5);
   const data::Corpus corpus(directory.parent_path() / "train.h5");
-  return Trainer(TrainerInputs{.model = model, .corpus = corpus}, options, directory).run();
+  PlainTrainee trainee(model);
+  return Trainer(TrainerInputs{.trainee = trainee, .corpus = corpus}, options, directory).run();
 }
 
 TrainResult train_tiny_validated(const std::filesystem::path& directory, const TrainOptions& options) {
   model::TransformerModel model(tiny_config(), 5);
   const data::Corpus corpus(directory.parent_path() / "train.h5");
   const data::Corpus validation(directory.parent_path() / "validation.h5");
-  return Trainer(TrainerInputs{.model = model, .corpus = corpus, .validation = &validation}, options, directory).run();
+  PlainTrainee trainee(model);
+  return Trainer(TrainerInputs{.trainee = trainee, .corpus = corpus, .validation = &validation}, options, directory)
+      .run();
 }
 
 std::string error_of(const std::function<void()>& call) {
@@ -92,6 +95,23 @@ std::string differences(const std::map<std::string, at::Tensor>& a, const std::m
     }
   }
   return names;
+}
+
+at::Tensor numeric_gradient(at::Tensor x, const std::function<double()>& f) {
+  const at::NoGradGuard no_grad;
+  constexpr double kStep = 1e-5;
+  at::Tensor gradient = at::zeros_like(x);
+  auto* value = x.data_ptr<double>();
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    const double before = value[i];
+    value[i] = before + kStep;
+    const double above = f();
+    value[i] = before - kStep;
+    const double below = f();
+    value[i] = before;
+    gradient.data_ptr<double>()[i] = (above - below) / (2 * kStep);
+  }
+  return gradient;
 }
 
 std::optional<std::string> peers_python() {

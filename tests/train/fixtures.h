@@ -37,6 +37,9 @@ std::string error_of(const std::function<void()>& call);
 std::string differences(const std::map<std::string, at::Tensor>& a, const std::map<std::string, at::Tensor>& b,
                         double tolerance);
 
+// (f(x + h) - f(x - h)) / 2h for each number of x, fp64, h = 1e-5.
+at::Tensor numeric_gradient(at::Tensor x, const std::function<double()>& f);
+
 // Whether there is a Python with the peers: DRAFTSMITH_PEERS_PYTHON or .venv-peers.
 std::optional<std::string> peers_python();
 // Runs tests/train/<script> with arguments in it; returns what it printed. Throws when it fails.

@@ -8,19 +8,23 @@ namespace draftsmith::train {
 class CrossEntropy : public Objective {
  public:
   explicit CrossEntropy(const CrossEntropyOptions& options) : options_(options) {}
-  Loss loss(model::TransformerModel& model, const Batch& batch, const model::DropoutContext& dropout) override;
+  Loss loss(Trainee& trainee, const Batch& batch, const model::DropoutContext& dropout) override;
 
  private:
   CrossEntropyOptions options_;
 };
 
-// Head and cross entropy in one, a few positions at a time: the logits of all positions [P,V] never exist together,
-// which for V = 250,000 would take a gigabyte for every thousand positions. The gradients are computed on the way.
+// Head and cross entropy in one, without [P,V] (linear_loss.h).
 //   hidden [P,D], weight [V,D], labels int64 [P] in [0,V); gives the sum over positions of
 //   (1-e) * -log q(y) + e/V * sum over v of -log q(v), q = softmax(hidden weight^T), e = label_smoothing in [0,1).
 // Sum in fp32, or fp64 for fp64 inputs. Differentiable with respect to hidden and weight, once.
 at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
                                 double label_smoothing);
+
+// The same for a few positions whose log probabilities [C,V] are known; and its gradient with respect to their logits,
+// in place of the probabilities [C,V]: q - (1-e) onehot(y) - e/V.
+at::Tensor cross_entropy_sum(const at::Tensor& log_probs, const at::Tensor& labels, double smoothing);
+void cross_entropy_gradient(at::Tensor& probabilities, const at::Tensor& labels, double smoothing);
 
 // Cross entropy without smoothing and the arg max at each position; no gradients, as little memory.
 Prediction predict(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels);

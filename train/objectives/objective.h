@@ -1,5 +1,6 @@
-// What training minimises. An objective runs the model on a micro-batch and returns its loss as (sum, count); the
-// trainer divides once, over all micro-batches of a step, so that gradient accumulation equals the large batch.
+// What training minimises. An objective runs the trainee on a micro-batch and returns its loss as (sum, count); the
+// trainer divides once, over all micro-batches of a step, so that gradient accumulation equals the large batch. Where a
+// trainee makes several predictions, the loss is the sum of theirs times their weights, and the count the first one's.
 //
 // A new objective is a file in this folder and a line in objectives/registry.cpp.
 #pragma once
@@ -10,8 +11,8 @@
 #include <ATen/ATen.h>
 
 #include "base/options.h"
-#include "model/transformer_model.h"
-#include "train/batch.h"
+#include "train/objectives/student_samples.h"
+#include "train/trainee.h"
 
 namespace draftsmith::train {
 
@@ -19,6 +20,16 @@ struct Loss {
   at::Tensor sum;     // scalar, fp32 (fp64 for an fp64 model); with a gradient unless gradients are off
   int64_t count = 0;  // what the sum is to be divided by: labels
 };
+
+// Adds the loss of one of a trainee's predictions.
+inline void add_loss(Loss& total, const Loss& loss, double weight) {
+  const at::Tensor sum = weight == 1 ? loss.sum : loss.sum * weight;
+  if (!total.sum.defined()) {
+    total = {sum, loss.count};
+  } else {
+    total.sum = total.sum + sum;
+  }
+}
 
 // What a validation reads of a batch, beside the loss.
 struct Prediction {
@@ -30,36 +41,42 @@ class Objective {
  public:
   virtual ~Objective() = default;
   // The loss of one micro-batch. Runs no backward.
-  virtual Loss loss(model::TransformerModel& model, const Batch& batch, const model::DropoutContext& dropout) = 0;
+  virtual Loss loss(Trainee& trainee, const Batch& batch, const model::DropoutContext& dropout) = 0;
 };
-
-// Decoder output at the labels: rows of forward()'s hidden states, padding left out. [P,D]
-at::Tensor hidden_at_labels(model::TransformerModel& model, const Batch& batch, const model::DropoutContext& dropout);
-
-// Labels that the head has rows for. With a pruned vocabulary those it lacks are left out: no loss can teach them.
-struct HeadLabels {
-  at::Tensor hidden;  // [Q,D]
-  at::Tensor rows;    // int64 [Q]: the labels as rows of the head
-};
-
-// Of the hidden states [P,D] at `labels` int64 [P], P >= Q; the same tensors where the head has all ids.
-HeadLabels labels_in_head(const model::TransformerModel& model, const at::Tensor& hidden, const at::Tensor& labels);
-
-// The weight the head multiplies with: head.weight, or the shared embedding where it is tied. [rows,D]
-const at::Tensor& head_weight(const model::TransformerModel& model);
 
 struct CrossEntropyOptions {
   double label_smoothing = 0.0;
   static Fields<CrossEntropyOptions> fields();
 };
 
+struct DistillOptions {
+  double lambda = 0.5;
+  std::string divergence = "forward_kl";
+  double beta = 0.5;
+  double temperature = 1.0;
+  double label_smoothing = 0.0;
+  OnPolicyOptions on_policy = {};
+  static Fields<DistillOptions> fields();
+};
+
 struct ObjectiveOptions {
   std::string name = "cross_entropy";
   CrossEntropyOptions cross_entropy = {};
+  DistillOptions distill = {};
   static Fields<ObjectiveOptions> fields();
 };
 
-// The objective that the options name. The list is in registry.cpp.
-std::unique_ptr<Objective> make_objective(const ObjectiveOptions& options);
+class TeacherSource;  // train/objectives/teacher_source.h
+
+// What objectives may need of the run, beside its batches. Pointers must outlive the objective.
+struct ObjectiveInputs {
+  const Trainee* trainee = nullptr;
+  const data::Corpus* corpus = nullptr;  // that the batches are made of
+  TeacherSource* teacher = nullptr;      // of distill; nullptr: the one that the trainee runs anyway
+};
+
+// The objective that the options name. The list is in registry.cpp. Errors: UserError for options out of range and for
+// inputs that do not serve the objective.
+std::unique_ptr<Objective> make_objective(const ObjectiveOptions& options, const ObjectiveInputs& inputs = {});
 
 }  // namespace draftsmith::train

@@ -1,0 +1,54 @@
+#include "train/trainee.h"
+
+#include "base/error.h"
+#include "model/safetensors.h"
+
+namespace draftsmith::train {
+
+void require_gradients(const Trainee& trainee, bool on) {
+  for (const auto& [name, parameter] : trainee.parameters()) {
+    at::Tensor value = parameter;
+    value.requires_grad_(on);
+  }
+}
+
+void copy_parameters(const std::map<std::string, at::Tensor>& from, const std::map<std::string, at::Tensor>& into,
+                     const std::string& where) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : into) {
+    const auto found = from.find(name);
+    if (found == from.end() || found->second.sizes() != tensor.sizes()) {
+      throw UserError(Problem{.where = where,
+                              .what = "the weights are of another architecture",
+                              .expected = name + " " + model::shape_text(tensor.sizes()),
+                              .found = found == from.end() ? "none" : model::shape_text(found->second.sizes())});
+    }
+    at::Tensor target = tensor;
+    target.copy_(found->second);
+  }
+}
+
+TraineeOutput PlainTrainee::forward(const Batch& batch, const model::DropoutContext& dropout) {
+  return {
+      .predictions = {{.model = &model_, .hidden = hidden_at_labels(model_, batch, dropout), .labels = batch.labels}}};
+}
+
+void PlainTrainee::save(const std::filesystem::path& directory, const model::SaveOptions& options) const {
+  model::save_model(directory, model_, options);
+}
+
+void PlainTrainee::load(const std::filesystem::path& directory) {
+  const auto stored = model::load_model(directory, {.device = info().device, .dtype = info().dtype, .pack = false});
+  copy_parameters(stored->parameters(), model_.parameters(), directory.string());
+}
+
+// Over the same weights, but packed, and with nothing remembered from before they changed.
+std::unique_ptr<model::TransformerModel> PlainTrainee::decoding_copy() const {
+  std::map<std::string, at::Tensor> parameters;
+  for (const auto& [name, tensor] : model_.parameters()) parameters[name] = tensor.detach();
+  auto copy = std::make_unique<model::TransformerModel>(model_.config(), std::move(parameters));
+  copy->pack();
+  return copy;
+}
+
+}  // namespace draftsmith::train

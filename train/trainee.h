@@ -1,0 +1,72 @@
+// What a training run trains: a model, or several that learn together. The trainer, its checkpoints and its validations
+// know nothing else of it.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "model/checkpoint.h"
+#include "train/predictions.h"
+
+namespace draftsmith::train {
+
+class Trainee {
+ public:
+  virtual ~Trainee() = default;
+
+  // What batches are made for: token ids, device, type, whether sources go to an encoder.
+  virtual const model::ModelInfo& info() const = 0;
+  // Probability of dropout in its own configuration.
+  virtual double dropout() const = 0;
+  // All that is trained, by name; a checkpoint holds these and no others.
+  virtual const std::map<std::string, at::Tensor>& parameters() const = 0;
+
+  // Runs the models on a batch, with gradients unless they are off; the loss is the objective's.
+  virtual TraineeOutput forward(const Batch& batch, const model::DropoutContext& dropout) = 0;
+
+  // Whether forward() gives a teacher.
+  virtual bool teaches() const { return false; }
+
+  // Writes a model directory with everything in parameters(). Errors: as model::save_model.
+  virtual void save(const std::filesystem::path& directory, const model::SaveOptions& options) const = 0;
+  // The same for the run's result, which must decode: where that takes more than what is trained, it is added.
+  virtual void save_result(const std::filesystem::path& directory, const model::SaveOptions& options) const {
+    save(directory, options);
+  }
+  // Copies the weights of a directory that save() wrote into parameters(), in place. Errors: UserError when they are of
+  // another architecture.
+  virtual void load(const std::filesystem::path& directory) = 0;
+
+  // A model that decodes alone with the weights as they are now; nullptr: there is none, so no BLEU either.
+  virtual std::unique_ptr<model::TransformerModel> decoding_copy() const { return nullptr; }
+};
+
+// Turns gradients of all parameters on or off.
+void require_gradients(const Trainee& trainee, bool on);
+
+// Copies parameters of the same names and shapes into others, in place. Errors: UserError at `where` that names the
+// first one missing or misshapen.
+void copy_parameters(const std::map<std::string, at::Tensor>& from, const std::map<std::string, at::Tensor>& into,
+                     const std::string& where);
+
+// One model, trained on its own.
+class PlainTrainee : public Trainee {
+ public:
+  // fp32 (fp64 in tests) and unpacked, on the device to train on; must outlive the trainee, and holds the result.
+  explicit PlainTrainee(model::TransformerModel& model) : model_(model) {}
+
+  const model::ModelInfo& info() const override { return model_.info(); }
+  double dropout() const override { return model_.config().dropout; }
+  const std::map<std::string, at::Tensor>& parameters() const override { return model_.parameters(); }
+  TraineeOutput forward(const Batch& batch, const model::DropoutContext& dropout) override;
+  void save(const std::filesystem::path& directory, const model::SaveOptions& options) const override;
+  void load(const std::filesystem::path& directory) override;
+  std::unique_ptr<model::TransformerModel> decoding_copy() const override;
+
+ private:
+  model::TransformerModel& model_;
+};
+
+}  // namespace draftsmith::train
