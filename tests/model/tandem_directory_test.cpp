@@ -70,6 +70,29 @@ TEST_F(TandemDirectory, IsReadBackWithItsPrimaryInside) {
   EXPECT_NO_THROW(check_tandem_directory(root_ / "moved"));
 }
 
+// Loaded for decoding alone, in types that decode, the secondary goes on from its primary's representations.
+TEST_F(TandemDirectory, DecodesAsLoaded) {
+  const fs::path directory = referencing();
+  const auto logits_after_the_primary = [&](const LoadOptions& options) {
+    const Tandem loaded = load_tandem(directory, {.secondary = options, .primary = options});
+    const EncoderStates encoded = loaded.primary->encode(batch_.source);
+    const auto reading = loaded.primary->begin(encoded, 8);
+    const auto drafting = loaded.secondary->begin(loaded.secondary->project_encoder(encoded), 8);
+    StepInput input = step_input({slice(batch_.target, 0, 0, 4), slice(batch_.target, 1, 0, 2)}, Logits::kNone);
+    input.hidden_layers = loaded.secondary->config().tandem.layer_map;
+    const StepOutput read = loaded.primary->step(input, *reading);
+    TransformerState& state = transformer_state(*drafting);
+    loaded.secondary->write_primary(read.hidden, state.append(input.new_tokens, 4), state);
+    return loaded.secondary->step(step_input({{5}, {6}}), *drafting).logits.to(at::kFloat);  // [2,1,V]
+  };
+  const at::Tensor expected = logits_after_the_primary({.dtype = at::kDouble, .pack = false});
+  EXPECT_LT(difference(logits_after_the_primary({}), expected), 1e-4);
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    const at::Tensor half = logits_after_the_primary({.dtype = type});
+    EXPECT_LT(difference(half, expected), 0.15 * expected.abs().max().item<double>());
+  }
+}
+
 TEST_F(TandemDirectory, IsReadBackWithTheReferencedPrimary) {
   const fs::path directory = referencing();
   expect_loads_as_written(directory);
