@@ -1,0 +1,182 @@
+#include "train/objectives/distill.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "train/objectives/cross_entropy.h"
+
+namespace draftsmith::train {
+
+namespace {
+
+DistillationTerms terms_of(const DistillOptions& options) {
+  return {.lambda = options.lambda,
+          .kind = {parse_divergence(options.divergence), options.beta},
+          .temperature = options.temperature,
+          .label_smoothing = options.label_smoothing};
+}
+
+// A teacher that runs is given the batches that were made for the student.
+void check_live(const TeacherSource& teacher, const model::ModelInfo& student, Problems& problems) {
+  const model::ModelInfo& info = *teacher.live();
+  if (info.decoder_start != student.decoder_start) {
+    problems.add({.where = "teacher " + teacher.name(),
+                  .what = fmt::format("teacher and student {} begin their outputs with different tokens", student.name),
+                  .expected = fmt::format("decoder_start_token_id {}", student.decoder_start),
+                  .found = std::to_string(info.decoder_start),
+                  .hint = "a teacher must be of the student's own family and tokenizer"});
+  }
+  if (info.encoder_decoder != student.encoder_decoder) {
+    const auto form = [](const model::ModelInfo& model) {
+      return model.encoder_decoder ? "an encoder-decoder" : "decoder-only";
+    };
+    problems.add({.where = "teacher " + teacher.name(),
+                  .what = fmt::format("teacher and student {} read their inputs differently", student.name),
+                  .expected = form(student),
+                  .found = form(info)});
+  }
+  if (student.pad >= info.vocabulary) {
+    problems.add({.where = "teacher " + teacher.name(),
+                  .what = fmt::format("the teacher lacks the padding token of the student {}", student.name),
+                  .expected = fmt::format("more than {} ids", student.pad),
+                  .found = std::to_string(info.vocabulary)});
+  }
+}
+
+void check_source(const DistillOptions& options, const ObjectiveInputs& inputs, Problems& problems) {
+  const TeacherSource& teacher = *inputs.teacher;
+  const auto made_at = teacher.temperature();
+  if (made_at && *made_at != options.temperature) {
+    problems.add({.where = "teacher " + teacher.name(),
+                  .what = "the stored distributions are of another temperature than the objective's, and a truncated "
+                          "one cannot be changed",
+                  .expected = fmt::format("temperature {}", options.temperature),
+                  .found = fmt::format("temperature {}", *made_at),
+                  .hint = "set objective.distill.temperature to it, or make the cache again at the other"});
+  }
+  const int64_t ids = inputs.corpus->info().vocabulary;
+  if (teacher.vocabulary() < ids) {
+    problems.add({.where = "teacher " + teacher.name(),
+                  .what = "the corpus " + inputs.corpus->file().string() + " has more token ids than the teacher",
+                  .expected = fmt::format("at least {}", ids),
+                  .found = std::to_string(teacher.vocabulary()),
+                  .hint = "a teacher must have the student's own tokenizer"});
+  }
+  if (teacher.live() != nullptr) check_live(teacher, inputs.trainee->info(), problems);
+}
+
+void check_on_policy(const ObjectiveInputs& inputs, Problems& problems) {
+  constexpr const char* kWhere = "objective.distill.on_policy.share";
+  if (inputs.teacher != nullptr && inputs.teacher->live() == nullptr) {
+    problems.add({.where = kWhere,
+                  .what = "samples of the student need a teacher that runs, and this one is stored",
+                  .expected = "0, or a live teacher",
+                  .found = inputs.teacher->name()});
+  }
+  if (!inputs.trainee->decoding_copy()) {
+    problems.add({.where = kWhere,
+                  .what = "what is trained here cannot decode on its own, so it has no samples to learn from",
+                  .expected = "0"});
+  }
+}
+
+void check_inputs(const DistillOptions& options, const ObjectiveInputs& inputs) {
+  if (inputs.trainee == nullptr || inputs.corpus == nullptr) {
+    throw std::logic_error("distillation is given what it trains and on what");
+  }
+  Problems problems;
+  if (inputs.teacher == nullptr && !inputs.trainee->teaches()) {
+    problems.add({.where = "objective distill",
+                  .what = "distillation needs a teacher",
+                  .expected = "teacher (a model directory) or teacher_logits (a cache)",
+                  .found = "none"});
+  }
+  if (inputs.teacher != nullptr) check_source(options, inputs, problems);
+  if (options.on_policy.share > 0) check_on_policy(inputs, problems);
+  problems.throw_if_any();
+}
+
+Loss cross_entropy_of(const Predictions& predictions, double label_smoothing) {
+  const HeadLabels labels = labels_in_head(*predictions.model, predictions.hidden, predictions.labels);
+  return {linear_cross_entropy(labels.hidden, head_weight(*predictions.model), labels.rows, label_smoothing),
+          labels.rows.size(0)};
+}
+
+Loss taught(const Predictions& predictions, TeacherDistributions& teacher, int64_t teacher_vocabulary,
+            const DistillationTerms& terms) {
+  const model::TransformerModel& student = *predictions.model;
+  const HeadLabels labels = labels_in_head(student, predictions.hidden, predictions.labels);
+  const SharedRows shared(student.config(), student.vocabulary_rows(), teacher_vocabulary, labels.rows.device());
+  const Teaching teaching{.labels = labels.rows, .teacher = &teacher, .positions = labels.kept, .shared = &shared};
+  return {linear_distillation(labels.hidden, head_weight(student), teaching, terms), labels.rows.size(0)};
+}
+
+}  // namespace
+
+Fields<DistillOptions> DistillOptions::fields() {
+  using T = DistillOptions;
+  return Fields<T>("distillation")
+      .add("lambda", &T::lambda, Range{0, 1},
+           "Weight of cross entropy on the corpus's tokens: loss = lambda * CE + (1 - lambda) * T^2 * D(p, q), p the "
+           "teacher's and q the student's distribution at temperature T. 1: cross entropy alone.")
+      .add("divergence", &T::divergence, Choices(divergence_names()),
+           "D: forward_kl is KL(p||q), reverse_kl is KL(q||p), jsd is beta * KL(p||m) + (1 - beta) * KL(q||m) with "
+           "m = beta * p + (1 - beta) * q, tv is half the sum of |p - q|: what speculative sampling rejects.")
+      .add("beta", &T::beta, Above{0}, Range{0, 0.999}, "Weight of the teacher in jsd.")
+      .add("temperature", &T::temperature, Above{0}, "T: both logits are divided by it before D.")
+      .add("label_smoothing", &T::label_smoothing, Range{0, 0.99}, "Of the cross entropy, as in cross_entropy.")
+      .add("on_policy", &T::on_policy, "Learning from samples of the student.")
+      .check([](const DistillOptions& options, const std::string& where, Problems& problems) {
+        if (options.on_policy.share == 0 || options.lambda < 1) return;
+        problems.add({.where = where + ".on_policy.share",
+                      .what = "samples of the student teach by the divergence, which has no weight",
+                      .expected = "0, or lambda below 1",
+                      .found = fmt::format("{} with lambda = 1", options.on_policy.share)});
+      });
+}
+
+Loss distillation_loss(const TraineeOutput& output, TeacherDistributions& teacher, int64_t teacher_vocabulary,
+                       const DistillationTerms& terms) {
+  Loss loss;
+  const int64_t labels = output.predictions.front().labels.size(0);
+  for (const Predictions& predictions : output.predictions) {
+    if (predictions.taught && predictions.labels.size(0) != labels) {
+      throw UserError({.where = "objective distill",
+                       .what = "this model predicts other tokens than its teacher, so it cannot be distilled",
+                       .expected = "objective cross_entropy"});
+    }
+    add_loss(loss,
+             predictions.taught ? taught(predictions, teacher, teacher_vocabulary, terms)
+                                : cross_entropy_of(predictions, terms.label_smoothing),
+             predictions.weight);
+  }
+  return loss;
+}
+
+Distill::Distill(const DistillOptions& options, const ObjectiveInputs& inputs)
+    : terms_(terms_of(options)), teacher_(inputs.teacher) {
+  check_inputs(options, inputs);
+  if (options.on_policy.share > 0) samples_.emplace(options.on_policy, *inputs.corpus);
+}
+
+Loss Distill::loss(Trainee& trainee, const Batch& batch, const model::DropoutContext& dropout) {
+  if (!samples_ || !samples_->takes(dropout.step)) return on(trainee, batch, dropout, terms_);
+  DistillationTerms terms = terms_;
+  terms.lambda = 0;
+  Loss loss = on(trainee, samples_->batch(trainee, batch, dropout.step), dropout, terms);
+  // The divergence weighs the same on all batches; only the tokens of a sample are no truth to learn.
+  if (terms_.lambda > 0) loss.sum = loss.sum * (1 - terms_.lambda);
+  return loss;
+}
+
+Loss Distill::on(Trainee& trainee, const Batch& batch, const model::DropoutContext& dropout,
+                 const DistillationTerms& terms) {
+  const TraineeOutput output = trainee.forward(batch, dropout);
+  if (teacher_ != nullptr) {
+    return distillation_loss(output, *teacher_->distributions(batch), teacher_->vocabulary(), terms);
+  }
+  HiddenTeacher teacher(output.teacher.value());
+  return distillation_loss(output, teacher, output.teacher->model->config().vocabulary, terms);
+}
+
+}  // namespace draftsmith::train

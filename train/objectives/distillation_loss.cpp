@@ -1,0 +1,146 @@
+#include "train/objectives/distillation_loss.h"
+
+#include <algorithm>
+
+#include "train/objectives/cross_entropy.h"
+#include "train/objectives/linear_loss.h"
+
+namespace draftsmith::train {
+
+namespace {
+
+// Stands in for log 0 in buckets and unused places. Small enough to weigh nothing, and no ratio of two such
+// probabilities overflows in fp32.
+constexpr double kLogOfNothing = -80;
+// Below this a stored log probability is taken to be this: finite whatever it was rounded to.
+constexpr double kLeastLog = -1e4;
+
+// A teacher's block in terms of the student's head. Full: logits [C,n] of the n shared rows. Top-k: rows.
+struct AlignedBlock {
+  at::Tensor logits;  // [C,n]; undefined: top-k form
+  at::Tensor rows;    // int64 [C,K]: unused places hold a used one's row, or 0
+  at::Tensor used;    // bool [C,K]
+  at::Tensor log_p;   // [C,K+1]: the bucket last; normalised over what is used
+};
+
+at::Tensor shared_logits(const at::Tensor& logits, const SharedRows& shared, double temperature) {
+  const at::Tensor kept =
+      shared.ids.defined() ? logits.index_select(1, shared.ids) : logits.narrow(1, 0, shared.shared);
+  return temperature == 1 ? kept : kept / temperature;
+}
+
+AlignedBlock aligned_top_k(const TeacherBlock& block, const SharedRows& shared, at::ScalarType type) {
+  AlignedBlock aligned;
+  const at::Tensor ids = block.ids.clamp(0, shared.vocabulary - 1);
+  const at::Tensor rows = shared.rows.of(ids);
+  aligned.used = block.ids.eq(ids) & shared.rows.has(ids) & rows.lt(shared.shared);
+  // Where a place is unused, the row of one that is used: what is set at rows is the same there twice.
+  const at::Tensor first = aligned.used.to(at::kByte).argmax(1, true);  // [C,1]
+  aligned.rows = at::where(aligned.used, rows, rows.gather(1, first)).clamp_max(shared.shared - 1);
+  const at::Tensor log_p = at::where(aligned.used, block.log_probs.to(type).clamp_min(kLeastLog), kLogOfNothing);
+  const at::Tensor tail = block.tail_log_mass.to(type).clamp_min(kLogOfNothing).unsqueeze(1);
+  aligned.log_p = at::cat({log_p, tail}, 1).log_softmax(1);
+  return aligned;
+}
+
+class Distillation : public LogitLoss {
+ public:
+  Distillation(const Teaching& teaching, const DistillationTerms& terms) : teaching_(teaching), terms_(terms) {}
+
+  void begin_block(const PositionRange& block) override {
+    begin_ = block.begin;
+    if (terms_.lambda == 1) return;
+    teacher_ = teaching_.teacher->block(teaching_.positions.narrow(0, block.begin, block.count));
+  }
+
+  at::Tensor rows(at::Tensor& logits, const PositionRange& rows, bool gradient) override {
+    at::Tensor log_probs;  // [C,V] at temperature 1
+    if (terms_.lambda > 0) log_probs = logits.log_softmax(1);
+    at::Tensor slope;  // [C,n]
+    at::Tensor sum = at::zeros({}, logits.options());
+    const double share = 1 - terms_.lambda;
+    if (share > 0) {
+      const at::Tensor log_q = shared_log_probs(logits, log_probs);
+      const at::Tensor value = compare(log_q, {rows.begin - begin_, rows.count}, gradient ? &slope : nullptr);
+      sum += value * (share * terms_.temperature * terms_.temperature);
+    }
+    if (terms_.lambda > 0) {
+      const at::Tensor labels = teaching_.labels.narrow(0, rows.begin, rows.count);
+      sum += cross_entropy_sum(log_probs, labels, terms_.label_smoothing) * terms_.lambda;
+      if (gradient) cross_entropy_gradient(at::exp_out(logits, log_probs), labels, terms_.label_smoothing);
+    }
+    if (gradient) logits.mul_(terms_.lambda);
+    if (slope.defined()) logits.narrow(1, 0, slope.size(1)).add_(slope, share * terms_.temperature);
+    return sum;
+  }
+
+ private:
+  // Of the student over the shared rows, at the temperature. [C,n]
+  at::Tensor shared_log_probs(const at::Tensor& logits, const at::Tensor& log_probs) const {
+    const int64_t shared = teaching_.shared->shared;
+    if (terms_.temperature == 1 && shared == logits.size(1) && log_probs.defined()) return log_probs;
+    const at::Tensor own = logits.narrow(1, 0, shared);
+    return (terms_.temperature == 1 ? own : own / terms_.temperature).log_softmax(1);
+  }
+
+  // Sum of D over rows of the teacher's block, and its slope along z / T.
+  at::Tensor compare(const at::Tensor& log_q, const PositionRange& rows, at::Tensor* slope) const {
+    if (teacher_.logits.defined()) {
+      const at::Tensor logits = teacher_.logits.narrow(0, rows.begin, rows.count).to(log_q.scalar_type());
+      const at::Tensor log_p = shared_logits(logits, *teaching_.shared, terms_.temperature).log_softmax(1);  // [C,n]
+      const DivergenceAt found = divergence(terms_.kind, log_p, log_q);
+      if (slope) *slope = found.slope.sub(log_q.exp().mul_(found.slope.sum(1, true)));
+      return found.value.sum();
+    }
+    const TeacherBlock part{.ids = teacher_.ids.narrow(0, rows.begin, rows.count),
+                            .log_probs = teacher_.log_probs.narrow(0, rows.begin, rows.count),
+                            .tail_log_mass = teacher_.tail_log_mass.narrow(0, rows.begin, rows.count)};
+    return compare_buckets(log_q, aligned_top_k(part, *teaching_.shared, log_q.scalar_type()), slope);
+  }
+
+  // The bucket's q is summed over its ids, not taken as what is left of 1, which would be rounding alone.
+  at::Tensor compare_buckets(const at::Tensor& log_q, const AlignedBlock& teacher, at::Tensor* slope) const {
+    at::Tensor q = log_q.exp();                                                                         // [C,n]
+    const at::Tensor own_log_q = log_q.gather(1, teacher.rows);                                         // [C,K]
+    const at::Tensor tail = q.scatter(1, teacher.rows, 0).sum(1, true).log().clamp_min(kLogOfNothing);  // [C,1]
+    const at::Tensor bucket_log_q = at::cat({at::where(teacher.used, own_log_q, kLogOfNothing), tail}, 1);
+    const DivergenceAt found = divergence(terms_.kind, teacher.log_p, bucket_log_q);  // [C], [C,K+1]
+    // Without a single id there is nothing to compare.
+    const at::Tensor any = teacher.used.any(1, true).to(q.scalar_type());  // [C,1]
+    if (slope) {
+      const int64_t k = teacher.rows.size(1);
+      const at::Tensor total = found.slope.sum(1, true);                    // [C,1]
+      const at::Tensor of_tail = found.slope.narrow(1, k, 1) / tail.exp();  // [C,1] d value / d q of the bucket's ids
+      const at::Tensor own = found.slope.narrow(1, 0, k) - own_log_q.exp() * of_tail;
+      *slope = q.mul_(of_tail - total).scatter_add_(1, teacher.rows, at::where(teacher.used, own, 0.0)).mul_(any);
+    }
+    return found.value.mul(any.squeeze(1)).sum();
+  }
+
+  const Teaching& teaching_;
+  const DistillationTerms& terms_;
+  int64_t begin_ = 0;     // of the block
+  TeacherBlock teacher_;  // of the block
+};
+
+}  // namespace
+
+SharedRows::SharedRows(const model::TransformerConfig& student, const model::VocabularyRows& student_rows,
+                       int64_t teacher_vocabulary, at::Device device)
+    : vocabulary(student.vocabulary), rows(student_rows) {
+  const std::vector<int64_t>& kept = student.draft_vocabulary.ids;
+  if (kept.empty()) {
+    shared = std::min(vocabulary, teacher_vocabulary);
+    return;
+  }
+  shared = std::lower_bound(kept.begin(), kept.end(), teacher_vocabulary) - kept.begin();
+  ids = at::tensor(kept, at::kLong).narrow(0, 0, shared).to(device);
+}
+
+at::Tensor linear_distillation(const at::Tensor& hidden, const at::Tensor& weight, const Teaching& teaching,
+                               const DistillationTerms& terms) {
+  Distillation loss(teaching, terms);
+  return linear_loss(hidden, weight, loss);
+}
+
+}  // namespace draftsmith::train

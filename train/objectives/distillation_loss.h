@@ -1,0 +1,54 @@
+// The loss of logit distillation without [P,V] (linear_loss.h):
+//   lambda CE(labels, q_1) + (1 - lambda) T^2 D(p_T, q_T),   q_T = softmax(z / T), p_T the teacher's likewise.
+//
+// D compares over the ids that teacher and student both have: both distributions are normalised over those. Ids that
+// pad the larger vocabulary so never make D infinite, and a student with a pruned vocabulary learns what the teacher
+// thinks of the ids that it can give. CE is over all the student's ids.
+//
+// In top-k form D is that of coarser distributions over k ids, the label, and one bucket for all other ids, which never
+// is above the full form's (data processing inequality), and equals it where no id is left for the bucket.
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/ATen.h>
+
+#include "model/draft_vocabulary.h"
+#include "model/transformer_config.h"
+#include "train/objectives/divergence.h"
+#include "train/objectives/teacher_source.h"
+
+namespace draftsmith::train {
+
+struct DistillationTerms {
+  double lambda = 0.5;  // in [0,1]
+  DivergenceKind kind = {};
+  double temperature = 1.0;      // T > 0
+  double label_smoothing = 0.0;  // of CE
+};
+
+// The ids that teacher and student both have, as rows of the student's head. Ids rise with rows, so these are the
+// first ones.
+struct SharedRows {
+  SharedRows(const model::TransformerConfig& student, const model::VocabularyRows& student_rows,
+             int64_t teacher_vocabulary, at::Device device = at::kCPU);
+
+  int64_t vocabulary = 0;             // the student's ids
+  int64_t shared = 0;                 // rows
+  at::Tensor ids = {};                // int64 [shared]: ids of these rows; undefined: their own numbers
+  const model::VocabularyRows& rows;  // must outlive this
+};
+
+// What a student is taught at its labels.
+struct Teaching {
+  at::Tensor labels;                        // int64 [Q] rows of the student's head
+  TeacherDistributions* teacher = nullptr;  // not read where lambda is 1
+  at::Tensor positions = {};                // int64 [Q]: where the teacher has these labels
+  const SharedRows* shared = nullptr;
+};
+
+// Sum of the loss over positions; hidden [Q,D], weight [rows,D], as linear_loss.
+at::Tensor linear_distillation(const at::Tensor& hidden, const at::Tensor& weight, const Teaching& teaching,
+                               const DistillationTerms& terms);
+
+}  // namespace draftsmith::train

@@ -1,0 +1,73 @@
+#include "train/objectives/divergence.h"
+
+#include <array>
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+namespace draftsmith::train {
+
+namespace {
+
+constexpr std::array kNames{
+    std::pair{"forward_kl", Divergence::kForwardKl},
+    std::pair{"reverse_kl", Divergence::kReverseKl},
+    std::pair{"jsd", Divergence::kJsd},
+    std::pair{"tv", Divergence::kTotalVariation},
+};
+
+DivergenceAt forward_kl(const at::Tensor& log_p, const at::Tensor& log_q) {
+  const at::Tensor p = log_p.exp();
+  return {(log_p - log_q).mul_(p).sum(1), p.neg()};
+}
+
+// d/dq = log q - log p + 1; the 1 is constant over v, and vanishes in the slope along z.
+DivergenceAt reverse_kl(const at::Tensor& log_p, const at::Tensor& log_q) {
+  at::Tensor terms = (log_q - log_p).mul_(log_q.exp());
+  return {terms.sum(1), terms};
+}
+
+// d/dq = (1 - beta)(log q - log m) + (1 - beta)(1 - (beta p + (1 - beta) q) / m), whose second term is 0.
+DivergenceAt jsd(double beta, const at::Tensor& log_p, const at::Tensor& log_q) {
+  const at::Tensor log_m = at::logaddexp(log_p + std::log(beta), log_q + std::log1p(-beta));
+  const at::Tensor of_p = (log_p - log_m).mul_(log_p.exp()).sum(1).mul_(beta);
+  at::Tensor of_q = (log_q - log_m).mul_(log_q.exp()).mul_(1 - beta);
+  return {of_p + of_q.sum(1), of_q};
+}
+
+DivergenceAt total_variation(const at::Tensor& log_p, const at::Tensor& log_q) {
+  const at::Tensor q = log_q.exp();
+  const at::Tensor difference = q - log_p.exp();
+  return {difference.abs().sum(1).mul_(0.5), difference.sign().mul_(q).mul_(0.5)};
+}
+
+}  // namespace
+
+std::vector<std::string> divergence_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : kNames) names.emplace_back(name);
+  return names;
+}
+
+Divergence parse_divergence(const std::string& name) {
+  for (const auto& [known, value] : kNames) {
+    if (name == known) return value;
+  }
+  throw std::logic_error("no divergence is called " + name);
+}
+
+DivergenceAt divergence(const DivergenceKind& kind, const at::Tensor& log_p, const at::Tensor& log_q) {
+  switch (kind.divergence) {
+    case Divergence::kForwardKl:
+      return forward_kl(log_p, log_q);
+    case Divergence::kReverseKl:
+      return reverse_kl(log_p, log_q);
+    case Divergence::kJsd:
+      return jsd(kind.beta, log_p, log_q);
+    case Divergence::kTotalVariation:
+      return total_variation(log_p, log_q);
+  }
+  throw std::logic_error("an unknown divergence");
+}
+
+}  // namespace draftsmith::train

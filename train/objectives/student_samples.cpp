@@ -1,0 +1,76 @@
+#include "train/objectives/student_samples.h"
+
+#include <algorithm>
+
+#include "base/random.h"
+#include "infer/generator.h"
+
+namespace draftsmith::train {
+
+namespace {
+
+// Samples decoded together at most.
+constexpr int64_t kMostRows = 1024;
+
+// What the student is given to continue or to translate; an empty prompt begins with the start token.
+std::vector<std::vector<int64_t>> sources_of(const data::Corpus& corpus, const std::vector<int64_t>& examples,
+                                             const model::ModelInfo& info) {
+  std::vector<std::vector<int64_t>> sources;
+  for (const int64_t example : examples) {
+    const auto source = corpus.source(example);
+    sources.emplace_back(source.begin(), source.end());
+    if (source.empty() && !info.encoder_decoder) sources.back().push_back(info.decoder_start);
+  }
+  return sources;
+}
+
+}  // namespace
+
+Fields<OnPolicyOptions> OnPolicyOptions::fields() {
+  using T = OnPolicyOptions;
+  return Fields<T>("on-policy distillation")
+      .add(
+          "share", &T::share, Range{0, 1},
+          "Share of micro-batches whose targets are the student's own samples for the same sources, judged by the live "
+          "teacher; their loss has no cross entropy. 0: off.")
+      .add("temperature", &T::temperature, Range{0}, "Temperature of the samples; 0: greedy.")
+      .add("max_new_tokens", &T::max_new_tokens, Range{1}, Unit{"tokens"}, "Longest sample; longer ones are cut.")
+      .add("seed", &T::seed, "Seed of the choice of micro-batches and of the samples.");
+}
+
+bool StudentSamples::takes(uint64_t micro_step) const {
+  return CounterRandom(options_.seed, "on-policy/micro-batches").uniform(micro_step) < options_.share;
+}
+
+Batch StudentSamples::batch(const Trainee& student, const Batch& given, uint64_t micro_step) const {
+  const auto model = student.decoding_copy();
+  infer::DecodeOptions decoding;
+  decoding.method = options_.temperature > 0 ? "sample" : "greedy";
+  decoding.temperature = options_.temperature;
+  decoding.top_k = 0;
+  decoding.top_p = 1;
+  decoding.max_new_tokens = options_.max_new_tokens;
+  decoding.batch_size = std::clamp<int64_t>(static_cast<int64_t>(given.examples.size()), 1, kMostRows);
+  decoding.seed = CounterRandom(options_.seed, "on-policy/samples").bits(micro_step);
+  infer::GenerationModels models;
+  models.target = model.get();
+  models.generation = model::default_generation_config(model->config());
+  infer::Generator generator(models, decoding);
+  const auto results = generator.generate(sources_of(*corpus_, given.examples, student.info()));
+
+  std::vector<std::vector<int32_t>> targets;
+  for (const infer::GenerationResult& result : results) {
+    const auto foreign = std::find_if(result.ids.begin(), result.ids.end(),
+                                      [&](int64_t id) { return id >= corpus_->info().vocabulary; });
+    targets.emplace_back(result.ids.begin(), foreign);
+  }
+  std::vector<ExampleTokens> examples;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    examples.push_back({corpus_->source(given.examples[i]), targets[i]});
+  }
+  // Packed where the batch was.
+  const int64_t pack = given.decoder_input.segments.empty() ? 0 : given.decoder_input.tokens.size(1);
+  return make_batch(examples, student.info(), pack);
+}
+
+}  // namespace draftsmith::train

@@ -1,0 +1,39 @@
+// Targets that the student writes itself, for on-policy distillation (DistillSpec, Zhou et al. 2024; GKD, Agarwal et
+// al. 2024): the drafter learns where its own drafts lead it.
+#pragma once
+
+#include <cstdint>
+
+#include "base/options.h"
+#include "data/corpus.h"
+#include "train/batch.h"
+#include "train/trainee.h"
+
+namespace draftsmith::train {
+
+struct OnPolicyOptions {
+  double share = 0.0;  // of micro-batches; 0: off
+  double temperature = 1.0;
+  int64_t max_new_tokens = 128;
+  uint64_t seed = 1;
+  static Fields<OnPolicyOptions> fields();
+};
+
+class StudentSamples {
+ public:
+  // The corpus must outlive it.
+  StudentSamples(const OnPolicyOptions& options, const data::Corpus& corpus) : options_(options), corpus_(&corpus) {}
+
+  // Whether a micro-batch is the student's: a function of (seed, micro-step), so that a resumed run takes the same.
+  bool takes(uint64_t micro_step) const;
+
+  // A batch of the same sources with targets sampled from the student as it is now. Random numbers are functions of
+  // (seed, micro-step, row, token). Ids that the corpus's tokenizer does not have end a sample.
+  Batch batch(const Trainee& student, const Batch& given, uint64_t micro_step) const;
+
+ private:
+  OnPolicyOptions options_;
+  const data::Corpus* corpus_;
+};
+
+}  // namespace draftsmith::train

@@ -1,0 +1,31 @@
+#include "train/objectives/teacher_source.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include "base/error.h"
+
+namespace draftsmith::train {
+
+HiddenTeacher::HiddenTeacher(const Predictions& predictions)
+    : model_(*predictions.model), hidden_(predictions.hidden.detach()) {}
+
+TeacherBlock HiddenTeacher::block(const at::Tensor& positions) {
+  const at::NoGradGuard no_grad;
+  return {.logits = model_.head(hidden_.index_select(0, positions))};  // [C,V]
+}
+
+LiveTeacher::LiveTeacher(model::TransformerModel& model) : model_(model) {
+  if (!model.vocabulary_rows().pruned()) return;
+  throw UserError({.where = "teacher " + model.info().name,
+                   .what = "a model with a pruned vocabulary cannot be a teacher: it gives most ids no probability",
+                   .expected = "a model with a row for each of its " + std::to_string(model.info().vocabulary) + " ids",
+                   .found = std::to_string(model.config().draft_vocabulary.ids.size()) + " rows"});
+}
+
+std::unique_ptr<TeacherDistributions> LiveTeacher::distributions(const Batch& batch) {
+  const at::NoGradGuard no_grad;
+  return std::make_unique<HiddenTeacher>(
+      Predictions{.model = &model_, .hidden = hidden_at_labels(model_, batch, {}), .labels = batch.labels});
+}
+
+}  // namespace draftsmith::train
