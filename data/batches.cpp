@@ -106,6 +106,15 @@ int64_t BatchOrder::batches(int64_t epoch) {
   return static_cast<int64_t>(batches_.size());
 }
 
+std::vector<std::vector<int64_t>> BatchOrder::of_range(int64_t first, int64_t last) {
+  std::vector<int64_t> order(static_cast<size_t>(last - first));
+  std::iota(order.begin(), order.end(), first);
+  batches_.clear();
+  built_epoch_ = -1;
+  add_window(order);
+  return std::move(batches_);
+}
+
 int64_t BatchOrder::padded_length(int64_t example) const {
   if (form_ == RowForm::kJoined) return joined_length(*corpus_, example);
   return std::max({int64_t{1}, length(corpus_->source(example)), length(corpus_->target(example))});

@@ -51,6 +51,8 @@ class BatchOrder {
   // Examples of the batch at `position`; advances it, over the epoch's end into the next.
   std::vector<int64_t> next(BatchPosition& position);
   int64_t batches(int64_t epoch);
+  // The examples [first, last) alone, sorted by length into batches: for passes over the corpus in its own order.
+  std::vector<std::vector<int64_t>> of_range(int64_t first, int64_t last);
 
  private:
   void build(int64_t epoch);

@@ -54,6 +54,27 @@ TEST(Batches, EveryExampleIsInExactlyOneBatchOfAnEpoch) {
   }
 }
 
+TEST(Batches, OfARangeHoldItsExamplesSortedAndLeaveTheEpochsAsTheyAre) {
+  const TemporaryDirectory directory;
+  const Corpus corpus = make_corpus(directory, 100);
+  BatchOrder order(corpus, {.token_budget = 400});
+  const auto before = epoch_batches(order, 0);
+  const auto batches = order.of_range(10, 60);
+  std::set<int64_t> seen;
+  int64_t longest_before = 0;
+  for (const auto& batch : batches) {
+    seen.insert(batch.begin(), batch.end());
+    EXPECT_LE(static_cast<int64_t>(batch.size()) * longest(corpus, batch), 400);
+    EXPECT_GE(longest(corpus, batch), longest_before);
+    longest_before = longest(corpus, batch);
+  }
+  EXPECT_EQ(seen.size(), 50U);
+  EXPECT_EQ(*seen.begin(), 10);
+  EXPECT_EQ(*seen.rbegin(), 59);
+  EXPECT_EQ(order.of_range(10, 60), batches);
+  EXPECT_EQ(epoch_batches(order, 0), before);
+}
+
 TEST(Batches, BudgetCountsPaddedTokensOfTheLongerSide) {
   const TemporaryDirectory directory;
   const Corpus corpus = make_corpus(directory, 1000);
