@@ -1,0 +1,195 @@
+#include "data/router_data.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "data/hdf5.h"
+
+namespace draftsmith::data {
+
+namespace {
+
+constexpr const char* kFormat = "draftsmith router data";
+constexpr int64_t kMostPositions = int64_t{1} << 40;
+constexpr int64_t kMostTokens = 1024;
+
+class RouterReader {
+ public:
+  explicit RouterReader(const Hdf5Reader& input) : input_(input) {}
+
+  RouterDataInfo info() const {
+    const std::string format = input_.has_attribute("/", "format") ? input_.string_attribute("/", "format") : "";
+    check(format == kFormat, "not the data of a router", std::string("attribute format \"") + kFormat + "\"",
+          format.empty() ? "no such attribute" : format);
+    const int64_t version = input_.integer_attribute("/", "format_version");
+    check(version == RouterDataInfo::kFormatVersion, "another format version",
+          std::to_string(RouterDataInfo::kFormatVersion), std::to_string(version));
+    RouterDataInfo info;
+    info.top_k = number("top_k", 1, kMostTokens);
+    info.vocabulary = number("vocabulary", 1, INT32_MAX);
+    info.positions = number("positions", 0, kMostPositions);
+    info.examples = number("examples", 0, INT32_MAX);
+    info.drafter_hash = input_.string_attribute("/", "drafter_hash");
+    info.provenance = input_.string_attributes("/provenance");
+    return info;
+  }
+
+  RouterRows rows(const RouterDataInfo& info) const {
+    RouterRows rows;
+    rows.entropy = values<float>("entropy", info.positions, 0);
+    rows.probabilities = values<float>("probabilities", info.positions, info.top_k);
+    rows.ids = values<int32_t>("ids", info.positions, info.top_k);
+    rows.disagreement = values<float>("disagreement", info.positions, 0);
+    rows.rejected = values<int32_t>("rejected", info.positions, 0);
+    rows.examples = values<int32_t>("examples", info.positions, 0);
+    // A hair for rounding.
+    check_range("entropy", rows.entropy, -1e-3, std::log(static_cast<double>(info.vocabulary)) + 1e-3);
+    check_range("probabilities", rows.probabilities, 0, 1 + 1e-5);
+    check_range("ids", rows.ids, -1, static_cast<double>(info.vocabulary - 1));
+    check_range("disagreement", rows.disagreement, 0, 1);
+    check_range("rejected", rows.rejected, 0, 1);
+    check_range("examples", rows.examples, 0, static_cast<double>(info.examples - 1));
+    return rows;
+  }
+
+ private:
+  void check(bool good, const std::string& what, const std::string& expected, const std::string& found) const {
+    if (good) return;
+    throw UserError({.where = input_.file().string(),
+                     .what = what,
+                     .expected = expected,
+                     .found = found,
+                     .hint = "the file is damaged or none of this version; make it again with a stage of kind "
+                             "router-data"});
+  }
+
+  int64_t number(const std::string& name, int64_t least, int64_t most) const {
+    const int64_t value = input_.integer_attribute("/", name);
+    check(value >= least && value <= most, "attribute " + name, fmt::format("{} to {}", least, most),
+          std::to_string(value));
+    return value;
+  }
+
+  template <class T>
+  std::vector<T> values(const std::string& name, int64_t positions, int64_t columns) const {
+    const std::string dataset = "/router/" + name;
+    const int64_t rank = columns > 0 ? 2 : 1;
+    const auto shape = input_.shape(dataset, hdf5_type<T>(), rank);
+    check(shape[0] == positions, "positions in " + dataset, std::to_string(positions), std::to_string(shape[0]));
+    if (rank == 2) {
+      check(shape[1] == columns, "columns of " + dataset, std::to_string(columns), std::to_string(shape[1]));
+    }
+    return input_.read<T>(dataset, rank);
+  }
+
+  template <class T>
+  void check_range(const std::string& name, const std::vector<T>& values, double least, double most) const {
+    const auto bad = std::find_if(values.begin(), values.end(), [&](T value) {
+      const auto number = static_cast<double>(value);
+      return !(number >= least && number <= most);
+    });
+    if (bad == values.end()) return;
+    check(false, fmt::format("value {} of /router/{}", bad - values.begin(), name),
+          fmt::format("{:g} to {:g}", least, most), fmt::format("{}", *bad));
+  }
+
+  const Hdf5Reader& input_;
+};
+
+void append(RouterRows& rows, const RouterRows& more) {
+  const auto add = [](auto& values, const auto& added) { values.insert(values.end(), added.begin(), added.end()); };
+  add(rows.entropy, more.entropy);
+  add(rows.probabilities, more.probabilities);
+  add(rows.ids, more.ids);
+  add(rows.disagreement, more.disagreement);
+  add(rows.rejected, more.rejected);
+  add(rows.examples, more.examples);
+}
+
+double mean(const std::vector<float>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+}  // namespace
+
+void write_router_data(const std::filesystem::path& file, const RouterDataInfo& info, const RouterRows& rows) {
+  Hdf5Writer output(file);
+  const auto write = [&]<class T>(const std::string& name, const std::vector<T>& values, int64_t columns) {
+    if (static_cast<int64_t>(values.size()) != rows.size() * std::max<int64_t>(1, columns)) {
+      throw std::logic_error("router data: " + name + " has another number of values than there are positions");
+    }
+    output.append(output.create("/router/" + name, hdf5_type<T>(), columns), std::span<const T>(values));
+  };
+  write("entropy", rows.entropy, 0);
+  write("probabilities", rows.probabilities, info.top_k);
+  write("ids", rows.ids, info.top_k);
+  write("disagreement", rows.disagreement, 0);
+  write("rejected", rows.rejected, 0);
+  write("examples", rows.examples, 0);
+  output.set_attribute("/", "format", kFormat);
+  output.set_attribute("/", "format_version", RouterDataInfo::kFormatVersion);
+  output.set_attribute("/", "top_k", info.top_k);
+  output.set_attribute("/", "vocabulary", info.vocabulary);
+  output.set_attribute("/", "positions", rows.size());
+  output.set_attribute("/", "examples", info.examples);
+  output.set_attribute("/", "drafter_hash", info.drafter_hash);
+  for (const auto& [key, value] : info.provenance) output.set_attribute("/provenance", key, value);
+  output.finish();
+}
+
+RouterData::RouterData(const std::filesystem::path& file) {
+  const Hdf5Reader input(file);
+  const RouterReader reader(input);
+  info_ = reader.info();
+  rows_ = reader.rows(info_);
+}
+
+void merge_router_data(const std::vector<std::filesystem::path>& parts, const std::filesystem::path& file,
+                       const RouterDataInfo& info) {
+  RouterRows rows;
+  for (const std::filesystem::path& part : parts) {
+    const RouterData data(part);
+    if (data.info().top_k != info.top_k || data.info().vocabulary != info.vocabulary) {
+      throw std::logic_error("router data of different kinds are merged");
+    }
+    append(rows, data.rows());
+  }
+  write_router_data(file, info, rows);
+}
+
+RouterDataInfo read_router_data_info(const std::filesystem::path& file) {
+  const Hdf5Reader input(file);
+  return RouterReader(input).info();
+}
+
+bool is_router_data(const std::filesystem::path& file) {
+  try {
+    const Hdf5Reader input(file);
+    return input.has_attribute("/", "format") && input.string_attribute("/", "format") == kFormat;
+  } catch (const UserError&) {
+    return false;
+  }
+}
+
+std::string describe_router_data(const RouterData& data) {
+  const RouterDataInfo& info = data.info();
+  const RouterRows& rows = data.rows();
+  std::string text = fmt::format("router data: {} positions of {} sources, top {} tokens of {}\n", info.positions,
+                                 info.examples, info.top_k, info.vocabulary);
+  if (rows.size() > 0) {
+    const auto rejected = std::count(rows.rejected.begin(), rows.rejected.end(), 1);
+    text += fmt::format("  mean disagreement (total variation) {:.4f}, rejected {:.4f}, entropy {:.4f} nats\n",
+                        mean(rows.disagreement), static_cast<double>(rejected) / static_cast<double>(rows.size()),
+                        mean(rows.entropy));
+  }
+  text += fmt::format("  drafter sha256 {}\n", info.drafter_hash.substr(0, 16));
+  for (const auto& [key, value] : info.provenance) text += fmt::format("  {}: {}\n", key, value);
+  return text;
+}
+
+}  // namespace draftsmith::data
