@@ -1,6 +1,7 @@
 #include "train/teacher_logits.h"
 
 #include <algorithm>
+#include <span>
 #include <string>
 
 #include <ATen/core/grad_mode.h>
@@ -46,6 +47,13 @@ void copy_rows(const StoredRows& block, int64_t from, int64_t count, StoredRows&
   copy(block.log_probs, all.log_probs);
   copy(block.label_log_probs, all.label_log_probs);
   copy(block.tail_log_mass, all.tail_log_mass);
+}
+
+template <class T>
+std::span<const T> values(const at::Tensor& rows, int64_t first, int64_t count) {
+  if (!rows.defined() || count == 0) return {};
+  const int64_t columns = rows.dim() == 1 ? 1 : rows.size(1);
+  return {static_cast<const T*>(rows.const_data_ptr()) + first * columns, static_cast<size_t>(count * columns)};
 }
 
 void require_finite(const StoredRows& rows, const std::vector<int64_t>& examples, const data::Corpus& corpus) {
@@ -109,6 +117,21 @@ void TeacherLogits::add_batch(const std::vector<int64_t>& examples, const std::v
     copy_rows(rows, from, count, all, places[i]);
     from += count;
   }
+}
+
+std::vector<data::TeacherRows> by_example(const StoredRows& rows, const data::Corpus& corpus, int64_t first,
+                                          int64_t last) {
+  std::vector<data::TeacherRows> examples;
+  int64_t at = 0;
+  for (int64_t i = first; i < last; ++i) {
+    const auto count = static_cast<int64_t>(corpus.target(i).size());
+    examples.push_back({.ids = values<int32_t>(rows.ids, at, count),
+                        .log_probs = values<uint16_t>(rows.log_probs, at, count),
+                        .label_log_probs = values<uint16_t>(rows.label_log_probs, at, count),
+                        .tail_log_mass = values<uint16_t>(rows.tail_log_mass, at, count)});
+    at += count;
+  }
+  return examples;
 }
 
 }  // namespace draftsmith::train

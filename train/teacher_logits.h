@@ -2,9 +2,11 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "data/batches.h"
 #include "data/corpus.h"
+#include "data/teacher_cache.h"
 #include "model/transformer_model.h"
 #include "train/teacher_rows.h"
 
@@ -31,5 +33,9 @@ class TeacherLogits {
   StoredForm form_;
   data::BatchOrder order_;
 };
+
+// Rows of the examples [first, last) as a cache takes them, one by one; valid as long as `rows`.
+std::vector<data::TeacherRows> by_example(const StoredRows& rows, const data::Corpus& corpus, int64_t first,
+                                          int64_t last);
 
 }  // namespace draftsmith::train

@@ -13,6 +13,7 @@
 #include "data/tokenizer.h"
 #include "infer/generator.h"
 #include "model/checkpoint.h"
+#include "recipes/stages/provenance.h"
 #include "recipes/stages/stages.h"
 #include "recipes/stages/tokenizers.h"
 
@@ -58,19 +59,15 @@ infer::DecodeOptions decode_options(const TeacherOutputsOptions& options) {
   return decode;
 }
 
-// An input as the recipe's author named it, and what it held: paths differ from one way of writing --work to another.
-std::string named(const StageRun& run, const std::string& option, const std::filesystem::path& path) {
-  return run.options.contains(option) ? run.options.at(option).get<std::string>() : path.string();
-}
-
+// Of an input by the name that input_name() gives it.
 std::string hash_of(const StageRun& run, const std::string& name) {
   const auto input = run.inputs.find(name.substr(0, name.starts_with('@') ? name.find('/') : std::string::npos));
   return input == run.inputs.end() ? "unknown" : input->second;
 }
 
 data::CorpusInfo output_info(const data::Corpus& inputs, const TeacherOutputsOptions& options, const StageRun& run) {
-  const std::string teacher = named(run, "model", options.model);
-  const std::string sources = named(run, "corpus", options.corpus);
+  const std::string teacher = input_name(run, "model", options.model);
+  const std::string sources = input_name(run, "corpus", options.corpus);
   data::CorpusInfo info;
   info.tokenizer_hash = inputs.info().tokenizer_hash;
   info.vocabulary = inputs.info().vocabulary;

@@ -4,10 +4,15 @@
 #include "base/device.h"
 #include "data/readers.h"
 #include "data/tokenizer.h"
+#include "model/block_prediction.h"
 #include "model/checkpoint.h"
 #include "recipes/architecture.h"
 #include "recipes/stages/stages.h"
+#include "recipes/stages/tandem_training.h"
+#include "recipes/stages/teacher_caches.h"
 #include "recipes/stages/tokenizers.h"
+#include "train/block_trainees.h"
+#include "train/objectives/cached_teacher.h"
 #include "train/trainer.h"
 
 namespace draftsmith::recipes {
@@ -22,9 +27,38 @@ struct TrainStageOptions {
   std::optional<std::filesystem::path> validation_corpus;
   std::optional<std::filesystem::path> validation_references;
   std::optional<std::filesystem::path> teacher;
+  std::optional<std::filesystem::path> teacher_logits;
+  std::optional<TandemTrainingOptions> tandem;
+  std::optional<DeepTandemTrainingOptions> deep_tandem;
+  std::optional<int64_t> block_prediction;
   train::TrainOptions training;
   static Fields<TrainStageOptions> fields();
 };
+
+bool distils(const TrainStageOptions& options) {
+  return options.training.objective.name == "distill";
+}
+
+// Models that work in blocks begin from random weights; block prediction has labels of its own.
+void check_blocks(const TrainStageOptions& options, const std::string& where, Problems& problems) {
+  const bool blocks = options.block_prediction || options.deep_tandem;
+  if (options.tandem.has_value() + options.deep_tandem.has_value() + options.block_prediction.has_value() > 1) {
+    problems.add({.where = where,
+                  .what = "a model is of one kind",
+                  .expected = "one of `tandem`, `deep_tandem` and `block_prediction`"});
+  }
+  if (blocks && options.from) {
+    problems.add({.where = where + ".from",
+                  .what = "deep Tandems and models of block prediction start from random weights",
+                  .expected = "`architecture`",
+                  .found = options.from->string()});
+  }
+  if (options.block_prediction && (options.teacher || distils(options))) {
+    problems.add({.where = where + ".block_prediction",
+                  .what = "block prediction predicts other tokens than a teacher, so they cannot be compared",
+                  .expected = "no teacher, and objective cross_entropy"});
+  }
+}
 
 void check_start(const TrainStageOptions& options, const std::string& where, Problems& problems) {
   if (options.from.has_value() == options.architecture.has_value()) {
@@ -32,6 +66,28 @@ void check_start(const TrainStageOptions& options, const std::string& where, Pro
                   .what = "a model starts either from another model or from random weights",
                   .expected = "one of `from` and `architecture`",
                   .found = options.from ? "both" : "neither"});
+  }
+  if (options.teacher_logits && !distils(options)) {
+    problems.add({.where = where + ".teacher_logits",
+                  .what = "nothing is distilled, so stored distributions of a teacher are of no use",
+                  .expected = "training.objective.name = \"distill\", or no teacher_logits",
+                  .found = options.training.objective.name});
+  }
+  check_blocks(options, where, problems);
+  if (!options.tandem || !options.architecture) return;
+  if (!options.tandem->primary) {
+    problems.add({.where = where + ".tandem.primary",
+                  .what = "a secondary of random weights needs a primary",
+                  .expected = "a model directory",
+                  .found = "none given"});
+  }
+  const auto mapped = static_cast<int64_t>(options.tandem->layer_map.size());
+  if (mapped > 0 && mapped != options.architecture->decoder_layers) {
+    problems.add(
+        {.where = where + ".tandem.layer_map",
+         .what = "has not one number for each layer of the secondary",
+         .expected = fmt::format("{} numbers (architecture.decoder_layers)", options.architecture->decoder_layers),
+         .found = std::to_string(mapped)});
   }
 }
 
@@ -45,30 +101,97 @@ Fields<TrainStageOptions> TrainStageOptions::fields() {
       .add("validation_corpus", &T::validation_corpus, "Corpus to validate on; absent: no validation.")
       .add("validation_references", &T::validation_references,
            "Reference texts for validation BLEU, one a line; absent: the decoded targets of the corpus.")
-      .add("teacher", &T::teacher, "Model directory that validation measures alpha against.")
+      .add(
+          "teacher", &T::teacher,
+          "Model directory that validation measures alpha against, and that objective distill learns from unless there "
+          "is teacher_logits. A Tandem without a teacher learns from its primary.")
+      .add("teacher_logits", &T::teacher_logits,
+           "Stored distributions of a teacher (teacher_logits.h5, kind = \"teacher-logits\") for objective distill, in "
+           "place of running it. They must be of this corpus and, where `teacher` is given, that teacher's.")
+      .add("tandem", &T::tandem,
+           "Train it as the secondary of a Tandem: `from` or `architecture` gives its decoder, which reads a primary's "
+           "representations of all tokens but the current block's. Makes a Tandem directory.")
+      .add("deep_tandem", &T::deep_tandem,
+           "Train a deep Tandem: a large part that runs in blocks, and `architecture`, which it sketches them for. "
+           "Decoder-only; for comparisons of architectures.")
+      .add("block_prediction", &T::block_prediction, Range{1}, Unit{"tokens"},
+           "Train a decoder-only model that predicts a whole block of so many tokens at once; for comparisons of "
+           "architectures.")
       .add("training", &T::training, "How it is trained.")
       .check(check_start);
 }
 
-std::unique_ptr<model::TransformerModel> starting_model(const TrainStageOptions& options,
-                                                        const data::Tokenizer& tokenizer, at::Device device) {
-  if (options.from) {
-    auto model = model::load_model(*options.from, {.device = device, .pack = false});
-    model::require_vocabulary_fits(model->config(), tokenizer.vocabulary(), options.from->string());
-    return model;
-  }
-  const ArchitectureOptions& shape = *options.architecture;
-  const auto config = make_config(
+model::TransformerConfig config_of(const ArchitectureOptions& shape, const data::Tokenizer& tokenizer) {
+  return make_config(
       shape,
       {.vocabulary = tokenizer.vocabulary(), .pad = tokenizer.pad(), .eos = tokenizer.eos(), .bos = tokenizer.bos()});
-  auto fresh = std::make_unique<model::TransformerModel>(config, shape.seed);
+}
+
+std::unique_ptr<model::TransformerModel> fresh_model(model::TransformerConfig config, uint64_t seed,
+                                                     at::Device device) {
+  auto fresh = std::make_unique<model::TransformerModel>(std::move(config), seed);
   fresh->to(device, at::kFloat);
   return fresh;
+}
+
+TraineeModels from_random_weights(const TrainStageOptions& options, const data::Tokenizer& tokenizer,
+                                  at::Device device) {
+  const ArchitectureOptions& shape = *options.architecture;
+  model::TransformerConfig config = config_of(shape, tokenizer);
+  TraineeModels start;
+  if (options.deep_tandem) {
+    start.deep = std::make_unique<model::DeepTandemModel>(
+        model::DeepTandemParts{config_of(*options.deep_tandem->large, tokenizer), config, options.deep_tandem->block},
+        shape.seed);
+    start.deep->to(device, at::kFloat);
+    start.trainee = std::make_unique<train::DeepTandemTrainee>(*start.deep);
+  } else if (options.block_prediction) {
+    config = model::block_prediction_config(std::move(config), *options.block_prediction);
+    start.models.push_back(fresh_model(std::move(config), shape.seed, device));
+    start.trainee = std::make_unique<train::BlockPredictionTrainee>(*start.models.front());
+  } else if (options.tandem) {
+    start = tandem_trainee(*options.tandem, {.fresh = fresh_model(config, shape.seed, device)}, device);
+  } else {
+    start.models.push_back(fresh_model(config, shape.seed, device));
+    start.trainee = std::make_unique<train::PlainTrainee>(*start.models.front());
+  }
+  return start;
+}
+
+// What the stage trains, and the models that takes.
+TraineeModels starting_models(const TrainStageOptions& options, const data::Tokenizer& tokenizer, at::Device device) {
+  if (options.architecture) return from_random_weights(options, tokenizer, device);
+  TraineeModels start;
+  if (options.tandem) {
+    start = tandem_trainee(*options.tandem, {.from = *options.from}, device);
+  } else {
+    start.models.push_back(model::load_model(*options.from, {.device = device, .pack = false}));
+    start.trainee = std::make_unique<train::PlainTrainee>(*start.models.front());
+  }
+  model::require_vocabulary_fits(start.models.front()->config(), tokenizer.vocabulary(), options.from->string());
+  return start;
 }
 
 void require_tokenizer(const data::Corpus& corpus, const data::Tokenizer& tokenizer) {
   require_same_tokenizer(tokenizer.hash(), corpus.info().tokenizer_hash, corpus.file(),
                          "prepare it with the tokenizer of this stage");
+}
+
+// Whether a model runs in any case, as a Tandem's primary. One that is trained becomes another than it began as.
+bool is_frozen_primary(const TrainStageOptions& options, const std::filesystem::path& directory) {
+  if (!options.tandem || options.tandem->configuration != "primary_frozen") return false;
+  return std::filesystem::equivalent(primary_of(*options.tandem, options.from.value_or("")), directory);
+}
+
+// Where objective distill takes the teacher's distributions from; nothing: from what is trained.
+std::unique_ptr<train::TeacherSource> distilled_from(const TrainStageOptions& options, const data::Corpus& corpus,
+                                                     model::TransformerModel* teacher) {
+  if (!distils(options)) return nullptr;
+  if (options.teacher_logits) {
+    return std::make_unique<train::CachedTeacher>(open_teacher_cache(*options.teacher_logits, corpus, options.teacher));
+  }
+  if (teacher == nullptr || is_frozen_primary(options, *options.teacher)) return nullptr;
+  return std::make_unique<train::LiveTeacher>(*teacher);
 }
 
 void run_train(const TrainStageOptions& options, const StageRun& run) {
@@ -81,7 +204,8 @@ void run_train(const TrainStageOptions& options, const StageRun& run) {
     validation.emplace(*options.validation_corpus);
     require_tokenizer(*validation, *tokenizer);
   }
-  for (const auto& model : {options.from, options.teacher}) {
+  const auto primary = options.tandem ? options.tandem->primary : std::nullopt;
+  for (const auto& model : {options.from, options.teacher, primary}) {
     if (model) load_model_tokenizer(*model, tokenizer->hash());
   }
   std::vector<std::string> references;
@@ -89,12 +213,14 @@ void run_train(const TrainStageOptions& options, const StageRun& run) {
   std::unique_ptr<model::TransformerModel> teacher;
   if (options.teacher) teacher = model::load_model(*options.teacher, {.device = device});
 
-  const auto trained = starting_model(options, *tokenizer, device);
-  train::TrainerInputs inputs(*trained, corpus);
+  const TraineeModels start = starting_models(options, *tokenizer, device);
+  train::TrainerInputs inputs(*start.trainee, corpus);
   inputs.validation = validation ? &*validation : nullptr;
   inputs.tokenizer = tokenizer.get();
   inputs.references = std::move(references);
   inputs.teacher = teacher.get();
+  const auto distilled = distilled_from(options, corpus, teacher.get());
+  inputs.distilled = distilled.get();
   if (options.from) inputs.generation = model::load_generation_config(*options.from);
   inputs.identity = run.identity;
   inputs.progress = run.execution.progress;

@@ -103,28 +103,9 @@ class TeacherCaches : public testing::Test {
                                       .tokenizer_hash = "none",
                                       .corpus_hash = data::corpus_hash(*corpus_)};
     data::TeacherCacheWriter writer(folder_ / "cache.h5", info);
-    int64_t at = 0;
-    for (int64_t i = 0; i < corpus_->size(); ++i) {
-      const auto count = static_cast<int64_t>(corpus_->target(i).size());
-      const auto part = [&](const at::Tensor& tensor) { return tensor.narrow(0, at, count).contiguous(); };
-      const at::Tensor log_probs = part(rows.log_probs);
-      if (!rows.ids.defined()) {
-        writer.add({.log_probs = halves(log_probs)});
-      } else {
-        const at::Tensor ids = part(rows.ids), labels = part(rows.label_log_probs), tails = part(rows.tail_log_mass);
-        writer.add({{ids.data_ptr<int32_t>(), static_cast<size_t>(ids.numel())},
-                    halves(log_probs),
-                    halves(labels),
-                    halves(tails)});
-      }
-      at += count;
-    }
+    for (const data::TeacherRows& example : by_example(rows, *corpus_, 0, corpus_->size())) writer.add(example);
     writer.finish();
     return data::TeacherCache(folder_ / "cache.h5");
-  }
-
-  static std::span<const uint16_t> halves(const at::Tensor& tensor) {
-    return {static_cast<const uint16_t*>(tensor.const_data_ptr()), static_cast<size_t>(tensor.numel())};
   }
 
   // Of the student on a batch, taught by `source`.

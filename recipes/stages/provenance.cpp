@@ -1,0 +1,9 @@
+#include "recipes/stages/provenance.h"
+
+namespace draftsmith::recipes {
+
+std::string input_name(const StageRun& run, const std::string& option, const std::filesystem::path& path) {
+  return run.options.contains(option) ? run.options.at(option).get<std::string>() : path.string();
+}
+
+}  // namespace draftsmith::recipes

@@ -1,0 +1,58 @@
+#include "recipes/stages/teacher_caches.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "model/model_hash.h"
+
+namespace draftsmith::recipes {
+
+namespace {
+
+std::string named(const data::TeacherCacheInfo& info, const char* key) {
+  const auto found = info.provenance.find(key);
+  return found == info.provenance.end() ? "one that the cache does not name" : found->second;
+}
+
+std::string short_hash(const std::string& hash) {
+  return hash.substr(0, 16);
+}
+
+}  // namespace
+
+data::TeacherCache open_teacher_cache(const std::filesystem::path& file, const data::Corpus& corpus,
+                                      const std::optional<std::filesystem::path>& teacher) {
+  data::TeacherCache cache(file);
+  const data::TeacherCacheInfo& info = cache.info();
+  Problems problems;
+  if (info.tokenizer_hash != corpus.info().tokenizer_hash) {
+    problems.add({.where = file.string(),
+                  .what = "the teacher cache speaks of the tokens of another tokenizer than the corpus",
+                  .expected = fmt::format("tokenizer {} of {}", short_hash(corpus.info().tokenizer_hash),
+                                          corpus.file().string()),
+                  .found = "tokenizer " + short_hash(info.tokenizer_hash),
+                  .hint = "make the cache from this corpus, with a teacher of its tokenizer"});
+  }
+  if (const std::string hash = data::corpus_hash(corpus); info.corpus_hash != hash) {
+    problems.add({.where = file.string(),
+                  .what = "the teacher cache was made from another corpus",
+                  .expected = fmt::format("{} ({}, {} target tokens)", corpus.file().string(), short_hash(hash),
+                                          corpus.info().target_tokens),
+                  .found = fmt::format("{} ({}, {} positions)", named(info, "corpus"), short_hash(info.corpus_hash),
+                                       info.positions),
+                  .hint = "set `corpus` of the teacher-logits stage to the corpus that is trained on"});
+  }
+  if (teacher) {
+    if (const std::string hash = model::model_hash(*teacher); info.teacher_hash != hash) {
+      problems.add({.where = file.string(),
+                    .what = "the teacher cache was made by another teacher",
+                    .expected = fmt::format("{} ({})", teacher->string(), short_hash(hash)),
+                    .found = fmt::format("{} ({})", named(info, "teacher"), short_hash(info.teacher_hash)),
+                    .hint = "set `teacher` to the model of the teacher-logits stage, or leave it out"});
+    }
+  }
+  problems.throw_if_any();
+  return cache;
+}
+
+}  // namespace draftsmith::recipes

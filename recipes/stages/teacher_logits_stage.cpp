@@ -1,0 +1,169 @@
+// kind = "teacher-logits": the teacher's next-token distributions for the targets of a corpus, so that students are
+// distilled without running it. Makes teacher_logits.h5 (data/teacher_cache.h); resumes at the last whole shard.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/device.h"
+#include "base/files.h"
+#include "base/logging.h"
+#include "base/signals.h"
+#include "data/teacher_cache.h"
+#include "data/tokenizer.h"
+#include "model/checkpoint.h"
+#include "model/model_hash.h"
+#include "recipes/stages/provenance.h"
+#include "recipes/stages/stages.h"
+#include "recipes/stages/tokenizers.h"
+#include "train/teacher_logits.h"
+#include "train/truncation_error.h"
+
+namespace draftsmith::recipes {
+
+namespace {
+
+// A shard is held in memory until it is written; whole distributions of large vocabularies fill it early.
+constexpr int64_t kMostShardBytes = int64_t{256} << 20;
+
+struct TeacherLogitsOptions {
+  std::filesystem::path model;
+  std::filesystem::path corpus;
+  int64_t k = 32;
+  double temperature = 1.0;
+  std::string dtype = "fp32";
+  int64_t batch_tokens = 4096;
+  int64_t shard_examples = 2048;
+  std::optional<std::filesystem::path> student;
+  int64_t measured_positions = 2000;
+  static Fields<TeacherLogitsOptions> fields();
+};
+
+Fields<TeacherLogitsOptions> TeacherLogitsOptions::fields() {
+  using T = TeacherLogitsOptions;
+  return Fields<T>("teacher logits stage (kind = \"teacher-logits\"): makes teacher_logits.h5")
+      .add("model", &T::model, Required{}, "Model directory of the teacher.")
+      .add("corpus", &T::corpus, Required{}, "Corpus whose targets students will be trained on.")
+      .add("k", &T::k, Range{0}, Unit{"ids"},
+           "Likeliest ids stored for each target token, beside the token itself and the mass of the rest; 6k + 4 bytes "
+           "a token. 0: the whole vocabulary V, 2V bytes a token.")
+      .add("temperature", &T::temperature, Range{0.01, 100},
+           "Temperature T of the stored probabilities, softmax(logits / T). With k below V it must be the objective's, "
+           "since the tail's ids cannot be tempered again one by one; whole distributions serve every temperature.")
+      .add("dtype", &T::dtype, Choices{"fp32", "bf16", "fp16", "fp64"}, "Number type the teacher runs in.")
+      .add("batch_tokens", &T::batch_tokens, Range{1, 1 << 24}, Unit{"tokens"},
+           "Most tokens the teacher reads at once, padding counted; examples are sorted by length within a shard.")
+      .add("shard_examples", &T::shard_examples, Range{1}, Unit{"examples"},
+           "Examples written at a time: what a killed run can lose. Fewer where they would take more than 256 MB.")
+      .add("student", &T::student,
+           "Model directory whose q the loss error from truncation is measured against; absent: the teacher at twice "
+           "the "
+           "temperature.")
+      .add("measured_positions", &T::measured_positions, Range{0, 1 << 24}, Unit{"tokens"},
+           "Target tokens, spread over the corpus, on which that error is measured; 0: it is not.");
+}
+
+data::TeacherCacheInfo cache_info(const TeacherLogitsOptions& options, const data::Corpus& corpus,
+                                  const model::ModelInfo& teacher, const StageRun& run) {
+  return {.k = options.k == 0 ? teacher.vocabulary : options.k,
+          .vocabulary = teacher.vocabulary,
+          .temperature = options.temperature,
+          .tokenizer_hash = corpus.info().tokenizer_hash,
+          .teacher_hash = model::model_hash(options.model),
+          .corpus_hash = data::corpus_hash(corpus),
+          .provenance = {{data::kJob, run.identity},
+                         {"teacher", input_name(run, "model", options.model)},
+                         {"corpus", input_name(run, "corpus", options.corpus)},
+                         {"dtype", options.dtype}}};
+}
+
+// Says what is going to be written, and refuses what the disk cannot hold.
+void announce(const data::TeacherCacheInfo& info, const data::Corpus& corpus, const std::filesystem::path& directory) {
+  const int64_t each = data::teacher_bytes_per_position(info.k, info.vocabulary);
+  const auto bytes = static_cast<uint64_t>(each) * static_cast<uint64_t>(corpus.info().target_tokens);
+  log_info(
+      "  {} of {} ids for each of {} target tokens: {} bytes a token, {} in all, and as much again while shards are "
+      "merged",
+      info.k, info.vocabulary, corpus.info().target_tokens, each, human_bytes(bytes));
+  if (const uint64_t free = disk_free(directory); 2 * bytes > free) {
+    throw UserError({.where = directory.string(),
+                     .what = "the teacher cache does not fit on this disk",
+                     .expected = fmt::format("{}, of which half stays", human_bytes(2 * bytes)),
+                     .found = human_bytes(free) + " free",
+                     .hint = "store fewer ids (k), or put --work on another disk"});
+  }
+}
+
+// The end of the shard that begins with example `first`.
+int64_t shard_end(const data::Corpus& corpus, int64_t first, const data::TeacherCacheInfo& info,
+                  int64_t shard_examples) {
+  const int64_t each = data::teacher_bytes_per_position(info.k, info.vocabulary);
+  int64_t end = first;
+  int64_t bytes = 0;
+  while (end < corpus.size() && end - first < shard_examples) {
+    bytes += each * static_cast<int64_t>(corpus.target(end).size());
+    if (end > first && bytes > kMostShardBytes) break;
+    ++end;
+  }
+  return end;
+}
+
+int64_t target_tokens(const data::Corpus& corpus, int64_t examples) {
+  int64_t tokens = 0;
+  for (int64_t i = 0; i < examples; ++i) tokens += static_cast<int64_t>(corpus.target(i).size());
+  return tokens;
+}
+
+void write_shards(model::TransformerModel& teacher, const TeacherLogitsOptions& options, const data::Corpus& corpus,
+                  const data::TeacherCacheInfo& info, const StageRun& run, data::ShardedTeacherCache& cache) {
+  train::TeacherLogits logits(teacher, corpus, {.k = info.k, .temperature = info.temperature}, options.batch_tokens);
+  announce(info, corpus, run.directory);
+  Progress progress({.style = run.execution.progress,
+                     .title = "teacher logits",
+                     .unit = "tokens",
+                     .total = corpus.info().target_tokens,
+                     .done_before = target_tokens(corpus, cache.done())});
+  while (cache.done() < corpus.size()) {
+    const int64_t first = cache.done();
+    const int64_t end = shard_end(corpus, first, info, options.shard_examples);
+    const train::StoredRows rows = logits.rows(first, end, [&](int64_t positions) {
+      progress.advance(positions);
+      throw_if_stop_requested(fmt::format("{} of {} examples are saved; run it again to go on", first, corpus.size()));
+    });
+    cache.add_shard(train::by_example(rows, corpus, first, end));
+  }
+  progress.finish();
+}
+
+std::optional<data::TruncationError> measure(model::TransformerModel& teacher, const TeacherLogitsOptions& options,
+                                             const data::Corpus& corpus, int64_t k, at::Device device) {
+  if (options.measured_positions == 0) return std::nullopt;
+  if (options.student) load_model_tokenizer(*options.student, corpus.info().tokenizer_hash);
+  const auto student = model::load_model(options.student.value_or(options.model), {.device = device, .pack = false});
+  return train::truncation_error(teacher, *student,
+                                 {.corpus = corpus,
+                                  .positions = options.measured_positions,
+                                  .k = k,
+                                  .temperature = options.temperature,
+                                  .flattened = options.student ? 1.0 : 2.0});
+}
+
+void run_teacher_logits(const TeacherLogitsOptions& options, const StageRun& run) {
+  const data::Corpus corpus(options.corpus);
+  load_model_tokenizer(options.model, corpus.info().tokenizer_hash);
+  const at::Device device = choose_device(run.execution.device);
+  const auto teacher = model::load_model(options.model, {.device = device, .dtype = parse_dtype(options.dtype)});
+  const data::TeacherCacheInfo info = cache_info(options, corpus, teacher->info(), run);
+  data::ShardedTeacherCache cache(run.directory / "teacher_logits.h5", info);
+  if (cache.merged()) return cache.finish({}, {});
+  write_shards(*teacher, options, corpus, info, run, cache);
+  cache.finish({}, measure(*teacher, options, corpus, info.k, device));
+}
+
+}  // namespace
+
+StageKind teacher_logits_stage() {
+  return make_stage_kind<TeacherLogitsOptions>("teacher-logits", 1, "stores a teacher's distributions for distillation",
+                                               run_teacher_logits);
+}
+
+}  // namespace draftsmith::recipes
