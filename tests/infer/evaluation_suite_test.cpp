@@ -72,6 +72,34 @@ TEST(EvaluationSuite, WritesResultsTableReportAndHypothesesThatScoreAlike) {
   EXPECT_FALSE(std::filesystem::exists(out / "measurements.jsonl"));
 }
 
+TEST(EvaluationSuite, SaysHowWellDraftersPredictTheReferences) {
+  FakeSuite suite;
+  suite.options.run = {FakeSuite::run("bild")};
+  suite.options.forced_lines = 5;
+  FakeEngine engine;
+  const auto result = suite.evaluate(engine);
+  const auto& prediction = result.results.at("tasks").at(0).at("prediction");
+  EXPECT_EQ(prediction.at("lines"), 5);
+  EXPECT_EQ(prediction.at("models").at("target").at("cross_entropy"), 1.25);
+  const auto& drafter = prediction.at("models").at("small");
+  EXPECT_EQ(drafter.at("accuracy"), 0.5);
+  EXPECT_EQ(drafter.at("cross_entropy"), 2.5);
+  EXPECT_EQ(drafter.at("relative_accuracy"), 0.7);
+  EXPECT_DOUBLE_EQ(drafter.at("relative_tv"), 0.4);
+  EXPECT_EQ(run_named(result, "test", "bild.small.FB0.5.RB5").at("prediction"), drafter);
+  EXPECT_THAT(result.table, HasSubstr("rel. TV"));
+  EXPECT_THAT(read_file(suite.directory / "out" / "report.html"), HasSubstr("How well each drafter predicts"));
+  EXPECT_THAT(read_file(suite.directory / "out" / "results.csv"), HasSubstr("drafter_relative_tv"));
+}
+
+TEST(EvaluationSuite, WithoutForcedLinesNothingIsPredicted) {
+  FakeSuite suite;
+  suite.options.run = {FakeSuite::run("bild")};
+  suite.options.forced_lines = 0;
+  FakeEngine engine;
+  EXPECT_FALSE(suite.evaluate(engine).results.at("tasks").at(0).contains("prediction"));
+}
+
 TEST(EvaluationSuite, ALosslessRunThatDiffersSaysWhetherRoundingExplainsIt) {
   FakeSuite suite;
   suite.options.run = {FakeSuite::run("assisted")};

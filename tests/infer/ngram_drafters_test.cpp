@@ -477,11 +477,14 @@ TEST(NgramDrafters, ForcedAlphaIsThatOfAModelWithTheTablesDistribution) {
     EXPECT_EQ(found.positions, expected.positions);
     EXPECT_NEAR(found.alpha, expected.alpha, 1e-6);
     EXPECT_DOUBLE_EQ(found.agreement, expected.agreement);
+    EXPECT_DOUBLE_EQ(found.drafter.accuracy, expected.drafter.accuracy);
+    EXPECT_NEAR(found.target.cross_entropy, expected.target.cross_entropy, 1e-9);
   }
   PromptLookupDrafter lookup(4);
   const ForcedAlpha copied = alpha_forced(target, lookup, sources(), outputs, {});
   EXPECT_EQ(copied.positions, 10);
   EXPECT_GT(copied.alpha, 0);
+  EXPECT_TRUE(std::isnan(copied.drafter.cross_entropy)) << "it gives no distribution";
 }
 
 }  // namespace

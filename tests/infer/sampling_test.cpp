@@ -61,6 +61,32 @@ TEST(Sampling, RandomNumbersDifferByLineSampleUseAndPosition) {
   EXPECT_EQ(seen.size(), 24u);
 }
 
+TEST(Sampling, ForcedOutputsSayHowWellEachModelPredictsThem) {
+  const auto p = random_oracle(5, 1);
+  const auto q = random_oracle(5, 2);
+  OracleModel target(oracle_info(5), p);
+  OracleModel drafter(oracle_info(5), q);
+  const std::vector<Ids> sources = {{2, 3}, {}, {4}};
+  const std::vector<Ids> outputs = {{2, 4, 1}, {3, 3, 3, 3, 1}, {}};
+  const auto expected = [&](const auto& oracle) {
+    PredictionQuality quality;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      for (size_t t = 0; t < outputs[i].size(); ++t) {
+        const auto probabilities = warped(oracle(sources[i], std::span(outputs[i].data(), t)), Warping{1, 0, 1});
+        const auto best = std::max_element(probabilities.begin(), probabilities.end()) - probabilities.begin();
+        quality.accuracy += best == outputs[i][t] ? 1.0 / 8 : 0;
+        quality.cross_entropy -= std::log(probabilities[static_cast<size_t>(outputs[i][t])]) / 8;
+      }
+    }
+    return quality;
+  };
+  const auto forced = alpha_forced({target, drafter}, sources, outputs, {.temperature = 0}, 2);
+  EXPECT_NEAR(forced.target.accuracy, expected(p).accuracy, 1e-12);
+  EXPECT_NEAR(forced.target.cross_entropy, expected(p).cross_entropy, 1e-9);
+  EXPECT_NEAR(forced.drafter.accuracy, expected(q).accuracy, 1e-12);
+  EXPECT_NEAR(forced.drafter.cross_entropy, expected(q).cross_entropy, 1e-9);
+}
+
 TEST(Sampling, ForcedAlphaIsTheMeanOverlapOnTheGivenOutputs) {
   const auto p = random_oracle(5, 1);
   const auto q = random_oracle(5, 2);
