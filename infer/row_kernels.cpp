@@ -76,6 +76,19 @@ DRAFTSMITH_VECTOR_CODE double exponentials(const double* logits, int64_t count, 
                                            double* out) {
   return sum<double>(count, [=](int64_t i) { return out[i] = exponential((logits[i] - highest) * scale); });
 }
+// sum of e^d d over d = logit - highest, where e^d is 0 for anything below -100.
+DRAFTSMITH_VECTOR_CODE double weighted_sum(const float* logits, int64_t count, float highest) {
+  return sum<float>(count, [=](int64_t i) {
+    const float d = std::max(logits[i] - highest, -100.0F);
+    return exponential(d) * d;
+  });
+}
+DRAFTSMITH_VECTOR_CODE double weighted_sum(const double* logits, int64_t count, double highest) {
+  return sum<double>(count, [=](int64_t i) {
+    const double d = std::max(logits[i] - highest, -1000.0);
+    return exponential(d) * d;
+  });
+}
 DRAFTSMITH_VECTOR_CODE void multiply(float* values, int64_t count, float factor) {
   for (int64_t i = 0; i < count; ++i) values[i] *= factor;
 }
@@ -168,6 +181,32 @@ double row_overlap(const T* p, const T* q, int64_t count) {
   return overlap_sum(p, q, count);
 }
 
+template <class T>
+double row_entropy(const T* logits, int64_t count) {
+  const T highest = vector_max(logits, count);
+  const double total = exponential_sum(logits, count, highest);
+  return std::log(total) - weighted_sum(logits, count, highest) / total;
+}
+
+// Blocks without a number above the k-th largest so far are passed over as vector code.
+template <class T>
+int64_t row_top(const T* values, int64_t count, int64_t k, int64_t* ids) {
+  constexpr int64_t kTopBlock = 128;
+  int64_t found = 0;
+  for (int64_t begin = 0; begin < count; begin += kTopBlock) {
+    const int64_t end = std::min(count, begin + kTopBlock);
+    if (found == k && !(vector_max(values + begin, end - begin) > values[ids[k - 1]])) continue;
+    for (int64_t i = begin; i < end; ++i) {
+      if (!(values[i] > -std::numeric_limits<T>::infinity())) continue;
+      if (found == k && !(values[i] > values[ids[k - 1]])) continue;
+      int64_t place = found < k ? found++ : k - 1;
+      for (; place > 0 && values[i] > values[ids[place - 1]]; --place) ids[place] = ids[place - 1];
+      ids[place] = i;
+    }
+  }
+  return found;
+}
+
 template int64_t row_argmax<float>(const float*, int64_t);
 template int64_t row_argmax<double>(const double*, int64_t);
 template SoftmaxSums row_softmax_sums<float>(const float*, int64_t);
@@ -180,5 +219,9 @@ template double row_residual<float>(float*, const float*, int64_t);
 template double row_residual<double>(double*, const double*, int64_t);
 template double row_overlap<float>(const float*, const float*, int64_t);
 template double row_overlap<double>(const double*, const double*, int64_t);
+template double row_entropy<float>(const float*, int64_t);
+template double row_entropy<double>(const double*, int64_t);
+template int64_t row_top<float>(const float*, int64_t, int64_t, int64_t*);
+template int64_t row_top<double>(const double*, int64_t, int64_t, int64_t*);
 
 }  // namespace draftsmith::infer

@@ -38,4 +38,14 @@ double row_residual(T* p, const T* q, int64_t count);
 template <class T>
 double row_overlap(const T* p, const T* q, int64_t count);
 
+// Entropy of the softmax at temperature 1, in nats; NaN where there is no such distribution. Ids ruled out by -inf
+// count nothing.
+template <class T>
+double row_entropy(const T* logits, int64_t count);
+
+// The ids of the (at most) k largest numbers, falling, the lower id first among equals; -inf and NaN are never among
+// them. Returns how many there are; `ids` has room for k >= 1.
+template <class T>
+int64_t row_top(const T* values, int64_t count, int64_t k, int64_t* ids);
+
 }  // namespace draftsmith::infer

@@ -12,8 +12,8 @@ WindowTraits DynamicWindow::traits() const {
   return {.name = "dynamic", .decides = looks ? Decides::kAfterKept : Decides::kUpFront, .needs_confidence = looks};
 }
 
-void DynamicWindow::begin(int64_t rows) {
-  windows_.assign(static_cast<size_t>(rows), options_.initial);
+void DynamicWindow::begin(std::span<const Row> rows) {
+  windows_.assign(rows.size(), options_.initial);
 }
 
 at::Tensor DynamicWindow::go_on(const DraftStep& step) {

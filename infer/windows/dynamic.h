@@ -19,7 +19,7 @@ class DynamicWindow : public WindowRule {
   explicit DynamicWindow(DynamicWindowOptions options) : options_(options) {}
   WindowTraits traits() const override;
   int64_t maximum() const override { return options_.heuristic ? 0 : options_.initial; }
-  void begin(int64_t rows) override;
+  void begin(std::span<const Row> rows) override;
   int64_t length(int64_t row) const override { return windows_[static_cast<size_t>(row)]; }
   at::Tensor go_on(const DraftStep& step) override;
   void observe(int64_t row, int64_t drafted, int64_t accepted) override;

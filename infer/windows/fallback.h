@@ -11,7 +11,7 @@ class FallbackWindow : public WindowRule {
   FallbackWindow(double threshold, int64_t max_draft) : threshold_(threshold), max_draft_(max_draft) {}
   WindowTraits traits() const override;
   int64_t maximum() const override { return max_draft_; }
-  void begin(int64_t) override {}
+  void begin(std::span<const Row>) override {}
   int64_t length(int64_t) const override { return max_draft_; }
   at::Tensor go_on(const DraftStep& step) override;
   void observe(int64_t, int64_t, int64_t) override {}

@@ -10,7 +10,7 @@ class FixedWindow : public WindowRule {
   explicit FixedWindow(int64_t window) : window_(window) {}
   WindowTraits traits() const override { return {.name = "fixed"}; }
   int64_t maximum() const override { return window_; }
-  void begin(int64_t) override {}
+  void begin(std::span<const Row>) override {}
   int64_t length(int64_t) const override { return window_; }
   at::Tensor go_on(const DraftStep&) override { return {}; }
   void observe(int64_t, int64_t, int64_t) override {}

@@ -7,6 +7,8 @@
 
 #include <ATen/ATen.h>
 
+#include "infer/rows.h"
+
 namespace draftsmith::infer {
 
 // When a rule decides. Lossless sampling needs any of the first three: a sampled token that is dropped unverified
@@ -22,6 +24,7 @@ struct WindowTraits {
   std::string name;
   Decides decides = Decides::kUpFront;
   bool needs_confidence = false;  // reads the drafter's probabilities as certainty
+  bool greedy_only = false;       // makes sense at temperature 0 only
 };
 
 // One drafting step of all rows, on the device.
@@ -36,8 +39,8 @@ class WindowRule {
   virtual WindowTraits traits() const = 0;
   // Largest window possible; 0: unbounded.
   virtual int64_t maximum() const = 0;
-  // A new batch.
-  virtual void begin(int64_t rows) = 0;
+  // A new batch: nothing is decoded yet.
+  virtual void begin(std::span<const Row> rows) = 0;
   // Most tokens of the row's coming window.
   virtual int64_t length(int64_t row) const = 0;
   // Rules that decide while drafting: bool [B], whether each row goes on (before: takes a token).

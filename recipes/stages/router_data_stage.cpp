@@ -1,0 +1,202 @@
+// kind = "router-data": decodes a corpus's sources with a target and a drafter and collects what a router is trained on
+// (infer/router_collection.h). Makes router.h5; resumes at the last whole shard.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/device.h"
+#include "base/logging.h"
+#include "base/signals.h"
+#include "data/router_data.h"
+#include "data/sharded_corpus.h"
+#include "data/tokenizer.h"
+#include "infer/acceptance/rejection.h"
+#include "infer/drafters/make_drafter.h"
+#include "infer/generator.h"
+#include "infer/router_collection.h"
+#include "infer/windows/fixed.h"
+#include "model/checkpoint.h"
+#include "model/model_hash.h"
+#include "model/router.h"
+#include "model/tandem.h"
+#include "recipes/stages/stages.h"
+#include "recipes/stages/tokenizers.h"
+
+namespace draftsmith::recipes {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct RouterDataOptions {
+  fs::path model;
+  fs::path drafter;
+  fs::path corpus;
+  int64_t limit = 2000;
+  int64_t top_k = 8;
+  int64_t window = 16;
+  double temperature = 0.0;
+  int64_t max_new_tokens = 128;
+  uint64_t seed = 1;
+  std::string dtype = "fp32";
+  int64_t batch_size = 16;
+  int64_t shard_examples = 256;
+  static Fields<RouterDataOptions> fields();
+};
+
+Fields<RouterDataOptions> RouterDataOptions::fields() {
+  using R = RouterDataOptions;
+  return Fields<R>("router data stage (kind = \"router-data\"): makes router.h5")
+      .add("model", &R::model, Required{}, "Model directory of the target.")
+      .add("drafter", &R::drafter, Required{},
+           "Directory of the drafter that a router is to be trained for: a model, or a Tandem secondary of the target.")
+      .add("corpus", &R::corpus, Required{}, "Corpus whose sources are decoded.")
+      .add("limit", &R::limit, Range{0}, Unit{"examples"}, "Sources used, from the first; 0: all.")
+      .add("top_k", &R::top_k, Range{1, static_cast<double>(model::kMostRouterTokens)}, Unit{"tokens"},
+           "Most likely tokens of the drafter that are kept for each position; a router may read fewer.")
+      .add("window", &R::window, Range{1, static_cast<double>(model::kMostRouterDraft)}, Unit{"tokens"},
+           "Fixed draft window, as long as the longest that the router is to decide about.")
+      .add("temperature", &R::temperature, Range{0, 1000},
+           "Of the decoding whose positions are collected; 0: greedy. What is collected is at temperature 1 in any "
+           "case.")
+      .add("max_new_tokens", &R::max_new_tokens, Range{1}, Unit{"tokens"}, "Longest output.")
+      .add("seed", &R::seed, "Seed of sampling.")
+      .add("dtype", &R::dtype, Choices{"fp32", "bf16", "fp16", "fp64"}, "Number type of both models.")
+      .add("batch_size", &R::batch_size, Range{1, 4096}, Unit{"rows"}, "Sources decoded together, sorted by length.")
+      .add("shard_examples", &R::shard_examples, Range{1}, Unit{"examples"}, NoResult{},
+           "Sources whose positions are written at a time: what a killed run can lose.");
+}
+
+// Target and drafter, and a generator around both that is watched.
+class Collection {
+ public:
+  Collection(const RouterDataOptions& options, const StageRun& run, const data::CorpusInfo& inputs)
+      : tokenizer_(load_model_tokenizer(options.model, inputs.tokenizer_hash)), collector_(options.top_k) {
+    const model::LoadOptions load{.device = choose_device(run.execution.device), .dtype = parse_dtype(options.dtype)};
+    target_ = model::load_model(options.model, load);
+    const bool tandem = model::is_tandem_directory(options.drafter);
+    drafter_ = tandem ? model::load_tandem_secondary(options.drafter, options.model, load)
+                      : model::load_model(options.drafter, load);
+    infer::GenerationModels models;
+    models.target = target_.get();
+    if (tandem) {
+      models.tandem = drafter_.get();
+    } else {
+      models.drafter = drafter_.get();
+    }
+    models.generation = model::load_generation_config(options.model);
+    models.target_tokenizer = tokenizer_.get();
+    Problems problems;
+    infer::check_drafter(models, "speculative", problems);
+    problems.throw_if_any();
+    generator_.emplace(
+        models, decode_options(options),
+        collector_.around({infer::make_drafter(models), std::make_unique<infer::FixedWindow>(options.window),
+                           std::make_unique<infer::RejectionAcceptance>()}));
+  }
+
+  int64_t vocabulary() const { return drafter_->config().vocabulary; }
+
+  data::RouterRows decode(const data::Corpus& inputs, int64_t begin, int64_t end) {
+    std::vector<std::vector<int64_t>> sources;
+    for (int64_t i = begin; i < end; ++i) sources.emplace_back(inputs.source(i).begin(), inputs.source(i).end());
+    generator_->generate(sources, static_cast<uint64_t>(begin), [](size_t, const auto&) {
+      throw_if_stop_requested("whole shards are saved; run it again to go on");
+    });
+    return collector_.take();
+  }
+
+ private:
+  static infer::DecodeOptions decode_options(const RouterDataOptions& options) {
+    infer::DecodeOptions decode;
+    decode.method = "speculative";
+    decode.temperature = options.temperature;
+    decode.top_k = 0;
+    decode.top_p = 1;
+    decode.seed = options.seed;
+    decode.max_new_tokens = options.max_new_tokens;
+    decode.batch_size = options.batch_size;
+    return decode;
+  }
+
+  std::unique_ptr<data::Tokenizer> tokenizer_;
+  std::unique_ptr<model::TransformerModel> target_;
+  std::unique_ptr<model::TransformerModel> drafter_;
+  infer::RouterCollector collector_;
+  std::optional<infer::Generator> generator_;
+};
+
+fs::path shard_file(const StageRun& run, int64_t index) {
+  return run.directory / fmt::format("router.shard-{:05}.h5", index);
+}
+
+// Whether a file was made by this very job; another one's (of an earlier version) is made again.
+bool is_of_job(const fs::path& file, const StageRun& run) {
+  if (!fs::exists(file)) return false;
+  const data::RouterDataInfo info = data::read_router_data_info(file);
+  const auto job = info.provenance.find(data::kJob);
+  return job != info.provenance.end() && job->second == run.identity;
+}
+
+std::string named(const StageRun& run, const std::string& option, const fs::path& path) {
+  return run.options.contains(option) ? run.options.at(option).get<std::string>() : path.string();
+}
+
+data::RouterDataInfo data_info(const RouterDataOptions& options, const StageRun& run, int64_t vocabulary) {
+  data::RouterDataInfo info;
+  info.top_k = options.top_k;
+  info.vocabulary = vocabulary;
+  info.drafter_hash = model::model_hash(options.drafter);
+  info.provenance = {{data::kJob, run.identity},
+                     {"target", named(run, "model", options.model)},
+                     {"drafter", named(run, "drafter", options.drafter)},
+                     {"corpus", named(run, "corpus", options.corpus)},
+                     {"window", fmt::format("{}", options.window)},
+                     {"temperature", fmt::format("{}", options.temperature)},
+                     {"seed", fmt::format("{}", options.seed)},
+                     {"dtype", options.dtype}};
+  return info;
+}
+
+// Decodes what no shard holds yet, shard by shard, and joins them.
+void collect(const RouterDataOptions& options, const StageRun& run, const fs::path& file) {
+  const data::Corpus inputs(options.corpus);
+  const int64_t count = options.limit > 0 ? std::min(options.limit, inputs.size()) : inputs.size();
+  Collection collection(options, run, inputs.info());
+  data::RouterDataInfo info = data_info(options, run, collection.vocabulary());
+  info.examples = count;
+  std::vector<fs::path> shards;
+  Progress progress({.style = run.execution.progress, .title = "router data", .unit = "sources", .total = count});
+  for (int64_t begin = 0; begin < count; begin += options.shard_examples) {
+    throw_if_stop_requested(fmt::format("{} of {} sources are saved; run it again to go on", begin, count));
+    const int64_t end = std::min(count, begin + options.shard_examples);
+    shards.push_back(shard_file(run, static_cast<int64_t>(shards.size())));
+    if (!is_of_job(shards.back(), run)) {
+      data::write_router_data(shards.back(), info, collection.decode(inputs, begin, end));
+    }
+    progress.advance(end - begin);
+  }
+  progress.finish();
+  data::merge_router_data(shards, file, info);
+}
+
+// A run that was killed after its shards were joined has only to remove them.
+void run_router_data(const RouterDataOptions& options, const StageRun& run) {
+  const fs::path file = run.directory / "router.h5";
+  if (!is_of_job(file, run)) collect(options, run, file);
+  std::vector<fs::path> shards;
+  for (const auto& entry : fs::directory_iterator(run.directory)) {
+    if (entry.path().filename().string().starts_with("router.shard-")) shards.push_back(entry.path());
+  }
+  for (const fs::path& shard : shards) fs::remove(shard);
+  log_info("  {}", data::describe_router_data(data::RouterData(file)));
+}
+
+}  // namespace
+
+StageKind router_data_stage() {
+  return make_stage_kind<RouterDataOptions>("router-data", 1, "decodes and collects what a router is trained on",
+                                            run_router_data);
+}
+
+}  // namespace draftsmith::recipes

@@ -1,0 +1,64 @@
+// kind = "router": trains a router on collected positions (train/router_training.h). Makes router/, router_report.json
+// and router_report.svg.
+#include <fmt/format.h>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "base/logging.h"
+#include "base/signals.h"
+#include "model/checkpoint.h"
+#include "model/model_hash.h"
+#include "model/tandem.h"
+#include "recipes/stages/stages.h"
+#include "train/router_training.h"
+
+namespace draftsmith::recipes {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct RouterStageOptions : train::RouterTrainingOptions {
+  fs::path data;
+  fs::path drafter;
+
+  static Fields<RouterStageOptions> fields() {
+    return Fields<RouterStageOptions>("router stage (kind = \"router\"): makes router/")
+        .add("data", &RouterStageOptions::data, Required{}, "Positions that a stage of kind router-data collected.")
+        .add("drafter", &RouterStageOptions::drafter, Required{},
+             "Directory of the drafter that they were collected with, whose embeddings the router reads.")
+        .inherit<train::RouterTrainingOptions>();
+  }
+};
+
+// Training takes seconds to minutes: an interrupted run begins again, without what a killed one left.
+void run_router(const RouterStageOptions& options, const StageRun& run) {
+  fs::remove_all(run.directory / "router");
+  const data::RouterData data(options.data);
+  const auto drafter = model::is_tandem_directory(options.drafter) ? model::load_tandem_secondary(options.drafter, {})
+                                                                   : model::load_model(options.drafter);
+  const std::string name =
+      run.options.contains("drafter") ? run.options.at("drafter").get<std::string>() : options.drafter.string();
+  Progress progress(
+      {.style = run.execution.progress, .title = "training the router", .unit = "epochs", .total = options.epochs});
+  const train::TrainedRouter trained = train::train_router(
+      data, {*drafter, name, model::model_hash(options.drafter)}, options, [&](int64_t, double cross_entropy) {
+        progress.set_note(fmt::format("cross entropy {:.4f}", cross_entropy));
+        progress.advance();
+        throw_if_stop_requested("run the recipe again to train the router from the beginning");
+      });
+  progress.finish();
+  const auto report = train::to_json(trained.report);
+  model::save_router(run.directory / "router", trained.router);
+  write_json(run.directory / "router_report.json", report);
+  write_file_atomic(run.directory / "router_report.svg", train::reliability_svg(trained.report));
+  log_info("{}", train::report_text(report));
+}
+
+}  // namespace
+
+StageKind router_stage() {
+  return make_stage_kind<RouterStageOptions>("router", 1, "trains a router, for windows that adapt", run_router);
+}
+
+}  // namespace draftsmith::recipes

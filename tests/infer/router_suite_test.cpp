@@ -1,0 +1,224 @@
+// Suites with windows that adapt: router, entropy and oracle beside the others, and tuning of a router.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "infer/evaluation.h"
+#include "infer/router_tuning.h"
+#include "model/checkpoint.h"
+#include "model/model_hash.h"
+#include "model/router.h"
+
+namespace draftsmith::infer {
+namespace {
+
+using nlohmann::ordered_json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::unique_ptr<model::TransformerModel> random_model(int64_t decoder_layers, uint64_t seed) {
+  model::TransformerConfig config;
+  config.family = "t5";
+  config.vocabulary = 40;
+  config.width = 16;
+  config.heads = 2;
+  config.head_width = 8;
+  config.ff_width = 32;
+  config.encoder_layers = 1;
+  config.decoder_layers = decoder_layers;
+  config.tied_head = false;
+  return std::make_unique<model::TransformerModel>(config, seed);
+}
+
+// A target, a drafter that is the target with its embeddings disturbed, a router of that drafter, and a task of ids.
+class RouterSuite : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto target = random_model(2, 1);
+    model::save_model(root_ / "target", *target);
+    for (const auto& [name, value] : target->parameters()) {
+      if (name.starts_with("embedding")) value.add_(at::sin(at::arange(value.numel(), at::kFloat)).view_as(value), 0.5);
+    }
+    model::save_model(root_ / "small", *target);
+    model::save_model(root_ / "other", *random_model(1, 3));
+    model::RouterConfig config;
+    config.width = 16;
+    config.vocabulary = 40;
+    config.hidden = 8;
+    config.drafter = "small";
+    config.drafter_hash = model::model_hash(root_ / "small");
+    model::save_router(root_ / "router", model::Router(config, 2));
+    std::string lines;
+    for (int64_t line = 0; line < 6; ++line) lines += fmt::format("{} {} {} 1\n", 5 + line, 20 - line, 7 + 2 * line);
+    write_file_atomic(root_ / "source", lines);
+    options_.model = root_ / "target";
+    options_.drafter = {{"small", root_ / "small"}, {"other", root_ / "other"}};
+    EvaluationTask task;
+    task.name = "ids";
+    task.source = root_ / "source";
+    task.references = {root_ / "source"};
+    task.ids = true;
+    task.metric.tokenize = "none";
+    options_.task = {task};
+    options_.max_new_tokens = 16;
+    options_.repetitions = 1;
+    options_.warmup = 1;
+    options_.resamples = 10;
+    options_.forced_lines = 0;
+    options_.dtype = "fp64";
+    options_.device = "cpu";
+    options_.threads = 1;
+  }
+
+  EvaluationRun& add_run(const std::string& window_rule, const std::string& drafter = "small") {
+    EvaluationRun& run = options_.run.emplace_back();
+    run.name = window_rule;
+    run.method = "assisted";
+    run.drafter = {drafter};
+    run.window_rule = window_rule;
+    run.max_draft = {6};
+    if (window_rule == "router") run.router = root_ / "router";
+    return run;
+  }
+
+  std::string error_of_suite() const {
+    try {
+      run_evaluation(options_, root_ / "out", {.quiet = true});
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  static ordered_json find(const ordered_json& results, const std::string& name, size_t task = 0) {
+    for (const auto& run : results.at("tasks").at(task).at("runs")) {
+      if (run.at("name") == name) return run;
+    }
+    ADD_FAILURE() << "no run " << name;
+    return {};
+  }
+
+  const TemporaryDirectory root_;
+  EvaluationOptions options_;
+};
+
+TEST_F(RouterSuite, OracleDraftsNothingInVainAndNobodyChangesTheOutput) {
+  EvaluationRun& fixed = add_run("fixed");
+  fixed.max_draft = {};
+  fixed.window = {6};
+  add_run("entropy").max_entropy = {1.0};
+  add_run("router").threshold = {0.5};
+  add_run("oracle");
+  options_.batch_size = 2;
+  const auto results = run_evaluation(options_, root_ / "out", {.quiet = true}).results;
+  for (const char* name : {"fixed", "entropy", "router", "oracle"}) {
+    const auto run = find(results, name);
+    EXPECT_EQ(run.at("exactness").at("differing_lines"), 0) << name;
+    EXPECT_GE(run.at("acceptance").at("target_runs").get<int64_t>(),
+              find(results, "oracle").at("acceptance").at("target_runs").get<int64_t>());
+  }
+  const auto oracle = find(results, "oracle").at("acceptance");
+  EXPECT_EQ(oracle.at("accepted"), oracle.at("drafted"));
+  EXPECT_EQ(oracle.at("draft_runs"), oracle.at("drafted"));
+  EXPECT_EQ(oracle.at("target_runs"), find(results, "fixed").at("acceptance").at("target_runs"));
+  EXPECT_LT(oracle.at("drafted").get<int64_t>(), find(results, "fixed").at("acceptance").at("drafted").get<int64_t>());
+  EXPECT_EQ(find(results, "router").at("params").at("threshold"), 0.5);
+}
+
+TEST_F(RouterSuite, RoutersAndOraclesThatMakeNoSenseAreRefusedBeforeAnythingIsRun) {
+  add_run("router").router = "";
+  EXPECT_THAT(error_of_suite(), HasSubstr("none was given"));
+  options_.run.clear();
+  add_run("router").router = root_ / "nowhere";
+  EXPECT_THAT(error_of_suite(), HasSubstr("no router directory"));
+  options_.run.clear();
+  add_run("router", "other");
+  EXPECT_THAT(error_of_suite(), AllOf(HasSubstr("another drafter"), HasSubstr("other"), HasSubstr("small")));
+  options_.run.clear();
+  add_run("fixed").router = root_ / "router";
+  EXPECT_THAT(error_of_suite(), HasSubstr("asked by the window router alone"));
+  options_.run.clear();
+  EvaluationRun& sampled = add_run("oracle");
+  sampled.method = "speculative";
+  EXPECT_THAT(error_of_suite(), HasSubstr("temperature 0"));
+  options_.run.clear();
+  options_.drafter.push_back({.name = "copy", .lookup = true});
+  add_run("router", "copy");
+  EXPECT_THAT(error_of_suite(), HasSubstr("drafters that are models"));
+  EXPECT_FALSE(std::filesystem::exists(root_ / "out"));
+}
+
+TEST_F(RouterSuite, TuningWritesACopyWithTheFastestSettingAndLeavesTheTrainedRouter) {
+  EvaluationTask test = options_.task.front();
+  test.name = "test";
+  options_.task.push_back(test);
+  EvaluationRun& run = add_run("router");
+  run.threshold = {0.0, 1.1};
+  run.max_draft = {1, 5};
+  options_.tune_router = true;
+  const auto result = run_evaluation(options_, root_ / "out", {.quiet = true});
+  const auto& tasks = result.results.at("tasks");
+  ASSERT_EQ(tasks.at(0).at("name"), "ids");  // the first task is tuned on, and the grid is run there alone
+  EXPECT_EQ(tasks.at(0).at("runs").size(), 4U);
+  double best = 0;
+  ordered_json fastest;
+  for (const auto& one : tasks.at(0).at("runs")) {
+    if (one.at("speed").at("tokens_per_second") <= best) continue;
+    best = one.at("speed").at("tokens_per_second");
+    fastest = one.at("params");
+  }
+  const auto tuned = model::load_router(root_ / "out/router");
+  EXPECT_EQ(tuned.config().threshold, fastest.at("threshold").get<double>());
+  EXPECT_EQ(tuned.config().max_draft, fastest.at("max_draft").get<int64_t>());
+  const auto trained = model::load_router(root_ / "router");
+  EXPECT_EQ(trained.config().threshold, 0.8);
+  for (const auto& [name, value] : trained.parameters()) EXPECT_TRUE(at::equal(tuned.parameters().at(name), value));
+  EXPECT_THAT(result.table, HasSubstr("fastest on ids"));
+  run_evaluation(options_, root_ / "out", {.quiet = true});  // an earlier copy is replaced
+}
+
+TEST_F(RouterSuite, TuningBringsAGridWhereTheSuiteHasNone) {
+  EvaluationRun& chosen = add_run("fixed");
+  chosen.max_draft = {};
+  chosen.choose_on = "val";
+  EvaluationTask val = options_.task.front();
+  val.name = "val";
+  options_.task.push_back(val);
+  add_run("router").max_draft = {};
+  const EvaluationOptions suite = with_tuning_grids(options_);
+  EXPECT_EQ(suite.run[1].choose_on, "val");
+  EXPECT_GT(suite.run[1].threshold.size(), 3U);
+  EXPECT_GT(suite.run[1].max_draft.size(), 1U);
+  EXPECT_TRUE(suite.run[0].threshold.empty());
+  options_.run.pop_back();
+  EXPECT_THROW(with_tuning_grids(options_), UserError);
+}
+
+TEST(TunedRouters, AreTheFastestAtTheLowestTemperature) {
+  const auto run = [](double temperature, double threshold, double tokens_per_second) {
+    return ordered_json{{"params",
+                         {{"drafter", "small"},
+                          {"temperature", temperature},
+                          {"max_draft", 8},
+                          {"router", "r"},
+                          {"threshold", threshold}}},
+                        {"speed", {{"tokens_per_second", tokens_per_second}}}};
+  };
+  ordered_json results;
+  results["tasks"] = {
+      {{"name", "val"}, {"runs", {run(1, 0.1, 900), run(0, 0.5, 300), run(0, 0.7, 500), run(0, 0.9, 400)}}}};
+  results["tasks"][0]["runs"].push_back({{"params", ordered_json::object()}, {"speed", {{"tokens_per_second", 1000}}}});
+  EvaluationOptions suite;
+  suite.task.emplace_back().name = "val";
+  const auto tuned = tuned_routers(suite, results);
+  ASSERT_EQ(tuned.size(), 1U);
+  EXPECT_EQ(tuned[0].threshold, 0.7);
+  EXPECT_EQ(tuned[0].tokens_per_second, 500);
+  EXPECT_EQ(tuned[0].slowest, 300);
+  EXPECT_EQ(tuned[0].settings, 3);
+}
+
+}  // namespace
+}  // namespace draftsmith::infer

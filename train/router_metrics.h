@@ -1,0 +1,38 @@
+// How good a predictor of disagreement is: how well it ranks positions, and whether its probabilities are true.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace draftsmith::train {
+
+// Area under the ROC curve of `scores` for labels in [0,1]: the probability that a positive item has a higher score
+// than a negative one, half of it where they are equal. An item of label w counts w times as positive and 1 - w times
+// as negative (also against itself), which for labels 0 and 1 is the usual AUC, and for soft ones its expectation over
+// drawn labels but for pairs of an item with itself. NaN without positive or without negative mass.
+double weighted_auc(std::span<const float> scores, std::span<const float> labels);
+
+// Positions whose prediction lies in [low, high) (the last bin: up to 1 included).
+struct ReliabilityBin {
+  double low = 0;
+  double high = 0;
+  int64_t count = 0;
+  double predicted = 0;     // mean prediction; 0 in empty bins
+  double disagreement = 0;  // mean soft target
+  double rejected = 0;      // share of drafted tokens that were rejected
+};
+
+struct RouterPredictions {
+  std::span<const float> predicted;     // P(disagreement)
+  std::span<const float> disagreement;  // soft target
+  std::span<const int32_t> rejected;    // 0 or 1
+};
+
+// `bins` bins of equal width.
+std::vector<ReliabilityBin> reliability(const RouterPredictions& predictions, int64_t bins = 10);
+
+// Mean over positions of |predicted - disagreement| of their bins.
+double calibration_error(const std::vector<ReliabilityBin>& bins);
+
+}  // namespace draftsmith::train
