@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/files.h"
+#include "base/json.h"
 #include "base/text_table.h"
 #include "data/corpus.h"
 #include "data/ngram_table.h"
@@ -154,19 +155,36 @@ std::vector<WorkStage> stages_of(const fs::path& work) {
   return stages;
 }
 
+// The measures of a train stage's model on its validation corpus; empty for others.
+std::pair<std::string, std::string> validation_cells(const fs::path& stage) {
+  const fs::path file = stage / "validation.json";
+  if (!fs::exists(file)) return {};
+  const nlohmann::json summary = load_json(file);
+  const nlohmann::json measures = summary.is_object() ? summary.value("model", nlohmann::json()) : summary;
+  Problems problems;
+  JsonReader reader(measures, file.string(), problems);
+  const std::pair cells(fmt::format("{:.4f}", reader.get_double("loss")),
+                        fmt::format("{:.4f}", reader.get_double("accuracy")));
+  problems.throw_if_any();
+  return cells;
+}
+
 std::string inspect_work(const fs::path& work) {
   TextTable table({{"stage", Align::kLeft},
                    {"in use", Align::kLeft},
                    {"kind", Align::kLeft},
                    {"finished", Align::kLeft},
-                   {"seconds"}});
+                   {"seconds"},
+                   {"loss"},
+                   {"accuracy"}});
   for (const WorkStage& stage : stages_of(work)) {
     const std::string name = stage.directory.filename().string();
     const std::string in_use = stage.in_use ? "yes" : "no";
-    if (!stage.finished) table.add_row({name, in_use, "", "no", ""});
+    if (!stage.finished) table.add_row({name, in_use, "", "no", "", "", ""});
     if (!stage.finished) continue;
     const Done done = read_done(stage.directory).value();
-    table.add_row({name, in_use, done.kind, done.finished, fmt::format("{:.1f}", done.seconds)});
+    const auto [loss, accuracy] = validation_cells(stage.directory);
+    table.add_row({name, in_use, done.kind, done.finished, fmt::format("{:.1f}", done.seconds), loss, accuracy});
   }
   return table.str();
 }

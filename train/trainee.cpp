@@ -42,11 +42,10 @@ void PlainTrainee::load(const std::filesystem::path& directory) {
   copy_parameters(stored->parameters(), model_.parameters(), directory.string());
 }
 
-// Over the same weights, but packed, and with nothing remembered from before they changed.
-std::unique_ptr<model::TransformerModel> PlainTrainee::decoding_copy() const {
+std::unique_ptr<model::TransformerModel> packed_copy(const model::TransformerModel& model) {
   std::map<std::string, at::Tensor> parameters;
-  for (const auto& [name, tensor] : model_.parameters()) parameters[name] = tensor.detach();
-  auto copy = std::make_unique<model::TransformerModel>(model_.config(), std::move(parameters));
+  for (const auto& [name, tensor] : model.parameters()) parameters[name] = tensor.detach();
+  auto copy = std::make_unique<model::TransformerModel>(model.config(), std::move(parameters));
   copy->pack();
   return copy;
 }

@@ -12,6 +12,13 @@
 
 namespace draftsmith::train {
 
+// Models that write text with a trainee's weights as they are at the moment.
+struct TextWriters {
+  std::shared_ptr<model::TransformerModel> target;
+  std::shared_ptr<model::TransformerModel> tandem = nullptr;  // its Tandem secondary, which writes in its stead
+  int64_t block = 0;                                          // γ of such a Tandem
+};
+
 class Trainee {
  public:
   virtual ~Trainee() = default;
@@ -39,8 +46,11 @@ class Trainee {
   // another architecture.
   virtual void load(const std::filesystem::path& directory) = 0;
 
-  // A model that decodes alone with the weights as they are now; nullptr: there is none, so no BLEU either.
+  // A model that decodes alone with the weights as they are now; nullptr: there is none.
   virtual std::unique_ptr<model::TransformerModel> decoding_copy() const { return nullptr; }
+  // Whether text_writers() has any: whether there is BLEU.
+  virtual bool writes_text() const { return false; }
+  virtual TextWriters text_writers() const { return {decoding_copy()}; }
 };
 
 // Turns gradients of all parameters on or off.
@@ -50,6 +60,9 @@ void require_gradients(const Trainee& trainee, bool on);
 // first one missing or misshapen.
 void copy_parameters(const std::map<std::string, at::Tensor>& from, const std::map<std::string, at::Tensor>& into,
                      const std::string& where);
+
+// A model over the same weights, but packed, and with nothing remembered from before they changed.
+std::unique_ptr<model::TransformerModel> packed_copy(const model::TransformerModel& model);
 
 // One model, trained on its own.
 class PlainTrainee : public Trainee {
@@ -63,7 +76,8 @@ class PlainTrainee : public Trainee {
   TraineeOutput forward(const Batch& batch, const model::DropoutContext& dropout) override;
   void save(const std::filesystem::path& directory, const model::SaveOptions& options) const override;
   void load(const std::filesystem::path& directory) override;
-  std::unique_ptr<model::TransformerModel> decoding_copy() const override;
+  std::unique_ptr<model::TransformerModel> decoding_copy() const override { return packed_copy(model_); }
+  bool writes_text() const override { return true; }
 
  private:
   model::TransformerModel& model_;

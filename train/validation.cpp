@@ -106,13 +106,16 @@ std::string decoded_target(const ValidationInputs& inputs, int64_t example) {
 }
 
 double greedy_bleu(const Trainee& trained, const ValidationInputs& inputs, const ValidationOptions& options) {
-  const auto model = trained.decoding_copy();
+  const TextWriters writers = trained.text_writers();
+  const auto& model = writers.target;
   infer::DecodeOptions decoding;
-  decoding.method = "greedy";
+  decoding.method = writers.tandem ? "tandem" : "greedy";
+  if (writers.tandem) decoding.window = writers.block;
   decoding.batch_size = kDecodingRows;
   decoding.max_new_tokens = options.max_new_tokens;
   infer::GenerationModels models;
   models.target = model.get();
+  models.tandem = writers.tandem.get();
   models.generation = model::default_generation_config(model->config());
   models.target_tokenizer = inputs.tokenizer;
   infer::Generator generator(models, decoding);
@@ -146,14 +149,14 @@ void check_validation(const Trainee& trainee, const ValidationInputs& inputs, co
   if (options.bleu_examples > 0 && !inputs.tokenizer) {
     problems.add({.where = "validation.bleu_examples", .what = "BLEU needs a tokenizer", .found = "none given"});
   }
-  if (options.bleu_examples > 0 && !trainee.decoding_copy()) {
+  if (options.bleu_examples > 0 && !trainee.writes_text()) {
     problems.add({.where = "validation.bleu_examples",
                   .what = "what is trained here cannot decode on its own, so there is no BLEU during training",
                   .expected = "0",
                   .found = std::to_string(options.bleu_examples),
                   .hint = "measure it afterwards, with an evaluation of the result"});
   }
-  if (options.measure == "alpha" && !inputs.teacher) {
+  if (options.measure == "alpha" && !inputs.teacher && !trainee.teaches()) {
     problems.add({.where = "validation.measure", .what = "alpha needs a teacher", .found = "none given"});
   }
   if (!inputs.references.empty() && static_cast<int64_t>(inputs.references.size()) != inputs.corpus->size()) {

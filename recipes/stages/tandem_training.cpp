@@ -1,0 +1,124 @@
+#include "recipes/stages/tandem_training.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "model/checkpoint.h"
+
+namespace draftsmith::recipes {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool from_tandem(const fs::path& from) {
+  return !from.empty() && model::is_tandem_directory(from);
+}
+
+// A second stage: the secondary has its layer map and projections, but its block may change.
+std::unique_ptr<model::TransformerModel> next_stage(const TandemTrainingOptions& options, const fs::path& from,
+                                                    const fs::path& primary, at::Device device) {
+  auto secondary = model::load_tandem_secondary(from, primary, {.device = device, .pack = false});
+  model::TransformerConfig config = secondary->config();
+  Problems problems;
+  if (!options.layer_map.empty() && options.layer_map != config.tandem.layer_map) {
+    problems.add({.where = "tandem.layer_map",
+                  .what = fmt::format("the Tandem it begins from, {}, has another one", from.string()),
+                  .expected = fmt::format("{}, or none given", fmt::join(config.tandem.layer_map, ", ")),
+                  .found = fmt::format("{}", fmt::join(options.layer_map, ", "))});
+  }
+  if (options.projections) {
+    problems.add({.where = "tandem.projections",
+                  .what = fmt::format("the Tandem it begins from, {}, has its projections", from.string()),
+                  .expected = "none given",
+                  .found = *options.projections});
+  }
+  problems.throw_if_any();
+  if (!options.block || *options.block == config.tandem.block) return secondary;
+  config.tandem.block = *options.block;
+  auto changed = std::make_unique<model::TransformerModel>(config, secondary->parameters());
+  changed->set_name(secondary->info().name);
+  return changed;
+}
+
+// From an ordinary model: it gives all but the projections, and leaves its encoder behind.
+std::unique_ptr<model::TransformerModel> first_stage(const TandemTrainingOptions& options, TandemBeginning& beginning,
+                                                     const model::TransformerModel& primary) {
+  const bool fresh = beginning.from.empty();
+  const auto ordinary = fresh ? std::move(beginning.fresh)
+                              : model::load_model(beginning.from, {.device = primary.info().device, .pack = false});
+  ordinary->set_name(fresh ? "the secondary" : beginning.from.string());
+  const bool identity = options.projections == "identity";
+  return model::make_tandem_secondary(
+      *ordinary, primary,
+      {.layer_map = options.layer_map,
+       .block = options.block.value_or(2),
+       .projections = identity ? model::ProjectionStart::kIdentity : model::ProjectionStart::kRandom,
+       .seed = options.seed});
+}
+
+}  // namespace
+
+Fields<TandemTrainingOptions> TandemTrainingOptions::fields() {
+  using T = TandemTrainingOptions;
+  return Fields<T>("Tandem training")
+      .add("primary", &T::primary,
+           "Model directory of the primary; absent: that of the Tandem directory in `from`, for a second stage.")
+      .add("layer_map", &T::layer_map, Range{0},
+           "For each layer j of the secondary the representation of the primary that it reads: 0 its embedding output, "
+           "L_L its last layer. Absent: even, (j+1) L_L / L_S rounded down.")
+      .add("block", &T::block, Range{1}, Unit{"tokens"},
+           "Block length G of training; any may be used for decoding. Absent: 2, or what a Tandem in `from` had.")
+      .add("projections", &T::projections, Choices{"random", "identity"},
+           "How the projections begin: random numbers (the default), or the unit matrix, cut or padded with zeros.")
+      .add("seed", &T::seed, "Seed of random projections.")
+      .add(
+          "configuration", &T::configuration, Choices(train::tandem_configuration_names()),
+          "What is trained: the secondary alone; both models by the secondary's loss; or both by the sum of the losses "
+          "of both.")
+      .add("copy_primary", &T::copy_primary,
+           "Copy a frozen primary into the result, which then stands alone; else it is named by path and hash. A "
+           "trained one is always inside.");
+}
+
+Fields<DeepTandemTrainingOptions> DeepTandemTrainingOptions::fields() {
+  using T = DeepTandemTrainingOptions;
+  return Fields<T>("deep Tandem training")
+      .add("large", &T::large, "Shape of the large part, a decoder-only model; `architecture` is the small part's.")
+      .add("block", &T::block, Range{1}, Unit{"tokens"}, "Block length G: the large part runs so many tokens behind.")
+      .check([](const T& options, const std::string& where, Problems& problems) {
+        if (options.large) return;
+        problems.add({.where = where + ".large", .what = "a deep Tandem needs its large part's shape"});
+      });
+}
+
+fs::path primary_of(const TandemTrainingOptions& options, const fs::path& from) {
+  if (options.primary) return *options.primary;
+  if (from_tandem(from)) return model::tandem_primary(from);
+  throw UserError({.where = "tandem.primary",
+                   .what = "a secondary that is not yet part of a Tandem needs a primary",
+                   .expected = "a model directory",
+                   .found = "none given"});
+}
+
+TraineeModels tandem_trainee(const TandemTrainingOptions& options, TandemBeginning beginning, at::Device device) {
+  const fs::path& from = beginning.from;
+  const fs::path directory = primary_of(options, from);
+  const auto configuration = train::tandem_configuration(options.configuration);
+  const bool frozen = configuration == train::TandemConfiguration::kPrimaryFrozen;
+  auto primary = model::load_model(directory, {.device = device, .pack = frozen});
+  primary->set_name(directory.string());
+  auto secondary =
+      from_tandem(from) ? next_stage(options, from, directory, device) : first_stage(options, beginning, *primary);
+  TraineeModels made;
+  made.trainee = std::make_unique<train::TandemTrainee>(
+      *secondary, *primary,
+      train::TandemTraineeOptions{.configuration = configuration,
+                                  .primary_directory = frozen ? directory : fs::path(),
+                                  .copy_primary = options.copy_primary});
+  made.models.push_back(std::move(secondary));
+  made.models.push_back(std::move(primary));
+  return made;
+}
+
+}  // namespace draftsmith::recipes

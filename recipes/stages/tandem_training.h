@@ -1,0 +1,56 @@
+// The tables `tandem` and `deep_tandem` of a train stage: several models are trained together.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/device.h"
+#include "base/options.h"
+#include "model/deep_tandem.h"
+#include "model/tandem.h"
+#include "recipes/architecture.h"
+#include "train/tandem_trainee.h"
+
+namespace draftsmith::recipes {
+
+struct TandemTrainingOptions {
+  std::optional<std::filesystem::path> primary;
+  std::vector<int64_t> layer_map;
+  std::optional<int64_t> block;
+  std::optional<std::string> projections;
+  uint64_t seed = 1;
+  std::string configuration = "primary_frozen";
+  bool copy_primary = false;
+  static Fields<TandemTrainingOptions> fields();
+};
+
+struct DeepTandemTrainingOptions {
+  std::optional<ArchitectureOptions> large;  // always there in valid options
+  int64_t block = 2;
+  static Fields<DeepTandemTrainingOptions> fields();
+};
+
+// What a Tandem's secondary starts from.
+struct TandemBeginning {
+  std::filesystem::path from = {};  // a model directory, ordinary or of a Tandem; empty: `fresh`
+  std::unique_ptr<model::TransformerModel> fresh = nullptr;  // an ordinary model of random weights
+};
+
+// A trainee, and the models that it works on.
+struct TraineeModels {
+  std::vector<std::unique_ptr<model::TransformerModel>> models = {};
+  std::unique_ptr<model::DeepTandemModel> deep = nullptr;
+  std::unique_ptr<train::Trainee> trainee = nullptr;
+};
+
+// Loads and makes the two models. Errors: UserError: what the directories lack, models that do not fit each other
+// (naming both), a layer map out of range, options of a new secondary where it begins from a Tandem.
+TraineeModels tandem_trainee(const TandemTrainingOptions& options, TandemBeginning beginning, at::Device device);
+
+// Where the primary lies: the option, or what the Tandem directory `from` names. Errors: UserError for neither.
+std::filesystem::path primary_of(const TandemTrainingOptions& options, const std::filesystem::path& from);
+
+}  // namespace draftsmith::recipes

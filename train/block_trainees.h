@@ -1,0 +1,46 @@
+// Training of the decoder-only models that work in blocks of γ tokens (Nair et al. 2024, section 5): block prediction,
+// and the deep Tandem.
+#pragma once
+
+#include "model/deep_tandem.h"
+#include "train/trainee.h"
+
+namespace draftsmith::train {
+
+// A model of block prediction (model/block_prediction.h). Its loss and measures are over the labels that it predicts:
+// those with a token γ places before them in the same text. The first of a text without a prompt have none.
+class BlockPredictionTrainee : public Trainee {
+ public:
+  // fp32 (fp64 in tests) and unpacked, on the device to train on; must outlive the trainee, and holds the result.
+  explicit BlockPredictionTrainee(model::TransformerModel& model);
+
+  const model::ModelInfo& info() const override { return model_.info(); }
+  double dropout() const override { return model_.config().dropout; }
+  const std::map<std::string, at::Tensor>& parameters() const override { return model_.parameters(); }
+  TraineeOutput forward(const Batch& batch, const model::DropoutContext& dropout) override;
+  void save(const std::filesystem::path& directory, const model::SaveOptions& options) const override;
+  void load(const std::filesystem::path& directory) override;
+
+ private:
+  model::TransformerModel& model_;
+};
+
+// Both parts of a deep Tandem and the projection between them.
+class DeepTandemTrainee : public Trainee {
+ public:
+  // As above.
+  explicit DeepTandemTrainee(model::DeepTandemModel& model);
+
+  const model::ModelInfo& info() const override { return model_.info(); }
+  double dropout() const override { return model_.small().config().dropout; }
+  const std::map<std::string, at::Tensor>& parameters() const override { return parameters_; }
+  TraineeOutput forward(const Batch& batch, const model::DropoutContext& dropout) override;
+  void save(const std::filesystem::path& directory, const model::SaveOptions& options) const override;
+  void load(const std::filesystem::path& directory) override;
+
+ private:
+  model::DeepTandemModel& model_;
+  std::map<std::string, at::Tensor> parameters_;
+};
+
+}  // namespace draftsmith::train

@@ -1,0 +1,111 @@
+#include "train/tandem_trainee.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace draftsmith::train {
+
+namespace {
+
+constexpr const char* kPrimaryPrefix = "primary.";
+// Apart from the secondary's seed, so that the two models' dropout masks are independent.
+constexpr uint64_t kPrimarySeed = 0x7072696d61727900;
+
+std::map<std::string, at::Tensor> with_prefix(const std::map<std::string, at::Tensor>& parameters) {
+  std::map<std::string, at::Tensor> renamed;
+  for (const auto& [name, tensor] : parameters) renamed[kPrimaryPrefix + name] = tensor;
+  return renamed;
+}
+
+}  // namespace
+
+const std::vector<std::string>& tandem_configuration_names() {
+  static const std::vector<std::string> names = {"primary_frozen", "both_secondary_loss", "both_both_losses"};
+  return names;
+}
+
+TandemConfiguration tandem_configuration(const std::string& name) {
+  const std::vector<std::string>& names = tandem_configuration_names();
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end()) throw std::logic_error("no Tandem configuration " + name);
+  return static_cast<TandemConfiguration>(found - names.begin());
+}
+
+TandemTrainee::TandemTrainee(model::TransformerModel& secondary, model::TransformerModel& primary,
+                             TandemTraineeOptions options)
+    : secondary_(secondary), primary_(primary), options_(std::move(options)), parameters_(secondary.parameters()) {
+  model::require_tandem_pair(secondary.config(), primary.config(), {secondary.info().name, primary.info().name});
+  if (trains_primary()) parameters_.merge(with_prefix(primary.parameters()));
+}
+
+model::ForwardOutput TandemTrainee::run_primary(const Batch& batch, const model::DropoutContext& dropout) {
+  model::ForwardInput input;
+  input.source = batch.source;
+  input.target = batch.decoder_input;
+  input.hidden_layers = secondary_.config().tandem.layer_map;
+  if (trains_primary()) {
+    return primary_.forward(
+        input, {.probability = dropout.probability, .seed = dropout.seed ^ kPrimarySeed, .step = dropout.step});
+  }
+  const at::NoGradGuard no_grad;
+  return primary_.forward(input);
+}
+
+TraineeOutput TandemTrainee::forward(const Batch& batch, const model::DropoutContext& dropout) {
+  model::ForwardOutput primary = run_primary(batch, dropout);
+  const model::PrimaryStates states{.layers = std::move(primary.layers), .encoder = primary.encoder};
+  model::ForwardInput input;
+  input.source = batch.source;
+  input.target = batch.decoder_input;
+  input.primary = &states;
+  input.block = options_.block;
+  const at::Tensor hidden = secondary_.forward(input, dropout).hidden;  // [B,T,D]
+  const at::Tensor primary_hidden = at_labels(primary.hidden, batch);   // [P,D_L]
+  TraineeOutput output;
+  output.predictions = {{.model = &secondary_, .hidden = at_labels(hidden, batch), .labels = batch.labels}};
+  if (options_.configuration == TandemConfiguration::kBothBothLosses) {
+    output.predictions.push_back(
+        {.model = &primary_, .hidden = primary_hidden, .labels = batch.labels, .taught = false});
+  }
+  output.teacher = {.model = &primary_, .hidden = primary_hidden.detach(), .labels = batch.labels};
+  return output;
+}
+
+TextWriters TandemTrainee::text_writers() const {
+  TextWriters writers;
+  // A frozen primary is as it was loaded, and belongs to somebody else.
+  writers.target = trains_primary() ? std::shared_ptr<model::TransformerModel>(packed_copy(primary_))
+                                    : std::shared_ptr<model::TransformerModel>(std::shared_ptr<void>(), &primary_);
+  writers.tandem = packed_copy(secondary_);
+  writers.block = options_.block > 0 ? options_.block : secondary_.config().tandem.block;
+  return writers;
+}
+
+void TandemTrainee::save(const std::filesystem::path& directory, const model::SaveOptions& options) const {
+  if (trains_primary()) {
+    model::save_tandem(directory, secondary_, {.files = options, .primary = &primary_});
+  } else {
+    model::save_model(directory, secondary_, options);
+  }
+}
+
+void TandemTrainee::save_result(const std::filesystem::path& directory, const model::SaveOptions& options) const {
+  if (trains_primary()) {
+    save(directory, options);
+  } else {
+    model::save_tandem(
+        directory, secondary_,
+        {.files = options, .primary_directory = options_.primary_directory, .copy_primary = options_.copy_primary});
+  }
+}
+
+void TandemTrainee::load(const std::filesystem::path& directory) {
+  const model::LoadOptions options{.device = info().device, .dtype = info().dtype, .pack = false};
+  auto stored = model::load_tandem_secondary(directory, {}, options)->parameters();
+  if (trains_primary()) {
+    stored.merge(with_prefix(model::load_model(model::tandem_primary(directory), options)->parameters()));
+  }
+  copy_parameters(stored, parameters_, directory.string());
+}
+
+}  // namespace draftsmith::train
