@@ -90,6 +90,13 @@ TEST_F(Inspection, UnfinishedStagesAreCalledSo) {
   EXPECT_THAT(inspect(work_.path()), HasSubstr("eval-99999999")) << "a work directory without a finished stage";
 }
 
+TEST_F(Inspection, AWorkDirectoryComparesWhatWasTrained) {
+  write_file_atomic(stage_ / "validation.json", R"({"model": {"step": 3, "loss": 2.71, "accuracy": 0.451}})");
+  EXPECT_THAT(inspect(work_.path()), AllOf(HasSubstr("2.7100"), HasSubstr("0.4510")));
+  write_file_atomic(stage_ / "validation.json", R"({"model": {"step": 3}})");
+  EXPECT_THAT(inspect_error(work_.path()), AllOf(HasSubstr("validation.json"), HasSubstr("loss")));
+}
+
 TEST_F(Inspection, FoldersOfOthersAreNothingDraftsmithWrites) {
   const TemporaryDirectory other;
   make_directories(other / "photos-20261121");

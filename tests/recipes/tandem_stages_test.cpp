@@ -1,0 +1,183 @@
+// Train stages of Tandems, deep Tandems and block prediction: what a recipe says becomes a directory that loads, and
+// what does not fit is refused by name.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "base/files.h"
+#include "base/toml.h"
+#include "data/corpus.h"
+#include "data/tokenizer.h"
+#include "data/tokenizer_training.h"
+#include "model/block_prediction.h"
+#include "model/checkpoint.h"
+#include "model/deep_tandem.h"
+#include "model/tandem.h"
+#include "recipes/stage.h"
+
+namespace draftsmith::recipes {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// A tokenizer, corpora for both kinds of models, a primary of three decoder layers and a small model of one.
+class TandemStages : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::vector<std::string> lines = {"the cat sees the dog", "a dog sees a cat", "the bird sings"};
+    data::train_tokenizer(lines, {.vocabulary = 40, .exact_size = false}, path("spiece.model"));
+    tokenizer_ = data::load_tokenizer(path("spiece.model"));
+    write_corpus("corpus.h5", {});
+    write_corpus("prompts.h5", {{"prompts", "true"}});
+    save("primary", 3, 16, tokenizer_->vocabulary());
+    save("small", 1, 8, tokenizer_->vocabulary());
+  }
+
+  void write_corpus(const std::string& name, const std::map<std::string, std::string>& provenance) const {
+    data::CorpusWriter writer(
+        path(name),
+        {.tokenizer_hash = tokenizer_->hash(), .vocabulary = tokenizer_->vocabulary(), .provenance = provenance});
+    for (int32_t i = 0; i < 8; ++i) writer.add(std::vector{3 + i, 4 + i}, std::vector{4 + i, 5, 6 + i, 7, 1});
+    writer.finish();
+  }
+
+  void save(const std::string& name, int64_t layers, int64_t width, int64_t vocabulary) const {
+    model::TransformerConfig config;
+    config.family = "t5";
+    config.vocabulary = vocabulary;
+    config.width = config.head_width = config.ff_width = width;
+    config.heads = 1;
+    config.encoder_layers = 1;
+    config.decoder_layers = layers;
+    model::SaveOptions options;
+    options.tokenizer = path("spiece.model");
+    model::save_model(path(name), model::TransformerModel(config, 5), options);
+  }
+
+  fs::path path(const std::string& name) const { return folder_ / name; }
+
+  // A train stage of two steps, with `more` of its table.
+  toml::table stage(const std::string& more, const std::string& corpus = "corpus.h5") const {
+    return toml::parse("corpus = \"" + path(corpus).string() + "\"\ntokenizer = \"" + path("spiece.model").string() +
+                       "\"\nvalidation_corpus = \"" + path(corpus).string() + "\"\n" + more +
+                       "\n[training]\nlength = \"2 steps\"\ntensorboard = false\n");
+  }
+  std::string option(const std::string& key, const std::string& directory) const {
+    return key + " = \"" + path(directory).string() + "\"\n";
+  }
+  std::string tandem(const std::string& from, const std::string& primary, const std::string& more = "") const {
+    return option("from", from) + "[tandem]\n" + option("primary", primary) + more;
+  }
+
+  void run(const toml::table& table, const std::string& directory) const {
+    fs::create_directories(path(directory));
+    const Execution execution{.device = "cpu", .threads = 1, .progress = ProgressStyle::kQuiet};
+    find_stage_kind("train")->run(table, {.directory = path(directory), .identity = "job", .execution = execution});
+  }
+
+  std::string error_of(const toml::table& table) const {
+    try {
+      run(table, "failing");
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  // What `draftsmith validate` says.
+  std::string problems_of(const toml::table& table) const {
+    Problems problems;
+    find_stage_kind("train")->check(table, "t", problems);
+    try {
+      problems.throw_if_any();
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  TemporaryDirectory folder_;
+  std::unique_ptr<data::Tokenizer> tokenizer_;
+};
+
+TEST_F(TandemStages, ASecondStageGoesOnFromATandemWithItsPrimary) {
+  run(stage(tandem("small", "primary", "block = 3\nlayer_map = [2]\n")), "first");
+  const auto first = model::load_tandem(path("first/model"));
+  EXPECT_THAT(first.secondary->config().tandem.layer_map, ElementsAre(2));
+  EXPECT_EQ(first.secondary->config().tandem.block, 3);
+  EXPECT_TRUE(fs::exists(path("first/validation.json")));
+
+  toml::table second = stage(option("from", "first/model") + "[tandem]\ncopy_primary = true\n");
+  second["training"].as_table()->insert("objective", toml::table{{"name", "distill"}});
+  second["training"].as_table()->insert("validation", toml::table{{"bleu_examples", 3}, {"measure", "alpha"}});
+  run(second, "second");
+  EXPECT_EQ(fs::canonical(model::tandem_primary(path("second/model"))), fs::canonical(path("second/model/primary")));
+  const auto done = model::load_tandem(path("second/model"));
+  EXPECT_EQ(done.secondary->config().tandem.block, 3);
+  const auto summary = nlohmann::json::parse(read_file(path("second/validation.json")));
+  EXPECT_GT(summary["model"]["alpha"].get<double>(), 0) << "against the primary";
+  EXPECT_TRUE(summary["model"].contains("bleu"));
+}
+
+TEST_F(TandemStages, ASecondaryMayStartFromRandomWeightsAndItsPrimaryBeTrained) {
+  const std::string shape =
+      "[architecture]\nwidth = 8\nheads = 1\nhead_width = 8\nff_width = 8\nencoder_layers = 1\ndecoder_layers = 2\n";
+  run(stage(shape + "[tandem]\n" + option("primary", "primary") +
+            "projections = \"identity\"\nconfiguration = \"both_both_losses\"\n"),
+      "fresh");
+  const auto made = model::load_tandem(path("fresh/model"), {.primary = {.pack = false}});
+  EXPECT_THAT(made.secondary->config().tandem.layer_map, ElementsAre(1, 3));
+  const auto before = model::load_model(path("primary"), {.pack = false});
+  EXPECT_FALSE(made.primary->parameters()
+                   .at("decoder.0.self_attention.query.weight")
+                   .equal(before->parameters().at("decoder.0.self_attention.query.weight")));
+}
+
+TEST_F(TandemStages, WhatDoesNotFitIsRefusedNamingBoth) {
+  save("other", 1, 8, tokenizer_->vocabulary() + 8);
+  EXPECT_THAT(error_of(stage(tandem("other", "primary"))),
+              AllOf(HasSubstr(path("other")), HasSubstr(path("primary")), HasSubstr("vocabulary")));
+  EXPECT_THAT(error_of(stage(tandem("small", "primary", "layer_map = [4]\n"))),
+              AllOf(HasSubstr(path("small")), HasSubstr("layer_map"), HasSubstr("to 3"), HasSubstr("4")));
+  EXPECT_THAT(error_of(stage(option("from", "small") + "[tandem]\n")), HasSubstr("needs a primary"));
+  run(stage(tandem("small", "primary")), "first");
+  EXPECT_THAT(error_of(stage(tandem("first/model", "small"))), HasSubstr(path("small")));
+  EXPECT_THAT(error_of(stage(tandem("first/model", "primary", "layer_map = [1]\nprojections = \"random\"\n"))),
+              AllOf(HasSubstr("layer_map"), HasSubstr("projections")));
+  EXPECT_THAT(error_of(stage(option("from", "first/model"))), HasSubstr("Tandem")) << "it is no ordinary model";
+}
+
+TEST_F(TandemStages, ValidateFindsWhatTheTableAloneShows) {
+  EXPECT_THAT(problems_of(stage(tandem("small", "primary", "block = 0\nlayer_map = [-1]\nconfiguration = \"both\"\n"))),
+              AllOf(HasSubstr("tandem.block"), HasSubstr("tandem.layer_map"), HasSubstr("tandem.configuration")));
+  const std::string shape = "[architecture]\ndecoder_layers = 2\n";
+  EXPECT_THAT(problems_of(stage(shape + "[tandem]\nlayer_map = [1, 2, 3]\n")),
+              AllOf(HasSubstr("needs a primary"), HasSubstr("2 numbers")));
+  EXPECT_THAT(problems_of(stage(option("from", "small") + "block_prediction = 4\n[tandem]\n")),
+              AllOf(HasSubstr("of one kind"), HasSubstr("start from random weights")));
+  EXPECT_THAT(problems_of(stage("[deep_tandem]\n" + shape)), HasSubstr("its large part's shape"));
+  EXPECT_THAT(problems_of(stage(option("teacher", "primary") + "block_prediction = 4\n" + shape)),
+              HasSubstr("predicts other tokens than a teacher"));
+  EXPECT_EQ(problems_of(stage(tandem("small", "primary", "block = 5\nlayer_map = [0]\n"))), "no error");
+}
+
+TEST_F(TandemStages, ModelsInBlocksAreTrainedFromTheirShapes) {
+  const std::string shape =
+      "family = \"llama\"\nwidth = 8\nheads = 2\nhead_width = 4\nff_width = 8\ndecoder_layers = 1\n";
+  run(stage("block_prediction = 2\n[architecture]\n" + shape, "prompts.h5"), "blocks");
+  EXPECT_EQ(model::load_block_prediction(path("blocks/model"))->config().block_attention, 2);
+  run(stage("[architecture]\n" + shape + "[deep_tandem]\nblock = 3\n[deep_tandem.large]\n" + shape, "prompts.h5"),
+      "deep");
+  EXPECT_EQ(model::load_deep_tandem(path("deep/model"))->block(), 3);
+  EXPECT_TRUE(fs::exists(path("deep/validation.json")));
+  toml::table bleu = stage("block_prediction = 2\n[architecture]\n" + shape, "prompts.h5");
+  bleu["training"].as_table()->insert("validation", toml::table{{"bleu_examples", 3}});
+  EXPECT_THAT(error_of(bleu), HasSubstr("cannot decode on its own"));
+  EXPECT_THAT(error_of(stage("block_prediction = 2\n[architecture]\ndecoder_layers = 1\n")), HasSubstr("decoder-only"));
+}
+
+}  // namespace
+}  // namespace draftsmith::recipes
