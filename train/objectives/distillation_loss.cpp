@@ -50,6 +50,7 @@ class Distillation : public LogitLoss {
   void begin_block(const PositionRange& block) override {
     begin_ = block.begin;
     if (terms_.lambda == 1) return;
+    teacher_ = {};  // two blocks of logits never lie side by side
     teacher_ = teaching_.teacher->block(teaching_.positions.narrow(0, block.begin, block.count));
   }
 
