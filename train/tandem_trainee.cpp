@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "train/plain_arithmetic.h"
+
 namespace draftsmith::train {
 
 namespace {
@@ -47,7 +49,7 @@ model::ForwardOutput TandemTrainee::run_primary(const Batch& batch, const model:
     return primary_.forward(
         input, {.probability = dropout.probability, .seed = dropout.seed ^ kPrimarySeed, .step = dropout.step});
   }
-  const at::NoGradGuard no_grad;
+  const PlainArithmetic plain(info().device.type());
   return primary_.forward(input);
 }
 
@@ -67,7 +69,9 @@ TraineeOutput TandemTrainee::forward(const Batch& batch, const model::DropoutCon
     output.predictions.push_back(
         {.model = &primary_, .hidden = primary_hidden, .labels = batch.labels, .taught = false});
   }
-  output.teacher = {.model = &primary_, .hidden = primary_hidden.detach(), .labels = batch.labels};
+  // What autocast made of it, its head cannot read.
+  const at::Tensor taught_by = primary_hidden.detach().to(primary_.info().dtype);
+  output.teacher = {.model = &primary_, .hidden = taught_by, .labels = batch.labels};
   return output;
 }
 

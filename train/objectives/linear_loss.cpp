@@ -5,6 +5,8 @@
 #include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "train/plain_arithmetic.h"
+
 namespace draftsmith::train {
 
 namespace {
@@ -39,23 +41,6 @@ Operands operands(const at::Tensor& hidden, const at::Tensor& weight) {
       at::autocast::is_autocast_enabled(device) ? at::autocast::get_autocast_dtype(device) : weight.scalar_type();
   return {hidden.detach().to(type), weight.detach().to(type)};
 }
-
-// Autocast must not convert what the blocks compute, and nothing in them is recorded.
-class PlainArithmetic {
- public:
-  explicit PlainArithmetic(at::DeviceType device)
-      : device_(device), enabled_(at::autocast::is_autocast_enabled(device)) {
-    at::autocast::set_autocast_enabled(device_, false);
-  }
-  ~PlainArithmetic() { at::autocast::set_autocast_enabled(device_, enabled_); }
-  PlainArithmetic(const PlainArithmetic&) = delete;
-  PlainArithmetic& operator=(const PlainArithmetic&) = delete;
-
- private:
-  at::DeviceType device_;
-  bool enabled_;
-  at::NoGradGuard no_grad_;
-};
 
 struct Gradients {
   at::Tensor hidden;  // [P,D], type of hidden

@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "base/error.h"
+#include "train/plain_arithmetic.h"
 
 namespace draftsmith::train {
 
@@ -23,7 +24,7 @@ LiveTeacher::LiveTeacher(model::TransformerModel& model) : model_(model) {
 }
 
 std::unique_ptr<TeacherDistributions> LiveTeacher::distributions(const Batch& batch) {
-  const at::NoGradGuard no_grad;
+  const PlainArithmetic plain(model_.info().device.type());
   return std::make_unique<HiddenTeacher>(
       Predictions{.model = &model_, .hidden = hidden_at_labels(model_, batch, {}), .labels = batch.labels});
 }
