@@ -53,21 +53,29 @@ DecodeLoop::DecodeLoop(model::LanguageModel& target, const DraftParts& parts, co
 }
 
 void DecodeLoop::run(RowBatch& batch, PhaseTimer& timer) {
-  parts_.window->begin(static_cast<int64_t>(batch.rows.size()));
+  parts_.window->begin(batch.rows);
   for (Row& row : batch.rows) row.handover = parts_.acceptance->traits().first_from_target;
+  const bool verifies = parts_.acceptance->traits().verifies;
   while (!batch.rows.empty()) {
     timer.enter(Phase::kDraft);
-    const Draft window = draft(batch);
-    timer.enter(Phase::kVerify);
-    const Verdict verdict = verify(batch, window);
-    timer.enter(Phase::kOther);
-    batch.share(timer.take());
-    commit(batch, window, verdict);
+    Draft window = draft(batch);
+    verifies ? verify_and_commit(batch, window, timer) : keep(batch, window, timer);
     if (const auto kept = batch.retire(); !kept.empty()) {
       parts_.drafter->select_rows(kept);
       parts_.window->select_rows(kept);
     }
   }
+}
+
+void DecodeLoop::verify_and_commit(RowBatch& batch, const Draft& window, PhaseTimer& timer) {
+  timer.enter(Phase::kVerify);
+  const Verdict verdict = verify(batch, window);
+  timer.enter(Phase::kOther);
+  batch.share(timer.take());
+  const std::vector<int64_t> base = commit(batch, window, verdict);
+  timer.enter(Phase::kDraft);  // a drafter that reads the target brings its cache up to date
+  parts_.drafter->observe({batch.rows, verdict.target, base});
+  timer.enter(Phase::kOther);
 }
 
 // A window never passes the length limit. Lossless rules leave room for the target's own token, which would come last
@@ -156,7 +164,9 @@ bool DecodeLoop::take_token(RowBatch& batch, const at::Tensor& logits, Draft& wi
 
 // Whether anything looks at the drafter's probabilities after drafting.
 bool DecodeLoop::reads_probabilities() const {
-  return !settings_.warping.greedy() && (parts_.acceptance->traits().needs_distribution || settings_.measure_alpha);
+  const AcceptanceTraits acceptance = parts_.acceptance->traits();
+  return !settings_.warping.greedy() && acceptance.verifies &&
+         (acceptance.needs_distribution || settings_.measure_alpha);
 }
 
 at::Tensor DecodeLoop::choose(const RowBatch& batch, const at::Tensor& logits, Draft& window) const {
@@ -235,7 +245,7 @@ DecodeLoop::Verdict DecodeLoop::verify(RowBatch& batch, const Draft& window) {
   return verdict;
 }
 
-void DecodeLoop::commit(RowBatch& batch, const Draft& window, const Verdict& verdict) {
+std::vector<int64_t> DecodeLoop::commit(RowBatch& batch, const Draft& window, const Verdict& verdict) {
   std::vector<int64_t> base;
   std::vector<int64_t> processed;
   for (size_t b = 0; b < batch.rows.size(); ++b) {
@@ -246,7 +256,7 @@ void DecodeLoop::commit(RowBatch& batch, const Draft& window, const Verdict& ver
     processed.push_back(row.length() - 1);
   }
   batch.state->rollback(processed);
-  parts_.drafter->observe({batch.rows, verdict.target, base});
+  return base;
 }
 
 void DecodeLoop::commit_row(Row& row, size_t index, int64_t drafted, const Verdict& verdict) {

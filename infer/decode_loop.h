@@ -1,5 +1,5 @@
-// The one loop of all draft-then-verify methods: draft -> verify -> commit, over a batch whose rows go at their own
-// pace.
+// The one loop of all methods that draft: draft -> verify -> commit, or draft -> keep for drafters that stand alone,
+// over a batch whose rows go at their own pace.
 #pragma once
 
 #include <limits>
@@ -75,9 +75,18 @@ class DecodeLoop {
   at::Tensor pending_tokens(const RowBatch& batch, const Draft& window) const;
   static std::vector<int64_t> fetch(const at::Tensor& tokens, const Judgement& judgement);
   Verdict verify(RowBatch& batch, const Draft& window);
-  void commit(RowBatch& batch, const Draft& window, const Verdict& verdict);
+  void verify_and_commit(RowBatch& batch, const Draft& window, PhaseTimer& timer);
+  // Each row's length before it.
+  std::vector<int64_t> commit(RowBatch& batch, const Draft& window, const Verdict& verdict);
   void commit_row(Row& row, size_t index, int64_t drafted, const Verdict& verdict);
   bool reads_probabilities() const;
+
+  // --- without verification (standalone_loop.cpp) ---
+  void keep(RowBatch& batch, Draft& window, PhaseTimer& timer);
+  void keep_draft(Row& row, std::span<const int64_t> drafted);
+  void read_on_host(Draft& window) const;
+  model::StepOutput read_block(RowBatch& batch, std::span<const int64_t> base);
+  void add_free_tokens(RowBatch& batch, const at::Tensor& logits);
 
   model::LanguageModel& target_;
   const DraftParts& parts_;

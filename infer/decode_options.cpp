@@ -5,9 +5,8 @@ namespace draftsmith::infer {
 namespace {
 
 void check_temperature(const DecodeOptions& options, const std::string& where, Problems& problems) {
-  if (options.samples_by_default() || options.method == "bild" || options.temperature.value_or(0) == 0) {
-    return;
-  }
+  const bool samples = options.method != "greedy" && options.method != "assisted";
+  if (samples || options.temperature.value_or(0) == 0) return;
   problems.add({.where = where,
                 .what = "method " + options.method + " takes the most likely token and samples nothing",
                 .expected = "temperature 0 or none",
@@ -21,7 +20,7 @@ void check_parts(const DecodeOptions& options, const std::string& where, Problem
     problems.add(
         {.where = where,
          .what = "method " + options.method + " drafts nothing, so it has no window or acceptance rule",
-         .expected = "method speculative, assisted or bild",
+         .expected = "method speculative, assisted, bild, tandem or tandem-speed",
          .found = options.window_rule ? "window_rule " + *options.window_rule : "acceptance " + *options.acceptance,
          .hint = "leave window_rule and acceptance out, or choose a method that drafts"});
   }
@@ -32,9 +31,10 @@ void check_parts(const DecodeOptions& options, const std::string& where, Problem
 Fields<DecodeOptions> DecodeOptions::fields() {
   using O = DecodeOptions;
   return Fields<O>("decoding options")
-      .add("method", &O::method, Choices{"greedy", "sample", "speculative", "assisted", "bild"},
+      .add("method", &O::method, Choices(decoding_methods()),
            "Decoding method: greedy and sample use the model alone; speculative is rejection sampling (lossless), "
-           "assisted accepts what equals the model's own greedy tokens, bild is the Big Little Decoder.")
+           "assisted accepts what equals the model's own greedy tokens, bild is the Big Little Decoder. tandem keeps "
+           "all that a Tandem secondary writes, the model only reads it; tandem-speed verifies it (lossless).")
       .add("window", &O::window, Range{1, 256}, Unit{"tokens"},
            "Draft window G, tokens drafted before each verification; the initial window of assisted. "
            "Default 5; 20 for assisted with schedule constant.")
@@ -47,7 +47,7 @@ Fields<DecodeOptions> DecodeOptions::fields() {
       .add("temperature", &O::temperature, Range{0, 1000},
            "Sampling temperature T, of target and drafter; 0 (or below 1e-30) takes the most likely token. Default: 0 "
            "for greedy, "
-           "assisted and bild; else the model's own setting or 1.")
+           "assisted, bild, tandem and tandem-speed; else the model's own setting or 1.")
       .add("top_k", &O::top_k, Range{0}, "Sample among the k most likely tokens; 0 is off.")
       .add("top_p", &O::top_p, Above{0}, Range{0, 1},
            "Sample from the smallest set of tokens that holds this share of the probability; 1 is off.")
@@ -58,16 +58,29 @@ Fields<DecodeOptions> DecodeOptions::fields() {
       .add("rollback", &O::rollback, Range{0}, AllowInfinity{},
            "BiLD's rollback threshold alpha_RB: a drafted token is taken back when -log p of the target exceeds it. "
            "inf never rolls back.")
-      .add("max_draft", &O::max_draft, Range{1, 256}, Unit{"tokens"},
-           "Most tokens that BiLD's drafter writes before the target runs.")
+      .add(
+          "max_draft", &O::max_draft, Range{1, 256}, Unit{"tokens"},
+          "Most tokens that the drafter writes before the target runs, of the windows fallback (BiLD), entropy, router "
+          "and oracle. Default 10; of router its own.")
+      .add("max_entropy", &O::max_entropy, Range{0}, AllowInfinity{}, Unit{"nats"},
+           "The window entropy ends after a token that was taken from a distribution of more entropy than this.")
+      .add("router", &O::router,
+           "Directory of the router that the window router asks; it was trained for this drafter.")
+      .add("threshold", &O::threshold, Range{0, 2},
+           "The window router ends after a token whose predicted acceptance is below this. 0 never ends before "
+           "max_draft, above 1 after each token. Default: the router's own, 0.8 unless it was tuned.")
       .add("rollback_rule", &O::rollback_rule, Choices{"effective", "literal", "released_code"},
            "effective: under greedy decoding a token that is the target's own choice is never rolled back (it would "
            "change nothing). literal: the paper's Algorithm 1. released_code: as the authors' program, where the "
            "target writes the first token and runs once more after each rollback.")
-      .add("window_rule", &O::window_rule, Choices{"fixed", "fallback", "dynamic"},
-           "Replaces the method's window rule (bild with fixed is BiLD without fallback).")
-      .add("acceptance", &O::acceptance, Choices{"exact", "rejection", "rollback"},
+      .add("window_rule", &O::window_rule, Choices{"fixed", "fallback", "dynamic", "entropy", "router", "oracle"},
+           "Replaces the method's window rule (bild with fixed is BiLD without fallback). router asks a trained "
+           "predictor; oracle, of evaluations only, knows where the next rejection is.")
+      .add("acceptance", &O::acceptance, Choices{"accept_all", "exact", "rejection", "rollback"},
            "Replaces the method's acceptance rule.")
+      .add("free_token", &O::free_token,
+           "Of accept_all (method tandem): the model writes the first token and one after each block of the drafter's. "
+           "false: it writes none, and only supplies the drafter with representations of finished blocks.")
       .add("max_new_tokens", &O::max_new_tokens, Range{1, 1 << 20}, Unit{"tokens"},
            "Most tokens put out, EOS included. Default: the model's own setting, else 128. A decoder-only model's "
            "context may leave room for fewer.")
@@ -89,16 +102,23 @@ Fields<DecodeOptions> DecodeOptions::fields() {
       });
 }
 
+std::vector<std::string> decoding_methods() {
+  return {"greedy", "sample", "speculative", "assisted", "bild", "tandem", "tandem-speed"};
+}
+
 std::string DecodeOptions::window_rule_name() const {
   if (!drafts()) return {};
   if (window_rule) return *window_rule;
-  return method == "speculative" ? "fixed" : method == "assisted" ? "dynamic" : "fallback";
+  if (method == "assisted") return "dynamic";
+  return method == "bild" ? "fallback" : "fixed";
 }
 
 std::string DecodeOptions::acceptance_name() const {
   if (!drafts()) return {};
   if (acceptance) return *acceptance;
-  return method == "speculative" ? "rejection" : method == "assisted" ? "exact" : "rollback";
+  if (method == "tandem") return "accept_all";
+  if (method == "assisted") return "exact";
+  return method == "bild" ? "rollback" : "rejection";
 }
 
 }  // namespace draftsmith::infer

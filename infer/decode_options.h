@@ -2,12 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/options.h"
 
 namespace draftsmith::infer {
+
+// Names of the methods that exist.
+std::vector<std::string> decoding_methods();
 
 struct DecodeOptions {
   std::string method = "greedy";
@@ -20,10 +25,14 @@ struct DecodeOptions {
   uint64_t seed = 1;
   double fallback = 0.5;
   double rollback = 5.0;
-  int64_t max_draft = 10;
+  std::optional<int64_t> max_draft;  // absent: 10; of the router its own
+  double max_entropy = 1.0;          // nats, of the entropy window
+  std::filesystem::path router;      // directory, of the router window
+  std::optional<double> threshold;   // of the router window; absent: its own
   std::string rollback_rule = "effective";
   std::optional<std::string> window_rule;  // absent: the method's own
   std::optional<std::string> acceptance;   // absent: the method's own
+  bool free_token = true;                  // of accept_all: the target adds a token to each block
   std::optional<int64_t> max_new_tokens;   // absent: the model's own setting, else 128
   int64_t min_new_tokens = 0;
   std::string long_prompts = "error";
@@ -33,6 +42,11 @@ struct DecodeOptions {
 
   static Fields<DecodeOptions> fields();
 
+  // Most tokens that the drafter writes in a row, of window rules without a length of their own.
+  int64_t longest_draft() const { return max_draft.value_or(10); }
+
+  // Whether the method's drafter is a Tandem secondary of the target.
+  bool needs_tandem() const { return method == "tandem" || method == "tandem-speed"; }
   // Whether the method drafts, i.e. needs a drafter.
   bool drafts() const { return method != "greedy" && method != "sample"; }
   // Whether the method samples when no temperature is given.

@@ -7,6 +7,7 @@
 #include "infer/prefill.h"
 #include "infer/vocabulary.h"
 #include "model/decoding_guard.h"
+#include "model/transformer_model.h"
 
 namespace draftsmith::infer {
 
@@ -84,8 +85,9 @@ Context Generator::Impl::context() const {
   const auto limit = [&](int64_t tokens, const std::string& owner, const std::string& lift = "") {
     if (tokens > 0 && (context.tokens == 0 || tokens < context.tokens)) context = {tokens, owner, lift};
   };
-  if (options.drafts() && models.drafter != nullptr) {
-    limit(models.drafter->info().max_positions, "the drafter " + models.drafter->info().name);
+  const model::LanguageModel* drafter = models.tandem != nullptr ? models.tandem : models.drafter;
+  if (options.drafts() && drafter != nullptr) {
+    limit(drafter->info().max_positions, "the drafter " + drafter->info().name);
   }
   if (!options.max_new_tokens && !generation.max_new_tokens && generation.max_length) {
     limit(*generation.max_length, "max_length in the model's generation_config.json",
@@ -153,8 +155,11 @@ void Generator::Impl::begin(RowBatch& batch, const model::TokenBatch& sources, P
   DraftBegin draft{sources, options.num_samples, batch.rows, capacity, encodes ? &encoder : nullptr, nullptr};
   if (parts.drafter) parts.drafter->encode(draft);
   timer.enter(Phase::kPrefill);
-  batch.state = begin_state(target, encoder, batch.rows, {capacity, options.num_samples});
+  Prefill prompts = prefill(target, encoder, batch.rows, {capacity, options.num_samples},
+                            parts.drafter ? parts.drafter->target_layers() : std::vector<int64_t>{});
+  batch.state = std::move(prompts.state);
   draft.target_state = batch.state.get();
+  draft.prompt_hidden = prompts.prompt_hidden;
   if (parts.drafter) parts.drafter->prefill(draft);
   timer.enter(Phase::kOther);
   batch.share(timer.take());
@@ -195,7 +200,8 @@ Generator::Generator(GenerationModels models, DecodeOptions options)
   if (impl_->options.drafts()) check_drafter(impl_->models, impl_->options.method, problems);
   problems.throw_if_any();
   if (!impl_->options.drafts()) return;
-  impl_->use(make_parts(impl_->options, make_drafter(impl_->models)));
+  impl_->use(
+      make_parts(impl_->options, make_drafter(impl_->models), {impl_->models.router, impl_->models.accepted_lengths}));
 }
 
 Generator::Generator(GenerationModels models, DecodeOptions options, DraftParts parts)

@@ -21,9 +21,15 @@ namespace draftsmith::data {
 class NgramTable;  // data/ngram_table.h
 }
 
+namespace draftsmith::model {
+class RouterPredictor;   // model/router.h
+class TransformerModel;  // model/transformer_model.h
+}  // namespace draftsmith::model
+
 namespace draftsmith::infer {
 
-struct DraftParts;  // infer/parts.h
+class AcceptedLengths;  // infer/windows/accepted_lengths.h
+struct DraftParts;      // infer/parts.h
 
 // The models of a generator. They must outlive it; one generator at a time may use them.
 struct GenerationModels {
@@ -34,6 +40,9 @@ struct GenerationModels {
   const data::Tokenizer* drafter_tokenizer = nullptr;  // both given: vocabularies are compared piece by piece
   const data::NgramTable* ngrams = nullptr;            // instead of a drafter model: the drafter ngram
   int64_t lookup = 0;                                  // instead of both: prompt look-up, from n-grams of this length
+  model::TransformerModel* tandem = nullptr;           // instead of these: a Tandem secondary of the target
+  const model::RouterPredictor* router = nullptr;      // needed by the window router
+  const AcceptedLengths* accepted_lengths = nullptr;   // needed by the window oracle
 };
 
 struct GenerationResult {

@@ -3,29 +3,68 @@
 #include <functional>
 #include <map>
 
+#include "infer/acceptance/accept_all.h"
 #include "infer/acceptance/exact.h"
 #include "infer/acceptance/rejection.h"
 #include "infer/acceptance/rollback.h"
+#include "infer/windows/accepted_lengths.h"
 #include "infer/windows/dynamic.h"
+#include "infer/windows/entropy_window.h"
 #include "infer/windows/fallback.h"
 #include "infer/windows/fixed.h"
+#include "infer/windows/router_window.h"
 
 namespace draftsmith::infer {
 
 namespace {
 
-template <class Part>
-using Registry = std::map<std::string, std::function<std::unique_ptr<Part>(const DecodeOptions&)>>;
+template <class Part, class... Inputs>
+using Registry = std::map<std::string, std::function<std::unique_ptr<Part>(const DecodeOptions&, Inputs...)>>;
+using WindowRules = Registry<WindowRule, const WindowInputs&>;
+using AcceptanceRules = Registry<AcceptanceRule>;
 
-const Registry<WindowRule>& window_rules() {
-  static const Registry<WindowRule> kRules = {
-      {"fixed", [](const DecodeOptions& o) { return std::make_unique<FixedWindow>(o.window.value_or(5)); }},
-      {"fallback", [](const DecodeOptions& o) { return std::make_unique<FallbackWindow>(o.fallback, o.max_draft); }},
-      {"dynamic", [](const DecodeOptions& o) {
-         const bool heuristic = o.schedule == "heuristic";
-         return std::make_unique<DynamicWindow>(DynamicWindowOptions{o.window.value_or(heuristic ? 5 : 20), heuristic,
-                                                                     o.confidence.value_or(heuristic ? 0 : 0.4)});
-       }}};
+std::unique_ptr<WindowRule> dynamic_window(const DecodeOptions& options) {
+  const bool heuristic = options.schedule == "heuristic";
+  return std::make_unique<DynamicWindow>(DynamicWindowOptions{options.window.value_or(heuristic ? 5 : 20), heuristic,
+                                                              options.confidence.value_or(heuristic ? 0 : 0.4)});
+}
+
+std::unique_ptr<WindowRule> router_window(const DecodeOptions& options, const WindowInputs& inputs) {
+  if (inputs.router == nullptr) {
+    throw UserError({.where = "window router",
+                     .what = "this window rule asks a router, and none was given",
+                     .expected = "the directory of a router",
+                     .found = "none",
+                     .hint = "give --router DIR (router = \"DIR\" in a suite), made by a stage of kind router"});
+  }
+  const model::RouterConfig& config = inputs.router->config();
+  return std::make_unique<RouterWindow>(*inputs.router, options.threshold.value_or(config.threshold),
+                                        options.max_draft.value_or(config.max_draft));
+}
+
+std::unique_ptr<WindowRule> oracle_window(const DecodeOptions& options, const WindowInputs& inputs) {
+  if (inputs.accepted_lengths == nullptr) {
+    throw UserError({.where = "window oracle",
+                     .what = "knows where the next rejection is only from an earlier run",
+                     .expected = "an evaluation, which makes that run",
+                     .found = "none",
+                     .hint = "use window_rule = \"oracle\" in a suite of `draftsmith eval`"});
+  }
+  return std::make_unique<OracleWindow>(options.longest_draft(), *inputs.accepted_lengths);
+}
+
+const WindowRules& window_rules() {
+  using O = DecodeOptions;
+  using I = WindowInputs;
+  static const WindowRules kRules = {
+      {"fixed", [](const O& o, const I&) { return std::make_unique<FixedWindow>(o.window.value_or(5)); }},
+      {"fallback",
+       [](const O& o, const I&) { return std::make_unique<FallbackWindow>(o.fallback, o.longest_draft()); }},
+      {"dynamic", [](const O& o, const I&) { return dynamic_window(o); }},
+      {"entropy",
+       [](const O& o, const I&) { return std::make_unique<EntropyWindow>(o.max_entropy, o.longest_draft()); }},
+      {"router", router_window},
+      {"oracle", oracle_window}};
   return kRules;
 }
 
@@ -34,8 +73,9 @@ RollbackRule rollback_rule(const std::string& name) {
   return name == "released_code" ? RollbackRule::kReleasedCode : RollbackRule::kEffective;
 }
 
-const Registry<AcceptanceRule>& acceptance_rules() {
-  static const Registry<AcceptanceRule> kRules = {
+const AcceptanceRules& acceptance_rules() {
+  static const AcceptanceRules kRules = {
+      {"accept_all", [](const DecodeOptions& o) { return std::make_unique<AcceptAll>(o.free_token); }},
       {"exact", [](const DecodeOptions&) { return std::make_unique<ExactAcceptance>(); }},
       {"rejection", [](const DecodeOptions&) { return std::make_unique<RejectionAcceptance>(); }},
       {"rollback", [](const DecodeOptions& o) {
@@ -44,18 +84,17 @@ const Registry<AcceptanceRule>& acceptance_rules() {
   return kRules;
 }
 
-template <class Part>
-std::vector<std::string> names(const Registry<Part>& registry) {
+template <class Rules>
+std::vector<std::string> names(const Rules& registry) {
   std::vector<std::string> list;
   for (const auto& entry : registry) list.push_back(entry.first);
   return list;
 }
 
-template <class Part>
-std::unique_ptr<Part> make(const Registry<Part>& registry, const std::string& kind, const std::string& name,
-                           const DecodeOptions& options) {
+template <class Rules, class... Inputs>
+auto make(const Rules& registry, const std::string& kind, const std::string& name, const Inputs&... inputs) {
   const auto found = registry.find(name);
-  if (found != registry.end()) return found->second(options);
+  if (found != registry.end()) return found->second(inputs...);
   std::string known;
   for (const std::string& one : names(registry)) known += (known.empty() ? "" : ", ") + one;
   const std::string near = nearest(name, names(registry));
@@ -64,6 +103,11 @@ std::unique_ptr<Part> make(const Registry<Part>& registry, const std::string& ki
                    .expected = "one of " + known,
                    .found = name,
                    .hint = near.empty() ? "" : "did you mean " + near + "?"});
+}
+
+// Whether every window has a token.
+bool always_drafts(Decides decides) {
+  return decides == Decides::kUpFront || decides == Decides::kAfterKept;
 }
 
 }  // namespace
@@ -75,16 +119,17 @@ std::vector<std::string> acceptance_rule_names() {
   return names(acceptance_rules());
 }
 
-std::unique_ptr<WindowRule> make_window_rule(const std::string& name, const DecodeOptions& options) {
-  return make(window_rules(), "window rule", name, options);
+std::unique_ptr<WindowRule> make_window_rule(const std::string& name, const DecodeOptions& options,
+                                             const WindowInputs& inputs) {
+  return make(window_rules(), "window rule", name, options, inputs);
 }
 
 std::unique_ptr<AcceptanceRule> make_acceptance_rule(const std::string& name, const DecodeOptions& options) {
   return make(acceptance_rules(), "acceptance rule", name, options);
 }
 
-DraftParts make_parts(const DecodeOptions& options, std::unique_ptr<Drafter> drafter) {
-  return {std::move(drafter), make_window_rule(options.window_rule_name(), options),
+DraftParts make_parts(const DecodeOptions& options, std::unique_ptr<Drafter> drafter, const WindowInputs& inputs) {
+  return {std::move(drafter), make_window_rule(options.window_rule_name(), options, inputs),
           make_acceptance_rule(options.acceptance_name(), options)};
 }
 
@@ -108,6 +153,18 @@ void validate_parts(const DraftParts& parts, double temperature, Problems& probl
     add("a token that was sampled and is then dropped unverified biases the output",
         "a window rule that decides before a token is sampled, or keeps it", "window " + window.name,
         "use the window fixed, fallback or dynamic");
+  }
+  if (!acceptance.adds_token && !drafter.reads_target) {
+    add("without the free token the target writes nothing, and this drafter does not read it either",
+        "drafter tandem, or free_token = true", "drafter " + drafter.name, "decode with the drafter alone");
+  } else if (!acceptance.adds_token && !always_drafts(window.decides)) {
+    add("without the free token a window that may end before its first token would write nothing",
+        "a window rule that keeps the token it looks at, or free_token = true", "window " + window.name,
+        "use the window fixed or dynamic");
+  }
+  if (window.greedy_only && temperature != 0) {
+    add("window " + window.name + " replays where greedy drafts were rejected, and sampled ones are rejected elsewhere",
+        "temperature 0", "temperature " + std::to_string(temperature), "use another window rule to sample");
   }
   if (window.needs_confidence && !drafter.confidence) {
     add("window " + window.name + " stops where the drafter is unsure, which this drafter cannot tell",

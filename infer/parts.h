@@ -11,7 +11,13 @@
 #include "infer/drafters/drafter.h"
 #include "infer/windows/window_rule.h"
 
+namespace draftsmith::model {
+class RouterPredictor;  // model/router.h
+}
+
 namespace draftsmith::infer {
+
+class AcceptedLengths;  // infer/windows/accepted_lengths.h
 
 struct DraftParts {
   std::unique_ptr<Drafter> drafter;
@@ -19,16 +25,24 @@ struct DraftParts {
   std::unique_ptr<AcceptanceRule> acceptance;
 };
 
+// What some window rules need besides options. Must outlive the rules.
+struct WindowInputs {
+  const model::RouterPredictor* router = nullptr;     // of router
+  const AcceptedLengths* accepted_lengths = nullptr;  // of oracle
+};
+
 // Names of the rules that exist.
 std::vector<std::string> window_rule_names();
 std::vector<std::string> acceptance_rule_names();
 
-// The rule of that name with the options' parameters. Throws UserError that names what is known.
-std::unique_ptr<WindowRule> make_window_rule(const std::string& name, const DecodeOptions& options);
+// The rule of that name with the options' parameters. Throws UserError that names what is known, or what the rule needs
+// and was not given.
+std::unique_ptr<WindowRule> make_window_rule(const std::string& name, const DecodeOptions& options,
+                                             const WindowInputs& inputs = {});
 std::unique_ptr<AcceptanceRule> make_acceptance_rule(const std::string& name, const DecodeOptions& options);
 
 // The parts of a method that drafts, around a drafter.
-DraftParts make_parts(const DecodeOptions& options, std::unique_ptr<Drafter> drafter);
+DraftParts make_parts(const DecodeOptions& options, std::unique_ptr<Drafter> drafter, const WindowInputs& inputs = {});
 
 // Adds a problem for each pair of parts that makes no sense; `temperature` 0 is greedy decoding.
 void validate_parts(const DraftParts& parts, double temperature, Problems& problems);

@@ -18,6 +18,8 @@ struct AcceptanceTraits {
   bool needs_distribution = false;  // reads q when sampling
   bool greedy_only = false;         // makes sense at temperature 0 only
   bool first_from_target = false;   // the target writes the first token of each row
+  bool verifies = true;             // judges drafts; false: every drafted token is kept
+  bool adds_token = true;           // a token of the target's follows each draft; false: only without `verifies`
 };
 
 // A judged draft, on the device. G is the longest window of the batch; row b drafted counts[b] of them.

@@ -14,10 +14,11 @@ namespace draftsmith::infer {
 // What a drafter gives.
 struct DrafterTraits {
   std::string name;
-  bool distribution = true;  // its logits are a distribution it would sample from (a table may be one-hot)
-  bool confidence = true;    // its probabilities say how sure it is (a copied token's do not)
-  bool logits = true;        // next_logits() exists; false: it only proposes tokens, by next_tokens()
-  bool on_host = false;      // reads DraftRequest::on_host; true for those with next_tokens()
+  bool distribution = true;   // its logits are a distribution it would sample from (a table may be one-hot)
+  bool confidence = true;     // its probabilities say how sure it is (a copied token's do not)
+  bool logits = true;         // next_logits() exists; false: it only proposes tokens, by next_tokens()
+  bool on_host = false;       // reads DraftRequest::on_host; true for those with next_tokens()
+  bool reads_target = false;  // drafts from what the target computed (hidden states), so the target's runs serve it
 };
 
 // In next_tokens(): the drafter has nothing to propose, the row's draft ends here.
@@ -31,6 +32,9 @@ struct DraftBegin {
   int64_t capacity;                            // tokens a row can hold
   const model::EncoderStates* target_encoder;  // for drafters that read the target's encoder; null: decoder-only
   model::DecodeState* target_state;            // for drafters that are part of the target
+  // prefill() of decoder-only models: the target's hidden states of the prompts, all but their last tokens, one [P,L,D]
+  // for each of target_layers(); a row for each prompt, right padded. Empty where prompts have one token.
+  std::span<const at::Tensor> prompt_hidden = {};
 };
 
 // One more token for each active row.
@@ -43,8 +47,9 @@ struct DraftRequest {
   std::span<const std::vector<int64_t>> on_host;
 };
 
-// After verification: rows hold the new committed tokens, `target` the verification's outputs (hidden states of
-// target_layers(), for drafters that read them), `base` each row's committed length before it.
+// After the target's run: rows hold the new committed tokens, `target` the run's outputs (hidden states of
+// target_layers(), for drafters that read them; none for finished rows), `base` each row's committed length before
+// the draft. The run's tokens begin with each row's token base - 1, and end, or go on, with its last but one.
 struct DraftObservation {
   std::span<const Row> rows;
   const model::StepOutput& target;

@@ -16,6 +16,7 @@ class DrafterProbe {
                const std::vector<int64_t>& tokens);
   // The drafter's next token, kNoProposal where it has none.
   int64_t next_token();
+  bool gives_logits() const { return drafter_.traits().logits; }
   // Logits [1,V] of the next token.
   at::Tensor next_logits();
   // The next token, as far as this window is concerned.

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "model/tandem.h"
 
 namespace draftsmith::infer {
 
@@ -27,14 +28,17 @@ int64_t parse_lookup(const std::string& number, const std::string& text) {
 
 std::string DrafterSource::text() const {
   if (lookup > 0) return std::string(kLookup) + ":" + std::to_string(lookup);
-  return ngram.empty() ? model.string() : std::string(kNgram) + ngram.string();
+  if (!ngram.empty()) return std::string(kNgram) + ngram.string();
+  return tandem.empty() ? model.string() : tandem.string();
 }
 
 DrafterSource parse_drafter(const std::string& text) {
   if (text == kLookup) return {.lookup = kLongestLookup};
   if (text.starts_with(std::string(kLookup) + ":"))
     return {.lookup = parse_lookup(text.substr(kLookup.size() + 1), text)};
-  if (!text.starts_with(kNgram)) return {.model = text};
+  if (!text.starts_with(kNgram)) {
+    return model::is_tandem_directory(text) ? DrafterSource{.tandem = text} : DrafterSource{.model = text};
+  }
   if (text != kNgram) return {.ngram = text.substr(kNgram.size())};
   throw UserError({.where = "drafter",
                    .what = "an n-gram drafter needs its table",

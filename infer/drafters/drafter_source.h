@@ -1,4 +1,4 @@
-// What a user names as a drafter: a model directory, an n-gram table or prompt look-up.
+// What a user names as a drafter: a model directory, a Tandem secondary's, an n-gram table or prompt look-up.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,21 @@ namespace draftsmith::infer {
 constexpr int64_t kLongestLookup = 4;  // n-gram that prompt look-up begins with, unless told otherwise
 constexpr int64_t kMostLookup = 16;
 
-// One of the three.
+// One of the four.
 struct DrafterSource {
-  std::filesystem::path model{};  // directory
-  std::filesystem::path ngram{};  // n-gram table
-  int64_t lookup = 0;             // longest n-gram of prompt look-up; 0: none
+  std::filesystem::path model{};   // directory
+  std::filesystem::path ngram{};   // n-gram table
+  int64_t lookup = 0;              // longest n-gram of prompt look-up; 0: none
+  std::filesystem::path tandem{};  // directory of a Tandem secondary of the target
 
+  // Of a model, a Tandem secondary or not; empty: no model.
+  const std::filesystem::path& directory() const { return tandem.empty() ? model : tandem; }
   // As parse_drafter() reads it.
   std::string text() const;
 };
 
-// "DIR", "ngram:FILE", "lookup" or "lookup:N" (N from 1 to 16). Errors: UserError for another N and for "ngram:" alone.
+// "DIR" (Tandem secondaries are known by their config.json), "ngram:FILE", "lookup" or "lookup:N" (N from 1 to 16).
+// Errors: UserError for another N and for "ngram:" alone.
 DrafterSource parse_drafter(const std::string& text);
 
 }  // namespace draftsmith::infer

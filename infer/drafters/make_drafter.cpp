@@ -4,7 +4,9 @@
 #include "infer/drafters/model_drafter.h"
 #include "infer/drafters/ngram_drafter.h"
 #include "infer/drafters/prompt_lookup_drafter.h"
+#include "infer/drafters/tandem_drafter.h"
 #include "infer/vocabulary.h"
+#include "model/tandem.h"
 
 namespace draftsmith::infer {
 
@@ -39,9 +41,34 @@ void check_table(const GenerationModels& models, Problems& problems) {
   }
 }
 
+// Without directories to compare, only shapes and vocabularies tell another primary.
+void check_tandem(const GenerationModels& models, Problems& problems) {
+  const model::ModelInfo& target = models.target->info();
+  const model::ModelInfo& secondary = models.tandem->info();
+  const auto* primary = dynamic_cast<const model::TransformerModel*>(models.target);
+  if (primary == nullptr) {
+    problems.add({"drafter " + secondary.name, "a Tandem secondary reads the hidden states of its primary",
+                  "its primary as the model that decodes", target.name, ""});
+    return;
+  }
+  try {
+    model::require_tandem_pair(models.tandem->config(), primary->config(), {secondary.name, target.name});
+  } catch (const UserError& error) {
+    for (const Problem& problem : error.problems()) problems.add(problem);
+  }
+}
+
 }  // namespace
 
 void check_drafter(const GenerationModels& models, const std::string& method, Problems& problems) {
+  if (models.tandem != nullptr) return check_tandem(models, problems);
+  if (method.starts_with("tandem")) {
+    problems.add({"method " + method, "this method's drafter is a Tandem secondary of the model",
+                  "the directory of a Tandem secondary (DraftsmithTandem in its config.json)",
+                  "another drafter or none",
+                  "train one with a recipe, or use the method speculative, assisted or bild"});
+    return;
+  }
   if (models.ngrams != nullptr) return check_table(models, problems);
   if (models.lookup > 0) return;
   if (models.drafter != nullptr) return check_model(models, problems);
@@ -51,6 +78,7 @@ void check_drafter(const GenerationModels& models, const std::string& method, Pr
 
 std::unique_ptr<Drafter> make_drafter(const GenerationModels& models) {
   const model::ModelInfo& target = models.target->info();
+  if (models.tandem != nullptr) return std::make_unique<TandemDrafter>(*models.tandem);
   if (models.ngrams != nullptr) {
     return std::make_unique<NgramDrafter>(models.ngrams->counts(), target.vocabulary, target.device);
   }

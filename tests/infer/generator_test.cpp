@@ -258,7 +258,7 @@ TEST(Generator, DraftedEosEndsTheDraft) {
 
 TEST(DynamicWindow, HeuristicGrowsByTwoAndShrinksByOneForEachRow) {
   DynamicWindow window({.initial = 5, .heuristic = true, .confidence = 0});
-  window.begin(2);
+  window.begin(std::vector<Row>(2));
   window.observe(0, 5, 5);
   window.observe(1, 5, 4);
   EXPECT_EQ(window.length(0), 7);

@@ -1,0 +1,88 @@
+#include "infer/drafters/tandem_drafter.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "infer/prefill.h"
+
+namespace draftsmith::infer {
+
+namespace {
+
+std::unique_ptr<model::TransformerState> transformer_state(std::unique_ptr<model::DecodeState> state) {
+  auto* own = dynamic_cast<model::TransformerState*>(state.get());
+  if (own == nullptr) throw std::logic_error("a transformer's decode state is of another kind");
+  state.release();  // NOLINT(bugprone-unused-return-value)
+  return std::unique_ptr<model::TransformerState>(own);
+}
+
+}  // namespace
+
+TandemDrafter::TandemDrafter(model::TransformerModel& secondary) : secondary_(secondary) {
+  const std::vector<int64_t>& map = secondary.config().tandem.layer_map;
+  if (map.empty()) throw std::logic_error("the drafter tandem needs a Tandem secondary");
+  layers_ = map;
+  std::sort(layers_.begin(), layers_.end());
+  layers_.erase(std::unique(layers_.begin(), layers_.end()), layers_.end());
+  for (const int64_t layer : map) {
+    place_.push_back(static_cast<size_t>(std::lower_bound(layers_.begin(), layers_.end(), layer) - layers_.begin()));
+  }
+}
+
+void TandemDrafter::encode(const DraftBegin& begin) {
+  if (secondary_.info().encoder_decoder) encoder_ = secondary_.project_encoder(*begin.target_encoder);
+}
+
+void TandemDrafter::prefill(const DraftBegin& begin) {
+  if (secondary_.info().encoder_decoder) {
+    state_ = transformer_state(secondary_.begin(encoder_, begin.capacity, begin.samples));
+    encoder_ = {};
+    return;
+  }
+  const auto samples = static_cast<size_t>(begin.samples);
+  std::vector<int64_t> counts;
+  for (size_t row = 0; row < begin.rows.size(); row += samples) counts.push_back(begin.rows[row].length() - 1);
+  state_ = transformer_state(secondary_.begin(static_cast<int64_t>(counts.size()), begin.capacity));
+  write(begin.prompt_hidden, counts);
+  repeat_rows(*state_, begin.samples);
+}
+
+void TandemDrafter::write(std::span<const at::Tensor> hidden, const std::vector<int64_t>& counts) {
+  const int64_t width = counts.empty() ? 0 : *std::max_element(counts.begin(), counts.end());
+  if (width == 0) return;
+  std::vector<at::Tensor> representations;
+  for (const size_t place : place_) representations.push_back(hidden[place].narrow(1, 0, width));  // [B,L,D_L]
+  secondary_.write_primary(representations, state_->append(counts, width), *state_);
+}
+
+at::Tensor TandemDrafter::next_logits(const DraftRequest& request) {
+  model::StepInput input;
+  input.logits = model::Logits::kLast;
+  input.new_tokens.assign(request.active.begin(), request.active.end());
+  if (request.drafted.empty()) {
+    std::vector<int64_t> last;
+    for (const Row& row : request.rows) last.push_back(row.tokens.back());
+    input.tokens = to_device(last, {static_cast<int64_t>(last.size()), 1}, secondary_.info().device);  // [B,1]
+  } else {
+    input.tokens = request.drafted.back().unsqueeze(1);  // [B,1]
+  }
+  return secondary_.step(input, *state_).logits.select(1, 0);  // [B,V]
+}
+
+void TandemDrafter::observe(const DraftObservation& observation) {
+  std::vector<int64_t> processed;  // by the primary, before its last run
+  std::vector<int64_t> counts;     // tokens that this run added
+  for (size_t b = 0; b < observation.rows.size(); ++b) {
+    const Row& row = observation.rows[b];
+    processed.push_back(observation.base[b] - 1);
+    counts.push_back(row.finished ? 0 : row.length() - observation.base[b]);
+  }
+  state_->rollback(processed);
+  write(observation.target.hidden, counts);
+}
+
+void TandemDrafter::select_rows(std::span<const int64_t> rows) {
+  state_->select_rows(rows);
+}
+
+}  // namespace draftsmith::infer
