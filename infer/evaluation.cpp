@@ -12,6 +12,7 @@
 #include "infer/evaluation_measure.h"
 #include "infer/evaluation_summary.h"
 #include "infer/report.h"
+#include "infer/router_tuning.h"
 
 namespace draftsmith::infer {
 namespace {
@@ -172,7 +173,10 @@ class Suite {
     const RunRecords& greedy = task.records.at("greedy");
     const size_t line = typical_line(greedy);
     int64_t longest = 1;
-    for (const auto& row : task.rows) longest = std::max(longest, row.settings.decode.window.value_or(10));
+    for (const auto& row : task.rows) {
+      const DecodeOptions& decode = row.settings.decode;
+      longest = std::max({longest, decode.window.value_or(10), decode.longest_draft()});
+    }
     for (const auto& row : task.rows) {
       const std::string& drafter = row.settings.drafter;
       if (drafter.empty() || greedy[line].ids.empty()) continue;
@@ -181,6 +185,7 @@ class Suite {
       }
       if (options_.forced_lines > 0 && !task.forced.contains(drafter)) {
         task.forced[drafter] = forced_alpha(drafter, task);
+        predict_references(drafter, task);
       }
       throw_if_stop_requested(kHowToGoOn);
     }
@@ -191,6 +196,30 @@ class Suite {
     std::vector<std::vector<int64_t>> outputs;
     for (size_t line = 0; line < lines; ++line) outputs.push_back(task.records.at("greedy")[line].ids);
     return engine_.forced_alpha(drafter, std::span(task.prompts).first(lines), outputs);
+  }
+
+  // The task's first references as outputs; nothing where there are none, or none that the models could put out.
+  std::vector<std::vector<int64_t>> forced_references(const MeasuredTask& task) const {
+    std::vector<std::vector<int64_t>> outputs;
+    const auto lines = std::min(static_cast<size_t>(options_.forced_lines), task.data.references.size());
+    try {
+      for (size_t line = 0; line < lines; ++line) {
+        auto& ids = outputs.emplace_back(engine_.encode_reference(task.data.references[line].front(), *task.task));
+        if (std::ssize(ids) > task.max_new_tokens) ids.resize(static_cast<size_t>(task.max_new_tokens));
+      }
+    } catch (const UserError&) {
+      log_warning("task {}: its references are no token ids, so how well drafters predict them is not measured",
+                  task.task->name);
+      return {};
+    }
+    return outputs;
+  }
+
+  void predict_references(const std::string& drafter, MeasuredTask& task) {
+    const auto outputs = forced_references(task);
+    if (outputs.empty()) return;
+    task.predicted_lines = std::ssize(outputs);
+    task.predicted[drafter] = engine_.forced_alpha(drafter, std::span(task.prompts).first(outputs.size()), outputs);
   }
 
   ordered_json summarize() {
@@ -243,7 +272,12 @@ class Suite {
 
 EvaluationResult run_evaluation(const EvaluationOptions& options, const fs::path& out_dir, EvaluationEngine& engine,
                                 const EvaluationContext& context) {
-  return Suite(options, out_dir, engine, context).run();
+  if (!options.tune_router) return Suite(options, out_dir, engine, context).run();
+  const EvaluationOptions suite = with_tuning_grids(options);
+  EvaluationResult result = Suite(suite, out_dir, engine, context).run();
+  result.table += '\n';
+  result.table += write_tuned_routers(tuned_routers(suite, result.results), out_dir);
+  return result;
 }
 
 EvaluationResult run_evaluation(const EvaluationOptions& options, const fs::path& out_dir,

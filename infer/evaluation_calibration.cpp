@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <type_traits>
 
 #include "base/device.h"
 #include "base/timing.h"
 #include "infer/drafters/drafter_probe.h"
+#include "infer/drafters/tandem_drafter.h"
 #include "infer/vocabulary.h"
 #include "model/decoding_guard.h"
 
@@ -27,13 +29,15 @@ double median(std::vector<double> values) {
 // A model that has processed the prefix, and goes back to it when asked.
 class PreparedModel {
  public:
-  PreparedModel(model::LanguageModel& model, const CalibrationContext& context, int64_t room) : model_(model) {
+  PreparedModel(model::LanguageModel& model, const CalibrationContext& context, int64_t room,
+                std::vector<int64_t> hidden_layers = {})
+      : model_(model), hidden_layers_(std::move(hidden_layers)) {
     const auto known = known_to(model.info(), std::vector{context.source, context.prefix});
     const std::vector<int64_t>& prefix = known[1];
     length_ = static_cast<int64_t>(prefix.size());
     token_ = prefix.back();
     state_ = begin(known[0], length_ + room);
-    model_.step({row(prefix, device()), {length_}, model::Logits::kNone, {}}, *state_);
+    output_ = model_.step({row(prefix, device()), {length_}, model::Logits::kNone, hidden_layers_}, *state_);
   }
 
   // Seconds of a step of so many tokens, until the most likely next tokens are on the host.
@@ -41,10 +45,14 @@ class PreparedModel {
     const auto input = row(std::vector<int64_t>(static_cast<size_t>(tokens), token_), device());
     synchronize(device());
     const Stopwatch watch;
-    const auto output = model_.step({input, {tokens}, model::Logits::kAll, {}}, *state_);
-    output.logits.argmax(-1).to(at::kCPU);
+    output_ = model_.step({input, {tokens}, model::Logits::kAll, hidden_layers_}, *state_);
+    output_.logits.argmax(-1).to(at::kCPU);
     return watch.seconds();
   }
+
+  // Of the last step, the prefix being the first one.
+  const model::StepOutput& output() const { return output_; }
+  const model::EncoderStates* encoder() const { return model_.info().encoder_decoder ? &encoder_ : nullptr; }
 
   void go_back() { state_->rollback(std::vector<int64_t>{length_}); }
 
@@ -54,12 +62,16 @@ class PreparedModel {
   std::unique_ptr<model::DecodeState> begin(const std::vector<int64_t>& source, int64_t capacity) {
     if (!model_.info().encoder_decoder) return model_.begin(1, capacity);
     const auto length = static_cast<int64_t>(source.size());
-    return model_.begin(model_.encode({row(source, device()), {length}}), capacity);
+    encoder_ = model_.encode({row(source, device()), {length}});
+    return model_.begin(encoder_, capacity);
   }
 
   model::LanguageModel& model_;
+  std::vector<int64_t> hidden_layers_;
   int64_t length_ = 0;
   int64_t token_ = 0;
+  model::EncoderStates encoder_;
+  model::StepOutput output_;
   std::unique_ptr<model::DecodeState> state_;
 };
 
@@ -85,6 +97,68 @@ class PreparedDrafter {
   int64_t token_;
 };
 
+// A Tandem secondary whose primary has processed the prefix. Its last token, the next to be drafted from, is drafted
+// again and again.
+class PreparedTandem {
+ public:
+  PreparedTandem(TandemDrafter& drafter, const PreparedModel& primary, const CalibrationContext& context, int64_t room)
+      : drafter_(drafter), rows_(1), prefix_(context.prefix) {
+    prefix_.push_back(prefix_.back());
+    rows_[0].tokens = {prefix_.front()};
+    const model::TokenBatch nothing;
+    const DraftBegin begin{nothing, 1, rows_, std::ssize(prefix_) + room, primary.encoder(), nullptr};
+    drafter_.encode(begin);
+    drafter_.prefill(begin);
+    rows_[0].tokens = prefix_;
+    drafter_.observe({rows_, primary.output(), std::vector<int64_t>{1}});
+  }
+
+  // Seconds of one draft, until it is on the host.
+  double step(int64_t) {
+    const std::vector<int64_t> active{1};
+    const Stopwatch watch;
+    const auto logits = drafter_.next_logits({rows_, drafted_, active, {}});
+    logits.argmax(-1).to(at::kCPU);
+    const double seconds = watch.seconds();
+    drafted_.push_back(at::full({1}, prefix_.back(), at::TensorOptions(at::kLong).device(logits.device())));
+    return seconds;
+  }
+
+  // Seconds of writing what the primary's step of so many tokens gave.
+  double take(const model::StepOutput& output, int64_t tokens) {
+    const at::Device device = output.logits.device();
+    const std::vector<int64_t> base{std::ssize(prefix_)};
+    rows_[0].tokens.insert(rows_[0].tokens.end(), static_cast<size_t>(tokens), prefix_.back());
+    synchronize(device);
+    const Stopwatch watch;
+    drafter_.observe({rows_, output, base});
+    synchronize(device);
+    return watch.seconds();
+  }
+
+  void go_back() {
+    drafted_.clear();
+    rows_[0].tokens = prefix_;
+    drafter_.observe({rows_, {}, std::vector<int64_t>{std::ssize(prefix_)}});
+  }
+
+ private:
+  TandemDrafter& drafter_;
+  std::vector<Row> rows_;
+  std::vector<int64_t> prefix_;
+  std::vector<at::Tensor> drafted_;
+};
+
+// What a proposer does with the target's output: of models and tables nothing.
+template <class Proposer>
+double take(Proposer& proposer, const model::StepOutput& output, int64_t tokens) {
+  if constexpr (std::is_same_v<Proposer, PreparedTandem>) {
+    return tokens > 1 ? proposer.take(output, tokens) : 0;
+  } else {
+    return 0;
+  }
+}
+
 template <class Proposer>
 StepCosts measure_rounds(PreparedModel& verifier, Proposer& proposer, int64_t max_tokens, int64_t repetitions) {
   std::vector<std::vector<double>> verifying(static_cast<size_t>(max_tokens));
@@ -97,7 +171,8 @@ StepCosts measure_rounds(PreparedModel& verifier, Proposer& proposer, int64_t ma
       proposer.go_back();
       double drafted = 0;
       for (int64_t j = 1; j < tokens; ++j) drafted += proposer.step(1);
-      const double verified = verifier.step(tokens);
+      double verified = verifier.step(tokens);
+      verified += take(proposer, verifier.output(), tokens);
       if (repetition < kWarmup) continue;
       if (tokens > 1) drafting.push_back(drafted / static_cast<double>(tokens - 1));
       verifying[static_cast<size_t>(tokens - 1)].push_back(verified);
@@ -124,6 +199,15 @@ StepCosts measure_step_costs(model::LanguageModel& target, Drafter& drafter, con
   const model::DecodingGuard guard;
   PreparedModel verifier(target, context, max_tokens);
   PreparedDrafter proposer(drafter, target.info(), context);
+  return measure_rounds(verifier, proposer, max_tokens, repetitions);
+}
+
+StepCosts measure_tandem_costs(model::LanguageModel& target, model::TransformerModel& secondary,
+                               const CalibrationContext& context, int64_t max_tokens, int64_t repetitions) {
+  const model::DecodingGuard guard;
+  TandemDrafter drafter(secondary);
+  PreparedModel verifier(target, context, max_tokens, drafter.target_layers());
+  PreparedTandem proposer(drafter, verifier, context, max_tokens);
   return measure_rounds(verifier, proposer, max_tokens, repetitions);
 }
 

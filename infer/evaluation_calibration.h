@@ -7,6 +7,7 @@
 #include "infer/drafters/drafter.h"
 #include "infer/evaluation_prediction.h"
 #include "model/language_model.h"
+#include "model/transformer_model.h"
 
 namespace draftsmith::infer {
 
@@ -24,5 +25,10 @@ StepCosts measure_step_costs(model::LanguageModel& target, model::LanguageModel&
 // The same with a drafter that is no model.
 StepCosts measure_step_costs(model::LanguageModel& target, Drafter& drafter, const CalibrationContext& context,
                              int64_t max_tokens, int64_t repetitions = 15);
+
+// The same with a Tandem secondary of the target. Writing the target's projected representations into the secondary's
+// caches, once for each verification, counts as part of the target's step.
+StepCosts measure_tandem_costs(model::LanguageModel& target, model::TransformerModel& secondary,
+                               const CalibrationContext& context, int64_t max_tokens, int64_t repetitions = 15);
 
 }  // namespace draftsmith::infer

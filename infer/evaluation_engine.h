@@ -12,16 +12,19 @@
 #include "infer/evaluation_prediction.h"
 #include "infer/evaluation_records.h"
 #include "infer/evaluation_runs.h"
+#include "infer/prediction_quality.h"
 
 namespace draftsmith::infer {
 
 using Prompt = std::vector<int64_t>;  // token ids as the model is given them
 
-// alpha_forced over the target's own greedy outputs.
+// alpha_forced over given outputs, and how well target and drafter predict their tokens.
 struct ForcedAlphas {
   double at_temperature_0 = 0;
   double at_temperature_1 = 0;
   int64_t positions = 0;
+  PredictionQuality target = {};
+  PredictionQuality drafter = {};
 };
 
 struct DecodeBatch {
@@ -37,12 +40,14 @@ class EvaluationEngine {
   virtual ~EvaluationEngine() = default;
 
   // Adds a problem for a method that is unknown or whose parts and parameters make no sense together.
-  virtual void check(const RunSettings& run, Problems& problems) const = 0;
+  virtual void check(const RunSettings& run, Problems& problems) = 0;
   // Token ids of a source line of a task: its suffix is added, and what is longer than its max_source_tokens is cut
   // before suffix and EOS, which sets `cut`.
   // Errors: UserError, whose empty `where` the caller fills in with file and line, for ids that are none of the
   // model's and for prompts that leave a decoder-only model no room for the task's new tokens.
   virtual Prompt encode(const std::string& source, const EvaluationTask& task, bool& cut) const = 0;
+  // Ids of a reference as outputs are, EOS included: what the models should have put out.
+  virtual std::vector<int64_t> encode_reference(const std::string& reference, const EvaluationTask& task) const = 0;
   // Text of generated ids; for `ids` the ids themselves without EOS, separated by blanks.
   virtual std::string text(const std::vector<int64_t>& generated, bool ids) const = 0;
   // Decodes prompts as one batch. Each record has one repetition with the line's share of the batch's time.

@@ -9,6 +9,7 @@
 #include "base/text_table.h"
 #include "base/utf8.h"
 #include "infer/metrics/metric.h"
+#include "infer/prediction_table.h"
 #include "infer/window_curves.h"
 
 namespace draftsmith::infer {
@@ -19,6 +20,8 @@ using nlohmann::ordered_json;
 constexpr size_t kGap = 2;             // of TextTable
 constexpr size_t kNarrowestName = 20;  // columns, whatever the numbers take
 constexpr const char* kIndent = "  ";  // of a name's second piece
+constexpr size_t kRuns = 6;            // columns of a task's table
+constexpr size_t kFallback = 9;
 
 // The value at a path of keys, or null.
 ordered_json at(const ordered_json& json, const std::string& pointer) {
@@ -34,6 +37,13 @@ std::string with_interval(const ordered_json& run, const std::string& key, int d
   return fmt::format("{:.{}f} ±{:.{}f}", value.get<double>(), digits, half, digits);
 }
 
+// Runs of target and drafter for each output (Nair et al. 2024, Table 5).
+std::string runs_text(const ordered_json& run) {
+  const std::string drafter = fixed(at(run, "/acceptance/draft_runs_per_output"), 1);
+  const std::string target = fixed(at(run, "/acceptance/target_runs_per_output"), 1);
+  return drafter.empty() || drafter == "0.0" ? target : target + "+" + drafter;
+}
+
 std::vector<std::string> table_row(const ordered_json& run, const std::string& score) {
   const int digits = score == "rougeL" ? 4 : 2;
   const bool bild = at(run, "/method") == "bild";
@@ -43,6 +53,7 @@ std::vector<std::string> table_row(const ordered_json& run, const std::string& s
           with_interval(run, "/speed/speedup", 2),
           fixed(at(run, "/speed/speedup_decode"), 2),
           fixed(at(run, "/predicted/speedup"), 2),
+          runs_text(run),
           fixed(at(run, "/acceptance/tokens_per_target_run"), 2),
           fixed(at(run, "/acceptance/alpha"), 3),
           bild ? fixed(at(run, "/acceptance/fallback_rate"), 3) : "",
@@ -121,20 +132,34 @@ std::string cut_sources(const ordered_json& task) {
   return cut.is_number() && cut > 0 ? fmt::format(", {} sources cut", cut.dump()) : "";
 }
 
+// Columns that no row fills.
+void drop_empty(std::vector<Column>& columns, std::vector<std::vector<std::string>>& rows) {
+  for (size_t i = columns.size(); i-- > 1;) {
+    if (std::any_of(rows.begin(), rows.end(), [&](const auto& row) { return !row[i].empty(); })) continue;
+    columns.erase(columns.begin() + static_cast<std::ptrdiff_t>(i));
+    for (auto& row : rows) row.erase(row.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
 std::string task_table(const ordered_json& task) {
   const std::string score = leading_score(task.at("metric"));
-  std::vector<Column> columns{{"run", Align::kLeft}, {score},   {"diff"},  {"speedup"}, {"decode"}, {"theory"},
-                              {"tok/run"},           {"alpha"}, {"fallb"}, {"rollb"}};
+  std::vector<Column> columns{
+      {"run", Align::kLeft}, {score},   {"diff"},  {"speedup"}, {"decode"}, {"theory"}, {"runs"},
+      {"tok/run"},           {"alpha"}, {"fallb"}, {"rollb"}};
   std::vector<std::vector<std::string>> rows{table_row(task.at("baseline"), score)};
   std::string below;
   for (const auto& run : task.at("runs")) {
     rows.push_back(table_row(run, score));
     below += notes(run);
   }
+  if (std::any_of(rows.begin(), rows.end(), [](const auto& row) { return !row[kFallback].empty(); })) {
+    for (auto& row : rows) row[kRuns].clear();  // fallb says it of BiLD, and there is no room for both
+  }
   if (score.empty()) {
     columns.erase(columns.begin() + 1, columns.begin() + 3);
     for (auto& row : rows) row.erase(row.begin() + 1, row.begin() + 3);
   }
+  drop_empty(columns, rows);
   const size_t width = name_width(columns, rows);
   TextTable table(columns, kResultsWidth);
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -175,7 +200,13 @@ const std::vector<std::pair<std::string, std::string>>& csv_columns() {
       {"rollback_rate", "/acceptance/rollback_rate"},
       {"target_runs", "/acceptance/target_runs"},
       {"draft_runs", "/acceptance/draft_runs"},
+      {"target_runs_per_output", "/acceptance/target_runs_per_output"},
+      {"draft_runs_per_output", "/acceptance/draft_runs_per_output"},
       {"tokens", "/acceptance/tokens"},
+      {"drafter_accuracy", "/prediction/accuracy"},
+      {"drafter_cross_entropy", "/prediction/cross_entropy"},
+      {"drafter_relative_accuracy", "/prediction/relative_accuracy"},
+      {"drafter_relative_tv", "/prediction/relative_tv"},
       {"seconds_encode", "/speed/seconds/encode"},
       {"seconds_prefill", "/speed/seconds/prefill"},
       {"seconds_draft", "/speed/seconds/draft"},
@@ -222,6 +253,8 @@ std::string results_table(const ordered_json& results) {
     text += task_table(task);
     const std::string windows = window_table(task, at(results, "/environment/parameters"));
     if (!windows.empty()) text += "\n" + windows;
+    const std::string prediction = prediction_table(task);
+    if (!prediction.empty()) text += "\n" + prediction;
   }
   return text;
 }

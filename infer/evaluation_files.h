@@ -15,8 +15,8 @@ inline constexpr size_t kResultsWidth = 100;
 std::string fixed(const nlohmann::ordered_json& value, int digits);
 
 // One table a task, at most 100 columns wide: speedup is end to end (mean over lines), decode without encoder and
-// prefill, theory what is predicted of the latter. Below it what is notable (measurement errors, inexact lossless
-// runs). Long names of runs take several lines.
+// prefill, theory what is predicted of the latter, runs those of target + drafter for each output. Below it what is
+// notable (measurement errors, inexact lossless runs). Long names of runs take several lines.
 std::string results_table(const nlohmann::ordered_json& results);
 
 // One line for each run of each task; absent values are empty.

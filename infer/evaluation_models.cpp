@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include <ATen/core/grad_mode.h>
@@ -11,70 +12,24 @@
 #include "base/device.h"
 #include "base/environment.h"
 #include "base/timing.h"
-#include "data/ngram_table.h"
 #include "data/token_ids.h"
-#include "data/tokenizer.h"
 #include "infer/drafters/make_drafter.h"
 #include "infer/evaluation.h"
 #include "infer/evaluation_calibration.h"
+#include "infer/evaluation_loading.h"
 #include "infer/forced_alpha.h"
 #include "infer/generator.h"
+#include "infer/parts.h"
 #include "infer/teacher_forcing.h"
 #include "infer/vocabulary.h"
-#include "model/checkpoint.h"
+#include "infer/windows/accepted_lengths.h"
 #include "model/parameters.h"
+#include "model/router.h"
 
 namespace draftsmith::infer {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A model with its directory's tokenizer (absent: only ids can be given to it) and generation settings; or, for a
-// drafter that is no model, what that is.
-struct LoadedModel {
-  fs::path directory;  // or the n-gram table
-  std::unique_ptr<data::NgramTable> ngrams;
-  int64_t lookup = 0;
-  std::unique_ptr<model::TransformerModel> model;
-  std::unique_ptr<data::Tokenizer> tokenizer;
-  model::GenerationConfig generation;
-};
-
-LoadedModel load(const fs::path& directory, const model::LoadOptions& options) {
-  LoadedModel loaded;
-  loaded.directory = directory;
-  loaded.model = model::load_model(directory, options);
-  loaded.generation = model::load_generation_config(directory);
-  if (data::has_tokenizer(directory)) {
-    loaded.tokenizer = data::load_tokenizer(directory);
-    model::require_vocabulary_fits(loaded.model->config(), loaded.tokenizer->vocabulary(), directory.string());
-  }
-  return loaded;
-}
-
-LoadedModel load_drafter(const DrafterSource& source, const model::LoadOptions& options) {
-  if (!source.model.empty()) return load(source.model, options);
-  LoadedModel loaded;
-  loaded.directory = source.ngram;
-  loaded.lookup = source.lookup;
-  if (!source.ngram.empty()) loaded.ngrams = std::make_unique<data::NgramTable>(source.ngram);
-  return loaded;
-}
-
-// Names, sizes and times of a directory's files, or of a file: cheap to read, different when the model is another one.
-std::string fingerprint_of(const fs::path& directory) {
-  std::map<std::string, std::string> files;
-  const auto add = [&](const fs::directory_entry& entry) {
-    if (!entry.is_regular_file()) return;
-    files[entry.path().filename()] =
-        fmt::format("{}:{}", entry.file_size(), entry.last_write_time().time_since_epoch().count());
-  };
-  add(fs::directory_entry(directory));
-  if (fs::is_directory(directory)) {
-    for (const auto& entry : fs::directory_iterator(directory)) add(entry);
-  }
-  return fmt::format("{} {}", directory.string(), files);
-}
 
 class ModelEngine final : public EvaluationEngine {
  public:
@@ -82,13 +37,13 @@ class ModelEngine final : public EvaluationEngine {
     threads_ = set_threads(options.threads);
     const model::LoadOptions load_options{.device = choose_device(options.device, "device"),
                                           .dtype = parse_dtype(options.dtype, "dtype")};
-    models_["target"] = load(options.model, load_options);
+    models_["target"] = load_evaluated(options.model, load_options);
     for (const auto& drafter : options.drafter) {
-      models_[drafter.name] = load_drafter(drafter.source(), load_options);
+      models_[drafter.name] = load_drafter(drafter.source(), options.model, load_options);
     }
   }
 
-  void check(const RunSettings& run, Problems& problems) const override {
+  void check(const RunSettings& run, Problems& problems) override {
     if (run.model != "target") {
       // A drafter that decodes alone is given the target's ids.
       const LoadedModel& target = models_.at("target");
@@ -138,6 +93,21 @@ class ModelEngine final : public EvaluationEngine {
     return prompt;
   }
 
+  std::vector<int64_t> encode_reference(const std::string& reference, const EvaluationTask& task) const override {
+    std::vector<int64_t> ids;
+    if (task.ids) {
+      ids = data::parse_token_ids(reference, models_.at("target").model->info().vocabulary, "",
+                                  "ids = true needs ids made with the model's own tokenizer");
+      if (!ids.empty() && is_eos(ids.back())) return ids;
+      const auto& eos = models_.at("target").generation.eos_ids;
+      if (!eos.empty()) ids.push_back(eos.front());
+    } else {
+      append(tokenizer().encode(reference), ids);
+      ids.push_back(tokenizer().eos());
+    }
+    return ids;
+  }
+
   std::string text(const std::vector<int64_t>& generated, bool ids) const override {
     if (!ids) return text_of_known(tokenizer(), generated);
     auto shown = generated;
@@ -146,6 +116,7 @@ class ModelEngine final : public EvaluationEngine {
   }
 
   std::vector<LineRecord> decode(const RunSettings& run, const DecodeBatch& batch) override {
+    if (run.decode.window_rule_name() == "oracle") record_accepted(run, batch);
     Generator& generator = generator_for(run, batch.max_new_tokens, batch.count);
     const at::Device device = models_.at("target").model->info().device;
     synchronize(device);
@@ -154,11 +125,12 @@ class ModelEngine final : public EvaluationEngine {
     synchronize(device);
     const double elapsed = watch.seconds();
     std::vector<LineRecord> records;
-    for (auto& result : results) {
+    const auto samples = static_cast<size_t>(run.decode.num_samples);
+    for (size_t first = 0; first < results.size(); first += samples) {
       LineRecord record;
-      record.ids = std::move(result.ids);
-      record.repetitions = {result.stats.seconds};
-      record.stats = std::move(result.stats);
+      record.ids = std::move(results[first].ids);
+      for (size_t i = 0; i < samples; ++i) record.stats += results[first + i].stats;
+      record.repetitions = {record.stats.seconds};
       record.prefill_runs = models_.at(run.model).model->info().encoder_decoder ? 0 : 1;
       records.push_back(std::move(record));
     }
@@ -181,6 +153,9 @@ class ModelEngine final : public EvaluationEngine {
     const std::vector<int64_t> half(output.begin(), output.begin() + static_cast<std::ptrdiff_t>(output.size() / 2));
     const CalibrationContext calibration{prompt, context(prompt, half)};
     model::LanguageModel& target = *models_.at("target").model;
+    if (models_.at(drafter).tandem) {
+      return measure_tandem_costs(target, *models_.at(drafter).model, calibration, max_tokens);
+    }
     if (models_.at(drafter).model) {
       return measure_step_costs(target, *models_.at(drafter).model, calibration, max_tokens);
     }
@@ -193,10 +168,13 @@ class ModelEngine final : public EvaluationEngine {
     model::LanguageModel& target = *models_.at("target").model;
     const LoadedModel& other = models_.at(drafter);
     const Warping warping{.temperature = 1};
-    const ForcedAlpha sampled =
-        other.model ? alpha_forced({target, *other.model}, prompts, outputs, warping)
-                    : alpha_forced(target, *make_drafter(drafting_models(drafter)), prompts, outputs, warping);
-    return {sampled.agreement, sampled.alpha, sampled.positions};
+    const auto measure = [&] {
+      if (other.tandem) return alpha_forced_tandem(target, *other.model, {prompts, outputs}, warping);
+      if (other.model) return alpha_forced({target, *other.model}, prompts, outputs, warping);
+      return alpha_forced(target, *make_drafter(drafting_models(drafter)), prompts, outputs, warping);
+    };
+    const ForcedAlpha sampled = measure();
+    return {sampled.agreement, sampled.alpha, sampled.positions, sampled.target, sampled.drafter};
   }
 
   nlohmann::ordered_json description() const override {
@@ -215,6 +193,7 @@ class ModelEngine final : public EvaluationEngine {
   std::string fingerprint() const override {
     std::string text = fmt::format("{} {} {}", git_commit(), options_.device, threads_);
     for (const auto& [name, loaded] : models_) text += "; " + name + " " + fingerprint_of(loaded.directory);
+    for (const auto& entry : routers_) text += "; " + fingerprint_of(entry.first.first);
     return text;
   }
 
@@ -262,21 +241,54 @@ class ModelEngine final : public EvaluationEngine {
     models.generation = model.generation;
     models.target_tokenizer = model.tokenizer.get();
     if (drafter.empty()) return models;
-    const LoadedModel& loaded = models_.at(drafter);
-    models.drafter = loaded.model.get();
-    models.drafter_tokenizer = loaded.tokenizer.get();
-    models.ngrams = loaded.ngrams.get();
-    models.lookup = loaded.lookup;
+    set_drafter(models_.at(drafter), models);
     return models;
   }
 
-  Generator make_generator(const RunSettings& run, int64_t max_new_tokens, bool count) const {
+  // The router of a run, bound to the run's drafter; null for runs without one.
+  const model::RouterPredictor* router_of(const RunSettings& run) {
+    if (run.decode.router.empty()) return nullptr;
+    const auto key = std::pair(run.decode.router, run.drafter);
+    const auto found = routers_.find(key);
+    if (found != routers_.end()) return &found->second;
+    const model::Router router = model::load_router(run.decode.router);
+    const LoadedModel& drafter = models_.at(run.drafter);
+    if (!drafter.model) {
+      throw UserError({"run.router", "a router is for drafters that are models", "a model or a Tandem secondary",
+                       "drafter " + run.drafter, "use the window fixed"});
+    }
+    model::require_router_fits(router, run.decode.router, {drafter.directory, *drafter.model});
+    return &routers_.try_emplace(key, router, *drafter.model).first->second;
+  }
+
+  // What the window oracle replays: a pass with windows as long as may be, outside of all timing, once for each prompt.
+  void record_accepted(const RunSettings& run, const DecodeBatch& batch) {
+    const std::vector<Prompt> prompts(batch.prompts.begin(), batch.prompts.end());
+    if (!recorded_.insert({run.label, batch.max_new_tokens, prompts}).second) return;
+    DecodeOptions decode = decode_options(run, batch.max_new_tokens);
+    const GenerationModels models = drafting_models(run.drafter, run.model);
+    DraftParts parts{make_drafter(models),
+                     std::make_unique<RecordingWindow>(decode.longest_draft(), accepted_[run.label]),
+                     make_acceptance_rule(decode.acceptance_name(), decode)};
+    decode.window_rule = "fixed";
+    Generator(models, decode, std::move(parts)).generate(batch.prompts, static_cast<uint64_t>(batch.first_line));
+  }
+
+  DecodeOptions decode_options(const RunSettings& run, int64_t max_new_tokens) const {
     DecodeOptions decode = run.decode;
     decode.max_new_tokens = max_new_tokens;
     decode.batch_size = options_.batch_size;
     decode.seed = options_.seed;
+    return decode;
+  }
+
+  Generator make_generator(const RunSettings& run, int64_t max_new_tokens, bool count) {
+    DecodeOptions decode = decode_options(run, max_new_tokens);
     decode.measure_alpha = count;
-    return {drafting_models(run.drafter, run.model), decode};
+    GenerationModels models = drafting_models(run.drafter, run.model);
+    models.router = router_of(run);
+    if (decode.window_rule_name() == "oracle") models.accepted_lengths = &accepted_[run.label];
+    return {models, decode};
   }
 
   Generator& generator_for(const RunSettings& run, int64_t max_new_tokens, bool count) {
@@ -297,6 +309,9 @@ class ModelEngine final : public EvaluationEngine {
   EvaluationOptions options_;
   int64_t threads_ = 0;
   std::map<std::string, LoadedModel> models_;
+  std::map<std::pair<fs::path, std::string>, model::RouterPredictor> routers_;  // by directory and drafter
+  std::map<std::string, AcceptedLengths> accepted_;                             // by label, of the window oracle
+  std::set<std::tuple<std::string, int64_t, std::vector<Prompt>>> recorded_;    // label, max_new_tokens, batch
   std::map<std::tuple<std::string, int64_t, bool>, Generator> generators_;
 };
 

@@ -81,9 +81,10 @@ void check_drafters(const std::vector<std::string>& drafters, const std::string&
 }
 
 void check_drafter_source(const EvaluationDrafter& drafter, const std::string& where, Problems& problems) {
-  const int given = (drafter.model.empty() ? 0 : 1) + (drafter.ngram.empty() ? 0 : 1) + (drafter.lookup ? 1 : 0);
+  const int given = (drafter.model.empty() ? 0 : 1) + (drafter.tandem.empty() ? 0 : 1) +
+                    (drafter.ngram.empty() ? 0 : 1) + (drafter.lookup ? 1 : 0);
   if (given == 1) return;
-  problems.add({where, "a drafter is one thing", "one of model, ngram and lookup = true",
+  problems.add({where, "a drafter is one thing", "one of model, tandem, ngram and lookup = true",
                 given == 0 ? "none of them" : "several of them", ""});
 }
 
@@ -108,6 +109,29 @@ void check_lookup(const RunSettings& run, const std::string& where, Problems& pr
   }
 }
 
+// Window rules that need more than options. False when the parts cannot be made to be checked further.
+bool check_window(const RunSettings& run, bool lookup, const std::string& where, Problems& problems) {
+  const std::string rule = run.decode.window_rule_name();
+  if (rule == "oracle" && run.temperature() != 0) {
+    problems.add({where + ".temperature",
+                  "window oracle replays where greedy drafts were rejected, and sampled ones are rejected elsewhere",
+                  "temperature 0", fmt::format("{}", run.temperature()), "use another window rule to sample"});
+  }
+  if (rule == "router" && run.decode.router.empty()) {
+    problems.add({where + ".router", "window router asks a router, and none was given", "the directory of a router",
+                  "none", "a router is made by a stage of kind router"});
+  } else if (rule != "router" && !run.decode.router.empty()) {
+    problems.add({where + ".window_rule", "a router is asked by the window router alone", "router",
+                  rule.empty() ? "none" : rule, "set window_rule = \"router\", or leave router out"});
+  }
+  const bool needs_model = rule == "router" || rule == "oracle";
+  if (needs_model && lookup) {
+    problems.add({where, "window " + rule + " is for drafters that are models", "a model or a Tandem secondary",
+                  "prompt look-up", "use the window fixed"});
+  }
+  return !needs_model || !lookup;
+}
+
 // What can be said of a setting without its models. `lookup`: its drafter is prompt look-up.
 void check_setting(const RunSettings& run, bool lookup, const std::string& where, Problems& problems) {
   const size_t before = problems.list().size();
@@ -118,6 +142,7 @@ void check_setting(const RunSettings& run, bool lookup, const std::string& where
                   run.drafter.empty() ? "none" : run.drafter, ""});
   }
   if (problems.list().size() != before || !run.decode.drafts()) return;
+  if (!check_window(run, lookup, where, problems)) return;
   if (lookup) return check_lookup(run, where, problems);
   if (run.temperature() == 0) return;
   const auto acceptance = make_acceptance_rule(run.decode.acceptance_name(), run.decode)->traits();
@@ -139,6 +164,20 @@ void check_run(const EvaluationRun& run, const std::set<std::string>& lookups, c
   std::set<std::string> seen;  // the points share their mistakes
   for (const Problem& problem : found.list()) {
     if (seen.insert(to_string(problem)).second) problems.add(problem);
+  }
+}
+
+// Methods around a Tandem secondary draft with nothing else.
+void check_tandem(const EvaluationRun& run, const std::vector<EvaluationDrafter>& drafters, const std::string& where,
+                  Problems& problems) {
+  DecodeOptions decode;
+  decode.method = run.method;
+  if (!decode.needs_tandem()) return;
+  for (const EvaluationDrafter& drafter : drafters) {
+    const bool asked = std::find(run.drafter.begin(), run.drafter.end(), drafter.name) != run.drafter.end();
+    if (!asked || !drafter.tandem.empty()) continue;
+    problems.add({where, "method " + run.method + " drafts with a Tandem secondary",
+                  "a [[drafter]] with tandem = its directory", drafter.name + " = " + drafter.source().text(), ""});
   }
 }
 
@@ -183,6 +222,7 @@ void check_suite(const EvaluationOptions& options, const std::string& where, Pro
     const EvaluationRun& run = options.run[i];
     const std::string at = fmt::format("{}run[{}]", dot, i);
     for (const auto& name : run.drafter) check_known(name, drafters, at + ".drafter", problems);
+    check_tandem(run, options.drafter, at + ".drafter", problems);
     check_known(run.model, models, at + ".model", problems);
     if (!run.choose_on.empty()) {
       check_known(run.choose_on, tasks, at + ".choose_on", problems);
@@ -234,6 +274,7 @@ Fields<EvaluationDrafter> EvaluationDrafter::fields() {
   return Fields<EvaluationDrafter>("evaluation drafter")
       .add("name", &EvaluationDrafter::name, Required{}, "Name by which runs refer to the drafter; not \"target\".")
       .add("model", &EvaluationDrafter::model, "Its model directory; or")
+      .add("tandem", &EvaluationDrafter::tandem, "the directory of a Tandem secondary of the suite's model; or")
       .add("ngram", &EvaluationDrafter::ngram, "its n-gram table, made by `draftsmith data ngrams`; or")
       .add("lookup", &EvaluationDrafter::lookup,
            "true: prompt look-up, which copies what followed the last n-gram like the end of the text.")
@@ -245,7 +286,7 @@ Fields<EvaluationDrafter> EvaluationDrafter::fields() {
 Fields<EvaluationRun> EvaluationRun::fields() {
   return Fields<EvaluationRun>("evaluation run")
       .add("name", &EvaluationRun::name, "Label in results; the default is made of method and parameters.")
-      .add("method", &EvaluationRun::method, Required{}, Choices{"greedy", "sample", "speculative", "assisted", "bild"},
+      .add("method", &EvaluationRun::method, Required{}, Choices(decoding_methods()),
            "Decoding method, as in `draftsmith generate --method`.")
       .add("model", &EvaluationRun::model,
            "Model that decodes: \"target\", or a drafter's name, which then runs alone.")
@@ -258,15 +299,30 @@ Fields<EvaluationRun> EvaluationRun::fields() {
       .add("top_p", &EvaluationRun::top_p, Above{0}, Range{0, 1}, "Nucleus masses; 1: none.")
       .add("fallback", &EvaluationRun::fallback, Range{0}, "BiLD's fallback thresholds.")
       .add("rollback", &EvaluationRun::rollback, Range{0}, AllowInfinity{}, "BiLD's rollback thresholds.")
-      .add("max_draft", &EvaluationRun::max_draft, Range{1, 256}, Unit{"tokens"}, "BiLD's longest drafts.")
+      .add("max_draft", &EvaluationRun::max_draft, Range{1, 256}, Unit{"tokens"},
+           "Longest drafts of the windows fallback (BiLD), entropy, router and oracle.")
+      .add("max_entropy", &EvaluationRun::max_entropy, Range{0}, AllowInfinity{}, Unit{"nats"},
+           "Thresholds of the window entropy.")
+      .add("router", &EvaluationRun::router,
+           "Directory of the router that the window router asks; trained for the run's drafter.")
+      .add("threshold", &EvaluationRun::threshold, Range{0, 2},
+           "Thresholds of the window router: least predicted acceptance.")
       .add("schedule", &EvaluationRun::schedule, Choices{"heuristic", "constant"}, "Schedules of the dynamic window.")
       .add("confidence", &EvaluationRun::confidence, Range{0, 1}, "Confidence stops of the dynamic window.")
       .add("rollback_rule", &EvaluationRun::rollback_rule, Choices{"effective", "literal", "released_code"},
            "Variants of BiLD's rollback.")
       .add("window_rule", &EvaluationRun::window_rule,
-           "Replaces the method's window rule: fixed, fallback or dynamic; empty: its own.")
+           "Replaces the method's window rule: fixed, fallback, dynamic, entropy, router or oracle; empty: its own. "
+           "oracle stops exactly before the first rejection, which an untimed pass finds: the upper bound at "
+           "temperature 0.")
       .add("acceptance", &EvaluationRun::acceptance,
-           "Replaces the method's acceptance rule: exact, rejection or rollback; empty: its own.")
+           "Replaces the method's acceptance rule: accept_all, exact, rejection or rollback; empty: its own.")
+      .add("free_token", &EvaluationRun::free_token,
+           "Of accept_all (method tandem): the target writes the first token and one after each block.")
+      .add(
+          "num_samples", &EvaluationRun::num_samples, Range{1, 4096},
+          "Outputs for each line, decoded together and compared with as many of the target's own: counts and speed are "
+          "of all, quality of the first.")
       .add("choose_on", &EvaluationRun::choose_on,
            "Task (validation data) on which the grid runs and settings are chosen for the other tasks.")
       .add("max_drop", &EvaluationRun::max_drop, Range{0}, Unit{"points"},
@@ -277,7 +333,7 @@ Fields<EvaluationOptions> EvaluationOptions::fields() {
   return Fields<EvaluationOptions>("evaluation suite")
       .add("name", &EvaluationOptions::name, "Name of the suite in results.")
       .add("model", &EvaluationOptions::model, Required{}, "Directory of the target model.")
-      .add("drafter", &EvaluationOptions::drafter, "Small models, n-gram tables, prompt look-up.")
+      .add("drafter", &EvaluationOptions::drafter, "Small models, Tandem secondaries, n-gram tables, prompt look-up.")
       .add("task", &EvaluationOptions::task, "Data sets.")
       .add("run", &EvaluationOptions::run, "Methods; greedy decoding of the target is always run, as the baseline.")
       .add("repetitions", &EvaluationOptions::repetitions, Range{1, 100},
@@ -290,9 +346,15 @@ Fields<EvaluationOptions> EvaluationOptions::fields() {
       .add("seed", &EvaluationOptions::seed, "Seed of sampling and of resampling.")
       .add("resamples", &EvaluationOptions::resamples, Range{10, 1000000}, "Bootstrap resamples of the intervals.")
       .add("forced_lines", &EvaluationOptions::forced_lines, Range{0}, Unit{"lines"},
-           "Lines on which alpha_forced is measured for each drafter, at temperatures 0 and 1; 0: none.")
+           "Lines on which alpha_forced is measured for each drafter, at temperatures 0 and 1, and, on their "
+           "references, "
+           "accuracy and cross entropy; 0: none.")
       .add("calibrate", &EvaluationOptions::calibrate,
            "Measure the time of target and drafter steps, for the predicted speedup.")
+      .add("tune_router", &EvaluationOptions::tune_router,
+           "Choose threshold and max_draft of each router by measured tokens per second on validation data (the task "
+           "that runs choose on, else the first), over the run's lists or a grid of its own, and write a copy of the "
+           "router with these defaults: router/ among the results.")
       .add("dtype", &EvaluationOptions::dtype, Choices{"fp32", "bf16", "fp16", "fp64"}, "Number type of all models.")
       .add("device", &EvaluationOptions::device, NoResult{}, "auto, cpu, cuda or cuda:N.")
       .add("threads", &EvaluationOptions::threads, Range{0, 1024}, NoResult{}, "CPU threads; 0: LibTorch's choice.")

@@ -4,7 +4,7 @@
 //   model = "target/model"                # a model directory
 //   [[drafter]]
 //   name = "aligned"
-//   model = "aligned/model"               # or ngram = "ngram.h5", or lookup = true
+//   model = "aligned/model"               # or tandem = "tandem/model", ngram = "ngram.h5", or lookup = true
 //   [[task]]
 //   name = "val"
 //   source = "val.de"                     # one text a line
@@ -50,14 +50,15 @@ struct EvaluationTask {
   static Fields<EvaluationTask> fields();
 };
 
-// A small model, an n-gram table or prompt look-up, known in runs by its name.
+// A small model, a Tandem secondary of the suite's model, an n-gram table or prompt look-up, known in runs by its name.
 struct EvaluationDrafter {
   std::string name;
   std::filesystem::path model{};
   std::filesystem::path ngram{};
   bool lookup = false;
   int64_t longest = 4;
-  DrafterSource source() const { return {model, ngram, lookup ? longest : 0}; }
+  std::filesystem::path tandem{};
+  DrafterSource source() const { return {model, ngram, lookup ? longest : 0, tandem}; }
   static Fields<EvaluationDrafter> fields();
 };
 
@@ -74,11 +75,16 @@ struct EvaluationRun {
   std::vector<double> fallback;
   std::vector<double> rollback;
   std::vector<int64_t> max_draft;
+  std::vector<double> max_entropy;
+  std::filesystem::path router;
+  std::vector<double> threshold;
   std::vector<std::string> schedule;
   std::vector<double> confidence;
   std::vector<std::string> rollback_rule;
   std::string window_rule;
   std::string acceptance;
+  bool free_token = true;
+  std::vector<int64_t> num_samples;
   std::string choose_on;
   std::vector<double> max_drop{0, 1};
   static Fields<EvaluationRun> fields();
@@ -98,6 +104,7 @@ struct EvaluationOptions {
   int64_t resamples = 1000;
   int64_t forced_lines = 100;
   bool calibrate = true;
+  bool tune_router = false;
   std::string dtype = "fp32";
   std::string device = "auto";
   int64_t threads = 0;

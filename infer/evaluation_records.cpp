@@ -25,8 +25,8 @@ LineStatistics speed_statistics(const RunRecords& run, const RunRecords& baselin
     const PhaseSeconds& other = baseline[line].median();
     const double ratio = own.total() > 0 ? other.total() / own.total() : 0;
     statistics.values.insert(statistics.values.end(), {ratio, 1, other.total(), own.total(), other.decode(),
-                                                       static_cast<double>(baseline[line].ids.size()), own.decode(),
-                                                       static_cast<double>(run[line].ids.size())});
+                                                       static_cast<double>(baseline[line].tokens()), own.decode(),
+                                                       static_cast<double>(run[line].tokens())});
   }
   return statistics;
 }
@@ -115,7 +115,7 @@ double decode_bound(const RunRecords& run, const RunRecords& baseline) {
     int64_t runs = 0;
     for (const LineRecord& line : records) {
       if (line.repetitions.empty()) continue;
-      tokens += static_cast<int64_t>(line.ids.size());
+      tokens += line.tokens();
       runs += line.stats.target_runs - line.prefill_runs;
     }
     return ratio_of(tokens, runs);
@@ -129,7 +129,7 @@ Speed measure_speed(const RunRecords& run, const RunRecords& baseline, const Res
   for (const LineRecord& line : run) {
     if (line.repetitions.empty()) continue;
     ++speed.lines;
-    speed.tokens += static_cast<int64_t>(line.ids.size());
+    speed.tokens += line.tokens();
     speed.seconds += line.median();
   }
   speed.tokens_per_second = divide(static_cast<double>(speed.tokens), speed.seconds.total());

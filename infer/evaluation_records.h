@@ -11,7 +11,8 @@
 
 namespace draftsmith::infer {
 
-// One line under one setting: what came out, how, and how long each repetition took.
+// One line under one setting: what came out, how, and how long each repetition took. Of several samples of a line
+// counts and times are sums, `ids` the first one's.
 struct LineRecord {
   std::vector<int64_t> ids;               // new tokens, EOS included
   DecodeStats stats;                      // counts; its times are in `repetitions`
@@ -20,6 +21,8 @@ struct LineRecord {
 
   // The repetition whose total is the median (the lower one of two).
   const PhaseSeconds& median() const;
+  // Emitted, by all samples.
+  int64_t tokens() const { return stats.emitted; }
   nlohmann::json to_json() const;
   // Errors: nlohmann::json::exception for anything that to_json did not write.
   static LineRecord from_json(const nlohmann::json& json);

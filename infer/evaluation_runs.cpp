@@ -20,6 +20,9 @@ std::string label_key(const std::string& key) {
   if (key == "window") return "G";
   if (key == "fallback") return "FB";
   if (key == "rollback") return "RB";
+  if (key == "num_samples") return "samples";
+  if (key == "max_entropy") return "H";
+  if (key == "threshold") return "tau";
   return key;
 }
 
@@ -36,9 +39,9 @@ std::string label_of(const std::string& name, const RunSettings& settings, bool 
   if (!with_parameters) return file_safe(label);
   const auto params = settings.params();
   for (const auto& [key, value] : params.items()) {
-    if (key == "drafter" || key == "model") continue;
+    if (key == "drafter" || key == "model" || key == "router") continue;
     const bool text = value.is_string() && value != "inf";
-    label += "." + (text ? label_value(value) : label_key(key) + label_value(value));
+    label += "." + (value == false ? "no_" + key : text ? label_value(value) : label_key(key) + label_value(value));
   }
   return file_safe(label);
 }
@@ -49,6 +52,7 @@ std::string group_of(const EvaluationRun& run, const RunSettings& settings) {
   if (settings.temperature() != 0) group += fmt::format(".T{}", settings.temperature());
   if (settings.decode.top_k.value_or(0) != 0) group += fmt::format(".top_k{}", *settings.decode.top_k);
   if (settings.decode.top_p.value_or(1) != 1) group += fmt::format(".top_p{}", *settings.decode.top_p);
+  if (settings.decode.num_samples != 1) group += fmt::format(".samples{}", settings.decode.num_samples);
   return file_safe(group);
 }
 
@@ -71,6 +75,8 @@ RunSettings first_point(const EvaluationRun& run) {
   start.decode.method = run.method;
   if (!run.window_rule.empty()) start.decode.window_rule = run.window_rule;
   if (!run.acceptance.empty()) start.decode.acceptance = run.acceptance;
+  start.decode.free_token = run.free_token;
+  start.decode.router = run.router;
   if (start.decode.samples_by_default()) {
     // A directory's own sampling settings would make runs of different models incomparable.
     start.decode.temperature = 1;
@@ -119,10 +125,17 @@ nlohmann::ordered_json RunSettings::params() const {
   if (decode.confidence) result["confidence"] = *decode.confidence;
   if (decode.window_rule_name() == "fallback") result["fallback"] = number(decode.fallback);
   if (decode.acceptance_name() == "rollback") result["rollback"] = number(decode.rollback);
-  if (decode.max_draft != kDefaults.max_draft) result["max_draft"] = decode.max_draft;
+  if (decode.max_draft && (decode.window_rule_name() == "router" || decode.max_draft != kDefaults.longest_draft())) {
+    result["max_draft"] = *decode.max_draft;
+  }
+  if (decode.window_rule_name() == "entropy") result["max_entropy"] = number(decode.max_entropy);
+  if (!decode.router.empty()) result["router"] = decode.router.string();
+  if (decode.threshold) result["threshold"] = *decode.threshold;
   if (decode.rollback_rule != kDefaults.rollback_rule) result["rollback_rule"] = decode.rollback_rule;
   if (decode.window_rule) result["window_rule"] = *decode.window_rule;
   if (decode.acceptance) result["acceptance"] = *decode.acceptance;
+  if (decode.free_token != kDefaults.free_token) result["free_token"] = decode.free_token;
+  if (decode.num_samples != kDefaults.num_samples) result["num_samples"] = decode.num_samples;
   return result;
 }
 
@@ -134,8 +147,12 @@ RunSettings greedy_baseline() {
 }
 
 RunSettings baseline_of(const RunSettings& run) {
-  if (run.temperature() == 0) return greedy_baseline();
-  RunSettings baseline;
+  RunSettings baseline = greedy_baseline();
+  baseline.decode.num_samples = run.decode.num_samples;
+  if (run.temperature() == 0) {
+    if (run.decode.num_samples > 1) baseline.group = baseline.label = label_of("", baseline, true);
+    return baseline;
+  }
   baseline.decode.method = "sample";
   baseline.decode.temperature = run.decode.temperature;
   baseline.decode.top_k = run.decode.top_k;
@@ -151,12 +168,15 @@ std::vector<RunSettings> expand_run(const EvaluationRun& run) {
   spread(points, run.temperature, [](RunSettings& point, double value) { point.decode.temperature = value; });
   spread(points, run.top_k, [](RunSettings& point, int64_t value) { point.decode.top_k = value; });
   spread(points, run.top_p, [](RunSettings& point, double value) { point.decode.top_p = value; });
+  spread(points, run.num_samples, [](RunSettings& point, int64_t value) { point.decode.num_samples = value; });
   spread(points, run.window, [](RunSettings& point, int64_t value) { point.decode.window = value; });
   spread(points, run.schedule, [](RunSettings& point, const std::string& value) { point.decode.schedule = value; });
   spread(points, run.confidence, [](RunSettings& point, double value) { point.decode.confidence = value; });
   spread(points, run.fallback, [](RunSettings& point, double value) { point.decode.fallback = value; });
   spread(points, run.rollback, [](RunSettings& point, double value) { point.decode.rollback = value; });
   spread(points, run.max_draft, [](RunSettings& point, int64_t value) { point.decode.max_draft = value; });
+  spread(points, run.max_entropy, [](RunSettings& point, double value) { point.decode.max_entropy = value; });
+  spread(points, run.threshold, [](RunSettings& point, double value) { point.decode.threshold = value; });
   spread(points, run.rollback_rule,
          [](RunSettings& point, const std::string& value) { point.decode.rollback_rule = value; });
   for (auto& point : points) {

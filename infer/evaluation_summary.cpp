@@ -15,9 +15,9 @@ using nlohmann::ordered_json;
 // Beyond the interval of the ratio itself, what clocks and caches may add to a correct measurement.
 constexpr double kBoundSlack = 1.03;
 
-// Ratios of which nothing was counted are null.
+// Ratios of which nothing was counted are null, and what is infinite.
 ordered_json number(double value) {
-  return std::isnan(value) ? ordered_json() : ordered_json(value);
+  return std::isfinite(value) ? ordered_json(value) : ordered_json();
 }
 
 ordered_json interval_json(const Interval& interval) {
@@ -52,6 +52,7 @@ class TaskSummary {
     result["runs"] = ordered_json::array();
     for (size_t i = 1; i < measured_.rows.size(); ++i) result["runs"].push_back(row_json(measured_.rows[i]));
     result["drafters"] = drafters_json();
+    if (!measured_.predicted.empty()) result["prediction"] = prediction_json();
     return result;
   }
 
@@ -69,9 +70,12 @@ class TaskSummary {
     json["hypotheses"] = hypotheses_file(*measured_.task, row);
     json["quality"] = quality_json(run);
     json["speed"] = speed_json(speed);
-    json["acceptance"] = acceptance_json(stats);
+    json["acceptance"] = acceptance_json(run, stats);
     add_prediction(run, stats, json);
     if (run.temperature() == 0 && run.model == "target" && run.decode.drafts()) json["exactness"] = exactness_json(run);
+    if (const auto found = measured_.predicted.find(run.drafter); found != measured_.predicted.end()) {
+      json["prediction"] = drafter_quality_json(found->second);
+    }
     if (row.choice) json["chosen"] = choice_json(*row.choice);
     add_bound_check(run, baseline, speed, json);
     return json;
@@ -112,7 +116,8 @@ class TaskSummary {
     return json;
   }
 
-  static ordered_json acceptance_json(const DecodeStats& stats) {
+  ordered_json acceptance_json(const RunSettings& run, const DecodeStats& stats) const {
+    const auto outputs = static_cast<double>(measured_.data.lines() * run.decode.num_samples);
     return {{"alpha", number(stats.alpha())},
             {"acceptance_rate", number(stats.acceptance_rate())},
             {"tokens_per_target_run", number(stats.tokens_per_target_run())},
@@ -123,6 +128,8 @@ class TaskSummary {
             {"tokens", stats.emitted},
             {"target_runs", stats.target_runs},
             {"draft_runs", stats.draft_runs},
+            {"target_runs_per_output", static_cast<double>(stats.target_runs) / outputs},
+            {"draft_runs_per_output", static_cast<double>(stats.draft_runs) / outputs},
             {"verifications", stats.verifications},
             {"drafted", stats.drafted},
             {"accepted", stats.accepted},
@@ -177,12 +184,33 @@ class TaskSummary {
 
   void add_bound_check(const RunSettings& run, const RunSettings& baseline, const Speed& speed,
                        ordered_json& json) const {
-    // In batches the lines' own counts bound nothing: a batch lasts as long as its slowest line.
-    if (!run.decode.drafts() || speed.lines == 0 || options_.batch_size > 1) return;
+    // In batches the lines' own counts bound nothing: a batch lasts as long as its slowest line. Without verification
+    // the drafter alone sets the pace.
+    const bool verifies = run.decode.drafts() && run.decode.acceptance_name() != "accept_all";
+    if (!verifies || speed.lines == 0 || options_.batch_size * run.decode.num_samples > 1) return;
     const double bound = decode_bound(records(run), records(baseline));
     json["speed"]["speedup_decode_bound"] = bound;
     if (speed.speedup_decode.interval.low <= bound * kBoundSlack) return;
     json["measurement_error"] = "speedup_decode exceeds what the number of target runs allows";
+  }
+
+  static ordered_json prediction_quality_json(const PredictionQuality& quality) {
+    return {{"accuracy", number(quality.accuracy)}, {"cross_entropy", number(quality.cross_entropy)}};
+  }
+
+  // Relative: to the target's choice and distribution.
+  static ordered_json drafter_quality_json(const ForcedAlphas& predicted) {
+    ordered_json json = prediction_quality_json(predicted.drafter);
+    json["relative_accuracy"] = predicted.at_temperature_0;
+    json["relative_tv"] = 1 - predicted.at_temperature_1;
+    return json;
+  }
+
+  ordered_json prediction_json() const {
+    const ForcedAlphas& any = measured_.predicted.begin()->second;
+    ordered_json models{{"target", prediction_quality_json(any.target)}};
+    for (const auto& [name, predicted] : measured_.predicted) models[name] = drafter_quality_json(predicted);
+    return {{"lines", measured_.predicted_lines}, {"positions", any.positions}, {"models", models}};
   }
 
   ordered_json drafters_json() const {

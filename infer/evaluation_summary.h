@@ -35,7 +35,9 @@ struct MeasuredTask {
   std::map<std::string, std::vector<std::string>> hypotheses;  // by records' label, as scored and written
   std::map<std::string, LineStatistics> statistics;            // by records' label
   std::map<std::string, StepCosts> costs;                      // by drafter
-  std::map<std::string, ForcedAlphas> forced;                  // by drafter
+  std::map<std::string, ForcedAlphas> forced;                  // by drafter, on the target's greedy outputs
+  std::map<std::string, ForcedAlphas> predicted;               // by drafter, on the references
+  int64_t predicted_lines = 0;
 };
 
 // Fills hypotheses and statistics from the records.

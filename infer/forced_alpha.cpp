@@ -6,7 +6,7 @@
 
 #include "infer/acceptance/acceptance_rule.h"
 #include "infer/drafters/drafter_probe.h"
-#include "infer/teacher_forcing.h"
+#include "infer/drafters/tandem_drafter.h"
 #include "infer/vocabulary.h"
 
 namespace draftsmith::infer {
@@ -17,33 +17,49 @@ namespace {
 constexpr int64_t kLogitsAtOnce = int64_t{1} << 24;
 
 struct Sums {
+  QualitySums target;
+  QualitySums drafter;
   double overlap = 0;
   int64_t same = 0;
   int64_t positions = 0;
 };
+
+// Logits of both models, [B,L,V]; V may differ.
+struct LogitsPair {
+  at::Tensor target;
+  at::Tensor drafter;
+};
+
+// Adds the positions that are counted.
+void add_positions(const LogitsPair& logits, const ForcedLabels& given, const Warping& warping, Sums& sums) {
+  const ForcedLabels labels{given.ids.to(logits.target.device()), given.counted.to(logits.target.device())};
+  const int64_t shared = std::min(logits.target.size(2), logits.drafter.size(2));
+  const auto p = logits.target.narrow(2, 0, shared);
+  const auto q = logits.drafter.narrow(2, 0, shared);
+  const auto choice = most_likely(p);  // [B,L]
+  const auto drafted = most_likely(q);
+  const auto same = choice.eq(drafted) & choice.ne(kNoToken) & labels.counted;
+  sums.same += same.sum().item<int64_t>();
+  sums.positions += labels.counted.sum().item<int64_t>();
+  sums.target.add(logits.target, choice, labels);
+  sums.drafter.add(logits.drafter, drafted, labels);
+  if (warping.greedy()) return;
+  sums.overlap += at::where(labels.counted, overlap(warp(p, warping), warp(q, warping)), 0.0).sum().item<double>();
+}
 
 void add_batch(const ForcedPair& models, const ForcedBatch& batch, const Warping& warping, Sums& sums) {
   TeacherForcing target(models.target, batch);
   const auto sources = known_to(models.drafter.info(), batch.sources);
   const auto outputs = known_to(models.drafter.info(), batch.outputs);
   TeacherForcing drafter(models.drafter, {sources, outputs});
-  const int64_t shared = std::min(models.target.info().vocabulary, models.drafter.info().vocabulary);
   const int64_t at_once = std::max<int64_t>(1, kLogitsAtOnce / (target.rows() * models.target.info().vocabulary));
   for (int64_t done = 0; done < target.longest(); done += at_once) {
     const int64_t width = std::min(at_once, target.longest() - done);
     std::vector<int64_t> valid;
     for (int64_t b = 0; b < target.rows(); ++b) valid.push_back(target.valid(b, width));
-    const auto p = target.next(width).narrow(2, 0, shared);   // [B,L,V]
-    const auto q = drafter.next(width).narrow(2, 0, shared);  // [B,L,V]
-    const auto lengths = to_device(valid, {target.rows(), 1}, p.device());
-    const auto counted = at::arange(width, lengths.options()).unsqueeze(0).lt(lengths);  // [B,L]
-    const auto choice = most_likely(p);                                                  // [B,L]
-    const auto same = choice.eq(most_likely(q)) & choice.ne(kNoToken) & counted;
-    sums.same += same.sum().item<int64_t>();
-    sums.positions += counted.sum().item<int64_t>();
-    if (!warping.greedy()) {
-      sums.overlap += at::where(counted, overlap(warp(p, warping), warp(q, warping)), 0.0).sum().item<double>();
-    }
+    const std::vector<int64_t> first(valid.size(), done);
+    const auto p = target.next(width);  // [B,L,V]
+    add_positions({p, drafter.next(width)}, labels_of(batch.outputs, first, valid, width), warping, sums);
   }
 }
 
@@ -51,19 +67,29 @@ ForcedAlpha mean_of(const Sums& sums, const Warping& warping) {
   if (sums.positions == 0) return {};
   const auto positions = static_cast<double>(sums.positions);
   const double agreement = static_cast<double>(sums.same) / positions;
-  return {warping.greedy() ? agreement : sums.overlap / positions, agreement, sums.positions};
+  return {warping.greedy() ? agreement : sums.overlap / positions, agreement, sums.positions, sums.target.mean(),
+          sums.drafter.mean()};
 }
 
-// Adds one position: the target's logits [1,1,V] against what the drafter would put there.
-void add_position(const at::Tensor& logits, DrafterProbe& drafter, const DrafterTraits& traits, const Warping& warping,
-                  Sums& sums) {
+// Adds one position: the target's logits [1,1,V] at the text's own token against what the drafter would put there.
+void add_position(const at::Tensor& logits, int64_t label, DrafterProbe& drafter, const Warping& warping, Sums& sums) {
   ++sums.positions;
   const int64_t token = drafter.next_token();
-  sums.same += token != kNoProposal && token == most_likely(logits).item<int64_t>() ? 1 : 0;
+  const at::Tensor choice = most_likely(logits);  // [1,1]
+  sums.same += token != kNoProposal && token == choice.item<int64_t>() ? 1 : 0;
+  const ForcedLabels labels{at::full_like(choice, label), at::ones_like(choice, at::kBool)};
+  sums.target.add(logits, choice, labels);
+  at::Tensor own;  // [1,1,V]
+  if (drafter.gives_logits()) own = drafter.next_logits().unsqueeze(1);
+  if (own.defined()) {
+    sums.drafter.add(own, at::full_like(choice, token), labels);
+  } else {
+    sums.drafter.add(token == label);
+  }
   if (warping.greedy()) return;
   const auto p = warp(logits, warping);  // [1,1,V]
-  if (traits.logits) {
-    sums.overlap += overlap(p, warp(drafter.next_logits(), warping).unsqueeze(1)).item<double>();
+  if (own.defined()) {
+    sums.overlap += overlap(p, warp(own, warping)).item<double>();
   } else if (token != kNoProposal) {
     sums.overlap += p[0][0][token].item<double>();
   }
@@ -82,11 +108,75 @@ void add_row(model::LanguageModel& target, Drafter& drafter, const ForcedBatch& 
     const int64_t width = std::min(at_once, forcing.longest() - done);
     const auto logits = forcing.next(width);  // [1,L,V]
     for (int64_t j = 0; j < width; ++j) {
-      add_position(logits.narrow(1, j, 1), probe, drafter.traits(), warping, sums);
-      probe.commit(output[static_cast<size_t>(done + j)]);
+      const int64_t token = output[static_cast<size_t>(done + j)];
+      add_position(logits.narrow(1, j, 1), token, probe, warping, sums);
+      probe.commit(token);
     }
   }
 }
+
+// A batch of texts that a Tandem secondary drafts, block by block, as far as it is told what to draft.
+class ForcedTandem {
+ public:
+  ForcedTandem(model::LanguageModel& target, TandemDrafter& drafter, const ForcedBatch& texts)
+      : forcing_(target, texts), drafter_(drafter), outputs_(texts.outputs), rows_(texts.outputs.size()) {
+    const bool encodes = target.info().encoder_decoder;
+    int64_t capacity = 1;
+    for (size_t b = 0; b < rows_.size(); ++b) {
+      rows_[b].tokens = encodes ? std::vector<int64_t>{target.info().decoder_start} : texts.sources[b];
+      rows_[b].prefix = rows_[b].length();
+      capacity = std::max(capacity, rows_[b].length() + std::ssize(outputs_[b]));
+    }
+    const model::TokenBatch nothing;
+    const DraftBegin begin{
+        nothing, 1, rows_, capacity, encodes ? &forcing_.encoder() : nullptr, nullptr, forcing_.prompt_hidden()};
+    drafter_.encode(begin);
+    drafter_.prefill(begin);
+  }
+
+  // Adds the next `width` positions.
+  void add_block(int64_t width, const Warping& warping, Sums& sums) {
+    std::vector<int64_t> valid;
+    for (int64_t b = 0; b < forcing_.rows(); ++b) valid.push_back(forcing_.valid(b, width));
+    const model::StepOutput target = forcing_.next_output(width);
+    std::vector<int64_t> first;
+    for (const Row& row : rows_) first.push_back(row.emitted());
+    add_positions({target.logits, draft(valid, width)}, labels_of(outputs_, first, valid, width), warping, sums);
+    std::vector<int64_t> base;
+    for (size_t b = 0; b < rows_.size(); ++b) {
+      Row& row = rows_[b];
+      base.push_back(row.length());
+      const auto next = outputs_[b].begin() + row.emitted();
+      row.tokens.insert(row.tokens.end(), next, next + valid[b]);
+    }
+    drafter_.observe({rows_, target, base});
+  }
+
+  int64_t longest() const { return forcing_.longest(); }
+
+ private:
+  // The drafter's logits [B,L,V], each row's up to valid[b].
+  at::Tensor draft(std::span<const int64_t> valid, int64_t width) {
+    std::vector<at::Tensor> drafted;
+    std::vector<at::Tensor> logits;
+    for (int64_t j = 0; j < width; ++j) {
+      std::vector<int64_t> active;
+      std::vector<int64_t> tokens;  // drafted at j
+      for (size_t b = 0; b < rows_.size(); ++b) {
+        active.push_back(j < valid[b] ? 1 : 0);
+        tokens.push_back(active[b] == 0 ? 0 : outputs_[b][static_cast<size_t>(rows_[b].emitted() + j)]);
+      }
+      logits.push_back(drafter_.next_logits({rows_, drafted, active, {}}));
+      drafted.push_back(to_device(tokens, {forcing_.rows()}, logits.back().device()));
+    }
+    return at::stack(logits, 1);
+  }
+
+  TeacherForcing forcing_;
+  TandemDrafter& drafter_;
+  std::span<const std::vector<int64_t>> outputs_;
+  std::vector<Row> rows_;
+};
 
 }  // namespace
 
@@ -108,6 +198,25 @@ ForcedAlpha alpha_forced(model::LanguageModel& target, Drafter& drafter, std::sp
   Sums sums;
   for (size_t i = 0; i < sources.size(); ++i) {
     add_row(target, drafter, {sources.subspan(i, 1), outputs.subspan(i, 1)}, warping, sums);
+  }
+  return mean_of(sums, warping);
+}
+
+ForcedAlpha alpha_forced_tandem(model::LanguageModel& target, model::TransformerModel& secondary,
+                                const ForcedBatch& texts, const Warping& warping, int64_t block) {
+  constexpr size_t kRows = 16;
+  const at::NoGradGuard no_grad;
+  const int64_t width = block > 0 ? block : secondary.config().tandem.block;
+  TandemDrafter drafter(secondary);
+  Sums sums;
+  for (size_t first = 0; first < texts.sources.size(); first += kRows) {
+    const size_t count = std::min(kRows, texts.sources.size() - first);
+    ForcedTandem batch(
+        target, drafter,
+        {texts.sources.subspan(first, count), texts.outputs.subspan(first, count), drafter.target_layers()});
+    for (int64_t done = 0; done < batch.longest(); done += width) {
+      batch.add_block(std::min(width, batch.longest() - done), warping, sums);
+    }
   }
   return mean_of(sums, warping);
 }

@@ -7,8 +7,11 @@
 #include <vector>
 
 #include "infer/drafters/drafter.h"
+#include "infer/prediction_quality.h"
 #include "infer/sampling.h"
+#include "infer/teacher_forcing.h"
 #include "model/language_model.h"
+#include "model/transformer_model.h"
 
 namespace draftsmith::infer {
 
@@ -16,6 +19,8 @@ struct ForcedAlpha {
   double alpha = 0;      // mean of sum_x min(p, q) of the warped distributions; at temperature 0 equal to agreement
   double agreement = 0;  // share of positions where both find the same token most likely
   int64_t positions = 0;
+  PredictionQuality target = {};   // of the outputs' own tokens
+  PredictionQuality drafter = {};  // the same
 };
 
 struct ForcedPair {
@@ -33,5 +38,10 @@ ForcedAlpha alpha_forced(const ForcedPair& models, std::span<const std::vector<i
 // The same for a drafter that is no model, row by row. Where it proposes nothing the overlap is 0.
 ForcedAlpha alpha_forced(model::LanguageModel& target, Drafter& drafter, std::span<const std::vector<int64_t>> sources,
                          std::span<const std::vector<int64_t>> outputs, const Warping& warping);
+
+// The same for a Tandem secondary of the target, in blocks of `block` tokens (0: the γ it was trained with): the
+// representations that it reads are the target's up to a block's beginning, as in decoding when all is accepted.
+ForcedAlpha alpha_forced_tandem(model::LanguageModel& target, model::TransformerModel& secondary,
+                                const ForcedBatch& texts, const Warping& warping, int64_t block = 0);
 
 }  // namespace draftsmith::infer

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "infer/metrics/metric.h"
+#include "infer/prediction_table.h"
 #include "infer/report_plots.h"
 #include "infer/window_curves.h"
 
@@ -43,7 +44,8 @@ std::string table_head(const std::string& score) {
   for (const std::string& name :
        {std::string("speedup"), std::string("total"), std::string("decode"), std::string("theory"),
         std::string("counts say"), std::string("tokens/run"), std::string("alpha"), std::string("accepted"),
-        std::string("fallback"), std::string("rollback"), std::string("tokens/s")}) {
+        std::string("fallback"), std::string("rollback"), std::string("target runs"), std::string("draft runs"),
+        std::string("tokens/s")}) {
     html += cell(name, "th");
   }
   return html + "</tr>\n";
@@ -62,6 +64,8 @@ std::string table_row(const ordered_json& run, const std::string& score, size_t 
   for (const char* name : {"tokens_per_target_run", "alpha", "acceptance_rate", "fallback_rate", "rollback_rate"}) {
     html += cell(number(run, std::string("/acceptance/") + name, 3));
   }
+  html += cell(number(run, "/acceptance/target_runs_per_output", 1)) +
+          cell(number(run, "/acceptance/draft_runs_per_output", 1));
   return html + cell(number(run, "/speed/tokens_per_second", 0)) + "</tr>\n";
 }
 
@@ -109,9 +113,10 @@ std::string cut_sources(const ordered_json& task) {
 
 std::string section(const ordered_json& task, const ordered_json& parameters) {
   const std::string score = leading_score(task.at("metric"));
-  std::string html = fmt::format("<h2>{}</h2>\n<p>{} lines{}, {}; 95 % bootstrap intervals in brackets.</p>\n<table>\n",
-                                 escape_html(task.at("name")), task.at("lines").dump(), cut_sources(task),
-                                 escape_html(task.at("signature")));
+  std::string html = fmt::format(
+      "<h2>{}</h2>\n<p>{} lines{}, {}; 95 % bootstrap intervals in brackets; runs are means over "
+      "outputs.</p>\n<table>\n",
+      escape_html(task.at("name")), task.at("lines").dump(), cut_sources(task), escape_html(task.at("signature")));
   html += table_head(score) + table_row(task.at("baseline"), score, 0);
   std::string below;
   size_t index = 0;
@@ -120,6 +125,7 @@ std::string section(const ordered_json& task, const ordered_json& parameters) {
     below += remarks(run);
   }
   html += "</table>\n" + below + drafters(task);
+  html += prediction_section(task);
   html += window_section(task, parameters);
   if (!score.empty()) html += "<h3>Quality against speedup</h3>\n" + scatter_svg(task, score);
   html += "<h3>Time per token, by phase</h3>\n" + phases_svg(task);

@@ -25,7 +25,8 @@ model::EncoderStates encode(model::LanguageModel& model, std::span<const std::ve
 
 }  // namespace
 
-TeacherForcing::TeacherForcing(model::LanguageModel& model, const ForcedBatch& batch) : model_(model) {
+TeacherForcing::TeacherForcing(model::LanguageModel& model, const ForcedBatch& batch)
+    : model_(model), hidden_layers_(batch.hidden_layers) {
   if (batch.sources.size() != batch.outputs.size()) throw std::logic_error("sources and outputs differ in number");
   std::vector<Row> rows(batch.sources.size());
   int64_t capacity = 1;
@@ -40,8 +41,10 @@ TeacherForcing::TeacherForcing(model::LanguageModel& model, const ForcedBatch& b
     longest_ = std::max(longest_, length);
     capacity = std::max(capacity, rows[b].length() + length);
   }
-  const auto encoder = model.info().encoder_decoder ? encode(model, batch.sources) : model::EncoderStates{};
-  state_ = begin_state(model, encoder, rows, {capacity, 1});
+  if (model.info().encoder_decoder) encoder_ = encode(model, batch.sources);
+  Prefill prompts = prefill(model, encoder_, rows, {capacity, 1}, hidden_layers_);
+  state_ = std::move(prompts.state);
+  prompt_hidden_ = std::move(prompts.prompt_hidden);
 }
 
 int64_t TeacherForcing::valid(int64_t row, int64_t positions) const {
@@ -49,7 +52,7 @@ int64_t TeacherForcing::valid(int64_t row, int64_t positions) const {
   return std::clamp<int64_t>(length - done_, 0, positions);
 }
 
-at::Tensor TeacherForcing::next(int64_t positions) {
+model::StepOutput TeacherForcing::next_output(int64_t positions) {
   const int64_t width = std::min(positions, longest_ - done_);
   model::StepInput input;
   std::vector<int64_t> tokens(static_cast<size_t>(rows() * width), model_.info().pad);
@@ -60,9 +63,9 @@ at::Tensor TeacherForcing::next(int64_t positions) {
     std::copy(begin, begin + input.new_tokens.back(), tokens.begin() + b * width);
   }
   input.tokens = to_device(tokens, {rows(), width}, model_.info().device);  // [B,L]
-  const auto logits = model_.step(input, *state_).logits;
+  input.hidden_layers = hidden_layers_;
   done_ += width;
-  return logits;
+  return model_.step(input, *state_);
 }
 
 }  // namespace draftsmith::infer

@@ -12,6 +12,7 @@ namespace draftsmith::infer {
 struct ForcedBatch {
   std::span<const std::vector<int64_t>> sources;  // decoder-only: prompts, not empty
   std::span<const std::vector<int64_t>> outputs;  // one for each source
+  std::vector<int64_t> hidden_layers = {};        // of model::StepInput, wanted beside the logits
 };
 
 // A pass over the outputs of a batch in steps of some positions, so that memory stays bounded at large vocabularies.
@@ -20,15 +21,23 @@ class TeacherForcing {
   TeacherForcing(model::LanguageModel& model, const ForcedBatch& batch);
   // Logits [B,L,V] of the outputs' positions [first, first + L) for the next L positions; a row's are valid up to its
   // length. Call with consecutive positions until longest().
-  at::Tensor next(int64_t positions);
+  at::Tensor next(int64_t positions) { return next_output(positions).logits; }
+  // The same with the batch's hidden_layers [B,L,D]: of the tokens that the model reads at these positions.
+  model::StepOutput next_output(int64_t positions);
   int64_t longest() const { return longest_; }
   int64_t rows() const { return static_cast<int64_t>(inputs_.size()); }
   // Valid positions of a row among the next `positions`.
   int64_t valid(int64_t row, int64_t positions) const;
+  // What came before: the encoder's states (encoder-decoder), or the prompts' hidden states (infer/prefill.h).
+  const model::EncoderStates& encoder() const { return encoder_; }
+  const std::vector<at::Tensor>& prompt_hidden() const { return prompt_hidden_; }
 
  private:
   model::LanguageModel& model_;
   std::vector<std::vector<int64_t>> inputs_;  // [B] tokens the decoder reads: start token or last prompt token, outputs
+  std::vector<int64_t> hidden_layers_;
+  model::EncoderStates encoder_;
+  std::vector<at::Tensor> prompt_hidden_;
   std::unique_ptr<model::DecodeState> state_;
   int64_t longest_ = 0;
   int64_t done_ = 0;

@@ -41,7 +41,9 @@ std::string method_of(const ordered_json& run) {
   for (const auto& [key, value] : run.at("params").items()) {
     if (key == "window" || key == "drafter" || key == "model" || key == "window_rule") continue;
     text += fmt::format(" {}={}", key == "temperature" ? "T" : key,
-                        value.is_number() ? fmt::format("{:g}", value.get<double>()) : value.get<std::string>());
+                        value.is_number()   ? fmt::format("{:g}", value.get<double>())
+                        : value.is_string() ? value.get<std::string>()
+                                            : value.dump());
   }
   return text;
 }

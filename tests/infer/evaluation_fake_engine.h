@@ -2,6 +2,7 @@
 // the results can be known beforehand.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <stdexcept>
@@ -28,7 +29,7 @@ class FakeEngine : public EvaluationEngine {
   int64_t fail_after = -1;                 // decodes until the machine "dies"
   std::map<std::string, int64_t> counted;  // counting passes by label
 
-  void check(const RunSettings& run, Problems& problems) const override {
+  void check(const RunSettings& run, Problems& problems) override {
     if (run.method() == "impossible") problems.add({run.label, "no such method", "", "", ""});
   }
   Prompt encode(const std::string& source, const EvaluationTask& task, bool& cut) const override {
@@ -36,6 +37,9 @@ class FakeEngine : public EvaluationEngine {
     const int64_t max_tokens = task.max_source_tokens;
     cut = max_tokens > 0 && words > max_tokens;
     return Prompt(static_cast<size_t>(cut ? max_tokens : words), 1);
+  }
+  std::vector<int64_t> encode_reference(const std::string& reference, const EvaluationTask&) const override {
+    return std::vector<int64_t>(static_cast<size_t>(std::ranges::count(reference, 'w')), 1);
   }
   std::string text(const std::vector<int64_t>& generated, bool) const override {
     std::string result;
@@ -63,7 +67,7 @@ class FakeEngine : public EvaluationEngine {
   }
   ForcedAlphas forced_alpha(const std::string&, std::span<const Prompt> prompts,
                             const std::vector<std::vector<int64_t>>&) override {
-    return {0.7, 0.6, static_cast<int64_t>(prompts.size())};
+    return {0.7, 0.6, static_cast<int64_t>(prompts.size()), {0.8, 1.25}, {0.5, 2.5}};
   }
   nlohmann::ordered_json description() const override { return {{"model", "fake"}}; }
   std::string fingerprint() const override { return "fake"; }

@@ -10,6 +10,7 @@
 #include "data/ngram_table.h"
 #include "infer/evaluation.h"
 #include "model/checkpoint.h"
+#include "model/tandem.h"
 #include "tests/data/test_files.h"
 
 namespace draftsmith::infer {
@@ -132,6 +133,73 @@ TEST_F(ModelSuite, TablesAndLookupAreDraftersToo) {
     EXPECT_GE(drafter.at("alpha_forced").at("temperature_1"), 0) << name;
   }
   EXPECT_EQ(results.at("environment").at("drafters").at("copy"), "lookup:3");
+}
+
+// A Tandem secondary that is the target itself, read through unit projections.
+void write_identity_tandem(const std::filesystem::path& directory, const std::filesystem::path& target) {
+  const auto model = model::load_model(target, {.pack = false});
+  const auto secondary = model::make_tandem_secondary(
+      *model, *model, {.layer_map = {0, 1, 2}, .block = 3, .projections = model::ProjectionStart::kIdentity});
+  model::save_tandem(directory, *secondary, {.primary_directory = target});
+}
+
+TEST_F(ModelSuite, TandemSecondariesAreCalibratedMeasuredAndDraft) {
+  write_identity_tandem(root_ / "tandem", root_ / "target");
+  options_.drafter = {{.name = "same", .tandem = root_ / "tandem"}};
+  EvaluationRun& verified = add_run("tandem-speed", "same");
+  verified.window = {2, 4};
+  verified.num_samples = {1, 3};
+  add_run("tandem-speed", "same").temperature = {1};
+  add_run("tandem", "same").window = {3};
+  EvaluationRun& blind = add_run("tandem", "same");
+  blind.window = {3};
+  blind.free_token = false;
+  const auto results = run_suite();
+  const auto fast = find(results, "tandem-speed.same.G4");
+  EXPECT_EQ(fast.at("exactness").at("lossless"), true);
+  EXPECT_EQ(fast.at("exactness").at("differing_lines"), 0);
+  EXPECT_DOUBLE_EQ(fast.at("acceptance").at("acceptance_rate"), 1);
+  EXPECT_TRUE(fast.at("predicted").contains("long_run_ms"));
+  EXPECT_DOUBLE_EQ(find(results, "tandem-speed.same.T1").at("acceptance").at("acceptance_rate"), 1);
+  const auto samples = find(results, "tandem-speed.same.G4.samples3");
+  EXPECT_EQ(samples.at("baseline"), "greedy.samples3");
+  EXPECT_EQ(samples.at("acceptance").at("tokens"), 3 * fast.at("acceptance").at("tokens").get<int64_t>());
+  EXPECT_EQ(samples.at("speed").at("tokens"), samples.at("acceptance").at("tokens"));
+  EXPECT_EQ(samples.at("acceptance").at("target_runs_per_output"), fast.at("acceptance").at("target_runs_per_output"));
+  for (const char* name : {"tandem.same.G3", "tandem.same.G3.no_free_token"}) {
+    const auto run = find(results, name);
+    EXPECT_EQ(run.at("exactness").at("lossless"), false);
+    EXPECT_EQ(run.at("exactness").at("differing_lines"), 0) << name;
+    EXPECT_TRUE(run.at("acceptance").at("alpha").is_null());
+    EXPECT_TRUE(run.contains("predicted")) << name;
+    EXPECT_FALSE(run.at("speed").contains("speedup_decode_bound"));
+  }
+  const auto& drafter = results.at("tasks").at(0).at("drafters").at("same");
+  EXPECT_GT(drafter.at("cost_ratio"), 0);
+  EXPECT_DOUBLE_EQ(drafter.at("alpha_forced").at("temperature_0"), 1);
+  EXPECT_NEAR(drafter.at("alpha_forced").at("temperature_1"), 1, 1e-9);
+}
+
+TEST_F(ModelSuite, ATandemSecondaryOfAnotherModelIsRefused) {
+  write_model(root_ / "other", 3, 5);
+  write_identity_tandem(root_ / "tandem", root_ / "other");
+  options_.drafter = {{.name = "stranger", .tandem = root_ / "tandem"}};
+  add_run("tandem-speed", "stranger");
+  try {
+    run_suite();
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr((root_ / "other").string()));
+    EXPECT_THAT(error.what(), testing::HasSubstr((root_ / "target").string()));
+  }
+}
+
+TEST_F(ModelSuite, TandemMethodsNeedATandemDrafterBeforeAnythingIsLoaded) {
+  add_run("tandem", "small");
+  Problems problems;
+  validate_options(options_, "", problems);
+  ASSERT_EQ(problems.list().size(), 1U);
+  EXPECT_THAT(to_string(problems.list()[0]), testing::HasSubstr("tandem = its directory"));
 }
 
 TEST_F(ModelSuite, ADrafterThatIsTheTargetIsAlwaysAccepted) {

@@ -190,6 +190,7 @@ TEST(EvaluationChecks, TasksDifferInTheNamesOfTheirFiles) {
 LineRecord timed(int64_t tokens, std::vector<double> verify, int64_t target_runs) {
   LineRecord record;
   record.ids.assign(static_cast<size_t>(tokens), 7);
+  record.stats.emitted = tokens;
   record.stats.target_runs = target_runs;
   for (const double seconds : verify) {
     PhaseSeconds phases;

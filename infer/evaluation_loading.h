@@ -1,0 +1,41 @@
+// The models and drafters of a suite, loaded from their directories and files.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "data/ngram_table.h"
+#include "data/tokenizer.h"
+#include "infer/drafters/drafter_source.h"
+#include "infer/generator.h"
+#include "model/checkpoint.h"
+
+namespace draftsmith::infer {
+
+// A model with its directory's tokenizer (absent: only ids can be given to it) and generation settings; or, for a
+// drafter that is no model, what that is.
+struct LoadedModel {
+  std::filesystem::path directory;  // or the n-gram table
+  std::unique_ptr<data::NgramTable> ngrams;
+  int64_t lookup = 0;
+  bool tandem = false;                             // `model` is a Tandem secondary
+  std::unique_ptr<model::TransformerModel> model;  // null: the drafter is no model
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  model::GenerationConfig generation;
+};
+
+// Errors: UserError, those of load_model() and a tokenizer with more ids than the model.
+LoadedModel load_evaluated(const std::filesystem::path& directory, const model::LoadOptions& options);
+
+// Errors: the same, and a Tandem secondary of another primary than the model in `target`.
+LoadedModel load_drafter(const DrafterSource& source, const std::filesystem::path& target,
+                         const model::LoadOptions& options);
+
+// Makes `loaded` the drafter of `models`.
+void set_drafter(const LoadedModel& loaded, GenerationModels& models);
+
+// Names, sizes and times of a directory's files, or of a file: cheap to read, different when the model is another one.
+std::string fingerprint_of(const std::filesystem::path& directory);
+
+}  // namespace draftsmith::infer
