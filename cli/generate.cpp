@@ -21,6 +21,8 @@
 #include "data/ngram_table.h"
 #include "infer/drafters/drafter_source.h"
 #include "infer/generator.h"
+#include "model/router.h"
+#include "model/tandem.h"
 
 namespace draftsmith::cli {
 namespace {
@@ -71,14 +73,19 @@ void warn_of_unused(const OptionFlags<DecodeOptions>& given, const DecodeOptions
   warn("schedule", window == "dynamic");
   warn("confidence", window == "dynamic");
   warn("fallback", window == "fallback");
-  warn("max_draft", window == "fallback");
+  warn("max_draft", window == "fallback" || window == "entropy" || window == "router");
+  warn("max_entropy", window == "entropy");
+  warn("router", window == "router");
+  warn("threshold", window == "router");
   warn("rollback", options.acceptance_name() == "rollback");
   warn("rollback_rule", options.acceptance_name() == "rollback");
+  warn("free_token", options.acceptance_name() == "accept_all");
 }
 
 // What stands behind --drafter, loaded.
 struct LoadedDrafter {
   LoadedModel model;
+  std::unique_ptr<model::TransformerModel> tandem;
   std::unique_ptr<data::NgramTable> table;
 };
 
@@ -91,6 +98,9 @@ LoadedDrafter load_drafter(const GenerateFlags& flags, const model::LoadOptions&
   if (!source.ngram.empty()) {
     drafter.table = std::make_unique<data::NgramTable>(source.ngram);
     models.ngrams = drafter.table.get();
+  } else if (!source.tandem.empty()) {
+    drafter.tandem = model::load_tandem_secondary(source.tandem, flags.model, load);
+    models.tandem = drafter.tandem.get();
   } else if (!source.model.empty() && fs::exists(source.model) && fs::equivalent(source.model, flags.model)) {
     models.drafter = models.target;
   } else if (!source.model.empty()) {
@@ -99,6 +109,25 @@ LoadedDrafter load_drafter(const GenerateFlags& flags, const model::LoadOptions&
     models.drafter_tokenizer = drafter.model.tokenizer.get();
   }
   return drafter;
+}
+
+// The router that the window router asks, bound to the drafter of `models`; nothing without --router. Errors:
+// UserError.
+std::unique_ptr<model::RouterPredictor> load_router(const GenerateFlags& flags, const DecodeOptions& options,
+                                                    const infer::GenerationModels& models) {
+  if (options.router.empty() || options.window_rule_name() != "router") return nullptr;
+  const auto* drafter =
+      models.tandem != nullptr ? models.tandem : dynamic_cast<const model::TransformerModel*>(models.drafter);
+  const model::Router router = model::load_router(options.router);
+  if (drafter == nullptr) {
+    throw UserError({.where = "--router",
+                     .what = "a router is for drafters that are models",
+                     .expected = "the directory of a model or of a Tandem secondary as --drafter",
+                     .found = flags.drafter.empty() ? "none" : flags.drafter,
+                     .hint = ""});
+  }
+  model::require_router_fits(router, options.router, {infer::parse_drafter(flags.drafter).directory(), *drafter});
+  return std::make_unique<model::RouterPredictor>(router, *drafter);
 }
 
 class Printer {
@@ -190,6 +219,8 @@ int run_generate(const GenerateFlags& flags) {
   models.generation = model::load_generation_config(flags.model);
   LoadedDrafter drafter;
   if (options.drafts() && !flags.drafter.empty()) drafter = load_drafter(flags, load, models);
+  const auto router = load_router(flags, options, models);
+  models.router = router.get();
   infer::Generator generator(models, options);
   const auto sources = read_token_lines(flags.input, target, LineKind::kSource, flags.ids);
   warn_of_fits(generator.fit(sources));
@@ -210,8 +241,9 @@ std::function<int()> add_generate(CLI::App& app) {
   app.add_option("--model", flags->model, "Directory of the (target) model")->required();
   app.add_option(
       "--drafter", flags->drafter,
-      "Directory of the drafter (the model itself is allowed), ngram:FILE for a table of `draftsmith data ngrams`, "
-      "or lookup[:N] to copy what followed the last N-gram (4) like the end of the text");
+      "Directory of the drafter (the model itself is allowed; a Tandem secondary of the model, for the "
+      "methods tandem and tandem-speed, is known by its config.json), ngram:FILE for a table of "
+      "`draftsmith data ngrams`, or lookup[:N] to copy what followed the last N-gram (4) like the end of the text");
   app.add_option("--input", flags->input, "One source or prompt a line; - is standard input")->capture_default_str();
   app.add_flag("--ids", flags->ids, "Lines of token ids in and out, no tokenizer; taken verbatim, no EOS is added");
   app.add_flag("--json", flags->json, "One JSON object a line: ids, text, counts and seconds");
@@ -229,6 +261,8 @@ std::function<int()> add_generate(CLI::App& app) {
       "test.de\n"
       "  draftsmith generate --model target --drafter small --method speculative --temperature 0.7 --window 4\n"
       "  draftsmith generate --model target --drafter lookup --method assisted --input documents.txt\n"
+      "  draftsmith generate --model target --drafter secondary --method tandem-speed --window 5 --input test.de\n"
+      "  draftsmith generate --model target --drafter secondary --method tandem --free-token=false --window 3\n"
       "  echo 'Once upon a time' | draftsmith generate --model gpt2 --method sample --num-samples 3 --stream");
   return [flags] { return run_generate(*flags); };
 }
