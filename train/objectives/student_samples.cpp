@@ -4,6 +4,7 @@
 
 #include "base/random.h"
 #include "infer/generator.h"
+#include "train/plain_arithmetic.h"
 
 namespace draftsmith::train {
 
@@ -43,6 +44,7 @@ bool StudentSamples::takes(uint64_t micro_step) const {
 }
 
 Batch StudentSamples::batch(const Trainee& student, const Batch& given, uint64_t micro_step) const {
+  const PlainArithmetic plain(student.info().device.type());
   const auto model = student.decoding_copy();
   infer::DecodeOptions decoding;
   decoding.method = options_.temperature > 0 ? "sample" : "greedy";
