@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "recipes/recipe_source.h"
+
 namespace draftsmith::recipes {
 
 namespace {
 
 constexpr const char* kDataPrefix = "$DATA";
-constexpr const char* kDefaults = "defaults";
 
 // Calls visit(string value) on every string inside a node, arrays and tables included.
 template <class Node, class Visit>
@@ -36,18 +37,6 @@ std::string referred_stage(const std::string& text) {
 
 std::string expand_data(const std::string& text) {
   return data_folder().string() + text.substr(std::string(kDataPrefix).size());
-}
-
-// Names of the stages' tables, in the order of the file (toml++ sorts them by name).
-std::vector<std::string> stage_names(const toml::table& root) {
-  std::vector<std::pair<uint32_t, std::string>> found;
-  for (auto&& [key, value] : root) {
-    if (value.is_table() && key.str() != kDefaults) found.emplace_back(value.source().begin.line, key.str());
-  }
-  std::sort(found.begin(), found.end());
-  std::vector<std::string> names;
-  for (auto& [line, name] : found) names.push_back(std::move(name));
-  return names;
 }
 
 // Gives `table` what it lacks of `defaults`, table by table.
@@ -130,13 +119,13 @@ void collect_inputs(const std::vector<RecipeStage>& earlier, RecipeStage& stage,
   });
 }
 
-// Beside stages a recipe has a name, and defaults for kinds of stages.
+// Beside stages a recipe has a name, what it includes, and defaults for kinds of stages.
 void check_top_level(const toml::table& root, Problems& problems) {
   for (auto&& [key, value] : root) {
     if (value.is_table() || key.str() == "name") continue;
     problems.add({.where = location_of(value),
                   .what = "unknown key '" + std::string(key.str()) + "'",
-                  .expected = "name, a table for each stage, or defaults for a kind of stages"});
+                  .expected = "name, a table for each stage, include, or defaults for a kind of stages"});
   }
   const toml::table* defaults = root[kDefaults].as_table();
   if (defaults == nullptr) return;
@@ -148,6 +137,28 @@ void check_top_level(const toml::table& root, Problems& problems) {
                   .expected = "[defaults.KIND]",
                   .found = std::string(key.str()),
                   .hint = near.empty() ? "" : "did you mean \"" + near + "\"?"});
+  }
+}
+
+// Adds the stages that a recipe's file contributes.
+void add_stages(const RecipeSource& source, std::vector<RecipeStage>& stages, Problems& problems) {
+  for (const std::string& name : source.stages()) {
+    toml::table own = source.parse();
+    if (std::any_of(stages.begin(), stages.end(), [&](const RecipeStage& stage) { return stage.name == name; })) {
+      problems.add({.where = location_of(*own[name].as_table()),
+                    .what = "the included recipe has a stage of this name",
+                    .expected = "another name, or the included stage",
+                    .found = name});
+      continue;
+    }
+    RecipeStage stage{.name = name, .kind = kind_of(name, *own[name].as_table(), problems), .table = {}};
+    if (stage.kind == nullptr) continue;
+    stage.table = std::move(*own[name].as_table());
+    stage.table.erase("kind");
+    if (toml::table* defaults = own[kDefaults][stage.kind->name].as_table()) fill_in(stage.table, std::move(*defaults));
+    stage.checked = stage.kind->check(stage.table, name, problems);
+    collect_inputs(stages, stage, problems);
+    stages.push_back(std::move(stage));
   }
 }
 
@@ -167,28 +178,12 @@ bool is_recipe(const toml::table& table) {
 
 Recipe load_recipe(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
   Problems problems;
-  // A copied node forgets its line, so that each stage moves its own out of a parse of its own.
-  const auto parse = [&](Problems& list) {
-    toml::table root = load_toml(file);
-    apply_overlays(root, overrides, {}, list);
-    return root;
-  };
-  const toml::table root = parse(problems);
-  check_top_level(root, problems);
   Recipe recipe;
   recipe.file = file;
-  recipe.name = root["name"].value_or(file.stem().string());
-  for (const std::string& name : stage_names(root)) {
-    Problems reported_before;
-    toml::table own = parse(reported_before);
-    RecipeStage stage{.name = name, .kind = kind_of(name, *own[name].as_table(), problems), .table = {}};
-    if (stage.kind == nullptr) continue;
-    stage.table = std::move(*own[name].as_table());
-    stage.table.erase("kind");
-    if (toml::table* defaults = own[kDefaults][stage.kind->name].as_table()) fill_in(stage.table, std::move(*defaults));
-    stage.checked = stage.kind->check(stage.table, name, problems);
-    collect_inputs(recipe.stages, stage, problems);
-    recipe.stages.push_back(std::move(stage));
+  for (const RecipeSource& source : recipe_sources(file, overrides, problems)) {
+    check_top_level(source.root(), problems);
+    add_stages(source, recipe.stages, problems);
+    recipe.name = source.root()["name"].value_or(file.stem().string());  // the last is the recipe itself
   }
   if (recipe.stages.empty() && problems.empty()) {
     problems.add({.where = file.string(), .what = "the recipe has no stage", .expected = "tables with a `kind`"});

@@ -1,6 +1,7 @@
 // A recipe: a TOML file that lists stages. Reading, overlaying --set, resolving references between stages.
 //
 //   name = "quickstart"
+//   include = { recipe = "multi30k_bild.toml", until = "aligned" }  # its stages, as it makes them itself, come first
 //   [defaults.train]                  # options of every stage of that kind that does not set them itself
 //   training = { schedule = { name = "cosine", warmup = "4 %" } }
 //   [tokenizer]                       # a stage, named by its table
@@ -30,10 +31,11 @@ struct RecipeStage {
 struct Recipe {
   std::filesystem::path file{};
   std::string name{};
-  std::vector<RecipeStage> stages{};  // in the order of the file
+  std::vector<RecipeStage> stages{};  // in the order of the file, included ones first
 };
 
-// Reads and checks a recipe; every error at once (UserError). `overrides` are "stage.key=value".
+// Reads and checks a recipe; every error at once (UserError). `overrides` are "stage.key=value"; those of `defaults`
+// are for the included recipe too.
 Recipe load_recipe(const std::filesystem::path& file, const std::vector<std::string>& overrides);
 
 // True when a TOML file has the form of a recipe (some table has a `kind`), as opposed to an evaluation suite.

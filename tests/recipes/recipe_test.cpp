@@ -51,6 +51,51 @@ TEST_F(RecipeFile, ListsStagesInTheOrderOfTheFileWithTheirInputs) {
   EXPECT_EQ(recipe.stages[0].checked.options["train"], 100);
 }
 
+TEST_F(RecipeFile, IncludedStagesComeFirstAsTheirOwnRecipeMakesThem) {
+  const std::string inner = R"(
+[defaults.language]
+valid = 7
+[words]
+kind = "language"
+train = 100
+[unwanted]
+kind = "language"
+)";
+  const std::string outer = R"(
+include = { recipe = "inner.toml", until = "words" }
+[defaults.language]
+valid = 9
+[pieces]
+kind = "tokenizer"
+input = ["@words/train.src"]
+[more]
+kind = "language"
+)";
+  write_file_atomic(folder_ / "inner.toml", inner);
+  const Recipe recipe = load(outer, {"words.test=5", "more.test=6", "defaults.language.seed=3"});
+  std::vector<std::string> names;
+  for (const RecipeStage& stage : recipe.stages) names.push_back(stage.name);
+  EXPECT_THAT(names, ElementsAre("words", "pieces", "more"));
+  const auto& words = recipe.stages[0].checked.options;
+  EXPECT_EQ(words["valid"], 7);
+  EXPECT_EQ(words["test"], 5);
+  EXPECT_EQ(words["seed"], 3);
+  const auto& more = recipe.stages[2].checked.options;
+  EXPECT_EQ(more["valid"], 9);
+  EXPECT_EQ(more["test"], 6);
+  EXPECT_EQ(more["seed"], 3);
+}
+
+TEST_F(RecipeFile, IncludeErrorsNameTheFileAndTheStage) {
+  EXPECT_THAT(error_of("include = { recipe = \"none.toml\" }\n[words]\nkind = \"language\"\n"), HasSubstr("none.toml"));
+  write_file_atomic(folder_ / "inner.toml", std::string("[words]\nkind = \"language\"\n"));
+  const std::string include = "include = { recipe = \"inner.toml\", until = \"";
+  EXPECT_THAT(error_of(include + "pieces\" }\n"), HasSubstr("no such stage"));
+  EXPECT_THAT(error_of(include + "words\" }\n[words]\nkind = \"language\"\n"), HasSubstr("of this name"));
+  write_file_atomic(folder_ / "inner.toml", std::string("include = { recipe = \"recipe.toml\" }\n"));
+  EXPECT_THAT(error_of("include = { recipe = \"inner.toml\" }\n"), HasSubstr("include one another"));
+}
+
 TEST_F(RecipeFile, SetOverridesAStagesKey) {
   EXPECT_EQ(load(kTwoStages, {"words.train=7"}).stages[0].checked.options["train"], 7);
 }

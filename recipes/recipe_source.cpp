@@ -1,0 +1,117 @@
+#include "recipes/recipe_source.h"
+
+#include <algorithm>
+
+#include "base/options.h"
+
+namespace draftsmith::recipes {
+
+namespace {
+
+// What a recipe takes over from another: its stages, up to one of them.
+struct IncludeOptions {
+  std::filesystem::path recipe;
+  std::string until;
+  static Fields<IncludeOptions> fields() {
+    return Fields<IncludeOptions>("include")
+        .add("recipe", &IncludeOptions::recipe, Required{}, "Recipe whose stages come first, relative to this file.")
+        .add("until", &IncludeOptions::until, "Its last stage that is wanted; absent: all of them.");
+  }
+};
+
+// Names of the stages' tables, in the order of the file (toml++ sorts them by name).
+std::vector<std::string> stage_names(const toml::table& root) {
+  std::vector<std::pair<uint32_t, std::string>> found;
+  for (auto&& [key, value] : root) {
+    if (!value.is_table() || key.str() == kDefaults || key.str() == kInclude) continue;
+    found.emplace_back(value.source().begin.line, key.str());
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<std::string> names;
+  for (auto& [line, name] : found) names.push_back(std::move(name));
+  return names;
+}
+
+// One file of a recipe as it is found, before any override.
+struct FoundFile {
+  std::filesystem::path path;
+  std::vector<std::string> stages;
+  std::string until;
+};
+
+// The file and what it includes, innermost first.
+void find_files(const std::filesystem::path& file, const std::string& until, std::vector<std::filesystem::path> outer,
+                std::vector<FoundFile>& files, Problems& problems) {
+  const toml::table root = load_toml(file);
+  const auto path = std::filesystem::weakly_canonical(file);
+  if (std::find(outer.begin(), outer.end(), path) != outer.end()) {
+    problems.add({.where = file.string(),
+                  .what = "recipes include one another",
+                  .expected = "a recipe that is not yet being read",
+                  .found = file.string()});
+    return;
+  }
+  outer.push_back(path);
+  if (const toml::table* table = root[kInclude].as_table()) {
+    const auto include = parse_options<IncludeOptions>(*table, kInclude, problems);
+    if (!include.recipe.empty()) {
+      find_files(file.parent_path() / include.recipe, include.until, outer, files, problems);
+    }
+  }
+  files.push_back({file, stage_names(root), until});
+  const auto& names = files.back().stages;
+  if (!until.empty() && std::find(names.begin(), names.end(), until) == names.end()) {
+    problems.add({.where = file.string(),
+                  .what = "the included recipe has no such stage of its own",
+                  .expected = "one of its stages for `until`",
+                  .found = until});
+  }
+}
+
+bool has_stage(const FoundFile& file, const std::string& name) {
+  return std::find(file.stages.begin(), file.stages.end(), name) != file.stages.end();
+}
+
+// The overrides that are for files[index].
+std::vector<std::string> overrides_for(const std::vector<FoundFile>& files, size_t index,
+                                       const std::vector<std::string>& overrides) {
+  std::vector<std::string> mine;
+  for (const std::string& text : overrides) {
+    const std::string key = text.substr(0, text.find_first_of(".="));
+    const auto owner = std::find_if(files.begin(), files.end(), [&](const auto& file) { return has_stage(file, key); });
+    const auto place = owner == files.end() ? files.size() - 1 : static_cast<size_t>(owner - files.begin());
+    if (place == index || key == kDefaults) mine.push_back(text);
+  }
+  return mine;
+}
+
+}  // namespace
+
+RecipeSource::RecipeSource(std::filesystem::path file, std::vector<std::string> overrides, const std::string& until,
+                           Problems& problems)
+    : file_(std::move(file)), overrides_(std::move(overrides)), root_(load_toml(file_)) {
+  apply_overlays(root_, overrides_, {}, problems);
+  stages_ = stage_names(root_);
+  const auto last = std::find(stages_.begin(), stages_.end(), until);
+  if (last != stages_.end()) stages_.erase(last + 1, stages_.end());
+}
+
+toml::table RecipeSource::parse() const {
+  toml::table root = load_toml(file_);
+  Problems reported_before;
+  apply_overlays(root, overrides_, {}, reported_before);
+  return root;
+}
+
+std::vector<RecipeSource> recipe_sources(const std::filesystem::path& file, const std::vector<std::string>& overrides,
+                                         Problems& problems) {
+  std::vector<FoundFile> files;
+  find_files(file, {}, {}, files, problems);
+  std::vector<RecipeSource> sources;
+  for (size_t i = 0; i < files.size(); ++i) {
+    sources.emplace_back(files[i].path, overrides_for(files, i, overrides), files[i].until, problems);
+  }
+  return sources;
+}
+
+}  // namespace draftsmith::recipes
