@@ -78,6 +78,18 @@ class ModelSuite : public testing::Test {
     return {};
   }
 
+  // Of the references, which the models were not trained on.
+  static void expect_predicts_as_the_target(const ordered_json& results, const std::string& drafter) {
+    const auto& models = results.at("tasks").at(0).at("prediction").at("models");
+    const auto& own = models.at(drafter);
+    const auto& target = models.at("target");
+    EXPECT_GT(own.at("cross_entropy"), 0);
+    EXPECT_NEAR(own.at("cross_entropy").get<double>(), target.at("cross_entropy").get<double>(), 1e-9);
+    EXPECT_EQ(own.at("accuracy"), target.at("accuracy"));
+    EXPECT_DOUBLE_EQ(own.at("relative_accuracy"), 1);
+    EXPECT_NEAR(own.at("relative_tv").get<double>(), 0, 1e-9);
+  }
+
   const TemporaryDirectory root_;
   EvaluationOptions options_;
 };
@@ -178,6 +190,7 @@ TEST_F(ModelSuite, TandemSecondariesAreCalibratedMeasuredAndDraft) {
   EXPECT_GT(drafter.at("cost_ratio"), 0);
   EXPECT_DOUBLE_EQ(drafter.at("alpha_forced").at("temperature_0"), 1);
   EXPECT_NEAR(drafter.at("alpha_forced").at("temperature_1"), 1, 1e-9);
+  expect_predicts_as_the_target(results, "same");
 }
 
 TEST_F(ModelSuite, ATandemSecondaryOfAnotherModelIsRefused) {
@@ -211,6 +224,7 @@ TEST_F(ModelSuite, ADrafterThatIsTheTargetIsAlwaysAccepted) {
   EXPECT_EQ(run.at("baseline"), "sample.T1");
   EXPECT_NEAR(results.at("tasks").at(0).at("drafters").at("self").at("alpha_forced").at("temperature_1").get<double>(),
               1, 1e-12);
+  expect_predicts_as_the_target(results, "self");
 }
 
 TEST_F(ModelSuite, BatchesGiveTheSameOutputsAsSingleLines) {
