@@ -20,12 +20,14 @@ struct EvalFlags {
   CommonFlags common;
   fs::path suite;
   fs::path out;
+  bool tune_router = false;
 };
 
 infer::EvaluationOptions read_suite(const EvalFlags& flags) {
   infer::EvaluationOptions options = load_suite(flags.suite, flags.common.set);
   if (flags.common.run.device != "auto") options.device = flags.common.run.device;
   if (flags.common.run.threads != 0) options.threads = flags.common.run.threads;
+  options.tune_router = options.tune_router || flags.tune_router;
   return options;
 }
 
@@ -45,6 +47,9 @@ std::function<int()> add_eval(CLI::App& app) {
   auto flags = std::make_shared<EvalFlags>();
   app.add_option("suite", flags->suite, "Suite: tasks, models and methods (TOML)")->required();
   app.add_option("--out", flags->out, "Directory of the results; default: results/<name of the suite>");
+  app.add_flag("--tune-router", flags->tune_router,
+               "Choose each router's threshold and longest draft by measured tokens per second on validation data, and "
+               "write a copy of the router with these defaults: OUT/router");
   add_set_flag(app, flags->common.set);
   add_run_flags(app, flags->common.run);
   app.footer(

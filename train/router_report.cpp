@@ -27,7 +27,8 @@ std::string shown(const nlohmann::json& value) {
 }  // namespace
 
 ordered_json to_json(const RouterReport& report) {
-  ordered_json json{{"training_positions", report.training_positions},
+  ordered_json json{{"target", report.target},
+                    {"training_positions", report.training_positions},
                     {"validation_positions", report.validation_positions},
                     {"epochs", report.epochs},
                     {"best_epoch", report.best_epoch},
@@ -54,10 +55,11 @@ ordered_json to_json(const RouterReport& report) {
 
 std::string report_text(const nlohmann::json& report) {
   std::string text = fmt::format(
-      "trained on {} positions, judged on {} others; cross entropy {} (always the mean: {}, least possible: {})\n",
-      report.at("training_positions").dump(), report.at("validation_positions").dump(),
-      shown(report.at("cross_entropy")), shown(report.at("constant_cross_entropy")),
-      shown(report.at("least_cross_entropy")));
+      "trained for {} on {} positions, judged on {} others; cross entropy {} (always the mean: {}, least possible: "
+      "{})\n",
+      report.at("target").get<std::string>(), report.at("training_positions").dump(),
+      report.at("validation_positions").dump(), shown(report.at("cross_entropy")),
+      shown(report.at("constant_cross_entropy")), shown(report.at("least_cross_entropy")));
   TextTable auc({{"AUC", Align::kLeft}, {"of rejections"}, {"of disagreement"}});
   for (const auto& [score, values] : report.at("auc").items()) {
     auc.add_row({score, shown(values.at("rejected")), shown(values.at("disagreement"))});
@@ -107,6 +109,7 @@ nlohmann::json load_router_report(const std::filesystem::path& file) {
                           "least_cross_entropy", "calibration_error"}) {
     if (!json.is_object() || !json.contains(key) || !(json.at(key).is_number() || json.at(key).is_null())) wrong(key);
   }
+  if (!json.contains("target") || !json.at("target").is_string()) wrong("target");
   if (!json.contains("auc") || !json.at("auc").is_object()) wrong("auc");
   for (const auto& entry : json.at("auc").items()) {
     if (!entry.value().is_object() || !entry.value().contains("rejected") || !entry.value().contains("disagreement")) {

@@ -140,7 +140,7 @@ class RouterTrainer {
     const auto& shape = drafter_.model.config();
     const at::Tensor ids = training_.features.ids.narrow(0, 0, std::min<int64_t>(4096, training_.size()));
     const at::Tensor rows = drafter_.model.token_embeddings(ids.masked_select(ids.ge(0)));  // [n,D]
-    const double size = std::sqrt(rows.pow(2).mean().item<double>());
+    const double size = std::sqrt(rows.pow(2).sum(1).mean().item<double>());
     return {.top_k = options_.top_k,
             .hidden = options_.hidden,
             .width = shape.width,
@@ -150,6 +150,12 @@ class RouterTrainer {
             .drafter_hash = drafter_.hash,
             .threshold = options_.threshold,
             .max_draft = options_.max_draft};
+  }
+
+  // What predictions are compared with, fp32 [N].
+  at::Tensor targets(const Positions& positions) const {
+    return options_.target == "rejected" ? at::tensor(positions.rejected, at::kInt).to(at::kFloat)
+                                         : positions.disagreement;
   }
 
   // Logits [n] of the positions `rows` int64 [n].
@@ -162,11 +168,12 @@ class RouterTrainer {
   void train_epoch(int64_t epoch) {
     const int64_t batches = (training_.size() + options_.batch_size - 1) / options_.batch_size;
     const at::Tensor order = shuffled(epoch);
+    const at::Tensor labels = targets(training_);
     for (int64_t batch = 0; batch < batches; ++batch) {
       const int64_t first = batch * options_.batch_size;
       const at::Tensor rows = order.narrow(0, first, std::min(options_.batch_size, training_.size() - first));
       const at::Tensor loss = at::binary_cross_entropy_with_logits(
-          logits(training_, rows), training_.disagreement.index_select(0, rows), {}, {}, at::Reduction::Sum);
+          logits(training_, rows), labels.index_select(0, rows), {}, {}, at::Reduction::Sum);
       loss.backward();
       const double left =
           1 - static_cast<double>(epoch * batches + batch) / static_cast<double>(options_.epochs * batches);
@@ -199,18 +206,19 @@ class RouterTrainer {
   }
 
   double cross_entropy(const at::Tensor& predicted) const {
-    return at::binary_cross_entropy(predicted.to(at::kDouble), validation_.disagreement.to(at::kDouble)).item<double>();
+    return at::binary_cross_entropy(predicted.to(at::kDouble), targets(validation_).to(at::kDouble)).item<double>();
   }
 
   void judge(RouterReport& report) const {
     const at::Tensor predicted = predict(validation_).contiguous();
-    const at::Tensor targets = validation_.disagreement.to(at::kDouble);
+    const at::Tensor labels = targets(validation_).to(at::kDouble);
     report.training_positions = training_.size();
     report.validation_positions = validation_.size();
     report.cross_entropy = cross_entropy(predicted);
-    report.mean_disagreement = targets.mean().item<double>();
-    report.constant_cross_entropy = cross_entropy(at::full_like(targets, report.mean_disagreement));
-    report.least_cross_entropy = cross_entropy(targets);
+    report.target = options_.target;
+    report.mean_disagreement = validation_.disagreement.to(at::kDouble).mean().item<double>();
+    report.constant_cross_entropy = cross_entropy(at::full_like(labels, labels.mean().item<double>()));
+    report.least_cross_entropy = cross_entropy(labels);
     const std::vector<int32_t>& rejected = validation_.rejected;
     report.rejected = std::accumulate(rejected.begin(), rejected.end(), 0.0) / static_cast<double>(rejected.size());
     const std::vector<float> hard(rejected.begin(), rejected.end());
@@ -244,6 +252,10 @@ Fields<RouterTrainingOptions> RouterTrainingOptions::fields() {
       .add("top_k", &O::top_k, Range{1, static_cast<double>(model::kMostRouterTokens)}, Unit{"tokens"},
            "Most likely tokens of the drafter that the router reads: their probabilities and embeddings.")
       .add("hidden", &O::hidden, Range{1, static_cast<double>(model::kMostRouterHidden)}, "Width of the hidden layer.")
+      .add("target", &O::target, Choices{"disagreement", "rejected"},
+           "What is predicted: disagreement is TV(q, p), the probability that a token sampled from q is rejected (the "
+           "paper's); rejected is whether the token was, in the decoding that was collected: what acceptance means "
+           "there, if that was at temperature 0.")
       .add("epochs", &O::epochs, Range{1, 10000}, Unit{"epochs"}, "Most passes over the training positions.")
       .add("patience", &O::patience, Range{1, 10000}, Unit{"epochs"},
            "Training ends after so many epochs without a better cross entropy on held out sources.")

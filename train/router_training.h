@@ -1,7 +1,7 @@
 // Trains a router (model/router.h) on collected positions: cross entropy of the predicted disagreement against the soft
-// target TV(q, p) (methods.md §2), AdamW, the learning rate falling linearly to 0. A share of the sources is held out;
-// the weights of the epoch with the least cross entropy there are kept, and the report is of those positions.
-// Deterministic: batches and initial weights depend on the seed alone.
+// target TV(q, p) (methods.md §2; or against what was rejected), AdamW, the learning rate falling linearly to 0. A
+// share of the sources is held out; the weights of the epoch with the least cross entropy there are kept, and the
+// report is of those positions. Deterministic: batches and initial weights depend on the seed alone.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,12 @@ namespace draftsmith::train {
 struct RouterTrainingOptions {
   int64_t top_k = 4;
   int64_t hidden = 32;
+  std::string target = "disagreement";
   int64_t epochs = 20;
   int64_t patience = 4;
   int64_t batch_size = 256;
   double lr = 2e-3;
-  double weight_decay = 0.01;
+  double weight_decay = 0.1;
   double validation_share = 0.1;
   uint64_t seed = 1;
   double threshold = 0.8;
@@ -34,8 +35,9 @@ struct RouterTrainingOptions {
   static Fields<RouterTrainingOptions> fields();
 };
 
-// Of the held out positions. Cross entropies are in nats a position, against the soft target.
+// Of the held out positions. Cross entropies are in nats a position, against what was trained for.
 struct RouterReport {
+  std::string target;  // RouterTrainingOptions::target
   int64_t training_positions = 0;
   int64_t validation_positions = 0;
   int64_t epochs = 0;      // that were run

@@ -139,6 +139,18 @@ TEST_F(RouterTraining, IsDeterministic) {
   EXPECT_NE(to_json(train_router(positions, drafter(), few).report), to_json(a.report));
 }
 
+TEST_F(RouterTraining, LearnsWhatWasRejectedWhereThatIsAskedFor) {
+  RouterTrainingOptions hard = options();
+  hard.target = "rejected";
+  const RouterReport report = train_router(data(), drafter(), hard).report;
+  EXPECT_EQ(report.target, "rejected");
+  EXPECT_NEAR(report.least_cross_entropy, 0, 1e-6);  // of labels 0 and 1
+  EXPECT_LT(report.cross_entropy, report.constant_cross_entropy - 0.1);
+  EXPECT_GT(report.auc[0].rejected, report.auc[1].rejected + 0.1);
+  RouterTrainingOptions soft = options();
+  EXPECT_GT(train_router(data(), drafter(), soft).report.least_cross_entropy, 0.3);
+}
+
 TEST_F(RouterTraining, StopsWhenNothingGetsBetter) {
   RouterTrainingOptions patient = options();
   patient.lr = 1e-12;
