@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include "base/files.h"
-#include "base/json.h"
 #include "base/text_table.h"
 #include "data/corpus.h"
 #include "data/ngram_table.h"
@@ -21,6 +20,7 @@
 #include "recipes/export/export_record.h"
 #include "recipes/model_inspection.h"
 #include "recipes/results_file.h"
+#include "recipes/validation_file.h"
 #include "train/router_training.h"
 
 namespace draftsmith::recipes {
@@ -155,20 +155,6 @@ std::vector<WorkStage> stages_of(const fs::path& work) {
   return stages;
 }
 
-// The measures of a train stage's model on its validation corpus; empty for others.
-std::pair<std::string, std::string> validation_cells(const fs::path& stage) {
-  const fs::path file = stage / "validation.json";
-  if (!fs::exists(file)) return {};
-  const nlohmann::json summary = load_json(file);
-  const nlohmann::json measures = summary.is_object() ? summary.value("model", nlohmann::json()) : summary;
-  Problems problems;
-  JsonReader reader(measures, file.string(), problems);
-  const std::pair cells(fmt::format("{:.4f}", reader.get_double("loss")),
-                        fmt::format("{:.4f}", reader.get_double("accuracy")));
-  problems.throw_if_any();
-  return cells;
-}
-
 std::string inspect_work(const fs::path& work) {
   TextTable table({{"stage", Align::kLeft},
                    {"in use", Align::kLeft},
@@ -183,8 +169,10 @@ std::string inspect_work(const fs::path& work) {
     if (!stage.finished) table.add_row({name, in_use, "", "no", "", "", ""});
     if (!stage.finished) continue;
     const Done done = read_done(stage.directory).value();
-    const auto [loss, accuracy] = validation_cells(stage.directory);
-    table.add_row({name, in_use, done.kind, done.finished, fmt::format("{:.1f}", done.seconds), loss, accuracy});
+    const auto measures = load_validation(stage.directory);
+    table.add_row({name, in_use, done.kind, done.finished, fmt::format("{:.1f}", done.seconds),
+                   measures ? fmt::format("{:.4f}", measures->loss) : "",
+                   measures ? fmt::format("{:.4f}", measures->accuracy) : ""});
   }
   return table.str();
 }
