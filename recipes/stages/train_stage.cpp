@@ -60,6 +60,29 @@ void check_blocks(const TrainStageOptions& options, const std::string& where, Pr
   }
 }
 
+void check_distillation(const TrainStageOptions& options, const std::string& where, Problems& problems) {
+  if (options.teacher_logits && !distils(options)) {
+    problems.add({.where = where + ".teacher_logits",
+                  .what = "nothing is distilled, so stored distributions of a teacher are of no use",
+                  .expected = "training.objective.name = \"distill\", or no teacher_logits",
+                  .found = options.training.objective.name});
+  }
+  if (!distils(options)) return;
+  if (!options.teacher && !options.teacher_logits && !options.tandem) {
+    problems.add({.where = where + ".training.objective",
+                  .what = "distillation needs a teacher",
+                  .expected = "`teacher` (a model directory), `teacher_logits` (a cache) or `tandem`",
+                  .found = "none of them"});
+  }
+  if (options.training.objective.distill.on_policy.share == 0) return;
+  if (options.teacher_logits || options.tandem || options.deep_tandem) {
+    problems.add({.where = where + ".training.objective.distill.on_policy.share",
+                  .what = "samples of the student need a teacher that runs and a student that decodes on its own",
+                  .expected = "0, or `teacher` without teacher_logits and tandem",
+                  .found = options.teacher_logits ? "teacher_logits" : "a Tandem"});
+  }
+}
+
 void check_start(const TrainStageOptions& options, const std::string& where, Problems& problems) {
   if (options.from.has_value() == options.architecture.has_value()) {
     problems.add({.where = where,
@@ -67,12 +90,7 @@ void check_start(const TrainStageOptions& options, const std::string& where, Pro
                   .expected = "one of `from` and `architecture`",
                   .found = options.from ? "both" : "neither"});
   }
-  if (options.teacher_logits && !distils(options)) {
-    problems.add({.where = where + ".teacher_logits",
-                  .what = "nothing is distilled, so stored distributions of a teacher are of no use",
-                  .expected = "training.objective.name = \"distill\", or no teacher_logits",
-                  .found = options.training.objective.name});
-  }
+  check_distillation(options, where, problems);
   check_blocks(options, where, problems);
   if (!options.tandem || !options.architecture) return;
   if (!options.tandem->primary) {

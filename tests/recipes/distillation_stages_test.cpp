@@ -1,0 +1,135 @@
+// Train stages that distil: from a live teacher, from a cache, from a Tandem's own primary, and what is refused before
+// anything is trained.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "base/toml.h"
+#include "data/corpus.h"
+#include "data/tokenizer.h"
+#include "data/tokenizer_training.h"
+#include "model/checkpoint.h"
+#include "recipes/stage.h"
+
+namespace draftsmith::recipes {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+
+class DistillationStages : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::vector<std::string> lines = {"the cat sees the dog", "a dog sees a cat", "the bird sings"};
+    data::train_tokenizer(lines, {.vocabulary = 40, .exact_size = false}, path("spiece.model"));
+    tokenizer_ = data::load_tokenizer(path("spiece.model"));
+    data::CorpusWriter writer(path("corpus.h5"),
+                              {.tokenizer_hash = tokenizer_->hash(), .vocabulary = tokenizer_->vocabulary()});
+    for (int32_t i = 0; i < 8; ++i) writer.add(std::vector{3 + i, 4 + i}, std::vector{4 + i, 5, 6 + i, 7, 1});
+    writer.finish();
+    save("teacher", 2, 16);
+    save("student", 1, 8);
+  }
+
+  void save(const std::string& name, int64_t layers, int64_t width) const {
+    model::TransformerConfig config;
+    config.family = "t5";
+    config.vocabulary = tokenizer_->vocabulary();
+    config.width = config.head_width = config.ff_width = width;
+    config.heads = 1;
+    config.encoder_layers = 1;
+    config.decoder_layers = layers;
+    model::SaveOptions options;
+    options.tokenizer = path("spiece.model");
+    model::save_model(path(name), model::TransformerModel(config, 5), options);
+  }
+
+  fs::path path(const std::string& name) const { return folder_ / name; }
+  std::string option(const std::string& key, const std::string& file) const {
+    return key + " = \"" + path(file).string() + "\"\n";
+  }
+
+  // A train stage of two steps that distils with `distill`'s options; `more` of its table.
+  toml::table stage(const std::string& more, const std::string& distill = "") const {
+    return toml::parse(option("corpus", "corpus.h5") + option("tokenizer", "spiece.model") + option("from", "student") +
+                       more + "\n[training]\nlength = \"2 steps\"\ntensorboard = false\n" +
+                       "[training.objective]\nname = \"distill\"\n[training.objective.distill]\n" + distill);
+  }
+
+  void run(const std::string& kind, const toml::table& table, const std::string& directory) const {
+    fs::create_directories(path(directory));
+    const Execution execution{.device = "cpu", .threads = 1, .progress = ProgressStyle::kQuiet};
+    find_stage_kind(kind)->run(table, {.directory = path(directory), .identity = "job", .execution = execution});
+  }
+
+  std::map<std::string, at::Tensor> trained(const toml::table& table, const std::string& directory) const {
+    run("train", table, directory);
+    return model::load_model(path(directory) / "model", {.pack = false})->parameters();
+  }
+
+  std::string error_of(const toml::table& table) const {
+    try {
+      run("train", table, "failing");
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  // What `draftsmith validate` says.
+  std::string problems_of(const toml::table& table) const {
+    Problems problems;
+    find_stage_kind("train")->check(table, "t", problems);
+    try {
+      problems.throw_if_any();
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  TemporaryDirectory folder_;
+  std::unique_ptr<data::Tokenizer> tokenizer_;
+};
+
+TEST_F(DistillationStages, AWholeCacheTeachesAsTheLiveTeacher) {
+  run("teacher-logits", toml::parse(option("model", "teacher") + option("corpus", "corpus.h5") + "k = 0\n"), "logits");
+  const auto live = trained(stage(option("teacher", "teacher")), "live"),
+             cached = trained(stage(option("teacher_logits", "logits/teacher_logits.h5")), "cached"),
+             start = model::load_model(path("student"), {.pack = false})->parameters();
+  double moved = 0;
+  for (const auto& [name, parameter] : live) {
+    const double difference = (parameter - cached.at(name)).abs().max().item<double>();
+    EXPECT_LT(difference, 2e-4) << name;  // fp16, in two steps of 1e-3 at most
+    moved = std::max(moved, (parameter - start.at(name)).abs().max().item<double>());
+  }
+  EXPECT_GT(moved, 1e-3);
+}
+
+TEST_F(DistillationStages, AFrozenPrimaryNamedAsTeacherIsNotRunTwiceAndTeachesTheSame) {
+  const std::string tandem = "[tandem]\n" + option("primary", "teacher");
+  run("train", stage(tandem), "own");
+  run("train", stage(option("teacher", "teacher") + tandem), "named");
+  EXPECT_EQ(read_file(path("own/model/model.safetensors")), read_file(path("named/model/model.safetensors")));
+}
+
+TEST_F(DistillationStages, WhatCannotTeachIsRefusedBeforeAnythingRuns) {
+  EXPECT_THAT(problems_of(stage("")), HasSubstr("needs a teacher"));
+  EXPECT_THAT(problems_of(stage(option("teacher_logits", "logits.h5"), "on_policy.share = 0.5\n")),
+              AllOf(HasSubstr("need a teacher that runs"), HasSubstr("teacher_logits")));
+  EXPECT_THAT(problems_of(stage("[tandem]\n" + option("primary", "teacher"), "on_policy.share = 0.5\n")),
+              HasSubstr("a Tandem"));
+  EXPECT_THAT(problems_of(stage(option("teacher", "teacher"), "temperature = 0.0\n")), HasSubstr("above 0"));
+  EXPECT_EQ(problems_of(stage(option("teacher", "teacher"), "on_policy.share = 0.5\n")), "no error");
+}
+
+TEST_F(DistillationStages, ACacheOfAnotherTemperatureIsRefused) {
+  run("teacher-logits",
+      toml::parse(option("model", "teacher") + option("corpus", "corpus.h5") + "k = 4\ntemperature = 2.0\n"), "logits");
+  EXPECT_THAT(error_of(stage(option("teacher_logits", "logits/teacher_logits.h5"))),
+              AllOf(HasSubstr("expected: temperature 1"), HasSubstr("found:    temperature 2")));
+}
+
+}  // namespace
+}  // namespace draftsmith::recipes
