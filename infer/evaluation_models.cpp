@@ -169,7 +169,9 @@ class ModelEngine final : public EvaluationEngine {
     const LoadedModel& other = models_.at(drafter);
     const Warping warping{.temperature = 1};
     const auto measure = [&] {
-      if (other.tandem) return alpha_forced_tandem(target, *other.model, {prompts, outputs}, warping);
+      if (other.tandem) {
+        return alpha_forced_tandem(target, *other.model, {prompts, outputs}, warping, options_.forced_block);
+      }
       if (other.model) return alpha_forced({target, *other.model}, prompts, outputs, warping);
       return alpha_forced(target, *make_drafter(drafting_models(drafter)), prompts, outputs, warping);
     };

@@ -88,13 +88,15 @@ void check_drafter_source(const EvaluationDrafter& drafter, const std::string& w
                 given == 0 ? "none of them" : "several of them", ""});
 }
 
-// Settings are chosen by what they lose.
-void check_scored(const std::vector<EvaluationTask>& tasks, const std::string& name, const std::string& where,
+// Settings are chosen by what they lose, those that lose nothing by their speed alone.
+void check_scored(const std::vector<EvaluationTask>& tasks, const EvaluationRun& run, const std::string& where,
                   Problems& problems) {
+  const auto settings = expand_run(run);
+  if (std::all_of(settings.begin(), settings.end(), [](const auto& one) { return one.equals_greedy(); })) return;
   for (const EvaluationTask& task : tasks) {
-    if (task.name != name || task.metric.name != "none") continue;
+    if (task.name != run.choose_on || task.metric.name != "none") continue;
     problems.add({where, "settings are chosen by their quality, which this task does not measure",
-                  "a task with a metric", "metric none", ""});
+                  "a task with a metric, or runs that are lossless at temperature 0", "metric none", ""});
   }
 }
 
@@ -226,7 +228,7 @@ void check_suite(const EvaluationOptions& options, const std::string& where, Pro
     check_known(run.model, models, at + ".model", problems);
     if (!run.choose_on.empty()) {
       check_known(run.choose_on, tasks, at + ".choose_on", problems);
-      check_scored(options.task, run.choose_on, at + ".choose_on", problems);
+      check_scored(options.task, run, at + ".choose_on", problems);
     }
     check_run(run, lookups, at, problems);
   }
@@ -346,9 +348,11 @@ Fields<EvaluationOptions> EvaluationOptions::fields() {
       .add("seed", &EvaluationOptions::seed, "Seed of sampling and of resampling.")
       .add("resamples", &EvaluationOptions::resamples, Range{10, 1000000}, "Bootstrap resamples of the intervals.")
       .add("forced_lines", &EvaluationOptions::forced_lines, Range{0}, Unit{"lines"},
-           "Lines on which alpha_forced is measured for each drafter, at temperatures 0 and 1, and, on their "
-           "references, "
-           "accuracy and cross entropy; 0: none.")
+           "Lines on which each drafter is measured teacher-forced: alpha_forced on the target's outputs, at "
+           "temperatures 0 and 1, accuracy and cross entropy on the references; 0: none.")
+      .add("forced_block", &EvaluationOptions::forced_block, Range{0}, Unit{"tokens"},
+           "Block that a Tandem secondary predicts in these passes before it is given the target's representations; 0: "
+           "the one it was trained with.")
       .add("calibrate", &EvaluationOptions::calibrate,
            "Measure the time of target and drafter steps, for the predicted speedup.")
       .add("tune_router", &EvaluationOptions::tune_router,

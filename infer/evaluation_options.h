@@ -103,6 +103,7 @@ struct EvaluationOptions {
   uint64_t seed = 1;
   int64_t resamples = 1000;
   int64_t forced_lines = 100;
+  int64_t forced_block = 0;
   bool calibrate = true;
   bool tune_router = false;
   std::string dtype = "fp32";

@@ -1,5 +1,5 @@
-// How well a drafter predicts a target on the target's own outputs, teacher-forced: alpha_forced and greedy agreement
-// (methods.md §3). What training validates on: it needs no decoding.
+// How well a drafter predicts a target on given outputs, teacher-forced: alpha_forced and greedy agreement on the
+// target's own, accuracy and cross entropy on references (methods.md §3). It needs no decoding.
 #pragma once
 
 #include <cstdint>
