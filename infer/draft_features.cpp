@@ -26,7 +26,7 @@ template <class T>
 double router_features(const T* logits, int64_t vocabulary, std::span<float> probabilities, std::span<int64_t> ids) {
   const auto k = static_cast<int64_t>(ids.size());
   const int64_t found = row_top(logits, vocabulary, k, ids.data());
-  const SoftmaxSums sums = row_softmax_sums(logits, vocabulary);
+  const EntropySums sums = row_entropy_sums(logits, vocabulary);
   for (int64_t i = 0; i < k; ++i) {
     const auto slot = static_cast<size_t>(i);
     if (i >= found) ids[slot] = -1;
@@ -34,7 +34,7 @@ double router_features(const T* logits, int64_t vocabulary, std::span<float> pro
         i < found ? static_cast<float>(std::exp(static_cast<double>(logits[ids[slot]]) - sums.highest) / sums.total)
                   : 0.0F;
   }
-  return row_entropy(logits, vocabulary);
+  return sums.entropy();
 }
 
 template double router_features<float>(const float*, int64_t, std::span<float>, std::span<int64_t>);
@@ -47,7 +47,7 @@ at::Tensor entropy(const at::Tensor& logits) {
   AT_DISPATCH_FLOATING_TYPES(rows.scalar_type(), "entropy", [&] {
     for (int64_t n = 0; n < rows.size(0); ++n) {
       values.mutable_data_ptr<double>()[n] =
-          row_entropy(rows.const_data_ptr<scalar_t>() + n * rows.size(1), rows.size(1));
+          row_entropy_sums(rows.const_data_ptr<scalar_t>() + n * rows.size(1), rows.size(1)).entropy();
     }
   });
   return values;

@@ -46,9 +46,10 @@ std::string label_of(const std::string& name, const RunSettings& settings, bool 
   return file_safe(label);
 }
 
-// Drafters, models and ways of sampling are compared, not chosen among.
+// Drafters, models, window rules and ways of sampling are compared, not chosen among.
 std::string group_of(const EvaluationRun& run, const RunSettings& settings) {
   std::string group = label_of(run.name, settings, false);
+  if (run.name.empty() && !run.window_rule.empty()) group += "." + run.window_rule;
   if (settings.temperature() != 0) group += fmt::format(".T{}", settings.temperature());
   if (settings.decode.top_k.value_or(0) != 0) group += fmt::format(".top_k{}", *settings.decode.top_k);
   if (settings.decode.top_p.value_or(1) != 1) group += fmt::format(".top_p{}", *settings.decode.top_p);

@@ -29,8 +29,12 @@ std::string tuning_task(const EvaluationOptions& options) {
   return task.empty() ? options.task.front().name : task;
 }
 
-bool is_scored(const EvaluationOptions& options, const std::string& task) {
-  return std::any_of(options.task.begin(), options.task.end(),
+// Settings are chosen by speed and quality, which a task without a metric does not measure and lossless greedy runs do
+// not lose.
+bool can_choose(const EvaluationOptions& options, const EvaluationRun& run, const std::string& task) {
+  const auto settings = expand_run(run);
+  return std::all_of(settings.begin(), settings.end(), [](const auto& one) { return one.equals_greedy(); }) ||
+         std::any_of(options.task.begin(), options.task.end(),
                      [&](const EvaluationTask& one) { return one.name == task && one.metric.name != "none"; });
 }
 
@@ -85,7 +89,7 @@ EvaluationOptions with_tuning_grids(const EvaluationOptions& options) {
     if (!asks_router(run)) continue;
     if (run.threshold.empty()) run.threshold = {0.3, 0.5, 0.6, 0.7, 0.8, 0.9};
     if (run.max_draft.empty()) run.max_draft = {4, 8, 16};
-    if (run.choose_on.empty() && is_scored(options, task)) run.choose_on = task;
+    if (run.choose_on.empty() && can_choose(options, run, task)) run.choose_on = task;
   }
   return suite;
 }

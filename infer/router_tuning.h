@@ -14,7 +14,7 @@
 namespace draftsmith::infer {
 
 // The suite with a grid on the tuning task for every run that asks a router: thresholds and longest drafts where the
-// run lists none, and choose_on where it has none and the task is scored, so that other tasks run what is chosen. The
+// run lists none, and choose_on where it has none and may have it, so that other tasks run what is chosen. The
 // task: that which a router's run chooses on, else which any run chooses on, else the first. Errors: UserError when no
 // run asks a router, or there is no task.
 EvaluationOptions with_tuning_grids(const EvaluationOptions& options);

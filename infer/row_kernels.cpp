@@ -55,6 +55,25 @@ DRAFTSMITH_INLINE double sum(int64_t count, const Term& term) {
   return total;
 }
 
+// Both sums in one pass. e^d is 0 at d = least already, which keeps 0 times -inf out.
+template <class T>
+DRAFTSMITH_INLINE EntropySums block_entropy(const T* logits, int64_t count, T highest, T least) {
+  T terms[kBlock];
+  T products[kBlock];
+  EntropySums sums{static_cast<double>(highest)};
+  for (int64_t begin = 0; begin < count; begin += kBlock) {
+    const int64_t size = std::min(kBlock, count - begin);
+    for (int64_t i = 0; i < size; ++i) {
+      const T d = std::max(logits[begin + i] - highest, least);
+      terms[i] = exponential(d);
+      products[i] = terms[i] * d;
+    }
+    sums.total += block_sum(terms, size);
+    sums.weighted += block_sum(products, size);
+  }
+  return sums;
+}
+
 // --- one instance for each vector width ---
 
 DRAFTSMITH_VECTOR_CODE float vector_max(const float* values, int64_t count) {
@@ -76,18 +95,11 @@ DRAFTSMITH_VECTOR_CODE double exponentials(const double* logits, int64_t count, 
                                            double* out) {
   return sum<double>(count, [=](int64_t i) { return out[i] = exponential((logits[i] - highest) * scale); });
 }
-// sum of e^d d over d = logit - highest, where e^d is 0 for anything below -100.
-DRAFTSMITH_VECTOR_CODE double weighted_sum(const float* logits, int64_t count, float highest) {
-  return sum<float>(count, [=](int64_t i) {
-    const float d = std::max(logits[i] - highest, -100.0F);
-    return exponential(d) * d;
-  });
+DRAFTSMITH_VECTOR_CODE EntropySums entropy_sums(const float* logits, int64_t count, float highest) {
+  return block_entropy(logits, count, highest, -100.0F);
 }
-DRAFTSMITH_VECTOR_CODE double weighted_sum(const double* logits, int64_t count, double highest) {
-  return sum<double>(count, [=](int64_t i) {
-    const double d = std::max(logits[i] - highest, -1000.0);
-    return exponential(d) * d;
-  });
+DRAFTSMITH_VECTOR_CODE EntropySums entropy_sums(const double* logits, int64_t count, double highest) {
+  return block_entropy(logits, count, highest, -1000.0);
 }
 DRAFTSMITH_VECTOR_CODE void multiply(float* values, int64_t count, float factor) {
   for (int64_t i = 0; i < count; ++i) values[i] *= factor;
@@ -182,10 +194,8 @@ double row_overlap(const T* p, const T* q, int64_t count) {
 }
 
 template <class T>
-double row_entropy(const T* logits, int64_t count) {
-  const T highest = vector_max(logits, count);
-  const double total = exponential_sum(logits, count, highest);
-  return std::log(total) - weighted_sum(logits, count, highest) / total;
+EntropySums row_entropy_sums(const T* logits, int64_t count) {
+  return entropy_sums(logits, count, vector_max(logits, count));
 }
 
 // Blocks without a number above the k-th largest so far are passed over as vector code.
@@ -219,8 +229,8 @@ template double row_residual<float>(float*, const float*, int64_t);
 template double row_residual<double>(double*, const double*, int64_t);
 template double row_overlap<float>(const float*, const float*, int64_t);
 template double row_overlap<double>(const double*, const double*, int64_t);
-template double row_entropy<float>(const float*, int64_t);
-template double row_entropy<double>(const double*, int64_t);
+template EntropySums row_entropy_sums<float>(const float*, int64_t);
+template EntropySums row_entropy_sums<double>(const double*, int64_t);
 template int64_t row_top<float>(const float*, int64_t, int64_t, int64_t*);
 template int64_t row_top<double>(const double*, int64_t, int64_t, int64_t*);
 

@@ -2,6 +2,7 @@
 // float and double.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "infer/sampling.h"
@@ -38,10 +39,17 @@ double row_residual(T* p, const T* q, int64_t count);
 template <class T>
 double row_overlap(const T* p, const T* q, int64_t count);
 
-// Entropy of the softmax at temperature 1, in nats; NaN where there is no such distribution. Ids ruled out by -inf
+// The softmax at temperature 1 with its entropy: sum of e^d d over d = logit - highest, where ids ruled out by -inf
 // count nothing.
+struct EntropySums {
+  double highest = 0;
+  double total = 0;
+  double weighted = 0;
+  // In nats; NaN where there is no such distribution.
+  double entropy() const { return std::log(total) - weighted / total; }
+};
 template <class T>
-double row_entropy(const T* logits, int64_t count);
+EntropySums row_entropy_sums(const T* logits, int64_t count);
 
 // The ids of the (at most) k largest numbers, falling, the lower id first among equals; -inf and NaN are never among
 // them. Returns how many there are; `ids` has room for k >= 1.

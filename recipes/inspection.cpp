@@ -100,7 +100,7 @@ std::string inspect_results(const fs::path& file) {
 std::vector<fs::path> parts_of(const fs::path& stage) {
   std::vector<fs::path> parts;
   for (const char* name :
-       {"model", "corpus.h5", "ngram.h5", "teacher_logits.h5", "router", "router.h5", "results.json"}) {
+       {"model", "corpus.h5", "ngram.h5", "teacher_logits.h5", "router", "router_data.h5", "results.json"}) {
     if (fs::exists(stage / name)) parts.push_back(stage / name);
   }
   return parts;
@@ -113,7 +113,7 @@ Kind part_kind(const fs::path& part) {
   if (name == "ngram.h5") return Kind::kNgrams;
   if (name == "teacher_logits.h5") return Kind::kTeacherCache;
   if (name == "router") return Kind::kRouter;
-  if (name == "router.h5") return Kind::kRouterData;
+  if (name == "router_data.h5") return Kind::kRouterData;
   return name == "corpus.h5" ? Kind::kCorpus : Kind::kResults;
 }
 

@@ -1,5 +1,5 @@
 // kind = "router-data": decodes a corpus's sources with a target and a drafter and collects what a router is trained on
-// (infer/router_collection.h). Makes router.h5; resumes at the last whole shard.
+// (infer/router_collection.h). Makes router_data.h5; resumes at the last whole shard.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -46,7 +46,7 @@ struct RouterDataOptions {
 
 Fields<RouterDataOptions> RouterDataOptions::fields() {
   using R = RouterDataOptions;
-  return Fields<R>("router data stage (kind = \"router-data\"): makes router.h5")
+  return Fields<R>("router data stage (kind = \"router-data\"): makes router_data.h5")
       .add("model", &R::model, Required{}, "Model directory of the target.")
       .add("drafter", &R::drafter, Required{},
            "Directory of the drafter that a router is to be trained for: a model, or a Tandem secondary of the target.")
@@ -127,7 +127,7 @@ class Collection {
 };
 
 fs::path shard_file(const StageRun& run, int64_t index) {
-  return run.directory / fmt::format("router.shard-{:05}.h5", index);
+  return run.directory / fmt::format("router_data.shard-{:05}.h5", index);
 }
 
 // Whether a file was made by this very job; another one's (of an earlier version) is made again.
@@ -182,11 +182,11 @@ void collect(const RouterDataOptions& options, const StageRun& run, const fs::pa
 
 // A run that was killed after its shards were joined has only to remove them.
 void run_router_data(const RouterDataOptions& options, const StageRun& run) {
-  const fs::path file = run.directory / "router.h5";
+  const fs::path file = run.directory / "router_data.h5";
   if (!is_of_job(file, run)) collect(options, run, file);
   std::vector<fs::path> shards;
   for (const auto& entry : fs::directory_iterator(run.directory)) {
-    if (entry.path().filename().string().starts_with("router.shard-")) shards.push_back(entry.path());
+    if (entry.path().filename().string().starts_with("router_data.shard-")) shards.push_back(entry.path());
   }
   for (const fs::path& shard : shards) fs::remove(shard);
   log_info("  {}", data::describe_router_data(data::RouterData(file)));

@@ -13,7 +13,7 @@ StageKind train_stage();            // kind = "train": model/
 StageKind prune_stage();            // kind = "prune": model/
 StageKind teacher_outputs_stage();  // kind = "teacher-outputs": corpus.h5
 StageKind teacher_logits_stage();   // kind = "teacher-logits": teacher_logits.h5
-StageKind router_data_stage();      // kind = "router-data": router.h5
+StageKind router_data_stage();      // kind = "router-data": router_data.h5
 StageKind router_stage();           // kind = "router": router/, router_report.json
 StageKind evaluate_stage();         // kind = "evaluate": results.json, report.html, hyp/
 

@@ -1,4 +1,6 @@
 // Suites with windows that adapt: router, entropy and oracle beside the others, and tuning of a router.
+#include <set>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,6 +8,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "infer/evaluation.h"
+#include "infer/evaluation_runs.h"
 #include "infer/router_tuning.h"
 #include "model/checkpoint.h"
 #include "model/model_hash.h"
@@ -194,6 +197,29 @@ TEST_F(RouterSuite, TuningBringsAGridWhereTheSuiteHasNone) {
   EXPECT_TRUE(suite.run[0].threshold.empty());
   options_.run.pop_back();
   EXPECT_THROW(with_tuning_grids(options_), UserError);
+}
+
+TEST(WindowRules, AreComparedAndNotChosenAmong) {
+  EvaluationOptions options;
+  for (const char* rule : {"router", "entropy"}) {
+    EvaluationRun& run = options.run.emplace_back();
+    run.method = "assisted";
+    run.drafter = {"small"};
+    run.window_rule = rule;
+    run.max_draft = {4, 8};
+    run.choose_on = "val";
+  }
+  options.run[0].router = "router";
+  options.run[0].threshold = {0.5, 0.75};
+  std::set<std::string> groups;
+  std::set<std::string> labels;
+  for (const RunSettings& run : expand_runs(options)) {
+    if (!run.choose_on.empty()) groups.insert(run.group);
+    labels.insert(run.label);
+  }
+  EXPECT_EQ(groups, (std::set<std::string>{"assisted.small.router", "assisted.small.entropy"}));
+  EXPECT_TRUE(labels.contains("assisted.small.max_draft8.tau0.75.router"));
+  EXPECT_TRUE(labels.contains("assisted.small.max_draft4.H1.entropy"));
 }
 
 TEST(TunedRouters, AreTheFastestAtTheLowestTemperature) {

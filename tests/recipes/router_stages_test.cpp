@@ -95,21 +95,21 @@ class RouterStages : public testing::Test {
 
 TEST_F(RouterStages, CollectTrainAndEvaluate) {
   run("router-data", collection(), "collected");
-  const data::RouterData data(folder_ / "collected/router.h5");
+  const data::RouterData data(folder_ / "collected/router_data.h5");
   EXPECT_EQ(data.info().examples, kSources);
   EXPECT_EQ(data.info().drafter_hash, model::model_hash(folder_ / "small"));
   EXPECT_EQ(data.rows().examples.back(), kSources - 1);
   EXPECT_GT(data.rows().size(), 3 * kSources);
-  EXPECT_THAT(inspect(folder_ / "collected/router.h5"), HasSubstr("top 5 tokens"));
+  EXPECT_THAT(inspect(folder_ / "collected/router_data.h5"), HasSubstr("top 5 tokens"));
 
-  run("router", training("collected/router.h5"), "trained");
+  run("router", training("collected/router_data.h5"), "trained");
   const model::Router router = model::load_router(folder_ / "trained/router");
   EXPECT_EQ(router.config().drafter_hash, data.info().drafter_hash);
   EXPECT_THAT(inspect(folder_ / "trained/router"), AllOf(HasSubstr("max_draft 6"), HasSubstr("calibration error")));
   EXPECT_TRUE(verify(folder_ / "trained/router").empty());
   EXPECT_TRUE(fs::exists(folder_ / "trained/router_report.svg"));
   const std::string weights = read_file(folder_ / "trained/router/model.safetensors");
-  run("router", training("collected/router.h5"), "trained");  // begins again, to the same end
+  run("router", training("collected/router_data.h5"), "trained");  // begins again, to the same end
   EXPECT_EQ(read_file(folder_ / "trained/router/model.safetensors"), weights);
 
   std::string lines;
@@ -133,7 +133,7 @@ TEST_F(RouterStages, CollectTrainAndEvaluate) {
 
 TEST_F(RouterStages, CollectingGoesOnAtTheLastWholeShardAndGivesTheSame) {
   run("router-data", collection(), "whole");
-  const data::RouterData whole(folder_ / "whole/router.h5");
+  const data::RouterData whole(folder_ / "whole/router_data.h5");
   // The first shard as a killed run leaves it, told from a decoded one by its targets.
   data::RouterRows first;
   for (size_t n = 0; n < whole.rows().entropy.size() && whole.rows().examples[n] < 16; ++n) {
@@ -147,20 +147,20 @@ TEST_F(RouterStages, CollectingGoesOnAtTheLastWholeShardAndGivesTheSame) {
     }
   }
   fs::create_directories(folder_ / "killed");
-  data::write_router_data(folder_ / "killed/router.shard-00000.h5", whole.info(), first);
+  data::write_router_data(folder_ / "killed/router_data.shard-00000.h5", whole.info(), first);
   run("router-data", collection(), "killed");
-  const data::RouterData killed(folder_ / "killed/router.h5");
+  const data::RouterData killed(folder_ / "killed/router_data.h5");
   ASSERT_EQ(killed.rows().size(), whole.rows().size());
   const auto cut = static_cast<std::ptrdiff_t>(first.entropy.size());
   EXPECT_EQ(killed.rows().disagreement.front(), 0.125F);
   EXPECT_TRUE(std::equal(killed.rows().disagreement.begin() + cut, killed.rows().disagreement.end(),
                          whole.rows().disagreement.begin() + cut));
   EXPECT_EQ(killed.rows().ids, whole.rows().ids);
-  EXPECT_FALSE(fs::exists(folder_ / "killed/router.shard-00000.h5"));
+  EXPECT_FALSE(fs::exists(folder_ / "killed/router_data.shard-00000.h5"));
   // Killed after joining: nothing is decoded again, whatever its name says.
-  const auto before = fs::last_write_time(folder_ / "killed/router.h5");
+  const auto before = fs::last_write_time(folder_ / "killed/router_data.h5");
   run("router-data", collection(), "killed");
-  EXPECT_EQ(fs::last_write_time(folder_ / "killed/router.h5"), before);
+  EXPECT_EQ(fs::last_write_time(folder_ / "killed/router_data.h5"), before);
 }
 
 TEST_F(RouterStages, SampledPathsAreCollectedWithTheSameMeaning) {
@@ -168,8 +168,8 @@ TEST_F(RouterStages, SampledPathsAreCollectedWithTheSameMeaning) {
   table.insert("temperature", 1.0);
   run("router-data", table, "sampled");
   run("router-data", collection(), "greedy");
-  const data::RouterData sampled(folder_ / "sampled/router.h5");
-  const data::RouterData greedy(folder_ / "greedy/router.h5");
+  const data::RouterData sampled(folder_ / "sampled/router_data.h5");
+  const data::RouterData greedy(folder_ / "greedy/router_data.h5");
   EXPECT_NE(sampled.rows().ids, greedy.rows().ids);
   // The first position of a source is the same text in both.
   EXPECT_EQ(sampled.rows().disagreement.front(), greedy.rows().disagreement.front());
@@ -188,9 +188,9 @@ TEST_F(RouterStages, SampledPathsAreCollectedWithTheSameMeaning) {
 
 TEST_F(RouterStages, FilesOfAnotherDrafterAreRefused) {
   run("router-data", collection(), "collected");
-  EXPECT_THAT(error_of("router", training("collected/router.h5", "other")),
+  EXPECT_THAT(error_of("router", training("collected/router_data.h5", "other")),
               AllOf(HasSubstr("another drafter"), HasSubstr("other"), HasSubstr("small")));
-  toml::table more = training("collected/router.h5");
+  toml::table more = training("collected/router_data.h5");
   more.insert("top_k", 6);
   EXPECT_THAT(error_of("router", more), AllOf(HasSubstr("top_k = 6"), HasSubstr("5 tokens")));
   EXPECT_THAT(error_of("router", training("corpus.h5")), HasSubstr("not the data of a router"));
@@ -210,10 +210,10 @@ TEST_F(RouterStages, TandemSecondariesHaveRoutersToo) {
       *target, *target, {.layer_map = {0, 1}, .projections = model::ProjectionStart::kIdentity});
   model::save_tandem(folder_ / "tandem", *secondary, {.primary_directory = folder_ / "target"});
   run("router-data", collection("tandem"), "collected");
-  const data::RouterData data(folder_ / "collected/router.h5");
+  const data::RouterData data(folder_ / "collected/router_data.h5");
   EXPECT_EQ(*std::max_element(data.rows().rejected.begin(), data.rows().rejected.end()), 0);
   EXPECT_LT(*std::max_element(data.rows().disagreement.begin(), data.rows().disagreement.end()), 1e-4);
-  run("router", training("collected/router.h5", "tandem"), "trained");
+  run("router", training("collected/router_data.h5", "tandem"), "trained");
   EXPECT_EQ(model::load_router(folder_ / "trained/router").config().drafter_hash,
             model::model_hash(folder_ / "tandem"));
 }

@@ -1,0 +1,102 @@
+// A router as a user meets it: `generate --router`, `eval --tune-router`, `inspect`.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "model/checkpoint.h"
+#include "model/model_hash.h"
+#include "model/router.h"
+#include "tests/cli/program.h"
+
+namespace draftsmith::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class RouterProgram : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = std::make_unique<TemporaryDirectory>();
+    model::TransformerConfig config;
+    config.family = "t5";
+    config.vocabulary = 40;
+    config.width = 16;
+    config.heads = 2;
+    config.head_width = 8;
+    config.ff_width = 32;
+    config.encoder_layers = 1;
+    config.decoder_layers = 2;
+    config.tied_head = false;
+    model::save_model(*folder_ / "target", model::TransformerModel(config, 1));
+    model::save_model(*folder_ / "small", model::TransformerModel(config, 2));
+    model::RouterConfig shape;
+    shape.width = 16;
+    shape.vocabulary = 40;
+    shape.drafter = "work/small/model";
+    shape.drafter_hash = model::model_hash(*folder_ / "small");
+    model::save_router(*folder_ / "router", model::Router(shape, 2));
+    write_file_atomic(*folder_ / "ids", "5 20 7 1\n6 19 9 1\n");
+  }
+  static void TearDownTestSuite() { folder_.reset(); }
+
+  static std::string path(const std::string& name) { return (*folder_ / name).string(); }
+
+  static ProgramResult generate(const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"generate", "--model",          path("target"), "--input", path("ids"),
+                                          "--ids",    "--max-new-tokens", "12",           "--dtype", "fp64"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_program(arguments);
+  }
+
+  static std::unique_ptr<TemporaryDirectory> folder_;
+};
+std::unique_ptr<TemporaryDirectory> RouterProgram::folder_;
+
+TEST_F(RouterProgram, GeneratesTheSameWithARouter) {
+  const std::vector<std::string> routed{"--drafter",     path("small"), "--method", "assisted",
+                                        "--window-rule", "router",      "--router", path("router")};
+  const ProgramResult result = generate(routed);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, generate({}).out);
+  EXPECT_NE(result.out, "");
+}
+
+TEST_F(RouterProgram, ARouterThatIsMissingOrOfAnotherDrafterExitsWith2) {
+  const std::vector<std::string> rule{"--method", "assisted", "--window-rule", "router"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), rule.begin(), rule.end());
+    return generate(more);
+  };
+  const ProgramResult none = with({"--drafter", path("small")});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("--router DIR"));
+  const ProgramResult other = with({"--drafter", path("target"), "--router", path("router")});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, AllOf(HasSubstr("another drafter"), HasSubstr("work/small/model"), HasSubstr("target")));
+  const ProgramResult lookup = with({"--drafter", "lookup", "--router", path("router")});
+  EXPECT_EQ(lookup.exit_code, 2);
+  EXPECT_THAT(lookup.err, HasSubstr("drafters that are models"));
+}
+
+TEST_F(RouterProgram, TuningWritesARouterThatInspectShows) {
+  const std::string suite = fmt::format(
+      "model = \"{0}\"\nrepetitions = 1\nmax_new_tokens = 8\nresamples = 10\nforced_lines = 0\nwarmup = 0\n"
+      "[[drafter]]\nname = \"small\"\nmodel = \"{1}\"\n"
+      "[[task]]\nname = \"ids\"\nsource = \"{2}\"\nreferences = [\"{2}\"]\nids = true\n"
+      "[[run]]\nmethod = \"assisted\"\ndrafter = [\"small\"]\nwindow_rule = \"router\"\nrouter = \"{3}\"\n"
+      "threshold = [0.35]\nmax_draft = [3]\n",
+      path("target"), path("small"), path("ids"), path("router"));
+  write_file_atomic(*folder_ / "suite.toml", suite);
+  const ProgramResult result =
+      run_program({"eval", path("suite.toml"), "--tune-router", "--out", path("out"), "--device", "cpu"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("threshold 0.35 and max_draft 3"));
+  const ProgramResult shown = run_program({"inspect", path("out/router")});
+  EXPECT_THAT(shown.out, HasSubstr("threshold 0.35, max_draft 3"));
+}
+
+}  // namespace
+}  // namespace draftsmith::test
