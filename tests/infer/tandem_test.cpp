@@ -5,11 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "infer/acceptance/accept_all.h"
-#include "infer/acceptance/exact.h"
 #include "infer/drafters/tandem_drafter.h"
+#include "infer/forced_alpha.h"
 #include "infer/parts.h"
-#include "infer/windows/fixed.h"
 #include "tests/infer/oracle_fixtures.h"
 #include "tests/infer/tandem_fixtures.h"
 #include "tests/model/transformer_fixtures.h"
@@ -19,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr double kNoise = 0.15;
+constexpr double kNoise = 0.1;
 constexpr Kind kKinds[] = {Kind::kEncoderDecoder, Kind::kDecoderOnly};
 
 int64_t up(int64_t a, int64_t b) {
@@ -113,12 +111,15 @@ TEST(Tandem, SpeedEqualsGreedyWithEverySecondary) {
     std::vector<TandemPair> pairs;
     pairs.push_back(identity_pair(kind, kNoise));
     pairs.push_back(random_pair(kind));
-    const auto expected = ids_of(pairs[0].run(tandem_options("greedy")));
+    DecodeOptions greedy = tandem_options("greedy");
+    greedy.max_new_tokens = 11;
+    const auto expected = ids_of(pairs[0].run(greedy));
     for (const TandemPair& pair : pairs) {
       for (int64_t window = 1; window <= 8; ++window) {
         for (int64_t batch = 1; batch <= 6; ++batch) {
-          const auto results = pair.run(tandem_options("tandem-speed", window, batch));
-          ASSERT_EQ(ids_of(results), expected) << "window " << window << " batch " << batch;
+          DecodeOptions options = tandem_options("tandem-speed", window, batch);
+          options.max_new_tokens = 11;
+          ASSERT_EQ(ids_of(pair.run(options)), expected) << "window " << window << " batch " << batch;
         }
       }
     }
@@ -167,109 +168,6 @@ TEST(Tandem, StandaloneWindowsThatEndEarlyKeepTheIdentity) {
       }
     }
   }
-}
-
-// Everything the cache says, once more from scratch, row by row: projected representations of what is committed, then
-// the secondary's own steps.
-class CheckedDrafter : public TandemDrafter {
- public:
-  CheckedDrafter(const TandemPair& pair, std::vector<Ids> sources)
-      : TandemDrafter(*pair.secondary), pair_(pair), sources_(std::move(sources)) {}
-
-  at::Tensor next_logits(const DraftRequest& request) override {
-    at::Tensor logits = TandemDrafter::next_logits(request);
-    for (size_t b = 0; b < request.rows.size(); ++b) {
-      if (request.active[b] == 0) continue;
-      auto state = scratch(request.rows[b]);
-      Ids own{request.rows[b].tokens.back()};
-      for (const at::Tensor& drafted : request.drafted) own.push_back(drafted[static_cast<int64_t>(b)].item<int64_t>());
-      const auto expected = pair_.secondary->step(model::step_input({own}), *state).logits[0][-1];
-      EXPECT_LT(model::difference(logits[static_cast<int64_t>(b)], expected), 1e-10);
-      compare(*state, static_cast<int64_t>(b));
-      ++logits_checked;
-    }
-    return logits;
-  }
-
-  void observe(const DraftObservation& observation) override {
-    TandemDrafter::observe(observation);
-    for (size_t b = 0; b < observation.rows.size(); ++b) {
-      if (observation.rows[b].finished) continue;
-      ASSERT_EQ(state().length(static_cast<int64_t>(b)), observation.rows[b].length() - 1);
-      compare(*scratch(observation.rows[b]), static_cast<int64_t>(b));
-      ++caches_checked;
-    }
-  }
-
-  static int64_t logits_checked;
-  static int64_t caches_checked;
-
- private:
-  // A state of one row in which the primary has processed everything but the last committed token.
-  std::unique_ptr<model::DecodeState> scratch(const Row& row) {
-    const int64_t processed = row.length() - 1;
-    const bool encodes = pair_.primary->info().encoder_decoder;
-    model::EncoderStates encoder;
-    if (encodes) {
-      const Ids& source = sources_[row.line];
-      encoder = pair_.primary->encode(
-          {at::tensor(source.empty() ? Ids{0} : source, at::kLong).view({1, -1}), {std::ssize(source)}});
-    }
-    auto primary = encodes ? pair_.primary->begin(encoder, 64) : pair_.primary->begin(1, 64);
-    auto state =
-        encodes ? pair_.secondary->begin(pair_.secondary->project_encoder(encoder), 64) : pair_.secondary->begin(1, 64);
-    if (processed == 0) return state;
-    model::StepInput input = model::step_input({{row.tokens.begin(), row.tokens.end() - 1}});
-    input.hidden_layers = pair_.secondary->config().tandem.layer_map;
-    const auto hidden = pair_.primary->step(input, *primary).hidden;
-    auto& own = model::transformer_state(*state);
-    pair_.secondary->write_primary(hidden, own.append(std::vector<int64_t>{processed}, processed), own);
-    return state;
-  }
-
-  void compare(model::DecodeState& expected, int64_t row) const {
-    auto& other = model::transformer_state(expected);
-    const int64_t length = other.length(0);
-    ASSERT_EQ(state().length(row), length);
-    for (int64_t layer = 0; layer < pair_.secondary->config().decoder_layers && length > 0; ++layer) {
-      const auto own_keys = state().keys(layer)[row].narrow(1, 0, length);
-      const auto own_values = state().values(layer)[row].narrow(1, 0, length);
-      EXPECT_LT(model::difference(own_keys, other.keys(layer)[0].narrow(1, 0, length)), 1e-10);
-      EXPECT_LT(model::difference(own_values, other.values(layer)[0].narrow(1, 0, length)), 1e-10);
-    }
-  }
-
-  const TandemPair& pair_;
-  std::vector<Ids> sources_;
-};
-
-int64_t CheckedDrafter::logits_checked = 0;
-int64_t CheckedDrafter::caches_checked = 0;
-
-TEST(Tandem, CachesEqualRecomputationAfterDraftsRollbacksAndCommits) {
-  CheckedDrafter::logits_checked = 0;
-  CheckedDrafter::caches_checked = 0;
-  for (const Kind kind : kKinds) {
-    for (const bool noisy : {true, false}) {
-      const TandemPair pair = noisy ? identity_pair(kind, kNoise) : random_pair(kind);
-      const auto sources = tandem_sources(kind);
-      for (const bool standalone : {true, false}) {
-        for (const bool free_token : {true, false}) {
-          DecodeOptions options = tandem_options(standalone ? "tandem" : "tandem-speed", 3, 4);
-          options.free_token = free_token;
-          options.num_samples = 2;
-          options.temperature = 0.7;
-          options.max_new_tokens = 9;
-          DraftParts parts = make_parts(options, std::make_unique<CheckedDrafter>(pair, sources));
-          GenerationModels models;
-          models.target = pair.primary.get();
-          Generator(models, options, std::move(parts)).generate(sources);
-        }
-      }
-    }
-  }
-  EXPECT_GT(CheckedDrafter::logits_checked, 300);
-  EXPECT_GT(CheckedDrafter::caches_checked, 100);
 }
 
 TEST(Tandem, SamplesShareThePromptAndDoNotDependOnTheBatch) {
@@ -414,6 +312,58 @@ TEST(Tandem, TokensAreToldOnceInOrder) {
                                        });
     EXPECT_EQ(told, ids_of(results));
     EXPECT_THAT(ends, ::testing::Each(1));
+  }
+}
+
+// In an encoder-decoder blocks of outputs are the blocks of training, so one masked pass says the same.
+TEST(Tandem, ForcedAlphaGoesInBlocksAsTheMaskOfTrainingDoes) {
+  const at::NoGradGuard no_gradients;
+  const TandemPair pair = random_pair(Kind::kEncoderDecoder);
+  const std::vector<Ids> sources = {{5, 9, 14, 3, 1}};
+  const std::vector<Ids> outputs = {{4, 19, 3, 8, 8, 21, 2, 1}};
+  model::ForwardInput input;
+  input.source = {at::tensor(sources[0], at::kLong).view({1, -1}), {5}};
+  input.target = {at::tensor(Ids{0, 4, 19, 3, 8, 8, 21, 2}, at::kLong).view({1, -1}), {8}};
+  input.hidden_layers = pair.secondary->config().tandem.layer_map;
+  const auto primary = pair.primary->forward(input);
+  const auto p = pair.primary->head(primary.hidden).softmax(-1);
+  for (const int64_t block : {1, 3, 8}) {
+    const model::PrimaryStates states{primary.layers, primary.encoder};
+    model::ForwardInput own = input;
+    own.hidden_layers.clear();
+    own.primary = &states;
+    own.block = block;
+    const auto q = pair.secondary->head(pair.secondary->forward(own).hidden).softmax(-1);
+    const auto forced =
+        alpha_forced_tandem(*pair.primary, *pair.secondary, {sources, outputs}, {.temperature = 1}, block);
+    EXPECT_EQ(forced.positions, 8);
+    EXPECT_NEAR(forced.alpha, at::minimum(p, q).sum(-1).mean().item<double>(), 1e-9) << "block " << block;
+    EXPECT_EQ(forced.agreement, p.argmax(-1).eq(q.argmax(-1)).to(at::kDouble).mean().item<double>());
+  }
+  // The default is the block of training, 3.
+  EXPECT_EQ(alpha_forced_tandem(*pair.primary, *pair.secondary, {sources, outputs}, {.temperature = 1}).alpha,
+            alpha_forced_tandem(*pair.primary, *pair.secondary, {sources, outputs}, {.temperature = 1}, 3).alpha);
+}
+
+TEST(Tandem, ForcedAlphaDoesNotDependOnTheTextsBesideIt) {
+  for (const Kind kind : kKinds) {
+    const TandemPair pair = identity_pair(kind, kNoise);
+    const auto sources = tandem_sources(kind);
+    const auto outputs = ids_of(pair.run(tandem_options("greedy")));
+    const Warping warping{.temperature = 1};
+    const auto all = alpha_forced_tandem(*pair.primary, *pair.secondary, {sources, outputs}, warping);
+    double sum = 0;
+    int64_t positions = 0;
+    for (size_t i = 0; i < sources.size(); ++i) {
+      const std::vector<Ids> source{sources[i]};
+      const std::vector<Ids> output{outputs[i]};
+      const auto one = alpha_forced_tandem(*pair.primary, *pair.secondary, {source, output}, warping);
+      sum += one.alpha * static_cast<double>(one.positions);
+      positions += one.positions;
+    }
+    EXPECT_EQ(all.positions, positions);
+    EXPECT_NEAR(all.alpha, sum / static_cast<double>(positions), 1e-10);
+    EXPECT_LT(all.alpha, 1);
   }
 }
 
