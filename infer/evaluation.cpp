@@ -147,7 +147,7 @@ class Suite {
       if (run.group == member.group && run.choose_on == member.choose_on) group.push_back(run);
     }
     const Metric metric(measured.task->metric);
-    const double baseline = metric.score(measured.statistics.at(baseline_of(member).label).sum());
+    const double baseline = metric.scores() ? metric.score(measured.statistics.at(baseline_of(member).label).sum()) : 0;
     Choice choice = choose(candidates_of(measured, group), baseline, metric.point(), max_drop).value();
     choice.task = member.choose_on;
     return choice;

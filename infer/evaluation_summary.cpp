@@ -260,7 +260,8 @@ std::vector<Candidate> candidates_of(const MeasuredTask& measured, const std::ve
   std::vector<Candidate> candidates;
   for (const RunSettings& run : runs) {
     const Speed speed = measure_speed(measured.records.at(run.label), measured.records.at(baseline_of(run).label), few);
-    candidates.push_back({run.label, metric.score(measured.statistics.at(run.label).sum()), speed.speedup_total.value});
+    const double quality = metric.scores() ? metric.score(measured.statistics.at(run.label).sum()) : 0;
+    candidates.push_back({run.label, quality, speed.speedup_total.value});
   }
   return candidates;
 }

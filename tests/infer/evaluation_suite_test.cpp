@@ -254,6 +254,28 @@ TEST(EvaluationSuite, SettingsAreChosenOnOneTaskAndMeasuredOnTheOthers) {
   EXPECT_EQ(tasks.at(1).at("runs").size(), 3U);
 }
 
+TEST(EvaluationSuite, LosslessSettingsAreChosenByTheirSpeedAloneWhereNothingIsScored) {
+  FakeSuite suite;
+  suite.options.task = {suite.task("test"), suite.task("val")};
+  for (EvaluationTask& task : suite.options.task) {
+    task.references.clear();
+    task.metric.name = "none";
+  }
+  EvaluationRun run = FakeSuite::run("speculative");
+  run.temperature = {0};
+  run.window = {2, 3, 4};
+  run.choose_on = "val";
+  run.max_drop = {0};
+  suite.options.run = {run};
+  FakeEngine engine;
+  engine.seconds = [](const RunSettings& settings, int64_t) { return settings.decode.window == 3 ? 0.05 : 0.1; };
+  const auto chosen = run_named(suite.evaluate(engine), "test", "speculative.small.drop0");
+  EXPECT_EQ(chosen.at("params").at("window"), 3);
+
+  suite.options.run[0].temperature = {1};
+  EXPECT_THROW(suite.evaluate(engine), UserError);
+}
+
 TEST(EvaluationSuite, LinesBeyondTimedCountForQualityOnly) {
   FakeSuite suite;
   suite.options.task[0].timed = 4;
