@@ -57,11 +57,11 @@ std::vector<ReliabilityBin> reliability(const RouterPredictions& predictions, in
   return result;
 }
 
-double calibration_error(const std::vector<ReliabilityBin>& bins) {
+double calibration_error(const std::vector<ReliabilityBin>& bins, double ReliabilityBin::*truth) {
   double sum = 0;
   double count = 0;
   for (const ReliabilityBin& bin : bins) {
-    sum += static_cast<double>(bin.count) * std::abs(bin.predicted - bin.disagreement);
+    sum += static_cast<double>(bin.count) * std::abs(bin.predicted - bin.*truth);
     count += static_cast<double>(bin.count);
   }
   return count > 0 ? sum / count : std::numeric_limits<double>::quiet_NaN();

@@ -32,7 +32,7 @@ struct RouterPredictions {
 // `bins` bins of equal width.
 std::vector<ReliabilityBin> reliability(const RouterPredictions& predictions, int64_t bins = 10);
 
-// Mean over positions of |predicted - disagreement| of their bins.
-double calibration_error(const std::vector<ReliabilityBin>& bins);
+// Mean over positions of |predicted - truth| of their bins; `truth` is &ReliabilityBin::disagreement or ::rejected.
+double calibration_error(const std::vector<ReliabilityBin>& bins, double ReliabilityBin::*truth);
 
 }  // namespace draftsmith::train

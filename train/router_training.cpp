@@ -233,7 +233,8 @@ class RouterTrainer {
     add("entropy", validation_.features.entropy);
     add("max_probability", (1 - validation_.features.probabilities.select(1, 0)).contiguous());
     report.bins = reliability({numbers(predicted), numbers(validation_.disagreement), rejected});
-    report.calibration_error = calibration_error(report.bins);
+    report.calibration_error = calibration_error(
+        report.bins, options_.target == "rejected" ? &ReliabilityBin::rejected : &ReliabilityBin::disagreement);
   }
 
   const Positions& training_;

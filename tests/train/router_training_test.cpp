@@ -45,7 +45,8 @@ TEST(Reliability, EqualsACaseWorkedOutByHand) {
   EXPECT_EQ(bins[9].count, 2);  // 1 belongs to the last bin
   EXPECT_NEAR(bins[9].predicted, 0.975, 1e-7);
   EXPECT_NEAR(bins[9].disagreement, 0.8, 1e-7);
-  EXPECT_NEAR(calibration_error(bins), (0.05 + 2 * 0.03 + 2 * 0.175) / 5, 1e-7);
+  EXPECT_NEAR(calibration_error(bins, &ReliabilityBin::disagreement), (0.05 + 2 * 0.03 + 2 * 0.175) / 5, 1e-7);
+  EXPECT_NEAR(calibration_error(bins, &ReliabilityBin::rejected), (0.05 + 2 * 0.33 + 2 * 0.025) / 5, 1e-7);
 }
 
 const std::string kHash(64, 'b');
@@ -146,6 +147,7 @@ TEST_F(RouterTraining, LearnsWhatWasRejectedWhereThatIsAskedFor) {
   EXPECT_EQ(report.target, "rejected");
   EXPECT_NEAR(report.least_cross_entropy, 0, 1e-6);  // of labels 0 and 1
   EXPECT_LT(report.cross_entropy, report.constant_cross_entropy - 0.1);
+  EXPECT_LT(report.calibration_error, 0.1);
   EXPECT_GT(report.auc[0].rejected, report.auc[1].rejected + 0.1);
   RouterTrainingOptions soft = options();
   EXPECT_GT(train_router(data(), drafter(), soft).report.least_cross_entropy, 0.3);
