@@ -22,8 +22,8 @@ std::map<std::string, at::Tensor> with_prefix(const std::map<std::string, at::Te
 }  // namespace
 
 const std::vector<std::string>& tandem_configuration_names() {
-  static const std::vector<std::string> names = {"primary_frozen", "both_secondary_loss", "both_both_losses"};
-  return names;
+  static const std::vector<std::string> kNames = {"primary_frozen", "both_secondary_loss", "both_both_losses"};
+  return kNames;
 }
 
 TandemConfiguration tandem_configuration(const std::string& name) {

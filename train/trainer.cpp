@@ -83,7 +83,7 @@ struct Trainer::Impl {
   }
 
   // Frozen parameters get no gradient: it would cost time, and count in the norm that clipping looks at.
-  void require_gradients() {
+  void require_gradients() const {
     train::require_gradients(inputs.trainee, true);
     for (const OptimizedParameter& parameter : optimizer->parameters()) {
       at::Tensor value = parameter.value;

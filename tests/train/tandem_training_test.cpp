@@ -32,7 +32,7 @@ struct Pair {
   explicit Pair(const model::TransformerConfig& config, at::ScalarType type = at::kFloat, uint64_t seed = 3)
       : primary(model::varied_model(with_test_vocabulary(config), seed, type)),
         secondary(model::small_secondary(*primary, seed + 1, type)) {}
-  TandemTrainee trainee(TandemConfiguration configuration) {
+  TandemTrainee trainee(TandemConfiguration configuration) const {
     return {*secondary, *primary, {.configuration = configuration}};
   }
 
@@ -84,7 +84,7 @@ class TandemTraining : public testing::Test {
 
   // The primary's directory, which results of a frozen one refer to.
   std::filesystem::path saved_primary(const Pair& pair) const {
-    const auto directory = folder_ / "primary";
+    auto directory = folder_ / "primary";
     if (!std::filesystem::exists(directory)) model::save_model(directory, *pair.primary);
     return directory;
   }
