@@ -35,9 +35,17 @@ std::vector<std::string> stage_names(const toml::table& root) {
 // One file of a recipe as it is found, before any override.
 struct FoundFile {
   std::filesystem::path path;
-  std::vector<std::string> stages;
+  std::vector<std::string> stages;  // up to `until`: what lies behind is nobody's, overrides included
   std::string until;
 };
+
+// Leaves the stages up to `last`; false when it is none of them.
+bool drop_behind(const std::string& last, std::vector<std::string>& stages) {
+  const auto found = std::find(stages.begin(), stages.end(), last);
+  if (found == stages.end()) return false;
+  stages.erase(found + 1, stages.end());
+  return true;
+}
 
 // The file and what it includes, innermost first.
 void find_files(const std::filesystem::path& file, const std::string& until, std::vector<std::filesystem::path> outer,
@@ -58,14 +66,14 @@ void find_files(const std::filesystem::path& file, const std::string& until, std
       find_files(file.parent_path() / include.recipe, include.until, outer, files, problems);
     }
   }
-  files.push_back({file, stage_names(root), until});
-  const auto& names = files.back().stages;
-  if (!until.empty() && std::find(names.begin(), names.end(), until) == names.end()) {
+  FoundFile found{file, stage_names(root), until};
+  if (!until.empty() && !drop_behind(until, found.stages)) {
     problems.add({.where = file.string(),
                   .what = "the included recipe has no such stage of its own",
                   .expected = "one of its stages for `until`",
                   .found = until});
   }
+  files.push_back(std::move(found));
 }
 
 bool has_stage(const FoundFile& file, const std::string& name) {
@@ -92,8 +100,7 @@ RecipeSource::RecipeSource(std::filesystem::path file, std::vector<std::string> 
     : file_(std::move(file)), overrides_(std::move(overrides)), root_(load_toml(file_)) {
   apply_overlays(root_, overrides_, {}, problems);
   stages_ = stage_names(root_);
-  const auto last = std::find(stages_.begin(), stages_.end(), until);
-  if (last != stages_.end()) stages_.erase(last + 1, stages_.end());
+  if (!until.empty()) drop_behind(until, stages_);
 }
 
 toml::table RecipeSource::parse() const {

@@ -60,6 +60,8 @@ kind = "language"
 train = 100
 [unwanted]
 kind = "language"
+[more]
+kind = "language"
 )";
   const std::string outer = R"(
 include = { recipe = "inner.toml", until = "words" }
