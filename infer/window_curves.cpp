@@ -40,7 +40,10 @@ std::string method_of(const ordered_json& run) {
   std::string text = run.at("method");
   for (const auto& [key, value] : run.at("params").items()) {
     if (key == "window" || key == "drafter" || key == "model" || key == "window_rule") continue;
-    text += fmt::format(" {}={}", key == "temperature" ? "T" : key,
+    text += fmt::format(" {}={}",
+                        key == "temperature"   ? "T"
+                        : key == "num_samples" ? "samples"
+                                               : key,
                         value.is_number()   ? fmt::format("{:g}", value.get<double>())
                         : value.is_string() ? value.get<std::string>()
                                             : value.dump());
