@@ -112,8 +112,9 @@ TEST(PromptTasks, LinesMayBeSkippedAndDocumentsSeparated) {
   EXPECT_THAT(load_task(task).sources, testing::ElementsAre("a b", "c"));
 }
 
-TEST(PromptTasks, NothingIsChosenOnATaskWithoutAMetric) {
+TEST(PromptTasks, NothingLossyIsChosenOnATaskWithoutAMetric) {
   WindowSuite suite;
+  suite.options.run[0] = FakeSuite::run("bild");
   suite.options.run[0].choose_on = "test";
   EXPECT_THROW(suite.evaluate(suite.engine), UserError);
 }
