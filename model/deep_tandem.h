@@ -3,9 +3,9 @@
 // (model/block_prediction.h): all earlier blocks, and its own both ways. Its output is a sketch of the next block,
 // added to the embeddings of the small, autoregressive part, which alone predicts:
 //   y_i^(0) = Emb_S(x_{i-1}) + FF_Tandem(x_i^(L_L)),   x_i^(0) = Emb_L(x_{i-γ})
-// where i is the token that is predicted; x^(L_L) is taken behind the large part's final norm. The large part reads up
-// to token ⌈i/γ⌉γ - 1 < i for it. The first γ tokens of a text but one's predecessors have no sketch: positions 0..γ-2
-// (which predict tokens 1..γ-1) read their embeddings alone.
+// where i is the token that is predicted; x^(L_L) is taken behind the large part's final norm. For it the
+// large part reads tokens up to ⌊i/γ⌋γ - 1 < i, the whole block of token i-γ. Tokens 1..γ-1 of a text have no sketch:
+// the positions that predict them, 0..γ-2, read their embeddings alone.
 //
 // A directory holds large/ and small/, model directories, the projection in model.safetensors (projection.weight) and a
 // config.json of the architecture DraftsmithDeepTandem.

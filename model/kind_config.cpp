@@ -57,6 +57,10 @@ void read_kind(ModelKind kind, ConfigReader& reader, const std::string& where, T
                Problems& problems) {
   if (kind == ModelKind::kTandem) read_tandem(reader, where, config, problems);
   if (kind == ModelKind::kBlockPrediction) read_block(reader, config);
+  if (kind != ModelKind::kTandem && config.encoder_decoder && config.encoder_layers < 1) {
+    reader.wrong("num_layers", "leaves the model without an encoder, as only a Tandem secondary is",
+                 fmt::format("1 to {}", kMaxLayers));
+  }
 }
 
 void write_kind(const TransformerConfig& config, const std::optional<PrimaryRecord>& primary,

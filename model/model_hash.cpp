@@ -1,6 +1,8 @@
 #include "model/model_hash.h"
 
+#include <filesystem>
 #include <map>
+#include <mutex>
 
 #include "base/files.h"
 #include "model/model_directory.h"
@@ -9,12 +11,46 @@
 
 namespace draftsmith::model {
 
+namespace {
+
+namespace fs = std::filesystem;
+
+// A file as it was when it was read.
+struct KnownFile {
+  std::uintmax_t size = 0;
+  fs::file_time_type changed;
+  std::string hash;
+};
+
+// Evaluations open the same model many times. Remembered is only what was already old when it was read: a file changed
+// a moment ago may change again within the same tick of the file system's clock.
+std::string remembered_sha256(const fs::path& file) {
+  static std::mutex mutex;
+  static std::map<fs::path, KnownFile> known;
+  const fs::path path = fs::canonical(file);
+  const KnownFile now{fs::file_size(path), fs::last_write_time(path), {}};
+  {
+    const std::lock_guard lock(mutex);
+    const auto found = known.find(path);
+    if (found != known.end() && found->second.size == now.size && found->second.changed == now.changed) {
+      return found->second.hash;
+    }
+  }
+  const bool settled = fs::file_time_type::clock::now() - now.changed > std::chrono::seconds(2);
+  std::string hash = sha256_file(path);
+  const std::lock_guard lock(mutex);
+  if (settled) known[path] = {now.size, now.changed, hash};
+  return hash;
+}
+
+}  // namespace
+
 std::string model_hash(const std::filesystem::path& directory) {
   // Refuses what is no model directory, but takes any kind of model: a router is bound to a Tandem secondary as well.
   load_config(directory, kind_of_directory(directory).value_or(ModelKind::kOrdinary));
   std::map<std::string, std::string> hashes = {{"config.json", sha256_file(directory / "config.json")}};
   const WeightFiles weights(directory);
-  for (const auto& file : weights.files()) hashes[file->file().filename().string()] = sha256_file(file->file());
+  for (const auto& file : weights.files()) hashes[file->file().filename().string()] = remembered_sha256(file->file());
   Sha256 all;
   for (const auto& [name, hash] : hashes) all.update(name + " " + hash + "\n");
   return all.hex_digest();

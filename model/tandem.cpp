@@ -1,5 +1,8 @@
 #include "model/tandem.h"
 
+#include <algorithm>
+#include <span>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -31,6 +34,13 @@ UserError no_primary(const fs::path& directory, const fs::path& primary) {
                     .hint = "name the primary where it lies now (--model), or train the Tandem with copy_primary"});
 }
 
+// As the system reads a path: where part of it is a link, `..` leads out of what that points to.
+fs::path resolved(const fs::path& path) {
+  std::error_code error;
+  const fs::path found = fs::weakly_canonical(path, error);
+  return error ? path.lexically_normal() : found;
+}
+
 // Another primary than the recorded one is refused by its hash; what lies inside the directory belongs to it.
 void require_recorded(const fs::path& directory, const fs::path& primary) {
   const auto record = recorded_primary(directory);
@@ -39,13 +49,34 @@ void require_recorded(const fs::path& directory, const fs::path& primary) {
   std::error_code status;
   if (record->path == kInside && fs::equivalent(own, primary, status)) return;
   if (const std::string hash = model_hash(primary); hash != record->hash) {
-    throw UserError(
-        {.where = directory.string(),
-         .what = "this Tandem secondary belongs to another primary",
-         .expected = fmt::format("{} (sha256 {})", own.lexically_normal().string(), record->hash.substr(0, 16)),
-         .found = fmt::format("{} (sha256 {})", primary.string(), hash.substr(0, 16)),
-         .hint = "decode with the primary that it was trained with, or train it anew"});
+    throw UserError({.where = directory.string(),
+                     .what = "this Tandem secondary belongs to another primary",
+                     .expected = fmt::format("{} (sha256 {})", resolved(own).string(), record->hash.substr(0, 16)),
+                     .found = fmt::format("{} (sha256 {})", primary.string(), hash.substr(0, 16)),
+                     .hint = "decode with the primary that it was trained with, or train it anew"});
   }
+}
+
+// A list of millions of numbers, as a file may hold, makes one short problem.
+void check_layer_map(const TandemShape& shape, int64_t secondary_layers, const std::string& where, Problems& problems) {
+  constexpr size_t kShown = 16;
+  const std::span<const int64_t> map = shape.layer_map;
+  if (static_cast<int64_t>(map.size()) != secondary_layers) {
+    const auto shown = map.first(std::min(kShown, map.size()));
+    problems.add({.where = where,
+                  .what = "has not one number for each layer of the secondary",
+                  .expected = fmt::format("{} numbers", secondary_layers),
+                  .found = fmt::format("{}: {}{}", map.size(), fmt::join(shown, ", "),
+                                       shown.size() < map.size() ? ", ..." : "")});
+    return;
+  }
+  const auto outside = [&](int64_t layer) { return layer < 0 || layer > shape.primary_layers; };
+  const auto wrong = std::find_if(map.begin(), map.end(), outside);
+  if (wrong == map.end()) return;
+  problems.add({.where = where,
+                .what = "names a representation that the primary does not have",
+                .expected = fmt::format("0 (embedding output) to {} (its last layer)", shape.primary_layers),
+                .found = fmt::format("{}", *wrong)});
 }
 
 at::Tensor unit_matrix(at::IntArrayRef shape) {
@@ -71,20 +102,7 @@ std::vector<int64_t> default_layer_map(int64_t secondary_layers, int64_t primary
 
 void check_tandem_shape(const TandemShape& shape, int64_t secondary_layers, const std::string& where,
                         Problems& problems) {
-  const auto count = static_cast<int64_t>(shape.layer_map.size());
-  if (count != secondary_layers) {
-    problems.add({.where = where + ": layer_map",
-                  .what = "has not one number for each layer of the secondary",
-                  .expected = fmt::format("{} numbers", secondary_layers),
-                  .found = fmt::format("{}: {}", count, fmt::join(shape.layer_map, ", "))});
-  }
-  for (const int64_t layer : shape.layer_map) {
-    if (layer >= 0 && layer <= shape.primary_layers) continue;
-    problems.add({.where = where + ": layer_map",
-                  .what = "names a representation that the primary does not have",
-                  .expected = fmt::format("0 (embedding output) to {} (its last layer)", shape.primary_layers),
-                  .found = fmt::format("{}", layer)});
-  }
+  check_layer_map(shape, secondary_layers, where + ": layer_map", problems);
   if (shape.block < 1) {
     problems.add({.where = where + ": block",
                   .what = "a block has at least one token",
@@ -108,9 +126,8 @@ void require_tandem_pair(const TransformerConfig& secondary, const TransformerCo
   same("the vocabulary", number(secondary.vocabulary), number(primary.vocabulary));
   same("the ids that end a text", fmt::format("{}", fmt::join(secondary.eos, ", ")),
        fmt::format("{}", fmt::join(primary.eos, ", ")));
-  if (secondary.encoder_decoder && primary.encoder_decoder) {
-    same("the start id", number(secondary.decoder_start), number(primary.decoder_start));
-  }
+  // A decoder-only model is given it too, where a prompt is empty.
+  same("the start id", number(secondary.decoder_start), number(primary.decoder_start));
   if (secondary.tandem_secondary()) {
     same("the primary's width", number(secondary.tandem.primary_width), number(primary.width));
     same("the primary's layers", number(secondary.tandem.primary_layers), number(primary.decoder_layers));
@@ -163,23 +180,23 @@ std::optional<PrimaryRecord> recorded_primary(const fs::path& directory) {
 fs::path tandem_primary(const fs::path& directory) {
   load_config(directory, ModelKind::kTandem);  // refuses what is no Tandem directory
   const auto record = recorded_primary(directory);
-  if (!record) {
-    throw UserError({.where = directory.string(),
-                     .what = "this Tandem secondary names no primary",
-                     .expected = "draftsmith_tandem: primary in config.json, as finished training writes it",
-                     .hint = "name the primary (--model)"});
-  }
-  return (directory / record->path).lexically_normal();
+  if (record) return resolved(directory / record->path);
+  if (const fs::path inside = directory / kInside; fs::is_directory(inside)) return inside;
+  throw UserError({.where = directory.string(),
+                   .what = "this Tandem secondary names no primary",
+                   .expected = "draftsmith_tandem: primary in config.json, as finished training writes it",
+                   .hint = "name the primary (--model)"});
 }
 
 void check_tandem_directory(const fs::path& directory) {
   const ModelDirectory opened(directory, ModelKind::kTandem);
   const auto record = recorded_primary(directory);
-  if (!record) return;
+  if (!record && !fs::is_directory(directory / kInside)) return;
   const fs::path primary = tandem_primary(directory);
   if (!fs::is_directory(primary)) throw no_primary(directory, primary);
   const ModelDirectory other(primary);
   require_tandem_pair(opened.config(), other.config(), {directory.string(), primary.string()});
+  if (!record) return;
   if (const std::string hash = model_hash(primary); hash != record->hash) {
     throw UserError({.where = directory.string(),
                      .what = "its primary has changed since this Tandem was written",
@@ -220,7 +237,7 @@ void save_tandem(const fs::path& directory, const TransformerModel& secondary, c
   const fs::path inside = place.temporary() / kInside;
   if (options.primary != nullptr) {
     save_model(inside, *options.primary, options.files);
-    files.primary = {kInside, model_hash(inside)};
+    if (options.record_primary) files.primary = {kInside, model_hash(inside)};
   } else if (options.copy_primary) {
     copy_directory(options.primary_directory, inside);
     files.primary = {kInside, model_hash(inside)};

@@ -28,8 +28,8 @@ namespace draftsmith::model {
 // The even layer map ℓ(j) = ⌊(j+1)·L_L/L_S⌋. [secondary_layers]
 std::vector<int64_t> default_layer_map(int64_t secondary_layers, int64_t primary_layers);
 
-// Adds a problem for each: a layer map of another length than the secondary's layers, a number in it outside
-// 0..primary_layers, γ below 1. `where` names the options or the file.
+// Adds a problem for each: a layer map of another length than the secondary's layers, or a number in it outside
+// 0..primary_layers (the first one); γ below 1. `where` names the options or the file.
 void check_tandem_shape(const TandemShape& shape, int64_t secondary_layers, const std::string& where,
                         Problems& problems);
 
@@ -70,8 +70,8 @@ bool is_tandem_directory(const std::filesystem::path& directory);
 // The primary that a Tandem directory's config.json names; nothing where it names none, as in checkpoints of training.
 std::optional<PrimaryRecord> recorded_primary(const std::filesystem::path& directory);
 
-// Where a Tandem directory's primary lies: primary/ inside it, or what its path leads to. Errors: UserError for what is
-// no Tandem directory.
+// Where a Tandem directory's primary lies: what its path leads to, or primary/ inside it where it names none, as in
+// checkpoints. Errors: UserError for what is no Tandem directory, and where there is neither.
 std::filesystem::path tandem_primary(const std::filesystem::path& directory);
 
 // Everything that a Tandem directory's form can be wrong in, its primary included, whose hash is compared; what
@@ -106,6 +106,8 @@ struct TandemSaveOptions {
   // ... or a model directory, referenced or, with copy_primary, copied into primary/.
   std::filesystem::path primary_directory = {};
   bool copy_primary = false;
+  // Whether config.json names a primary in memory by its hash, for which it is read back; a checkpoint need not.
+  bool record_primary = true;
 };
 
 // Writes a Tandem directory, atomically. Errors: as save_model.

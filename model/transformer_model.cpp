@@ -286,13 +286,15 @@ void TransformerModel::write_kv(LayerRange layers, const at::Tensor& hidden, con
 
 EncoderStates TransformerModel::project_encoder(const EncoderStates& primary) {
   const DecodingGuard guard;
-  return {impl_->parts->project_encoder(primary.hidden), primary.lengths};
+  return {impl_->parts->project_encoder(primary.hidden.to(impl_->parts->dtype())), primary.lengths};
 }
 
 void TransformerModel::write_primary(const std::vector<at::Tensor>& representations, const StepLayout& layout,
                                      TransformerState& state) {
   const DecodingGuard guard;
-  impl_->parts->write_primary(representations, layout, own_state(state));
+  std::vector<at::Tensor> own_type;
+  for (const at::Tensor& layer : representations) own_type.push_back(layer.to(impl_->parts->dtype()));
+  impl_->parts->write_primary(own_type, layout, own_state(state));
 }
 
 }  // namespace draftsmith::model

@@ -145,16 +145,21 @@ ForwardOutput TransformerParts::forward(const ForwardInput& input, Dropout& drop
   if (pass.memory.defined()) {
     pass.cross_bias = decoder_.cross_bias(hidden, pass.memory, input.source.lengths);
   }
-  std::map<int64_t, at::Tensor> layers{{0, hidden}};
+  std::map<int64_t, at::Tensor> wanted;  // no others: without gradients the rest is freed as the pass goes on
+  for (const int64_t layer : input.hidden_layers) wanted[layer];
+  const auto keep = [&](int64_t layer) {
+    if (const auto found = wanted.find(layer); found != wanted.end()) found->second = hidden;
+  };
+  keep(0);
   for (int64_t i = 0; i < decoder_.layers(); ++i) {
     const at::Tensor primary = input.primary == nullptr ? at::Tensor() : input.primary->layers[static_cast<size_t>(i)];
     hidden = decoder_.block(i)(hidden, pass, primary);
-    layers[i + 1] = hidden;
+    keep(i + 1);
   }
   ForwardOutput output;
   output.encoder = pass.memory;
   for (const int64_t layer : input.hidden_layers) {
-    output.layers.push_back(layers.at(layer));
+    output.layers.push_back(wanted.at(layer));
   }
   hidden = decoder_.final_norm(hidden);
   hidden = config_.encoder_decoder ? dropout(hidden) : hidden;  // T5 alone drops out after the last norm

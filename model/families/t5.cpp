@@ -79,8 +79,7 @@ TransformerConfig read_common(ConfigReader& reader, const Defaults& defaults) {
   config.heads = reader.get_int("num_heads", {1, kMaxHeads}, defaults.heads);
   config.head_width = reader.get_int("d_kv", {1, kMaxWidth}, 64);
   config.ff_width = reader.get_int("d_ff", {1, kMaxWidth}, defaults.ff_width);
-  const int64_t fewest = reader.has("draftsmith_tandem") ? 0 : 1;  // a Tandem secondary has no encoder
-  config.encoder_layers = reader.get_int("num_layers", {fewest, kMaxLayers}, defaults.layers);
+  config.encoder_layers = reader.get_int("num_layers", {0, kMaxLayers}, defaults.layers);  // 0: see read_kind()
   config.decoder_layers =
       reader.get_int("num_decoder_layers", {1, kMaxLayers}, std::max<int64_t>(1, config.encoder_layers));
   config.norm = Norm::kRms;

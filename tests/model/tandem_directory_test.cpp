@@ -73,8 +73,8 @@ TEST_F(TandemDirectory, IsReadBackWithItsPrimaryInside) {
 // Loaded for decoding alone, in types that decode, the secondary goes on from its primary's representations.
 TEST_F(TandemDirectory, DecodesAsLoaded) {
   const fs::path directory = referencing();
-  const auto logits_after_the_primary = [&](const LoadOptions& options) {
-    const Tandem loaded = load_tandem(directory, {.secondary = options, .primary = options});
+  const auto logits_after_the_primary = [&](const LoadOptions& primary, const LoadOptions& secondary) {
+    const Tandem loaded = load_tandem(directory, {.secondary = secondary, .primary = primary});
     const EncoderStates encoded = loaded.primary->encode(batch_.source);
     const auto reading = loaded.primary->begin(encoded, 8);
     const auto drafting = loaded.secondary->begin(loaded.secondary->project_encoder(encoded), 8);
@@ -85,11 +85,14 @@ TEST_F(TandemDirectory, DecodesAsLoaded) {
     loaded.secondary->write_primary(read.hidden, state.append(input.new_tokens, 4), state);
     return loaded.secondary->step(step_input({{5}, {6}}), *drafting).logits.to(at::kFloat);  // [2,1,V]
   };
-  const at::Tensor expected = logits_after_the_primary({.dtype = at::kDouble, .pack = false});
-  EXPECT_LT(difference(logits_after_the_primary({}), expected), 1e-4);
+  const LoadOptions exact{.dtype = at::kDouble, .pack = false};
+  const at::Tensor expected = logits_after_the_primary(exact, exact);
+  EXPECT_LT(difference(logits_after_the_primary({}, {}), expected), 1e-4);
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
-    const at::Tensor half = logits_after_the_primary({.dtype = type});
-    EXPECT_LT(difference(half, expected), 0.15 * expected.abs().max().item<double>());
+    for (const at::ScalarType own : {type, at::kFloat}) {
+      const at::Tensor half = logits_after_the_primary({.dtype = type}, {.dtype = own});
+      EXPECT_LT(difference(half, expected), 0.15 * expected.abs().max().item<double>()) << type << " " << own;
+    }
   }
 }
 
@@ -160,6 +163,47 @@ TEST_F(TandemDirectory, SecondaryWithoutARecordedPrimaryIsLoadedWithAnyThatFits)
   EXPECT_NO_THROW(load_tandem_secondary(root_ / "checkpoint", root_ / "large"));
 }
 
+// `..` in a recorded path leads out of the directory itself, not out of where a link to it lies.
+TEST_F(TandemDirectory, FindsItsPrimaryThroughALink) {
+  save("work/stage/model", {.primary_directory = root_ / "large"});
+  fs::create_directory_symlink(root_ / "work/stage/model", root_ / "link");
+  EXPECT_TRUE(fs::equivalent(tandem_primary(root_ / "link"), root_ / "large"));
+  EXPECT_EQ(user_error([&] { check_tandem_directory(root_ / "link"); }), "no error");
+  expect_loads_as_written(root_ / "link");
+}
+
+// A checkpoint: to name its primary by its hash would be to read it back each time.
+TEST_F(TandemDirectory, PrimaryInsideNeedsNoRecord) {
+  save("checkpoint", {.primary = primary_.get(), .record_primary = false});
+  EXPECT_FALSE(recorded_primary(root_ / "checkpoint").has_value());
+  EXPECT_EQ(tandem_primary(root_ / "checkpoint"), root_ / "checkpoint" / "primary");
+  expect_loads_as_written(root_ / "checkpoint");
+  EXPECT_NO_THROW(check_tandem_directory(root_ / "checkpoint"));
+}
+
+TEST_F(TandemDirectory, HugeLayerMapsMakeOneShortProblem) {
+  const auto count = [](const std::string& text, const std::string& part) {
+    int64_t found = 0;
+    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+    return found;
+  };
+  const std::string huge = error_with({{"layer_map", std::vector<int64_t>(200'000, 9)}});
+  EXPECT_THAT(huge, AllOf(HasSubstr("2 numbers"), HasSubstr("200000: 9, 9")));
+  EXPECT_LT(huge.size(), 1000u);
+  EXPECT_EQ(count(error_with({{"layer_map", {9, 8}}}), "names a representation"), 1);
+}
+
+TEST_F(TandemDirectory, AnOrdinaryModelNeedsItsEncoderWhateverKeysItHas) {
+  json config = load_json(root_ / "large" / "config.json");
+  config["num_layers"] = 0;
+  for (const char* key : {"nothing", "draftsmith_tandem"}) {
+    config[key] = json::object();
+    write_json(root_ / "large" / "config.json", nlohmann::ordered_json(config));
+    EXPECT_THAT(user_error([&] { load_config(root_ / "large"); }),
+                AllOf(HasSubstr("num_layers"), HasSubstr("without an encoder")));
+  }
+}
+
 TEST_F(TandemDirectory, MalformedOnesAreRefusedByName) {
   EXPECT_THAT(error_with({{"layer_map", {1, 4}}}),
               AllOf(HasSubstr("layer_map"), HasSubstr("0 (embedding output) to 3"), HasSubstr("found:    4")));
@@ -207,6 +251,9 @@ TEST(TandemConfig, PairsThatDoNotFitAreRefusedWithBothNames) {
                                         HasSubstr("end a text")));
   EXPECT_THAT(message(smaller(tiny_config()), {}), HasSubstr("encoder-decoder"));
   const TransformerConfig fitting = smaller(tiny_llama(3));
+  TransformerConfig other_start = fitting;
+  other_start.decoder_start = fitting.decoder_start + 1;
+  EXPECT_THAT(message(other_start, {}), HasSubstr("the start id"));
   EXPECT_THAT(message(fitting, {{1, 5}, 0, ProjectionStart::kRandom, 1}),
               AllOf(HasSubstr("found:    5"), HasSubstr("at least one token")));
   EXPECT_EQ(message(fitting, {}), "no error");
