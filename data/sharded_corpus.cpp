@@ -2,22 +2,28 @@
 
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 namespace draftsmith::data {
 
 namespace {
 
-// What tells a corpus from one of the job that `own` describes; nullptr for nothing.
-const char* differing(const CorpusInfo& own, const CorpusInfo& found) {
-  if (found.tokenizer_hash != own.tokenizer_hash) return "tokenizer";
-  if (found.vocabulary != own.vocabulary) return "vocabulary";
-  return same_job(own.provenance, found.provenance) ? nullptr : "provenance";
+// What tells a corpus from one of the job that `own` describes.
+std::optional<ShardDifference> differing(const CorpusInfo& own, const CorpusInfo& found) {
+  if (found.tokenizer_hash != own.tokenizer_hash) {
+    return ShardDifference{"tokenizer", own.tokenizer_hash, found.tokenizer_hash};
+  }
+  if (found.vocabulary != own.vocabulary) {
+    return ShardDifference{"vocabulary", std::to_string(own.vocabulary), std::to_string(found.vocabulary)};
+  }
+  if (same_job(own.provenance, found.provenance)) return std::nullopt;
+  return job_difference(own.provenance, found.provenance);
 }
 
 int64_t check_shard(const std::filesystem::path& file, const CorpusInfo& own) {
   const Corpus shard(file);
-  if (const char* differs = differing(own, shard.info())) refuse_shard(file, differs);
+  if (const auto difference = differing(own, shard.info())) refuse_shard(file, *difference);
   return shard.size();
 }
 
@@ -25,7 +31,7 @@ int64_t check_shard(const std::filesystem::path& file, const CorpusInfo& own) {
 int64_t check_merged(const std::filesystem::path& file, const CorpusInfo& own) {
   if (!own.provenance.contains(kJob)) return -1;
   const CorpusInfo found = read_corpus_info(file);
-  return !found.provenance.contains(kJob) || differing(own, found) != nullptr ? -1 : found.examples;
+  return !found.provenance.contains(kJob) || differing(own, found) ? -1 : found.examples;
 }
 
 }  // namespace

@@ -19,11 +19,26 @@ std::filesystem::path shard_file(const std::filesystem::path& file, size_t index
 
 }  // namespace
 
-void refuse_shard(const std::filesystem::path& shard, const std::string& differs) {
+void refuse_shard(const std::filesystem::path& shard, const ShardDifference& difference) {
   throw UserError({.where = shard.string(),
-                   .what = "shard of another job: its " + differs + " differs",
-                   .expected = "shards of the job that is being continued",
+                   .what = "shard of another job: its " + difference.what + " differs",
+                   .expected = difference.own + ", as the job that is being continued",
+                   .found = difference.found,
                    .hint = "remove the shards to begin again, or write to another file"});
+}
+
+ShardDifference job_difference(const std::map<std::string, std::string>& own,
+                               const std::map<std::string, std::string>& found) {
+  const auto beyond = [](const auto& some, const auto& others) {
+    std::string text;
+    for (const auto& [key, value] : some) {
+      const auto other = others.find(key);
+      if (other != others.end() && other->second == value) continue;
+      text += (text.empty() ? "" : ", ") + key + " = " + value;
+    }
+    return text.empty() ? std::string("nothing beyond it") : text;
+  };
+  return {"provenance", beyond(own, found), beyond(found, own)};
 }
 
 bool same_job(const std::map<std::string, std::string>& own, const std::map<std::string, std::string>& found) {

@@ -15,8 +15,19 @@ namespace draftsmith::data {
 // The provenance that says which job makes a file, for those that are made in several runs.
 inline constexpr const char* kJob = "job";
 
-// UserError: the shard is one of another job, since its `differs` is another.
-[[noreturn]] void refuse_shard(const std::filesystem::path& shard, const std::string& differs);
+// What tells a shard from those of the job that goes on, and both sides' values.
+struct ShardDifference {
+  std::string what;
+  std::string own;
+  std::string found;
+};
+
+// UserError: the shard is one of another job.
+[[noreturn]] void refuse_shard(const std::filesystem::path& shard, const ShardDifference& difference);
+
+// The difference between two jobs' provenances where same_job() says that they are two; shows what is not the same.
+ShardDifference job_difference(const std::map<std::string, std::string>& own,
+                               const std::map<std::string, std::string>& found);
 
 // Whether what was found is of the same job: told by kJob, without it in `own` by the whole provenance. What has no
 // kJob itself is taken for a file of an earlier version's.

@@ -236,6 +236,11 @@ int64_t teacher_bytes_per_position(int64_t k, int64_t vocabulary) {
   return k == vocabulary ? k * half : k * (half + static_cast<int64_t>(sizeof(int32_t))) + 2 * half;
 }
 
+uint64_t teacher_cache_space(const TeacherCacheInfo& info, int64_t positions, int64_t done) {
+  const auto each = static_cast<uint64_t>(teacher_bytes_per_position(info.k, info.vocabulary));
+  return each * static_cast<uint64_t>(2 * positions - done);
+}
+
 std::string corpus_hash(const Corpus& corpus) {
   Sha256 hash;
   const auto add = [&](std::span<const int32_t> row) {

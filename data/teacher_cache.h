@@ -70,6 +70,10 @@ struct TeacherCacheInfo {
 // Bytes that a cache takes for each position.
 int64_t teacher_bytes_per_position(int64_t k, int64_t vocabulary);
 
+// Bytes of disk that making a cache of so many positions still takes: the shards of all but those that are `done`, and
+// the merged file beside them.
+uint64_t teacher_cache_space(const TeacherCacheInfo& info, int64_t positions, int64_t done);
+
 // Of all token ids of a corpus and where its examples begin; what else its file says does not count.
 std::string corpus_hash(const Corpus& corpus);
 

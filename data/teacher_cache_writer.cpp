@@ -105,19 +105,28 @@ void TeacherCacheWriter::finish(const std::map<std::string, std::string>& extra,
 
 namespace {
 
-// What tells a cache from one of the job that `own` describes; nullptr for nothing.
-const char* differing(const TeacherCacheInfo& own, const TeacherCacheInfo& found) {
-  if (found.tokenizer_hash != own.tokenizer_hash) return "tokenizer";
-  if (found.teacher_hash != own.teacher_hash) return "teacher";
-  if (found.corpus_hash != own.corpus_hash) return "corpus";
-  if (found.k != own.k || found.vocabulary != own.vocabulary) return "number of ids";
-  if (found.temperature != own.temperature) return "temperature";
-  return same_job(own.provenance, found.provenance) ? nullptr : "provenance";
+// What tells a cache from one of the job that `own` describes.
+std::optional<ShardDifference> differing(const TeacherCacheInfo& own, const TeacherCacheInfo& found) {
+  const auto difference = [](const char* what, const auto& one, const auto& other) {
+    return ShardDifference{what, fmt::format("{}", one), fmt::format("{}", other)};
+  };
+  if (found.tokenizer_hash != own.tokenizer_hash) {
+    return difference("tokenizer", own.tokenizer_hash, found.tokenizer_hash);
+  }
+  if (found.teacher_hash != own.teacher_hash) return difference("teacher", own.teacher_hash, found.teacher_hash);
+  if (found.corpus_hash != own.corpus_hash) return difference("corpus", own.corpus_hash, found.corpus_hash);
+  if (found.k != own.k || found.vocabulary != own.vocabulary) {
+    const auto ids = [](const TeacherCacheInfo& info) { return fmt::format("{} of {}", info.k, info.vocabulary); };
+    return difference("number of ids", ids(own), ids(found));
+  }
+  if (found.temperature != own.temperature) return difference("temperature", own.temperature, found.temperature);
+  if (same_job(own.provenance, found.provenance)) return std::nullopt;
+  return job_difference(own.provenance, found.provenance);
 }
 
 int64_t check_shard(const std::filesystem::path& file, const TeacherCacheInfo& own) {
   const TeacherCache shard(file);
-  if (const char* differs = differing(own, shard.info())) refuse_shard(file, differs);
+  if (const auto difference = differing(own, shard.info())) refuse_shard(file, *difference);
   return shard.info().examples;
 }
 
@@ -125,7 +134,7 @@ int64_t check_shard(const std::filesystem::path& file, const TeacherCacheInfo& o
 int64_t check_merged(const std::filesystem::path& file, const TeacherCacheInfo& own) {
   if (!is_teacher_cache(file)) return -1;
   const TeacherCacheInfo found = read_teacher_cache_info(file);
-  return differing(own, found) != nullptr ? -1 : found.examples;
+  return differing(own, found) ? -1 : found.examples;
 }
 
 }  // namespace

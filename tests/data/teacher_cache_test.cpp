@@ -1,4 +1,4 @@
-// Teacher caches: what is written is read back, whatever does not fit is refused by name, and shards go on.
+// Teacher caches: what is written is read back, and whatever does not fit is refused by name.
 #include "data/teacher_cache.h"
 
 #include <cmath>
@@ -8,6 +8,7 @@
 
 #include "base/half.h"
 #include "data/hdf5.h"
+#include "tests/data/teacher_cache_fixtures.h"
 #include "tests/data/test_files.h"
 
 namespace draftsmith::data {
@@ -16,42 +17,6 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-// Bits of halves whose exponentials add up to 1: log(1/2), log(1/4), log(1/8).
-constexpr uint16_t kHalf = 0xb98c;
-constexpr uint16_t kQuarter = 0xbd8c;
-constexpr uint16_t kEighth = 0xc029;
-constexpr uint16_t kNothing = 0xfbff;  // -65504
-
-TeacherCacheInfo info_of(int64_t k, int64_t positions, const std::string& job = "job one") {
-  return {.k = k,
-          .vocabulary = 4,
-          .positions = positions,
-          .tokenizer_hash = "aaaa",
-          .teacher_hash = "bbbb",
-          .corpus_hash = "cccc",
-          .provenance = {{kJob, job}}};
-}
-
-// Values of one example of a top-2 cache: `positions` times ids 1 and 3.
-struct Example {
-  explicit Example(size_t positions) : labels(positions, kEighth), tails(positions, kEighth) {
-    for (size_t i = 0; i < 2 * positions; ++i) {
-      ids.push_back(i % 2 == 0 ? 1 : 3);
-      log_probs.push_back(i % 2 == 0 ? kHalf : kQuarter);
-    }
-  }
-  TeacherRows rows() const { return {ids, log_probs, labels, tails}; }
-
-  std::vector<int32_t> ids;
-  std::vector<uint16_t> log_probs, labels, tails;
-};
-
-void write_cache(const std::filesystem::path& file, const TeacherRows& rows, int64_t k = 2) {
-  TeacherCacheWriter writer(file, info_of(k, static_cast<int64_t>(rows.log_probs.size()) / k));
-  writer.add(rows);
-  writer.finish();
-}
 
 TEST(TeacherCache, GivesBackWhatWasWritten) {
   const TemporaryDirectory directory;
@@ -74,11 +39,11 @@ TEST(TeacherCache, GivesBackWhatWasWritten) {
 
 TEST(TeacherCache, KeepsWholeDistributionsWithoutIds) {
   const TemporaryDirectory directory;
-  const std::vector<uint16_t> log_probs = {kHalf, kQuarter, kQuarter, kNothing};
+  const std::vector<uint16_t> log_probs = {kHalf, kQuarter, kQuarter, kLowest};
   write_cache(directory / "t.h5", {.log_probs = log_probs}, 4);
   const TeacherCache cache(directory / "t.h5");
   EXPECT_TRUE(cache.info().whole());
-  EXPECT_THAT(cache.rows(0).log_probs, ElementsAre(kHalf, kQuarter, kQuarter, kNothing));
+  EXPECT_THAT(cache.rows(0).log_probs, ElementsAre(kHalf, kQuarter, kQuarter, kLowest));
   EXPECT_TRUE(cache.rows(0).ids.empty());
   EXPECT_FALSE(Hdf5Reader(directory / "t.h5").has("/teacher/ids"));
 }
@@ -224,83 +189,10 @@ TEST(TeacherCache, CorpusHashIsOfItsTokensAlone) {
   EXPECT_NE(hash_of({1, 2}, {4}, "x"), hash);
 }
 
-void add_shard(ShardedTeacherCache& writer, size_t examples) {
-  const Example one(1), two(2);
-  std::vector<TeacherRows> rows;
-  for (size_t i = 0; i < examples; ++i) rows.push_back(i % 2 == 0 ? one.rows() : two.rows());
-  writer.add_shard(rows);
-}
-
-TEST(ShardedTeacherCache, GoesOnAfterTheLastWholeShardToTheSameFile) {
-  const TemporaryDirectory directory;
-  const auto write = [&](const std::string& name, bool killed) {
-    {
-      ShardedTeacherCache writer(directory / name, info_of(2, 0));
-      add_shard(writer, 4);
-      if (!killed) add_shard(writer, 3);
-      if (!killed) writer.finish({}, {});
-    }
-    if (!killed) return;
-    ShardedTeacherCache writer(directory / name, info_of(2, 0));
-    EXPECT_EQ(writer.done(), 4);
-    add_shard(writer, 3);
-    writer.finish({}, {});
-  };
-  write("whole.h5", false);
-  write("killed.h5", true);
-  EXPECT_EQ(sha256_file(directory / "whole.h5"), sha256_file(directory / "killed.h5"));
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 2);
-  const TeacherCache cache(directory / "killed.h5");
-  EXPECT_EQ(cache.info().examples, 7);
-  EXPECT_EQ(cache.info().positions, 10);
-}
-
-TEST(ShardedTeacherCache, RefusesShardsOfAnotherJob) {
-  const TemporaryDirectory directory;
-  {
-    ShardedTeacherCache writer(directory / "t.h5", info_of(2, 0));
-    add_shard(writer, 2);
-  }
-  const auto error = [&](const TeacherCacheInfo& info) {
-    return user_error([&] { ShardedTeacherCache(directory / "t.h5", info); });
-  };
-  TeacherCacheInfo info = info_of(2, 0);
-  info.teacher_hash = "dddd";
-  EXPECT_THAT(error(info), AllOf(HasSubstr("shard-00000"), HasSubstr("its teacher differs")));
-  info = info_of(2, 0);
-  info.corpus_hash = "dddd";
-  EXPECT_THAT(error(info), HasSubstr("its corpus differs"));
-  info = info_of(2, 0);
-  info.temperature = 2;
-  EXPECT_THAT(error(info), HasSubstr("its temperature differs"));
-  EXPECT_THAT(error(info_of(3, 0)), HasSubstr("its number of ids differs"));
-  EXPECT_THAT(error(info_of(2, 0, "job two")), HasSubstr("its provenance differs"));
-  EXPECT_EQ(error(info_of(2, 0)), "");
-}
-
-TEST(ShardedTeacherCache, AMergedCacheNeedsNothingMore) {
-  const TemporaryDirectory directory;
-  {
-    ShardedTeacherCache writer(directory / "t.h5", info_of(2, 0));
-    add_shard(writer, 2);
-    std::filesystem::copy(directory / "t.shard-00000.h5", directory / "kept");
-    writer.finish({}, {});
-  }
-  std::filesystem::rename(directory / "kept", directory / "t.shard-00000.h5");  // killed while removing it
-  ShardedTeacherCache writer(directory / "t.h5", info_of(2, 0));
-  EXPECT_TRUE(writer.merged());
-  EXPECT_EQ(writer.done(), 2);
-  writer.finish({}, {});
-  EXPECT_FALSE(std::filesystem::exists(directory / "t.shard-00000.h5"));
-  EXPECT_EQ(TeacherCache(directory / "t.h5").info().examples, 2);
-  ShardedTeacherCache another(directory / "t.h5", info_of(2, 0, "job two"));
-  EXPECT_FALSE(another.merged());
-}
-
 TEST(Half, IsConvertedExactly) {
   EXPECT_EQ(half_to_float(0x3c00), 1.0f);
   EXPECT_EQ(half_to_float(0xc000), -2.0f);
-  EXPECT_EQ(half_to_float(kNothing), -65504.0f);
+  EXPECT_EQ(half_to_float(kLowest), -65504.0f);
   EXPECT_EQ(half_to_float(0x0001), std::ldexp(1.0f, -24));
   EXPECT_EQ(half_to_float(0x8400), -std::ldexp(1.0f, -14));
   EXPECT_TRUE(std::isinf(half_to_float(0x7c00)));
