@@ -23,7 +23,8 @@ class Trainee {
  public:
   virtual ~Trainee() = default;
 
-  // What batches are made for: token ids, device, type, whether sources go to an encoder.
+  // What batches are made for: token ids, device, type, whether sources go to an encoder, and the shortest of its
+  // models' contexts.
   virtual const model::ModelInfo& info() const = 0;
   // Probability of dropout in its own configuration.
   virtual double dropout() const = 0;
@@ -46,12 +47,17 @@ class Trainee {
   // another architecture.
   virtual void load(const std::filesystem::path& directory) = 0;
 
+  // Whether there is a decoding_copy().
+  virtual bool decodes() const { return false; }
   // A model that decodes alone with the weights as they are now; nullptr: there is none.
   virtual std::unique_ptr<model::TransformerModel> decoding_copy() const { return nullptr; }
   // Whether text_writers() has any: whether there is BLEU.
   virtual bool writes_text() const { return false; }
   virtual TextWriters text_writers() const { return {decoding_copy()}; }
 };
+
+// `info` with the shorter of its own and another model's context.
+model::ModelInfo of_both(model::ModelInfo info, const model::ModelInfo& other);
 
 // Turns gradients of all parameters on or off.
 void require_gradients(const Trainee& trainee, bool on);
@@ -76,6 +82,7 @@ class PlainTrainee : public Trainee {
   TraineeOutput forward(const Batch& batch, const model::DropoutContext& dropout) override;
   void save(const std::filesystem::path& directory, const model::SaveOptions& options) const override;
   void load(const std::filesystem::path& directory) override;
+  bool decodes() const override { return true; }
   std::unique_ptr<model::TransformerModel> decoding_copy() const override { return packed_copy(model_); }
   bool writes_text() const override { return true; }
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "data/batches.h"
+#include "train/objectives/teacher_source.h"
 
 namespace draftsmith::train {
 
@@ -19,15 +20,16 @@ void check_teacher(const TrainerInputs& inputs, Problems& problems) {
   const std::string where = "teacher " + teacher.name;
   const int64_t vocabulary = inputs.validation->info().vocabulary;
   if (teacher.vocabulary < vocabulary) {
-    problems.add({.where = where,
-                  .what = "the validation corpus has more token ids than the teacher",
-                  .expected = fmt::format("at least {}", vocabulary),
-                  .found = std::to_string(teacher.vocabulary),
-                  .hint = "alpha needs a teacher with the model's own tokenizer"});
+    problems.add(
+        {.where = where,
+         .what = "the validation corpus " + inputs.validation->file().string() + " has more token ids than the teacher",
+         .expected = fmt::format("at least {}", vocabulary),
+         .found = std::to_string(teacher.vocabulary),
+         .hint = "alpha needs a teacher with the model's own tokenizer"});
   }
   if (teacher.decoder_start != info.decoder_start) {
     problems.add({.where = where,
-                  .what = "teacher and model begin their outputs with different tokens",
+                  .what = "teacher and model " + info.name + " begin their outputs with different tokens",
                   .expected = fmt::format("decoder_start_token_id {}", info.decoder_start),
                   .found = std::to_string(teacher.decoder_start),
                   .hint = "alpha needs a teacher of the model's own family and tokenizer"});
@@ -43,16 +45,26 @@ void check_form(const data::Corpus& corpus, Problems& problems) {
                 .hint = "set prompts = true in the corpus stage, or --prompts in data prepare"});
 }
 
+// What the model has room for is checked for each model that is given the batches: positions beyond the last would be
+// taken for the last one.
 void check_length(const data::Corpus& corpus, const model::ModelInfo& info, Problems& problems) {
   if (info.max_positions == 0) return;
   int64_t longest = 0;
   for (int64_t i = 0; i < corpus.size(); ++i) longest = std::max(longest, data::joined_length(corpus, i));
   if (longest <= info.max_positions) return;
   problems.add({.where = corpus.file().string(),
-                .what = "an example is longer than the model's positions",
+                .what = "an example is longer than the model's positions: " + info.name,
                 .expected = fmt::format("at most {} tokens", info.max_positions),
                 .found = std::to_string(longest),
                 .hint = "prepare it with max_source and max_target, or raise max_positions"});
+}
+
+// Of the teacher that runs beside the trainee, and of the one that alpha is measured against.
+void check_teachers_lengths(const TrainerInputs& inputs, Problems& problems) {
+  if (inputs.trainee.info().encoder_decoder) return;
+  const model::ModelInfo* live = inputs.distilled ? inputs.distilled->live() : nullptr;
+  if (live) check_length(inputs.corpus, *live, problems);
+  if (inputs.validation && inputs.teacher) check_length(*inputs.validation, inputs.teacher->info(), problems);
 }
 
 }  // namespace
@@ -80,6 +92,7 @@ void check_inputs(const TrainerInputs& inputs) {
   check_corpus(inputs.corpus, info, problems);
   if (inputs.validation) check_corpus(*inputs.validation, info, problems);
   if (inputs.validation && inputs.teacher) check_teacher(inputs, problems);
+  check_teachers_lengths(inputs, problems);
   problems.throw_if_any();
 }
 

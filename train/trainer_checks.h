@@ -7,7 +7,7 @@ namespace draftsmith::train {
 
 // Errors (UserError, all at once): corpora without examples or with more token ids than the model, a teacher for alpha
 // with fewer ids or another decoder start than the model; for decoder-only models sources that end in EOS and examples
-// longer than the model's positions.
+// longer than the positions of the model or of a teacher.
 void check_inputs(const TrainerInputs& inputs);
 
 // What a teacher-forced pass of a model over a corpus needs: examples, no more token ids than the model has; of

@@ -7,6 +7,7 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "base/signals.h"
 #include "train/batch.h"
 #include "train/objectives/distillation_loss.h"
@@ -20,21 +21,6 @@ constexpr int64_t kLogitsAtOnce = int64_t{1} << 22;  // fp64, several times
 constexpr std::array<DivergenceKind, 4> kKinds = {
     {{Divergence::kForwardKl}, {Divergence::kReverseKl}, {Divergence::kJsd, 0.5}, {Divergence::kTotalVariation}}};
 static_assert(kKinds.size() == data::kTruncationLosses.size());
-
-// One block that was made beforehand.
-class FixedBlock : public TeacherDistributions {
- public:
-  explicit FixedBlock(TeacherBlock block) : block_(std::move(block)) {}
-  TeacherBlock block(const at::Tensor& positions) override {
-    if (block_.logits.defined()) return {.logits = block_.logits.index_select(0, positions)};
-    return {.ids = block_.ids.index_select(0, positions),
-            .log_probs = block_.log_probs.index_select(0, positions),
-            .tail_log_mass = block_.tail_log_mass.index_select(0, positions)};
-  }
-
- private:
-  TeacherBlock block_;
-};
 
 // Every n-th example, so that about so many positions come together.
 std::vector<int64_t> sampled_examples(const data::Corpus& corpus, int64_t positions) {
@@ -52,7 +38,8 @@ class Measurement {
         student_(student),
         sample_(sample),
         weight_(head_weight(student).detach().to(at::kDouble) / sample.flattened),
-        shared_(student.config(), student.vocabulary_rows(), teacher.config().vocabulary, student.info().device) {
+        shared_(student.config(), teacher.config().vocabulary, student.info().device) {
+    require_measurable(teacher.config(), student.config(), student.info().name);
     const int64_t vocabulary = teacher.config().vocabulary;
     for (const int64_t k : std::set<int64_t>{8, 32, 128, sample.k, vocabulary}) {
       if (k <= vocabulary) error_.rows.push_back({.k = k});
@@ -86,25 +73,24 @@ class Measurement {
 
  private:
   void add_block(const at::Tensor& teacher_logits, const at::Tensor& student, const at::Tensor& labels) {
-    const at::Tensor logits = teacher_logits.to(at::kDouble);  // [C,V]
-    add_losses(student, labels, {.logits = logits}, error_.exact);
+    const at::Tensor logits = teacher_logits.to(at::kDouble);                          // [C,V]
+    const at::Tensor own = student.to(at::kDouble).mm(weight_.t());                    // [C,rows]
+    const at::Tensor shared = own.narrow(1, 0, shared_.shared) / sample_.temperature;  // [C,n]
+    const at::Tensor log_q = shared.log_softmax(1);
+    add_losses(log_q, {.logits = logits}, error_.exact);
     for (data::TruncationRow& row : error_.rows) {
       const StoredRows stored = store_rows(logits, labels, {.k = row.k, .temperature = sample_.temperature});
       if (stored.tail_log_mass.defined())
         row.tail_mass += stored.tail_log_mass.to(at::kDouble).exp().sum().item<double>();
-      add_losses(student, labels, read_rows(stored, labels, sample_.temperature), row.losses);
+      add_losses(log_q, read_rows(stored, labels, sample_.temperature), row.losses);
     }
   }
 
-  void add_losses(const at::Tensor& student, const at::Tensor& labels, const TeacherBlock& block,
-                  std::array<double, 4>& losses) const {
-    const at::Tensor hidden = student.to(at::kDouble);
-    FixedBlock fixed(block);
-    const HeadLabels in_head = labels_in_head(student_, hidden, labels);
-    const Teaching teaching{.labels = in_head.rows, .teacher = &fixed, .positions = in_head.kept, .shared = &shared_};
+  void add_losses(const at::Tensor& log_q, const TeacherBlock& block, std::array<double, 4>& losses) const {
     for (size_t i = 0; i < kKinds.size(); ++i) {
       const DistillationTerms terms{.lambda = 0, .kind = kKinds[i], .temperature = sample_.temperature};
-      losses[i] += linear_distillation(in_head.hidden, weight_, teaching, terms).item<double>();
+      const double sum = divergence_sum(log_q, block, shared_, terms).item<double>();
+      losses[i] += sum * sample_.temperature * sample_.temperature;
     }
   }
 
@@ -118,14 +104,34 @@ class Measurement {
 
 }  // namespace
 
+void require_measurable(const model::TransformerConfig& teacher, const model::TransformerConfig& student,
+                        const std::string& name) {
+  const SharedRows shared(student, teacher.vocabulary);
+  if (!shared.lacks) return;
+  throw UserError({.where = "student " + name,
+                   .what =
+                       "it lacks ids of the teacher, so it cannot learn from caches of some ids, whose error was to "
+                       "be measured",
+                   .expected = fmt::format("a student with all {} ids", teacher.vocabulary),
+                   .found = fmt::format("{} of them", shared.shared),
+                   .hint = "name another student, or set measured_positions = 0"});
+}
+
 data::TruncationError truncation_error(model::TransformerModel& teacher, model::TransformerModel& student,
                                        const TruncationSample& sample) {
   const at::NoGradGuard no_grad;
   Measurement measurement(teacher, student, sample);
-  for (const int64_t example : sampled_examples(sample.corpus, sample.positions)) {
+  const std::vector<int64_t> examples = sampled_examples(sample.corpus, sample.positions);
+  Progress progress({.style = sample.progress,
+                     .title = "truncation error",
+                     .unit = "examples",
+                     .total = static_cast<int64_t>(examples.size())});
+  for (const int64_t example : examples) {
     throw_if_stop_requested("the measurement of the truncation error was not finished");
     measurement.add({example});
+    progress.advance(1);
   }
+  progress.finish();
   data::TruncationError error = measurement.mean();
   error.student = student.info().name;
   if (sample.flattened != 1) error.student += fmt::format(" at {} times the temperature", sample.flattened);

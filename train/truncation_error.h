@@ -2,6 +2,9 @@
 // cache, beside those over all ids.
 #pragma once
 
+#include <string>
+
+#include "base/progress.h"
 #include "data/corpus.h"
 #include "data/teacher_cache.h"
 #include "model/transformer_model.h"
@@ -14,10 +17,15 @@ struct TruncationSample {
   int64_t k = 0;             // of the cache itself; measured beside 8, 32, 128 and V
   double temperature = 1;    // of both p and q
   double flattened = 1;      // what the student's logits are divided by: the teacher made flatter stands in for one
+  ProgressStyle progress = ProgressStyle::kQuiet;
 };
 
-// Of a teacher and the student whose q it is compared with, which is unpacked and has parameters(). Losses by
-// linear_distillation, those over all ids in fp64. Errors: Interrupted, between two batches.
+// UserError for a student (`name` in messages) that lacks ids of the teacher, which no cache of some ids can teach.
+void require_measurable(const model::TransformerConfig& teacher, const model::TransformerConfig& student,
+                        const std::string& name);
+
+// Of a teacher and the student whose q it is compared with, which is unpacked and has parameters(). Losses
+// as linear_distillation's, those over all ids in fp64. Errors: require_measurable; Interrupted, between two batches.
 data::TruncationError truncation_error(model::TransformerModel& teacher, model::TransformerModel& student,
                                        const TruncationSample& sample);
 

@@ -11,6 +11,7 @@
 #include "data/teacher_cache.h"
 #include "data/tokenizer.h"
 #include "model/checkpoint.h"
+#include "model/model_directory.h"
 #include "model/model_hash.h"
 #include "recipes/stages/provenance.h"
 #include "recipes/stages/stages.h"
@@ -76,18 +77,26 @@ data::TeacherCacheInfo cache_info(const TeacherLogitsOptions& options, const dat
                          {"dtype", options.dtype}}};
 }
 
-// Says what is going to be written, and refuses what the disk cannot hold.
-void announce(const data::TeacherCacheInfo& info, const data::Corpus& corpus, const std::filesystem::path& directory) {
+int64_t target_tokens(const data::Corpus& corpus, int64_t examples) {
+  int64_t tokens = 0;
+  for (int64_t i = 0; i < examples; ++i) tokens += static_cast<int64_t>(corpus.target(i).size());
+  return tokens;
+}
+
+// Says what is going to be written, and refuses what the disk cannot hold beside the `done` examples' shards.
+void announce(const data::TeacherCacheInfo& info, const data::Corpus& corpus, const std::filesystem::path& directory,
+              int64_t done) {
   const int64_t each = data::teacher_bytes_per_position(info.k, info.vocabulary);
   const auto bytes = static_cast<uint64_t>(each) * static_cast<uint64_t>(corpus.info().target_tokens);
   log_info(
       "  {} of {} ids for each of {} target tokens: {} bytes a token, {} in all, and as much again while shards are "
       "merged",
       info.k, info.vocabulary, corpus.info().target_tokens, each, human_bytes(bytes));
-  if (const uint64_t free = disk_free(directory); 2 * bytes > free) {
+  const uint64_t wanted = data::teacher_cache_space(info, corpus.info().target_tokens, target_tokens(corpus, done));
+  if (const uint64_t free = disk_free(directory); wanted > free) {
     throw UserError({.where = directory.string(),
                      .what = "the teacher cache does not fit on this disk",
-                     .expected = fmt::format("{}, of which half stays", human_bytes(2 * bytes)),
+                     .expected = fmt::format("{}, of which {} stay", human_bytes(wanted), human_bytes(bytes)),
                      .found = human_bytes(free) + " free",
                      .hint = "store fewer ids (k), or put --work on another disk"});
   }
@@ -107,16 +116,10 @@ int64_t shard_end(const data::Corpus& corpus, int64_t first, const data::Teacher
   return end;
 }
 
-int64_t target_tokens(const data::Corpus& corpus, int64_t examples) {
-  int64_t tokens = 0;
-  for (int64_t i = 0; i < examples; ++i) tokens += static_cast<int64_t>(corpus.target(i).size());
-  return tokens;
-}
-
 void write_shards(model::TransformerModel& teacher, const TeacherLogitsOptions& options, const data::Corpus& corpus,
                   const data::TeacherCacheInfo& info, const StageRun& run, data::ShardedTeacherCache& cache) {
   train::TeacherLogits logits(teacher, corpus, {.k = info.k, .temperature = info.temperature}, options.batch_tokens);
-  announce(info, corpus, run.directory);
+  announce(info, corpus, run.directory, cache.done());
   Progress progress({.style = run.execution.progress,
                      .title = "teacher logits",
                      .unit = "tokens",
@@ -135,16 +138,18 @@ void write_shards(model::TransformerModel& teacher, const TeacherLogitsOptions& 
 }
 
 std::optional<data::TruncationError> measure(model::TransformerModel& teacher, const TeacherLogitsOptions& options,
-                                             const data::Corpus& corpus, int64_t k, at::Device device) {
+                                             const data::Corpus& corpus, int64_t k, ProgressStyle progress) {
   if (options.measured_positions == 0) return std::nullopt;
   if (options.student) load_model_tokenizer(*options.student, corpus.info().tokenizer_hash);
-  const auto student = model::load_model(options.student.value_or(options.model), {.device = device, .pack = false});
+  const auto student =
+      model::load_model(options.student.value_or(options.model), {.device = teacher.info().device, .pack = false});
   return train::truncation_error(teacher, *student,
                                  {.corpus = corpus,
                                   .positions = options.measured_positions,
                                   .k = k,
                                   .temperature = options.temperature,
-                                  .flattened = options.student ? 1.0 : 2.0});
+                                  .flattened = options.student ? 1.0 : 2.0,
+                                  .progress = progress});
 }
 
 void run_teacher_logits(const TeacherLogitsOptions& options, const StageRun& run) {
@@ -153,10 +158,13 @@ void run_teacher_logits(const TeacherLogitsOptions& options, const StageRun& run
   const at::Device device = choose_device(run.execution.device);
   const auto teacher = model::load_model(options.model, {.device = device, .dtype = parse_dtype(options.dtype)});
   const data::TeacherCacheInfo info = cache_info(options, corpus, teacher->info(), run);
+  if (options.student && options.measured_positions > 0) {
+    train::require_measurable(teacher->config(), model::load_config(*options.student), options.student->string());
+  }
   data::ShardedTeacherCache cache(run.directory / "teacher_logits.h5", info);
   if (cache.merged()) return cache.finish({}, {});
   write_shards(*teacher, options, corpus, info, run, cache);
-  cache.finish({}, measure(*teacher, options, corpus, info.k, device));
+  cache.finish({}, measure(*teacher, options, corpus, info.k, run.execution.progress));
 }
 
 }  // namespace

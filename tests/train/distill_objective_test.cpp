@@ -1,5 +1,6 @@
 // The objective distill: live teachers, teachers that the trainee runs itself, samples of the student, exact resume.
 #include <csignal>
+#include <numeric>
 
 #include <gtest/gtest.h>
 
@@ -41,6 +42,7 @@ class TaughtTrainee : public PlainTrainee {
 class MuteTrainee : public PlainTrainee {
  public:
   using PlainTrainee::PlainTrainee;
+  bool decodes() const override { return false; }
   std::unique_ptr<model::TransformerModel> decoding_copy() const override { return nullptr; }
 };
 
@@ -188,6 +190,39 @@ TEST_F(DistillTest, APrunedStudentLearnsWhatTheTeacherThinksOfItsIds) {
               1e-4 * static_cast<double>(loss.count));
 }
 
+TEST_F(DistillTest, StudentsThatLackIdsOfACacheOfSomeIdsAreRefused) {
+  StoredTeacher stored(kTestVocabulary, 1);
+  const auto pruned = model::prune(student_, {.vocabulary_from = "text", .vocabulary_size = 15},
+                                   {.token_counts = std::vector<int64_t>(kTestVocabulary, 1), .unknown = 2});
+  PlainTrainee trainee(*pruned);
+  const Batch batch = make_batch(*corpus_, {0, 1}, pruned->info());
+  const auto objective = make_objective(distill_options(), {&trainee, &*corpus_, &stored});
+  const std::string message = error_of([&] { objective->loss(trainee, batch, {}); });
+  EXPECT_NE(message.find("teacher.h5"), std::string::npos) << message;
+  EXPECT_NE(message.find("a pruned vocabulary of 15 ids"), std::string::npos) << message;
+  EXPECT_NE(message.find("k = 0"), std::string::npos) << message;
+  StoredTeacher larger(kTestVocabulary + 3, 1);
+  const auto padded = make_objective(distill_options(), {&trainee_, &*corpus_, &larger});
+  EXPECT_NE(error_of([&] { padded->loss(trainee_, batch, {}); }).find("lacks ids"), std::string::npos);
+}
+
+TEST_F(DistillTest, APrunedPrimaryCannotTeach) {
+  const auto pruned = model::prune(teacher_, {.vocabulary_from = "text", .vocabulary_size = 15},
+                                   {.token_counts = std::vector<int64_t>(kTestVocabulary, 1), .unknown = 2});
+  TaughtTrainee taught(student_, *pruned);
+  const Batch batch = make_batch(*corpus_, {3, 4}, student_.info());
+  const auto objective = make_objective(distill_options(), {&taught, &*corpus_});
+  EXPECT_NE(error_of([&] { objective->loss(taught, batch, {}); }).find("cannot be a teacher"), std::string::npos);
+}
+
+TEST_F(DistillTest, WithoutWeightOnTheDivergenceNoTeacherIsAsked) {
+  StoredTeacher stored(kTestVocabulary, 1);  // has nothing to give
+  const at::NoGradGuard no_grad;
+  const Batch batch = make_batch(*corpus_, {3, 4}, student_.info());
+  const Loss loss = make_objective(distill_options(1), {&trainee_, &*corpus_, &stored})->loss(trainee_, batch, {});
+  EXPECT_EQ(loss.sum.item<double>(), make_objective({})->loss(trainee_, batch, {}).sum.item<double>());
+}
+
 TEST_F(DistillTest, TheShareOfOnPolicyMicroBatchesIsTheOneAskedFor) {
   for (const double share : {0.25, 1.0}) {
     const StudentSamples samples({.share = share}, *corpus_);
@@ -210,6 +245,20 @@ TEST_F(DistillTest, SamplesAreOfTheSameSourcesAndDependOnTheMicroStepAlone) {
   for (const int64_t length : first.decoder_input.lengths) EXPECT_LE(length, 9);
   // Each input is the label before it.
   EXPECT_EQ(first.decoder_input.tokens[0][1].item<int64_t>(), first.labels[0].item<int64_t>());
+}
+
+TEST_F(DistillTest, SamplesStayWithinTheBudgetOfBatches) {
+  const OnPolicyOptions options{.share = 1, .max_new_tokens = 20};
+  std::vector<int64_t> examples(30);
+  std::iota(examples.begin(), examples.end(), 0);
+  const Batch given = make_batch(*corpus_, examples, student_.info());
+  const Batch all = StudentSamples(options, *corpus_).batch(trainee_, given, 4);
+  ASSERT_GT(all.decoder_input.tokens.numel(), 240);
+  const Batch some = StudentSamples(options, *corpus_, 240).batch(trainee_, given, 4);
+  EXPECT_LE(some.decoder_input.tokens.numel(), 240);
+  EXPECT_GE(some.decoder_input.tokens.numel(), 120);
+  EXPECT_TRUE(some.labels.equal(all.labels.narrow(0, 0, some.label_count())));
+  EXPECT_EQ(StudentSamples(options, *corpus_, 1).batch(trainee_, given, 4).decoder_input.tokens.size(0), 1);
 }
 
 TEST_F(DistillTest, SamplesLearnFromTheTeacherAlone) {

@@ -4,6 +4,7 @@
 #include "tests/train/fixtures.h"
 #include "train/batch.h"
 #include "train/objectives/cross_entropy.h"
+#include "train/objectives/teacher_source.h"
 #include "train/trainer.h"
 
 namespace draftsmith::train {
@@ -164,6 +165,31 @@ TEST(PackedBatch, TrainingLearns) {
     CrossEntropy objective({});
     const Loss loss = objective.loss(trainee, make_batch(corpus, all_of(corpus), model.info()), {});
     EXPECT_LT(loss.sum.item<double>() / static_cast<double>(loss.count), 0.2) << pack;
+  }
+}
+
+// They are given the batches, and would take what is beyond their last position for that.
+TEST(DecoderOnlyTraining, TextsThatAreTooLongForATeacherAreRefused) {
+  const TemporaryDirectory folder;
+  const data::Corpus corpus = make_corpus(folder / "c.h5", 40);
+  model::TransformerModel model(decoder_only_configs()[1], 5);
+  PlainTrainee trainee(model);
+  model::TransformerConfig shorter = decoder_only_configs()[1];
+  shorter.max_positions = 8;
+  model::TransformerModel teacher(shorter, 6);
+  teacher.set_name("short-teacher");
+  LiveTeacher live(teacher);
+  TrainOptions options;
+  options.length = "1 steps";
+  options.tensorboard = false;
+  const auto error_with = [&](const TrainerInputs& inputs) {
+    return error_of([&] { Trainer(inputs, options, folder / "run").run(); });
+  };
+  for (const std::string& message :
+       {error_with({.trainee = trainee, .corpus = corpus, .distilled = &live}),
+        error_with({.trainee = trainee, .corpus = corpus, .validation = &corpus, .teacher = &teacher})}) {
+    EXPECT_NE(message.find("short-teacher"), std::string::npos) << message;
+    EXPECT_NE(message.find("at most 8 tokens"), std::string::npos) << message;
   }
 }
 

@@ -113,7 +113,7 @@ class TeacherCaches : public testing::Test {
     const at::NoGradGuard no_grad;
     const auto distributions = source.distributions(batch);
     const HeadLabels labels = labels_in_head(student_, hidden_at_labels(student_, batch, {}), batch.labels);
-    const SharedRows shared(student_.config(), student_.vocabulary_rows(), source.vocabulary());
+    const SharedRows shared(student_.config(), source.vocabulary());
     const Teaching teaching{
         .labels = labels.rows, .teacher = distributions.get(), .positions = labels.kept, .shared = &shared};
     return linear_distillation(labels.hidden, head_weight(student_), teaching,

@@ -61,6 +61,12 @@ at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weig
   return linear_loss(hidden, weight, loss);
 }
 
+Loss cross_entropy_of(const Predictions& predictions, double label_smoothing) {
+  const HeadLabels labels = labels_in_head(*predictions.model, predictions.hidden, predictions.labels);
+  return {linear_cross_entropy(labels.hidden, head_weight(*predictions.model), labels.rows, label_smoothing),
+          labels.rows.size(0)};
+}
+
 Prediction predict(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels) {
   const at::NoGradGuard no_grad;
   const at::Tensor arg_maxs = at::empty_like(labels);
@@ -78,10 +84,7 @@ Fields<CrossEntropyOptions> CrossEntropyOptions::fields() {
 Loss CrossEntropy::loss(Trainee& trainee, const Batch& batch, const model::DropoutContext& dropout) {
   Loss loss;
   for (const Predictions& predictions : trainee.forward(batch, dropout).predictions) {
-    const HeadLabels labels = labels_in_head(*predictions.model, predictions.hidden, predictions.labels);
-    const at::Tensor sum =
-        linear_cross_entropy(labels.hidden, head_weight(*predictions.model), labels.rows, options_.label_smoothing);
-    add_loss(loss, {sum, labels.rows.size(0)}, predictions.weight);
+    add_loss(loss, cross_entropy_of(predictions, options_.label_smoothing), predictions.weight);
   }
   return loss;
 }

@@ -14,6 +14,9 @@ class CrossEntropy : public Objective {
   CrossEntropyOptions options_;
 };
 
+// Of one of a trainee's predictions, over the labels that its head has rows for.
+Loss cross_entropy_of(const Predictions& predictions, double label_smoothing);
+
 // Head and cross entropy in one, without [P,V] (linear_loss.h).
 //   hidden [P,D], weight [V,D], labels int64 [P] in [0,V); gives the sum over positions of
 //   (1-e) * -log q(y) + e/V * sum over v of -log q(v), q = softmax(hidden weight^T), e = label_smoothing in [0,1).

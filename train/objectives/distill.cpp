@@ -73,7 +73,7 @@ void check_on_policy(const ObjectiveInputs& inputs, Problems& problems) {
                   .expected = "0, or a live teacher",
                   .found = inputs.teacher->name()});
   }
-  if (!inputs.trainee->decoding_copy()) {
+  if (!inputs.trainee->decodes()) {
     problems.add({.where = kWhere,
                   .what = "what is trained here cannot decode on its own, so it has no samples to learn from",
                   .expected = "0"});
@@ -96,17 +96,26 @@ void check_inputs(const DistillOptions& options, const ObjectiveInputs& inputs) 
   problems.throw_if_any();
 }
 
-Loss cross_entropy_of(const Predictions& predictions, double label_smoothing) {
-  const HeadLabels labels = labels_in_head(*predictions.model, predictions.hidden, predictions.labels);
-  return {linear_cross_entropy(labels.hidden, head_weight(*predictions.model), labels.rows, label_smoothing),
-          labels.rows.size(0)};
+// In a cache of k ids the probability of an id that the student lacks lies among the rest's, where it cannot be told
+// apart; the divergence would be of distributions over different ids.
+void require_all_ids(const TeacherSource& teacher, const model::TransformerModel& student) {
+  if (!teacher.temperature() || !SharedRows(student.config(), teacher.vocabulary()).lacks) return;
+  const size_t kept = student.config().draft_vocabulary.ids.size();
+  throw UserError(
+      {.where = "teacher " + teacher.name(),
+       .what = fmt::format("the student {} lacks ids of this teacher, of which only the likeliest are stored",
+                           student.info().name),
+       .expected = fmt::format("a student with all {} ids", teacher.vocabulary()),
+       .found = kept > 0 ? fmt::format("a pruned vocabulary of {} ids", kept)
+                         : fmt::format("{} ids", student.config().vocabulary),
+       .hint = "distil from a live teacher (teacher = DIR), or store whole distributions (k = 0)"});
 }
 
 Loss taught(const Predictions& predictions, TeacherDistributions& teacher, int64_t teacher_vocabulary,
             const DistillationTerms& terms) {
   const model::TransformerModel& student = *predictions.model;
   const HeadLabels labels = labels_in_head(student, predictions.hidden, predictions.labels);
-  const SharedRows shared(student.config(), student.vocabulary_rows(), teacher_vocabulary, labels.rows.device());
+  const SharedRows shared(student.config(), teacher_vocabulary, labels.rows.device());
   const Teaching teaching{.labels = labels.rows, .teacher = &teacher, .positions = labels.kept, .shared = &shared};
   return {linear_distillation(labels.hidden, head_weight(student), teaching, terms), labels.rows.size(0)};
 }
@@ -156,7 +165,7 @@ Loss distillation_loss(const TraineeOutput& output, TeacherDistributions& teache
 Distill::Distill(const DistillOptions& options, const ObjectiveInputs& inputs)
     : terms_(terms_of(options)), teacher_(inputs.teacher) {
   check_inputs(options, inputs);
-  if (options.on_policy.share > 0) samples_.emplace(options.on_policy, *inputs.corpus);
+  if (options.on_policy.share > 0) samples_.emplace(options.on_policy, *inputs.corpus, inputs.token_budget);
 }
 
 Loss Distill::loss(Trainee& trainee, const Batch& batch, const model::DropoutContext& dropout) {
@@ -172,7 +181,17 @@ Loss Distill::loss(Trainee& trainee, const Batch& batch, const model::DropoutCon
 Loss Distill::on(Trainee& trainee, const Batch& batch, const model::DropoutContext& dropout,
                  const DistillationTerms& terms) {
   const TraineeOutput output = trainee.forward(batch, dropout);
+  if (terms.lambda == 1) {  // no teacher is asked
+    Loss loss;
+    for (const Predictions& predictions : output.predictions) {
+      add_loss(loss, cross_entropy_of(predictions, terms.label_smoothing), predictions.weight);
+    }
+    return loss;
+  }
   if (teacher_ != nullptr) {
+    for (const Predictions& predictions : output.predictions) {
+      if (predictions.taught) require_all_ids(*teacher_, *predictions.model);
+    }
     return distillation_loss(output, *teacher_->distributions(batch), teacher_->vocabulary(), terms);
   }
   HiddenTeacher teacher(output.teacher.value());

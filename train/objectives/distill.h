@@ -18,7 +18,8 @@ Loss distillation_loss(const TraineeOutput& output, TeacherDistributions& teache
 class Distill : public Objective {
  public:
   // Errors (UserError, all at once): no teacher, one that does not fit the student or the corpus, a cache of another
-  // temperature, samples of a student without a live teacher or of one that cannot decode alone.
+  // temperature, samples of a student without a live teacher or of one that cannot decode alone. loss() refuses, at the
+  // first batch, a student that lacks ids of a top-k cache.
   Distill(const DistillOptions& options, const ObjectiveInputs& inputs);
   Loss loss(Trainee& trainee, const Batch& batch, const model::DropoutContext& dropout) override;
 

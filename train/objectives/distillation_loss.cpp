@@ -1,6 +1,7 @@
 #include "train/objectives/distillation_loss.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "train/objectives/cross_entropy.h"
 #include "train/objectives/linear_loss.h"
@@ -18,7 +19,7 @@ constexpr double kLeastLog = -1e4;
 // A teacher's block in terms of the student's head. Full: logits [C,n] of the n shared rows. Top-k: rows.
 struct AlignedBlock {
   at::Tensor logits;  // [C,n]; undefined: top-k form
-  at::Tensor rows;    // int64 [C,K]: unused places hold a used one's row, or 0
+  at::Tensor rows;    // int64 [C,K]: unused places hold the row of one that is used; 0 without any
   at::Tensor used;    // bool [C,K]
   at::Tensor log_p;   // [C,K+1]: the bucket last; normalised over what is used
 };
@@ -31,16 +32,59 @@ at::Tensor shared_logits(const at::Tensor& logits, const SharedRows& shared, dou
 
 AlignedBlock aligned_top_k(const TeacherBlock& block, const SharedRows& shared, at::ScalarType type) {
   AlignedBlock aligned;
-  const at::Tensor ids = block.ids.clamp(0, shared.vocabulary - 1);
-  const at::Tensor rows = shared.rows.of(ids);
-  aligned.used = block.ids.eq(ids) & shared.rows.has(ids) & rows.lt(shared.shared);
+  if (shared.lacks) throw std::logic_error("a top-k teacher for a student that lacks ids of it");
+  const at::Tensor& rows = block.ids;  // the student has them all, and ids rise with rows
+  aligned.used = rows.ge(0);
   // Where a place is unused, the row of one that is used: what is set at rows is the same there twice.
   const at::Tensor first = aligned.used.to(at::kByte).argmax(1, true);  // [C,1]
-  aligned.rows = at::where(aligned.used, rows, rows.gather(1, first)).clamp_max(shared.shared - 1);
+  aligned.rows = at::where(aligned.used, rows, rows.gather(1, first)).clamp_min(0);
   const at::Tensor log_p = at::where(aligned.used, block.log_probs.to(type).clamp_min(kLeastLog), kLogOfNothing);
   const at::Tensor tail = block.tail_log_mass.to(type).clamp_min(kLogOfNothing).unsqueeze(1);
   aligned.log_p = at::cat({log_p, tail}, 1).log_softmax(1);
   return aligned;
+}
+
+// The bucket's q is summed over its ids, not taken as what is left of 1, which would be rounding alone.
+at::Tensor compare_buckets(const at::Tensor& log_q, const AlignedBlock& teacher, const DivergenceKind& kind,
+                           at::Tensor* slope) {
+  at::Tensor q = log_q.exp();                                                                         // [C,n]
+  const at::Tensor own_log_q = log_q.gather(1, teacher.rows);                                         // [C,K]
+  const at::Tensor tail = q.scatter(1, teacher.rows, 0).sum(1, true).log().clamp_min(kLogOfNothing);  // [C,1]
+  const at::Tensor bucket_log_q = at::cat({at::where(teacher.used, own_log_q, kLogOfNothing), tail}, 1);
+  const DivergenceAt found = divergence(kind, teacher.log_p, bucket_log_q);  // [C], [C,K+1]
+  // Without a single id there is nothing to compare.
+  const at::Tensor any = teacher.used.any(1, true).to(q.scalar_type());  // [C,1]
+  if (slope) {
+    const int64_t k = teacher.rows.size(1);
+    const at::Tensor total = found.slope.sum(1, true);                    // [C,1]
+    const at::Tensor of_tail = found.slope.narrow(1, k, 1) / tail.exp();  // [C,1] d value / d q of the bucket's ids
+    // Set, not added to what the bucket's ids get: that may be huge, and would leave nothing of it but rounding.
+    const at::Tensor own = found.slope.narrow(1, 0, k) - own_log_q.exp() * total;        // [C,K]
+    const at::Tensor first = own.gather(1, teacher.used.to(at::kByte).argmax(1, true));  // [C,1]
+    *slope = q.mul_(of_tail - total).scatter_(1, teacher.rows, at::where(teacher.used, own, first)).mul_(any);
+  }
+  return found.value.mul(any.squeeze(1)).sum();
+}
+
+// Sum of D at the positions of a block, and its slope along z / T.
+at::Tensor compare(const at::Tensor& log_q, const TeacherBlock& teacher, const SharedRows& shared,
+                   const DistillationTerms& terms, at::Tensor* slope) {
+  if (!teacher.logits.defined()) {
+    return compare_buckets(log_q, aligned_top_k(teacher, shared, log_q.scalar_type()), terms.kind, slope);
+  }
+  const at::Tensor logits = teacher.logits.to(log_q.scalar_type());
+  const at::Tensor log_p = shared_logits(logits, shared, terms.temperature).log_softmax(1);  // [C,n]
+  const DivergenceAt found = divergence(terms.kind, log_p, log_q);
+  if (slope) *slope = found.slope.sub(log_q.exp().mul_(found.slope.sum(1, true)));
+  return found.value.sum();
+}
+
+// Positions [begin, begin + count) of a block.
+TeacherBlock part_of(const TeacherBlock& block, int64_t begin, int64_t count) {
+  if (block.logits.defined()) return {.logits = block.logits.narrow(0, begin, count)};
+  return {.ids = block.ids.narrow(0, begin, count),
+          .log_probs = block.log_probs.narrow(0, begin, count),
+          .tail_log_mass = block.tail_log_mass.narrow(0, begin, count)};
 }
 
 class Distillation : public LogitLoss {
@@ -62,7 +106,8 @@ class Distillation : public LogitLoss {
     const double share = 1 - terms_.lambda;
     if (share > 0) {
       const at::Tensor log_q = shared_log_probs(logits, log_probs);
-      const at::Tensor value = compare(log_q, {rows.begin - begin_, rows.count}, gradient ? &slope : nullptr);
+      const TeacherBlock teacher = part_of(teacher_, rows.begin - begin_, rows.count);
+      const at::Tensor value = compare(log_q, teacher, *teaching_.shared, terms_, gradient ? &slope : nullptr);
       sum += value * (share * terms_.temperature * terms_.temperature);
     }
     if (terms_.lambda > 0) {
@@ -84,40 +129,6 @@ class Distillation : public LogitLoss {
     return (terms_.temperature == 1 ? own : own / terms_.temperature).log_softmax(1);
   }
 
-  // Sum of D over rows of the teacher's block, and its slope along z / T.
-  at::Tensor compare(const at::Tensor& log_q, const PositionRange& rows, at::Tensor* slope) const {
-    if (teacher_.logits.defined()) {
-      const at::Tensor logits = teacher_.logits.narrow(0, rows.begin, rows.count).to(log_q.scalar_type());
-      const at::Tensor log_p = shared_logits(logits, *teaching_.shared, terms_.temperature).log_softmax(1);  // [C,n]
-      const DivergenceAt found = divergence(terms_.kind, log_p, log_q);
-      if (slope) *slope = found.slope.sub(log_q.exp().mul_(found.slope.sum(1, true)));
-      return found.value.sum();
-    }
-    const TeacherBlock part{.ids = teacher_.ids.narrow(0, rows.begin, rows.count),
-                            .log_probs = teacher_.log_probs.narrow(0, rows.begin, rows.count),
-                            .tail_log_mass = teacher_.tail_log_mass.narrow(0, rows.begin, rows.count)};
-    return compare_buckets(log_q, aligned_top_k(part, *teaching_.shared, log_q.scalar_type()), slope);
-  }
-
-  // The bucket's q is summed over its ids, not taken as what is left of 1, which would be rounding alone.
-  at::Tensor compare_buckets(const at::Tensor& log_q, const AlignedBlock& teacher, at::Tensor* slope) const {
-    at::Tensor q = log_q.exp();                                                                         // [C,n]
-    const at::Tensor own_log_q = log_q.gather(1, teacher.rows);                                         // [C,K]
-    const at::Tensor tail = q.scatter(1, teacher.rows, 0).sum(1, true).log().clamp_min(kLogOfNothing);  // [C,1]
-    const at::Tensor bucket_log_q = at::cat({at::where(teacher.used, own_log_q, kLogOfNothing), tail}, 1);
-    const DivergenceAt found = divergence(terms_.kind, teacher.log_p, bucket_log_q);  // [C], [C,K+1]
-    // Without a single id there is nothing to compare.
-    const at::Tensor any = teacher.used.any(1, true).to(q.scalar_type());  // [C,1]
-    if (slope) {
-      const int64_t k = teacher.rows.size(1);
-      const at::Tensor total = found.slope.sum(1, true);                    // [C,1]
-      const at::Tensor of_tail = found.slope.narrow(1, k, 1) / tail.exp();  // [C,1] d value / d q of the bucket's ids
-      const at::Tensor own = found.slope.narrow(1, 0, k) - own_log_q.exp() * of_tail;
-      *slope = q.mul_(of_tail - total).scatter_add_(1, teacher.rows, at::where(teacher.used, own, 0.0)).mul_(any);
-    }
-    return found.value.mul(any.squeeze(1)).sum();
-  }
-
   const Teaching& teaching_;
   const DistillationTerms& terms_;
   int64_t begin_ = 0;     // of the block
@@ -126,16 +137,20 @@ class Distillation : public LogitLoss {
 
 }  // namespace
 
-SharedRows::SharedRows(const model::TransformerConfig& student, const model::VocabularyRows& student_rows,
-                       int64_t teacher_vocabulary, at::Device device)
-    : vocabulary(student.vocabulary), rows(student_rows) {
+SharedRows::SharedRows(const model::TransformerConfig& student, int64_t teacher_vocabulary, at::Device device) {
   const std::vector<int64_t>& kept = student.draft_vocabulary.ids;
   if (kept.empty()) {
-    shared = std::min(vocabulary, teacher_vocabulary);
-    return;
+    shared = std::min(student.vocabulary, teacher_vocabulary);
+  } else {
+    shared = std::lower_bound(kept.begin(), kept.end(), teacher_vocabulary) - kept.begin();
+    ids = at::tensor(kept, at::kLong).narrow(0, 0, shared).to(device);
   }
-  shared = std::lower_bound(kept.begin(), kept.end(), teacher_vocabulary) - kept.begin();
-  ids = at::tensor(kept, at::kLong).narrow(0, 0, shared).to(device);
+  lacks = shared < teacher_vocabulary;
+}
+
+at::Tensor divergence_sum(const at::Tensor& log_q, const TeacherBlock& teacher, const SharedRows& shared,
+                          const DistillationTerms& terms) {
+  return compare(log_q, teacher, shared, terms, nullptr);
 }
 
 at::Tensor linear_distillation(const at::Tensor& hidden, const at::Tensor& weight, const Teaching& teaching,

@@ -6,14 +6,14 @@
 // thinks of the ids that it can give. CE is over all the student's ids.
 //
 // In top-k form D is that of coarser distributions over k ids, the label, and one bucket for all other ids, which never
-// is above the full form's (data processing inequality), and equals it where no id is left for the bucket.
+// is above the full form's (data processing inequality), and equals it where no id is left for the bucket. That needs a
+// student with all the teacher's ids: what others lack lies in the bucket too, and cannot be told from the rest of it.
 #pragma once
 
 #include <cstdint>
 
 #include <ATen/ATen.h>
 
-#include "model/draft_vocabulary.h"
 #include "model/transformer_config.h"
 #include "train/objectives/divergence.h"
 #include "train/objectives/teacher_source.h"
@@ -30,13 +30,11 @@ struct DistillationTerms {
 // The ids that teacher and student both have, as rows of the student's head. Ids rise with rows, so these are the
 // first ones.
 struct SharedRows {
-  SharedRows(const model::TransformerConfig& student, const model::VocabularyRows& student_rows,
-             int64_t teacher_vocabulary, at::Device device = at::kCPU);
+  SharedRows(const model::TransformerConfig& student, int64_t teacher_vocabulary, at::Device device = at::kCPU);
 
-  int64_t vocabulary = 0;             // the student's ids
-  int64_t shared = 0;                 // rows
-  at::Tensor ids = {};                // int64 [shared]: ids of these rows; undefined: their own numbers
-  const model::VocabularyRows& rows;  // must outlive this
+  int64_t shared = 0;   // rows
+  at::Tensor ids = {};  // int64 [shared]: ids of these rows; undefined: their own numbers
+  bool lacks = false;   // the teacher has ids that the student does not have
 };
 
 // What a student is taught at its labels.
@@ -47,7 +45,13 @@ struct Teaching {
   const SharedRows* shared = nullptr;
 };
 
-// Sum of the loss over positions; hidden [Q,D], weight [rows,D], as linear_loss.
+// Sum of D alone at a few positions, without T^2; log_q [C,n] the student's over the shared rows at the temperature. No
+// gradients. Errors: as linear_distillation.
+at::Tensor divergence_sum(const at::Tensor& log_q, const TeacherBlock& teacher, const SharedRows& shared,
+                          const DistillationTerms& terms);
+
+// Sum of the loss over positions; hidden [Q,D], weight [rows,D], as linear_loss. Errors: std::logic_error for a top-k
+// teacher where the student lacks ids.
 at::Tensor linear_distillation(const at::Tensor& hidden, const at::Tensor& weight, const Teaching& teaching,
                                const DistillationTerms& terms);
 

@@ -73,6 +73,7 @@ struct ObjectiveInputs {
   const Trainee* trainee = nullptr;
   const data::Corpus* corpus = nullptr;  // that the batches are made of
   TeacherSource* teacher = nullptr;      // of distill; nullptr: the one that the trainee runs anyway
+  int64_t token_budget = 0;              // of batches that an objective makes, as data::BatchOptions; 0: none
 };
 
 // The objective that the options name. The list is in registry.cpp. Errors: UserError for options out of range and for

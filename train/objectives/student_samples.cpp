@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/random.h"
+#include "data/batches.h"
 #include "infer/generator.h"
 #include "train/plain_arithmetic.h"
 
@@ -25,6 +26,18 @@ std::vector<std::vector<int64_t>> sources_of(const data::Corpus& corpus, const s
   return sources;
 }
 
+// How many of the first examples are within the budget, padded; at least one.
+size_t within_budget(const std::vector<ExampleTokens>& examples, bool encoder_decoder, int64_t token_budget) {
+  int64_t longest = 0;
+  for (size_t i = 0; i < examples.size(); ++i) {
+    const auto [source, target] = examples[i];
+    const auto separate = static_cast<int64_t>(std::max(source.size(), target.size()));
+    longest = std::max(longest, encoder_decoder ? separate : data::joined_length(source, target));
+    if (i > 0 && static_cast<int64_t>(i + 1) * longest > token_budget) return i;
+  }
+  return examples.size();
+}
+
 }  // namespace
 
 Fields<OnPolicyOptions> OnPolicyOptions::fields() {
@@ -35,7 +48,10 @@ Fields<OnPolicyOptions> OnPolicyOptions::fields() {
           "Share of micro-batches whose targets are the student's own samples for the same sources, judged by the live "
           "teacher; their loss has no cross entropy. 0: off.")
       .add("temperature", &T::temperature, Range{0}, "Temperature of the samples; 0: greedy.")
-      .add("max_new_tokens", &T::max_new_tokens, Range{1}, Unit{"tokens"}, "Longest sample; longer ones are cut.")
+      .add("max_new_tokens", &T::max_new_tokens, Range{1}, Unit{"tokens"},
+           "Longest sample; longer ones are cut. Where samples outgrow batches.token_budget, the last of a batch are "
+           "left "
+           "out.")
       .add("seed", &T::seed, "Seed of the choice of micro-batches and of the samples.");
 }
 
@@ -69,6 +85,9 @@ Batch StudentSamples::batch(const Trainee& student, const Batch& given, uint64_t
   std::vector<ExampleTokens> examples;
   for (size_t i = 0; i < targets.size(); ++i) {
     examples.push_back({corpus_->source(given.examples[i]), targets[i]});
+  }
+  if (token_budget_ > 0) {
+    examples.resize(within_budget(examples, student.info().encoder_decoder, token_budget_));
   }
   // Packed where the batch was.
   const int64_t pack = given.decoder_input.segments.empty() ? 0 : given.decoder_input.tokens.size(1);

@@ -21,19 +21,22 @@ struct OnPolicyOptions {
 
 class StudentSamples {
  public:
-  // The corpus must outlive it.
-  StudentSamples(const OnPolicyOptions& options, const data::Corpus& corpus) : options_(options), corpus_(&corpus) {}
+  // The corpus must outlive it. `token_budget` as data::BatchOptions; 0: none.
+  StudentSamples(const OnPolicyOptions& options, const data::Corpus& corpus, int64_t token_budget = 0)
+      : options_(options), corpus_(&corpus), token_budget_(token_budget) {}
 
   // Whether a micro-batch is the student's: a function of (seed, micro-step), so that a resumed run takes the same.
   bool takes(uint64_t micro_step) const;
 
   // A batch of the same sources with targets sampled from the student as it is now. Random numbers are functions of
-  // (seed, micro-step, row, token). Ids that the corpus's tokenizer does not have end a sample.
+  // (seed, micro-step, row, token). Ids that the corpus's tokenizer does not have end a sample. Samples may be longer
+  // than the targets that the batch was filled with: its first examples stay, as many as the budget holds.
   Batch batch(const Trainee& student, const Batch& given, uint64_t micro_step) const;
 
  private:
   OnPolicyOptions options_;
   const data::Corpus* corpus_;
+  int64_t token_budget_ = 0;
 };
 
 }  // namespace draftsmith::train

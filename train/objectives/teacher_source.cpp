@@ -7,8 +7,22 @@
 
 namespace draftsmith::train {
 
+namespace {
+
+void require_whole_vocabulary(const model::TransformerModel& model) {
+  if (!model.vocabulary_rows().pruned()) return;
+  throw UserError({.where = "teacher " + model.info().name,
+                   .what = "a model with a pruned vocabulary cannot be a teacher: it gives most ids no probability",
+                   .expected = "a model with a row for each of its " + std::to_string(model.info().vocabulary) + " ids",
+                   .found = std::to_string(model.config().draft_vocabulary.ids.size()) + " rows"});
+}
+
+}  // namespace
+
 HiddenTeacher::HiddenTeacher(const Predictions& predictions)
-    : model_(*predictions.model), hidden_(predictions.hidden.detach()) {}
+    : model_(*predictions.model), hidden_(predictions.hidden.detach()) {
+  require_whole_vocabulary(model_);
+}
 
 TeacherBlock HiddenTeacher::block(const at::Tensor& positions) {
   const at::NoGradGuard no_grad;
@@ -16,11 +30,7 @@ TeacherBlock HiddenTeacher::block(const at::Tensor& positions) {
 }
 
 LiveTeacher::LiveTeacher(model::TransformerModel& model) : model_(model) {
-  if (!model.vocabulary_rows().pruned()) return;
-  throw UserError({.where = "teacher " + model.info().name,
-                   .what = "a model with a pruned vocabulary cannot be a teacher: it gives most ids no probability",
-                   .expected = "a model with a row for each of its " + std::to_string(model.info().vocabulary) + " ids",
-                   .found = std::to_string(model.config().draft_vocabulary.ids.size()) + " rows"});
+  require_whole_vocabulary(model);
 }
 
 std::unique_ptr<TeacherDistributions> LiveTeacher::distributions(const Batch& batch) {

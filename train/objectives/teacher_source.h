@@ -48,6 +48,7 @@ class TeacherSource {
 // From hidden states and a head: `predictions` of the teacher at the batch's labels. Logits are computed by the block.
 class HiddenTeacher : public TeacherDistributions {
  public:
+  // Errors: UserError for a model with a pruned vocabulary, which gives most ids no probability.
   explicit HiddenTeacher(const Predictions& predictions);
   TeacherBlock block(const at::Tensor& positions) override;
 
@@ -59,7 +60,7 @@ class HiddenTeacher : public TeacherDistributions {
 // A model that is given the student's batches. It must outlive the source.
 class LiveTeacher : public TeacherSource {
  public:
-  // Errors: UserError for a teacher with a pruned vocabulary, which gives most ids no probability.
+  // Errors: as HiddenTeacher.
   explicit LiveTeacher(model::TransformerModel& model);
   std::string name() const override { return model_.info().name; }
   int64_t vocabulary() const override { return model_.info().vocabulary; }
