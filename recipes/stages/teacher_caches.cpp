@@ -18,6 +18,27 @@ std::string short_hash(const std::string& hash) {
   return hash.substr(0, 16);
 }
 
+// The cache's own numbers: a file whose attributes are the corpus's may still be another's inside.
+void check_counts(const data::TeacherCache& cache, const data::Corpus& corpus, Problems& problems) {
+  const auto add = [&](const char* what, const std::string& expected, const std::string& found) {
+    problems.add({.where = cache.file().string(),
+                  .what = what,
+                  .expected = expected + " of " + corpus.file().string(),
+                  .found = found,
+                  .hint = "the cache is damaged; make it again"});
+  };
+  if (cache.info().examples != corpus.size()) {
+    return add("the teacher cache has not the corpus's examples", fmt::format("the {} examples", corpus.size()),
+               std::to_string(cache.info().examples));
+  }
+  for (int64_t i = 0; i < corpus.size(); ++i) {
+    const auto tokens = static_cast<int64_t>(corpus.target(i).size());
+    if (cache.positions(i) == tokens) continue;
+    return add("an example of the teacher cache has not the corpus's positions",
+               fmt::format("the {} target tokens of example {}", tokens, i), std::to_string(cache.positions(i)));
+  }
+}
+
 }  // namespace
 
 data::TeacherCache open_teacher_cache(const std::filesystem::path& file, const data::Corpus& corpus,
@@ -41,6 +62,8 @@ data::TeacherCache open_teacher_cache(const std::filesystem::path& file, const d
                   .found = fmt::format("{} ({}, {} positions)", named(info, "corpus"), short_hash(info.corpus_hash),
                                        info.positions),
                   .hint = "set `corpus` of the teacher-logits stage to the corpus that is trained on"});
+  } else {
+    check_counts(cache, corpus, problems);
   }
   if (teacher) {
     if (const std::string hash = model::model_hash(*teacher); info.teacher_hash != hash) {

@@ -1,6 +1,8 @@
 // The stage that stores a teacher's distributions: what it writes, that it goes on bit for bit, and what may be
 // distilled from it.
 #include <csignal>
+#include <stop_token>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -46,6 +48,7 @@ class TeacherLogitsStage : public testing::Test {
     uint64_t seed = 0;
     std::string tokenizer = "spiece.model";
     bool encoder_decoder = true;
+    int64_t vocabulary = 48;
   };
 
   void make_tokenizer(const std::vector<std::string>& lines, const std::string& name) const {
@@ -57,7 +60,7 @@ class TeacherLogitsStage : public testing::Test {
         folder_ / name,
         {.tokenizer_hash = tokenizer_->hash(), .vocabulary = tokenizer_->vocabulary(), .provenance = notes});
     for (int32_t i = 0; i < examples; ++i) {
-      writer.add(std::vector{3 + i, 4}, std::vector<int32_t>(static_cast<size_t>(1 + i % 3), 5 + i));
+      writer.add(std::vector{3 + i % 7, 4}, std::vector<int32_t>(static_cast<size_t>(1 + i % 3), 5 + i % 7));
     }
     writer.finish();
   }
@@ -66,7 +69,7 @@ class TeacherLogitsStage : public testing::Test {
     model::TransformerConfig config;
     config.family = wanted.encoder_decoder ? "t5" : "llama";
     config.encoder_decoder = wanted.encoder_decoder;
-    config.vocabulary = 48;
+    config.vocabulary = wanted.vocabulary;
     config.width = config.head_width = config.ff_width = 8;
     config.heads = config.kv_heads = 1;
     config.decoder_layers = 1;
@@ -154,11 +157,44 @@ TEST_F(TeacherLogitsStage, GoesOnAfterTheLastWholeShardBitForBit) {
   }
 }
 
-TEST_F(TeacherLogitsStage, AskedToStopKeepsWholeShards) {
-  const SignalWatch watch;
-  raise(SIGTERM);
-  EXPECT_THROW(run(options("t5", 4), "stopped"), Interrupted);
+// Asks this process to stop as soon as a file is there.
+class StopAt {
+ public:
+  explicit StopAt(fs::path file)
+      : thread_([file = std::move(file)](const std::stop_token& over) {
+          while (!fs::exists(file) && !over.stop_requested()) std::this_thread::yield();
+          if (!over.stop_requested()) raise(SIGTERM);
+        }) {}
+
+ private:
+  std::jthread thread_;
+};
+
+TEST_F(TeacherLogitsStage, AskedToStopKeepsWholeShardsAndDoesNotComputeThemAgain) {
+  write_corpus("corpus.h5", 120, {{"prompts", "true"}});  // 40 shards: the first is there long before the last
+  const fs::path shard = folder_ / "stopped" / "teacher_logits.shard-00000.h5";
+  {
+    const SignalWatch watch;
+    const StopAt stop(shard);
+    EXPECT_THROW(run(options("t5", 4), "stopped"), Interrupted);
+  }
   EXPECT_FALSE(fs::exists(folder_ / "stopped" / "teacher_logits.h5"));
+  ASSERT_TRUE(fs::exists(shard));
+  // In its place the words of another teacher, which computing it again would not say.
+  const data::TeacherCache other(run(options("student", 4), "other")), whole(run(options("t5", 4), "whole"));
+  const data::TeacherCacheInfo info = data::TeacherCache(shard).info();
+  fs::remove(shard);
+  data::ShardedTeacherCache(folder_ / "stopped" / "again.h5", info)
+      .add_shard(std::vector{other.rows(0), other.rows(1), other.rows(2)});
+  fs::rename(folder_ / "stopped" / "again.shard-00000.h5", shard);
+  const data::TeacherCache resumed(run(options("t5", 4), "stopped"));
+  const auto logs = [](const data::TeacherCache& cache, int64_t example) {
+    const auto values = cache.rows(example).log_probs;
+    return std::vector(values.begin(), values.end());
+  };
+  EXPECT_EQ(logs(resumed, 2), logs(other, 2));
+  EXPECT_NE(logs(resumed, 2), logs(whole, 2));
+  EXPECT_EQ(logs(resumed, 119), logs(whole, 119));
 }
 
 TEST_F(TeacherLogitsStage, InspectReportsTheLossErrorFromTruncation) {
@@ -197,6 +233,33 @@ TEST_F(TeacherLogitsStage, ACacheServesOnlyItsTeacherAndCorpus) {
   const data::Corpus foreign(folder_ / "foreign.h5");
   EXPECT_THAT(error_of([&] { open_teacher_cache(file, foreign, {}); }),
               AllOf(HasSubstr("another tokenizer"), HasSubstr("foreign.h5"), HasSubstr("another corpus")));
+}
+
+// Its attributes may be copied from a cache of the corpus; what is inside must be of it too.
+TEST_F(TeacherLogitsStage, ACacheOfOtherCountsThanTheCorpusIsRefused) {
+  const data::TeacherCache good(run(options("t5", 4), "cache"));
+  const data::Corpus corpus(folder_ / "corpus.h5");
+  const auto error_with = [&](const std::vector<int64_t>& examples) {
+    data::TeacherCacheInfo info = good.info();
+    info.positions = 0;
+    for (const int64_t example : examples) info.positions += good.positions(example);
+    data::TeacherCacheWriter writer(folder_ / "odd.h5", info);
+    for (const int64_t example : examples) writer.add(good.rows(example));
+    writer.finish();
+    return error_of([&] { open_teacher_cache(folder_ / "odd.h5", corpus, {}); });
+  };
+  EXPECT_EQ(error_with({0, 1, 2, 3, 4, 5, 6}), "no error");
+  EXPECT_THAT(error_with({0, 1, 2}), AllOf(HasSubstr("odd.h5"), HasSubstr("corpus.h5"), HasSubstr("the 7 examples")));
+  EXPECT_THAT(error_with({0, 2, 1, 3, 4, 5, 6}),
+              AllOf(HasSubstr("odd.h5"), HasSubstr("corpus.h5"), HasSubstr("2 target tokens of example 1")));
+}
+
+TEST_F(TeacherLogitsStage, AStudentThatLacksIdsIsRefusedBeforeAnythingIsWritten) {
+  save("small", {.seed = 6, .vocabulary = 40});
+  toml::table table = options("t5", 4);
+  table.insert("student", path("small"));
+  EXPECT_THAT(error_of([&] { run(table, "failing"); }), AllOf(HasSubstr("small"), HasSubstr("lacks ids")));
+  EXPECT_TRUE(fs::is_empty(folder_ / "failing"));
 }
 
 }  // namespace
