@@ -68,6 +68,7 @@ Batch joined_batch(std::span<const ExampleTokens> examples, const model::ModelIn
   const auto count = static_cast<int64_t>(labels.size());
   batch.labels = to_tensor(labels, {count}).to(model.device);        // [P]
   batch.positions = to_tensor(positions, {count}).to(model.device);  // [P]
+  batch.places = std::move(positions);
   return batch;
 }
 
@@ -102,6 +103,7 @@ Batch separate_batch(std::span<const ExampleTokens> examples, const model::Model
   const auto count = static_cast<int64_t>(labels.size());
   batch.labels = to_tensor(labels, {count}).to(model.device);        // [P]
   batch.positions = to_tensor(positions, {count}).to(model.device);  // [P]
+  batch.places = std::move(positions);
   return batch;
 }
 

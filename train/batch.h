@@ -19,6 +19,7 @@ struct Batch {
   model::TokenBatch decoder_input;
   at::Tensor labels;              // int64 [P]: target tokens of all rows, padding left out, row after row
   at::Tensor positions;           // int64 [P]: where each label stands in the flattened [B*T]
+  std::vector<int64_t> places;    // [P]: the same on the host
   std::vector<int64_t> examples;  // [B]: indices in the corpus; empty when made from tokens
   int64_t label_count() const { return labels.size(0); }
 };

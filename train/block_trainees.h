@@ -31,7 +31,7 @@ class DeepTandemTrainee : public Trainee {
   // As above.
   explicit DeepTandemTrainee(model::DeepTandemModel& model);
 
-  const model::ModelInfo& info() const override { return model_.info(); }
+  const model::ModelInfo& info() const override { return info_; }
   double dropout() const override { return model_.small().config().dropout; }
   const std::map<std::string, at::Tensor>& parameters() const override { return parameters_; }
   TraineeOutput forward(const Batch& batch, const model::DropoutContext& dropout) override;
@@ -40,6 +40,7 @@ class DeepTandemTrainee : public Trainee {
 
  private:
   model::DeepTandemModel& model_;
+  model::ModelInfo info_;  // the small part's, but texts must fit both
   std::map<std::string, at::Tensor> parameters_;
 };
 

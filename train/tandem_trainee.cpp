@@ -35,7 +35,11 @@ TandemConfiguration tandem_configuration(const std::string& name) {
 
 TandemTrainee::TandemTrainee(model::TransformerModel& secondary, model::TransformerModel& primary,
                              TandemTraineeOptions options)
-    : secondary_(secondary), primary_(primary), options_(std::move(options)), parameters_(secondary.parameters()) {
+    : secondary_(secondary),
+      primary_(primary),
+      options_(std::move(options)),
+      info_(of_both(secondary.info(), primary.info())),
+      parameters_(secondary.parameters()) {
   model::require_tandem_pair(secondary.config(), primary.config(), {secondary.info().name, primary.info().name});
   if (trains_primary()) parameters_.merge(with_prefix(primary.parameters()));
 }
@@ -50,7 +54,11 @@ model::ForwardOutput TandemTrainee::run_primary(const Batch& batch, const model:
         input, {.probability = dropout.probability, .seed = dropout.seed ^ kPrimarySeed, .step = dropout.step});
   }
   const PlainArithmetic plain(info().device.type());
-  return primary_.forward(input);
+  model::ForwardOutput output = primary_.forward(input);
+  // Its type may be narrower than the secondary's.
+  for (at::Tensor& layer : output.layers) layer = layer.to(info().dtype);
+  if (output.encoder.defined()) output.encoder = output.encoder.to(info().dtype);
+  return output;
 }
 
 TraineeOutput TandemTrainee::forward(const Batch& batch, const model::DropoutContext& dropout) {
@@ -85,9 +93,10 @@ TextWriters TandemTrainee::text_writers() const {
   return writers;
 }
 
+// Written often: the primary lies inside and is not named by its hash, for which it would be read back.
 void TandemTrainee::save(const std::filesystem::path& directory, const model::SaveOptions& options) const {
   if (trains_primary()) {
-    model::save_tandem(directory, secondary_, {.files = options, .primary = &primary_});
+    model::save_tandem(directory, secondary_, {.files = options, .primary = &primary_, .record_primary = false});
   } else {
     model::save_model(directory, secondary_, options);
   }
@@ -95,7 +104,7 @@ void TandemTrainee::save(const std::filesystem::path& directory, const model::Sa
 
 void TandemTrainee::save_result(const std::filesystem::path& directory, const model::SaveOptions& options) const {
   if (trains_primary()) {
-    save(directory, options);
+    model::save_tandem(directory, secondary_, {.files = options, .primary = &primary_});
   } else {
     model::save_tandem(
         directory, secondary_,

@@ -29,11 +29,13 @@ struct TandemTraineeOptions {
 
 class TandemTrainee : public Trainee {
  public:
-  // A Tandem secondary, unpacked; a primary that fits it, unpacked where it is trained. Both on the device to train on;
+  // A Tandem secondary, unpacked; a primary that fits it, unpacked where it is trained, of any type where it is frozen.
+  // Both on the device to train on;
   // they must outlive the trainee and hold the result. Errors: UserError (model::require_tandem_pair).
   TandemTrainee(model::TransformerModel& secondary, model::TransformerModel& primary, TandemTraineeOptions options);
 
-  const model::ModelInfo& info() const override { return secondary_.info(); }
+  // The secondary's, but texts must fit both models.
+  const model::ModelInfo& info() const override { return info_; }
   double dropout() const override { return secondary_.config().dropout; }
   // The secondary's under their own names; a trained primary's with "primary." before them.
   const std::map<std::string, at::Tensor>& parameters() const override { return parameters_; }
@@ -45,7 +47,8 @@ class TandemTrainee : public Trainee {
   TextWriters text_writers() const override;
   // A Tandem directory: with a trained primary's weights inside, and without naming a frozen one.
   void save(const std::filesystem::path& directory, const model::SaveOptions& options) const override;
-  // The same, but a frozen primary is named or copied, so that the directory decodes.
+  // The same, with the primary named by its hash, and a frozen one by its path or copied, so that the directory
+  // decodes.
   void save_result(const std::filesystem::path& directory, const model::SaveOptions& options) const override;
   void load(const std::filesystem::path& directory) override;
 
@@ -56,6 +59,7 @@ class TandemTrainee : public Trainee {
   model::TransformerModel& secondary_;
   model::TransformerModel& primary_;
   TandemTraineeOptions options_;
+  model::ModelInfo info_;
   std::map<std::string, at::Tensor> parameters_;
 };
 

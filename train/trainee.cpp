@@ -5,6 +5,12 @@
 
 namespace draftsmith::train {
 
+model::ModelInfo of_both(model::ModelInfo info, const model::ModelInfo& other) {
+  const bool shorter = info.max_positions == 0 || other.max_positions < info.max_positions;
+  if (other.max_positions > 0 && shorter) info.max_positions = other.max_positions;
+  return info;
+}
+
 void require_gradients(const Trainee& trainee, bool on) {
   for (const auto& [name, parameter] : trainee.parameters()) {
     at::Tensor value = parameter;

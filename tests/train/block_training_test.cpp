@@ -1,4 +1,4 @@
-// Training of models that work in blocks: block prediction's labels, and that both kinds learn, are saved and resume.
+// Training of models that work in blocks: block prediction's labels, and that both kinds learn and are saved.
 #include <gtest/gtest.h>
 
 #include "base/random.h"
@@ -100,7 +100,7 @@ TEST_F(BlockTraining, BlockPredictionLearnsAndItsResultLoads) {
   EXPECT_LT(validate(loaded, {.corpus = &corpus}, {}).loss, before - 1);
 }
 
-TEST_F(BlockTraining, ADeepTandemTrainsBothPartsAndResumesExactly) {
+TEST_F(BlockTraining, ADeepTandemTrainsBothPartsAndItsCheckpointLoads) {
   model::DeepTandemModel model = tiny_deep();
   DeepTandemTrainee trainee(model);
   std::map<std::string, at::Tensor> before;
@@ -120,6 +120,15 @@ TEST_F(BlockTraining, ADeepTandemTrainsBothPartsAndResumesExactly) {
   for (const auto& [name, value] : resumed.parameters()) {
     EXPECT_TRUE(value.equal(stored->parameters().at(name))) << name;
   }
+}
+
+TEST_F(BlockTraining, TextsThatAreTooLongForTheLargePartAreRefused) {
+  model::TransformerConfig large = tiny_decoder();
+  large.max_positions = 8;
+  model::DeepTandemModel model({.large = large, .small = tiny_decoder(), .block = kBlock}, 7);
+  DeepTandemTrainee trainee(model);
+  const std::string message = error_of([&] { train(trainee, options("1 steps"), "run"); });
+  EXPECT_NE(message.find("at most 8 tokens"), std::string::npos) << message;
 }
 
 }  // namespace

@@ -1,104 +1,11 @@
-// Training of Tandems: right gradients in every configuration, only what is to be trained changes, it learns, resumes
-// exactly, and its result decodes with its primary.
-#include <csignal>
-
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
-
-#include "base/random.h"
+// Training of Tandems: right gradients in every configuration, only what is to be trained changes, it learns, and its
+// result decodes with its primary.
 #include "base/random_tensors.h"
-#include "base/signals.h"
-#include "model/tandem.h"
-#include "tests/model/tandem_fixtures.h"
-#include "tests/train/fixtures.h"
+#include "tests/train/tandem_training_fixtures.h"
 #include "train/objectives/cross_entropy.h"
-#include "train/tandem_trainee.h"
 
 namespace draftsmith::train {
 namespace {
-
-using Weights = std::map<std::string, at::Tensor>;
-
-model::TransformerConfig with_test_vocabulary(model::TransformerConfig config) {
-  config.vocabulary = kTestVocabulary;
-  config.dropout = 0.1;
-  config.tied_head = config.family != "t5";
-  config.output_scale = 1;  // as an untied T5 has
-  return config;
-}
-
-// A primary and a smaller secondary of its family.
-struct Pair {
-  explicit Pair(const model::TransformerConfig& config, at::ScalarType type = at::kFloat, uint64_t seed = 3)
-      : primary(model::varied_model(with_test_vocabulary(config), seed, type)),
-        secondary(model::small_secondary(*primary, seed + 1, type)) {}
-  TandemTrainee trainee(TandemConfiguration configuration) const {
-    return {*secondary, *primary, {.configuration = configuration}};
-  }
-
-  std::unique_ptr<model::TransformerModel> primary, secondary;
-};
-
-Weights copy_of(const model::TransformerModel& model) {
-  Weights copies;
-  for (const auto& [name, value] : model.parameters()) copies[name] = value.detach().clone();
-  return copies;
-}
-
-int64_t changed(const Weights& before, const model::TransformerModel& model) {
-  int64_t count = 0;
-  for (const auto& [name, value] : before) count += model.parameters().at(name).equal(value) ? 0 : 1;
-  return count;
-}
-
-// Prompts of 1 to 4 tokens, continued by themselves.
-void write_copy_corpus(const std::filesystem::path& file, int64_t examples, uint64_t seed) {
-  data::CorpusWriter writer(
-      file, {.tokenizer_hash = "none", .vocabulary = kTestVocabulary, .provenance = {{"prompts", "true"}}});
-  RandomSequence random{CounterRandom(seed, "copy corpus")};
-  for (int64_t i = 0; i < examples; ++i) {
-    std::vector<int32_t> prompt, target;
-    const uint64_t length = 1 + random.below(4);
-    for (uint64_t t = 0; t < length; ++t) prompt.push_back(static_cast<int32_t>(3 + random.below(8)));
-    target = prompt;
-    target.push_back(1);
-    writer.add(prompt, target);
-  }
-  writer.finish();
-}
-
-class TandemTraining : public testing::Test {
- protected:
-  void SetUp() override {
-    write_reversal_corpus(folder_ / "train.h5", 300, 1);
-    write_reversal_corpus(folder_ / "validation.h5", 40, 2);
-    write_copy_corpus(folder_ / "copy.h5", 300, 1);
-  }
-
-  TrainOptions options() const {
-    TrainOptions options = tiny_options();
-    options.length = "6 steps";
-    options.tensorboard = false;
-    return options;
-  }
-
-  // The primary's directory, which results of a frozen one refer to.
-  std::filesystem::path saved_primary(const Pair& pair) const {
-    auto directory = folder_ / "primary";
-    if (!std::filesystem::exists(directory)) model::save_model(directory, *pair.primary);
-    return directory;
-  }
-
-  TrainResult train(Pair& pair, TandemTraineeOptions tandem, const TrainOptions& training,
-                    const std::string& run) const {
-    if (tandem.configuration == TandemConfiguration::kPrimaryFrozen) tandem.primary_directory = saved_primary(pair);
-    TandemTrainee trainee(*pair.secondary, *pair.primary, tandem);
-    const data::Corpus corpus(folder_ / "train.h5"), validation(folder_ / "validation.h5");
-    return Trainer({.trainee = trainee, .corpus = corpus, .validation = &validation}, training, folder_ / run).run();
-  }
-
-  TemporaryDirectory folder_;
-};
 
 // Compares each parameter's gradient with the change of the loss along a random direction.
 void expect_right_gradients(Trainee& trainee, const Batch& batch) {
@@ -223,10 +130,6 @@ TEST_F(TandemTraining, ATrainedPrimaryChangesAndLiesInTheResult) {
   }
 }
 
-nlohmann::json summary_of(const TrainResult& result) {
-  return nlohmann::json::parse(read_file(result.model.parent_path() / "validation.json"));
-}
-
 // The two stages of Tandem-Distil. Alpha is against the primary, which no teacher was named for.
 TEST_F(TandemTraining, TheLossFallsInBothStages) {
   Pair pair(model::tiny_config());
@@ -257,43 +160,23 @@ TEST_F(TandemTraining, TheSummaryHoldsTheKeptModelsMeasuresAndTheLast) {
   EXPECT_EQ(summary["last"]["step"], 6);
 }
 
-TEST_F(TandemTraining, AResumedRunEndsWithTheSameBitsOfBothModels) {
-  TrainOptions training = options();
-  training.length = "8 steps";
-  training.checkpoint_every = "";
-  const TandemTraineeOptions both{.configuration = TandemConfiguration::kBothBothLosses};
-  Pair whole(model::tiny_config());
-  train(whole, both, training, "whole");
-  for (int stops = 0; stops < 2; ++stops) {
-    Pair pair(model::tiny_config());
-    const SignalWatch watch;
-    raise(SIGTERM);
-    EXPECT_THROW(train(pair, both, training, "stopped"), Interrupted);
-  }
-  Pair other_start(model::tiny_config(), at::kFloat, 8);  // whose weights the checkpoint replaces
-  train(other_start, both, training, "stopped");
-  for (const char* file :
-       {"model/model.safetensors", "model/primary/model.safetensors", "checkpoints/last/model/model.safetensors",
-        "checkpoints/last/model/primary/model.safetensors", "checkpoints/last/optimizer.safetensors"}) {
-    EXPECT_TRUE(read_file(folder_ / "whole" / file) == read_file(folder_ / "stopped" / file)) << file;
-  }
-}
-
-TEST_F(TandemTraining, Bf16AutocastTrainsBothModelsOverFp32Weights) {
-  for (const auto configuration : {TandemConfiguration::kPrimaryFrozen, TandemConfiguration::kBothBothLosses}) {
-    const std::string name = tandem_configuration_names()[static_cast<size_t>(configuration)];
-    Pair pair(model::tiny_config());
-    if (configuration == TandemConfiguration::kPrimaryFrozen) {
-      saved_primary(pair);
-      pair.primary->pack();
-    }
-    TrainOptions training = options();
-    training.precision = "bf16";
-    training.objective.name = "distill";
-    const TrainResult result = train(pair, {.configuration = configuration}, training, "bf16 " + name);
-    EXPECT_LT(summary_of(result)["model"]["loss"].get<double>(), 5) << name;
-    const at::Tensor weight = pair.secondary->parameters().at("encoder_projection.weight");
-    EXPECT_FALSE(weight.to(at::kBFloat16).to(at::kFloat).equal(weight)) << name;
+// Learned positions end; what is beyond them would be read as the last one.
+TEST_F(TandemTraining, TextsThatAreTooLongForEitherModelAreRefused) {
+  for (const auto& [of_primary, of_secondary, shortest] : {std::tuple{6, 64, 6}, {64, 7, 7}, {0, 5, 5}, {6, 0, 6}}) {
+    const auto with_context = [&](model::TransformerConfig config, int64_t context) {
+      if (context == 0) config.positions = model::Positions::kAlibi;
+      config.max_positions = context;
+      return model::varied_model(with_test_vocabulary(config), 3, at::kFloat);
+    };
+    const auto primary = with_context(model::tiny_gpt2(), of_primary);
+    const auto ordinary = with_context(model::smaller(model::tiny_gpt2()), of_secondary);
+    const auto secondary = model::make_tandem_secondary(*ordinary, *primary);
+    TandemTrainee trainee(*secondary, *primary, {});
+    const data::Corpus corpus(folder_ / "copy.h5");
+    const std::string message =
+        error_of([&] { Trainer({.trainee = trainee, .corpus = corpus}, options(), folder_ / "run").run(); });
+    EXPECT_NE(message.find("longer than the model's positions"), std::string::npos) << message;
+    EXPECT_NE(message.find("at most " + std::to_string(shortest) + " tokens"), std::string::npos) << message;
   }
 }
 
