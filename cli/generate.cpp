@@ -18,11 +18,11 @@
 #include "cli/generation_printer.h"
 #include "cli/model_input.h"
 #include "cli/option_flags.h"
-#include "data/ngram_table.h"
 #include "infer/drafters/drafter_source.h"
+#include "infer/evaluation_loading.h"
 #include "infer/generator.h"
+#include "infer/part_options.h"
 #include "model/router.h"
-#include "model/tandem.h"
 
 namespace draftsmith::cli {
 namespace {
@@ -65,49 +65,23 @@ ordered_json stats_json(const DecodeStats& stats, bool with_alpha) {
 
 // Options that the method's parts do not read, so that nobody wonders why they change nothing.
 void warn_of_unused(const OptionFlags<DecodeOptions>& given, const DecodeOptions& options) {
-  const std::string window = options.window_rule_name();
-  const auto warn = [&](const char* field, bool used) {
-    if (!used && given.given(field)) log_warning("{} has no effect on method {}", flag_name(field), options.method);
-  };
-  warn("window", window == "fixed" || window == "dynamic");
-  warn("schedule", window == "dynamic");
-  warn("confidence", window == "dynamic");
-  warn("fallback", window == "fallback");
-  warn("max_draft", window == "fallback" || window == "entropy" || window == "router");
-  warn("max_entropy", window == "entropy");
-  warn("router", window == "router");
-  warn("threshold", window == "router");
-  warn("rollback", options.acceptance_name() == "rollback");
-  warn("rollback_rule", options.acceptance_name() == "rollback");
-  warn("free_token", options.acceptance_name() == "accept_all");
+  for (const infer::PartOption& option : infer::part_options(options)) {
+    if (option.used || !given.given(option.name)) continue;
+    log_warning("{} has no effect on method {}", flag_name(option.name), options.method);
+  }
 }
 
-// What stands behind --drafter, loaded.
-struct LoadedDrafter {
-  LoadedModel model;
-  std::unique_ptr<model::TransformerModel> tandem;
-  std::unique_ptr<data::NgramTable> table;
-};
-
-// Fills in the drafter of `models`, whose target is there. Errors: UserError.
-LoadedDrafter load_drafter(const GenerateFlags& flags, const model::LoadOptions& load,
-                           infer::GenerationModels& models) {
-  LoadedDrafter drafter;
+// Fills in the drafter of `models`, whose target is there; a drafter that is the target is not loaded again. Errors:
+// UserError.
+infer::LoadedModel load_drafter(const GenerateFlags& flags, const model::LoadOptions& load,
+                                infer::GenerationModels& models) {
   const infer::DrafterSource source = infer::parse_drafter(flags.drafter);
-  models.lookup = source.lookup;
-  if (!source.ngram.empty()) {
-    drafter.table = std::make_unique<data::NgramTable>(source.ngram);
-    models.ngrams = drafter.table.get();
-  } else if (!source.tandem.empty()) {
-    drafter.tandem = model::load_tandem_secondary(source.tandem, flags.model, load);
-    models.tandem = drafter.tandem.get();
-  } else if (!source.model.empty() && fs::exists(source.model) && fs::equivalent(source.model, flags.model)) {
+  if (!source.model.empty() && fs::exists(source.model) && fs::equivalent(source.model, flags.model)) {
     models.drafter = models.target;
-  } else if (!source.model.empty()) {
-    drafter.model = load_with_tokenizer(source.model, load);
-    models.drafter = drafter.model.model.get();
-    models.drafter_tokenizer = drafter.model.tokenizer.get();
+    return {};
   }
+  infer::LoadedModel drafter = infer::load_drafter(source, flags.model, load);
+  infer::set_drafter(drafter, models);
   return drafter;
 }
 
@@ -217,7 +191,7 @@ int run_generate(const GenerateFlags& flags) {
   models.target = target.model.get();
   models.target_tokenizer = target.tokenizer.get();
   models.generation = model::load_generation_config(flags.model);
-  LoadedDrafter drafter;
+  infer::LoadedModel drafter;
   if (options.drafts() && !flags.drafter.empty()) drafter = load_drafter(flags, load, models);
   const auto router = load_router(flags, options, models);
   models.router = router.get();

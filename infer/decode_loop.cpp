@@ -12,6 +12,10 @@ bool any(const std::vector<int64_t>& flags) {
   return std::any_of(flags.begin(), flags.end(), [](int64_t flag) { return flag != 0; });
 }
 
+void end_at_limits(std::span<const int64_t> counts, std::span<const int64_t> limits, std::vector<int64_t>& active) {
+  for (size_t b = 0; b < active.size(); ++b) active[b] &= counts[b] < limits[b] ? 1 : 0;
+}
+
 void intersect(std::vector<int64_t>& active, const at::Tensor& go_on) {
   const auto on_host = go_on.cpu();
   const auto answers = on_host.accessor<bool, 1>();
@@ -96,9 +100,9 @@ DecodeLoop::Draft DecodeLoop::draft(RowBatch& batch) {
   Draft window;
   window.counts.assign(batch.rows.size(), 0);
   window.on_host.resize(batch.rows.size());
-  const std::vector<int64_t> limits = window_limits(batch);
-  std::vector<int64_t> active(limits.size());
-  std::transform(limits.begin(), limits.end(), active.begin(), [](int64_t limit) { return limit > 0 ? 1 : 0; });
+  window.limits = window_limits(batch);
+  std::vector<int64_t> active(batch.rows.size(), 1);
+  end_at_limits(window.counts, window.limits, active);
   while (any(active)) {
     for (size_t b = 0; b < active.size(); ++b) batch.rows[b].stats.draft_runs += active[b];
     const DraftRequest request{batch.rows, window.tokens, active, window.on_host};
@@ -106,7 +110,7 @@ DecodeLoop::Draft DecodeLoop::draft(RowBatch& batch) {
     const bool took = proposed ? take_proposals(*proposed, window, active)
                                : take_token(batch, parts_.drafter->next_logits(request), window, active);
     if (!took) break;
-    for (size_t b = 0; b < active.size(); ++b) active[b] &= window.counts[b] < limits[b] ? 1 : 0;
+    end_at_limits(window.counts, window.limits, active);
   }
   return window;
 }
@@ -140,7 +144,7 @@ bool DecodeLoop::take_token(RowBatch& batch, const at::Tensor& logits, Draft& wi
   }
   const Decides decides = parts_.window->traits().decides;
   if (decides == Decides::kBeforeToken) {
-    intersect(active, parts_.window->go_on({logits, {}}));
+    intersect(active, parts_.window->go_on({logits, {}, active}));
     if (!any(active)) return false;
   }
   const auto chosen = choose(batch, logits, window);  // [B]
@@ -151,15 +155,24 @@ bool DecodeLoop::take_token(RowBatch& batch, const at::Tensor& logits, Draft& wi
   if (on_host.empty()) return true;
   add(on_host, window, active);
   if (decides == Decides::kAfterKept || decides == Decides::kAfterDropped) {
-    const auto before = active;
-    intersect(active, parts_.window->go_on({logits, tokens}));
-    for (size_t b = 0; b < active.size() && decides == Decides::kAfterDropped; ++b) {
-      if (before[b] == active[b]) continue;
-      --window.counts[b];
-      window.on_host[b].pop_back();
-    }
+    ask_window({logits, tokens, active}, window, active);
   }
   return true;
+}
+
+// The rule's answer to the tokens just added. Where they stay, it is not asked of rows that are at their limit, which
+// leave `active`, and with it the step's view of it.
+void DecodeLoop::ask_window(const DraftStep& step, Draft& window, std::vector<int64_t>& active) const {
+  const bool drops = parts_.window->traits().decides == Decides::kAfterDropped;
+  if (!drops) end_at_limits(window.counts, window.limits, active);
+  if (!any(active)) return;
+  const auto before = active;
+  intersect(active, parts_.window->go_on(step));
+  for (size_t b = 0; b < active.size() && drops; ++b) {
+    if (before[b] == active[b]) continue;
+    --window.counts[b];
+    window.on_host[b].pop_back();
+  }
 }
 
 // Whether anything looks at the drafter's probabilities after drafting.
@@ -265,11 +278,13 @@ void DecodeLoop::commit_row(Row& row, size_t index, int64_t drafted, const Verdi
   const int64_t* tokens = verdict.values.data() + b * width;
   const int64_t* answers = tokens + width - 3;
   const auto* end = std::find_first_of(tokens, tokens + drafted, settings_.eos.begin(), settings_.eos.end());
+  const int64_t processed = drafted + 1;
   drafted = std::min(drafted, end - tokens + 1);
   const int64_t accepted = std::min(answers[0], drafted);
   const bool rolled_back = answers[2] != 0 && accepted < drafted;
   row.stats.count_verification(drafted, accepted, parts_.window->maximum());
   ++row.stats.target_runs;
+  row.stats.target_tokens += processed;
   if (verdict.overlap.defined()) {
     const int64_t examined = std::min(accepted + 1, drafted);
     const double* values = verdict.overlap.const_data_ptr<double>() + b * verdict.overlap.size(1);

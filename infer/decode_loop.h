@@ -57,6 +57,7 @@ class DecodeLoop {
   struct Draft {
     std::vector<at::Tensor> tokens;             // one int64 [B] a step; undefined where they were proposed
     std::vector<at::Tensor> probabilities;      // one [B,V] a step, when the acceptance rule reads them
+    std::vector<int64_t> limits;                // [B] most tokens of each row
     std::vector<int64_t> counts;                // [B]
     std::vector<std::vector<int64_t>> on_host;  // [B] tokens, unless drafting ran without synchronisation
   };
@@ -71,6 +72,7 @@ class DecodeLoop {
   bool take_proposals(std::span<const int64_t> proposed, Draft& window, std::vector<int64_t>& active) const;
   bool take_token(RowBatch& batch, const at::Tensor& logits, Draft& window, std::vector<int64_t>& active);
   void add(std::span<const int64_t> tokens, Draft& window, std::vector<int64_t>& active) const;
+  void ask_window(const DraftStep& step, Draft& window, std::vector<int64_t>& active) const;
   at::Tensor choose(const RowBatch& batch, const at::Tensor& logits, Draft& window) const;
   at::Tensor pending_tokens(const RowBatch& batch, const Draft& window) const;
   static std::vector<int64_t> fetch(const at::Tensor& tokens, const Judgement& judgement);
@@ -86,7 +88,8 @@ class DecodeLoop {
   void keep_draft(Row& row, std::span<const int64_t> drafted);
   void read_on_host(Draft& window) const;
   model::StepOutput read_block(RowBatch& batch, std::span<const int64_t> base);
-  void add_free_tokens(RowBatch& batch, const at::Tensor& logits);
+  std::vector<int64_t> free_tokens(const RowBatch& batch, const at::Tensor& logits) const;
+  void add_free_tokens(RowBatch& batch, std::span<const int64_t> tokens) const;
 
   model::LanguageModel& target_;
   const DraftParts& parts_;

@@ -42,6 +42,7 @@ void DecodeStats::count_verification(int64_t drafted_now, int64_t accepted_now, 
 DecodeStats& DecodeStats::operator+=(const DecodeStats& added) {
   emitted += added.emitted;
   target_runs += added.target_runs;
+  target_tokens += added.target_tokens;
   draft_runs += added.draft_runs;
   verifications += added.verifications;
   drafted += added.drafted;

@@ -11,6 +11,7 @@ namespace draftsmith::infer {
 struct DecodeStats {
   int64_t emitted = 0;        // new tokens put out, EOS included
   int64_t target_runs = 0;    // target steps that the row took part in; encoder runs and prompts are none
+  int64_t target_tokens = 0;  // tokens that the target was given in these runs
   int64_t draft_runs = 0;     // drafter steps the row took part in
   int64_t verifications = 0;  // target runs that judged a draft (also an empty one); 0 for greedy and sample
   int64_t drafted = 0;        // tokens drafted; what a window held beyond an EOS does not count

@@ -89,16 +89,14 @@ class Suite {
     measured.data = load_task(task);
     measured.max_new_tokens = task.max_new_tokens > 0 ? task.max_new_tokens : options_.max_new_tokens;
     for (size_t line = 0; line < measured.data.sources.size(); ++line) encode(measured, line);
+    const auto forced = static_cast<size_t>(std::min(options_.forced_lines, measured.data.lines()));
+    measured.forced_texts =
+        forced_texts(task, measured.data, std::span(measured.prompts).first(forced), measured.max_new_tokens, engine_);
     for (const auto& run : runs_) {
       const bool baseline =
           run.choose_on.empty() && (run.label == "greedy" || !chooses || is_needed_baseline(run, task));
       if (baseline || run.choose_on == task.name) measured.rows.push_back({run.label, run, std::nullopt});
     }
-  }
-
-  static std::string place_of(const EvaluationTask& task, const fs::path& file, size_t line) {
-    const auto number = std::to_string(static_cast<size_t>(task.skip) + line + 1);
-    return task.separator.empty() ? file.string() + ":" + number : file.string() + ", prompt " + number;
   }
 
   void encode(MeasuredTask& measured, size_t line) const {
@@ -108,9 +106,8 @@ class Suite {
       measured.prompts.push_back(engine_.encode(measured.data.sources[line], task, cut));
     } catch (const UserError& error) {
       std::vector<Problem> problems = error.problems();
-      const fs::path& file = task.jsonl.empty() ? task.source : task.jsonl;
       for (Problem& problem : problems) {
-        if (problem.where.empty()) problem.where = place_of(task, file, line);
+        if (problem.where.empty()) problem.where = place_of(task, source_file(task), line);
       }
       throw UserError(std::move(problems));
     }
@@ -185,7 +182,7 @@ class Suite {
       }
       if (options_.forced_lines > 0 && !task.forced.contains(drafter)) {
         task.forced[drafter] = forced_alpha(drafter, task);
-        predict_references(drafter, task);
+        predict_texts(drafter, task);
       }
       throw_if_stop_requested(kHowToGoOn);
     }
@@ -198,28 +195,9 @@ class Suite {
     return engine_.forced_alpha(drafter, std::span(task.prompts).first(lines), outputs);
   }
 
-  // The task's first references as outputs; nothing where there are none, or none that the models could put out.
-  std::vector<std::vector<int64_t>> forced_references(const MeasuredTask& task) const {
-    std::vector<std::vector<int64_t>> outputs;
-    const auto lines = std::min(static_cast<size_t>(options_.forced_lines), task.data.references.size());
-    try {
-      for (size_t line = 0; line < lines; ++line) {
-        auto& ids = outputs.emplace_back(engine_.encode_reference(task.data.references[line].front(), *task.task));
-        if (std::ssize(ids) > task.max_new_tokens) ids.resize(static_cast<size_t>(task.max_new_tokens));
-      }
-    } catch (const UserError&) {
-      log_warning("task {}: its references are no token ids, so how well drafters predict them is not measured",
-                  task.task->name);
-      return {};
-    }
-    return outputs;
-  }
-
-  void predict_references(const std::string& drafter, MeasuredTask& task) {
-    const auto outputs = forced_references(task);
-    if (outputs.empty()) return;
-    task.predicted_lines = std::ssize(outputs);
-    task.predicted[drafter] = engine_.forced_alpha(drafter, std::span(task.prompts).first(outputs.size()), outputs);
+  void predict_texts(const std::string& drafter, MeasuredTask& task) {
+    const auto& [prompts, outputs] = task.forced_texts;
+    if (!outputs.empty()) task.predicted[drafter] = engine_.forced_alpha(drafter, prompts, outputs);
   }
 
   ordered_json summarize() {
@@ -272,9 +250,9 @@ class Suite {
 
 EvaluationResult run_evaluation(const EvaluationOptions& options, const fs::path& out_dir, EvaluationEngine& engine,
                                 const EvaluationContext& context) {
-  if (!options.tune_router) return Suite(options, out_dir, engine, context).run();
-  const EvaluationOptions suite = with_tuning_grids(options);
+  const EvaluationOptions suite = with_router_defaults(options.tune_router ? with_tuning_grids(options) : options);
   EvaluationResult result = Suite(suite, out_dir, engine, context).run();
+  if (!options.tune_router) return result;
   result.table += '\n';
   result.table += write_tuned_routers(tuned_routers(suite, result.results), out_dir);
   return result;

@@ -10,6 +10,7 @@
 
 #include "infer/drafters/prompt_lookup_drafter.h"
 #include "infer/evaluation_runs.h"
+#include "infer/part_options.h"
 #include "infer/parts.h"
 
 namespace draftsmith::infer {
@@ -83,6 +84,10 @@ bool check_window(const RunSettings& run, bool lookup, const std::string& where,
                   "window oracle replays where greedy drafts were rejected, and sampled ones are rejected elsewhere",
                   "temperature 0", fmt::format("{}", run.temperature()), "use another window rule to sample"});
   }
+  if (rule == "oracle") {
+    const auto acceptance = make_acceptance_rule(run.decode.acceptance_name(), run.decode);
+    check_replay(acceptance->traits(), where, problems);
+  }
   if (rule == "router" && run.decode.router.empty()) {
     problems.add({where + ".router", "window router asks a router, and none was given", "the directory of a router",
                   "none", "a router is made by a stage of kind router"});
@@ -118,11 +123,36 @@ void check_setting(const RunSettings& run, bool lookup, const std::string& where
                 "use the acceptance rejection to sample"});
 }
 
+// Options given to a run that none of its parts reads would make settings of different names that are all the same.
+void check_unused(const EvaluationRun& run, const std::string& where, Problems& problems) {
+  const std::map<std::string, bool> given{{"window", !run.window.empty()},
+                                          {"schedule", !run.schedule.empty()},
+                                          {"confidence", !run.confidence.empty()},
+                                          {"fallback", !run.fallback.empty()},
+                                          {"max_draft", !run.max_draft.empty()},
+                                          {"max_entropy", !run.max_entropy.empty()},
+                                          {"threshold", !run.threshold.empty()},
+                                          {"rollback", !run.rollback.empty()},
+                                          {"rollback_rule", !run.rollback_rule.empty()},
+                                          {"free_token", !run.free_token}};
+  const DecodeOptions decode = expand_run(run).front().decode;
+  for (const PartOption& option : part_options(decode)) {
+    const auto found = given.find(option.name);
+    if (option.used || found == given.end() || !found->second) continue;
+    problems.add({where + "." + option.name, "this run does not read the option", option.readers,
+                  decode.drafts() ? fmt::format("method {} with window_rule {}, acceptance {}", run.method,
+                                                decode.window_rule_name(), decode.acceptance_name())
+                                  : "method " + run.method,
+                  "leave " + option.name + " out"});
+  }
+}
+
 // Every point of a run's grid, found wrong before a recipe has trained for hours and comes to its evaluation.
 void check_run(const EvaluationRun& run, const std::set<std::string>& lookups, const std::string& where,
                Problems& problems) {
   Problems found;
   for (const RunSettings& point : expand_run(run)) check_setting(point, lookups.contains(point.drafter), where, found);
+  if (found.list().empty()) check_unused(run, where, found);
   if (!run.choose_on.empty() && run.max_drop.empty()) {
     found.add({where + ".max_drop", "with choose_on a setting is chosen for each value", "at least one value", "none",
                "leave choose_on out to run the whole grid on every task"});

@@ -48,6 +48,9 @@ class EvaluationEngine {
   virtual Prompt encode(const std::string& source, const EvaluationTask& task, bool& cut) const = 0;
   // Ids of a reference as outputs are, EOS included: what the models should have put out.
   virtual std::vector<int64_t> encode_reference(const std::string& reference, const EvaluationTask& task) const = 0;
+  // What follows, in a source that max_source_tokens cuts, on the prompt: the rest of the text and, where it is no ids,
+  // EOS. Empty for sources that are not cut, for encoder-decoders, and where a suffix or an EOS ends the prompt.
+  virtual std::vector<int64_t> encode_continuation(const std::string& source, const EvaluationTask& task) const = 0;
   // Text of generated ids; for `ids` the ids themselves without EOS, separated by blanks.
   virtual std::string text(const std::vector<int64_t>& generated, bool ids) const = 0;
   // Decodes prompts as one batch. Each record has one repetition with the line's share of the batch's time.

@@ -7,16 +7,15 @@
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "base/device.h"
 #include "base/environment.h"
 #include "base/timing.h"
-#include "data/token_ids.h"
 #include "infer/drafters/make_drafter.h"
 #include "infer/evaluation.h"
 #include "infer/evaluation_calibration.h"
 #include "infer/evaluation_loading.h"
+#include "infer/evaluation_prompts.h"
 #include "infer/forced_alpha.h"
 #include "infer/generator.h"
 #include "infer/parts.h"
@@ -62,57 +61,21 @@ class ModelEngine final : public EvaluationEngine {
   }
 
   Prompt encode(const std::string& source, const EvaluationTask& task, bool& cut) const override {
-    const auto& info = models_.at("target").model->info();
-    Prompt prompt;
-    Prompt end;  // what is kept when the prompt is cut
-    if (task.ids) {
-      prompt = data::parse_token_ids(source, info.vocabulary, "",
-                                     "ids = true needs ids made with the model's own tokenizer");
-      if (!prompt.empty() && is_eos(prompt.back())) {
-        end.push_back(prompt.back());
-        prompt.pop_back();
-      }
-    } else {
-      if (!info.encoder_decoder) append(tokenizer().frame().before, prompt);
-      append(tokenizer().encode(source), prompt);
-      if (!task.suffix.empty()) append(tokenizer().encode(task.suffix), end);
-      if (info.encoder_decoder) end.push_back(tokenizer().eos());
-    }
-    const auto room = task.max_source_tokens - std::ssize(end);
-    if (task.max_source_tokens > 0 && room < 1) {
-      throw UserError({.where = "",
-                       .what = "max_source_tokens leaves no room for the source",
-                       .expected = fmt::format("more than {} tokens: its suffix and EOS", end.size()),
-                       .found = fmt::format("{}", task.max_source_tokens),
-                       .hint = ""});
-    }
-    cut = task.max_source_tokens > 0 && std::ssize(prompt) > room;
-    if (cut) prompt.resize(static_cast<size_t>(room));
-    append(end, prompt);
+    Prompt prompt = encode_prompt(models_.at("target"), source, task, cut);
     require_room(std::ssize(prompt), task.max_new_tokens > 0 ? task.max_new_tokens : options_.max_new_tokens);
     return prompt;
   }
 
   std::vector<int64_t> encode_reference(const std::string& reference, const EvaluationTask& task) const override {
-    std::vector<int64_t> ids;
-    if (task.ids) {
-      ids = data::parse_token_ids(reference, models_.at("target").model->info().vocabulary, "",
-                                  "ids = true needs ids made with the model's own tokenizer");
-      if (!ids.empty() && is_eos(ids.back())) return ids;
-      const auto& eos = models_.at("target").generation.eos_ids;
-      if (!eos.empty()) ids.push_back(eos.front());
-    } else {
-      append(tokenizer().encode(reference), ids);
-      ids.push_back(tokenizer().eos());
-    }
-    return ids;
+    return encode_output(models_.at("target"), reference, task);
+  }
+
+  std::vector<int64_t> encode_continuation(const std::string& source, const EvaluationTask& task) const override {
+    return encode_rest(models_.at("target"), source, task);
   }
 
   std::string text(const std::vector<int64_t>& generated, bool ids) const override {
-    if (!ids) return text_of_known(tokenizer(), generated);
-    auto shown = generated;
-    if (!shown.empty() && is_eos(shown.back())) shown.pop_back();
-    return fmt::format("{}", fmt::join(shown, " "));
+    return output_text(models_.at("target"), generated, ids);
   }
 
   std::vector<LineRecord> decode(const RunSettings& run, const DecodeBatch& batch) override {
@@ -200,11 +163,6 @@ class ModelEngine final : public EvaluationEngine {
   }
 
  private:
-  template <class Ids>
-  static void append(const Ids& ids, Prompt& prompt) {
-    prompt.insert(prompt.end(), ids.begin(), ids.end());
-  }
-
   // Methods are compared on equal outputs, so these must fit into the context of every model of the suite.
   void require_room(int64_t prompt, int64_t new_tokens) const {
     if (models_.at("target").model->info().encoder_decoder) return;
@@ -218,21 +176,6 @@ class ModelEngine final : public EvaluationEngine {
                        .found = fmt::format("{} prompt tokens", prompt),
                        .hint = "set the task's max_source_tokens, which cuts prompts, or lower max_new_tokens"});
     }
-  }
-
-  bool is_eos(int64_t id) const {
-    const auto& eos = models_.at("target").model->info().eos;
-    return std::find(eos.begin(), eos.end(), id) != eos.end();
-  }
-
-  const data::Tokenizer& tokenizer() const {
-    const LoadedModel& target = models_.at("target");
-    if (target.tokenizer) return *target.tokenizer;
-    throw UserError({.where = target.directory.string(),
-                     .what = "the model has no tokenizer, so it cannot read text",
-                     .expected = "spiece.model, tokenizer.model or tokenizer.json",
-                     .found = "neither",
-                     .hint = "tasks with ids = true need none"});
   }
 
   // The target, or the model that decodes in its place, with a drafter or none ("").

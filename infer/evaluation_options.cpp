@@ -26,7 +26,8 @@ Fields<EvaluationTask> EvaluationTask::fields() {
       .add("timed", &EvaluationTask::timed, Range{0}, Unit{"lines"},
            "Lines whose decoding is timed and repeated; the others count for quality only. 0: all.")
       .add("max_source_tokens", &EvaluationTask::max_source_tokens, Range{0}, Unit{"tokens"},
-           "Longer sources are cut, and counted; 0: never.")
+           "Longer sources are cut, and counted; 0: never. In tasks of plain text without references, what a "
+           "decoder-only model's prompts are cut off is what it is measured on predicting (see forced_lines).")
       .add("max_new_tokens", &EvaluationTask::max_new_tokens, Range{0}, Unit{"tokens"},
            "Most tokens put out a line; 0: the suite's max_new_tokens.")
       .add("metric", &EvaluationTask::metric, "How hypotheses are scored.")
@@ -110,7 +111,8 @@ Fields<EvaluationOptions> EvaluationOptions::fields() {
       .add("resamples", &EvaluationOptions::resamples, Range{10, 1000000}, "Bootstrap resamples of the intervals.")
       .add("forced_lines", &EvaluationOptions::forced_lines, Range{0}, Unit{"lines"},
            "Lines on which each drafter is measured teacher-forced: alpha_forced on the target's outputs, at "
-           "temperatures 0 and 1, accuracy and cross entropy on the references; 0: none.")
+           "temperatures 0 and 1, accuracy and cross entropy on the references or, without references, on what "
+           "max_source_tokens cut off; 0: none.")
       .add("forced_block", &EvaluationOptions::forced_block, Range{0}, Unit{"tokens"},
            "Block that a Tandem secondary predicts in these passes before it is given the target's representations; 0: "
            "the one it was trained with.")
@@ -118,8 +120,8 @@ Fields<EvaluationOptions> EvaluationOptions::fields() {
            "Measure the time of target and drafter steps, for the predicted speedup.")
       .add("tune_router", &EvaluationOptions::tune_router,
            "Choose threshold and max_draft of each router by measured tokens per second on validation data (the task "
-           "that runs choose on, else the first), over the run's lists or a grid of its own, and write a copy of the "
-           "router with these defaults: router/ among the results.")
+           "that its run chooses on, else that of the other runs), over the run's lists or a grid of its own, and "
+           "write a copy of the router with these defaults: router/ among the results.")
       .add("dtype", &EvaluationOptions::dtype, Choices{"fp32", "bf16", "fp16", "fp64"}, "Number type of all models.")
       .add("device", &EvaluationOptions::device, NoResult{}, "auto, cpu, cuda or cuda:N.")
       .add("threads", &EvaluationOptions::threads, Range{0, 1024}, NoResult{}, "CPU threads; 0: LibTorch's choice.")

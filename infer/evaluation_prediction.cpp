@@ -14,8 +14,7 @@ std::optional<Prediction> predict(const RunSettings& run, const DecodeStats& sta
   Prediction prediction;
   prediction.cost_ratio = costs.cost_ratio();
   const auto target_runs = static_cast<double>(stats.target_runs);
-  const bool adds_token = run.decode.acceptance_name() != "accept_all" || run.decode.free_token;
-  const double mean_step = (adds_token ? 1 : 0) + static_cast<double>(stats.drafted) / target_runs;
+  const double mean_step = static_cast<double>(stats.target_tokens) / target_runs;
   const double time =
       static_cast<double>(stats.draft_runs) * prediction.cost_ratio + target_runs * costs.relative_target(mean_step);
   prediction.speedup_from_counts = static_cast<double>(stats.emitted) / time;

@@ -12,10 +12,10 @@ namespace {
 enum Column : size_t { kRatio, kLines, kBase, kRun, kBaseDecode, kBaseTokens, kRunDecode, kRunTokens, kColumns };
 
 // The counts of DecodeStats that are kept on disk.
-constexpr std::array kCounts{&DecodeStats::emitted,       &DecodeStats::target_runs, &DecodeStats::draft_runs,
-                             &DecodeStats::verifications, &DecodeStats::drafted,     &DecodeStats::accepted,
-                             &DecodeStats::fallbacks,     &DecodeStats::rollbacks,   &DecodeStats::cut,
-                             &DecodeStats::overlap_count};
+constexpr std::array kCounts{&DecodeStats::emitted,       &DecodeStats::target_runs,  &DecodeStats::draft_runs,
+                             &DecodeStats::verifications, &DecodeStats::drafted,      &DecodeStats::accepted,
+                             &DecodeStats::fallbacks,     &DecodeStats::rollbacks,    &DecodeStats::cut,
+                             &DecodeStats::overlap_count, &DecodeStats::target_tokens};
 
 LineStatistics speed_statistics(const RunRecords& run, const RunRecords& baseline) {
   LineStatistics statistics{.width = kColumns, .values = {}};

@@ -210,7 +210,11 @@ class TaskSummary {
     const ForcedAlphas& any = measured_.predicted.begin()->second;
     ordered_json models{{"target", prediction_quality_json(any.target)}};
     for (const auto& [name, predicted] : measured_.predicted) models[name] = drafter_quality_json(predicted);
-    return {{"lines", measured_.predicted_lines}, {"positions", any.positions}, {"models", models}};
+    const char* texts = measured_.data.references.empty() ? "continuations" : "references";
+    return {{"texts", texts},
+            {"lines", measured_.forced_texts.outputs.size()},
+            {"positions", any.positions},
+            {"models", models}};
   }
 
   ordered_json drafters_json() const {

@@ -12,6 +12,7 @@
 #include "infer/evaluation_engine.h"
 #include "infer/evaluation_measure.h"
 #include "infer/evaluation_tasks.h"
+#include "infer/forced_texts.h"
 
 namespace draftsmith::infer {
 
@@ -30,14 +31,14 @@ struct MeasuredTask {
   std::vector<Prompt> prompts;
   int64_t cut_sources = 0;
   int64_t max_new_tokens = 0;
+  ForcedTexts forced_texts;  // of the first forced_lines lines
   std::vector<RunRow> rows;  // the greedy baseline first
   TaskRecords records;
   std::map<std::string, std::vector<std::string>> hypotheses;  // by records' label, as scored and written
   std::map<std::string, LineStatistics> statistics;            // by records' label
   std::map<std::string, StepCosts> costs;                      // by drafter
   std::map<std::string, ForcedAlphas> forced;                  // by drafter, on the target's greedy outputs
-  std::map<std::string, ForcedAlphas> predicted;               // by drafter, on the references
-  int64_t predicted_lines = 0;
+  std::map<std::string, ForcedAlphas> predicted;               // by drafter, on forced_texts
 };
 
 // Fills hypotheses and statistics from the records.

@@ -83,6 +83,19 @@ TaskData load_task(const EvaluationTask& task) {
   return data;
 }
 
+std::string place_of(const EvaluationTask& task, const std::filesystem::path& file, size_t line) {
+  const auto number = std::to_string(static_cast<size_t>(task.skip) + line + 1);
+  return task.separator.empty() ? file.string() + ":" + number : file.string() + ", prompt " + number;
+}
+
+const std::filesystem::path& source_file(const EvaluationTask& task) {
+  return task.jsonl.empty() ? task.source : task.jsonl;
+}
+
+const std::filesystem::path& reference_file(const EvaluationTask& task) {
+  return task.references.empty() ? source_file(task) : task.references.front();
+}
+
 std::string hypothesis_line(const std::string& text, const MetricOptions& metric) {
   if (metric.name == "rouge") return escape_sentences(text);
   std::string line = text;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,13 @@ struct TaskData {
 // Reads the task's files, `limit` lines at most after `skip`.
 // Errors: UserError for missing files, unequal line counts, missing fields, invalid UTF-8 and tasks without a line.
 TaskData load_task(const EvaluationTask& task);
+
+// What line `line` (from 0) of the task is called in messages; `file` is where it was read.
+std::string place_of(const EvaluationTask& task, const std::filesystem::path& file, size_t line);
+
+// The files that sources and first references are read from.
+const std::filesystem::path& source_file(const EvaluationTask& task);
+const std::filesystem::path& reference_file(const EvaluationTask& task);
 
 // A hypothesis as it is scored and written: one line. For ROUGE newlines become a literal \n, which `draftsmith score
 // rouge` reads back; for the other metrics, which treat them alike, a blank, so that sacreBLEU gives the same score.

@@ -133,6 +133,17 @@ DraftParts make_parts(const DecodeOptions& options, std::unique_ptr<Drafter> dra
           make_acceptance_rule(options.acceptance_name(), options)};
 }
 
+void check_replay(const AcceptanceTraits& acceptance, const std::string& where, Problems& problems) {
+  if (!acceptance.verifies) {
+    problems.add({where, "window oracle replays where drafts were rejected, and without verification none is",
+                  "an acceptance that verifies: exact, rejection or rollback", "acceptance " + acceptance.name,
+                  "use the window fixed"});
+  } else if (acceptance.first_from_target) {
+    problems.add({where, "window oracle replays window by window, and after a rollback the target writes alone",
+                  "rollback_rule effective or literal", "rollback_rule released_code", ""});
+  }
+}
+
 void validate_parts(const DraftParts& parts, double temperature, Problems& problems) {
   const DrafterTraits drafter = parts.drafter->traits();
   const WindowTraits window = parts.window->traits();
@@ -161,6 +172,9 @@ void validate_parts(const DraftParts& parts, double temperature, Problems& probl
     add("without the free token a window that may end before its first token would write nothing",
         "a window rule that keeps the token it looks at, or free_token = true", "window " + window.name,
         "use the window fixed or dynamic");
+  }
+  if (window.replays) {
+    check_replay(acceptance, "window " + window.name + ", acceptance " + acceptance.name, problems);
   }
   if (window.greedy_only && temperature != 0) {
     add("window " + window.name + " replays where greedy drafts were rejected, and sampled ones are rejected elsewhere",

@@ -44,6 +44,10 @@ std::unique_ptr<AcceptanceRule> make_acceptance_rule(const std::string& name, co
 // The parts of a method that drafts, around a drafter.
 DraftParts make_parts(const DecodeOptions& options, std::unique_ptr<Drafter> drafter, const WindowInputs& inputs = {});
 
+// Adds a problem where a window that replays an earlier pass (oracle) would fall out of step with it: `where` is what
+// is wrong then.
+void check_replay(const AcceptanceTraits& acceptance, const std::string& where, Problems& problems);
+
 // Adds a problem for each pair of parts that makes no sense; `temperature` 0 is greedy decoding.
 void validate_parts(const DraftParts& parts, double temperature, Problems& problems);
 

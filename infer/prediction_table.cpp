@@ -25,8 +25,8 @@ std::string value(const ordered_json& model, const char* key) {
 }
 
 std::string heading(const ordered_json& prediction) {
-  return fmt::format("next tokens of {} references ({} positions), teacher-forced", prediction.at("lines").dump(),
-                     prediction.at("positions").dump());
+  return fmt::format("next tokens of {} {} ({} positions), teacher-forced", prediction.at("lines").dump(),
+                     prediction.value("texts", "references"), prediction.at("positions").dump());
 }
 
 }  // namespace

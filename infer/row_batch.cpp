@@ -72,6 +72,7 @@ void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings
       Row& row = batch.rows[b];
       if (row.finished) continue;
       ++row.stats.target_runs;
+      ++row.stats.target_tokens;
       row.emit(checked_token(row, row.emitted(), next[b], "target"), settings.eos);
       batch.tell(row, row.length() - 1);
     }

@@ -20,9 +20,11 @@ void DecodeLoop::keep(RowBatch& batch, Draft& window, PhaseTimer& timer) {
   }
   timer.enter(Phase::kVerify);
   const model::StepOutput target = read_block(batch, base);
-  if (target.logits.defined()) add_free_tokens(batch, target.logits);
+  const std::vector<int64_t> free =
+      target.logits.defined() ? free_tokens(batch, target.logits) : std::vector<int64_t>{};
   timer.enter(Phase::kOther);
-  batch.share(timer.take());
+  batch.share(timer.take());  // before free tokens end rows: the time is theirs too
+  if (!free.empty()) add_free_tokens(batch, free);
   for (size_t b = 0; b < batch.rows.size(); ++b) batch.tell(batch.rows[b], base[b]);
   timer.enter(Phase::kDraft);
   parts_.drafter->observe({batch.rows, target, base});
@@ -64,6 +66,7 @@ model::StepOutput DecodeLoop::read_block(RowBatch& batch, std::span<const int64_
     input.new_tokens.push_back(row.finished ? 0 : row.length() - base[b] + (adds_token ? 1 : 0));
     width = std::max(width, input.new_tokens.back());
     row.stats.target_runs += row.finished ? 0 : 1;
+    row.stats.target_tokens += input.new_tokens.back();
     row.stats.fallbacks += row.finished ? 0 : 1;
   }
   if (width == 0) return {};
@@ -79,8 +82,8 @@ model::StepOutput DecodeLoop::read_block(RowBatch& batch, std::span<const int64_
   return target_.step(input, *batch.state);
 }
 
-// The target's own token after each block. logits [B,1,V]
-void DecodeLoop::add_free_tokens(RowBatch& batch, const at::Tensor& logits) {
+// The target's own token after each block, [B]. logits [B,1,V]
+std::vector<int64_t> DecodeLoop::free_tokens(const RowBatch& batch, const at::Tensor& logits) const {
   const auto rows = static_cast<int64_t>(batch.rows.size());
   mask_padding(logits, settings_.ids);
   if (!settings_.processors.empty()) {
@@ -89,12 +92,15 @@ void DecodeLoop::add_free_tokens(RowBatch& batch, const at::Tensor& logits) {
   }
   const auto none = at::zeros({rows}, at::TensorOptions(at::kLong).device(logits.device()));
   const Verification empty{batch.rows, logits, none.view({rows, 1}).narrow(1, 0, 0), none, {}, settings_.warping};
-  const auto next = to_host(parts_.acceptance->judge(empty).next);  // [B]
+  return to_host(parts_.acceptance->judge(empty).next);
+}
+
+void DecodeLoop::add_free_tokens(RowBatch& batch, std::span<const int64_t> tokens) const {
   for (size_t b = 0; b < batch.rows.size(); ++b) {
     Row& row = batch.rows[b];
     if (row.finished) continue;
     row.handover = false;
-    row.emit(checked_token(row, row.emitted(), next[b], "target"), settings_.eos);
+    row.emit(checked_token(row, row.emitted(), tokens[b], "target"), settings_.eos);
   }
 }
 

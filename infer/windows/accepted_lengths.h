@@ -28,7 +28,6 @@ class AcceptedLengths {
   // What tells outputs apart: source, prompt and length limit.
   static Key key_of(const Row& row);
 
-  bool contains(const Row& row) const { return lengths_.contains(key_of(row)); }
   // The lengths of that output, null when it was not recorded.
   const std::vector<int64_t>* find(const Key& key) const;
   void set(const Key& key, std::vector<int64_t> lengths) { lengths_[key] = std::move(lengths); }
@@ -56,7 +55,7 @@ class OracleWindow : public WindowRule {
  public:
   // The record must outlive the rule.
   OracleWindow(int64_t max_draft, const AcceptedLengths& record) : max_draft_(max_draft), record_(record) {}
-  WindowTraits traits() const override { return {.name = "oracle", .greedy_only = true}; }
+  WindowTraits traits() const override { return {.name = "oracle", .greedy_only = true, .replays = true}; }
   int64_t maximum() const override { return max_draft_; }
   // Throws std::logic_error for a row that was not recorded.
   void begin(std::span<const Row> rows) override;

@@ -41,6 +41,11 @@ class FakeEngine : public EvaluationEngine {
   std::vector<int64_t> encode_reference(const std::string& reference, const EvaluationTask&) const override {
     return std::vector<int64_t>(static_cast<size_t>(std::ranges::count(reference, 'w')), 1);
   }
+  std::vector<int64_t> encode_continuation(const std::string& source, const EvaluationTask& task) const override {
+    const int64_t words = std::stoll(source);
+    const int64_t rest = task.max_source_tokens > 0 ? std::max<int64_t>(0, words - task.max_source_tokens) : 0;
+    return std::vector<int64_t>(static_cast<size_t>(rest), 1);
+  }
   std::string text(const std::vector<int64_t>& generated, bool) const override {
     std::string result;
     for (const int64_t id : generated) result += (result.empty() ? "w" : " w") + std::to_string(id);
@@ -81,10 +86,11 @@ class FakeEngine : public EvaluationEngine {
     }
     const auto tokens = static_cast<int64_t>(words);
     record.stats.emitted = tokens;
-    record.stats.target_runs =
+    record.stats.target_runs = record.stats.target_tokens =
         run.decode.drafts() ? static_cast<int64_t>(static_cast<double>(tokens) / tokens_per_run) : tokens;
     if (run.decode.drafts()) {
       record.stats.draft_runs = record.stats.drafted = tokens;
+      record.stats.target_tokens += tokens;
       record.stats.accepted = tokens / 2;
       record.stats.overlap_sum = 0.8 * static_cast<double>(tokens);
       record.stats.overlap_count = tokens;

@@ -11,7 +11,6 @@
 #include "infer/evaluation.h"
 #include "model/checkpoint.h"
 #include "model/tandem.h"
-#include "tests/data/test_files.h"
 
 namespace draftsmith::infer {
 namespace {
@@ -272,60 +271,6 @@ TEST_F(ModelSuite, IdsOutsideTheVocabularyAreNamedByFileAndLine) {
     EXPECT_THAT(error.what(), testing::HasSubstr("ids in 0..39"));
   }
   EXPECT_FALSE(std::filesystem::exists(root_ / "out"));
-}
-
-TEST_F(ModelSuite, CuttingIdsKeepsTheirEos) {
-  const auto engine = make_model_engine(options_);
-  EvaluationTask task = options_.task[0];
-  task.max_source_tokens = 3;
-  bool cut = false;
-  EXPECT_EQ(engine->encode("5 20 7 1", task, cut), (Prompt{5, 20, 1}));
-  EXPECT_TRUE(cut);
-  EXPECT_EQ(engine->encode("5 20 7 8", task, cut), (Prompt{5, 20, 7}));
-  EXPECT_TRUE(cut);
-  EXPECT_EQ(engine->encode("5 20 1", task, cut), (Prompt{5, 20, 1}));
-  EXPECT_FALSE(cut);
-}
-
-TEST_F(ModelSuite, PromptsMustLeaveRoomForTheNewTokens) {
-  const std::filesystem::path stories = data::shared_data() / "models/stories260k_hf";  // a context of 512 tokens
-  if (!std::filesystem::exists(stories)) GTEST_SKIP() << "no shared data";
-  options_.model = stories;
-  options_.drafter.clear();
-  const auto engine = make_model_engine(options_);
-  EvaluationTask task;
-  task.ids = true;
-  task.max_new_tokens = 500;
-  bool cut = false;
-  EXPECT_EQ(engine->encode("5 6 7 8 9 10 11 12 13 14 15 16", task, cut).size(), 12);
-  try {
-    engine->encode("5 6 7 8 9 10 11 12 13 14 15 16 17", task, cut);
-    ADD_FAILURE() << "no error";
-  } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("at most 12 prompt tokens"));
-  }
-}
-
-TEST_F(ModelSuite, CuttingPromptsKeepsTheirSuffix) {
-  const std::filesystem::path stories = data::shared_data() / "models/stories260k_hf";
-  if (!std::filesystem::exists(stories)) GTEST_SKIP() << "no shared data";
-  options_.model = stories;
-  options_.drafter.clear();
-  const auto engine = make_model_engine(options_);
-  const auto tokenizer = data::load_tokenizer(stories);
-  EvaluationTask task;
-  task.suffix = "The end";
-  bool cut = false;
-  Prompt whole = engine->encode("Once upon a time", task, cut);
-  EXPECT_FALSE(cut);
-  const auto end = tokenizer->encode(task.suffix);
-  ASSERT_GT(whole.size(), end.size() + 3);
-  EXPECT_TRUE(std::equal(end.rbegin(), end.rend(), whole.rbegin()));
-  task.max_source_tokens = std::ssize(whole) - 2;
-  const Prompt shorter = engine->encode("Once upon a time", task, cut);
-  EXPECT_TRUE(cut);
-  whole.erase(whole.end() - std::ssize(end) - 2, whole.end() - std::ssize(end));
-  EXPECT_EQ(shorter, whole);
 }
 
 TEST_F(ModelSuite, TextTasksNeedATokenizer) {

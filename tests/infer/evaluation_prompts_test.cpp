@@ -1,0 +1,122 @@
+// Lines of tasks as prompts: what is cut, what is kept, and what follows on a prompt.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "infer/evaluation.h"
+#include "model/checkpoint.h"
+#include "tests/data/test_files.h"
+
+namespace draftsmith::infer {
+namespace {
+
+// A T5 without a tokenizer; tests of text take shared data instead.
+class EvaluationPrompts : public testing::Test {
+ protected:
+  void SetUp() override {
+    model::TransformerConfig config;
+    config.family = "t5";
+    config.vocabulary = 40;
+    config.width = 16;
+    config.heads = 2;
+    config.head_width = 8;
+    config.ff_width = 32;
+    config.encoder_layers = 1;
+    config.decoder_layers = 1;
+    model::save_model(root_ / "target", model::TransformerModel(config, 1));
+    options_.model = root_ / "target";
+    options_.device = "cpu";
+    options_.threads = 1;
+  }
+
+  const TemporaryDirectory root_;
+  EvaluationOptions options_;
+};
+
+TEST_F(EvaluationPrompts, CuttingIdsKeepsTheirEos) {
+  const auto engine = make_model_engine(options_);
+  EvaluationTask task;
+  task.ids = true;
+  task.max_source_tokens = 3;
+  bool cut = false;
+  EXPECT_EQ(engine->encode("5 20 7 1", task, cut), (Prompt{5, 20, 1}));
+  EXPECT_TRUE(cut);
+  EXPECT_EQ(engine->encode("5 20 7 8", task, cut), (Prompt{5, 20, 7}));
+  EXPECT_TRUE(cut);
+  EXPECT_EQ(engine->encode("5 20 1", task, cut), (Prompt{5, 20, 1}));
+  EXPECT_FALSE(cut);
+}
+
+TEST_F(EvaluationPrompts, PromptsMustLeaveRoomForTheNewTokens) {
+  const std::filesystem::path stories = data::shared_data() / "models/stories260k_hf";  // a context of 512 tokens
+  if (!std::filesystem::exists(stories)) GTEST_SKIP() << "no shared data";
+  options_.model = stories;
+  const auto engine = make_model_engine(options_);
+  EvaluationTask task;
+  task.ids = true;
+  task.max_new_tokens = 500;
+  bool cut = false;
+  EXPECT_EQ(engine->encode("5 6 7 8 9 10 11 12 13 14 15 16", task, cut).size(), 12);
+  try {
+    engine->encode("5 6 7 8 9 10 11 12 13 14 15 16 17", task, cut);
+    ADD_FAILURE() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("at most 12 prompt tokens"));
+  }
+}
+
+TEST_F(EvaluationPrompts, CuttingPromptsKeepsTheirSuffix) {
+  const std::filesystem::path stories = data::shared_data() / "models/stories260k_hf";
+  if (!std::filesystem::exists(stories)) GTEST_SKIP() << "no shared data";
+  options_.model = stories;
+  const auto engine = make_model_engine(options_);
+  const auto tokenizer = data::load_tokenizer(stories);
+  EvaluationTask task;
+  task.suffix = "The end";
+  bool cut = false;
+  Prompt whole = engine->encode("Once upon a time", task, cut);
+  EXPECT_FALSE(cut);
+  const auto end = tokenizer->encode(task.suffix);
+  ASSERT_GT(whole.size(), end.size() + 3);
+  EXPECT_TRUE(std::equal(end.rbegin(), end.rend(), whole.rbegin()));
+  task.max_source_tokens = std::ssize(whole) - 2;
+  const Prompt shorter = engine->encode("Once upon a time", task, cut);
+  EXPECT_TRUE(cut);
+  whole.erase(whole.end() - std::ssize(end) - 2, whole.end() - std::ssize(end));
+  EXPECT_EQ(shorter, whole);
+}
+
+TEST_F(EvaluationPrompts, WhatACutPromptGoesOnWithIsTheRestOfItsText) {
+  const std::filesystem::path stories = data::shared_data() / "models/stories260k_hf";
+  if (!std::filesystem::exists(stories)) GTEST_SKIP() << "no shared data";
+  options_.model = stories;
+  const auto engine = make_model_engine(options_);
+  const std::string text = "Once upon a time there was a little girl";
+  EvaluationTask task;
+  EXPECT_TRUE(engine->encode_continuation(text, task).empty());
+  bool cut = false;
+  std::vector<int64_t> whole = engine->encode(text, task, cut);
+  task.max_source_tokens = 4;
+  std::vector<int64_t> both = engine->encode(text, task, cut);
+  const auto rest = engine->encode_continuation(text, task);
+  both.insert(both.end(), rest.begin(), rest.end());
+  whole.push_back(data::load_tokenizer(stories)->eos());
+  EXPECT_EQ(both, whole);
+  task.suffix = "The end";  // nothing of the text follows on it
+  EXPECT_TRUE(engine->encode_continuation(text, task).empty());
+  task.suffix = "";
+  task.max_source_tokens = std::ssize(whole) - 1;
+  EXPECT_TRUE(engine->encode_continuation(text, task).empty());
+}
+
+TEST_F(EvaluationPrompts, AnEncodersSourceIsNoBeginningOfAText) {
+  EvaluationTask task;
+  task.ids = true;
+  task.max_source_tokens = 2;
+  EXPECT_TRUE(make_model_engine(options_)->encode_continuation("5 20 7 8", task).empty());
+}
+
+}  // namespace
+}  // namespace draftsmith::infer
