@@ -1,4 +1,4 @@
-// The models and drafters of a suite, loaded from their directories and files.
+// Models and drafters of suites, `generate` and router stages, loaded from their directories and files.
 #pragma once
 
 #include <filesystem>
@@ -28,7 +28,8 @@ struct LoadedModel {
 // Errors: UserError, those of load_model() and a tokenizer with more ids than the model.
 LoadedModel load_evaluated(const std::filesystem::path& directory, const model::LoadOptions& options);
 
-// Errors: the same, and a Tandem secondary of another primary than the model in `target`.
+// Errors: the same, and a Tandem secondary of another primary than the model in `target`, which is not compared when
+// empty.
 LoadedModel load_drafter(const DrafterSource& source, const std::filesystem::path& target,
                          const model::LoadOptions& options);
 

@@ -6,9 +6,8 @@
 #include "base/json.h"
 #include "base/logging.h"
 #include "base/signals.h"
-#include "model/checkpoint.h"
+#include "infer/evaluation_loading.h"
 #include "model/model_hash.h"
-#include "model/tandem.h"
 #include "recipes/stages/stages.h"
 #include "train/router_training.h"
 
@@ -35,14 +34,13 @@ struct RouterStageOptions : train::RouterTrainingOptions {
 void run_router(const RouterStageOptions& options, const StageRun& run) {
   fs::remove_all(run.directory / "router");
   const data::RouterData data(options.data);
-  const auto drafter = model::is_tandem_directory(options.drafter) ? model::load_tandem_secondary(options.drafter, {})
-                                                                   : model::load_model(options.drafter);
+  const infer::LoadedModel drafter = infer::load_drafter(infer::parse_drafter(options.drafter), {}, {});
   const std::string name =
       run.options.contains("drafter") ? run.options.at("drafter").get<std::string>() : options.drafter.string();
   Progress progress(
       {.style = run.execution.progress, .title = "training the router", .unit = "epochs", .total = options.epochs});
   const train::TrainedRouter trained = train::train_router(
-      data, {*drafter, name, model::model_hash(options.drafter)}, options, [&](int64_t, double cross_entropy) {
+      data, {*drafter.model, name, model::model_hash(options.drafter)}, options, [&](int64_t, double cross_entropy) {
         progress.set_note(fmt::format("cross entropy {:.4f}", cross_entropy));
         progress.advance();
         throw_if_stop_requested("run the recipe again to train the router from the beginning");
