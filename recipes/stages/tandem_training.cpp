@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "model/checkpoint.h"
+#include "model/model_hash.h"
 
 namespace draftsmith::recipes {
 
@@ -101,15 +102,28 @@ fs::path primary_of(const TandemTrainingOptions& options, const fs::path& from) 
                    .found = "none given"});
 }
 
-TraineeModels tandem_trainee(const TandemTrainingOptions& options, TandemBeginning beginning, at::Device device) {
+bool is_frozen_primary(const TandemTrainingOptions& options, const fs::path& from, const fs::path& model) {
+  if (train::tandem_configuration(options.configuration) != train::TandemConfiguration::kPrimaryFrozen) return false;
+  const fs::path primary = primary_of(options, from);
+  std::error_code error;
+  return fs::equivalent(primary, model, error) || model::model_hash(primary) == model::model_hash(model);
+}
+
+at::ScalarType frozen_primary_type(const std::string& precision, at::Device device) {
+  return precision == "bf16" && !device.is_cpu() ? at::kBFloat16 : at::kFloat;
+}
+
+TraineeModels tandem_trainee(const TandemTrainingOptions& options, TandemBeginning beginning,
+                             const TandemPlace& place) {
   const fs::path& from = beginning.from;
   const fs::path directory = primary_of(options, from);
   const auto configuration = train::tandem_configuration(options.configuration);
   const bool frozen = configuration == train::TandemConfiguration::kPrimaryFrozen;
-  auto primary = model::load_model(directory, {.device = device, .pack = frozen});
+  auto primary = model::load_model(
+      directory, {.device = place.device, .dtype = frozen ? place.frozen_primary : at::kFloat, .pack = frozen});
   primary->set_name(directory.string());
-  auto secondary =
-      from_tandem(from) ? next_stage(options, from, directory, device) : first_stage(options, beginning, *primary);
+  auto secondary = from_tandem(from) ? next_stage(options, from, directory, place.device)
+                                     : first_stage(options, beginning, *primary);
   TraineeModels made;
   made.trainee = std::make_unique<train::TandemTrainee>(
       *secondary, *primary,

@@ -46,9 +46,22 @@ struct TraineeModels {
   std::unique_ptr<train::Trainee> trainee = nullptr;
 };
 
+// How the models are loaded: a frozen primary runs in a type of its own, since nothing of it is updated.
+struct TandemPlace {
+  at::Device device = at::kCPU;
+  at::ScalarType frozen_primary = at::kFloat;
+};
+// bf16 where training computes in bf16 and the device multiplies it fast; else fp32.
+at::ScalarType frozen_primary_type(const std::string& precision, at::Device device);
+
 // Loads and makes the two models. Errors: UserError: what the directories lack, models that do not fit each other
 // (naming both), a layer map out of range, options of a new secondary where it begins from a Tandem.
-TraineeModels tandem_trainee(const TandemTrainingOptions& options, TandemBeginning beginning, at::Device device);
+TraineeModels tandem_trainee(const TandemTrainingOptions& options, TandemBeginning beginning, const TandemPlace& place);
+
+// Whether `model` is the primary, here or in a copy, and stays what it is: then it need not be loaded again as a
+// teacher. `from` as in TandemBeginning. Errors: as primary_of and model::model_hash.
+bool is_frozen_primary(const TandemTrainingOptions& options, const std::filesystem::path& from,
+                       const std::filesystem::path& model);
 
 // Where the primary lies: the option, or what the Tandem directory `from` names. Errors: UserError for neither.
 std::filesystem::path primary_of(const TandemTrainingOptions& options, const std::filesystem::path& from);

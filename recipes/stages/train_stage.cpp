@@ -168,7 +168,8 @@ TraineeModels from_random_weights(const TrainStageOptions& options, const data::
     start.models.push_back(fresh_model(std::move(config), shape.seed, device));
     start.trainee = std::make_unique<train::BlockPredictionTrainee>(*start.models.front());
   } else if (options.tandem) {
-    start = tandem_trainee(*options.tandem, {.fresh = fresh_model(config, shape.seed, device)}, device);
+    start = tandem_trainee(*options.tandem, {.fresh = fresh_model(config, shape.seed, device)},
+                           {device, frozen_primary_type(options.training.precision, device)});
   } else {
     start.models.push_back(fresh_model(config, shape.seed, device));
     start.trainee = std::make_unique<train::PlainTrainee>(*start.models.front());
@@ -181,7 +182,8 @@ TraineeModels starting_models(const TrainStageOptions& options, const data::Toke
   if (options.architecture) return from_random_weights(options, tokenizer, device);
   TraineeModels start;
   if (options.tandem) {
-    start = tandem_trainee(*options.tandem, {.from = *options.from}, device);
+    start = tandem_trainee(*options.tandem, {.from = *options.from},
+                           {device, frozen_primary_type(options.training.precision, device)});
   } else {
     start.models.push_back(model::load_model(*options.from, {.device = device, .pack = false}));
     start.trainee = std::make_unique<train::PlainTrainee>(*start.models.front());
@@ -195,10 +197,11 @@ void require_tokenizer(const data::Corpus& corpus, const data::Tokenizer& tokeni
                          "prepare it with the tokenizer of this stage");
 }
 
-// Whether a model runs in any case, as a Tandem's primary. One that is trained becomes another than it began as.
-bool is_frozen_primary(const TrainStageOptions& options, const std::filesystem::path& directory) {
-  if (!options.tandem || options.tandem->configuration != "primary_frozen") return false;
-  return std::filesystem::equivalent(primary_of(*options.tandem, options.from.value_or("")), directory);
+// The teacher, where one is named; not if it runs in any case, as a Tandem's frozen primary, which offers itself.
+std::unique_ptr<model::TransformerModel> loaded_teacher(const TrainStageOptions& options, at::Device device) {
+  if (!options.teacher) return nullptr;
+  if (options.tandem && is_frozen_primary(*options.tandem, options.from.value_or(""), *options.teacher)) return nullptr;
+  return model::load_model(*options.teacher, {.device = device});
 }
 
 // Where objective distill takes the teacher's distributions from; nothing: from what is trained.
@@ -208,7 +211,7 @@ std::unique_ptr<train::TeacherSource> distilled_from(const TrainStageOptions& op
   if (options.teacher_logits) {
     return std::make_unique<train::CachedTeacher>(open_teacher_cache(*options.teacher_logits, corpus, options.teacher));
   }
-  if (teacher == nullptr || is_frozen_primary(options, *options.teacher)) return nullptr;
+  if (teacher == nullptr) return nullptr;
   return std::make_unique<train::LiveTeacher>(*teacher);
 }
 
@@ -228,8 +231,7 @@ void run_train(const TrainStageOptions& options, const StageRun& run) {
   }
   std::vector<std::string> references;
   if (options.validation_references) references = data::read_lines(*options.validation_references);
-  std::unique_ptr<model::TransformerModel> teacher;
-  if (options.teacher) teacher = model::load_model(*options.teacher, {.device = device});
+  const auto teacher = loaded_teacher(options, device);
 
   const TraineeModels start = starting_models(options, *tokenizer, device);
   train::TrainerInputs inputs(*start.trainee, corpus);

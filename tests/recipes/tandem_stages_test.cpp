@@ -14,6 +14,7 @@
 #include "model/deep_tandem.h"
 #include "model/tandem.h"
 #include "recipes/stage.h"
+#include "recipes/stages/tandem_training.h"
 
 namespace draftsmith::recipes {
 namespace {
@@ -102,6 +103,12 @@ class TandemStages : public testing::Test {
   TemporaryDirectory folder_;
   std::unique_ptr<data::Tokenizer> tokenizer_;
 };
+
+TEST(FrozenPrimary, IsBf16WhereTrainingIsAndTheDeviceIsFastAtIt) {
+  EXPECT_EQ(frozen_primary_type("bf16", at::kCUDA), at::kBFloat16);
+  EXPECT_EQ(frozen_primary_type("bf16", at::kCPU), at::kFloat);
+  EXPECT_EQ(frozen_primary_type("fp32", at::kCUDA), at::kFloat);
+}
 
 TEST_F(TandemStages, ASecondStageGoesOnFromATandemWithItsPrimary) {
   run(stage(tandem("small", "primary", "block = 3\nlayer_map = [2]\n")), "first");
