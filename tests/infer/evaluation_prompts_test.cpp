@@ -118,5 +118,34 @@ TEST_F(EvaluationPrompts, AnEncodersSourceIsNoBeginningOfAText) {
   EXPECT_TRUE(make_model_engine(options_)->encode_continuation("5 20 7 8", task).empty());
 }
 
+TEST_F(EvaluationPrompts, PlainTextMeasuresHowWellADecoderOnlyModelPredictsIt) {
+  const std::filesystem::path stories = data::shared_data() / "models/stories260k_hf";
+  if (!std::filesystem::exists(stories)) GTEST_SKIP() << "no shared data";
+  write_file_atomic(root_ / "text",
+                    "Once upon a time there was a little girl. She had a dog and a cat, and they played.\n<|end|>\nThe "
+                    "end.\n<|end|>\n");
+  options_.model = stories;
+  options_.drafter = {{"same", stories}};
+  options_.max_new_tokens = 12;
+  options_.repetitions = options_.warmup = 1;
+  options_.resamples = 10;
+  EvaluationTask& task = options_.task.emplace_back();
+  task.name = "text";
+  task.source = root_ / "text";
+  task.separator = "<|end|>";
+  task.max_source_tokens = 8;
+  task.metric.name = "none";
+  EvaluationRun& run = options_.run.emplace_back();
+  run.method = "assisted";
+  run.drafter = {"same"};
+  const auto result = run_evaluation(options_, root_ / "out", {.quiet = true});
+  const auto& prediction = result.results.at("tasks").at(0).at("prediction");
+  EXPECT_EQ(prediction.at("lines"), 1);  // the other text is no longer than a prompt
+  EXPECT_EQ(prediction.at("positions"), 12);
+  EXPECT_LT(prediction.at("models").at("target").at("cross_entropy"), 4);  // of 512 pieces: 6.2 by chance
+  EXPECT_DOUBLE_EQ(prediction.at("models").at("same").at("relative_accuracy"), 1);
+  EXPECT_THAT(result.table, testing::HasSubstr("next tokens of 1 continuations"));
+}
+
 }  // namespace
 }  // namespace draftsmith::infer
