@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "data/hdf5.h"
 
 namespace draftsmith::data {
@@ -25,7 +26,7 @@ class RouterReader {
   RouterDataInfo info() const {
     const std::string format = input_.has_attribute("/", "format") ? input_.string_attribute("/", "format") : "";
     check(format == kFormat, "not the data of a router", std::string("attribute format \"") + kFormat + "\"",
-          format.empty() ? "no such attribute" : format);
+          format.empty() ? "no such attribute" : printable(format));
     const int64_t version = input_.integer_attribute("/", "format_version");
     check(version == RouterDataInfo::kFormatVersion, "another format version",
           std::to_string(RouterDataInfo::kFormatVersion), std::to_string(version));
@@ -187,8 +188,10 @@ std::string describe_router_data(const RouterData& data) {
                         mean(rows.disagreement), static_cast<double>(rejected) / static_cast<double>(rows.size()),
                         mean(rows.entropy));
   }
-  text += fmt::format("  drafter sha256 {}\n", info.drafter_hash.substr(0, 16));
-  for (const auto& [key, value] : info.provenance) text += fmt::format("  {}: {}\n", key, value);
+  text += fmt::format("  drafter sha256 {}\n", printable(info.drafter_hash.substr(0, 16)));
+  for (const auto& [key, value] : info.provenance) {
+    text += fmt::format("  {}: {}\n", printable(key), printable(value));
+  }
   return text;
 }
 

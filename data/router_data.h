@@ -4,8 +4,8 @@
 //   /router/entropy       float32 [positions]    of the drafter's distribution q, nats
 //   /router/probabilities float32 [positions,k]  of q's k most likely tokens, falling
 //   /router/ids           int32   [positions,k]  these tokens; -1 (and probability 0) where q has no further one
-//   /router/disagreement  float32 [positions]    TV(q, p) = 1/2 sum |q - p|, p the target's distribution: the soft
-//   target /router/rejected      int32   [positions]    1: the drafted token was rejected here, in the decoding at hand
+//   /router/disagreement  float32 [positions]    TV(q, p) = 1/2 sum |q - p|, p the target's: the soft target
+//   /router/rejected      int32   [positions]    1: the drafted token was rejected here, in the decoding at hand
 //   /router/examples      int32   [positions]    index of the source, rising
 //   attributes of /: format "draftsmith router data", format_version, top_k, vocabulary, drafter_hash, positions,
 //                    examples; attributes of /provenance: free text pairs

@@ -5,6 +5,8 @@
 #include <mutex>
 
 #include "base/files.h"
+#include "base/json.h"
+#include "base/sha256.h"
 #include "model/model_directory.h"
 #include "model/model_kind.h"
 #include "model/weight_files.h"
@@ -43,12 +45,27 @@ std::string remembered_sha256(const fs::path& file) {
   return hash;
 }
 
+// Where a Tandem's primary lies is no part of the model, which names it by its own hash: the directory may be moved, or
+// the primary copied into it.
+std::string config_hash(const fs::path& file, ModelKind kind) {
+  if (kind != ModelKind::kTandem) return sha256_file(file);
+  nlohmann::json config = load_json(file, {.max_bytes = 16'000'000});
+  const auto tandem = config.find("draftsmith_tandem");
+  if (tandem != config.end() && tandem->contains("primary") && tandem->at("primary").is_object()) {
+    tandem->at("primary").erase("path");
+  }
+  Sha256 hash;
+  hash.update(config.dump());
+  return hash.hex_digest();
+}
+
 }  // namespace
 
 std::string model_hash(const std::filesystem::path& directory) {
   // Refuses what is no model directory, but takes any kind of model: a router is bound to a Tandem secondary as well.
-  load_config(directory, kind_of_directory(directory).value_or(ModelKind::kOrdinary));
-  std::map<std::string, std::string> hashes = {{"config.json", sha256_file(directory / "config.json")}};
+  const ModelKind kind = kind_of_directory(directory).value_or(ModelKind::kOrdinary);
+  load_config(directory, kind);
+  std::map<std::string, std::string> hashes = {{"config.json", config_hash(directory / "config.json", kind)}};
   const WeightFiles weights(directory);
   for (const auto& file : weights.files()) hashes[file->file().filename().string()] = remembered_sha256(file->file());
   Sha256 all;

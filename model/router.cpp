@@ -22,23 +22,13 @@ std::map<std::string, std::vector<int64_t>> expected_shapes(const RouterConfig& 
 void check_parameters(const RouterConfig& config, const std::map<std::string, at::Tensor>& parameters,
                       const std::string& where) {
   Problems problems;
-  const auto shapes = expected_shapes(config);
-  for (const auto& [name, shape] : shapes) {
-    const auto found = parameters.find(name);
-    if (found == parameters.end()) {
-      problems.add({where, "a tensor of the router is missing", name, "none of this name", "train the router again"});
-    } else if (found->second.sizes().vec() != shape) {
-      problems.add({where, "the tensor " + name + " has another shape than config.json says", shape_text(shape),
-                    shape_text(found->second.sizes()), "top_k, hidden or drafter_width was changed, or the file"});
-    } else if (!at::isfinite(found->second).all().item<bool>()) {
-      problems.add({where, "the tensor " + name + " holds NaN or infinity", "numbers", "NaN or infinity",
-                    "train the router again"});
-    }
-  }
-  for (const auto& entry : parameters) {
-    if (shapes.contains(entry.first)) continue;
-    problems.add({where, "a tensor that no router has", "only scalars, embeddings, hidden and output",
-                  printable(entry.first), ""});
+  std::map<std::string, std::vector<int64_t>> shapes;
+  for (const auto& [name, value] : parameters) shapes[name] = value.sizes().vec();
+  check_router_shapes(config, shapes, where, problems);
+  for (const auto& [name, value] : parameters) {
+    if (at::isfinite(value).all().item<bool>()) continue;
+    problems.add({where, "the tensor " + printable(name) + " holds NaN or infinity", "numbers", "NaN or infinity",
+                  "train the router again"});
   }
   problems.throw_if_any();
 }
@@ -54,12 +44,38 @@ at::Tensor random_tensor(const std::string& name, at::IntArrayRef shape, double 
   return tensor;
 }
 
+// Its parameters lie on the device, so that decisions there copy none.
+Router copy_on(at::Device device, const Router& router) {
+  auto parameters = router.parameters();
+  for (auto& entry : parameters) entry.second = entry.second.detach().to(device);
+  return {router.config(), std::move(parameters), "router"};
+}
+
 std::vector<float> to_vector(const at::Tensor& tensor) {
   const at::Tensor flat = tensor.detach().to(at::kCPU, at::kFloat).contiguous();
   return {flat.const_data_ptr<float>(), flat.const_data_ptr<float>() + flat.numel()};
 }
 
 }  // namespace
+
+void check_router_shapes(const RouterConfig& config, const std::map<std::string, std::vector<int64_t>>& shapes,
+                         const std::string& where, Problems& problems) {
+  const auto expected = expected_shapes(config);
+  for (const auto& [name, shape] : expected) {
+    const auto found = shapes.find(name);
+    if (found == shapes.end()) {
+      problems.add({where, "a tensor of the router is missing", name, "none of this name", "train the router again"});
+    } else if (found->second != shape) {
+      problems.add({where, "the tensor " + name + " has another shape than config.json says", shape_text(shape),
+                    shape_text(found->second), "top_k, hidden or drafter_width was changed, or the file"});
+    }
+  }
+  for (const auto& entry : shapes) {
+    if (expected.contains(entry.first)) continue;
+    problems.add({where, "a tensor that no router has", "only scalars, embeddings, hidden and output",
+                  printable(entry.first), ""});
+  }
+}
 
 Router::Router(RouterConfig config, uint64_t seed) : config_(std::move(config)) {
   const auto inputs = static_cast<double>(config_.top_k * config_.width);
@@ -100,11 +116,11 @@ at::Tensor Router::slot_weight(int64_t slot) const {
 }
 
 RouterPredictor::RouterPredictor(const Router& router, const TransformerModel& drafter, int64_t table_bytes)
-    : router_(router), drafter_(drafter) {
+    : router_(copy_on(drafter.info().device, router)), drafter_(drafter) {
   const DecodingGuard guard;
   const RouterConfig& config = router_.config();
   const at::Device device = drafter.info().device;
-  for (int64_t slot = 0; slot < config.top_k; ++slot) slots_.push_back(router_.slot_weight(slot).to(device));
+  for (int64_t slot = 0; slot < config.top_k; ++slot) slots_.push_back(router_.slot_weight(slot));
   const auto& parameters = router_.parameters();
   scalar_weights_ = to_vector(parameters.at("scalars.weight").t());
   const double unit = 1 / std::log(std::max<double>(2, static_cast<double>(config.vocabulary)));

@@ -71,6 +71,10 @@ class Router {
 // Adds a problem for each number of a config that is out of range.
 void check_router_config(const RouterConfig& config, const std::string& where, Problems& problems);
 
+// The same for each tensor, by its name, that a router of this config does not have or has in another shape.
+void check_router_shapes(const RouterConfig& config, const std::map<std::string, std::vector<int64_t>>& shapes,
+                         const std::string& where, Problems& problems);
+
 // Errors: UserError as save_model's: something lies at `directory` already; RunError for weights that are not finite.
 void save_router(const std::filesystem::path& directory, const Router& router);
 // Errors: UserError naming every problem of the directory.

@@ -30,7 +30,7 @@ RouterConfig read_config(const fs::path& directory) {
   const std::string kind = values.get_string("model_type", "");
   if (kind != kKind) {
     throw UserError({file.string(), "is not the config.json of a router", std::string("model_type ") + kKind,
-                     kind.empty() ? "no model_type" : kind, "a router is made by a stage of kind router"});
+                     kind.empty() ? "no model_type" : printable(kind), "a router is made by a stage of kind router"});
   }
   const int64_t version = values.get_int("format_version", {1, INT32_MAX});
   if (version != kFormatVersion) {
@@ -83,7 +83,7 @@ void check_router_config(const RouterConfig& config, const std::string& where, P
   check("threshold", config.threshold, 0, 2);
   check("max_draft", static_cast<double>(config.max_draft), 1, static_cast<double>(kMostRouterDraft));
   if (!is_hash(config.drafter_hash)) {
-    problems.add({where, "'drafter_sha256' is no hash", "64 hex digits", config.drafter_hash.substr(0, 80), ""});
+    problems.add({where, "'drafter_sha256' is no hash", "64 hex digits", printable(config.drafter_hash), ""});
   }
 }
 
@@ -107,6 +107,11 @@ Router load_router(const fs::path& directory) {
   }
   RouterConfig config = read_config(directory);
   const SafetensorsFile file(directory / "model.safetensors");
+  Problems problems;
+  std::map<std::string, std::vector<int64_t>> shapes;
+  for (const auto& [name, entry] : file.tensors()) shapes[name] = entry.shape;
+  check_router_shapes(config, shapes, file.file().string(), problems);
+  problems.throw_if_any();
   std::map<std::string, at::Tensor> parameters;
   for (const auto& entry : file.tensors()) parameters[entry.first] = file.read(entry.first, at::kFloat);
   return {std::move(config), std::move(parameters), file.file().string()};
@@ -128,8 +133,8 @@ std::string describe_router(const Router& router) {
   for (const auto& entry : router.parameters()) numbers += entry.second.numel();
   std::string text =
       fmt::format("router: {} numbers, hidden width {}, top {} tokens\n", numbers, config.hidden, config.top_k);
-  text += fmt::format("  drafter        {} (width {}, vocabulary {}), sha256 {}\n", config.drafter, config.width,
-                      config.vocabulary, config.drafter_hash.substr(0, 16));
+  text += fmt::format("  drafter        {} (width {}, vocabulary {}), sha256 {}\n", printable(config.drafter),
+                      config.width, config.vocabulary, config.drafter_hash.substr(0, 16));
   return text + fmt::format("  defaults       threshold {:g}, max_draft {}\n", config.threshold, config.max_draft);
 }
 
@@ -150,7 +155,7 @@ void require_router_fits(const Router& router, const fs::path& directory, const 
   const std::string hash = model_hash(drafter.directory);
   if (hash == config.drafter_hash) return;
   problems.add({where, "the router was trained for another drafter",
-                fmt::format("{} (sha256 {})", config.drafter, config.drafter_hash.substr(0, 16)),
+                fmt::format("{} (sha256 {})", printable(config.drafter), config.drafter_hash.substr(0, 16)),
                 fmt::format("{} (sha256 {})", drafter.directory.string(), hash.substr(0, 16)), hint});
   problems.throw_if_any();
 }

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/printable.h"
 
 namespace draftsmith::model {
 
@@ -225,13 +226,7 @@ std::optional<at::ScalarType> float_type(const std::string& dtype) {
 }
 
 std::string printable(std::string_view name) {
-  constexpr size_t kLongest = 120;
-  std::string out;
-  for (const char c : name.substr(0, kLongest)) {
-    const auto byte = static_cast<unsigned char>(c);
-    out += byte >= 0x20 && byte < 0x7f ? std::string(1, c) : fmt::format("\\x{:02x}", byte);
-  }
-  return name.size() > kLongest ? out + "..." : out;
+  return draftsmith::printable(name);
 }
 
 std::string shape_text(at::IntArrayRef shape) {

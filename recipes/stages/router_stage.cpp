@@ -56,7 +56,7 @@ void run_router(const RouterStageOptions& options, const StageRun& run) {
 }  // namespace
 
 StageKind router_stage() {
-  return make_stage_kind<RouterStageOptions>("router", 1, "trains a router, for windows that adapt", run_router);
+  return make_stage_kind<RouterStageOptions>("router", 2, "trains a router, for windows that adapt", run_router);
 }
 
 }  // namespace draftsmith::recipes

@@ -85,6 +85,17 @@ TEST(RouterData, ValuesOutOfRangeAreRefusedByNameAndPlace) {
   }
 }
 
+TEST(RouterData, TextOfTheFileIsPrintedEscaped) {
+  const TemporaryDirectory root;
+  RouterDataInfo info = some_info();
+  info.drafter_hash = "\x1b[2J";
+  info.provenance["no\nte"] = "\x07";
+  write_router_data(root / "r.h5", info, some_rows());
+  const std::string text = describe_router_data(RouterData(root / "r.h5"));
+  EXPECT_THAT(text, HasSubstr("sha256 \\x1b[2J"));
+  EXPECT_THAT(text, HasSubstr("no\\x0ate: \\x07"));
+}
+
 TEST(RouterData, OtherFilesAndWrongShapesAreRefused) {
   const TemporaryDirectory root;
   write_text(root / "text.h5", "no file of this kind");

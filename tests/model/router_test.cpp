@@ -214,6 +214,29 @@ TEST_F(RouterTest, MissingUnknownAndBrokenTensorsAreRefused) {
   EXPECT_NE(user_error([&] { Router(config, broken, "here"); }).find("NaN"), std::string::npos);
 }
 
+TEST_F(RouterTest, TensorsThatARouterLacksAreRefusedUnread) {
+  const TemporaryDirectory root;
+  const Router router(config_for(*drafter_), 3);
+  save_router(root / "router", router);
+  std::vector<TensorToStore> tensors;
+  for (const auto& [name, value] : router.parameters()) tensors.push_back({name, value, at::kFloat});
+  tensors.push_back({"more.ids", at::zeros({3}, at::kLong), at::kLong});  // reading it as numbers is another error
+  write_safetensors(root / "router/model.safetensors", std::move(tensors));
+  const std::string message = user_error([&] { load_router(root / "router"); });
+  EXPECT_NE(message.find("a tensor that no router has"), std::string::npos) << message;
+  EXPECT_NE(message.find("more.ids"), std::string::npos);
+}
+
+TEST_F(RouterTest, TextOfItsFilesIsPrintedEscaped) {
+  const TemporaryDirectory root;
+  RouterConfig config = config_for(*drafter_);
+  config.drafter = "a\x1b[31mb";
+  save_router(root / "router", Router(config, 3));
+  EXPECT_NE(describe_router(load_router(root / "router")).find("a\\x1b[31mb"), std::string::npos);
+  change(root / "router", "drafter_sha256", "\x1b]0;");
+  EXPECT_NE(user_error([&] { load_router(root / "router"); }).find("\\x1b]0;"), std::string::npos);
+}
+
 TEST_F(RouterTest, AnotherDraftersRouterIsRefusedNamingBoth) {
   const TemporaryDirectory root;
   save_model(root / "small", *drafter_);

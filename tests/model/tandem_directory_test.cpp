@@ -173,6 +173,17 @@ TEST_F(TandemDirectory, FindsItsPrimaryThroughALink) {
 }
 
 // A checkpoint: to name its primary by its hash would be to read it back each time.
+TEST_F(TandemDirectory, IsTheSameModelWhereverItsPrimaryLies) {
+  const std::string hash = model_hash(referencing());
+  save("inside", {.primary_directory = root_ / "large", .copy_primary = true});
+  save("deep/er", {.primary_directory = root_ / "large"});
+  EXPECT_EQ(model_hash(root_ / "inside"), hash);
+  EXPECT_EQ(model_hash(root_ / "deep/er"), hash);
+  save_model(root_ / "another", *varied_model(tiny_gated_t5(), 7, at::kFloat));
+  save("of another", {.primary_directory = root_ / "another"});
+  EXPECT_NE(model_hash(root_ / "of another"), hash);
+}
+
 TEST_F(TandemDirectory, PrimaryInsideNeedsNoRecord) {
   save("checkpoint", {.primary = primary_.get(), .record_primary = false});
   EXPECT_FALSE(recorded_primary(root_ / "checkpoint").has_value());
