@@ -10,10 +10,6 @@ namespace draftsmith::infer {
 
 namespace {
 
-bool by_rows(const at::Tensor& logits) {
-  return logits.is_cpu() && (logits.scalar_type() == at::kFloat || logits.scalar_type() == at::kDouble);
-}
-
 // -sum p ln p, where 0 ln 0 = 0: [N,V] -> [N].
 at::Tensor entropy_of(const at::Tensor& log_probabilities) {
   const at::Tensor p = log_probabilities.exp();
@@ -41,8 +37,8 @@ template double router_features<float>(const float*, int64_t, std::span<float>, 
 template double router_features<double>(const double*, int64_t, std::span<float>, std::span<int64_t>);
 
 at::Tensor entropy(const at::Tensor& logits) {
-  if (!by_rows(logits)) return entropy_of(at::log_softmax(logits.to(at::kFloat), -1));
-  const at::Tensor rows = logits.contiguous();
+  if (!logits.is_cpu()) return entropy_of(at::log_softmax(logits.to(at::kFloat), -1));
+  const at::Tensor rows = promoted(logits).contiguous();
   at::Tensor values = at::empty({rows.size(0)}, at::kDouble);
   AT_DISPATCH_FLOATING_TYPES(rows.scalar_type(), "entropy", [&] {
     for (int64_t n = 0; n < rows.size(0); ++n) {
@@ -53,17 +49,19 @@ at::Tensor entropy(const at::Tensor& logits) {
   return values;
 }
 
+model::RouterFeatures tensor_router_features(const at::Tensor& logits, int64_t k) {
+  const at::Tensor log_p = at::log_softmax(logits.to(at::kFloat), -1);
+  const auto [values, ids] = log_p.topk(std::min(k, log_p.size(1)), -1);  // [N,k]
+  const at::Tensor known = values.gt(-std::numeric_limits<float>::infinity());
+  const int64_t missing = k - values.size(1);
+  return {entropy_of(log_p), at::constant_pad_nd(at::where(known, values.exp(), 0), {0, missing}),
+          at::constant_pad_nd(at::where(known, ids, -1), {0, missing}, -1)};
+}
+
 model::RouterFeatures router_features(const at::Tensor& logits, int64_t k) {
+  if (!logits.is_cpu()) return tensor_router_features(logits, k);
   const int64_t positions = logits.size(0);
-  if (!by_rows(logits)) {
-    const at::Tensor log_p = at::log_softmax(logits.to(at::kFloat), -1);
-    const auto [values, ids] = log_p.topk(std::min(k, log_p.size(1)), -1);  // [N,k]
-    const at::Tensor known = values.gt(-std::numeric_limits<float>::infinity());
-    const int64_t missing = k - values.size(1);
-    return {entropy_of(log_p), at::constant_pad_nd(at::where(known, values.exp(), 0), {0, missing}),
-            at::constant_pad_nd(at::where(known, ids, -1), {0, missing}, -1)};
-  }
-  const at::Tensor rows = logits.contiguous();
+  const at::Tensor rows = promoted(logits).contiguous();
   model::RouterFeatures features{at::empty({positions}, at::kFloat), at::empty({positions, k}, at::kFloat),
                                  at::empty({positions, k}, at::kLong)};
   const auto slots = static_cast<size_t>(k);

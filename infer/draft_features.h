@@ -16,6 +16,8 @@ at::Tensor entropy(const at::Tensor& logits);
 
 // A router's features of each position: logits [N,V], on any device.
 model::RouterFeatures router_features(const at::Tensor& logits, int64_t k);
+// The same in tensor operations, fp32: how it is done on devices other than the CPU.
+model::RouterFeatures tensor_router_features(const at::Tensor& logits, int64_t k);
 
 // The same of one row on the CPU, float or double; fills probabilities [k] and ids [k] and returns the entropy.
 template <class T>

@@ -64,7 +64,8 @@ double total_variation(const T* a, const T* b, int64_t vocabulary) {
 
 }  // namespace
 
-DraftParts RouterCollector::around(DraftParts parts) {
+DraftParts RouterCollector::around(DraftParts parts, std::vector<int64_t> eos) {
+  eos_ = std::move(eos);
   return {std::make_unique<WatchedDrafter>(std::move(parts.drafter), *this), std::move(parts.window),
           std::make_unique<WatchedAcceptance>(std::move(parts.acceptance), *this)};
 }
@@ -88,6 +89,7 @@ void RouterCollector::add(const Row& row, int64_t index, const T* q, const T* p,
 void RouterCollector::judged(const Verification& verification, const at::Tensor& accepted) {
   const auto lengths = to_host(accepted);
   const auto counts = to_host(verification.counts);
+  const auto tokens = to_host(verification.tokens);  // [B,G]
   // Half types are compared in single precision, GPUs' on the host: this is no decoding to be timed.
   const auto type = verification.logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const at::Tensor target = verification.logits.to(at::kCPU, type).contiguous();  // [B,G+1,V]
@@ -99,7 +101,9 @@ void RouterCollector::judged(const Verification& verification, const at::Tensor&
     for (size_t b = 0; b < verification.rows.size(); ++b) {
       const Row& row = verification.rows[b];
       const auto at_row = static_cast<int64_t>(b);
-      const int64_t examined = row.finished ? 0 : std::min(lengths[b] + 1, counts[b]);
+      const int64_t* drafted = tokens.data() + at_row * verification.tokens.size(1);
+      const int64_t* end = std::find_first_of(drafted, drafted + counts[b], eos_.begin(), eos_.end());
+      const int64_t examined = row.finished ? 0 : std::min({lengths[b] + 1, counts[b], end - drafted + 1});
       for (int64_t j = 0; j < examined; ++j) {
         const auto* q = drafter[static_cast<size_t>(j)].const_data_ptr<scalar_t>() + at_row * vocabulary;
         const auto* p = target.const_data_ptr<scalar_t>() + (at_row * target.size(1) + j) * vocabulary;

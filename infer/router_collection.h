@@ -22,8 +22,10 @@ class RouterCollector {
  public:
   explicit RouterCollector(int64_t top_k) : top_k_(top_k) {}
 
-  // Parts that do what these do, and tell this collector, which must outlive them. The drafter gives logits.
-  DraftParts around(DraftParts parts);
+  // Parts that do what these do, and tell this collector, which must outlive them. The drafter gives logits. `eos`: ids
+  // that end a text; where drafted tokens are not looked at before they are verified (on a GPU), a draft goes on behind
+  // one, and what lies there is no text that decoding takes.
+  DraftParts around(DraftParts parts, std::vector<int64_t> eos);
   // What was collected since the last call, by rising source line (Row::line), in the order of the text.
   data::RouterRows take();
 
@@ -46,6 +48,7 @@ class RouterCollector {
   void add(const Row& row, int64_t index, const T* q, const T* p, int64_t vocabulary);
 
   int64_t top_k_;
+  std::vector<int64_t> eos_;
   std::vector<at::Tensor> window_;  // one [B,V] a step
   std::vector<Position> positions_;
 };

@@ -13,17 +13,25 @@
 
 namespace draftsmith::infer {
 
-// The suite with a grid on the tuning task for every run that asks a router: thresholds and longest drafts where the
-// run lists none, and choose_on where it has none and may have it, so that other tasks run what is chosen. The
-// task: that which a router's run chooses on, else which any run chooses on, else the first. Errors: UserError when no
-// run asks a router, or there is no task.
+// The suite with the defaults of their routers written out in runs that list no thresholds or no longest drafts, so
+// that results say what was run. Errors: UserError for a damaged router; one that is not there is left to be refused
+// later.
+EvaluationOptions with_router_defaults(const EvaluationOptions& options);
+
+// The suite with a grid for every run that tunes a router: thresholds and longest drafts where the run lists none, and
+// choose_on where it has none, that of the other runs, so that other tasks run what is chosen. Lossy runs tune nothing
+// and stay as they are, like those whose task measures no quality that sampled settings could be chosen by.
+// Errors: UserError when no run asks a router, a router is left without a run to tune it, no run says which task is
+// validation data, runs tune one router on different tasks, or two copies would get the same name.
 EvaluationOptions with_tuning_grids(const EvaluationOptions& options);
 
 struct TunedRouter {
   std::filesystem::path router;  // as it was trained
   std::string drafter;
+  std::string place;  // of the copy in the output directory: "router"; of several "router.DRAFTER[.RUN]"
   std::string task;
   double temperature = 0;
+  int64_t num_samples = 1;
   double threshold = 0;
   int64_t max_draft = 0;
   double tokens_per_second = 0;
@@ -31,12 +39,11 @@ struct TunedRouter {
   int64_t settings = 0;
 };
 
-// The fastest setting of each router and drafter in the results of such a suite; at the lowest temperature that they
-// were run at.
+// The fastest setting of each router and drafter in the results of such a suite. Compared is what decodes under the
+// same conditions: of several, the lowest temperature and the fewest samples.
 std::vector<TunedRouter> tuned_routers(const EvaluationOptions& suite, const nlohmann::ordered_json& results);
 
-// Writes the tuned copies, OUT/router, or OUT/router.DRAFTER where there are several, replacing those of an earlier
-// run; returns what to tell the user.
+// Writes the tuned copies, replacing those of an earlier run; returns what to tell the user.
 std::string write_tuned_routers(const std::vector<TunedRouter>& tuned, const std::filesystem::path& out_dir);
 
 }  // namespace draftsmith::infer

@@ -128,6 +128,10 @@ DRAFTSMITH_VECTOR_CODE double overlap_sum(const double* p, const double* q, int6
 
 }  // namespace
 
+at::Tensor promoted(const at::Tensor& logits) {
+  return logits.scalar_type() == at::kDouble ? logits : logits.to(at::kFloat);
+}
+
 template <class T>
 int64_t row_argmax(const T* values, int64_t count) {
   T best = vector_max(values, std::min(kBlock, count));

@@ -9,6 +9,9 @@
 
 namespace draftsmith::infer {
 
+// What the passes read: fp64 stays, everything else becomes fp32.
+at::Tensor promoted(const at::Tensor& logits);
+
 // Index of the largest number, the lowest among equals, NaN never; kNoToken when the largest is inf or there is none
 // but NaN and -inf. count >= 1.
 template <class T>

@@ -14,11 +14,6 @@ namespace {
 
 constexpr int64_t kNumbersPerTask = 1 << 16;  // a second thread costs about as much as this many
 
-// fp64 stays, everything else becomes fp32.
-at::Tensor promoted(const at::Tensor& logits) {
-  return logits.scalar_type() == at::kDouble ? logits : logits.to(at::kFloat);
-}
-
 bool runs_by_rows(const at::Tensor& logits) {
   return logits.is_cpu() && logits.numel() > 0;
 }

@@ -3,6 +3,7 @@
 #include <ATen/Dispatch.h>
 
 #include "infer/draft_features.h"
+#include "infer/row_kernels.h"
 
 namespace draftsmith::infer {
 
@@ -18,15 +19,15 @@ WindowTraits RouterWindow::traits() const {
 }
 
 at::Tensor RouterWindow::go_on(const DraftStep& step) {
-  const auto type = step.logits.scalar_type();
-  if (!step.logits.is_cpu() || (type != at::kFloat && type != at::kDouble)) {
+  if (!step.logits.is_cpu()) {
     const at::Tensor disagreement = router_.disagreement(router_features(step.logits, router_.config().top_k));
     return (1 - disagreement).ge(threshold_);
   }
-  const at::Tensor logits = step.logits.contiguous();  // [B,V]
-  at::Tensor answers = at::empty({logits.size(0)}, at::kBool);
-  AT_DISPATCH_FLOATING_TYPES(type, "router_window", [&] {
+  const at::Tensor logits = promoted(step.logits).contiguous();  // [B,V]
+  at::Tensor answers = at::zeros({logits.size(0)}, at::kBool);
+  AT_DISPATCH_FLOATING_TYPES(logits.scalar_type(), "router_window", [&] {
     for (int64_t b = 0; b < logits.size(0); ++b) {
+      if (!step.asks(b)) continue;
       const double entropy = router_features(logits.const_data_ptr<scalar_t>() + b * logits.size(1), logits.size(1),
                                              std::span(probabilities_), std::span(ids_));
       answers.mutable_data_ptr<bool>()[b] = 1 - router_.disagreement(entropy, probabilities_, ids_) >= threshold_;

@@ -12,13 +12,13 @@
 #include "data/tokenizer.h"
 #include "infer/acceptance/rejection.h"
 #include "infer/drafters/make_drafter.h"
+#include "infer/evaluation_loading.h"
 #include "infer/generator.h"
 #include "infer/router_collection.h"
 #include "infer/windows/fixed.h"
 #include "model/checkpoint.h"
 #include "model/model_hash.h"
 #include "model/router.h"
-#include "model/tandem.h"
 #include "recipes/stages/stages.h"
 #include "recipes/stages/tokenizers.h"
 
@@ -33,6 +33,7 @@ struct RouterDataOptions {
   fs::path drafter;
   fs::path corpus;
   int64_t limit = 2000;
+  int64_t prompt_tokens = 16;
   int64_t top_k = 8;
   int64_t window = 16;
   double temperature = 0.0;
@@ -52,6 +53,8 @@ Fields<RouterDataOptions> RouterDataOptions::fields() {
            "Directory of the drafter that a router is to be trained for: a model, or a Tandem secondary of the target.")
       .add("corpus", &R::corpus, Required{}, "Corpus whose sources are decoded.")
       .add("limit", &R::limit, Range{0}, Unit{"examples"}, "Sources used, from the first; 0: all.")
+      .add("prompt_tokens", &R::prompt_tokens, Range{1, 1 << 20}, Unit{"tokens"},
+           "Decoder-only models, examples of plain text without a source: the text's first tokens become the prompt.")
       .add("top_k", &R::top_k, Range{1, static_cast<double>(model::kMostRouterTokens)}, Unit{"tokens"},
            "Most likely tokens of the drafter that are kept for each position; a router may read fewer.")
       .add("window", &R::window, Range{1, static_cast<double>(model::kMostRouterDraft)}, Unit{"tokens"},
@@ -71,19 +74,15 @@ Fields<RouterDataOptions> RouterDataOptions::fields() {
 class Collection {
  public:
   Collection(const RouterDataOptions& options, const StageRun& run, const data::CorpusInfo& inputs)
-      : tokenizer_(load_model_tokenizer(options.model, inputs.tokenizer_hash)), collector_(options.top_k) {
+      : prompt_tokens_(options.prompt_tokens),
+        tokenizer_(load_model_tokenizer(options.model, inputs.tokenizer_hash)),
+        collector_(options.top_k) {
     const model::LoadOptions load{.device = choose_device(run.execution.device), .dtype = parse_dtype(options.dtype)};
     target_ = model::load_model(options.model, load);
-    const bool tandem = model::is_tandem_directory(options.drafter);
-    drafter_ = tandem ? model::load_tandem_secondary(options.drafter, options.model, load)
-                      : model::load_model(options.drafter, load);
+    drafter_ = infer::load_drafter(infer::parse_drafter(options.drafter), options.model, load);
     infer::GenerationModels models;
     models.target = target_.get();
-    if (tandem) {
-      models.tandem = drafter_.get();
-    } else {
-      models.drafter = drafter_.get();
-    }
+    infer::set_drafter(drafter_, models);
     models.generation = model::load_generation_config(options.model);
     models.target_tokenizer = tokenizer_.get();
     Problems problems;
@@ -92,14 +91,18 @@ class Collection {
     generator_.emplace(
         models, decode_options(options),
         collector_.around({infer::make_drafter(models), std::make_unique<infer::FixedWindow>(options.window),
-                           std::make_unique<infer::RejectionAcceptance>()}));
+                           std::make_unique<infer::RejectionAcceptance>()},
+                          models.generation->eos_ids));
   }
 
-  int64_t vocabulary() const { return drafter_->config().vocabulary; }
+  int64_t vocabulary() const { return drafter_.model->config().vocabulary; }
 
   data::RouterRows decode(const data::Corpus& inputs, int64_t begin, int64_t end) {
     std::vector<std::vector<int64_t>> sources;
-    for (int64_t i = begin; i < end; ++i) sources.emplace_back(inputs.source(i).begin(), inputs.source(i).end());
+    for (int64_t i = begin; i < end; ++i) {
+      const std::span<const int32_t> source = source_of(inputs, i);
+      sources.emplace_back(source.begin(), source.end());
+    }
     generator_->generate(sources, static_cast<uint64_t>(begin), [](size_t, const auto&) {
       throw_if_stop_requested("whole shards are saved; run it again to go on");
     });
@@ -107,6 +110,14 @@ class Collection {
   }
 
  private:
+  // Without a prompt of its own, a text's beginning: an empty one would give the same output every time.
+  std::span<const int32_t> source_of(const data::Corpus& inputs, int64_t example) const {
+    const auto source = inputs.source(example);
+    if (!source.empty() || target_->info().encoder_decoder) return source;
+    const auto text = inputs.target(example);
+    return text.first(std::min(static_cast<size_t>(prompt_tokens_), text.size() - std::min<size_t>(1, text.size())));
+  }
+
   static infer::DecodeOptions decode_options(const RouterDataOptions& options) {
     infer::DecodeOptions decode;
     decode.method = "speculative";
@@ -119,9 +130,10 @@ class Collection {
     return decode;
   }
 
+  int64_t prompt_tokens_;
   std::unique_ptr<data::Tokenizer> tokenizer_;
   std::unique_ptr<model::TransformerModel> target_;
-  std::unique_ptr<model::TransformerModel> drafter_;
+  infer::LoadedModel drafter_;
   infer::RouterCollector collector_;
   std::optional<infer::Generator> generator_;
 };
@@ -195,7 +207,7 @@ void run_router_data(const RouterDataOptions& options, const StageRun& run) {
 }  // namespace
 
 StageKind router_data_stage() {
-  return make_stage_kind<RouterDataOptions>("router-data", 1, "decodes and collects what a router is trained on",
+  return make_stage_kind<RouterDataOptions>("router-data", 2, "decodes and collects what a router is trained on",
                                             run_router_data);
 }
 

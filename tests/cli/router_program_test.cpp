@@ -9,6 +9,7 @@
 #include "model/model_hash.h"
 #include "model/router.h"
 #include "tests/cli/program.h"
+#include "tests/model/small_t5.h"
 
 namespace draftsmith::test {
 namespace {
@@ -20,16 +21,7 @@ class RouterProgram : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     folder_ = std::make_unique<TemporaryDirectory>();
-    model::TransformerConfig config;
-    config.family = "t5";
-    config.vocabulary = 40;
-    config.width = 16;
-    config.heads = 2;
-    config.head_width = 8;
-    config.ff_width = 32;
-    config.encoder_layers = 1;
-    config.decoder_layers = 2;
-    config.tied_head = false;
+    const model::TransformerConfig config = model::small_t5();
     model::save_model(*folder_ / "target", model::TransformerModel(config, 1));
     model::save_model(*folder_ / "small", model::TransformerModel(config, 2));
     model::RouterConfig shape;
@@ -87,7 +79,7 @@ TEST_F(RouterProgram, TuningWritesARouterThatInspectShows) {
       "[[drafter]]\nname = \"small\"\nmodel = \"{1}\"\n"
       "[[task]]\nname = \"ids\"\nsource = \"{2}\"\nreferences = [\"{2}\"]\nids = true\n"
       "[[run]]\nmethod = \"assisted\"\ndrafter = [\"small\"]\nwindow_rule = \"router\"\nrouter = \"{3}\"\n"
-      "threshold = [0.35]\nmax_draft = [3]\n",
+      "threshold = [0.35]\nmax_draft = [3]\nchoose_on = \"ids\"\n",
       path("target"), path("small"), path("ids"), path("router"));
   write_file_atomic(*folder_ / "suite.toml", suite);
   const ProgramResult result =

@@ -35,7 +35,7 @@ TEST(RouterCollection, HoldsFeaturesAndTotalVariationOfKnownDistributions) {
   OracleModel drafter(oracle_info(4), constant_oracle(q));
   RouterCollector collector(4);
   Generator generator({.target = &target, .drafter = &drafter, .generation = {}}, decoding(0.7),
-                      collector.around(parts_around(drafter, 5)));
+                      collector.around(parts_around(drafter, 5), {kEos}));
   const auto results = generator.generate(std::vector<Ids>{{2}, {3, 3}}, 10);
   const data::RouterRows rows = collector.take();
   ASSERT_GT(rows.size(), 8);
@@ -60,6 +60,28 @@ TEST(RouterCollection, HoldsFeaturesAndTotalVariationOfKnownDistributions) {
   EXPECT_EQ(collector.take().size(), 0);
 }
 
+// On a GPU drafting does not stop at an EOS, which is seen when the draft is judged.
+TEST(RouterCollection, EndsAtTheFirstEosOfADraft) {
+  OracleModel drafter(oracle_info(4), constant_oracle({0.1, 0.2, 0.3, 0.4}));
+  RouterCollector collector(2);
+  const DraftParts parts = collector.around(parts_around(drafter, 4), {kEos});
+  std::vector<Row> rows(2);
+  rows[1].line = 1;
+  const Ids drafted{2, kEos, 3, kEos,  // all of it accepted
+                    2, 3,    3, 2};    // the third rejected
+  for (int64_t step = 0; step < 4; ++step) collector.drafted(at::zeros({2, 4}, at::kDouble), step == 0);
+  const Verification verification{.rows = rows,
+                                  .logits = at::zeros({2, 5, 4}, at::kDouble),
+                                  .tokens = at::tensor(drafted, at::kLong).view({2, 4}),
+                                  .counts = at::tensor({4, 4}, at::kLong),
+                                  .probabilities = {},
+                                  .warping = {}};
+  collector.judged(verification, at::tensor({4, 2}, at::kLong));
+  const data::RouterRows collected = collector.take();
+  EXPECT_EQ(collected.examples, (std::vector<int32_t>{0, 0, 1, 1, 1}));
+  EXPECT_EQ(collected.rejected, (std::vector<int32_t>{0, 0, 0, 0, 1}));
+}
+
 TEST(RouterCollection, DoesNotDependOnTheBatchAndChangesNoOutput) {
   const OracleFunction function = random_oracle(6, 1);
   OracleModel target(oracle_info(6), function);
@@ -70,7 +92,7 @@ TEST(RouterCollection, DoesNotDependOnTheBatchAndChangesNoOutput) {
     options.batch_size = batch;
     RouterCollector collector(3);
     Generator generator({.target = &target, .drafter = &drafter, .generation = {}}, options,
-                        collector.around(parts_around(drafter, 4)));
+                        collector.around(parts_around(drafter, 4), {kEos}));
     results = generator.generate(sources);
     return collector.take();
   };

@@ -13,6 +13,7 @@
 #include "model/checkpoint.h"
 #include "model/model_hash.h"
 #include "model/router.h"
+#include "tests/model/small_t5.h"
 
 namespace draftsmith::infer {
 namespace {
@@ -21,31 +22,17 @@ using nlohmann::ordered_json;
 using testing::AllOf;
 using testing::HasSubstr;
 
-std::unique_ptr<model::TransformerModel> random_model(int64_t decoder_layers, uint64_t seed) {
-  model::TransformerConfig config;
-  config.family = "t5";
-  config.vocabulary = 40;
-  config.width = 16;
-  config.heads = 2;
-  config.head_width = 8;
-  config.ff_width = 32;
-  config.encoder_layers = 1;
-  config.decoder_layers = decoder_layers;
-  config.tied_head = false;
-  return std::make_unique<model::TransformerModel>(config, seed);
-}
-
 // A target, a drafter that is the target with its embeddings disturbed, a router of that drafter, and a task of ids.
 class RouterSuite : public testing::Test {
  protected:
   void SetUp() override {
-    const auto target = random_model(2, 1);
-    model::save_model(root_ / "target", *target);
-    for (const auto& [name, value] : target->parameters()) {
+    const model::TransformerModel target(model::small_t5(), 1);
+    model::save_model(root_ / "target", target);
+    for (const auto& [name, value] : target.parameters()) {
       if (name.starts_with("embedding")) value.add_(at::sin(at::arange(value.numel(), at::kFloat)).view_as(value), 0.5);
     }
-    model::save_model(root_ / "small", *target);
-    model::save_model(root_ / "other", *random_model(1, 3));
+    model::save_model(root_ / "small", target);
+    model::save_model(root_ / "other", model::TransformerModel(model::small_t5(1), 3));
     model::RouterConfig config;
     config.width = 16;
     config.vocabulary = 40;
@@ -147,6 +134,14 @@ TEST_F(RouterSuite, RoutersAndOraclesThatMakeNoSenseAreRefusedBeforeAnythingIsRu
   sampled.method = "speculative";
   EXPECT_THAT(error_of_suite(), HasSubstr("temperature 0"));
   options_.run.clear();
+  add_run("oracle").acceptance = "accept_all";
+  EXPECT_THAT(error_of_suite(), HasSubstr("without verification none is"));
+  options_.run.clear();
+  EvaluationRun& released = add_run("oracle");
+  released.method = "bild";
+  released.rollback_rule = {"released_code"};
+  EXPECT_THAT(error_of_suite(), HasSubstr("rollback_rule effective or literal"));
+  options_.run.clear();
   options_.drafter.push_back({.name = "copy", .lookup = true});
   add_run("router", "copy");
   EXPECT_THAT(error_of_suite(), HasSubstr("drafters that are models"));
@@ -160,10 +155,11 @@ TEST_F(RouterSuite, TuningWritesACopyWithTheFastestSettingAndLeavesTheTrainedRou
   EvaluationRun& run = add_run("router");
   run.threshold = {0.0, 1.1};
   run.max_draft = {1, 5};
+  run.choose_on = "ids";
   options_.tune_router = true;
   const auto result = run_evaluation(options_, root_ / "out", {.quiet = true});
   const auto& tasks = result.results.at("tasks");
-  ASSERT_EQ(tasks.at(0).at("name"), "ids");  // the first task is tuned on, and the grid is run there alone
+  ASSERT_EQ(tasks.at(0).at("name"), "ids");  // the grid is run there alone
   EXPECT_EQ(tasks.at(0).at("runs").size(), 4U);
   double best = 0;
   ordered_json fastest;
@@ -182,21 +178,19 @@ TEST_F(RouterSuite, TuningWritesACopyWithTheFastestSettingAndLeavesTheTrainedRou
   run_evaluation(options_, root_ / "out", {.quiet = true});  // an earlier copy is replaced
 }
 
-TEST_F(RouterSuite, TuningBringsAGridWhereTheSuiteHasNone) {
-  EvaluationRun& chosen = add_run("fixed");
-  chosen.max_draft = {};
-  chosen.choose_on = "val";
-  EvaluationTask val = options_.task.front();
-  val.name = "val";
-  options_.task.push_back(val);
+// So that results say what was run, and drafts are as long as they are calibrated for.
+TEST_F(RouterSuite, RunsWithoutListsRecordTheRoutersOwnDefaults) {
   add_run("router").max_draft = {};
-  const EvaluationOptions suite = with_tuning_grids(options_);
-  EXPECT_EQ(suite.run[1].choose_on, "val");
-  EXPECT_GT(suite.run[1].threshold.size(), 3U);
-  EXPECT_GT(suite.run[1].max_draft.size(), 1U);
-  EXPECT_TRUE(suite.run[0].threshold.empty());
-  options_.run.pop_back();
-  EXPECT_THROW(with_tuning_grids(options_), UserError);
+  const auto results = run_evaluation(options_, root_ / "out", {.quiet = true}).results;
+  const auto params = find(results, "router").at("params");
+  EXPECT_EQ(params.at("threshold"), 0.8);
+  EXPECT_EQ(params.at("max_draft"), 16);
+  options_.run[0].name = "";
+  const EvaluationOptions resolved = with_router_defaults(options_);
+  EXPECT_EQ(expand_run(resolved.run[0]).front().label, "assisted.small.max_draft16.tau0.8.router");
+  EXPECT_EQ(expand_run(resolved.run[0]).front().decode.longest_draft(), 16);
+  options_.run[0].threshold = {0.5};
+  EXPECT_EQ(with_router_defaults(options_).run[0].threshold, std::vector{0.5});
 }
 
 TEST(WindowRules, AreComparedAndNotChosenAmong) {
@@ -220,30 +214,6 @@ TEST(WindowRules, AreComparedAndNotChosenAmong) {
   EXPECT_EQ(groups, (std::set<std::string>{"assisted.small.router", "assisted.small.entropy"}));
   EXPECT_TRUE(labels.contains("assisted.small.max_draft8.tau0.75.router"));
   EXPECT_TRUE(labels.contains("assisted.small.max_draft4.H1.entropy"));
-}
-
-TEST(TunedRouters, AreTheFastestAtTheLowestTemperature) {
-  const auto run = [](double temperature, double threshold, double tokens_per_second) {
-    return ordered_json{{"params",
-                         {{"drafter", "small"},
-                          {"temperature", temperature},
-                          {"max_draft", 8},
-                          {"router", "r"},
-                          {"threshold", threshold}}},
-                        {"speed", {{"tokens_per_second", tokens_per_second}}}};
-  };
-  ordered_json results;
-  results["tasks"] = {
-      {{"name", "val"}, {"runs", {run(1, 0.1, 900), run(0, 0.5, 300), run(0, 0.7, 500), run(0, 0.9, 400)}}}};
-  results["tasks"][0]["runs"].push_back({{"params", ordered_json::object()}, {"speed", {{"tokens_per_second", 1000}}}});
-  EvaluationOptions suite;
-  suite.task.emplace_back().name = "val";
-  const auto tuned = tuned_routers(suite, results);
-  ASSERT_EQ(tuned.size(), 1U);
-  EXPECT_EQ(tuned[0].threshold, 0.7);
-  EXPECT_EQ(tuned[0].tokens_per_second, 500);
-  EXPECT_EQ(tuned[0].slowest, 300);
-  EXPECT_EQ(tuned[0].settings, 3);
 }
 
 }  // namespace

@@ -1,9 +1,13 @@
 // From decoding to a trained router to an evaluation with it, at toy size.
+#include <cmath>
 #include <csignal>
+#include <set>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "base/files.h"
 #include "base/json.h"
@@ -18,6 +22,7 @@
 #include "model/tandem.h"
 #include "recipes/inspection.h"
 #include "recipes/stage.h"
+#include "tests/model/small_t5.h"
 
 namespace draftsmith::recipes {
 namespace {
@@ -32,16 +37,7 @@ constexpr int32_t kSources = 40;
 class RouterStages : public testing::Test {
  protected:
   void SetUp() override {
-    model::TransformerConfig config;
-    config.family = "t5";
-    config.vocabulary = 40;
-    config.width = 16;
-    config.heads = 2;
-    config.head_width = 8;
-    config.ff_width = 32;
-    config.encoder_layers = 1;
-    config.decoder_layers = 2;
-    config.tied_head = false;
+    const model::TransformerConfig config = model::small_t5();
     const model::TransformerModel target(config, 1);
     model::save_model(folder_ / "target", target);
     for (const auto& [name, value] : target.parameters()) {
@@ -186,6 +182,44 @@ TEST_F(RouterStages, SampledPathsAreCollectedWithTheSameMeaning) {
   EXPECT_NEAR(rejected, expected, 5 * std::sqrt(variance));
 }
 
+TEST_F(RouterStages, TextsWithoutSourcesBeginWithTheirFirstTokens) {
+  model::TransformerConfig config;
+  config.family = "gpt2";
+  config.encoder_decoder = false;
+  config.vocabulary = 40;
+  config.width = 16;
+  config.heads = 2;
+  config.head_width = 8;
+  config.ff_width = 32;
+  config.decoder_layers = 1;
+  config.norm = model::Norm::kLayer;
+  config.activation = model::Activation::kGeluTanh;
+  config.positions = model::Positions::kLearned;
+  config.max_positions = 32;
+  config.projection_bias = config.output_bias = config.feed_forward_bias = true;
+  config.attention_scale = 1 / std::sqrt(8.0);
+  config.initializer_range = 0.5;
+  config.bos = 1;
+  model::save_model(folder_ / "gpt", model::TransformerModel(config, 1));
+  model::save_model(folder_ / "gpt-small", model::TransformerModel(config, 2));
+  data::CorpusWriter writer(folder_ / "texts.h5", {.tokenizer_hash = "abc", .vocabulary = 40});
+  for (int32_t i = 0; i < 6; ++i) writer.add({}, std::vector<int32_t>{2 + i, 30 - i, 9, 1});
+  writer.add({}, std::vector<int32_t>{1});
+  writer.finish();
+  toml::table table = collection("gpt-small");
+  table.insert_or_assign("model", path("gpt"));
+  table.insert_or_assign("corpus", path("texts.h5"));
+  table.insert("prompt_tokens", 2);
+  run("router-data", table, "texts");
+  const data::RouterData data(folder_ / "texts/router_data.h5");
+  EXPECT_EQ(data.rows().examples.back(), 6);
+  std::set<float> firsts;  // each text begins in another way
+  for (size_t n = 0; n < data.rows().entropy.size(); ++n) {
+    if (n == 0 || data.rows().examples[n] != data.rows().examples[n - 1]) firsts.insert(data.rows().entropy[n]);
+  }
+  EXPECT_EQ(firsts.size(), 7U);
+}
+
 TEST_F(RouterStages, FilesOfAnotherDrafterAreRefused) {
   run("router-data", collection(), "collected");
   EXPECT_THAT(error_of("router", training("collected/router_data.h5", "other")),
@@ -197,10 +231,40 @@ TEST_F(RouterStages, FilesOfAnotherDrafterAreRefused) {
   EXPECT_FALSE(fs::exists(folder_ / "failing/router"));
 }
 
+// Sends this process SIGTERM when the next file of a directory gets its name, that is when it is complete.
+class StopAtNextFile {
+ public:
+  explicit StopAtNextFile(const fs::path& directory) : file_(open(directory.c_str(), O_RDONLY | O_CLOEXEC)) {
+    watches_ = fcntl(file_, F_SETSIG, SIGTERM) == 0 && fcntl(file_, F_NOTIFY, DN_RENAME) == 0;
+  }
+  ~StopAtNextFile() { close(file_); }
+  StopAtNextFile(const StopAtNextFile&) = delete;
+  StopAtNextFile& operator=(const StopAtNextFile&) = delete;
+  bool watches() const { return watches_; }
+
+ private:
+  int file_;
+  bool watches_ = false;
+};
+
 TEST_F(RouterStages, AskedToStopCollectingKeepsWholeShards) {
-  const SignalWatch watch;
-  raise(SIGTERM);
-  EXPECT_THROW(run("router-data", collection(), "stopped"), Interrupted);
+  fs::create_directories(folder_ / "stopped");
+  {
+    const SignalWatch watch;
+    const StopAtNextFile stop(folder_ / "stopped");
+    if (!stop.watches()) GTEST_SKIP() << "the file system tells nothing of its changes (F_NOTIFY)";
+    EXPECT_THROW(run("router-data", collection(), "stopped"), Interrupted);
+  }
+  EXPECT_TRUE(fs::exists(folder_ / "stopped/router_data.shard-00000.h5"));
+  EXPECT_FALSE(fs::exists(folder_ / "stopped/router_data.shard-00001.h5"));
+  EXPECT_FALSE(fs::exists(folder_ / "stopped/router_data.h5"));
+  EXPECT_EQ(data::RouterData(folder_ / "stopped/router_data.shard-00000.h5").rows().examples.back(), 15);
+  run("router-data", collection(), "stopped");
+  run("router-data", collection(), "whole");
+  const data::RouterData stopped(folder_ / "stopped/router_data.h5");
+  const data::RouterData whole(folder_ / "whole/router_data.h5");
+  EXPECT_EQ(stopped.rows().examples, whole.rows().examples);
+  EXPECT_EQ(stopped.rows().disagreement, whole.rows().disagreement);
 }
 
 // A Tandem secondary that is the target itself, read through unit projections, is routed like any drafter.
