@@ -1,8 +1,8 @@
 // Runs a suite: every method on every task, interleaved, timed and compared with autoregressive decoding of the same
 // prompts in the same process (methods.md §3), and writes what was found.
 //
-// In the output directory: results.json, results.csv, report.html, hyp/<task>.<run>.txt (one hypothesis a line), router/
-// when one is tuned, and while it runs measurements.jsonl, from which an interrupted evaluation goes on.
+// In the output directory: results.json, results.csv, report.html, hyp/<task>.<run>.txt (one hypothesis a line),
+// router/ when one is tuned, and while it runs measurements.jsonl, from which an interrupted evaluation goes on.
 #pragma once
 
 #include <filesystem>
