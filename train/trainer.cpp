@@ -47,7 +47,8 @@ struct Trainer::Impl {
                 inputs.trainee.info().encoder_decoder ? data::RowForm::kSeparate : data::RowForm::kJoined),
         scale(scale_of(inputs.corpus, batches.batches(0), options.accumulate)),
         schedule(options.schedule, length, scale),
-        objective(make_objective(options.objective, {&inputs.trainee, &inputs.corpus, inputs.distilled, options.batches.token_budget})),
+        objective(make_objective(options.objective,
+                                 {&inputs.trainee, &inputs.corpus, inputs.distilled, options.batches.token_budget})),
         optimizer(make_optimizer(inputs.trainee.parameters(), options.optimizer)),
         checkpoints(directory / "checkpoints", identity()) {
     check_inputs(inputs);

@@ -13,7 +13,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 void add_shard(ShardedTeacherCache& writer, size_t examples) {
-  const Example one(1), two(2);
+  const CacheExample one(1), two(2);
   std::vector<TeacherRows> rows;
   for (size_t i = 0; i < examples; ++i) rows.push_back(i % 2 == 0 ? one.rows() : two.rows());
   writer.add_shard(rows);

@@ -26,8 +26,8 @@ inline TeacherCacheInfo info_of(int64_t k, int64_t positions, const std::string&
 }
 
 // Values of one example of a top-2 cache: `positions` times ids 1 and 3.
-struct Example {
-  explicit Example(size_t positions) : labels(positions, kEighth), tails(positions, kEighth) {
+struct CacheExample {
+  explicit CacheExample(size_t positions) : labels(positions, kEighth), tails(positions, kEighth) {
     for (size_t i = 0; i < 2 * positions; ++i) {
       ids.push_back(i % 2 == 0 ? 1 : 3);
       log_probs.push_back(i % 2 == 0 ? kHalf : kQuarter);

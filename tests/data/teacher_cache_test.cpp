@@ -20,9 +20,9 @@ using testing::HasSubstr;
 
 TEST(TeacherCache, GivesBackWhatWasWritten) {
   const TemporaryDirectory directory;
-  const Example first(2), second(0), third(1);
+  const CacheExample first(2), second(0), third(1);
   TeacherCacheWriter writer(directory / "t.h5", info_of(2, 3));
-  for (const Example* example : {&first, &second, &third}) writer.add(example->rows());
+  for (const CacheExample* example : {&first, &second, &third}) writer.add(example->rows());
   writer.finish({{"note", "three"}});
   const TeacherCache cache(directory / "t.h5");
   EXPECT_EQ(cache.info().examples, 3);
@@ -52,8 +52,8 @@ TEST(TeacherCache, BytesOfAPositionAreThoseOfTheFile) {
   EXPECT_EQ(teacher_bytes_per_position(2, 4), 2 * 6 + 4);
   EXPECT_EQ(teacher_bytes_per_position(4, 4), 8);
   const TemporaryDirectory directory;
-  write_cache(directory / "small.h5", Example(1).rows());
-  write_cache(directory / "large.h5", Example(100001).rows());
+  write_cache(directory / "small.h5", CacheExample(1).rows());
+  write_cache(directory / "large.h5", CacheExample(100001).rows());
   const auto grown =
       std::filesystem::file_size(directory / "large.h5") - std::filesystem::file_size(directory / "small.h5");
   EXPECT_NEAR(static_cast<double>(grown) / 100000, 16, 0.1);
@@ -64,7 +64,7 @@ TEST(TeacherCache, KeepsTheTruncationError) {
   TruncationError error{.positions = 9, .student = "s", .exact = {1, 2, 3, 4}};
   error.rows = {{.k = 2, .tail_mass = 0.5, .losses = {.5, 1, 1.5, 2}},
                 {.k = 4, .tail_mass = 0, .losses = {1, 2, 3, 4}}};
-  const Example example(1);
+  const CacheExample example(1);
   TeacherCacheWriter writer(directory / "t.h5", info_of(2, 1));
   writer.add(example.rows());
   writer.finish({}, error);
@@ -84,7 +84,7 @@ TEST(TeacherCache, KeepsTheTruncationError) {
 // Where a file that was written well is damaged afterwards, by values that the writer does not look at.
 struct Damage {
   const char* what;
-  void (*change)(Example&);
+  void (*change)(CacheExample&);
   const char* message;
 };
 
@@ -92,7 +92,7 @@ class DamagedTeacherCache : public testing::TestWithParam<Damage> {};
 
 TEST_P(DamagedTeacherCache, IsRefusedByName) {
   const TemporaryDirectory directory;
-  Example example(3);
+  CacheExample example(3);
   GetParam().change(example);
   write_cache(directory / "t.h5", example.rows());
   EXPECT_THAT(user_error([&] { TeacherCache{directory / "t.h5"}; }),
@@ -102,20 +102,20 @@ TEST_P(DamagedTeacherCache, IsRefusedByName) {
 INSTANTIATE_TEST_SUITE_P(
     Values, DamagedTeacherCache,
     testing::Values(
-        Damage{"NegativeId", [](Example& e) { e.ids[2] = -1; }, "/teacher/ids[2]"},
-        Damage{"IdBeyondTheVocabulary", [](Example& e) { e.ids[3] = 4; }, "an id from 2 to 3, ascending"},
-        Damage{"IdTwice", [](Example& e) { e.ids[2] = 3; }, "/teacher/ids[3]"},
-        Damage{"InfiniteLogProbability", [](Example& e) { e.log_probs[1] = 0xfc00; }, "/teacher/log_probs[1]"},
-        Damage{"PositiveLogProbability", [](Example& e) { e.log_probs[1] = 0x0001; }, "/teacher/log_probs[1]"},
-        Damage{"NotANumberInTheTail", [](Example& e) { e.tails[2] = 0x7e00; }, "/teacher/tail_log_mass[2]"},
-        Damage{"NotANumberForALabel", [](Example& e) { e.labels[0] = 0xfe00; }, "/teacher/label_log_probs[0]"},
-        Damage{"TooMuchMass", [](Example& e) { e.tails[1] = kHalf; }, "probability at position 1"},
-        Damage{"TooLittleMass", [](Example& e) { e.log_probs[4] = kEighth; }, "probability at position 2"}),
+        Damage{"NegativeId", [](CacheExample& e) { e.ids[2] = -1; }, "/teacher/ids[2]"},
+        Damage{"IdBeyondTheVocabulary", [](CacheExample& e) { e.ids[3] = 4; }, "an id from 2 to 3, ascending"},
+        Damage{"IdTwice", [](CacheExample& e) { e.ids[2] = 3; }, "/teacher/ids[3]"},
+        Damage{"InfiniteLogProbability", [](CacheExample& e) { e.log_probs[1] = 0xfc00; }, "/teacher/log_probs[1]"},
+        Damage{"PositiveLogProbability", [](CacheExample& e) { e.log_probs[1] = 0x0001; }, "/teacher/log_probs[1]"},
+        Damage{"NotANumberInTheTail", [](CacheExample& e) { e.tails[2] = 0x7e00; }, "/teacher/tail_log_mass[2]"},
+        Damage{"NotANumberForALabel", [](CacheExample& e) { e.labels[0] = 0xfe00; }, "/teacher/label_log_probs[0]"},
+        Damage{"TooMuchMass", [](CacheExample& e) { e.tails[1] = kHalf; }, "probability at position 1"},
+        Damage{"TooLittleMass", [](CacheExample& e) { e.log_probs[4] = kEighth; }, "probability at position 2"}),
     [](const auto& damage) { return damage.param.what; });
 
 TEST(TeacherCache, RefusesTruncatedFiles) {
   const TemporaryDirectory directory;
-  write_cache(directory / "t.h5", Example(1000).rows());
+  write_cache(directory / "t.h5", CacheExample(1000).rows());
   const auto size = std::filesystem::file_size(directory / "t.h5");
   for (const auto left : {size - 1, size / 2, uintmax_t{100}, uintmax_t{0}}) {
     std::filesystem::copy_file(directory / "t.h5", directory / "cut.h5",
@@ -129,7 +129,7 @@ TEST(TeacherCache, RefusesTruncatedFiles) {
 // A file whose attributes and datasets are as given, but for one of them.
 void write_by_hand(const std::filesystem::path& file, const std::string& left_out, int64_t version, int64_t positions) {
   Hdf5Writer writer(file, 8);
-  const Example example(2);
+  const CacheExample example(2);
   const std::vector<int64_t> offsets = {0, 2};
   const auto wanted = [&](const char* name) { return left_out != name; };
   const size_t ids = writer.create_plain("/teacher/ids", Hdf5Type::kInt32, 2, 2);
