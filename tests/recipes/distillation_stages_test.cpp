@@ -3,13 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/files.h"
-#include "base/toml.h"
-#include "data/corpus.h"
-#include "data/tokenizer.h"
-#include "data/tokenizer_training.h"
-#include "model/checkpoint.h"
-#include "recipes/stage.h"
+#include "tests/recipes/train_stage_fixtures.h"
 
 namespace draftsmith::recipes {
 namespace {
@@ -18,36 +12,12 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
 
-class DistillationStages : public testing::Test {
+class DistillationStages : public TrainStageTest {
  protected:
   void SetUp() override {
-    const std::vector<std::string> lines = {"the cat sees the dog", "a dog sees a cat", "the bird sings"};
-    data::train_tokenizer(lines, {.vocabulary = 40, .exact_size = false}, path("spiece.model"));
-    tokenizer_ = data::load_tokenizer(path("spiece.model"));
-    data::CorpusWriter writer(path("corpus.h5"),
-                              {.tokenizer_hash = tokenizer_->hash(), .vocabulary = tokenizer_->vocabulary()});
-    for (int32_t i = 0; i < 8; ++i) writer.add(std::vector{3 + i, 4 + i}, std::vector{4 + i, 5, 6 + i, 7, 1});
-    writer.finish();
+    TrainStageTest::SetUp();
     save("teacher", 2, 16);
     save("student", 1, 8);
-  }
-
-  void save(const std::string& name, int64_t layers, int64_t width) const {
-    model::TransformerConfig config;
-    config.family = "t5";
-    config.vocabulary = tokenizer_->vocabulary();
-    config.width = config.head_width = config.ff_width = width;
-    config.heads = 1;
-    config.encoder_layers = 1;
-    config.decoder_layers = layers;
-    model::SaveOptions options;
-    options.tokenizer = path("spiece.model");
-    model::save_model(path(name), model::TransformerModel(config, 5), options);
-  }
-
-  fs::path path(const std::string& name) const { return folder_ / name; }
-  std::string option(const std::string& key, const std::string& file) const {
-    return key + " = \"" + path(file).string() + "\"\n";
   }
 
   // A train stage of two steps that distils with `distill`'s options; `more` of its table.
@@ -57,40 +27,10 @@ class DistillationStages : public testing::Test {
                        "[training.objective]\nname = \"distill\"\n[training.objective.distill]\n" + distill);
   }
 
-  void run(const std::string& kind, const toml::table& table, const std::string& directory) const {
-    fs::create_directories(path(directory));
-    const Execution execution{.device = "cpu", .threads = 1, .progress = ProgressStyle::kQuiet};
-    find_stage_kind(kind)->run(table, {.directory = path(directory), .identity = "job", .execution = execution});
-  }
-
   std::map<std::string, at::Tensor> trained(const toml::table& table, const std::string& directory) const {
     run("train", table, directory);
     return model::load_model(path(directory) / "model", {.pack = false})->parameters();
   }
-
-  std::string error_of(const toml::table& table) const {
-    try {
-      run("train", table, "failing");
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "no error";
-  }
-
-  // What `draftsmith validate` says.
-  std::string problems_of(const toml::table& table) const {
-    Problems problems;
-    find_stage_kind("train")->check(table, "t", problems);
-    try {
-      problems.throw_if_any();
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "no error";
-  }
-
-  TemporaryDirectory folder_;
-  std::unique_ptr<data::Tokenizer> tokenizer_;
 };
 
 TEST_F(DistillationStages, AWholeCacheTeachesAsTheLiveTeacher) {

@@ -4,17 +4,11 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "base/files.h"
-#include "base/toml.h"
-#include "data/corpus.h"
-#include "data/tokenizer.h"
-#include "data/tokenizer_training.h"
 #include "model/block_prediction.h"
-#include "model/checkpoint.h"
 #include "model/deep_tandem.h"
 #include "model/tandem.h"
-#include "recipes/stage.h"
 #include "recipes/stages/tandem_training.h"
+#include "tests/recipes/train_stage_fixtures.h"
 
 namespace draftsmith::recipes {
 namespace {
@@ -25,40 +19,14 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 // A tokenizer, corpora for both kinds of models, a primary of three decoder layers and a small model of one.
-class TandemStages : public testing::Test {
+class TandemStages : public TrainStageTest {
  protected:
   void SetUp() override {
-    const std::vector<std::string> lines = {"the cat sees the dog", "a dog sees a cat", "the bird sings"};
-    data::train_tokenizer(lines, {.vocabulary = 40, .exact_size = false}, path("spiece.model"));
-    tokenizer_ = data::load_tokenizer(path("spiece.model"));
-    write_corpus("corpus.h5", {});
+    TrainStageTest::SetUp();
     write_corpus("prompts.h5", {{"prompts", "true"}});
-    save("primary", 3, 16, tokenizer_->vocabulary());
-    save("small", 1, 8, tokenizer_->vocabulary());
+    save("primary", 3, 16);
+    save("small", 1, 8);
   }
-
-  void write_corpus(const std::string& name, const std::map<std::string, std::string>& provenance) const {
-    data::CorpusWriter writer(
-        path(name),
-        {.tokenizer_hash = tokenizer_->hash(), .vocabulary = tokenizer_->vocabulary(), .provenance = provenance});
-    for (int32_t i = 0; i < 8; ++i) writer.add(std::vector{3 + i, 4 + i}, std::vector{4 + i, 5, 6 + i, 7, 1});
-    writer.finish();
-  }
-
-  void save(const std::string& name, int64_t layers, int64_t width, int64_t vocabulary) const {
-    model::TransformerConfig config;
-    config.family = "t5";
-    config.vocabulary = vocabulary;
-    config.width = config.head_width = config.ff_width = width;
-    config.heads = 1;
-    config.encoder_layers = 1;
-    config.decoder_layers = layers;
-    model::SaveOptions options;
-    options.tokenizer = path("spiece.model");
-    model::save_model(path(name), model::TransformerModel(config, 5), options);
-  }
-
-  fs::path path(const std::string& name) const { return folder_ / name; }
 
   // A train stage of two steps, with `more` of its table.
   toml::table stage(const std::string& more, const std::string& corpus = "corpus.h5") const {
@@ -66,42 +34,9 @@ class TandemStages : public testing::Test {
                        "\"\nvalidation_corpus = \"" + path(corpus).string() + "\"\n" + more +
                        "\n[training]\nlength = \"2 steps\"\ntensorboard = false\n");
   }
-  std::string option(const std::string& key, const std::string& directory) const {
-    return key + " = \"" + path(directory).string() + "\"\n";
-  }
   std::string tandem(const std::string& from, const std::string& primary, const std::string& more = "") const {
     return option("from", from) + "[tandem]\n" + option("primary", primary) + more;
   }
-
-  void run(const toml::table& table, const std::string& directory) const {
-    fs::create_directories(path(directory));
-    const Execution execution{.device = "cpu", .threads = 1, .progress = ProgressStyle::kQuiet};
-    find_stage_kind("train")->run(table, {.directory = path(directory), .identity = "job", .execution = execution});
-  }
-
-  std::string error_of(const toml::table& table) const {
-    try {
-      run(table, "failing");
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "no error";
-  }
-
-  // What `draftsmith validate` says.
-  std::string problems_of(const toml::table& table) const {
-    Problems problems;
-    find_stage_kind("train")->check(table, "t", problems);
-    try {
-      problems.throw_if_any();
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "no error";
-  }
-
-  TemporaryDirectory folder_;
-  std::unique_ptr<data::Tokenizer> tokenizer_;
 };
 
 TEST(FrozenPrimary, IsBf16WhereTrainingIsAndTheDeviceIsFastAtIt) {

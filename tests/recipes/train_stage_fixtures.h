@@ -1,0 +1,84 @@
+// A folder with a tokenizer and small models, in which train stages are run and refused.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "base/toml.h"
+#include "data/corpus.h"
+#include "data/tokenizer.h"
+#include "data/tokenizer_training.h"
+#include "model/checkpoint.h"
+#include "recipes/stage.h"
+
+namespace draftsmith::recipes {
+
+class TrainStageTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::vector<std::string> lines = {"the cat sees the dog", "a dog sees a cat", "the bird sings"};
+    data::train_tokenizer(lines, {.vocabulary = 40, .exact_size = false}, path("spiece.model"));
+    tokenizer_ = data::load_tokenizer(path("spiece.model"));
+    write_corpus("corpus.h5", {});
+  }
+
+  void write_corpus(const std::string& name, const std::map<std::string, std::string>& provenance) const {
+    data::CorpusWriter writer(
+        path(name),
+        {.tokenizer_hash = tokenizer_->hash(), .vocabulary = tokenizer_->vocabulary(), .provenance = provenance});
+    for (int32_t i = 0; i < 8; ++i) writer.add(std::vector{3 + i, 4 + i}, std::vector{4 + i, 5, 6 + i, 7, 1});
+    writer.finish();
+  }
+
+  // A T5 of one encoder layer and `layers` decoder layers; vocabulary 0: the tokenizer's.
+  void save(const std::string& name, int64_t layers, int64_t width, int64_t vocabulary = 0) const {
+    model::TransformerConfig config;
+    config.family = "t5";
+    config.vocabulary = vocabulary > 0 ? vocabulary : tokenizer_->vocabulary();
+    config.width = config.head_width = config.ff_width = width;
+    config.heads = 1;
+    config.encoder_layers = 1;
+    config.decoder_layers = layers;
+    model::SaveOptions options;
+    options.tokenizer = path("spiece.model");
+    model::save_model(path(name), model::TransformerModel(config, 5), options);
+  }
+
+  std::filesystem::path path(const std::string& name) const { return folder_ / name; }
+  std::string option(const std::string& key, const std::string& file) const {
+    return key + " = \"" + path(file).string() + "\"\n";
+  }
+
+  void run(const std::string& kind, const toml::table& table, const std::string& directory) const {
+    std::filesystem::create_directories(path(directory));
+    const Execution execution{.device = "cpu", .threads = 1, .progress = ProgressStyle::kQuiet};
+    find_stage_kind(kind)->run(table, {.directory = path(directory), .identity = "job", .execution = execution});
+  }
+  void run(const toml::table& table, const std::string& directory) const { run("train", table, directory); }
+
+  std::string error_of(const toml::table& table) const {
+    try {
+      run(table, "failing");
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  // What `draftsmith validate` says.
+  std::string problems_of(const toml::table& table) const {
+    Problems problems;
+    find_stage_kind("train")->check(table, "t", problems);
+    try {
+      problems.throw_if_any();
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  TemporaryDirectory folder_;
+  std::unique_ptr<data::Tokenizer> tokenizer_;
+};
+
+}  // namespace draftsmith::recipes
