@@ -127,4 +127,7 @@ class Hdf5Reader {
   std::unique_ptr<Impl> impl_;
 };
 
+// Whether `file` is an HDF5 file that says, in the attribute "format" of /, that it has this format.
+bool has_hdf5_format(const std::filesystem::path& file, const std::string& format);
+
 }  // namespace draftsmith::data

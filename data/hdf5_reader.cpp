@@ -224,4 +224,13 @@ std::map<std::string, std::string> Hdf5Reader::string_attributes(const std::stri
   return attributes;
 }
 
+bool has_hdf5_format(const std::filesystem::path& file, const std::string& format) {
+  try {
+    const Hdf5Reader input(file);
+    return input.has_attribute("/", "format") && input.string_attribute("/", "format") == format;
+  } catch (const UserError&) {
+    return false;
+  }
+}
+
 }  // namespace draftsmith::data

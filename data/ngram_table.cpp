@@ -149,12 +149,7 @@ std::string describe_ngram_table(const NgramTable& table) {
 }
 
 bool is_ngram_table(const std::filesystem::path& file) {
-  try {
-    const Hdf5Reader input(file);
-    return input.has_attribute("/", "format") && input.string_attribute("/", "format") == kFormat;
-  } catch (const UserError&) {
-    return false;
-  }
+  return has_hdf5_format(file, kFormat);
 }
 
 }  // namespace draftsmith::data

@@ -169,12 +169,7 @@ RouterDataInfo read_router_data_info(const std::filesystem::path& file) {
 }
 
 bool is_router_data(const std::filesystem::path& file) {
-  try {
-    const Hdf5Reader input(file);
-    return input.has_attribute("/", "format") && input.string_attribute("/", "format") == kFormat;
-  } catch (const UserError&) {
-    return false;
-  }
+  return has_hdf5_format(file, kFormat);
 }
 
 std::string describe_router_data(const RouterData& data) {

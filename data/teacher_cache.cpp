@@ -261,12 +261,7 @@ TeacherCacheInfo read_teacher_cache_info(const std::filesystem::path& file) {
 }
 
 bool is_teacher_cache(const std::filesystem::path& file) {
-  try {
-    const Hdf5Reader input(file);
-    return input.has_attribute("/", "format") && input.string_attribute("/", "format") == kFormat;
-  } catch (const UserError&) {
-    return false;
-  }
+  return has_hdf5_format(file, kFormat);
 }
 
 }  // namespace draftsmith::data

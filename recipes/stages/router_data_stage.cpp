@@ -19,6 +19,7 @@
 #include "model/checkpoint.h"
 #include "model/model_hash.h"
 #include "model/router.h"
+#include "recipes/stages/provenance.h"
 #include "recipes/stages/stages.h"
 #include "recipes/stages/tokenizers.h"
 
@@ -150,19 +151,15 @@ bool is_of_job(const fs::path& file, const StageRun& run) {
   return job != info.provenance.end() && job->second == run.identity;
 }
 
-std::string named(const StageRun& run, const std::string& option, const fs::path& path) {
-  return run.options.contains(option) ? run.options.at(option).get<std::string>() : path.string();
-}
-
 data::RouterDataInfo data_info(const RouterDataOptions& options, const StageRun& run, int64_t vocabulary) {
   data::RouterDataInfo info;
   info.top_k = options.top_k;
   info.vocabulary = vocabulary;
   info.drafter_hash = model::model_hash(options.drafter);
   info.provenance = {{data::kJob, run.identity},
-                     {"target", named(run, "model", options.model)},
-                     {"drafter", named(run, "drafter", options.drafter)},
-                     {"corpus", named(run, "corpus", options.corpus)},
+                     {"target", input_name(run, "model", options.model)},
+                     {"drafter", input_name(run, "drafter", options.drafter)},
+                     {"corpus", input_name(run, "corpus", options.corpus)},
                      {"window", fmt::format("{}", options.window)},
                      {"temperature", fmt::format("{}", options.temperature)},
                      {"seed", fmt::format("{}", options.seed)},
