@@ -100,6 +100,12 @@ class DecodeLoop {
   bool reads_tokens_;
 };
 
+// The next token of each row by greedy decoding or sampling, of its logits [B,V], which are processed in place;
+// garbage for finished rows.
+std::vector<int64_t> choose_next(const RowBatch& batch, const at::Tensor& logits, const DecodeSettings& settings);
+// Commits one token to each row that is not finished, and tells of it. Errors: RunError where it is kNoToken.
+void commit_next(RowBatch& batch, std::span<const int64_t> next, const DecodeSettings& settings);
+
 // The baselines `greedy` and `sample`: one token a step from the target alone.
 void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer);
 

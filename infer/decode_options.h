@@ -33,7 +33,16 @@ struct DecodeOptions {
   std::optional<std::string> window_rule;  // absent: the method's own
   std::optional<std::string> acceptance;   // absent: the method's own
   bool free_token = true;                  // of accept_all: the target adds a token to each block
-  std::optional<int64_t> max_new_tokens;   // absent: the model's own setting, else 128
+  // --- inside the model: early-exit, calm, ppd ---
+  std::filesystem::path exits;              // directory of exits; empty: the model's own, if it has any
+  std::optional<int64_t> exit_layer;        // of early-exit: layers that draft; absent: its first exit, else 1
+  std::string exit_measure = "saturation";  // of calm
+  double exit_threshold = 0.9;              // of calm: lambda
+  double exit_decay = 4;                    // of calm: temp
+  std::optional<int64_t> early_layer;       // of ppd: d-bar; absent: its first exit in d/2 .. d-1, else d/2
+  int64_t candidates = 3;                   // of ppd: k
+  std::string execution = "auto";           // of ppd
+  std::optional<int64_t> max_new_tokens;    // absent: the model's own setting, else 128
   int64_t min_new_tokens = 0;
   std::string long_prompts = "error";
   int64_t num_samples = 1;
@@ -47,8 +56,10 @@ struct DecodeOptions {
 
   // Whether the method's drafter is a Tandem secondary of the target.
   bool needs_tandem() const { return method == "tandem" || method == "tandem-speed"; }
+  // Whether the method's drafter is the first layers of the target, whatever drafter is named.
+  bool drafts_inside() const { return method == "early-exit"; }
   // Whether the method drafts, i.e. needs a drafter.
-  bool drafts() const { return method != "greedy" && method != "sample"; }
+  bool drafts() const { return method != "greedy" && method != "sample" && method != "calm" && method != "ppd"; }
   // Whether the method samples when no temperature is given.
   bool samples_by_default() const { return method == "sample" || method == "speculative"; }
   // Names of the method's parts, overrides included; empty for methods without parts.

@@ -50,6 +50,12 @@ DecodeStats& DecodeStats::operator+=(const DecodeStats& added) {
   fallbacks += added.fallbacks;
   rollbacks += added.rollbacks;
   cut += added.cut;
+  layer_runs += added.layer_runs;
+  add_counts(exits_by_layer, added.exits_by_layer);
+  early_predictions += added.early_predictions;
+  early_matches += added.early_matches;
+  latency_units += added.latency_units;
+  compute_units += added.compute_units;
   add_counts(accepted_histogram, added.accepted_histogram);
   add_counts(examined_by_position, added.examined_by_position);
   add_counts(accepted_by_position, added.accepted_by_position);
@@ -73,6 +79,20 @@ double DecodeStats::fallback_rate() const {
 }
 double DecodeStats::rollback_rate() const {
   return ratio(rollbacks, emitted);
+}
+
+double DecodeStats::match_rate() const {
+  return ratio(early_matches, early_predictions);
+}
+
+double DecodeStats::average_exit_layer() const {
+  int64_t layers = 0;
+  int64_t tokens = 0;
+  for (size_t i = 0; i < exits_by_layer.size(); ++i) {
+    layers += static_cast<int64_t>(i + 1) * exits_by_layer[i];
+    tokens += exits_by_layer[i];
+  }
+  return ratio(layers, tokens);
 }
 
 std::vector<double> DecodeStats::acceptance_by_position() const {

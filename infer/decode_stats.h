@@ -22,9 +22,15 @@ struct DecodeStats {
   std::vector<int64_t> accepted_histogram;    // verifications by accepted length 0..G
   std::vector<int64_t> examined_by_position;  // verifications that examined draft position j (all before it accepted)
   std::vector<int64_t> accepted_by_position;  // of those, how many accepted it
-  double overlap_sum = 0;                     // sum over examined positions of sum_x min(p, q)
-  int64_t overlap_count = 0;                  // positions in overlap_sum; 0: not measured
-  PhaseSeconds seconds;                       // a batch's time is shared equally by the rows it worked on
+  int64_t layer_runs = 0;  // decoder layers that ran, one for each token and layer, prompts left out; 0: not counted
+  std::vector<int64_t> exits_by_layer;  // CALM: new tokens by the layer they left at, 1..N at index 0..N-1
+  int64_t early_predictions = 0;        // PPD: new tokens that were predicted early
+  int64_t early_matches = 0;            // PPD: of those, how many were among the candidates
+  int64_t latency_units = 0;            // PPD: layers of the main process, one after the other
+  int64_t compute_units = 0;            // PPD: layers of all processes
+  double overlap_sum = 0;               // sum over examined positions of sum_x min(p, q)
+  int64_t overlap_count = 0;            // positions in overlap_sum; 0: not measured
+  PhaseSeconds seconds;                 // a batch's time is shared equally by the rows it worked on
 
   // Counts one verification of `drafted_now` tokens of which the first `accepted_now` were kept. `window` is the
   // largest window possible (0: unknown), the histogram's length.
@@ -37,6 +43,8 @@ struct DecodeStats {
   double tokens_per_target_run() const;
   double fallback_rate() const;
   double rollback_rate() const;
+  double match_rate() const;          // PPD's p-hat
+  double average_exit_layer() const;  // CALM
   // P(token j accepted | token j-1 accepted), j = 1..G at index j-1.
   std::vector<double> acceptance_by_position() const;
 };

@@ -22,6 +22,7 @@ class NgramTable;  // data/ngram_table.h
 }
 
 namespace draftsmith::model {
+class Exits;             // model/exits.h
 class RouterPredictor;   // model/router.h
 class TransformerModel;  // model/transformer_model.h
 }  // namespace draftsmith::model
@@ -41,6 +42,8 @@ struct GenerationModels {
   const data::NgramTable* ngrams = nullptr;            // instead of a drafter model: the drafter ngram
   int64_t lookup = 0;                                  // instead of both: prompt look-up, from n-grams of this length
   model::TransformerModel* tandem = nullptr;           // instead of these: a Tandem secondary of the target
+  int64_t exit_layer = 0;                              // instead of these: the target's first so many layers
+  const model::Exits* exits = nullptr;                 // of the target; nullptr: its own final norm and head
   const model::RouterPredictor* router = nullptr;      // needed by the window router
   const AcceptedLengths* accepted_lengths = nullptr;   // needed by the window oracle
 };

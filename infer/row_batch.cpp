@@ -42,11 +42,32 @@ int64_t checked_token(const Row& row, int64_t position, int64_t token, const std
                   .hint = "the weights are damaged, or numbers overflow: try dtype fp32"});
 }
 
+std::vector<int64_t> choose_next(const RowBatch& batch, const at::Tensor& logits, const DecodeSettings& settings) {
+  mask_padding(logits, settings.ids);
+  if (!settings.processors.empty()) {
+    const std::vector<std::vector<int64_t>> nothing(batch.rows.size());
+    settings.processors.apply(logits.unsqueeze(1), {batch.rows, nothing, 0});
+  }
+  if (settings.warping.greedy()) return to_host(most_likely(logits));
+  const auto random = uniforms(batch.rows, Draw::kNext, 0, 1, logits.device()).squeeze(1);
+  return to_host(draw(warp(logits, settings.warping), random));
+}
+
+void commit_next(RowBatch& batch, std::span<const int64_t> next, const DecodeSettings& settings) {
+  for (size_t b = 0; b < batch.rows.size(); ++b) {
+    Row& row = batch.rows[b];
+    if (row.finished) continue;
+    ++row.stats.target_runs;
+    ++row.stats.target_tokens;
+    row.emit(checked_token(row, row.emitted(), next[b], "target"), settings.eos);
+    batch.tell(row, row.length() - 1);
+  }
+}
+
 void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer) {
   const auto device = target.info().device;
   while (!batch.rows.empty()) {
     timer.enter(Phase::kVerify);
-    const auto count = static_cast<int64_t>(batch.rows.size());
     model::StepInput input;
     input.logits = model::Logits::kLast;
     std::vector<int64_t> last;
@@ -54,28 +75,12 @@ void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings
       last.push_back(row.tokens.back());
       input.new_tokens.push_back(row.finished ? 0 : 1);
     }
-    input.tokens = to_device(last, {count, 1}, device);     // [B,1]
-    auto logits = target.step(input, *batch.state).logits;  // [B,1,V]
-    mask_padding(logits, settings.ids);
-    if (!settings.processors.empty()) {
-      const std::vector<std::vector<int64_t>> nothing(batch.rows.size());
-      settings.processors.apply(logits, {batch.rows, nothing, 0});
-    }
-    logits = logits.squeeze(1);
-    const auto next =
-        to_host(settings.warping.greedy()
-                    ? most_likely(logits)
-                    : draw(warp(logits, settings.warping), uniforms(batch.rows, Draw::kNext, 0, 1, device).squeeze(1)));
+    input.tokens = to_device(last, {std::ssize(batch.rows), 1}, device);  // [B,1]
+    const auto logits = target.step(input, *batch.state).logits;          // [B,1,V]
+    const auto next = choose_next(batch, logits.squeeze(1), settings);
     timer.enter(Phase::kOther);
     batch.share(timer.take());
-    for (size_t b = 0; b < batch.rows.size(); ++b) {
-      Row& row = batch.rows[b];
-      if (row.finished) continue;
-      ++row.stats.target_runs;
-      ++row.stats.target_tokens;
-      row.emit(checked_token(row, row.emitted(), next[b], "target"), settings.eos);
-      batch.tell(row, row.length() - 1);
-    }
+    commit_next(batch, next, settings);
     batch.retire();
   }
 }

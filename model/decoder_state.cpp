@@ -21,6 +21,7 @@ DecoderState::DecoderState(const DecoderStateShape& shape) : capacity_(shape.cap
   if (shape.rows < 0 || shape.capacity < 1 || shape.layers < 1) {
     throw std::logic_error("a decode state needs a capacity and layers");
   }
+  runs_.assign(static_cast<size_t>(shape.layers), 0);
   const bool grows = shape.options.device().is_cpu();
   const int64_t slots = (grows ? std::min(kFirstSlots, shape.capacity) : shape.capacity) + kSpareSlots;
   const std::vector<int64_t> sizes{shape.rows, shape.heads.key_values(), slots, shape.heads.width};
@@ -54,6 +55,15 @@ int64_t DecoderState::length(int64_t row) const {
 
 int64_t DecoderState::layer_length(int64_t layer, int64_t row) const {
   return cache(layer).lengths.at(static_cast<size_t>(row));
+}
+
+int64_t DecoderState::layer_runs() const {
+  return std::accumulate(runs_.begin(), runs_.end(), int64_t{0});
+}
+
+void DecoderState::count_run(int64_t layer, const StepLayout& layout) {
+  runs_.at(static_cast<size_t>(layer)) +=
+      std::accumulate(layout.new_tokens.begin(), layout.new_tokens.end(), int64_t{0});
 }
 
 void DecoderState::rollback(std::span<const int64_t> lengths) {

@@ -48,6 +48,7 @@ class DecoderState final : public TransformerState {
   StepLayout siblings(int64_t branches, int64_t layer) const override;
   void select_branch(LayerRange layers, const StepLayout& layout, std::span<const int64_t> chosen) override;
   int64_t layer_length(int64_t layer, int64_t row) const override;
+  int64_t layer_runs() const override;
   void rollback_layers(LayerRange layers, std::span<const int64_t> lengths) override;
   at::Tensor keys(int64_t layer) const override { return valid_slots(layer, &LayerCache::keys); }
   at::Tensor values(int64_t layer) const override { return valid_slots(layer, &LayerCache::values); }
@@ -56,6 +57,8 @@ class DecoderState final : public TransformerState {
   void write(int64_t layer, const KeyValue& key_value, const StepLayout& layout);
   // Throws std::logic_error unless the layers stand at the layout's base and have room for it.
   void check(LayerRange layers, const StepLayout& layout) const;
+  // Counts a run of a layer (layer_runs).
+  void count_run(int64_t layer, const StepLayout& layout);
   // Sets the lengths of a layer to the end of an append layout.
   void advance(int64_t layer, const StepLayout& layout);
 
@@ -86,6 +89,7 @@ class DecoderState final : public TransformerState {
   PositionTables positions_;
   std::vector<int64_t> cache_rows_;  // [B]
   std::vector<LayerCache> layers_;
+  std::vector<int64_t> runs_;  // by layer, so that layers may run on several threads
   std::vector<CrossCache> cross_;
   std::vector<int64_t> source_lengths_;  // [R]
   std::vector<int64_t> source_of_row_;   // [B]

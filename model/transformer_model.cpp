@@ -197,6 +197,10 @@ at::Tensor TransformerModel::head(const at::Tensor& hidden) const {
   return impl_->parts->head(hidden);
 }
 
+at::Tensor TransformerModel::finish(const at::Tensor& layer_hidden) const {
+  return impl_->parts->finish(layer_hidden);
+}
+
 at::Tensor TransformerModel::exit_head(const at::Tensor& layer_hidden) const {
   return impl_->parts->head(impl_->parts->finish(layer_hidden));
 }

@@ -80,7 +80,9 @@ class TransformerModel : public LanguageModel {
   ForwardOutput forward(const ForwardInput& input, const DropoutContext& dropout = {});
   // Logits of hidden states that came out of forward(): [..., D] -> [..., V].
   at::Tensor head(const at::Tensor& hidden) const;
-  // Final norm, output scale and head on a layer's raw hidden state (early exit, CALM). [..., D] -> [..., V].
+  // Final norm and output scale of a layer's raw hidden state: what the head reads. [..., D] -> [..., D].
+  at::Tensor finish(const at::Tensor& layer_hidden) const;
+  // finish() and head() (early exit, CALM). [..., D] -> [..., V].
   at::Tensor exit_head(const at::Tensor& layer_hidden) const;
 
   // Rows of the embedding table alone, without positions or norm, of models loaded in any way: tokens int64 [...] ->

@@ -212,6 +212,7 @@ at::Tensor TransformerParts::run_layers(LayerRange layers, const at::Tensor& hid
   at::Tensor x = hidden;
   for (int64_t i = layers.begin; i < layers.end; ++i) {
     x = decoder_.block(i).step(x, pass, i);
+    state.count_run(i, layout);
     if (!layout.siblings) {
       state.advance(i, layout);
     }

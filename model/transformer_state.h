@@ -30,6 +30,9 @@ class TransformerState : public DecodeState {
   // slot) and advances those layers by one; -1 drops all of the row's siblings.
   virtual void select_branch(LayerRange layers, const StepLayout& layout, std::span<const int64_t> chosen) = 0;
   virtual int64_t layer_length(int64_t layer, int64_t row) const = 0;
+  // Layers that ran on this state since it began: one for each new token of a row (a sibling is one) and each layer.
+  // K/V that were only written count nothing.
+  virtual int64_t layer_runs() const = 0;
   // Lowers the lengths of a range of layers only.
   virtual void rollback_layers(LayerRange layers, std::span<const int64_t> lengths) = 0;
   // K or V of a layer's valid slots, [B,H,max length,K]: for tests that compare caches.

@@ -16,10 +16,11 @@ struct Predictions {
   // Whose head reads `hidden`. head_weight(*model) is its weight, where the model has parameters(); model->head() gives
   // logits over all V ids from any model, a packed one too.
   const model::TransformerModel* model = nullptr;
-  at::Tensor hidden;   // [P,D] what the head reads, with a gradient where the model is trained
-  at::Tensor labels;   // int64 [P] token ids
-  double weight = 1;   // of its loss in the sum of losses
-  bool taught = true;  // false: not to be distilled (the primary that is trained beside its secondary)
+  at::Tensor hidden;     // [P,D] what the head reads, with a gradient where the model is trained
+  at::Tensor labels;     // int64 [P] token ids
+  at::Tensor head = {};  // [rows,D] the weight that reads `hidden` where it is not the model's own (an exit's head)
+  double weight = 1;     // of its loss in the sum of losses
+  bool taught = true;    // false: not to be distilled (the primary that is trained beside its secondary)
 };
 
 // What a trainee makes of a batch.

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -14,11 +15,12 @@ namespace draftsmith::infer {
 // What a drafter gives.
 struct DrafterTraits {
   std::string name;
-  bool distribution = true;   // its logits are a distribution it would sample from (a table may be one-hot)
-  bool confidence = true;     // its probabilities say how sure it is (a copied token's do not)
-  bool logits = true;         // next_logits() exists; false: it only proposes tokens, by next_tokens()
-  bool on_host = false;       // reads DraftRequest::on_host; true for those with next_tokens()
-  bool reads_target = false;  // drafts from what the target computed (hidden states), so the target's runs serve it
+  bool distribution = true;    // its logits are a distribution it would sample from (a table may be one-hot)
+  bool confidence = true;      // its probabilities say how sure it is (a copied token's do not)
+  bool logits = true;          // next_logits() exists; false: it only proposes tokens, by next_tokens()
+  bool on_host = false;        // reads DraftRequest::on_host; true for those with next_tokens()
+  bool reads_target = false;   // drafts from what the target computed (hidden states), so the target's runs serve it
+  bool inside_target = false;  // drafts with the target's own layers and caches: run_target() verifies
 };
 
 // In next_tokens(): the drafter has nothing to propose, the row's draft ends here.
@@ -69,6 +71,11 @@ class Drafter {
   virtual std::optional<std::vector<int64_t>> next_tokens(const DraftRequest&) { return std::nullopt; }
   // Unprocessed logits [B,V] in the target's vocabulary; garbage for inactive rows.
   virtual at::Tensor next_logits(const DraftRequest& request) = 0;
+  // Of drafters inside the target: its run over a step's pending tokens in place of target.step(), taking up what
+  // drafting has computed of them. Called once after each draft, with every row that is not finished.
+  virtual model::StepOutput run_target(const model::StepInput& /*input*/, model::DecodeState& /*state*/) {
+    throw std::logic_error("this drafter is no part of the target");
+  }
   // Goes back to what is committed.
   virtual void observe(const DraftObservation& observation) = 0;
   // Keeps only the given rows, in the given order.

@@ -1,0 +1,30 @@
+// Predictive pipelined decoding (Yang et al. 2024, algorithm 2): greedy and exact. While token t runs through its last
+// d - d-bar layers, branches for the k tokens that layer d-bar predicts as t + 1 run the first d - d-bar layers; the
+// branch of the token that it turns out to be goes on from there, the others are dropped.
+#pragma once
+
+#include "infer/decode_loop.h"
+#include "model/exits.h"
+
+namespace draftsmith::infer {
+
+// How the branches run beside the last layers of their parent.
+enum class PpdExecution {
+  kBatched,  // one after the other on one device: the k branches as one pass, then the last layers
+  kThreads,  // on a worker thread, each side with its share of the cores (CPU)
+  kStreams,  // on a stream of their own (GPU)
+};
+
+struct PpdSettings {
+  int64_t early_layer = 0;  // d-bar, d/2 .. d-1
+  int64_t candidates = 3;   // k
+  PpdExecution execution = PpdExecution::kBatched;
+};
+
+// Decodes every row to its end. Writes layer_runs, early_predictions, early_matches, latency_units and compute_units of
+// the rows' statistics. `exits` may be nullptr: layer d-bar is read by the model's final norm and head. Temperature 0
+// only.
+void decode_ppd(model::TransformerModel& target, const model::Exits* exits, const PpdSettings& ppd,
+                const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer);
+
+}  // namespace draftsmith::infer

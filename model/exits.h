@@ -1,0 +1,108 @@
+// Exits of a model: what reads the hidden state of a decoder layer and predicts the next token from it, early. Trained
+// with the model (BiLD's early exit, Kim et al. 2023, section 4.4; CALM, Schuster et al. 2022), or as heads of a frozen
+// one (early-prediction heads of PPD, Yang et al. 2024, section 5 and appendix A).
+//
+// Exits lie in a directory of their own (exits.json, exits.safetensors) that names its model by hash; inside a model's
+// directory that is draftsmith/exits, where other tools do not look.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/transformer_model.h"
+
+namespace draftsmith::model {
+
+// What makes logits of an exit's normed hidden state.
+enum class ExitHead {
+  kShared,   // the model's own head
+  kFull,     // a head of its own, [rows,D]
+  kLowRank,  // the model's own head plus up [rows,r] times down [r,D]
+};
+
+// Layers are counted as hidden states are: exit n reads the output of layer n, so layers 0..n-1 run before it.
+struct ExitShape {
+  int64_t layer = 1;  // 1..N
+  ExitHead head = ExitHead::kShared;
+  int64_t rank = 0;       // r of kLowRank, at least 1
+  bool own_norm = false;  // a final norm of its own instead of the model's
+};
+
+struct ExitConfig {
+  std::vector<ExitShape> exits;  // rising layers, each once
+  std::string trained_as;        // what trained them: "early_exit_average", "calm_weighted", "weighted", "heads"
+  std::string model;             // their model as it was named when they were trained
+  std::string model_hash;        // model_hash() of it; empty: not bound, as in checkpoints of training
+};
+
+// Adds a problem at `where` for each layer outside 1..config.decoder_layers, given twice or out of order, each rank
+// outside 1..width, and for no exit at all.
+void check_exits(const ExitConfig& exits, const TransformerConfig& config, const std::string& where,
+                 Problems& problems);
+
+class Exits {
+ public:
+  // Exits to be trained: norms begin as copies of the model's final norm, full heads as copies of its head, low-rank
+  // additions as zero (up is zero, down random by `seed`): at first every exit predicts what the shared head would.
+  // `model` has parameters(). Errors: UserError (check_exits).
+  Exits(ExitConfig config, const TransformerModel& model, uint64_t seed);
+  // From parameters under their names. Errors: UserError for those that are missing, unknown or misshapen.
+  Exits(ExitConfig config, const TransformerConfig& model, std::map<std::string, at::Tensor> parameters);
+
+  const ExitConfig& config() const { return config_; }
+  // "exit.N.norm.weight" and ".bias" [D], "exit.N.head.weight" [rows,D], "exit.N.head.down" [r,D],
+  // "exit.N.head.up" [rows,r]; only those that the shapes have.
+  const std::map<std::string, at::Tensor>& parameters() const { return parameters_; }
+  // nullptr: no exit there.
+  const ExitShape* find(int64_t layer) const;
+
+  // What the exit's head reads: the exit's norm, or the model's final one, then the model's output scale. Also of
+  // layers without an exit. [...,D] -> [...,D]
+  at::Tensor finish(const TransformerModel& model, int64_t layer, const at::Tensor& hidden) const;
+  // The weight that the exit's head multiplies with, [rows,D], with gradients where its parts have any; for
+  // kShared, and layers without an exit, the model's own. The model has parameters().
+  at::Tensor head_weight(const TransformerModel& model, int64_t layer) const;
+  // Logits of a layer's raw hidden state over all V ids, [...,D] -> [...,V]; of any model, a packed one too. For
+  // kShared without a norm, and layers without an exit, model.exit_head().
+  at::Tensor logits(const TransformerModel& model, int64_t layer, const at::Tensor& hidden) const;
+
+  // Moves and converts all parameters.
+  void to(at::Device device, at::ScalarType dtype);
+
+ private:
+  ExitConfig config_;
+  Norm norm_ = Norm::kRms;
+  double norm_epsilon_ = 1e-6;
+  double output_scale_ = 1;
+  std::map<std::string, at::Tensor> parameters_;
+};
+
+// The same where there may be no exits: `exits` may be nullptr.
+at::Tensor exit_logits(const TransformerModel& model, const Exits* exits, int64_t layer, const at::Tensor& hidden);
+
+// Numbers that an exit adds to its model, of these shapes.
+int64_t count_numbers(const ExitShape& exit, const TransformerConfig& config);
+
+// draftsmith/exits inside a model's directory.
+std::filesystem::path exits_directory(const std::filesystem::path& model_directory);
+// Whether a directory holds exits (exits.json).
+bool holds_exits(const std::filesystem::path& directory);
+
+// Writes a directory of exits, atomically: exits.json, and exits.safetensors where there are parameters.
+void save_exits(const std::filesystem::path& directory, const Exits& exits);
+
+// Exits for the model in `model_directory` that was loaded as `model`: on its device, of its type. Errors: UserError
+// for files that are missing or malformed, exits of another model (naming both hashes), or that do not fit it. With
+// `check_hash` false as in checkpoints of training: shapes only.
+std::unique_ptr<Exits> load_exits(const std::filesystem::path& directory, const std::filesystem::path& model_directory,
+                                  const TransformerModel& model, bool check_hash = true);
+
+// exits.json alone, for those who describe it. Errors: UserError.
+ExitConfig load_exit_config(const std::filesystem::path& directory);
+
+}  // namespace draftsmith::model
