@@ -3,6 +3,8 @@
 // branch of the token that it turns out to be goes on from there, the others are dropped.
 #pragma once
 
+#include <string>
+
 #include "infer/decode_loop.h"
 #include "model/exits.h"
 
@@ -15,6 +17,12 @@ enum class PpdExecution {
   kStreams,  // on a stream of their own (GPU)
 };
 
+// What `auto` means on a device: the fastest of those that run there, as bench/ppd_execution.cpp measured them.
+PpdExecution fastest_execution(at::Device device);
+// "auto", "batched", "threads" (CPU) or "streams" (GPU). Throws UserError for other words, and for an execution that
+// does not run on the device. `where` names the option.
+PpdExecution parse_execution(const std::string& name, at::Device device, const std::string& where);
+
 struct PpdSettings {
   int64_t early_layer = 0;  // d-bar, d/2 .. d-1
   int64_t candidates = 3;   // k
@@ -22,8 +30,9 @@ struct PpdSettings {
 };
 
 // Decodes every row to its end. Writes layer_runs, early_predictions, early_matches, latency_units and compute_units of
-// the rows' statistics. `exits` may be nullptr: layer d-bar is read by the model's final norm and head. Temperature 0
-// only.
+// the rows' statistics (ppd_account.h). `exits` may be nullptr: layer d-bar is read by the model's final norm and head.
+// Temperature 0 only. Candidates that end a row and rows with one token left have no branches. Settings out of range
+// throw std::logic_error: checking options is the generator's.
 void decode_ppd(model::TransformerModel& target, const model::Exits* exits, const PpdSettings& ppd,
                 const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer);
 
