@@ -19,12 +19,15 @@ struct CalmSettings {
   double decay = 4;        // temp
 };
 
-// lambda_t = clip(0.9 lambda + 0.1 exp(-temp t / N), 0, 1), of the new token with index t from 0, of at most N. At 1 no
-// token leaves early, at 0 every one leaves at layer 1.
+// lambda_t = clip(0.9 lambda + 0.1 exp(-temp t / N), 0, 1), of the new token with index t from 0, of at most N: what
+// the measure must pass. The ends do not decay: for lambda >= 1 it is 1, where no token leaves early, for lambda <= 0
+// it is 0, where every one leaves at layer 1 whatever the measure.
 double calm_threshold(const CalmSettings& settings, int64_t t, int64_t longest);
 
 // Decodes every row to its end, as decode_plainly does, greedily or sampling. Writes layer_runs and exits_by_layer of
-// the rows' statistics. `exits` may be nullptr: all exits read the model's final norm and head.
+// the rows' statistics. A token takes the logits of the exit where it left (the margin sees them before the logits
+// processors do); after the last layer those of the model itself. `exits` may be nullptr: all exits read the model's
+// final norm and head.
 void decode_calm(model::TransformerModel& target, const model::Exits* exits, const CalmSettings& calm,
                  const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer);
 
