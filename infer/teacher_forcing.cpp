@@ -26,7 +26,7 @@ model::EncoderStates encode(model::LanguageModel& model, std::span<const std::ve
 }  // namespace
 
 TeacherForcing::TeacherForcing(model::LanguageModel& model, const ForcedBatch& batch)
-    : model_(model), hidden_layers_(batch.hidden_layers) {
+    : model_(model), hidden_layers_(batch.hidden_layers), logits_(batch.logits) {
   if (batch.sources.size() != batch.outputs.size()) throw std::logic_error("sources and outputs differ in number");
   std::vector<Row> rows(batch.sources.size());
   int64_t capacity = 1;
@@ -64,6 +64,7 @@ model::StepOutput TeacherForcing::next_output(int64_t positions) {
   }
   input.tokens = to_device(tokens, {rows(), width}, model_.info().device);  // [B,L]
   input.hidden_layers = hidden_layers_;
+  input.logits = logits_;
   done_ += width;
   return model_.step(input, *state_);
 }

@@ -13,6 +13,7 @@ struct ForcedBatch {
   std::span<const std::vector<int64_t>> sources;  // decoder-only: prompts, not empty
   std::span<const std::vector<int64_t>> outputs;  // one for each source
   std::vector<int64_t> hidden_layers = {};        // of model::StepInput, wanted beside the logits
+  model::Logits logits = model::Logits::kAll;     // kNone: hidden states alone
 };
 
 // A pass over the outputs of a batch in steps of some positions, so that memory stays bounded at large vocabularies.
@@ -25,6 +26,7 @@ class TeacherForcing {
   // The same with the batch's hidden_layers [B,L,D]: of the tokens that the model reads at these positions.
   model::StepOutput next_output(int64_t positions);
   int64_t longest() const { return longest_; }
+  int64_t vocabulary() const { return model_.info().vocabulary; }
   int64_t rows() const { return static_cast<int64_t>(inputs_.size()); }
   // Valid positions of a row among the next `positions`.
   int64_t valid(int64_t row, int64_t positions) const;
@@ -36,6 +38,7 @@ class TeacherForcing {
   model::LanguageModel& model_;
   std::vector<std::vector<int64_t>> inputs_;  // [B] tokens the decoder reads: start token or last prompt token, outputs
   std::vector<int64_t> hidden_layers_;
+  model::Logits logits_;
   model::EncoderStates encoder_;
   std::vector<at::Tensor> prompt_hidden_;
   std::unique_ptr<model::DecodeState> state_;
