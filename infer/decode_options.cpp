@@ -5,7 +5,7 @@ namespace draftsmith::infer {
 namespace {
 
 void check_temperature(const DecodeOptions& options, const std::string& where, Problems& problems) {
-  const bool samples = options.method != "greedy" && options.method != "assisted";
+  const bool samples = options.method != "greedy" && options.method != "assisted" && options.method != "ppd";
   if (samples || options.temperature.value_or(0) == 0) return;
   problems.add({.where = where,
                 .what = "method " + options.method + " takes the most likely token and samples nothing",
@@ -20,7 +20,7 @@ void check_parts(const DecodeOptions& options, const std::string& where, Problem
     problems.add(
         {.where = where,
          .what = "method " + options.method + " drafts nothing, so it has no window or acceptance rule",
-         .expected = "method speculative, assisted, bild, tandem or tandem-speed",
+         .expected = "method speculative, assisted, bild, early-exit, tandem or tandem-speed",
          .found = options.window_rule ? "window_rule " + *options.window_rule : "acceptance " + *options.acceptance,
          .hint = "leave window_rule and acceptance out, or choose a method that drafts"});
   }
@@ -34,7 +34,10 @@ Fields<DecodeOptions> DecodeOptions::fields() {
       .add("method", &O::method, Choices(decoding_methods()),
            "Decoding method: greedy and sample use the model alone; speculative is rejection sampling (lossless), "
            "assisted accepts what equals the model's own greedy tokens, bild is the Big Little Decoder. tandem keeps "
-           "all that a Tandem secondary writes, the model only reads it; tandem-speed verifies it (lossless).")
+           "all that a Tandem secondary writes, the model only reads it; tandem-speed verifies it (lossless). Three "
+           "need no second model: early-exit is BiLD whose drafter is the model's own first layers, calm lets each "
+           "token leave the decoder where it looks finished, ppd begins the next token before one is finished "
+           "(lossless).")
       .add("window", &O::window, Range{1, 256}, Unit{"tokens"},
            "Draft window G, tokens drafted before each verification; the initial window of assisted. "
            "Default 5; 20 for assisted with schedule constant.")
@@ -46,8 +49,8 @@ Fields<DecodeOptions> DecodeOptions::fields() {
            "Default 0.4 for constant, 0 for heuristic.")
       .add("temperature", &O::temperature, Range{0, 1000},
            "Sampling temperature T, of target and drafter; 0 (or below 1e-30) takes the most likely token. Default: 0 "
-           "for greedy, "
-           "assisted, bild, tandem and tandem-speed; else the model's own setting or 1.")
+           "for all but "
+           "sample and speculative; for these the model's own setting or 1.")
       .add("top_k", &O::top_k, Range{0}, "Sample among the k most likely tokens; 0 is off.")
       .add("top_p", &O::top_p, Above{0}, Range{0, 1},
            "Sample from the smallest set of tokens that holds this share of the probability; 1 is off.")
@@ -78,6 +81,29 @@ Fields<DecodeOptions> DecodeOptions::fields() {
            "predictor; oracle, of evaluations only, knows where the next rejection is.")
       .add("acceptance", &O::acceptance, Choices{"accept_all", "exact", "rejection", "rollback"},
            "Replaces the method's acceptance rule.")
+      .add("exits", &O::exits,
+           "Directory of exits, what reads the model's layers early. Default: draftsmith/exits inside the model's "
+           "directory, or where there is none the model's own final norm and head.")
+      .add("exit_layer", &O::exit_layer, Range{1}, Unit{"layers"},
+           "Layers of the model that draft in the method early-exit, of its N; with N it is plain decoding. Default: "
+           "the first layer that has an exit, else 1. Other methods draft so with the drafter exit:N.")
+      .add("exit_measure", &O::exit_measure, Choices{"saturation", "margin"},
+           "What tells calm that a token is finished: saturation is the cosine similarity of its hidden state to that "
+           "of the layer before, margin the difference of the two largest probabilities its exit gives.")
+      .add("exit_threshold", &O::exit_threshold, Range{0, 1},
+           "calm's lambda: new token t of at most N leaves at the first layer whose measure exceeds "
+           "clip(0.9 lambda + 0.1 exp(-temp t / N), 0, 1). At 1 no token leaves early, at 0 every one after layer 1.")
+      .add("exit_decay", &O::exit_decay, Range{0},
+           "calm's temp, how fast the threshold falls as an output grows; 0 keeps it at 0.9 lambda + 0.1.")
+      .add("early_layer", &O::early_layer, Range{1}, Unit{"layers"},
+           "Layer d-bar whose hidden state predicts the candidates of ppd, from half of the model's d layers to d - 1. "
+           "Default: the first of these that has an exit, else half.")
+      .add("candidates", &O::candidates, Range{1},
+           "Most likely next tokens of layer d-bar that ppd begins with, k: each has a branch of its own.")
+      .add("execution", &O::execution, Choices{"auto", "batched", "threads", "streams"}, NoResult{},
+           "How ppd runs its branches beside the last layers: batched is one after the other on one device, the "
+           "branches as one pass; threads gives each side its share of a CPU's cores; streams runs both on one GPU. "
+           "auto: streams on a GPU, else batched.")
       .add("free_token", &O::free_token,
            "Of accept_all (method tandem): the model writes the first token and one after each block of the drafter's. "
            "false: it writes none, and only supplies the drafter with representations of finished blocks.")
@@ -103,14 +129,14 @@ Fields<DecodeOptions> DecodeOptions::fields() {
 }
 
 std::vector<std::string> decoding_methods() {
-  return {"greedy", "sample", "speculative", "assisted", "bild", "tandem", "tandem-speed"};
+  return {"greedy", "sample", "speculative", "assisted", "bild", "tandem", "tandem-speed", "early-exit", "calm", "ppd"};
 }
 
 std::string DecodeOptions::window_rule_name() const {
   if (!drafts()) return {};
   if (window_rule) return *window_rule;
   if (method == "assisted") return "dynamic";
-  return method == "bild" ? "fallback" : "fixed";
+  return method == "bild" || drafts_inside() ? "fallback" : "fixed";
 }
 
 std::string DecodeOptions::acceptance_name() const {
@@ -118,7 +144,7 @@ std::string DecodeOptions::acceptance_name() const {
   if (acceptance) return *acceptance;
   if (method == "tandem") return "accept_all";
   if (method == "assisted") return "exact";
-  return method == "bild" ? "rollback" : "rejection";
+  return method == "bild" || drafts_inside() ? "rollback" : "rejection";
 }
 
 }  // namespace draftsmith::infer

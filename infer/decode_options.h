@@ -58,8 +58,10 @@ struct DecodeOptions {
   bool needs_tandem() const { return method == "tandem" || method == "tandem-speed"; }
   // Whether the method's drafter is the first layers of the target, whatever drafter is named.
   bool drafts_inside() const { return method == "early-exit"; }
+  // Whether the method decodes with the model's layers in an order of its own, without a drafter.
+  bool decodes_inside() const { return method == "calm" || method == "ppd"; }
   // Whether the method drafts, i.e. needs a drafter.
-  bool drafts() const { return method != "greedy" && method != "sample" && method != "calm" && method != "ppd"; }
+  bool drafts() const { return method != "greedy" && method != "sample" && !decodes_inside(); }
   // Whether the method samples when no temperature is given.
   bool samples_by_default() const { return method == "sample" || method == "speculative"; }
   // Names of the method's parts, overrides included; empty for methods without parts.

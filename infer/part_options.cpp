@@ -14,6 +14,7 @@ std::vector<PartOption> part_options(const DecodeOptions& options) {
     const bool used = std::find(rules.begin(), rules.end(), own) != rules.end();
     list.push_back({name, used, fmt::format("{} {}", part, fmt::join(rules, ", "))});
   };
+  const auto method = [&](const char* name, const char* reader) { add(name, "method", options.method, {reader}); };
   const auto window = [&, own = options.window_rule_name()](const char* name, const std::vector<std::string>& rules) {
     add(name, "window_rule", own, rules);
   };
@@ -31,6 +32,13 @@ std::vector<PartOption> part_options(const DecodeOptions& options) {
   acceptance("rollback", "rollback");
   acceptance("rollback_rule", "rollback");
   acceptance("free_token", "accept_all");
+  method("exit_layer", "early-exit");
+  method("exit_measure", "calm");
+  method("exit_threshold", "calm");
+  method("exit_decay", "calm");
+  method("early_layer", "ppd");
+  method("candidates", "ppd");
+  method("execution", "ppd");
   return list;
 }
 

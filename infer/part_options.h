@@ -1,4 +1,4 @@
-// Options that only some window or acceptance rules read, so that whoever gives one to another rule is told that it
+// Options that only some methods, window or acceptance rules read, so that whoever gives one to another is told that it
 // would change nothing.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace draftsmith::infer {
 struct PartOption {
   std::string name;     // of a field of DecodeOptions
   bool used = false;    // whether the parts of these options read it
-  std::string readers;  // the rules that do
+  std::string readers;  // the rules or methods that do
 };
 
 // All such options, in the light of what `options` decodes with.
