@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "model/linear.h"
 #include "model/transformer_model.h"
 
 namespace draftsmith::model {
@@ -34,16 +35,22 @@ struct ExitShape {
 };
 
 struct ExitConfig {
-  std::vector<ExitShape> exits;  // rising layers, each once
-  std::string trained_as;        // what trained them: "early_exit_average", "calm_weighted", "weighted", "heads"
-  std::string model;             // their model as it was named when they were trained
-  std::string model_hash;        // model_hash() of it; empty: not bound, as in checkpoints of training
+  std::vector<ExitShape> exits = {};  // rising layers, each once
+  std::string trained_as = {};        // what trained them: "early_exit_average", "calm_weighted", "weighted", "heads"
+  std::string model = {};             // their model as it was named when they were trained
+  std::string model_hash = {};        // model_hash() of it; empty: not bound, as in checkpoints of training
 };
 
 // Adds a problem at `where` for each layer outside 1..config.decoder_layers, given twice or out of order, each rank
-// outside 1..width, and for no exit at all.
+// outside 1..width (or the vocabulary's rows, where they are fewer), for no exit at all, and for models that do not
+// predict the next token by themselves (Tandem secondaries, block prediction).
 void check_exits(const ExitConfig& exits, const TransformerConfig& config, const std::string& where,
                  Problems& problems);
+
+// The same for each tensor, by its name, that exits of this config do not have or have in another shape.
+void check_exit_shapes(const ExitConfig& exits, const TransformerConfig& config,
+                       const std::map<std::string, std::vector<int64_t>>& shapes, const std::string& where,
+                       Problems& problems);
 
 class Exits {
  public:
@@ -55,6 +62,8 @@ class Exits {
   Exits(ExitConfig config, const TransformerConfig& model, std::map<std::string, at::Tensor> parameters);
 
   const ExitConfig& config() const { return config_; }
+  // Of the model that they were made for.
+  const TransformerConfig& model_config() const { return model_; }
   // "exit.N.norm.weight" and ".bias" [D], "exit.N.head.weight" [rows,D], "exit.N.head.down" [r,D],
   // "exit.N.head.up" [rows,r]; only those that the shapes have.
   const std::map<std::string, at::Tensor>& parameters() const { return parameters_; }
@@ -71,15 +80,22 @@ class Exits {
   // kShared without a norm, and layers without an exit, model.exit_head().
   at::Tensor logits(const TransformerModel& model, int64_t layer, const at::Tensor& hidden) const;
 
-  // Moves and converts all parameters.
+  // Names their model, which has been saved: its directory as messages call it, and its model_hash().
+  void bind(std::string model, std::string model_hash);
+  // Moves and converts all parameters, and unpacks.
   void to(at::Device device, at::ScalarType dtype);
+  // Packs the heads for decoding beside the parameters, which must not change afterwards; logits() that record
+  // gradients go on reading the parameters. Undone by unpack().
+  void pack();
+  void unpack() { packed_.clear(); }
 
  private:
+  Linear linear(int64_t layer, const char* part) const;
+
   ExitConfig config_;
-  Norm norm_ = Norm::kRms;
-  double norm_epsilon_ = 1e-6;
-  double output_scale_ = 1;
+  TransformerConfig model_;
   std::map<std::string, at::Tensor> parameters_;
+  std::map<std::string, Linear> packed_;  // by the parameters' names
 };
 
 // The same where there may be no exits: `exits` may be nullptr.
@@ -93,16 +109,25 @@ std::filesystem::path exits_directory(const std::filesystem::path& model_directo
 // Whether a directory holds exits (exits.json).
 bool holds_exits(const std::filesystem::path& directory);
 
-// Writes a directory of exits, atomically: exits.json, and exits.safetensors where there are parameters.
+// Writes a directory of exits, atomically: exits.json, and exits.safetensors where there are parameters, in their type.
+// Missing parents are created. Errors: as save_model's: UserError when something lies there, RunError.
 void save_exits(const std::filesystem::path& directory, const Exits& exits);
 
-// Exits for the model in `model_directory` that was loaded as `model`: on its device, of its type. Errors: UserError
-// for files that are missing or malformed, exits of another model (naming both hashes), or that do not fit it. With
-// `check_hash` false as in checkpoints of training: shapes only.
+// Exits for the model in `model_directory` that was loaded as `model`: on its device, of its type; packed where it is
+// for decoding only. Errors: UserError for files that are missing or malformed, exits of another model (naming both
+// hashes), or that do not fit it. With `check_hash` false as in checkpoints of training: shapes only.
 std::unique_ptr<Exits> load_exits(const std::filesystem::path& directory, const std::filesystem::path& model_directory,
                                   const TransformerModel& model, bool check_hash = true);
 
 // exits.json alone, for those who describe it. Errors: UserError.
 ExitConfig load_exit_config(const std::filesystem::path& directory);
+
+// What `draftsmith inspect` says of a directory of exits: each exit's layer and form, the numbers it adds and those of
+// the other form, what trained them and for which model. Several lines. Errors: UserError.
+std::string describe_exits(const std::filesystem::path& directory);
+
+// What `draftsmith verify` asks of a directory of exits: its form, that its numbers are finite and, where a model
+// directory is given, that it is theirs. Errors: UserError.
+void check_exit_directory(const std::filesystem::path& directory, const std::filesystem::path& model_directory = {});
 
 }  // namespace draftsmith::model

@@ -152,6 +152,10 @@ void TransformerModel::set_name(std::string name) {
   impl_->info.name = std::move(name);
 }
 
+bool TransformerModel::decoding_only() const {
+  return impl_->decoding_only;
+}
+
 const VocabularyRows& TransformerModel::vocabulary_rows() const {
   return impl_->parts->vocabulary_rows();
 }

@@ -63,6 +63,9 @@ class TransformerModel : public LanguageModel {
   // What messages call this model, info().name: the family, until load_model() gives it its directory's name.
   void set_name(std::string name);
 
+  // Whether it was made for decoding only, so that it has no parameters().
+  bool decoding_only() const;
+
   // Where tokens lie in the embedding and the head.
   const VocabularyRows& vocabulary_rows() const;
 
