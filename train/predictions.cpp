@@ -1,5 +1,7 @@
 #include "train/predictions.h"
 
+#include <limits>
+
 namespace draftsmith::train {
 
 at::Tensor at_labels(const at::Tensor& hidden, const Batch& batch) {
@@ -24,6 +26,16 @@ const at::Tensor& head_weight(const model::TransformerModel& model) {
   const auto& parameters = model.parameters();
   const auto own = parameters.find("head.weight");
   return own != parameters.end() ? own->second : parameters.at("embedding.weight");
+}
+
+const at::Tensor& head_weight(const Predictions& predictions) {
+  return predictions.head.defined() ? predictions.head : head_weight(*predictions.model);
+}
+
+at::Tensor logits(const Predictions& predictions, const at::Tensor& hidden) {
+  if (!predictions.head.defined()) return predictions.model->head(hidden);
+  return predictions.model->vocabulary_rows().spread(at::linear(hidden, predictions.head),
+                                                     -std::numeric_limits<double>::infinity());
 }
 
 }  // namespace draftsmith::train

@@ -1,5 +1,5 @@
-// What objectives and validations read of a model's output: the decoder's output at a batch's labels, and the head that
-// makes logits of it. Logits are not in here: at all positions together they would be [P,V].
+// What objectives and validations read of a model's output: hidden states at a batch's labels, and the head that makes
+// logits of them. Logits are not in here: at all positions together they would be [P,V].
 #pragma once
 
 #include <optional>
@@ -13,19 +13,20 @@
 namespace draftsmith::train {
 
 struct Predictions {
-  // Whose head reads `hidden`. head_weight(*model) is its weight, where the model has parameters(); model->head() gives
-  // logits over all V ids from any model, a packed one too.
+  // Whose head reads `hidden`, or whose ids the rows of `head` are. Without a head of their own, predictions of any
+  // model, a packed one too, have logits(); head_weight() is for models that have parameters().
   const model::TransformerModel* model = nullptr;
   at::Tensor hidden;     // [P,D] what the head reads, with a gradient where the model is trained
   at::Tensor labels;     // int64 [P] token ids
   at::Tensor head = {};  // [rows,D] the weight that reads `hidden` where it is not the model's own (an exit's head)
   double weight = 1;     // of its loss in the sum of losses
   bool taught = true;    // false: not to be distilled (the primary that is trained beside its secondary)
+  int64_t layer = 0;     // the layer that an exit reads, which validations report on its own; 0: no exit
 };
 
 // What a trainee makes of a batch.
 struct TraineeOutput {
-  std::vector<Predictions> predictions;  // at least one; validation measures the first
+  std::vector<Predictions> predictions;  // at least one; validation measures the first, and exits
   // The predictions of a teacher that the trainee has run anyway (a Tandem primary), at the same labels as the first;
   // without gradients. Distilling from it costs no pass.
   std::optional<Predictions> teacher = {};
@@ -47,7 +48,12 @@ struct HeadLabels {
 // Of the hidden states [P,D] at `labels` int64 [P], P >= Q; the same tensors where the head has all ids.
 HeadLabels labels_in_head(const model::TransformerModel& model, const at::Tensor& hidden, const at::Tensor& labels);
 
-// The weight the head multiplies with: head.weight, or the shared embedding where it is tied. [rows,D]
+// The weight the model's head multiplies with: head.weight, or the shared embedding where it is tied. [rows,D]
 const at::Tensor& head_weight(const model::TransformerModel& model);
+// The same of predictions: their own head, where they have one.
+const at::Tensor& head_weight(const Predictions& predictions);
+
+// Logits over all V ids of hidden states [C,D] of these predictions; -inf for ids that a pruned vocabulary lacks. [C,V]
+at::Tensor logits(const Predictions& predictions, const at::Tensor& hidden);
 
 }  // namespace draftsmith::train

@@ -11,6 +11,25 @@
 
 namespace draftsmith::train {
 
+namespace {
+
+// The measures of one exit: into a log's line, TensorBoard and the console.
+void add_exit(const ValidationResult::Exit& exit, nlohmann::ordered_json& values, std::vector<Scalar>& scalars,
+              std::string& text) {
+  const std::string name = fmt::format("exit_{}", exit.layer);
+  nlohmann::ordered_json measures{{"layer", exit.layer}, {"loss", exit.loss}, {"accuracy", exit.accuracy}};
+  if (exit.alpha) measures["alpha"] = *exit.alpha;
+  values["exits"].push_back(std::move(measures));
+  scalars.emplace_back("validation/" + name + "/loss", exit.loss);
+  scalars.emplace_back("validation/" + name + "/accuracy", exit.accuracy);
+  text += fmt::format("; exit {}: loss {:.4f}, accuracy {:.4f}", exit.layer, exit.loss, exit.accuracy);
+  if (!exit.alpha) return;
+  scalars.emplace_back("validation/" + name + "/alpha", *exit.alpha);
+  text += fmt::format(", alpha {:.4f}", *exit.alpha);
+}
+
+}  // namespace
+
 void truncate_metrics(const std::filesystem::path& file, int64_t last_step, bool validated) {
   if (!std::filesystem::exists(file)) return;
   const std::string content = read_file(file);
@@ -98,6 +117,7 @@ void TrainingLog::add(int64_t step, const ValidationResult& result, bool is_best
   };
   append("bleu", result.bleu);
   append("alpha", result.alpha);
+  for (const ValidationResult::Exit& exit : result.exits) add_exit(exit, values, scalars, text);
   write_line({{"step", step}, {"validation", values}, {"best", is_best}});
   if (events_) events_->add(step, scalars);
   log_info("{}{}", text, is_best ? " (best)" : "");

@@ -1,5 +1,7 @@
 #include "train/validation.h"
 
+#include <algorithm>
+
 #include "base/signals.h"
 #include "data/batches.h"
 #include "infer/generator.h"
@@ -38,12 +40,12 @@ std::vector<std::vector<int64_t>> batches_of(const data::Corpus& corpus, int64_t
 }
 
 // Sum over labels of sum over v of min(p, q). Ids that one of the models lacks count as 0.
-double overlap(const Predictions& first, const Predictions& second) {
+double overlap_of(const Predictions& first, const Predictions& second) {
   const int64_t vocabulary = std::min(first.model->config().vocabulary, second.model->config().vocabulary);
   const int64_t block = std::max<int64_t>(1, kProbabilitiesAtOnce / vocabulary);
   const auto probabilities = [&](const Predictions& side, int64_t begin, int64_t count) {
-    const at::Tensor logits = side.model->head(side.hidden.narrow(0, begin, count));  // [C,V]
-    return logits.to(at::kFloat).softmax(1).narrow(1, 0, vocabulary);
+    const at::Tensor all = logits(side, side.hidden.narrow(0, begin, count));  // [C,V]
+    return all.to(at::kFloat).softmax(1).narrow(1, 0, vocabulary);
   };
   double sum = 0;
   for (int64_t begin = 0; begin < first.hidden.size(0); begin += block) {
@@ -66,13 +68,41 @@ int64_t count_labels(const data::Corpus& corpus, int64_t count) {
   return labels;
 }
 
+// Of one of the trainee's predictions, or of several together.
 struct Sums {
+  int64_t layer = 0;  // that an exit reads
   double loss = 0;
   std::optional<double> overlap;  // where there is a teacher
   int64_t correct = 0;
   int64_t labels = 0;
   int64_t in_head = 0;  // labels that the model can give; the loss is over these
+
+  void add(const Predictions& own, const std::optional<Predictions>& teacher);
+  void add(const Sums& other);
+  double mean_loss() const { return loss / static_cast<double>(std::max<int64_t>(1, in_head)); }
+  double per_label(double sum) const { return sum / static_cast<double>(std::max<int64_t>(1, labels)); }
+  double accuracy() const { return per_label(static_cast<double>(correct)); }
+  std::optional<double> alpha() const { return overlap ? std::optional(per_label(*overlap)) : std::nullopt; }
 };
+
+void Sums::add(const Predictions& own, const std::optional<Predictions>& teacher) {
+  const HeadLabels known = labels_in_head(*own.model, own.hidden, own.labels);
+  const Prediction prediction = predict(known.hidden, head_weight(own), known.rows);
+  layer = own.layer;
+  loss += prediction.loss.sum.item<double>();
+  correct += prediction.arg_maxs.eq(known.rows).sum().item<int64_t>();
+  labels += own.labels.size(0);
+  in_head += prediction.loss.count;
+  if (teacher) overlap = overlap.value_or(0) + overlap_of(*teacher, own);
+}
+
+void Sums::add(const Sums& other) {
+  loss += other.loss;
+  correct += other.correct;
+  labels += other.labels;
+  in_head += other.in_head;
+  if (other.overlap) overlap = overlap.value_or(0) + *other.overlap;
+}
 
 // The teacher's own view of a batch: the one that validation was given, else the one that the trainee has run.
 std::optional<Predictions> teacher_of(const ValidationInputs& inputs, const TraineeOutput& output, const Batch& batch) {
@@ -81,22 +111,20 @@ std::optional<Predictions> teacher_of(const ValidationInputs& inputs, const Trai
       .model = inputs.teacher, .hidden = hidden_at_labels(*inputs.teacher, batch, {}), .labels = batch.labels};
 }
 
-Sums measure(Trainee& trainee, const ValidationInputs& inputs, const ValidationOptions& options) {
-  Sums sums;
+// Of the first prediction, and of the exits after it.
+std::vector<Sums> measure(Trainee& trainee, const ValidationInputs& inputs, const ValidationOptions& options) {
+  std::vector<Sums> sums;
   const int64_t count = examples_to_use(inputs, options.max_examples);
   for (const auto& examples : batches_of(*inputs.corpus, count, options.token_budget)) {
     stop_if_asked();
     const Batch batch = make_batch(*inputs.corpus, examples, trainee.info());
-    const TraineeOutput output = trainee.forward(batch, {});
-    const Predictions& own = output.predictions.front();
-    const HeadLabels labels = labels_in_head(*own.model, own.hidden, own.labels);
-    const Prediction prediction = predict(labels.hidden, head_weight(*own.model), labels.rows);
-    sums.loss += prediction.loss.sum.item<double>();
-    sums.correct += prediction.arg_maxs.eq(labels.rows).sum().item<int64_t>();
-    sums.labels += own.labels.size(0);
-    sums.in_head += prediction.loss.count;
+    TraineeOutput output = trainee.forward(batch, {});
+    std::vector<Predictions>& measured = output.predictions;
+    measured.erase(std::remove_if(measured.begin() + 1, measured.end(), [](const auto& p) { return p.layer == 0; }),
+                   measured.end());
+    sums.resize(measured.size());
     const auto teacher = teacher_of(inputs, output, batch);
-    if (teacher) sums.overlap = sums.overlap.value_or(0) + overlap(*teacher, own);
+    for (size_t i = 0; i < measured.size(); ++i) sums[i].add(measured[i], teacher);
   }
   return sums;
 }
@@ -170,14 +198,18 @@ void check_validation(const Trainee& trainee, const ValidationInputs& inputs, co
 
 ValidationResult validate(Trainee& trainee, const ValidationInputs& inputs, const ValidationOptions& options) {
   const at::NoGradGuard no_grad;
-  const Sums sums = measure(trainee, inputs, options);
-  const auto labels = static_cast<double>(std::max<int64_t>(1, sums.labels));
-  ValidationResult result{.loss = sums.loss / static_cast<double>(std::max<int64_t>(1, sums.in_head)),
-                          .accuracy = static_cast<double>(sums.correct) / labels,
-                          .labels = sums.labels,
+  const std::vector<Sums> sums = measure(trainee, inputs, options);
+  Sums whole = sums.front();
+  for (size_t i = 1; i < sums.size() && trainee.measures_all(); ++i) whole.add(sums[i]);
+  ValidationResult result{.loss = whole.mean_loss(),
+                          .accuracy = whole.accuracy(),
+                          .labels = sums.front().labels,
                           .bleu = {},
-                          .alpha = {}};
-  if (sums.overlap) result.alpha = *sums.overlap / labels;
+                          .alpha = whole.alpha(),
+                          .exits = {}};
+  for (const Sums& exit : sums) {
+    if (exit.layer > 0) result.exits.push_back({exit.layer, exit.mean_loss(), exit.accuracy(), exit.alpha()});
+  }
   if (options.bleu_examples > 0) result.bleu = greedy_bleu(trainee, inputs, options);
   return result;
 }

@@ -1,5 +1,5 @@
 // How good the model in training is: cross entropy and token accuracy on a validation corpus, greedy BLEU on a sample
-// of it, and alpha against a teacher.
+// of it, and alpha against a teacher; of exits, which predict early in the decoder, each its own.
 #pragma once
 
 #include <optional>
@@ -19,6 +19,14 @@ struct ValidationResult {
   int64_t labels = 0;
   std::optional<double> bleu;   // 0..100
   std::optional<double> alpha;  // mean over labels of sum over v of min(teacher's p, model's q)
+  // Of each exit in place of the model. With Trainee::measures_all() what stands above are the means of these.
+  struct Exit {
+    int64_t layer = 0;
+    double loss = 0;
+    double accuracy = 0;
+    std::optional<double> alpha;
+  };
+  std::vector<Exit> exits;
 };
 
 // What a validation reads. Pointers must outlive it.

@@ -63,7 +63,7 @@ at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weig
 
 Loss cross_entropy_of(const Predictions& predictions, double label_smoothing) {
   const HeadLabels labels = labels_in_head(*predictions.model, predictions.hidden, predictions.labels);
-  return {linear_cross_entropy(labels.hidden, head_weight(*predictions.model), labels.rows, label_smoothing),
+  return {linear_cross_entropy(labels.hidden, head_weight(predictions), labels.rows, label_smoothing),
           labels.rows.size(0)};
 }
 

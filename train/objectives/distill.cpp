@@ -117,7 +117,7 @@ Loss taught(const Predictions& predictions, TeacherDistributions& teacher, int64
   const HeadLabels labels = labels_in_head(student, predictions.hidden, predictions.labels);
   const SharedRows shared(student.config(), teacher_vocabulary, labels.rows.device());
   const Teaching teaching{.labels = labels.rows, .teacher = &teacher, .positions = labels.kept, .shared = &shared};
-  return {linear_distillation(labels.hidden, head_weight(student), teaching, terms), labels.rows.size(0)};
+  return {linear_distillation(labels.hidden, head_weight(predictions), teaching, terms), labels.rows.size(0)};
 }
 
 }  // namespace

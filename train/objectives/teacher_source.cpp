@@ -19,14 +19,14 @@ void require_whole_vocabulary(const model::TransformerModel& model) {
 
 }  // namespace
 
-HiddenTeacher::HiddenTeacher(const Predictions& predictions)
-    : model_(*predictions.model), hidden_(predictions.hidden.detach()) {
-  require_whole_vocabulary(model_);
+HiddenTeacher::HiddenTeacher(const Predictions& predictions) : predictions_(predictions) {
+  require_whole_vocabulary(*predictions_.model);
+  predictions_.hidden = predictions_.hidden.detach();
 }
 
 TeacherBlock HiddenTeacher::block(const at::Tensor& positions) {
   const at::NoGradGuard no_grad;
-  return {.logits = model_.head(hidden_.index_select(0, positions))};  // [C,V]
+  return {.logits = logits(predictions_, predictions_.hidden.index_select(0, positions))};  // [C,V]
 }
 
 LiveTeacher::LiveTeacher(model::TransformerModel& model) : model_(model) {

@@ -53,8 +53,7 @@ class HiddenTeacher : public TeacherDistributions {
   TeacherBlock block(const at::Tensor& positions) override;
 
  private:
-  const model::TransformerModel& model_;
-  at::Tensor hidden_;  // [P,D]
+  Predictions predictions_;
 };
 
 // A model that is given the student's batches. It must outlive the source.

@@ -1,0 +1,74 @@
+#include "train/head_trainee.h"
+
+#include <stdexcept>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "model/model_hash.h"
+#include "train/exit_trainee.h"
+
+namespace draftsmith::train {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+void copy_directory(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::copy(from, to, fs::copy_options::recursive, error);
+  if (error) {
+    throw RunError({.where = to.string(), .what = "the model could not be copied", .found = error.message()});
+  }
+}
+
+}  // namespace
+
+HeadTrainee::HeadTrainee(model::TransformerModel& model, model::Exits& heads, HeadsBase base)
+    : model_(model), heads_(heads), base_(std::move(base)), layers_(layers_of(heads)) {
+  for (const model::ExitShape& exit : heads.config().exits) {
+    if (exit.head == model::ExitHead::kShared) throw std::logic_error("heads have weights of their own");
+  }
+}
+
+TraineeOutput HeadTrainee::forward(const Batch& batch, const model::DropoutContext& /*dropout*/) {
+  model::ForwardOutput pass;
+  {
+    const at::NoGradGuard frozen;
+    model::ForwardInput input;
+    input.source = batch.source;
+    input.target = batch.decoder_input;
+    input.hidden_layers = layers_;
+    pass = model_.forward(input);
+  }
+  TraineeOutput output;
+  // What autocast made of it, its head cannot read.
+  const at::Tensor taught_by = at_labels(pass.hidden, batch).to(info().dtype);
+  output.teacher = {.model = &model_, .hidden = taught_by, .labels = batch.labels};
+  output.predictions = exit_predictions(heads_, model_, pass.layers, batch);
+  return output;
+}
+
+void HeadTrainee::save(const fs::path& directory, const model::SaveOptions& /*options*/) const {
+  model::save_exits(directory, heads_);
+}
+
+void HeadTrainee::save_result(const fs::path& directory, const model::SaveOptions& /*options*/) const {
+  if (base_.directory.empty()) throw std::logic_error("heads are saved with the model that they belong to");
+  const fs::path target = model::require_free_place(directory);
+  if (target.has_parent_path()) make_directories(target.parent_path());
+  AtomicPath place(target);
+  copy_directory(base_.directory, place.temporary());
+  const fs::path inside = model::exits_directory(place.temporary());
+  fs::remove_all(inside);
+  model::Exits bound = heads_;
+  bound.bind(base_.name.empty() ? base_.directory.string() : base_.name, model::model_hash(place.temporary()));
+  model::save_exits(inside, bound);
+  place.commit();
+}
+
+void HeadTrainee::load(const fs::path& directory) {
+  const auto stored = model::load_exits(directory, base_.directory, model_, false);
+  copy_parameters(stored->parameters(), heads_.parameters(), directory.string());
+}
+
+}  // namespace draftsmith::train
