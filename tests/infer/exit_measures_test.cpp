@@ -40,10 +40,13 @@ TEST(ExitMeasures, TensorOperationsMeasureTheSame) {
 }
 
 TEST(ExitMeasures, SimilaritiesAreClippedAndUndefinedForZero) {
-  const at::Tensor row = at::full({1, 7}, 0.1, at::kFloat);
-  EXPECT_EQ(cosine_similarities(row, row * 3).front(), 1);
-  EXPECT_EQ(cosine_similarities(row, -row).front(), -1);
-  EXPECT_TRUE(std::isnan(cosine_similarities(row, at::zeros_like(row)).front()));
+  const at::Tensor rows = normal_tensor({200, 7}, 1, 1, "rows", at::kDouble);
+  for (const double similarity : cosine_similarities(rows, rows * 3)) {
+    EXPECT_LE(similarity, 1);
+    EXPECT_NEAR(similarity, 1, 1e-12);
+  }
+  for (const double similarity : cosine_similarities(rows, -rows)) EXPECT_GE(similarity, -1);
+  EXPECT_TRUE(std::isnan(cosine_similarities(rows, at::zeros_like(rows)).front()));
 }
 
 TEST(ExitMeasures, MarginsAreDifferencesOfProbabilities) {
