@@ -4,10 +4,10 @@
 namespace draftsmith::recipes {
 
 const std::vector<StageKind>& stage_kinds() {
-  static const std::vector<StageKind> kinds = {language_stage(),        tokenizer_stage(),      corpus_stage(),
-                                               ngram_stage(),           train_stage(),          prune_stage(),
-                                               teacher_outputs_stage(), teacher_logits_stage(), router_data_stage(),
-                                               router_stage(),          evaluate_stage()};
+  static const std::vector<StageKind> kinds = {language_stage(),    tokenizer_stage(),       corpus_stage(),
+                                               ngram_stage(),       train_stage(),           heads_stage(),
+                                               prune_stage(),       teacher_outputs_stage(), teacher_logits_stage(),
+                                               router_data_stage(), router_stage(),          evaluate_stage()};
   return kinds;
 }
 

@@ -10,6 +10,7 @@ StageKind tokenizer_stage();        // kind = "tokenizer": spiece.model
 StageKind corpus_stage();           // kind = "corpus": corpus.h5
 StageKind ngram_stage();            // kind = "ngram": ngram.h5
 StageKind train_stage();            // kind = "train": model/
+StageKind heads_stage();            // kind = "heads": model/
 StageKind prune_stage();            // kind = "prune": model/
 StageKind teacher_outputs_stage();  // kind = "teacher-outputs": corpus.h5
 StageKind teacher_logits_stage();   // kind = "teacher-logits": teacher_logits.h5

@@ -10,6 +10,7 @@
 #include "base/device.h"
 #include "base/options.h"
 #include "model/deep_tandem.h"
+#include "model/exits.h"
 #include "model/tandem.h"
 #include "recipes/architecture.h"
 #include "train/tandem_trainee.h"
@@ -43,6 +44,7 @@ struct TandemBeginning {
 struct TraineeModels {
   std::vector<std::unique_ptr<model::TransformerModel>> models = {};
   std::unique_ptr<model::DeepTandemModel> deep = nullptr;
+  std::unique_ptr<model::Exits> exits = nullptr;
   std::unique_ptr<train::Trainee> trainee = nullptr;
 };
 

@@ -15,6 +15,11 @@ void require_same_tokenizer(const std::string& expected, const std::string& foun
                    .hint = hint});
 }
 
+void require_tokenizer(const data::Corpus& corpus, const data::Tokenizer& tokenizer) {
+  require_same_tokenizer(tokenizer.hash(), corpus.info().tokenizer_hash, corpus.file(),
+                         "prepare it with the tokenizer of this stage");
+}
+
 std::unique_ptr<data::Tokenizer> load_model_tokenizer(const std::filesystem::path& model, const std::string& expected) {
   if (!data::has_tokenizer(model)) {
     log_warning("  {} holds no tokenizer: whether its token ids mean the same as the corpus's cannot be checked",

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "data/corpus.h"
 #include "data/tokenizer.h"
 
 namespace draftsmith::recipes {
@@ -13,6 +14,9 @@ namespace draftsmith::recipes {
 // what to do.
 void require_same_tokenizer(const std::string& expected, const std::string& found, const std::filesystem::path& where,
                             const std::string& hint);
+
+// The same of a corpus and the tokenizer of its stage.
+void require_tokenizer(const data::Corpus& corpus, const data::Tokenizer& tokenizer);
 
 // The tokenizer in a model's directory, which must be that of the hash `expected`. Nothing, with a warning, for a
 // directory without a tokenizer file: it cannot be compared then. Errors: UserError.

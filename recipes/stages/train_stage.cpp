@@ -7,6 +7,7 @@
 #include "model/block_prediction.h"
 #include "model/checkpoint.h"
 #include "recipes/architecture.h"
+#include "recipes/stages/exit_training.h"
 #include "recipes/stages/stages.h"
 #include "recipes/stages/tandem_training.h"
 #include "recipes/stages/teacher_caches.h"
@@ -28,6 +29,7 @@ struct TrainStageOptions {
   std::optional<std::filesystem::path> validation_references;
   std::optional<std::filesystem::path> teacher;
   std::optional<std::filesystem::path> teacher_logits;
+  std::optional<train::ExitTrainingOptions> exits;
   std::optional<TandemTrainingOptions> tandem;
   std::optional<DeepTandemTrainingOptions> deep_tandem;
   std::optional<int64_t> block_prediction;
@@ -42,10 +44,12 @@ bool distils(const TrainStageOptions& options) {
 // Models that work in blocks begin from random weights; block prediction has labels of its own.
 void check_blocks(const TrainStageOptions& options, const std::string& where, Problems& problems) {
   const bool blocks = options.block_prediction || options.deep_tandem;
-  if (options.tandem.has_value() + options.deep_tandem.has_value() + options.block_prediction.has_value() > 1) {
+  const int kinds = options.tandem.has_value() + options.deep_tandem.has_value() +
+                    options.block_prediction.has_value() + options.exits.has_value();
+  if (kinds > 1) {
     problems.add({.where = where,
                   .what = "a model is of one kind",
-                  .expected = "one of `tandem`, `deep_tandem` and `block_prediction`"});
+                  .expected = "one of `exits`, `tandem`, `deep_tandem` and `block_prediction`"});
   }
   if (blocks && options.from) {
     problems.add({.where = where + ".from",
@@ -92,6 +96,9 @@ void check_start(const TrainStageOptions& options, const std::string& where, Pro
   }
   check_distillation(options, where, problems);
   check_blocks(options, where, problems);
+  if (options.exits && options.architecture) {
+    train::check_fits(*options.exits, options.architecture->decoder_layers, where + ".exits", problems);
+  }
   if (!options.tandem || !options.architecture) return;
   if (!options.tandem->primary) {
     problems.add({.where = where + ".tandem.primary",
@@ -126,6 +133,9 @@ Fields<TrainStageOptions> TrainStageOptions::fields() {
       .add("teacher_logits", &T::teacher_logits,
            "Stored distributions of a teacher (teacher_logits.h5, kind = \"teacher-logits\") for objective distill, in "
            "place of running it. They must be of this corpus and, where `teacher` is given, that teacher's.")
+      .add("exits", &T::exits,
+           "Train it with losses at several layers, so that it can be read early: for early-exit drafting and CALM. "
+           "Makes an ordinary model directory with draftsmith/exits inside.")
       .add("tandem", &T::tandem,
            "Train it as the secondary of a Tandem: `from` or `architecture` gives its decoder, which reads a primary's "
            "representations of all tokens but the current block's. Makes a Tandem directory.")
@@ -170,6 +180,8 @@ TraineeModels from_random_weights(const TrainStageOptions& options, const data::
   } else if (options.tandem) {
     start = tandem_trainee(*options.tandem, {.fresh = fresh_model(config, shape.seed, device)},
                            {device, frozen_primary_type(options.training.precision, device)});
+  } else if (options.exits) {
+    start = exit_trainee(*options.exits, fresh_model(config, shape.seed, device), {});
   } else {
     start.models.push_back(fresh_model(config, shape.seed, device));
     start.trainee = std::make_unique<train::PlainTrainee>(*start.models.front());
@@ -184,17 +196,15 @@ TraineeModels starting_models(const TrainStageOptions& options, const data::Toke
   if (options.tandem) {
     start = tandem_trainee(*options.tandem, {.from = *options.from},
                            {device, frozen_primary_type(options.training.precision, device)});
+  } else if (options.exits) {
+    start = exit_trainee(*options.exits, model::load_model(*options.from, {.device = device, .pack = false}),
+                         *options.from);
   } else {
     start.models.push_back(model::load_model(*options.from, {.device = device, .pack = false}));
     start.trainee = std::make_unique<train::PlainTrainee>(*start.models.front());
   }
   model::require_vocabulary_fits(start.models.front()->config(), tokenizer.vocabulary(), options.from->string());
   return start;
-}
-
-void require_tokenizer(const data::Corpus& corpus, const data::Tokenizer& tokenizer) {
-  require_same_tokenizer(tokenizer.hash(), corpus.info().tokenizer_hash, corpus.file(),
-                         "prepare it with the tokenizer of this stage");
 }
 
 // The teacher, where one is named; not if it runs in any case, as a Tandem's frozen primary, which offers itself.

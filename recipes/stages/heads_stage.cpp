@@ -1,0 +1,119 @@
+// kind = "heads": trains early-prediction heads for layers of a model, all else frozen (train/head_trainee.h). Makes
+// model/: a copy of the model's directory with draftsmith/exits inside.
+#include <fmt/format.h>
+
+#include "base/device.h"
+#include "base/logging.h"
+#include "data/tokenizer.h"
+#include "recipes/stages/provenance.h"
+#include "recipes/stages/stages.h"
+#include "recipes/stages/tokenizers.h"
+#include "train/exit_options.h"
+#include "train/head_trainee.h"
+#include "train/trainer.h"
+
+namespace draftsmith::recipes {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Table 4 of Yang et al. 2024; how the rate falls after its warm-up is not in it.
+train::TrainOptions default_training() {
+  train::TrainOptions training;
+  training.length = "3 epochs";
+  training.optimizer.lr = 2e-5;
+  training.schedule.name = "linear";
+  training.schedule.warmup = "4 %";
+  training.batches.max_rows = 128;
+  training.batches.token_budget = 32768;
+  return training;
+}
+
+struct HeadsStageOptions : train::HeadOptions {
+  fs::path model;
+  fs::path corpus;
+  fs::path tokenizer;
+  std::optional<fs::path> validation_corpus;
+  train::TrainOptions training = default_training();
+  static Fields<HeadsStageOptions> fields();
+};
+
+void check_training(const HeadsStageOptions& options, const std::string& where, Problems& problems) {
+  if (options.training.dropout.value_or(0) > 0) {
+    problems.add({.where = where + ".training.dropout",
+                  .what = "the model is frozen and runs as it decodes, so nothing of it drops out",
+                  .expected = "0, or none given",
+                  .found = fmt::format("{}", *options.training.dropout)});
+  }
+  if (options.training.objective.distill.on_policy.share > 0) {
+    problems.add({.where = where + ".training.objective.distill.on_policy.share",
+                  .what = "heads do not decode on their own, so they have no samples to learn from",
+                  .expected = "0",
+                  .hint = "train on the model's own outputs: a corpus of kind = \"teacher-outputs\""});
+  }
+}
+
+Fields<HeadsStageOptions> HeadsStageOptions::fields() {
+  using T = HeadsStageOptions;
+  return Fields<T>("heads stage (kind = \"heads\"): makes model/")
+      .add("model", &T::model, Required{}, "Model directory whose layers get heads; none of its weights changes.")
+      .add("corpus", &T::corpus, Required{},
+           "Corpus to train on (corpus.h5). Heads that are to predict what the model will say learn it best from its "
+           "own outputs (kind = \"teacher-outputs\").")
+      .add("tokenizer", &T::tokenizer, Required{}, "Tokenizer of the corpus and the model.")
+      .add("validation_corpus", &T::validation_corpus, "Corpus to validate on; absent: no validation.")
+      .inherit<train::HeadOptions>()
+      .add("training", &T::training,
+           "How they are trained. objective = { name = \"distill\" } learns from the model's last layer, which runs in "
+           "any case. Steps of max_rows examples, of fewer where token_budget is reached. Validation measures are "
+           "means over the heads; each head's own are beside them.")
+      .check(check_training);
+}
+
+// Layers and ranks that the model does not have, before anything is loaded.
+model::ExitConfig checked_config(const HeadsStageOptions& options) {
+  const model::TransformerConfig config = model::load_config(options.model);
+  model::ExitConfig heads = train::exit_config(options);
+  Problems problems;
+  train::check_early_layers(options.layers, config.decoder_layers, "layers", problems);
+  if (problems.empty()) model::check_exits(heads, config, "heads", problems);
+  problems.throw_if_any();
+  return heads;
+}
+
+void run_heads(const HeadsStageOptions& options, const StageRun& run) {
+  model::ExitConfig config = checked_config(options);
+  const auto tokenizer = data::load_tokenizer(options.tokenizer);
+  const data::Corpus corpus(options.corpus);
+  require_tokenizer(corpus, *tokenizer);
+  std::optional<data::Corpus> validation;
+  if (options.validation_corpus) {
+    validation.emplace(*options.validation_corpus);
+    require_tokenizer(*validation, *tokenizer);
+  }
+  load_model_tokenizer(options.model, tokenizer->hash());
+  if (model::holds_exits(model::exits_directory(options.model))) {
+    log_info("  {} has exits, which the heads replace in the result", options.model.string());
+  }
+  const at::Device device = choose_device(run.execution.device);
+  const auto model = model::load_model(options.model, {.device = device, .pack = false});
+  model::require_vocabulary_fits(model->config(), tokenizer->vocabulary(), options.model.string());
+  model::Exits heads(std::move(config), *model, options.seed);
+  train::HeadTrainee trainee(*model, heads, {options.model, input_name(run, "model", options.model)});
+  train::TrainerInputs inputs(trainee, corpus);
+  inputs.validation = validation ? &*validation : nullptr;
+  inputs.tokenizer = tokenizer.get();
+  inputs.identity = run.identity;
+  inputs.progress = run.execution.progress;
+  train::Trainer trainer(std::move(inputs), options.training, run.directory);
+  trainer.run();
+}
+
+}  // namespace
+
+StageKind heads_stage() {
+  return make_stage_kind<HeadsStageOptions>("heads", 1, "trains early-prediction heads of a frozen model", run_heads);
+}
+
+}  // namespace draftsmith::recipes
