@@ -59,6 +59,14 @@ ordered_json stats_json(const DecodeStats& stats, bool with_alpha) {
                       {"draft", seconds.draft},
                       {"verify", seconds.verify},
                       {"other", seconds.other}}}};
+  if (stats.layer_runs > 0) json["layer_runs"] = stats.layer_runs;
+  if (!stats.exits_by_layer.empty()) json["exits_by_layer"] = stats.exits_by_layer;
+  if (stats.early_predictions > 0) {
+    json["early_predictions"] = stats.early_predictions;
+    json["early_matches"] = stats.early_matches;
+    json["latency_units"] = stats.latency_units;
+    json["compute_units"] = stats.compute_units;
+  }
   if (with_alpha && stats.overlap_count > 0) json["alpha"] = stats.alpha();
   return json;
 }
@@ -102,6 +110,17 @@ std::unique_ptr<model::RouterPredictor> load_router(const GenerateFlags& flags, 
   }
   model::require_router_fits(router, options.router, {infer::parse_drafter(flags.drafter).directory(), *drafter});
   return std::make_unique<model::RouterPredictor>(router, *drafter);
+}
+
+// Exits of the target, where the method or its drafter reads them; nullptr for the model's own norm and head. Errors:
+// UserError.
+std::unique_ptr<model::Exits> load_exits(const GenerateFlags& flags, const DecodeOptions& options,
+                                         const infer::GenerationModels& models, const model::TransformerModel& target) {
+  if (options.drafts_inside() || options.decodes_inside() || models.exit_layer > 0) {
+    return infer::find_exits(flags.model, target, options.exits);
+  }
+  if (!options.exits.empty()) log_warning("--exits has no effect on method {}", options.method);
+  return nullptr;
 }
 
 class Printer {
@@ -181,7 +200,8 @@ int run_generate(const GenerateFlags& flags) {
   const DecodeOptions options = flags.decoding->value(problems);
   problems.throw_if_any();
   const bool live = prints_live(flags);
-  if (!flags.drafter.empty() && !options.drafts()) {
+  const bool takes_drafter = options.drafts() && !options.drafts_inside();
+  if (!flags.drafter.empty() && !takes_drafter) {
     log_warning("--drafter has no effect on method {}", options.method);
   }
   warn_of_unused(*flags.decoding, options);
@@ -192,9 +212,11 @@ int run_generate(const GenerateFlags& flags) {
   models.target_tokenizer = target.tokenizer.get();
   models.generation = model::load_generation_config(flags.model);
   infer::LoadedModel drafter;
-  if (options.drafts() && !flags.drafter.empty()) drafter = load_drafter(flags, load, models);
+  if (takes_drafter && !flags.drafter.empty()) drafter = load_drafter(flags, load, models);
   const auto router = load_router(flags, options, models);
   models.router = router.get();
+  const auto exits = load_exits(flags, options, models, *target.model);
+  models.exits = exits.get();
   infer::Generator generator(models, options);
   const auto sources = read_token_lines(flags.input, target, LineKind::kSource, flags.ids);
   warn_of_fits(generator.fit(sources));
@@ -217,7 +239,8 @@ std::function<int()> add_generate(CLI::App& app) {
       "--drafter", flags->drafter,
       "Directory of the drafter (the model itself is allowed; a Tandem secondary of the model, for the "
       "methods tandem and tandem-speed, is known by its config.json), ngram:FILE for a table of "
-      "`draftsmith data ngrams`, or lookup[:N] to copy what followed the last N-gram (4) like the end of the text");
+      "`draftsmith data ngrams`, lookup[:N] to copy what followed the last N-gram (4) like the end of the text, or "
+      "exit:N for the model's own first N layers");
   app.add_option("--input", flags->input, "One source or prompt a line; - is standard input")->capture_default_str();
   app.add_flag("--ids", flags->ids, "Lines of token ids in and out, no tokenizer; taken verbatim, no EOS is added");
   app.add_flag("--json", flags->json, "One JSON object a line: ids, text, counts and seconds");
@@ -237,6 +260,10 @@ std::function<int()> add_generate(CLI::App& app) {
       "  draftsmith generate --model target --drafter lookup --method assisted --input documents.txt\n"
       "  draftsmith generate --model target --drafter secondary --method tandem-speed --window 5 --input test.de\n"
       "  draftsmith generate --model target --drafter secondary --method tandem --free-token=false --window 3\n"
+      "  draftsmith generate --model target --method early-exit --exit-layer 2 --fallback 0.6 --rollback 1\n"
+      "  draftsmith generate --model target --drafter exit:2 --method assisted\n"
+      "  draftsmith generate --model target --method calm --exit-threshold 0.9\n"
+      "  draftsmith generate --model target --method ppd --candidates 3\n"
       "  echo 'Once upon a time' | draftsmith generate --model gpt2 --method sample --num-samples 3 --stream");
   return [flags] { return run_generate(*flags); };
 }

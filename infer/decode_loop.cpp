@@ -14,6 +14,7 @@ DecodeLoop::DecodeLoop(model::LanguageModel& target, const DraftParts& parts, co
   asks_for_tokens_ = !drafter.logits || (decides_up_front && wants_most_likely);
   reads_tokens_ =
       target.info().device.is_cpu() || !decides_up_front || settings.processors.needs_history() || drafter.on_host;
+  inside_ = drafter.inside_target;
 }
 
 void DecodeLoop::run(RowBatch& batch, PhaseTimer& timer) {
@@ -84,6 +85,11 @@ std::vector<int64_t> DecodeLoop::fetch(const at::Tensor& tokens, const Judgement
   return values;
 }
 
+model::StepOutput DecodeLoop::run_target(RowBatch& batch, const model::StepInput& input) {
+  if (inside_ > 0) return parts_.drafter->run_target(input, *batch.state);
+  return target_.step(input, *batch.state);
+}
+
 DecodeLoop::Verdict DecodeLoop::verify(RowBatch& batch, const Draft& window) {
   const auto rows = static_cast<int64_t>(batch.rows.size());
   model::StepInput input;
@@ -93,7 +99,7 @@ DecodeLoop::Verdict DecodeLoop::verify(RowBatch& batch, const Draft& window) {
   input.tokens = pending_tokens(batch, window);  // [B,G+1]
   input.hidden_layers = parts_.drafter->target_layers();
   Verdict verdict;
-  verdict.target = target_.step(input, *batch.state);
+  verdict.target = run_target(batch, input);
   const auto& logits = verdict.target.logits;  // [B,G+1,V]
   mask_padding(logits, settings_.ids);
   if (!settings_.processors.empty()) settings_.processors.apply(logits, {batch.rows, window.on_host, 0});
@@ -137,6 +143,8 @@ void DecodeLoop::commit_row(Row& row, size_t index, int64_t drafted, const Verdi
   row.stats.count_verification(drafted, accepted, parts_.window->maximum());
   ++row.stats.target_runs;
   row.stats.target_tokens += processed;
+  // What drafted is part of the target: every layer has run once for each token, before or after.
+  if (inside_ > 0) row.stats.layer_runs += target_.info().layers * processed;
   if (verdict.overlap.defined()) {
     const int64_t examined = std::min(accepted + 1, drafted);
     const double* values = verdict.overlap.const_data_ptr<double>() + b * verdict.overlap.size(1);

@@ -76,6 +76,8 @@ class DecodeLoop {
   at::Tensor choose(const RowBatch& batch, const at::Tensor& logits, Draft& window) const;
   at::Tensor pending_tokens(const RowBatch& batch, const Draft& window) const;
   static std::vector<int64_t> fetch(const at::Tensor& tokens, const Judgement& judgement);
+  // The target's run over a step's pending tokens.
+  model::StepOutput run_target(RowBatch& batch, const model::StepInput& input);
   Verdict verify(RowBatch& batch, const Draft& window);
   void verify_and_commit(RowBatch& batch, const Draft& window, PhaseTimer& timer);
   // Each row's length before it.
@@ -98,6 +100,7 @@ class DecodeLoop {
   // Whether drafted tokens are read on the host while drafting. A fixed window on a GPU runs ahead without waiting, and
   // what it drafted beyond an EOS is dropped afterwards.
   bool reads_tokens_;
+  int64_t inside_;  // DrafterTraits::inside_target
 };
 
 // The next token of each row by greedy decoding or sampling, of its logits [B,V], which are processed in place;

@@ -32,13 +32,22 @@ LoadedModel load_drafter(const DrafterSource& source, const fs::path& target, co
     loaded.model = model::load_tandem_secondary(source.tandem, target, options);
     return loaded;
   }
+  loaded.exit_layer = source.exit;
   loaded.directory = source.ngram;
   loaded.lookup = source.lookup;
   if (!source.ngram.empty()) loaded.ngrams = std::make_unique<data::NgramTable>(source.ngram);
   return loaded;
 }
 
+std::unique_ptr<model::Exits> find_exits(const fs::path& directory, const model::TransformerModel& model,
+                                         const fs::path& given) {
+  const fs::path exits = given.empty() ? model::exits_directory(directory) : given;
+  if (given.empty() && !model::holds_exits(exits)) return nullptr;
+  return model::load_exits(exits, directory, model);
+}
+
 void set_drafter(const LoadedModel& loaded, GenerationModels& models) {
+  models.exit_layer = loaded.exit_layer;
   models.ngrams = loaded.ngrams.get();
   models.lookup = loaded.lookup;
   if (loaded.tandem) {

@@ -10,6 +10,7 @@
 #include "infer/drafters/drafter_source.h"
 #include "infer/generator.h"
 #include "model/checkpoint.h"
+#include "model/exits.h"
 
 namespace draftsmith::infer {
 
@@ -20,6 +21,7 @@ struct LoadedModel {
   std::unique_ptr<data::NgramTable> ngrams;
   int64_t lookup = 0;
   bool tandem = false;                             // `model` is a Tandem secondary
+  int64_t exit_layer = 0;                          // layers of the target that draft; 0: none
   std::unique_ptr<model::TransformerModel> model;  // null: the drafter is no model
   std::unique_ptr<data::Tokenizer> tokenizer;
   model::GenerationConfig generation;
@@ -32,6 +34,11 @@ LoadedModel load_evaluated(const std::filesystem::path& directory, const model::
 // empty.
 LoadedModel load_drafter(const DrafterSource& source, const std::filesystem::path& target,
                          const model::LoadOptions& options);
+
+// Exits of the model in `directory`, loaded as `model`: those in the directory `given` or, where that is empty, those
+// inside its own, nullptr if there are none. Errors: UserError, those of model::load_exits().
+std::unique_ptr<model::Exits> find_exits(const std::filesystem::path& directory, const model::TransformerModel& model,
+                                         const std::filesystem::path& given);
 
 // Makes `loaded` the drafter of `models`.
 void set_drafter(const LoadedModel& loaded, GenerationModels& models);

@@ -4,6 +4,7 @@
 
 #include "infer/decode_loop.h"
 #include "infer/drafters/make_drafter.h"
+#include "infer/inside_methods.h"
 #include "infer/prefill.h"
 #include "infer/vocabulary.h"
 #include "model/decoding_guard.h"
@@ -52,6 +53,7 @@ struct Generator::Impl {
     Problems problems;
     validate_options(options, "decoding", problems);
     problems.throw_if_any();
+    place_drafter(models, options);
     generation = settings_of(models);
     model::require_supported(generation, models.target->info().name);
     settings.warping = warping_of(options, generation);
@@ -186,6 +188,8 @@ RowBatch Generator::Impl::decode(const Work& work, std::span<const size_t> chose
   begin(batch, padded, timer);
   if (options.drafts()) {
     DecodeLoop(*models.target, parts, settings).run(batch, timer);
+  } else if (options.decodes_inside()) {
+    decode_inside(models, options, settings, batch, timer);
   } else {
     decode_plainly(*models.target, settings, batch, timer);
   }
@@ -198,6 +202,7 @@ Generator::Generator(GenerationModels models, DecodeOptions options)
     : impl_(std::make_unique<Impl>(std::move(models), std::move(options))) {
   Problems problems;
   if (impl_->options.drafts()) check_drafter(impl_->models, impl_->options.method, problems);
+  check_inside(impl_->models, impl_->options, problems);
   problems.throw_if_any();
   if (!impl_->options.drafts()) return;
   impl_->use(

@@ -26,6 +26,9 @@ class WatchedDrafter final : public Drafter {
     collector_.drafted(logits, request.drafted.empty());
     return logits;
   }
+  model::StepOutput run_target(const model::StepInput& input, model::DecodeState& state) override {
+    return inner_->run_target(input, state);
+  }
   void observe(const DraftObservation& observation) override { inner_->observe(observation); }
   void select_rows(std::span<const int64_t> rows) override { inner_->select_rows(rows); }
   std::vector<int64_t> target_layers() const override { return inner_->target_layers(); }

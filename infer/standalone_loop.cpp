@@ -16,7 +16,10 @@ void DecodeLoop::keep(RowBatch& batch, Draft& window, PhaseTimer& timer) {
   std::vector<int64_t> base;
   for (size_t b = 0; b < batch.rows.size(); ++b) {
     base.push_back(batch.rows[b].length());
-    if (!batch.rows[b].finished) keep_draft(batch.rows[b], window.on_host[b]);
+    Row& row = batch.rows[b];
+    if (row.finished) continue;
+    row.stats.layer_runs += inside_ * window.counts[b];
+    keep_draft(row, window.on_host[b]);
   }
   timer.enter(Phase::kVerify);
   const model::StepOutput target = read_block(batch, base);
@@ -67,6 +70,8 @@ model::StepOutput DecodeLoop::read_block(RowBatch& batch, std::span<const int64_
     width = std::max(width, input.new_tokens.back());
     row.stats.target_runs += row.finished ? 0 : 1;
     row.stats.target_tokens += input.new_tokens.back();
+    if (inside_ > 0 && !row.finished)
+      row.stats.layer_runs += target_.info().layers * input.new_tokens.back() - inside_ * (row.length() - base[b]);
     row.stats.fallbacks += row.finished ? 0 : 1;
   }
   if (width == 0) return {};
@@ -79,7 +84,7 @@ model::StepOutput DecodeLoop::read_block(RowBatch& batch, std::span<const int64_
   input.tokens = to_device(tokens, {rows, width}, info.device);  // [B,L]
   input.logits = adds_token ? model::Logits::kLast : model::Logits::kNone;
   input.hidden_layers = parts_.drafter->target_layers();
-  return target_.step(input, *batch.state);
+  return run_target(batch, input);
 }
 
 // The target's own token after each block, [B]. logits [B,1,V]

@@ -15,12 +15,14 @@ namespace draftsmith::infer {
 // What a drafter gives.
 struct DrafterTraits {
   std::string name;
-  bool distribution = true;    // its logits are a distribution it would sample from (a table may be one-hot)
-  bool confidence = true;      // its probabilities say how sure it is (a copied token's do not)
-  bool logits = true;          // next_logits() exists; false: it only proposes tokens, by next_tokens()
-  bool on_host = false;        // reads DraftRequest::on_host; true for those with next_tokens()
-  bool reads_target = false;   // drafts from what the target computed (hidden states), so the target's runs serve it
-  bool inside_target = false;  // drafts with the target's own layers and caches: run_target() verifies
+  bool distribution = true;   // its logits are a distribution it would sample from (a table may be one-hot)
+  bool confidence = true;     // its probabilities say how sure it is (a copied token's do not)
+  bool logits = true;         // next_logits() exists; false: it only proposes tokens, by next_tokens()
+  bool on_host = false;       // reads DraftRequest::on_host; true for those with next_tokens()
+  bool reads_target = false;  // drafts from what the target computed (hidden states), so the target's runs serve it
+  // Layers of the target that a step of its draft runs, over the target's own caches: run_target() verifies. 0: the
+  // drafter is no part of the target.
+  int64_t inside_target = 0;
 };
 
 // In next_tokens(): the drafter has nothing to propose, the row's draft ends here.

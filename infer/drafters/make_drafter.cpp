@@ -1,10 +1,12 @@
 #include "infer/drafters/make_drafter.h"
 
 #include "data/ngram_table.h"
+#include "infer/drafters/early_exit_drafter.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/drafters/ngram_drafter.h"
 #include "infer/drafters/prompt_lookup_drafter.h"
 #include "infer/drafters/tandem_drafter.h"
+#include "infer/inside_methods.h"
 #include "infer/vocabulary.h"
 #include "model/tandem.h"
 
@@ -69,6 +71,7 @@ void check_drafter(const GenerationModels& models, const std::string& method, Pr
                   "train one with a recipe, or use the method speculative, assisted or bild"});
     return;
   }
+  if (models.exit_layer > 0) return check_exit_layer(models, problems);
   if (models.ngrams != nullptr) return check_table(models, problems);
   if (models.lookup > 0) return;
   if (models.drafter != nullptr) return check_model(models, problems);
@@ -79,6 +82,9 @@ void check_drafter(const GenerationModels& models, const std::string& method, Pr
 std::unique_ptr<Drafter> make_drafter(const GenerationModels& models) {
   const model::ModelInfo& target = models.target->info();
   if (models.tandem != nullptr) return std::make_unique<TandemDrafter>(*models.tandem);
+  if (models.exit_layer > 0) {
+    return std::make_unique<EarlyExitDrafter>(inside_model(models), models.exit_layer, models.exits);
+  }
   if (models.ngrams != nullptr) {
     return std::make_unique<NgramDrafter>(models.ngrams->counts(), target.vocabulary, target.device);
   }

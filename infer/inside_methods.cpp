@@ -1,0 +1,129 @@
+#include "infer/inside_methods.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "model/exits.h"
+
+namespace draftsmith::infer {
+
+namespace {
+
+int64_t half(const model::ModelInfo& info) {
+  return (info.layers + 1) / 2;
+}
+
+// Whether the target is a transformer; a problem where it is not.
+bool check_transformer(const GenerationModels& models, const std::string& where, Problems& problems) {
+  if (dynamic_cast<const model::TransformerModel*>(models.target) != nullptr) return true;
+  problems.add(
+      {where, "needs the hidden states of the model's layers", "a transformer", models.target->info().name, ""});
+  return false;
+}
+
+void check_ppd(const GenerationModels& models, const DecodeOptions& options, Problems& problems) {
+  const model::ModelInfo& info = models.target->info();
+  const int64_t early = ppd_settings(models, options).early_layer;
+  const std::string where = "method ppd, model " + info.name;
+  if (info.layers < 2) {
+    problems.add({where, "predicts from a layer before the last", "a model of at least 2 decoder layers",
+                  std::to_string(info.layers), ""});
+  } else if (early < half(info) || early >= info.layers) {
+    problems.add({where + ", early_layer", "branches run as many layers as are left after the early one, beside them",
+                  fmt::format("a layer from {} to {}, the second half of the model's {}", half(info), info.layers - 1,
+                              info.layers),
+                  std::to_string(early), ""});
+  }
+  if (options.candidates > info.vocabulary) {
+    problems.add({where + ", candidates", "there are fewer tokens than candidates",
+                  "at most " + std::to_string(info.vocabulary), std::to_string(options.candidates), ""});
+  }
+  if (options.execution == "streams" && !info.device.is_cuda()) {
+    problems.add({where + ", execution", "streams are a GPU's", "batched or threads", "streams", ""});
+  }
+  if (options.execution == "threads" && !info.device.is_cpu()) {
+    problems.add({where + ", execution", "worker threads share a CPU's cores", "batched or streams", "threads", ""});
+  }
+}
+
+}  // namespace
+
+model::TransformerModel& inside_model(const GenerationModels& models) {
+  return dynamic_cast<model::TransformerModel&>(*models.target);
+}
+
+int64_t exit_layer_of(const DecodeOptions& options, const model::Exits* exits) {
+  if (options.exit_layer) return *options.exit_layer;
+  return exits != nullptr && !exits->config().exits.empty() ? exits->config().exits.front().layer : 1;
+}
+
+void check_exit_layer(const GenerationModels& models, Problems& problems) {
+  const model::ModelInfo& info = models.target->info();
+  if (!check_transformer(models, "drafter exit:" + std::to_string(models.exit_layer), problems)) return;
+  if (models.exit_layer <= info.layers) return;
+  problems.add({"model " + info.name, "the exit layer is outside the model",
+                fmt::format("a layer from 1 to {}, the model's decoder layers", info.layers),
+                "exit layer " + std::to_string(models.exit_layer), "each layer drafted with saves less"});
+}
+
+void place_drafter(GenerationModels& models, const DecodeOptions& options) {
+  if (!options.drafts_inside()) return;
+  models.drafter = nullptr;
+  models.ngrams = nullptr;
+  models.lookup = 0;
+  models.tandem = nullptr;
+  models.exit_layer = exit_layer_of(options, models.exits);
+}
+
+void check_inside(const GenerationModels& models, const DecodeOptions& options, Problems& problems) {
+  const bool exit_drafts = options.drafts() && models.exit_layer > 0;
+  if (!exit_drafts && !options.decodes_inside()) return;
+  if (exit_drafts && options.window_rule_name() == "router") {
+    problems.add({"window router", "a router is trained for a drafter that is a model of its own",
+                  "a model or a Tandem secondary as drafter", "exit:" + std::to_string(models.exit_layer),
+                  "use the window dynamic, entropy or fallback"});
+  }
+  if (!check_transformer(models, "method " + options.method, problems)) return;
+  if (models.exits != nullptr) {
+    model::check_exits(models.exits->config(), inside_model(models).config(), "exits", problems);
+  }
+  if (options.method == "ppd") check_ppd(models, options, problems);
+}
+
+CalmSettings calm_settings(const DecodeOptions& options) {
+  return {options.exit_measure == "margin" ? ExitMeasure::kMargin : ExitMeasure::kSaturation, options.exit_threshold,
+          options.exit_decay};
+}
+
+PpdSettings ppd_settings(const GenerationModels& models, const DecodeOptions& options) {
+  const model::ModelInfo& info = models.target->info();
+  PpdSettings settings{half(info), options.candidates, PpdExecution::kBatched};
+  if (options.early_layer) {
+    settings.early_layer = *options.early_layer;
+  } else if (models.exits != nullptr) {
+    const auto& exits = models.exits->config().exits;
+    const auto late = [&](const model::ExitShape& exit) {
+      return exit.layer >= settings.early_layer && exit.layer < info.layers;
+    };
+    if (const auto found = std::find_if(exits.begin(), exits.end(), late); found != exits.end()) {
+      settings.early_layer = found->layer;
+    }
+  }
+  if (options.execution == "threads") settings.execution = PpdExecution::kThreads;
+  const bool streams = options.execution == "streams" || (options.execution == "auto" && info.device.is_cuda());
+  if (streams) settings.execution = PpdExecution::kStreams;
+  return settings;
+}
+
+void decode_inside(const GenerationModels& models, const DecodeOptions& options, const DecodeSettings& settings,
+                   RowBatch& batch, PhaseTimer& timer) {
+  model::TransformerModel& target = inside_model(models);
+  if (options.method == "calm") {
+    decode_calm(target, models.exits, calm_settings(options), settings, batch, timer);
+  } else {
+    decode_ppd(target, models.exits, ppd_settings(models, options), settings, batch, timer);
+  }
+}
+
+}  // namespace draftsmith::infer

@@ -1,0 +1,37 @@
+// The methods inside the model: early-exit, calm and ppd. What they take of the options, and what is wrong with that
+// for a model, said before any work.
+#pragma once
+
+#include "base/error.h"
+#include "infer/calm.h"
+#include "infer/decode_loop.h"
+#include "infer/generator.h"
+#include "infer/ppd.h"
+
+namespace draftsmith::infer {
+
+// The target as a transformer. Models that check_inside() or check_exit_layer() found no problem with have one.
+model::TransformerModel& inside_model(const GenerationModels& models);
+
+// The layers that draft in the method early-exit: the option, else the first exit, else 1.
+int64_t exit_layer_of(const DecodeOptions& options, const model::Exits* exits);
+
+// Adds a problem unless models.exit_layer are layers of the target.
+void check_exit_layer(const GenerationModels& models, Problems& problems);
+
+// Makes the target's first layers the drafter of `models` where the method drafts with nothing else.
+void place_drafter(GenerationModels& models, const DecodeOptions& options);
+
+// Adds the problems of calm's and ppd's options with the models, of exits that are not the target's, and of a router
+// that would judge an exit. Other methods have none.
+void check_inside(const GenerationModels& models, const DecodeOptions& options, Problems& problems);
+
+CalmSettings calm_settings(const DecodeOptions& options);
+// d-bar: the option, else the first exit from half of the layers to all but one, else half.
+PpdSettings ppd_settings(const GenerationModels& models, const DecodeOptions& options);
+
+// Decodes by calm or ppd.
+void decode_inside(const GenerationModels& models, const DecodeOptions& options, const DecodeSettings& settings,
+                   RowBatch& batch, PhaseTimer& timer);
+
+}  // namespace draftsmith::infer
