@@ -11,7 +11,7 @@ namespace draftsmith::cli {
 
 std::function<int()> add_inspect(CLI::App& app) {
   auto path = std::make_shared<std::filesystem::path>();
-  app.add_option("path", *path, "Model, corpus, stage or work directory, or results.json")->required();
+  app.add_option("path", *path, "Model, exits, corpus, stage or work directory, or results.json")->required();
   app.footer("Examples:\n  draftsmith inspect work/quickstart\n  draftsmith inspect work/quickstart/target/model");
   return [path] {
     std::cout << recipes::inspect(*path);
@@ -21,7 +21,7 @@ std::function<int()> add_inspect(CLI::App& app) {
 
 std::function<int()> add_verify(CLI::App& app) {
   auto path = std::make_shared<std::filesystem::path>();
-  app.add_option("path", *path, "Model, corpus, stage or work directory, or results.json")->required();
+  app.add_option("path", *path, "Model, exits, corpus, stage or work directory, or results.json")->required();
   app.footer("Exit code 2 when anything differs.\nExample:\n  draftsmith verify work/quickstart/target");
   return [path] {
     const auto problems = recipes::verify(*path);

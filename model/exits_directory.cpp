@@ -283,11 +283,12 @@ std::string describe_exits(const fs::path& directory) {
 
 void check_exit_directory(const fs::path& directory, const fs::path& model_directory) {
   const StoredExits stored = read_stored(directory);
+  if (!model_directory.empty()) {
+    require_bound(stored, directory, model_directory);
+    const ModelKind kind = kind_of_directory(model_directory).value_or(ModelKind::kOrdinary);
+    require_same_shape(stored, load_config(model_directory, kind), directory);
+  }
   if (const auto file = open_weights(directory, stored)) read_weights(*file, at::kCPU, true);
-  if (model_directory.empty()) return;
-  const ModelKind kind = kind_of_directory(model_directory).value_or(ModelKind::kOrdinary);
-  require_same_shape(stored, load_config(model_directory, kind), directory);
-  require_bound(stored, directory, model_directory);
 }
 
 }  // namespace draftsmith::model

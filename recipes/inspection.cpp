@@ -14,6 +14,7 @@
 #include "data/ngram_table.h"
 #include "data/router_data.h"
 #include "data/teacher_cache.h"
+#include "model/exits.h"
 #include "model/router.h"
 #include "model/weight_files.h"
 #include "recipes/done_file.h"
@@ -29,7 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-enum class Kind { kStage, kModel, kCorpus, kNgrams, kTeacherCache, kRouter, kRouterData, kResults, kWork };
+enum class Kind { kStage, kModel, kCorpus, kNgrams, kTeacherCache, kRouter, kRouterData, kExits, kResults, kWork };
 
 // Whether a directory is one the pipeline made for a stage, finished or not: NAME-hash8 beside a link NAME.
 bool is_stage(const fs::path& directory) {
@@ -50,6 +51,7 @@ Kind kind_of(const fs::path& path) {
   }
   if (fs::exists(path / "DONE")) return Kind::kStage;
   if (fs::exists(path / "config.json")) return model::is_router(path) ? Kind::kRouter : Kind::kModel;
+  if (model::holds_exits(path)) return Kind::kExits;
   if (fs::is_directory(path)) {
     if (is_stage(fs::canonical(path))) {
       throw UserError({.where = path.string(),
@@ -65,8 +67,8 @@ Kind kind_of(const fs::path& path) {
       {.where = path.string(),
        .what = fs::exists(path) ? "is nothing that Draftsmith writes" : "does not exist",
        .expected =
-           "a stage directory (DONE), a model or router directory (config.json), a corpus, n-gram table, teacher "
-           "cache or router data (.h5), a results.json or a work directory"});
+           "a stage directory (DONE), a model or router directory (config.json), a directory of exits (exits.json), a "
+           "corpus, n-gram table, teacher cache or router data (.h5), a results.json or a work directory"});
 }
 
 // With the report of its training where that lies beside it.
@@ -183,16 +185,17 @@ std::string describe(const fs::path& path, Kind kind) {
   if (kind == Kind::kCorpus) return inspect_corpus(path);
   if (kind == Kind::kNgrams) return data::describe_ngram_table(data::NgramTable(path));
   if (kind == Kind::kRouter) return inspect_router(path);
+  if (kind == Kind::kExits) return model::describe_exits(path);
   if (kind == Kind::kRouterData) return data::describe_router_data(data::RouterData(path));
   if (kind == Kind::kTeacherCache) return data::describe_teacher_cache(data::TeacherCache(path).info());
   if (kind == Kind::kResults) return inspect_results(path);
   return inspect_work(path);
 }
 
-// The stage directory that a path is or lies in: parts of a stage lie at most two levels deep.
+// The stage directory that a path is or lies in: parts of a stage lie at most three levels deep (exits in its model).
 std::optional<fs::path> enclosing_stage(const fs::path& path) {
   fs::path candidate = fs::canonical(path);
-  for (int level = 0; level < 3; ++level, candidate = candidate.parent_path()) {
+  for (int level = 0; level < 4; ++level, candidate = candidate.parent_path()) {
     if (fs::exists(candidate / "DONE")) return candidate;
   }
   return std::nullopt;
@@ -232,6 +235,7 @@ void check_form(const fs::path& path, Kind kind, std::vector<Problem>& problems)
     if (kind == Kind::kNgrams) data::NgramTable{path};
     if (kind == Kind::kTeacherCache) data::TeacherCache{path};
     if (kind == Kind::kRouter) model::load_router(path);
+    if (kind == Kind::kExits) check_exits(path);
     if (kind == Kind::kRouterData) data::RouterData{path};
     if (kind == Kind::kResults) load_results(path);
   });

@@ -5,6 +5,7 @@
 
 #include "base/files.h"
 #include "model/deep_tandem.h"
+#include "model/exits.h"
 #include "model/model_directory.h"
 #include "model/tandem.h"
 #include "recipes/export/export_record.h"
@@ -60,6 +61,24 @@ bool is_deep_tandem(const fs::path& directory) {
   return model::kind_of_directory(directory) == model::ModelKind::kDeepTandem;
 }
 
+// Its own files; a Tandem secondary's primary too.
+void check_model(const fs::path& directory) {
+  switch (model::kind_of_directory(directory).value_or(model::ModelKind::kOrdinary)) {
+    case model::ModelKind::kOrdinary:
+      model::ModelDirectory{directory};
+      return;
+    case model::ModelKind::kTandem:
+      model::check_tandem_directory(directory);
+      return;
+    case model::ModelKind::kBlockPrediction:
+      model::ModelDirectory(directory, model::ModelKind::kBlockPrediction);
+      return;
+    case model::ModelKind::kDeepTandem:
+      model::describe_deep_tandem(directory);
+      return;
+  }
+}
+
 }  // namespace
 
 std::string describe_model_directory(const fs::path& directory) {
@@ -77,24 +96,21 @@ std::string describe_model_directory(const fs::path& directory) {
     const ExportRecord record = read_export_record(directory);
     text += fmt::format("  exported       as {}, {}\n", record.format, record.date);
   }
-  return text;
+  const fs::path exits = model::exits_directory(directory);
+  return fs::exists(exits) ? text + model::describe_exits(exits) : text;
 }
 
 void check_model_directory(const fs::path& directory) {
-  switch (model::kind_of_directory(directory).value_or(model::ModelKind::kOrdinary)) {
-    case model::ModelKind::kOrdinary:
-      model::ModelDirectory{directory};
-      return;
-    case model::ModelKind::kTandem:
-      model::check_tandem_directory(directory);
-      return;
-    case model::ModelKind::kBlockPrediction:
-      model::ModelDirectory(directory, model::ModelKind::kBlockPrediction);
-      return;
-    case model::ModelKind::kDeepTandem:
-      model::describe_deep_tandem(directory);
-      return;
-  }
+  check_model(directory);
+  const fs::path exits = model::exits_directory(directory);
+  if (fs::exists(exits)) model::check_exit_directory(exits, directory);
+}
+
+void check_exits(const fs::path& directory) {
+  const fs::path whole = fs::canonical(directory);
+  const fs::path model = whole.parent_path().parent_path();
+  const bool inside = whole == model::exits_directory(model) && fs::exists(model / "config.json");
+  model::check_exit_directory(directory, inside ? model : fs::path());
 }
 
 }  // namespace draftsmith::recipes

@@ -7,11 +7,13 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include "base/logging.h"
 #include "base/signals.h"
 #include "data/corpus.h"
 #include "data/readers.h"
 #include "data/tokenizer.h"
 #include "model/checkpoint.h"
+#include "model/exits.h"
 #include "recipes/stages/tokenizers.h"
 
 namespace draftsmith::recipes {
@@ -170,6 +172,9 @@ std::string PruneReport::text() const {
 PruneReport prune_directory(const fs::path& model, const fs::path& out, const model::PruneOptions& options,
                             at::Device device) {
   model::require_free_place(out);
+  if (fs::exists(model::exits_directory(model))) {
+    log_info("{}: its exits are left behind, they belong to the whole model", model.string());
+  }
   Whole whole{model, model::load_model(model, {.device = device, .pack = false}), nullptr};
   if (data::has_tokenizer(model)) {
     whole.tokenizer = data::load_tokenizer(model);

@@ -16,6 +16,7 @@
 #include "model/directory_parameters.h"
 #include "recipes/export/export_formats.h"
 #include "recipes/export/export_record.h"
+#include "recipes/export/exported_exits.h"
 #include "recipes/export/measurements.h"
 #include "recipes/export/model_card.h"
 #include "recipes/export/model_facts.h"
@@ -176,30 +177,41 @@ class Export {
     const auto model = load(options_.model);
     ModelFacts facts = facts_of(*model, probes_, dtype_, alpha);
     require_finite_logits(facts.logits, options_.model);
-    if (narrows()) require_values_fit(*model);
+    const auto exits = exits_of(options_.model, *model);
+    if (narrows()) require_values_fit(*model, exits.get());
     log_info("writing {} as {}", options_.out.string(), model::stored_dtype_name(dtype_));
     write_files(directory, *model, options_, dtype_);
+    if (exits) {
+      add_exits(facts, *exits, dtype_);
+      write_exits(directory, *exits, options_.out, dtype_);
+    }
     return facts;
   }
 
   // Whether the type of the files cannot hold every value of the stored one.
   bool narrows() const { return at::promoteTypes(stored_, dtype_) != dtype_; }
 
-  void require_values_fit(const model::TransformerModel& model) const {
+  void require_values_fit(const model::TransformerModel& model, const model::Exits* exits) const {
     for (const auto& [name, parameter] : model.parameters()) {
-      const at::ScalarType type = model::parameter_dtype(model.config(), name, dtype_);
-      const at::Tensor largest = parameter.detach().abs().max();
-      if (at::isfinite(largest.to(type)).item<bool>() || !at::isfinite(largest).item<bool>()) continue;
-      throw_type_too_narrow(options_, {.what = fmt::format("values of {} overflow", name),
-                                       .expected = "values that the type can hold",
-                                       .found = fmt::format("{:g}", largest.item<double>())});
+      require_value_fits(name, parameter, model::parameter_dtype(model.config(), name, dtype_));
     }
+    if (exits == nullptr) return;
+    for (const auto& [name, parameter] : exits->parameters()) require_value_fits(name, parameter, dtype_);
+  }
+
+  void require_value_fits(const std::string& name, const at::Tensor& parameter, at::ScalarType type) const {
+    const at::Tensor largest = parameter.detach().abs().max();
+    if (at::isfinite(largest.to(type)).item<bool>() || !at::isfinite(largest).item<bool>()) return;
+    throw_type_too_narrow(options_, {.what = fmt::format("values of {} overflow", name),
+                                     .expected = "values that the type can hold",
+                                     .found = fmt::format("{:g}", largest.item<double>())});
   }
 
   ModelFacts read_back(const fs::path& directory, const ModelFacts& before, const AlphaCheck* alpha) const {
     log_info("loading it again");
     const auto model = load(directory);
     ModelFacts after = facts_of(*model, probes_, dtype_, alpha);
+    if (const auto exits = exits_of(directory, *model)) add_exits(after, *exits, dtype_);
     auto problems = extra_tensors(model::ModelDirectory(directory));
     const auto limits = limits_for(dtype_ == stored_, dtype_);
     const auto changed = differences(before, after, limits, options_.out.string());

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/sha256.h"
 #include "model/checkpoint.h"
+#include "model/exits.h"
 #include "recipes/done_file.h"
 
 namespace draftsmith::recipes {
@@ -26,8 +27,8 @@ bool holds_weights(const fs::path& file) {
   return file.extension() == ".safetensors" || file.extension() == ".bin" || name.ends_with(".index.json");
 }
 
-// Files of the directory itself and of draftsmith/ that programs read, but for the record itself. What a user lays
-// beside them (the card, a licence, a picture) is their own.
+// Files of the directory itself, of draftsmith/ and of exits in it that programs read, but for the record itself. What
+// a user lays beside them (the card, a licence, a picture) is their own.
 bool is_recorded(const fs::path& file) {
   const std::string ending = file.extension().string();
   for (const char* known : {".json", ".model", ".safetensors", ".bin", ".jinja", ".py"}) {
@@ -51,6 +52,8 @@ std::map<std::string, std::string> hash_files(const fs::path& directory) {
   std::map<std::string, std::string> hashes;
   hash_folder(directory, "", hashes);
   hash_folder(directory / kFolder, std::string(kFolder) + "/", hashes);
+  const fs::path exits = model::exits_directory(directory);
+  hash_folder(exits, exits.lexically_relative(directory).string() + "/", hashes);
   return hashes;
 }
 

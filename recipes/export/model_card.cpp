@@ -6,6 +6,7 @@
 
 #include "base/environment.h"
 #include "infer/metrics/metric.h"
+#include "model/exits.h"
 #include "recipes/export/measurements.h"
 #include "recipes/export/provenance.h"
 
@@ -46,6 +47,23 @@ std::string what_it_is(const CardInputs& inputs) {
                         inputs.model.tokenizer_file, inputs.model.tokenizer_hash);
   }
   return text;
+}
+
+// The exits that the model has, which were exported with it.
+std::string its_exits(const CardInputs& inputs) {
+  const fs::path exits = model::exits_directory(inputs.options.model);
+  if (!model::holds_exits(exits)) return "";
+  const model::ExitConfig config = model::load_exit_config(exits);
+  std::string layers;
+  for (const model::ExitShape& exit : config.exits) {
+    layers += fmt::format("{}{}", layers.empty() ? "" : ", ", exit.layer);
+  }
+  return fmt::format(
+      "## Exits\n\n"
+      "The directory `draftsmith/exits` holds exits of layers {} of {} (trained as `{}`), which predict the next token "
+      "early: with them Draftsmith drafts from inside this model (`draftsmith generate --method early-exit`, `calm` or "
+      "`ppd`). Transformers and vLLM read the files beside this card alone: to them it is the model without exits.\n\n",
+      layers, inputs.model.config.decoder_layers, cell(config.trained_as));
 }
 
 std::string options_block(const Done& stage) {
@@ -140,8 +158,8 @@ std::string model_card(const CardInputs& inputs) {
   const fs::path name = inputs.options.out.has_filename() ? inputs.options.out : inputs.options.out.parent_path();
   const ExportFormat& format = export_format_named(inputs.options.format);
   return front_matter(inputs) + "\n# " + name.filename().string() + "\n\n" + what_it_is(inputs) +
-         "\n## How it is used\n\n" + format.usage(name, inputs.model.config) + "\n" + how_it_was_made(inputs) + "\n" +
-         where_it_was_measured(inputs) + "\n" + proof(inputs.options, inputs.summary) +
+         "\n## How it is used\n\n" + format.usage(name, inputs.model.config) + "\n" + its_exits(inputs) +
+         how_it_was_made(inputs) + "\n" + where_it_was_measured(inputs) + "\n" + proof(inputs.options, inputs.summary) +
          fmt::format("\nWritten by Draftsmith {} (commit {}), {}.\n", version(), git_commit(), now_utc());
 }
 

@@ -61,6 +61,10 @@ ModelFacts facts_of(model::TransformerModel& model, const Probes& probes, at::Sc
   return facts;
 }
 
+void add_exits(ModelFacts& facts, const model::Exits& exits, at::ScalarType stored) {
+  for (const auto& [name, parameter] : exits.parameters()) facts.parameters[name] = hash_of(parameter, stored);
+}
+
 FactLimits limits_for(bool same_type, at::ScalarType stored) {
   if (same_type) return {};
   if (stored == at::kBFloat16) return {.logits = 0.1, .alpha = 0.02};

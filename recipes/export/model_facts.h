@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "infer/forced_alpha.h"
+#include "model/exits.h"
 #include "model/transformer_model.h"
 #include "recipes/export/alpha_check.h"
 #include "recipes/export/probes.h"
@@ -18,7 +19,7 @@
 namespace draftsmith::recipes {
 
 struct ModelFacts {
-  std::map<std::string, std::string> parameters;  // canonical name -> SHA-256 in the stored type
+  std::map<std::string, std::string> parameters;  // canonical name -> SHA-256 in the stored type; exits' too
   at::Tensor logits;                              // of the probes
   std::optional<infer::ForcedAlpha> alpha;
 };
@@ -26,6 +27,9 @@ struct ModelFacts {
 // `stored` is the type that the export's files have; in fp16 some parameters stay fp32, as save_model() keeps them.
 ModelFacts facts_of(model::TransformerModel& model, const Probes& probes, at::ScalarType stored,
                     const AlphaCheck* alpha);
+
+// Adds the parameters of the model's exits.
+void add_exits(ModelFacts& facts, const model::Exits& exits, at::ScalarType stored);
 
 // How far the two may be apart: rounding of sums where no type was changed, that of the weights where one was.
 struct FactLimits {

@@ -192,5 +192,27 @@ TEST_F(DecodeStateLayers, StatesAreIndependentOfEachOther) {
   EXPECT_EQ(difference(model_->step(step_input(kPrefix), *second).logits, expected), 0);
 }
 
+// One for each new token of a row and each layer that ran on it, whatever becomes of it.
+TEST_F(DecodeStateLayers, RunsOfLayersAreCounted) {
+  const auto decode = fresh();
+  TransformerState& state = transformer_state(*decode);
+  EXPECT_EQ(state.layer_runs(), 0);
+  model_->step(step_input(kPrefix), *decode);  // 3 and 1 tokens, 3 layers
+  EXPECT_EQ(state.layer_runs(), 4 * 3);
+  decode->rollback(std::vector<int64_t>{2, 1});
+  EXPECT_EQ(state.layer_runs(), 4 * 3);
+  const StepInput one = step_input({{8}, {}});
+  StepLayout layout = state.append(one.new_tokens, 1);
+  const at::Tensor hidden = model_->run_layers({0, 2}, model_->embed(one.tokens, layout), layout, state);
+  EXPECT_EQ(state.layer_runs(), 4 * 3 + 2);
+  model_->write_kv({2, 3}, hidden, layout, state);
+  EXPECT_EQ(state.layer_runs(), 4 * 3 + 2) << "K/V that are only written are no run";
+  layout = state.siblings(2);
+  model_->run_layers({0, 1}, model_->embed(at::tensor({4, 5, 6, 7}, at::kLong).view({2, 2}), layout), layout, state);
+  EXPECT_EQ(state.layer_runs(), 4 * 3 + 2 + 4) << "each branch of each row counts";
+  decode->select_rows(std::vector<int64_t>{1});
+  EXPECT_EQ(state.layer_runs(), 4 * 3 + 2 + 4) << "rows that end take nothing with them";
+}
+
 }  // namespace
 }  // namespace draftsmith::model
