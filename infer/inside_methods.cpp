@@ -110,9 +110,9 @@ PpdSettings ppd_settings(const GenerationModels& models, const DecodeOptions& op
       settings.early_layer = found->layer;
     }
   }
+  if (options.execution == "auto") settings.execution = fastest_execution(info.device);
   if (options.execution == "threads") settings.execution = PpdExecution::kThreads;
-  const bool streams = options.execution == "streams" || (options.execution == "auto" && info.device.is_cuda());
-  if (streams) settings.execution = PpdExecution::kStreams;
+  if (options.execution == "streams") settings.execution = PpdExecution::kStreams;
   return settings;
 }
 

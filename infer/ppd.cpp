@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "base/error.h"
 #include "infer/ppd_account.h"
 #include "infer/ppd_sides.h"
 #include "infer/vocabulary.h"
@@ -214,17 +213,6 @@ void PpdLoop::keep(std::span<const int64_t> rows) {
 
 PpdExecution fastest_execution(at::Device device) {
   return device.is_cpu() ? PpdExecution::kThreads : PpdExecution::kStreams;
-}
-
-PpdExecution parse_execution(const std::string& name, at::Device device, const std::string& where) {
-  const bool cpu = device.is_cpu();
-  if (name == "auto") return fastest_execution(device);
-  if (name == "batched") return PpdExecution::kBatched;
-  if (name == "threads" && cpu) return PpdExecution::kThreads;
-  if (name == "streams" && !cpu) return PpdExecution::kStreams;
-  const bool known = name == "threads" || name == "streams";
-  throw UserError({where, known ? "this execution does not run on the model's device" : "unknown execution",
-                   cpu ? "auto, batched or threads" : "auto, batched or streams", "'" + name + "'", ""});
 }
 
 void decode_ppd(model::TransformerModel& target, const model::Exits* exits, const PpdSettings& ppd,

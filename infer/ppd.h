@@ -3,8 +3,6 @@
 // branch of the token that it turns out to be goes on from there, the others are dropped.
 #pragma once
 
-#include <string>
-
 #include "infer/decode_loop.h"
 #include "model/exits.h"
 
@@ -19,9 +17,6 @@ enum class PpdExecution {
 
 // What `auto` means on a device: the fastest of those that run there, as bench/ppd_execution.cpp measured them.
 PpdExecution fastest_execution(at::Device device);
-// "auto", "batched", "threads" (CPU) or "streams" (GPU). Throws UserError for other words, and for an execution that
-// does not run on the device. `where` names the option.
-PpdExecution parse_execution(const std::string& name, at::Device device, const std::string& where);
 
 struct PpdSettings {
   int64_t early_layer = 0;  // d-bar, d/2 .. d-1
