@@ -70,6 +70,7 @@ class Suite {
     problems.throw_if_any();
     runs_ = expand_runs(options_);
     for (const auto& run : runs_) engine_.check(run, problems);
+    for (const auto& rates : options_.match_rates) engine_.check(rates, "match_rates", problems);
     problems.throw_if_any();
     for (const bool chooses : {true, false}) {
       for (const auto& task : options_.task) {
@@ -117,7 +118,8 @@ class Suite {
   // On a choosing task only the grid and what it is compared with are run.
   bool is_needed_baseline(const RunSettings& run, const EvaluationTask& task) const {
     return std::any_of(runs_.begin(), runs_.end(), [&](const auto& other) {
-      return other.choose_on == task.name && baseline_of(other).label == run.label;
+      return other.choose_on == task.name && (baseline_of(other).label == run.label ||
+                                              (compares_with_own_greedy(other) && greedy_of(other).label == run.label));
     });
   }
 
@@ -167,37 +169,43 @@ class Suite {
   }
 
   void calibrate(MeasuredTask& task) {
-    const RunRecords& greedy = task.records.at("greedy");
-    const size_t line = typical_line(greedy);
     int64_t longest = 1;
     for (const auto& row : task.rows) {
       const DecodeOptions& decode = row.settings.decode;
       longest = std::max({longest, decode.window.value_or(10), decode.longest_draft()});
     }
     for (const auto& row : task.rows) {
-      const std::string& drafter = row.settings.drafter;
-      if (drafter.empty() || greedy[line].ids.empty()) continue;
-      if (options_.calibrate && !task.costs.contains(drafter)) {
-        task.costs[drafter] = engine_.step_costs(drafter, task.prompts[line], greedy[line].ids, longest + 1);
+      const RunSettings& run = row.settings;
+      const std::string drafting = run.drafting();
+      const RunRecords& greedy = task.own_greedy(run);
+      const size_t line = typical_line(greedy);
+      if (greedy[line].ids.empty()) continue;
+      if (options_.calibrate && run.method() == "ppd") {
+        task.ppd_times[run.label] = engine_.ppd_times(run, task.prompts[line], greedy[line].ids);
       }
-      if (options_.forced_lines > 0 && !task.forced.contains(drafter)) {
-        task.forced[drafter] = forced_alpha(drafter, task);
-        predict_texts(drafter, task);
+      if (drafting.empty()) continue;
+      task.drafted_for[drafting] = run.model;
+      if (options_.calibrate && !task.costs.contains(drafting)) {
+        task.costs[drafting] = engine_.step_costs(run, task.prompts[line], greedy[line].ids, longest + 1);
+      }
+      if (options_.forced_lines > 0 && !task.forced.contains(drafting)) {
+        task.forced[drafting] = forced_alpha(run, task);
+        predict_texts(run, task);
       }
       throw_if_stop_requested(kHowToGoOn);
     }
   }
 
-  ForcedAlphas forced_alpha(const std::string& drafter, const MeasuredTask& task) {
+  ForcedAlphas forced_alpha(const RunSettings& run, const MeasuredTask& task) {
     const auto lines = static_cast<size_t>(std::min(options_.forced_lines, task.data.lines()));
     std::vector<std::vector<int64_t>> outputs;
-    for (size_t line = 0; line < lines; ++line) outputs.push_back(task.records.at("greedy")[line].ids);
-    return engine_.forced_alpha(drafter, std::span(task.prompts).first(lines), outputs);
+    for (size_t line = 0; line < lines; ++line) outputs.push_back(task.own_greedy(run)[line].ids);
+    return engine_.forced_alpha(run, std::span(task.prompts).first(lines), outputs);
   }
 
-  void predict_texts(const std::string& drafter, MeasuredTask& task) {
+  void predict_texts(const RunSettings& run, MeasuredTask& task) {
     const auto& [prompts, outputs] = task.forced_texts;
-    if (!outputs.empty()) task.predicted[drafter] = engine_.forced_alpha(drafter, prompts, outputs);
+    if (!outputs.empty()) task.predicted[run.drafting()] = engine_.forced_alpha(run, prompts, outputs);
   }
 
   ordered_json summarize() {
@@ -206,7 +214,18 @@ class Suite {
     results["options"] = options_to_json(options_);
     results["tasks"] = ordered_json::array();
     for (const auto& task : tasks_) results["tasks"].push_back(summarize_task(task, options_, engine_));
+    for (const auto& rates : options_.match_rates) results["match_rates"].push_back(count_match_rates(rates));
     return results;
+  }
+
+  ordered_json count_match_rates(const EvaluationMatchRates& rates) {
+    const std::string& name = rates.task.empty() ? options_.task.front().name : rates.task;
+    const auto task =
+        std::find_if(tasks_.begin(), tasks_.end(), [&](const auto& one) { return one.task->name == name; });
+    const auto lines = static_cast<size_t>(std::min(rates.prompts, task->data.lines()));
+    throw_if_stop_requested(kHowToGoOn);
+    const auto cells = engine_.match_rates(rates, std::span(task->prompts).first(lines), task->max_new_tokens);
+    return match_rates_entry(rates, name, static_cast<int64_t>(lines), cells);
   }
 
   void write(const ordered_json& results) const {
@@ -218,6 +237,7 @@ class Suite {
         write_file_atomic(out_dir_ / hypotheses_file(*task.task, row), lines);
       }
     }
+    for (const auto& entry : results.value("match_rates", ordered_json::array())) write_match_rates(entry, out_dir_);
     write_file_atomic(out_dir_ / "results.csv", results_csv(results));
     write_file_atomic(out_dir_ / "report.html", report_html(results));
     write_json(out_dir_ / "results.json", results);

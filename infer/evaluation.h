@@ -2,7 +2,8 @@
 // prompts in the same process (methods.md §3), and writes what was found.
 //
 // In the output directory: results.json, results.csv, report.html, hyp/<task>.<run>.txt (one hypothesis a line),
-// router/ when one is tuned, and while it runs measurements.jsonl, from which an interrupted evaluation goes on.
+// match_rates.csv and .svg when asked for, router/ when one is tuned, and while it runs measurements.jsonl, from which
+// an interrupted evaluation goes on.
 #pragma once
 
 #include <filesystem>

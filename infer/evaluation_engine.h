@@ -12,6 +12,7 @@
 #include "infer/evaluation_prediction.h"
 #include "infer/evaluation_records.h"
 #include "infer/evaluation_runs.h"
+#include "infer/ppd_simulation.h"
 #include "infer/prediction_quality.h"
 
 namespace draftsmith::infer {
@@ -55,13 +56,25 @@ class EvaluationEngine {
   virtual std::string text(const std::vector<int64_t>& generated, bool ids) const = 0;
   // Decodes prompts as one batch. Each record has one repetition with the line's share of the batch's time.
   virtual std::vector<LineRecord> decode(const RunSettings& run, const DecodeBatch& batch) = 0;
-  // Difference of the target's two highest logits after `prefix` of new tokens.
-  virtual double top_two_margin(const Prompt& prompt, const std::vector<int64_t>& prefix) = 0;
-  // Step times of the target and of `drafter`, after half of `output`.
-  virtual StepCosts step_costs(const std::string& drafter, const Prompt& prompt, const std::vector<int64_t>& output,
+  // Difference of the run's model's two highest logits after `prefix` of new tokens.
+  virtual double top_two_margin(const RunSettings& run, const Prompt& prompt, const std::vector<int64_t>& prefix) = 0;
+  // Step times of the model that decodes and of what drafts for it in this run, after half of `output`.
+  virtual StepCosts step_costs(const RunSettings& run, const Prompt& prompt, const std::vector<int64_t>& output,
                                int64_t max_tokens) = 0;
-  virtual ForcedAlphas forced_alpha(const std::string& drafter, std::span<const Prompt> prompts,
+  // Of the same two.
+  virtual ForcedAlphas forced_alpha(const RunSettings& run, std::span<const Prompt> prompts,
                                     const std::vector<std::vector<int64_t>>& outputs) = 0;
+  // Defaults resolved; zeros where it is unknown.
+  virtual RunDepth depth(const RunSettings&) { return {}; }
+  // Adds a problem for match rates that the models cannot give, at `where`.
+  virtual void check(const EvaluationMatchRates&, const std::string& /*where*/, Problems&) {}
+  // Counts them on these prompts.
+  virtual std::vector<MatchRate> match_rates(const EvaluationMatchRates&, std::span<const Prompt> /*prompts*/,
+                                             int64_t /*max_new_tokens*/) {
+    return {};
+  }
+  // Times of the parts of a ppd run's tokens, after half of `output`.
+  virtual LayerTimes ppd_times(const RunSettings&, const Prompt&, const std::vector<int64_t>&) { return {}; }
   // Number types, sizes, threads and directories, for results.json.
   virtual nlohmann::ordered_json description() const = 0;
   // Changes when a model directory changes: measurements of other models are not taken up again.

@@ -7,9 +7,11 @@
 #include <fmt/ranges.h>
 
 #include "base/text_table.h"
-#include "base/utf8.h"
+#include "infer/evaluation_match_rates.h"
+#include "infer/inside_report.h"
 #include "infer/metrics/metric.h"
 #include "infer/prediction_table.h"
+#include "infer/run_table.h"
 #include "infer/window_curves.h"
 
 namespace draftsmith::infer {
@@ -17,10 +19,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr size_t kGap = 2;             // of TextTable
-constexpr size_t kNarrowestName = 20;  // columns, whatever the numbers take
-constexpr const char* kIndent = "  ";  // of a name's second piece
-constexpr size_t kRuns = 6;            // columns of a task's table
+constexpr size_t kRuns = 6;  // columns of a task's table
 constexpr size_t kFallback = 9;
 
 // The value at a path of keys, or null.
@@ -46,7 +45,7 @@ std::string runs_text(const ordered_json& run) {
 
 std::vector<std::string> table_row(const ordered_json& run, const std::string& score) {
   const int digits = score == "rougeL" ? 4 : 2;
-  const bool bild = at(run, "/method") == "bild";
+  const bool bild = at(run, "/method") == "bild" || at(run, "/params/rollback") != ordered_json();
   return {run.at("name").get<std::string>(),
           score.empty() ? "" : with_interval(run, "/quality/" + score, digits),
           fixed(at(run, "/quality/difference"), digits),
@@ -84,61 +83,9 @@ std::string notes(const ordered_json& run) {
   return text;
 }
 
-// What the numbers leave for the names of runs.
-size_t name_width(const std::vector<Column>& columns, const std::vector<std::vector<std::string>>& rows) {
-  size_t numbers = 0;
-  for (size_t i = 1; i < columns.size(); ++i) {
-    size_t widest = display_width(columns[i].header);
-    for (const auto& row : rows) widest = std::max(widest, display_width(row[i]));
-    numbers += kGap + widest;
-  }
-  return std::max(kNarrowestName, kResultsWidth - std::min(numbers, kResultsWidth));
-}
-
-// The last '.' before `end` that is not a decimal point, or npos.
-size_t last_break(const std::string& name, size_t end) {
-  const auto is_digit = [&](size_t i) { return i < name.size() && name[i] >= '0' && name[i] <= '9'; };
-  size_t dot = name.rfind('.', end - 1);
-  while (dot != std::string::npos && dot > 0 && is_digit(dot - 1) && is_digit(dot + 1)) dot = name.rfind('.', dot - 1);
-  return dot;
-}
-
-// A name in pieces that fit, broken behind a '.' where there is one: what tells grids apart stands at its end. Names
-// are ASCII (file_safe).
-std::vector<std::string> name_pieces(std::string name, size_t width) {
-  std::vector<std::string> pieces;
-  while (name.size() > width) {
-    const size_t dot = last_break(name, width);
-    const bool found = dot != std::string::npos && dot > std::string(kIndent).size();
-    const size_t end = found ? dot + 1 : width;
-    pieces.push_back(name.substr(0, end));
-    name = kIndent + name.substr(end);
-  }
-  pieces.push_back(std::move(name));
-  return pieces;
-}
-
-// A row, its name on as many lines as it takes.
-void add_named_row(TextTable& table, std::vector<std::string> row, size_t width) {
-  for (std::string& piece : name_pieces(row.front(), width)) {
-    row.front() = std::move(piece);
-    table.add_row(row);
-    std::fill(row.begin(), row.end(), std::string());
-  }
-}
-
 std::string cut_sources(const ordered_json& task) {
   const auto cut = at(task, "/cut_sources");
   return cut.is_number() && cut > 0 ? fmt::format(", {} sources cut", cut.dump()) : "";
-}
-
-// Columns that no row fills.
-void drop_empty(std::vector<Column>& columns, std::vector<std::vector<std::string>>& rows) {
-  for (size_t i = columns.size(); i-- > 1;) {
-    if (std::any_of(rows.begin(), rows.end(), [&](const auto& row) { return !row[i].empty(); })) continue;
-    columns.erase(columns.begin() + static_cast<std::ptrdiff_t>(i));
-    for (auto& row : rows) row.erase(row.begin() + static_cast<std::ptrdiff_t>(i));
-  }
 }
 
 std::string task_table(const ordered_json& task) {
@@ -159,17 +106,10 @@ std::string task_table(const ordered_json& task) {
     columns.erase(columns.begin() + 1, columns.begin() + 3);
     for (auto& row : rows) row.erase(row.begin() + 1, row.begin() + 3);
   }
-  drop_empty(columns, rows);
-  const size_t width = name_width(columns, rows);
-  TextTable table(columns, kResultsWidth);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    add_named_row(table, rows[i], width);
-    if (i == 0) table.add_rule();
-  }
   return fmt::format("{} ({} lines{}, greedy {} tokens/s)\n{}\n{}{}", task.at("name").get<std::string>(),
                      task.at("lines").dump(), cut_sources(task),
                      fixed(at(task, "/baseline/speed/tokens_per_second"), 0), task.at("signature").get<std::string>(),
-                     table.str(), below);
+                     run_table(std::move(columns), std::move(rows), {.baseline = true}), below);
 }
 
 // Columns of the spreadsheet: header and path in a run's object.
@@ -212,6 +152,15 @@ const std::vector<std::pair<std::string, std::string>>& csv_columns() {
       {"seconds_draft", "/speed/seconds/draft"},
       {"seconds_verify", "/speed/seconds/verify"},
       {"seconds_other", "/speed/seconds/other"},
+      {"layer_runs_per_token", "/inside/layer_runs_per_token"},
+      {"path_per_token", "/inside/path_per_token"},
+      {"exit_layer", "/inside/exit_layer"},
+      {"average_exit_layer", "/inside/average_exit_layer"},
+      {"early_layer", "/inside/early_layer"},
+      {"candidates", "/inside/candidates"},
+      {"match_rate", "/inside/match_rate"},
+      {"units_in_use", "/inside/units_in_use"},
+      {"theorem_speedup", "/inside/theorem/speedup"},
       {"differing_lines", "/exactness/differing_lines"},
       {"measurement_error", "/measurement_error"}};
   return kAll;
@@ -255,8 +204,11 @@ std::string results_table(const ordered_json& results) {
     if (!windows.empty()) text += "\n" + windows;
     const std::string prediction = prediction_table(task);
     if (!prediction.empty()) text += "\n" + prediction;
+    const std::string inside = inside_table(task);
+    if (!inside.empty()) text += "\n" + inside;
   }
-  return text;
+  const std::string rates = match_rates_text(results);
+  return rates.empty() ? text : text + "\n" + rates;
 }
 
 std::string results_csv(const ordered_json& results) {

@@ -1,15 +1,13 @@
 // results.json as a table for the console and as a spreadsheet.
 #pragma once
 
-#include <cstddef>
 #include <string>
 
 #include <nlohmann/json.hpp>
 
-namespace draftsmith::infer {
+#include "infer/run_table.h"
 
-// Columns that a console's tables of results take at most.
-inline constexpr size_t kResultsWidth = 100;
+namespace draftsmith::infer {
 
 // A number of results.json with so many digits behind the point; empty for anything else.
 std::string fixed(const nlohmann::ordered_json& value, int digits);

@@ -12,40 +12,31 @@
 #include "base/environment.h"
 #include "base/timing.h"
 #include "infer/drafters/make_drafter.h"
+#include "infer/evaluated_models.h"
 #include "infer/evaluation.h"
 #include "infer/evaluation_calibration.h"
-#include "infer/evaluation_loading.h"
 #include "infer/evaluation_prompts.h"
+#include "infer/exit_calibration.h"
 #include "infer/forced_alpha.h"
 #include "infer/generator.h"
+#include "infer/inside_methods.h"
 #include "infer/parts.h"
 #include "infer/teacher_forcing.h"
 #include "infer/vocabulary.h"
 #include "infer/windows/accepted_lengths.h"
-#include "model/parameters.h"
-#include "model/router.h"
 
 namespace draftsmith::infer {
 namespace {
 
-namespace fs = std::filesystem;
-
 class ModelEngine final : public EvaluationEngine {
  public:
-  explicit ModelEngine(const EvaluationOptions& options) : options_(options) {
-    threads_ = set_threads(options.threads);
-    const model::LoadOptions load_options{.device = choose_device(options.device, "device"),
-                                          .dtype = parse_dtype(options.dtype, "dtype")};
-    models_["target"] = load_evaluated(options.model, load_options);
-    for (const auto& drafter : options.drafter) {
-      models_[drafter.name] = load_drafter(drafter.source(), options.model, load_options);
-    }
-  }
+  explicit ModelEngine(const EvaluationOptions& options)
+      : options_(options), threads_(set_threads(options.threads)), models_(options) {}
 
   void check(const RunSettings& run, Problems& problems) override {
     if (run.model != "target") {
       // A drafter that decodes alone is given the target's ids.
-      const LoadedModel& target = models_.at("target");
+      const LoadedModel& target = models_.target();
       const LoadedModel& alone = models_.at(run.model);
       compare_vocabularies(target.model->info(), alone.model->info(), target.tokenizer.get(), alone.tokenizer.get(),
                            problems);
@@ -61,27 +52,27 @@ class ModelEngine final : public EvaluationEngine {
   }
 
   Prompt encode(const std::string& source, const EvaluationTask& task, bool& cut) const override {
-    Prompt prompt = encode_prompt(models_.at("target"), source, task, cut);
-    require_room(std::ssize(prompt), task.max_new_tokens > 0 ? task.max_new_tokens : options_.max_new_tokens);
+    Prompt prompt = encode_prompt(models_.target(), source, task, cut);
+    models_.require_room(std::ssize(prompt), task.max_new_tokens > 0 ? task.max_new_tokens : options_.max_new_tokens);
     return prompt;
   }
 
   std::vector<int64_t> encode_reference(const std::string& reference, const EvaluationTask& task) const override {
-    return encode_output(models_.at("target"), reference, task);
+    return encode_output(models_.target(), reference, task);
   }
 
   std::vector<int64_t> encode_continuation(const std::string& source, const EvaluationTask& task) const override {
-    return encode_rest(models_.at("target"), source, task);
+    return encode_rest(models_.target(), source, task);
   }
 
   std::string text(const std::vector<int64_t>& generated, bool ids) const override {
-    return output_text(models_.at("target"), generated, ids);
+    return output_text(models_.target(), generated, ids);
   }
 
   std::vector<LineRecord> decode(const RunSettings& run, const DecodeBatch& batch) override {
     if (run.decode.window_rule_name() == "oracle") record_accepted(run, batch);
     Generator& generator = generator_for(run, batch.max_new_tokens, batch.count);
-    const at::Device device = models_.at("target").model->info().device;
+    const at::Device device = models_.target().model->info().device;
     synchronize(device);
     const Stopwatch watch;
     auto results = generator.generate(batch.prompts, static_cast<uint64_t>(batch.first_line));
@@ -101,54 +92,84 @@ class ModelEngine final : public EvaluationEngine {
     return records;
   }
 
-  double top_two_margin(const Prompt& prompt, const std::vector<int64_t>& prefix) override {
+  double top_two_margin(const RunSettings& run, const Prompt& prompt, const std::vector<int64_t>& prefix) override {
     const at::NoGradGuard no_gradients;
     std::vector<std::vector<int64_t>> outputs{prefix};
     outputs[0].push_back(0);  // logits are those before the last token, whatever it is
-    TeacherForcing forcing(*models_.at("target").model, {std::span(&prompt, 1), outputs});
+    TeacherForcing forcing(*models_.at(run.model).model, {std::span(&prompt, 1), outputs});
     const at::Tensor logits = forcing.next(forcing.longest()).select(1, -1).flatten();  // [V]
     const at::Tensor top = std::get<0>(logits.to(at::kCPU, at::kDouble).topk(2));
     return top[0].item<double>() - top[1].item<double>();
   }
 
-  StepCosts step_costs(const std::string& drafter, const Prompt& prompt, const std::vector<int64_t>& output,
+  StepCosts step_costs(const RunSettings& run, const Prompt& prompt, const std::vector<int64_t>& output,
                        int64_t max_tokens) override {
-    const std::vector<int64_t> half(output.begin(), output.begin() + static_cast<std::ptrdiff_t>(output.size() / 2));
-    const CalibrationContext calibration{prompt, context(prompt, half)};
-    model::LanguageModel& target = *models_.at("target").model;
-    if (models_.at(drafter).tandem) {
-      return measure_tandem_costs(target, *models_.at(drafter).model, calibration, max_tokens);
+    const CalibrationContext calibration = middle_of(prompt, output);
+    const GenerationModels models = models_.of(run);
+    model::TransformerModel& target = *models_.at(run.model).model;
+    if (models.exit_layer > 0) {
+      return measure_exit_costs({target, models.exit_layer, models.exits}, calibration, max_tokens);
     }
-    if (models_.at(drafter).model) {
-      return measure_step_costs(target, *models_.at(drafter).model, calibration, max_tokens);
-    }
-    return measure_step_costs(target, *make_drafter(drafting_models(drafter)), calibration, max_tokens);
+    if (models.tandem != nullptr) return measure_tandem_costs(target, *models.tandem, calibration, max_tokens);
+    if (models.drafter != nullptr) return measure_step_costs(target, *models.drafter, calibration, max_tokens);
+    return measure_step_costs(target, *make_drafter(models), calibration, max_tokens);
   }
 
-  ForcedAlphas forced_alpha(const std::string& drafter, std::span<const Prompt> prompts,
+  ForcedAlphas forced_alpha(const RunSettings& run, std::span<const Prompt> prompts,
                             const std::vector<std::vector<int64_t>>& outputs) override {
     const at::NoGradGuard no_gradients;
-    model::LanguageModel& target = *models_.at("target").model;
-    const LoadedModel& other = models_.at(drafter);
+    const GenerationModels models = models_.of(run);
+    model::TransformerModel& target = *models_.at(run.model).model;
     const Warping warping{.temperature = 1};
     const auto measure = [&] {
-      if (other.tandem) {
-        return alpha_forced_tandem(target, *other.model, {prompts, outputs}, warping, options_.forced_block);
+      if (models.exit_layer > 0) {
+        return alpha_forced_exit({target, models.exit_layer, models.exits}, {prompts, outputs}, warping);
       }
-      if (other.model) return alpha_forced({target, *other.model}, prompts, outputs, warping);
-      return alpha_forced(target, *make_drafter(drafting_models(drafter)), prompts, outputs, warping);
+      if (models.tandem != nullptr) {
+        return alpha_forced_tandem(target, *models.tandem, {prompts, outputs}, warping, options_.forced_block);
+      }
+      if (models.drafter != nullptr) return alpha_forced({target, *models.drafter}, prompts, outputs, warping);
+      return alpha_forced(target, *make_drafter(models), prompts, outputs, warping);
     };
     const ForcedAlpha sampled = measure();
     return {sampled.agreement, sampled.alpha, sampled.positions, sampled.target, sampled.drafter};
   }
 
+  RunDepth depth(const RunSettings& run) override {
+    const GenerationModels models = models_.of(run);
+    const int64_t layers = models_.at(run.model).model->info().layers;
+    if (run.method() == "ppd") return {layers, ppd_settings(models, run.decode).early_layer};
+    return {layers, models.exit_layer};
+  }
+
+  void check(const EvaluationMatchRates& rates, const std::string& where, Problems& problems) override {
+    check_match_rates(rates.options(), models_.at(rates.model).model->info(), where, problems);
+    try {
+      models_.with_exits(rates.model, rates.exits);
+    } catch (const UserError& error) {
+      for (const Problem& problem : error.problems()) problems.add(problem);
+    }
+  }
+
+  std::vector<MatchRate> match_rates(const EvaluationMatchRates& rates, std::span<const Prompt> prompts,
+                                     int64_t max_new_tokens) override {
+    MatchRateOptions options = rates.options();
+    options.max_new_tokens = max_new_tokens;
+    options.seed = options_.seed;
+    return infer::match_rates(models_.with_exits(rates.model, rates.exits), prompts, options);
+  }
+
+  LayerTimes ppd_times(const RunSettings& run, const Prompt& prompt, const std::vector<int64_t>& output) override {
+    const GenerationModels models = models_.of(run);
+    return measure_layer_times(*models_.at(run.model).model, models.exits, ppd_settings(models, run.decode),
+                               middle_of(prompt, output));
+  }
+
   nlohmann::ordered_json description() const override {
-    const auto& target = models_.at("target").model->info();
+    const auto& target = models_.target().model->info();
     nlohmann::ordered_json json{{"model", options_.model.string()}};
     for (const auto& drafter : options_.drafter) json["drafters"][drafter.name] = drafter.source().text();
-    for (const auto& [name, loaded] : models_) {
-      if (loaded.model) json["parameters"][name] = model::count_numbers(loaded.model->config());
-    }
+    json["parameters"] = models_.parameters();
     json["dtype"] = options_.dtype;
     json["device"] = device_description(target.device);
     json["threads"] = threads_;
@@ -156,62 +177,16 @@ class ModelEngine final : public EvaluationEngine {
   }
 
   std::string fingerprint() const override {
-    std::string text = fmt::format("{} {} {}", git_commit(), options_.device, threads_);
-    for (const auto& [name, loaded] : models_) text += "; " + name + " " + fingerprint_of(loaded.directory);
-    for (const auto& entry : routers_) text += "; " + fingerprint_of(entry.first.first);
-    return text;
+    return fmt::format("{} {} {}{}", git_commit(), options_.device, threads_, models_.fingerprint());
   }
 
  private:
-  // Methods are compared on equal outputs, so these must fit into the context of every model of the suite.
-  void require_room(int64_t prompt, int64_t new_tokens) const {
-    if (models_.at("target").model->info().encoder_decoder) return;
-    for (const auto& [name, loaded] : models_) {
-      const int64_t context = loaded.model ? loaded.model->info().max_positions : 0;
-      if (context == 0 || prompt + new_tokens <= context) continue;
-      throw UserError({.where = "",
-                       .what = "the prompt and the new tokens don't fit into the context of " + name,
-                       .expected = fmt::format("at most {} prompt tokens, with max_new_tokens = {}",
-                                               std::max<int64_t>(0, context - new_tokens), new_tokens),
-                       .found = fmt::format("{} prompt tokens", prompt),
-                       .hint = "set the task's max_source_tokens, which cuts prompts, or lower max_new_tokens"});
-    }
-  }
-
-  // The target, or the model that decodes in its place, with a drafter or none ("").
-  GenerationModels drafting_models(const std::string& drafter, const std::string& target = "target") const {
-    const LoadedModel& model = models_.at(target);
-    GenerationModels models;
-    models.target = model.model.get();
-    models.generation = model.generation;
-    models.target_tokenizer = model.tokenizer.get();
-    if (drafter.empty()) return models;
-    set_drafter(models_.at(drafter), models);
-    return models;
-  }
-
-  // The router of a run, bound to the run's drafter; null for runs without one.
-  const model::RouterPredictor* router_of(const RunSettings& run) {
-    if (run.decode.router.empty()) return nullptr;
-    const auto key = std::pair(run.decode.router, run.drafter);
-    const auto found = routers_.find(key);
-    if (found != routers_.end()) return &found->second;
-    const model::Router router = model::load_router(run.decode.router);
-    const LoadedModel& drafter = models_.at(run.drafter);
-    if (!drafter.model) {
-      throw UserError({"run.router", "a router is for drafters that are models", "a model or a Tandem secondary",
-                       "drafter " + run.drafter, "use the window fixed"});
-    }
-    model::require_router_fits(router, run.decode.router, {drafter.directory, *drafter.model});
-    return &routers_.try_emplace(key, router, *drafter.model).first->second;
-  }
-
   // What the window oracle replays: a pass with windows as long as may be, outside of all timing, once for each prompt.
   void record_accepted(const RunSettings& run, const DecodeBatch& batch) {
     const std::vector<Prompt> prompts(batch.prompts.begin(), batch.prompts.end());
     if (!recorded_.insert({run.label, batch.max_new_tokens, prompts}).second) return;
     DecodeOptions decode = decode_options(run, batch.max_new_tokens);
-    const GenerationModels models = drafting_models(run.drafter, run.model);
+    const GenerationModels models = models_.of(run);
     DraftParts parts{make_drafter(models),
                      std::make_unique<RecordingWindow>(decode.longest_draft(), accepted_[run.label]),
                      make_acceptance_rule(decode.acceptance_name(), decode)};
@@ -230,8 +205,7 @@ class ModelEngine final : public EvaluationEngine {
   Generator make_generator(const RunSettings& run, int64_t max_new_tokens, bool count) {
     DecodeOptions decode = decode_options(run, max_new_tokens);
     decode.measure_alpha = count;
-    GenerationModels models = drafting_models(run.drafter, run.model);
-    models.router = router_of(run);
+    GenerationModels models = models_.of(run);
     if (decode.window_rule_name() == "oracle") models.accepted_lengths = &accepted_[run.label];
     return {models, decode};
   }
@@ -243,20 +217,20 @@ class ModelEngine final : public EvaluationEngine {
     return generators_.emplace(key, make_generator(run, max_new_tokens, count)).first->second;
   }
 
-  // What the decoder has been given before the next token: start token or prompt, then new tokens.
-  std::vector<int64_t> context(const Prompt& prompt, const std::vector<int64_t>& tokens) const {
-    const auto& info = models_.at("target").model->info();
-    std::vector<int64_t> result = info.encoder_decoder ? Prompt{info.decoder_start} : prompt;
-    result.insert(result.end(), tokens.begin(), tokens.end());
-    return result;
+  // Where steps are timed: half of an output has been written.
+  CalibrationContext middle_of(const Prompt& prompt, const std::vector<int64_t>& output) const {
+    const auto& info = models_.target().model->info();
+    CalibrationContext context{prompt, info.encoder_decoder ? Prompt{info.decoder_start} : prompt};
+    context.prefix.insert(context.prefix.end(), output.begin(),
+                          output.begin() + static_cast<std::ptrdiff_t>(output.size() / 2));
+    return context;
   }
 
   EvaluationOptions options_;
   int64_t threads_ = 0;
-  std::map<std::string, LoadedModel> models_;
-  std::map<std::pair<fs::path, std::string>, model::RouterPredictor> routers_;  // by directory and drafter
-  std::map<std::string, AcceptedLengths> accepted_;                             // by label, of the window oracle
-  std::set<std::tuple<std::string, int64_t, std::vector<Prompt>>> recorded_;    // label, max_new_tokens, batch
+  EvaluatedModels models_;
+  std::map<std::string, AcceptedLengths> accepted_;                           // by label, of the window oracle
+  std::set<std::tuple<std::string, int64_t, std::vector<Prompt>>> recorded_;  // label, max_new_tokens, batch
   std::map<std::tuple<std::string, int64_t, bool>, Generator> generators_;
 };
 

@@ -40,6 +40,8 @@ Fields<EvaluationDrafter> EvaluationDrafter::fields() {
       .add("model", &EvaluationDrafter::model, "Its model directory; or")
       .add("tandem", &EvaluationDrafter::tandem, "the directory of a Tandem secondary of the suite's model; or")
       .add("ngram", &EvaluationDrafter::ngram, "its n-gram table, made by `draftsmith data ngrams`; or")
+      .add("exit", &EvaluationDrafter::exit, Range{0}, Unit{"layers"},
+           "the first so many layers of the model that decodes, read by its exits if it has any; 0: none; or")
       .add("lookup", &EvaluationDrafter::lookup,
            "true: prompt look-up, which copies what followed the last n-gram like the end of the text.")
       .add("longest", &EvaluationDrafter::longest, Range{1, static_cast<double>(kMostLookup)}, Unit{"tokens"},
@@ -83,6 +85,21 @@ Fields<EvaluationRun> EvaluationRun::fields() {
            "Replaces the method's acceptance rule: accept_all, exact, rejection or rollback; empty: its own.")
       .add("free_token", &EvaluationRun::free_token,
            "Of accept_all (method tandem): the target writes the first token and one after each block.")
+      .add("exits", &EvaluationRun::exits,
+           "Directory of exits of the run's model, for early-exit, calm, ppd and drafters that are exits; empty: the "
+           "model's own, if it has any.")
+      .add("exit_layer", &EvaluationRun::exit_layer, Range{1}, Unit{"layers"},
+           "Of early-exit: how many of the first layers draft.")
+      .add("exit_measure", &EvaluationRun::exit_measure, Choices{"saturation", "margin"},
+           "Of calm: what says that a token may leave.")
+      .add("exit_threshold", &EvaluationRun::exit_threshold, Range{0, 1}, "Of calm: thresholds lambda.")
+      .add("exit_decay", &EvaluationRun::exit_decay, Range{0},
+           "Of calm: how fast the threshold falls along the output (temp).")
+      .add("early_layer", &EvaluationRun::early_layer, Range{1}, Unit{"layers"},
+           "Of ppd: layers after which the next token is predicted early (d-bar).")
+      .add("candidates", &EvaluationRun::candidates, Range{1}, Unit{"tokens"}, "Of ppd: early candidates k.")
+      .add("execution", &EvaluationRun::execution, Choices{"auto", "batched", "threads", "streams"},
+           "Of ppd: how the candidates' branches run beside the last layers.")
       .add(
           "num_samples", &EvaluationRun::num_samples, Range{1, 4096},
           "Outputs for each line, decoded together and compared with as many of the target's own: counts and speed are "
@@ -97,9 +114,13 @@ Fields<EvaluationOptions> EvaluationOptions::fields() {
   return Fields<EvaluationOptions>("evaluation suite")
       .add("name", &EvaluationOptions::name, "Name of the suite in results.")
       .add("model", &EvaluationOptions::model, Required{}, "Directory of the target model.")
-      .add("drafter", &EvaluationOptions::drafter, "Small models, Tandem secondaries, n-gram tables, prompt look-up.")
+      .add("drafter", &EvaluationOptions::drafter,
+           "Small models, Tandem secondaries, n-gram tables, prompt look-up, exits of the model itself.")
       .add("task", &EvaluationOptions::task, "Data sets.")
       .add("run", &EvaluationOptions::run, "Methods; greedy decoding of the target is always run, as the baseline.")
+      .add("match_rates", &EvaluationOptions::match_rates,
+           "How often layers predict early what the last one says, as ppd needs it: written to match_rates.csv and "
+           ".svg.")
       .add("repetitions", &EvaluationOptions::repetitions, Range{1, 100},
            "Timed repetitions, the methods interleaved; a sample's time is their median.")
       .add("warmup", &EvaluationOptions::warmup, Range{0, 1000}, Unit{"lines"},

@@ -4,7 +4,7 @@
 //   model = "target/model"                # a model directory
 //   [[drafter]]
 //   name = "aligned"
-//   model = "aligned/model"               # or tandem = "tandem/model", ngram = "ngram.h5", or lookup = true
+//   model = "aligned/model"               # or tandem = "tandem/model", ngram = "ngram.h5", lookup = true, or exit = 2
 //   [[task]]
 //   name = "val"
 //   source = "val.de"                     # one text a line
@@ -25,6 +25,7 @@
 
 #include "base/options.h"
 #include "infer/drafters/drafter_source.h"
+#include "infer/evaluation_match_rates.h"
 #include "infer/metrics/metric.h"
 
 namespace draftsmith::infer {
@@ -50,7 +51,8 @@ struct EvaluationTask {
   static Fields<EvaluationTask> fields();
 };
 
-// A small model, a Tandem secondary of the suite's model, an n-gram table or prompt look-up, known in runs by its name.
+// A small model, a Tandem secondary of the suite's model, an n-gram table, prompt look-up, or the first layers of
+// whatever model decodes, known in runs by its name.
 struct EvaluationDrafter {
   std::string name;
   std::filesystem::path model{};
@@ -58,7 +60,8 @@ struct EvaluationDrafter {
   bool lookup = false;
   int64_t longest = 4;
   std::filesystem::path tandem{};
-  DrafterSource source() const { return {model, ngram, lookup ? longest : 0, tandem}; }
+  int64_t exit = 0;  // layers; 0: none
+  DrafterSource source() const { return {model, ngram, lookup ? longest : 0, tandem, exit}; }
   static Fields<EvaluationDrafter> fields();
 };
 
@@ -84,6 +87,14 @@ struct EvaluationRun {
   std::string window_rule;
   std::string acceptance;
   bool free_token = true;
+  std::filesystem::path exits;
+  std::vector<int64_t> exit_layer;
+  std::vector<std::string> exit_measure;
+  std::vector<double> exit_threshold;
+  std::vector<double> exit_decay;
+  std::vector<int64_t> early_layer;
+  std::vector<int64_t> candidates;
+  std::vector<std::string> execution;
   std::vector<int64_t> num_samples;
   std::string choose_on;
   std::vector<double> max_drop{0, 1};
@@ -96,6 +107,7 @@ struct EvaluationOptions {
   std::vector<EvaluationDrafter> drafter;
   std::vector<EvaluationTask> task;
   std::vector<EvaluationRun> run;
+  std::vector<EvaluationMatchRates> match_rates;
   int64_t repetitions = 3;
   int64_t warmup = 3;
   int64_t max_new_tokens = 128;

@@ -12,10 +12,12 @@ namespace {
 enum Column : size_t { kRatio, kLines, kBase, kRun, kBaseDecode, kBaseTokens, kRunDecode, kRunTokens, kColumns };
 
 // The counts of DecodeStats that are kept on disk.
-constexpr std::array kCounts{&DecodeStats::emitted,       &DecodeStats::target_runs,  &DecodeStats::draft_runs,
-                             &DecodeStats::verifications, &DecodeStats::drafted,      &DecodeStats::accepted,
-                             &DecodeStats::fallbacks,     &DecodeStats::rollbacks,    &DecodeStats::cut,
-                             &DecodeStats::overlap_count, &DecodeStats::target_tokens};
+constexpr std::array kCounts{&DecodeStats::emitted,       &DecodeStats::target_runs,       &DecodeStats::draft_runs,
+                             &DecodeStats::verifications, &DecodeStats::drafted,           &DecodeStats::accepted,
+                             &DecodeStats::fallbacks,     &DecodeStats::rollbacks,         &DecodeStats::cut,
+                             &DecodeStats::overlap_count, &DecodeStats::target_tokens,     &DecodeStats::layer_runs,
+                             &DecodeStats::latency_units, &DecodeStats::early_predictions, &DecodeStats::early_matches,
+                             &DecodeStats::compute_units};
 
 LineStatistics speed_statistics(const RunRecords& run, const RunRecords& baseline) {
   LineStatistics statistics{.width = kColumns, .values = {}};
@@ -57,6 +59,17 @@ double ratio_of(int64_t a, int64_t b) {
   return divide(static_cast<double>(a), static_cast<double>(b));
 }
 
+// Counts of the timed lines, prefills left out.
+DecodeStats timed_decoding(const RunRecords& records) {
+  DecodeStats sum;
+  for (const LineRecord& line : records) {
+    if (line.repetitions.empty()) continue;
+    sum += line.stats;
+    sum.target_runs -= line.prefill_runs;
+  }
+  return sum;
+}
+
 }  // namespace
 
 const PhaseSeconds& LineRecord::median() const {
@@ -78,6 +91,7 @@ nlohmann::json LineRecord::to_json() const {
                       {"histogram", stats.accepted_histogram},
                       {"examined", stats.examined_by_position},
                       {"accepted", stats.accepted_by_position},
+                      {"exits", stats.exits_by_layer},
                       {"seconds", nlohmann::json::array()}};
   for (const auto& repetition : repetitions) json["seconds"].push_back(seconds_json(repetition));
   return json;
@@ -92,6 +106,7 @@ LineRecord LineRecord::from_json(const nlohmann::json& json) {
   json.at("histogram").get_to(record.stats.accepted_histogram);
   json.at("examined").get_to(record.stats.examined_by_position);
   json.at("accepted").get_to(record.stats.accepted_by_position);
+  json.at("exits").get_to(record.stats.exits_by_layer);
   for (const auto& repetition : json.at("seconds")) {
     record.repetitions.push_back({.encode = repetition.at(0),
                                   .prefill = repetition.at(1),
@@ -109,18 +124,16 @@ void add_overhead(RunRecords& batch, double elapsed) {
   for (LineRecord& line : batch) line.repetitions.back().other += share;
 }
 
-double decode_bound(const RunRecords& run, const RunRecords& baseline) {
-  const auto tokens_per_run = [](const RunRecords& records) {
-    int64_t tokens = 0;
-    int64_t runs = 0;
-    for (const LineRecord& line : records) {
-      if (line.repetitions.empty()) continue;
-      tokens += line.tokens();
-      runs += line.stats.target_runs - line.prefill_runs;
-    }
-    return ratio_of(tokens, runs);
-  };
-  return divide(tokens_per_run(run), tokens_per_run(baseline));
+double decode_bound(const RunRecords& run, const RunRecords& baseline, const RunDepth& depth) {
+  const DecodeStats own = timed_decoding(run);
+  const DecodeStats plain = timed_decoding(baseline);
+  const double plain_tokens = ratio_of(plain.emitted, plain.target_runs);  // a run
+  double bound = divide(ratio_of(own.emitted, own.target_runs), plain_tokens);
+  if (depth.early == 0) return bound;
+  const int64_t rounds = own.target_runs * (depth.layers - depth.early) + own.draft_runs * depth.early;
+  const int64_t one_after_the_other = own.latency_units > 0 ? own.latency_units : rounds;
+  const double by_layers = divide(ratio_of(own.emitted * depth.layers, one_after_the_other), plain_tokens);
+  return own.latency_units > 0 ? by_layers : std::min(bound, by_layers);
 }
 
 Speed measure_speed(const RunRecords& run, const RunRecords& baseline, const ResamplingOptions& resampling) {

@@ -54,10 +54,18 @@ struct Speed {
   Ratio speedup_decode;            // per emitted token, without encoder and prefill
 };
 
+// How far a run goes into the layers of the model that decodes.
+struct RunDepth {
+  int64_t layers = 0;  // of its decoder
+  int64_t early = 0;   // of these, how many draft (early-exit, exits as drafters) or predict early (ppd); 0: none
+};
+
 // The most that speedup_decode can be when a target run costs at least a plain decoding step: emitted tokens a target
 // run of the run, over those of the baseline, prefills left out, on the timed lines. For lines decoded one by one only:
 // the target runs of a batch are those of its slowest line, which sums over lines do not show.
-double decode_bound(const RunRecords& run, const RunRecords& baseline);
+// Where layers of the model itself draft, a round takes at least their runs and one run of the layers above them; PPD
+// takes at least the latency units that it counted. Both in layers, one after the other.
+double decode_bound(const RunRecords& run, const RunRecords& baseline, const RunDepth& depth = {});
 
 Speed measure_speed(const RunRecords& run, const RunRecords& baseline, const ResamplingOptions& resampling);
 

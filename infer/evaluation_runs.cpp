@@ -23,6 +23,11 @@ std::string label_key(const std::string& key) {
   if (key == "num_samples") return "samples";
   if (key == "max_entropy") return "H";
   if (key == "threshold") return "tau";
+  if (key == "exit_layer") return "exit";
+  if (key == "exit_threshold") return "lambda";
+  if (key == "exit_decay") return "temp";
+  if (key == "early_layer") return "d";
+  if (key == "candidates") return "k";
   return key;
 }
 
@@ -39,17 +44,21 @@ std::string label_of(const std::string& name, const RunSettings& settings, bool 
   if (!with_parameters) return file_safe(label);
   const auto params = settings.params();
   for (const auto& [key, value] : params.items()) {
-    if (key == "drafter" || key == "model" || key == "router") continue;
+    if (key == "drafter" || key == "model" || key == "router" || key == "exits") continue;
     const bool text = value.is_string() && value != "inf";
     label += "." + (value == false ? "no_" + key : text ? label_value(value) : label_key(key) + label_value(value));
   }
   return file_safe(label);
 }
 
-// Drafters, models, window rules and ways of sampling are compared, not chosen among.
+// Drafters, exits that draft, models, rules, measures and ways of sampling are compared, not chosen among.
 std::string group_of(const EvaluationRun& run, const RunSettings& settings) {
   std::string group = label_of(run.name, settings, false);
+  if (settings.decode.exit_layer) group += fmt::format(".exit{}", *settings.decode.exit_layer);
+  if (settings.method() == "calm") group += "." + settings.decode.exit_measure;
+  if (settings.method() == "ppd" && settings.decode.execution != "auto") group += "." + settings.decode.execution;
   if (run.name.empty() && !run.window_rule.empty()) group += "." + run.window_rule;
+  if (run.name.empty() && !run.acceptance.empty()) group += "." + run.acceptance;
   if (settings.temperature() != 0) group += fmt::format(".T{}", settings.temperature());
   if (settings.decode.top_k.value_or(0) != 0) group += fmt::format(".top_k{}", *settings.decode.top_k);
   if (settings.decode.top_p.value_or(1) != 1) group += fmt::format(".top_p{}", *settings.decode.top_p);
@@ -78,6 +87,7 @@ RunSettings first_point(const EvaluationRun& run) {
   if (!run.acceptance.empty()) start.decode.acceptance = run.acceptance;
   start.decode.free_token = run.free_token;
   start.decode.router = run.router;
+  start.decode.exits = run.exits;
   if (start.decode.samples_by_default()) {
     // A directory's own sampling settings would make runs of different models incomparable.
     start.decode.temperature = 1;
@@ -91,10 +101,33 @@ bool contains(const std::vector<RunSettings>& runs, const std::string& label) {
   return std::any_of(runs.begin(), runs.end(), [&](const auto& run) { return run.label == label; });
 }
 
+void add_missing(std::vector<RunSettings>& runs, const RunSettings& run) {
+  if (!contains(runs, run.label)) runs.push_back(run);
+}
+
+bool same_setting(const RunSettings& a, const RunSettings& b) {
+  return a.method() == b.method() && a.params() == b.params();
+}
+
 void add_sampling(const DecodeOptions& decode, nlohmann::ordered_json& json) {
   if (decode.temperature) json["temperature"] = *decode.temperature;
   if (decode.top_k.value_or(0) != 0) json["top_k"] = *decode.top_k;
   if (decode.top_p.value_or(1) != 1) json["top_p"] = *decode.top_p;
+}
+
+// What calm and ppd decode with is always named, what early-exit drafts with where it is given.
+void add_inside(const DecodeOptions& decode, nlohmann::ordered_json& json) {
+  if (!decode.exits.empty()) json["exits"] = decode.exits.string();
+  if (decode.exit_layer) json["exit_layer"] = *decode.exit_layer;
+  if (decode.method == "calm") {
+    json["exit_measure"] = decode.exit_measure;
+    json["exit_threshold"] = decode.exit_threshold;
+    json["exit_decay"] = decode.exit_decay;
+  }
+  if (decode.method != "ppd") return;
+  if (decode.early_layer) json["early_layer"] = *decode.early_layer;
+  json["candidates"] = decode.candidates;
+  if (decode.execution != "auto") json["execution"] = decode.execution;
 }
 
 }  // namespace
@@ -110,9 +143,16 @@ std::string file_safe(std::string text) {
   return text;
 }
 
-bool RunSettings::equals_greedy() const {
+bool RunSettings::lossless() const {
   const std::string acceptance = decode.acceptance_name();
-  return temperature() == 0 && model == "target" && (acceptance == "exact" || acceptance == "rejection");
+  return temperature() == 0 && (acceptance == "exact" || acceptance == "rejection" || method() == "ppd");
+}
+
+std::string RunSettings::drafting() const {
+  if (!decode.drafts()) return "";
+  std::string name = drafter;
+  if (decode.drafts_inside()) name = "exit" + (decode.exit_layer ? std::to_string(*decode.exit_layer) : "");
+  return model == "target" ? name : model + "/" + name;
 }
 
 nlohmann::ordered_json RunSettings::params() const {
@@ -136,6 +176,7 @@ nlohmann::ordered_json RunSettings::params() const {
   if (decode.window_rule) result["window_rule"] = *decode.window_rule;
   if (decode.acceptance) result["acceptance"] = *decode.acceptance;
   if (decode.free_token != kDefaults.free_token) result["free_token"] = decode.free_token;
+  add_inside(decode, result);
   if (decode.num_samples != kDefaults.num_samples) result["num_samples"] = decode.num_samples;
   return result;
 }
@@ -163,6 +204,13 @@ RunSettings baseline_of(const RunSettings& run) {
   return baseline;
 }
 
+RunSettings greedy_of(const RunSettings& run) {
+  RunSettings greedy = greedy_baseline();
+  greedy.model = run.model;
+  if (run.model != "target") greedy.group = greedy.label = label_of("", greedy, true);
+  return greedy;
+}
+
 std::vector<RunSettings> expand_run(const EvaluationRun& run) {
   std::vector<RunSettings> points{first_point(run)};
   spread(points, run.drafter, [](RunSettings& point, const std::string& value) { point.drafter = value; });
@@ -180,12 +228,24 @@ std::vector<RunSettings> expand_run(const EvaluationRun& run) {
   spread(points, run.threshold, [](RunSettings& point, double value) { point.decode.threshold = value; });
   spread(points, run.rollback_rule,
          [](RunSettings& point, const std::string& value) { point.decode.rollback_rule = value; });
+  spread(points, run.exit_layer, [](RunSettings& point, int64_t value) { point.decode.exit_layer = value; });
+  spread(points, run.exit_measure,
+         [](RunSettings& point, const std::string& value) { point.decode.exit_measure = value; });
+  spread(points, run.exit_threshold, [](RunSettings& point, double value) { point.decode.exit_threshold = value; });
+  spread(points, run.exit_decay, [](RunSettings& point, double value) { point.decode.exit_decay = value; });
+  spread(points, run.early_layer, [](RunSettings& point, int64_t value) { point.decode.early_layer = value; });
+  spread(points, run.candidates, [](RunSettings& point, int64_t value) { point.decode.candidates = value; });
+  spread(points, run.execution, [](RunSettings& point, const std::string& value) { point.decode.execution = value; });
   for (auto& point : points) {
     const bool name_is_enough = !run.name.empty() && points.size() == 1;
     point.label = name_is_enough ? file_safe(run.name) : label_of(run.name, point, true);
     point.group = group_of(run, point);
   }
   return points;
+}
+
+bool compares_with_own_greedy(const RunSettings& run) {
+  return run.temperature() == 0 && (run.decode.drafts() || run.inside());
 }
 
 std::string chosen_label(const std::string& group, double max_drop) {
@@ -197,8 +257,11 @@ std::vector<RunSettings> expand_runs(const EvaluationOptions& options) {
   for (const EvaluationRun& given : options.run) {
     for (RunSettings& run : expand_run(given)) {
       const RunSettings baseline = baseline_of(run);
-      if (!contains(runs, baseline.label)) runs.push_back(baseline);
-      if (run.method() == baseline.method() && run.params() == baseline.params()) continue;  // asked for by name
+      const RunSettings own = greedy_of(run);
+      add_missing(runs, baseline);
+      if (compares_with_own_greedy(run)) add_missing(runs, own);
+      if (same_setting(run, baseline)) continue;  // asked for by name
+      if (same_setting(run, own) && contains(runs, run.label)) continue;
       if (contains(runs, run.label)) {
         throw UserError({.where = "run",
                          .what = "two runs of the suite have the same name",

@@ -26,8 +26,14 @@ struct RunSettings {
 
   const std::string& method() const { return decode.method; }
   double temperature() const { return decode.temperature.value_or(0); }
-  // Whether the output must equal greedy decoding of the target token by token.
-  bool equals_greedy() const;
+  // Whether the output must equal greedy decoding of the run's own model token by token.
+  bool lossless() const;
+  // The same of the suite's target.
+  bool equals_greedy() const { return lossless() && model == "target"; }
+  // Whether layers of the model itself draft, leave early or run ahead (early-exit, calm, ppd).
+  bool inside() const { return decode.drafts_inside() || method() == "calm" || method() == "ppd"; }
+  // Names what drafts, for which model: "aligned", "exit2", "other/exit2"; empty when nothing does.
+  std::string drafting() const;
   // What was given, for results.json; infinite thresholds become the string "inf".
   nlohmann::ordered_json params() const;
 };
@@ -37,6 +43,11 @@ RunSettings greedy_baseline();
 
 // The autoregressive run that `run` is compared with: greedy, or sampling with the same warping.
 RunSettings baseline_of(const RunSettings& run);
+
+// Greedy decoding of the run's own model, whose tokens a lossless run at temperature 0 must give.
+RunSettings greedy_of(const RunSettings& run);
+// Whether outputs are compared with these token by token.
+bool compares_with_own_greedy(const RunSettings& run);
 
 // All points of one run's grid.
 std::vector<RunSettings> expand_run(const EvaluationRun& run);

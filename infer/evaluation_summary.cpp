@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "infer/drafter_summary.h"
+#include "infer/inside_summary.h"
 #include "infer/metrics/rouge.h"
 
 namespace draftsmith::infer {
@@ -51,8 +53,8 @@ class TaskSummary {
     result["baseline"] = row_json(measured_.rows.front());
     result["runs"] = ordered_json::array();
     for (size_t i = 1; i < measured_.rows.size(); ++i) result["runs"].push_back(row_json(measured_.rows[i]));
-    result["drafters"] = drafters_json();
-    if (!measured_.predicted.empty()) result["prediction"] = prediction_json();
+    result["drafters"] = drafters_json(measured_);
+    if (!measured_.predicted.empty()) result["prediction"] = prediction_json(measured_);
     return result;
   }
 
@@ -65,15 +67,16 @@ class TaskSummary {
     const RunSettings baseline = baseline_of(run);
     const Speed speed = measure_speed(records(run), records(baseline), resampling_of(options_));
     const DecodeStats stats = sum_of_stats(records(run));
-    ordered_json json{{"name", row.label}, {"method", run.method()}, {"params", run.params()}};
+    ordered_json json{{"name", row.label}, {"group", run.group}, {"method", run.method()}, {"params", run.params()}};
     json["baseline"] = baseline.label;
     json["hypotheses"] = hypotheses_file(*measured_.task, row);
     json["quality"] = quality_json(run);
     json["speed"] = speed_json(speed);
     json["acceptance"] = acceptance_json(run, stats);
     add_prediction(run, stats, json);
-    if (run.temperature() == 0 && run.model == "target" && run.decode.drafts()) json["exactness"] = exactness_json(run);
-    if (const auto found = measured_.predicted.find(run.drafter); found != measured_.predicted.end()) {
+    add_inside(run, stats, json);
+    if (compares_with_own_greedy(run)) json["exactness"] = exactness_json(run);
+    if (const auto found = measured_.predicted.find(run.drafting()); found != measured_.predicted.end()) {
       json["prediction"] = drafter_quality_json(found->second);
     }
     if (row.choice) json["chosen"] = choice_json(*row.choice);
@@ -137,8 +140,23 @@ class TaskSummary {
             {"rollbacks", stats.rollbacks}};
   }
 
+  void add_inside(const RunSettings& run, const DecodeStats& stats, ordered_json& json) const {
+    const int64_t outputs = measured_.data.lines() * run.decode.num_samples;
+    const RunDepth depth = engine_.depth(run);
+    ordered_json inside = inside_json(run, depth, stats, outputs);
+    if (inside.empty()) return;
+    // The theorem says nothing of heads, caches or anything else that a step has beside its layers.
+    if (inside.contains("theorem")) json["predicted"]["speedup"] = inside.at("theorem").at("speedup");
+    const auto times = measured_.ppd_times.find(run.label);
+    if (times != measured_.ppd_times.end() && stats.early_predictions > 0) {
+      const double length = static_cast<double>(stats.emitted) / static_cast<double>(outputs);
+      inside["simulation"] = simulate_ppd(times->second, ppd_setting(run, depth, stats), length).to_json();
+    }
+    json["inside"] = std::move(inside);
+  }
+
   void add_prediction(const RunSettings& run, const DecodeStats& stats, ordered_json& json) const {
-    const auto costs = measured_.costs.find(run.drafter);
+    const auto costs = measured_.costs.find(run.drafting());
     if (costs == measured_.costs.end()) return;
     const auto prediction = predict(run, stats, costs->second);
     if (!prediction) return;
@@ -151,18 +169,18 @@ class TaskSummary {
     out["long_run_ms"] = 1000 * prediction->latency->long_run;
   }
 
-  // Lines whose ids differ from greedy decoding. Where they must not, the margin at the first divergence shows whether
-  // rounding explains it.
+  // Lines whose ids differ from greedy decoding of the same model. Where they must not, the margin at the first
+  // divergence shows whether rounding explains it.
   ordered_json exactness_json(const RunSettings& run) {
     const RunRecords& own = records(run);
-    const RunRecords& greedy = records(greedy_baseline());
-    const bool lossless = run.equals_greedy();
+    const RunRecords& greedy = measured_.own_greedy(run);
+    const bool lossless = run.lossless();
     int64_t differing = 0;
     double largest_margin = 0;
     for (size_t line = 0; line < own.size(); ++line) {
       if (own[line].ids == greedy[line].ids) continue;
       ++differing;
-      if (lossless) largest_margin = std::max(largest_margin, margin(line, own[line].ids, greedy[line].ids));
+      if (lossless) largest_margin = std::max(largest_margin, margin(run, line, own[line].ids, greedy[line].ids));
     }
     ordered_json json{{"lossless", lossless}, {"lines", own.size()}, {"differing_lines", differing}};
     if (lossless && differing > 0) {
@@ -172,9 +190,9 @@ class TaskSummary {
     return json;
   }
 
-  double margin(size_t line, const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
+  double margin(const RunSettings& run, size_t line, const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
     const auto first = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;
-    return engine_.top_two_margin(measured_.prompts[line], {a.begin(), first});
+    return engine_.top_two_margin(run, measured_.prompts[line], {a.begin(), first});
   }
 
   static ordered_json choice_json(const Choice& choice) {
@@ -182,55 +200,26 @@ class TaskSummary {
             {"drop_there", choice.drop}, {"speedup_there", choice.speedup}, {"allowed", choice.allowed}};
   }
 
+  // Of another model than the target, times how much faster than the target that model is by itself.
+  double bound_of(const RunSettings& run, const RunSettings& baseline) const {
+    const RunDepth depth = engine_.depth(run);
+    if (run.model == "target" || run.temperature() != 0) return decode_bound(records(run), records(baseline), depth);
+    const RunRecords& own = measured_.own_greedy(run);
+    const ResamplingOptions few{.resamples = 1, .seed = 1, .confidence = 0.95};
+    return decode_bound(records(run), own, depth) * measure_speed(own, records(baseline), few).speedup_decode.value;
+  }
+
   void add_bound_check(const RunSettings& run, const RunSettings& baseline, const Speed& speed,
                        ordered_json& json) const {
     // In batches the lines' own counts bound nothing: a batch lasts as long as its slowest line. Without verification
     // the drafter alone sets the pace.
     const bool verifies = run.decode.drafts() && run.decode.acceptance_name() != "accept_all";
-    if (!verifies || speed.lines == 0 || options_.batch_size * run.decode.num_samples > 1) return;
-    const double bound = decode_bound(records(run), records(baseline));
+    const bool bounded = verifies || run.method() == "ppd";
+    if (!bounded || speed.lines == 0 || options_.batch_size * run.decode.num_samples > 1) return;
+    const double bound = bound_of(run, baseline);
     json["speed"]["speedup_decode_bound"] = bound;
     if (speed.speedup_decode.interval.low <= bound * kBoundSlack) return;
     json["measurement_error"] = "speedup_decode exceeds what the number of target runs allows";
-  }
-
-  static ordered_json prediction_quality_json(const PredictionQuality& quality) {
-    return {{"accuracy", number(quality.accuracy)}, {"cross_entropy", number(quality.cross_entropy)}};
-  }
-
-  // Relative: to the target's choice and distribution.
-  static ordered_json drafter_quality_json(const ForcedAlphas& predicted) {
-    ordered_json json = prediction_quality_json(predicted.drafter);
-    json["relative_accuracy"] = predicted.at_temperature_0;
-    json["relative_tv"] = 1 - predicted.at_temperature_1;
-    return json;
-  }
-
-  ordered_json prediction_json() const {
-    const ForcedAlphas& any = measured_.predicted.begin()->second;
-    ordered_json models{{"target", prediction_quality_json(any.target)}};
-    for (const auto& [name, predicted] : measured_.predicted) models[name] = drafter_quality_json(predicted);
-    const char* texts = measured_.data.references.empty() ? "continuations" : "references";
-    return {{"texts", texts},
-            {"lines", measured_.forced_texts.outputs.size()},
-            {"positions", any.positions},
-            {"models", models}};
-  }
-
-  ordered_json drafters_json() const {
-    ordered_json json = ordered_json::object();
-    for (const auto& [name, costs] : measured_.costs) {
-      auto& entry = json[name.empty() ? "none" : name];
-      entry["cost_ratio"] = costs.cost_ratio();
-      entry["draft_step_seconds"] = costs.draft;
-      entry["target_step_seconds"] = costs.target;
-    }
-    for (const auto& [name, alpha] : measured_.forced) {
-      json[name]["alpha_forced"] = {{"temperature_0", alpha.at_temperature_0},
-                                    {"temperature_1", alpha.at_temperature_1},
-                                    {"positions", alpha.positions}};
-    }
-    return json;
   }
 
   const MeasuredTask& measured_;
@@ -240,6 +229,11 @@ class TaskSummary {
 };
 
 }  // namespace
+
+const RunRecords& MeasuredTask::own_greedy(const RunSettings& run) const {
+  const auto found = records.find(greedy_of(run).label);
+  return found == records.end() ? records.at("greedy") : found->second;
+}
 
 std::string hypotheses_file(const EvaluationTask& task, const RunRow& row) {
   return fmt::format("hyp/{}.{}.txt", file_safe(task.name), row.label);

@@ -36,9 +36,15 @@ struct MeasuredTask {
   TaskRecords records;
   std::map<std::string, std::vector<std::string>> hypotheses;  // by records' label, as scored and written
   std::map<std::string, LineStatistics> statistics;            // by records' label
-  std::map<std::string, StepCosts> costs;                      // by drafter
-  std::map<std::string, ForcedAlphas> forced;                  // by drafter, on the target's greedy outputs
-  std::map<std::string, ForcedAlphas> predicted;               // by drafter, on forced_texts
+  // By RunSettings::drafting(): what drafts, for which model.
+  std::map<std::string, std::string> drafted_for;  // the model, "target" or a drafter's name
+  std::map<std::string, StepCosts> costs;
+  std::map<std::string, ForcedAlphas> forced;     // on that model's greedy outputs
+  std::map<std::string, ForcedAlphas> predicted;  // on forced_texts
+  std::map<std::string, LayerTimes> ppd_times;    // by records' label
+
+  // Of the run's own model; of the target, where that was not decoded.
+  const RunRecords& own_greedy(const RunSettings& run) const;
 };
 
 // Fills hypotheses and statistics from the records.

@@ -47,20 +47,28 @@ void add_positions(const LogitsPair& logits, const ForcedLabels& given, const Wa
   sums.overlap += at::where(labels.counted, overlap(warp(p, warping), warp(q, warping)), 0.0).sum().item<double>();
 }
 
-void add_batch(const ForcedPair& models, const ForcedBatch& batch, const Warping& warping, Sums& sums) {
-  TeacherForcing target(models.target, batch);
-  const auto sources = known_to(models.drafter.info(), batch.sources);
-  const auto outputs = known_to(models.drafter.info(), batch.outputs);
-  TeacherForcing drafter(models.drafter, {sources, outputs});
-  const int64_t at_once = std::max<int64_t>(1, kLogitsAtOnce / (target.rows() * models.target.info().vocabulary));
+// The positions of a batch from steps that give the logits of both.
+template <class Step>
+void add_steps(TeacherForcing& target, const ForcedBatch& batch, const Warping& warping, Sums& sums, const Step& step) {
+  const int64_t at_once = std::max<int64_t>(1, kLogitsAtOnce / (target.rows() * target.vocabulary()));
   for (int64_t done = 0; done < target.longest(); done += at_once) {
     const int64_t width = std::min(at_once, target.longest() - done);
     std::vector<int64_t> valid;
     for (int64_t b = 0; b < target.rows(); ++b) valid.push_back(target.valid(b, width));
     const std::vector<int64_t> first(valid.size(), done);
-    const auto p = target.next(width);  // [B,L,V]
-    add_positions({p, drafter.next(width)}, labels_of(batch.outputs, first, valid, width), warping, sums);
+    add_positions(step(width), labels_of(batch.outputs, first, valid, width), warping, sums);
   }
+}
+
+void add_batch(const ForcedPair& models, const ForcedBatch& batch, const Warping& warping, Sums& sums) {
+  TeacherForcing target(models.target, batch);
+  const auto sources = known_to(models.drafter.info(), batch.sources);
+  const auto outputs = known_to(models.drafter.info(), batch.outputs);
+  TeacherForcing drafter(models.drafter, {sources, outputs});
+  add_steps(target, batch, warping, sums, [&](int64_t width) {
+    const auto p = target.next(width);  // [B,L,V]
+    return LogitsPair{p, drafter.next(width)};
+  });
 }
 
 ForcedAlpha mean_of(const Sums& sums, const Warping& warping) {
@@ -217,6 +225,24 @@ ForcedAlpha alpha_forced_tandem(model::LanguageModel& target, model::Transformer
     for (int64_t done = 0; done < batch.longest(); done += width) {
       batch.add_block(std::min(width, batch.longest() - done), warping, sums);
     }
+  }
+  return mean_of(sums, warping);
+}
+
+ForcedAlpha alpha_forced_exit(const ExitDrafting& drafting, const ForcedBatch& texts, const Warping& warping) {
+  constexpr size_t kRows = 16;
+  const at::NoGradGuard no_grad;
+  Sums sums;
+  for (size_t first = 0; first < texts.sources.size(); first += kRows) {
+    const size_t count = std::min(kRows, texts.sources.size() - first);
+    const ForcedBatch batch{
+        texts.sources.subspan(first, count), texts.outputs.subspan(first, count), {drafting.layers}};
+    TeacherForcing target(drafting.model, batch);
+    add_steps(target, batch, warping, sums, [&](int64_t width) {
+      const model::StepOutput output = target.next_output(width);
+      return LogitsPair{output.logits,
+                        model::exit_logits(drafting.model, drafting.exits, drafting.layers, output.hidden.front())};
+    });
   }
   return mean_of(sums, warping);
 }

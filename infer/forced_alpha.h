@@ -10,6 +10,7 @@
 #include "infer/prediction_quality.h"
 #include "infer/sampling.h"
 #include "infer/teacher_forcing.h"
+#include "model/exits.h"
 #include "model/language_model.h"
 #include "model/transformer_model.h"
 
@@ -43,5 +44,15 @@ ForcedAlpha alpha_forced(model::LanguageModel& target, Drafter& drafter, std::sp
 // representations that it reads are the target's up to a block's beginning, as in decoding when all is accepted.
 ForcedAlpha alpha_forced_tandem(model::LanguageModel& target, model::TransformerModel& secondary,
                                 const ForcedBatch& texts, const Warping& warping, int64_t block = 0);
+
+// A model and which of its layers draft.
+struct ExitDrafting {
+  model::TransformerModel& model;
+  int64_t layers = 1;                   // 1..N
+  const model::Exits* exits = nullptr;  // nullptr: the model's own final norm and head
+};
+
+// The same for an exit of the target, from one pass: it reads the hidden states of its layer.
+ForcedAlpha alpha_forced_exit(const ExitDrafting& drafting, const ForcedBatch& texts, const Warping& warping);
 
 }  // namespace draftsmith::infer

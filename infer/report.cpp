@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "infer/evaluation_match_rates.h"
+#include "infer/inside_report.h"
 #include "infer/metrics/metric.h"
 #include "infer/prediction_table.h"
+#include "infer/quality_curves.h"
 #include "infer/report_plots.h"
 #include "infer/window_curves.h"
 
@@ -127,6 +130,9 @@ std::string section(const ordered_json& task, const ordered_json& parameters) {
   html += "</table>\n" + below + drafters(task);
   html += prediction_section(task);
   html += window_section(task, parameters);
+  html += inside_section(task);
+  const std::string curves = quality_curves_svg(task, score);
+  if (!curves.empty()) html += "<h3>Quality against latency</h3>\n" + curves;
   if (!score.empty()) html += "<h3>Quality against speedup</h3>\n" + scatter_svg(task, score);
   html += "<h3>Time per token, by phase</h3>\n" + phases_svg(task);
   const std::string histograms = histograms_svg(task);
@@ -173,6 +179,7 @@ std::string report_html(const ordered_json& results) {
   const auto& environment = results.at("environment");
   const ordered_json parameters = environment.value("parameters", ordered_json::object());
   for (const auto& task : results.at("tasks")) html += section(task, parameters);
+  html += match_rates_section(results);
   return html + "</body></html>\n";
 }
 

@@ -1,6 +1,7 @@
 #include "infer/svg.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -9,8 +10,23 @@
 
 namespace draftsmith::infer {
 
+const char* series_color(size_t index) {
+  static constexpr std::array kColors{"#3a76b1", "#e8963e", "#4a9c5d", "#b04a78",
+                                      "#7a5bb0", "#8a7a3a", "#3aa0a0", "#777777"};
+  return kColors[index % kColors.size()];
+}
+
 std::string open_svg(double height, const std::string& label) {
   return fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n", kPlotWidth, height, label);
+}
+
+std::string standalone_svg(const std::string& svg) {
+  const std::string open = "<svg ";
+  const size_t end = svg.find('>');
+  if (!svg.starts_with(open) || end == std::string::npos) return svg;
+  return "<svg xmlns=\"http://www.w3.org/2000/svg\" " + svg.substr(open.size(), end + 1 - open.size()) +
+         "\n<style>text{font:12px system-ui,sans-serif}.grid{stroke:#e3e8ec}.whisker{stroke:#888}</style>" +
+         svg.substr(end + 1);
 }
 
 std::string svg_text(double x, double y, const std::string& text, const char* anchor) {

@@ -1,6 +1,7 @@
 // Pieces of inline SVG plots.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -8,8 +9,13 @@ namespace draftsmith::infer {
 
 inline constexpr double kPlotWidth = 760;  // of a plot's own coordinates
 
+// Colours that tell series apart, again from the first after eight.
+const char* series_color(size_t index);
+
 // The opening tag, with a label for readers who do not see it.
 std::string open_svg(double height, const std::string& label);
+// An inline plot as a file of its own: with its namespace and the styles that the report gives it.
+std::string standalone_svg(const std::string& svg);
 // Escapes the text. anchor: start, middle or end.
 std::string svg_text(double x, double y, const std::string& text, const char* anchor = "start");
 // kind: a class of the report's style, "grid" or "whisker".

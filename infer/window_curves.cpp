@@ -1,7 +1,6 @@
 #include "infer/window_curves.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <vector>
 
@@ -16,8 +15,6 @@ namespace draftsmith::infer {
 namespace {
 
 using nlohmann::ordered_json;
-
-constexpr std::array kColors{"#3a76b1", "#e8963e", "#4a9c5d", "#b04a78", "#7a5bb0", "#8a7a3a", "#3aa0a0", "#777777"};
 
 // Runs of one method and drafter that differ in nothing but the window, by rising window.
 struct Curve {
@@ -183,7 +180,7 @@ std::string plot(const std::string& method, const std::vector<const Curve*>& cur
   svg += svg_line(kLeft, y(without), kPlotWidth - 160, y(without), "whisker");
   svg += svg_text(kLeft + 4, y(without) - 4, "autoregressive");
   for (size_t i = 0; i < curves.size(); ++i) {
-    const std::string color = kColors[i % kColors.size()];
+    const std::string color = series_color(i);
     svg += polyline(*curves[i], "measured", x, y, fmt::format("stroke=\"{}\" stroke-width=\"2\"", color));
     svg += polyline(*curves[i], "long_run_ms", x, y, fmt::format("stroke=\"{}\" stroke-dasharray=\"3 4\"", color));
     const double top = 24 + 18 * static_cast<double>(i);

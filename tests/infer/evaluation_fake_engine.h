@@ -61,8 +61,8 @@ class FakeEngine : public EvaluationEngine {
     }
     return records;
   }
-  double top_two_margin(const Prompt&, const std::vector<int64_t>&) override { return 1e-5; }
-  StepCosts step_costs(const std::string&, const Prompt&, const std::vector<int64_t>&, int64_t max_tokens) override {
+  double top_two_margin(const RunSettings&, const Prompt&, const std::vector<int64_t>&) override { return 1e-5; }
+  StepCosts step_costs(const RunSettings&, const Prompt&, const std::vector<int64_t>&, int64_t max_tokens) override {
     StepCosts costs;
     for (int64_t tokens = 1; tokens <= max_tokens; ++tokens) {
       costs.target.push_back(0.01 * (1 + 0.1 * static_cast<double>(tokens - 1)));
@@ -70,7 +70,7 @@ class FakeEngine : public EvaluationEngine {
     costs.draft = 0.001;
     return costs;
   }
-  ForcedAlphas forced_alpha(const std::string&, std::span<const Prompt> prompts,
+  ForcedAlphas forced_alpha(const RunSettings&, std::span<const Prompt> prompts,
                             const std::vector<std::vector<int64_t>>&) override {
     return {0.7, 0.6, static_cast<int64_t>(prompts.size()), {0.8, 1.25}, {0.5, 2.5}};
   }

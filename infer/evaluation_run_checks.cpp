@@ -1,0 +1,124 @@
+#include "infer/evaluation_run_checks.h"
+
+#include <map>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "infer/drafters/prompt_lookup_drafter.h"
+#include "infer/evaluation_runs.h"
+#include "infer/part_options.h"
+#include "infer/parts.h"
+
+namespace draftsmith::infer {
+namespace {
+
+// Prompt look-up needs no file to say which parts it fits.
+void check_lookup(const RunSettings& run, const std::string& where, Problems& problems) {
+  Problems found;
+  validate_parts(make_parts(run.decode, std::make_unique<PromptLookupDrafter>(kLongestLookup)), run.temperature(),
+                 found);
+  for (Problem problem : found.list()) {
+    problem.where = where + ", " + problem.where;
+    problems.add(std::move(problem));
+  }
+}
+
+// Window rules that need more than options. False when the parts cannot be made to be checked further.
+bool check_window(const RunSettings& run, bool lookup, const std::string& where, Problems& problems) {
+  const std::string rule = run.decode.window_rule_name();
+  if (rule == "oracle" && run.temperature() != 0) {
+    problems.add({where + ".temperature",
+                  "window oracle replays where greedy drafts were rejected, and sampled ones are rejected elsewhere",
+                  "temperature 0", fmt::format("{}", run.temperature()), "use another window rule to sample"});
+  }
+  if (rule == "oracle") {
+    const auto acceptance = make_acceptance_rule(run.decode.acceptance_name(), run.decode);
+    check_replay(acceptance->traits(), where, problems);
+  }
+  if (rule == "router" && run.decode.router.empty()) {
+    problems.add({where + ".router", "window router asks a router, and none was given", "the directory of a router",
+                  "none", "a router is made by a stage of kind router"});
+  } else if (rule != "router" && !run.decode.router.empty()) {
+    problems.add({where + ".window_rule", "a router is asked by the window router alone", "router",
+                  rule.empty() ? "none" : rule, "set window_rule = \"router\", or leave router out"});
+  }
+  const bool needs_model = rule == "router" || rule == "oracle";
+  if (needs_model && lookup) {
+    problems.add({where, "window " + rule + " is for drafters that are models", "a model or a Tandem secondary",
+                  "prompt look-up", "use the window fixed"});
+  }
+  return !needs_model || !lookup;
+}
+
+// What can be said of a setting without its models. `lookup`: its drafter is prompt look-up.
+void check_setting(const RunSettings& run, bool lookup, const std::string& where, Problems& problems) {
+  const size_t before = problems.list().size();
+  validate_options(run.decode, where, problems);
+  const bool wants_drafter = run.decode.drafts() && !run.decode.drafts_inside();
+  if (wants_drafter == run.drafter.empty()) {
+    problems.add({where, "the method and the drafter don't fit together",
+                  (wants_drafter ? "a drafter, for method " : "no drafter, for method ") + run.method(),
+                  run.drafter.empty() ? "none" : run.drafter,
+                  run.decode.drafts_inside() ? "its drafter is the model's own first layers: give exit_layer" : ""});
+  }
+  if (problems.list().size() != before || !run.decode.drafts()) return;
+  if (!check_window(run, lookup, where, problems)) return;
+  if (lookup) return check_lookup(run, where, problems);
+  if (run.temperature() == 0) return;
+  const auto acceptance = make_acceptance_rule(run.decode.acceptance_name(), run.decode)->traits();
+  if (!acceptance.greedy_only) return;
+  problems.add({where, "acceptance " + acceptance.name + " takes the most likely token and samples nothing",
+                "temperature 0", fmt::format("temperature {}", run.temperature()),
+                "use the acceptance rejection to sample"});
+}
+
+// Options given to a run that none of its parts reads would make settings of different names that are all the same.
+void check_unused(const EvaluationRun& run, const std::string& where, Problems& problems) {
+  const std::map<std::string, bool> given{{"window", !run.window.empty()},
+                                          {"schedule", !run.schedule.empty()},
+                                          {"confidence", !run.confidence.empty()},
+                                          {"fallback", !run.fallback.empty()},
+                                          {"max_draft", !run.max_draft.empty()},
+                                          {"max_entropy", !run.max_entropy.empty()},
+                                          {"threshold", !run.threshold.empty()},
+                                          {"rollback", !run.rollback.empty()},
+                                          {"rollback_rule", !run.rollback_rule.empty()},
+                                          {"free_token", !run.free_token},
+                                          {"exit_layer", !run.exit_layer.empty()},
+                                          {"exit_measure", !run.exit_measure.empty()},
+                                          {"exit_threshold", !run.exit_threshold.empty()},
+                                          {"exit_decay", !run.exit_decay.empty()},
+                                          {"early_layer", !run.early_layer.empty()},
+                                          {"candidates", !run.candidates.empty()},
+                                          {"execution", !run.execution.empty()}};
+  const DecodeOptions decode = expand_run(run).front().decode;
+  for (const PartOption& option : part_options(decode)) {
+    const auto found = given.find(option.name);
+    if (option.used || found == given.end() || !found->second) continue;
+    problems.add({where + "." + option.name, "this run does not read the option", option.readers,
+                  decode.drafts() ? fmt::format("method {} with window_rule {}, acceptance {}", run.method,
+                                                decode.window_rule_name(), decode.acceptance_name())
+                                  : "method " + run.method,
+                  "leave " + option.name + " out"});
+  }
+}
+
+}  // namespace
+
+void check_run(const EvaluationRun& run, const std::set<std::string>& lookups, const std::string& where,
+               Problems& problems) {
+  Problems found;
+  for (const RunSettings& point : expand_run(run)) check_setting(point, lookups.contains(point.drafter), where, found);
+  if (found.list().empty()) check_unused(run, where, found);
+  if (!run.choose_on.empty() && run.max_drop.empty()) {
+    found.add({where + ".max_drop", "with choose_on a setting is chosen for each value", "at least one value", "none",
+               "leave choose_on out to run the whole grid on every task"});
+  }
+  std::set<std::string> seen;  // the points share their mistakes
+  for (const Problem& problem : found.list()) {
+    if (seen.insert(to_string(problem)).second) problems.add(problem);
+  }
+}
+
+}  // namespace draftsmith::infer

@@ -1,0 +1,91 @@
+// Suites on real model directories: small T5s with random weights, token ids as text.
+#pragma once
+
+#include <string>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "infer/evaluation.h"
+#include "model/checkpoint.h"
+
+namespace draftsmith::infer {
+
+inline void write_model(const std::filesystem::path& directory, int64_t decoder_layers, uint64_t seed,
+                        int64_t vocabulary = 40) {
+  model::TransformerConfig config;
+  config.family = "t5";
+  config.vocabulary = vocabulary;
+  config.width = 16;
+  config.heads = 2;
+  config.head_width = 8;
+  config.ff_width = 32;
+  config.encoder_layers = 1;
+  config.decoder_layers = decoder_layers;
+  config.tied_head = false;
+  model::save_model(directory, model::TransformerModel(config, seed));
+}
+
+// Two models and a task of ids, in fp64 so that exact methods are exact.
+class ModelSuite : public testing::Test {
+ protected:
+  void SetUp() override {
+    write_model(root_ / "target", 3, 1);
+    write_model(root_ / "small", 1, 2);
+    std::string lines;
+    for (int64_t line = 0; line < 10; ++line) lines += fmt::format("{} {} {} 1\n", 5 + line, 20 - line, 7 + 2 * line);
+    write_file_atomic(root_ / "source", lines);
+    write_file_atomic(root_ / "reference", lines);
+    options_.model = root_ / "target";
+    options_.drafter = {{"small", root_ / "small"}, {"self", root_ / "target"}};
+    EvaluationTask task;
+    task.name = "ids";
+    task.source = root_ / "source";
+    task.references = {root_ / "reference"};
+    task.ids = true;
+    task.metric.tokenize = "none";
+    options_.task = {task};
+    options_.max_new_tokens = 12;
+    options_.repetitions = 2;
+    options_.warmup = 1;
+    options_.resamples = 100;
+    options_.dtype = "fp64";
+    options_.device = "cpu";
+    options_.threads = 1;
+  }
+
+  EvaluationRun& add_run(const std::string& method, const std::string& drafter) {
+    EvaluationRun& run = options_.run.emplace_back();
+    run.method = method;
+    if (!drafter.empty()) run.drafter = {drafter};
+    return run;
+  }
+
+  nlohmann::ordered_json run_suite() { return run_evaluation(options_, root_ / "out", {.quiet = true}).results; }
+
+  static nlohmann::ordered_json find(const nlohmann::ordered_json& results, const std::string& name) {
+    for (const auto& run : results.at("tasks").at(0).at("runs")) {
+      if (run.at("name") == name) return run;
+    }
+    ADD_FAILURE() << "no run " << name;
+    return {};
+  }
+
+  // Of the references, which the models were not trained on.
+  static void expect_predicts_as_the_target(const nlohmann::ordered_json& results, const std::string& drafter) {
+    const auto& models = results.at("tasks").at(0).at("prediction").at("models");
+    const auto& own = models.at(drafter);
+    const auto& target = models.at("target");
+    EXPECT_GT(own.at("cross_entropy"), 0);
+    EXPECT_NEAR(own.at("cross_entropy").get<double>(), target.at("cross_entropy").get<double>(), 1e-9);
+    EXPECT_EQ(own.at("accuracy"), target.at("accuracy"));
+    EXPECT_DOUBLE_EQ(own.at("relative_accuracy"), 1);
+    EXPECT_NEAR(own.at("relative_tv").get<double>(), 0, 1e-9);
+  }
+
+  const TemporaryDirectory root_;
+  EvaluationOptions options_;
+};
+
+}  // namespace draftsmith::infer
