@@ -1,0 +1,153 @@
+// What the methods inside the model take of their options, and what is wrong with them, said before any work.
+#include "infer/inside_methods.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "infer/drafters/drafter_source.h"
+#include "infer/part_options.h"
+#include "model/exits.h"
+#include "tests/infer/early_exit_fixtures.h"
+#include "tests/infer/oracle_fixtures.h"
+
+namespace draftsmith::infer::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string message_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+class InsideMethods : public ::testing::Test {
+ protected:
+  std::string problem(const DecodeOptions& options, int64_t drafter = 0, const model::Exits* exits = nullptr) {
+    GenerationModels models = exit_models(*model, drafter);
+    models.exits = exits;
+    return message_of([&] { Generator(models, options); });
+  }
+
+  std::unique_ptr<model::TransformerModel> model = exit_model({});
+};
+
+TEST_F(InsideMethods, AnExitOutsideTheModelIsAnErrorThatNamesBoth) {
+  DecodeOptions options = exit_options("early-exit");
+  options.exit_layer = 5;
+  EXPECT_THAT(problem(options), AllOf(HasSubstr("from 1 to 4"), HasSubstr("exit layer 5"), HasSubstr("t5")));
+  EXPECT_THAT(problem(exit_options("assisted"), 6), AllOf(HasSubstr("from 1 to 4"), HasSubstr("exit layer 6")));
+  options.exit_layer = 0;
+  EXPECT_THAT(problem(options), HasSubstr("exit_layer"));
+  options.exit_layer = 4;
+  EXPECT_EQ(problem(options), "");
+}
+
+TEST_F(InsideMethods, OptionsOutOfRangeAreErrors) {
+  DecodeOptions options = exit_options("calm");
+  options.exit_threshold = 1.2;
+  EXPECT_THAT(problem(options), HasSubstr("exit_threshold"));
+  options.exit_threshold = -0.1;
+  EXPECT_THAT(problem(options), HasSubstr("exit_threshold"));
+  options = exit_options("calm");
+  options.exit_decay = -1;
+  EXPECT_THAT(problem(options), HasSubstr("exit_decay"));
+  options = exit_options("calm");
+  options.exit_measure = "margins";
+  EXPECT_THAT(problem(options), HasSubstr("did you mean 'margin'?"));
+  options = exit_options("calm");
+  options.window_rule = "fixed";
+  EXPECT_THAT(problem(options), HasSubstr("drafts nothing"));
+  options = exit_options("ppd");
+  options.acceptance = "exact";
+  EXPECT_THAT(problem(options), HasSubstr("drafts nothing"));
+  options = exit_options("ppd");
+  options.temperature = 0.5;
+  EXPECT_THAT(problem(options), HasSubstr("samples nothing"));
+  options = exit_options("ppd");
+  options.candidates = 0;
+  EXPECT_THAT(problem(options), HasSubstr("candidates"));
+}
+
+TEST_F(InsideMethods, EarlyLayersAndCandidatesFitTheModel) {
+  DecodeOptions options = exit_options("ppd");
+  for (const int64_t layer : {1, 4, 7}) {
+    options.early_layer = layer;
+    EXPECT_THAT(problem(options), AllOf(HasSubstr("a layer from 2 to 3"), HasSubstr(std::to_string(layer))));
+  }
+  options.early_layer = 3;
+  EXPECT_EQ(problem(options), "");
+  options.candidates = 24;
+  EXPECT_EQ(problem(options), "");
+  options.candidates = 25;
+  EXPECT_THAT(problem(options), AllOf(HasSubstr("at most 24"), HasSubstr("25")));
+  options = exit_options("ppd");
+  options.execution = "streams";
+  EXPECT_THAT(problem(options), HasSubstr("streams are a GPU's"));
+  const auto single = exit_model({.layers = 1});
+  EXPECT_THAT(message_of([&] { Generator(exit_models(*single), exit_options("ppd")); }),
+              HasSubstr("at least 2 decoder layers"));
+}
+
+TEST_F(InsideMethods, OnlyTransformersHaveLayers) {
+  OracleModel oracle(oracle_info(6), random_oracle(6, 1));
+  GenerationModels models;
+  models.target = &oracle;
+  for (const char* method : {"early-exit", "calm", "ppd"}) {
+    EXPECT_THAT(message_of([&] { Generator(models, exit_options(method)); }), HasSubstr("a transformer")) << method;
+  }
+}
+
+TEST_F(InsideMethods, RoutersDoNotJudgeExits) {
+  DecodeOptions options = exit_options("early-exit");
+  options.window_rule = "router";
+  EXPECT_THAT(problem(options), HasSubstr("a router is trained for a drafter that is a model of its own"));
+}
+
+TEST_F(InsideMethods, DefaultsComeFromTheExits) {
+  EXPECT_EQ(exit_layer_of(exit_options("early-exit"), nullptr), 1);
+  const model::Exits exits({.exits = {{.layer = 1}, {.layer = 3}}}, *model, 1);
+  const model::Exits late({.exits = {{.layer = 3}, {.layer = 4}}}, *model, 1);
+  EXPECT_EQ(exit_layer_of(exit_options("early-exit"), &exits), 1);
+  EXPECT_EQ(exit_layer_of(exit_options("early-exit"), &late), 3);
+  GenerationModels models = exit_models(*model);
+  DecodeOptions options = exit_options("ppd");
+  EXPECT_EQ(ppd_settings(models, options).early_layer, 2);
+  models.exits = &exits;
+  EXPECT_EQ(ppd_settings(models, options).early_layer, 3);
+  options.early_layer = 2;
+  EXPECT_EQ(ppd_settings(models, options).early_layer, 2);
+}
+
+TEST_F(InsideMethods, OptionsOfOtherMethodsAreKnownToHaveNoEffect) {
+  const auto used = [](const std::string& method, const std::string& name) {
+    for (const PartOption& option : part_options(exit_options(method))) {
+      if (option.name == name) return option.used;
+    }
+    ADD_FAILURE() << name;
+    return false;
+  };
+  EXPECT_TRUE(used("early-exit", "exit_layer"));
+  EXPECT_TRUE(used("early-exit", "fallback"));
+  EXPECT_TRUE(used("early-exit", "rollback"));
+  EXPECT_FALSE(used("assisted", "exit_layer"));
+  EXPECT_TRUE(used("calm", "exit_threshold"));
+  EXPECT_FALSE(used("ppd", "exit_threshold"));
+  EXPECT_TRUE(used("ppd", "candidates"));
+  EXPECT_FALSE(used("calm", "window"));
+}
+
+TEST(DrafterSource, ExitsAreReadAndWritten) {
+  EXPECT_EQ(parse_drafter("exit:3").exit, 3);
+  EXPECT_EQ(parse_drafter("exit:3").text(), "exit:3");
+  for (const char* wrong : {"exit:0", "exit:-1", "exit:", "exit:two", "exit:2x"}) {
+    EXPECT_THAT(message_of([&] { parse_drafter(wrong); }), AllOf(HasSubstr("exit:N"), HasSubstr(wrong)));
+  }
+}
+
+}  // namespace
+}  // namespace draftsmith::infer::testing
