@@ -78,15 +78,13 @@ TEST(Calm, ThresholdAboveOneIsFullDecoding) {
     const PlainRows rows = rows_for(*target);
     for (const bool sampling : {false, true}) {
       const auto expected = decode_fully(*target, rows, sampling);
-      for (const ExitMeasure measure : kMeasures) {
-        for (size_t batch = 1; batch <= 5; ++batch) {
-          const auto found = decode_with(*target, {measure, 1.5, 4}, rows, batch, sampling);
-          EXPECT_EQ(tokens_of(found), tokens_of(expected)) << target->info().name << " batch " << batch;
-          for (const Row& row : found) {
-            EXPECT_EQ(row.stats.exits_by_layer.back(), row.emitted());
-            EXPECT_EQ(row.stats.layer_runs, row.emitted() * target->info().layers);
-            EXPECT_EQ(row.stats.target_runs, row.emitted());
-          }
+      for (size_t batch = 1; batch <= 5; ++batch) {
+        const auto found = decode_with(*target, {kMeasures[batch % 2], 1.5, 4}, rows, batch, sampling);
+        EXPECT_EQ(tokens_of(found), tokens_of(expected)) << target->info().name << " batch " << batch;
+        for (const Row& row : found) {
+          EXPECT_EQ(row.stats.exits_by_layer.back(), row.emitted());
+          EXPECT_EQ(row.stats.layer_runs, row.emitted() * target->info().layers);
+          EXPECT_EQ(row.stats.target_runs, row.emitted());
         }
       }
     }
@@ -104,7 +102,7 @@ TEST(Calm, ThresholdOfZeroOrLessLeavesAtTheFirstLayer) {
           EXPECT_EQ(row.stats.layer_runs, row.emitted());
           EXPECT_EQ(row.stats.average_exit_layer(), 1);
         }
-        for (size_t batch = 2; batch <= 5; ++batch) {
+        for (const size_t batch : {2, 5}) {
           EXPECT_EQ(tokens_of(decode_with(*target, {measure, threshold, 4}, rows, batch)), tokens_of(alone));
         }
       }
@@ -118,7 +116,7 @@ TEST(Calm, RowsOfABatchAreAsAlone) {
   for (const Model& target : models()) {
     const PlainRows rows = rows_for(*target);
     for (const ExitMeasure measure : kMeasures) {
-      for (const double threshold : {0.15, 0.5, 0.8, 0.95}) {
+      for (const double threshold : {0.5, 0.9}) {
         for (const bool sampling : {false, true}) {
           const auto alone = decode_with(*target, {measure, threshold, 2}, rows, 1, sampling);
           std::set<size_t> layers;
@@ -128,7 +126,7 @@ TEST(Calm, RowsOfABatchAreAsAlone) {
             }
           }
           mixed += layers.size() > 2 ? 1 : 0;
-          for (const size_t batch : {2, 3, 5, 8}) {
+          for (const size_t batch : {3, 8}) {
             const auto together = decode_with(*target, {measure, threshold, 2}, rows, batch, sampling);
             EXPECT_EQ(tokens_of(together), tokens_of(alone)) << target->info().name << " " << threshold;
             for (size_t b = 0; b < alone.size(); ++b) {
