@@ -10,8 +10,8 @@
 namespace draftsmith::recipes {
 
 // A description for people, several lines, at most 100 columns. `path` is a stage directory, a model directory, a
-// corpus, a recipe's work directory or a results.json. Errors: UserError when it is none of these, is damaged, or is or
-// lies in a stage directory or is an export and differs from what was written there.
+// directory of exits, a corpus, a recipe's work directory or a results.json. Errors: UserError when it is none of
+// these, is damaged, or is or lies in a stage directory or is an export and differs from what was written there.
 std::string inspect(const std::filesystem::path& path);
 
 // Everything that is wrong with it: files that differ from the DONE of the stage that it is or lies in, or from the
