@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "infer/ppd_account.h"
+#include "infer/ppd_candidates.h"
 #include "infer/ppd_sides.h"
 #include "infer/vocabulary.h"
 
@@ -105,15 +106,13 @@ Branches PpdLoop::predict(const RowBatch& batch, const at::Tensor& hidden) const
     const std::vector<std::vector<int64_t>> nothing(batch.rows.size());
     settings_.processors.apply(logits, {batch.rows, nothing, 0});
   }
-  const auto best = to_host(std::get<1>(logits.squeeze(1).topk(ppd_.candidates)));  // [B,k]
+  branches.tokens = most_likely_tokens(logits.squeeze(1), ppd_.candidates);
   size_t most = 0;
   for (size_t b = 0; b < batch.rows.size(); ++b) {
-    if (!goes_on(batch.rows[b])) continue;
-    const auto candidates = std::span(best).subspan(b * static_cast<size_t>(ppd_.candidates));
-    for (const int64_t token : candidates.first(static_cast<size_t>(ppd_.candidates))) {
-      if (std::ranges::find(settings_.eos, token) == settings_.eos.end()) branches.tokens[b].push_back(token);
-    }
-    most = std::max(most, branches.tokens[b].size());
+    auto& tokens = branches.tokens[b];
+    if (!goes_on(batch.rows[b])) tokens.clear();
+    std::erase_if(tokens, [&](int64_t token) { return std::ranges::count(settings_.eos, token) > 0; });
+    most = std::max(most, tokens.size());
   }
   if (most == 0) return branches;
   const auto count = static_cast<int64_t>(most);

@@ -6,6 +6,7 @@
 #include "base/device.h"
 #include "base/timing.h"
 #include "infer/ppd_account.h"
+#include "infer/ppd_candidates.h"
 #include "infer/ppd_sides.h"
 #include "infer/vocabulary.h"
 #include "model/decoding_guard.h"
@@ -61,7 +62,7 @@ class PartTimer {
     samples.embedding.push_back(seconds([&] { hidden = target_.embed(row({token_}), layout); }));
     double all_layers = seconds([&] { hidden = target_.run_layers({0, early}, hidden, layout, state); });
     samples.early_head.push_back(seconds(
-        [&] { to_host(std::get<1>(model::exit_logits(target_, exits_, early, hidden).topk(ppd_.candidates))); }));
+        [&] { most_likely_tokens(model::exit_logits(target_, exits_, early, hidden).squeeze(1), ppd_.candidates); }));
     all_layers += seconds([&] { hidden = target_.run_layers({early, layers}, hidden, layout, state); });
     samples.layers.push_back(all_layers);
     samples.head.push_back(seconds([&] { to_host(most_likely(target_.exit_head(hidden))); }));

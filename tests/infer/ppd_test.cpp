@@ -2,12 +2,14 @@
 // are those of its output.
 #include "infer/ppd.h"
 
+#include <limits>
 #include <map>
 #include <numeric>
 
 #include <gtest/gtest.h>
 
 #include "infer/ppd_account.h"
+#include "infer/ppd_candidates.h"
 #include "infer/theory.h"
 #include "tests/infer/early_exit_fixtures.h"
 #include "tests/infer/ppd_fixtures.h"
@@ -238,6 +240,19 @@ TEST(PpdCandidates, ArePredictedAsDecodingWouldChooseThem) {
   const PpdOutput output = run_ppd(*model, sources, decoding);
   EXPECT_EQ(output.ids, run_plainly(*model, sources, decoding).ids);
   for (const DecodeStats& stats : output.stats) EXPECT_GE(stats.early_matches, stats.emitted > 1 ? 1 : 0);
+}
+
+TEST(PpdCandidates, AreTheMostLikelyTokensAndNoneThatIsRuledOut) {
+  constexpr double kNever = -std::numeric_limits<double>::infinity();
+  const at::Tensor logits = at::tensor({1.0, 3.0, kNever, 2.0, kNever, 1.0, 0.0, 5.0}, at::kDouble).view({2, 4});
+  for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
+    const auto two = most_likely_tokens(logits.to(type), 2);
+    EXPECT_EQ(two, (std::vector<std::vector<int64_t>>{{1, 3}, {3, 1}})) << type;
+    const auto all = most_likely_tokens(logits.to(type), 4);
+    EXPECT_EQ(all, (std::vector<std::vector<int64_t>>{{1, 3, 0}, {3, 1, 2}})) << type;
+  }
+  const at::Tensor rising = at::arange(100, at::kFloat).unsqueeze(0);
+  EXPECT_EQ(most_likely_tokens(rising, 65).front().back(), 35);
 }
 
 // More branches than the attention kernel takes: as tensor operations.
