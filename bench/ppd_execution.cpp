@@ -2,7 +2,7 @@
 // of decoding time with their spread; and what one token a device would cost. What fastest_execution() chooses rests on
 // this.
 //
-//   build/release/bench/bench_ppd_execution [--threads N] [--device cpu|cuda]
+//   build/release/bench/bench_ppd_execution [--threads N] [--device cpu|cuda] [--rounds N]
 //
 // Random weights, but later layers change the hidden state less than the first, so that early predictions are right
 // now and then; fp32, vocabulary 32,128 (narrow: 4,000), 64 new tokens, d-bar = d/2.
@@ -25,7 +25,6 @@ namespace {
 using namespace draftsmith;
 
 constexpr int64_t kTokens = 64;
-constexpr int kRounds = 15;
 
 struct Shape {
   std::string name;
@@ -91,14 +90,14 @@ void print_ratios(const std::string& name, const Measured& run, const Measured& 
              ratios[ratios.size() / 2], ratios.front(), ratios.back(), run.stats.match_rate(), run.stats.layer_runs);
 }
 
-void measure(const Shape& shape, int64_t candidates, at::Device device) {
+void measure(const Shape& shape, int64_t candidates, at::Device device, int rounds) {
   const auto model = make_model(shape, device);
   infer::GenerationModels models;
   models.target = model.get();
   const std::vector<std::vector<int64_t>> sources{std::vector<int64_t>(32, 7)};
   std::map<std::string, Measured> runs;
   const std::vector<std::string> names{"greedy", "batched", device.is_cpu() ? "threads" : "streams"};
-  for (int round = -1; round < kRounds; ++round) {
+  for (int round = -1; round < rounds; ++round) {
     for (const std::string& name : names) {
       infer::Generator generator(models, options_of(name, candidates));
       const auto stats = infer::total(generator.generate(sources));
@@ -132,14 +131,16 @@ void measure(const Shape& shape, int64_t candidates, at::Device device) {
 int main(int argc, char** argv) {
   keep_freed_memory();
   at::Device device = at::kCPU;
+  int rounds = 15;
   for (int i = 1; i + 1 < argc; i += 2) {
     if (std::strcmp(argv[i], "--threads") == 0) set_threads(std::stoi(argv[i + 1]));
+    if (std::strcmp(argv[i], "--rounds") == 0) rounds = std::stoi(argv[i + 1]);
     if (std::strcmp(argv[i], "--device") == 0) device = choose_device(argv[i + 1]);
   }
   fmt::print("{}, {} threads\n", device_description(device), set_threads(0));
   for (const int64_t candidates : {1, 3}) {
-    measure({.name = "T5-small's shape"}, candidates, device);
-    measure({.name = "narrow T5", .width = 256, .vocabulary = 4000}, candidates, device);
-    measure({.name = "Llama", .encoder_decoder = false, .layers = 12}, candidates, device);
+    measure({.name = "T5-small's shape"}, candidates, device, rounds);
+    measure({.name = "narrow T5", .width = 256, .vocabulary = 4000}, candidates, device, rounds);
+    measure({.name = "Llama", .encoder_decoder = false, .layers = 12}, candidates, device, rounds);
   }
 }

@@ -210,8 +210,8 @@ void PpdLoop::keep(std::span<const int64_t> rows) {
 
 }  // namespace
 
-PpdExecution fastest_execution(at::Device device) {
-  return device.is_cpu() ? PpdExecution::kThreads : PpdExecution::kStreams;
+PpdExecution fastest_execution(at::Device /*device*/) {
+  return PpdExecution::kBatched;
 }
 
 void decode_ppd(model::TransformerModel& target, const model::Exits* exits, const PpdSettings& ppd,

@@ -145,8 +145,8 @@ void PpdSides::run(const PpdSide& branches, const PpdSide& main) {
     failure = std::current_exception();  // the branches still read what the caller would take away
   }
   const std::exception_ptr theirs = worker_->finish();
-  if (failure || theirs) std::rethrow_exception(failure ? failure : theirs);
   if (stream_) stream_->end();
+  if (failure || theirs) std::rethrow_exception(failure ? failure : theirs);
 }
 
 }  // namespace draftsmith::infer
