@@ -1,5 +1,5 @@
 // Predictive pipelined decoding beside greedy decoding of the same prompts: its executions in turns, batch 1, as ratios
-// of decoding time with their spread; and what one token a device would cost. What fastest_execution() chooses rests on
+// of decoding time with their spread; and what a token would cost on several devices. fastest_execution() rests on
 // this.
 //
 //   build/release/bench/bench_ppd_execution [--threads N] [--device cpu|cuda] [--rounds N]
