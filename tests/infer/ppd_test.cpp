@@ -205,6 +205,19 @@ TEST_P(Ppd, ThreadsGiveTheSameResultsEachTime) {
   }
 }
 
+// Past the slots and positions that a state begins with, which then grow while both sides run.
+TEST_P(Ppd, ThreadsEqualGreedyWhereCachesAndTablesGrow) {
+  const auto model = make(2);
+  auto sources = exit_sources(*model);
+  sources.resize(3);
+  PpdDecoding decoding;
+  decoding.ppd = {1, 3, PpdExecution::kThreads};
+  decoding.batch = 3;
+  decoding.limit = 150;
+  decoding.settings.eos = {};
+  EXPECT_EQ(run_ppd(*model, sources, decoding).ids, run_plainly(*model, sources, decoding).ids);
+}
+
 TEST_P(Ppd, ShortLimits) {
   const auto model = make(4);
   const auto sources = exit_sources(*model);
