@@ -203,7 +203,7 @@ class TaskSummary {
   // Of another model than the target, times how much faster than the target that model is by itself.
   double bound_of(const RunSettings& run, const RunSettings& baseline) const {
     const RunDepth depth = engine_.depth(run);
-    if (run.model == "target" || run.temperature() != 0) return decode_bound(records(run), records(baseline), depth);
+    if (run.model == "target") return decode_bound(records(run), records(baseline), depth);
     const RunRecords& own = measured_.own_greedy(run);
     const ResamplingOptions few{.resamples = 1, .seed = 1, .confidence = 0.95};
     return decode_bound(records(run), own, depth) * measure_speed(own, records(baseline), few).speedup_decode.value;
@@ -214,8 +214,9 @@ class TaskSummary {
     // In batches the lines' own counts bound nothing: a batch lasts as long as its slowest line. Without verification
     // the drafter alone sets the pace.
     const bool verifies = run.decode.drafts() && run.decode.acceptance_name() != "accept_all";
-    const bool bounded = verifies || run.method() == "ppd";
-    if (!bounded || speed.lines == 0 || options_.batch_size * run.decode.num_samples > 1) return;
+    const bool comparable = run.model == "target" || run.temperature() == 0;  // else that model's own speed is unknown
+    if (!(verifies || run.method() == "ppd") || !comparable) return;
+    if (speed.lines == 0 || options_.batch_size * run.decode.num_samples > 1) return;
     const double bound = bound_of(run, baseline);
     json["speed"]["speedup_decode_bound"] = bound;
     if (speed.speedup_decode.interval.low <= bound * kBoundSlack) return;

@@ -66,8 +66,7 @@ std::vector<std::string> row_of(const ordered_json& run) {
 
 constexpr const char* kMeaning =
     "layers a token: work, all that ran; path, one after the other; layer: where drafts or candidates come from, of "
-    "calm "
-    "the mean exit";
+    "calm the mean exit";
 
 // What became of the theorem's gain.
 std::string ppd_words(const ordered_json& run) {
@@ -80,7 +79,7 @@ std::string ppd_words(const ordered_json& run) {
       "measured "
       "on this one device {:.2f}",
       run.at("name").get<std::string>(), at(inside, "/match_rate", 3), theorem, at(inside, "/units_in_use", 2), decode);
-  text += decode <= 1 ? ": it shows none of that gain, because branches and last layers share it." : ".";
+  text += decode <= 1 ? ": it shows none of that gain, because branches and last layers share the device." : ".";
   if (!inside.contains("simulation")) return text;
   const ordered_json& simulation = inside.at("simulation");
   const auto devices = simulation.at("speedup_by_devices").size();
@@ -142,10 +141,10 @@ std::string inside_table(const ordered_json& task) {
   for (const auto* run : runs) {
     rows.push_back(row_of(*run));
     const std::string words = ppd_words(*run);
-    if (!words.empty()) below += wrapped(words, kResultsWidth);
+    if (!words.empty()) below += wrapped("  " + words, kResultsWidth);
   }
-  return fmt::format("{}: {}\n{}{}", task.at("name").get<std::string>(), kMeaning,
-                     run_table(columns(), std::move(rows)), below);
+  return wrapped(fmt::format("{}: {}", task.at("name").get<std::string>(), kMeaning), kResultsWidth) +
+         run_table(columns(), std::move(rows)) + below;
 }
 
 std::string inside_section(const ordered_json& task) {

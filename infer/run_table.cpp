@@ -87,7 +87,7 @@ std::string wrapped(const std::string& text, size_t width) {
       lines += line + "\n";
       line = std::string(kIndent) + kIndent + word;
     } else {
-      line += (begin == 0 ? kIndent : " ") + word;
+      line += (begin == 0 ? "" : " ") + word;
     }
     begin = end + 1;
   }

@@ -21,8 +21,8 @@ struct RunTableStyle {
 std::string run_table(std::vector<Column> columns, std::vector<std::vector<std::string>> rows,
                       const RunTableStyle& style = {});
 
-// Text in lines of at most `width` columns, broken at blanks, each with a newline; the first one's continuations are
-// indented further.
+// Text in lines of at most `width` columns, broken at blanks, each with a newline; all but the first are
+// indented.
 std::string wrapped(const std::string& text, size_t width);
 
 }  // namespace draftsmith::infer
