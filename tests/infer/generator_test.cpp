@@ -10,6 +10,7 @@
 #include "infer/windows/fallback.h"
 #include "infer/windows/fixed.h"
 #include "tests/infer/oracle_fixtures.h"
+#include "tests/infer/pieces_tokenizer.h"
 
 namespace draftsmith::infer::testing {
 namespace {
@@ -94,26 +95,6 @@ TEST(Generator, VocabulariesOfDifferentSizesAreAnError) {
 TEST(Generator, IdsOutsideTheVocabularyAreAnError) {
   EXPECT_NE(message_of([] { decode(some_case(), {}, std::vector<Ids>{{2}, {9}}); }).find("input 2"), std::string::npos);
 }
-
-// A tokenizer of so many pieces, for its number of ids alone.
-class Pieces : public data::Tokenizer {
- public:
-  explicit Pieces(int64_t count) : count_(count) {}
-  std::vector<int32_t> encode(std::string_view) const override { return {}; }
-  std::string decode(std::span<const int32_t>) const override { return {}; }
-  int64_t vocabulary() const override { return count_; }
-  int32_t pad() const override { return 0; }
-  int32_t eos() const override { return 1; }
-  int32_t unk() const override { return 2; }
-  std::string piece(int32_t) const override { return {}; }
-  const std::string& hash() const override { return hash_; }
-  const std::filesystem::path& file() const override { return file_; }
-
- private:
-  int64_t count_;
-  std::string hash_ = "pieces";
-  std::filesystem::path file_;
-};
 
 TEST(Generator, PaddingIdsAreNeverPutOut) {
   constexpr int64_t kPieces = 4;

@@ -12,6 +12,7 @@
 #include "infer/match_rate_plot.h"
 #include "infer/prefill.h"
 #include "model/exits.h"
+#include "tests/infer/pieces_tokenizer.h"
 #include "tests/infer/tandem_fixtures.h"
 #include "tests/model/tandem_fixtures.h"
 
@@ -182,6 +183,18 @@ TEST(MatchRates, EarlyPredictionsAreProcessedAsFinalOnesAre) {
     ++forced;
   }
   EXPECT_EQ(forced, 2);
+}
+
+// As many candidates as there are pieces: every token is one of them, as long as padding takes no place.
+TEST(MatchRates, PaddingIdsAreNoCandidates) {
+  const Pieces tokenizer(10);
+  const Model target = tandem_primary_model(Kind::kDecoderOnly);
+  GenerationModels models = models_of(*target);
+  models.target_tokenizer = &tokenizer;
+  const MatchRateOptions options{.decodings = {{"greedy"}}, .candidates = {10}, .max_new_tokens = 12};
+  for (const MatchRate& rate : match_rates(models, prompts_for(*target), options)) {
+    EXPECT_EQ(rate.matches, rate.tokens);
+  }
 }
 
 TEST(MatchRates, AnExitLikeTheModelsOwnHeadHasNoCellsOfItsOwn) {
