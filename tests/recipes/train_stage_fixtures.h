@@ -56,9 +56,9 @@ class TrainStageTest : public testing::Test {
   }
   void run(const toml::table& table, const std::string& directory) const { run("train", table, directory); }
 
-  std::string error_of(const toml::table& table) const {
+  std::string error_of(const toml::table& table, const std::string& kind = "train") const {
     try {
-      run(table, "failing");
+      run(kind, table, "failing");
     } catch (const UserError& error) {
       return error.what();
     }
@@ -66,9 +66,9 @@ class TrainStageTest : public testing::Test {
   }
 
   // What `draftsmith validate` says.
-  std::string problems_of(const toml::table& table) const {
+  std::string problems_of(const toml::table& table, const std::string& kind = "train") const {
     Problems problems;
-    find_stage_kind("train")->check(table, "t", problems);
+    find_stage_kind(kind)->check(table, "t", problems);
     try {
       problems.throw_if_any();
     } catch (const UserError& error) {
