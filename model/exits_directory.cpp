@@ -200,10 +200,10 @@ void require_bound(const StoredExits& stored, const fs::path& directory, const f
 // Where nothing but the shapes tells that exits are of another model.
 void require_same_shape(const StoredExits& stored, const TransformerConfig& model, const fs::path& directory) {
   Problems problems;
-  const auto compare = [&](const char* what, int64_t wanted, int64_t found) {
-    if (wanted == found) return;
+  const auto compare = [&](const char* what, int64_t of_exits, int64_t of_model) {
+    if (of_exits == of_model) return;
     problems.add({directory.string(), std::string("these exits are of a model of another ") + what,
-                  std::to_string(found) + ", as the model", std::to_string(wanted), "train exits for this model"});
+                  std::to_string(of_model) + ", as the model", std::to_string(of_exits), "train exits for this model"});
   };
   compare("number of decoder layers", stored.model.decoder_layers, model.decoder_layers);
   compare("width", stored.model.width, model.width);

@@ -183,7 +183,8 @@ class Export {
     write_files(directory, *model, options_, dtype_);
     if (exits) {
       add_exits(facts, *exits, dtype_);
-      write_exits(directory, *exits, options_.out, dtype_);
+      const fs::path out = options_.out.has_filename() ? options_.out : options_.out.parent_path();
+      write_exits(directory, *exits, out.filename(), dtype_);
     }
     return facts;
   }
