@@ -1,18 +1,13 @@
 // Runs that train Tandems and models that work in blocks: exact resume, and bf16 beside fp32.
-#include <csignal>
-
-#include "base/signals.h"
 #include "model/block_prediction.h"
 #include "model/deep_tandem.h"
 #include "tests/train/tandem_training_fixtures.h"
+#include "tests/train/trainee_checks.h"
 #include "train/block_trainees.h"
 #include "train/training_step.h"
 
 namespace draftsmith::train {
 namespace {
-
-// Trains something anew, from weights of this seed, in FOLDER/<run>.
-using TrainFrom = std::function<void(uint64_t seed, const std::string& run)>;
 
 class TandemRuns : public TandemTraining {
  protected:
@@ -21,26 +16,6 @@ class TandemRuns : public TandemTraining {
     training.length = "8 steps";
     training.checkpoint_every = "";
     return training;
-  }
-  // A run that was stopped twice, and went on each time from a start whose weights the checkpoint must replace, ends
-  // with the same bits as one that never was.
-  void expect_exact_resume(const TrainFrom& run, const std::vector<std::string>& files) const {
-    run(3, "whole");
-    for (int stops = 0; stops < 2; ++stops) {
-      const SignalWatch watch;
-      raise(SIGTERM);
-      EXPECT_THROW(run(3, "stopped"), Interrupted);
-    }
-    EXPECT_FALSE(std::filesystem::exists(folder_ / "stopped/model"));
-    run(8, "stopped");
-    for (const std::string& file : files) {
-      for (const std::string at : {"model/", "checkpoints/last/model/"}) {
-        EXPECT_TRUE(read_file(folder_ / "whole" / (at + file)) == read_file(folder_ / "stopped" / (at + file)))
-            << at << file;
-      }
-    }
-    EXPECT_TRUE(read_file(folder_ / "whole/checkpoints/last/optimizer.safetensors") ==
-                read_file(folder_ / "stopped/checkpoints/last/optimizer.safetensors"));
   }
   void train_on_texts(Trainee& trainee, const std::string& run) const {
     TrainOptions training = resumed_options();
@@ -51,47 +26,47 @@ class TandemRuns : public TandemTraining {
 };
 
 TEST_F(TandemRuns, TrainedPrimariesResumeWithTheSameBits) {
-  expect_exact_resume(
-      [&](uint64_t seed, const std::string& run) {
-        Pair pair(model::tiny_config(), at::kFloat, seed);
-        train(pair, {.configuration = TandemConfiguration::kBothBothLosses}, resumed_options(), run);
-      },
-      {"model.safetensors", "primary/model.safetensors"});
+  expect_exact_resume(folder_.path(),
+                      [&](uint64_t seed, const std::string& run) {
+                        Pair pair(model::tiny_config(), at::kFloat, seed);
+                        train(pair, {.configuration = TandemConfiguration::kBothBothLosses}, resumed_options(), run);
+                      },
+                      {"model.safetensors", "primary/model.safetensors"});
 }
 
 // The default: nothing of the primary is in the checkpoint.
 TEST_F(TandemRuns, SecondariesOfAFrozenPackedPrimaryResumeWithTheSameBits) {
   const Pair first(model::tiny_config());
   saved_primary(first);
-  expect_exact_resume(
-      [&](uint64_t seed, const std::string& run) {
-        Pair pair(model::tiny_config(), at::kFloat, seed);
-        pair.primary = model::load_model(folder_ / "primary");
-        train(pair, {}, resumed_options(), run);
-      },
-      {"model.safetensors"});
+  expect_exact_resume(folder_.path(),
+                      [&](uint64_t seed, const std::string& run) {
+                        Pair pair(model::tiny_config(), at::kFloat, seed);
+                        pair.primary = model::load_model(folder_ / "primary");
+                        train(pair, {}, resumed_options(), run);
+                      },
+                      {"model.safetensors"});
 }
 
 TEST_F(TandemRuns, DeepTandemsResumeWithTheSameBits) {
   const model::TransformerConfig part = with_test_vocabulary(model::tiny_llama(2));
-  expect_exact_resume(
-      [&](uint64_t seed, const std::string& run) {
-        model::DeepTandemModel model({.large = part, .small = part, .block = 3}, seed);
-        DeepTandemTrainee trainee(model);
-        train_on_texts(trainee, run);
-      },
-      {"model.safetensors", "large/model.safetensors", "small/model.safetensors"});
+  expect_exact_resume(folder_.path(),
+                      [&](uint64_t seed, const std::string& run) {
+                        model::DeepTandemModel model({.large = part, .small = part, .block = 3}, seed);
+                        DeepTandemTrainee trainee(model);
+                        train_on_texts(trainee, run);
+                      },
+                      {"model.safetensors", "large/model.safetensors", "small/model.safetensors"});
 }
 
 TEST_F(TandemRuns, BlockPredictionResumesWithTheSameBits) {
-  expect_exact_resume(
-      [&](uint64_t seed, const std::string& run) {
-        model::TransformerModel model(model::block_prediction_config(with_test_vocabulary(model::tiny_llama(2)), 3),
-                                      seed);
-        BlockPredictionTrainee trainee(model);
-        train_on_texts(trainee, run);
-      },
-      {"model.safetensors"});
+  expect_exact_resume(folder_.path(),
+                      [&](uint64_t seed, const std::string& run) {
+                        model::TransformerModel model(
+                            model::block_prediction_config(with_test_vocabulary(model::tiny_llama(2)), 3), seed);
+                        BlockPredictionTrainee trainee(model);
+                        train_on_texts(trainee, run);
+                      },
+                      {"model.safetensors"});
 }
 
 // Autocast, and a frozen primary that is itself bf16, as it is off the CPU.

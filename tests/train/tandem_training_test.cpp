@@ -1,35 +1,10 @@
 // Training of Tandems: right gradients in every configuration, only what is to be trained changes, it learns, and its
 // result decodes with its primary.
-#include "base/random_tensors.h"
 #include "tests/train/tandem_training_fixtures.h"
-#include "train/objectives/cross_entropy.h"
+#include "tests/train/trainee_checks.h"
 
 namespace draftsmith::train {
 namespace {
-
-// Compares each parameter's gradient with the change of the loss along a random direction.
-void expect_right_gradients(Trainee& trainee, const Batch& batch) {
-  CrossEntropy objective({.label_smoothing = 0.1});
-  const model::DropoutContext dropout{.probability = 0.1, .seed = 4, .step = 2};
-  require_gradients(trainee, true);
-  objective.loss(trainee, batch, dropout).sum.backward();
-  const at::NoGradGuard no_grad;
-  constexpr double kStep = 1e-6;
-  for (const auto& [name, parameter] : trainee.parameters()) {
-    at::Tensor value = parameter;
-    const at::Tensor direction = normal_tensor(value.sizes().vec(), 1, 9, name, at::kDouble);
-    const auto loss_at = [&](double distance) {
-      value.add_(direction, distance);
-      const double loss = objective.loss(trainee, batch, dropout).sum.item<double>();
-      value.sub_(direction, distance);
-      return loss;
-    };
-    const double numeric = (loss_at(kStep) - loss_at(-kStep)) / (2 * kStep);
-    const at::Tensor gradient = value.grad();
-    const double ours = gradient.defined() ? (gradient * direction).sum().item<double>() : 0;
-    EXPECT_NEAR(ours, numeric, 1e-5 * std::max(1.0, std::abs(numeric))) << name;
-  }
-}
 
 TEST_F(TandemTraining, GradientsEqualFiniteDifferencesInEveryConfiguration) {
   for (const auto& config : {model::tiny_config(), model::tiny_llama(3)}) {
