@@ -145,10 +145,10 @@ RunRecords records(int64_t tokens, int64_t target_runs, int64_t draft_runs, int6
 
 TEST(InsideRecords, SpeedIsBoundedByLayersOneAfterTheOther) {
   const RunRecords plain = records(12, 12, 0);
-  // Four rounds of two drafts by two of six layers: 4 * (2 * 2 + 4) layers for 12 tokens, where greedy takes 72.
-  EXPECT_DOUBLE_EQ(decode_bound(records(12, 4, 8), plain, {6, 2}), 72.0 / 32);
+  // Four rounds of two drafts by two of six layers: 4 * (3 * 2 + 4) layers for 12 tokens, where greedy takes 72.
+  EXPECT_DOUBLE_EQ(decode_bound(records(12, 4, 8, 40), plain, {6, 2}), 72.0 / 40);
   // Rounds that drafted nothing ran all six.
-  EXPECT_DOUBLE_EQ(decode_bound(records(12, 12, 0), plain, {6, 2}), 1);
+  EXPECT_DOUBLE_EQ(decode_bound(records(12, 12, 0, 72), plain, {6, 2}), 1);
   EXPECT_DOUBLE_EQ(decode_bound(records(12, 12, 0, 48), plain, {6, 4}), 72.0 / 48);
   EXPECT_DOUBLE_EQ(decode_bound(records(12, 4, 8), plain), 3);
 }
