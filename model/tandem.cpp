@@ -8,6 +8,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "model/copy_model.h"
 #include "model/directory_parameters.h"
 #include "model/initialization.h"
 #include "model/kind_config.h"
@@ -81,15 +82,6 @@ void check_layer_map(const TandemShape& shape, int64_t secondary_layers, const s
 
 at::Tensor unit_matrix(at::IntArrayRef shape) {
   return at::eye(shape[0], shape[1], at::kFloat);
-}
-
-// A directory's files as they are, its own draftsmith/ folder included.
-void copy_directory(const fs::path& from, const fs::path& to) {
-  std::error_code error;
-  fs::copy(from, to, fs::copy_options::recursive, error);
-  if (error) {
-    throw RunError({.where = to.string(), .what = "the primary could not be copied", .found = error.message()});
-  }
 }
 
 }  // namespace
@@ -239,7 +231,7 @@ void save_tandem(const fs::path& directory, const TransformerModel& secondary, c
     save_model(inside, *options.primary, options.files);
     if (options.record_primary) files.primary = {kInside, model_hash(inside)};
   } else if (options.copy_primary) {
-    copy_directory(options.primary_directory, inside);
+    copy_model(options.primary_directory, inside);
     files.primary = {kInside, model_hash(inside)};
   } else {
     const fs::path from = fs::weakly_canonical(fs::absolute(target));

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "model/copy_model.h"
 #include "model/model_hash.h"
 #include "train/exit_trainee.h"
 
@@ -12,14 +13,6 @@ namespace draftsmith::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-void copy_directory(const fs::path& from, const fs::path& to) {
-  std::error_code error;
-  fs::copy(from, to, fs::copy_options::recursive, error);
-  if (error) {
-    throw RunError({.where = to.string(), .what = "the model could not be copied", .found = error.message()});
-  }
-}
 
 }  // namespace
 
@@ -57,13 +50,24 @@ void HeadTrainee::save_result(const fs::path& directory, const model::SaveOption
   const fs::path target = model::require_free_place(directory);
   if (target.has_parent_path()) make_directories(target.parent_path());
   AtomicPath place(target);
-  copy_directory(base_.directory, place.temporary());
+  model::copy_model(base_.directory, place.temporary());
   const fs::path inside = model::exits_directory(place.temporary());
   fs::remove_all(inside);
   model::Exits bound = heads_;
-  bound.bind(base_.name.empty() ? base_.directory.string() : base_.name, model::model_hash(place.temporary()));
+  bound.bind(base_.name.empty() ? base_.directory.string() : base_.name, unchanged_hash(place.temporary()));
   model::save_exits(inside, bound);
   place.commit();
+}
+
+// Of the copy, which must be the model that was trained on.
+std::string HeadTrainee::unchanged_hash(const fs::path& copy) const {
+  const std::string hash = model::model_hash(copy);
+  if (base_.hash.empty() || hash == base_.hash) return hash;
+  throw RunError({.where = base_.directory.string(),
+                  .what = "the model changed while heads were trained for it",
+                  .expected = "sha256 " + base_.hash,
+                  .found = "sha256 " + hash,
+                  .hint = "put the model back, or train the heads anew"});
 }
 
 void HeadTrainee::load(const fs::path& directory) {

@@ -17,6 +17,7 @@ namespace draftsmith::train {
 struct HeadsBase {
   std::filesystem::path directory = {};
   std::string name = {};  // what exits.json calls it; empty: its path
+  std::string hash = {};  // model_hash() when it was loaded; empty: not compared
 };
 
 class HeadTrainee : public Trainee {
@@ -36,11 +37,14 @@ class HeadTrainee : public Trainee {
   bool teaches() const override { return true; }
   // A directory of exits (model/exits.h), not bound to a model.
   void save(const std::filesystem::path& directory, const model::SaveOptions& options) const override;
-  // A copy of the base's directory, with the heads inside in place of exits that it may have, bound to it by its hash.
+  // A copy of the base (model::copy_model), with the heads inside in place of exits that it may have, bound to it by
+  // its hash. Errors: RunError where the base is no longer what it was.
   void save_result(const std::filesystem::path& directory, const model::SaveOptions& options) const override;
   void load(const std::filesystem::path& directory) override;
 
  private:
+  std::string unchanged_hash(const std::filesystem::path& copy) const;
+
   model::TransformerModel& model_;
   model::Exits& heads_;
   HeadsBase base_;

@@ -32,8 +32,8 @@ Fields<ValidationOptions> ValidationOptions::fields() {
       .add("token_budget", &ValidationOptions::token_budget, Range{1}, Unit{"tokens"}, NoResult{},
            "Most tokens of a validation batch, padding counted.")
       .add("measure", &ValidationOptions::measure, Choices{"loss", "accuracy", "bleu", "alpha"},
-           "What the best model is best at: cross entropy per label, token accuracy, BLEU, or alpha against the "
-           "teacher.")
+           "What the best model is best at: cross entropy per label (where exits are trained too, the weighted sum of "
+           "theirs and the last layer's), token accuracy, BLEU, or alpha against the teacher.")
       .add("patience", &ValidationOptions::patience, Range{0}, Unit{"validations"},
            "Stop after so many validations without a new best; 0: never.")
       .check([](const ValidationOptions& options, const std::string& where, Problems& problems) {

@@ -34,7 +34,7 @@ class Trainee {
   // Runs the models on a batch, with gradients unless they are off; the loss is the objective's.
   virtual TraineeOutput forward(const Batch& batch, const model::DropoutContext& dropout) = 0;
 
-  // Whether a validation's measures are the means over all predictions, rather than the first one's.
+  // Whether a validation's measures are the means over the first prediction and the exits, rather than the first one's.
   virtual bool measures_all() const { return false; }
   // Whether forward() gives a teacher.
   virtual bool teaches() const { return false; }

@@ -117,6 +117,7 @@ void TrainingLog::add(int64_t step, const ValidationResult& result, bool is_best
   };
   append("bleu", result.bleu);
   append("alpha", result.alpha);
+  append("weighted_loss", result.weighted_loss);
   for (const ValidationResult::Exit& exit : result.exits) add_exit(exit, values, scalars, text);
   write_line({{"step", step}, {"validation", values}, {"best", is_best}});
   if (events_) events_->add(step, scalars);

@@ -71,6 +71,7 @@ int64_t count_labels(const data::Corpus& corpus, int64_t count) {
 // Of one of the trainee's predictions, or of several together.
 struct Sums {
   int64_t layer = 0;  // that an exit reads
+  double weight = 1;  // of its loss in the sum of losses
   double loss = 0;
   std::optional<double> overlap;  // where there is a teacher
   int64_t correct = 0;
@@ -89,6 +90,7 @@ void Sums::add(const Predictions& own, const std::optional<Predictions>& teacher
   const HeadLabels known = labels_in_head(*own.model, own.hidden, own.labels);
   const Prediction prediction = predict(known.hidden, head_weight(own), known.rows);
   layer = own.layer;
+  weight = own.weight;
   loss += prediction.loss.sum.item<double>();
   correct += prediction.arg_maxs.eq(known.rows).sum().item<int64_t>();
   labels += own.labels.size(0);
@@ -102,6 +104,12 @@ void Sums::add(const Sums& other) {
   labels += other.labels;
   in_head += other.in_head;
   if (other.overlap) overlap = overlap.value_or(0) + *other.overlap;
+}
+
+double weighted_loss(const std::vector<Sums>& sums) {
+  double loss = 0;
+  for (const Sums& one : sums) loss += one.weight * one.mean_loss();
+  return loss;
 }
 
 // The teacher's own view of a batch: the one that validation was given, else the one that the trainee has run.
@@ -206,7 +214,9 @@ ValidationResult validate(Trainee& trainee, const ValidationInputs& inputs, cons
                           .labels = sums.front().labels,
                           .bleu = {},
                           .alpha = whole.alpha(),
+                          .weighted_loss = {},
                           .exits = {}};
+  if (sums.size() > 1 && !trainee.measures_all()) result.weighted_loss = weighted_loss(sums);
   for (const Sums& exit : sums) {
     if (exit.layer > 0) result.exits.push_back({exit.layer, exit.mean_loss(), exit.accuracy(), exit.alpha()});
   }
@@ -218,7 +228,7 @@ double value_of(const ValidationResult& result, const std::string& measure) {
   if (measure == "accuracy") return result.accuracy;
   if (measure == "bleu") return result.bleu.value();
   if (measure == "alpha") return result.alpha.value();
-  return result.loss;
+  return result.weighted_loss.value_or(result.loss);
 }
 
 }  // namespace draftsmith::train

@@ -19,6 +19,8 @@ struct ValidationResult {
   int64_t labels = 0;
   std::optional<double> bleu;   // 0..100
   std::optional<double> alpha;  // mean over labels of sum over v of min(teacher's p, model's q)
+  // Where exits are trained beside the last layer: the sum of w_i L_i, of the loss above and theirs.
+  std::optional<double> weighted_loss;
   // Of each exit in place of the model. With Trainee::measures_all() what stands above are the means of these.
   struct Exit {
     int64_t layer = 0;
@@ -44,7 +46,7 @@ void check_validation(const Trainee& trainee, const ValidationInputs& inputs, co
 // Errors: Interrupted when SIGINT or SIGTERM came (base/signals.h), between two batches.
 ValidationResult validate(Trainee& trainee, const ValidationInputs& inputs, const ValidationOptions& options);
 
-// The value of a measure: "loss", "accuracy", "bleu" or "alpha".
+// The value of a measure: "loss" (the weighted one, where there is one), "accuracy", "bleu" or "alpha".
 double value_of(const ValidationResult& result, const std::string& measure);
 
 }  // namespace draftsmith::train

@@ -5,6 +5,7 @@
 #include "base/device.h"
 #include "base/logging.h"
 #include "data/tokenizer.h"
+#include "model/model_hash.h"
 #include "recipes/stages/provenance.h"
 #include "recipes/stages/stages.h"
 #include "recipes/stages/tokenizers.h"
@@ -78,6 +79,14 @@ model::ExitConfig checked_config(const HeadsStageOptions& options) {
   Problems problems;
   train::check_early_layers(options.layers, config.decoder_layers, "layers", problems);
   if (problems.empty()) model::check_exits(heads, config, "heads", problems);
+  if (options.training.objective.name == "distill" && config.vocabulary_rows() < config.vocabulary) {
+    problems.add(
+        {.where = "training.objective",
+         .what = "a model of a pruned vocabulary has no probabilities for all ids, so nothing is distilled from it",
+         .expected = "objective cross_entropy",
+         .found = "distill",
+         .hint = "train on the model's own outputs: a corpus of kind = \"teacher-outputs\""});
+  }
   problems.throw_if_any();
   return heads;
 }
@@ -97,10 +106,11 @@ void run_heads(const HeadsStageOptions& options, const StageRun& run) {
     log_info("  {} has exits, which the heads replace in the result", options.model.string());
   }
   const at::Device device = choose_device(run.execution.device);
+  const std::string hash = model::model_hash(options.model);
   const auto model = model::load_model(options.model, {.device = device, .pack = false});
   model::require_vocabulary_fits(model->config(), tokenizer->vocabulary(), options.model.string());
   model::Exits heads(std::move(config), *model, options.seed);
-  train::HeadTrainee trainee(*model, heads, {options.model, input_name(run, "model", options.model)});
+  train::HeadTrainee trainee(*model, heads, {options.model, input_name(run, "model", options.model), hash});
   train::TrainerInputs inputs(trainee, corpus);
   inputs.validation = validation ? &*validation : nullptr;
   inputs.tokenizer = tokenizer.get();

@@ -152,8 +152,13 @@ TEST_F(ExitTraining, EachExitsMeasuresAreInTheSummary) {
   // The model's own are those of the model alone.
   PlainTrainee alone(*pair.model);
   const data::Corpus validation(folder_ / "validation.h5");
-  EXPECT_EQ(validate(pair.trainee, {.corpus = &validation}, {}).loss,
-            validate(alone, {.corpus = &validation}, {}).loss);
+  const ValidationResult measured = validate(pair.trainee, {.corpus = &validation}, {});
+  EXPECT_EQ(measured.loss, validate(alone, {.corpus = &validation}, {}).loss);
+  // The best model is the one whose losses together are least: CALM weighs layer i by i / (1 + 2 + 3).
+  const double together = measured.loss * 3 / 6 + measured.exits[1].loss * 2 / 6 + measured.exits[0].loss / 6;
+  EXPECT_NEAR(measured.weighted_loss.value(), together, 1e-12);
+  EXPECT_EQ(value_of(measured, "loss"), measured.weighted_loss.value());
+  EXPECT_EQ(after["weighted_loss"].is_number(), true);
 }
 
 TEST_F(ExitTraining, ItResumesWithTheSameBits) {

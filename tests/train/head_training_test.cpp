@@ -1,6 +1,7 @@
 // Training of heads of a frozen model: gradients, what stays as it is, results that load, exact resume.
 #include <gmock/gmock.h>
 
+#include "model/model_hash.h"
 #include "tests/train/exit_training_fixtures.h"
 #include "train/training_step.h"
 
@@ -128,6 +129,23 @@ TEST_F(HeadTraining, TheResultIsACopyOfTheModelWithItsHeadsInside) {
   model::save_model(folder_ / "other", *other);
   EXPECT_THAT(error_of([&] { model::load_exits(model::exits_directory(result.model), folder_ / "other", *other); }),
               HasSubstr("another model"));
+}
+
+TEST_F(HeadTraining, AModelThatChangesMeanwhileIsNoticed) {
+  const auto config = exit_configs().front();
+  const fs::path base = saved_base(config);
+  HeadPair pair(config, {.layers = {1}}, at::kFloat, 3);
+  HeadTrainee trainee(*pair.model, pair.heads,
+                      {.directory = base, .name = "@target/model", .hash = model::model_hash(base)});
+  fs::remove_all(base);
+  model::save_model(base, *model::varied_model(config, 4, at::kFloat));
+  try {
+    trainee.save_result(folder_ / "result", {});
+    FAIL() << "heads were bound to another model than they were trained for";
+  } catch (const RunError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the model changed while heads were trained for it"));
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "result"));
 }
 
 TEST_F(HeadTraining, TheLastLayerTeachesThem) {

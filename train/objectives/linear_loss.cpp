@@ -43,14 +43,14 @@ Operands operands(const at::Tensor& hidden, const at::Tensor& weight) {
 }
 
 struct Gradients {
-  at::Tensor hidden;  // [P,D], type of hidden
+  at::Tensor hidden;  // [P,D], type of hidden; undefined: not wanted
   at::Tensor weight;  // [V,D], type of weight; undefined: not wanted
 };
 
 // Of the loss with respect to the matrices, from that with respect to a block of logits [C,V].
 void accumulate(Gradients& gradients, const Operands& in, const at::Tensor& slope, int64_t begin) {
   const int64_t count = slope.size(0);
-  gradients.hidden.narrow(0, begin, count).copy_(slope.mm(in.weight));
+  if (gradients.hidden.defined()) gradients.hidden.narrow(0, begin, count).copy_(slope.mm(in.weight));
   if (!gradients.weight.defined()) return;
   const at::Tensor hidden = in.hidden.narrow(0, begin, count);
   if (in.hidden.scalar_type() != gradients.weight.scalar_type()) {
@@ -87,7 +87,7 @@ class LinearLoss : public torch::autograd::Function<LinearLoss> {
     const int64_t block = std::min(positions, rows_at_once(weight.size(0)));
     at::Tensor sum = at::zeros({}, hidden.options().dtype(compute_type(in.hidden)));
     Gradients gradients;
-    if (wanted) gradients.hidden = at::empty_like(hidden);
+    if (wanted && hidden.requires_grad()) gradients.hidden = at::empty_like(hidden);
     if (weight_wanted) {
       gradients.weight = positions > 0 && in.hidden.scalar_type() == weight.scalar_type()
                              ? at::empty(weight.sizes(), weight.options())
