@@ -64,6 +64,7 @@ repetitions = 1
 warmup = 1
 forced_lines = 2
 resamples = 20
+batch_size = 2
 dtype = "fp64"
 drafter = [
   { name = "early", model = "@early-exit/model" },
