@@ -143,8 +143,13 @@ void DecodeLoop::commit_row(Row& row, size_t index, int64_t drafted, const Verdi
   row.stats.count_verification(drafted, accepted, parts_.window->maximum());
   ++row.stats.target_runs;
   row.stats.target_tokens += processed;
-  // What drafted is part of the target: every layer has run once for each token, before or after.
-  if (inside_ > 0) row.stats.layer_runs += target_.info().layers * processed;
+  if (inside_ > 0) {
+    // What drafted is part of the target: every layer has run once for each token, before or after. The first layers
+    // took the tokens one by one, also the last: in a draft step whose token was not kept, or in the verification.
+    const int64_t layers = target_.info().layers;
+    row.stats.layer_runs += layers * processed;
+    row.stats.latency_units += inside_ * processed + layers - inside_;
+  }
   if (verdict.overlap.defined()) {
     const int64_t examined = std::min(accepted + 1, drafted);
     const double* values = verdict.overlap.const_data_ptr<double>() + b * verdict.overlap.size(1);

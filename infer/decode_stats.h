@@ -26,7 +26,7 @@ struct DecodeStats {
   std::vector<int64_t> exits_by_layer;  // CALM: new tokens by the layer they left at, 1..N at index 0..N-1
   int64_t early_predictions = 0;        // PPD: new tokens that were predicted early
   int64_t early_matches = 0;            // PPD: of those, how many were among the candidates
-  int64_t latency_units = 0;            // PPD: layers of the main process, one after the other
+  int64_t latency_units = 0;            // layers one after the other: PPD's main process; exits that draft; else 0
   int64_t compute_units = 0;            // PPD: layers of all processes
   double overlap_sum = 0;               // sum over examined positions of sum_x min(p, q)
   int64_t overlap_count = 0;            // positions in overlap_sum; 0: not measured

@@ -128,12 +128,8 @@ double decode_bound(const RunRecords& run, const RunRecords& baseline, const Run
   const DecodeStats own = timed_decoding(run);
   const DecodeStats plain = timed_decoding(baseline);
   const double plain_tokens = ratio_of(plain.emitted, plain.target_runs);  // a run
-  double bound = divide(ratio_of(own.emitted, own.target_runs), plain_tokens);
-  if (depth.early == 0) return bound;
-  const int64_t rounds = own.target_runs * (depth.layers - depth.early) + own.draft_runs * depth.early;
-  const int64_t one_after_the_other = own.latency_units > 0 ? own.latency_units : rounds;
-  const double by_layers = divide(ratio_of(own.emitted * depth.layers, one_after_the_other), plain_tokens);
-  return own.latency_units > 0 ? by_layers : std::min(bound, by_layers);
+  if (depth.early == 0) return divide(ratio_of(own.emitted, own.target_runs), plain_tokens);
+  return divide(ratio_of(own.emitted * depth.layers, own.latency_units), plain_tokens);
 }
 
 Speed measure_speed(const RunRecords& run, const RunRecords& baseline, const ResamplingOptions& resampling) {

@@ -63,8 +63,8 @@ struct RunDepth {
 // The most that speedup_decode can be when a target run costs at least a plain decoding step: emitted tokens a target
 // run of the run, over those of the baseline, prefills left out, on the timed lines. For lines decoded one by one only:
 // the target runs of a batch are those of its slowest line, which sums over lines do not show.
-// Where layers of the model itself draft, a round takes at least their runs and one run of the layers above them; PPD
-// takes at least the latency units that it counted. Both in layers, one after the other.
+// Where layers of the model itself draft or predict early, in layers one after the other: the latency units counted.
+// 0 where nothing was counted that would bound it.
 double decode_bound(const RunRecords& run, const RunRecords& baseline, const RunDepth& depth = {});
 
 Speed measure_speed(const RunRecords& run, const RunRecords& baseline, const ResamplingOptions& resampling);

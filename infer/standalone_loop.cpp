@@ -19,6 +19,7 @@ void DecodeLoop::keep(RowBatch& batch, Draft& window, PhaseTimer& timer) {
     Row& row = batch.rows[b];
     if (row.finished) continue;
     row.stats.layer_runs += inside_ * window.counts[b];
+    row.stats.latency_units += inside_ * window.counts[b];
     keep_draft(row, window.on_host[b]);
   }
   timer.enter(Phase::kVerify);
@@ -70,8 +71,11 @@ model::StepOutput DecodeLoop::read_block(RowBatch& batch, std::span<const int64_
     width = std::max(width, input.new_tokens.back());
     row.stats.target_runs += row.finished ? 0 : 1;
     row.stats.target_tokens += input.new_tokens.back();
-    if (inside_ > 0 && !row.finished)
-      row.stats.layer_runs += target_.info().layers * input.new_tokens.back() - inside_ * (row.length() - base[b]);
+    if (inside_ > 0 && !row.finished) {
+      const int64_t drafted = row.length() - base[b];
+      row.stats.layer_runs += info.layers * input.new_tokens.back() - inside_ * drafted;
+      row.stats.latency_units += info.layers - inside_ + inside_ * (input.new_tokens.back() - drafted);
+    }
     row.stats.fallbacks += row.finished ? 0 : 1;
   }
   if (width == 0) return {};

@@ -36,6 +36,7 @@ class CheckedExit : public EarlyExitDrafter {
     for (size_t b = 0; b < request.rows.size(); ++b) {
       ran_[b] += request.active[b];
       expected_runs_ += layers_ * request.active[b];
+      units += layers_ * request.active[b];
       if (request.active[b] == 0) continue;
       Ids tokens = request.rows[b].tokens;
       for (const at::Tensor& step : request.drafted) tokens.push_back(step[static_cast<int64_t>(b)].item<int64_t>());
@@ -55,6 +56,7 @@ class CheckedExit : public EarlyExitDrafter {
       if (pending == 0) continue;
       EXPECT_GE(ran_[b], pending - 1);
       expected_runs_ += (kExitLayers - layers_) * pending + layers_ * (pending - ran_[b]);
+      units += kExitLayers - layers_ + layers_ * std::max<int64_t>(0, pending - ran_[b]);
       tokens_run += pending;
     }
     auto output = EarlyExitDrafter::run_target(input, state);
@@ -79,6 +81,7 @@ class CheckedExit : public EarlyExitDrafter {
   int64_t prompt_runs = 0;
   int64_t runs = 0;
   int64_t tokens_run = 0;
+  int64_t units = 0;  // layers one after the other, of all rows
   static int64_t drafts_checked;
   static int64_t rounds_checked;
 
@@ -133,6 +136,7 @@ void check(model::TransformerModel& model, int64_t layer, DecodeOptions options)
   const DecodeStats stats = total(results);
   EXPECT_EQ(stats.target_tokens, checked.tokens_run);
   EXPECT_EQ(stats.layer_runs, checked.runs);
+  EXPECT_EQ(stats.latency_units, checked.units);
 }
 
 class EarlyExitCaches : public ::testing::TestWithParam<const char*> {};

@@ -127,6 +127,22 @@ void expect_same(const std::vector<GenerationResult>& inside, const std::vector<
   }
 }
 
+TEST_P(EarlyExitOf, AllLayersOneAfterTheOtherAreAsManyAsOfPlainDecoding) {
+  const auto model = exit_model({.family = GetParam()});
+  DecodeOptions options = exit_options("assisted");
+  options.window_rule = "fixed";
+  options.window = 1;
+  for (const auto& [ids, stats] : run_exit(*model, kExitLayers, options)) {
+    EXPECT_EQ(stats.latency_units, kExitLayers * stats.target_tokens);
+    EXPECT_GE(stats.latency_units, kExitLayers * stats.emitted);  // an EOS is drafted before the target's own token
+    EXPECT_LE(stats.latency_units, kExitLayers * (stats.emitted + 1));
+  }
+  // G n + N a round.
+  for (const auto& [ids, stats] : run_exit(*model, 1, options)) {
+    EXPECT_EQ(stats.latency_units, stats.target_tokens - stats.target_runs + kExitLayers * stats.target_runs);
+  }
+}
+
 TEST_P(EarlyExitOf, BildEqualsBildWithTheSameLayersAsAModel) {
   const auto model = exit_model({.family = GetParam()});
   const auto greedy = tokens_of(run_exit(*model, 0, exit_options("greedy")));
