@@ -61,11 +61,11 @@ ordered_json stats_json(const DecodeStats& stats, bool with_alpha) {
                       {"other", seconds.other}}}};
   if (stats.layer_runs > 0) json["layer_runs"] = stats.layer_runs;
   if (!stats.exits_by_layer.empty()) json["exits_by_layer"] = stats.exits_by_layer;
-  if (stats.early_predictions > 0) {
+  if (stats.latency_units > 0) json["latency_units"] = stats.latency_units;
+  if (stats.compute_units > 0) {
+    json["compute_units"] = stats.compute_units;
     json["early_predictions"] = stats.early_predictions;
     json["early_matches"] = stats.early_matches;
-    json["latency_units"] = stats.latency_units;
-    json["compute_units"] = stats.compute_units;
   }
   if (with_alpha && stats.overlap_count > 0) json["alpha"] = stats.alpha();
   return json;

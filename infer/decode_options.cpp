@@ -103,7 +103,7 @@ Fields<DecodeOptions> DecodeOptions::fields() {
       .add("execution", &O::execution, Choices{"auto", "batched", "threads", "streams"}, NoResult{},
            "How ppd runs its branches beside the last layers: batched is one after the other on one device, the "
            "branches as one pass; threads gives each side its share of a CPU's cores; streams runs both on one GPU. "
-           "auto: streams on a GPU, else batched.")
+           "auto: batched, the fastest on CPUs (of GPUs nothing was measured).")
       .add("free_token", &O::free_token,
            "Of accept_all (method tandem): the model writes the first token and one after each block of the drafter's. "
            "false: it writes none, and only supplies the drafter with representations of finished blocks.")

@@ -1,18 +1,14 @@
 #include "infer/drafter_summary.h"
 
-#include <cmath>
+#include "infer/values.h"
 
 namespace draftsmith::infer {
 namespace {
 
 using nlohmann::ordered_json;
 
-ordered_json number(double value) {
-  return std::isfinite(value) ? ordered_json(value) : ordered_json();
-}
-
 ordered_json quality_json(const PredictionQuality& quality) {
-  return {{"accuracy", number(quality.accuracy)}, {"cross_entropy", number(quality.cross_entropy)}};
+  return {{"accuracy", finite_or_null(quality.accuracy)}, {"cross_entropy", finite_or_null(quality.cross_entropy)}};
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "base/environment.h"
 #include "base/files.h"
 #include "base/json.h"
@@ -70,7 +72,9 @@ class Suite {
     problems.throw_if_any();
     runs_ = expand_runs(options_);
     for (const auto& run : runs_) engine_.check(run, problems);
-    for (const auto& rates : options_.match_rates) engine_.check(rates, "match_rates", problems);
+    for (size_t i = 0; i < options_.match_rates.size(); ++i) {
+      engine_.check(options_.match_rates[i], fmt::format("match_rates[{}]", i), problems);
+    }
     problems.throw_if_any();
     for (const bool chooses : {true, false}) {
       for (const auto& task : options_.task) {
@@ -175,8 +179,10 @@ class Suite {
       longest = std::max({longest, decode.window.value_or(10), decode.longest_draft()});
     }
     for (const auto& row : task.rows) {
+      throw_if_stop_requested(kHowToGoOn);
       const RunSettings& run = row.settings;
       const std::string drafting = run.drafting();
+      if (drafting.empty() && run.method() != "ppd") continue;
       const RunRecords& greedy = task.own_greedy(run);
       const size_t line = typical_line(greedy);
       if (greedy[line].ids.empty()) continue;
@@ -192,7 +198,6 @@ class Suite {
         task.forced[drafting] = forced_alpha(run, task);
         predict_texts(run, task);
       }
-      throw_if_stop_requested(kHowToGoOn);
     }
   }
 

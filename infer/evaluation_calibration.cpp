@@ -8,6 +8,7 @@
 #include "base/timing.h"
 #include "infer/drafters/drafter_probe.h"
 #include "infer/drafters/tandem_drafter.h"
+#include "infer/values.h"
 #include "infer/vocabulary.h"
 #include "model/decoding_guard.h"
 
@@ -18,12 +19,6 @@ constexpr int64_t kWarmup = 3;
 
 at::Tensor row(const std::vector<int64_t>& tokens, at::Device device) {
   return at::tensor(tokens, at::kLong).view({1, -1}).to(device);  // [1,L]
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 // A model that has processed the prefix, and goes back to it when asked.

@@ -92,12 +92,38 @@ void check_rates(const EvaluationOptions& options, const std::string& where, Pro
   check_unique(names, where + ".name", problems, "several need a name each, by which their files are told apart");
 }
 
+// What drafts, whatever it is called.
+std::string source_of(const RunSettings& run, const std::vector<EvaluationDrafter>& drafters) {
+  if (run.decode.drafts_inside()) return DrafterSource{.exit = run.decode.exit_layer.value_or(0)}.text();
+  const auto found =
+      std::find_if(drafters.begin(), drafters.end(), [&](const auto& one) { return one.name == run.drafter; });
+  return found == drafters.end() ? "" : found->source().text();
+}
+
+// Step times and alpha are measured once for each name of what drafts: two things must not share one.
+void check_drafting(const std::vector<RunSettings>& runs, const std::vector<EvaluationDrafter>& drafters,
+                    const std::string& where, Problems& problems) {
+  std::map<std::string, std::string> sources;
+  std::set<std::string> clashes;
+  for (const RunSettings& run : runs) {
+    const std::string source = run.model + " " + source_of(run, drafters) + " " + run.decode.exits.string();
+    if (sources.emplace(run.drafting(), source).first->second != source) clashes.insert(run.drafting());
+  }
+  clashes.erase("");  // runs without a drafter
+  for (const std::string& name : clashes) {
+    problems.add({where, "two things that draft have the same name in results", "different ones", name,
+                  "early-exit drafts with exitN, N its exit_layer: call the drafter something else"});
+  }
+}
+
 // Labels are unique, those of chosen settings too, and runs that are chosen among together want the same choices.
 void check_labels(const EvaluationOptions& options, const std::string& where, Problems& problems) {
   std::vector<std::string> labels;
   std::map<std::string, RunSettings> groups;
   std::set<std::string> conflicts;
-  for (const RunSettings& run : expand_runs(options)) {
+  const std::vector<RunSettings> runs = expand_runs(options);
+  check_drafting(runs, options.drafter, where, problems);
+  for (const RunSettings& run : runs) {
     labels.push_back(run.label);
     if (run.choose_on.empty()) continue;
     const auto [first, added] = groups.emplace(run.group, run);
@@ -160,10 +186,8 @@ void check_suite(const EvaluationOptions& options, const std::string& where, Pro
   check_tasks(tasks, dot + "task", problems);
   check_drafters(drafters, dot + "drafter", problems);
   std::vector<std::string> models;  // what can decode alone
-  std::set<std::string> lookups;
   for (const auto& drafter : options.drafter) {
     if (!drafter.model.empty()) models.push_back(drafter.name);
-    if (drafter.lookup) lookups.insert(drafter.name);
   }
   models.emplace_back("target");
   for (size_t i = 0; i < options.run.size(); ++i) {
@@ -176,7 +200,7 @@ void check_suite(const EvaluationOptions& options, const std::string& where, Pro
       check_known(run.choose_on, tasks, at + ".choose_on", problems);
       check_scored(options.task, run, at + ".choose_on", problems);
     }
-    check_run(run, lookups, at, problems);
+    check_run(run, options.drafter, at, problems);
   }
   check_rates(options, dot + "match_rates", problems);
   try {

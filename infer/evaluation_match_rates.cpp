@@ -1,14 +1,18 @@
 #include "infer/evaluation_match_rates.h"
 
 #include <algorithm>
+#include <functional>
+#include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/files.h"
 #include "infer/evaluation_runs.h"
 #include "infer/match_rate_plot.h"
 #include "infer/report.h"
 #include "infer/svg.h"
+#include "infer/values.h"
 
 namespace draftsmith::infer {
 namespace {
@@ -21,12 +25,25 @@ std::vector<std::string> decoding_names() {
   return names;
 }
 
+void check_rising(const std::vector<int64_t>& layers, const std::string& where, Problems& problems) {
+  if (std::adjacent_find(layers.begin(), layers.end(), std::greater_equal<>()) == layers.end()) return;
+  problems.add({where, "layers are given twice or out of order", "rising layers",
+                fmt::format("[{}]", fmt::join(layers, ", ")), ""});
+}
+
+// Some values, none of them twice.
+template <class T>
+void check_once(const std::vector<T>& values, const std::string& where, Problems& problems) {
+  if (!values.empty() && std::set<T>(values.begin(), values.end()).size() == values.size()) return;
+  problems.add({where, values.empty() ? "there is nothing to count" : "a value is given twice",
+                "at least one value, each once", fmt::format("[{}]", fmt::join(values, ", ")),
+                values.empty() ? "leave it out for the default" : ""});
+}
+
 // In the order of the cells.
 std::vector<std::string> decodings_of(const std::vector<MatchRate>& rates) {
   std::vector<std::string> names;
-  for (const MatchRate& rate : rates) {
-    if (std::find(names.begin(), names.end(), rate.decoding) == names.end()) names.push_back(rate.decoding);
-  }
+  for (const MatchRate& rate : rates) add_new(names, rate.decoding);
   return names;
 }
 
@@ -57,7 +74,13 @@ Fields<EvaluationMatchRates> EvaluationMatchRates::fields() {
            "How outputs are made: greedy decoding, sampling among 3 tokens or from a mass of 0.95.")
       .add("positions", &E::positions, Range{1}, Unit{"tokens"}, "New tokens in a bin of positions.")
       .add("bins", &E::bins, Range{1, 8}, "Bins; what comes after them is one more.")
-      .add("prompts", &E::prompts, Range{1}, Unit{"lines"}, "First lines of the task.");
+      .add("prompts", &E::prompts, Range{1}, Unit{"lines"}, "First lines of the task.")
+      .check([](const E& rates, const std::string& where, Problems& problems) {
+        const std::string dot = where.empty() ? "" : where + ".";
+        check_rising(rates.layers, dot + "layers", problems);
+        check_once(rates.candidates, dot + "candidates", problems);
+        check_once(rates.decoding, dot + "decoding", problems);
+      });
 }
 
 MatchRateOptions EvaluationMatchRates::options() const {

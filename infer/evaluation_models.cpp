@@ -7,6 +7,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/device.h"
 #include "base/environment.h"
@@ -28,26 +29,25 @@
 namespace draftsmith::infer {
 namespace {
 
+// The same problems, each in this place.
+void add_at(const std::string& where, const std::vector<Problem>& found, Problems& problems) {
+  for (Problem problem : found) {
+    problem.where = where + (where.empty() || problem.where.empty() ? "" : ", ") + problem.where;
+    problems.add(std::move(problem));
+  }
+}
+
 class ModelEngine final : public EvaluationEngine {
  public:
   explicit ModelEngine(const EvaluationOptions& options)
       : options_(options), threads_(set_threads(options.threads)), models_(options) {}
 
   void check(const RunSettings& run, Problems& problems) override {
-    if (run.model != "target") {
-      // A drafter that decodes alone is given the target's ids.
-      const LoadedModel& target = models_.target();
-      const LoadedModel& alone = models_.at(run.model);
-      compare_vocabularies(target.model->info(), alone.model->info(), target.tokenizer.get(), alone.tokenizer.get(),
-                           problems);
-    }
+    check_vocabulary(run.model, problems);
     try {
       make_generator(run, 1, false);
     } catch (const UserError& error) {
-      for (Problem problem : error.problems()) {
-        problem.where = "run " + run.label + (problem.where.empty() ? "" : ", " + problem.where);
-        problems.add(std::move(problem));
-      }
+      add_at("run " + run.label, error.problems(), problems);
     }
   }
 
@@ -85,7 +85,6 @@ class ModelEngine final : public EvaluationEngine {
       record.ids = std::move(results[first].ids);
       for (size_t i = 0; i < samples; ++i) record.stats += results[first + i].stats;
       record.repetitions = {record.stats.seconds};
-      record.prefill_runs = models_.at(run.model).model->info().encoder_decoder ? 0 : 1;
       records.push_back(std::move(record));
     }
     add_overhead(records, elapsed);
@@ -144,11 +143,22 @@ class ModelEngine final : public EvaluationEngine {
 
   void check(const EvaluationMatchRates& rates, const std::string& where, Problems& problems) override {
     check_match_rates(rates.options(), models_.at(rates.model).model->info(), where, problems);
+    Problems found;
+    check_vocabulary(rates.model, found);
     try {
-      models_.with_exits(rates.model, rates.exits);
+      const GenerationModels models = models_.with_exits(rates.model, rates.exits);
+      check_layers(models, "match rates", found);
+      // The model's own head is always counted beside the exits.
+      const auto has_exit = [&](int64_t layer) { return models.exits->find(layer) != nullptr; };
+      if (!rates.exits.empty() && !rates.layers.empty() && std::ranges::none_of(rates.layers, has_exit)) {
+        found.add({"exits", "there is no exit at any of these layers",
+                   "a layer of the exits in " + rates.exits.string(),
+                   fmt::format("layers {}", fmt::join(rates.layers, ", ")), ""});
+      }
     } catch (const UserError& error) {
-      for (const Problem& problem : error.problems()) problems.add(problem);
+      add_at("", error.problems(), found);
     }
+    add_at(where, found.list(), problems);
   }
 
   std::vector<MatchRate> match_rates(const EvaluationMatchRates& rates, std::span<const Prompt> prompts,
@@ -181,6 +191,15 @@ class ModelEngine final : public EvaluationEngine {
   }
 
  private:
+  // A drafter that decodes alone is given the target's ids.
+  void check_vocabulary(const std::string& model, Problems& problems) const {
+    if (model == "target") return;
+    const LoadedModel& target = models_.target();
+    const LoadedModel& alone = models_.at(model);
+    compare_vocabularies(target.model->info(), alone.model->info(), target.tokenizer.get(), alone.tokenizer.get(),
+                         problems);
+  }
+
   // What the window oracle replays: a pass with windows as long as may be, outside of all timing, once for each prompt.
   void record_accepted(const RunSettings& run, const DecodeBatch& batch) {
     const std::vector<Prompt> prompts(batch.prompts.begin(), batch.prompts.end());

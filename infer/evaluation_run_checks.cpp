@@ -1,7 +1,9 @@
 #include "infer/evaluation_run_checks.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -12,6 +14,19 @@
 
 namespace draftsmith::infer {
 namespace {
+
+// What can be said of a run's drafter without loading it.
+struct Drafting {
+  bool lookup = false;  // prompt look-up
+  bool exit = false;    // layers of the model itself
+};
+
+Drafting drafting_of(const RunSettings& run, const std::vector<EvaluationDrafter>& drafters) {
+  const auto named = [&](const EvaluationDrafter& drafter) { return drafter.name == run.drafter; };
+  const auto found = std::find_if(drafters.begin(), drafters.end(), named);
+  if (found == drafters.end()) return {.exit = run.decode.drafts_inside()};
+  return {.lookup = found->lookup, .exit = found->exit > 0};
+}
 
 // Prompt look-up needs no file to say which parts it fits.
 void check_lookup(const RunSettings& run, const std::string& where, Problems& problems) {
@@ -25,7 +40,8 @@ void check_lookup(const RunSettings& run, const std::string& where, Problems& pr
 }
 
 // Window rules that need more than options. False when the parts cannot be made to be checked further.
-bool check_window(const RunSettings& run, bool lookup, const std::string& where, Problems& problems) {
+bool check_window(const RunSettings& run, const Drafting& drafting, const std::string& where, Problems& problems) {
+  const auto [lookup, inside] = drafting;
   const std::string rule = run.decode.window_rule_name();
   if (rule == "oracle" && run.temperature() != 0) {
     problems.add({where + ".temperature",
@@ -48,11 +64,16 @@ bool check_window(const RunSettings& run, bool lookup, const std::string& where,
     problems.add({where, "window " + rule + " is for drafters that are models", "a model or a Tandem secondary",
                   "prompt look-up", "use the window fixed"});
   }
+  if (rule == "router" && inside) {
+    problems.add({where, "a router is trained for a drafter that is a model of its own",
+                  "a model or a Tandem secondary", run.drafter.empty() ? "the model's first layers" : run.drafter,
+                  "use the window dynamic, entropy or fallback"});
+  }
   return !needs_model || !lookup;
 }
 
-// What can be said of a setting without its models. `lookup`: its drafter is prompt look-up.
-void check_setting(const RunSettings& run, bool lookup, const std::string& where, Problems& problems) {
+// What can be said of a setting without its models.
+void check_setting(const RunSettings& run, const Drafting& drafting, const std::string& where, Problems& problems) {
   const size_t before = problems.list().size();
   validate_options(run.decode, where, problems);
   const bool wants_drafter = run.decode.drafts() && !run.decode.drafts_inside();
@@ -63,8 +84,8 @@ void check_setting(const RunSettings& run, bool lookup, const std::string& where
                   run.decode.drafts_inside() ? "its drafter is the model's own first layers: give exit_layer" : ""});
   }
   if (problems.list().size() != before || !run.decode.drafts()) return;
-  if (!check_window(run, lookup, where, problems)) return;
-  if (lookup) return check_lookup(run, where, problems);
+  if (!check_window(run, drafting, where, problems)) return;
+  if (drafting.lookup) return check_lookup(run, where, problems);
   if (run.temperature() == 0) return;
   const auto acceptance = make_acceptance_rule(run.decode.acceptance_name(), run.decode)->traits();
   if (!acceptance.greedy_only) return;
@@ -104,13 +125,29 @@ void check_unused(const EvaluationRun& run, const std::string& where, Problems& 
   }
 }
 
+// The same of exits, which a drafter may read as well as a method.
+void check_exits(const EvaluationRun& run, const std::vector<EvaluationDrafter>& drafters, const std::string& where,
+                 Problems& problems) {
+  if (run.exits.empty()) return;
+  for (const RunSettings& point : expand_run(run)) {
+    if (point.inside() || drafting_of(point, drafters).exit) continue;
+    problems.add({where + ".exits", "this run does not read the option",
+                  "method early-exit, calm or ppd, or a [[drafter]] with exit = its layers",
+                  "method " + run.method + (point.drafter.empty() ? "" : " with drafter " + point.drafter),
+                  "leave exits out"});
+  }
+}
+
 }  // namespace
 
-void check_run(const EvaluationRun& run, const std::set<std::string>& lookups, const std::string& where,
+void check_run(const EvaluationRun& run, const std::vector<EvaluationDrafter>& drafters, const std::string& where,
                Problems& problems) {
   Problems found;
-  for (const RunSettings& point : expand_run(run)) check_setting(point, lookups.contains(point.drafter), where, found);
-  if (found.list().empty()) check_unused(run, where, found);
+  for (const RunSettings& point : expand_run(run)) check_setting(point, drafting_of(point, drafters), where, found);
+  if (found.list().empty()) {
+    check_unused(run, where, found);
+    check_exits(run, drafters, where, found);
+  }
   if (!run.choose_on.empty() && run.max_drop.empty()) {
     found.add({where + ".max_drop", "with choose_on a setting is chosen for each value", "at least one value", "none",
                "leave choose_on out to run the whole grid on every task"});

@@ -1,8 +1,8 @@
 // What can be wrong with one run of a suite, found before anything is loaded.
 #pragma once
 
-#include <set>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "infer/evaluation_options.h"
@@ -10,8 +10,8 @@
 namespace draftsmith::infer {
 
 // Every point of a run's grid, found wrong before a recipe has trained for hours and comes to its evaluation. Adds
-// problems at `where`; `lookups` are the names of drafters that are prompt look-up.
-void check_run(const EvaluationRun& run, const std::set<std::string>& lookups, const std::string& where,
+// problems at `where`; `drafters` are the suite's.
+void check_run(const EvaluationRun& run, const std::vector<EvaluationDrafter>& drafters, const std::string& where,
                Problems& problems);
 
 }  // namespace draftsmith::infer

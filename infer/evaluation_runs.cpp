@@ -152,6 +152,7 @@ std::string RunSettings::drafting() const {
   if (!decode.drafts()) return "";
   std::string name = drafter;
   if (decode.drafts_inside()) name = "exit" + (decode.exit_layer ? std::to_string(*decode.exit_layer) : "");
+  if (!decode.exits.empty()) name += " [" + decode.exits.string() + "]";
   return model == "target" ? name : model + "/" + name;
 }
 
@@ -245,7 +246,7 @@ std::vector<RunSettings> expand_run(const EvaluationRun& run) {
 }
 
 bool compares_with_own_greedy(const RunSettings& run) {
-  return run.temperature() == 0 && (run.decode.drafts() || run.inside());
+  return (run.temperature() == 0 || run.model != "target") && (run.decode.drafts() || run.inside());
 }
 
 std::string chosen_label(const std::string& group, double max_drop) {

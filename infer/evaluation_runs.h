@@ -32,7 +32,7 @@ struct RunSettings {
   bool equals_greedy() const { return lossless() && model == "target"; }
   // Whether layers of the model itself draft, leave early or run ahead (early-exit, calm, ppd).
   bool inside() const { return decode.drafts_inside() || method() == "calm" || method() == "ppd"; }
-  // Names what drafts, for which model: "aligned", "exit2", "other/exit2"; empty when nothing does.
+  // Names what drafts, with exits given, for which model: "small", "other/exit2 [heads]". A suite has one of each name.
   std::string drafting() const;
   // What was given, for results.json; infinite thresholds become the string "inf".
   nlohmann::ordered_json params() const;
@@ -46,7 +46,7 @@ RunSettings baseline_of(const RunSettings& run);
 
 // Greedy decoding of the run's own model, whose tokens a lossless run at temperature 0 must give.
 RunSettings greedy_of(const RunSettings& run);
-// Whether outputs are compared with these token by token.
+// Whether these are decoded: at temperature 0 outputs are compared with them, and of any model alpha_forced is measured.
 bool compares_with_own_greedy(const RunSettings& run);
 
 // All points of one run's grid.

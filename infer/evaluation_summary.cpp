@@ -8,6 +8,7 @@
 #include "infer/drafter_summary.h"
 #include "infer/inside_summary.h"
 #include "infer/metrics/rouge.h"
+#include "infer/values.h"
 
 namespace draftsmith::infer {
 namespace {
@@ -16,11 +17,6 @@ using nlohmann::ordered_json;
 
 // Beyond the interval of the ratio itself, what clocks and caches may add to a correct measurement.
 constexpr double kBoundSlack = 1.03;
-
-// Ratios of which nothing was counted are null, and what is infinite.
-ordered_json number(double value) {
-  return std::isfinite(value) ? ordered_json(value) : ordered_json();
-}
 
 ordered_json interval_json(const Interval& interval) {
   return {interval.low, interval.high};
@@ -75,7 +71,8 @@ class TaskSummary {
     json["acceptance"] = acceptance_json(run, stats);
     add_prediction(run, stats, json);
     add_inside(run, stats, json);
-    if (compares_with_own_greedy(run)) json["exactness"] = exactness_json(run);
+    json["drafting"] = run.drafting();
+    if (run.temperature() == 0 && compares_with_own_greedy(run)) json["exactness"] = exactness_json(run);
     if (const auto found = measured_.predicted.find(run.drafting()); found != measured_.predicted.end()) {
       json["prediction"] = drafter_quality_json(found->second);
     }
@@ -121,13 +118,13 @@ class TaskSummary {
 
   ordered_json acceptance_json(const RunSettings& run, const DecodeStats& stats) const {
     const auto outputs = static_cast<double>(measured_.data.lines() * run.decode.num_samples);
-    return {{"alpha", number(stats.alpha())},
-            {"acceptance_rate", number(stats.acceptance_rate())},
-            {"tokens_per_target_run", number(stats.tokens_per_target_run())},
+    return {{"alpha", finite_or_null(stats.alpha())},
+            {"acceptance_rate", finite_or_null(stats.acceptance_rate())},
+            {"tokens_per_target_run", finite_or_null(stats.tokens_per_target_run())},
             {"accepted_histogram", stats.accepted_histogram},
             {"acceptance_by_position", stats.acceptance_by_position()},
-            {"fallback_rate", number(stats.fallback_rate())},
-            {"rollback_rate", number(stats.rollback_rate())},
+            {"fallback_rate", finite_or_null(stats.fallback_rate())},
+            {"rollback_rate", finite_or_null(stats.rollback_rate())},
             {"tokens", stats.emitted},
             {"target_runs", stats.target_runs},
             {"draft_runs", stats.draft_runs},
@@ -200,15 +197,6 @@ class TaskSummary {
             {"drop_there", choice.drop}, {"speedup_there", choice.speedup}, {"allowed", choice.allowed}};
   }
 
-  // Of another model than the target, times how much faster than the target that model is by itself.
-  double bound_of(const RunSettings& run, const RunSettings& baseline) const {
-    const RunDepth depth = engine_.depth(run);
-    if (run.model == "target") return decode_bound(records(run), records(baseline), depth);
-    const RunRecords& own = measured_.own_greedy(run);
-    const ResamplingOptions few{.resamples = 1, .seed = 1, .confidence = 0.95};
-    return decode_bound(records(run), own, depth) * measure_speed(own, records(baseline), few).speedup_decode.value;
-  }
-
   void add_bound_check(const RunSettings& run, const RunSettings& baseline, const Speed& speed,
                        ordered_json& json) const {
     // In batches the lines' own counts bound nothing: a batch lasts as long as its slowest line. Without verification
@@ -217,9 +205,13 @@ class TaskSummary {
     const bool comparable = run.model == "target" || run.temperature() == 0;  // else that model's own speed is unknown
     if (!(verifies || run.method() == "ppd") || !comparable) return;
     if (speed.lines == 0 || options_.batch_size * run.decode.num_samples > 1) return;
-    const double bound = bound_of(run, baseline);
-    json["speed"]["speedup_decode_bound"] = bound;
-    if (speed.speedup_decode.interval.low <= bound * kBoundSlack) return;
+    // A model is bounded by its own steps, however fast the target's are.
+    const RunRecords& plain = run.model == "target" ? records(baseline) : measured_.own_greedy(run);
+    const double bound = decode_bound(records(run), plain, engine_.depth(run));
+    if (bound == 0) return;
+    const Ratio own = measure_speed(records(run), plain, resampling_of(options_)).speedup_decode;
+    json["speed"]["speedup_decode_bound"] = bound * (own.value > 0 ? speed.speedup_decode.value / own.value : 1);
+    if (own.interval.low <= bound * kBoundSlack) return;
     json["measurement_error"] = "speedup_decode exceeds what the number of target runs allows";
   }
 
@@ -232,8 +224,7 @@ class TaskSummary {
 }  // namespace
 
 const RunRecords& MeasuredTask::own_greedy(const RunSettings& run) const {
-  const auto found = records.find(greedy_of(run).label);
-  return found == records.end() ? records.at("greedy") : found->second;
+  return records.at(greedy_of(run).label);
 }
 
 std::string hypotheses_file(const EvaluationTask& task, const RunRow& row) {

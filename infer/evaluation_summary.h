@@ -43,7 +43,7 @@ struct MeasuredTask {
   std::map<std::string, ForcedAlphas> predicted;  // on forced_texts
   std::map<std::string, LayerTimes> ppd_times;    // by records' label
 
-  // Of the run's own model; of the target, where that was not decoded.
+  // Of the run's own model; for runs that compares_with_own_greedy() is true of, and those of the target.
   const RunRecords& own_greedy(const RunSettings& run) const;
 };
 

@@ -7,6 +7,7 @@
 #include "base/timing.h"
 #include "infer/drafters/early_exit_drafter.h"
 #include "infer/prefill.h"
+#include "infer/values.h"
 #include "infer/vocabulary.h"
 #include "model/decoding_guard.h"
 
@@ -14,12 +15,6 @@ namespace draftsmith::infer {
 namespace {
 
 constexpr int64_t kWarmup = 3;
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // A model after the prefix but its last token, which is drafted from again and again.
 class PreparedExit {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "model/exits.h"
 
@@ -20,6 +21,18 @@ bool check_transformer(const GenerationModels& models, const std::string& where,
   problems.add(
       {where, "needs the hidden states of the model's layers", "a transformer", models.target->info().name, ""});
   return false;
+}
+
+// Exits that were asked for by name must have one at the layer, which the model's own head would read without a word.
+// The last layer is the model's own.
+void check_exit_read(const GenerationModels& models, const DecodeOptions& options, int64_t layer, Problems& problems) {
+  if (options.exits.empty() || models.exits == nullptr || models.exits->find(layer) != nullptr) return;
+  if (layer >= models.target->info().layers) return;
+  std::vector<int64_t> layers;
+  for (const model::ExitShape& exit : models.exits->config().exits) layers.push_back(exit.layer);
+  problems.add({"exits", "there is no exit at the layer that method " + options.method + " reads",
+                fmt::format("a layer of {}: {}", options.exits.string(), fmt::join(layers, ", ")),
+                "layer " + std::to_string(layer), "leave exits out to read it through the model's own norm and head"});
 }
 
 void check_ppd(const GenerationModels& models, const DecodeOptions& options, Problems& problems) {
@@ -67,6 +80,14 @@ void check_exit_layer(const GenerationModels& models, Problems& problems) {
                 "exit layer " + std::to_string(models.exit_layer), "each layer drafted with saves less"});
 }
 
+bool check_layers(const GenerationModels& models, const std::string& where, Problems& problems) {
+  if (!check_transformer(models, where, problems)) return false;
+  if (models.exits == nullptr) return true;
+  const size_t before = problems.list().size();
+  model::check_exits(models.exits->config(), inside_model(models).config(), "exits", problems);
+  return problems.list().size() == before;
+}
+
 void place_drafter(GenerationModels& models, const DecodeOptions& options) {
   if (!options.drafts_inside()) return;
   models.drafter = nullptr;
@@ -84,11 +105,10 @@ void check_inside(const GenerationModels& models, const DecodeOptions& options, 
                   "a model or a Tandem secondary as drafter", "exit:" + std::to_string(models.exit_layer),
                   "use the window dynamic, entropy or fallback"});
   }
-  if (!check_transformer(models, "method " + options.method, problems)) return;
-  if (models.exits != nullptr) {
-    model::check_exits(models.exits->config(), inside_model(models).config(), "exits", problems);
-  }
+  if (!check_layers(models, "method " + options.method, problems)) return;
   if (options.method == "ppd") check_ppd(models, options, problems);
+  if (exit_drafts) check_exit_read(models, options, models.exit_layer, problems);
+  if (options.method == "ppd") check_exit_read(models, options, ppd_settings(models, options).early_layer, problems);
 }
 
 CalmSettings calm_settings(const DecodeOptions& options) {

@@ -76,9 +76,9 @@ std::string ppd_words(const ordered_json& run) {
   const std::string theorem = at(inside, "/theorem/speedup", 2);
   std::string text = fmt::format(
       "{}: at its match rate of {} Theorem 4.1 promises {} times greedy decoding's speed with {} units in use; "
-      "measured "
-      "on this one device {:.2f}",
-      run.at("name").get<std::string>(), at(inside, "/match_rate", 3), theorem, at(inside, "/units_in_use", 2), decode);
+      "measured on this one device {:.2f}, with {} units",
+      run.at("name").get<std::string>(), at(inside, "/match_rate", 3), theorem, at(inside, "/theorem/units_in_use", 2),
+      decode, at(inside, "/units_in_use", 2));
   text += decode <= 1 ? ": it shows none of that gain, because branches and last layers share the device." : ".";
   if (!inside.contains("simulation")) return text;
   const ordered_json& simulation = inside.at("simulation");
@@ -86,6 +86,7 @@ std::string ppd_words(const ordered_json& run) {
   text += fmt::format(" Simulated from measured layer times and copies, {} devices would give {}; ", devices,
                       on_all_devices(inside));
   const std::string from = pays_from(inside);
+  if (from == "1") return text + "it pays on one device already.";
   if (from != "never") return text + fmt::format("it pays from {} devices.", from);
   const auto& rate = simulation.at("break_even_match_rate");
   return text + (rate.is_null() ? "it would not pay at any match rate."

@@ -8,6 +8,7 @@
 
 #include "infer/report.h"
 #include "infer/svg.h"
+#include "infer/values.h"
 
 namespace draftsmith::infer {
 
@@ -31,11 +32,6 @@ struct Grid {
     return panel / static_cast<double>(std::max<size_t>(positions.size(), 1));
   }
 };
-
-template <class T>
-void add_new(std::vector<T>& values, const T& value) {
-  if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
-}
 
 template <class T>
 double place_of(const std::vector<T>& values, const T& value) {

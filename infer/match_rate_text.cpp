@@ -5,6 +5,7 @@
 
 #include "base/text_table.h"
 #include "infer/match_rates.h"
+#include "infer/values.h"
 
 namespace draftsmith::infer {
 
@@ -16,10 +17,6 @@ const char* head_name(const MatchRate& rate) {
 
 bool same_row(const MatchRate& a, const MatchRate& b) {
   return a.layer == b.layer && a.k == b.k && a.trained == b.trained;
-}
-
-void add_new(std::vector<std::string>& names, const std::string& name) {
-  if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
 }
 
 std::string percentage(const MatchRate& rate) {

@@ -8,6 +8,7 @@
 #include "infer/ppd_account.h"
 #include "infer/ppd_candidates.h"
 #include "infer/ppd_sides.h"
+#include "infer/values.h"
 #include "infer/vocabulary.h"
 #include "model/decoding_guard.h"
 
@@ -15,12 +16,6 @@ namespace draftsmith::infer {
 namespace {
 
 constexpr int64_t kWarmup = 3;
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // Branches of a device where so many devices share them.
 int64_t branches_of_one(int64_t candidates, int64_t devices) {
@@ -194,9 +189,9 @@ PpdSimulation simulate_ppd(const LayerTimes& times, const PpdSetting& setting, d
   if (followers > 0 && runs.anew > runs.resumed && break_even <= 1) {
     result.break_even_match_rate = std::max(0.0, break_even);
   }
-  const auto ahead = static_cast<double>(setting.layers - setting.early_layer);
-  result.theorem.latency = static_cast<double>(setting.layers) - ahead * resumed;
-  result.theorem.compute = result.theorem.latency + static_cast<double>(setting.candidates) * ahead;
+  PpdSetting followed = setting;  // the theorem's sequence of l tokens has l - 1 that something is predicted for
+  followed.match_rate = resumed;
+  result.theorem = ppd_cost_per_token(followed);
   return result;
 }
 

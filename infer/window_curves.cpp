@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <vector>
 
 #include <fmt/format.h>
@@ -18,8 +19,8 @@ using nlohmann::ordered_json;
 
 // Runs of one method and drafter that differ in nothing but the window, by rising window.
 struct Curve {
-  std::string method;  // with its other parameters: "speculative T=1"
-  std::string drafter;
+  std::string method;   // with its other parameters: "speculative T=1"
+  std::string drafter;  // RunSettings::drafting()
   std::vector<const ordered_json*> runs;
 
   const ordered_json& best() const {
@@ -34,9 +35,10 @@ int64_t window_of(const ordered_json& run) {
 }
 
 std::string method_of(const ordered_json& run) {
+  static const std::set<std::string> kOfDrafting{"model", "drafter", "exits", "exit_layer"};
   std::string text = run.at("method");
   for (const auto& [key, value] : run.at("params").items()) {
-    if (key == "window" || key == "drafter" || key == "model" || key == "window_rule") continue;
+    if (kOfDrafting.contains(key) || key == "window" || key == "window_rule") continue;
     text += fmt::format(" {}={}",
                         key == "temperature"   ? "T"
                         : key == "num_samples" ? "samples"
@@ -54,7 +56,7 @@ std::vector<Curve> curves_of(const ordered_json& task) {
     const bool fixed = run.contains("predicted") && run.at("predicted").contains("long_run_ms");
     if (!fixed || !run.at("params").contains("window")) continue;
     const std::string method = method_of(run);
-    const std::string drafter = run.at("params").at("drafter");
+    const std::string drafter = run.at("drafting");
     auto found = std::find_if(curves.begin(), curves.end(),
                               [&](const Curve& curve) { return curve.method == method && curve.drafter == drafter; });
     if (found == curves.end()) found = curves.insert(curves.end(), {method, drafter, {}});
@@ -69,10 +71,12 @@ std::vector<Curve> curves_of(const ordered_json& task) {
   return curves;
 }
 
-// How many times smaller than the target; empty for drafters without parameters.
-std::string scaling(const ordered_json& parameters, const std::string& drafter) {
-  if (!parameters.contains(drafter) || !parameters.contains("target")) return "";
-  return fmt::format("{:.1f}x", parameters.at("target").get<double>() / parameters.at(drafter).get<double>());
+// How many times smaller than the model that it drafts for; empty for drafters without parameters.
+std::string scaling(const ordered_json& parameters, const ordered_json& params) {
+  const std::string drafter = params.value("drafter", "");
+  const std::string model = params.value("model", "target");
+  if (!parameters.contains(drafter) || !parameters.contains(model)) return "";
+  return fmt::format("{:.1f}x", parameters.at(model).get<double>() / parameters.at(drafter).get<double>());
 }
 
 std::vector<std::string> row_of(const Curve& curve, bool fastest, const ordered_json& parameters) {
@@ -80,7 +84,7 @@ std::vector<std::string> row_of(const Curve& curve, bool fastest, const ordered_
   const ordered_json& speed = run.at("speed");
   return {curve.method,
           curve.drafter + (fastest ? " *" : ""),
-          scaling(parameters, curve.drafter),
+          scaling(parameters, run.at("params")),
           std::to_string(window_of(run)),
           fixed(run.at("acceptance").at("alpha"), 3),
           fixed(speed.at("speedup_total"), 2),

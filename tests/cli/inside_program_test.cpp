@@ -99,6 +99,10 @@ TEST_F(InsideProgram, CalmAndPpdDecodeWithoutADrafter) {
   EXPECT_EQ(ppd.out, greedy.out) << ppd.err;
   EXPECT_EQ(ppd.err, "");
   EXPECT_GT(first_stats(generate({"--method", "ppd", "--json"})).at("early_predictions"), 0);
+  // One token, before which nothing is predicted, is told by the same keys.
+  const auto one = run_program(
+      {"generate", "--model", path("plain"), "--ids", "--max-new-tokens", "1", "--method", "ppd", "--json"}, "7\n");
+  EXPECT_EQ(first_stats(one).at("early_predictions"), 0);
 }
 
 TEST_F(InsideProgram, WhatDoesNotFitIsSaidBeforeAnyWork) {

@@ -108,6 +108,27 @@ TEST_F(InsideMethods, RoutersDoNotJudgeExits) {
   EXPECT_THAT(problem(options), HasSubstr("a router is trained for a drafter that is a model of its own"));
 }
 
+TEST_F(InsideMethods, ExitsAskedForByNameHaveOneAtTheLayerThatIsRead) {
+  const model::Exits exits({.exits = {{.layer = 3}}}, *model, 1);
+  DecodeOptions options = exit_options("ppd");
+  options.early_layer = 2;
+  EXPECT_EQ(problem(options, 0, &exits), "");  // the model's own exits are taken where there are any
+  options.exits = "heads";
+  EXPECT_THAT(problem(options, 0, &exits), AllOf(HasSubstr("a layer of heads: 3"), HasSubstr("layer 2")));
+  options.early_layer = 3;
+  EXPECT_EQ(problem(options, 0, &exits), "");
+  options = exit_options("early-exit");
+  options.exits = "heads";
+  EXPECT_EQ(problem(options, 0, &exits), "");  // its first exit
+  options.exit_layer = 1;
+  EXPECT_THAT(problem(options, 0, &exits), HasSubstr("there is no exit at the layer"));
+  options.exit_layer = 4;
+  EXPECT_EQ(problem(options, 0, &exits), "");  // all layers: the model's own head
+  options = exit_options("assisted");
+  options.exits = "heads";
+  EXPECT_THAT(problem(options, 2, &exits), HasSubstr("layer 2"));
+}
+
 TEST_F(InsideMethods, DefaultsComeFromTheExits) {
   EXPECT_EQ(exit_layer_of(exit_options("early-exit"), nullptr), 1);
   const model::Exits exits({.exits = {{.layer = 1}, {.layer = 3}}}, *model, 1);

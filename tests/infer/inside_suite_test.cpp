@@ -13,6 +13,16 @@ namespace {
 using nlohmann::ordered_json;
 using testing::HasSubstr;
 
+// Exits that are no more than the model's own final norm and head.
+void write_exits(const std::filesystem::path& directory, const std::filesystem::path& of, int64_t layer) {
+  const auto model = model::load_model(of, {.pack = false});
+  model::ExitConfig config;
+  config.exits = {{.layer = layer, .head = model::ExitHead::kFull}};
+  model::Exits exits(config, *model, 1);
+  exits.bind(of.string(), model::model_hash(of));
+  model::save_exits(directory, exits);
+}
+
 // One more drafter: "exit2", the first two of the target's three layers, which are four in the model "deep".
 class InsideSuite : public ModelSuite {
  protected:
@@ -101,6 +111,53 @@ TEST_F(InsideSuite, CalmSaysWhereTokensLeft) {
   EXPECT_LT(find(results, "calm.margin.lambda0.temp0").at("inside").at("average_exit_layer"), 3);
 }
 
+TEST_F(InsideSuite, WindowsOfExitsOfAnotherModelMakeACurve) {
+  EvaluationRun& run = add_inside("early-exit", "deep");
+  run.window_rule = "fixed";
+  run.acceptance = "exact";
+  run.exit_layer = {1, 2};
+  run.window = {2, 3};
+  const auto result = run_evaluation(options_, root_ / "out", {.quiet = true});
+  EXPECT_EQ(find(result.results, "early-exit.deep.G2.fixed.exact.exit2").at("drafting"), "deep/exit2");
+  for (const char* line : {"early-exit [^\n]*deep/exit1( \\*)? +[23] ", "early-exit [^\n]*deep/exit2( \\*)? +[23] "}) {
+    EXPECT_THAT(result.table, testing::ContainsRegex(line));
+  }
+}
+
+// Step costs and alpha_forced are of outputs of the model that decodes.
+TEST_F(InsideSuite, SamplingRunsOfAnotherModelBringItsGreedyDecoding) {
+  EvaluationRun& run = add_run("speculative", "exit2");
+  run.model = "deep";
+  options_.drafter.push_back({.name = "exit4", .exit = 4});
+  EvaluationRun& all = add_run("speculative", "exit4");
+  all.model = "deep";
+  const auto results = run_suite();
+  find(results, "greedy.deep");
+  EXPECT_FALSE(find(results, "speculative.deep.exit2.T1").contains("exactness"));
+  // The last layer predicts the model's own outputs, and no other model's.
+  const auto& alpha = results.at("tasks").at(0).at("drafters").at("deep/exit4").at("alpha_forced");
+  EXPECT_DOUBLE_EQ(alpha.at("temperature_0"), 1);
+}
+
+TEST_F(InsideSuite, MatchRatesOfAnotherVocabularyOrOfLayersWithoutExitsAreRefusedInTheirPlace) {
+  write_model(root_ / "wide", 3, 5, 48);
+  write_exits(root_ / "exits", root_ / "target", 2);
+  options_.drafter.push_back({.name = "wide", .model = root_ / "wide"});
+  options_.match_rates.resize(2);
+  options_.match_rates[0].name = "a";
+  options_.match_rates[0].model = "wide";
+  options_.match_rates[1].name = "b";
+  options_.match_rates[1].exits = root_ / "exits";
+  options_.match_rates[1].layers = {1};
+  try {
+    run_suite();
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("match_rates[0]"), HasSubstr("vocabularies of different sizes"),
+                                             HasSubstr("match_rates[1], exits"), HasSubstr("no exit at any")));
+  }
+}
+
 TEST_F(InsideSuite, AnExitAtTheLastLayerPredictsAsTheModelDoes) {
   options_.drafter.push_back({.name = "exit3", .exit = 3});
   EvaluationRun& run = add_run("speculative", "exit3");
@@ -113,16 +170,6 @@ TEST_F(InsideSuite, AnExitAtTheLastLayerPredictsAsTheModelDoes) {
   EXPECT_DOUBLE_EQ(drafter.at("alpha_forced").at("temperature_0"), 1);
   EXPECT_NEAR(drafter.at("alpha_forced").at("temperature_1"), 1, 1e-9);
   expect_predicts_as_the_target(results, "exit3");
-}
-
-// Exits that are no more than the model's own final norm and head.
-void write_exits(const std::filesystem::path& directory, const std::filesystem::path& of, int64_t layer) {
-  const auto model = model::load_model(of, {.pack = false});
-  model::ExitConfig config;
-  config.exits = {{.layer = layer, .head = model::ExitHead::kFull}};
-  model::Exits exits(config, *model, 1);
-  exits.bind(of.string(), model::model_hash(of));
-  model::save_exits(directory, exits);
 }
 
 TEST_F(InsideSuite, ExitsMayLieInADirectoryOfTheirOwn) {

@@ -55,6 +55,16 @@ TEST(WindowCurves, TheTableNamesTheBestWindow) {
   EXPECT_THAT(read_file(suite.directory / "out/report.html"), HasSubstr("<polyline"));
 }
 
+TEST(WindowCurves, ModelsHaveCurvesOfTheirOwn) {
+  WindowSuite suite;
+  suite.options.drafter.push_back({"other", suite.directory.path()});
+  suite.options.run.push_back(suite.options.run[0]);
+  suite.options.run[1].model = "other";
+  const auto table = suite.evaluate(suite.engine).table;
+  EXPECT_THAT(table, testing::ContainsRegex("speculative T=0  small"));
+  EXPECT_THAT(table, testing::ContainsRegex("speculative T=0  other/small"));
+}
+
 TEST(WindowCurves, ScalingIsTheRatioOfParameters) {
   WindowSuite suite;
   const auto result = suite.evaluate(suite.engine);
