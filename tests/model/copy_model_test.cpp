@@ -29,11 +29,11 @@ class CopyModel : public testing::Test {
 
 TEST_F(CopyModel, IsTheSameModelWithWhatBelongsToIt) {
   add("draftsmith/exits/exits.json");
-  add("draftsmith/vocabulary.safetensors");
+  add("draftsmith/notes.json");
   copy_model(from_, to_);
   EXPECT_EQ(model_hash(to_), model_hash(from_));
   EXPECT_TRUE(fs::exists(to_ / "draftsmith" / "exits" / "exits.json"));
-  EXPECT_TRUE(fs::exists(to_ / "draftsmith" / "vocabulary.safetensors"));
+  EXPECT_TRUE(fs::exists(to_ / "draftsmith" / "notes.json"));
 }
 
 // With an export's record the copy would be taken for that export, changed.
