@@ -1,12 +1,9 @@
 #include "model/deep_tandem.h"
 
-#include <cmath>
-
 #include <fmt/format.h>
 
 #include "base/files.h"
 #include "base/json.h"
-#include "base/random_tensors.h"
 #include "model/block_prediction.h"
 #include "model/model_kind.h"
 #include "model/tandem.h"
@@ -41,14 +38,10 @@ TransformerConfig large_config(const DeepTandemParts& parts) {
   return config;
 }
 
-// Of an embedding's numbers.
-double embedding_deviation(const TransformerConfig& config) {
-  return config.embedding_std.value_or(config.initializer_range);
-}
-
-at::Tensor first_projection(const DeepTandemParts& parts, uint64_t seed) {
-  const double deviation = embedding_deviation(parts.small) / std::sqrt(static_cast<double>(parts.large.width));
-  return normal_tensor({parts.small.width, parts.large.width}, deviation, seed, "init/projection.weight", at::kFloat);
+// Zero: at first the small part is a model of its own, which the large one learns to help. Random sketches as large as
+// embeddings were noise that took a quarter of a training run to unlearn (docs/results.md).
+at::Tensor first_projection(const DeepTandemParts& parts) {
+  return at::zeros({parts.small.width, parts.large.width}, at::kFloat);
 }
 
 at::Tensor read_projection(const fs::path& directory, const DeepTandemDescription& parts) {
@@ -70,7 +63,7 @@ at::Tensor read_projection(const fs::path& directory, const DeepTandemDescriptio
 
 DeepTandemModel::DeepTandemModel(const DeepTandemParts& parts, uint64_t seed)
     : DeepTandemModel(std::make_unique<TransformerModel>(large_config(parts), seed),
-                      std::make_unique<TransformerModel>(parts.small, seed + 1), first_projection(parts, seed)) {}
+                      std::make_unique<TransformerModel>(parts.small, seed + 1), first_projection(parts)) {}
 
 DeepTandemModel::DeepTandemModel(std::unique_ptr<TransformerModel> large, std::unique_ptr<TransformerModel> small,
                                  at::Tensor projection)

@@ -29,7 +29,7 @@ struct DeepTandemParts {
 
 class DeepTandemModel {
  public:
-  // Random weights by the families' own initialisation; sketches begin as large as the small part's embeddings.
+  // Random weights by the families' own initialisation; the projection is zero, so that the small part begins alone.
   // Errors (UserError): encoder-decoders, two vocabularies or ends of text, γ below 1.
   DeepTandemModel(const DeepTandemParts& parts, uint64_t seed);
   // `large` predicts blocks, `small` is an ordinary model, both loaded unpacked; projection [D_S,D_L]. Errors: as
