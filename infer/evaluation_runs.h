@@ -46,7 +46,8 @@ RunSettings baseline_of(const RunSettings& run);
 
 // Greedy decoding of the run's own model, whose tokens a lossless run at temperature 0 must give.
 RunSettings greedy_of(const RunSettings& run);
-// Whether these are decoded: at temperature 0 outputs are compared with them, and of any model alpha_forced is measured.
+// Whether these are decoded: at temperature 0 outputs are compared with them, and of any model alpha_forced is
+// measured.
 bool compares_with_own_greedy(const RunSettings& run);
 
 // All points of one run's grid.

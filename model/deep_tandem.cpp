@@ -38,8 +38,7 @@ TransformerConfig large_config(const DeepTandemParts& parts) {
   return config;
 }
 
-// Zero: at first the small part is a model of its own, which the large one learns to help. Random sketches as large as
-// embeddings were noise that took a quarter of a training run to unlearn (docs/results.md).
+// Zero: at first the small part is a model of its own, which the large one learns to help.
 at::Tensor first_projection(const DeepTandemParts& parts) {
   return at::zeros({parts.small.width, parts.large.width}, at::kFloat);
 }

@@ -192,11 +192,17 @@ std::string describe(const fs::path& path, Kind kind) {
   return inspect_work(path);
 }
 
-// The stage directory that a path is or lies in: parts of a stage lie at most three levels deep (exits in its model).
+// Checkpoints of training have a DONE of their own, which is no stage's.
+bool is_checkpoint(const fs::path& directory) {
+  return directory.parent_path().filename() == "checkpoints";
+}
+
+// The stage directory that a path is or lies in: parts of a stage lie at most five levels deep (exits in the model of a
+// checkpoint).
 std::optional<fs::path> enclosing_stage(const fs::path& path) {
   fs::path candidate = fs::canonical(path);
-  for (int level = 0; level < 4; ++level, candidate = candidate.parent_path()) {
-    if (fs::exists(candidate / "DONE")) return candidate;
+  for (int level = 0; level < 6; ++level, candidate = candidate.parent_path()) {
+    if (fs::exists(candidate / "DONE") && !is_checkpoint(candidate)) return candidate;
   }
   return std::nullopt;
 }

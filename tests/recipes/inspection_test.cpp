@@ -77,6 +77,20 @@ TEST_F(Inspection, WhatLiesInNoStageHasNoHashes) {
   EXPECT_THAT(verify(work_ / "results.json"), IsEmpty());
 }
 
+// A checkpoint of training has a DONE of its own, which says nothing of its files; the stage's does.
+TEST_F(Inspection, CheckpointsBelongToTheirStage) {
+  const fs::path checkpoint = stage_ / "checkpoints" / "step-000000002";
+  make_directories(checkpoint / "model");
+  write_file_atomic(checkpoint / "results.json", kResults);
+  write_file_atomic(checkpoint / "DONE", "2");
+  fs::remove(stage_ / "DONE");
+  write_done(stage_, {.stage = "eval", .kind = "evaluate"});
+  EXPECT_TRUE(is_recorded(checkpoint / "results.json"));
+  EXPECT_THAT(verify(checkpoint / "results.json"), IsEmpty());
+  write_file_atomic(checkpoint / "results.json", std::string(kResults) + " ");
+  EXPECT_THAT(text_of(verify(checkpoint / "results.json")), HasSubstr("was changed after the stage had finished"));
+}
+
 TEST_F(Inspection, UnfinishedStagesAreCalledSo) {
   make_stage("eval", "eval-99999999", false);  // in use now, the finished one is old
   EXPECT_THAT(inspect_error(work_ / "eval"), HasSubstr("has not finished"));
