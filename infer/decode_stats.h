@@ -24,7 +24,7 @@ struct DecodeStats {
   std::vector<int64_t> accepted_by_position;  // of those, how many accepted it
   int64_t layer_runs = 0;  // decoder layers that ran, one for each token and layer, prompts left out; 0: not counted
   std::vector<int64_t> exits_by_layer;  // CALM: new tokens by the layer they left at, 1..N at index 0..N-1
-  int64_t early_predictions = 0;        // PPD: new tokens that were predicted early
+  int64_t early_predictions = 0;        // PPD: new tokens that were predicted early, and that another follows
   int64_t early_matches = 0;            // PPD: of those, how many were among the candidates
   int64_t latency_units = 0;            // layers one after the other: PPD's main process; exits that draft; else 0
   int64_t compute_units = 0;            // PPD: layers of all processes

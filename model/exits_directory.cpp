@@ -166,13 +166,21 @@ std::optional<SafetensorsFile> open_weights(const fs::path& directory, const Sto
   return file;
 }
 
+// In pieces, so that a head of hundreds of megabytes takes no others beside it.
+bool all_finite(const at::Tensor& values) {
+  constexpr int64_t kAtOnce = int64_t{1} << 20;
+  const auto pieces = values.flatten().split(kAtOnce);
+  return std::all_of(pieces.begin(), pieces.end(),
+                     [](const at::Tensor& piece) { return at::isfinite(piece).all().item<bool>(); });
+}
+
 // `unchanged`: over the mapped file where nothing needs converting.
 std::map<std::string, at::Tensor> read_weights(const SafetensorsFile& file, at::TensorOptions options, bool unchanged) {
   std::map<std::string, at::Tensor> parameters;
   Problems problems;
   for (const auto& entry : file.tensors()) {
     const at::Tensor stored = file.stored(entry.first);
-    if (!at::isfinite(stored).all().item<bool>()) {
+    if (!all_finite(stored)) {
       problems.add({file.file().string(), "the tensor " + printable(entry.first) + " holds NaN or infinity", "numbers",
                     "NaN or infinity", kHint});
     }

@@ -1,6 +1,6 @@
 // Training of early-prediction heads (PPD, Yang et al. 2024, section 5 and appendix A): one head for each chosen layer
-// of a model that stays as it is, all of them in one pass of it. Its last layer, which runs anyway, is offered as their
-// teacher, so that distilling the model into its heads costs no further pass.
+// of a model that stays as it is, all of them in one pass of it. The pass goes through all layers, and the last one is
+// offered as their teacher, so that distilling the model into its heads costs no further pass.
 #pragma once
 
 #include <filesystem>
