@@ -13,12 +13,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kExitsPrefix = "exits.";
 
-std::map<std::string, at::Tensor> with_prefix(const std::map<std::string, at::Tensor>& parameters) {
-  std::map<std::string, at::Tensor> renamed;
-  for (const auto& [name, tensor] : parameters) renamed[kExitsPrefix + name] = tensor;
-  return renamed;
-}
-
 void save_both(const fs::path& directory, const model::TransformerModel& model, model::Exits exits,
                const model::SaveOptions& options, bool bind) {
   const fs::path target = model::require_free_place(directory);
@@ -61,7 +55,7 @@ ExitTrainee::ExitTrainee(model::TransformerModel& model, model::Exits& exits, st
       layers_(layers_of(exits)),
       parameters_(model.parameters()) {
   if (weights_.size() != layers_.size() + 1) throw std::logic_error("a loss of each exit and of the last layer");
-  parameters_.merge(with_prefix(exits.parameters()));
+  parameters_.merge(with_prefix(kExitsPrefix, exits.parameters()));
 }
 
 TraineeOutput ExitTrainee::forward(const Batch& batch, const model::DropoutContext& dropout) {
@@ -92,7 +86,7 @@ void ExitTrainee::load(const fs::path& directory) {
   const auto stored = model::load_model(directory, {.device = info().device, .dtype = info().dtype, .pack = false});
   const auto exits = model::load_exits(model::exits_directory(directory), directory, *stored, false);
   auto parameters = stored->parameters();
-  parameters.merge(with_prefix(exits->parameters()));
+  parameters.merge(with_prefix(kExitsPrefix, exits->parameters()));
   copy_parameters(parameters, parameters_, directory.string());
 }
 

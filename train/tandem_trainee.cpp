@@ -13,12 +13,6 @@ constexpr const char* kPrimaryPrefix = "primary.";
 // Apart from the secondary's seed, so that the two models' dropout masks are independent.
 constexpr uint64_t kPrimarySeed = 0x7072696d61727900;
 
-std::map<std::string, at::Tensor> with_prefix(const std::map<std::string, at::Tensor>& parameters) {
-  std::map<std::string, at::Tensor> renamed;
-  for (const auto& [name, tensor] : parameters) renamed[kPrimaryPrefix + name] = tensor;
-  return renamed;
-}
-
 }  // namespace
 
 const std::vector<std::string>& tandem_configuration_names() {
@@ -41,7 +35,7 @@ TandemTrainee::TandemTrainee(model::TransformerModel& secondary, model::Transfor
       info_(of_both(secondary.info(), primary.info())),
       parameters_(secondary.parameters()) {
   model::require_tandem_pair(secondary.config(), primary.config(), {secondary.info().name, primary.info().name});
-  if (trains_primary()) parameters_.merge(with_prefix(primary.parameters()));
+  if (trains_primary()) parameters_.merge(with_prefix(kPrimaryPrefix, primary.parameters()));
 }
 
 model::ForwardOutput TandemTrainee::run_primary(const Batch& batch, const model::DropoutContext& dropout) {
@@ -116,7 +110,8 @@ void TandemTrainee::load(const std::filesystem::path& directory) {
   const model::LoadOptions options{.device = info().device, .dtype = info().dtype, .pack = false};
   auto stored = model::load_tandem_secondary(directory, {}, options)->parameters();
   if (trains_primary()) {
-    stored.merge(with_prefix(model::load_model(model::tandem_primary(directory), options)->parameters()));
+    stored.merge(
+        with_prefix(kPrimaryPrefix, model::load_model(model::tandem_primary(directory), options)->parameters()));
   }
   copy_parameters(stored, parameters_, directory.string());
 }

@@ -11,6 +11,13 @@ model::ModelInfo of_both(model::ModelInfo info, const model::ModelInfo& other) {
   return info;
 }
 
+std::map<std::string, at::Tensor> with_prefix(const std::string& prefix,
+                                              const std::map<std::string, at::Tensor>& parameters) {
+  std::map<std::string, at::Tensor> renamed;
+  for (const auto& [name, tensor] : parameters) renamed[prefix + name] = tensor;
+  return renamed;
+}
+
 void require_gradients(const Trainee& trainee, bool on) {
   for (const auto& [name, parameter] : trainee.parameters()) {
     at::Tensor value = parameter;

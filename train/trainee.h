@@ -61,6 +61,10 @@ class Trainee {
 // `info` with the shorter of its own and another model's context.
 model::ModelInfo of_both(model::ModelInfo info, const model::ModelInfo& other);
 
+// The same tensors with `prefix` before their names: parameters of a model beside another's.
+std::map<std::string, at::Tensor> with_prefix(const std::string& prefix,
+                                              const std::map<std::string, at::Tensor>& parameters);
+
 // Turns gradients of all parameters on or off.
 void require_gradients(const Trainee& trainee, bool on);
 
