@@ -9,22 +9,13 @@
 #include "base/files.h"
 #include "infer/evaluation.h"
 #include "model/checkpoint.h"
+#include "tests/model/small_t5.h"
 
 namespace draftsmith::infer {
 
 inline void write_model(const std::filesystem::path& directory, int64_t decoder_layers, uint64_t seed,
                         int64_t vocabulary = 40) {
-  model::TransformerConfig config;
-  config.family = "t5";
-  config.vocabulary = vocabulary;
-  config.width = 16;
-  config.heads = 2;
-  config.head_width = 8;
-  config.ff_width = 32;
-  config.encoder_layers = 1;
-  config.decoder_layers = decoder_layers;
-  config.tied_head = false;
-  model::save_model(directory, model::TransformerModel(config, seed));
+  model::save_model(directory, model::TransformerModel(model::small_t5(decoder_layers, vocabulary), seed));
 }
 
 // Two models and a task of ids, in fp64 so that exact methods are exact.

@@ -15,6 +15,7 @@
 #include "infer/forced_alpha.h"
 #include "infer/windows/fixed.h"
 #include "tests/infer/oracle_fixtures.h"
+#include "tests/infer/pieces_tokenizer.h"
 
 namespace draftsmith::infer::testing {
 namespace {
@@ -409,33 +410,14 @@ TEST(NgramDrafters, BildTakesATableAndCopies) {
   EXPECT_GT(total(with_lookup).drafted, 0);
 }
 
-// A tokenizer of one hash, for comparing it with a table's.
-class Hashed : public data::Tokenizer {
- public:
-  explicit Hashed(std::string hash) : hash_(std::move(hash)) {}
-  std::vector<int32_t> encode(std::string_view) const override { return {}; }
-  std::string decode(std::span<const int32_t>) const override { return {}; }
-  int64_t vocabulary() const override { return kVocabulary; }
-  int32_t pad() const override { return 0; }
-  int32_t eos() const override { return 1; }
-  int32_t unk() const override { return 2; }
-  std::string piece(int32_t) const override { return {}; }
-  const std::string& hash() const override { return hash_; }
-  const std::filesystem::path& file() const override { return file_; }
-
- private:
-  std::string hash_;
-  std::filesystem::path file_;
-};
-
 TEST(NgramDrafters, TablesOfOtherTokenizersAreRefused) {
   const data::NgramTable table = make_table(2);
   OracleModel target(oracle_info(kVocabulary), random_oracle(kVocabulary, 1));
   DecodeOptions options;
   options.method = "assisted";
   GenerationModels models = models_of(target, {.table = &table});
-  const Hashed same("abc");
-  const Hashed other("def");
+  const Pieces same(kVocabulary, "abc");
+  const Pieces other(kVocabulary, "def");
   models.target_tokenizer = &same;
   EXPECT_EQ(message_of([&] { Generator(models, options); }), "");
   models.target_tokenizer = &other;

@@ -1,4 +1,4 @@
-// A tokenizer for tests that ask it for nothing but its number of pieces.
+// A tokenizer for tests that ask it for nothing but its number of pieces and its hash.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "data/tokenizer.h"
@@ -14,7 +15,7 @@ namespace draftsmith::infer::testing {
 
 class Pieces : public data::Tokenizer {
  public:
-  explicit Pieces(int64_t count) : count_(count) {}
+  explicit Pieces(int64_t count, std::string hash = "pieces") : count_(count), hash_(std::move(hash)) {}
   std::vector<int32_t> encode(std::string_view) const override { return {}; }
   std::string decode(std::span<const int32_t>) const override { return {}; }
   int64_t vocabulary() const override { return count_; }
@@ -27,7 +28,7 @@ class Pieces : public data::Tokenizer {
 
  private:
   int64_t count_;
-  std::string hash_ = "pieces";
+  std::string hash_;
   std::filesystem::path file_;
 };
 
