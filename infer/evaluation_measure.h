@@ -51,7 +51,8 @@ struct MeasureTask {
 };
 
 // For every batch of lines and every repetition, all settings one after the other, beginning with another one each
-// time, so that drifts of the machine's speed hit all alike.
+// time, so that drifts of the machine's speed hit all alike. Before each timed one a few tokens of the same setting are
+// decoded untimed: whose model ran before does not matter then.
 TaskRecords measure_task(const MeasureTask& task, const EvaluationOptions& options, EvaluationEngine& engine,
                          MeasurementStore& store, const EvaluationContext& context);
 

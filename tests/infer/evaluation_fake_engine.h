@@ -28,6 +28,12 @@ class FakeEngine : public EvaluationEngine {
   int64_t decodes = 0;
   int64_t fail_after = -1;                 // decodes until the machine "dies"
   std::map<std::string, int64_t> counted;  // counting passes by label
+  struct Call {
+    std::string label;
+    int64_t max_new_tokens;
+    bool count;
+  };
+  std::vector<Call> calls;  // of decode()
 
   void check(const RunSettings& run, Problems& problems) override {
     if (run.method() == "impossible") problems.add({run.label, "no such method", "", "", ""});
@@ -54,6 +60,7 @@ class FakeEngine : public EvaluationEngine {
   std::vector<LineRecord> decode(const RunSettings& run, const DecodeBatch& batch) override {
     if (fail_after >= 0 && decodes >= fail_after) throw std::runtime_error("killed");
     ++decodes;
+    calls.push_back({run.label, batch.max_new_tokens, batch.count});
     if (batch.count) ++counted[run.label];
     std::vector<LineRecord> records;
     for (size_t i = 0; i < batch.prompts.size(); ++i) {
