@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "infer/exit_measures.h"
+#include "infer/values.h"
 #include "infer/vocabulary.h"
 
 namespace draftsmith::infer {
@@ -17,10 +18,6 @@ struct CalmDecoder {
   const CalmSettings& calm;
   int64_t ids;  // DecodeSettings::ids
 };
-
-bool any(const std::vector<int64_t>& flags) {
-  return std::any_of(flags.begin(), flags.end(), [](int64_t flag) { return flag != 0; });
-}
 
 // Rows of a tensor with `total` of them; all of them cost nothing. [total,...] -> [C,...]
 at::Tensor select(const at::Tensor& values, const std::vector<int64_t>& rows, int64_t total) {

@@ -3,15 +3,12 @@
 #include <algorithm>
 
 #include "infer/decode_loop.h"
+#include "infer/values.h"
 #include "infer/vocabulary.h"
 
 namespace draftsmith::infer {
 
 namespace {
-
-bool any(const std::vector<int64_t>& flags) {
-  return std::any_of(flags.begin(), flags.end(), [](int64_t flag) { return flag != 0; });
-}
 
 void end_at_limits(std::span<const int64_t> counts, std::span<const int64_t> limits, std::vector<int64_t>& active) {
   for (size_t b = 0; b < active.size(); ++b) active[b] &= counts[b] < limits[b] ? 1 : 0;

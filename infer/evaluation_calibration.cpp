@@ -1,7 +1,6 @@
 #include "infer/evaluation_calibration.h"
 
 #include <algorithm>
-#include <memory>
 #include <type_traits>
 
 #include "base/device.h"
@@ -15,12 +14,6 @@
 namespace draftsmith::infer {
 namespace {
 
-constexpr int64_t kWarmup = 3;
-
-at::Tensor row(const std::vector<int64_t>& tokens, at::Device device) {
-  return at::tensor(tokens, at::kLong).view({1, -1}).to(device);  // [1,L]
-}
-
 // A model that has processed the prefix, and goes back to it when asked.
 class PreparedModel {
  public:
@@ -31,43 +24,31 @@ class PreparedModel {
     const std::vector<int64_t>& prefix = known[1];
     length_ = static_cast<int64_t>(prefix.size());
     token_ = prefix.back();
-    state_ = begin(known[0], length_ + room);
-    output_ = model_.step({row(prefix, device()), {length_}, model::Logits::kNone, hidden_layers_}, *state_);
+    prepared_ = state_after(model, known[0], prefix, length_ + room, hidden_layers_);
   }
 
   // Seconds of a step of so many tokens, until the most likely next tokens are on the host.
   double step(int64_t tokens) {
-    const auto input = row(std::vector<int64_t>(static_cast<size_t>(tokens), token_), device());
-    synchronize(device());
+    const auto input = one_row(model_, std::vector<int64_t>(static_cast<size_t>(tokens), token_));
+    synchronize(model_.info().device);
     const Stopwatch watch;
-    output_ = model_.step({input, {tokens}, model::Logits::kAll, hidden_layers_}, *state_);
-    output_.logits.argmax(-1).to(at::kCPU);
+    prepared_.output = model_.step({input, {tokens}, model::Logits::kAll, hidden_layers_}, *prepared_.state);
+    prepared_.output.logits.argmax(-1).to(at::kCPU);
     return watch.seconds();
   }
 
   // Of the last step, the prefix being the first one.
-  const model::StepOutput& output() const { return output_; }
-  const model::EncoderStates* encoder() const { return model_.info().encoder_decoder ? &encoder_ : nullptr; }
+  const model::StepOutput& output() const { return prepared_.output; }
+  const model::EncoderStates* encoder() const { return model_.info().encoder_decoder ? &prepared_.encoder : nullptr; }
 
-  void go_back() { state_->rollback(std::vector<int64_t>{length_}); }
+  void go_back() { prepared_.state->rollback(std::vector<int64_t>{length_}); }
 
  private:
-  at::Device device() const { return model_.info().device; }
-
-  std::unique_ptr<model::DecodeState> begin(const std::vector<int64_t>& source, int64_t capacity) {
-    if (!model_.info().encoder_decoder) return model_.begin(1, capacity);
-    const auto length = static_cast<int64_t>(source.size());
-    encoder_ = model_.encode({row(source, device()), {length}});
-    return model_.begin(encoder_, capacity);
-  }
-
   model::LanguageModel& model_;
   std::vector<int64_t> hidden_layers_;
   int64_t length_ = 0;
   int64_t token_ = 0;
-  model::EncoderStates encoder_;
-  model::StepOutput output_;
-  std::unique_ptr<model::DecodeState> state_;
+  CalibrationState prepared_;
 };
 
 // A drafter that is no model, after the prefix.
@@ -158,7 +139,7 @@ template <class Proposer>
 StepCosts measure_rounds(PreparedModel& verifier, Proposer& proposer, int64_t max_tokens, int64_t repetitions) {
   std::vector<std::vector<double>> verifying(static_cast<size_t>(max_tokens));
   std::vector<double> drafting;
-  for (int64_t repetition = 0; repetition < kWarmup + repetitions; ++repetition) {
+  for (int64_t repetition = 0; repetition < kCalibrationWarmup + repetitions; ++repetition) {
     verifier.go_back();
     verifier.step(1);
     for (int64_t tokens = 1; tokens <= max_tokens; ++tokens) {
@@ -168,7 +149,7 @@ StepCosts measure_rounds(PreparedModel& verifier, Proposer& proposer, int64_t ma
       for (int64_t j = 1; j < tokens; ++j) drafted += proposer.step(1);
       double verified = verifier.step(tokens);
       verified += take(proposer, verifier.output(), tokens);
-      if (repetition < kWarmup) continue;
+      if (repetition < kCalibrationWarmup) continue;
       if (tokens > 1) drafting.push_back(drafted / static_cast<double>(tokens - 1));
       verifying[static_cast<size_t>(tokens - 1)].push_back(verified);
     }

@@ -2,20 +2,14 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
+#include "infer/calibration_state.h"
 #include "infer/drafters/drafter.h"
 #include "infer/evaluation_prediction.h"
 #include "model/language_model.h"
 #include "model/transformer_model.h"
 
 namespace draftsmith::infer {
-
-// What a calibration step works on: a source (empty for decoder-only models) and the tokens before the step.
-struct CalibrationContext {
-  std::vector<int64_t> source;
-  std::vector<int64_t> prefix;  // at least one token
-};
 
 // Median seconds of the steps of rounds as decoding runs them, after `prefix`: L-1 steps of the drafter, then one of
 // the target with L tokens, for L = 2..max_tokens in turn, so that each model finds the caches as the other left them;

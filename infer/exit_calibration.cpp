@@ -1,20 +1,17 @@
 #include "infer/exit_calibration.h"
 
 #include <algorithm>
-#include <memory>
+#include <span>
 
 #include "base/device.h"
 #include "base/timing.h"
 #include "infer/drafters/early_exit_drafter.h"
-#include "infer/prefill.h"
 #include "infer/values.h"
 #include "infer/vocabulary.h"
 #include "model/decoding_guard.h"
 
 namespace draftsmith::infer {
 namespace {
-
-constexpr int64_t kWarmup = 3;
 
 // A model after the prefix but its last token, which is drafted from again and again.
 class PreparedExit {
@@ -23,9 +20,11 @@ class PreparedExit {
       : device_(drafting.model.info().device), drafter_(drafting.model, drafting.layers, drafting.exits), rows_(1) {
     const auto known = known_to(drafting.model.info(), std::vector{context.source, context.prefix});
     rows_.front().tokens = known[1];
-    state_ = begin(drafting.model, known[0], std::ssize(known[1]) + room);
+    const auto before = std::span(known[1]).first(known[1].size() - 1);
+    prepared_ = state_after(drafting.model, known[0], before, std::ssize(known[1]) + room);
+    state_ = prepared_.state.get();
     const model::TokenBatch nothing;
-    drafter_.prefill({nothing, 1, rows_, state_->capacity(), nullptr, state_.get()});
+    drafter_.prefill({nothing, 1, rows_, state_->capacity(), nullptr, state_});
   }
 
   // Seconds of one draft, until it is on the host.
@@ -62,26 +61,12 @@ class PreparedExit {
  private:
   int64_t token() const { return rows_.front().tokens.back(); }
 
-  std::unique_ptr<model::DecodeState> begin(model::TransformerModel& model, const std::vector<int64_t>& source,
-                                            int64_t capacity) {
-    model::EncoderStates encoder;
-    const auto length = static_cast<int64_t>(source.size());
-    if (model.info().encoder_decoder) encoder = model.encode({to_device(source, {1, length}, device_), {length}});
-    std::unique_ptr<model::DecodeState> state =
-        model.info().encoder_decoder ? model.begin(encoder, capacity) : model.begin(1, capacity);
-    const std::vector<int64_t>& prefix = rows_.front().tokens;
-    if (prefix.size() < 2) return state;
-    const auto before = std::ssize(prefix) - 1;
-    const auto tokens = to_device(std::span(prefix).first(prefix.size() - 1), {1, before}, device_);
-    model.step({tokens, {before}, model::Logits::kNone, {}}, *state);
-    return state;
-  }
-
   at::Device device_;
   EarlyExitDrafter drafter_;
   std::vector<Row> rows_;
   std::vector<at::Tensor> drafted_;
-  std::unique_ptr<model::DecodeState> state_;
+  CalibrationState prepared_;
+  model::DecodeState* state_ = nullptr;  // in it
 };
 
 }  // namespace
@@ -92,13 +77,13 @@ StepCosts measure_exit_costs(const ExitDrafting& drafting, const CalibrationCont
   PreparedExit prepared(drafting, context, max_tokens);
   std::vector<std::vector<double>> verifying(static_cast<size_t>(max_tokens));
   std::vector<double> draft_seconds;
-  for (int64_t repetition = 0; repetition < kWarmup + repetitions; ++repetition) {
+  for (int64_t repetition = 0; repetition < kCalibrationWarmup + repetitions; ++repetition) {
     for (int64_t tokens = 1; tokens <= max_tokens; ++tokens) {
       prepared.go_back();
       double drafted = 0;
       for (int64_t j = 1; j < tokens; ++j) drafted += prepared.draft();
       const double verified = prepared.verify();
-      if (repetition < kWarmup) continue;
+      if (repetition < kCalibrationWarmup) continue;
       if (tokens > 1) draft_seconds.push_back(drafted / static_cast<double>(tokens - 1));
       verifying[static_cast<size_t>(tokens - 1)].push_back(verified);
     }

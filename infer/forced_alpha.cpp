@@ -13,9 +13,6 @@ namespace draftsmith::infer {
 
 namespace {
 
-// Logits held at once, in values: bounds memory at large vocabularies.
-constexpr int64_t kLogitsAtOnce = int64_t{1} << 24;
-
 struct Sums {
   QualitySums target;
   QualitySums drafter;
@@ -50,11 +47,10 @@ void add_positions(const LogitsPair& logits, const ForcedLabels& given, const Wa
 // The positions of a batch from steps that give the logits of both.
 template <class Step>
 void add_steps(TeacherForcing& target, const ForcedBatch& batch, const Warping& warping, Sums& sums, const Step& step) {
-  const int64_t at_once = std::max<int64_t>(1, kLogitsAtOnce / (target.rows() * target.vocabulary()));
+  const int64_t at_once = target.positions_at_once();
   for (int64_t done = 0; done < target.longest(); done += at_once) {
     const int64_t width = std::min(at_once, target.longest() - done);
-    std::vector<int64_t> valid;
-    for (int64_t b = 0; b < target.rows(); ++b) valid.push_back(target.valid(b, width));
+    const std::vector<int64_t> valid = target.valid(width);
     const std::vector<int64_t> first(valid.size(), done);
     add_positions(step(width), labels_of(batch.outputs, first, valid, width), warping, sums);
   }
@@ -111,7 +107,7 @@ void add_row(model::LanguageModel& target, Drafter& drafter, const ForcedBatch& 
   TeacherForcing forcing(target, row);
   DrafterProbe probe(drafter, info, info.encoder_decoder ? source : std::vector<int64_t>{},
                      info.encoder_decoder ? std::vector<int64_t>{info.decoder_start} : source);
-  const int64_t at_once = std::max<int64_t>(1, kLogitsAtOnce / info.vocabulary);
+  const int64_t at_once = forcing.positions_at_once();
   for (int64_t done = 0; done < forcing.longest(); done += at_once) {
     const int64_t width = std::min(at_once, forcing.longest() - done);
     const auto logits = forcing.next(width);  // [1,L,V]
@@ -144,8 +140,7 @@ class ForcedTandem {
 
   // Adds the next `width` positions.
   void add_block(int64_t width, const Warping& warping, Sums& sums) {
-    std::vector<int64_t> valid;
-    for (int64_t b = 0; b < forcing_.rows(); ++b) valid.push_back(forcing_.valid(b, width));
+    const std::vector<int64_t> valid = forcing_.valid(width);
     const model::StepOutput target = forcing_.next_output(width);
     std::vector<int64_t> first;
     for (const Row& row : rows_) first.push_back(row.emitted());

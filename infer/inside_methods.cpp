@@ -1,6 +1,7 @@
 #include "infer/inside_methods.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -63,7 +64,9 @@ void check_ppd(const GenerationModels& models, const DecodeOptions& options, Pro
 }  // namespace
 
 model::TransformerModel& inside_model(const GenerationModels& models) {
-  return dynamic_cast<model::TransformerModel&>(*models.target);
+  auto* target = dynamic_cast<model::TransformerModel*>(models.target);
+  if (target == nullptr) throw std::logic_error("layers are read early of transformers alone");
+  return *target;
 }
 
 int64_t exit_layer_of(const DecodeOptions& options, const model::Exits* exits) {

@@ -8,6 +8,7 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include "infer/inside_methods.h"
 #include "infer/prediction_quality.h"
 #include "infer/processors.h"
 #include "infer/teacher_forcing.h"
@@ -18,15 +19,6 @@
 namespace draftsmith::infer {
 
 namespace {
-
-// Logits held at once, in values: bounds memory at large vocabularies.
-constexpr int64_t kLogitsAtOnce = int64_t{1} << 24;
-
-model::TransformerModel& transformer(const GenerationModels& models) {
-  auto* target = dynamic_cast<model::TransformerModel*>(models.target);
-  if (target == nullptr) throw std::logic_error("match rates are those of a transformer's layers");
-  return *target;
-}
 
 // What reads a layer.
 struct Reader {
@@ -90,7 +82,7 @@ at::Tensor ranks_of(const at::Tensor& logits, const at::Tensor& labels) {
 class MatchPass {
  public:
   MatchPass(const GenerationModels& models, const MatchRateOptions& options)
-      : target_(transformer(models)), exits_(models.exits), options_(options) {
+      : target_(inside_model(models)), exits_(models.exits), options_(options) {
     readers_ = readers_of(options, target_.info().layers, exits_);
     for (const Reader& reader : readers_) {
       if (layers_.empty() || layers_.back() != reader.layer) layers_.push_back(reader.layer);
@@ -113,11 +105,10 @@ class MatchPass {
     }
     TeacherForcing forcing(target_, {sources, outputs, layers_, model::Logits::kNone});
     const std::vector<Row> rows = rows_of(sources);
-    const int64_t at_once = std::max<int64_t>(1, kLogitsAtOnce / (forcing.rows() * target_.info().vocabulary));
+    const int64_t at_once = forcing.positions_at_once();
     for (int64_t done = 0; done < forcing.longest(); done += at_once) {
       const int64_t width = std::min(at_once, forcing.longest() - done);
-      std::vector<int64_t> valid;
-      for (int64_t b = 0; b < forcing.rows(); ++b) valid.push_back(forcing.valid(b, width));
+      const std::vector<int64_t> valid = forcing.valid(width);
       const auto hidden = forcing.next_output(width).hidden;
       const std::vector<int64_t> first(valid.size(), done);
       const at::Tensor labels = labels_of(outputs, first, valid, width).ids.to(target_.info().device);

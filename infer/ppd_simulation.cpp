@@ -15,8 +15,6 @@
 namespace draftsmith::infer {
 namespace {
 
-constexpr int64_t kWarmup = 3;
-
 // Branches of a device where so many devices share them.
 int64_t branches_of_one(int64_t candidates, int64_t devices) {
   return (candidates + devices - 1) / devices;
@@ -40,21 +38,18 @@ class PartTimer {
     const auto known = known_to(target.info(), std::vector{context.source, context.prefix});
     length_ = std::ssize(known[1]);
     token_ = known[1].back();
-    const int64_t capacity = length_ + 1 + ppd.candidates;
-    state_ = target.info().encoder_decoder
-                 ? target.begin(target.encode({row(known[0]), {std::ssize(known[0])}}), capacity)
-                 : target.begin(1, capacity);
-    target.step({row(known[1]), {length_}, model::Logits::kNone, {}}, *state_);
+    prepared_ = state_after(target, known[0], known[1], length_ + 1 + ppd.candidates);
   }
 
   // A plain step, its parts one by one, then so many branches of the next token; forgets both.
   void run(int64_t branches, Samples& samples) {
-    model::TransformerState& state = dynamic_cast<model::TransformerState&>(*state_);
+    model::TransformerState& state = dynamic_cast<model::TransformerState&>(*prepared_.state);
     const int64_t layers = target_.info().layers;
     const int64_t early = ppd_.early_layer;
     const auto layout = state.append(std::vector<int64_t>{1}, 1, 0);
     at::Tensor hidden;
-    samples.embedding.push_back(seconds([&] { hidden = target_.embed(row({token_}), layout); }));
+    samples.embedding.push_back(
+        seconds([&] { hidden = target_.embed(one_row(target_, std::vector{token_}), layout); }));
     double all_layers = seconds([&] { hidden = target_.run_layers({0, early}, hidden, layout, state); });
     samples.early_head.push_back(seconds(
         [&] { most_likely_tokens(model::exit_logits(target_, exits_, early, hidden).squeeze(1), ppd_.candidates); }));
@@ -62,7 +57,7 @@ class PartTimer {
     samples.layers.push_back(all_layers);
     samples.head.push_back(seconds([&] { to_host(most_likely(target_.exit_head(hidden))); }));
     const auto siblings = state.siblings(branches, 0);
-    const at::Tensor tokens = row(std::vector<int64_t>(static_cast<size_t>(branches), token_));
+    const at::Tensor tokens = one_row(target_, std::vector<int64_t>(static_cast<size_t>(branches), token_));
     samples.branches[branches].push_back(seconds([&] {
       target_.run_layers({0, layers - early}, target_.embed(tokens, siblings), siblings, state);
     }));
@@ -80,16 +75,12 @@ class PartTimer {
   }
 
  private:
-  at::Tensor row(const std::vector<int64_t>& tokens) const {
-    return to_device(tokens, {1, std::ssize(tokens)}, target_.info().device);  // [1,L]
-  }
-
   model::TransformerModel& target_;
   const model::Exits* exits_;
   const PpdSettings& ppd_;
   int64_t length_ = 0;
   int64_t token_ = 0;
-  std::unique_ptr<model::DecodeState> state_;
+  CalibrationState prepared_;
 };
 
 // A token's run that begins anew, and one that goes on from a branch.
@@ -117,9 +108,9 @@ RunTimes run_times(const LayerTimes& times, const PpdSetting& setting, int64_t d
 template <class Once>
 double median_of(int64_t repetitions, const Once& once) {
   std::vector<double> seconds;
-  for (int64_t i = 0; i < kWarmup + repetitions; ++i) {
+  for (int64_t i = 0; i < kCalibrationWarmup + repetitions; ++i) {
     const double measured = once();
-    if (i >= kWarmup) seconds.push_back(measured);
+    if (i >= kCalibrationWarmup) seconds.push_back(measured);
   }
   return median(std::move(seconds));
 }
@@ -132,8 +123,8 @@ LayerTimes measure_layer_times(model::TransformerModel& target, const model::Exi
   const int64_t ahead = PpdAccount(target.info().layers, ppd.early_layer).ahead();
   PartTimer parts(target, exits, ppd, context);
   Samples samples;
-  for (int64_t i = 0; i < kWarmup + repetitions; ++i) {
-    if (i == kWarmup) samples = {};
+  for (int64_t i = 0; i < kCalibrationWarmup + repetitions; ++i) {
+    if (i == kCalibrationWarmup) samples = {};
     for (int64_t devices = 1; devices <= ppd.candidates; ++devices) {
       const int64_t branches = branches_of_one(ppd.candidates, devices);
       if (devices == 1 || branches != branches_of_one(ppd.candidates, devices - 1)) parts.run(branches, samples);

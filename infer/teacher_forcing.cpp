@@ -9,6 +9,9 @@ namespace draftsmith::infer {
 
 namespace {
 
+// Logits held at once, in values: bounds memory at large vocabularies.
+constexpr int64_t kLogitsAtOnce = int64_t{1} << 24;
+
 model::EncoderStates encode(model::LanguageModel& model, std::span<const std::vector<int64_t>> sources) {
   model::TokenBatch batch;
   size_t width = 1;
@@ -47,20 +50,25 @@ TeacherForcing::TeacherForcing(model::LanguageModel& model, const ForcedBatch& b
   prompt_hidden_ = std::move(prompts.prompt_hidden);
 }
 
-int64_t TeacherForcing::valid(int64_t row, int64_t positions) const {
-  const auto length = static_cast<int64_t>(inputs_[static_cast<size_t>(row)].size());
-  return std::clamp<int64_t>(length - done_, 0, positions);
+int64_t TeacherForcing::positions_at_once() const {
+  return std::max<int64_t>(1, kLogitsAtOnce / (rows() * model_.info().vocabulary));
+}
+
+std::vector<int64_t> TeacherForcing::valid(int64_t positions) const {
+  std::vector<int64_t> valid;
+  for (const auto& input : inputs_) valid.push_back(std::clamp<int64_t>(std::ssize(input) - done_, 0, positions));
+  return valid;
 }
 
 model::StepOutput TeacherForcing::next_output(int64_t positions) {
   const int64_t width = std::min(positions, longest_ - done_);
   model::StepInput input;
+  input.new_tokens = valid(width);
   std::vector<int64_t> tokens(static_cast<size_t>(rows() * width), model_.info().pad);
   for (int64_t b = 0; b < rows(); ++b) {
-    input.new_tokens.push_back(valid(b, width));
     const auto begin = inputs_[static_cast<size_t>(b)].begin() +
                        std::min<int64_t>(done_, static_cast<int64_t>(inputs_[static_cast<size_t>(b)].size()));
-    std::copy(begin, begin + input.new_tokens.back(), tokens.begin() + b * width);
+    std::copy(begin, begin + input.new_tokens[static_cast<size_t>(b)], tokens.begin() + b * width);
   }
   input.tokens = to_device(tokens, {rows(), width}, model_.info().device);  // [B,L]
   input.hidden_layers = hidden_layers_;

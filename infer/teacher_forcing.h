@@ -26,10 +26,11 @@ class TeacherForcing {
   // The same with the batch's hidden_layers [B,L,D]: of the tokens that the model reads at these positions.
   model::StepOutput next_output(int64_t positions);
   int64_t longest() const { return longest_; }
-  int64_t vocabulary() const { return model_.info().vocabulary; }
   int64_t rows() const { return static_cast<int64_t>(inputs_.size()); }
-  // Valid positions of a row among the next `positions`.
-  int64_t valid(int64_t row, int64_t positions) const;
+  // Positions whose logits, of all rows, are not too many to be held at once.
+  int64_t positions_at_once() const;
+  // Valid positions of each row among the next `positions`.
+  std::vector<int64_t> valid(int64_t positions) const;
   // What came before: the encoder's states (encoder-decoder), or the prompts' hidden states (infer/prefill.h).
   const model::EncoderStates& encoder() const { return encoder_; }
   const std::vector<at::Tensor>& prompt_hidden() const { return prompt_hidden_; }

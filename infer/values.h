@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -19,6 +20,11 @@ inline double median(std::vector<double> values) {
 // JSON knows no NaN and no infinity: what was not counted is null.
 inline nlohmann::ordered_json finite_or_null(double value) {
   return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
+}
+
+// Whether one of a batch's flags is set.
+inline bool any(const std::vector<int64_t>& flags) {
+  return std::any_of(flags.begin(), flags.end(), [](int64_t flag) { return flag != 0; });
 }
 
 // Appends what is not there yet.
