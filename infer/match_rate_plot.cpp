@@ -38,9 +38,10 @@ double place_of(const std::vector<T>& values, const T& value) {
   return static_cast<double>(std::find(values.begin(), values.end(), value) - values.begin());
 }
 
-// From white to a blue on which black text can be read.
+// From white to a blue on which black text can be read; most of it above one half, where rates are.
 std::string colour(double rate) {
-  const auto mix = [&](double full) { return static_cast<int>(std::lround(255 + (full - 255) * rate)); };
+  const double depth = rate * rate * rate;
+  const auto mix = [&](double full) { return static_cast<int>(std::lround(255 + (full - 255) * depth)); };
   return fmt::format("#{:02x}{:02x}{:02x}", mix(104), mix(162), mix(214));
 }
 
@@ -51,7 +52,7 @@ std::string column_label(const std::string& positions) {
 }
 
 std::string panel_frame(const Grid& grid, const std::string& title, double left, double top) {
-  std::string svg = svg_text(left + kLabels, top + 12, title);
+  std::string svg = svg_text(left + kLabels, top + 12, title + ", by layer and position");
   for (size_t column = 0; column < grid.positions.size(); ++column) {
     const double x = left + kLabels + grid.cell_width() * (static_cast<double>(column) + 0.5);
     svg += svg_text(x, top + kHeading - 5, column_label(grid.positions[column]), "middle");

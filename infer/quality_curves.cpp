@@ -59,11 +59,15 @@ std::vector<Group> groups_of(const ordered_json& task, const std::string& score)
   return groups;
 }
 
-std::string circle(double x, double y, const std::string& color, const Point& point) {
+std::string fill_of(const SeriesStyle& style) {
+  return fmt::format("fill=\"{}\" stroke=\"{}\" stroke-width=\"1.5\"", style.filled ? style.color : "#fff",
+                     style.color);
+}
+
+std::string circle(double x, double y, const SeriesStyle& style, const Point& point) {
   return fmt::format(
-      "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\" fill=\"{}\"><title>{}: latency {:.3f}, quality "
-      "{:.4g}</title></circle>\n",
-      x, y, color, escape_html(point.name), point.latency, point.quality);
+      "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\" {}><title>{}: latency {:.3f}, quality {:.4g}</title></circle>\n", x,
+      y, fill_of(style), escape_html(point.name), point.latency, point.quality);
 }
 
 struct Axes {
@@ -87,14 +91,14 @@ Axes axes_of(const std::vector<Group>& groups, const Point& greedy, double below
   return {Scale(fastest, slowest, kLeft, kRight), Scale(low, high, kBottom, 20)};
 }
 
-std::string draw(const Group& group, const std::string& color, const Axes& axes) {
+std::string draw(const Group& group, const SeriesStyle& style, const Axes& axes) {
   std::string line;
   for (const Point& point : group.front()) {
     line += fmt::format("{:.1f},{:.1f} ", axes.x(point.latency), axes.y(point.quality));
   }
-  std::string svg =
-      fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"/>\n", line, color);
-  for (const Point& point : group.points) svg += circle(axes.x(point.latency), axes.y(point.quality), color, point);
+  std::string svg = fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"{}/>\n", line,
+                                style.color, style.filled ? "" : " stroke-dasharray=\"5 3\"");
+  for (const Point& point : group.points) svg += circle(axes.x(point.latency), axes.y(point.quality), style, point);
   return svg;
 }
 
@@ -102,8 +106,7 @@ std::string legend(const std::vector<Group>& groups) {
   std::string svg;
   for (size_t i = 0; i < groups.size(); ++i) {
     const double top = 24 + 18 * static_cast<double>(i);
-    svg += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"12\" height=\"4\" fill=\"{}\"/>\n", kRight + 12, top,
-                       series_color(i));
+    svg += fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"4\" {}/>\n", kRight + 18, top + 2, fill_of(series_style(i)));
     svg += svg_text(kRight + 30, top + 6, groups[i].name);
   }
   return svg;
@@ -123,8 +126,8 @@ std::string quality_curves_svg(const ordered_json& task, const std::string& scor
   for (const double level : {greedy.quality, below}) {
     svg += svg_line(kLeft, scales.y(level), kRight, scales.y(level), "whisker");
   }
-  for (size_t i = 0; i < groups.size(); ++i) svg += draw(groups[i], series_color(i), scales);
-  svg += circle(scales.x(greedy.latency), scales.y(greedy.quality), "#000", greedy) + legend(groups);
+  for (size_t i = 0; i < groups.size(); ++i) svg += draw(groups[i], series_style(i), scales);
+  svg += circle(scales.x(greedy.latency), scales.y(greedy.quality), {"#000", true}, greedy) + legend(groups);
   svg += svg_text(kRight / 2, 378, "latency relative to greedy decoding (black); lines: its quality, one point below",
                   "middle");
   return svg + svg_text(8, 12, score) + "</svg>\n";

@@ -10,10 +10,10 @@
 
 namespace draftsmith::infer {
 
-const char* series_color(size_t index) {
+SeriesStyle series_style(size_t index) {
   static constexpr std::array kColors{"#3a76b1", "#e8963e", "#4a9c5d", "#b04a78",
                                       "#7a5bb0", "#8a7a3a", "#3aa0a0", "#777777"};
-  return kColors[index % kColors.size()];
+  return {kColors[index % kColors.size()], index < kColors.size()};
 }
 
 std::string open_svg(double height, const std::string& label) {
@@ -63,7 +63,7 @@ std::string axes(const Scale& x, const Scale& y, double left, double bottom) {
            svg_text(x(tick), bottom + 16, fmt::format("{:.3g}", tick), "middle");
   }
   for (const double tick : y.ticks()) {
-    svg += svg_line(left, y(tick), kPlotWidth - 20, y(tick), "grid") +
+    svg += svg_line(left, y(tick), x.end(), y(tick), "grid") +
            svg_text(left - 6, y(tick) + 4, fmt::format("{:.4g}", tick), "end");
   }
   return svg;

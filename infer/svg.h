@@ -9,8 +9,12 @@ namespace draftsmith::infer {
 
 inline constexpr double kPlotWidth = 760;  // of a plot's own coordinates
 
-// Colours that tell series apart, again from the first after eight.
-const char* series_color(size_t index);
+// What tells series apart: a colour, from the first again after eight, which are filled; the others are hollow or thin.
+struct SeriesStyle {
+  const char* color;
+  bool filled;
+};
+SeriesStyle series_style(size_t index);
 
 // The opening tag, with a label for readers who do not see it.
 std::string open_svg(double height, const std::string& label);
@@ -28,6 +32,7 @@ class Scale {
   Scale(double low, double high, double from, double to);
   double operator()(double value) const { return from_ + (value - low_) / (high_ - low_) * (to_ - from_); }
   std::vector<double> ticks() const;
+  double end() const { return to_; }  // in pixels
 
  private:
   double from_;

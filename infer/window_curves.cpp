@@ -184,12 +184,13 @@ std::string plot(const std::string& method, const std::vector<const Curve*>& cur
   svg += svg_line(kLeft, y(without), kPlotWidth - 160, y(without), "whisker");
   svg += svg_text(kLeft + 4, y(without) - 4, "autoregressive");
   for (size_t i = 0; i < curves.size(); ++i) {
-    const std::string color = series_color(i);
-    svg += polyline(*curves[i], "measured", x, y, fmt::format("stroke=\"{}\" stroke-width=\"2\"", color));
+    const auto [color, filled] = series_style(i);
+    const double width = filled ? 2 : 0.8;  // dashes are the long-run latency's
+    svg += polyline(*curves[i], "measured", x, y, fmt::format("stroke=\"{}\" stroke-width=\"{}\"", color, width));
     svg += polyline(*curves[i], "long_run_ms", x, y, fmt::format("stroke=\"{}\" stroke-dasharray=\"3 4\"", color));
     const double top = 24 + 18 * static_cast<double>(i);
-    svg +=
-        fmt::format("<rect x=\"{}\" y=\"{}\" width=\"12\" height=\"4\" fill=\"{}\"/>\n", kPlotWidth - 136, top, color);
+    svg += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"12\" height=\"{}\" fill=\"{}\"/>\n", kPlotWidth - 136, top,
+                       2 * width, color);
     svg += svg_text(kPlotWidth - 118, top + 6, curves[i]->drafter);
   }
   svg += svg_text(kLeft, 12, "ms per token without prefill, " + method + ": solid measured, dashed long-run latency");
