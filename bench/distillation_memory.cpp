@@ -1,7 +1,9 @@
 // Memory of the distillation loss at a large vocabulary: head, teacher's head, divergence and gradients of one batch.
 //
 //   bench_distillation_memory [--vocabulary 250112] [--rows 16] [--target 64] [--width 512] [--divergence forward_kl]
-//   [--lambda 0.5] [--threads 2]
+//   [--lambda 0.5] [--exits 1] [--threads 2]
+//
+// With --exits N the student makes N predictions with its one head, as in training for CALM.
 //
 // Prints JSON, sizes in MiB: what was there before (both heads' weights, hidden states), the peak while the loss and
 // its gradients are computed, what of that are the gradients themselves, and what one fp32 copy of the logits [B,T,V]
@@ -15,6 +17,7 @@
 
 #include "base/device.h"
 #include "base/timing.h"
+#include "model/exits.h"
 #include "model/transformer_model.h"
 #include "train/memory.h"
 #include "train/objectives/distill.h"
@@ -30,6 +33,7 @@ struct Settings {
   int64_t width = 512;
   std::string divergence = "forward_kl";
   double lambda = 0.5;
+  int64_t exits = 1;
   int64_t threads = 2;
 };
 
@@ -74,7 +78,11 @@ train::Predictions predictions(const model::TransformerModel& model, const Setti
 nlohmann::json measure(const Settings& settings) {
   model::TransformerModel student(head_alone(settings), 1), teacher(head_alone(settings), 2);
   student.requires_grad(true);
-  const train::TraineeOutput output{.predictions = {predictions(student, settings, true)}};
+  train::TraineeOutput output{.predictions = {predictions(student, settings, true)}};
+  while (std::ssize(output.predictions) < settings.exits) {
+    output.predictions.push_back(predictions(student, settings, true));
+    output.predictions.back().labels = output.predictions.front().labels;
+  }
   train::HiddenTeacher distributions(predictions(teacher, settings, false));
   const train::DistillationTerms terms{.lambda = settings.lambda,
                                        .kind = {train::parse_divergence(settings.divergence)}};
@@ -86,8 +94,9 @@ nlohmann::json measure(const Settings& settings) {
   train::distillation_loss(output, distributions, settings.vocabulary, terms).sum.backward();
   const double seconds = watch.seconds();
   const double peak = status_mib("VmHWM");
-  const at::Tensor gradient = train::head_weight(student).grad();
-  const double gradients = mib(gradient) + mib(output.predictions.front().hidden.grad());
+  const at::Tensor gradient = model::head_weight(student).grad();
+  double gradients = mib(gradient);
+  for (const auto& exit : output.predictions) gradients += mib(exit.hidden.grad());
   const double copy = static_cast<double>(settings.rows * settings.target * settings.vocabulary * 4) / (1 << 20);
   return {{"before_mib", before},           {"peak_mib", peak},
           {"gradients_mib", gradients},     {"loss_mib", peak - before - gradients},
@@ -105,6 +114,7 @@ int main(int argc, char** argv) {
   app.add_option("--width", settings.width);
   app.add_option("--divergence", settings.divergence);
   app.add_option("--lambda", settings.lambda);
+  app.add_option("--exits", settings.exits)->check(CLI::Range(1, 1000));
   app.add_option("--threads", settings.threads);
   CLI11_PARSE(app, argc, argv);
   set_threads(settings.threads);

@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "base/files.h"
 #include "base/json.h"
 #include "model/directory_parameters.h"
 #include "model/families/family.h"
 #include "model/kind_config.h"
+#include "model/new_directory.h"
 #include "model/parameters.h"
 #include "model/tokenizer_files.h"
 #include "model/weight_files.h"
@@ -94,19 +94,6 @@ GenerationConfig load_generation_config(const fs::path& directory) {
   return generation;
 }
 
-fs::path require_free_place(const fs::path& directory) {
-  fs::path place = directory.has_filename() ? directory : directory.parent_path();
-  std::error_code status;
-  if (fs::exists(place, status) && !(fs::is_directory(place, status) && fs::is_empty(place, status))) {
-    throw UserError({.where = place.string(),
-                     .what = "exists already and is not overwritten",
-                     .expected = "a new directory",
-                     .found = {},
-                     .hint = "choose another name, or remove it"});
-  }
-  return place;
-}
-
 void write_model_files(const fs::path& directory, const TransformerModel& model, const SaveOptions& options) {
   const TransformerConfig& config = model.config();
   const Family& family = family_named(config.family);
@@ -122,14 +109,7 @@ void write_model_files(const fs::path& directory, const TransformerModel& model,
 }
 
 void save_model(const fs::path& directory, const TransformerModel& model, const SaveOptions& options) {
-  const fs::path target = require_free_place(directory);
-  if (target.has_parent_path()) {
-    make_directories(target.parent_path());
-  }
-  AtomicPath place(target);
-  make_directories(place.temporary());
-  write_model_files(place.temporary(), model, options);
-  place.commit();
+  write_new_directory(directory, [&](const fs::path& temporary) { write_model_files(temporary, model, options); });
 }
 
 void require_vocabulary_fits(const TransformerConfig& config, int64_t tokenizer_vocabulary, const std::string& where) {

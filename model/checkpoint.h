@@ -44,10 +44,6 @@ struct SaveOptions {
   std::optional<PrimaryRecord> primary = {};
 };
 
-// The directory's path without a slash at its end, when nothing lies there yet but perhaps an empty directory. For runs
-// that work long before they save. Errors: UserError.
-std::filesystem::path require_free_place(const std::filesystem::path& directory);
-
 // Writes a complete model directory, of the kind that the configuration is of, under a temporary name, then renames it.
 // Missing parents are created. Errors: UserError when `directory` exists already (and is not empty) or the tokenizer
 // cannot be read; RunError when a weight is NaN or infinite or a write fails. Nothing is left behind in either case.

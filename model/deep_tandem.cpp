@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "base/files.h"
 #include "base/json.h"
 #include "model/block_prediction.h"
 #include "model/model_kind.h"
+#include "model/new_directory.h"
 #include "model/tandem.h"
 #include "model/tokenizer_files.h"
 #include "model/weight_files.h"
@@ -130,24 +130,20 @@ std::unique_ptr<DeepTandemModel> load_deep_tandem(const fs::path& directory, at:
 }
 
 void save_deep_tandem(const fs::path& directory, const DeepTandemModel& model, const SaveOptions& options) {
-  const fs::path target = require_free_place(directory);
-  if (target.has_parent_path()) make_directories(target.parent_path());
-  AtomicPath place(target);
-  make_directories(place.temporary());
-  SaveOptions parts = options;
-  parts.tokenizer.clear();
-  save_model(place.temporary() / "large", model.large(), parts);
-  save_model(place.temporary() / "small", model.small(), parts);
-  write_weight_files(place.temporary(), {{kProjection, model.projection().detach(), options.dtype}},
-                     options.shard_bytes);
-  nlohmann::ordered_json config;
-  config["architectures"] = {architecture_prefix(ModelKind::kDeepTandem)};
-  config["model_type"] = model_type(ModelKind::kDeepTandem, "");
-  config["vocab_size"] = model.info().vocabulary;
-  config["draftsmith_deep_tandem"] = {{"block", model.block()}};
-  write_json(place.temporary() / "config.json", config);
-  if (!options.tokenizer.empty()) write_tokenizer(options.tokenizer, model.small().config(), place.temporary());
-  place.commit();
+  write_new_directory(directory, [&](const fs::path& temporary) {
+    SaveOptions parts = options;
+    parts.tokenizer.clear();
+    save_model(temporary / "large", model.large(), parts);
+    save_model(temporary / "small", model.small(), parts);
+    write_weight_files(temporary, {{kProjection, model.projection().detach(), options.dtype}}, options.shard_bytes);
+    nlohmann::ordered_json config;
+    config["architectures"] = {architecture_prefix(ModelKind::kDeepTandem)};
+    config["model_type"] = model_type(ModelKind::kDeepTandem, "");
+    config["vocab_size"] = model.info().vocabulary;
+    config["draftsmith_deep_tandem"] = {{"block", model.block()}};
+    write_json(temporary / "config.json", config);
+    if (!options.tokenizer.empty()) write_tokenizer(options.tokenizer, model.small().config(), temporary);
+  });
 }
 
 }  // namespace draftsmith::model

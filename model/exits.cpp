@@ -18,10 +18,6 @@ std::string parameter_name(int64_t layer, const char* part) {
   return fmt::format("exit.{}.{}", layer, part);
 }
 
-const at::Tensor& shared_head(const TransformerModel& model) {
-  return model.parameters().at(model.config().tied_head ? "embedding.weight" : "head.weight");
-}
-
 std::map<std::string, std::vector<int64_t>> expected_shapes(const ExitShape& exit, const TransformerConfig& config) {
   const auto name = [&](const char* part) { return parameter_name(exit.layer, part); };
   const int64_t rows = config.vocabulary_rows();
@@ -104,7 +100,7 @@ Exits::Exits(ExitConfig config, const TransformerModel& model, uint64_t seed)
     : config_(std::move(config)), model_(model.config()) {
   require_fitting(config_, model_);
   const at::NoGradGuard no_gradients;
-  const at::Tensor& head = shared_head(model);
+  const at::Tensor& head = head_weight(model);
   for (const ExitShape& exit : config_.exits) {
     for (const auto& [name, shape] : expected_shapes(exit, model_)) {
       at::Tensor& value = parameters_[name];
@@ -133,6 +129,10 @@ Exits::Exits(ExitConfig config, const TransformerConfig& model, std::map<std::st
   problems.throw_if_any();
 }
 
+const at::Tensor& head_weight(const TransformerModel& model) {
+  return model.parameters().at(model.config().tied_head ? "embedding.weight" : "head.weight");
+}
+
 const ExitShape* Exits::find(int64_t layer) const {
   for (const ExitShape& exit : config_.exits) {
     if (exit.layer == layer) return &exit;
@@ -150,13 +150,13 @@ at::Tensor Exits::finish(const TransformerModel& model, int64_t layer, const at:
   return model_.output_scale == 1.0 ? normed : normed * model_.output_scale;
 }
 
-at::Tensor Exits::head_weight(const TransformerModel& model, int64_t layer) const {
+HeadWeights Exits::head(const TransformerModel& model, int64_t layer) const {
   const ExitShape* exit = find(layer);
-  if (exit == nullptr || exit->head == ExitHead::kShared) return shared_head(model);
-  if (exit->head == ExitHead::kFull) return parameters_.at(parameter_name(layer, "head.weight"));
-  const at::Tensor addition =
-      parameters_.at(parameter_name(layer, "head.up")).matmul(parameters_.at(parameter_name(layer, "head.down")));
-  return shared_head(model) + addition;  // [rows,D]
+  if (exit == nullptr || exit->head == ExitHead::kShared) return {head_weight(model)};
+  if (exit->head == ExitHead::kFull) return {parameters_.at(parameter_name(layer, "head.weight"))};
+  return {.weight = head_weight(model),
+          .down = parameters_.at(parameter_name(layer, "head.down")),
+          .up = parameters_.at(parameter_name(layer, "head.up"))};
 }
 
 Linear Exits::linear(int64_t layer, const char* part) const {

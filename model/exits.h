@@ -52,6 +52,17 @@ void check_exit_shapes(const ExitConfig& exits, const TransformerConfig& config,
                        const std::map<std::string, std::vector<int64_t>>& shapes, const std::string& where,
                        Problems& problems);
 
+// What makes logits of what a head reads, h: h weight^T, plus (h down^T) up^T where there is an addition of low rank.
+struct HeadWeights {
+  at::Tensor weight;     // [rows,D]
+  at::Tensor down = {};  // [r,D]; undefined: no addition
+  at::Tensor up = {};    // [rows,r]
+};
+
+// The weight of a model's own head: head.weight, or the shared embedding where it is tied. It has parameters().
+// [rows,D]
+const at::Tensor& head_weight(const TransformerModel& model);
+
 class Exits {
  public:
   // Exits to be trained: norms begin as copies of the model's final norm, full heads as copies of its head, low-rank
@@ -73,9 +84,9 @@ class Exits {
   // What the exit's head reads: the exit's norm, or the model's final one, then the model's output scale. Also of
   // layers without an exit. [...,D] -> [...,D]
   at::Tensor finish(const TransformerModel& model, int64_t layer, const at::Tensor& hidden) const;
-  // The weight that the exit's head multiplies with, [rows,D], with gradients where its parts have any; for
-  // kShared, and layers without an exit, the model's own. The model has parameters().
-  at::Tensor head_weight(const TransformerModel& model, int64_t layer) const;
+  // What the exit's head multiplies with; for kShared, and layers without an exit, the model's own head. The model has
+  // parameters().
+  HeadWeights head(const TransformerModel& model, int64_t layer) const;
   // Logits of a layer's raw hidden state over all V ids, [...,D] -> [...,V]; of any model, a packed one too. For
   // kShared without a norm, and layers without an exit, model.exit_head().
   at::Tensor logits(const TransformerModel& model, int64_t layer, const at::Tensor& hidden) const;

@@ -10,6 +10,7 @@
 #include "model/checkpoint.h"
 #include "model/exits.h"
 #include "model/model_hash.h"
+#include "model/new_directory.h"
 #include "model/safetensors.h"
 
 namespace draftsmith::model {
@@ -243,17 +244,14 @@ bool holds_exits(const fs::path& directory) {
 }
 
 void save_exits(const fs::path& directory, const Exits& exits) {
-  const fs::path target = require_free_place(directory);
-  if (target.has_parent_path()) make_directories(target.parent_path());
-  AtomicPath place(target);
-  make_directories(place.temporary());
-  std::vector<TensorToStore> tensors;
-  for (const auto& [name, value] : exits.parameters()) {
-    tensors.push_back({name, value.detach().cpu(), value.scalar_type()});
-  }
-  if (!tensors.empty()) write_safetensors(place.temporary() / kWeightFile, std::move(tensors));
-  write_json(place.temporary() / kConfigFile, to_json(exits.config(), exits.model_config()));
-  place.commit();
+  write_new_directory(directory, [&](const fs::path& temporary) {
+    std::vector<TensorToStore> tensors;
+    for (const auto& [name, value] : exits.parameters()) {
+      tensors.push_back({name, value.detach().cpu(), value.scalar_type()});
+    }
+    if (!tensors.empty()) write_safetensors(temporary / kWeightFile, std::move(tensors));
+    write_json(temporary / kConfigFile, to_json(exits.config(), exits.model_config()));
+  });
 }
 
 std::unique_ptr<Exits> load_exits(const fs::path& directory, const fs::path& model_directory,

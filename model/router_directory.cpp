@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "base/files.h"
 #include "base/json.h"
-#include "model/checkpoint.h"
 #include "model/model_hash.h"
+#include "model/new_directory.h"
 #include "model/router.h"
 #include "model/safetensors.h"
 
@@ -88,15 +87,12 @@ void check_router_config(const RouterConfig& config, const std::string& where, P
 }
 
 void save_router(const fs::path& directory, const Router& router) {
-  const fs::path target = require_free_place(directory);
-  if (target.has_parent_path()) make_directories(target.parent_path());
-  AtomicPath place(target);
-  make_directories(place.temporary());
-  std::vector<TensorToStore> tensors;
-  for (const auto& [name, value] : router.parameters()) tensors.push_back({name, value.detach().cpu(), at::kFloat});
-  write_safetensors(place.temporary() / "model.safetensors", std::move(tensors));
-  write_json(place.temporary() / "config.json", to_json(router.config()));
-  place.commit();
+  write_new_directory(directory, [&](const fs::path& temporary) {
+    std::vector<TensorToStore> tensors;
+    for (const auto& [name, value] : router.parameters()) tensors.push_back({name, value.detach().cpu(), at::kFloat});
+    write_safetensors(temporary / "model.safetensors", std::move(tensors));
+    write_json(temporary / "config.json", to_json(router.config()));
+  });
 }
 
 Router load_router(const fs::path& directory) {

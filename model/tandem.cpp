@@ -6,13 +6,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/files.h"
 #include "base/json.h"
 #include "model/copy_model.h"
 #include "model/directory_parameters.h"
 #include "model/initialization.h"
 #include "model/kind_config.h"
 #include "model/model_hash.h"
+#include "model/new_directory.h"
 #include "model/parameters.h"
 
 namespace draftsmith::model {
@@ -221,25 +221,23 @@ void save_tandem(const fs::path& directory, const TransformerModel& secondary, c
   if ((options.primary == nullptr) == options.primary_directory.empty()) {
     throw std::logic_error("a Tandem is saved with a primary in memory or in a directory");
   }
-  const fs::path target = require_free_place(directory);
-  if (target.has_parent_path()) make_directories(target.parent_path());
-  AtomicPath place(target);
-  make_directories(place.temporary());
-  SaveOptions files = options.files;
-  const fs::path inside = place.temporary() / kInside;
-  if (options.primary != nullptr) {
-    save_model(inside, *options.primary, options.files);
-    if (options.record_primary) files.primary = {kInside, model_hash(inside)};
-  } else if (options.copy_primary) {
-    copy_model(options.primary_directory, inside);
-    files.primary = {kInside, model_hash(inside)};
-  } else {
-    const fs::path from = fs::weakly_canonical(fs::absolute(target));
-    files.primary = {fs::relative(fs::canonical(options.primary_directory), from).string(),
-                     model_hash(options.primary_directory)};
-  }
-  write_model_files(place.temporary(), secondary, files);
-  place.commit();
+  const fs::path place = require_free_place(directory);
+  write_new_directory(place, [&](const fs::path& temporary) {
+    SaveOptions files = options.files;
+    const fs::path inside = temporary / kInside;
+    if (options.primary != nullptr) {
+      save_model(inside, *options.primary, options.files);
+      if (options.record_primary) files.primary = {kInside, model_hash(inside)};
+    } else if (options.copy_primary) {
+      copy_model(options.primary_directory, inside);
+      files.primary = {kInside, model_hash(inside)};
+    } else {
+      const fs::path from = fs::weakly_canonical(fs::absolute(place));
+      files.primary = {fs::relative(fs::canonical(options.primary_directory), from).string(),
+                       model_hash(options.primary_directory)};
+    }
+    write_model_files(temporary, secondary, files);
+  });
 }
 
 }  // namespace draftsmith::model

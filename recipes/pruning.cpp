@@ -14,6 +14,7 @@
 #include "data/tokenizer.h"
 #include "model/checkpoint.h"
 #include "model/exits.h"
+#include "model/new_directory.h"
 #include "recipes/stages/tokenizers.h"
 
 namespace draftsmith::recipes {

@@ -2,8 +2,8 @@
 
 #include <stdexcept>
 
-#include "base/files.h"
 #include "model/model_hash.h"
+#include "model/new_directory.h"
 
 namespace draftsmith::train {
 
@@ -15,16 +15,14 @@ constexpr const char* kExitsPrefix = "exits.";
 
 void save_both(const fs::path& directory, const model::TransformerModel& model, model::Exits exits,
                const model::SaveOptions& options, bool bind) {
-  const fs::path target = model::require_free_place(directory);
-  if (target.has_parent_path()) make_directories(target.parent_path());
-  AtomicPath place(target);
-  make_directories(place.temporary());
-  model::write_model_files(place.temporary(), model, options);
-  // Named by the run and the result, which stay the same wherever a recipe is run.
-  const fs::path name = target.parent_path().filename() / target.filename();
-  exits.bind(name.string(), bind ? model::model_hash(place.temporary()) : "");
-  model::save_exits(model::exits_directory(place.temporary()), exits);
-  place.commit();
+  const fs::path place = model::require_free_place(directory);
+  model::write_new_directory(place, [&](const fs::path& temporary) {
+    model::write_model_files(temporary, model, options);
+    // Named by the run and the result, which stay the same wherever a recipe is run.
+    const fs::path name = place.parent_path().filename() / place.filename();
+    exits.bind(name.string(), bind ? model::model_hash(temporary) : "");
+    model::save_exits(model::exits_directory(temporary), exits);
+  });
 }
 
 }  // namespace
@@ -42,7 +40,7 @@ std::vector<Predictions> exit_predictions(const model::Exits& exits, const model
     const at::Tensor read = at_labels(layers.at(predictions.size()), batch);  // [P,D]
     Predictions own{
         .model = &model, .hidden = exits.finish(model, exit.layer, read), .labels = batch.labels, .layer = exit.layer};
-    if (exit.head != model::ExitHead::kShared) own.head = exits.head_weight(model, exit.layer);
+    if (exit.head != model::ExitHead::kShared) own.head = exits.head(model, exit.layer);
     predictions.push_back(std::move(own));
   }
   return predictions;

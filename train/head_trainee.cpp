@@ -3,18 +3,14 @@
 #include <stdexcept>
 
 #include "base/error.h"
-#include "base/files.h"
 #include "model/copy_model.h"
 #include "model/model_hash.h"
+#include "model/new_directory.h"
 #include "train/exit_trainee.h"
 
 namespace draftsmith::train {
 
-namespace {
-
 namespace fs = std::filesystem;
-
-}  // namespace
 
 HeadTrainee::HeadTrainee(model::TransformerModel& model, model::Exits& heads, HeadsBase base)
     : model_(model), heads_(heads), base_(std::move(base)), layers_(layers_of(heads)) {
@@ -47,16 +43,14 @@ void HeadTrainee::save(const fs::path& directory, const model::SaveOptions& /*op
 
 void HeadTrainee::save_result(const fs::path& directory, const model::SaveOptions& /*options*/) const {
   if (base_.directory.empty()) throw std::logic_error("heads are saved with the model that they belong to");
-  const fs::path target = model::require_free_place(directory);
-  if (target.has_parent_path()) make_directories(target.parent_path());
-  AtomicPath place(target);
-  model::copy_model(base_.directory, place.temporary());
-  const fs::path inside = model::exits_directory(place.temporary());
-  fs::remove_all(inside);
-  model::Exits bound = heads_;
-  bound.bind(base_.name.empty() ? base_.directory.string() : base_.name, unchanged_hash(place.temporary()));
-  model::save_exits(inside, bound);
-  place.commit();
+  model::write_new_directory(directory, [&](const fs::path& temporary) {
+    model::copy_model(base_.directory, temporary);
+    const fs::path inside = model::exits_directory(temporary);
+    fs::remove_all(inside);
+    model::Exits bound = heads_;
+    bound.bind(base_.name.empty() ? base_.directory.string() : base_.name, unchanged_hash(temporary));
+    model::save_exits(inside, bound);
+  });
 }
 
 // Of the copy, which must be the model that was trained on.

@@ -15,27 +15,28 @@ at::Tensor hidden_at_labels(model::TransformerModel& model, const Batch& batch, 
   return at_labels(model.forward(input, dropout).hidden, batch);
 }
 
-HeadLabels labels_in_head(const model::TransformerModel& model, const at::Tensor& hidden, const at::Tensor& labels) {
+at::Tensor HeadLabels::of(const at::Tensor& hidden) const {
+  return kept.size(0) == hidden.size(0) ? hidden : hidden.index_select(0, kept);
+}
+
+HeadLabels labels_in_head(const model::TransformerModel& model, const at::Tensor& labels) {
   const model::VocabularyRows& vocabulary = model.vocabulary_rows();
-  if (!vocabulary.pruned()) return {hidden, labels, at::arange(labels.size(0), labels.options())};
+  if (!vocabulary.pruned()) return {labels, at::arange(labels.size(0), labels.options())};
   const at::Tensor known = vocabulary.has(labels).nonzero().squeeze(1);  // [Q]
-  return {hidden.index_select(0, known), vocabulary.of(labels.index_select(0, known)), known};
+  return {vocabulary.of(labels.index_select(0, known)), known};
 }
 
-const at::Tensor& head_weight(const model::TransformerModel& model) {
-  const auto& parameters = model.parameters();
-  const auto own = parameters.find("head.weight");
-  return own != parameters.end() ? own->second : parameters.at("embedding.weight");
-}
-
-const at::Tensor& head_weight(const Predictions& predictions) {
-  return predictions.head.defined() ? predictions.head : head_weight(*predictions.model);
+model::HeadWeights head_of(const Predictions& predictions) {
+  return predictions.head.weight.defined() ? predictions.head
+                                           : model::HeadWeights{model::head_weight(*predictions.model)};
 }
 
 at::Tensor logits(const Predictions& predictions, const at::Tensor& hidden) {
-  if (!predictions.head.defined()) return predictions.model->head(hidden);
-  return predictions.model->vocabulary_rows().spread(at::linear(hidden, predictions.head),
-                                                     -std::numeric_limits<double>::infinity());
+  const model::HeadWeights& own = predictions.head;
+  if (!own.weight.defined()) return predictions.model->head(hidden);
+  at::Tensor of_rows = at::linear(hidden, own.weight);  // [C,rows]
+  if (own.up.defined()) of_rows = of_rows + at::linear(at::linear(hidden, own.down), own.up);
+  return predictions.model->vocabulary_rows().spread(of_rows, -std::numeric_limits<double>::infinity());
 }
 
 }  // namespace draftsmith::train

@@ -37,7 +37,7 @@ class Measurement {
       : teacher_(teacher),
         student_(student),
         sample_(sample),
-        weight_(head_weight(student).detach().to(at::kDouble) / sample.flattened),
+        weight_(model::head_weight(student).detach().to(at::kDouble) / sample.flattened),
         shared_(student.config(), teacher.config().vocabulary, student.info().device) {
     require_measurable(teacher.config(), student.config(), student.info().name);
     const int64_t vocabulary = teacher.config().vocabulary;

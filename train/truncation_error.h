@@ -25,7 +25,7 @@ void require_measurable(const model::TransformerConfig& teacher, const model::Tr
                         const std::string& name);
 
 // Of a teacher and the student whose q it is compared with, which is unpacked and has parameters(). Losses
-// as linear_distillation's, those over all ids in fp64. Errors: require_measurable; Interrupted, between two batches.
+// as distillation()'s, those over all ids in fp64. Errors: require_measurable; Interrupted, between two batches.
 data::TruncationError truncation_error(model::TransformerModel& teacher, model::TransformerModel& student,
                                        const TruncationSample& sample);
 

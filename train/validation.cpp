@@ -87,8 +87,8 @@ struct Sums {
 };
 
 void Sums::add(const Predictions& own, const std::optional<Predictions>& teacher) {
-  const HeadLabels known = labels_in_head(*own.model, own.hidden, own.labels);
-  const Prediction prediction = predict(known.hidden, head_weight(own), known.rows);
+  const HeadLabels known = labels_in_head(*own.model, own.labels);
+  const Prediction prediction = predict(known.of(own.hidden), head_of(own), known.rows);
   layer = own.layer;
   weight = own.weight;
   loss += prediction.loss.sum.item<double>();

@@ -14,6 +14,7 @@
 #include "data/tokenizer.h"
 #include "model/checkpoint.h"
 #include "model/directory_parameters.h"
+#include "model/new_directory.h"
 #include "recipes/export/export_formats.h"
 #include "recipes/export/export_record.h"
 #include "recipes/export/exported_exits.h"
@@ -149,26 +150,28 @@ class Export {
 
   ExportSummary run() {
     check_model(opened_, options_);
-    const fs::path out = model::require_free_place(options_.out);
-    if (out.has_parent_path()) make_directories(out.parent_path());
-    AtomicPath place(out);
+    ExportSummary summary;
+    model::write_new_directory(options_.out, [&](const fs::path& temporary) { summary = fill(temporary); });
+    return summary;
+  }
+
+ private:
+  ExportSummary fill(const fs::path& directory) {
     std::optional<AlphaCheck> alpha;
     if (options_.target) {
       log_info("running the target for alpha: {}", options_.target->string());
       alpha.emplace(*options_.target, options_.model, options_.text.value_or(""), device_);
     }
     throw_if_stop_requested(kStopped);
-    const ModelFacts before = write(place.temporary(), alpha ? &*alpha : nullptr);
+    const ModelFacts before = write(directory, alpha ? &*alpha : nullptr);
     throw_if_stop_requested(kStopped);
-    const ModelFacts after = read_back(place.temporary(), before, alpha ? &*alpha : nullptr);
+    const ModelFacts after = read_back(directory, before, alpha ? &*alpha : nullptr);
     throw_if_stop_requested(kStopped);
-    const ExportSummary summary = summarise(before, after, alpha ? alpha->described() : "");
-    finish(place.temporary(), summary, after);
-    place.commit();
+    ExportSummary summary = summarise(before, after, alpha ? alpha->described() : "");
+    finish(directory, summary, after);
     return summary;
   }
 
- private:
   std::unique_ptr<model::TransformerModel> load(const fs::path& directory) const {
     return model::load_model(directory, {.device = device_, .dtype = load_type_, .pack = false});
   }

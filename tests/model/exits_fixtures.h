@@ -6,6 +6,11 @@
 
 namespace draftsmith::model {
 
+// As one matrix. [rows,D]
+inline at::Tensor dense(const HeadWeights& head) {
+  return head.up.defined() ? head.weight + head.up.matmul(head.down) : head.weight;
+}
+
 // An encoder-decoder with RMS norms and the output scale that files can hold.
 inline TransformerConfig exits_t5() {
   TransformerConfig config = tiny_config();

@@ -64,7 +64,7 @@ TEST(Exits, ComputeTheFormulaPlainAndPacked) {
         wanted.push_back(model->vocabulary_rows().spread(rows, -std::numeric_limits<double>::infinity()));
         EXPECT_TRUE(at::allclose(exits.logits(*model, layer, hidden), wanted.back(), 1e-10, 1e-10)) << layer;
         const at::Tensor by_weight =
-            exits.finish(*model, layer, hidden).matmul(exits.head_weight(*model, layer).t());  // [...,rows]
+            exits.finish(*model, layer, hidden).matmul(dense(exits.head(*model, layer)).t());  // [...,rows]
         EXPECT_TRUE(at::allclose(by_weight, rows, 1e-10, 1e-10)) << layer;
       }
       model->to(at::kCPU, at::kFloat);
@@ -94,7 +94,7 @@ TEST(Exits, GradientsEqualFiniteDifferences) {
       at::Tensor sum = at::zeros({}, at::kDouble);
       for (int64_t layer = 1; layer <= 3; ++layer) {
         const at::Tensor logits = by_weight
-                                      ? exits.finish(*model, layer, hidden).matmul(exits.head_weight(*model, layer).t())
+                                      ? exits.finish(*model, layer, hidden).matmul(dense(exits.head(*model, layer)).t())
                                       : exits.logits(*model, layer, hidden);
         sum = sum + (logits.log_softmax(-1) * factors).sum();
       }
@@ -135,7 +135,7 @@ TEST(Exits, LayersWithoutAnExitReadTheModelsOwnNormAndHead) {
   ASSERT_NE(exits.find(2), nullptr);
   EXPECT_TRUE(at::equal(exits.logits(*model, 1, hidden), own));
   EXPECT_TRUE(at::equal(exits.finish(*model, 3, hidden), model->finish(hidden)));
-  EXPECT_TRUE(at::equal(exits.head_weight(*model, 1), model->parameters().at("embedding.weight")));
+  EXPECT_TRUE(exits.head(*model, 1).weight.is_same(model->parameters().at("embedding.weight")));
   EXPECT_TRUE(at::equal(exit_logits(*model, nullptr, 2, hidden), own));
   EXPECT_FALSE(at::equal(exit_logits(*model, &exits, 2, hidden), own));
 }

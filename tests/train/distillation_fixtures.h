@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/train/fixtures.h"
-#include "train/objectives/distillation_loss.h"
+#include "tests/train/loss_fixtures.h"
 
 namespace draftsmith::train {
 

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "tests/train/distillation_fixtures.h"
-#include "train/objectives/cross_entropy.h"
 
 namespace draftsmith::train {
 namespace {

@@ -3,6 +3,7 @@
 
 #include "tests/train/exit_training_fixtures.h"
 #include "train/objectives/distill.h"
+#include "train/training_step.h"
 
 namespace draftsmith::train {
 namespace {
@@ -175,6 +176,23 @@ TEST_F(ExitTraining, ItResumesWithTheSameBits) {
           Trainer({.trainee = pair.trainee, .corpus = corpus}, resumed_options(), runs / run).run();
         },
         files);
+  }
+}
+
+TEST_F(ExitTraining, Bf16ComesCloseToFp32) {
+  const auto config = exit_configs().front();
+  const data::Corpus corpus = corpus_for(config);
+  for (const ExitTrainingOptions& losses : {kCalm, kOwnNorms}) {
+    SCOPED_TRACE(losses.loss);
+    std::vector<StepResult> results;
+    for (const bool bf16 : {false, true}) {
+      ExitPair pair(config, losses);
+      CrossEntropy objective({});
+      require_gradients(pair.trainee, true);
+      results.push_back(accumulate_gradients(pair.trainee, objective, corpus, {{0, 1, 2, 3}}, {.autocast = bf16}));
+    }
+    EXPECT_NEAR(results[0].gradient_norm, results[1].gradient_norm, 0.03 * results[0].gradient_norm);
+    EXPECT_NEAR(results[0].loss_sum, results[1].loss_sum, 0.03 * results[0].loss_sum);
   }
 }
 

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "model/model_hash.h"
+#include "tests/model/exits_fixtures.h"
 #include "tests/train/exit_training_fixtures.h"
 #include "train/training_step.h"
 
@@ -118,10 +119,11 @@ TEST_F(HeadTraining, TheResultIsACopyOfTheModelWithItsHeadsInside) {
   EXPECT_EQ(heads->config().model, "@target/model");
   const at::Tensor hidden = at::randn({5, config.width});
   for (const int64_t layer : {1, 2}) {
-    EXPECT_LT(model::difference(
-                  heads->logits(*stored, layer, hidden),
-                  pair.heads.finish(*pair.model, layer, hidden).mm(pair.heads.head_weight(*pair.model, layer).t())),
-              1e-4);
+    EXPECT_LT(
+        model::difference(
+            heads->logits(*stored, layer, hidden),
+            pair.heads.finish(*pair.model, layer, hidden).mm(model::dense(pair.heads.head(*pair.model, layer)).t())),
+        1e-4);
   }
   // They may lie anywhere, but are of this model.
   EXPECT_NO_THROW(model::load_exits(model::exits_directory(result.model), base, *stored));

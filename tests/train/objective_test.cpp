@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/train/fixtures.h"
-#include "train/objectives/cross_entropy.h"
+#include "tests/train/loss_fixtures.h"
 
 namespace draftsmith::train {
 namespace {
@@ -75,7 +75,7 @@ TEST(CrossEntropy, BlocksOfPositionsChangeNothing) {
 TEST(CrossEntropy, PredictionCountsWithoutSmoothing) {
   const Head head = random_head(9, 11);
   const at::NoGradGuard no_grad;
-  const Prediction prediction = predict(head.hidden, head.weight, head.labels);
+  const Prediction prediction = predict(head.hidden, {head.weight}, head.labels);
   EXPECT_NEAR(prediction.loss.sum.item<double>(), by_definition(head, 0).item<double>(), 1e-10);
   EXPECT_TRUE(prediction.arg_maxs.equal(head.hidden.mm(head.weight.t()).argmax(1)));
   EXPECT_EQ(prediction.loss.count, 9);

@@ -4,7 +4,7 @@
 #include "model/checkpoint.h"
 #include "model/pruning.h"
 #include "tests/train/fixtures.h"
-#include "train/objectives/cross_entropy.h"
+#include "tests/train/loss_fixtures.h"
 #include "train/validation.h"
 
 namespace draftsmith::train {
@@ -52,9 +52,9 @@ TEST_F(PrunedVocabularyTraining, TheLossIsOverTheLabelsItHas) {
 TEST_F(PrunedVocabularyTraining, ABatchWithoutALabelItHasCostsNothing) {
   const auto model = pruned_model();
   const at::Tensor hidden = at::ones({2, model->config().width});
-  const HeadLabels labels = labels_in_head(*model, hidden, at::tensor({kRows, kTestVocabulary - 1}, at::kLong));
+  const HeadLabels labels = labels_in_head(*model, at::tensor({kRows, kTestVocabulary - 1}, at::kLong));
   EXPECT_EQ(labels.rows.size(0), 0);
-  EXPECT_EQ(linear_cross_entropy(labels.hidden, head_weight(*model), labels.rows, 0.1).item<double>(), 0);
+  EXPECT_EQ(linear_cross_entropy(labels.of(hidden), model::head_weight(*model), labels.rows, 0.1).item<double>(), 0);
 }
 
 TEST_F(PrunedVocabularyTraining, ItLearnsAndIsSavedWithItsMaps) {

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/train/fixtures.h"
+#include "tests/train/loss_fixtures.h"
 #include "train/objectives/cached_teacher.h"
-#include "train/objectives/distillation_loss.h"
 #include "train/teacher_logits.h"
 #include "train/truncation_error.h"
 
@@ -112,11 +112,12 @@ class TeacherCaches : public testing::Test {
   double loss(TeacherSource& source, const Batch& batch, Divergence divergence, double temperature = 1) {
     const at::NoGradGuard no_grad;
     const auto distributions = source.distributions(batch);
-    const HeadLabels labels = labels_in_head(student_, hidden_at_labels(student_, batch, {}), batch.labels);
+    const HeadLabels labels = labels_in_head(student_, batch.labels);
     const SharedRows shared(student_.config(), source.vocabulary());
     const Teaching teaching{
         .labels = labels.rows, .teacher = distributions.get(), .positions = labels.kept, .shared = &shared};
-    return linear_distillation(labels.hidden, head_weight(student_), teaching,
+    const at::Tensor hidden = labels.of(hidden_at_labels(student_, batch, {}));
+    return linear_distillation(hidden, model::head_weight(student_), teaching,
                                {.lambda = 0, .kind = {divergence, .5}, .temperature = temperature})
         .item<double>();
   }

@@ -2,7 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include "train/objectives/linear_loss.h"
+#include "train/objectives/loss_terms.h"
 
 namespace draftsmith::train {
 
@@ -55,23 +55,16 @@ void cross_entropy_gradient(at::Tensor& probabilities, const at::Tensor& labels,
                              at::full({labels.size(0), 1}, smoothing - 1, probabilities.options()));
 }
 
-at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
-                                double label_smoothing) {
-  SmoothedCrossEntropy loss(labels, label_smoothing);
-  return linear_loss(hidden, weight, loss);
+std::unique_ptr<LogitLoss> cross_entropy_loss(at::Tensor labels, double label_smoothing) {
+  return std::make_unique<SmoothedCrossEntropy>(std::move(labels), label_smoothing);
 }
 
-Loss cross_entropy_of(const Predictions& predictions, double label_smoothing) {
-  const HeadLabels labels = labels_in_head(*predictions.model, predictions.hidden, predictions.labels);
-  return {linear_cross_entropy(labels.hidden, head_weight(predictions), labels.rows, label_smoothing),
-          labels.rows.size(0)};
-}
-
-Prediction predict(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels) {
+Prediction predict(const at::Tensor& hidden, const model::HeadWeights& head, const at::Tensor& labels) {
   const at::NoGradGuard no_grad;
   const at::Tensor arg_maxs = at::empty_like(labels);
   Predicting loss(labels, arg_maxs);
-  return {.loss = {linear_loss(hidden, weight, loss), hidden.size(0)}, .arg_maxs = arg_maxs};
+  return {.loss = {linear_loss({{.hidden = hidden, .head = head, .loss = &loss}}), hidden.size(0)},
+          .arg_maxs = arg_maxs};
 }
 
 Fields<CrossEntropyOptions> CrossEntropyOptions::fields() {
@@ -82,11 +75,12 @@ Fields<CrossEntropyOptions> CrossEntropyOptions::fields() {
 }
 
 Loss CrossEntropy::loss(Trainee& trainee, const Batch& batch, const model::DropoutContext& dropout) {
-  Loss loss;
-  for (const Predictions& predictions : trainee.forward(batch, dropout).predictions) {
-    add_loss(loss, cross_entropy_of(predictions, options_.label_smoothing), predictions.weight);
+  LossTerms terms;
+  const TraineeOutput output = trainee.forward(batch, dropout);
+  for (const Predictions& predictions : output.predictions) {
+    terms.add_cross_entropy(predictions, options_.label_smoothing);
   }
-  return loss;
+  return terms.sum();
 }
 
 }  // namespace draftsmith::train

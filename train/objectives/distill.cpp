@@ -1,9 +1,11 @@
 #include "train/objectives/distill.h"
 
+#include <map>
+
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "train/objectives/cross_entropy.h"
+#include "train/objectives/loss_terms.h"
 
 namespace draftsmith::train {
 
@@ -111,13 +113,14 @@ void require_all_ids(const TeacherSource& teacher, const model::TransformerModel
        .hint = "distil from a live teacher (teacher = DIR), or store whole distributions (k = 0)"});
 }
 
-Loss taught(const Predictions& predictions, TeacherDistributions& teacher, int64_t teacher_vocabulary,
-            const DistillationTerms& terms) {
-  const model::TransformerModel& student = *predictions.model;
-  const HeadLabels labels = labels_in_head(student, predictions.hidden, predictions.labels);
-  const SharedRows shared(student.config(), teacher_vocabulary, labels.rows.device());
-  const Teaching teaching{.labels = labels.rows, .teacher = &teacher, .positions = labels.kept, .shared = &shared};
-  return {linear_distillation(labels.hidden, head_weight(predictions), teaching, terms), labels.rows.size(0)};
+void require_taught_labels(const TraineeOutput& output) {
+  const int64_t labels = output.predictions.front().labels.size(0);
+  for (const Predictions& predictions : output.predictions) {
+    if (!predictions.taught || predictions.labels.size(0) == labels) continue;
+    throw UserError({.where = "objective distill",
+                     .what = "this model predicts other tokens than its teacher, so it cannot be distilled",
+                     .expected = "objective cross_entropy"});
+  }
 }
 
 }  // namespace
@@ -146,20 +149,25 @@ Fields<DistillOptions> DistillOptions::fields() {
 
 Loss distillation_loss(const TraineeOutput& output, TeacherDistributions& teacher, int64_t teacher_vocabulary,
                        const DistillationTerms& terms) {
-  Loss loss;
-  const int64_t labels = output.predictions.front().labels.size(0);
+  require_taught_labels(output);
+  SharedTeacher shared_teacher(teacher);
+  std::map<const model::TransformerModel*, SharedRows> shared;  // with the teacher's ids
+  LossTerms losses;
   for (const Predictions& predictions : output.predictions) {
-    if (predictions.taught && predictions.labels.size(0) != labels) {
-      throw UserError({.where = "objective distill",
-                       .what = "this model predicts other tokens than its teacher, so it cannot be distilled",
-                       .expected = "objective cross_entropy"});
+    if (!predictions.taught) {
+      losses.add_cross_entropy(predictions, terms.label_smoothing);
+      continue;
     }
-    add_loss(loss,
-             predictions.taught ? taught(predictions, teacher, teacher_vocabulary, terms)
-                                : cross_entropy_of(predictions, terms.label_smoothing),
-             predictions.weight);
+    const HeadLabels& labels = losses.labels(predictions);
+    const auto& rows =
+        shared.try_emplace(predictions.model, predictions.model->config(), teacher_vocabulary, labels.rows.device())
+            .first->second;
+    losses.add(
+        predictions,
+        distillation({.labels = labels.rows, .teacher = &shared_teacher, .positions = labels.kept, .shared = &rows},
+                     terms));
   }
-  return loss;
+  return losses.sum();
 }
 
 Distill::Distill(const DistillOptions& options, const ObjectiveInputs& inputs)
@@ -182,11 +190,11 @@ Loss Distill::on(Trainee& trainee, const Batch& batch, const model::DropoutConte
                  const DistillationTerms& terms) {
   const TraineeOutput output = trainee.forward(batch, dropout);
   if (terms.lambda == 1) {  // no teacher is asked
-    Loss loss;
+    LossTerms losses;
     for (const Predictions& predictions : output.predictions) {
-      add_loss(loss, cross_entropy_of(predictions, terms.label_smoothing), predictions.weight);
+      losses.add_cross_entropy(predictions, terms.label_smoothing);
     }
-    return loss;
+    return losses.sum();
   }
   if (teacher_ != nullptr) {
     for (const Predictions& predictions : output.predictions) {

@@ -4,7 +4,6 @@
 #include <stdexcept>
 
 #include "train/objectives/cross_entropy.h"
-#include "train/objectives/linear_loss.h"
 
 namespace draftsmith::train {
 
@@ -94,7 +93,6 @@ class Distillation : public LogitLoss {
   void begin_block(const PositionRange& block) override {
     begin_ = block.begin;
     if (terms_.lambda == 1) return;
-    teacher_ = {};  // two blocks of logits never lie side by side
     teacher_ = teaching_.teacher->block(teaching_.positions.narrow(0, block.begin, block.count));
   }
 
@@ -120,6 +118,9 @@ class Distillation : public LogitLoss {
     return sum;
   }
 
+  // Two blocks of a teacher's logits never lie side by side.
+  void end_block() override { teacher_ = {}; }
+
  private:
   // Of the student over the shared rows, at the temperature. [C,n]
   at::Tensor shared_log_probs(const at::Tensor& logits, const at::Tensor& log_probs) const {
@@ -129,8 +130,8 @@ class Distillation : public LogitLoss {
     return (terms_.temperature == 1 ? own : own / terms_.temperature).log_softmax(1);
   }
 
-  const Teaching& teaching_;
-  const DistillationTerms& terms_;
+  Teaching teaching_;
+  DistillationTerms terms_;
   int64_t begin_ = 0;     // of the block
   TeacherBlock teacher_;  // of the block
 };
@@ -153,10 +154,18 @@ at::Tensor divergence_sum(const at::Tensor& log_q, const TeacherBlock& teacher, 
   return compare(log_q, teacher, shared, terms, nullptr);
 }
 
-at::Tensor linear_distillation(const at::Tensor& hidden, const at::Tensor& weight, const Teaching& teaching,
-                               const DistillationTerms& terms) {
-  Distillation loss(teaching, terms);
-  return linear_loss(hidden, weight, loss);
+TeacherBlock SharedTeacher::block(const at::Tensor& positions) {
+  const bool same =
+      positions_.defined() && positions.data_ptr() == positions_.data_ptr() && positions.size(0) == positions_.size(0);
+  if (same) return block_;
+  block_ = {};
+  block_ = teacher_.block(positions);
+  positions_ = positions;  // held, so that no other tensor can take its place
+  return block_;
+}
+
+std::unique_ptr<LogitLoss> distillation(const Teaching& teaching, const DistillationTerms& terms) {
+  return std::make_unique<Distillation>(teaching, terms);
 }
 
 }  // namespace draftsmith::train

@@ -11,11 +11,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include <ATen/ATen.h>
 
 #include "model/transformer_config.h"
 #include "train/objectives/divergence.h"
+#include "train/objectives/linear_loss.h"
 #include "train/objectives/teacher_source.h"
 
 namespace draftsmith::train {
@@ -45,14 +47,27 @@ struct Teaching {
   const SharedRows* shared = nullptr;
 };
 
+// Another teacher's distributions for several students that ask for the same blocks in turns (a model's exits): each
+// block is made once, and is gone before the next is.
+class SharedTeacher : public TeacherDistributions {
+ public:
+  explicit SharedTeacher(TeacherDistributions& teacher) : teacher_(teacher) {}
+  // The same positions are the same places of the same tensor.
+  TeacherBlock block(const at::Tensor& positions) override;
+
+ private:
+  TeacherDistributions& teacher_;
+  at::Tensor positions_;
+  TeacherBlock block_;
+};
+
 // Sum of D alone at a few positions, without T^2; log_q [C,n] the student's over the shared rows at the temperature. No
-// gradients. Errors: as linear_distillation.
+// gradients. Errors: as distillation().
 at::Tensor divergence_sum(const at::Tensor& log_q, const TeacherBlock& teacher, const SharedRows& shared,
                           const DistillationTerms& terms);
 
-// Sum of the loss over positions; hidden [Q,D], weight [rows,D], as linear_loss. Errors: std::logic_error for a top-k
-// teacher where the student lacks ids.
-at::Tensor linear_distillation(const at::Tensor& hidden, const at::Tensor& weight, const Teaching& teaching,
-                               const DistillationTerms& terms);
+// The loss of the student's logits at its labels. What `teaching` points to must outlive it. Its rows() throw
+// std::logic_error for a top-k teacher where the student lacks ids.
+std::unique_ptr<LogitLoss> distillation(const Teaching& teaching, const DistillationTerms& terms);
 
 }  // namespace draftsmith::train

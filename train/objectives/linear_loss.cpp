@@ -21,87 +21,181 @@ constexpr int64_t kFewestRows = 64;
 // Logits that a loss is given at a time on a CPU: its passes over them stay in the caches.
 constexpr int64_t kLogitsInCache = int64_t{1} << 19;
 
-int64_t rows_at_once(int64_t vocabulary) {
-  return std::max(kFewestRows, kLogitsAtOnce / vocabulary);
-}
-
-at::ScalarType compute_type(const at::Tensor& hidden) {
-  return hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-}
-
-// The matrices in the type that their products are computed in: autocast's, where it is on.
-struct Operands {
-  at::Tensor hidden;  // [P,D]
-  at::Tensor weight;  // [V,D]
+// One of the products that logits are sums of: rows of one tensor times the transpose of another, by their places in
+// the plan.
+struct Product {
+  size_t rows = 0;    // [P,n]
+  size_t matrix = 0;  // [V,n]
 };
 
-Operands operands(const at::Tensor& hidden, const at::Tensor& weight) {
-  const at::DeviceType device = hidden.device().type();
+struct PlannedTerm {
+  LogitLoss* loss = nullptr;
+  double factor = 1;
+  bool wanted = false;  // gradients of one of its tensors
+  std::vector<Product> products = {};
+};
+
+// What LinearLoss is to compute of which tensors. A matrix that several terms share stands in it once.
+struct Plan {
+  std::vector<PlannedTerm> terms;
+  variable_list tensors;
+
+  void add(const LinearLossTerm& term) {
+    PlannedTerm planned{.loss = term.loss, .factor = term.factor};
+    planned.products.push_back({own(term.hidden), shared(term.head.weight)});
+    if (term.head.up.defined()) {
+      planned.products.push_back({own(at::linear(term.hidden, term.head.down)), shared(term.head.up)});
+    }
+    for (const Product& product : planned.products) {
+      const bool trained = tensors[product.rows].requires_grad() || tensors[product.matrix].requires_grad();
+      planned.wanted = planned.wanted || (trained && at::GradMode::is_enabled());
+    }
+    terms.push_back(std::move(planned));
+  }
+
+  bool wanted() const {
+    return std::any_of(terms.begin(), terms.end(), [](const PlannedTerm& term) { return term.wanted; });
+  }
+
+  int64_t vocabulary(const PlannedTerm& term) const { return tensors[term.products[0].matrix].size(0); }
+  // The positions of a term that its n-th block holds; none after the last.
+  PositionRange block(const PlannedTerm& term, int64_t n) const {
+    const int64_t positions = tensors[term.products[0].rows].size(0);
+    const int64_t at_once = std::max(kFewestRows, kLogitsAtOnce / vocabulary(term));
+    return {n * at_once, std::clamp<int64_t>(positions - n * at_once, 0, at_once)};
+  }
+
+ private:
+  size_t own(const at::Tensor& tensor) {
+    tensors.push_back(tensor);
+    return tensors.size() - 1;
+  }
+  size_t shared(const at::Tensor& tensor) {
+    const auto same = [&](const at::Tensor& other) { return other.is_same(tensor); };
+    const auto found = std::find_if(tensors.begin(), tensors.end(), same);
+    return found == tensors.end() ? own(tensor) : static_cast<size_t>(found - tensors.begin());
+  }
+};
+
+// The tensors in the type that their products are computed in: autocast's, where it is on, else the heads'.
+variable_list operands(const Plan& plan) {
+  const at::Tensor& head = plan.tensors[plan.terms.front().products[0].matrix];
+  const at::DeviceType device = head.device().type();
   const at::ScalarType type =
-      at::autocast::is_autocast_enabled(device) ? at::autocast::get_autocast_dtype(device) : weight.scalar_type();
-  return {hidden.detach().to(type), weight.detach().to(type)};
+      at::autocast::is_autocast_enabled(device) ? at::autocast::get_autocast_dtype(device) : head.scalar_type();
+  variable_list converted;
+  for (const at::Tensor& tensor : plan.tensors) converted.push_back(tensor.detach().to(type));
+  return converted;
 }
 
-struct Gradients {
-  at::Tensor hidden;  // [P,D], type of hidden; undefined: not wanted
-  at::Tensor weight;  // [V,D], type of weight; undefined: not wanted
+// Of the loss with respect to the plan's tensors, in their types; undefined where none is wanted.
+class Gradients {
+ public:
+  Gradients(at::TensorList tensors, bool wanted) : written_(tensors.size(), false) {
+    for (const at::Tensor& tensor : tensors) {
+      all_.push_back(wanted && tensor.requires_grad() ? at::empty_like(tensor) : at::Tensor());
+    }
+  }
+
+  // From that with respect to a block of logits [C,V] of a term, whose first position is `begin`.
+  void accumulate(const PlannedTerm& term, const variable_list& in, const at::Tensor& slope, int64_t begin) {
+    const int64_t count = slope.size(0);
+    for (const Product& product : term.products) {
+      if (all_[product.rows].defined()) {
+        at::Tensor rows = all_[product.rows].narrow(0, begin, count);
+        rows.copy_(slope.mm(in[product.matrix]));
+        if (term.factor != 1) rows.mul_(term.factor);
+        written_[product.rows] = true;
+      }
+      if (all_[product.matrix].defined()) {
+        add_to_matrix(product.matrix, slope.t(), in[product.rows].narrow(0, begin, count), term.factor);
+      }
+    }
+  }
+
+  // Where there was no position, nothing was written.
+  variable_list take() {
+    for (size_t i = 0; i < all_.size(); ++i) {
+      if (all_[i].defined() && !written_[i]) all_[i].zero_();
+    }
+    return std::move(all_);
+  }
+
+ private:
+  void add_to_matrix(size_t index, const at::Tensor& slope, const at::Tensor& rows, double factor) {
+    at::Tensor& gradient = all_[index];
+    if (gradient.scalar_type() == rows.scalar_type()) {
+      gradient.addmm_(slope, rows, written_[index] ? 1 : 0, factor);
+    } else {
+      if (!written_[index]) gradient.zero_();
+      gradient.add_(slope.mm(rows), factor);
+    }
+    written_[index] = true;
+  }
+
+  variable_list all_;
+  std::vector<bool> written_;
 };
 
-// Of the loss with respect to the matrices, from that with respect to a block of logits [C,V].
-void accumulate(Gradients& gradients, const Operands& in, const at::Tensor& slope, int64_t begin) {
-  const int64_t count = slope.size(0);
-  if (gradients.hidden.defined()) gradients.hidden.narrow(0, begin, count).copy_(slope.mm(in.weight));
-  if (!gradients.weight.defined()) return;
-  const at::Tensor hidden = in.hidden.narrow(0, begin, count);
-  if (in.hidden.scalar_type() != gradients.weight.scalar_type()) {
-    gradients.weight.add_(slope.t().mm(hidden));
-  } else if (begin == 0) {
-    at::mm_out(gradients.weight, slope.t(), hidden);
-  } else {
-    gradients.weight.addmm_(slope.t(), hidden);
+// Of a block of positions from `begin` on, into logits [C,V].
+void compute_logits(const PlannedTerm& term, const variable_list& in, int64_t begin, at::Tensor& logits) {
+  for (size_t i = 0; i < term.products.size(); ++i) {
+    const at::Tensor rows = in[term.products[i].rows].narrow(0, begin, logits.size(0));
+    const at::Tensor matrix = in[term.products[i].matrix].t();
+    if (i == 0) {
+      at::mm_out(logits, rows, matrix);
+    } else {
+      logits.addmm_(rows, matrix);
+    }
   }
 }
 
-// The losses of a block, whose logits [C,V] become their gradient where it is wanted.
-void add_block(LogitLoss& loss, at::Tensor& logits, int64_t begin, bool wanted, at::Tensor& sum) {
+// Sum of the losses of a block, whose logits [C,V] become their gradient where it is wanted; computed in `type`.
+at::Tensor block_loss(LogitLoss& loss, at::Tensor& logits, int64_t begin, bool wanted, at::ScalarType type) {
   const int64_t count = logits.size(0);
   const int64_t step = logits.is_cpu() ? std::max<int64_t>(1, kLogitsInCache / logits.size(1)) : count;
+  at::Tensor sum = at::zeros({}, logits.options().dtype(type));
   loss.begin_block({begin, count});
   for (int64_t first = 0; first < count; first += step) {
     const int64_t rows = std::min(step, count - first);
     at::Tensor slice = logits.narrow(0, first, rows);
-    at::Tensor values = slice.to(sum.scalar_type());  // the slice itself where it has that type
+    at::Tensor values = slice.to(type);  // the slice itself where it has that type
     sum += loss.rows(values, {begin + first, rows}, wanted);
     if (wanted && !values.is_same(slice)) slice.copy_(values);
   }
+  loss.end_block();
+  return sum;
 }
 
 class LinearLoss : public torch::autograd::Function<LinearLoss> {
  public:
-  static Variable forward(AutogradContext* context, const Variable& hidden, const Variable& weight, LogitLoss* loss,
-                          bool wanted) {
-    const bool weight_wanted = wanted && weight.requires_grad();
-    const Operands in = operands(hidden, weight);
-    const PlainArithmetic plain(hidden.device().type());
-    const int64_t positions = hidden.size(0);
-    const int64_t block = std::min(positions, rows_at_once(weight.size(0)));
-    at::Tensor sum = at::zeros({}, hidden.options().dtype(compute_type(in.hidden)));
-    Gradients gradients;
-    if (wanted && hidden.requires_grad()) gradients.hidden = at::empty_like(hidden);
-    if (weight_wanted) {
-      gradients.weight = positions > 0 && in.hidden.scalar_type() == weight.scalar_type()
-                             ? at::empty(weight.sizes(), weight.options())
-                             : at::zeros(weight.sizes(), weight.options());
+  // A TensorList: gradients of a std::vector would be dropped.
+  static Variable forward(AutogradContext* context, at::TensorList tensors, const Plan* plan) {
+    const variable_list in = operands(*plan);
+    const PlainArithmetic plain(in[0].device().type());
+    const at::ScalarType type = in[0].scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+    at::Tensor sum = at::zeros({}, in[0].options().dtype(type));
+    Gradients gradients(tensors, plan->wanted());
+    int64_t largest = 0;
+    for (const PlannedTerm& term : plan->terms) {
+      largest = std::max(largest, plan->block(term, 0).count * plan->vocabulary(term));
     }
-    const at::Tensor buffer = at::empty({block, weight.size(0)}, in.hidden.options());  // [C,V]
-    for (int64_t begin = 0; begin < positions; begin += block) {
-      const int64_t count = std::min(block, positions - begin);
-      at::Tensor logits = buffer.narrow(0, 0, count);
-      at::mm_out(logits, in.hidden.narrow(0, begin, count), in.weight.t());
-      add_block(*loss, logits, begin, wanted, sum);
-      if (wanted) accumulate(gradients, in, logits, begin);
+    const at::Tensor buffer = at::empty({largest}, in[0].options());
+    bool more = true;
+    for (int64_t n = 0; more; ++n) {
+      more = false;
+      for (const PlannedTerm& term : plan->terms) {
+        const PositionRange block = plan->block(term, n);
+        if (block.count == 0) continue;
+        more = true;
+        const int64_t vocabulary = plan->vocabulary(term);
+        at::Tensor logits = buffer.narrow(0, 0, block.count * vocabulary).view({block.count, vocabulary});
+        compute_logits(term, in, block.begin, logits);
+        sum.add_(block_loss(*term.loss, logits, block.begin, term.wanted, type), term.factor);
+        if (term.wanted) gradients.accumulate(term, in, logits, block.begin);
+      }
     }
-    if (wanted) context->save_for_backward({gradients.hidden, gradients.weight});
+    if (plan->wanted()) context->save_for_backward(gradients.take());
     return sum;
   }
 
@@ -114,15 +208,17 @@ class LinearLoss : public torch::autograd::Function<LinearLoss> {
         if (gradient.defined()) gradient = gradient * factor.to(gradient.scalar_type());
       }
     }
-    return {gradients[0], gradients[1], {}, {}};
+    gradients.emplace_back();  // the plan's
+    return gradients;
   }
 };
 
 }  // namespace
 
-at::Tensor linear_loss(const at::Tensor& hidden, const at::Tensor& weight, LogitLoss& loss) {
-  const bool wanted = at::GradMode::is_enabled() && (hidden.requires_grad() || weight.requires_grad());
-  return LinearLoss::apply(hidden, weight, &loss, wanted);
+at::Tensor linear_loss(const std::vector<LinearLossTerm>& terms) {
+  Plan plan;
+  for (const LinearLossTerm& term : terms) plan.add(term);
+  return LinearLoss::apply(at::TensorList(plan.tensors), static_cast<const Plan*>(&plan));
 }
 
 }  // namespace draftsmith::train

@@ -4,8 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include <ATen/ATen.h>
+
+#include "model/exits.h"
 
 namespace draftsmith::train {
 
@@ -23,10 +26,21 @@ class LogitLoss {
   // Sum of the losses of some positions of the block, a scalar. logits [C,V] in fp32 or fp64 are the callee's to
   // change; with `gradient` they must be d loss / d logits afterwards.
   virtual at::Tensor rows(at::Tensor& logits, const PositionRange& rows, bool gradient) = 0;
+  // Called after them: what begin_block() made may go.
+  virtual void end_block() {}
 };
 
-// Sum of `loss` over the logits hidden weight^T; hidden [P,D], weight [V,D]. In fp32, or fp64 for fp64 inputs.
-// Differentiable with respect to hidden and weight, once. The loss is used up: nothing of it is needed backward.
-at::Tensor linear_loss(const at::Tensor& hidden, const at::Tensor& weight, LogitLoss& loss);
+// A loss of the logits that a head makes of some hidden states.
+struct LinearLossTerm {
+  at::Tensor hidden;  // [P,D]
+  model::HeadWeights head;
+  LogitLoss* loss = nullptr;  // used up: nothing of it is needed backward
+  double factor = 1;
+};
+
+// Sum over terms, at least one, of factor times loss. In fp32, or fp64 for fp64 inputs. Differentiable with respect to
+// hidden states and heads, once; a head that several terms share has one gradient [V,D], and under autocast one copy,
+// so that memory does not grow with their number. Terms take turns at each block of positions.
+at::Tensor linear_loss(const std::vector<LinearLossTerm>& terms);
 
 }  // namespace draftsmith::train

@@ -21,16 +21,6 @@ struct Loss {
   int64_t count = 0;  // what the sum is to be divided by: labels
 };
 
-// Adds the loss of one of a trainee's predictions.
-inline void add_loss(Loss& total, const Loss& loss, double weight) {
-  const at::Tensor sum = weight == 1 ? loss.sum : loss.sum * weight;
-  if (!total.sum.defined()) {
-    total = {sum, loss.count};
-  } else {
-    total.sum = total.sum + sum;
-  }
-}
-
 // What a validation reads of a batch, beside the loss.
 struct Prediction {
   Loss loss;            // plain cross entropy, without smoothing
