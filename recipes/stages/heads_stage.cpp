@@ -4,14 +4,13 @@
 
 #include "base/device.h"
 #include "base/logging.h"
-#include "data/tokenizer.h"
 #include "model/model_hash.h"
 #include "recipes/stages/provenance.h"
 #include "recipes/stages/stages.h"
 #include "recipes/stages/tokenizers.h"
+#include "recipes/stages/training_data.h"
 #include "train/exit_options.h"
 #include "train/head_trainee.h"
-#include "train/trainer.h"
 
 namespace draftsmith::recipes {
 
@@ -93,31 +92,18 @@ model::ExitConfig checked_config(const HeadsStageOptions& options) {
 
 void run_heads(const HeadsStageOptions& options, const StageRun& run) {
   model::ExitConfig config = checked_config(options);
-  const auto tokenizer = data::load_tokenizer(options.tokenizer);
-  const data::Corpus corpus(options.corpus);
-  require_tokenizer(corpus, *tokenizer);
-  std::optional<data::Corpus> validation;
-  if (options.validation_corpus) {
-    validation.emplace(*options.validation_corpus);
-    require_tokenizer(*validation, *tokenizer);
-  }
-  load_model_tokenizer(options.model, tokenizer->hash());
+  const TrainingData files(options.tokenizer, options.corpus, options.validation_corpus);
+  load_model_tokenizer(options.model, files.tokenizer->hash());
   if (model::holds_exits(model::exits_directory(options.model))) {
     log_info("  {} has exits, which the heads replace in the result", options.model.string());
   }
   const at::Device device = choose_device(run.execution.device);
   const std::string hash = model::model_hash(options.model);
   const auto model = model::load_model(options.model, {.device = device, .pack = false});
-  model::require_vocabulary_fits(model->config(), tokenizer->vocabulary(), options.model.string());
+  model::require_vocabulary_fits(model->config(), files.tokenizer->vocabulary(), options.model.string());
   model::Exits heads(std::move(config), *model, options.seed);
   train::HeadTrainee trainee(*model, heads, {options.model, input_name(run, "model", options.model), hash});
-  train::TrainerInputs inputs(trainee, corpus);
-  inputs.validation = validation ? &*validation : nullptr;
-  inputs.tokenizer = tokenizer.get();
-  inputs.identity = run.identity;
-  inputs.progress = run.execution.progress;
-  train::Trainer trainer(std::move(inputs), options.training, run.directory);
-  trainer.run();
+  train::Trainer(files.inputs(trainee, run), options.training, run.directory).run();
 }
 
 }  // namespace

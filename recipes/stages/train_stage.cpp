@@ -3,7 +3,6 @@
 
 #include "base/device.h"
 #include "data/readers.h"
-#include "data/tokenizer.h"
 #include "model/block_prediction.h"
 #include "model/checkpoint.h"
 #include "recipes/architecture.h"
@@ -12,9 +11,9 @@
 #include "recipes/stages/tandem_training.h"
 #include "recipes/stages/teacher_caches.h"
 #include "recipes/stages/tokenizers.h"
+#include "recipes/stages/training_data.h"
 #include "train/block_trainees.h"
 #include "train/objectives/cached_teacher.h"
-#include "train/trainer.h"
 
 namespace draftsmith::recipes {
 
@@ -227,33 +226,22 @@ std::unique_ptr<train::TeacherSource> distilled_from(const TrainStageOptions& op
 
 void run_train(const TrainStageOptions& options, const StageRun& run) {
   const at::Device device = choose_device(run.execution.device);
-  const auto tokenizer = data::load_tokenizer(options.tokenizer);
-  const data::Corpus corpus(options.corpus);
-  require_tokenizer(corpus, *tokenizer);
-  std::optional<data::Corpus> validation;
-  if (options.validation_corpus) {
-    validation.emplace(*options.validation_corpus);
-    require_tokenizer(*validation, *tokenizer);
-  }
+  const TrainingData files(options.tokenizer, options.corpus, options.validation_corpus);
   const auto primary = options.tandem ? options.tandem->primary : std::nullopt;
   for (const auto& model : {options.from, options.teacher, primary}) {
-    if (model) load_model_tokenizer(*model, tokenizer->hash());
+    if (model) load_model_tokenizer(*model, files.tokenizer->hash());
   }
   std::vector<std::string> references;
   if (options.validation_references) references = data::read_lines(*options.validation_references);
   const auto teacher = loaded_teacher(options, device);
 
-  const TraineeModels start = starting_models(options, *tokenizer, device);
-  train::TrainerInputs inputs(*start.trainee, corpus);
-  inputs.validation = validation ? &*validation : nullptr;
-  inputs.tokenizer = tokenizer.get();
+  const TraineeModels start = starting_models(options, *files.tokenizer, device);
+  train::TrainerInputs inputs = files.inputs(*start.trainee, run);
   inputs.references = std::move(references);
   inputs.teacher = teacher.get();
-  const auto distilled = distilled_from(options, corpus, teacher.get());
+  const auto distilled = distilled_from(options, files.corpus, teacher.get());
   inputs.distilled = distilled.get();
   if (options.from) inputs.generation = model::load_generation_config(*options.from);
-  inputs.identity = run.identity;
-  inputs.progress = run.execution.progress;
   train::Trainer trainer(std::move(inputs), options.training, run.directory);
   trainer.run();
 }

@@ -1,0 +1,25 @@
+#include "recipes/stages/training_data.h"
+
+#include "recipes/stages/tokenizers.h"
+
+namespace draftsmith::recipes {
+
+TrainingData::TrainingData(const std::filesystem::path& tokenizer_file, const std::filesystem::path& corpus_file,
+                           const std::optional<std::filesystem::path>& validation_corpus)
+    : tokenizer(data::load_tokenizer(tokenizer_file)), corpus(corpus_file) {
+  require_tokenizer(corpus, *tokenizer);
+  if (!validation_corpus) return;
+  validation.emplace(*validation_corpus);
+  require_tokenizer(*validation, *tokenizer);
+}
+
+train::TrainerInputs TrainingData::inputs(train::Trainee& trainee, const StageRun& run) const {
+  train::TrainerInputs inputs(trainee, corpus);
+  inputs.validation = validation ? &*validation : nullptr;
+  inputs.tokenizer = tokenizer.get();
+  inputs.identity = run.identity;
+  inputs.progress = run.execution.progress;
+  return inputs;
+}
+
+}  // namespace draftsmith::recipes
