@@ -4,28 +4,23 @@
 
 #include <fmt/format.h>
 
-#include "base/error.h"
-#include "data/hdf5.h"
+#include "data/hdf5_checks.h"
 #include "data/ngram_keys.h"
 
 namespace draftsmith::data {
 
 namespace {
 
-constexpr const char* kFormat = "draftsmith ngrams";
+constexpr Hdf5Format kFormat{"draftsmith ngrams", NgramInfo::kFormatVersion, "an n-gram table",
+                             "`draftsmith data ngrams`"};
 
 // Reads the arrays of a mapped table and refuses what does not fit together.
-class TableReader {
+class TableReader : Hdf5Checks {
  public:
-  TableReader(const Hdf5Reader& input, const MappedFile& mapping) : input_(input), mapping_(mapping) {}
+  TableReader(const Hdf5Reader& input, const MappedFile& mapping) : Hdf5Checks(input, kFormat), mapping_(mapping) {}
 
   NgramInfo info() const {
-    const std::string format = input_.has_attribute("/", "format") ? input_.string_attribute("/", "format") : "";
-    check(format == kFormat, "not an n-gram table", std::string("attribute format \"") + kFormat + "\"",
-          format.empty() ? "no such attribute" : format);
-    const int64_t version = input_.integer_attribute("/", "format_version");
-    check(version == NgramInfo::kFormatVersion, "another format version", std::to_string(NgramInfo::kFormatVersion),
-          std::to_string(version));
+    check_format();
     NgramInfo info;
     info.tokenizer_hash = input_.string_attribute("/", "tokenizer_hash");
     info.vocabulary = input_.integer_attribute("/", "vocabulary");
@@ -65,20 +60,6 @@ class TableReader {
   }
 
  private:
-  void check(bool good, const std::string& what, const std::string& expected, const std::string& found) const {
-    if (good) return;
-    throw UserError({.where = input_.file().string(),
-                     .what = what,
-                     .expected = expected,
-                     .found = found,
-                     .hint = "the file is damaged or no n-gram table of this version; make it again with `draftsmith "
-                             "data ngrams`"});
-  }
-
-  void check_range(const std::string& what, int64_t value, int64_t least, int64_t most) const {
-    check(value >= least && value <= most, what, fmt::format("{} to {}", least, most), std::to_string(value));
-  }
-
   // `count` -1: any number.
   template <class T>
   std::span<const T> array(const std::string& name, int64_t count) const {
@@ -114,7 +95,6 @@ class TableReader {
     if (best < 0 || best >= vocabulary) check_range(name("best", context), best, 0, vocabulary - 1);
   }
 
-  const Hdf5Reader& input_;
   const MappedFile& mapping_;
 };
 
@@ -149,7 +129,7 @@ std::string describe_ngram_table(const NgramTable& table) {
 }
 
 bool is_ngram_table(const std::filesystem::path& file) {
-  return has_hdf5_format(file, kFormat);
+  return has_hdf5_format(file, kFormat.name);
 }
 
 }  // namespace draftsmith::data

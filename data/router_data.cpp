@@ -7,29 +7,24 @@
 
 #include <fmt/format.h>
 
-#include "base/error.h"
 #include "base/printable.h"
-#include "data/hdf5.h"
+#include "data/hdf5_checks.h"
 
 namespace draftsmith::data {
 
 namespace {
 
-constexpr const char* kFormat = "draftsmith router data";
+constexpr Hdf5Format kFormat{"draftsmith router data", RouterDataInfo::kFormatVersion, "the data of a router",
+                             "a stage of kind router-data"};
 constexpr int64_t kMostPositions = int64_t{1} << 40;
 constexpr int64_t kMostTokens = 1024;
 
-class RouterReader {
+class RouterReader : Hdf5Checks {
  public:
-  explicit RouterReader(const Hdf5Reader& input) : input_(input) {}
+  explicit RouterReader(const Hdf5Reader& input) : Hdf5Checks(input, kFormat) {}
 
   RouterDataInfo info() const {
-    const std::string format = input_.has_attribute("/", "format") ? input_.string_attribute("/", "format") : "";
-    check(format == kFormat, "not the data of a router", std::string("attribute format \"") + kFormat + "\"",
-          format.empty() ? "no such attribute" : printable(format));
-    const int64_t version = input_.integer_attribute("/", "format_version");
-    check(version == RouterDataInfo::kFormatVersion, "another format version",
-          std::to_string(RouterDataInfo::kFormatVersion), std::to_string(version));
+    check_format();
     RouterDataInfo info;
     info.top_k = number("top_k", 1, kMostTokens);
     info.vocabulary = number("vocabulary", 1, INT32_MAX);
@@ -49,30 +44,19 @@ class RouterReader {
     rows.rejected = values<int32_t>("rejected", info.positions, 0);
     rows.examples = values<int32_t>("examples", info.positions, 0);
     // A hair for rounding.
-    check_range("entropy", rows.entropy, -1e-3, std::log(static_cast<double>(info.vocabulary)) + 1e-3);
-    check_range("probabilities", rows.probabilities, 0, 1 + 1e-5);
-    check_range("ids", rows.ids, -1, static_cast<double>(info.vocabulary - 1));
-    check_range("disagreement", rows.disagreement, 0, 1);
-    check_range("rejected", rows.rejected, 0, 1);
-    check_range("examples", rows.examples, 0, static_cast<double>(info.examples - 1));
+    check_values("entropy", rows.entropy, -1e-3, std::log(static_cast<double>(info.vocabulary)) + 1e-3);
+    check_values("probabilities", rows.probabilities, 0, 1 + 1e-5);
+    check_values("ids", rows.ids, -1, static_cast<double>(info.vocabulary - 1));
+    check_values("disagreement", rows.disagreement, 0, 1);
+    check_values("rejected", rows.rejected, 0, 1);
+    check_values("examples", rows.examples, 0, static_cast<double>(info.examples - 1));
     return rows;
   }
 
  private:
-  void check(bool good, const std::string& what, const std::string& expected, const std::string& found) const {
-    if (good) return;
-    throw UserError({.where = input_.file().string(),
-                     .what = what,
-                     .expected = expected,
-                     .found = found,
-                     .hint = "the file is damaged or none of this version; make it again with a stage of kind "
-                             "router-data"});
-  }
-
   int64_t number(const std::string& name, int64_t least, int64_t most) const {
     const int64_t value = input_.integer_attribute("/", name);
-    check(value >= least && value <= most, "attribute " + name, fmt::format("{} to {}", least, most),
-          std::to_string(value));
+    check_range("attribute " + name, value, least, most);
     return value;
   }
 
@@ -81,15 +65,13 @@ class RouterReader {
     const std::string dataset = "/router/" + name;
     const int64_t rank = columns > 0 ? 2 : 1;
     const auto shape = input_.shape(dataset, hdf5_type<T>(), rank);
-    check(shape[0] == positions, "positions in " + dataset, std::to_string(positions), std::to_string(shape[0]));
-    if (rank == 2) {
-      check(shape[1] == columns, "columns of " + dataset, std::to_string(columns), std::to_string(shape[1]));
-    }
+    check_equal("positions in " + dataset, positions, shape[0]);
+    if (rank == 2) check_equal("columns of " + dataset, columns, shape[1]);
     return input_.read<T>(dataset, rank);
   }
 
   template <class T>
-  void check_range(const std::string& name, const std::vector<T>& values, double least, double most) const {
+  void check_values(const std::string& name, const std::vector<T>& values, double least, double most) const {
     const auto bad = std::find_if(values.begin(), values.end(), [&](T value) {
       const auto number = static_cast<double>(value);
       return !(number >= least && number <= most);
@@ -98,8 +80,6 @@ class RouterReader {
     check(false, fmt::format("value {} of /router/{}", bad - values.begin(), name),
           fmt::format("{:g} to {:g}", least, most), fmt::format("{}", *bad));
   }
-
-  const Hdf5Reader& input_;
 };
 
 void append(RouterRows& rows, const RouterRows& more) {
@@ -132,7 +112,7 @@ void write_router_data(const std::filesystem::path& file, const RouterDataInfo& 
   write("disagreement", rows.disagreement, 0);
   write("rejected", rows.rejected, 0);
   write("examples", rows.examples, 0);
-  output.set_attribute("/", "format", kFormat);
+  output.set_attribute("/", "format", kFormat.name);
   output.set_attribute("/", "format_version", RouterDataInfo::kFormatVersion);
   output.set_attribute("/", "top_k", info.top_k);
   output.set_attribute("/", "vocabulary", info.vocabulary);
@@ -169,7 +149,7 @@ RouterDataInfo read_router_data_info(const std::filesystem::path& file) {
 }
 
 bool is_router_data(const std::filesystem::path& file) {
-  return has_hdf5_format(file, kFormat);
+  return has_hdf5_format(file, kFormat.name);
 }
 
 std::string describe_router_data(const RouterData& data) {

@@ -9,13 +9,14 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "base/sha256.h"
-#include "data/hdf5.h"
+#include "data/hdf5_checks.h"
 
 namespace draftsmith::data {
 
 namespace {
 
-constexpr const char* kFormat = "draftsmith teacher cache";
+constexpr Hdf5Format kFormat{"draftsmith teacher cache", TeacherCacheInfo::kFormatVersion, "a teacher cache",
+                             "a stage of kind teacher-logits"};
 // Far beyond use; products of two still fit int64.
 constexpr int64_t kMostIds = int64_t{1} << 24;
 constexpr int64_t kMostPositions = int64_t{1} << 38;
@@ -23,16 +24,12 @@ constexpr int64_t kMostPositions = int64_t{1} << 38;
 constexpr double kRounding = 0.01;
 
 // Reads a cache and refuses what does not fit together.
-class CacheReader {
+class CacheReader : Hdf5Checks {
  public:
-  explicit CacheReader(const Hdf5Reader& input) : input_(input) {}
+  explicit CacheReader(const Hdf5Reader& input) : Hdf5Checks(input, kFormat) {}
 
   TeacherCacheInfo info() const {
-    const std::string format = input_.has_attribute("/", "format") ? input_.string_attribute("/", "format") : "";
-    check(format == kFormat, "not a teacher cache", std::string("attribute format \"") + kFormat + "\"",
-          format.empty() ? "no such attribute" : format);
-    check_equal("another format version", TeacherCacheInfo::kFormatVersion,
-                input_.integer_attribute("/", "format_version"));
+    check_format();
     TeacherCacheInfo info;
     info.k = input_.integer_attribute("/", "k");
     info.vocabulary = input_.integer_attribute("/", "vocabulary");
@@ -95,24 +92,6 @@ class CacheReader {
     const TeacherRows& rows;
     const std::vector<float>& exponentials;  // of all halves
   };
-
-  void check(bool good, const std::string& what, const std::string& expected, const std::string& found) const {
-    if (good) return;
-    throw UserError({.where = input_.file().string(),
-                     .what = what,
-                     .expected = expected,
-                     .found = found,
-                     .hint = "the file is damaged or no teacher cache of this version; make it again with a stage of "
-                             "kind \"teacher-logits\""});
-  }
-
-  void check_equal(const std::string& what, int64_t expected, int64_t found) const {
-    check(expected == found, what, std::to_string(expected), std::to_string(found));
-  }
-
-  void check_range(const std::string& what, int64_t value, int64_t least, int64_t most) const {
-    check(value >= least && value <= most, what, fmt::format("{} to {}", least, most), std::to_string(value));
-  }
 
   double temperature() const {
     const std::string text = input_.string_attribute("/", "temperature");
@@ -196,8 +175,6 @@ class CacheReader {
       least = id + 1;
     }
   }
-
-  const Hdf5Reader& input_;
 };
 
 }  // namespace
@@ -261,7 +238,7 @@ TeacherCacheInfo read_teacher_cache_info(const std::filesystem::path& file) {
 }
 
 bool is_teacher_cache(const std::filesystem::path& file) {
-  return has_hdf5_format(file, kFormat);
+  return has_hdf5_format(file, kFormat.name);
 }
 
 }  // namespace draftsmith::data

@@ -15,4 +15,20 @@ struct ProgramResult {
 // Runs draftsmith with `arguments` and `input` on its standard input.
 ProgramResult run_program(const std::vector<std::string>& arguments, const std::string& input = "");
 
+// The first stages of recipes that tests run: text of the made-up language and a tokenizer of it.
+inline constexpr const char* kTinyLanguage = R"(
+[language]
+kind = "language"
+train = 400
+valid = 20
+test = 6
+vocabulary = 60
+max_words = 8
+[tokenizer]
+kind = "tokenizer"
+input = ["@language/train.src", "@language/train.tgt"]
+vocabulary = 200
+exact_size = false
+)";
+
 }  // namespace draftsmith::test

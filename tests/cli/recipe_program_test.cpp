@@ -18,20 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-constexpr const char* kRecipe = R"(
-name = "tiny"
-[language]
-kind = "language"
-train = 400
-valid = 20
-test = 6
-vocabulary = 60
-max_words = 8
-[tokenizer]
-kind = "tokenizer"
-input = ["@language/train.src", "@language/train.tgt"]
-vocabulary = 200
-exact_size = false
+const std::string kRecipe = std::string("name = \"tiny\"\n") + kTinyLanguage + R"(
 [defaults.corpus]
 tokenizer = "@tokenizer/spiece.model"
 [corpus]

@@ -18,32 +18,40 @@ inline void write_model(const std::filesystem::path& directory, int64_t decoder_
   model::save_model(directory, model::TransformerModel(model::small_t5(decoder_layers, vocabulary), seed));
 }
 
-// Two models and a task of ids, in fp64 so that exact methods are exact.
+// A suite of one task of ids, whose lines are their own references, for the target in `root`; in fp64 so that exact
+// methods are exact.
+inline EvaluationOptions suite_of_ids(const std::filesystem::path& root, int64_t lines) {
+  std::string text;
+  for (int64_t line = 0; line < lines; ++line) text += fmt::format("{} {} {} 1\n", 5 + line, 20 - line, 7 + 2 * line);
+  write_file_atomic(root / "source", text);
+  write_file_atomic(root / "reference", text);
+  EvaluationOptions options;
+  options.model = root / "target";
+  EvaluationTask task;
+  task.name = "ids";
+  task.source = root / "source";
+  task.references = {root / "reference"};
+  task.ids = true;
+  task.metric.tokenize = "none";
+  options.task = {task};
+  options.warmup = 1;
+  options.dtype = "fp64";
+  options.device = "cpu";
+  options.threads = 1;
+  return options;
+}
+
+// Two models and a task of ids.
 class ModelSuite : public testing::Test {
  protected:
   void SetUp() override {
     write_model(root_ / "target", 3, 1);
     write_model(root_ / "small", 1, 2);
-    std::string lines;
-    for (int64_t line = 0; line < 10; ++line) lines += fmt::format("{} {} {} 1\n", 5 + line, 20 - line, 7 + 2 * line);
-    write_file_atomic(root_ / "source", lines);
-    write_file_atomic(root_ / "reference", lines);
-    options_.model = root_ / "target";
+    options_ = suite_of_ids(root_.path(), 10);
     options_.drafter = {{"small", root_ / "small"}, {"self", root_ / "target"}};
-    EvaluationTask task;
-    task.name = "ids";
-    task.source = root_ / "source";
-    task.references = {root_ / "reference"};
-    task.ids = true;
-    task.metric.tokenize = "none";
-    options_.task = {task};
     options_.max_new_tokens = 12;
     options_.repetitions = 2;
-    options_.warmup = 1;
     options_.resamples = 100;
-    options_.dtype = "fp64";
-    options_.device = "cpu";
-    options_.threads = 1;
   }
 
   EvaluationRun& add_run(const std::string& method, const std::string& drafter) {

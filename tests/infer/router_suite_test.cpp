@@ -13,7 +13,7 @@
 #include "model/checkpoint.h"
 #include "model/model_hash.h"
 #include "model/router.h"
-#include "tests/model/small_t5.h"
+#include "tests/infer/model_suite.h"
 
 namespace draftsmith::infer {
 namespace {
@@ -40,26 +40,12 @@ class RouterSuite : public testing::Test {
     config.drafter = "small";
     config.drafter_hash = model::model_hash(root_ / "small");
     model::save_router(root_ / "router", model::Router(config, 2));
-    std::string lines;
-    for (int64_t line = 0; line < 6; ++line) lines += fmt::format("{} {} {} 1\n", 5 + line, 20 - line, 7 + 2 * line);
-    write_file_atomic(root_ / "source", lines);
-    options_.model = root_ / "target";
+    options_ = suite_of_ids(root_.path(), 6);
     options_.drafter = {{"small", root_ / "small"}, {"other", root_ / "other"}};
-    EvaluationTask task;
-    task.name = "ids";
-    task.source = root_ / "source";
-    task.references = {root_ / "source"};
-    task.ids = true;
-    task.metric.tokenize = "none";
-    options_.task = {task};
     options_.max_new_tokens = 16;
     options_.repetitions = 1;
-    options_.warmup = 1;
     options_.resamples = 10;
     options_.forced_lines = 0;
-    options_.dtype = "fp64";
-    options_.device = "cpu";
-    options_.threads = 1;
   }
 
   EvaluationRun& add_run(const std::string& window_rule, const std::string& drafter = "small") {
