@@ -1,6 +1,7 @@
 #include "infer/evaluation_measure.h"
 
 #include <algorithm>
+#include <cmath>
 #include <system_error>
 
 #include "base/error.h"
@@ -12,7 +13,12 @@
 namespace draftsmith::infer {
 namespace {
 
-// New tokens of the untimed decoding before each timed one: enough that every layer of target and drafter runs.
+// A setting goes on for so long before the next one's turn, where lines are short. After a model was changed for
+// another one the first tens of milliseconds are up to a seventh slower, on a processor whose caches take long to learn
+// what is worth keeping.
+constexpr double kSecondsOfATurn = 0.1;
+constexpr int64_t kMostBatchesOfATurn = 16;
+// New tokens of the untimed decoding before each turn.
 constexpr int64_t kSettlingTokens = 4;
 
 using Batch = std::map<std::string, RunRecords>;
@@ -50,30 +56,39 @@ class TaskMeasurement {
     if (warm_) return;
     const int64_t lines = std::min<int64_t>(options_.warmup, lines_of_task());
     for (int64_t first = 0; first < lines; first += options_.batch_size) {
-      for (const auto& run : task_.runs) engine_.decode(run, request(first, false));
+      for (const auto& run : task_.runs) {
+        const double seconds = seconds_of(engine_.decode(run, request(first, false)));
+        fastest_ = fastest_ > 0 ? std::min(fastest_, seconds) : seconds;
+      }
       throw_if_stop_requested(kHowToGoOn);
     }
     warm_ = true;
   }
 
-  Batch measure(int64_t first_line) {
-    warm_up();
-    Batch result;
+  // Batches that a setting decodes in a turn, so that the fastest goes on for kSecondsOfATurn.
+  int64_t batches_of_a_turn() const {
+    if (fastest_ <= 0) return 1;
+    return std::clamp<int64_t>(std::llround(std::ceil(kSecondsOfATurn / fastest_)), 1, kMostBatchesOfATurn);
+  }
+
+  // The batches that begin at these lines, in this order.
+  std::vector<Batch> measure(const std::vector<int64_t>& first_lines) {
+    std::vector<Batch> results(first_lines.size());
     for (const auto& run : task_.runs) {
-      result[run.label] = engine_.decode(run, request(first_line, true));
-      for (auto& record : result[run.label]) record.repetitions.clear();
-    }
-    const bool timed = task_.timed == 0 || first_line < task_.timed;
-    for (int64_t repetition = 0; timed && repetition < options_.repetitions; ++repetition) {
-      const auto offset = static_cast<size_t>(repetition + first_line / options_.batch_size);
-      for (size_t i = 0; i < task_.runs.size(); ++i) {
-        const RunSettings& run = task_.runs[(i + offset) % task_.runs.size()];
-        settle(run, first_line);
-        add_seconds(engine_.decode(run, request(first_line, false)), result[run.label]);
+      for (size_t b = 0; b < first_lines.size(); ++b) {
+        RunRecords& records = results[b][run.label] = engine_.decode(run, request(first_lines[b], true));
+        for (auto& record : records) record.repetitions.clear();
       }
       throw_if_stop_requested(kHowToGoOn);
     }
-    return result;
+    for (int64_t repetition = 0; repetition < options_.repetitions; ++repetition) {
+      for (size_t i = 0; i < task_.runs.size(); ++i) {
+        time(task_.runs[(i + static_cast<size_t>(repetition) + turns_) % task_.runs.size()], first_lines, results);
+        throw_if_stop_requested(kHowToGoOn);
+      }
+    }
+    ++turns_;
+    return results;
   }
 
   std::span<const Prompt> batch(int64_t first) const {
@@ -88,12 +103,28 @@ class TaskMeasurement {
     return {batch(first_line), first_line, task_.max_new_tokens, count};
   }
 
-  // Runs take turns, but a user's run goes on alone: its weights are in the processor's caches, not those of the model
-  // that happened to run before it.
+  // One turn of a setting, over those of the batches that are timed.
+  void time(const RunSettings& run, const std::vector<int64_t>& first_lines, std::vector<Batch>& results) {
+    bool settled = false;
+    for (size_t b = 0; b < first_lines.size(); ++b) {
+      if (task_.timed > 0 && first_lines[b] >= task_.timed) continue;
+      if (!settled) settle(run, first_lines[b]);
+      settled = true;
+      add_seconds(engine_.decode(run, request(first_lines[b], false)), results[b][run.label]);
+    }
+  }
+
+  // A user's run goes on alone: its weights are in the caches, not those of the model that happened to run before.
   void settle(const RunSettings& run, int64_t first_line) {
     DecodeBatch beginning = request(first_line, false);
     beginning.max_new_tokens = std::min(beginning.max_new_tokens, kSettlingTokens);
     engine_.decode(run, beginning);
+  }
+
+  static double seconds_of(const RunRecords& batch) {
+    double seconds = 0;
+    for (const LineRecord& record : batch) seconds += record.repetitions.back().total();
+    return seconds;
   }
 
   static void add_seconds(const std::vector<LineRecord>& repetition, RunRecords& records) {
@@ -107,6 +138,8 @@ class TaskMeasurement {
   const EvaluationOptions& options_;
   EvaluationEngine& engine_;
   bool warm_ = false;
+  double fastest_ = 0;  // seconds of a batch; 0: not known
+  size_t turns_ = 0;    // of all settings
 };
 
 }  // namespace
@@ -174,22 +207,37 @@ TaskRecords measure_task(const MeasureTask& task, const EvaluationOptions& optio
                      .title = "evaluating " + task.name,
                      .unit = "lines",
                      .total = measurement.lines_of_task()});
-  TaskRecords records;
+  std::vector<int64_t> missing;  // first lines of batches
   for (int64_t first = 0; first < measurement.lines_of_task(); first += options.batch_size) {
     const size_t rows = measurement.batch(first).size();
     const Batch* known = store.find(task.name, first);
-    if (known == nullptr || !covers(*known, task.runs, rows)) {
-      store.add(task.name, first, measurement.measure(first));
-      known = store.find(task.name, first);
+    if (known != nullptr && covers(*known, task.runs, rows)) {
+      progress.advance(static_cast<int64_t>(rows));
+    } else {
+      missing.push_back(first);
     }
-    for (const auto& run : task.runs) {
-      const RunRecords& batch = known->at(run.label);
-      records[run.label].insert(records[run.label].end(), batch.begin(), batch.end());
+  }
+  if (!missing.empty()) measurement.warm_up();
+  const auto together = static_cast<size_t>(measurement.batches_of_a_turn());
+  for (size_t begin = 0; begin < missing.size(); begin += together) {
+    const auto from = missing.begin() + static_cast<std::ptrdiff_t>(begin);
+    const std::vector<int64_t> turn(from,
+                                    from + static_cast<std::ptrdiff_t>(std::min(together, missing.size() - begin)));
+    const std::vector<Batch> measured = measurement.measure(turn);
+    for (size_t b = 0; b < turn.size(); ++b) {
+      store.add(task.name, turn[b], measured[b]);
+      progress.advance(std::ssize(measurement.batch(turn[b])));
     }
-    progress.advance(static_cast<int64_t>(rows));
     throw_if_stop_requested(kHowToGoOn);
   }
   progress.finish();
+  TaskRecords records;
+  for (int64_t first = 0; first < measurement.lines_of_task(); first += options.batch_size) {
+    for (const auto& run : task.runs) {
+      const RunRecords& batch = store.find(task.name, first)->at(run.label);
+      records[run.label].insert(records[run.label].end(), batch.begin(), batch.end());
+    }
+  }
   return records;
 }
 

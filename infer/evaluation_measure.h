@@ -50,9 +50,9 @@ struct MeasureTask {
   int64_t timed = 0;  // lines; 0: all
 };
 
-// For every batch of lines and every repetition, all settings one after the other, beginning with another one each
-// time, so that drifts of the machine's speed hit all alike. Before each timed one a few tokens of the same setting are
-// decoded untimed: whose model ran before does not matter then.
+// For some batches of lines and every repetition, all settings one after the other, beginning with another one each
+// time, so that drifts of the machine's speed hit all alike. In its turn a setting goes on for a while, and begins with a
+// few untimed tokens: whose model ran before matters little then.
 TaskRecords measure_task(const MeasureTask& task, const EvaluationOptions& options, EvaluationEngine& engine,
                          MeasurementStore& store, const EvaluationContext& context);
 

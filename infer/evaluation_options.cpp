@@ -122,8 +122,7 @@ Fields<EvaluationOptions> EvaluationOptions::fields() {
            "How often layers predict early what the last one says, as ppd needs it: written to match_rates.csv and "
            ".svg.")
       .add("repetitions", &EvaluationOptions::repetitions, Range{1, 100},
-           "Timed repetitions, the methods interleaved, each after a few untimed tokens of its own; a sample's time is "
-           "their median.")
+           "Timed repetitions, the methods taking turns of a few lines; a sample's time is their median.")
       .add("warmup", &EvaluationOptions::warmup, Range{0, 1000}, Unit{"lines"},
            "Lines decoded by every method before timing starts.")
       .add("max_new_tokens", &EvaluationOptions::max_new_tokens, Range{1}, Unit{"tokens"},

@@ -285,7 +285,7 @@ TEST(EvaluationSuite, LinesBeyondTimedCountForQualityOnly) {
   EXPECT_EQ(run.at("speed").at("lines"), 4);
   EXPECT_EQ(run.at("exactness").at("lines"), 24);
   EXPECT_EQ(engine.counted.at("assisted.small"), 24);
-  EXPECT_EQ(engine.decodes, 2 * (2 + 24 + 4 * 3 * 2));
+  EXPECT_EQ(engine.decodes, 2 * (2 + 24 + (4 + 2) * 3));  // two turns of two lines each
 }
 
 TEST(EvaluationSuite, SampledRunsAreComparedWithSampling) {
