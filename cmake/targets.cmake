@@ -20,6 +20,15 @@ function(draftsmith_use_torch target scope)
   target_precompile_headers(${target} REUSE_FROM draftsmith_precompiled)
 endfunction()
 
+# Programs that decode take and free hundreds of small blocks a token: with TCMalloc a token takes up to a tenth less than
+# with the C library's allocator, and times depend less on what ran before. Without it they build and run as well.
+find_library(DRAFTSMITH_TCMALLOC NAMES libtcmalloc_minimal.so.4)
+function(draftsmith_use_tcmalloc target)
+  if(DRAFTSMITH_TCMALLOC AND NOT DRAFTSMITH_SANITIZE)
+    target_link_libraries(${target} PRIVATE -Wl,--no-as-needed "${DRAFTSMITH_TCMALLOC}" -Wl,--as-needed)
+  endif()
+endfunction()
+
 # draftsmith_test(NAME [TORCH] [PROGRAM] DEPENDS lib... [LABEL unit|parity|end_to_end] [TIMEOUT seconds]):
 # all .cpp files of tests/NAME, as the program test_NAME; each of its suites is one ctest entry (see test_suites.cmake).
 # PROGRAM: the tests run the program draftsmith; DRAFTSMITH_BINARY is its path.
