@@ -51,8 +51,8 @@ struct MeasureTask {
 };
 
 // For some batches of lines and every repetition, all settings one after the other, beginning with another one each
-// time, so that drifts of the machine's speed hit all alike. In its turn a setting goes on for a while, and begins with a
-// few untimed tokens: whose model ran before matters little then.
+// time, so that drifts of the machine's speed hit all alike. In its turn a setting goes on for a while, and begins with
+// a few untimed tokens: whose model ran before matters little then.
 TaskRecords measure_task(const MeasureTask& task, const EvaluationOptions& options, EvaluationEngine& engine,
                          MeasurementStore& store, const EvaluationContext& context);
 
