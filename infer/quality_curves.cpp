@@ -14,7 +14,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr double kLeft = 60;
-constexpr double kRight = kPlotWidth - 210;  // the legend stands beside it
+constexpr double kRight = kPlotWidth - 255;  // the legend stands beside it
 constexpr double kBottom = 340;
 
 struct Point {
