@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include <ATen/ATen.h>
+#include "base/aten.h"
 
 namespace draftsmith::dropout_detail {
 

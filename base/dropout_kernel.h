@@ -4,7 +4,9 @@
 
 #include <cstdint>
 
-#include "base/random_tensors.h"
+#include <ATen/core/Tensor.h>
+
+#include "base/dropout_key.h"
 
 namespace draftsmith::dropout_detail {
 

@@ -187,4 +187,8 @@ std::vector<int64_t> JsonReader::get_ints(const std::string& key, IntRange range
   return numbers;
 }
 
+nlohmann::ordered_json finite_or_null(double value) {
+  return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
+}
+
 }  // namespace draftsmith

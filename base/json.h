@@ -63,4 +63,7 @@ class JsonReader {
 // A value as error messages show it: compact, at most `width` characters.
 std::string brief(const nlohmann::json& value, size_t width = 60);
 
+// JSON has no NaN and no infinity: returns null for a number that is not finite.
+nlohmann::ordered_json finite_or_null(double value);
+
 }  // namespace draftsmith

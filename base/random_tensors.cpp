@@ -5,11 +5,11 @@
 #include <numbers>
 #include <stdexcept>
 
-#include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "base/aten.h"
 #include "base/dropout_kernel.h"
 #include "base/random.h"
 

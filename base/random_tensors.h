@@ -8,15 +8,9 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace draftsmith {
+#include "base/dropout_key.h"
 
-// Names one mask of a run: the micro-batch and the place in the model that draws it. Masks of different keys are
-// independent.
-struct DropoutKey {
-  uint64_t seed = 0;
-  uint64_t step = 0;  // micro-batch counter
-  uint32_t site = 0;  // running number of the dropout within the forward pass
-};
+namespace draftsmith {
 
 // Mask of `shape`: 0 with `probability`, else 1 / (1 - probability). The probability is rounded to a multiple of 2^-16
 // (and the scale is that of the rounded one, so that the mean stays 1). Throws std::logic_error unless 0 <= probability

@@ -8,10 +8,11 @@
 #include <fmt/format.h>
 
 #include "base/files.h"
-#include "data/batches.h"
-#include "data/prepare.h"
-#include "data/synthetic.h"
-#include "data/tokenizer_training.h"
+#include "data/corpus/batches.h"
+#include "data/corpus/prepare.h"
+#include "data/synthetic/synthetic.h"
+#include "data/tokenizers/load_tokenizer.h"
+#include "data/tokenizers/tokenizer_training.h"
 
 namespace {
 

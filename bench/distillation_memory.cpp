@@ -17,8 +17,8 @@
 
 #include "base/device.h"
 #include "base/timing.h"
-#include "model/exits.h"
-#include "model/transformer_model.h"
+#include "model/kinds/exits.h"
+#include "model/transformer/transformer_model.h"
 #include "train/memory.h"
 #include "train/objectives/distill.h"
 
@@ -78,7 +78,7 @@ train::Predictions predictions(const model::TransformerModel& model, const Setti
 nlohmann::json measure(const Settings& settings) {
   model::TransformerModel student(head_alone(settings), 1), teacher(head_alone(settings), 2);
   student.requires_grad(true);
-  train::TraineeOutput output{.predictions = {predictions(student, settings, true)}};
+  train::TrainableOutput output{.predictions = {predictions(student, settings, true)}};
   while (std::ssize(output.predictions) < settings.exits) {
     output.predictions.push_back(predictions(student, settings, true));
     output.predictions.back().labels = output.predictions.front().labels;

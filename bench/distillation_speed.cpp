@@ -17,7 +17,7 @@
 #include "base/timing.h"
 #include "train/memory.h"
 #include "train/objectives/cached_teacher.h"
-#include "train/teacher_logits.h"
+#include "train/teacher/teacher_logits.h"
 #include "train/training_step.h"
 
 namespace {
@@ -85,7 +85,7 @@ nlohmann::json measure(const Settings& settings) {
   model::TransformerModel student(shape(settings, 1), 1), teacher(shape(settings, 6), 2);
   student.requires_grad(true);
   teacher.pack();
-  train::PlainTrainee trainee(student);
+  train::PlainTrainable trainable(student);
   train::LiveTeacher live(teacher);
   train::CachedTeacher cached(make_cache(folder / "k.h5", teacher, corpus, settings.k)),
       whole(make_cache(folder / "whole.h5", teacher, corpus, settings.vocabulary));
@@ -95,14 +95,14 @@ nlohmann::json measure(const Settings& settings) {
   std::map<std::string, std::unique_ptr<train::Objective>> objectives;
   objectives["cross_entropy"] = train::make_objective({});
   const train::ObjectiveOptions distill{.name = "distill"};
-  objectives["live"] = train::make_objective(distill, {&trainee, &corpus, &live});
-  objectives["cache"] = train::make_objective(distill, {&trainee, &corpus, &cached});
-  objectives["whole_cache"] = train::make_objective(distill, {&trainee, &corpus, &whole});
+  objectives["live"] = train::make_objective(distill, {&trainable, &corpus, &live});
+  objectives["cache"] = train::make_objective(distill, {&trainable, &corpus, &cached});
+  objectives["whole_cache"] = train::make_objective(distill, {&trainable, &corpus, &whole});
   std::map<std::string, double> seconds;
   for (int64_t step = 0; step <= settings.steps; ++step) {
     for (const auto& [name, objective] : objectives) {
       const Stopwatch watch;
-      train::accumulate_gradients(trainee, *objective, corpus, {rows}, {.dropout = 0.1});
+      train::accumulate_gradients(trainable, *objective, corpus, {rows}, {.dropout = 0.1});
       if (step > 0) seconds[name] += watch.seconds();
       for (const auto& [parameter, value] : student.parameters()) at::Tensor(value).mutable_grad().reset();
     }

@@ -19,7 +19,7 @@
 
 #include "base/files.h"
 #include "base/timing.h"
-#include "model/checkpoint.h"
+#include "model/files/checkpoint.h"
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include "base/allocator.h"
 #include "base/timing.h"
 #include "infer/generator.h"
-#include "model/transformer_model.h"
+#include "model/transformer/transformer_model.h"
 
 namespace {
 

@@ -9,19 +9,19 @@
 #include <cmath>
 #include <vector>
 
-#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include "base/allocator.h"
+#include "base/aten.h"
 #include "base/files.h"
 #include "base/random.h"
 #include "base/timing.h"
-#include "data/corpus.h"
-#include "data/ngram_table.h"
+#include "data/corpus/corpus.h"
+#include "data/ngrams/ngram_table.h"
 #include "infer/drafters/ngram_drafter.h"
 #include "infer/drafters/prompt_lookup_drafter.h"
 #include "infer/generator.h"
-#include "infer/sampling.h"
+#include "infer/sampling/sampling.h"
 
 namespace {
 

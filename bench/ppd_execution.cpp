@@ -17,8 +17,8 @@
 #include "base/allocator.h"
 #include "base/device.h"
 #include "base/timing.h"
+#include "evaluate/costs/ppd_simulation.h"
 #include "infer/generator.h"
-#include "infer/ppd_simulation.h"
 
 namespace {
 
@@ -111,9 +111,9 @@ void measure(const Shape& shape, int64_t candidates, at::Device device, int roun
     if (name != "greedy") print_ratios(name, runs[name], runs["greedy"]);
   }
   const int64_t early = (shape.layers + 1) / 2;
-  const auto times = infer::measure_layer_times(*model, nullptr, {early, candidates}, {sources[0], {1, 7, 7, 7}});
+  const auto times = evaluate::measure_layer_times(*model, nullptr, {early, candidates}, {sources[0], {1, 7, 7, 7}});
   const double rate = runs["batched"].stats.match_rate();
-  const auto simulation = infer::simulate_ppd(times, {shape.layers, early, candidates, rate}, kTokens);
+  const auto simulation = evaluate::simulate_ppd(times, {shape.layers, early, candidates, rate}, kTokens);
   fmt::print(
       "  layer {:.1f} us, head {:.1f}, early head {:.1f}, embedding {:.1f}, branches {:.1f}, message {:.1f}, "
       "copy of {} bytes {:.1f}\n",

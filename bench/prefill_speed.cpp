@@ -10,8 +10,8 @@
 
 #include <ATen/Parallel.h>
 
-#include "infer/prefill.h"
-#include "model/transformer_model.h"
+#include "infer/loop/prefill.h"
+#include "model/transformer/transformer_model.h"
 
 namespace {
 

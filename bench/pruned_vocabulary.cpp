@@ -16,7 +16,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
-#include "model/pruning.h"
+#include "model/pruning/pruning.h"
 
 namespace {
 

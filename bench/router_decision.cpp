@@ -6,9 +6,9 @@
 
 #include "base/device.h"
 #include "base/timing.h"
-#include "infer/draft_features.h"
-#include "infer/row_kernels.h"
-#include "infer/windows/router_window.h"
+#include "infer/sampling/draft_features.h"
+#include "infer/sampling/row_kernels.h"
+#include "infer/windows/router.h"
 
 namespace {
 

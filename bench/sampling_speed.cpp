@@ -1,16 +1,16 @@
 // Microseconds of what the decode loop does outside the models, for one row over a vocabulary of V: the parts of
-// infer/sampling.h and the acceptance rules on a window of 4. The best of many repetitions.
+// infer/sampling/sampling.h and the acceptance rules on a window of 4. The best of many repetitions.
 //
 //   OMP_NUM_THREADS=2 build/release/bench/bench_sampling_speed
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include "base/allocator.h"
+#include "base/aten.h"
 #include "base/timing.h"
 #include "infer/acceptance/rejection.h"
 #include "infer/acceptance/rollback.h"

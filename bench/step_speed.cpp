@@ -12,7 +12,7 @@
 
 #include <ATen/Parallel.h>
 
-#include "model/transformer_model.h"
+#include "model/transformer/transformer_model.h"
 
 namespace {
 

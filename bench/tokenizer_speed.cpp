@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 
 #include "base/files.h"
-#include "data/line_reader.h"
-#include "data/tokenizer.h"
+#include "data/text/line_reader.h"
+#include "data/tokenizers/load_tokenizer.h"
 
 namespace {
 

@@ -67,7 +67,7 @@ nlohmann::json measure(const Settings& settings) {
   const data::Corpus corpus(folder / "corpus.h5");
   model::TransformerModel model(t5_small(), 1);
   model.requires_grad(true);
-  train::PlainTrainee trainee(model);
+  train::PlainTrainable trainable(model);
   const auto objective = train::make_objective({});
   const auto optimizer = train::make_optimizer(model.parameters(), {});
   std::vector<int64_t> rows;
@@ -76,7 +76,7 @@ nlohmann::json measure(const Settings& settings) {
   uint64_t step = 0;
   const auto one_step = [&] {
     const train::StepResult result = train::accumulate_gradients(
-        trainee, *objective, corpus, {rows}, {.dropout = settings.dropout, .first_micro_step = step++});
+        trainable, *objective, corpus, {rows}, {.dropout = settings.dropout, .first_micro_step = step++});
     optimizer->step(1e-4, train::gradient_scale(result, 1.0));
     optimizer->zero_grad();
     loss = result.loss_sum / static_cast<double>(result.labels);

@@ -9,13 +9,14 @@
 #include "cli/commands.h"
 #include "cli/common_flags.h"
 #include "cli/option_flags.h"
-#include "data/line_reader.h"
-#include "data/ngram_table.h"
-#include "data/prepare.h"
-#include "data/show.h"
-#include "data/synthetic.h"
-#include "data/token_ids.h"
-#include "data/tokenizer_training.h"
+#include "data/corpus/prepare.h"
+#include "data/corpus/show.h"
+#include "data/ngrams/ngram_table.h"
+#include "data/synthetic/synthetic.h"
+#include "data/text/line_reader.h"
+#include "data/tokenizers/load_tokenizer.h"
+#include "data/tokenizers/token_ids.h"
+#include "data/tokenizers/tokenizer_training.h"
 
 namespace draftsmith::cli {
 namespace {

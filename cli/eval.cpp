@@ -9,7 +9,7 @@
 #include "cli/commands.h"
 #include "cli/common_flags.h"
 #include "cli/suite_file.h"
-#include "infer/evaluation.h"
+#include "evaluate/evaluation.h"
 
 namespace draftsmith::cli {
 namespace {
@@ -23,8 +23,8 @@ struct EvalFlags {
   bool tune_router = false;
 };
 
-infer::EvaluationOptions read_suite(const EvalFlags& flags) {
-  infer::EvaluationOptions options = load_suite(flags.suite, flags.common.set);
+evaluate::SuiteOptions read_suite(const EvalFlags& flags) {
+  evaluate::SuiteOptions options = load_suite(flags.suite, flags.common.set);
   if (flags.common.run.device != "auto") options.device = flags.common.run.device;
   if (flags.common.run.threads != 0) options.threads = flags.common.run.threads;
   options.tune_router = options.tune_router || flags.tune_router;
@@ -36,7 +36,7 @@ int run_eval(const EvalFlags& flags) {
   const auto options = read_suite(flags);
   const fs::path out = flags.out.empty() ? fs::path("results") / options.name : flags.out;
   const SignalWatch signals;
-  const auto result = infer::run_evaluation(options, out, {.quiet = flags.common.run.quiet});
+  const auto result = evaluate::run_evaluation(options, out, {.quiet = flags.common.run.quiet});
   fmt::print("{}\nwritten: {}\n", result.table, out.string());
   return 0;
 }

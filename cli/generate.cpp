@@ -19,10 +19,10 @@
 #include "cli/model_input.h"
 #include "cli/option_flags.h"
 #include "infer/drafters/drafter_source.h"
-#include "infer/evaluation_loading.h"
 #include "infer/generator.h"
+#include "infer/load_models.h"
 #include "infer/part_options.h"
-#include "model/router.h"
+#include "model/kinds/router.h"
 
 namespace draftsmith::cli {
 namespace {

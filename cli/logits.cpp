@@ -11,8 +11,8 @@
 #include "cli/commands.h"
 #include "cli/common_flags.h"
 #include "cli/model_input.h"
-#include "data/hdf5.h"
-#include "infer/teacher_forcing.h"
+#include "data/hdf5/hdf5.h"
+#include "infer/forced/teacher_forcing.h"
 
 namespace draftsmith::cli {
 namespace {

@@ -6,9 +6,10 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "data/line_reader.h"
-#include "data/token_ids.h"
-#include "infer/vocabulary.h"
+#include "data/text/line_reader.h"
+#include "data/tokenizers/load_tokenizer.h"
+#include "data/tokenizers/token_ids.h"
+#include "infer/loop/vocabulary.h"
 
 namespace draftsmith::cli {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "data/tokenizer.h"
-#include "model/checkpoint.h"
+#include "data/tokenizers/tokenizer.h"
+#include "model/files/checkpoint.h"
 
 namespace draftsmith::cli {
 

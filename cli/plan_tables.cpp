@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/text_table.h"
-#include "infer/theory.h"
+#include "evaluate/costs/theory.h"
 
 namespace draftsmith::cli {
 namespace {
@@ -17,14 +17,14 @@ namespace {
 using infer::StepCosts;
 using nlohmann::ordered_json;
 
-StepCosts costs_of(const SpeculativeQuestion& asked, double cost_ratio) {
+infer::StepCosts costs_of(const SpeculativeQuestion& asked, double cost_ratio) {
   return {.target = asked.curve, .draft = cost_ratio * asked.curve.front()};
 }
 
 // One row a window, for one acceptance rate and one cost ratio.
 ordered_json windows_json(const SpeculativeQuestion& asked, double alpha, double cost_ratio) {
-  const StepCosts costs = costs_of(asked, cost_ratio);
-  const infer::BestWindow best = infer::best_window(alpha, costs, asked.max_window);
+  const infer::StepCosts costs = costs_of(asked, cost_ratio);
+  const evaluate::BestWindow best = evaluate::best_window(alpha, costs, asked.max_window);
   ordered_json json{{"alpha", alpha},
                     {"cost_ratio", cost_ratio},
                     {"best_window", best.window},
@@ -32,9 +32,9 @@ ordered_json windows_json(const SpeculativeQuestion& asked, double alpha, double
                     {"windows", ordered_json::array()}};
   for (int64_t window = 0; window <= asked.max_window; ++window) {
     json["windows"].push_back({{"window", window},
-                               {"tokens_per_target_run", infer::expected_tokens(alpha, window)},
-                               {"speedup", infer::walltime_improvement(alpha, window, costs)},
-                               {"operations", infer::operations_factor(alpha, window, asked.operations_ratio)}});
+                               {"tokens_per_target_run", evaluate::expected_tokens(alpha, window)},
+                               {"speedup", evaluate::walltime_improvement(alpha, window, costs)},
+                               {"operations", evaluate::operations_factor(alpha, window, asked.operations_ratio)}});
   }
   return json;
 }
@@ -82,7 +82,7 @@ void print_best_windows(const SpeculativeQuestion& asked, const ordered_json& pl
 }
 
 // "3:0.54" -> candidates and match rate of `setting`. Errors: UserError.
-infer::PpdSetting parse_match(const std::string& text, infer::PpdSetting setting) {
+evaluate::PpdSetting parse_match(const std::string& text, evaluate::PpdSetting setting) {
   const size_t colon = text.find(':');
   if (colon == std::string::npos || !CLI::detail::lexical_cast(text.substr(0, colon), setting.candidates) ||
       !CLI::detail::lexical_cast(text.substr(colon + 1), setting.match_rate) || setting.candidates < 1 ||
@@ -115,12 +115,12 @@ void print_speculative(SpeculativeQuestion asked) {
 }
 
 void print_specgame(const SpecGameQuestion& asked) {
-  const StepCosts costs{.target = asked.target_ms, .draft = asked.draft_ms};
+  const infer::StepCosts costs{.target = asked.target_ms, .draft = asked.draft_ms};
   const double alone = costs.target.front();
   TextTable table({{"method", Align::kLeft}, {"K"}, {"P"}, {"E_pt ms"}, {"long-run ms"}, {"speedup"}});
   ordered_json rows = ordered_json::array();
   const auto add = [&](const char* method, int64_t drafted, double acceptance) {
-    const infer::SpecGameLatency latency = infer::specgame_latency(acceptance, drafted, costs);
+    const evaluate::SpecGameLatency latency = evaluate::specgame_latency(acceptance, drafted, costs);
     table.add_row({method, std::to_string(drafted), drafted > 0 ? fmt::format("{:g}", acceptance) : "",
                    fmt::format("{:.3f}", latency.e_pt), fmt::format("{:.3f}", latency.long_run),
                    fmt::format("{:.3f}", alone / latency.long_run)});
@@ -144,7 +144,7 @@ void print_specgame(const SpecGameQuestion& asked) {
 }
 
 void print_ppd(const PpdQuestion& asked) {
-  infer::PpdSetting setting{.layers = asked.layers, .early_layer = asked.early_layer};
+  evaluate::PpdSetting setting{.layers = asked.layers, .early_layer = asked.early_layer};
   if (setting.early_layer == 0) setting.early_layer = (setting.layers + 1) / 2;
   if (setting.early_layer > setting.layers || 2 * setting.early_layer < setting.layers) {
     throw UserError({.where = "draftsmith plan ppd --early-layer",
@@ -159,8 +159,8 @@ void print_ppd(const PpdQuestion& asked) {
   const double alone = static_cast<double>(setting.layers * asked.tokens);
   for (const std::string& match : asked.matches) {
     setting = parse_match(match, setting);
-    const infer::PpdCost cost = infer::ppd_cost(setting, asked.tokens);
-    const double long_run = static_cast<double>(setting.layers) / infer::ppd_cost_per_token(setting).latency;
+    const evaluate::PpdCost cost = evaluate::ppd_cost(setting, asked.tokens);
+    const double long_run = static_cast<double>(setting.layers) / evaluate::ppd_cost_per_token(setting).latency;
     table.add_row({std::to_string(setting.candidates), fmt::format("{:g}", setting.match_rate),
                    fmt::format("{:.1f}", cost.latency), fmt::format("{:.3f}", alone / cost.latency),
                    fmt::format("{:.3f}", long_run), fmt::format("{:.3f}", cost.units_in_use()),

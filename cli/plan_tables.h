@@ -1,4 +1,4 @@
-// The tables of `draftsmith plan`: the papers' formulas (infer/theory.h) for what the command line asks.
+// The tables of `draftsmith plan`: the papers' formulas (evaluate/costs/theory.h) for what the command line asks.
 #pragma once
 
 #include <cstdint>

@@ -10,34 +10,34 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
-#include "data/readers.h"
-#include "infer/metrics/bleu.h"
-#include "infer/metrics/chrf.h"
-#include "infer/metrics/metric.h"
-#include "infer/metrics/rouge.h"
+#include "data/text/readers.h"
+#include "metrics/bleu.h"
+#include "metrics/chrf.h"
+#include "metrics/metric.h"
+#include "metrics/rouge.h"
 
 namespace draftsmith::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using infer::Metric;
-using infer::NamedScore;
-using infer::PairedTest;
+using metrics::Metric;
+using metrics::NamedScore;
+using metrics::PairedTest;
 using nlohmann::ordered_json;
 
 struct ScoreFlags {
-  infer::MetricOptions metric;
-  infer::ResamplingOptions resampling;
+  metrics::MetricOptions metric;
+  metrics::ResamplingOptions resampling;
   fs::path hypotheses;
   std::vector<fs::path> references;
   fs::path other;  // hypotheses of a second system
   bool json = false;
 };
 
-std::vector<std::string> read_texts(const fs::path& file, const infer::MetricOptions& metric) {
+std::vector<std::string> read_texts(const fs::path& file, const metrics::MetricOptions& metric) {
   auto lines = data::read_lines(file);
   if (metric.name == "rouge") {
-    for (auto& line : lines) line = infer::unescape_sentences(line);
+    for (auto& line : lines) line = metrics::unescape_sentences(line);
   }
   return lines;
 }
@@ -51,7 +51,7 @@ void require_same_lines(const fs::path& file, size_t lines, const fs::path& hypo
                    .hint = "each line is compared with the same line of the other files"});
 }
 
-ordered_json interval_json(const infer::Interval& interval) {
+ordered_json interval_json(const metrics::Interval& interval) {
   return {interval.low, interval.high};
 }
 
@@ -60,8 +60,8 @@ struct Report {
   std::vector<std::pair<std::string, std::pair<PairedTest, PairedTest>>> tests;  // bootstrap, randomisation
 };
 
-ordered_json bleu_details(const infer::LineStatistics& statistics) {
-  const auto bleu = infer::bleu_from_sums(statistics.sum());
+ordered_json bleu_details(const metrics::LineStatistics& statistics) {
+  const auto bleu = metrics::bleu_from_sums(statistics.sum());
   return {{"precisions", bleu.precisions},
           {"correct", bleu.correct},
           {"total", bleu.total},
@@ -70,12 +70,12 @@ ordered_json bleu_details(const infer::LineStatistics& statistics) {
           {"reference_length", bleu.reference_length}};
 }
 
-ordered_json rouge_details(const infer::LineStatistics& statistics) {
+ordered_json rouge_details(const metrics::LineStatistics& statistics) {
   ordered_json json;
-  const auto rouge = infer::rouge_from_sums(statistics.sum());
-  for (size_t type = 0; type < infer::kRougeTypes; ++type) {
-    json[std::string(infer::kRougeNames[type]) + "_precision"] = rouge[type].precision;
-    json[std::string(infer::kRougeNames[type]) + "_recall"] = rouge[type].recall;
+  const auto rouge = metrics::rouge_from_sums(statistics.sum());
+  for (size_t type = 0; type < metrics::kRougeTypes; ++type) {
+    json[std::string(metrics::kRougeNames[type]) + "_precision"] = rouge[type].precision;
+    json[std::string(metrics::kRougeNames[type]) + "_recall"] = rouge[type].recall;
   }
   return json;
 }
@@ -84,7 +84,7 @@ ordered_json test_json(const PairedTest& test) {
   return {{"difference", test.difference}, {"p_value", test.p_value}};
 }
 
-void print_json(const Metric& metric, const infer::LineStatistics& statistics, const Report& report,
+void print_json(const Metric& metric, const metrics::LineStatistics& statistics, const Report& report,
                 const std::string& signature) {
   ordered_json json{{"metric", metric.options().name}, {"lines", statistics.lines()}, {"signature", signature}};
   for (const auto& score : report.scores) {
@@ -103,14 +103,14 @@ void print_json(const Metric& metric, const infer::LineStatistics& statistics, c
   std::cout << json.dump(2) << "\n";
 }
 
-void print_text(const Metric& metric, const infer::LineStatistics& statistics, const Report& report,
+void print_text(const Metric& metric, const metrics::LineStatistics& statistics, const Report& report,
                 const std::string& signature, int64_t resamples) {
   const std::string& name = metric.options().name;
   const bool rouge = name == "rouge";
   if (name == "bleu") {
-    fmt::print("BLEU|{} = {}\n", signature, infer::to_string(infer::bleu_from_sums(statistics.sum())));
+    fmt::print("BLEU|{} = {}\n", signature, metrics::to_string(metrics::bleu_from_sums(statistics.sum())));
   } else if (name == "chrf") {
-    fmt::print("{}|{} = {:.2f}\n", infer::chrf_name({.word_order = metric.options().chrf_word_order}), signature,
+    fmt::print("{}|{} = {:.2f}\n", metrics::chrf_name({.word_order = metric.options().chrf_word_order}), signature,
                report.scores.front().value);
   } else {
     fmt::print("ROUGE|{}\n", signature);
@@ -145,10 +145,10 @@ int run_score(const ScoreFlags& flags) {
     streams.push_back(read_texts(file, flags.metric));
     require_same_lines(file, streams.back().size(), flags.hypotheses, hypotheses.size());
   }
-  const infer::References references = infer::references_from_streams(streams);
-  const infer::LineStatistics statistics = metric.statistics(hypotheses, references);
+  const metrics::References references = metrics::references_from_streams(streams);
+  const metrics::LineStatistics statistics = metric.statistics(hypotheses, references);
   Report report;
-  report.scores = infer::all_scores(metric, statistics, flags.resampling);
+  report.scores = metrics::all_scores(metric, statistics, flags.resampling);
   if (!flags.other.empty()) {
     const auto other = read_texts(flags.other, flags.metric);
     require_same_lines(flags.other, other.size(), flags.hypotheses, hypotheses.size());
@@ -158,8 +158,8 @@ int run_score(const ScoreFlags& flags) {
     for (size_t which = 0; which < metric.names().size(); ++which) {
       const auto score = metric.function(which);
       report.tests.push_back({metric.names()[which],
-                              {infer::paired_bootstrap(statistics, other_statistics, score, flags.resampling),
-                               infer::paired_randomization(statistics, other_statistics, score, trials)}});
+                              {metrics::paired_bootstrap(statistics, other_statistics, score, flags.resampling),
+                               metrics::paired_randomization(statistics, other_statistics, score, trials)}});
     }
   }
   const std::string signature = metric.signature(references);

@@ -6,11 +6,11 @@
 
 namespace draftsmith::cli {
 
-infer::EvaluationOptions load_suite(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
+evaluate::SuiteOptions load_suite(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
   toml::table table = load_toml(file);
   Problems problems;
   apply_overlays(table, overrides, {"task", "run", "drafter"}, problems);
-  auto options = parse_options<infer::EvaluationOptions>(table, "", problems);
+  auto options = parse_options<evaluate::SuiteOptions>(table, "", problems);
   if (!table.contains("name")) options.name = file.stem().string();
   const auto paths = option_paths(options);
   for (const auto& path : std::set<std::filesystem::path>(paths.begin(), paths.end())) {

@@ -10,7 +10,7 @@
 #include "base/signals.h"
 #include "cli/commands.h"
 #include "cli/common_flags.h"
-#include "infer/evaluation_files.h"
+#include "evaluate/report/console.h"
 #include "recipes/pipeline.h"
 
 namespace draftsmith::cli {
@@ -39,7 +39,7 @@ std::string finished_table(const std::filesystem::path& directory) {
   const auto file = directory / "results.json";
   if (!std::filesystem::exists(file)) return "";
   try {
-    return infer::results_table(nlohmann::ordered_json(load_json(file)));
+    return evaluate::results_table(nlohmann::ordered_json(load_json(file)));
   } catch (const nlohmann::json::exception&) {
     log_warning("{}: written by a version whose results this one cannot show", file.string());
     return "";

@@ -21,7 +21,7 @@ std::string validate_file(const std::filesystem::path& file, const std::vector<s
     const recipes::Recipe recipe = recipes::load_recipe(file, overrides);
     return fmt::format("{}: recipe '{}', {} stages, no errors", file.string(), recipe.name, recipe.stages.size());
   }
-  const infer::EvaluationOptions suite = load_suite(file, overrides);
+  const evaluate::SuiteOptions suite = load_suite(file, overrides);
   return fmt::format("{}: suite '{}', {} tasks, {} runs, no errors", file.string(), suite.name, suite.task.size(),
                      suite.run.size());
 }

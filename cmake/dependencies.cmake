@@ -11,3 +11,16 @@ find_package(Threads REQUIRED)
 find_package(GTest REQUIRED)
 pkg_check_modules(sentencepiece REQUIRED IMPORTED_TARGET sentencepiece)
 pkg_check_modules(tomlplusplus REQUIRED IMPORTED_TARGET tomlplusplus)
+
+# LibTorch's wheel brings headers of another fmt than the one linked here; this folder, searched before LibTorch's, holds
+# a link to the headers of fmt::fmt and to nothing else.
+get_target_property(fmt_include fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
+if(NOT fmt_include)
+  set(fmt_include /usr/include)
+endif()
+file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/fmt_first")
+file(CREATE_LINK "${fmt_include}/fmt" "${CMAKE_BINARY_DIR}/fmt_first/fmt" SYMBOLIC)
+add_library(draftsmith_fmt INTERFACE)
+add_library(draftsmith::fmt ALIAS draftsmith_fmt)
+target_link_libraries(draftsmith_fmt INTERFACE fmt::fmt)
+target_include_directories(draftsmith_fmt SYSTEM BEFORE INTERFACE "${CMAKE_BINARY_DIR}/fmt_first")

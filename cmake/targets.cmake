@@ -1,4 +1,4 @@
-# One library a folder, one test program a folder, one precompiled header for whatever includes LibTorch.
+# One library a folder, one test program a folder, one precompiled header with LibTorch and one without.
 
 # draftsmith_library(NAME [TORCH] DEPENDS lib...): all .cpp files of the folder, as the library draftsmith_NAME.
 function(draftsmith_library name)
@@ -10,14 +10,19 @@ function(draftsmith_library name)
   target_link_libraries(draftsmith_${name} PUBLIC ${ARG_DEPENDS} PRIVATE draftsmith_warnings)
   if(ARG_TORCH)
     draftsmith_use_torch(draftsmith_${name} PUBLIC)
+  else()
+    draftsmith_use_no_torch(draftsmith_${name})
   endif()
 endfunction()
 
-# The precompiled header is built once, by draftsmith_precompiled, and shared by every target that uses LibTorch. That
-# works only while all of them compile with the same flags: set none (nor POSITION_INDEPENDENT_CODE) on single targets.
+# A precompiled header is built once and shared by every target of its layers (cmake/precompiled.cmake). That works only
+# while all of them compile with the same flags: set none (nor POSITION_INDEPENDENT_CODE) on single targets.
 function(draftsmith_use_torch target scope)
   target_link_libraries(${target} ${scope} draftsmith::torch)
-  target_precompile_headers(${target} REUSE_FROM draftsmith_precompiled)
+  target_precompile_headers(${target} REUSE_FROM draftsmith_precompiled_torch)
+endfunction()
+function(draftsmith_use_no_torch target)
+  target_precompile_headers(${target} REUSE_FROM draftsmith_precompiled_plain)
 endfunction()
 
 # Programs that decode take and free hundreds of small blocks a token: with TCMalloc a token takes up to a tenth less than
@@ -31,7 +36,7 @@ endfunction()
 
 # draftsmith_test(NAME [TORCH] [PROGRAM] DEPENDS lib... [LABEL unit|parity|end_to_end] [TIMEOUT seconds]):
 # all .cpp files of tests/NAME, as the program test_NAME; each of its suites is one ctest entry (see test_suites.cmake).
-# PROGRAM: the tests run the program draftsmith; DRAFTSMITH_BINARY is its path.
+# PROGRAM: the tests run the program draftsmith.
 function(draftsmith_test name)
   cmake_parse_arguments(ARG "TORCH;PROGRAM" "LABEL;TIMEOUT" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp")
@@ -40,14 +45,14 @@ function(draftsmith_test name)
   endif()
   add_executable(test_${name} ${sources})
   target_link_libraries(test_${name} PRIVATE
-    ${ARG_DEPENDS} GTest::gtest GTest::gmock GTest::gtest_main draftsmith_warnings)
-  target_compile_definitions(test_${name} PRIVATE DRAFTSMITH_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+    ${ARG_DEPENDS} draftsmith_test_paths GTest::gtest GTest::gmock GTest::gtest_main draftsmith_warnings)
   if(ARG_TORCH)
     draftsmith_use_torch(test_${name} PRIVATE)
+  else()
+    draftsmith_use_no_torch(test_${name})
   endif()
   if(ARG_PROGRAM)
     add_dependencies(test_${name} draftsmith)
-    target_compile_definitions(test_${name} PRIVATE DRAFTSMITH_BINARY="$<TARGET_FILE:draftsmith>")
   endif()
   draftsmith_register_suites(test_${name} "${ARG_LABEL}" "${ARG_TIMEOUT}")
 endfunction()

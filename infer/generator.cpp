@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
-#include "infer/decode_loop.h"
-#include "infer/drafters/make_drafter.h"
 #include "infer/inside_methods.h"
-#include "infer/prefill.h"
-#include "infer/vocabulary.h"
-#include "model/decoding_guard.h"
-#include "model/transformer_model.h"
+#include "infer/loop/decode_loop.h"
+#include "infer/loop/prefill.h"
+#include "infer/loop/vocabulary.h"
+#include "infer/make_drafter.h"
+#include "model/transformer/decoding_guard.h"
+#include "model/transformer/transformer_model.h"
 
 namespace draftsmith::infer {
 
@@ -164,7 +164,7 @@ void Generator::Impl::begin(RowBatch& batch, const model::TokenBatch& sources, P
   draft.prompt_hidden = prompts.prompt_hidden;
   if (parts.drafter) parts.drafter->prefill(draft);
   timer.enter(Phase::kOther);
-  batch.share(timer.take());
+  batch.add_time(timer.take());
 }
 
 RowBatch Generator::Impl::decode(const Work& work, std::span<const size_t> chosen, const OnTokens& on_tokens) {

@@ -9,44 +9,18 @@
 #include <span>
 #include <vector>
 
-#include "data/tokenizer.h"
-#include "infer/context_fit.h"
+#include "data/tokenizers/tokenizer.h"
 #include "infer/decode_options.h"
-#include "infer/decode_stats.h"
-#include "infer/rows.h"
-#include "model/generation_config.h"
-#include "model/language_model.h"
-
-namespace draftsmith::data {
-class NgramTable;  // data/ngram_table.h
-}
-
-namespace draftsmith::model {
-class Exits;             // model/exits.h
-class RouterPredictor;   // model/router.h
-class TransformerModel;  // model/transformer_model.h
-}  // namespace draftsmith::model
+#include "infer/generation_models.h"
+#include "infer/loop/context_fit.h"
+#include "infer/loop/decode_stats.h"
+#include "infer/loop/rows.h"
+#include "model/files/generation_config.h"
+#include "model/transformer/language_model.h"
 
 namespace draftsmith::infer {
 
-class AcceptedLengths;  // infer/windows/accepted_lengths.h
-struct DraftParts;      // infer/parts.h
-
-// The models of a generator. They must outlive it; one generator at a time may use them.
-struct GenerationModels {
-  model::LanguageModel* target = nullptr;
-  model::LanguageModel* drafter = nullptr;             // may be the target itself; needed by methods that draft
-  std::optional<model::GenerationConfig> generation;   // the target directory's settings; absent: info().eos alone
-  const data::Tokenizer* target_tokenizer = nullptr;   // given: ids above its pieces are padding and never put out
-  const data::Tokenizer* drafter_tokenizer = nullptr;  // both given: vocabularies are compared piece by piece
-  const data::NgramTable* ngrams = nullptr;            // instead of a drafter model: the drafter ngram
-  int64_t lookup = 0;                                  // instead of both: prompt look-up, from n-grams of this length
-  model::TransformerModel* tandem = nullptr;           // instead of these: a Tandem secondary of the target
-  int64_t exit_layer = 0;                              // instead of these: the target's first so many layers
-  const model::Exits* exits = nullptr;                 // of the target; nullptr: its own final norm and head
-  const model::RouterPredictor* router = nullptr;      // needed by the window router
-  const AcceptedLengths* accepted_lengths = nullptr;   // needed by the window oracle
-};
+struct DraftParts;  // infer/parts.h
 
 struct GenerationResult {
   std::vector<int64_t> ids;  // new tokens only: no start token, no prompt; EOS included

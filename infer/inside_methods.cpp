@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "model/exits.h"
+#include "model/kinds/exits.h"
 
 namespace draftsmith::infer {
 

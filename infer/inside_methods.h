@@ -3,10 +3,10 @@
 #pragma once
 
 #include "base/error.h"
-#include "infer/calm.h"
-#include "infer/decode_loop.h"
-#include "infer/generator.h"
-#include "infer/ppd.h"
+#include "infer/generation_models.h"
+#include "infer/inside/calm.h"
+#include "infer/inside/ppd.h"
+#include "infer/loop/decode_loop.h"
 
 namespace draftsmith::infer {
 

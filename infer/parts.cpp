@@ -7,12 +7,12 @@
 #include "infer/acceptance/exact.h"
 #include "infer/acceptance/rejection.h"
 #include "infer/acceptance/rollback.h"
-#include "infer/windows/accepted_lengths.h"
 #include "infer/windows/dynamic.h"
-#include "infer/windows/entropy_window.h"
+#include "infer/windows/entropy.h"
 #include "infer/windows/fallback.h"
 #include "infer/windows/fixed.h"
-#include "infer/windows/router_window.h"
+#include "infer/windows/oracle.h"
+#include "infer/windows/router.h"
 
 namespace draftsmith::infer {
 

@@ -12,12 +12,12 @@
 #include "infer/windows/window_rule.h"
 
 namespace draftsmith::model {
-class RouterPredictor;  // model/router.h
+class RouterPredictor;  // model/kinds/router.h
 }
 
 namespace draftsmith::infer {
 
-class AcceptedLengths;  // infer/windows/accepted_lengths.h
+class AcceptedLengths;  // infer/windows/oracle.h
 
 struct DraftParts {
   std::unique_ptr<Drafter> drafter;

@@ -6,8 +6,8 @@
 
 #include <ATen/Dispatch.h>
 
-#include "infer/draft_features.h"
-#include "infer/row_kernels.h"
+#include "infer/sampling/draft_features.h"
+#include "infer/sampling/row_kernels.h"
 
 namespace draftsmith::infer {
 

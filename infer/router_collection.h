@@ -12,7 +12,7 @@
 #include <memory>
 #include <vector>
 
-#include "data/router_data.h"
+#include "data/teacher/router_data.h"
 #include "infer/parts.h"
 
 namespace draftsmith::infer {

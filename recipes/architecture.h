@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/options.h"
-#include "model/transformer_config.h"
+#include "model/transformer/transformer_config.h"
 
 namespace draftsmith::recipes {
 

@@ -10,19 +10,19 @@
 
 #include "base/files.h"
 #include "base/text_table.h"
-#include "data/corpus.h"
-#include "data/ngram_table.h"
-#include "data/router_data.h"
-#include "data/teacher_cache.h"
-#include "model/exits.h"
-#include "model/router.h"
-#include "model/weight_files.h"
+#include "data/corpus/corpus.h"
+#include "data/ngrams/ngram_table.h"
+#include "data/teacher/router_data.h"
+#include "data/teacher/teacher_cache.h"
+#include "model/files/weight_files.h"
+#include "model/kinds/exits.h"
+#include "model/kinds/router.h"
 #include "recipes/done_file.h"
 #include "recipes/export/export_record.h"
 #include "recipes/model_inspection.h"
 #include "recipes/results_file.h"
 #include "recipes/validation_file.h"
-#include "train/router_training.h"
+#include "train/router/router_training.h"
 
 namespace draftsmith::recipes {
 

@@ -4,10 +4,10 @@
 #include <fmt/ranges.h>
 
 #include "base/files.h"
-#include "model/deep_tandem.h"
-#include "model/exits.h"
-#include "model/model_directory.h"
-#include "model/tandem.h"
+#include "model/files/model_directory.h"
+#include "model/kinds/deep_tandem.h"
+#include "model/kinds/exits.h"
+#include "model/kinds/tandem.h"
 #include "recipes/export/export_record.h"
 
 namespace draftsmith::recipes {

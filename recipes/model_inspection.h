@@ -1,5 +1,5 @@
 // What `inspect` and `verify` say of model directories of every kind: ordinary ones, Tandem secondaries with their
-// primary, models of block prediction, deep Tandems; and of the exits inside them (model/exits.h).
+// primary, models of block prediction, deep Tandems; and of the exits inside them (model/kinds/exits.h).
 #pragma once
 
 #include <filesystem>

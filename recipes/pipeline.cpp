@@ -51,11 +51,11 @@ bool finish_stage(const RecipeStage& stage, Done done, const PipelineOptions& op
                   const std::filesystem::path& directory) {
   if (const auto existing = read_done(directory); existing && existing->hash == done.hash) return false;
   const Stopwatch watch;
-  const StageRun run{.directory = directory,
-                     .identity = done.hash,
-                     .execution = options.execution,
-                     .options = done.options,
-                     .inputs = done.inputs};
+  const StageContext run{.directory = directory,
+                         .identity = done.hash,
+                         .execution = options.execution,
+                         .options = done.options,
+                         .inputs = done.inputs};
   stage.kind->run(resolve_references(stage, options.work), run);
   done.seconds = watch.seconds();
   done.finished = now_utc();

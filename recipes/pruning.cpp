@@ -9,12 +9,12 @@
 
 #include "base/logging.h"
 #include "base/signals.h"
-#include "data/corpus.h"
-#include "data/readers.h"
-#include "data/tokenizer.h"
-#include "model/checkpoint.h"
-#include "model/exits.h"
-#include "model/new_directory.h"
+#include "data/corpus/corpus.h"
+#include "data/text/readers.h"
+#include "data/tokenizers/load_tokenizer.h"
+#include "model/files/checkpoint.h"
+#include "model/files/new_directory.h"
+#include "model/kinds/exits.h"
 #include "recipes/stages/tokenizers.h"
 
 namespace draftsmith::recipes {

@@ -6,7 +6,7 @@
 
 #include "base/device.h"
 #include "base/options.h"
-#include "model/pruning.h"
+#include "model/pruning/pruning.h"
 
 namespace draftsmith::recipes {
 

@@ -24,7 +24,7 @@ struct Execution {
 };
 
 // What a running stage is given.
-struct StageRun {
+struct StageContext {
   std::filesystem::path directory;  // the stage's own; exists, and keeps what an interrupted run left in it
   std::string identity;             // the stage's hash
   Execution execution{};
@@ -51,13 +51,13 @@ struct StageKind {
   std::function<CheckedOptions(const toml::table& table, const std::string& stage, Problems& problems)> check;
   // Runs with references already replaced by paths. Must continue from what an earlier, interrupted run left behind.
   // Stops early by throwing Interrupted.
-  std::function<void(const toml::table& table, const StageRun& run)> run;
+  std::function<void(const toml::table& table, const StageContext& run)> run;
 };
 
 // The kind whose options are the struct Options and whose work is `run_stage(options, run)`.
 template <class Options>
 StageKind make_stage_kind(std::string name, int64_t version, const std::string& summary,
-                          void (*run_stage)(const Options&, const StageRun&)) {
+                          void (*run_stage)(const Options&, const StageContext&)) {
   const auto parse = [](const toml::table& table, const std::string& stage, Problems& problems) {
     return parse_options<Options>(table, stage, problems);
   };
@@ -71,7 +71,7 @@ StageKind make_stage_kind(std::string name, int64_t version, const std::string& 
                 return CheckedOptions{options_to_json(options, true), options_identity(options), option_paths(options)};
               },
           .run =
-              [parse, run_stage, name](const toml::table& table, const StageRun& run) {
+              [parse, run_stage, name](const toml::table& table, const StageContext& run) {
                 Problems problems;
                 const Options options = parse(table, name, problems);
                 problems.throw_if_any();

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "data/batches.h"
+#include "data/corpus/batches.h"
 
 namespace draftsmith::train {
 

@@ -5,10 +5,9 @@
 #include <span>
 #include <vector>
 
-#include <ATen/ATen.h>
-
-#include "data/corpus.h"
-#include "model/language_model.h"
+#include "base/aten.h"
+#include "data/corpus/corpus.h"
+#include "model/transformer/language_model.h"
 
 namespace draftsmith::train {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/options.h"
-#include "data/batches.h"
+#include "data/corpus/batches.h"
 #include "train/objectives/objective.h"
 #include "train/optimizers/optimizer.h"
 #include "train/schedule.h"

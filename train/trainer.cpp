@@ -44,15 +44,15 @@ struct Trainer::Impl {
         length(parse_period(options.length, "train.length")),
         validation_inputs{inputs.validation, inputs.tokenizer, inputs.references, inputs.teacher},
         batches(inputs.corpus, options.batches,
-                inputs.trainee.info().encoder_decoder ? data::RowForm::kSeparate : data::RowForm::kJoined),
+                inputs.trainable.info().encoder_decoder ? data::RowForm::kSeparate : data::RowForm::kJoined),
         scale(scale_of(inputs.corpus, batches.batches(0), options.accumulate)),
         schedule(options.schedule, length, scale),
         objective(make_objective(options.objective,
-                                 {&inputs.trainee, &inputs.corpus, inputs.distilled, options.batches.token_budget})),
-        optimizer(make_optimizer(inputs.trainee.parameters(), options.optimizer)),
+                                 {&inputs.trainable, &inputs.corpus, inputs.distilled, options.batches.token_budget})),
+        optimizer(make_optimizer(inputs.trainable.parameters(), options.optimizer)),
         checkpoints(directory / "checkpoints", identity()) {
     check_inputs(inputs);
-    check_validation(inputs.trainee, validation_inputs, options.validation);
+    check_validation(inputs.trainable, validation_inputs, options.validation);
     check_groups();
   }
 
@@ -85,7 +85,7 @@ struct Trainer::Impl {
 
   // Frozen parameters get no gradient: it would cost time, and count in the norm that clipping looks at.
   void require_gradients() const {
-    train::require_gradients(inputs.trainee, true);
+    train::require_gradients(inputs.trainable, true);
     for (const OptimizedParameter& parameter : optimizer->parameters()) {
       at::Tensor value = parameter.value;
       if (parameter.lr_factor == 0) value.requires_grad_(false);
@@ -94,7 +94,7 @@ struct Trainer::Impl {
 
   void resume() {
     if (const auto checkpoint = checkpoints.newest()) {
-      state = checkpoints.restore(*checkpoint, inputs.trainee, *optimizer);
+      state = checkpoints.restore(*checkpoint, inputs.trainable, *optimizer);
       if (!state.finished) log_info("going on from {}", checkpoint->string());
     }
     log.emplace(directory,
@@ -115,7 +115,7 @@ struct Trainer::Impl {
   }
 
   StepSettings step_settings() const {
-    return {.dropout = options.dropout.value_or(inputs.trainee.dropout()),
+    return {.dropout = options.dropout.value_or(inputs.trainable.dropout()),
             .seed = options.seed,
             .first_micro_step = static_cast<uint64_t>(state.micro_step),
             .pack_tokens = options.batches.pack_tokens,
@@ -139,7 +139,7 @@ struct Trainer::Impl {
   void step() {
     const Stopwatch watch;
     const MicroBatches data = next_data();
-    const StepResult result = accumulate_gradients(inputs.trainee, *objective, inputs.corpus, data, step_settings());
+    const StepResult result = accumulate_gradients(inputs.trainable, *objective, inputs.corpus, data, step_settings());
     count(data, result);
     const double lr = options.optimizer.lr * schedule.factor(state.progressed());
     optimizer->step(lr, gradient_scale(result, options.clip_norm));
@@ -183,7 +183,7 @@ struct Trainer::Impl {
   void run_validation() {
     ValidationResult result;
     try {
-      result = validate(inputs.trainee, validation_inputs, options.validation);
+      result = validate(inputs.trainable, validation_inputs, options.validation);
     } catch (const Interrupted&) {
       return;
     }
@@ -201,7 +201,7 @@ struct Trainer::Impl {
       state.since_best = 0;
       // A run killed after this and before its next checkpoint comes here again.
       std::filesystem::remove_all(best_directory(state.step));
-      inputs.trainee.save(best_directory(state.step), save_options());
+      inputs.trainable.save(best_directory(state.step), save_options());
     } else {
       ++state.since_best;
     }
@@ -213,7 +213,7 @@ struct Trainer::Impl {
   }
 
   void save_checkpoint() {
-    checkpoints.write(inputs.trainee, *optimizer, state, save_options());
+    checkpoints.write(inputs.trainable, *optimizer, state, save_options());
     if (!state.best_value) return;
     // Only now can no resumed run need an older best model.
     replace_link(directory / kBest, best_directory(state.best_step));
@@ -244,11 +244,11 @@ struct Trainer::Impl {
   // Writes the result; the model in memory becomes it.
   TrainResult finish() {
     log->finish();
-    train::require_gradients(inputs.trainee, false);
+    train::require_gradients(inputs.trainable, false);
     const std::filesystem::path result = directory / "model";
     const bool best = options.keep == "best" && state.best_value;
-    if (best) inputs.trainee.load(best_directory(state.best_step));
-    if (!std::filesystem::exists(result)) inputs.trainee.save_result(result, save_options());
+    if (best) inputs.trainable.load(best_directory(state.best_step));
+    if (!std::filesystem::exists(result)) inputs.trainable.save_result(result, save_options());
     if (validates()) write_validation_summary(directory, best ? state.best_step : state.step);
     return {.model = result, .state = state, .stopped_early = done(length, state.progressed(), length) < 1};
   }

@@ -1,4 +1,4 @@
-// A training run: from a trainee and a corpus to a trained model directory, resumable at every step.
+// A training run: from a trainable and a corpus to a trained model directory, resumable at every step.
 //
 // In the run's directory:
 //   checkpoints/step-000001000/   the newest training checkpoint (training_checkpoint.h); `last` links to it
@@ -14,29 +14,16 @@
 #include <vector>
 
 #include "base/progress.h"
-#include "data/corpus.h"
-#include "data/tokenizer.h"
-#include "model/generation_config.h"
+#include "data/corpus/corpus.h"
+#include "data/tokenizers/tokenizer.h"
+#include "model/files/generation_config.h"
 #include "train/options.h"
-#include "train/trainee.h"
+#include "train/trainable/trainable_model.h"
+#include "train/trainer_inputs.h"
 #include "train/training_state.h"
 #include "train/validation.h"
 
 namespace draftsmith::train {
-
-// What a run works on. All pointers and references must outlive the trainer.
-struct TrainerInputs {
-  Trainee& trainee;  // holds the result afterwards
-  const data::Corpus& corpus;
-  const data::Corpus* validation = nullptr;    // none: no validation
-  const data::Tokenizer* tokenizer = nullptr;  // copied into model directories; needed for BLEU
-  std::vector<std::string> references = {};    // validation texts for BLEU, one an example; empty: the decoded targets
-  model::TransformerModel* teacher = nullptr;  // for alpha
-  TeacherSource* distilled = nullptr;          // for distill; none: the teacher that the trainee runs anyway
-  std::optional<model::GenerationConfig> generation = {};  // written beside the models
-  std::string identity = {};  // what made inputs and options (a hash); a run of another is not resumed
-  ProgressStyle progress = ProgressStyle::kQuiet;
-};
 
 struct TrainResult {
   std::filesystem::path model;  // the result's directory

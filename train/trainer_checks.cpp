@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "data/batches.h"
+#include "data/corpus/batches.h"
 #include "train/objectives/teacher_source.h"
 
 namespace draftsmith::train {
@@ -15,7 +15,7 @@ namespace {
 
 // The teacher is given the batches that were made for the model.
 void check_teacher(const TrainerInputs& inputs, Problems& problems) {
-  const model::ModelInfo& info = inputs.trainee.info();
+  const model::ModelInfo& info = inputs.trainable.info();
   const model::ModelInfo& teacher = inputs.teacher->info();
   const std::string where = "teacher " + teacher.name;
   const int64_t vocabulary = inputs.validation->info().vocabulary;
@@ -59,9 +59,9 @@ void check_length(const data::Corpus& corpus, const model::ModelInfo& info, Prob
                 .hint = "prepare it with max_source and max_target, or raise max_positions"});
 }
 
-// Of the teacher that runs beside the trainee, and of the one that alpha is measured against.
+// Of the teacher that runs beside the trainable, and of the one that alpha is measured against.
 void check_teachers_lengths(const TrainerInputs& inputs, Problems& problems) {
-  if (inputs.trainee.info().encoder_decoder) return;
+  if (inputs.trainable.info().encoder_decoder) return;
   const model::ModelInfo* live = inputs.distilled ? inputs.distilled->live() : nullptr;
   if (live) check_length(inputs.corpus, *live, problems);
   if (inputs.validation && inputs.teacher) check_length(*inputs.validation, inputs.teacher->info(), problems);
@@ -84,7 +84,7 @@ void check_corpus(const data::Corpus& corpus, const model::ModelInfo& info, Prob
 }
 
 void check_inputs(const TrainerInputs& inputs) {
-  const model::ModelInfo& info = inputs.trainee.info();
+  const model::ModelInfo& info = inputs.trainable.info();
   if (info.dtype != at::kFloat && info.dtype != at::kDouble) {
     throw std::logic_error("training updates fp32 weights; convert the model first");
   }

@@ -1,7 +1,7 @@
 // Whether a training run's inputs fit each other.
 #pragma once
 
-#include "train/trainer.h"
+#include "train/trainer_inputs.h"
 
 namespace draftsmith::train {
 

@@ -4,7 +4,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
-#include "model/safetensors.h"
+#include "model/files/safetensors.h"
 
 namespace draftsmith::train {
 
@@ -59,7 +59,7 @@ void remove_others(const std::filesystem::path& folder, const std::filesystem::p
 CheckpointFolder::CheckpointFolder(std::filesystem::path folder, std::string identity)
     : folder_(std::move(folder)), identity_(std::move(identity)) {}
 
-void CheckpointFolder::write(const Trainee& trainee, const Optimizer& optimizer, const TrainingState& state,
+void CheckpointFolder::write(const TrainableModel& trainable, const Optimizer& optimizer, const TrainingState& state,
                              const model::SaveOptions& save) {
   const std::string number = fmt::format("{:09}", state.step);
   const std::filesystem::path final_path = folder_ / (kPrefix + number);
@@ -75,7 +75,7 @@ void CheckpointFolder::write(const Trainee& trainee, const Optimizer& optimizer,
     make_directories(folder_);
     std::filesystem::remove_all(path);
     make_directories(path);
-    trainee.save(path / kModel, save);
+    trainable.save(path / kModel, save);
     write_optimizer(path / kOptimizer, optimizer);
     write_json(path / kState, json);
     write_file_atomic(path / kDone, number + "\n");
@@ -97,7 +97,7 @@ std::optional<std::filesystem::path> CheckpointFolder::newest() const {
   return found;
 }
 
-TrainingState CheckpointFolder::restore(const std::filesystem::path& checkpoint, Trainee& trainee,
+TrainingState CheckpointFolder::restore(const std::filesystem::path& checkpoint, TrainableModel& trainable,
                                         Optimizer& optimizer) const {
   const std::filesystem::path file = checkpoint / kState;
   const nlohmann::json json = load_json(file);
@@ -116,7 +116,7 @@ TrainingState CheckpointFolder::restore(const std::filesystem::path& checkpoint,
                             .hint = "train in another directory, or remove this one to start anew"});
   }
   const TrainingState state = state_from_json(json.at("state"), file.string());
-  trainee.load(checkpoint / kModel);
+  trainable.load(checkpoint / kModel);
   optimizer.restore(read_optimizer(checkpoint / kOptimizer, optimizer), steps);
   return state;
 }

@@ -1,6 +1,6 @@
 // Training checkpoints: everything a run needs to go on as if it had never stopped.
 //
-//   step-000001000/model/                what is trained (fp32), as the trainee saves it
+//   step-000001000/model/                what is trained (fp32), as the trainable saves it
 //   step-000001000/optimizer.safetensors the optimizer's tensors
 //   step-000001000/state.json            counters, and the identity of the run
 //   step-000001000/DONE                  written last
@@ -13,7 +13,7 @@
 #include <string>
 
 #include "train/optimizers/optimizer.h"
-#include "train/trainee.h"
+#include "train/trainable/trainable_model.h"
 #include "train/training_state.h"
 
 namespace draftsmith::train {
@@ -25,7 +25,7 @@ class CheckpointFolder {
 
   // Writes the checkpoint of state.step, points `last` to it and removes the others; where that step has one already,
   // only its counters are replaced. Errors: RunError.
-  void write(const Trainee& trainee, const Optimizer& optimizer, const TrainingState& state,
+  void write(const TrainableModel& trainable, const Optimizer& optimizer, const TrainingState& state,
              const model::SaveOptions& save);
 
   // The newest finished checkpoint's directory; nothing when there is none.
@@ -33,7 +33,7 @@ class CheckpointFolder {
 
   // Restores weights, optimizer and counters from a checkpoint. Errors: UserError when it belongs to another run or is
   // damaged.
-  TrainingState restore(const std::filesystem::path& checkpoint, Trainee& trainee, Optimizer& optimizer) const;
+  TrainingState restore(const std::filesystem::path& checkpoint, TrainableModel& trainable, Optimizer& optimizer) const;
 
  private:
   std::filesystem::path folder_;

@@ -9,7 +9,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "data/batches.h"
+#include "data/corpus/batches.h"
 #include "train/period.h"
 
 namespace draftsmith::train {

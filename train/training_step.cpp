@@ -30,9 +30,9 @@ class AutocastScope {
 };
 
 // Norm over all gradients together; a scalar tensor.
-at::Tensor global_norm(const Trainee& trainee) {
+at::Tensor global_norm(const TrainableModel& trainable) {
   std::vector<at::Tensor> gradients;
-  for (const auto& [name, parameter] : trainee.parameters()) {
+  for (const auto& [name, parameter] : trainable.parameters()) {
     if (parameter.grad().defined()) gradients.push_back(parameter.grad());
   }
   return at::stack(at::_foreach_norm(gradients, 2)).norm();
@@ -67,24 +67,24 @@ void require_finite(const std::vector<double>& values, int64_t step, const data:
 
 }  // namespace
 
-StepResult accumulate_gradients(Trainee& trainee, Objective& objective, const data::Corpus& corpus,
+StepResult accumulate_gradients(TrainableModel& trainable, Objective& objective, const data::Corpus& corpus,
                                 const MicroBatches& micro_batches, const StepSettings& settings) {
   StepResult result;
   std::vector<at::Tensor> values;
   uint64_t micro_step = settings.first_micro_step;
   for (const std::vector<int64_t>& examples : micro_batches) {
-    const Batch batch = make_batch(corpus, examples, trainee.info(), settings.pack_tokens);
+    const Batch batch = make_batch(corpus, examples, trainable.info(), settings.pack_tokens);
     const model::DropoutContext dropout{.probability = settings.dropout, .seed = settings.seed, .step = micro_step++};
     Loss loss;
     {
-      const AutocastScope autocast(trainee.info().device.type(), settings.autocast);
-      loss = objective.loss(trainee, batch, dropout);
+      const AutocastScope autocast(trainable.info().device.type(), settings.autocast);
+      loss = objective.loss(trainable, batch, dropout);
     }
     loss.sum.backward();
     values.push_back(loss.sum.detach().to(at::kDouble));
     result.labels += loss.count;
   }
-  values.push_back(global_norm(trainee).to(at::kDouble));
+  values.push_back(global_norm(trainable).to(at::kDouble));
   // The one point of a step at which the host waits for a GPU.
   const at::Tensor on_host = at::stack(values).cpu();
   const std::vector<double> numbers(on_host.data_ptr<double>(), on_host.data_ptr<double>() + on_host.numel());

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/corpus.h"
+#include "data/corpus/corpus.h"
 #include "train/objectives/objective.h"
 
 namespace draftsmith::train {
@@ -30,7 +30,7 @@ struct StepResult {
 // Adds the gradients of the micro-batches' loss *sums* to the parameters: gradient_scale() makes them those of the mean
 // loss of one large batch. Errors: RunError when a loss or a gradient is NaN or infinite; it names step, corpus and
 // examples.
-StepResult accumulate_gradients(Trainee& trainee, Objective& objective, const data::Corpus& corpus,
+StepResult accumulate_gradients(TrainableModel& trainable, Objective& objective, const data::Corpus& corpus,
                                 const MicroBatches& micro_batches, const StepSettings& settings);
 
 // What the summed gradients are multiplied by: 1/labels, and down to the norm `clip_norm` (0: off).

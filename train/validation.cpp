@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "base/signals.h"
-#include "data/batches.h"
+#include "data/corpus/batches.h"
 #include "infer/generator.h"
-#include "infer/metrics/bleu.h"
-#include "infer/vocabulary.h"
-#include "train/objectives/cross_entropy.h"
+#include "infer/loop/vocabulary.h"
+#include "metrics/bleu.h"
+#include "train/objectives/cross_entropy_loss.h"
 
 namespace draftsmith::train {
 
@@ -68,7 +68,7 @@ int64_t count_labels(const data::Corpus& corpus, int64_t count) {
   return labels;
 }
 
-// Of one of the trainee's predictions, or of several together.
+// Of one of the trainable's predictions, or of several together.
 struct Sums {
   int64_t layer = 0;  // that an exit reads
   double weight = 1;  // of its loss in the sum of losses
@@ -112,21 +112,22 @@ double weighted_loss(const std::vector<Sums>& sums) {
   return loss;
 }
 
-// The teacher's own view of a batch: the one that validation was given, else the one that the trainee has run.
-std::optional<Predictions> teacher_of(const ValidationInputs& inputs, const TraineeOutput& output, const Batch& batch) {
+// The teacher's own view of a batch: the one that validation was given, else the one that the trainable has run.
+std::optional<Predictions> teacher_of(const ValidationInputs& inputs, const TrainableOutput& output,
+                                      const Batch& batch) {
   if (!inputs.teacher) return output.teacher;
   return Predictions{
       .model = inputs.teacher, .hidden = hidden_at_labels(*inputs.teacher, batch, {}), .labels = batch.labels};
 }
 
 // Of the first prediction, and of the exits after it.
-std::vector<Sums> measure(Trainee& trainee, const ValidationInputs& inputs, const ValidationOptions& options) {
+std::vector<Sums> measure(TrainableModel& trainable, const ValidationInputs& inputs, const ValidationOptions& options) {
   std::vector<Sums> sums;
   const int64_t count = examples_to_use(inputs, options.max_examples);
   for (const auto& examples : batches_of(*inputs.corpus, count, options.token_budget)) {
     stop_if_asked();
-    const Batch batch = make_batch(*inputs.corpus, examples, trainee.info());
-    TraineeOutput output = trainee.forward(batch, {});
+    const Batch batch = make_batch(*inputs.corpus, examples, trainable.info());
+    TrainableOutput output = trainable.forward(batch, {});
     std::vector<Predictions>& measured = output.predictions;
     measured.erase(std::remove_if(measured.begin() + 1, measured.end(), [](const auto& p) { return p.layer == 0; }),
                    measured.end());
@@ -141,7 +142,7 @@ std::string decoded_target(const ValidationInputs& inputs, int64_t example) {
   return inputs.tokenizer->decode(inputs.corpus->target(example));
 }
 
-double greedy_bleu(const Trainee& trained, const ValidationInputs& inputs, const ValidationOptions& options) {
+double greedy_bleu(const TrainableModel& trained, const ValidationInputs& inputs, const ValidationOptions& options) {
   const TextWriters writers = trained.text_writers();
   const auto& model = writers.target;
   infer::DecodeOptions decoding;
@@ -157,7 +158,7 @@ double greedy_bleu(const Trainee& trained, const ValidationInputs& inputs, const
   infer::Generator generator(models, decoding);
   const int64_t count = examples_to_use(inputs, options.bleu_examples);
   std::vector<std::vector<int64_t>> sources;
-  infer::References references;
+  metrics::References references;
   for (int64_t i = 0; i < count; ++i) {
     const auto source = inputs.corpus->source(i);
     sources.emplace_back(source.begin(), source.end());
@@ -169,12 +170,13 @@ double greedy_bleu(const Trainee& trained, const ValidationInputs& inputs, const
        generator.generate(sources, 0, [](size_t, const auto&) { stop_if_asked(); })) {
     hypotheses.push_back(infer::text_of_known(*inputs.tokenizer, result.ids));
   }
-  return infer::corpus_bleu(hypotheses, references).score;
+  return metrics::corpus_bleu(hypotheses, references).score;
 }
 
 }  // namespace
 
-void check_validation(const Trainee& trainee, const ValidationInputs& inputs, const ValidationOptions& options) {
+void check_validation(const TrainableModel& trainable, const ValidationInputs& inputs,
+                      const ValidationOptions& options) {
   if (!inputs.corpus) return;
   Problems problems;
   if (count_labels(*inputs.corpus, examples_to_use(inputs, options.max_examples)) == 0) {
@@ -185,14 +187,14 @@ void check_validation(const Trainee& trainee, const ValidationInputs& inputs, co
   if (options.bleu_examples > 0 && !inputs.tokenizer) {
     problems.add({.where = "validation.bleu_examples", .what = "BLEU needs a tokenizer", .found = "none given"});
   }
-  if (options.bleu_examples > 0 && !trainee.writes_text()) {
+  if (options.bleu_examples > 0 && !trainable.writes_text()) {
     problems.add({.where = "validation.bleu_examples",
                   .what = "what is trained here cannot decode on its own, so there is no BLEU during training",
                   .expected = "0",
                   .found = std::to_string(options.bleu_examples),
                   .hint = "measure it afterwards, with an evaluation of the result"});
   }
-  if (options.measure == "alpha" && !inputs.teacher && !trainee.teaches()) {
+  if (options.measure == "alpha" && !inputs.teacher && !trainable.teaches()) {
     problems.add({.where = "validation.measure", .what = "alpha needs a teacher", .found = "none given"});
   }
   if (!inputs.references.empty() && static_cast<int64_t>(inputs.references.size()) != inputs.corpus->size()) {
@@ -204,11 +206,11 @@ void check_validation(const Trainee& trainee, const ValidationInputs& inputs, co
   problems.throw_if_any();
 }
 
-ValidationResult validate(Trainee& trainee, const ValidationInputs& inputs, const ValidationOptions& options) {
+ValidationResult validate(TrainableModel& trainable, const ValidationInputs& inputs, const ValidationOptions& options) {
   const at::NoGradGuard no_grad;
-  const std::vector<Sums> sums = measure(trainee, inputs, options);
+  const std::vector<Sums> sums = measure(trainable, inputs, options);
   Sums whole = sums.front();
-  for (size_t i = 1; i < sums.size() && trainee.measures_all(); ++i) whole.add(sums[i]);
+  for (size_t i = 1; i < sums.size() && trainable.measures_all(); ++i) whole.add(sums[i]);
   ValidationResult result{.loss = whole.mean_loss(),
                           .accuracy = whole.accuracy(),
                           .labels = sums.front().labels,
@@ -216,11 +218,11 @@ ValidationResult validate(Trainee& trainee, const ValidationInputs& inputs, cons
                           .alpha = whole.alpha(),
                           .weighted_loss = {},
                           .exits = {}};
-  if (sums.size() > 1 && !trainee.measures_all()) result.weighted_loss = weighted_loss(sums);
+  if (sums.size() > 1 && !trainable.measures_all()) result.weighted_loss = weighted_loss(sums);
   for (const Sums& exit : sums) {
     if (exit.layer > 0) result.exits.push_back({exit.layer, exit.mean_loss(), exit.accuracy(), exit.alpha()});
   }
-  if (options.bleu_examples > 0) result.bleu = greedy_bleu(trainee, inputs, options);
+  if (options.bleu_examples > 0) result.bleu = greedy_bleu(trainable, inputs, options);
   return result;
 }
 

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "data/corpus.h"
-#include "data/tokenizer.h"
+#include "data/corpus/corpus.h"
+#include "data/tokenizers/tokenizer.h"
 #include "train/options.h"
-#include "train/trainee.h"
+#include "train/trainable/trainable_model.h"
 
 namespace draftsmith::train {
 
@@ -21,7 +21,7 @@ struct ValidationResult {
   std::optional<double> alpha;  // mean over labels of sum over v of min(teacher's p, model's q)
   // Where exits are trained beside the last layer: the sum of w_i L_i, of the loss above and theirs.
   std::optional<double> weighted_loss;
-  // Of each exit in place of the model. With Trainee::measures_all() what stands above are the means of these.
+  // Of each exit in place of the model. With TrainableModel::measures_all() what stands above are the means of these.
   struct Exit {
     int64_t layer = 0;
     double loss = 0;
@@ -39,12 +39,13 @@ struct ValidationInputs {
   model::TransformerModel* teacher = nullptr;
 };
 
-// Errors (UserError): the measure needs BLEU without a tokenizer or of a trainee that cannot decode, or alpha without a
-// teacher; references of another count; examples without a single label.
-void check_validation(const Trainee& trainee, const ValidationInputs& inputs, const ValidationOptions& options);
+// Errors (UserError): the measure needs BLEU without a tokenizer or of a trainable that cannot decode, or alpha without
+// a teacher; references of another count; examples without a single label.
+void check_validation(const TrainableModel& trainable, const ValidationInputs& inputs,
+                      const ValidationOptions& options);
 
 // Errors: Interrupted when SIGINT or SIGTERM came (base/signals.h), between two batches.
-ValidationResult validate(Trainee& trainee, const ValidationInputs& inputs, const ValidationOptions& options);
+ValidationResult validate(TrainableModel& trainable, const ValidationInputs& inputs, const ValidationOptions& options);
 
 // The value of a measure: "loss" (the weighted one, where there is one), "accuracy", "bleu" or "alpha".
 double value_of(const ValidationResult& result, const std::string& measure);

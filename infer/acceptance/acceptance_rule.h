@@ -5,10 +5,9 @@
 #include <string>
 #include <vector>
 
-#include <ATen/ATen.h>
-
-#include "infer/rows.h"
-#include "infer/sampling.h"
+#include "base/aten.h"
+#include "infer/loop/rows.h"
+#include "infer/sampling/sampling.h"
 
 namespace draftsmith::infer {
 

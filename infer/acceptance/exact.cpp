@@ -1,7 +1,7 @@
 #include "infer/acceptance/exact.h"
 
 #include "infer/acceptance/row_verification.h"
-#include "infer/row_kernels.h"
+#include "infer/sampling/row_kernels.h"
 
 namespace draftsmith::infer {
 

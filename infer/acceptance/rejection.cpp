@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "infer/acceptance/row_verification.h"
-#include "infer/row_kernels.h"
+#include "infer/sampling/row_kernels.h"
 
 namespace draftsmith::infer {
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <vector>
 
-#include "infer/row_kernels.h"
+#include "infer/sampling/row_kernels.h"
 
 namespace draftsmith::infer {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "infer/rows.h"
-#include "model/language_model.h"
+#include "infer/loop/rows.h"
+#include "model/transformer/language_model.h"
 
 namespace draftsmith::infer {
 

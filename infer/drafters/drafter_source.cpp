@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "model/tandem.h"
+#include "model/kinds/tandem.h"
 
 namespace draftsmith::infer {
 

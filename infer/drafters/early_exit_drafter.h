@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "infer/drafters/drafter.h"
-#include "model/exits.h"
+#include "model/kinds/exits.h"
 
 namespace draftsmith::infer {
 

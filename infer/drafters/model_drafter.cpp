@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "infer/prefill.h"
-#include "infer/vocabulary.h"
+#include "infer/loop/prefill.h"
+#include "infer/loop/vocabulary.h"
 
 namespace draftsmith::infer {
 
@@ -26,7 +26,7 @@ void ModelDrafter::prefill(const DraftBegin& begin) {
   } else {
     std::vector<Row> prompts(begin.rows.size());
     for (size_t b = 0; b < prompts.size(); ++b) {
-      prompts[b].tokens = known_to(model_.info(), {&begin.rows[b].tokens, 1}).front();
+      prompts[b].tokens = mask_unknown_ids(model_.info(), {&begin.rows[b].tokens, 1}).front();
     }
     state_ = begin_state(model_, encoder_, prompts, size);
   }

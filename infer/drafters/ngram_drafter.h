@@ -1,9 +1,9 @@
 // The drafter `ngram`: the next token from the last two alone, by a table of n-gram counts with back-off
-// (data/ngram_counts.h). In greedy decoding a draft is two binary searches; when sampling it gives the table's
+// (data/ngrams/ngram_counts.h). In greedy decoding a draft is two binary searches; when sampling it gives the table's
 // distribution, which is a true one, so rejection keeps the target's.
 #pragma once
 
-#include "data/ngram_counts.h"
+#include "data/ngrams/ngram_counts.h"
 #include "infer/drafters/drafter.h"
 
 namespace draftsmith::infer {

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "infer/drafters/drafter.h"
-#include "infer/suffix_index.h"
+#include "infer/drafters/suffix_index.h"
 
 namespace draftsmith::infer {
 

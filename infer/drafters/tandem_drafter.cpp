@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "infer/prefill.h"
+#include "infer/loop/prefill.h"
 
 namespace draftsmith::infer {
 

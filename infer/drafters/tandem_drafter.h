@@ -1,4 +1,4 @@
-// The drafter `tandem`: a Tandem secondary (model/tandem.h; Nair et al. 2024, section 3). It reads the primary's
+// The drafter `tandem`: a Tandem secondary (model/kinds/tandem.h; Nair et al. 2024, section 3). It reads the primary's
 // projected representations of all tokens that the primary has processed, which is everything but a row's last
 // committed token, and its own of the tokens since: b is counted row by row, and any window will do.
 #pragma once
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "infer/drafters/drafter.h"
-#include "model/transformer_model.h"
+#include "model/transformer/transformer_model.h"
 
 namespace draftsmith::infer {
 

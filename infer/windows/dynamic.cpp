@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "infer/sampling.h"
+#include "infer/sampling/sampling.h"
 
 namespace draftsmith::infer {
 

@@ -1,6 +1,6 @@
 #include "infer/windows/fallback.h"
 
-#include "infer/sampling.h"
+#include "infer/sampling/sampling.h"
 
 namespace draftsmith::infer {
 

@@ -5,9 +5,8 @@
 #include <span>
 #include <string>
 
-#include <ATen/ATen.h>
-
-#include "infer/rows.h"
+#include "base/aten.h"
+#include "infer/loop/rows.h"
 
 namespace draftsmith::infer {
 

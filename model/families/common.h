@@ -8,9 +8,9 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "model/config_reader.h"
-#include "model/stored_layout.h"
-#include "model/transformer_config.h"
+#include "model/families/config_reader.h"
+#include "model/families/stored_layout.h"
+#include "model/transformer/transformer_config.h"
 
 namespace draftsmith::model {
 

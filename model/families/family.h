@@ -7,9 +7,9 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "model/config_reader.h"
-#include "model/stored_layout.h"
-#include "model/transformer_config.h"
+#include "model/families/config_reader.h"
+#include "model/families/stored_layout.h"
+#include "model/transformer/transformer_config.h"
 
 namespace draftsmith::model {
 
@@ -22,7 +22,7 @@ struct Family {
   TransformerConfig (*read_config)(ConfigReader& reader);
   // config.json, complete, as Transformers reads it.
   nlohmann::ordered_json (*write_config)(const TransformerConfig& config);
-  // Where a parameter of ours (model/parameters.h) lies in the files.
+  // Where a parameter of ours (model/layers/parameters.h) lies in the files.
   StoredTensor (*stored)(const std::string& parameter, const TransformerConfig& config);
 
   std::string stored_embedding;                    // stored name of the shared embedding
@@ -38,7 +38,7 @@ struct Family {
 const std::vector<Family>& families();
 
 // The family of a parsed config.json, by its architectures (behind what stands before them for kinds of our own,
-// model/model_kind.h) or else model_type. Errors (UserError): neither is there, or
+// model/kinds/model_kind.h) or else model_type. Errors (UserError): neither is there, or
 // nobody knows them (the message lists what is known).
 const Family& family_of(const nlohmann::json& config_json, const std::string& where);
 

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "model/families/family.h"
-#include "model/model_kind.h"
+#include "model/files/model_kind.h"
 
 namespace draftsmith::model {
 

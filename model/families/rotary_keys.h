@@ -6,8 +6,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "model/config_reader.h"
-#include "model/transformer_config.h"
+#include "model/families/config_reader.h"
+#include "model/transformer/transformer_config.h"
 
 namespace draftsmith::model {
 

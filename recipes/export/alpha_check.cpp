@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "data/readers.h"
-#include "data/tokenizer.h"
+#include "data/text/readers.h"
+#include "data/tokenizers/load_tokenizer.h"
 #include "infer/generator.h"
-#include "infer/vocabulary.h"
-#include "model/checkpoint.h"
+#include "infer/loop/vocabulary.h"
+#include "model/files/checkpoint.h"
 #include "recipes/export/probes.h"
 
 namespace draftsmith::recipes {

@@ -6,10 +6,9 @@
 #include <string>
 #include <vector>
 
-#include <ATen/ATen.h>
-
-#include "infer/forced_alpha.h"
-#include "model/transformer_model.h"
+#include "base/aten.h"
+#include "infer/forced/forced_alpha.h"
+#include "model/transformer/transformer_model.h"
 
 namespace draftsmith::recipes {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "model/transformer_config.h"
+#include "model/transformer/transformer_config.h"
 
 namespace draftsmith::recipes {
 

@@ -6,8 +6,8 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/sha256.h"
-#include "model/checkpoint.h"
-#include "model/exits.h"
+#include "model/files/checkpoint.h"
+#include "model/kinds/exits.h"
 #include "recipes/done_file.h"
 
 namespace draftsmith::recipes {

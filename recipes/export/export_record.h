@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "model/weight_files.h"
+#include "model/files/weight_files.h"
 #include "recipes/export/probes.h"
 
 namespace draftsmith::recipes {

@@ -1,6 +1,6 @@
 #include "recipes/export/exported_exits.h"
 
-#include "model/model_hash.h"
+#include "model/files/model_hash.h"
 
 namespace draftsmith::recipes {
 

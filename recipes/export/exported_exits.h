@@ -1,10 +1,10 @@
-// The exits of a model (model/exits.h) as an export takes them along.
+// The exits of a model (model/kinds/exits.h) as an export takes them along.
 #pragma once
 
 #include <filesystem>
 #include <memory>
 
-#include "model/exits.h"
+#include "model/kinds/exits.h"
 
 namespace draftsmith::recipes {
 

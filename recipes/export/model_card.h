@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include "model/model_directory.h"
+#include "model/files/model_directory.h"
 #include "recipes/export/export_formats.h"
-#include "recipes/export/export_model.h"
+#include "recipes/export/export_summary.h"
 
 namespace draftsmith::recipes {
 

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/sha256.h"
-#include "model/parameters.h"
+#include "model/layers/parameters.h"
 
 namespace draftsmith::recipes {
 

@@ -7,12 +7,11 @@
 #include <string>
 #include <vector>
 
-#include <ATen/ATen.h>
-
+#include "base/aten.h"
 #include "base/error.h"
-#include "infer/forced_alpha.h"
-#include "model/exits.h"
-#include "model/transformer_model.h"
+#include "infer/forced/forced_alpha.h"
+#include "model/kinds/exits.h"
+#include "model/transformer/transformer_model.h"
 #include "recipes/export/alpha_check.h"
 #include "recipes/export/probes.h"
 

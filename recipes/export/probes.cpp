@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "model/safetensors.h"
+#include "model/files/safetensors.h"
 
 namespace draftsmith::recipes {
 

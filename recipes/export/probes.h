@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <vector>
 
-#include <ATen/ATen.h>
 #include <nlohmann/json.hpp>
 
-#include "model/transformer_model.h"
+#include "base/aten.h"
+#include "model/transformer/transformer_model.h"
 
 namespace draftsmith::recipes {
 

@@ -3,7 +3,8 @@
 
 #include "base/logging.h"
 #include "base/sha256.h"
-#include "data/prepare.h"
+#include "data/corpus/prepare.h"
+#include "data/tokenizers/load_tokenizer.h"
 #include "recipes/stages/stages.h"
 
 namespace draftsmith::recipes {
@@ -22,7 +23,7 @@ struct CorpusStageOptions : data::TextInput, data::TextPolicies, data::PrepareOp
   }
 };
 
-void run_corpus(const CorpusStageOptions& options, const StageRun& run) {
+void run_corpus(const CorpusStageOptions& options, const StageContext& run) {
   const auto tokenizer = data::load_tokenizer(options.tokenizer);
   const auto stream = data::open_text(options, options);
   Progress progress({.style = run.execution.progress, .title = "tokenizing", .unit = "examples"});

@@ -1,28 +1,28 @@
 // kind = "evaluate": an evaluation suite inside a recipe. Makes results.json, results.csv, report.html and hyp/.
 #include <iostream>
 
-#include "infer/evaluation.h"
+#include "evaluate/evaluation.h"
 #include "recipes/stages/stages.h"
 
 namespace draftsmith::recipes {
 
 namespace {
 
-void run_evaluate(const infer::EvaluationOptions& suite, const StageRun& run) {
-  infer::EvaluationOptions options = suite;
+void run_evaluate(const evaluate::SuiteOptions& suite, const StageContext& run) {
+  evaluate::SuiteOptions options = suite;
   // The command line goes before the recipe only where it says something.
   const Execution nothing_said;
   if (run.execution.device != nothing_said.device) options.device = run.execution.device;
   if (run.execution.threads != nothing_said.threads) options.threads = run.execution.threads;
-  const infer::EvaluationContext context{.quiet = run.execution.progress == ProgressStyle::kQuiet};
-  const auto result = infer::run_evaluation(options, run.directory, context);
+  const evaluate::SuiteContext context{.quiet = run.execution.progress == ProgressStyle::kQuiet};
+  const auto result = evaluate::run_evaluation(options, run.directory, context);
   std::cout << result.table << std::flush;
 }
 
 }  // namespace
 
 StageKind evaluate_stage() {
-  return make_stage_kind<infer::EvaluationOptions>("evaluate", 1, "measures methods against baselines", run_evaluate);
+  return make_stage_kind<evaluate::SuiteOptions>("evaluate", 1, "measures methods against baselines", run_evaluate);
 }
 
 }  // namespace draftsmith::recipes

@@ -1,7 +1,7 @@
 #include "recipes/stages/exit_training.h"
 
 #include "base/logging.h"
-#include "train/exit_trainee.h"
+#include "train/trainable/exit_trainable.h"
 
 namespace draftsmith::recipes {
 
@@ -22,19 +22,19 @@ void take_up(const model::Exits& earlier, const model::Exits& into, const std::f
 
 }  // namespace
 
-TraineeModels exit_trainee(const train::ExitTrainingOptions& options, std::unique_ptr<model::TransformerModel> model,
-                           const std::filesystem::path& from) {
+TrainableModels exit_trainable(const train::ExitTrainingOptions& options,
+                               std::unique_ptr<model::TransformerModel> model, const std::filesystem::path& from) {
   const int64_t layers = model->config().decoder_layers;
   Problems problems;
   train::check_fits(options, layers, "exits", problems);
   problems.throw_if_any();
-  TraineeModels made;
+  TrainableModels made;
   // No random numbers: exits of a model in training share its head.
   made.exits = std::make_unique<model::Exits>(train::exit_config(options, layers), *model, 0);
   if (const auto inside = model::exits_directory(from); !from.empty() && model::holds_exits(inside)) {
     take_up(*model::load_exits(inside, from, *model), *made.exits, from);
   }
-  made.trainee = std::make_unique<train::ExitTrainee>(*model, *made.exits, train::loss_weights(options, layers));
+  made.trainable = std::make_unique<train::ExitTrainable>(*model, *made.exits, train::loss_weights(options, layers));
   made.models.push_back(std::move(model));
   return made;
 }

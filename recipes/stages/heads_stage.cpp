@@ -1,16 +1,16 @@
-// kind = "heads": trains early-prediction heads for layers of a model, all else frozen (train/head_trainee.h). Makes
-// model/: a copy of the model's directory with draftsmith/exits inside.
+// kind = "heads": trains early-prediction heads for layers of a model, all else frozen (train/trainable
+// models/head_trainable.h). Makes model/: a copy of the model's directory with draftsmith/exits inside.
 #include <fmt/format.h>
 
 #include "base/device.h"
 #include "base/logging.h"
-#include "model/model_hash.h"
+#include "model/files/model_hash.h"
 #include "recipes/stages/provenance.h"
 #include "recipes/stages/stages.h"
 #include "recipes/stages/tokenizers.h"
 #include "recipes/stages/training_data.h"
-#include "train/exit_options.h"
-#include "train/head_trainee.h"
+#include "train/trainable/exit_options.h"
+#include "train/trainable/head_trainable.h"
 
 namespace draftsmith::recipes {
 
@@ -90,7 +90,7 @@ model::ExitConfig checked_config(const HeadsStageOptions& options) {
   return heads;
 }
 
-void run_heads(const HeadsStageOptions& options, const StageRun& run) {
+void run_heads(const HeadsStageOptions& options, const StageContext& run) {
   model::ExitConfig config = checked_config(options);
   const TrainingData files(options.tokenizer, options.corpus, options.validation_corpus);
   load_model_tokenizer(options.model, files.tokenizer->hash());
@@ -102,8 +102,8 @@ void run_heads(const HeadsStageOptions& options, const StageRun& run) {
   const auto model = model::load_model(options.model, {.device = device, .pack = false});
   model::require_vocabulary_fits(model->config(), files.tokenizer->vocabulary(), options.model.string());
   model::Exits heads(std::move(config), *model, options.seed);
-  train::HeadTrainee trainee(*model, heads, {options.model, input_name(run, "model", options.model), hash});
-  train::Trainer(files.inputs(trainee, run), options.training, run.directory).run();
+  train::HeadTrainable trainable(*model, heads, {options.model, input_name(run, "model", options.model), hash});
+  train::Trainer(files.inputs(trainable, run), options.training, run.directory).run();
 }
 
 }  // namespace

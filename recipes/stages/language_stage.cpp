@@ -1,12 +1,13 @@
 // kind = "language": writes texts of the made-up language pair. Makes {train,valid,test}.{src,tgt}.
-#include "data/synthetic.h"
+
+#include "data/synthetic/synthetic.h"
 #include "recipes/stages/stages.h"
 
 namespace draftsmith::recipes {
 
 namespace {
 
-void run_language(const data::SyntheticOptions& options, const StageRun& run) {
+void run_language(const data::SyntheticOptions& options, const StageContext& run) {
   data::write_synthetic(options, run.directory);
 }
 

@@ -1,8 +1,9 @@
 // kind = "ngram": counts the n-grams of a corpus's targets. Makes ngram.h5, the table of an n-gram drafter.
+
 #include "base/logging.h"
 #include "base/signals.h"
-#include "data/corpus.h"
-#include "data/ngram_table.h"
+#include "data/corpus/corpus.h"
+#include "data/ngrams/ngram_table.h"
 #include "recipes/stages/stages.h"
 
 namespace draftsmith::recipes {
@@ -20,7 +21,7 @@ struct NgramStageOptions : data::NgramOptions {
 };
 
 // Counting takes seconds where training takes hours: an interrupted run begins again, without what a killed one left.
-void run_ngram(const NgramStageOptions& options, const StageRun& run) {
+void run_ngram(const NgramStageOptions& options, const StageContext& run) {
   for (const auto& entry : std::filesystem::directory_iterator(run.directory)) {
     if (entry.path().filename().string().starts_with(".ngram.h5")) std::filesystem::remove_all(entry.path());
   }

@@ -1,4 +1,5 @@
 // kind = "prune": cuts a smaller model out of a trained one. Makes model/, for a train stage's `from` or a drafter.
+
 #include "base/logging.h"
 #include "recipes/pruning.h"
 #include "recipes/stages/stages.h"
@@ -18,7 +19,7 @@ struct PruneStageOptions : model::PruneOptions {
 };
 
 // Takes little time: an interrupted run begins again, without what a killed one left.
-void run_prune(const PruneStageOptions& options, const StageRun& run) {
+void run_prune(const PruneStageOptions& options, const StageContext& run) {
   for (const auto& entry : std::filesystem::directory_iterator(run.directory)) {
     const std::string name = entry.path().filename();
     if (name == "model" || name.starts_with(".model")) std::filesystem::remove_all(entry.path());

@@ -7,18 +7,18 @@
 #include "base/device.h"
 #include "base/logging.h"
 #include "base/signals.h"
-#include "data/router_data.h"
-#include "data/sharded_corpus.h"
-#include "data/tokenizer.h"
+#include "data/corpus/sharded_corpus.h"
+#include "data/teacher/router_data.h"
+#include "data/tokenizers/tokenizer.h"
 #include "infer/acceptance/rejection.h"
-#include "infer/drafters/make_drafter.h"
-#include "infer/evaluation_loading.h"
 #include "infer/generator.h"
+#include "infer/load_models.h"
+#include "infer/make_drafter.h"
 #include "infer/router_collection.h"
 #include "infer/windows/fixed.h"
-#include "model/checkpoint.h"
-#include "model/model_hash.h"
-#include "model/router.h"
+#include "model/files/checkpoint.h"
+#include "model/files/model_hash.h"
+#include "model/kinds/router.h"
 #include "recipes/stages/provenance.h"
 #include "recipes/stages/stages.h"
 #include "recipes/stages/tokenizers.h"
@@ -74,7 +74,7 @@ Fields<RouterDataOptions> RouterDataOptions::fields() {
 // Target and drafter, and a generator around both that is watched.
 class Collection {
  public:
-  Collection(const RouterDataOptions& options, const StageRun& run, const data::CorpusInfo& inputs)
+  Collection(const RouterDataOptions& options, const StageContext& run, const data::CorpusInfo& inputs)
       : prompt_tokens_(options.prompt_tokens),
         tokenizer_(load_model_tokenizer(options.model, inputs.tokenizer_hash)),
         collector_(options.top_k) {
@@ -139,19 +139,19 @@ class Collection {
   std::optional<infer::Generator> generator_;
 };
 
-fs::path shard_file(const StageRun& run, int64_t index) {
+fs::path shard_file(const StageContext& run, int64_t index) {
   return run.directory / fmt::format("router_data.shard-{:05}.h5", index);
 }
 
 // Whether a file was made by this very job; another one's (of an earlier version) is made again.
-bool is_of_job(const fs::path& file, const StageRun& run) {
+bool is_of_job(const fs::path& file, const StageContext& run) {
   if (!fs::exists(file)) return false;
   const data::RouterDataInfo info = data::read_router_data_info(file);
   const auto job = info.provenance.find(data::kJob);
   return job != info.provenance.end() && job->second == run.identity;
 }
 
-data::RouterDataInfo data_info(const RouterDataOptions& options, const StageRun& run, int64_t vocabulary) {
+data::RouterDataInfo data_info(const RouterDataOptions& options, const StageContext& run, int64_t vocabulary) {
   data::RouterDataInfo info;
   info.top_k = options.top_k;
   info.vocabulary = vocabulary;
@@ -168,7 +168,7 @@ data::RouterDataInfo data_info(const RouterDataOptions& options, const StageRun&
 }
 
 // Decodes what no shard holds yet, shard by shard, and joins them.
-void collect(const RouterDataOptions& options, const StageRun& run, const fs::path& file) {
+void collect(const RouterDataOptions& options, const StageContext& run, const fs::path& file) {
   const data::Corpus inputs(options.corpus);
   const int64_t count = options.limit > 0 ? std::min(options.limit, inputs.size()) : inputs.size();
   Collection collection(options, run, inputs.info());
@@ -190,7 +190,7 @@ void collect(const RouterDataOptions& options, const StageRun& run, const fs::pa
 }
 
 // A run that was killed after its shards were joined has only to remove them.
-void run_router_data(const RouterDataOptions& options, const StageRun& run) {
+void run_router_data(const RouterDataOptions& options, const StageContext& run) {
   const fs::path file = run.directory / "router_data.h5";
   if (!is_of_job(file, run)) collect(options, run, file);
   std::vector<fs::path> shards;

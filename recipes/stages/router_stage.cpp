@@ -1,15 +1,15 @@
-// kind = "router": trains a router on collected positions (train/router_training.h). Makes router/, router_report.json
-// and router_report.svg.
+// kind = "router": trains a router on collected positions (train/router/router_training.h). Makes router/,
+// router_report.json and router_report.svg.
 #include <fmt/format.h>
 
 #include "base/files.h"
 #include "base/json.h"
 #include "base/logging.h"
 #include "base/signals.h"
-#include "infer/evaluation_loading.h"
-#include "model/model_hash.h"
+#include "infer/load_models.h"
+#include "model/files/model_hash.h"
 #include "recipes/stages/stages.h"
-#include "train/router_training.h"
+#include "train/router/router_training.h"
 
 namespace draftsmith::recipes {
 
@@ -31,7 +31,7 @@ struct RouterStageOptions : train::RouterTrainingOptions {
 };
 
 // Training takes seconds to minutes: an interrupted run begins again, without what a killed one left.
-void run_router(const RouterStageOptions& options, const StageRun& run) {
+void run_router(const RouterStageOptions& options, const StageContext& run) {
   fs::remove_all(run.directory / "router");
   const data::RouterData data(options.data);
   const infer::LoadedModel drafter = infer::load_drafter(infer::parse_drafter(options.drafter), {}, {});

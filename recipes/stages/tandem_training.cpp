@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "model/checkpoint.h"
-#include "model/model_hash.h"
+#include "model/files/checkpoint.h"
+#include "model/files/model_hash.h"
 
 namespace draftsmith::recipes {
 
@@ -113,8 +113,8 @@ at::ScalarType frozen_primary_type(const std::string& precision, at::Device devi
   return precision == "bf16" && !device.is_cpu() ? at::kBFloat16 : at::kFloat;
 }
 
-TraineeModels tandem_trainee(const TandemTrainingOptions& options, TandemBeginning beginning,
-                             const TandemPlace& place) {
+TrainableModels tandem_trainable(const TandemTrainingOptions& options, TandemBeginning beginning,
+                                 const TandemPlace& place) {
   const fs::path& from = beginning.from;
   const fs::path directory = primary_of(options, from);
   const auto configuration = train::tandem_configuration(options.configuration);
@@ -124,10 +124,10 @@ TraineeModels tandem_trainee(const TandemTrainingOptions& options, TandemBeginni
   primary->set_name(directory.string());
   auto secondary = from_tandem(from) ? next_stage(options, from, directory, place.device)
                                      : first_stage(options, beginning, *primary);
-  TraineeModels made;
-  made.trainee = std::make_unique<train::TandemTrainee>(
+  TrainableModels made;
+  made.trainable = std::make_unique<train::TandemTrainable>(
       *secondary, *primary,
-      train::TandemTraineeOptions{.configuration = configuration,
+      train::TandemTrainableOptions{.configuration = configuration,
                                   .primary_directory = frozen ? directory : fs::path(),
                                   .copy_primary = options.copy_primary});
   made.models.push_back(std::move(secondary));

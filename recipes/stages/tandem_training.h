@@ -9,11 +9,11 @@
 
 #include "base/device.h"
 #include "base/options.h"
-#include "model/deep_tandem.h"
-#include "model/exits.h"
-#include "model/tandem.h"
+#include "model/kinds/deep_tandem.h"
+#include "model/kinds/exits.h"
+#include "model/kinds/tandem.h"
 #include "recipes/architecture.h"
-#include "train/tandem_trainee.h"
+#include "train/trainable/tandem_trainable.h"
 
 namespace draftsmith::recipes {
 
@@ -40,12 +40,12 @@ struct TandemBeginning {
   std::unique_ptr<model::TransformerModel> fresh = nullptr;  // an ordinary model of random weights
 };
 
-// A trainee, and the models that it works on.
-struct TraineeModels {
+// A trainable, and the models that it works on.
+struct TrainableModels {
   std::vector<std::unique_ptr<model::TransformerModel>> models = {};
   std::unique_ptr<model::DeepTandemModel> deep = nullptr;
   std::unique_ptr<model::Exits> exits = nullptr;
-  std::unique_ptr<train::Trainee> trainee = nullptr;
+  std::unique_ptr<train::TrainableModel> trainable = nullptr;
 };
 
 // How the models are loaded: a frozen primary runs in a type of its own, since nothing of it is updated.
@@ -58,7 +58,8 @@ at::ScalarType frozen_primary_type(const std::string& precision, at::Device devi
 
 // Loads and makes the two models. Errors: UserError: what the directories lack, models that do not fit each other
 // (naming both), a layer map out of range, options of a new secondary where it begins from a Tandem.
-TraineeModels tandem_trainee(const TandemTrainingOptions& options, TandemBeginning beginning, const TandemPlace& place);
+TrainableModels tandem_trainable(const TandemTrainingOptions& options, TandemBeginning beginning,
+                                 const TandemPlace& place);
 
 // Whether `model` is the primary, here or in a copy, and stays what it is: then it need not be loaded again as a
 // teacher. `from` as in TandemBeginning. Errors: as primary_of and model::model_hash.

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "model/model_hash.h"
+#include "model/files/model_hash.h"
 
 namespace draftsmith::recipes {
 

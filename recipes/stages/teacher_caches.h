@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <optional>
 
-#include "data/corpus.h"
-#include "data/teacher_cache.h"
+#include "data/corpus/corpus.h"
+#include "data/teacher/teacher_cache.h"
 
 namespace draftsmith::recipes {
 

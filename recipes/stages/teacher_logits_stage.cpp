@@ -1,5 +1,6 @@
 // kind = "teacher-logits": the teacher's next-token distributions for the targets of a corpus, so that students are
-// distilled without running it. Makes teacher_logits.h5 (data/teacher_cache.h); resumes at the last whole shard.
+// distilled without running it. Makes teacher_logits.h5 (data/teacher/teacher_cache.h); resumes at the last whole
+// shard.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -8,16 +9,16 @@
 #include "base/files.h"
 #include "base/logging.h"
 #include "base/signals.h"
-#include "data/teacher_cache.h"
-#include "data/tokenizer.h"
-#include "model/checkpoint.h"
-#include "model/model_directory.h"
-#include "model/model_hash.h"
+#include "data/teacher/teacher_cache.h"
+#include "data/tokenizers/tokenizer.h"
+#include "model/files/checkpoint.h"
+#include "model/files/model_directory.h"
+#include "model/files/model_hash.h"
 #include "recipes/stages/provenance.h"
 #include "recipes/stages/stages.h"
 #include "recipes/stages/tokenizers.h"
-#include "train/teacher_logits.h"
-#include "train/truncation_error.h"
+#include "train/teacher/teacher_logits.h"
+#include "train/teacher/truncation_error.h"
 
 namespace draftsmith::recipes {
 
@@ -64,7 +65,7 @@ Fields<TeacherLogitsOptions> TeacherLogitsOptions::fields() {
 }
 
 data::TeacherCacheInfo cache_info(const TeacherLogitsOptions& options, const data::Corpus& corpus,
-                                  const model::ModelInfo& teacher, const StageRun& run) {
+                                  const model::ModelInfo& teacher, const StageContext& run) {
   return {.k = options.k == 0 ? teacher.vocabulary : options.k,
           .vocabulary = teacher.vocabulary,
           .temperature = options.temperature,
@@ -117,7 +118,7 @@ int64_t shard_end(const data::Corpus& corpus, int64_t first, const data::Teacher
 }
 
 void write_shards(model::TransformerModel& teacher, const TeacherLogitsOptions& options, const data::Corpus& corpus,
-                  const data::TeacherCacheInfo& info, const StageRun& run, data::ShardedTeacherCache& cache) {
+                  const data::TeacherCacheInfo& info, const StageContext& run, data::ShardedTeacherCache& cache) {
   train::TeacherLogits logits(teacher, corpus, {.k = info.k, .temperature = info.temperature}, options.batch_tokens);
   announce(info, corpus, run.directory, cache.done());
   Progress progress({.style = run.execution.progress,
@@ -152,7 +153,7 @@ std::optional<data::TruncationError> measure(model::TransformerModel& teacher, c
                                   .progress = progress});
 }
 
-void run_teacher_logits(const TeacherLogitsOptions& options, const StageRun& run) {
+void run_teacher_logits(const TeacherLogitsOptions& options, const StageContext& run) {
   const data::Corpus corpus(options.corpus);
   load_model_tokenizer(options.model, corpus.info().tokenizer_hash);
   const at::Device device = choose_device(run.execution.device);

@@ -9,10 +9,10 @@
 #include "base/device.h"
 #include "base/logging.h"
 #include "base/signals.h"
-#include "data/sharded_corpus.h"
-#include "data/tokenizer.h"
+#include "data/corpus/sharded_corpus.h"
+#include "data/tokenizers/tokenizer.h"
 #include "infer/generator.h"
-#include "model/checkpoint.h"
+#include "model/files/checkpoint.h"
 #include "recipes/stages/provenance.h"
 #include "recipes/stages/stages.h"
 #include "recipes/stages/tokenizers.h"
@@ -60,12 +60,13 @@ infer::DecodeOptions decode_options(const TeacherOutputsOptions& options) {
 }
 
 // Of an input by the name that input_name() gives it.
-std::string hash_of(const StageRun& run, const std::string& name) {
+std::string hash_of(const StageContext& run, const std::string& name) {
   const auto input = run.inputs.find(name.substr(0, name.starts_with('@') ? name.find('/') : std::string::npos));
   return input == run.inputs.end() ? "unknown" : input->second;
 }
 
-data::CorpusInfo output_info(const data::Corpus& inputs, const TeacherOutputsOptions& options, const StageRun& run) {
+data::CorpusInfo output_info(const data::Corpus& inputs, const TeacherOutputsOptions& options,
+                             const StageContext& run) {
   const std::string teacher = input_name(run, "model", options.model);
   const std::string sources = input_name(run, "corpus", options.corpus);
   data::CorpusInfo info;
@@ -86,7 +87,7 @@ data::CorpusInfo output_info(const data::Corpus& inputs, const TeacherOutputsOpt
 
 // The target with everything that decodes with it.
 struct Teacher {
-  Teacher(const TeacherOutputsOptions& options, const StageRun& run, const data::CorpusInfo& inputs)
+  Teacher(const TeacherOutputsOptions& options, const StageContext& run, const data::CorpusInfo& inputs)
       : tokenizer(load_model_tokenizer(options.model, inputs.tokenizer_hash)),
         model(model::load_model(options.model,
                                 {.device = choose_device(run.execution.device), .dtype = parse_dtype(options.dtype)})),
@@ -125,7 +126,7 @@ void decode_shard(Teacher& teacher, const data::Corpus& inputs, int64_t begin, i
   }
 }
 
-void run_teacher_outputs(const TeacherOutputsOptions& options, const StageRun& run) {
+void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContext& run) {
   const data::Corpus inputs(options.corpus);
   Teacher teacher(options, run, inputs.info());
   const std::vector<int64_t>& eos = teacher.settings.eos_ids;

@@ -3,8 +3,8 @@
 #include <sstream>
 
 #include "base/logging.h"
-#include "data/readers.h"
-#include "data/tokenizer_training.h"
+#include "data/text/readers.h"
+#include "data/tokenizers/tokenizer_training.h"
 #include "recipes/stages/stages.h"
 
 namespace draftsmith::recipes {
@@ -56,7 +56,7 @@ std::vector<std::string> all_lines(const TokenizerStageOptions& options) {
   return lines;
 }
 
-void run_tokenizer(const TokenizerStageOptions& options, const StageRun& run) {
+void run_tokenizer(const TokenizerStageOptions& options, const StageContext& run) {
   const auto report = data::train_tokenizer(all_lines(options), options, run.directory / "spiece.model");
   log_info("  {} pieces from {} lines ({} empty, {} with reserved characters, {} not sampled)", report.vocabulary,
            report.lines, report.empty, report.reserved, report.sampled_out);

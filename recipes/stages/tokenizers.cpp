@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/logging.h"
+#include "data/tokenizers/load_tokenizer.h"
 
 namespace draftsmith::recipes {
 

@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "data/corpus.h"
-#include "data/tokenizer.h"
+#include "data/corpus/corpus.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace draftsmith::recipes {
 

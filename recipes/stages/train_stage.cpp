@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include "base/device.h"
-#include "data/readers.h"
-#include "model/block_prediction.h"
-#include "model/checkpoint.h"
+#include "data/text/readers.h"
+#include "model/files/checkpoint.h"
+#include "model/kinds/block_prediction.h"
 #include "recipes/architecture.h"
 #include "recipes/stages/exit_training.h"
 #include "recipes/stages/stages.h"
@@ -12,8 +12,8 @@
 #include "recipes/stages/teacher_caches.h"
 #include "recipes/stages/tokenizers.h"
 #include "recipes/stages/training_data.h"
-#include "train/block_trainees.h"
 #include "train/objectives/cached_teacher.h"
+#include "train/trainable/block_trainables.h"
 
 namespace draftsmith::recipes {
 
@@ -161,46 +161,46 @@ std::unique_ptr<model::TransformerModel> fresh_model(model::TransformerConfig co
   return fresh;
 }
 
-TraineeModels from_random_weights(const TrainStageOptions& options, const data::Tokenizer& tokenizer,
-                                  at::Device device) {
+TrainableModels from_random_weights(const TrainStageOptions& options, const data::Tokenizer& tokenizer,
+                                    at::Device device) {
   const ArchitectureOptions& shape = *options.architecture;
   model::TransformerConfig config = config_of(shape, tokenizer);
-  TraineeModels start;
+  TrainableModels start;
   if (options.deep_tandem) {
     start.deep = std::make_unique<model::DeepTandemModel>(
         model::DeepTandemParts{config_of(*options.deep_tandem->large, tokenizer), config, options.deep_tandem->block},
         shape.seed);
     start.deep->to(device, at::kFloat);
-    start.trainee = std::make_unique<train::DeepTandemTrainee>(*start.deep);
+    start.trainable = std::make_unique<train::DeepTandemTrainable>(*start.deep);
   } else if (options.block_prediction) {
     config = model::block_prediction_config(std::move(config), *options.block_prediction);
     start.models.push_back(fresh_model(std::move(config), shape.seed, device));
-    start.trainee = std::make_unique<train::BlockPredictionTrainee>(*start.models.front());
+    start.trainable = std::make_unique<train::BlockPredictionTrainable>(*start.models.front());
   } else if (options.tandem) {
-    start = tandem_trainee(*options.tandem, {.fresh = fresh_model(config, shape.seed, device)},
-                           {device, frozen_primary_type(options.training.precision, device)});
+    start = tandem_trainable(*options.tandem, {.fresh = fresh_model(config, shape.seed, device)},
+                             {device, frozen_primary_type(options.training.precision, device)});
   } else if (options.exits) {
-    start = exit_trainee(*options.exits, fresh_model(config, shape.seed, device), {});
+    start = exit_trainable(*options.exits, fresh_model(config, shape.seed, device), {});
   } else {
     start.models.push_back(fresh_model(config, shape.seed, device));
-    start.trainee = std::make_unique<train::PlainTrainee>(*start.models.front());
+    start.trainable = std::make_unique<train::PlainTrainable>(*start.models.front());
   }
   return start;
 }
 
 // What the stage trains, and the models that takes.
-TraineeModels starting_models(const TrainStageOptions& options, const data::Tokenizer& tokenizer, at::Device device) {
+TrainableModels starting_models(const TrainStageOptions& options, const data::Tokenizer& tokenizer, at::Device device) {
   if (options.architecture) return from_random_weights(options, tokenizer, device);
-  TraineeModels start;
+  TrainableModels start;
   if (options.tandem) {
-    start = tandem_trainee(*options.tandem, {.from = *options.from},
-                           {device, frozen_primary_type(options.training.precision, device)});
+    start = tandem_trainable(*options.tandem, {.from = *options.from},
+                             {device, frozen_primary_type(options.training.precision, device)});
   } else if (options.exits) {
-    start = exit_trainee(*options.exits, model::load_model(*options.from, {.device = device, .pack = false}),
-                         *options.from);
+    start = exit_trainable(*options.exits, model::load_model(*options.from, {.device = device, .pack = false}),
+                           *options.from);
   } else {
     start.models.push_back(model::load_model(*options.from, {.device = device, .pack = false}));
-    start.trainee = std::make_unique<train::PlainTrainee>(*start.models.front());
+    start.trainable = std::make_unique<train::PlainTrainable>(*start.models.front());
   }
   model::require_vocabulary_fits(start.models.front()->config(), tokenizer.vocabulary(), options.from->string());
   return start;
@@ -224,7 +224,7 @@ std::unique_ptr<train::TeacherSource> distilled_from(const TrainStageOptions& op
   return std::make_unique<train::LiveTeacher>(*teacher);
 }
 
-void run_train(const TrainStageOptions& options, const StageRun& run) {
+void run_train(const TrainStageOptions& options, const StageContext& run) {
   const at::Device device = choose_device(run.execution.device);
   const TrainingData files(options.tokenizer, options.corpus, options.validation_corpus);
   const auto primary = options.tandem ? options.tandem->primary : std::nullopt;
@@ -235,8 +235,8 @@ void run_train(const TrainStageOptions& options, const StageRun& run) {
   if (options.validation_references) references = data::read_lines(*options.validation_references);
   const auto teacher = loaded_teacher(options, device);
 
-  const TraineeModels start = starting_models(options, *files.tokenizer, device);
-  train::TrainerInputs inputs = files.inputs(*start.trainee, run);
+  const TrainableModels start = starting_models(options, *files.tokenizer, device);
+  train::TrainerInputs inputs = files.inputs(*start.trainable, run);
   inputs.references = std::move(references);
   inputs.teacher = teacher.get();
   const auto distilled = distilled_from(options, files.corpus, teacher.get());

@@ -1,5 +1,6 @@
 #include "recipes/stages/training_data.h"
 
+#include "data/tokenizers/load_tokenizer.h"
 #include "recipes/stages/tokenizers.h"
 
 namespace draftsmith::recipes {
@@ -13,8 +14,8 @@ TrainingData::TrainingData(const std::filesystem::path& tokenizer_file, const st
   require_tokenizer(*validation, *tokenizer);
 }
 
-train::TrainerInputs TrainingData::inputs(train::Trainee& trainee, const StageRun& run) const {
-  train::TrainerInputs inputs(trainee, corpus);
+train::TrainerInputs TrainingData::inputs(train::TrainableModel& trainable, const StageContext& run) const {
+  train::TrainerInputs inputs(trainable, corpus);
   inputs.validation = validation ? &*validation : nullptr;
   inputs.tokenizer = tokenizer.get();
   inputs.identity = run.identity;

@@ -5,8 +5,8 @@
 #include <memory>
 #include <optional>
 
-#include "data/corpus.h"
-#include "data/tokenizer.h"
+#include "data/corpus/corpus.h"
+#include "data/tokenizers/tokenizer.h"
 #include "recipes/stages/stages.h"
 #include "train/trainer.h"
 
@@ -18,7 +18,7 @@ struct TrainingData {
                const std::optional<std::filesystem::path>& validation_corpus);
 
   // A trainer's inputs over these, which must outlive it.
-  train::TrainerInputs inputs(train::Trainee& trainee, const StageRun& run) const;
+  train::TrainerInputs inputs(train::TrainableModel& trainable, const StageContext& run) const;
 
   std::unique_ptr<data::Tokenizer> tokenizer;
   data::Corpus corpus;

@@ -2,11 +2,11 @@
 
 #include <stdexcept>
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <gtest/gtest.h>
 
+#include "base/aten.h"
 #include "base/dropout_kernel.h"
 #include "base/random.h"
 

@@ -7,9 +7,10 @@
 #include <sys/wait.h>
 
 #include "base/files.h"
-#include "model/checkpoint.h"
+#include "model/files/checkpoint.h"
 #include "tests/cli/program.h"
-#include "tests/model/transformer_fixtures.h"
+#include "tests/model/transformer/transformer_fixtures.h"
+#include "tests/support/paths.h"
 
 namespace draftsmith::test {
 namespace {
@@ -76,8 +77,9 @@ TEST_F(ExportProgram, BadInputWritesNothingAndExitsWithTwo) {
 
 // A file size limit fails writes as a full disk does.
 TEST_F(ExportProgram, AWriteThatFailsLeavesNoDirectory) {
-  const std::string command = "bash -c 'trap \"\" XFSZ; ulimit -f 8; exec " DRAFTSMITH_BINARY " export --model " +
-                              model_.string() + " --out " + out_.string() + "' 2>" + (folder_ / "err").string();
+  const std::string command = "bash -c 'trap \"\" XFSZ; ulimit -f 8; exec " + draftsmith::testing::draftsmith_binary() +
+                              " export --model " + model_.string() + " --out " + out_.string() + "' 2>" +
+                              (folder_ / "err").string();
   EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
   EXPECT_THAT(read_file(folder_ / "err"), HasSubstr("writing failed after"));
   size_t entries = 0;

@@ -6,11 +6,11 @@
 
 #include "base/files.h"
 #include "base/json.h"
-#include "model/checkpoint.h"
-#include "model/model_directory.h"
+#include "model/files/checkpoint.h"
+#include "model/files/model_directory.h"
 #include "tests/cli/program.h"
-#include "tests/data/tokenizer_files.h"
-#include "tests/model/transformer_fixtures.h"
+#include "tests/data/tokenizers/tokenizer_files.h"
+#include "tests/model/transformer/transformer_fixtures.h"
 
 namespace draftsmith::test {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "base/utf8.h"
 #include "cli/model_input.h"
-#include "infer/oracle_model.h"
-#include "tests/data/tokenizer_files.h"
+#include "tests/data/tokenizers/tokenizer_files.h"
+#include "tests/support/oracle_model.h"
 
 namespace draftsmith::cli {
 namespace {

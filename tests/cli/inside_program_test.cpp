@@ -4,11 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
-#include "model/checkpoint.h"
-#include "model/exits.h"
-#include "model/model_hash.h"
+#include "model/files/checkpoint.h"
+#include "model/files/model_hash.h"
+#include "model/kinds/exits.h"
 #include "tests/cli/program.h"
-#include "tests/model/transformer_fixtures.h"
+#include "tests/model/transformer/transformer_fixtures.h"
 
 namespace draftsmith::test {
 namespace {

@@ -8,10 +8,11 @@
 #include <sys/wait.h>
 
 #include "base/files.h"
-#include "data/corpus.h"
-#include "model/checkpoint.h"
+#include "data/corpus/corpus.h"
+#include "model/files/checkpoint.h"
 #include "tests/cli/program.h"
-#include "tests/model/transformer_fixtures.h"
+#include "tests/model/transformer/transformer_fixtures.h"
+#include "tests/support/paths.h"
 
 namespace draftsmith {
 namespace {
@@ -122,9 +123,9 @@ TEST_F(PruneProgram, RefusesBeforeItMeasures) {
 
 TEST_F(PruneProgram, AskedToStopItEndsInOrder) {
   write_corpus("long.h5", 50'000);
-  const std::string command = "bash -c '" DRAFTSMITH_BINARY " prune --threads 1 --model " + path("model") + " --out " +
-                              path("out") + " --heads 2 --by activation --calibration " + path("long.h5") +
-                              " --calibration-examples 50000 2>" + path("err") +
+  const std::string command = "bash -c '" + draftsmith::testing::draftsmith_binary() + " prune --threads 1 --model " +
+                              path("model") + " --out " + path("out") + " --heads 2 --by activation --calibration " +
+                              path("long.h5") + " --calibration-examples 50000 2>" + path("err") +
                               " & pid=$!; while [ -e /proc/$pid ] && ! grep -q \"SigCgt:.*[4-7c-f]...$\" "
                               "/proc/$pid/status; do :; done; kill -TERM $pid; wait $pid'";
   EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 128 + SIGTERM);

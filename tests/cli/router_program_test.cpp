@@ -5,11 +5,11 @@
 
 #include "base/files.h"
 #include "base/json.h"
-#include "model/checkpoint.h"
-#include "model/model_hash.h"
-#include "model/router.h"
+#include "model/files/checkpoint.h"
+#include "model/files/model_hash.h"
+#include "model/kinds/router.h"
 #include "tests/cli/program.h"
-#include "tests/model/small_t5.h"
+#include "tests/support/small_t5.h"
 
 namespace draftsmith::test {
 namespace {

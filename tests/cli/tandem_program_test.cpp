@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
-#include "model/checkpoint.h"
-#include "model/tandem.h"
+#include "model/files/checkpoint.h"
+#include "model/kinds/tandem.h"
 #include "tests/cli/program.h"
-#include "tests/model/transformer_fixtures.h"
+#include "tests/model/transformer/transformer_fixtures.h"
 
 namespace draftsmith::test {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "base/files.h"
 #include "tests/cli/program.h"
-#include "tests/data/tokenizer_files.h"
+#include "tests/data/tokenizers/tokenizer_files.h"
 
 namespace draftsmith::test {
 namespace {

@@ -12,20 +12,15 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "data/tokenizer.h"
-#include "data/tokenizer_training.h"
+#include "data/tokenizers/load_tokenizer.h"
+#include "data/tokenizers/tokenizer_training.h"
+#include "tests/support/paths.h"
 
 namespace draftsmith::data {
 
 inline std::filesystem::path write_text(const std::filesystem::path& file, std::string_view text) {
   std::ofstream(file, std::ios::binary) << text;
   return file;
-}
-
-inline std::filesystem::path shared_data() {
-  const char* set = std::getenv("DRAFTSMITH_DATA");
-  return set != nullptr ? std::filesystem::path(set)
-                        : std::filesystem::path(DRAFTSMITH_SOURCE_DIR) / ".." / "shared" / "data";
 }
 
 // A small tokenizer over a few words, trained where it is asked for.

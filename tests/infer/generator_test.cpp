@@ -9,8 +9,8 @@
 #include "infer/windows/dynamic.h"
 #include "infer/windows/fallback.h"
 #include "infer/windows/fixed.h"
-#include "tests/infer/oracle_fixtures.h"
-#include "tests/infer/pieces_tokenizer.h"
+#include "tests/support/oracle_fixtures.h"
+#include "tests/support/pieces_tokenizer.h"
 
 namespace draftsmith::infer::testing {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "infer/drafters/drafter_source.h"
 #include "infer/part_options.h"
-#include "model/exits.h"
-#include "tests/infer/early_exit_fixtures.h"
-#include "tests/infer/oracle_fixtures.h"
+#include "model/kinds/exits.h"
+#include "tests/support/early_exit_fixtures.h"
+#include "tests/support/oracle_fixtures.h"
 
 namespace draftsmith::infer::testing {
 namespace {

@@ -7,11 +7,11 @@
 #include <gtest/gtest.h>
 
 #include "infer/drafters/model_drafter.h"
-#include "infer/forced_alpha.h"
+#include "infer/forced/forced_alpha.h"
+#include "infer/forced/teacher_forcing.h"
 #include "infer/generator.h"
 #include "infer/parts.h"
-#include "infer/teacher_forcing.h"
-#include "model/transformer_model.h"
+#include "model/transformer/transformer_model.h"
 
 namespace draftsmith::infer::testing {
 namespace {

@@ -8,7 +8,7 @@
 #include "infer/acceptance/rejection.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/windows/fixed.h"
-#include "tests/infer/oracle_fixtures.h"
+#include "tests/support/oracle_fixtures.h"
 
 namespace draftsmith::infer::testing {
 namespace {

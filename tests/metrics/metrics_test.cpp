@@ -6,12 +6,12 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "infer/metrics/bleu.h"
-#include "infer/metrics/chrf.h"
-#include "infer/metrics/porter.h"
-#include "infer/metrics/rouge.h"
+#include "metrics/bleu.h"
+#include "metrics/chrf.h"
+#include "metrics/porter.h"
+#include "metrics/rouge.h"
 
-namespace draftsmith::infer {
+namespace draftsmith::metrics {
 namespace {
 
 using testing::ElementsAre;
@@ -126,4 +126,4 @@ TEST(Rouge, SentencesAreEscapedInFiles) {
 }
 
 }  // namespace
-}  // namespace draftsmith::infer
+}  // namespace draftsmith::metrics

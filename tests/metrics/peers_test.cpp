@@ -6,13 +6,13 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "infer/metrics/bleu.h"
-#include "infer/metrics/chrf.h"
-#include "infer/metrics/porter.h"
-#include "infer/metrics/rouge.h"
+#include "metrics/bleu.h"
+#include "metrics/chrf.h"
+#include "metrics/porter.h"
+#include "metrics/rouge.h"
 #include "tests/metrics/reference_run.h"
 
-namespace draftsmith::infer {
+namespace draftsmith::metrics {
 namespace {
 
 constexpr double kTolerance = 1e-9;  // sacreBLEU prints two decimals, rouge_score's users four
@@ -111,4 +111,4 @@ TEST(PorterAgainstPeers, EqualsNltkOnEveryWordTypeOfTheData) {
 }
 
 }  // namespace
-}  // namespace draftsmith::infer
+}  // namespace draftsmith::metrics

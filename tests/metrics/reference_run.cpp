@@ -6,22 +6,18 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-namespace draftsmith::infer {
+#include "tests/support/paths.h"
+
+namespace draftsmith::metrics {
 namespace {
 
 namespace fs = std::filesystem;
 
-fs::path from_environment(const char* name, const fs::path& otherwise) {
-  const char* value = std::getenv(name);
-  return value != nullptr && *value != '\0' ? fs::path(value) : otherwise;
-}
-
 }  // namespace
 
 std::optional<fs::path> run_reference(const std::string& command, std::string& why) {
-  const fs::path source = DRAFTSMITH_SOURCE_DIR;
-  const fs::path python = from_environment("DRAFTSMITH_PEERS_PYTHON", source / ".venv-peers/bin/python");
-  const fs::path data = from_environment("DRAFTSMITH_DATA", source / "../shared/data");
+  const fs::path python = testing::peers_python();
+  const fs::path data = testing::data_dir();
   if (!fs::exists(python)) {
     why = "no Python with sacrebleu, rouge_score and nltk at " + python.string() + " (DRAFTSMITH_PEERS_PYTHON)";
     return std::nullopt;
@@ -31,9 +27,9 @@ std::optional<fs::path> run_reference(const std::string& command, std::string& w
     return std::nullopt;
   }
   const fs::path out = fs::temp_directory_path() / ("draftsmith_metrics_" + command + "_" + std::to_string(::getpid()));
-  const std::string line =
-      fmt::format("'{}' '{}' {} '{}' '{}' 2>'{}.log'", python.string(),
-                  (source / "tools/reference_metrics.py").string(), command, data.string(), out.string(), out.string());
+  const std::string line = fmt::format("'{}' '{}' {} '{}' '{}' 2>'{}.log'", python.string(),
+                                       (testing::source_dir() / "tools/reference_metrics.py").string(), command,
+                                       data.string(), out.string(), out.string());
   if (std::system(line.c_str()) != 0) {
     throw std::runtime_error("the reference script failed: " + line);
   }
@@ -48,4 +44,4 @@ std::vector<std::string> read_lines(const fs::path& file) {
   return lines;
 }
 
-}  // namespace draftsmith::infer
+}  // namespace draftsmith::metrics

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace draftsmith::infer {
+namespace draftsmith::metrics {
 
 // Folder with the script's output for `command`, or nothing and `why` when the peers or the data are absent. A script
 // that fails is an exception.
@@ -15,4 +15,4 @@ std::optional<std::filesystem::path> run_reference(const std::string& command, s
 
 std::vector<std::string> read_lines(const std::filesystem::path& file);
 
-}  // namespace draftsmith::infer
+}  // namespace draftsmith::metrics

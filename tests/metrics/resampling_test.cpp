@@ -1,6 +1,6 @@
 // Intervals and paired tests against statistics whose answer is known.
 
-#include "infer/metrics/resampling.h"
+#include "metrics/resampling.h"
 
 #include <chrono>
 #include <cmath>
@@ -8,9 +8,9 @@
 
 #include <gtest/gtest.h>
 
-#include "infer/metrics/bleu.h"
+#include "metrics/bleu.h"
 
-namespace draftsmith::infer {
+namespace draftsmith::metrics {
 namespace {
 
 double mean_of(std::span<const double> sums) {
@@ -94,4 +94,4 @@ TEST(PairedTests, IdenticalSystemsHavePValueOne) {
 }
 
 }  // namespace
-}  // namespace draftsmith::infer
+}  // namespace draftsmith::metrics

@@ -6,8 +6,9 @@
 
 #include "base/json.h"
 #include "infer/generator.h"
-#include "model/checkpoint.h"
+#include "model/files/checkpoint.h"
 #include "tests/parity/model_comparison.h"
+#include "tests/support/paths.h"
 
 namespace draftsmith::model {
 namespace {
@@ -140,8 +141,7 @@ TEST_F(DecoderOnlyParity, PickledWeightsAreRead) {
 
 // A real trained model: greedy continuations of 100 beginnings of TinyStories.
 TEST_F(DecoderOnlyParity, ATrainedModelTellsTheSameStories) {
-  const char* given = std::getenv("DRAFTSMITH_DATA");
-  const fs::path data = given != nullptr ? fs::path(given) : fs::path(DRAFTSMITH_SOURCE_DIR) / "../shared/data";
+  const fs::path data = draftsmith::testing::data_dir();
   const fs::path directory = data / "models/stories260k_hf";
   fs::path text;
   if (fs::exists(data / "tinystories")) {

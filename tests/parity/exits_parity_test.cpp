@@ -2,9 +2,9 @@
 // finds none too many, and computes the logits that it and we compute without them; exported or not.
 #include <gtest/gtest.h>
 
-#include "model/checkpoint.h"
-#include "model/exits.h"
-#include "model/model_hash.h"
+#include "model/files/checkpoint.h"
+#include "model/files/model_hash.h"
+#include "model/kinds/exits.h"
 #include "recipes/export/export_model.h"
 #include "tests/parity/model_comparison.h"
 

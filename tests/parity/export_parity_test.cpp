@@ -4,8 +4,8 @@
 
 #include "base/json.h"
 #include "infer/generator.h"
-#include "model/checkpoint.h"
-#include "model/pruning.h"
+#include "model/files/checkpoint.h"
+#include "model/pruning/pruning.h"
 #include "recipes/export/export_model.h"
 #include "tests/parity/model_comparison.h"
 

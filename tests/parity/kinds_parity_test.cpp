@@ -1,10 +1,10 @@
 // Models of kinds of our own are no models of Transformers', which says so instead of filling in random weights.
 #include <gtest/gtest.h>
 
-#include "model/block_prediction.h"
-#include "model/deep_tandem.h"
-#include "model/tandem.h"
-#include "tests/model/tandem_fixtures.h"
+#include "model/kinds/block_prediction.h"
+#include "model/kinds/deep_tandem.h"
+#include "model/kinds/tandem.h"
+#include "tests/model/kinds/tandem_fixtures.h"
 #include "tests/parity/transformers_reference.h"
 
 namespace draftsmith::model {

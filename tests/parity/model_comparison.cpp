@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include "model/checkpoint.h"
 #include "model/families/family.h"
+#include "model/files/checkpoint.h"
 
 namespace draftsmith::model {
 

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
-#include "model/checkpoint.h"
+#include "model/files/checkpoint.h"
 #include "tests/parity/model_comparison.h"
 
 namespace draftsmith::model {

@@ -8,9 +8,10 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "data/stream_decoder.h"
-#include "data/tokenizer.h"
+#include "data/tokenizers/load_tokenizer.h"
+#include "data/tokenizers/stream_decoder.h"
 #include "tests/parity/transformers_reference.h"
+#include "tests/support/paths.h"
 
 namespace draftsmith::data {
 namespace {
@@ -51,15 +52,10 @@ class BinaryReader {
   size_t at_ = 0;
 };
 
-fs::path shared_data() {
-  const char* set = std::getenv("DRAFTSMITH_DATA");
-  return set != nullptr ? fs::path(set) : fs::path(DRAFTSMITH_SOURCE_DIR) / ".." / "shared" / "data";
-}
-
 class TokenizerParity : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    if (!model::TransformersReference::available() || !fs::exists(shared_data())) return;
+    if (!model::TransformersReference::available() || !fs::exists(draftsmith::testing::data_dir())) return;
     reference_ = std::make_unique<model::TransformersReference>("parity_tokenizers.py");
     BinaryReader reader(root() / "lines.bin");
     for (uint32_t count = reader.number(); count > 0; --count) lines_.push_back(reader.text());
@@ -70,7 +66,8 @@ class TokenizerParity : public testing::Test {
   }
 
   void SetUp() override {
-    if (!reference_) GTEST_SKIP() << "no Python with `tokenizers` (run ./test), or no " << shared_data();
+    if (!reference_)
+      GTEST_SKIP() << "no Python with `tokenizers` (run ./test), or no " << draftsmith::testing::data_dir();
     ASSERT_GE(lines_.size(), 50'000U);
   }
 
@@ -153,14 +150,15 @@ TEST_F(TokenizerParity, LlamasSentencePieceInTokenizerJson) {
 
 TEST_F(TokenizerParity, SentencePiece) {
   for (const char* name : {"llama32k_tokenizer", "stories260k_hf"}) {
-    compare(name, *load_tokenizer(shared_data() / "models" / name / "tokenizer.model"));
+    compare(name, *load_tokenizer(draftsmith::testing::data_dir() / "models" / name / "tokenizer.model"));
   }
 }
 
 // Special tokens aside, which only tokenizer.json finds in text. The form that Transformers 5 writes treats runs of
 // blanks and blanks at the start in its own way (as the references of "llama" show).
 TEST_F(TokenizerParity, ALlamasTwoFilesGiveTheSameIds) {
-  const auto model = load_tokenizer(shared_data() / "models" / "llama32k_tokenizer" / "tokenizer.model");
+  const auto model =
+      load_tokenizer(draftsmith::testing::data_dir() / "models" / "llama32k_tokenizer" / "tokenizer.model");
   const auto old_form = load_tokenizer(root() / "llama_old");
   const auto new_form = load_tokenizer(root() / "llama");
   size_t compared = 0;

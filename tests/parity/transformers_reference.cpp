@@ -4,19 +4,14 @@
 #include <stdexcept>
 
 #include "base/json.h"
-#include "model/safetensors.h"
+#include "model/files/safetensors.h"
+#include "tests/support/paths.h"
 
 namespace draftsmith::model {
 
 namespace {
 
 namespace fs = std::filesystem;
-
-fs::path python() {
-  const char* given = std::getenv("DRAFTSMITH_PEERS_PYTHON");
-  return given != nullptr && *given != '\0' ? fs::path(given)
-                                            : fs::path(DRAFTSMITH_SOURCE_DIR) / ".venv-peers/bin/python";
-}
 
 std::vector<int64_t> integers(const at::Tensor& values) {
   const at::Tensor whole = values.to(at::kLong).contiguous();
@@ -26,7 +21,7 @@ std::vector<int64_t> integers(const at::Tensor& values) {
 }  // namespace
 
 bool TransformersReference::available() {
-  return fs::exists(python());
+  return fs::exists(draftsmith::testing::peers_python());
 }
 
 TransformersReference::TransformersReference(std::string script) : script_(std::move(script)) {
@@ -38,8 +33,9 @@ TransformersReference::TransformersReference(std::string script) : script_(std::
 
 std::string TransformersReference::run(const std::string& command, const std::string& rest) const {
   const fs::path log = root_ / (command + ".log");
-  const std::string line = "OMP_NUM_THREADS=1 '" + python().string() + "' '" DRAFTSMITH_SOURCE_DIR "/tools/" + script_ +
-                           "' " + command + " '" + root().string() + "' " + rest + " >'" + log.string() + "' 2>&1";
+  const std::string line = "OMP_NUM_THREADS=1 '" + draftsmith::testing::peers_python().string() + "' '" +
+                           (draftsmith::testing::source_dir() / "tools").string() + "/" + script_ + "' " + command +
+                           " '" + root().string() + "' " + rest + " >'" + log.string() + "' 2>&1";
   return std::system(line.c_str()) == 0 ? "" : read_file(log);
 }
 

@@ -6,10 +6,9 @@
 #include <string>
 #include <vector>
 
-#include <ATen/ATen.h>
-
+#include "base/aten.h"
 #include "base/files.h"
-#include "model/transformer_model.h"
+#include "model/transformer/transformer_model.h"
 
 namespace draftsmith::model {
 

@@ -4,8 +4,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "model/exits.h"
-#include "model/model_hash.h"
+#include "data/tokenizers/load_tokenizer.h"
+#include "model/files/model_hash.h"
+#include "model/kinds/exits.h"
 #include "tests/recipes/train_stage_fixtures.h"
 
 namespace draftsmith::recipes {

@@ -6,13 +6,13 @@
 
 #include "base/files.h"
 #include "base/json.h"
-#include "model/checkpoint.h"
-#include "model/model_hash.h"
+#include "model/files/checkpoint.h"
+#include "model/files/model_hash.h"
 #include "recipes/export/export_model.h"
 #include "recipes/inspection.h"
 #include "recipes/pruning.h"
-#include "tests/model/checkpoint_files.h"
-#include "tests/model/exits_fixtures.h"
+#include "tests/model/files/checkpoint_files.h"
+#include "tests/model/kinds/exits_fixtures.h"
 
 namespace draftsmith::recipes {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
-#include "model/checkpoint.h"
+#include "model/files/checkpoint.h"
 #include "recipes/done_file.h"
 #include "recipes/export/export_formats.h"
 #include "recipes/export/export_model.h"
@@ -14,8 +14,8 @@
 #include "recipes/export/model_facts.h"
 #include "recipes/inspection.h"
 #include "recipes/results_file.h"
-#include "tests/model/checkpoint_files.h"
-#include "tests/model/transformer_fixtures.h"
+#include "tests/model/files/checkpoint_files.h"
+#include "tests/model/transformer/transformer_fixtures.h"
 
 namespace draftsmith::recipes {
 namespace {

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "model/block_prediction.h"
-#include "model/deep_tandem.h"
-#include "model/tandem.h"
+#include "model/kinds/block_prediction.h"
+#include "model/kinds/deep_tandem.h"
+#include "model/kinds/tandem.h"
 #include "recipes/inspection.h"
 
 namespace draftsmith::recipes {

@@ -23,7 +23,7 @@ StageKind counting_kind(std::vector<std::string>& log) {
           .describe_options = [] { return std::string(); },
           .check = [](const toml::table&, const std::string&, Problems&) { return CheckedOptions(); },
           .run =
-              [&log](const toml::table& table, const StageRun& run) {
+              [&log](const toml::table& table, const StageContext& run) {
                 log.push_back(run.directory.filename().string().substr(0, 1));
                 write_file_atomic(run.directory / "result.txt", table["value"].value_or(std::string()));
               }};
@@ -137,7 +137,7 @@ TEST_F(Pipeline, ASecondRunInTheSameWorkDirectoryIsRefused) {
 
 TEST_F(Pipeline, AFailedStageLeavesNoDoneAndKeepsEarlierStages) {
   StageKind failing = kind_;
-  failing.run = [](const toml::table&, const StageRun&) { throw RunError({.where = "here", .what = "failed"}); };
+  failing.run = [](const toml::table&, const StageContext&) { throw RunError({.where = "here", .what = "failed"}); };
   Recipe broken = recipe(1, 1);
   broken.stages[1].kind = &failing;
   EXPECT_THROW(run(broken), RunError);
@@ -148,7 +148,7 @@ TEST_F(Pipeline, AFailedStageLeavesNoDoneAndKeepsEarlierStages) {
 TEST_F(Pipeline, AskedToStopItBeginsNoFurtherStage) {
   const SignalWatch watch;
   StageKind stopping = kind_;
-  stopping.run = [&](const toml::table& table, const StageRun& stage_run) {
+  stopping.run = [&](const toml::table& table, const StageContext& stage_run) {
     kind_.run(table, stage_run);
     raise(SIGTERM);
   };

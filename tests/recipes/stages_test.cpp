@@ -8,11 +8,11 @@
 #include "base/files.h"
 #include "base/signals.h"
 #include "base/toml.h"
-#include "data/ngram_table.h"
-#include "data/sharded_corpus.h"
-#include "data/tokenizer.h"
-#include "data/tokenizer_training.h"
-#include "model/checkpoint.h"
+#include "data/corpus/sharded_corpus.h"
+#include "data/ngrams/ngram_table.h"
+#include "data/tokenizers/load_tokenizer.h"
+#include "data/tokenizers/tokenizer_training.h"
+#include "model/files/checkpoint.h"
 #include "recipes/stage.h"
 
 namespace draftsmith::recipes {

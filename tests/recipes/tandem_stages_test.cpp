@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "model/block_prediction.h"
-#include "model/deep_tandem.h"
-#include "model/tandem.h"
+#include "model/kinds/block_prediction.h"
+#include "model/kinds/deep_tandem.h"
+#include "model/kinds/tandem.h"
 #include "recipes/stages/tandem_training.h"
 #include "tests/recipes/train_stage_fixtures.h"
 

@@ -5,10 +5,10 @@
 
 #include "base/files.h"
 #include "base/toml.h"
-#include "data/corpus.h"
-#include "data/tokenizer.h"
-#include "data/tokenizer_training.h"
-#include "model/checkpoint.h"
+#include "data/corpus/corpus.h"
+#include "data/tokenizers/load_tokenizer.h"
+#include "data/tokenizers/tokenizer_training.h"
+#include "model/files/checkpoint.h"
 #include "recipes/stage.h"
 
 namespace draftsmith::recipes {

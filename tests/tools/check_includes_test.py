@@ -1,4 +1,4 @@
-"""Tests of tools/check_includes on small made-up repositories, each with one deliberate violation."""
+"""Tests of tools/check_includes on small invented repositories, each with one deliberate violation."""
 
 import pathlib
 import subprocess
@@ -45,8 +45,8 @@ class CheckIncludes(unittest.TestCase):
         self.assert_only_violation("model/bad.cpp:2:", "train/trainer.h")
 
     def test_refuses_data_and_model_including_each_other(self):
-        self.write("data/corpus.h", '#include "model/model.h"\n')
-        self.assert_only_violation("data/corpus.h:1:", "model/model.h")
+        self.write("data/corpus/corpus.h", '#include "model/model.h"\n')
+        self.assert_only_violation("data/corpus/corpus.h:1:", "model/model.h")
 
     def test_refuses_library_code_that_includes_tests(self):
         self.write("tests/helpers.h", "#pragma once\n")
@@ -75,6 +75,24 @@ class CheckIncludes(unittest.TestCase):
     def test_refuses_the_header_that_includes_all_of_torch(self):
         self.write("train/bad.cpp", "#include <torch/torch.h>\n")
         self.assert_only_violation("train/bad.cpp:1:", "torch/torch.h")
+
+    def test_refuses_a_circle_of_modules_that_no_header_closes_alone(self):
+        self.write("model/a.h", "#pragma once\n")
+        self.write("model/a.cpp", '#include "model/a.h"\n#include "model/b.h"\n')
+        self.write("model/b.h", '#pragma once\n#include "model/a.h"\n')
+        self.assert_only_violation("model/b.h:2:", "circle", "model/a -> model/b -> model/a")
+
+    def test_a_circle_of_three_modules_is_one_violation(self):
+        for one, other in ("ab", "bc", "ca"):
+            self.write(f"data/{one}.h", "#pragma once\n")
+            self.write(f"data/{one}.cpp", f'#include "data/{other}.h"\n')
+        self.assert_only_violation("data/c.cpp:1:", "data/a -> data/b -> data/c -> data/a")
+
+    def test_modules_may_share_what_a_third_one_declares(self):
+        self.write("model/a.h", '#pragma once\n#include "model/shared.h"\n')
+        self.write("model/b.cpp", '#include "model/a.h"\n#include "model/shared.h"\n')
+        self.write("model/shared.h", "#pragma once\n")
+        self.assertEqual(self.run_tool(), (0, ""))
 
     def test_refuses_quoted_includes_that_do_not_start_at_the_root(self):
         self.write("model/bad.cpp", '#include "model.h"\n')

@@ -1,8 +1,8 @@
 // Greedy BLEU in validation: against the model's own outputs it is perfect, and it follows the weights as they change.
 #include <gtest/gtest.h>
 
-#include "data/tokenizer.h"
-#include "data/tokenizer_training.h"
+#include "data/tokenizers/load_tokenizer.h"
+#include "data/tokenizers/tokenizer_training.h"
 #include "infer/generator.h"
 #include "tests/train/fixtures.h"
 
@@ -64,8 +64,8 @@ class ValidationBleu : public testing::Test {
     ValidationOptions options;
     options.bleu_examples = corpus_->size();
     options.max_new_tokens = kOutputTokens;
-    PlainTrainee trainee(*model_);
-    return validate(trainee, inputs, options).bleu.value();
+    PlainTrainable trainable(*model_);
+    return validate(trainable, inputs, options).bleu.value();
   }
 
   void change_weights(int64_t seed) {

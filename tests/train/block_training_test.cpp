@@ -2,12 +2,12 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "model/block_prediction.h"
-#include "model/deep_tandem.h"
-#include "tests/model/tandem_fixtures.h"
+#include "model/kinds/block_prediction.h"
+#include "model/kinds/deep_tandem.h"
+#include "tests/model/kinds/tandem_fixtures.h"
 #include "tests/train/fixtures.h"
-#include "train/block_trainees.h"
 #include "train/objectives/cross_entropy.h"
+#include "train/trainable/block_trainables.h"
 
 namespace draftsmith::train {
 namespace {
@@ -57,9 +57,9 @@ class BlockTraining : public testing::Test {
     write_periodic_corpus(folder_ / "train.h5", 120, 1);
     write_periodic_corpus(folder_ / "plain.h5", 12, 0);
   }
-  TrainResult train(Trainee& trainee, const TrainOptions& training, const std::string& run) const {
+  TrainResult train(TrainableModel& trainable, const TrainOptions& training, const std::string& run) const {
     const data::Corpus corpus(folder_ / "train.h5");
-    return Trainer({.trainee = trainee, .corpus = corpus, .validation = &corpus}, training, folder_ / run).run();
+    return Trainer({.trainable = trainable, .corpus = corpus, .validation = &corpus}, training, folder_ / run).run();
   }
   TemporaryDirectory folder_;
 };
@@ -68,7 +68,7 @@ class BlockTraining : public testing::Test {
 TEST_F(BlockTraining, BlockPredictionIsJudgedOnTheTokensThatItPredicts) {
   model::TransformerModel model(model::block_prediction_config(tiny_decoder(), kBlock), 5);
   model.to(at::kCPU, at::kDouble);
-  BlockPredictionTrainee trainee(model);
+  BlockPredictionTrainable trainable(model);
   const data::Corpus corpus(folder_ / "plain.h5");
   const at::NoGradGuard no_grad;
   double expected = 0;
@@ -84,37 +84,37 @@ TEST_F(BlockTraining, BlockPredictionIsJudgedOnTheTokensThatItPredicts) {
       expected -= log_probs[p + 1 - kBlock][batch.labels[p].item<int64_t>()].item<double>();
     }
   }
-  const Loss loss = CrossEntropy({}).loss(trainee, make_batch(corpus, all, model.info(), 24), {});
+  const Loss loss = CrossEntropy({}).loss(trainable, make_batch(corpus, all, model.info(), 24), {});
   EXPECT_EQ(loss.count, labels);
   EXPECT_NEAR(loss.sum.item<double>(), expected, 1e-9 * expected);
 }
 
 TEST_F(BlockTraining, BlockPredictionLearnsAndItsResultLoads) {
   model::TransformerModel model(model::block_prediction_config(tiny_decoder(), kBlock), 5);
-  BlockPredictionTrainee trainee(model);
+  BlockPredictionTrainable trainable(model);
   const data::Corpus corpus(folder_ / "train.h5");
-  const double before = validate(trainee, {.corpus = &corpus}, {}).loss;
-  const TrainResult result = train(trainee, options("60 steps"), "run");
+  const double before = validate(trainable, {.corpus = &corpus}, {}).loss;
+  const TrainResult result = train(trainable, options("60 steps"), "run");
   const auto stored = model::load_block_prediction(result.model, {.pack = false});
-  BlockPredictionTrainee loaded(*stored);
+  BlockPredictionTrainable loaded(*stored);
   EXPECT_LT(validate(loaded, {.corpus = &corpus}, {}).loss, before - 1);
 }
 
 TEST_F(BlockTraining, ADeepTandemTrainsBothPartsAndItsCheckpointLoads) {
   model::DeepTandemModel model = tiny_deep();
-  DeepTandemTrainee trainee(model);
+  DeepTandemTrainable trainable(model);
   std::map<std::string, at::Tensor> before;
-  for (const auto& [name, value] : trainee.parameters()) before[name] = value.clone();
+  for (const auto& [name, value] : trainable.parameters()) before[name] = value.clone();
   const data::Corpus corpus(folder_ / "train.h5");
-  const double loss = validate(trainee, {.corpus = &corpus}, {}).loss;
-  const TrainResult result = train(trainee, options("40 steps"), "whole");
-  EXPECT_LT(validate(trainee, {.corpus = &corpus}, {}).loss, loss - 1);
-  for (const auto& [name, value] : trainee.parameters()) {
+  const double loss = validate(trainable, {.corpus = &corpus}, {}).loss;
+  const TrainResult result = train(trainable, options("40 steps"), "whole");
+  EXPECT_LT(validate(trainable, {.corpus = &corpus}, {}).loss, loss - 1);
+  for (const auto& [name, value] : trainable.parameters()) {
     EXPECT_FALSE(value.equal(before.at(name))) << name;
   }
   // From its checkpoint another start becomes the same.
   model::DeepTandemModel other({.large = tiny_decoder(), .small = tiny_decoder(), .block = kBlock}, 8);
-  DeepTandemTrainee resumed(other);
+  DeepTandemTrainable resumed(other);
   resumed.load(folder_ / "whole" / "checkpoints" / "last" / "model");
   const auto stored = model::load_deep_tandem(result.model);
   for (const auto& [name, value] : resumed.parameters()) {
@@ -126,8 +126,8 @@ TEST_F(BlockTraining, TextsThatAreTooLongForTheLargePartAreRefused) {
   model::TransformerConfig large = tiny_decoder();
   large.max_positions = 8;
   model::DeepTandemModel model({.large = large, .small = tiny_decoder(), .block = kBlock}, 7);
-  DeepTandemTrainee trainee(model);
-  const std::string message = error_of([&] { train(trainee, options("1 steps"), "run"); });
+  DeepTandemTrainable trainable(model);
+  const std::string message = error_of([&] { train(trainable, options("1 steps"), "run"); });
   EXPECT_NE(message.find("at most 8 tokens"), std::string::npos) << message;
 }
 

@@ -1,4 +1,4 @@
-// The objective distill: live teachers, teachers that the trainee runs itself, samples of the student, exact resume.
+// The objective distill: live teachers, teachers that the trainable runs itself, samples of the student, exact resume.
 #include <csignal>
 #include <numeric>
 
@@ -6,8 +6,8 @@
 
 #include "base/random.h"
 #include "base/signals.h"
-#include "model/checkpoint.h"
-#include "model/pruning.h"
+#include "model/files/checkpoint.h"
+#include "model/pruning/pruning.h"
 #include "tests/train/fixtures.h"
 #include "train/objectives/distill.h"
 #include "train/training_step.h"
@@ -21,13 +21,13 @@ ObjectiveOptions distill_options(double lambda = 0.5) {
   return options;
 }
 
-// A trainee that runs another model beside its own, as a Tandem secondary's does.
-class TaughtTrainee : public PlainTrainee {
+// A trainable that runs another model beside its own, as a Tandem secondary's does.
+class TaughtTrainable : public PlainTrainable {
  public:
-  TaughtTrainee(model::TransformerModel& model, model::TransformerModel& teacher)
-      : PlainTrainee(model), teacher_(teacher) {}
-  TraineeOutput forward(const Batch& batch, const model::DropoutContext& dropout) override {
-    TraineeOutput output = PlainTrainee::forward(batch, dropout);
+  TaughtTrainable(model::TransformerModel& model, model::TransformerModel& teacher)
+      : PlainTrainable(model), teacher_(teacher) {}
+  TrainableOutput forward(const Batch& batch, const model::DropoutContext& dropout) override {
+    TrainableOutput output = PlainTrainable::forward(batch, dropout);
     output.teacher =
         Predictions{.model = &teacher_, .hidden = hidden_at_labels(teacher_, batch, {}), .labels = batch.labels};
     return output;
@@ -38,10 +38,10 @@ class TaughtTrainee : public PlainTrainee {
   model::TransformerModel& teacher_;
 };
 
-// A trainee that cannot decode alone.
-class MuteTrainee : public PlainTrainee {
+// A trainable that cannot decode alone.
+class MuteTrainable : public PlainTrainable {
  public:
-  using PlainTrainee::PlainTrainee;
+  using PlainTrainable::PlainTrainable;
   bool decodes() const override { return false; }
   std::unique_ptr<model::TransformerModel> decoding_copy() const override { return nullptr; }
 };
@@ -70,14 +70,14 @@ class DistillTest : public testing::Test {
 
   // The message of making the objective for a student with this teacher.
   std::string error_with(TeacherSource* source, const ObjectiveOptions& options) {
-    return error_of([&] { make_objective(options, {&trainee_, &*corpus_, source}); });
+    return error_of([&] { make_objective(options, {&trainable_, &*corpus_, source}); });
   }
 
   TrainResult train(const std::string& directory, const TrainOptions& options, TeacherSource& source) {
     model::TransformerModel student(tiny_config(), 5);
-    PlainTrainee trainee(student);
+    PlainTrainable trainable(student);
     const data::Corpus validation(folder_ / "validation.h5");
-    return Trainer({.trainee = trainee,
+    return Trainer({.trainable = trainable,
                     .corpus = *corpus_,
                     .validation = &validation,
                     .teacher = &teacher_,
@@ -89,7 +89,7 @@ class DistillTest : public testing::Test {
   TemporaryDirectory folder_;
   std::optional<data::Corpus> corpus_;
   model::TransformerModel student_{tiny_config(), 5}, teacher_{tiny_config(), 6};
-  PlainTrainee trainee_{student_};
+  PlainTrainable trainable_{student_};
 };
 
 // Probabilities of a model at a batch's labels. [P,V]
@@ -99,37 +99,37 @@ at::Tensor probabilities_at(model::TransformerModel& model, const Batch& batch) 
 
 TEST_F(DistillTest, TheLossIsTheMixtureOverALiveTeachersDistributions) {
   LiveTeacher source(teacher_);
-  const auto objective = make_objective(distill_options(0.3), {&trainee_, &*corpus_, &source});
+  const auto objective = make_objective(distill_options(0.3), {&trainable_, &*corpus_, &source});
   const at::NoGradGuard no_grad;
   const Batch batch = make_batch(*corpus_, {0, 1, 2}, student_.info());
   const at::Tensor p = probabilities_at(teacher_, batch), q = probabilities_at(student_, batch);  // [P,V]
   const double nll = -q.gather(1, batch.labels.unsqueeze(1)).log().sum().item<double>();
   const double kl = (p * (p.log() - q.log())).sum().item<double>();
-  const Loss loss = objective->loss(trainee_, batch, {});
+  const Loss loss = objective->loss(trainable_, batch, {});
   EXPECT_NEAR(loss.sum.item<double>(), 0.3 * nll + 0.7 * kl, 1e-4 * nll);
   EXPECT_EQ(loss.count, batch.label_count());
 }
 
 TEST_F(DistillTest, MicroBatchesAddUpToTheBatch) {
   LiveTeacher source(teacher_);
-  const auto objective = make_objective(distill_options(), {&trainee_, &*corpus_, &source});
+  const auto objective = make_objective(distill_options(), {&trainable_, &*corpus_, &source});
   const at::NoGradGuard no_grad;
   Loss parts{at::zeros({}), 0};
   for (const int64_t example : {0, 1, 2, 3, 4}) {
-    const Loss part = objective->loss(trainee_, make_batch(*corpus_, {example}, student_.info()), {});
+    const Loss part = objective->loss(trainable_, make_batch(*corpus_, {example}, student_.info()), {});
     parts = {parts.sum + part.sum, parts.count + part.count};
   }
-  const Loss whole = objective->loss(trainee_, make_batch(*corpus_, {0, 1, 2, 3, 4}, student_.info()), {});
+  const Loss whole = objective->loss(trainable_, make_batch(*corpus_, {0, 1, 2, 3, 4}, student_.info()), {});
   EXPECT_EQ(whole.count, parts.count);
   EXPECT_NEAR(whole.sum.item<double>(), parts.sum.item<double>(), 1e-4 * whole.sum.item<double>());
 }
 
-TEST_F(DistillTest, ATraineesOwnTeacherTeachesAsALiveOne) {
+TEST_F(DistillTest, ATrainablesOwnTeacherTeachesAsALiveOne) {
   LiveTeacher source(teacher_);
-  TaughtTrainee taught(student_, teacher_);
+  TaughtTrainable taught(student_, teacher_);
   const Batch batch = make_batch(*corpus_, {3, 4}, student_.info());
   const at::NoGradGuard no_grad;
-  const Loss live = make_objective(distill_options(), {&trainee_, &*corpus_, &source})->loss(trainee_, batch, {});
+  const Loss live = make_objective(distill_options(), {&trainable_, &*corpus_, &source})->loss(trainable_, batch, {});
   const Loss own = make_objective(distill_options(), {&taught, &*corpus_})->loss(taught, batch, {});
   EXPECT_EQ(live.sum.item<double>(), own.sum.item<double>());
 }
@@ -140,12 +140,12 @@ TEST_F(DistillTest, Bf16ComesCloseToFp32) {
   for (const double on_policy : {0.0, 1.0}) {
     ObjectiveOptions options = distill_options();
     options.distill.on_policy = {.share = on_policy, .max_new_tokens = 9};
-    const auto objective = make_objective(options, {&trainee_, &*corpus_, &source});
+    const auto objective = make_objective(options, {&trainable_, &*corpus_, &source});
     std::vector<StepResult> results;
     for (const bool autocast : {false, true}) {
-      require_gradients(trainee_, true);
+      require_gradients(trainable_, true);
       for (const auto& [name, parameter] : student_.parameters()) at::Tensor(parameter).mutable_grad().reset();
-      results.push_back(accumulate_gradients(trainee_, *objective, *corpus_, {{0, 1, 2, 3}}, {.autocast = autocast}));
+      results.push_back(accumulate_gradients(trainable_, *objective, *corpus_, {{0, 1, 2, 3}}, {.autocast = autocast}));
     }
     EXPECT_EQ(results[0].labels, results[1].labels);
     EXPECT_NEAR(results[0].gradient_norm, results[1].gradient_norm, 0.03 * results[0].gradient_norm);
@@ -157,7 +157,7 @@ TEST_F(DistillTest, Bf16ComesCloseToFp32) {
 TEST_F(DistillTest, TheStudentComesToAgreeWithItsTeacher) {
   LiveTeacher source(teacher_);
   const data::Corpus validation(folder_ / "validation.h5");
-  const double before = *validate(trainee_, {.corpus = &validation, .teacher = &teacher_}, {}).alpha;
+  const double before = *validate(trainable_, {.corpus = &validation, .teacher = &teacher_}, {}).alpha;
   for (const std::string& divergence : divergence_names()) {
     TrainOptions options = tiny_options();
     options.length = "15 steps";
@@ -175,11 +175,11 @@ TEST_F(DistillTest, TheStudentComesToAgreeWithItsTeacher) {
 TEST_F(DistillTest, APrunedStudentLearnsWhatTheTeacherThinksOfItsIds) {
   const auto pruned = model::prune(student_, {.vocabulary_from = "text", .vocabulary_size = 15},
                                    {.token_counts = std::vector<int64_t>(kTestVocabulary, 1), .unknown = 2});
-  PlainTrainee trainee(*pruned);
+  PlainTrainable trainable(*pruned);
   LiveTeacher source(teacher_);
   const Batch batch = make_batch(*corpus_, {0, 1, 2, 3, 4}, pruned->info());
   const at::NoGradGuard no_grad;
-  const Loss loss = make_objective(distill_options(0), {&trainee, &*corpus_, &source})->loss(trainee, batch, {});
+  const Loss loss = make_objective(distill_options(0), {&trainable, &*corpus_, &source})->loss(trainable, batch, {});
   const at::Tensor known = batch.labels.lt(15).nonzero().squeeze(1);
   at::Tensor p = probabilities_at(teacher_, batch).index_select(0, known).narrow(1, 0, 15);  // [Q,15]
   p = p / p.sum(1, true);
@@ -194,22 +194,22 @@ TEST_F(DistillTest, StudentsThatLackIdsOfACacheOfSomeIdsAreRefused) {
   StoredTeacher stored(kTestVocabulary, 1);
   const auto pruned = model::prune(student_, {.vocabulary_from = "text", .vocabulary_size = 15},
                                    {.token_counts = std::vector<int64_t>(kTestVocabulary, 1), .unknown = 2});
-  PlainTrainee trainee(*pruned);
+  PlainTrainable trainable(*pruned);
   const Batch batch = make_batch(*corpus_, {0, 1}, pruned->info());
-  const auto objective = make_objective(distill_options(), {&trainee, &*corpus_, &stored});
-  const std::string message = error_of([&] { objective->loss(trainee, batch, {}); });
+  const auto objective = make_objective(distill_options(), {&trainable, &*corpus_, &stored});
+  const std::string message = error_of([&] { objective->loss(trainable, batch, {}); });
   EXPECT_NE(message.find("teacher.h5"), std::string::npos) << message;
   EXPECT_NE(message.find("a pruned vocabulary of 15 ids"), std::string::npos) << message;
   EXPECT_NE(message.find("k = 0"), std::string::npos) << message;
   StoredTeacher larger(kTestVocabulary + 3, 1);
-  const auto padded = make_objective(distill_options(), {&trainee_, &*corpus_, &larger});
-  EXPECT_NE(error_of([&] { padded->loss(trainee_, batch, {}); }).find("lacks ids"), std::string::npos);
+  const auto padded = make_objective(distill_options(), {&trainable_, &*corpus_, &larger});
+  EXPECT_NE(error_of([&] { padded->loss(trainable_, batch, {}); }).find("lacks ids"), std::string::npos);
 }
 
 TEST_F(DistillTest, APrunedPrimaryCannotTeach) {
   const auto pruned = model::prune(teacher_, {.vocabulary_from = "text", .vocabulary_size = 15},
                                    {.token_counts = std::vector<int64_t>(kTestVocabulary, 1), .unknown = 2});
-  TaughtTrainee taught(student_, *pruned);
+  TaughtTrainable taught(student_, *pruned);
   const Batch batch = make_batch(*corpus_, {3, 4}, student_.info());
   const auto objective = make_objective(distill_options(), {&taught, &*corpus_});
   EXPECT_NE(error_of([&] { objective->loss(taught, batch, {}); }).find("cannot be a teacher"), std::string::npos);
@@ -219,8 +219,8 @@ TEST_F(DistillTest, WithoutWeightOnTheDivergenceNoTeacherIsAsked) {
   StoredTeacher stored(kTestVocabulary, 1);  // has nothing to give
   const at::NoGradGuard no_grad;
   const Batch batch = make_batch(*corpus_, {3, 4}, student_.info());
-  const Loss loss = make_objective(distill_options(1), {&trainee_, &*corpus_, &stored})->loss(trainee_, batch, {});
-  EXPECT_EQ(loss.sum.item<double>(), make_objective({})->loss(trainee_, batch, {}).sum.item<double>());
+  const Loss loss = make_objective(distill_options(1), {&trainable_, &*corpus_, &stored})->loss(trainable_, batch, {});
+  EXPECT_EQ(loss.sum.item<double>(), make_objective({})->loss(trainable_, batch, {}).sum.item<double>());
 }
 
 TEST_F(DistillTest, TheShareOfOnPolicyMicroBatchesIsTheOneAskedFor) {
@@ -236,8 +236,8 @@ TEST_F(DistillTest, TheShareOfOnPolicyMicroBatchesIsTheOneAskedFor) {
 TEST_F(DistillTest, SamplesAreOfTheSameSourcesAndDependOnTheMicroStepAlone) {
   const StudentSamples samples({.share = 1, .max_new_tokens = 9}, *corpus_);
   const Batch given = make_batch(*corpus_, {5, 0, 7}, student_.info());
-  const Batch first = samples.batch(trainee_, given, 4), again = samples.batch(trainee_, given, 4),
-              other = samples.batch(trainee_, given, 5);
+  const Batch first = samples.batch(trainable_, given, 4), again = samples.batch(trainable_, given, 4),
+              other = samples.batch(trainable_, given, 5);
   EXPECT_TRUE(first.labels.equal(again.labels));
   EXPECT_FALSE(first.labels.equal(other.labels));
   EXPECT_FALSE(first.labels.equal(given.labels));
@@ -252,26 +252,26 @@ TEST_F(DistillTest, SamplesStayWithinTheBudgetOfBatches) {
   std::vector<int64_t> examples(30);
   std::iota(examples.begin(), examples.end(), 0);
   const Batch given = make_batch(*corpus_, examples, student_.info());
-  const Batch all = StudentSamples(options, *corpus_).batch(trainee_, given, 4);
+  const Batch all = StudentSamples(options, *corpus_).batch(trainable_, given, 4);
   ASSERT_GT(all.decoder_input.tokens.numel(), 240);
-  const Batch some = StudentSamples(options, *corpus_, 240).batch(trainee_, given, 4);
+  const Batch some = StudentSamples(options, *corpus_, 240).batch(trainable_, given, 4);
   EXPECT_LE(some.decoder_input.tokens.numel(), 240);
   EXPECT_GE(some.decoder_input.tokens.numel(), 120);
   EXPECT_TRUE(some.labels.equal(all.labels.narrow(0, 0, some.label_count())));
-  EXPECT_EQ(StudentSamples(options, *corpus_, 1).batch(trainee_, given, 4).decoder_input.tokens.size(0), 1);
+  EXPECT_EQ(StudentSamples(options, *corpus_, 1).batch(trainable_, given, 4).decoder_input.tokens.size(0), 1);
 }
 
 TEST_F(DistillTest, SamplesLearnFromTheTeacherAlone) {
   LiveTeacher source(teacher_);
   ObjectiveOptions options = distill_options(0.4);
   options.distill.on_policy = {.share = 1, .max_new_tokens = 9};
-  const auto objective = make_objective(options, {&trainee_, &*corpus_, &source});
+  const auto objective = make_objective(options, {&trainable_, &*corpus_, &source});
   const StudentSamples samples(options.distill.on_policy, *corpus_);
   const at::NoGradGuard no_grad;
   const Batch given = make_batch(*corpus_, {5, 0, 7}, student_.info());
-  const Batch batch = samples.batch(trainee_, given, 3);
+  const Batch batch = samples.batch(trainable_, given, 3);
   const at::Tensor p = probabilities_at(teacher_, batch), q = probabilities_at(student_, batch);
-  const Loss loss = objective->loss(trainee_, given, {.step = 3});
+  const Loss loss = objective->loss(trainable_, given, {.step = 3});
   EXPECT_EQ(loss.count, batch.label_count());
   EXPECT_NEAR(loss.sum.item<double>(), 0.6 * (p * (p.log() - q.log())).sum().item<double>(), 1e-3);
 }
@@ -320,7 +320,7 @@ TEST_F(DistillTest, TeachersThatDoNotFitAreRefusedAndBothSidesNamed) {
 
 TEST_F(DistillTest, SamplesNeedAStudentThatDecodesAndADivergenceWithWeight) {
   LiveTeacher source(teacher_);
-  MuteTrainee mute(student_);
+  MuteTrainable mute(student_);
   ObjectiveOptions options = distill_options();
   options.distill.on_policy.share = 0.1;
   std::string message = error_of([&] { make_objective(options, {&mute, &*corpus_, &source}); });

@@ -4,12 +4,12 @@
 #include <cmath>
 
 #include "base/random_tensors.h"
-#include "model/exits.h"
+#include "model/kinds/exits.h"
 #include "tests/train/tandem_training_fixtures.h"
-#include "tests/train/trainee_checks.h"
-#include "train/exit_options.h"
-#include "train/exit_trainee.h"
-#include "train/head_trainee.h"
+#include "tests/train/trainable_checks.h"
+#include "train/trainable/exit_options.h"
+#include "train/trainable/exit_trainable.h"
+#include "train/trainable/head_trainable.h"
 
 namespace draftsmith::train {
 
@@ -40,11 +40,11 @@ struct ExitPair {
            uint64_t seed = 3)
       : model(model::varied_model(config, seed, type)),
         exits(exit_config(losses, config.decoder_layers), *model, seed),
-        trainee(*model, exits, loss_weights(losses, config.decoder_layers)) {}
+        trainable(*model, exits, loss_weights(losses, config.decoder_layers)) {}
 
   std::unique_ptr<model::TransformerModel> model;
   model::Exits exits;
-  ExitTrainee trainee;
+  ExitTrainable trainable;
 };
 
 // A frozen model and its heads.
@@ -53,11 +53,11 @@ struct HeadPair {
            uint64_t seed = 3, const std::filesystem::path& base = {})
       : model(model::varied_model(config, 3, type)),
         heads(exit_config(options), *model, seed),
-        trainee(*model, heads, {base, "@target/model"}) {}
+        trainable(*model, heads, {base, "@target/model"}) {}
 
   std::unique_ptr<model::TransformerModel> model;
   model::Exits heads;
-  HeadTrainee trainee;
+  HeadTrainable trainable;
 };
 
 inline std::vector<HeadOptions> head_forms() {
@@ -73,9 +73,10 @@ class ExitTraining : public TandemTraining {
     return data::Corpus(folder_ / (config.encoder_decoder ? "train.h5" : "copy.h5"));
   }
 
-  TrainResult train(Trainee& trainee, const TrainOptions& training, const std::string& run) const {
+  TrainResult train(TrainableModel& trainable, const TrainOptions& training, const std::string& run) const {
     const data::Corpus corpus(folder_ / "train.h5"), validation(folder_ / "validation.h5");
-    return Trainer({.trainee = trainee, .corpus = corpus, .validation = &validation}, training, folder_ / run).run();
+    return Trainer({.trainable = trainable, .corpus = corpus, .validation = &validation}, training, folder_ / run)
+        .run();
   }
 
   TrainOptions resumed_options() const {

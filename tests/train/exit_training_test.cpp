@@ -52,7 +52,7 @@ TEST_F(ExitTraining, GradientsEqualFiniteDifferences) {
     ExitPair pair(config, losses, at::kDouble);
     vary(pair.exits, 5);
     const data::Corpus corpus = corpus_for(config);
-    expect_right_gradients(pair.trainee, make_batch(corpus, {0, 1}, pair.trainee.info(), 24));
+    expect_right_gradients(pair.trainable, make_batch(corpus, {0, 1}, pair.trainable.info(), 24));
   }
 }
 
@@ -60,11 +60,11 @@ TEST_F(ExitTraining, GradientsEqualFiniteDifferences) {
 TEST_F(ExitTraining, OwnNormsAreTrained) {
   ExitPair pair(exit_configs().back(), kOwnNorms);
   const data::Corpus corpus = corpus_for(pair.model->config());
-  require_gradients(pair.trainee, true);
-  CrossEntropy({}).loss(pair.trainee, make_batch(corpus, {0, 1}, pair.trainee.info()), {}).sum.backward();
+  require_gradients(pair.trainable, true);
+  CrossEntropy({}).loss(pair.trainable, make_batch(corpus, {0, 1}, pair.trainable.info()), {}).sum.backward();
   ASSERT_EQ(pair.exits.parameters().size(), 4u);
   for (const auto& [name, value] : pair.exits.parameters()) {
-    EXPECT_TRUE(pair.trainee.parameters().at("exits." + name).is_same(value)) << name;
+    EXPECT_TRUE(pair.trainable.parameters().at("exits." + name).is_same(value)) << name;
     EXPECT_GT(value.grad().abs().max().item<double>(), 0) << name;
   }
 }
@@ -76,7 +76,7 @@ TEST_F(ExitTraining, TheLossIsTheWeightedSumOfTheLayersLosses) {
     SCOPED_TRACE(config.family);
     ExitPair pair(config, kCalm, at::kDouble);
     const data::Corpus corpus = corpus_for(config);
-    const Batch batch = make_batch(corpus, {0, 1, 2, 3}, pair.trainee.info());
+    const Batch batch = make_batch(corpus, {0, 1, 2, 3}, pair.trainable.info());
     model::ForwardInput input;
     input.source = batch.source;
     input.target = batch.decoder_input;
@@ -87,7 +87,7 @@ TEST_F(ExitTraining, TheLossIsTheWeightedSumOfTheLayersLosses) {
       const at::Tensor logits = pair.model->exit_head(at_labels(layers[i], batch));
       expected += static_cast<double>(i + 1) / 6 * cross_entropy_by_definition(logits, batch.labels);
     }
-    const Loss loss = CrossEntropy({}).loss(pair.trainee, batch, {});
+    const Loss loss = CrossEntropy({}).loss(pair.trainable, batch, {});
     EXPECT_NEAR(loss.sum.item<double>(), expected, 1e-9 * expected);
     EXPECT_EQ(loss.count, batch.label_count());
   }
@@ -99,26 +99,26 @@ TEST_F(ExitTraining, ATeacherTeachesEveryExit) {
   vary(pair.exits, 5);
   const auto teacher = model::varied_model(pair.model->config(), 9);
   const data::Corpus corpus(folder_ / "train.h5");
-  const Batch batch = make_batch(corpus, {0, 1, 2, 3}, pair.trainee.info());
+  const Batch batch = make_batch(corpus, {0, 1, 2, 3}, pair.trainable.info());
   LiveTeacher source(*teacher);
   const DistillationTerms terms{.lambda = 0.25};
-  const TraineeOutput output = pair.trainee.forward(batch, {});
+  const TrainableOutput output = pair.trainable.forward(batch, {});
   double expected = 0;
   for (const Predictions& one : output.predictions) {
     EXPECT_TRUE(one.taught);
-    TraineeOutput alone{.predictions = {one}};
+    TrainableOutput alone{.predictions = {one}};
     alone.predictions.front().weight = 1;
     const Loss loss = distillation_loss(alone, *source.distributions(batch), source.vocabulary(), terms);
     expected += one.weight * loss.sum.item<double>();
   }
   const auto objective =
-      make_objective({.name = "distill", .distill = {.lambda = 0.25}}, {&pair.trainee, &corpus, &source});
-  EXPECT_NEAR(objective->loss(pair.trainee, batch, {}).sum.item<double>(), expected, 1e-9 * expected);
+      make_objective({.name = "distill", .distill = {.lambda = 0.25}}, {&pair.trainable, &corpus, &source});
+  EXPECT_NEAR(objective->loss(pair.trainable, batch, {}).sum.item<double>(), expected, 1e-9 * expected);
 }
 
 TEST_F(ExitTraining, TheResultIsAnOrdinaryModelWithItsExitsInside) {
   ExitPair pair(exit_configs().front(), kOwnNorms);
-  const TrainResult result = train(pair.trainee, options(), "run");
+  const TrainResult result = train(pair.trainable, options(), "run");
   const auto stored = model::load_model(result.model, {.pack = false});
   EXPECT_EQ(changed(copy_of(*pair.model), *stored), 0);
   const auto exits = model::load_exits(model::exits_directory(result.model), result.model, *stored);
@@ -141,9 +141,9 @@ TEST_F(ExitTraining, EachExitsMeasuresAreInTheSummary) {
   training.dropout = 0;
   training.optimizer.lr = 1e-2;
   training.length = "1 steps";
-  const auto before = summary_of(train(pair.trainee, training, "before"))["model"];
+  const auto before = summary_of(train(pair.trainable, training, "before"))["model"];
   training.length = "40 steps";
-  const auto after = summary_of(train(pair.trainee, training, "after"))["model"];
+  const auto after = summary_of(train(pair.trainable, training, "after"))["model"];
   ASSERT_EQ(after["exits"].size(), 2u);
   for (size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(after["exits"][i]["layer"], i + 1);
@@ -151,9 +151,9 @@ TEST_F(ExitTraining, EachExitsMeasuresAreInTheSummary) {
     EXPECT_TRUE(after["exits"][i].contains("accuracy"));
   }
   // The model's own are those of the model alone.
-  PlainTrainee alone(*pair.model);
+  PlainTrainable alone(*pair.model);
   const data::Corpus validation(folder_ / "validation.h5");
-  const ValidationResult measured = validate(pair.trainee, {.corpus = &validation}, {});
+  const ValidationResult measured = validate(pair.trainable, {.corpus = &validation}, {});
   EXPECT_EQ(measured.loss, validate(alone, {.corpus = &validation}, {}).loss);
   // The best model is the one whose losses together are least: CALM weighs layer i by i / (1 + 2 + 3).
   const double together = measured.loss * 3 / 6 + measured.exits[1].loss * 2 / 6 + measured.exits[0].loss / 6;
@@ -173,7 +173,7 @@ TEST_F(ExitTraining, ItResumesWithTheSameBits) {
         [&](uint64_t seed, const std::string& run) {
           ExitPair pair(exit_configs().front(), losses, at::kFloat, seed);
           const data::Corpus corpus(folder_ / "train.h5");
-          Trainer({.trainee = pair.trainee, .corpus = corpus}, resumed_options(), runs / run).run();
+          Trainer({.trainable = pair.trainable, .corpus = corpus}, resumed_options(), runs / run).run();
         },
         files);
   }
@@ -188,8 +188,8 @@ TEST_F(ExitTraining, Bf16ComesCloseToFp32) {
     for (const bool bf16 : {false, true}) {
       ExitPair pair(config, losses);
       CrossEntropy objective({});
-      require_gradients(pair.trainee, true);
-      results.push_back(accumulate_gradients(pair.trainee, objective, corpus, {{0, 1, 2, 3}}, {.autocast = bf16}));
+      require_gradients(pair.trainable, true);
+      results.push_back(accumulate_gradients(pair.trainable, objective, corpus, {{0, 1, 2, 3}}, {.autocast = bf16}));
     }
     EXPECT_NEAR(results[0].gradient_norm, results[1].gradient_norm, 0.03 * results[0].gradient_norm);
     EXPECT_NEAR(results[0].loss_sum, results[1].loss_sum, 0.03 * results[0].loss_sum);

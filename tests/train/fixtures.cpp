@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "base/random.h"
+#include "tests/support/paths.h"
 
 namespace draftsmith::train {
 
@@ -62,16 +63,16 @@ TrainOptions tiny_options() {
 TrainResult train_tiny(const std::filesystem::path& directory, const TrainOptions& options) {
   model::TransformerModel model(tiny_config(), 5);
   const data::Corpus corpus(directory.parent_path() / "train.h5");
-  PlainTrainee trainee(model);
-  return Trainer(TrainerInputs{.trainee = trainee, .corpus = corpus}, options, directory).run();
+  PlainTrainable trainable(model);
+  return Trainer(TrainerInputs{.trainable = trainable, .corpus = corpus}, options, directory).run();
 }
 
 TrainResult train_tiny_validated(const std::filesystem::path& directory, const TrainOptions& options) {
   model::TransformerModel model(tiny_config(), 5);
   const data::Corpus corpus(directory.parent_path() / "train.h5");
   const data::Corpus validation(directory.parent_path() / "validation.h5");
-  PlainTrainee trainee(model);
-  return Trainer(TrainerInputs{.trainee = trainee, .corpus = corpus, .validation = &validation}, options, directory)
+  PlainTrainable trainable(model);
+  return Trainer(TrainerInputs{.trainable = trainable, .corpus = corpus, .validation = &validation}, options, directory)
       .run();
 }
 
@@ -115,15 +116,15 @@ at::Tensor numeric_gradient(at::Tensor x, const std::function<double()>& f) {
 }
 
 std::optional<std::string> peers_python() {
-  const char* chosen = std::getenv("DRAFTSMITH_PEERS_PYTHON");
-  const std::string python = chosen && *chosen ? chosen : DRAFTSMITH_SOURCE_DIR "/.venv-peers/bin/python";
+  const std::string python = testing::peers_python().string();
   if (!std::filesystem::exists(python)) return std::nullopt;
   return python;
 }
 
 std::string run_python(const std::string& script, const std::vector<std::string>& arguments) {
   std::ostringstream line;
-  line << std::quoted(peers_python().value()) << ' ' << std::quoted(DRAFTSMITH_SOURCE_DIR "/tests/train/" + script);
+  line << std::quoted(peers_python().value()) << ' '
+       << std::quoted((testing::source_dir() / "tests/train" / script).string());
   for (const std::string& argument : arguments) line << ' ' << std::quoted(argument);
   const std::string command = line.str();
   FILE* pipe = popen(command.c_str(), "r");

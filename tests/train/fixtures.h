@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/files.h"
-#include "data/corpus.h"
-#include "model/transformer_model.h"
+#include "data/corpus/corpus.h"
+#include "model/transformer/transformer_model.h"
 #include "train/trainer.h"
 
 namespace draftsmith::train {

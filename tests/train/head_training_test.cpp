@@ -1,8 +1,8 @@
 // Training of heads of a frozen model: gradients, what stays as it is, results that load, exact resume.
 #include <gmock/gmock.h>
 
-#include "model/model_hash.h"
-#include "tests/model/exits_fixtures.h"
+#include "model/files/model_hash.h"
+#include "tests/model/kinds/exits_fixtures.h"
 #include "tests/train/exit_training_fixtures.h"
 #include "train/training_step.h"
 
@@ -38,7 +38,7 @@ TEST_F(HeadTraining, GradientsEqualFiniteDifferences) {
       HeadPair pair(config, options, at::kDouble);
       vary(pair.heads, 5);
       const data::Corpus corpus = corpus_for(config);
-      expect_right_gradients(pair.trainee, make_batch(corpus, {0, 1, 2, 3}, pair.trainee.info(), 24));
+      expect_right_gradients(pair.trainable, make_batch(corpus, {0, 1, 2, 3}, pair.trainable.info(), 24));
       for (const auto& [name, value] : pair.heads.parameters()) {
         EXPECT_GT(value.grad().abs().max().item<double>(), 0) << name;
       }
@@ -52,13 +52,13 @@ TEST_F(HeadTraining, HeadsBeginAsTheModelsOwn) {
     SCOPED_TRACE(form_of(options));
     HeadPair pair(exit_configs().front(), options, at::kDouble);
     const data::Corpus corpus(folder_ / "train.h5");
-    const Batch batch = make_batch(corpus, {0, 1, 2}, pair.trainee.info());
+    const Batch batch = make_batch(corpus, {0, 1, 2}, pair.trainable.info());
     model::ForwardInput input;
     input.source = batch.source;
     input.target = batch.decoder_input;
     input.hidden_layers = options.layers;
     const auto layers = pair.model->forward(input).layers;
-    const TraineeOutput output = pair.trainee.forward(batch, {});
+    const TrainableOutput output = pair.trainable.forward(batch, {});
     ASSERT_EQ(output.predictions.size(), options.layers.size());
     for (size_t i = 0; i < layers.size(); ++i) {
       const Predictions& head = output.predictions[i];
@@ -77,7 +77,7 @@ TEST_F(HeadTraining, TheModelStaysAsItIs) {
     const Weights before = copy_of(*pair.model);
     Weights heads;
     for (const auto& [name, value] : pair.heads.parameters()) heads[name] = value.detach().clone();
-    const TrainResult result = train(pair.trainee, head_options(), "run " + form_of(options));
+    const TrainResult result = train(pair.trainable, head_options(), "run " + form_of(options));
     EXPECT_EQ(changed(before, *pair.model), 0);
     for (const auto& [name, value] : before) EXPECT_FALSE(pair.model->parameters().at(name).requires_grad()) << name;
     for (const auto& [name, value] : heads) EXPECT_FALSE(pair.heads.parameters().at(name).equal(value)) << name;
@@ -92,10 +92,10 @@ TEST_F(HeadTraining, HeadsTrainedTogetherAreThoseTrainedAlone) {
   training.clip_norm = 0;
   training.keep = "last";
   HeadPair both(config, {.layers = {1, 2}, .own_norms = true}, at::kFloat, 3, saved_base(config));
-  train(both.trainee, training, "both");
+  train(both.trainable, training, "both");
   for (const int64_t layer : {1, 2}) {
     HeadPair alone(config, {.layers = {layer}, .own_norms = true}, at::kFloat, 3, saved_base(config));
-    train(alone.trainee, training, "alone " + std::to_string(layer));
+    train(alone.trainable, training, "alone " + std::to_string(layer));
     for (const auto& [name, value] : alone.heads.parameters()) {
       EXPECT_LT(model::difference(both.heads.parameters().at(name), value), 1e-6) << name;
     }
@@ -109,7 +109,7 @@ TEST_F(HeadTraining, TheResultIsACopyOfTheModelWithItsHeadsInside) {
   fs::create_directories(base / "draftsmith/exits");
   write_file_atomic(base / "draftsmith/exits/exits.json", "others");
   HeadPair pair(config, {.layers = {1, 2}, .form = "low_rank", .rank = 2}, at::kFloat, 3, base);
-  const TrainResult result = train(pair.trainee, head_options(), "run");
+  const TrainResult result = train(pair.trainable, head_options(), "run");
   EXPECT_EQ(read_file(result.model / "notes.txt"), "the model's own");
   EXPECT_EQ(read_file(base / "draftsmith/exits/exits.json"), "others");
   const at::NoGradGuard no_grad;
@@ -137,12 +137,12 @@ TEST_F(HeadTraining, AModelThatChangesMeanwhileIsNoticed) {
   const auto config = exit_configs().front();
   const fs::path base = saved_base(config);
   HeadPair pair(config, {.layers = {1}}, at::kFloat, 3);
-  HeadTrainee trainee(*pair.model, pair.heads,
-                      {.directory = base, .name = "@target/model", .hash = model::model_hash(base)});
+  HeadTrainable trainable(*pair.model, pair.heads,
+                          {.directory = base, .name = "@target/model", .hash = model::model_hash(base)});
   fs::remove_all(base);
   model::save_model(base, *model::varied_model(config, 4, at::kFloat));
   try {
-    trainee.save_result(folder_ / "result", {});
+    trainable.save_result(folder_ / "result", {});
     FAIL() << "heads were bound to another model than they were trained for";
   } catch (const RunError& error) {
     EXPECT_THAT(error.what(), HasSubstr("the model changed while heads were trained for it"));
@@ -158,12 +158,12 @@ TEST_F(HeadTraining, TheLastLayerTeachesThem) {
   training.objective.distill.lambda = 0;
   training.validation.measure = "alpha";
   const data::Corpus corpus(folder_ / "train.h5"), validation(folder_ / "validation.h5");
-  const Batch batch = make_batch(corpus, {0, 1}, pair.trainee.info());
-  EXPECT_TRUE(pair.trainee.forward(batch, {}).teacher->hidden.equal(hidden_at_labels(*pair.model, batch, {})));
-  const ValidationResult before = validate(pair.trainee, {.corpus = &validation}, {});
+  const Batch batch = make_batch(corpus, {0, 1}, pair.trainable.info());
+  EXPECT_TRUE(pair.trainable.forward(batch, {}).teacher->hidden.equal(hidden_at_labels(*pair.model, batch, {})));
+  const ValidationResult before = validate(pair.trainable, {.corpus = &validation}, {});
   training.length = "40 steps";
-  train(pair.trainee, training, "run");
-  const ValidationResult after = validate(pair.trainee, {.corpus = &validation}, {});
+  train(pair.trainable, training, "run");
+  const ValidationResult after = validate(pair.trainable, {.corpus = &validation}, {});
   for (size_t i = 0; i < 2; ++i) EXPECT_GT(*after.exits[i].alpha, *before.exits[i].alpha + 0.02);
 }
 
@@ -171,7 +171,7 @@ TEST_F(HeadTraining, MeasuresAreMeansOverTheHeadsBesideEachOnes) {
   HeadPair pair(exit_configs().front(), {.layers = {1, 2}});
   vary(pair.heads, 5);
   const data::Corpus validation(folder_ / "validation.h5");
-  const ValidationResult result = validate(pair.trainee, {.corpus = &validation}, {});
+  const ValidationResult result = validate(pair.trainable, {.corpus = &validation}, {});
   ASSERT_EQ(result.exits.size(), 2u);
   EXPECT_NE(result.exits[0].loss, result.exits[1].loss);
   EXPECT_NEAR(result.loss, (result.exits[0].loss + result.exits[1].loss) / 2, 1e-6);
@@ -192,7 +192,7 @@ TEST_F(HeadTraining, ItResumesWithTheSameBits) {
                           const data::Corpus corpus(folder_ / "train.h5");
                           TrainOptions training = resumed_options();
                           training.dropout.reset();
-                          Trainer({.trainee = pair.trainee, .corpus = corpus}, training, runs / run).run();
+                          Trainer({.trainable = pair.trainable, .corpus = corpus}, training, runs / run).run();
                         },
                         {"model.safetensors", "draftsmith/exits/exits.safetensors", "draftsmith/exits/exits.json"},
                         {"exits.safetensors", "exits.json"});
@@ -208,9 +208,9 @@ TEST_F(HeadTraining, Bf16ComesCloseToFp32) {
     for (const bool bf16 : {false, true}) {
       HeadPair pair(config, options);
       vary(pair.heads, 5);
-      const auto objective = make_objective({.name = "distill"}, {&pair.trainee, &corpus, nullptr});
-      require_gradients(pair.trainee, true);
-      results.push_back(accumulate_gradients(pair.trainee, *objective, corpus, {{0, 1, 2, 3}}, {.autocast = bf16}));
+      const auto objective = make_objective({.name = "distill"}, {&pair.trainable, &corpus, nullptr});
+      require_gradients(pair.trainable, true);
+      results.push_back(accumulate_gradients(pair.trainable, *objective, corpus, {{0, 1, 2, 3}}, {.autocast = bf16}));
     }
     EXPECT_NEAR(results[0].gradient_norm, results[1].gradient_norm, 0.03 * results[0].gradient_norm);
     EXPECT_NEAR(results[0].loss_sum, results[1].loss_sum, 0.03 * results[0].loss_sum);

@@ -182,7 +182,7 @@ TEST(LinearLoss, StudentsOfOneModelShareTheirTeachersBlocks) {
   at::manual_seed(7);
   const at::Tensor labels = at::randint(vocabulary, {9}, at::TensorOptions(at::kLong));
   const auto hidden = [&] { return at::randn({9, student.config().width}); };
-  TraineeOutput output;
+  TrainableOutput output;
   output.predictions = {{.model = &student, .hidden = hidden(), .labels = labels, .weight = 0.75},
                         {.model = &student, .hidden = hidden(), .labels = labels, .weight = 0.25}};
   TableTeacher teacher(at::randn({9, vocabulary}));

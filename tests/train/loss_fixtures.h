@@ -1,7 +1,7 @@
 // Losses over one head, as the tests of losses ask for them.
 #pragma once
 
-#include "train/objectives/cross_entropy.h"
+#include "train/objectives/cross_entropy_loss.h"
 #include "train/objectives/distillation_loss.h"
 #include "train/objectives/linear_loss.h"
 

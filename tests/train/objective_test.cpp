@@ -87,16 +87,16 @@ TEST(CrossEntropy, PaddingIsNotPartOfTheLoss) {
   write_reversal_corpus(folder / "train.h5", 12, 1);
   const data::Corpus corpus(folder / "train.h5");
   model::TransformerModel model(tiny_config(), 5);
-  PlainTrainee trainee(model);
+  PlainTrainable trainable(model);
   CrossEntropy objective({.label_smoothing = 0.1});
   const at::NoGradGuard no_grad;
   std::vector<int64_t> all;
   double alone = 0;
   for (int64_t i = 0; i < corpus.size(); ++i) {
     all.push_back(i);
-    alone += objective.loss(trainee, make_batch(corpus, {i}, model.info()), {}).sum.item<double>();
+    alone += objective.loss(trainable, make_batch(corpus, {i}, model.info()), {}).sum.item<double>();
   }
-  const Loss together = objective.loss(trainee, make_batch(corpus, all, model.info()), {});
+  const Loss together = objective.loss(trainable, make_batch(corpus, all, model.info()), {});
   EXPECT_NEAR(together.sum.item<double>(), alone, 1e-4 * alone);
   EXPECT_EQ(together.count, corpus.info().target_tokens);
 }

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
-#include "model/safetensors.h"
+#include "model/files/safetensors.h"
 #include "tests/train/fixtures.h"
 #include "train/optimizers/adafactor.h"
 #include "train/optimizers/adamw.h"

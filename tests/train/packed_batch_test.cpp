@@ -76,9 +76,9 @@ TEST(PackedBatch, SourcesOfEncodersAndTooLongExamplesAreErrors) {
   writer.finish();
   const data::Corpus corpus(folder / "c.h5");
   model::TransformerModel model(decoder_only_configs()[0], 5);
-  PlainTrainee trainee(model);
+  PlainTrainable trainable(model);
   const std::string message =
-      error_of([&] { Trainer({.trainee = trainee, .corpus = corpus}, TrainOptions(), folder / "run"); });
+      error_of([&] { Trainer({.trainable = trainable, .corpus = corpus}, TrainOptions(), folder / "run"); });
   EXPECT_NE(message.find("prompts = true"), std::string::npos) << message;
   EXPECT_NE(message.find("at most 64 tokens"), std::string::npos) << message;
 }
@@ -89,13 +89,13 @@ TEST(PackedBatch, LossAndGradientsAreThoseOfTheExamplesAlone) {
   const data::Corpus corpus = make_corpus(folder / "train.h5", 14);
   for (const auto& config : decoder_only_configs()) {
     model::TransformerModel model(config, 5);
-    PlainTrainee trainee(model);
+    PlainTrainable trainable(model);
     model.to(at::kCPU, at::kDouble);
     model.requires_grad(true);
     CrossEntropy objective({});
     double alone = 0;
     for (int64_t i = 0; i < corpus.size(); ++i) {
-      const Loss loss = objective.loss(trainee, make_batch(corpus, {i}, model.info()), {});
+      const Loss loss = objective.loss(trainable, make_batch(corpus, {i}, model.info()), {});
       loss.sum.backward();
       alone += loss.sum.item<double>();
     }
@@ -106,7 +106,7 @@ TEST(PackedBatch, LossAndGradientsAreThoseOfTheExamplesAlone) {
     }
     const Batch batch = make_batch(corpus, all_of(corpus), model.info(), 24);
     ASSERT_LT(batch.decoder_input.tokens.size(0), corpus.size());
-    const Loss packed = objective.loss(trainee, batch, {});
+    const Loss packed = objective.loss(trainable, batch, {});
     packed.sum.backward();
     EXPECT_NEAR(packed.sum.item<double>(), alone, 1e-9 * alone) << config.family;
     EXPECT_EQ(packed.count, corpus.info().target_tokens);
@@ -152,18 +152,18 @@ TEST(PackedBatch, TrainingLearns) {
   const data::Corpus corpus(folder / "c.h5");
   for (const int64_t pack : {0, 12}) {
     model::TransformerModel model(decoder_only_configs()[0], 5);
-    PlainTrainee trainee(model);
+    PlainTrainable trainable(model);
     TrainOptions options;
     options.length = "60 steps";
     options.batches.token_budget = 96;
     options.batches.pack_tokens = pack;
     options.optimizer.lr = 0.01;
     options.tensorboard = false;
-    Trainer trainer({.trainee = trainee, .corpus = corpus}, options, folder / ("run" + std::to_string(pack)));
+    Trainer trainer({.trainable = trainable, .corpus = corpus}, options, folder / ("run" + std::to_string(pack)));
     trainer.run();
     const at::NoGradGuard no_grad;
     CrossEntropy objective({});
-    const Loss loss = objective.loss(trainee, make_batch(corpus, all_of(corpus), model.info()), {});
+    const Loss loss = objective.loss(trainable, make_batch(corpus, all_of(corpus), model.info()), {});
     EXPECT_LT(loss.sum.item<double>() / static_cast<double>(loss.count), 0.2) << pack;
   }
 }
@@ -173,7 +173,7 @@ TEST(DecoderOnlyTraining, TextsThatAreTooLongForATeacherAreRefused) {
   const TemporaryDirectory folder;
   const data::Corpus corpus = make_corpus(folder / "c.h5", 40);
   model::TransformerModel model(decoder_only_configs()[1], 5);
-  PlainTrainee trainee(model);
+  PlainTrainable trainable(model);
   model::TransformerConfig shorter = decoder_only_configs()[1];
   shorter.max_positions = 8;
   model::TransformerModel teacher(shorter, 6);
@@ -186,8 +186,8 @@ TEST(DecoderOnlyTraining, TextsThatAreTooLongForATeacherAreRefused) {
     return error_of([&] { Trainer(inputs, options, folder / "run").run(); });
   };
   for (const std::string& message :
-       {error_with({.trainee = trainee, .corpus = corpus, .distilled = &live}),
-        error_with({.trainee = trainee, .corpus = corpus, .validation = &corpus, .teacher = &teacher})}) {
+       {error_with({.trainable = trainable, .corpus = corpus, .distilled = &live}),
+        error_with({.trainable = trainable, .corpus = corpus, .validation = &corpus, .teacher = &teacher})}) {
     EXPECT_NE(message.find("short-teacher"), std::string::npos) << message;
     EXPECT_NE(message.find("at most 8 tokens"), std::string::npos) << message;
   }

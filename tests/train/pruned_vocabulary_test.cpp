@@ -1,8 +1,8 @@
 // Training of models with a pruned vocabulary: labels without a row are left out, everything else is as usual.
 #include <gtest/gtest.h>
 
-#include "model/checkpoint.h"
-#include "model/pruning.h"
+#include "model/files/checkpoint.h"
+#include "model/pruning/pruning.h"
 #include "tests/train/fixtures.h"
 #include "tests/train/loss_fixtures.h"
 #include "train/validation.h"
@@ -30,7 +30,7 @@ class PrunedVocabularyTraining : public testing::Test {
 
 TEST_F(PrunedVocabularyTraining, TheLossIsOverTheLabelsItHas) {
   const auto model = pruned_model();
-  PlainTrainee trainee(*model);
+  PlainTrainable trainable(*model);
   const data::Corpus corpus(folder_ / "train.h5");
   const Batch batch = make_batch(corpus, {0, 1, 2, 3, 4}, model->info());
   const at::Tensor logits = model->head(hidden_at_labels(*model, batch, {}));  // [P,V]
@@ -44,7 +44,7 @@ TEST_F(PrunedVocabularyTraining, TheLossIsOverTheLabelsItHas) {
   }
   ASSERT_GT(count, 5);
   ASSERT_LT(count, batch.label_count());
-  const Loss loss = CrossEntropy({}).loss(trainee, batch, {});
+  const Loss loss = CrossEntropy({}).loss(trainable, batch, {});
   EXPECT_EQ(loss.count, count);
   EXPECT_NEAR(loss.sum.item<double>(), sum, 1e-4 * sum);
 }
@@ -59,34 +59,34 @@ TEST_F(PrunedVocabularyTraining, ABatchWithoutALabelItHasCostsNothing) {
 
 TEST_F(PrunedVocabularyTraining, ItLearnsAndIsSavedWithItsMaps) {
   const auto model = pruned_model();
-  PlainTrainee trainee(*model);
+  PlainTrainable trainable(*model);
   const data::Corpus corpus(folder_ / "train.h5");
   const data::Corpus validation(folder_ / "validation.h5");
   const ValidationInputs inputs{.corpus = &validation};
   ValidationOptions quiet;
   quiet.bleu_examples = 0;
-  const ValidationResult before = validate(trainee, inputs, quiet);
+  const ValidationResult before = validate(trainable, inputs, quiet);
   TrainOptions options = tiny_options();
   options.length = "5 epochs";
   options.dropout = 0;
   options.optimizer.lr = 1e-2;
   const TrainResult result =
-      Trainer(TrainerInputs{.trainee = trainee, .corpus = corpus}, options, folder_ / "run").run();
+      Trainer(TrainerInputs{.trainable = trainable, .corpus = corpus}, options, folder_ / "run").run();
   const auto trained = model::load_model(result.model, {.pack = false});
   EXPECT_EQ(trained->config().draft_vocabulary.ids, model->config().draft_vocabulary.ids);
-  PlainTrainee saved(*trained);
+  PlainTrainable saved(*trained);
   EXPECT_LT(validate(saved, inputs, quiet).loss, before.loss - 0.3);
 }
 
 // Every label counts in accuracy and alpha, those it lacks as missed.
 TEST_F(PrunedVocabularyTraining, ValidationComparesWithTheTeacherOverAllIds) {
   const auto model = pruned_model();
-  PlainTrainee trainee(*model);
+  PlainTrainable trainable(*model);
   model::TransformerModel teacher(tiny_config(), 5);
   const data::Corpus validation(folder_ / "validation.h5");
   ValidationOptions quiet;
   quiet.bleu_examples = 0;
-  const ValidationResult result = validate(trainee, {.corpus = &validation, .teacher = &teacher}, quiet);
+  const ValidationResult result = validate(trainable, {.corpus = &validation, .teacher = &teacher}, quiet);
   int64_t labels = 0;
   for (int64_t i = 0; i < validation.size(); ++i) labels += static_cast<int64_t>(validation.target(i).size());
   EXPECT_EQ(result.labels, labels);

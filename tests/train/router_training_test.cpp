@@ -1,5 +1,5 @@
 // Training of routers: measures against cases worked out by hand, and learning what can be learnt.
-#include "train/router_training.h"
+#include "train/router/router_training.h"
 
 #include <cmath>
 

@@ -1,9 +1,10 @@
 // Runs that train Tandems and models that work in blocks: exact resume, and bf16 beside fp32.
-#include "model/block_prediction.h"
-#include "model/deep_tandem.h"
+
+#include "model/kinds/block_prediction.h"
+#include "model/kinds/deep_tandem.h"
 #include "tests/train/tandem_training_fixtures.h"
-#include "tests/train/trainee_checks.h"
-#include "train/block_trainees.h"
+#include "tests/train/trainable_checks.h"
+#include "train/trainable/block_trainables.h"
 #include "train/training_step.h"
 
 namespace draftsmith::train {
@@ -17,11 +18,11 @@ class TandemRuns : public TandemTraining {
     training.checkpoint_every = "";
     return training;
   }
-  void train_on_texts(Trainee& trainee, const std::string& run) const {
+  void train_on_texts(TrainableModel& trainable, const std::string& run) const {
     TrainOptions training = resumed_options();
     training.batches.pack_tokens = 24;
     const data::Corpus corpus(folder_ / "copy.h5");
-    Trainer({.trainee = trainee, .corpus = corpus}, training, folder_ / run).run();
+    Trainer({.trainable = trainable, .corpus = corpus}, training, folder_ / run).run();
   }
 };
 
@@ -52,8 +53,8 @@ TEST_F(TandemRuns, DeepTandemsResumeWithTheSameBits) {
   expect_exact_resume(folder_.path(),
                       [&](uint64_t seed, const std::string& run) {
                         model::DeepTandemModel model({.large = part, .small = part, .block = 3}, seed);
-                        DeepTandemTrainee trainee(model);
-                        train_on_texts(trainee, run);
+                        DeepTandemTrainable trainable(model);
+                        train_on_texts(trainable, run);
                       },
                       {"model.safetensors", "large/model.safetensors", "small/model.safetensors"});
 }
@@ -63,8 +64,8 @@ TEST_F(TandemRuns, BlockPredictionResumesWithTheSameBits) {
                       [&](uint64_t seed, const std::string& run) {
                         model::TransformerModel model(
                             model::block_prediction_config(with_test_vocabulary(model::tiny_llama(2)), 3), seed);
-                        BlockPredictionTrainee trainee(model);
-                        train_on_texts(trainee, run);
+                        BlockPredictionTrainable trainable(model);
+                        train_on_texts(trainable, run);
                       },
                       {"model.safetensors"});
 }
@@ -84,12 +85,12 @@ TEST_F(TandemRuns, Bf16ComesCloseToFp32) {
         const at::ScalarType type = bf16 ? at::kBFloat16 : at::kFloat;
         pair.primary = model::load_model(folder_ / "primary", {.dtype = type});
       }
-      TandemTrainee trainee = pair.trainee(configuration);
-      const auto objective = make_objective({.name = "distill"}, {&trainee, &corpus, nullptr});
-      require_gradients(trainee, true);
-      results.push_back(accumulate_gradients(trainee, *objective, corpus, {{0, 1, 2, 3}}, {.autocast = bf16}));
+      TandemTrainable trainable = pair.trainable(configuration);
+      const auto objective = make_objective({.name = "distill"}, {&trainable, &corpus, nullptr});
+      require_gradients(trainable, true);
+      results.push_back(accumulate_gradients(trainable, *objective, corpus, {{0, 1, 2, 3}}, {.autocast = bf16}));
       const data::Corpus validation(folder_ / "validation.h5");
-      losses.push_back(validate(trainee, {.corpus = &validation}, {}).loss);
+      losses.push_back(validate(trainable, {.corpus = &validation}, {}).loss);
     }
     EXPECT_EQ(results[0].labels, results[1].labels);
     EXPECT_NEAR(results[0].gradient_norm, results[1].gradient_norm, 0.03 * results[0].gradient_norm);
@@ -103,7 +104,7 @@ TEST_F(TandemRuns, Bf16TrainingUpdatesFp32WeightsAsFp32Does) {
     const std::string name = tandem_configuration_names()[static_cast<size_t>(configuration)];
     SCOPED_TRACE(name);
     Pair start(model::tiny_config());
-    TandemTrainee untrained = start.trainee(configuration);
+    TandemTrainable untrained = start.trainable(configuration);
     const data::Corpus validation(folder_ / "validation.h5");
     const double before_training = validate(untrained, {.corpus = &validation}, {}).loss;
     std::vector<double> losses;

@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/random.h"
-#include "model/tandem.h"
-#include "tests/model/tandem_fixtures.h"
+#include "model/kinds/tandem.h"
+#include "tests/model/kinds/tandem_fixtures.h"
 #include "tests/train/fixtures.h"
-#include "train/tandem_trainee.h"
+#include "train/trainable/tandem_trainable.h"
 
 namespace draftsmith::train {
 
@@ -27,7 +27,7 @@ struct Pair {
   explicit Pair(const model::TransformerConfig& config, at::ScalarType type = at::kFloat, uint64_t seed = 3)
       : primary(model::varied_model(with_test_vocabulary(config), seed, type)),
         secondary(model::small_secondary(*primary, seed + 1, type)) {}
-  TandemTrainee trainee(TandemConfiguration configuration) const {
+  TandemTrainable trainable(TandemConfiguration configuration) const {
     return {*secondary, *primary, {.configuration = configuration}};
   }
 
@@ -84,12 +84,13 @@ class TandemTraining : public testing::Test {
     return directory;
   }
 
-  TrainResult train(Pair& pair, TandemTraineeOptions tandem, const TrainOptions& training,
+  TrainResult train(Pair& pair, TandemTrainableOptions tandem, const TrainOptions& training,
                     const std::string& run) const {
     if (tandem.configuration == TandemConfiguration::kPrimaryFrozen) tandem.primary_directory = saved_primary(pair);
-    TandemTrainee trainee(*pair.secondary, *pair.primary, tandem);
+    TandemTrainable trainable(*pair.secondary, *pair.primary, tandem);
     const data::Corpus corpus(folder_ / "train.h5"), validation(folder_ / "validation.h5");
-    return Trainer({.trainee = trainee, .corpus = corpus, .validation = &validation}, training, folder_ / run).run();
+    return Trainer({.trainable = trainable, .corpus = corpus, .validation = &validation}, training, folder_ / run)
+        .run();
   }
 
   TemporaryDirectory folder_;

@@ -1,7 +1,8 @@
 // Training of Tandems: right gradients in every configuration, only what is to be trained changes, it learns, and its
 // result decodes with its primary.
+
 #include "tests/train/tandem_training_fixtures.h"
-#include "tests/train/trainee_checks.h"
+#include "tests/train/trainable_checks.h"
 
 namespace draftsmith::train {
 namespace {
@@ -13,8 +14,8 @@ TEST_F(TandemTraining, GradientsEqualFiniteDifferencesInEveryConfiguration) {
                                      TandemConfiguration::kBothBothLosses}) {
       SCOPED_TRACE(config.family + " " + tandem_configuration_names()[static_cast<size_t>(configuration)]);
       Pair pair(config, at::kDouble);
-      TandemTrainee trainee = pair.trainee(configuration);
-      expect_right_gradients(trainee, make_batch(corpus, {0, 1, 2, 3}, trainee.info(), 24));
+      TandemTrainable trainable = pair.trainable(configuration);
+      expect_right_gradients(trainable, make_batch(corpus, {0, 1, 2, 3}, trainable.info(), 24));
     }
   }
 }
@@ -24,10 +25,10 @@ TEST_F(TandemTraining, BothLossesAreTheSecondarysAndThePrimarys) {
   const data::Corpus corpus(folder_ / "train.h5");
   const Batch batch = make_batch(corpus, {0, 1, 2, 3}, pair.secondary->info());
   const at::NoGradGuard no_grad;
-  const auto loss = [&](Trainee& trainee) { return CrossEntropy({}).loss(trainee, batch, {}); };
-  PlainTrainee alone(*pair.primary);
-  TandemTrainee secondary = pair.trainee(TandemConfiguration::kBothSecondaryLoss);
-  TandemTrainee both = pair.trainee(TandemConfiguration::kBothBothLosses);
+  const auto loss = [&](TrainableModel& trainable) { return CrossEntropy({}).loss(trainable, batch, {}); };
+  PlainTrainable alone(*pair.primary);
+  TandemTrainable secondary = pair.trainable(TandemConfiguration::kBothSecondaryLoss);
+  TandemTrainable both = pair.trainable(TandemConfiguration::kBothBothLosses);
   const double expected = loss(alone).sum.item<double>() + loss(secondary).sum.item<double>();
   EXPECT_NEAR(loss(both).sum.item<double>(), expected, 1e-4 * expected);
   EXPECT_EQ(loss(both).count, batch.label_count());
@@ -35,11 +36,11 @@ TEST_F(TandemTraining, BothLossesAreTheSecondarysAndThePrimarys) {
 
 TEST_F(TandemTraining, TheTeacherItOffersIsItsPrimary) {
   Pair pair(model::tiny_config());
-  TandemTrainee trainee = pair.trainee(TandemConfiguration::kBothBothLosses);
-  require_gradients(trainee, true);
+  TandemTrainable trainable = pair.trainable(TandemConfiguration::kBothBothLosses);
+  require_gradients(trainable, true);
   const data::Corpus corpus(folder_ / "train.h5");
-  const Batch batch = make_batch(corpus, {0, 1, 2, 3}, trainee.info());
-  const TraineeOutput output = trainee.forward(batch, {});
+  const Batch batch = make_batch(corpus, {0, 1, 2, 3}, trainable.info());
+  const TrainableOutput output = trainable.forward(batch, {});
   ASSERT_TRUE(output.teacher.has_value());
   EXPECT_FALSE(output.teacher->hidden.requires_grad());
   EXPECT_LT(model::difference(output.teacher->hidden, hidden_at_labels(*pair.primary, batch, {})), 1e-6);
@@ -50,17 +51,17 @@ TEST_F(TandemTraining, TheTeacherItOffersIsItsPrimary) {
 // Blocks are counted from the start of each text, not of the row.
 TEST_F(TandemTraining, PackedRowsHaveTheLossOfTheirTexts) {
   Pair pair(model::tiny_llama(3), at::kDouble);
-  TandemTrainee trainee = pair.trainee(TandemConfiguration::kPrimaryFrozen);
+  TandemTrainable trainable = pair.trainable(TandemConfiguration::kPrimaryFrozen);
   const data::Corpus corpus(folder_ / "copy.h5");
   const at::NoGradGuard no_grad;
   CrossEntropy objective({});
   double alone = 0;
   for (int64_t i = 0; i < 7; ++i) {
-    alone += objective.loss(trainee, make_batch(corpus, {i}, trainee.info()), {}).sum.item<double>();
+    alone += objective.loss(trainable, make_batch(corpus, {i}, trainable.info()), {}).sum.item<double>();
   }
-  const Batch packed = make_batch(corpus, {0, 1, 2, 3, 4, 5, 6}, trainee.info(), 24);
+  const Batch packed = make_batch(corpus, {0, 1, 2, 3, 4, 5, 6}, trainable.info(), 24);
   ASSERT_LT(packed.decoder_input.lengths.size(), 7u);
-  EXPECT_NEAR(objective.loss(trainee, packed, {}).sum.item<double>(), alone, 1e-9 * alone);
+  EXPECT_NEAR(objective.loss(trainable, packed, {}).sum.item<double>(), alone, 1e-9 * alone);
 }
 
 TEST_F(TandemTraining, AFrozenPrimaryStaysAndIsNamedByTheResult) {
@@ -74,7 +75,7 @@ TEST_F(TandemTraining, AFrozenPrimaryStaysAndIsNamedByTheResult) {
   EXPECT_EQ(changed(copy_of(*pair.secondary), *stored.secondary), 0);
   // It runs packed as well as plain.
   pair.primary->pack();
-  TandemTrainee packed = pair.trainee(TandemConfiguration::kPrimaryFrozen);
+  TandemTrainable packed = pair.trainable(TandemConfiguration::kPrimaryFrozen);
   require_gradients(packed, true);
   const data::Corpus corpus(folder_ / "train.h5");
   CrossEntropy({}).loss(packed, make_batch(corpus, {0, 1}, packed.info()), {}).sum.backward();
@@ -146,10 +147,10 @@ TEST_F(TandemTraining, TextsThatAreTooLongForEitherModelAreRefused) {
     const auto primary = with_context(model::tiny_gpt2(), of_primary);
     const auto ordinary = with_context(model::smaller(model::tiny_gpt2()), of_secondary);
     const auto secondary = model::make_tandem_secondary(*ordinary, *primary);
-    TandemTrainee trainee(*secondary, *primary, {});
+    TandemTrainable trainable(*secondary, *primary, {});
     const data::Corpus corpus(folder_ / "copy.h5");
     const std::string message =
-        error_of([&] { Trainer({.trainee = trainee, .corpus = corpus}, options(), folder_ / "run").run(); });
+        error_of([&] { Trainer({.trainable = trainable, .corpus = corpus}, options(), folder_ / "run").run(); });
     EXPECT_NE(message.find("longer than the model's positions"), std::string::npos) << message;
     EXPECT_NE(message.find("at most " + std::to_string(shortest) + " tokens"), std::string::npos) << message;
   }
@@ -159,7 +160,7 @@ TEST_F(TandemTraining, WhatDoesNotFitIsRefusedNamingBoth) {
   Pair pair(model::tiny_config()), other(model::tiny_llama(3));
   pair.secondary->set_name("small");
   other.primary->set_name("large");
-  const std::string message = error_of([&] { TandemTrainee(*pair.secondary, *other.primary, {}); });
+  const std::string message = error_of([&] { TandemTrainable(*pair.secondary, *other.primary, {}); });
   EXPECT_NE(message.find("small"), std::string::npos) << message;
   EXPECT_NE(message.find("large"), std::string::npos) << message;
 }

@@ -8,8 +8,8 @@
 #include "tests/train/fixtures.h"
 #include "tests/train/loss_fixtures.h"
 #include "train/objectives/cached_teacher.h"
-#include "train/teacher_logits.h"
-#include "train/truncation_error.h"
+#include "train/teacher/teacher_logits.h"
+#include "train/teacher/truncation_error.h"
 
 namespace draftsmith::train {
 namespace {

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "model/checkpoint.h"
+#include "model/files/checkpoint.h"
 #include "tests/train/fixtures.h"
 #include "train/training_checkpoint.h"
 #include "train/training_step.h"
@@ -57,10 +57,10 @@ TEST_F(TrainerTest, LearnsAToyTask) {
 // Gradients of all micro-batches of a step, times gradient_scale.
 std::map<std::string, at::Tensor> gradients_of(const data::Corpus& corpus, const MicroBatches& micro_batches) {
   model::TransformerModel model(tiny_config(), 5);
-  PlainTrainee trainee(model);
+  PlainTrainable trainable(model);
   model.requires_grad(true);
   const auto objective = make_objective({});
-  const StepResult result = accumulate_gradients(trainee, *objective, corpus, micro_batches, {});
+  const StepResult result = accumulate_gradients(trainable, *objective, corpus, micro_batches, {});
   std::map<std::string, at::Tensor> gradients;
   for (const auto& [name, parameter] : model.parameters())
     gradients[name] = parameter.grad() * gradient_scale(result, 0);
@@ -88,11 +88,11 @@ TEST_F(TrainerTest, DropoutIsAFunctionOfSeedAndMicroStep) {
   const data::Corpus corpus(folder_ / "train.h5");
   const auto loss_of = [&](uint64_t seed, uint64_t micro_step) {
     model::TransformerModel model(tiny_config(), 5);
-    PlainTrainee trainee(model);
+    PlainTrainable trainable(model);
     model.requires_grad(true);
     const auto objective = make_objective({});
     const StepSettings settings{.dropout = 0.3, .seed = seed, .first_micro_step = micro_step};
-    return accumulate_gradients(trainee, *objective, corpus, {{0, 1, 2}}, settings).loss_sum;
+    return accumulate_gradients(trainable, *objective, corpus, {{0, 1, 2}}, settings).loss_sum;
   };
   EXPECT_EQ(loss_of(1, 7), loss_of(1, 7));
   EXPECT_NE(loss_of(1, 7), loss_of(1, 8));
@@ -107,7 +107,7 @@ TEST_F(TrainerTest, ANonFiniteLossNamesTheExamplesAndKeepsTheCheckpoint) {
 
   const data::Corpus corpus(folder_ / "train.h5");
   model::TransformerModel model(tiny_config(), 5);
-  PlainTrainee trainee(model);
+  PlainTrainable trainable(model);
   model.requires_grad(true);
   {
     const at::NoGradGuard no_grad;
@@ -121,7 +121,7 @@ TEST_F(TrainerTest, ANonFiniteLossNamesTheExamplesAndKeepsTheCheckpoint) {
     if (std::find(row.begin(), row.end(), corpus.source(17)[0]) == row.end()) without.push_back(i);
   }
   const std::string message = error_of([&] {
-    accumulate_gradients(trainee, *objective, corpus, {without, {17, 5}}, {});
+    accumulate_gradients(trainable, *objective, corpus, {without, {17, 5}}, {});
   });
   EXPECT_NE(message.find("examples 17, 5"), std::string::npos) << message;
   EXPECT_NE(message.find("train.h5"), std::string::npos) << message;
@@ -150,10 +150,10 @@ void poison(const model::TransformerModel& model, int64_t token) {
 
 TEST_F(TrainerTest, ANonFiniteLossStopsTheRunNamingStepCorpusAndExamples) {
   model::TransformerModel model(tiny_config(), 5);
-  PlainTrainee trainee(model);
+  PlainTrainable trainable(model);
   poison(model, 0);
   const data::Corpus corpus(folder_ / "train.h5");
-  Trainer trainer(TrainerInputs{.trainee = trainee, .corpus = corpus}, tiny_options(), run_directory());
+  Trainer trainer(TrainerInputs{.trainable = trainable, .corpus = corpus}, tiny_options(), run_directory());
   const std::string message = error_of([&] { trainer.run(); });
   EXPECT_NE(message.find("training step 1\n"), std::string::npos) << message;
   EXPECT_NE(message.find("train.h5"), std::string::npos) << message;
@@ -173,12 +173,12 @@ TEST_F(TrainerTest, AValidationThatIsNotFiniteIsAnErrorAndNeverTheBest) {
   write_one_token_corpus(folder_ / "high.h5", 28);
   const data::Corpus corpus(folder_ / "low.h5"), validation(folder_ / "high.h5");
   model::TransformerModel model(tiny_config(), 5);
-  PlainTrainee trainee(model);
+  PlainTrainable trainable(model);
   poison(model, 28);
   TrainOptions options = tiny_options();
   options.length = "4 steps";
   options.validation.every = "1 steps";
-  Trainer trainer({.trainee = trainee, .corpus = corpus, .validation = &validation}, options, run_directory());
+  Trainer trainer({.trainable = trainable, .corpus = corpus, .validation = &validation}, options, run_directory());
   const std::string message = error_of([&] { trainer.run(); });
   EXPECT_NE(message.find("validation"), std::string::npos) << message;
   EXPECT_NE(message.find("high.h5"), std::string::npos) << message;
@@ -195,7 +195,7 @@ TEST_F(TrainerTest, AValidationCorpusWithoutLabelsIsRefused) {
 TEST_F(TrainerTest, ATeacherThatDoesNotFitIsRefused) {
   const data::Corpus corpus(folder_ / "train.h5");
   model::TransformerModel model(tiny_config(), 5);
-  PlainTrainee trainee(model);
+  PlainTrainable trainable(model);
   model::TransformerConfig smaller = tiny_config(), other_start = tiny_config();
   smaller.vocabulary = kTestVocabulary - 1;
   other_start.decoder_start = 2;
@@ -203,7 +203,8 @@ TEST_F(TrainerTest, ATeacherThatDoesNotFitIsRefused) {
                                          std::pair{other_start, "begin their outputs with different tokens"}}) {
     model::TransformerModel teacher(config, 6);
     const std::string message = error_of([&] {
-      Trainer({.trainee = trainee, .corpus = corpus, .validation = &corpus, .teacher = &teacher}, {}, run_directory());
+      Trainer({.trainable = trainable, .corpus = corpus, .validation = &corpus, .teacher = &teacher}, {},
+              run_directory());
     });
     EXPECT_NE(message.find(expected), std::string::npos) << message;
   }
@@ -252,12 +253,12 @@ TEST_F(TrainerTest, StopsEarlyAndKeepsTheBestModel) {
 TEST_F(TrainerTest, ValidationCountsEveryLabelOnceWhateverTheBatches) {
   const data::Corpus corpus(folder_ / "validation.h5");
   model::TransformerModel model(tiny_config(), 5);
-  PlainTrainee trainee(model);
+  PlainTrainable trainable(model);
   ValidationOptions options;
   const ValidationInputs inputs{.corpus = &corpus};
-  const ValidationResult large = validate(trainee, inputs, options);
+  const ValidationResult large = validate(trainable, inputs, options);
   options.token_budget = 12;
-  const ValidationResult small = validate(trainee, inputs, options);
+  const ValidationResult small = validate(trainable, inputs, options);
   EXPECT_EQ(large.labels, corpus.info().target_tokens);
   EXPECT_EQ(small.labels, large.labels);
   EXPECT_NEAR(small.loss, large.loss, 1e-5);
@@ -268,12 +269,12 @@ TEST_F(TrainerTest, ValidationCountsEveryLabelOnceWhateverTheBatches) {
 TEST_F(TrainerTest, AlphaAgainstItselfIsOneAndAgainstAnotherLess) {
   const data::Corpus corpus(folder_ / "validation.h5");
   model::TransformerModel model(tiny_config(), 5), other(tiny_config(), 6);
-  PlainTrainee trainee(model);
+  PlainTrainable trainable(model);
   ValidationInputs inputs{.corpus = &corpus};
   inputs.teacher = &model;
-  EXPECT_NEAR(*validate(trainee, inputs, {}).alpha, 1, 1e-5);
+  EXPECT_NEAR(*validate(trainable, inputs, {}).alpha, 1, 1e-5);
   inputs.teacher = &other;
-  const double alpha = *validate(trainee, inputs, {}).alpha;
+  const double alpha = *validate(trainable, inputs, {}).alpha;
   EXPECT_LT(alpha, 0.99);
   EXPECT_GT(alpha, 0.01);
 }
@@ -326,12 +327,12 @@ TEST(TrainerGpu, Bf16AutocastTrainsOnAGpu) {
   write_reversal_corpus(folder / "train.h5", 300, 1);
   const data::Corpus corpus(folder / "train.h5");
   model::TransformerModel model(tiny_config(), 5);
-  PlainTrainee trainee(model);
+  PlainTrainable trainable(model);
   model.to(at::kCUDA, at::kFloat);
   TrainOptions options = tiny_options();
   options.precision = "bf16";
   const TrainResult result =
-      Trainer(TrainerInputs{.trainee = trainee, .corpus = corpus}, options, folder / "run").run();
+      Trainer(TrainerInputs{.trainable = trainable, .corpus = corpus}, options, folder / "run").run();
   EXPECT_TRUE(std::isfinite(result.state.window_loss));
   EXPECT_EQ(model.parameters().at("embedding.weight").scalar_type(), at::kFloat);
 }

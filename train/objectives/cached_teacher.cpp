@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "train/teacher_rows.h"
+#include "train/teacher/teacher_rows.h"
 
 namespace draftsmith::train {
 

@@ -1,10 +1,10 @@
-// A teacher's stored distributions as what distillation learns from (data/teacher_cache.h): the teacher itself need not
-// be there.
+// A teacher's stored distributions as what distillation learns from (data/teacher/teacher_cache.h): the teacher itself
+// need not be there.
 #pragma once
 
 #include <utility>
 
-#include "data/teacher_cache.h"
+#include "data/teacher/teacher_cache.h"
 #include "train/objectives/teacher_source.h"
 
 namespace draftsmith::train {

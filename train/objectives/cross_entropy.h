@@ -1,9 +1,6 @@
-// Cross entropy of the labels, -log q(y_t), with label smoothing as in Szegedy et al. 2016 (section 7).
+// The objective of plain training: cross entropy of the labels (train/objectives/cross_entropy_loss.h).
 #pragma once
 
-#include <memory>
-
-#include "train/objectives/linear_loss.h"
 #include "train/objectives/objective.h"
 
 namespace draftsmith::train {
@@ -11,22 +8,13 @@ namespace draftsmith::train {
 class CrossEntropy : public Objective {
  public:
   explicit CrossEntropy(const CrossEntropyOptions& options) : options_(options) {}
-  Loss loss(Trainee& trainee, const Batch& batch, const model::DropoutContext& dropout) override;
+  Loss loss(TrainableModel& trainable, const Batch& batch, const model::DropoutContext& dropout) override;
 
  private:
   CrossEntropyOptions options_;
 };
 
-// labels int64 [P] in [0,V). Of position p with logits z: (1-e) * -log q(y_p) + e/V * sum over v of -log q(v),
-// q = softmax(z), e = label_smoothing in [0,1).
-std::unique_ptr<LogitLoss> cross_entropy_loss(at::Tensor labels, double label_smoothing);
-
-// The same for a few positions whose log probabilities [C,V] are known; and its gradient with respect to their logits,
-// in place of the probabilities [C,V]: q - (1-e) onehot(y) - e/V.
-at::Tensor cross_entropy_sum(const at::Tensor& log_probs, const at::Tensor& labels, double smoothing);
-void cross_entropy_gradient(at::Tensor& probabilities, const at::Tensor& labels, double smoothing);
-
-// Cross entropy without smoothing and the arg max at each position; no gradients, as little memory.
-Prediction predict(const at::Tensor& hidden, const model::HeadWeights& head, const at::Tensor& labels);
+// The loss of all of a trainable's predictions, over the labels that their heads have rows for.
+Loss cross_entropy_of(const TrainableOutput& output, double label_smoothing);
 
 }  // namespace draftsmith::train

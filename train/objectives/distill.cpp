@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "train/objectives/cross_entropy.h"
 #include "train/objectives/loss_terms.h"
 
 namespace draftsmith::train {
@@ -64,7 +65,7 @@ void check_source(const DistillOptions& options, const ObjectiveInputs& inputs, 
                   .found = std::to_string(teacher.vocabulary()),
                   .hint = "a teacher must have the student's own tokenizer"});
   }
-  if (teacher.live() != nullptr) check_live(teacher, inputs.trainee->info(), problems);
+  if (teacher.live() != nullptr) check_live(teacher, inputs.trainable->info(), problems);
 }
 
 void check_on_policy(const ObjectiveInputs& inputs, Problems& problems) {
@@ -75,7 +76,7 @@ void check_on_policy(const ObjectiveInputs& inputs, Problems& problems) {
                   .expected = "0, or a live teacher",
                   .found = inputs.teacher->name()});
   }
-  if (!inputs.trainee->decodes()) {
+  if (!inputs.trainable->decodes()) {
     problems.add({.where = kWhere,
                   .what = "what is trained here cannot decode on its own, so it has no samples to learn from",
                   .expected = "0"});
@@ -83,11 +84,11 @@ void check_on_policy(const ObjectiveInputs& inputs, Problems& problems) {
 }
 
 void check_inputs(const DistillOptions& options, const ObjectiveInputs& inputs) {
-  if (inputs.trainee == nullptr || inputs.corpus == nullptr) {
+  if (inputs.trainable == nullptr || inputs.corpus == nullptr) {
     throw std::logic_error("distillation is given what it trains and on what");
   }
   Problems problems;
-  if (inputs.teacher == nullptr && !inputs.trainee->teaches()) {
+  if (inputs.teacher == nullptr && !inputs.trainable->teaches()) {
     problems.add({.where = "objective distill",
                   .what = "distillation needs a teacher",
                   .expected = "teacher (a model directory) or teacher_logits (a cache)",
@@ -113,7 +114,7 @@ void require_all_ids(const TeacherSource& teacher, const model::TransformerModel
        .hint = "distil from a live teacher (teacher = DIR), or store whole distributions (k = 0)"});
 }
 
-void require_taught_labels(const TraineeOutput& output) {
+void require_taught_labels(const TrainableOutput& output) {
   const int64_t labels = output.predictions.front().labels.size(0);
   for (const Predictions& predictions : output.predictions) {
     if (!predictions.taught || predictions.labels.size(0) == labels) continue;
@@ -147,7 +148,7 @@ Fields<DistillOptions> DistillOptions::fields() {
       });
 }
 
-Loss distillation_loss(const TraineeOutput& output, TeacherDistributions& teacher, int64_t teacher_vocabulary,
+Loss distillation_loss(const TrainableOutput& output, TeacherDistributions& teacher, int64_t teacher_vocabulary,
                        const DistillationTerms& terms) {
   require_taught_labels(output);
   SharedTeacher shared_teacher(teacher);
@@ -176,26 +177,20 @@ Distill::Distill(const DistillOptions& options, const ObjectiveInputs& inputs)
   if (options.on_policy.share > 0) samples_.emplace(options.on_policy, *inputs.corpus, inputs.token_budget);
 }
 
-Loss Distill::loss(Trainee& trainee, const Batch& batch, const model::DropoutContext& dropout) {
-  if (!samples_ || !samples_->takes(dropout.step)) return on(trainee, batch, dropout, terms_);
+Loss Distill::loss(TrainableModel& trainable, const Batch& batch, const model::DropoutContext& dropout) {
+  if (!samples_ || !samples_->takes(dropout.step)) return on(trainable, batch, dropout, terms_);
   DistillationTerms terms = terms_;
   terms.lambda = 0;
-  Loss loss = on(trainee, samples_->batch(trainee, batch, dropout.step), dropout, terms);
+  Loss loss = on(trainable, samples_->batch(trainable, batch, dropout.step), dropout, terms);
   // The divergence weighs the same on all batches; only the tokens of a sample are no truth to learn.
   if (terms_.lambda > 0) loss.sum = loss.sum * (1 - terms_.lambda);
   return loss;
 }
 
-Loss Distill::on(Trainee& trainee, const Batch& batch, const model::DropoutContext& dropout,
+Loss Distill::on(TrainableModel& trainable, const Batch& batch, const model::DropoutContext& dropout,
                  const DistillationTerms& terms) {
-  const TraineeOutput output = trainee.forward(batch, dropout);
-  if (terms.lambda == 1) {  // no teacher is asked
-    LossTerms losses;
-    for (const Predictions& predictions : output.predictions) {
-      losses.add_cross_entropy(predictions, terms.label_smoothing);
-    }
-    return losses.sum();
-  }
+  const TrainableOutput output = trainable.forward(batch, dropout);
+  if (terms.lambda == 1) return cross_entropy_of(output, terms.label_smoothing);  // no teacher is asked
   if (teacher_ != nullptr) {
     for (const Predictions& predictions : output.predictions) {
       if (predictions.taught) require_all_ids(*teacher_, *predictions.model);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "train/objectives/cross_entropy.h"
+#include "train/objectives/cross_entropy_loss.h"
 
 namespace draftsmith::train {
 

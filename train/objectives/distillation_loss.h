@@ -13,9 +13,8 @@
 #include <cstdint>
 #include <memory>
 
-#include <ATen/ATen.h>
-
-#include "model/transformer_config.h"
+#include "base/aten.h"
+#include "model/transformer/transformer_config.h"
 #include "train/objectives/divergence.h"
 #include "train/objectives/linear_loss.h"
 #include "train/objectives/teacher_source.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <ATen/ATen.h>
+#include "base/aten.h"
 
 namespace draftsmith::train {
 

@@ -6,9 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include <ATen/ATen.h>
-
-#include "model/exits.h"
+#include "base/aten.h"
+#include "model/kinds/exits.h"
 
 namespace draftsmith::train {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "train/objectives/cross_entropy.h"
+#include "train/objectives/cross_entropy_loss.h"
 
 namespace draftsmith::train {
 

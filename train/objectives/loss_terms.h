@@ -1,4 +1,4 @@
-// The losses of all predictions that a trainee makes of a batch, computed together: what they share, a head or a
+// The losses of all predictions that a trainable makes of a batch, computed together: what they share, a head or a
 // teacher's block, is there once (train/objectives/linear_loss.h).
 #pragma once
 

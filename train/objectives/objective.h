@@ -1,6 +1,7 @@
-// What training minimises. An objective runs the trainee on a micro-batch and returns its loss as (sum, count); the
+// What training minimises. An objective runs the trainable on a micro-batch and returns its loss as (sum, count); the
 // trainer divides once, over all micro-batches of a step, so that gradient accumulation equals the large batch. Where a
-// trainee makes several predictions, the loss is the sum of theirs times their weights, and the count the first one's.
+// trainable makes several predictions, the loss is the sum of theirs times their weights, and the count the first
+// one's.
 //
 // A new objective is a file in this folder and a line in objectives/registry.cpp.
 #pragma once
@@ -8,11 +9,10 @@
 #include <memory>
 #include <string>
 
-#include <ATen/ATen.h>
-
+#include "base/aten.h"
 #include "base/options.h"
 #include "train/objectives/student_samples.h"
-#include "train/trainee.h"
+#include "train/trainable/trainable_model.h"
 
 namespace draftsmith::train {
 
@@ -31,7 +31,7 @@ class Objective {
  public:
   virtual ~Objective() = default;
   // The loss of one micro-batch. Runs no backward.
-  virtual Loss loss(Trainee& trainee, const Batch& batch, const model::DropoutContext& dropout) = 0;
+  virtual Loss loss(TrainableModel& trainable, const Batch& batch, const model::DropoutContext& dropout) = 0;
 };
 
 struct CrossEntropyOptions {
@@ -60,9 +60,9 @@ class TeacherSource;  // train/objectives/teacher_source.h
 
 // What objectives may need of the run, beside its batches. Pointers must outlive the objective.
 struct ObjectiveInputs {
-  const Trainee* trainee = nullptr;
+  const TrainableModel* trainable = nullptr;
   const data::Corpus* corpus = nullptr;  // that the batches are made of
-  TeacherSource* teacher = nullptr;      // of distill; nullptr: the one that the trainee runs anyway
+  TeacherSource* teacher = nullptr;      // of distill; nullptr: the one that the trainable runs anyway
   int64_t token_budget = 0;              // of batches that an objective makes, as data::BatchOptions; 0: none
 };
 

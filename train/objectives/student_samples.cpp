@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/random.h"
-#include "data/batches.h"
+#include "data/corpus/batches.h"
 #include "infer/generator.h"
 #include "train/plain_arithmetic.h"
 
@@ -59,7 +59,7 @@ bool StudentSamples::takes(uint64_t micro_step) const {
   return CounterRandom(options_.seed, "on-policy/micro-batches").uniform(micro_step) < options_.share;
 }
 
-Batch StudentSamples::batch(const Trainee& student, const Batch& given, uint64_t micro_step) const {
+Batch StudentSamples::batch(const TrainableModel& student, const Batch& given, uint64_t micro_step) const {
   const PlainArithmetic plain(student.info().device.type());
   const auto model = student.decoding_copy();
   infer::DecodeOptions decoding;

@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include "base/options.h"
-#include "data/corpus.h"
+#include "data/corpus/corpus.h"
 #include "train/batch.h"
-#include "train/trainee.h"
+#include "train/trainable/trainable_model.h"
 
 namespace draftsmith::train {
 
@@ -31,7 +31,7 @@ class StudentSamples {
   // A batch of the same sources with targets sampled from the student as it is now. Random numbers are functions of
   // (seed, micro-step, row, token). Ids that the corpus's tokenizer does not have end a sample. Samples may be longer
   // than the targets that the batch was filled with: its first examples stay, as many as the budget holds.
-  Batch batch(const Trainee& student, const Batch& given, uint64_t micro_step) const;
+  Batch batch(const TrainableModel& student, const Batch& given, uint64_t micro_step) const;
 
  private:
   OnPolicyOptions options_;

@@ -1,14 +1,13 @@
 // Where distillation takes the teacher's distribution p from: a model that runs beside the student, the teacher that a
-// trainee has run anyway, or a stored cache. All give it a few positions at a time, so that [P,V] never exists.
+// trainable has run anyway, or a stored cache. All give it a few positions at a time, so that [P,V] never exists.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <string>
 
-#include <ATen/ATen.h>
-
-#include "train/predictions.h"
+#include "base/aten.h"
+#include "train/trainable/predictions.h"
 
 namespace draftsmith::train {
 

@@ -11,14 +11,13 @@
 #include <string>
 #include <vector>
 
-#include <ATen/ATen.h>
-
+#include "base/aten.h"
 #include "base/options.h"
 
 namespace draftsmith::train {
 
 // Parameters that learn at another rate than the rest. Patterns are matched against canonical names
-// (model/parameters.h); `*` is any text, `?` any character. The first group that matches a parameter counts.
+// (model/layers/parameters.h); `*` is any text, `?` any character. The first group that matches a parameter counts.
 struct ParameterGroupOptions {
   std::string parameters = {};
   double lr_factor = 1.0;

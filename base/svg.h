@@ -1,0 +1,47 @@
+// Pieces of inline SVG plots.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace draftsmith {
+
+inline constexpr double kPlotWidth = 760;  // of a plot's own coordinates
+
+// What tells series apart: a colour, from the first again after eight, which are filled; the others are hollow or thin.
+struct SeriesStyle {
+  const char* color;
+  bool filled;
+};
+SeriesStyle series_style(size_t index);
+
+// The opening tag, with a label for readers who do not see it.
+std::string open_svg(double height, const std::string& label);
+// An inline plot as a file of its own: with its namespace and the styles that the report gives it.
+std::string standalone_svg(const std::string& svg);
+// Escapes the text. anchor: start, middle or end.
+std::string svg_text(double x, double y, const std::string& text, const char* anchor = "start");
+// kind: a class of the report's style, "grid" or "whisker".
+std::string svg_line(double x1, double y1, double x2, double y2, const char* kind);
+
+// A linear scale from data to pixels, with round tick values.
+class Scale {
+ public:
+  // [low,high] with some room on both sides onto [from,to].
+  Scale(double low, double high, double from, double to);
+  double operator()(double value) const { return from_ + (value - low_) / (high_ - low_) * (to_ - from_); }
+  std::vector<double> ticks() const;
+  double end() const { return to_; }  // in pixels
+
+ private:
+  double from_;
+  double to_;
+  double low_ = 0;
+  double high_ = 1;
+};
+
+// Grid lines and numbers at both scales' ticks; the plot's corner is at (left, bottom).
+std::string axes(const Scale& x, const Scale& y, double left, double bottom);
+
+}  // namespace draftsmith

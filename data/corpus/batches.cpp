@@ -1,0 +1,227 @@
+#include "data/corpus/batches.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <stdexcept>
+#include <tuple>
+
+#include "base/random.h"
+
+namespace draftsmith::data {
+
+namespace {
+
+// Fisher-Yates with one number of the stream for each place.
+template <class T>
+void shuffle(std::vector<T>& items, const CounterRandom& random) {
+  for (size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[static_cast<size_t>(random.below(i, i))]);
+}
+
+int64_t length(std::span<const int32_t> row) {
+  return static_cast<int64_t>(row.size());
+}
+
+// Far beyond use; products of a window with one of the others fit int64.
+constexpr double kMostTokens = 1LL << 31;
+constexpr double kMostWindows = 1LL << 20;
+
+}  // namespace
+
+Fields<BatchOptions> BatchOptions::fields() {
+  return Fields<BatchOptions>("batch options")
+      .add("token_budget", &BatchOptions::token_budget, Range{1, kMostTokens}, Unit{"tokens"},
+           "Most tokens of a batch, padding counted: rows times the longest source or target among them. An example "
+           "that "
+           "is longer is a batch alone.")
+      .add("pack_tokens", &BatchOptions::pack_tokens, Range{0, kMostTokens}, Unit{"tokens"},
+           "Decoder-only models: examples are laid one after the other into rows of this many tokens; attention and "
+           "positions do not cross from one to the next. 0: every example has a row, sorted by length.")
+      .add("max_rows", &BatchOptions::max_rows, Range{1, kMostTokens}, Unit{"examples"}, "Most examples of a batch.")
+      .add("bucket_window", &BatchOptions::bucket_window, Range{1, kMostWindows}, Unit{"batches"},
+           "How many batches' worth of examples are sorted by length together: larger pads less, smaller mixes more.")
+      .add("seed", &BatchOptions::seed, "Seed of the order of examples and batches.")
+      .add("shuffle", &BatchOptions::shuffle,
+           "A new order each epoch; false: the corpus's order, windows sorted by length.");
+}
+
+int64_t joined_length(std::span<const int32_t> source, std::span<const int32_t> target) {
+  const int64_t labels = length(target);
+  return std::max<int64_t>(1, source.empty() ? labels : length(source) + std::max<int64_t>(0, labels - 1));
+}
+
+int64_t joined_length(const Corpus& corpus, int64_t example) {
+  return joined_length(corpus.source(example), corpus.target(example));
+}
+
+std::vector<int64_t> packed_rows(std::span<const int64_t> lengths, int64_t width) {
+  std::vector<int64_t> rows;
+  int64_t row = -1;
+  int64_t filled = 0;
+  for (const int64_t length : lengths) {
+    if (row < 0 || filled + length > width) {
+      ++row;
+      filled = 0;
+    }
+    filled += length;
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+BatchOrder::BatchOrder(const Corpus& corpus, BatchOptions options, RowForm form)
+    : corpus_(&corpus), options_(options), form_(form) {
+  Problems problems;
+  validate_options(options, "batches", problems);
+  if (options.pack_tokens > 0 && form == RowForm::kSeparate) {
+    problems.add({.where = "batches.pack_tokens",
+                  .what = "only rows of decoder-only models can be packed",
+                  .expected = "0",
+                  .found = std::to_string(options.pack_tokens)});
+  }
+  if (options.pack_tokens > options.token_budget) {
+    problems.add({.where = "batches.pack_tokens",
+                  .what = "a packed row is larger than a batch",
+                  .expected = "at most token_budget, " + std::to_string(options.token_budget),
+                  .found = std::to_string(options.pack_tokens)});
+  }
+  problems.throw_if_any();
+  if (corpus.size() == 0) {
+    throw UserError({.where = corpus.file().string(), .what = "no examples to make batches of"});
+  }
+}
+
+std::vector<int64_t> BatchOrder::next(BatchPosition& position) {
+  build(position.epoch);
+  if (position.batch < 0 || position.batch >= static_cast<int64_t>(batches_.size())) {
+    throw std::logic_error("batch position outside its epoch");
+  }
+  std::vector<int64_t> batch = batches_[static_cast<size_t>(position.batch)];
+  if (++position.batch == static_cast<int64_t>(batches_.size())) position = {.epoch = position.epoch + 1, .batch = 0};
+  return batch;
+}
+
+int64_t BatchOrder::batches(int64_t epoch) {
+  build(epoch);
+  return static_cast<int64_t>(batches_.size());
+}
+
+std::vector<std::vector<int64_t>> BatchOrder::of_range(int64_t first, int64_t last) {
+  std::vector<int64_t> order(static_cast<size_t>(last - first));
+  std::iota(order.begin(), order.end(), first);
+  batches_.clear();
+  built_epoch_ = -1;
+  add_window(order);
+  return std::move(batches_);
+}
+
+int64_t BatchOrder::padded_length(int64_t example) const {
+  if (form_ == RowForm::kJoined) return joined_length(*corpus_, example);
+  return std::max({int64_t{1}, length(corpus_->source(example)), length(corpus_->target(example))});
+}
+
+// Shuffled examples are cut into windows, each sorted by length and cut into batches; then the batches are shuffled.
+void BatchOrder::build(int64_t epoch) {
+  if (epoch == built_epoch_) return;
+  std::vector<int64_t> order(static_cast<size_t>(corpus_->size()));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  const auto stream = static_cast<uint64_t>(epoch) * 2;
+  if (options_.shuffle) shuffle(order, CounterRandom(options_.seed ^ stream_of("batches"), stream));
+  batches_.clear();
+  for (size_t begin = 0; begin < order.size();) {
+    const size_t end = window_end(order, begin);
+    add_window(std::span(order).subspan(begin, end - begin));
+    begin = end;
+  }
+  if (options_.shuffle) shuffle(batches_, CounterRandom(options_.seed ^ stream_of("batches"), stream + 1));
+  built_epoch_ = epoch;
+}
+
+size_t BatchOrder::window_end(const std::vector<int64_t>& order, size_t begin) const {
+  int64_t tokens = 0;
+  size_t end = begin;
+  const int64_t most_rows = options_.bucket_window * options_.max_rows;
+  while (end < order.size() && static_cast<int64_t>(end - begin) < most_rows &&
+         tokens < options_.bucket_window * options_.token_budget) {
+    tokens += padded_length(order[end++]);
+  }
+  return end;
+}
+
+// Batches of packed rows, in the window's order. A row counts with its full width, however far it is filled.
+void BatchOrder::add_packed_window(std::span<const int64_t> window) {
+  std::vector<int64_t> batch;
+  int64_t rows = 0;
+  int64_t filled = 0;
+  int64_t width = options_.pack_tokens;
+  for (const int64_t example : window) {
+    const int64_t added = padded_length(example);
+    const bool fits = rows > 0 && filled + added <= options_.pack_tokens;
+    const bool full = rows + 1 > options_.max_rows || (rows + 1) * std::max(width, added) > options_.token_budget;
+    if (!batch.empty() && !fits && full) {
+      batches_.push_back(std::move(batch));
+      batch.clear();
+      rows = 0;
+      width = options_.pack_tokens;
+    }
+    filled = fits ? filled + added : added;
+    rows += fits ? 0 : 1;
+    width = std::max(width, filled);
+    batch.push_back(example);
+  }
+  if (!batch.empty()) batches_.push_back(std::move(batch));
+}
+
+void BatchOrder::add_window(std::span<int64_t> window) {
+  if (options_.pack_tokens > 0) return add_packed_window(window);
+  const auto key = [this](int64_t example) {
+    return std::tuple(padded_length(example), length(corpus_->target(example)), length(corpus_->source(example)));
+  };
+  if (options_.bucket_window > 1) {
+    std::stable_sort(window.begin(), window.end(), [&](int64_t a, int64_t b) { return key(a) < key(b); });
+  }
+  std::vector<int64_t> batch;
+  int64_t longest = 0;
+  for (const int64_t example : window) {
+    const int64_t grown = std::max(longest, padded_length(example));
+    const int64_t rows = static_cast<int64_t>(batch.size()) + 1;
+    if (!batch.empty() && (rows > options_.max_rows || rows * grown > options_.token_budget)) {
+      batches_.push_back(std::move(batch));
+      batch.clear();
+      longest = 0;
+    }
+    longest = std::max(longest, padded_length(example));
+    batch.push_back(example);
+  }
+  if (!batch.empty()) batches_.push_back(std::move(batch));
+}
+
+PaddedRows pad_rows(std::span<const std::span<const int32_t>> rows, int64_t pad) {
+  PaddedRows padded;
+  padded.rows = static_cast<int64_t>(rows.size());
+  for (const auto& row : rows) {
+    padded.lengths.push_back(length(row));
+    padded.width = std::max(padded.width, padded.lengths.back());
+  }
+  padded.tokens.assign(static_cast<size_t>(padded.rows * padded.width), pad);
+  auto begin = padded.tokens.begin();
+  for (const auto& row : rows) {
+    std::copy(row.begin(), row.end(), begin);
+    begin += static_cast<std::ptrdiff_t>(padded.width);
+  }
+  return padded;
+}
+
+PaddedRows pad_sources(const Corpus& corpus, const std::vector<int64_t>& examples, int64_t pad) {
+  std::vector<std::span<const int32_t>> rows;
+  for (const int64_t example : examples) rows.push_back(corpus.source(example));
+  return pad_rows(rows, pad);
+}
+
+PaddedRows pad_targets(const Corpus& corpus, const std::vector<int64_t>& examples, int64_t pad) {
+  std::vector<std::span<const int32_t>> rows;
+  for (const int64_t example : examples) rows.push_back(corpus.target(example));
+  return pad_rows(rows, pad);
+}
+
+}  // namespace draftsmith::data

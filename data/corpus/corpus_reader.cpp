@@ -1,0 +1,132 @@
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "data/corpus/corpus.h"
+#include "data/hdf5/hdf5_checks.h"
+
+namespace draftsmith::data {
+
+namespace {
+
+// Far beyond use, and one more of them still fits int64.
+constexpr int64_t kMostExamples = int64_t{1} << 48;
+
+// One ragged side in memory.
+struct Side {
+  std::vector<int32_t> tokens;
+  std::vector<int64_t> offsets;
+
+  std::span<const int32_t> row(int64_t example) const {
+    const int64_t begin = offsets[static_cast<size_t>(example)];
+    const int64_t end = offsets[static_cast<size_t>(example) + 1];
+    return std::span(tokens).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+  }
+};
+
+constexpr Hdf5Format kFormat{"draftsmith corpus", CorpusInfo::kFormatVersion, "a Draftsmith corpus",
+                             "`draftsmith data prepare`"};
+
+// Reads a corpus and refuses what does not fit together.
+class CorpusChecks : Hdf5Checks {
+ public:
+  explicit CorpusChecks(const Hdf5Reader& input) : Hdf5Checks(input, kFormat) {}
+
+  CorpusInfo info() const {
+    check_format();
+    CorpusInfo info;
+    info.format_version = kFormat.version;
+    info.tokenizer_hash = input_.string_attribute("/", "tokenizer_hash");
+    info.vocabulary = input_.integer_attribute("/", "vocabulary");
+    info.examples = input_.integer_attribute("/", "examples");
+    info.source_tokens = input_.integer_attribute("/", "source_tokens");
+    info.target_tokens = input_.integer_attribute("/", "target_tokens");
+    info.provenance = input_.string_attributes("/provenance");
+    return info;
+  }
+
+  void check_examples(const CorpusInfo& info) const {
+    check_range("number of examples", info.examples, 0, kMostExamples);
+  }
+
+  Side side(const std::string& group, const CorpusInfo& info, int64_t token_count) const {
+    const std::string tokens_name = group + "/tokens";
+    const std::string offsets_name = group + "/offsets";
+    check_equal("number of values in " + offsets_name, info.examples + 1,
+                input_.shape(offsets_name, Hdf5Type::kInt64, 1)[0]);
+    check_equal("number of values in " + tokens_name, token_count, input_.shape(tokens_name, Hdf5Type::kInt32, 1)[0]);
+    Side side;
+    side.offsets = input_.read<int64_t>(offsets_name);
+    check_offsets(offsets_name, side.offsets, token_count);
+    side.tokens = input_.read<int32_t>(tokens_name);
+    const auto bad = std::find_if(side.tokens.begin(), side.tokens.end(),
+                                  [&](int32_t id) { return id < 0 || id >= info.vocabulary; });
+    check(bad == side.tokens.end(), fmt::format("{}[{}]", tokens_name, bad - side.tokens.begin()),
+          fmt::format("an id from 0 to {}", info.vocabulary - 1), bad == side.tokens.end() ? "" : std::to_string(*bad));
+    return side;
+  }
+
+ private:
+  // Texts of errors are made only where there is one.
+  void check_offsets(const std::string& name, const std::vector<int64_t>& offsets, int64_t tokens) const {
+    check_equal(name + "[0]", 0, offsets.front());
+    for (size_t i = 1; i < offsets.size(); ++i) {
+      if (offsets[i] >= offsets[i - 1] && offsets[i] <= tokens) continue;
+      check(false, fmt::format("{}[{}]", name, i), fmt::format("a value from {} to {}", offsets[i - 1], tokens),
+            std::to_string(offsets[i]));
+    }
+    check_equal(fmt::format("{}[{}]", name, offsets.size() - 1), tokens, offsets.back());
+  }
+};
+
+}  // namespace
+
+struct Corpus::Impl {
+  std::filesystem::path file;
+  CorpusInfo info;
+  Side source;
+  Side target;
+};
+
+Corpus::Corpus(const std::filesystem::path& file) : impl_(std::make_unique<Impl>()) {
+  const Hdf5Reader input(file);
+  impl_->file = file;
+  const CorpusChecks checks(input);
+  impl_->info = checks.info();
+  checks.check_examples(impl_->info);
+  impl_->source = checks.side("/source", impl_->info, impl_->info.source_tokens);
+  impl_->target = checks.side("/target", impl_->info, impl_->info.target_tokens);
+}
+
+Corpus::~Corpus() = default;
+Corpus::Corpus(Corpus&&) noexcept = default;
+Corpus& Corpus::operator=(Corpus&&) noexcept = default;
+
+const CorpusInfo& Corpus::info() const {
+  return impl_->info;
+}
+const std::filesystem::path& Corpus::file() const {
+  return impl_->file;
+}
+int64_t Corpus::size() const {
+  return impl_->info.examples;
+}
+std::span<const int32_t> Corpus::source(int64_t example) const {
+  return impl_->source.row(example);
+}
+std::span<const int32_t> Corpus::target(int64_t example) const {
+  return impl_->target.row(example);
+}
+
+bool continues_prompts(const CorpusInfo& info) {
+  const auto prompts = info.provenance.find("prompts");
+  return info.source_tokens == 0 || (prompts != info.provenance.end() && prompts->second == "true");
+}
+
+CorpusInfo read_corpus_info(const std::filesystem::path& file) {
+  const Hdf5Reader input(file);
+  return CorpusChecks(input).info();
+}
+
+}  // namespace draftsmith::data

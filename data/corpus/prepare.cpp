@@ -1,0 +1,377 @@
+#include "data/corpus/prepare.h"
+
+#include <algorithm>
+#include <deque>
+#include <future>
+#include <iterator>
+#include <optional>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/sha256.h"
+#include "data/tokenizers/utf8.h"
+
+namespace draftsmith::data {
+
+namespace {
+
+constexpr size_t kChunkExamples = 2048;
+
+struct Pair {
+  std::vector<int32_t> source;
+  std::vector<int32_t> target;
+};
+
+// What one chunk of text became. An error waits here until the chunks before it are written, so that the first bad line
+// of the input is the one reported.
+struct Chunk {
+  std::vector<Pair> pairs;
+  PrepareReport counts;
+  std::optional<Problem> error;
+  int64_t examples = 0;
+};
+
+class ChunkTokenizer {
+ public:
+  ChunkTokenizer(const Tokenizer& tokenizer, const PrepareOptions& options)
+      : tokenizer_(tokenizer), options_(options) {}
+
+  Chunk operator()(const std::vector<Example>& examples) const {
+    Chunk chunk;
+    chunk.examples = static_cast<int64_t>(examples.size());
+    for (const Example& example : examples) {
+      const std::vector<std::string> targets = usable_targets(example, chunk.counts);
+      const size_t used = options_.references == "all" ? targets.size() : 1;
+      chunk.counts.unused_references += static_cast<int64_t>(targets.size() - used);
+      for (size_t i = 0; i < used && !chunk.error; ++i) add(example, targets[i], chunk);
+      if (chunk.error) break;
+    }
+    return chunk;
+  }
+
+ private:
+  // The targets that are not empty; all of them when all are empty, which the stream's policy has allowed then.
+  static std::vector<std::string> usable_targets(const Example& example, PrepareReport& counts) {
+    std::vector<std::string> usable;
+    std::copy_if(example.targets.begin(), example.targets.end(), std::back_inserter(usable),
+                 [](const std::string& target) { return !is_blank(target); });
+    if (usable.empty()) return example.targets;
+    counts.empty_references += static_cast<int64_t>(example.targets.size() - usable.size());
+    return usable;
+  }
+
+  void add(const Example& example, const std::string& target, Chunk& chunk) const {
+    Pair pair = {.source = example.has_source ? source_ids(example.source) : std::vector<int32_t>(),
+                 .target = tokenizer_.encode(target)};
+    pair.target.push_back(tokenizer_.eos());
+    if (options_.prompt_tokens > 0) {
+      if (example.has_source) {
+        chunk.error = {.where = example.where,
+                       .what = "prompt_tokens divides plain text, but this text has sources",
+                       .expected = "text, or jsonl without a source field",
+                       .hint = "with sources, set prompts = true: they are the prompts"};
+        return;
+      }
+      if (!divide(pair)) {
+        ++chunk.counts.dropped_short;
+        return;
+      }
+    }
+    const bool long_source = over(pair.source, options_.max_source);
+    const bool long_target = over(pair.target, options_.max_target);
+    if (long_source || long_target) {
+      if (options_.too_long == "error") {
+        chunk.error = too_long(example, long_source ? "source" : "target", long_source ? pair.source : pair.target,
+                               long_source ? options_.max_source : options_.max_target);
+        return;
+      }
+      if (options_.too_long == "drop") {
+        ++chunk.counts.dropped_long;
+        return;
+      }
+      chunk.counts.truncated_sources += truncate_source(pair.source);
+      chunk.counts.truncated_targets += truncate_target(pair.target);
+    }
+    chunk.counts.unknown_source_tokens += std::count(pair.source.begin(), pair.source.end(), tokenizer_.unk());
+    chunk.counts.unknown_target_tokens += std::count(pair.target.begin(), pair.target.end(), tokenizer_.unk());
+    chunk.pairs.push_back(std::move(pair));
+  }
+
+  // Moves the first tokens of the target to the source; false when nothing but EOS would be left.
+  bool divide(Pair& pair) const {
+    if (static_cast<int64_t>(pair.target.size()) <= options_.prompt_tokens + 1) return false;
+    const auto end = pair.target.begin() + options_.prompt_tokens;
+    pair.source = before_;
+    pair.source.insert(pair.source.end(), pair.target.begin(), end);
+    pair.target.erase(pair.target.begin(), end);
+    return true;
+  }
+
+  // A prompt begins as generation's prompts do (BOS, where the tokenizer's settings say so).
+  std::vector<int32_t> source_ids(const std::string& text) const {
+    std::vector<int32_t> ids = tokenizer_.encode(options_.prefix + text);
+    ids.insert(ids.end(), end_.begin(), end_.end());
+    if (options_.prompts) ids.insert(ids.begin(), before_.begin(), before_.end());
+    return ids;
+  }
+
+  static bool over(const std::vector<int32_t>& ids, int64_t limit) {
+    return limit > 0 && static_cast<int64_t>(ids.size()) > limit;
+  }
+
+  int64_t truncate_target(std::vector<int32_t>& ids) const {
+    if (!over(ids, options_.max_target)) return 0;
+    ids.resize(static_cast<size_t>(options_.max_target));
+    ids.back() = tokenizer_.eos();
+    return 1;
+  }
+
+  // What ends a source stays.
+  int64_t truncate_source(std::vector<int32_t>& ids) const {
+    if (!over(ids, options_.max_source)) return 0;
+    const auto kept = std::max<std::ptrdiff_t>(0, options_.max_source - std::ssize(end_));
+    ids.erase(ids.begin() + kept, ids.end() - std::ssize(end_));
+    return 1;
+  }
+
+  // Of every source: the suffix and EOS.
+  std::vector<int32_t> source_end() const {
+    std::vector<int32_t> ids = options_.suffix.empty() ? std::vector<int32_t>() : tokenizer_.encode(options_.suffix);
+    if (!options_.prompts) ids.push_back(tokenizer_.eos());
+    return ids;
+  }
+
+  static Problem too_long(const Example& example, const std::string& side, const std::vector<int32_t>& ids,
+                          int64_t limit) {
+    return {.where = example.where,
+            .what = side + " is too long",
+            .expected = "at most " + std::to_string(limit) + " tokens, EOS counted",
+            .found = std::to_string(ids.size()) + " tokens",
+            .hint = "raise max_" + side + ", or choose the policy drop or truncate for what is too long"};
+  }
+
+  const Tokenizer& tokenizer_;
+  const PrepareOptions& options_;
+  std::vector<int32_t> before_ = tokenizer_.frame().before;
+  std::vector<int32_t> end_ = source_end();
+};
+
+// The examples that skip and limit leave of a stream, in chunks.
+class Slice {
+ public:
+  Slice(ExampleStream& stream, const PrepareOptions& options) : stream_(stream), options_(options) {}
+
+  std::vector<Example> next_chunk() {
+    std::vector<Example> examples;
+    const auto wanted = [&] { return options_.limit == 0 || taken_ < options_.limit; };
+    for (Example example; examples.size() < kChunkExamples && wanted() && stream_.next(example);) {
+      if (passed_ < options_.skip) {
+        ++passed_;
+        continue;
+      }
+      examples.push_back(std::move(example));
+      ++taken_;
+    }
+    return examples;
+  }
+
+ private:
+  ExampleStream& stream_;
+  const PrepareOptions& options_;
+  int64_t passed_ = 0;
+  int64_t taken_ = 0;
+};
+
+void write_chunk(Chunk chunk, CorpusWriter& writer, PrepareReport& report) {
+  for (const Pair& pair : chunk.pairs) {
+    writer.add(pair.source, pair.target);
+    report.source_tokens += static_cast<int64_t>(pair.source.size());
+    report.target_tokens += static_cast<int64_t>(pair.target.size());
+  }
+  report.written += static_cast<int64_t>(chunk.pairs.size());
+  report.dropped_long += chunk.counts.dropped_long;
+  report.dropped_short += chunk.counts.dropped_short;
+  report.truncated_sources += chunk.counts.truncated_sources;
+  report.truncated_targets += chunk.counts.truncated_targets;
+  report.unused_references += chunk.counts.unused_references;
+  report.empty_references += chunk.counts.empty_references;
+  report.unknown_source_tokens += chunk.counts.unknown_source_tokens;
+  report.unknown_target_tokens += chunk.counts.unknown_target_tokens;
+  if (chunk.error) throw UserError(*chunk.error);
+}
+
+CorpusInfo corpus_info(const ExampleStream& stream, const Tokenizer& tokenizer, const PrepareOptions& options) {
+  CorpusInfo info;
+  info.tokenizer_hash = tokenizer.hash();
+  info.vocabulary = tokenizer.vocabulary();
+  size_t number = 0;
+  for (const std::filesystem::path& file : stream.files()) {
+    const std::string key = "text_file_" + std::to_string(number++);
+    info.provenance[key] = file.filename().string();
+    info.provenance[key + "_sha256"] = sha256_file(file);
+  }
+  info.provenance["max_source"] = std::to_string(options.max_source);
+  info.provenance["max_target"] = std::to_string(options.max_target);
+  info.provenance["too_long"] = options.too_long;
+  info.provenance["references"] = options.references;
+  if (!options.prefix.empty()) info.provenance["prefix"] = options.prefix;
+  if (!options.suffix.empty()) info.provenance["suffix"] = options.suffix;
+  if (options.skip > 0) info.provenance["skip"] = std::to_string(options.skip);
+  if (options.limit > 0) info.provenance["limit"] = std::to_string(options.limit);
+  if (options.prompt_tokens > 0) info.provenance["prompt_tokens"] = std::to_string(options.prompt_tokens);
+  info.provenance["prompts"] = options.prompts || options.prompt_tokens > 0 ? "true" : "false";
+  return info;
+}
+
+// Text is read more than once (lines are counted, files are hashed), which a pipe cannot be: what is left of it after
+// the first time would silently become the corpus.
+void require_regular_file(const std::filesystem::path& file) {
+  std::error_code ignored;
+  const auto type = std::filesystem::status(file, ignored).type();
+  using std::filesystem::file_type;
+  if (type == file_type::fifo || type == file_type::character || type == file_type::socket) {
+    throw UserError({.where = file.string(),
+                     .what = "is a pipe or a device, which cannot be read twice",
+                     .expected = "a regular file",
+                     .hint = "write the text to a file first"});
+  }
+}
+
+void check_options(const PrepareOptions& options, const Tokenizer& tokenizer) {
+  Problems problems;
+  validate_options(options, "prepare", problems);
+  if (tokenizer.eos() < 0) {
+    problems.add({.where = tokenizer.file().string(),
+                  .what = "the tokenizer has no end-of-sequence id",
+                  .expected = "a tokenizer with EOS, which ends every row of a corpus"});
+  }
+  if (options.prompt_tokens > 0 && !(options.prefix.empty() && options.suffix.empty())) {
+    problems.add({.where = "prepare.prompt_tokens",
+                  .what = "prompts that are the beginning of their text have no prefix and no suffix",
+                  .expected = "neither prefix nor suffix"});
+  }
+  const auto framed = std::ssize(tokenizer.frame().before) + options.prompt_tokens;
+  if (options.prompt_tokens > 0 && options.max_source > 0 && options.max_source < framed) {
+    problems.add({.where = "prepare.max_source",
+                  .what = "is shorter than every prompt",
+                  .expected = std::to_string(framed) + " tokens at least, or 0",
+                  .found = std::to_string(options.max_source)});
+  }
+  const auto suffix = options.suffix.empty() ? 0 : std::ssize(tokenizer.encode(options.suffix));
+  if (suffix > 0 && options.max_source > 0 && options.max_source < suffix + 2) {
+    problems.add({.where = "prepare.max_source",
+                  .what = "leaves no room for anything but the suffix",
+                  .expected = std::to_string(suffix + 2) + " tokens at least, or 0",
+                  .found = std::to_string(options.max_source)});
+  }
+  problems.throw_if_any();
+}
+
+}  // namespace
+
+PrepareReport prepare_corpus(ExampleStream& stream, const Tokenizer& tokenizer, const PrepareOptions& options,
+                             const std::filesystem::path& out, const ProgressCallback& progress) {
+  check_options(options, tokenizer);
+  CorpusWriter writer(out, corpus_info(stream, tokenizer, options));
+  const ChunkTokenizer tokenize(tokenizer, options);
+  PrepareReport report;
+  std::deque<std::future<Chunk>> pending;
+  const auto write_oldest = [&] {
+    Chunk chunk = pending.front().get();
+    pending.pop_front();
+    const int64_t examples = chunk.examples;
+    write_chunk(std::move(chunk), writer, report);
+    if (progress) progress(examples);
+  };
+  std::exception_ptr read_error;
+  Slice slice(stream, options);
+  for (;;) {
+    std::vector<Example> examples;
+    try {
+      examples = slice.next_chunk();
+    } catch (const UserError&) {
+      read_error = std::current_exception();
+      break;
+    }
+    if (examples.empty()) break;
+    // One chunk more than there are workers, so that they have work while this thread reads and writes.
+    if (static_cast<int64_t>(pending.size()) > options.threads) write_oldest();
+    pending.push_back(
+        std::async(std::launch::async, [&tokenize, examples = std::move(examples)] { return tokenize(examples); }));
+  }
+  while (!pending.empty()) write_oldest();
+  if (read_error) std::rethrow_exception(read_error);
+  report.read = stream.counts();
+  for (const auto& [name, count] : report.nonzero()) writer.set_provenance("count: " + name, std::to_string(count));
+  writer.finish();
+  return report;
+}
+
+std::vector<std::pair<std::string, int64_t>> PrepareReport::nonzero() const {
+  std::vector<std::pair<std::string, int64_t>> list = read.nonzero();
+  const std::vector<std::pair<std::string, int64_t>> own = {{"dropped: too long", dropped_long},
+                                                            {"dropped: no longer than the prompt", dropped_short},
+                                                            {"truncated sources", truncated_sources},
+                                                            {"truncated targets", truncated_targets},
+                                                            {"references not used", unused_references},
+                                                            {"references not used: empty", empty_references},
+                                                            {"unknown tokens in sources", unknown_source_tokens},
+                                                            {"unknown tokens in targets", unknown_target_tokens}};
+  std::copy_if(own.begin(), own.end(), std::back_inserter(list), [](const auto& entry) { return entry.second > 0; });
+  return list;
+}
+
+Fields<PrepareOptions> PrepareOptions::fields() {
+  return Fields<PrepareOptions>("corpus options")
+      .add("max_source", &PrepareOptions::max_source, Range{0}, Unit{"tokens"},
+           "Longest source, EOS counted; 0: no limit.")
+      .add("max_target", &PrepareOptions::max_target, Range{0}, Unit{"tokens"},
+           "Longest target, EOS counted; 0: no limit.")
+      .add("too_long", &PrepareOptions::too_long, Choices{"error", "drop", "truncate"},
+           "What to do with an example that is longer: stop, drop it, or cut it (EOS is kept).")
+      .add("references", &PrepareOptions::references, Choices{"first", "all"},
+           "Of several targets of a source use the first, or make an example of each.")
+      .add("prefix", &PrepareOptions::prefix, "Text put before each source, such as \"summarize: \".")
+      .add("suffix", &PrepareOptions::suffix,
+           "Text put after each source, such as \"Summary:\", and kept where a source is cut; tokenized by itself.")
+      .add("prompts", &PrepareOptions::prompts,
+           "Sources are prompts that the targets continue, for decoder-only models: they get no EOS.")
+      .add("prompt_tokens", &PrepareOptions::prompt_tokens, Range{0}, Unit{"tokens"},
+           "Plain text alone: its first tokens become the prompt that the rest continues; 0: no prompts.")
+      .add("skip", &PrepareOptions::skip, Range{0}, Unit{"examples"},
+           "Examples left out at the beginning, for instance those of another split.")
+      .add("limit", &PrepareOptions::limit, Range{0}, Unit{"examples"}, "Most examples, after those; 0: all.")
+      .add("threads", &PrepareOptions::threads, Range{1, 256}, NoResult{}, "Threads that tokenize.");
+}
+
+Fields<TextInput> TextInput::fields() {
+  return Fields<TextInput>("text input")
+      .add("source", &TextInput::source, "Parallel text: file of sources, one a line.")
+      .add("target", &TextInput::target, "Parallel text: file of targets, one a line.")
+      .add("jsonl", &TextInput::jsonl, "File with a JSON object a line.")
+      .add("source_field", &TextInput::source_field,
+           "Field of the jsonl objects that is the source; empty: there is none.")
+      .add("target_fields", &TextInput::target_fields, "Fields that are the targets; several are several references.")
+      .add("join", &TextInput::join, "Put between the elements of fields that are lists of strings.")
+      .add("text", &TextInput::text, "Plain text: file of targets without sources.")
+      .add("separator", &TextInput::separator,
+           "Line that separates documents of plain text; empty: every line is one.");
+}
+
+std::unique_ptr<ExampleStream> open_text(const TextInput& input, const TextPolicies& policies) {
+  const bool parallel = !input.source.empty() || !input.target.empty();
+  const int kinds = (parallel ? 1 : 0) + (input.jsonl.empty() ? 0 : 1) + (input.text.empty() ? 0 : 1);
+  if (kinds != 1 || input.source.empty() != input.target.empty()) {
+    throw UserError({.where = "text input",
+                     .what = kinds > 1    ? "more than one kind of input"
+                             : kinds == 0 ? "no input"
+                                          : "half of a pair of parallel files",
+                     .expected = "source and target, or jsonl, or text"});
+  }
+  for (const auto* file : {&input.source, &input.target, &input.jsonl, &input.text}) require_regular_file(*file);
+  if (parallel) return open_parallel(input.source, input.target, policies);
+  if (!input.text.empty()) return open_plain_text(input.text, input.separator, policies);
+  return open_jsonl(input.jsonl, {input.source_field, input.target_fields, input.join}, policies);
+}
+
+}  // namespace draftsmith::data

@@ -1,0 +1,165 @@
+#include "data/tokenizers/tokenizer_config.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "data/tokenizers/bpe_model.h"
+
+namespace draftsmith::data {
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kConfig = "tokenizer_config.json";
+constexpr const char* kSpecialTokens = "special_tokens_map.json";
+constexpr const char* kAddedTokens = "added_tokens.json";
+
+json load_object(const fs::path& file) {
+  if (!fs::exists(file)) return json::object();
+  json value = load_json(file);
+  if (!value.is_object()) {
+    throw UserError({.where = file.string(),
+                     .what = "is not what it should be",
+                     .expected = "a JSON object",
+                     .found = brief(value)});
+  }
+  return value;
+}
+
+// A special token is written as its content or as an object with it. Empty: none.
+std::string content_of(const json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_object() && value.contains("content") && value["content"].is_string()) {
+    return value["content"].get<std::string>();
+  }
+  return {};
+}
+
+AddedToken token_of(const json& value, bool special) {
+  AddedToken token{.content = content_of(value), .normalized = !special, .special = special};
+  const auto flag = [&](const char* key, bool& member) {
+    if (value.is_object() && value.contains(key) && value[key].is_boolean()) member = value[key].get<bool>();
+  };
+  flag("single_word", token.single_word);
+  flag("lstrip", token.lstrip);
+  flag("rstrip", token.rstrip);
+  flag("normalized", token.normalized);
+  flag("special", token.special);
+  return token;
+}
+
+// An id that a file writes as a number or as a key. Errors: out of range.
+int32_t checked_id(const fs::path& file, std::string_view text) {
+  int64_t id = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+  if (error != std::errc() || end != text.data() + text.size() || id < 0 || id > BpeModel::kMaxId) {
+    throw UserError({.where = file.string(),
+                     .what = "an added token's id is unusable",
+                     .expected = "an integer from 0 to " + std::to_string(BpeModel::kMaxId),
+                     .found = std::string(text.substr(0, 40))});
+  }
+  return static_cast<int32_t>(id);
+}
+
+std::vector<AddedToken> from_decoder(const json& decoder, const fs::path& file) {
+  std::vector<AddedToken> tokens;
+  if (!decoder.is_object()) return tokens;
+  for (const auto& [id, value] : decoder.items()) {
+    tokens.push_back(token_of(value, false));
+    tokens.back().id = checked_id(file, id);
+  }
+  return tokens;
+}
+
+std::vector<AddedToken> from_added_tokens(const fs::path& file, const std::vector<AddedToken>& special) {
+  std::vector<AddedToken> tokens;
+  const json added = load_object(file);
+  for (const auto& entry : added.items()) {
+    const bool is_special = std::any_of(special.begin(), special.end(),
+                                        [&](const AddedToken& token) { return token.content == entry.key(); });
+    tokens.push_back({.content = entry.key(),
+                      .id = checked_id(file, entry.value().dump()),
+                      .normalized = !is_special,
+                      .special = is_special});
+  }
+  return tokens;
+}
+
+// The values of a key that is a special token or a list of them.
+void add_special(const json& value, std::vector<AddedToken>& special) {
+  if (value.is_array()) {
+    for (const json& element : value) add_special(element, special);
+    return;
+  }
+  AddedToken token = token_of(value, true);
+  token.special = true;
+  const auto same = [&](const AddedToken& other) { return other.content == token.content; };
+  if (!token.content.empty() && std::none_of(special.begin(), special.end(), same)) special.push_back(token);
+}
+
+void read_flags(const json& config, TokenizerConfig& result) {
+  const auto flag = [&](const char* key, std::optional<bool>& member) {
+    if (config.contains(key) && config[key].is_boolean()) member = config[key].get<bool>();
+  };
+  flag("add_prefix_space", result.add_prefix_space);
+  flag("add_bos_token", result.add_bos_token);
+  flag("add_eos_token", result.add_eos_token);
+  result.tokenizer_class = config.contains("tokenizer_class") ? content_of(config["tokenizer_class"]) : "";
+}
+
+}  // namespace
+
+TokenizerConfig read_tokenizer_config(const fs::path& directory) {
+  TokenizerConfig result;
+  json config = load_object(directory / kConfig);
+  read_flags(config, result);
+  const bool has_decoder = config.contains("added_tokens_decoder");
+  if (!has_decoder) {
+    const json special_tokens = load_object(directory / kSpecialTokens);
+    for (const auto& [key, value] : special_tokens.items()) config[key] = value;
+  }
+  std::vector<AddedToken> special;
+  for (const char* key : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token",
+                          "additional_special_tokens", "extra_special_tokens"}) {
+    if (config.contains(key)) add_special(config[key], special);
+  }
+  const auto content = [&](const char* key) { return config.contains(key) ? content_of(config[key]) : ""; };
+  result.bos = content("bos_token");
+  result.eos = content("eos_token");
+  result.unk = content("unk_token");
+  result.pad = content("pad_token");
+  result.added = has_decoder ? from_decoder(config["added_tokens_decoder"], directory / kConfig)
+                             : from_added_tokens(directory / kAddedTokens, special);
+  std::sort(result.added.begin(), result.added.end(),
+            [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
+  for (const AddedToken& token : special) {
+    const auto same = [&](const AddedToken& other) { return other.content == token.content; };
+    if (std::none_of(result.added.begin(), result.added.end(), same)) result.added.push_back(token);
+  }
+  return result;
+}
+
+TextFrame sentencepiece_frame(const fs::path& directory, int32_t bos, int32_t eos) {
+  const TokenizerConfig config = read_tokenizer_config(directory);
+  const bool llama = config.tokenizer_class.find("Llama") != std::string::npos;
+  const bool t5 = config.tokenizer_class.find("T5") != std::string::npos;
+  TextFrame frame;
+  if (bos >= 0 && config.add_bos_token.value_or(llama)) frame.before.push_back(bos);
+  if (eos >= 0 && config.add_eos_token.value_or(t5)) frame.after.push_back(eos);
+  return frame;
+}
+
+std::vector<fs::path> with_configuration_files(const fs::path& file) {
+  std::vector<fs::path> files = {file};
+  for (const char* name : {"tokenizer.json", kConfig, kSpecialTokens, kAddedTokens}) {
+    const fs::path beside = file.parent_path() / name;
+    if (beside != file && fs::exists(beside)) files.push_back(beside);
+  }
+  return files;
+}
+
+}  // namespace draftsmith::data

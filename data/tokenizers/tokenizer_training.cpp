@@ -1,0 +1,192 @@
+#include "data/tokenizers/tokenizer_training.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include <sentencepiece_trainer.h>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/random.h"
+#include "base/sha256.h"
+#include "base/utf8.h"
+#include "data/text/line_reader.h"
+#include "data/tokenizers/load_tokenizer.h"
+#include "data/tokenizers/utf8.h"
+
+namespace draftsmith::data {
+
+namespace {
+
+constexpr std::string_view kReserved = "\xE2\x96\x85";  // U+2585: SentencePiece leaves out lines that contain it
+
+// The most that SentencePiece takes; its own default would leave out lines above 4,192 bytes.
+constexpr int64_t kMaxLineBytes = int64_t{1} << 30;
+
+// The sums of training depend on how many threads share them, so the number is fixed, whatever the machine has.
+constexpr int kThreads = 2;
+
+class MemoryIterator : public sentencepiece::SentenceIterator {
+ public:
+  explicit MemoryIterator(const std::vector<std::string>& lines) : lines_(&lines) {}
+  bool done() const override { return next_ == lines_->size(); }
+  void Next() override { ++next_; }
+  const std::string& value() const override { return (*lines_)[next_]; }
+  sentencepiece::util::Status status() const override { return {}; }
+
+ private:
+  const std::vector<std::string>* lines_;
+  size_t next_ = 0;
+};
+
+// A uniform sample of `options.max_lines` of the usable lines, in their order (Vitter's algorithm R, then sorted).
+std::vector<std::string> sample_lines(const LineSource& source, const TokenizerOptions& options,
+                                      TokenizerTrainingReport& report) {
+  std::vector<std::pair<int64_t, std::string>> sample;
+  const CounterRandom random(options.seed, "tokenizer/sample");
+  int64_t usable = 0;
+  for (std::string line; source(line); ++report.lines) {
+    if (is_blank(line)) {
+      ++report.empty;
+    } else if (line.find(kReserved) != std::string::npos) {
+      ++report.reserved;
+    } else if (const int64_t index = usable++; index < options.max_lines) {
+      sample.emplace_back(index, line);
+    } else {
+      const uint64_t slot = random.below(static_cast<uint64_t>(index), static_cast<uint64_t>(usable));
+      if (slot < sample.size()) sample[static_cast<size_t>(slot)] = {index, line};
+    }
+  }
+  report.sampled_out = usable - static_cast<int64_t>(sample.size());
+  std::sort(sample.begin(), sample.end());
+  std::vector<std::string> lines;
+  lines.reserve(sample.size());
+  for (auto& [index, line] : sample) lines.push_back(std::move(line));
+  return lines;
+}
+
+// A list as SentencePiece's flags want it: comma-separated, quoted where an element has commas or quotes.
+std::string comma_separated(const std::vector<std::string>& list) {
+  std::string text;
+  for (const std::string& element : list) {
+    std::string quoted;
+    for (const char c : element) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+    text += (text.empty() ? "\"" : ",\"") + quoted + "\"";
+  }
+  return text;
+}
+
+std::unordered_map<std::string, std::string> trainer_flags(const TokenizerOptions& options) {
+  std::unordered_map<std::string, std::string> flags = {
+      {"model_type", options.type},
+      {"vocab_size", std::to_string(options.vocabulary)},
+      {"hard_vocab_limit", options.exact_size ? "true" : "false"},
+      {"character_coverage", std::to_string(options.character_coverage)},
+      {"byte_fallback", options.byte_fallback ? "true" : "false"},
+      {"normalization_rule_name", options.normalization},
+      {"pad_id", "0"},
+      {"eos_id", "1"},
+      {"unk_id", "2"},
+      {"bos_id", "-1"},
+      {"num_threads", std::to_string(kThreads)},
+      {"input_sentence_size", "0"},
+      {"shuffle_input_sentence", "false"},
+      {"max_sentence_length", std::to_string(kMaxLineBytes)},
+      {"train_extremely_large_corpus", "false"},
+      {"minloglevel", "4"},
+  };
+  if (!options.symbols.empty()) flags["user_defined_symbols"] = comma_separated(options.symbols);
+  return flags;
+}
+
+}  // namespace
+
+Fields<TokenizerOptions> TokenizerOptions::fields() {
+  return Fields<TokenizerOptions>("tokenizer options")
+      .add("type", &TokenizerOptions::type, Choices{"unigram", "bpe"}, "Kind of SentencePiece model.")
+      .add("vocabulary", &TokenizerOptions::vocabulary, Range{8, 1e6}, Unit{"pieces"},
+           "Size of the vocabulary, with pad 0, eos 1 and unk 2.")
+      .add("exact_size", &TokenizerOptions::exact_size,
+           "Fail when the text does not give so many pieces; false: a unigram model may be smaller.")
+      .add("character_coverage", &TokenizerOptions::character_coverage, Range{0.9, 1.0},
+           "Share of the text's characters that become pieces; the others are unk.")
+      .add("byte_fallback", &TokenizerOptions::byte_fallback,
+           "Write characters without a piece as bytes (256 pieces of the vocabulary) instead of unk.")
+      .add("normalization", &TokenizerOptions::normalization,
+           Choices{"nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"},
+           "Unicode normalization before tokenization; _cf also folds case.")
+      .add("symbols", &TokenizerOptions::symbols, "Pieces that are never split or merged with others.")
+      .add("max_lines", &TokenizerOptions::max_lines, Range{1}, Unit{"lines"},
+           "Train on a random sample of so many lines when there are more.")
+      .add("seed", &TokenizerOptions::seed, "Seed of that sample.");
+}
+
+std::vector<std::pair<std::string, int64_t>> TokenizerTrainingReport::nonzero() const {
+  std::vector<std::pair<std::string, int64_t>> list = {{"empty lines", empty},
+                                                       {"lines with the reserved character U+2585", reserved},
+                                                       {"lines sampled out", sampled_out}};
+  std::erase_if(list, [](const auto& entry) { return entry.second == 0; });
+  return list;
+}
+
+TokenizerTrainingReport train_tokenizer(const LineSource& source, const TokenizerOptions& options,
+                                        const std::filesystem::path& file) {
+  Problems problems;
+  validate_options(options, "tokenizer", problems);
+  problems.throw_if_any();
+  TokenizerTrainingReport report;
+  const std::vector<std::string> lines = sample_lines(source, options, report);
+  if (lines.empty()) {
+    throw UserError({.where = file.string(),
+                     .what = "no text to train a tokenizer on",
+                     .found = std::to_string(report.lines) + " lines, all of them empty or not usable"});
+  }
+  std::string model;
+  MemoryIterator iterator(lines);
+  const sentencepiece::util::Status status =
+      sentencepiece::SentencePieceTrainer::Train(trainer_flags(options), &iterator, &model);
+  if (!status.ok()) {
+    throw UserError({.where = file.string(),
+                     .what = "the tokenizer cannot be trained",
+                     .expected = "text that fits a " + options.type + " vocabulary of " +
+                                 std::to_string(options.vocabulary) + " pieces",
+                     .found = std::string(status.message()),
+                     .hint = "change `vocabulary`, or set exact_size = false for a unigram model"});
+  }
+  write_file_atomic(file, model);
+  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(file);
+  report.vocabulary = tokenizer->vocabulary();
+  report.hash = tokenizer->hash();
+  return report;
+}
+
+TokenizerTrainingReport train_tokenizer(const std::vector<std::filesystem::path>& files,
+                                        const TokenizerOptions& options, const std::filesystem::path& file) {
+  size_t opened = 0;
+  std::unique_ptr<LineReader> reader;
+  const auto next = [&](std::string& line) {
+    for (;;) {
+      if (!reader && opened == files.size()) return false;
+      if (!reader) reader = std::make_unique<LineReader>(files[opened++]);
+      if (reader->next(line)) break;
+      reader.reset();
+    }
+    if (const auto bad = invalid_utf8_offset(line)) throw_invalid_utf8(reader->where(), line, *bad);
+    return true;
+  };
+  return train_tokenizer(LineSource(next), options, file);
+}
+
+TokenizerTrainingReport train_tokenizer(const std::vector<std::string>& lines, const TokenizerOptions& options,
+                                        const std::filesystem::path& file) {
+  size_t at = 0;
+  const auto next = [&](std::string& line) {
+    if (at == lines.size()) return false;
+    line = lines[at++];
+    return true;
+  };
+  return train_tokenizer(LineSource(next), options, file);
+}
+
+}  // namespace draftsmith::data

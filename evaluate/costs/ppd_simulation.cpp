@@ -1,0 +1,220 @@
+#include "evaluate/costs/ppd_simulation.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "base/device.h"
+#include "base/statistics.h"
+#include "base/timing.h"
+#include "infer/inside/ppd_account.h"
+#include "infer/inside/ppd_candidates.h"
+#include "infer/inside/ppd_sides.h"
+#include "infer/loop/vocabulary.h"
+#include "model/transformer/decoding_guard.h"
+
+namespace draftsmith::evaluate {
+namespace {
+
+// Branches of a device where so many devices share them.
+int64_t branches_of_one(int64_t candidates, int64_t devices) {
+  return (candidates + devices - 1) / devices;
+}
+
+// Seconds of each part, one for each time it ran.
+struct Samples {
+  std::vector<double> embedding;
+  std::vector<double> layers;  // of all layers
+  std::vector<double> head;
+  std::vector<double> early_head;
+  std::map<int64_t, std::vector<double>> branches;
+};
+
+// A token's way through the target after the prefix, part by part.
+class PartTimer {
+ public:
+  PartTimer(model::TransformerModel& target, const model::Exits* exits, const infer::PpdSettings& ppd,
+            const infer::CalibrationContext& context)
+      : target_(target), exits_(exits), ppd_(ppd) {
+    const auto known = infer::mask_unknown_ids(target.info(), std::vector{context.source, context.prefix});
+    length_ = std::ssize(known[1]);
+    token_ = known[1].back();
+    prepared_ = infer::state_after(target, known[0], known[1], length_ + 1 + ppd.candidates);
+  }
+
+  // A plain step, its parts one by one, then so many branches of the next token; forgets both.
+  void run(int64_t branches, Samples& samples) {
+    model::TransformerState& state = dynamic_cast<model::TransformerState&>(*prepared_.state);
+    const int64_t layers = target_.info().layers;
+    const int64_t early = ppd_.early_layer;
+    const auto layout = state.append(std::vector<int64_t>{1}, 1, 0);
+    at::Tensor hidden;
+    samples.embedding.push_back(
+        seconds([&] { hidden = target_.embed(infer::one_row(target_, std::vector{token_}), layout); }));
+    double all_layers = seconds([&] { hidden = target_.run_layers({0, early}, hidden, layout, state); });
+    samples.early_head.push_back(seconds([&] {
+      infer::most_likely_tokens(model::exit_logits(target_, exits_, early, hidden).squeeze(1), ppd_.candidates);
+    }));
+    all_layers += seconds([&] { hidden = target_.run_layers({early, layers}, hidden, layout, state); });
+    samples.layers.push_back(all_layers);
+    samples.head.push_back(seconds([&] { infer::to_host(infer::most_likely(target_.exit_head(hidden))); }));
+    const auto siblings = state.siblings(branches, 0);
+    const at::Tensor tokens = infer::one_row(target_, std::vector<int64_t>(static_cast<size_t>(branches), token_));
+    samples.branches[branches].push_back(seconds([&] {
+      target_.run_layers({0, layers - early}, target_.embed(tokens, siblings), siblings, state);
+    }));
+    state.rollback(std::vector<int64_t>{length_});
+  }
+
+  // Until it is done on the device.
+  template <class Work>
+  double seconds(const Work& work) const {
+    synchronize(target_.info().device);
+    const Stopwatch watch;
+    work();
+    synchronize(target_.info().device);
+    return watch.seconds();
+  }
+
+ private:
+  model::TransformerModel& target_;
+  const model::Exits* exits_;
+  const infer::PpdSettings& ppd_;
+  int64_t length_ = 0;
+  int64_t token_ = 0;
+  infer::CalibrationState prepared_;
+};
+
+// A token's run that begins anew, and one that goes on from a branch.
+struct PpdTimes {
+  double anew = 0;
+  double resumed = 0;
+};
+
+PpdTimes run_times(const LayerTimes& times, const PpdSetting& setting, int64_t devices) {
+  const double outer = static_cast<double>(setting.layers - setting.early_layer) * times.layer;  // the first, the last
+  const double between = static_cast<double>(2 * setting.early_layer - setting.layers) * times.layer;
+  const double predict = between + times.early_head;
+  const double begin = times.embedding + outer + predict;
+  const double finish = outer + times.head;
+  if (devices == 1) {
+    const double branches = times.branches.at(setting.candidates);
+    return {begin + branches + finish, predict + branches + finish};
+  }
+  const double branches = times.message + times.branches.at(branches_of_one(setting.candidates, devices - 1));
+  // Of a token that begins anew, the other processes get the K/V while it goes on, and need them before they begin.
+  const double late = std::max(0.0, times.copy - predict);
+  return {begin + std::max(finish, late + branches), times.copy + predict + std::max(finish, branches)};
+}
+
+template <class Once>
+double median_of(int64_t repetitions, const Once& once) {
+  std::vector<double> seconds;
+  for (int64_t i = 0; i < infer::kCalibrationWarmup + repetitions; ++i) {
+    const double measured = once();
+    if (i >= infer::kCalibrationWarmup) seconds.push_back(measured);
+  }
+  return median(std::move(seconds));
+}
+
+}  // namespace
+
+LayerTimes measure_layer_times(model::TransformerModel& target, const model::Exits* exits,
+                               const infer::PpdSettings& ppd, const infer::CalibrationContext& context,
+                               int64_t repetitions) {
+  const model::DecodingGuard guard;
+  const int64_t ahead = infer::PpdAccount(target.info().layers, ppd.early_layer).ahead();
+  PartTimer parts(target, exits, ppd, context);
+  Samples samples;
+  for (int64_t i = 0; i < infer::kCalibrationWarmup + repetitions; ++i) {
+    if (i == infer::kCalibrationWarmup) samples = {};
+    for (int64_t devices = 1; devices <= ppd.candidates; ++devices) {
+      const int64_t branches = branches_of_one(ppd.candidates, devices);
+      if (devices == 1 || branches != branches_of_one(ppd.candidates, devices - 1)) parts.run(branches, samples);
+    }
+  }
+  LayerTimes times;
+  times.embedding = median(samples.embedding);
+  times.layer = median(samples.layers) / static_cast<double>(target.info().layers);
+  times.head = median(samples.head);
+  times.early_head = median(samples.early_head);
+  for (const auto& [branches, seconds] : samples.branches) times.branches[branches] = median(seconds);
+  const model::TransformerConfig& config = target.config();
+  const int64_t numbers = ahead * 2 * config.key_value_heads() * config.head_width + config.width;
+  const at::Tensor from =
+      at::zeros({numbers}, at::TensorOptions(target.info().dtype).device(target.info().device));  // [n]
+  const at::Tensor to = at::zeros_like(from);
+  times.copy_bytes = numbers * static_cast<int64_t>(from.element_size());
+  times.copy = median_of(repetitions, [&] { return parts.seconds([&] { to.copy_(from); }); });
+  infer::PpdSides sides(infer::PpdExecution::kThreads, at::kCPU);
+  times.message = median_of(repetitions, [&] {
+    const Stopwatch watch;
+    sides.run([] {}, [] {});
+    return watch.seconds() / 2;
+  });
+  return times;
+}
+
+double PpdSimulation::theorem_speedup() const {
+  return static_cast<double>(setting.layers) / theorem.latency;
+}
+
+double PpdSimulation::speedup(int64_t devices) const {
+  return plain / latency.at(static_cast<size_t>(devices - 1));
+}
+
+PpdSimulation simulate_ppd(const LayerTimes& times, const PpdSetting& setting, double tokens) {
+  if (!(tokens >= 1)) throw std::invalid_argument("a sequence has at least one token");
+  PpdSimulation result;
+  result.setting = setting;
+  result.tokens = tokens;
+  result.times = times;
+  result.plain = times.embedding + static_cast<double>(setting.layers) * times.layer + times.head;
+  // Of l tokens the first begins anew, and so do those of the others that no branch was right about.
+  const double followers = (tokens - 1) / tokens;
+  const double resumed = setting.match_rate * followers;
+  for (int64_t devices = 1; devices <= setting.candidates + 1; ++devices) {
+    const PpdTimes runs = run_times(times, setting, devices);
+    result.latency.push_back((1 - resumed) * runs.anew + resumed * runs.resumed);
+    if (!result.pays_from && result.latency.back() < result.plain) result.pays_from = devices;
+  }
+  const PpdTimes runs = run_times(times, setting, setting.candidates + 1);
+  const double break_even = (runs.anew - result.plain) / ((runs.anew - runs.resumed) * followers);
+  if (followers > 0 && runs.anew > runs.resumed && break_even <= 1) {
+    result.break_even_match_rate = std::max(0.0, break_even);
+  }
+  PpdSetting followed = setting;  // the theorem's sequence of l tokens has l - 1 that something is predicted for
+  followed.match_rate = resumed;
+  result.theorem = ppd_cost_per_token(followed);
+  return result;
+}
+
+nlohmann::ordered_json PpdSimulation::to_json() const {
+  nlohmann::ordered_json json;
+  json["layers"] = setting.layers;
+  json["early_layer"] = setting.early_layer;
+  json["candidates"] = setting.candidates;
+  json["match_rate"] = setting.match_rate;
+  json["tokens"] = tokens;
+  nlohmann::ordered_json& parts = json["seconds"];
+  parts["embedding"] = times.embedding;
+  parts["layer"] = times.layer;
+  parts["head"] = times.head;
+  parts["early_head"] = times.early_head;
+  for (const auto& [branches, seconds] : times.branches) parts["branches"][std::to_string(branches)] = seconds;
+  parts["message"] = times.message;
+  parts["copy"] = times.copy;
+  json["copy_bytes"] = times.copy_bytes;
+  json["plain"] = plain;
+  json["latency_by_devices"] = latency;
+  for (size_t n = 1; n <= latency.size(); ++n) json["speedup_by_devices"].push_back(speedup(static_cast<int64_t>(n)));
+  json["pays_from_devices"] = pays_from ? nlohmann::ordered_json(*pays_from) : nlohmann::ordered_json();
+  json["break_even_match_rate"] =
+      break_even_match_rate ? nlohmann::ordered_json(*break_even_match_rate) : nlohmann::ordered_json();
+  json["theorem"] = {{"latency_units", theorem.latency},
+                     {"compute_units", theorem.compute},
+                     {"units_in_use", theorem.units_in_use()},
+                     {"speedup", theorem_speedup()}};
+  return json;
+}
+
+}  // namespace draftsmith::evaluate

@@ -1,0 +1,92 @@
+#include "evaluate/costs/theory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+namespace draftsmith::evaluate {
+namespace {
+
+void require(bool holds, const char* message) {
+  if (!holds) throw std::invalid_argument(message);
+}
+
+void check_acceptance(double rate, int64_t window) {
+  require(rate >= 0 && rate <= 1, "an acceptance rate is in 0 .. 1");
+  require(window >= 0, "a draft window is at least 0");
+}
+
+void check(const PpdSetting& setting) {
+  require(setting.layers >= 1 && setting.early_layer <= setting.layers && 2 * setting.early_layer >= setting.layers,
+          "PPD predicts at a layer of the upper half (Theorem 4.1)");
+  require(setting.candidates >= 1, "PPD has at least one early candidate");
+  require(setting.match_rate >= 0 && setting.match_rate <= 1, "a match rate is in 0 .. 1");
+}
+
+// Time of an iteration that drafts `window` tokens, in the unit of `costs`.
+double iteration_time(int64_t window, const infer::StepCosts& costs) {
+  return static_cast<double>(window) * costs.draft +
+         costs.target.at(0) * costs.relative_target(static_cast<double>(window + 1));
+}
+
+}  // namespace
+
+double expected_tokens(double alpha, int64_t window) {
+  check_acceptance(alpha, window);
+  // Summed, not (1 - alpha^(G+1)) / (1 - alpha), which loses all digits near alpha = 1.
+  double tokens = 1;
+  for (int64_t drafted = 0; drafted < window; ++drafted) tokens = 1 + alpha * tokens;
+  return tokens;
+}
+
+double walltime_improvement(double alpha, int64_t window, const infer::StepCosts& costs) {
+  return expected_tokens(alpha, window) * costs.target.at(0) / iteration_time(window, costs);
+}
+
+double operations_factor(double alpha, int64_t window, double operations_ratio) {
+  require(operations_ratio >= 0, "a ratio of operations is at least 0");
+  const auto drafted = static_cast<double>(window);
+  return (drafted * operations_ratio + drafted + 1) / expected_tokens(alpha, window);
+}
+
+BestWindow best_window(double alpha, const infer::StepCosts& costs, int64_t max_window) {
+  BestWindow best;
+  for (int64_t window = 1; window <= max_window; ++window) {
+    const double speedup = walltime_improvement(alpha, window, costs);
+    if (speedup > best.speedup) best = {window, speedup};
+  }
+  return best;
+}
+
+SpecGameLatency specgame_latency(double acceptance, int64_t draft_tokens, double iteration) {
+  check_acceptance(acceptance, draft_tokens);
+  require(iteration >= 0, "an iteration takes no negative time");
+  // From the innermost term outwards: `mean` is 1 / (n + 1) averaged over iterations that accept i or more tokens.
+  double mean = 1 / static_cast<double>(draft_tokens + 1);
+  for (int64_t i = draft_tokens - 1; i >= 0; --i) {
+    mean = (1 - acceptance) / static_cast<double>(i + 1) + acceptance * mean;
+  }
+  return {iteration * mean, iteration / expected_tokens(acceptance, draft_tokens)};
+}
+
+SpecGameLatency specgame_latency(double acceptance, int64_t draft_tokens, const infer::StepCosts& costs) {
+  return specgame_latency(acceptance, draft_tokens, iteration_time(draft_tokens, costs));
+}
+
+PpdCost ppd_cost(const PpdSetting& setting, int64_t tokens) {
+  check(setting);
+  require(tokens >= 1, "a sequence has at least one token");
+  const auto length = static_cast<double>(tokens);
+  const auto ahead = static_cast<double>(setting.layers - setting.early_layer);
+  const double latency = static_cast<double>(setting.layers) * length - ahead * (length - 1) * setting.match_rate;
+  return {latency, latency + static_cast<double>(setting.candidates) * ahead * length};
+}
+
+PpdCost ppd_cost_per_token(const PpdSetting& setting) {
+  check(setting);
+  const auto ahead = static_cast<double>(setting.layers - setting.early_layer);
+  const double latency = static_cast<double>(setting.layers) - ahead * setting.match_rate;
+  return {latency, latency + static_cast<double>(setting.candidates) * ahead};
+}
+
+}  // namespace draftsmith::evaluate

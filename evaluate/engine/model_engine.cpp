@@ -1,0 +1,262 @@
+// The evaluation engine of model directories: loads target and drafters once and decodes through Generator.
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/device.h"
+#include "base/environment.h"
+#include "base/timing.h"
+#include "evaluate/engine/prompts.h"
+#include "evaluate/engine/suite_models.h"
+#include "evaluate/evaluation.h"
+#include "infer/costs/exit_costs.h"
+#include "infer/costs/step_costs.h"
+#include "infer/forced/forced_alpha.h"
+#include "infer/forced/teacher_forcing.h"
+#include "infer/generator.h"
+#include "infer/inside_methods.h"
+#include "infer/loop/vocabulary.h"
+#include "infer/make_drafter.h"
+#include "infer/parts.h"
+#include "infer/windows/oracle.h"
+
+namespace draftsmith::evaluate {
+namespace {
+
+// The same problems, each in this place.
+void add_at(const std::string& where, const std::vector<Problem>& found, Problems& problems) {
+  for (Problem problem : found) {
+    problem.where = where + (where.empty() || problem.where.empty() ? "" : ", ") + problem.where;
+    problems.add(std::move(problem));
+  }
+}
+
+class ModelEngine final : public Engine {
+ public:
+  explicit ModelEngine(const SuiteOptions& options)
+      : options_(options), threads_(set_threads(options.threads)), models_(options) {}
+
+  void check(const Setting& run, Problems& problems) override {
+    check_vocabulary(run.model, problems);
+    try {
+      make_generator(run, 1, false);
+    } catch (const UserError& error) {
+      add_at("run " + run.label, error.problems(), problems);
+    }
+  }
+
+  Prompt encode(const std::string& source, const TaskOptions& task, bool& cut) const override {
+    Prompt prompt = encode_prompt(models_.target(), source, task, cut);
+    models_.require_room(std::ssize(prompt), task.max_new_tokens > 0 ? task.max_new_tokens : options_.max_new_tokens);
+    return prompt;
+  }
+
+  std::vector<int64_t> encode_reference(const std::string& reference, const TaskOptions& task) const override {
+    return encode_output(models_.target(), reference, task);
+  }
+
+  std::vector<int64_t> encode_continuation(const std::string& source, const TaskOptions& task) const override {
+    return encode_rest(models_.target(), source, task);
+  }
+
+  std::string text(const std::vector<int64_t>& generated, bool ids) const override {
+    return output_text(models_.target(), generated, ids);
+  }
+
+  std::vector<LineRecord> decode(const Setting& run, const DecodeBatch& batch) override {
+    if (run.decode.window_rule_name() == "oracle") record_accepted(run, batch);
+    infer::Generator& generator = generator_for(run, batch.max_new_tokens, batch.count);
+    const at::Device device = models_.target().model->info().device;
+    synchronize(device);
+    const Stopwatch watch;
+    auto results = generator.generate(batch.prompts, static_cast<uint64_t>(batch.first_line));
+    synchronize(device);
+    const double elapsed = watch.seconds();
+    std::vector<LineRecord> records;
+    const auto samples = static_cast<size_t>(run.decode.num_samples);
+    for (size_t first = 0; first < results.size(); first += samples) {
+      LineRecord record;
+      record.ids = std::move(results[first].ids);
+      for (size_t i = 0; i < samples; ++i) record.stats += results[first + i].stats;
+      record.repetitions = {record.stats.seconds};
+      records.push_back(std::move(record));
+    }
+    add_overhead(records, elapsed);
+    return records;
+  }
+
+  double top_two_margin(const Setting& run, const Prompt& prompt, const std::vector<int64_t>& prefix) override {
+    const at::NoGradGuard no_gradients;
+    std::vector<std::vector<int64_t>> outputs{prefix};
+    outputs[0].push_back(0);  // logits are those before the last token, whatever it is
+    infer::TeacherForcing forcing(*models_.at(run.model).model, {std::span(&prompt, 1), outputs});
+    const at::Tensor logits = forcing.next(forcing.longest()).select(1, -1).flatten();  // [V]
+    const at::Tensor top = std::get<0>(logits.to(at::kCPU, at::kDouble).topk(2));
+    return top[0].item<double>() - top[1].item<double>();
+  }
+
+  infer::StepCosts step_costs(const Setting& run, const Prompt& prompt, const std::vector<int64_t>& output,
+                              int64_t max_tokens) override {
+    const infer::CalibrationContext calibration = middle_of(prompt, output);
+    const infer::GenerationModels models = models_.of(run);
+    model::TransformerModel& target = *models_.at(run.model).model;
+    if (models.exit_layer > 0) {
+      return infer::measure_exit_costs({target, models.exit_layer, models.exits}, calibration, max_tokens);
+    }
+    if (models.tandem != nullptr) return infer::measure_tandem_costs(target, *models.tandem, calibration, max_tokens);
+    if (models.drafter != nullptr) return infer::measure_step_costs(target, *models.drafter, calibration, max_tokens);
+    return infer::measure_step_costs(target, *infer::make_drafter(models), calibration, max_tokens);
+  }
+
+  ForcedAlphas forced_alpha(const Setting& run, std::span<const Prompt> prompts,
+                            const std::vector<std::vector<int64_t>>& outputs) override {
+    const at::NoGradGuard no_gradients;
+    const infer::GenerationModels models = models_.of(run);
+    model::TransformerModel& target = *models_.at(run.model).model;
+    const infer::Warping warping{.temperature = 1};
+    const auto measure = [&] {
+      if (models.exit_layer > 0) {
+        return infer::alpha_forced_exit({target, models.exit_layer, models.exits}, {prompts, outputs}, warping);
+      }
+      if (models.tandem != nullptr) {
+        return infer::alpha_forced_tandem(target, *models.tandem, {prompts, outputs}, warping, options_.forced_block);
+      }
+      if (models.drafter != nullptr) return infer::alpha_forced({target, *models.drafter}, prompts, outputs, warping);
+      return infer::alpha_forced(target, *infer::make_drafter(models), prompts, outputs, warping);
+    };
+    const infer::ForcedAlpha sampled = measure();
+    return {sampled.agreement, sampled.alpha, sampled.positions, sampled.target, sampled.drafter};
+  }
+
+  LayerDepth depth(const Setting& run) override {
+    const infer::GenerationModels models = models_.of(run);
+    const int64_t layers = models_.at(run.model).model->info().layers;
+    if (run.method() == "ppd") return {layers, infer::ppd_settings(models, run.decode).early_layer};
+    return {layers, models.exit_layer};
+  }
+
+  void check(const MatchRateTable& rates, const std::string& where, Problems& problems) override {
+    infer::check_match_rates(rates.options(), models_.at(rates.model).model->info(), where, problems);
+    Problems found;
+    check_vocabulary(rates.model, found);
+    try {
+      const infer::GenerationModels models = models_.with_exits(rates.model, rates.exits);
+      infer::check_layers(models, "match rates", found);
+      // The model's own head is always counted beside the exits.
+      const auto has_exit = [&](int64_t layer) { return models.exits->find(layer) != nullptr; };
+      if (!rates.exits.empty() && !rates.layers.empty() && std::ranges::none_of(rates.layers, has_exit)) {
+        found.add({"exits", "there is no exit at any of these layers",
+                   "a layer of the exits in " + rates.exits.string(),
+                   fmt::format("layers {}", fmt::join(rates.layers, ", ")), ""});
+      }
+    } catch (const UserError& error) {
+      add_at("", error.problems(), found);
+    }
+    add_at(where, found.list(), problems);
+  }
+
+  std::vector<infer::MatchRate> match_rates(const MatchRateTable& rates, std::span<const Prompt> prompts,
+                                            int64_t max_new_tokens) override {
+    infer::MatchRateOptions options = rates.options();
+    options.max_new_tokens = max_new_tokens;
+    options.seed = options_.seed;
+    return infer::match_rates(models_.with_exits(rates.model, rates.exits), prompts, options);
+  }
+
+  LayerTimes ppd_times(const Setting& run, const Prompt& prompt, const std::vector<int64_t>& output) override {
+    const infer::GenerationModels models = models_.of(run);
+    return measure_layer_times(*models_.at(run.model).model, models.exits, infer::ppd_settings(models, run.decode),
+                               middle_of(prompt, output));
+  }
+
+  nlohmann::ordered_json description() const override {
+    const auto& target = models_.target().model->info();
+    nlohmann::ordered_json json{{"model", options_.model.string()}};
+    for (const auto& drafter : options_.drafter) json["drafters"][drafter.name] = drafter.source().text();
+    json["parameters"] = models_.parameters();
+    json["dtype"] = options_.dtype;
+    json["device"] = device_description(target.device);
+    json["threads"] = threads_;
+    return json;
+  }
+
+  std::string fingerprint() const override {
+    return fmt::format("{} {} {}{}", git_commit(), options_.device, threads_, models_.fingerprint());
+  }
+
+ private:
+  // A drafter that decodes alone is given the target's ids.
+  void check_vocabulary(const std::string& model, Problems& problems) const {
+    if (model == "target") return;
+    const infer::LoadedModel& target = models_.target();
+    const infer::LoadedModel& alone = models_.at(model);
+    infer::compare_vocabularies(target.model->info(), alone.model->info(), target.tokenizer.get(),
+                                alone.tokenizer.get(), problems);
+  }
+
+  // What the window oracle replays: a pass with windows as long as may be, outside of all timing, once for each prompt.
+  void record_accepted(const Setting& run, const DecodeBatch& batch) {
+    const std::vector<Prompt> prompts(batch.prompts.begin(), batch.prompts.end());
+    if (!recorded_.insert({run.label, batch.max_new_tokens, prompts}).second) return;
+    infer::DecodeOptions decode = decode_options(run, batch.max_new_tokens);
+    const infer::GenerationModels models = models_.of(run);
+    infer::DraftParts parts{infer::make_drafter(models),
+                            std::make_unique<infer::RecordingWindow>(decode.longest_draft(), accepted_[run.label]),
+                            infer::make_acceptance_rule(decode.acceptance_name(), decode)};
+    decode.window_rule = "fixed";
+    infer::Generator(models, decode, std::move(parts)).generate(batch.prompts, static_cast<uint64_t>(batch.first_line));
+  }
+
+  infer::DecodeOptions decode_options(const Setting& run, int64_t max_new_tokens) const {
+    infer::DecodeOptions decode = run.decode;
+    decode.max_new_tokens = max_new_tokens;
+    decode.batch_size = options_.batch_size;
+    decode.seed = options_.seed;
+    return decode;
+  }
+
+  infer::Generator make_generator(const Setting& run, int64_t max_new_tokens, bool count) {
+    infer::DecodeOptions decode = decode_options(run, max_new_tokens);
+    decode.measure_alpha = count;
+    infer::GenerationModels models = models_.of(run);
+    if (decode.window_rule_name() == "oracle") models.accepted_lengths = &accepted_[run.label];
+    return {models, decode};
+  }
+
+  infer::Generator& generator_for(const Setting& run, int64_t max_new_tokens, bool count) {
+    const auto key = std::make_tuple(run.label, max_new_tokens, count);
+    const auto found = generators_.find(key);
+    if (found != generators_.end()) return found->second;
+    return generators_.emplace(key, make_generator(run, max_new_tokens, count)).first->second;
+  }
+
+  // Where steps are timed: half of an output has been written.
+  infer::CalibrationContext middle_of(const Prompt& prompt, const std::vector<int64_t>& output) const {
+    const auto& info = models_.target().model->info();
+    infer::CalibrationContext context{prompt, info.encoder_decoder ? Prompt{info.decoder_start} : prompt};
+    context.prefix.insert(context.prefix.end(), output.begin(),
+                          output.begin() + static_cast<std::ptrdiff_t>(output.size() / 2));
+    return context;
+  }
+
+  SuiteOptions options_;
+  int64_t threads_ = 0;
+  SuiteModels models_;
+  std::map<std::string, infer::AcceptedLengths> accepted_;                    // by label, of the window oracle
+  std::set<std::tuple<std::string, int64_t, std::vector<Prompt>>> recorded_;  // label, max_new_tokens, batch
+  std::map<std::tuple<std::string, int64_t, bool>, infer::Generator> generators_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> make_model_engine(const SuiteOptions& options) {
+  return std::make_unique<ModelEngine>(options);
+}
+
+}  // namespace draftsmith::evaluate

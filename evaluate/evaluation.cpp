@@ -1,0 +1,291 @@
+#include "evaluate/evaluation.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/environment.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "base/logging.h"
+#include "base/sha256.h"
+#include "base/signals.h"
+#include "evaluate/measure/measure.h"
+#include "evaluate/report/console.h"
+#include "evaluate/report/page.h"
+#include "evaluate/results/task_summary.h"
+#include "evaluate/router_tuning.h"
+
+namespace draftsmith::evaluate {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+// Median line of a task by output length: where step times are measured.
+size_t typical_line(const SettingRecords& greedy) {
+  std::vector<size_t> order(greedy.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  const auto middle = order.begin() + static_cast<std::ptrdiff_t>(order.size() / 2);
+  std::nth_element(order.begin(), middle, order.end(),
+                   [&](size_t a, size_t b) { return greedy[a].ids.size() < greedy[b].ids.size(); });
+  return *middle;
+}
+
+class Suite {
+ public:
+  Suite(const SuiteOptions& options, fs::path out_dir, Engine& engine, const SuiteContext& context)
+      : options_(options), out_dir_(std::move(out_dir)), engine_(engine), context_(context) {}
+
+  SuiteResult run() {
+    prepare();
+    make_directories(out_dir_);
+    MeasurementStore store(out_dir_ / "measurements.jsonl", suite_key());
+    if (store.resumed() > 0) log_info("taking up {} measured batches in {}", store.resumed(), out_dir_.string());
+    for (auto& task : tasks_) {
+      if (!task.chooses) add_chosen_rows(task);
+      measure(task, store);
+    }
+    SuiteResult result;
+    result.results = summarize();
+    result.table = results_table(result.results);
+    write(result.results);
+    store.remove();
+    fail_on_measurement_errors(result.results);
+    return result;
+  }
+
+ private:
+  // What measurements depend on: with another one of these they are not taken up again.
+  std::string suite_key() const {
+    Sha256 data;  // files may change under their names
+    for (const auto& task : tasks_) {
+      data.update(nlohmann::json{task.task->name, task.prompts, task.data.references}.dump());
+    }
+    return options_hash(options_) + " " + data.hex_digest() + " " + engine_.fingerprint();
+  }
+
+  // Everything that can be wrong is found here, before anything is run or written.
+  void prepare() {
+    Problems problems;
+    validate_options(options_, "", problems);
+    problems.throw_if_any();
+    runs_ = expand_runs(options_);
+    for (const auto& run : runs_) engine_.check(run, problems);
+    for (size_t i = 0; i < options_.match_rates.size(); ++i) {
+      engine_.check(options_.match_rates[i], fmt::format("match_rates[{}]", i), problems);
+    }
+    problems.throw_if_any();
+    for (const bool chooses : {true, false}) {
+      for (const auto& task : options_.task) {
+        if (is_choosing(task.name) == chooses) add_task(task, chooses);
+      }
+    }
+  }
+
+  bool is_choosing(const std::string& task) const {
+    return std::any_of(runs_.begin(), runs_.end(), [&](const auto& run) { return run.choose_on == task; });
+  }
+
+  void add_task(const TaskOptions& task, bool chooses) {
+    MeasuredTask& measured = tasks_.emplace_back();
+    measured.task = &task;
+    measured.chooses = chooses;
+    measured.data = load_task(task);
+    measured.max_new_tokens = task.max_new_tokens > 0 ? task.max_new_tokens : options_.max_new_tokens;
+    for (size_t line = 0; line < measured.data.sources.size(); ++line) encode(measured, line);
+    const auto forced = static_cast<size_t>(std::min(options_.forced_lines, measured.data.lines()));
+    measured.forced_texts =
+        forced_texts(task, measured.data, std::span(measured.prompts).first(forced), measured.max_new_tokens, engine_);
+    for (const auto& run : runs_) {
+      const bool baseline =
+          run.choose_on.empty() && (run.label == "greedy" || !chooses || is_needed_baseline(run, task));
+      if (baseline || run.choose_on == task.name) measured.rows.push_back({run.label, run, std::nullopt});
+    }
+  }
+
+  void encode(MeasuredTask& measured, size_t line) const {
+    const TaskOptions& task = *measured.task;
+    bool cut = false;
+    try {
+      measured.prompts.push_back(engine_.encode(measured.data.sources[line], task, cut));
+    } catch (const UserError& error) {
+      std::vector<Problem> problems = error.problems();
+      for (Problem& problem : problems) {
+        if (problem.where.empty()) problem.where = place_of(task, source_file(task), line);
+      }
+      throw UserError(std::move(problems));
+    }
+    if (cut) ++measured.cut_sources;
+  }
+
+  // On a choosing task only the grid and what it is compared with are run.
+  bool is_needed_baseline(const Setting& run, const TaskOptions& task) const {
+    return std::any_of(runs_.begin(), runs_.end(), [&](const auto& other) {
+      return other.choose_on == task.name && (baseline_of(other).label == run.label ||
+                                              (compares_with_own_greedy(other) && greedy_of(other).label == run.label));
+    });
+  }
+
+  // Rows for what the choosing tasks say; two that chose the same setting share its measurement.
+  void add_chosen_rows(MeasuredTask& task) const {
+    std::vector<std::string> groups;
+    for (const auto& run : runs_) {
+      if (run.choose_on.empty() || std::find(groups.begin(), groups.end(), run.group) != groups.end()) continue;
+      groups.push_back(run.group);
+      for (const double max_drop : run.max_drop) {
+        const Choice choice = choose_in_group(run, max_drop);
+        const auto chosen =
+            std::find_if(runs_.begin(), runs_.end(), [&](const auto& other) { return other.label == choice.label; });
+        task.rows.push_back({chosen_label(run.group, max_drop), *chosen, choice});
+      }
+    }
+  }
+
+  Choice choose_in_group(const Setting& member, double max_drop) const {
+    const auto& measured = *std::find_if(tasks_.begin(), tasks_.end(),
+                                         [&](const auto& task) { return task.task->name == member.choose_on; });
+    std::vector<Setting> group;
+    for (const auto& run : runs_) {
+      if (run.group == member.group && run.choose_on == member.choose_on) group.push_back(run);
+    }
+    const metrics::Metric metric(measured.task->metric);
+    const double baseline = metric.scores() ? metric.score(measured.statistics.at(baseline_of(member).label).sum()) : 0;
+    Choice choice = choose(candidates_of(measured, group), baseline, metric.point(), max_drop).value();
+    choice.task = member.choose_on;
+    return choice;
+  }
+
+  void measure(MeasuredTask& task, MeasurementStore& store) {
+    MeasureTask request{.name = task.task->name,
+                        .prompts = task.prompts,
+                        .runs = {},
+                        .max_new_tokens = task.max_new_tokens,
+                        .timed = task.task->timed};
+    for (const auto& row : task.rows) {
+      const bool known = std::any_of(request.runs.begin(), request.runs.end(),
+                                     [&](const auto& run) { return run.label == row.settings.label; });
+      if (!known) request.runs.push_back(row.settings);
+    }
+    task.records = measure_task(request, options_, engine_, store, context_);
+    score_hypotheses(task, engine_);
+    calibrate(task);
+  }
+
+  void calibrate(MeasuredTask& task) {
+    int64_t longest = 1;
+    for (const auto& row : task.rows) {
+      const infer::DecodeOptions& decode = row.settings.decode;
+      longest = std::max({longest, decode.window.value_or(10), decode.longest_draft()});
+    }
+    for (const auto& row : task.rows) {
+      throw_if_stop_requested(kHowToGoOn);
+      const Setting& run = row.settings;
+      const std::string drafting = run.drafter_label();
+      if (drafting.empty() && run.method() != "ppd") continue;
+      const SettingRecords& greedy = task.own_greedy(run);
+      const size_t line = typical_line(greedy);
+      if (greedy[line].ids.empty()) continue;
+      if (options_.calibrate && run.method() == "ppd") {
+        task.ppd_times[run.label] = engine_.ppd_times(run, task.prompts[line], greedy[line].ids);
+      }
+      if (drafting.empty()) continue;
+      task.drafted_for[drafting] = run.model;
+      if (options_.calibrate && !task.costs.contains(drafting)) {
+        task.costs[drafting] = engine_.step_costs(run, task.prompts[line], greedy[line].ids, longest + 1);
+      }
+      if (options_.forced_lines > 0 && !task.forced.contains(drafting)) {
+        task.forced[drafting] = forced_alpha(run, task);
+        predict_texts(run, task);
+      }
+    }
+  }
+
+  ForcedAlphas forced_alpha(const Setting& run, const MeasuredTask& task) {
+    const auto lines = static_cast<size_t>(std::min(options_.forced_lines, task.data.lines()));
+    std::vector<std::vector<int64_t>> outputs;
+    for (size_t line = 0; line < lines; ++line) outputs.push_back(task.own_greedy(run)[line].ids);
+    return engine_.forced_alpha(run, std::span(task.prompts).first(lines), outputs);
+  }
+
+  void predict_texts(const Setting& run, MeasuredTask& task) {
+    const auto& [prompts, outputs] = task.forced_texts;
+    if (!outputs.empty()) task.predicted[run.drafter_label()] = engine_.forced_alpha(run, prompts, outputs);
+  }
+
+  ordered_json summarize() {
+    ordered_json results{{"suite", options_.name}, {"environment", environment()}};
+    results["environment"].update(engine_.description());
+    results["options"] = options_to_json(options_);
+    results["tasks"] = ordered_json::array();
+    for (const auto& task : tasks_) results["tasks"].push_back(summarize_task(task, options_, engine_));
+    for (const auto& rates : options_.match_rates) results["match_rates"].push_back(count_match_rates(rates));
+    return results;
+  }
+
+  ordered_json count_match_rates(const MatchRateTable& rates) {
+    const std::string& name = rates.task.empty() ? options_.task.front().name : rates.task;
+    const auto task =
+        std::find_if(tasks_.begin(), tasks_.end(), [&](const auto& one) { return one.task->name == name; });
+    const auto lines = static_cast<size_t>(std::min(rates.prompts, task->data.lines()));
+    throw_if_stop_requested(kHowToGoOn);
+    const auto cells = engine_.match_rates(rates, std::span(task->prompts).first(lines), task->max_new_tokens);
+    return match_rates_entry(rates, name, static_cast<int64_t>(lines), cells);
+  }
+
+  void write(const ordered_json& results) const {
+    make_directories(out_dir_ / "hyp");
+    for (const auto& task : tasks_) {
+      for (const auto& row : task.rows) {
+        std::string lines;
+        for (const auto& line : task.hypotheses.at(row.settings.label)) lines += line + "\n";
+        write_file_atomic(out_dir_ / hypotheses_file(*task.task, row), lines);
+      }
+    }
+    for (const auto& entry : results.value("match_rates", ordered_json::array())) write_match_rates(entry, out_dir_);
+    write_file_atomic(out_dir_ / "results.csv", results_csv(results));
+    write_file_atomic(out_dir_ / "report.html", report_html(results));
+    write_json(out_dir_ / "results.json", results);
+  }
+
+  void fail_on_measurement_errors(const ordered_json& results) const {
+    for (const auto& task : results.at("tasks")) {
+      for (const auto& run : task.at("runs")) {
+        if (!run.contains("measurement_error")) continue;
+        const auto& speed = run.at("speed");
+        throw RunError({.where = (out_dir_ / "results.json").string() + ", task " + task.at("name").get<std::string>() +
+                                 ", run " + run.at("name").get<std::string>(),
+                        .what = "measurement error: decoding was faster than its number of target runs allows",
+                        .expected = "speedup_decode at most " + speed.at("speedup_decode_bound").dump(),
+                        .found = speed.at("speedup_decode").dump(),
+                        .hint = "something disturbed the baseline's times; measure again on an idle machine"});
+      }
+    }
+  }
+
+  const SuiteOptions& options_;
+  fs::path out_dir_;
+  Engine& engine_;
+  const SuiteContext& context_;
+  std::vector<Setting> runs_;
+  std::vector<MeasuredTask> tasks_;  // choosing ones first
+};
+
+}  // namespace
+
+SuiteResult run_evaluation(const SuiteOptions& options, const fs::path& out_dir, Engine& engine,
+                           const SuiteContext& context) {
+  const SuiteOptions suite = with_router_defaults(options.tune_router ? with_tuning_grids(options) : options);
+  SuiteResult result = Suite(suite, out_dir, engine, context).run();
+  if (!options.tune_router) return result;
+  result.table += '\n';
+  result.table += write_tuned_routers(tuned_routers(suite, result.results), out_dir);
+  return result;
+}
+
+SuiteResult run_evaluation(const SuiteOptions& options, const fs::path& out_dir, const SuiteContext& context) {
+  const auto engine = make_model_engine(options);
+  return run_evaluation(options, out_dir, *engine, context);
+}
+
+}  // namespace draftsmith::evaluate

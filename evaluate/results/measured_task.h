@@ -1,0 +1,48 @@
+// Everything measured on one task of a suite.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "evaluate/engine/engine.h"
+#include "evaluate/measure/measure.h"
+#include "evaluate/suite/choice.h"
+#include "evaluate/suite/forced_texts.h"
+#include "evaluate/suite/tasks.h"
+
+namespace draftsmith::evaluate {
+
+// One line of a task's results: a setting, or one that was chosen elsewhere and stands under a name of its own.
+struct SettingRow {
+  std::string label;
+  Setting settings;  // settings.label names its records
+  std::optional<Choice> choice;
+};
+
+// A task with everything measured on it.
+struct MeasuredTask {
+  const TaskOptions* task = nullptr;
+  bool chooses = false;  // validation data on which settings are chosen
+  TaskData data;
+  std::vector<Prompt> prompts;
+  int64_t cut_sources = 0;
+  int64_t max_new_tokens = 0;
+  ForcedTexts forced_texts;      // of the first forced_lines lines
+  std::vector<SettingRow> rows;  // the greedy baseline first
+  TaskRecords records;
+  std::map<std::string, std::vector<std::string>> hypotheses;  // by records' label, as scored and written
+  std::map<std::string, metrics::LineStatistics> statistics;   // by records' label
+  // By Setting::drafter_label(): what drafts, for which model.
+  std::map<std::string, std::string> drafted_for;  // the model, "target" or a drafter's name
+  std::map<std::string, infer::StepCosts> costs;
+  std::map<std::string, ForcedAlphas> forced;     // on that model's greedy outputs
+  std::map<std::string, ForcedAlphas> predicted;  // on forced_texts
+  std::map<std::string, LayerTimes> ppd_times;    // by records' label
+
+  // Of the run's own model; for runs that compares_with_own_greedy() is true of, and those of the target.
+  const SettingRecords& own_greedy(const Setting& run) const;
+};
+
+}  // namespace draftsmith::evaluate

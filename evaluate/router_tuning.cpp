@@ -1,0 +1,238 @@
+#include "evaluate/router_tuning.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "evaluate/suite/setting_grid.h"
+#include "model/kinds/router.h"
+
+namespace draftsmith::evaluate {
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+bool asks_router(const SettingGrid& run) {
+  return run.window_rule == "router";
+}
+
+// Where routers are tuned that their own runs say nothing of: what other runs choose on, routers' first.
+std::string usual_task(const SuiteOptions& options) {
+  for (const bool routers : {true, false}) {
+    for (const SettingGrid& run : options.run) {
+      if (!run.choose_on.empty() && asks_router(run) == routers) return run.choose_on;
+    }
+  }
+  return "";
+}
+
+// Whether outputs follow the target's distribution; with lossy ones speed alone says nothing.
+bool lossless(const SettingGrid& run) {
+  std::vector<Setting> settings = expand_run(run);
+  return std::all_of(settings.begin(), settings.end(), [](Setting& one) {
+    one.decode.temperature = 0;
+    return one.equals_greedy();
+  });
+}
+
+// Settings are chosen by speed and quality, which a task without a metric does not measure and lossless greedy runs do
+// not lose.
+bool can_choose(const SuiteOptions& options, const SettingGrid& run, const std::string& task) {
+  const auto settings = expand_run(run);
+  return std::all_of(settings.begin(), settings.end(), [](const auto& one) { return one.equals_greedy(); }) ||
+         std::any_of(options.task.begin(), options.task.end(),
+                     [&](const TaskOptions& one) { return one.name == task && one.metric.name != "none"; });
+}
+
+bool tunes(const SettingGrid& run) {
+  return asks_router(run) && !run.choose_on.empty() && lossless(run);
+}
+
+// `runs`: names of the runs that tune them.
+void name_copies(const std::vector<std::string>& runs, std::vector<TunedRouter>& routers, Problems& problems) {
+  std::set<std::string> places;
+  for (size_t i = 0; i < routers.size(); ++i) {
+    const auto of_drafter = std::count_if(routers.begin(), routers.end(),
+                                          [&](const TunedRouter& one) { return one.drafter == routers[i].drafter; });
+    std::string place = "router";
+    if (routers.size() > 1) place.append(".").append(file_safe(routers[i].drafter));
+    if (of_drafter > 1 && !runs[i].empty()) place.append(".").append(file_safe(runs[i]));
+    if (!places.insert(place).second) {
+      problems.add({"run.name", "the tuned copies of two routers would have the same name",
+                    "runs of different names for routers of the same drafter", place,
+                    "give each of the runs a 'name'"});
+    }
+    routers[i].place = place;
+  }
+}
+
+// The routers that a suite tunes, each with one drafter, in its order; what was measured is still missing.
+std::vector<TunedRouter> routers_to_tune(const SuiteOptions& suite, Problems& problems) {
+  std::vector<TunedRouter> routers;
+  std::vector<std::string> runs;  // names of the first run of each
+  for (const SettingGrid& run : suite.run) {
+    if (!tunes(run)) continue;
+    for (const std::string& drafter : run.drafter) {
+      const auto same = std::find_if(routers.begin(), routers.end(), [&](const TunedRouter& one) {
+        return one.router == run.router && one.drafter == drafter;
+      });
+      if (same == routers.end()) {
+        TunedRouter& added = routers.emplace_back();
+        added.router = run.router;
+        added.drafter = drafter;
+        added.task = run.choose_on;
+        runs.push_back(run.name);
+      } else if (same->task != run.choose_on) {
+        problems.add({"run.choose_on", "a router is tuned on one task, and two runs tune " + run.router.string(),
+                      same->task, run.choose_on, "choose on the same task in both runs"});
+      }
+    }
+  }
+  name_copies(runs, routers, problems);
+  return routers;
+}
+
+void require_tunable(const SuiteOptions& options) {
+  if (options.task.empty()) {
+    throw UserError({"task", "a suite needs a task", "at least one [[task]]", "none", ""});
+  }
+  if (std::none_of(options.run.begin(), options.run.end(), asks_router)) {
+    throw UserError({.where = "tune_router",
+                     .what = "there is no router to tune",
+                     .expected = "a [[run]] with window_rule = \"router\" and router = \"DIR\"",
+                     .found = "none",
+                     .hint = "add one, or leave --tune-router out"});
+  }
+  if (!usual_task(options).empty()) return;
+  throw UserError({.where = "run.choose_on",
+                   .what = "a router is tuned on validation data, and no run says which task that is",
+                   .expected = "choose_on = \"TASK\" in the router's run",
+                   .found = "none",
+                   .hint = "what is tuned on the test data does not say how fast it decodes other data"});
+}
+
+// A router that no run tunes was asked for in vain.
+void require_tuned(const SuiteOptions& suite, const std::vector<TunedRouter>& routers, Problems& problems) {
+  for (const SettingGrid& run : suite.run) {
+    if (!asks_router(run)) continue;
+    const bool tuned =
+        std::any_of(routers.begin(), routers.end(), [&](const TunedRouter& one) { return one.router == run.router; });
+    if (tuned) continue;
+    problems.add({"tune_router", "no run can tune the router " + run.router.string(),
+                  "a run whose outputs are the target's (acceptance exact or rejection), at temperature 0 or on a task "
+                  "with a metric",
+                  "run " + (run.name.empty() ? run.method : run.name), "add such a run, or leave --tune-router out"});
+  }
+}
+
+// Fewer: conditions that a router's defaults are rather tuned for.
+std::tuple<double, int64_t> conditions(const TunedRouter& one) {
+  return {one.temperature, one.num_samples};
+}
+
+void merge(TunedRouter& best, const TunedRouter& other) {
+  if (best.settings > 0 && conditions(other) > conditions(best)) return;
+  if (best.settings == 0 || conditions(other) < conditions(best)) {
+    best = other;
+    return;
+  }
+  const double slowest = std::min(best.slowest, other.slowest);
+  const int64_t settings = best.settings + 1;
+  if (other.tokens_per_second > best.tokens_per_second) best = other;
+  best.slowest = slowest;
+  best.settings = settings;
+}
+
+// What the task measured of a setting; null: nothing.
+const ordered_json* find_result(const ordered_json& results, const std::string& task, const std::string& label) {
+  for (const auto& measured : results.at("tasks")) {
+    if (measured.at("name") != task) continue;
+    for (const auto& run : measured.at("runs")) {
+      if (run.at("name") == label) return &run;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+SuiteOptions with_router_defaults(const SuiteOptions& options) {
+  SuiteOptions suite = options;
+  for (SettingGrid& run : suite.run) {
+    if (!asks_router(run) || (!run.threshold.empty() && !run.max_draft.empty())) continue;
+    if (run.router.empty() || !model::is_router(run.router)) continue;
+    const model::RouterConfig config = model::load_router(run.router).config();
+    if (run.threshold.empty()) run.threshold = {config.threshold};
+    if (run.max_draft.empty()) run.max_draft = {config.max_draft};
+  }
+  return suite;
+}
+
+SuiteOptions with_tuning_grids(const SuiteOptions& options) {
+  require_tunable(options);
+  SuiteOptions suite = options;
+  const std::string usual = usual_task(options);
+  for (SettingGrid& run : suite.run) {
+    if (!asks_router(run) || !lossless(run)) continue;
+    const std::string task = run.choose_on.empty() ? usual : run.choose_on;
+    if (!can_choose(options, run, task)) continue;
+    run.choose_on = task;
+    if (run.threshold.empty()) run.threshold = {0.3, 0.5, 0.6, 0.7, 0.8, 0.9};
+    if (run.max_draft.empty()) run.max_draft = {4, 8, 16};
+  }
+  Problems problems;
+  require_tuned(suite, routers_to_tune(suite, problems), problems);
+  problems.throw_if_any();
+  return suite;
+}
+
+std::vector<TunedRouter> tuned_routers(const SuiteOptions& suite, const ordered_json& results) {
+  Problems problems;
+  std::vector<TunedRouter> routers = routers_to_tune(suite, problems);
+  problems.throw_if_any();
+  for (const SettingGrid& run : suite.run) {
+    if (!tunes(run)) continue;
+    for (const Setting& setting : expand_run(run)) {
+      const ordered_json* measured = find_result(results, setting.choose_on, setting.label);
+      if (measured == nullptr) continue;
+      const auto router = std::find_if(routers.begin(), routers.end(), [&](const TunedRouter& one) {
+        return one.router == run.router && one.drafter == setting.drafter;
+      });
+      TunedRouter tuned = *router;
+      tuned.temperature = setting.temperature();
+      tuned.num_samples = setting.decode.num_samples;
+      tuned.threshold = setting.decode.threshold.value();
+      tuned.max_draft = setting.decode.max_draft.value();
+      tuned.slowest = tuned.tokens_per_second = measured->at("speed").at("tokens_per_second");
+      tuned.settings = 1;
+      merge(*router, tuned);
+    }
+  }
+  std::erase_if(routers, [](const TunedRouter& one) { return one.settings == 0; });
+  return routers;
+}
+
+std::string write_tuned_routers(const std::vector<TunedRouter>& tuned, const fs::path& out_dir) {
+  std::string text;
+  for (const TunedRouter& one : tuned) {
+    const model::Router trained = model::load_router(one.router);
+    model::RouterConfig config = trained.config();
+    config.threshold = one.threshold;
+    config.max_draft = one.max_draft;
+    const fs::path place = out_dir / one.place;
+    if (model::is_router(place)) fs::remove_all(place);
+    model::save_router(place, model::Router(config, trained.parameters(), one.router.string()));
+    text += fmt::format(
+        "router of {}: fastest on {} at temperature {:g} with threshold {:g} and max_draft {}: {:.0f} tokens/s "
+        "(slowest of {} settings {:.0f}); written as defaults of {}\n",
+        one.drafter, one.task, one.temperature, one.threshold, one.max_draft, one.tokens_per_second, one.settings,
+        one.slowest, place.string());
+  }
+  return text;
+}
+
+}  // namespace draftsmith::evaluate

@@ -1,0 +1,149 @@
+#include "evaluate/suite/setting_grid.h"
+#include "evaluate/suite/suite_checks.h"
+#include "evaluate/suite/suite_options.h"
+
+namespace draftsmith::evaluate {
+
+Fields<TaskOptions> TaskOptions::fields() {
+  return Fields<TaskOptions>("evaluation task")
+      .add("name", &TaskOptions::name, Required{}, "Name of the task in results and file names.")
+      .add("source", &TaskOptions::source, "Text file of sources or prompts, one a line.")
+      .add("separator", &TaskOptions::separator,
+           "Line that separates the prompts of source, where they are longer than a line; empty: every line is one.")
+      .add("references", &TaskOptions::references, "Text files of references, parallel to source.")
+      .add("jsonl", &TaskOptions::jsonl, "File of JSON objects, one a line, instead of text files.")
+      .add("source_field", &TaskOptions::source_field, "Field of the jsonl objects that holds the source.")
+      .add("reference_fields", &TaskOptions::reference_fields,
+           "Fields of the jsonl objects that hold references; a list of sentences is joined by newlines.")
+      .add("prefix", &TaskOptions::prefix, "Text put before each source, such as \"summarize: \".")
+      .add("suffix", &TaskOptions::suffix,
+           "Text put after each source, such as \"Summary:\", and kept where a source is cut; tokenized by itself.")
+      .add("ids", &TaskOptions::ids,
+           "Sources and references are space-separated token ids; the metric compares ids as words.")
+      .add("skip", &TaskOptions::skip, Range{0}, Unit{"lines"}, "Lines passed over at the top.")
+      .add("limit", &TaskOptions::limit, Range{0}, Unit{"lines"}, "Lines used after these; 0: all.")
+      .add("timed", &TaskOptions::timed, Range{0}, Unit{"lines"},
+           "Lines whose decoding is timed and repeated; the others count for quality only. 0: all.")
+      .add("max_source_tokens", &TaskOptions::max_source_tokens, Range{0}, Unit{"tokens"},
+           "Longer sources are cut, and counted; 0: never. In tasks of plain text without references, what a "
+           "decoder-only model's prompts are cut off is what it is measured on predicting (see forced_lines).")
+      .add("max_new_tokens", &TaskOptions::max_new_tokens, Range{0}, Unit{"tokens"},
+           "Most tokens put out a line; 0: the suite's max_new_tokens.")
+      .add("metric", &TaskOptions::metric, "How hypotheses are scored.")
+      .check(check_task);
+}
+
+Fields<DrafterOptions> DrafterOptions::fields() {
+  return Fields<DrafterOptions>("evaluation drafter")
+      .add("name", &DrafterOptions::name, Required{}, "Name by which runs refer to the drafter; not \"target\".")
+      .add("model", &DrafterOptions::model, "Its model directory; or")
+      .add("tandem", &DrafterOptions::tandem, "the directory of a Tandem secondary of the suite's model; or")
+      .add("ngram", &DrafterOptions::ngram, "its n-gram table, made by `draftsmith data ngrams`; or")
+      .add("exit", &DrafterOptions::exit, Range{0}, Unit{"layers"},
+           "the first so many layers of the model that decodes, read by its exits if it has any; 0: none; or")
+      .add("lookup", &DrafterOptions::lookup,
+           "true: prompt look-up, which copies what followed the last n-gram like the end of the text.")
+      .add("longest", &DrafterOptions::longest, Range{1, static_cast<double>(infer::kMostLookup)}, Unit{"tokens"},
+           "Longest n-gram that prompt look-up looks for.")
+      .check(check_drafter_source);
+}
+
+Fields<SettingGrid> SettingGrid::fields() {
+  return Fields<SettingGrid>("evaluation run")
+      .add("name", &SettingGrid::name, "Label in results; the default is made of method and parameters.")
+      .add("method", &SettingGrid::method, Required{}, Choices(infer::decoding_methods()),
+           "Decoding method, as in `draftsmith generate --method`.")
+      .add("model", &SettingGrid::model, "Model that decodes: \"target\", or a drafter's name, which then runs alone.")
+      .add("drafter", &SettingGrid::drafter, "Names of drafters; a run for each.")
+      .add("window", &SettingGrid::window, Range{1, 256}, Unit{"tokens"}, "Draft windows G.")
+      .add("temperature", &SettingGrid::temperature, Range{0, 1000},
+           "Sampling temperatures; 0 is greedy. Default: 1 for sample and speculative, else 0. A run is compared with "
+           "the target's own decoding at the same temperature, top_k and top_p.")
+      .add("top_k", &SettingGrid::top_k, Range{0}, "Top-k cuts; 0: none.")
+      .add("top_p", &SettingGrid::top_p, Above{0}, Range{0, 1}, "Nucleus masses; 1: none.")
+      .add("fallback", &SettingGrid::fallback, Range{0}, "BiLD's fallback thresholds.")
+      .add("rollback", &SettingGrid::rollback, Range{0}, AllowInfinity{}, "BiLD's rollback thresholds.")
+      .add("max_draft", &SettingGrid::max_draft, Range{1, 256}, Unit{"tokens"},
+           "Longest drafts of the windows fallback (BiLD), entropy, router and oracle.")
+      .add("max_entropy", &SettingGrid::max_entropy, Range{0}, AllowInfinity{}, Unit{"nats"},
+           "Thresholds of the window entropy.")
+      .add("router", &SettingGrid::router,
+           "Directory of the router that the window router asks; trained for the run's drafter.")
+      .add("threshold", &SettingGrid::threshold, Range{0, 2},
+           "Thresholds of the window router: least predicted acceptance.")
+      .add("schedule", &SettingGrid::schedule, Choices{"heuristic", "constant"}, "Schedules of the dynamic window.")
+      .add("confidence", &SettingGrid::confidence, Range{0, 1}, "Confidence stops of the dynamic window.")
+      .add("rollback_rule", &SettingGrid::rollback_rule, Choices{"effective", "literal", "released_code"},
+           "Variants of BiLD's rollback.")
+      .add("window_rule", &SettingGrid::window_rule,
+           "Replaces the method's window rule: fixed, fallback, dynamic, entropy, router or oracle; empty: its own. "
+           "oracle stops exactly before the first rejection, which an untimed pass finds: the upper bound at "
+           "temperature 0.")
+      .add("acceptance", &SettingGrid::acceptance,
+           "Replaces the method's acceptance rule: accept_all, exact, rejection or rollback; empty: its own.")
+      .add("free_token", &SettingGrid::free_token,
+           "Of accept_all (method tandem): the target writes the first token and one after each block.")
+      .add("exits", &SettingGrid::exits,
+           "Directory of exits of the run's model, for early-exit, calm, ppd and drafters that are exits; empty: the "
+           "model's own, if it has any.")
+      .add("exit_layer", &SettingGrid::exit_layer, Range{1}, Unit{"layers"},
+           "Of early-exit: how many of the first layers draft.")
+      .add("exit_measure", &SettingGrid::exit_measure, Choices{"saturation", "margin"},
+           "Of calm: what says that a token may leave.")
+      .add("exit_threshold", &SettingGrid::exit_threshold, Range{0, 1}, "Of calm: thresholds lambda.")
+      .add("exit_decay", &SettingGrid::exit_decay, Range{0},
+           "Of calm: how fast the threshold falls along the output (temp).")
+      .add("early_layer", &SettingGrid::early_layer, Range{1}, Unit{"layers"},
+           "Of ppd: layers after which the next token is predicted early (d-bar).")
+      .add("candidates", &SettingGrid::candidates, Range{1}, Unit{"tokens"}, "Of ppd: early candidates k.")
+      .add("execution", &SettingGrid::execution, Choices{"auto", "batched", "threads", "streams"},
+           "Of ppd: how the candidates' branches run beside the last layers.")
+      .add(
+          "num_samples", &SettingGrid::num_samples, Range{1, 4096},
+          "Outputs for each line, decoded together and compared with as many of the target's own: counts and speed are "
+          "of all, quality of the first.")
+      .add("choose_on", &SettingGrid::choose_on,
+           "Task (validation data) on which the grid runs and settings are chosen for the other tasks.")
+      .add("max_drop", &SettingGrid::max_drop, Range{0}, Unit{"points"},
+           "With choose_on: for each value the fastest setting that loses at most so many points is chosen.");
+}
+
+Fields<SuiteOptions> SuiteOptions::fields() {
+  return Fields<SuiteOptions>("evaluation suite")
+      .add("name", &SuiteOptions::name, "Name of the suite in results.")
+      .add("model", &SuiteOptions::model, Required{}, "Directory of the target model.")
+      .add("drafter", &SuiteOptions::drafter,
+           "Small models, Tandem secondaries, n-gram tables, prompt look-up, exits of the model itself.")
+      .add("task", &SuiteOptions::task, "Data sets.")
+      .add("run", &SuiteOptions::run, "Methods; greedy decoding of the target is always run, as the baseline.")
+      .add("match_rates", &SuiteOptions::match_rates,
+           "How often layers predict early what the last one says, as ppd needs it: written to match_rates.csv and "
+           ".svg.")
+      .add("repetitions", &SuiteOptions::repetitions, Range{1, 100},
+           "Timed repetitions, the methods taking turns of a few lines; a sample's time is their median.")
+      .add("warmup", &SuiteOptions::warmup, Range{0, 1000}, Unit{"lines"},
+           "Lines decoded by every method before timing starts.")
+      .add("max_new_tokens", &SuiteOptions::max_new_tokens, Range{1}, Unit{"tokens"}, "Most tokens put out a line.")
+      .add("batch_size", &SuiteOptions::batch_size, Range{1, 1024}, Unit{"lines"}, "Lines decoded together.")
+      .add("seed", &SuiteOptions::seed, "Seed of sampling and of resampling.")
+      .add("resamples", &SuiteOptions::resamples, Range{10, 1000000}, "Bootstrap resamples of the intervals.")
+      .add("forced_lines", &SuiteOptions::forced_lines, Range{0}, Unit{"lines"},
+           "Lines on which each drafter is measured teacher-forced: alpha_forced on the target's outputs, at "
+           "temperatures 0 and 1, accuracy and cross entropy on the references or, without references, on what "
+           "max_source_tokens cut off; 0: none.")
+      .add("forced_block", &SuiteOptions::forced_block, Range{0}, Unit{"tokens"},
+           "Block that a Tandem secondary predicts in these passes before it is given the target's representations; 0: "
+           "the one it was trained with.")
+      .add("calibrate", &SuiteOptions::calibrate,
+           "Measure the time of target and drafter steps, for the predicted speedup.")
+      .add("tune_router", &SuiteOptions::tune_router,
+           "Choose threshold and max_draft of each router by measured tokens per second on validation data (the task "
+           "that its run chooses on, else that of the other runs), over the run's lists or a grid of its own, and "
+           "write a copy of the router with these defaults: router/ among the results.")
+      .add("dtype", &SuiteOptions::dtype, Choices{"fp32", "bf16", "fp16", "fp64"}, "Number type of all models.")
+      .add("device", &SuiteOptions::device, NoResult{}, "auto, cpu, cuda or cuda:N.")
+      .add("threads", &SuiteOptions::threads, Range{0, 1024}, NoResult{}, "CPU threads; 0: LibTorch's choice.")
+      .check(check_suite);
+}
+
+}  // namespace draftsmith::evaluate

@@ -1,0 +1,127 @@
+// What a suite asks for: tasks, models, and methods with parameter grids. Read from a TOML suite by `draftsmith eval`,
+// or filled in by a recipe's evaluate stage.
+//
+//   model = "target/model"                # a model directory
+//   [[drafter]]
+//   name = "aligned"
+//   model = "aligned/model"               # or tandem = "tandem/model", ngram = "ngram.h5", lookup = true, or exit = 2
+//   [[task]]
+//   name = "val"
+//   source = "val.de"                     # one text a line
+//   references = ["val.en"]
+//   [[run]]
+//   method = "bild"
+//   drafter = ["aligned"]
+//   fallback = [0.5, 0.7]                 # lists span a grid
+//   rollback = [1, 3]
+//   choose_on = "val"                     # the grid runs on this task only; on the others runs what is chosen there:
+//   max_drop = [0, 1]                     # the fastest run that loses at most so many points, one for each value
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+#include "evaluate/suite/match_rate_options.h"
+#include "infer/drafters/drafter_source.h"
+#include "metrics/metric.h"
+
+namespace draftsmith::evaluate {
+
+// Where sources and references come from, and how hypotheses are scored.
+struct TaskOptions {
+  std::string name;
+  std::filesystem::path source;  // text, one a line or between separators; or
+  std::string separator;
+  std::filesystem::path jsonl;                    // objects with the fields below
+  std::vector<std::filesystem::path> references;  // text files parallel to source
+  std::string source_field = "source";
+  std::vector<std::string> reference_fields{"target"};
+  std::string prefix;
+  std::string suffix;
+  bool ids = false;
+  int64_t skip = 0;
+  int64_t limit = 0;
+  int64_t timed = 0;
+  int64_t max_source_tokens = 0;
+  int64_t max_new_tokens = 0;
+  metrics::MetricOptions metric;
+  static Fields<TaskOptions> fields();
+};
+
+// A small model, a Tandem secondary of the suite's model, an n-gram table, prompt look-up, or the first layers of
+// whatever model decodes, known in runs by its name.
+struct DrafterOptions {
+  std::string name;
+  std::filesystem::path model{};
+  std::filesystem::path ngram{};
+  bool lookup = false;
+  int64_t longest = 4;
+  std::filesystem::path tandem{};
+  int64_t exit = 0;  // layers; 0: none
+  infer::DrafterSource source() const { return {model, ngram, lookup ? longest : 0, tandem, exit}; }
+  static Fields<DrafterOptions> fields();
+};
+
+// A method with lists of parameters; the lists span a grid. An empty list leaves the method's default.
+struct SettingGrid {
+  std::string name;
+  std::string method;
+  std::string model = "target";
+  std::vector<std::string> drafter;
+  std::vector<int64_t> window;
+  std::vector<double> temperature;
+  std::vector<int64_t> top_k;
+  std::vector<double> top_p;
+  std::vector<double> fallback;
+  std::vector<double> rollback;
+  std::vector<int64_t> max_draft;
+  std::vector<double> max_entropy;
+  std::filesystem::path router;
+  std::vector<double> threshold;
+  std::vector<std::string> schedule;
+  std::vector<double> confidence;
+  std::vector<std::string> rollback_rule;
+  std::string window_rule;
+  std::string acceptance;
+  bool free_token = true;
+  std::filesystem::path exits;
+  std::vector<int64_t> exit_layer;
+  std::vector<std::string> exit_measure;
+  std::vector<double> exit_threshold;
+  std::vector<double> exit_decay;
+  std::vector<int64_t> early_layer;
+  std::vector<int64_t> candidates;
+  std::vector<std::string> execution;
+  std::vector<int64_t> num_samples;
+  std::string choose_on;
+  std::vector<double> max_drop{0, 1};
+  static Fields<SettingGrid> fields();
+};
+
+struct SuiteOptions {
+  std::string name = "evaluation";
+  std::filesystem::path model;
+  std::vector<DrafterOptions> drafter;
+  std::vector<TaskOptions> task;
+  std::vector<SettingGrid> run;
+  std::vector<MatchRateTable> match_rates;
+  int64_t repetitions = 3;
+  int64_t warmup = 3;
+  int64_t max_new_tokens = 128;
+  int64_t batch_size = 1;
+  uint64_t seed = 1;
+  int64_t resamples = 1000;
+  int64_t forced_lines = 100;
+  int64_t forced_block = 0;
+  bool calibrate = true;
+  bool tune_router = false;
+  std::string dtype = "fp32";
+  std::string device = "auto";
+  int64_t threads = 0;
+  static Fields<SuiteOptions> fields();
+};
+
+}  // namespace draftsmith::evaluate

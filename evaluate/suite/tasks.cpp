@@ -1,0 +1,107 @@
+#include "evaluate/suite/tasks.h"
+
+#include <algorithm>
+
+#include "data/text/readers.h"
+#include "metrics/rouge.h"
+
+namespace draftsmith::evaluate {
+namespace {
+
+// The part of the lines that the task uses.
+template <class Line>
+void cut_out(std::vector<Line>& lines, const TaskOptions& task) {
+  lines.erase(lines.begin(), lines.begin() + std::min<std::ptrdiff_t>(task.skip, std::ssize(lines)));
+  if (task.limit > 0 && std::ssize(lines) > task.limit) lines.resize(static_cast<size_t>(task.limit));
+}
+
+std::vector<std::string> read_documents(const TaskOptions& task) {
+  std::vector<std::string> documents;
+  const auto stream = data::open_plain_text(task.source, task.separator, {.empty = "drop"});
+  for (auto& example : data::read_all(*stream)) documents.push_back(std::move(example.targets.front()));
+  return documents;
+}
+
+TaskData from_text(const TaskOptions& task) {
+  TaskData data;
+  data.sources = task.separator.empty() ? data::read_lines(task.source) : read_documents(task);
+  std::vector<std::vector<std::string>> streams;
+  for (const auto& file : task.references) {
+    streams.push_back(data::read_lines(file));
+    if (streams.back().size() == data.sources.size()) continue;
+    throw UserError({.where = file.string(),
+                     .what = "references and sources differ in their number of lines",
+                     .expected = std::to_string(data.sources.size()) + " lines, as in " + task.source.string(),
+                     .found = std::to_string(streams.back().size()) + " lines",
+                     .hint = ""});
+  }
+  cut_out(data.sources, task);
+  for (auto& stream : streams) cut_out(stream, task);
+  if (!streams.empty()) data.references = metrics::references_from_streams(streams);
+  return data;
+}
+
+std::vector<data::Example> read_jsonl(const TaskOptions& task, const std::string& separator) {
+  const data::JsonFields fields{task.source_field, task.reference_fields, separator};
+  const auto stream = data::open_jsonl(task.jsonl, fields, {.empty = "keep"});
+  return data::read_all(*stream);
+}
+
+TaskData from_jsonl(const TaskOptions& task) {
+  TaskData data;
+  if (task.metric.name == "none") {
+    const auto stream = data::open_jsonl(task.jsonl, {"", {task.source_field}, " "}, {.empty = "keep"});
+    for (auto& example : data::read_all(*stream)) data.sources.push_back(std::move(example.targets.front()));
+    cut_out(data.sources, task);
+    return data;
+  }
+  // Lists are joined by blanks in sources, as models read them, and by newlines in references, as Lsum counts them.
+  for (auto& example : read_jsonl(task, " ")) data.sources.push_back(std::move(example.source));
+  for (auto& example : read_jsonl(task, "\n")) data.references.push_back(std::move(example.targets));
+  cut_out(data.sources, task);
+  cut_out(data.references, task);
+  return data;
+}
+
+}  // namespace
+
+TaskData load_task(const TaskOptions& task) {
+  TaskData data = task.jsonl.empty() ? from_text(task) : from_jsonl(task);
+  if (data.sources.empty()) {
+    throw UserError({.where = task.jsonl.empty() ? task.source.string() : task.jsonl.string(),
+                     .what = "the task has no line",
+                     .expected = "at least one line",
+                     .found = task.skip > 0 ? "none after those passed over" : "an empty file",
+                     .hint = ""});
+  }
+  for (auto& source : data.sources) source.insert(0, task.prefix);
+  for (auto& line : data.references) {
+    for (auto& reference : line) {
+      if (task.metric.name == "rouge") reference = metrics::unescape_sentences(reference);
+    }
+  }
+  return data;
+}
+
+std::string place_of(const TaskOptions& task, const std::filesystem::path& file, size_t line) {
+  const auto number = std::to_string(static_cast<size_t>(task.skip) + line + 1);
+  return task.separator.empty() ? file.string() + ":" + number : file.string() + ", prompt " + number;
+}
+
+const std::filesystem::path& source_file(const TaskOptions& task) {
+  return task.jsonl.empty() ? task.source : task.jsonl;
+}
+
+const std::filesystem::path& reference_file(const TaskOptions& task) {
+  return task.references.empty() ? source_file(task) : task.references.front();
+}
+
+std::string hypothesis_line(const std::string& text, const metrics::MetricOptions& metric) {
+  if (metric.name == "rouge") return metrics::escape_sentences(text);
+  std::string line = text;
+  std::replace_if(
+      line.begin(), line.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  return line;
+}
+
+}  // namespace draftsmith::evaluate

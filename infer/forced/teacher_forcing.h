@@ -1,0 +1,50 @@
+// Logits of given outputs: the model reads each output shifted by one and says at every position what it would expect.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "model/transformer/language_model.h"
+
+namespace draftsmith::infer {
+
+struct ForcedBatch {
+  std::span<const std::vector<int64_t>> sources;  // decoder-only: prompts, not empty
+  std::span<const std::vector<int64_t>> outputs;  // one for each source
+  std::vector<int64_t> hidden_layers = {};        // of model::StepInput, wanted beside the logits
+  model::Logits logits = model::Logits::kAll;     // kNone: hidden states alone
+};
+
+// A pass over the outputs of a batch in steps of some positions, so that memory stays bounded at large vocabularies.
+class TeacherForcing {
+ public:
+  TeacherForcing(model::LanguageModel& model, const ForcedBatch& batch);
+  // Logits [B,L,V] of the outputs' positions [first, first + L) for the next L positions; a row's are valid up to its
+  // length. Call with consecutive positions until longest().
+  at::Tensor next(int64_t positions) { return next_output(positions).logits; }
+  // The same with the batch's hidden_layers [B,L,D]: of the tokens that the model reads at these positions.
+  model::StepOutput next_output(int64_t positions);
+  int64_t longest() const { return longest_; }
+  int64_t rows() const { return static_cast<int64_t>(inputs_.size()); }
+  // Positions whose logits, of all rows, are not too many to be held at once.
+  int64_t positions_at_once() const;
+  // Valid positions of each row among the next `positions`.
+  std::vector<int64_t> valid(int64_t positions) const;
+  // What came before: the encoder's states (encoder-decoder), or the prompts' hidden states (infer/loop/prefill.h).
+  const model::EncoderStates& encoder() const { return encoder_; }
+  const std::vector<at::Tensor>& prompt_hidden() const { return prompt_hidden_; }
+
+ private:
+  model::LanguageModel& model_;
+  std::vector<std::vector<int64_t>> inputs_;  // [B] tokens the decoder reads: start token or last prompt token, outputs
+  std::vector<int64_t> hidden_layers_;
+  model::Logits logits_;
+  model::EncoderStates encoder_;
+  std::vector<at::Tensor> prompt_hidden_;
+  std::unique_ptr<model::DecodeState> state_;
+  int64_t longest_ = 0;
+  int64_t done_ = 0;
+};
+
+}  // namespace draftsmith::infer

@@ -1,0 +1,172 @@
+#include "infer/inside/calm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "infer/inside/exit_measures.h"
+#include "infer/loop/rows.h"
+#include "infer/loop/vocabulary.h"
+
+namespace draftsmith::infer {
+
+namespace {
+
+struct CalmDecoder {
+  model::TransformerModel& target;
+  const model::Exits* exits;
+  const CalmSettings& calm;
+  int64_t ids;  // DecodeSettings::ids
+};
+
+// Rows of a tensor with `total` of them; all of them cost nothing. [total,...] -> [C,...]
+at::Tensor select(const at::Tensor& values, const std::vector<int64_t>& rows, int64_t total) {
+  if (std::ssize(rows) == total) return values;
+  return values.index_select(0, to_device(rows, {std::ssize(rows)}, values.device()));
+}
+
+// One new token of every row on its way up the layers. A row that leaves takes its hidden state along: it is the input
+// of all layers above, of which only keys and values are computed.
+class Ascent {
+ public:
+  Ascent(const CalmDecoder& decoder, RowBatch& batch)
+      : decoder_(decoder),
+        batch_(batch),
+        state_(dynamic_cast<model::TransformerState&>(*batch.state)),
+        layers_(decoder.target.info().layers),
+        left_(batch.rows.size(), 0) {
+    for (Row& row : batch.rows) {
+      running_.push_back(row.finished ? 0 : 1);
+      thresholds_.push_back(calm_threshold(decoder.calm, row.emitted(), row.limit));
+      row.stats.exits_by_layer.resize(static_cast<size_t>(layers_), 0);
+    }
+    step_ = state_.append(running_, 1);
+  }
+
+  // Logits [B,V], of each row where it left.
+  at::Tensor run() {
+    std::vector<int64_t> last;
+    for (const Row& row : batch_.rows) last.push_back(row.tokens.back());
+    at::Tensor hidden =
+        decoder_.target.embed(to_device(last, {rows(), 1}, decoder_.target.info().device), step_);  // [B,1,D]
+    int64_t layer = 0;
+    while (any(running_)) {
+      const at::Tensor below = hidden;
+      hidden = run_layer(layer++, below);
+      leave(layer, below, hidden);
+    }
+    if (layer < layers_) decoder_.target.write_kv({layer, layers_}, hidden, step_, state_);
+    return logits_;
+  }
+
+ private:
+  int64_t rows() const { return std::ssize(left_); }
+
+  model::StepLayout layout_of(const std::vector<int64_t>& flags) const {
+    model::StepLayout layout = step_;
+    layout.new_tokens = flags;
+    return layout;
+  }
+
+  at::Tensor run_layer(int64_t index, const at::Tensor& below) {
+    const model::LayerRange layer{index, index + 1};
+    const at::Tensor above = decoder_.target.run_layers(layer, below, layout_of(running_), state_);
+    if (!any(left_)) return above;
+    decoder_.target.write_kv(layer, below, layout_of(left_), state_);
+    const auto runs = to_device(running_, {rows(), 1, 1}, above.device()).to(at::kBool);  // [B,1,1]
+    return at::where(runs, above, below);
+  }
+
+  // Logits of rows at a layer, [B,1,D] -> [C,V]. After the last one they are the model's own, whatever exits there are.
+  at::Tensor read(int64_t layer, const at::Tensor& hidden, const std::vector<int64_t>& chosen) const {
+    const at::Tensor own = select(hidden, chosen, rows());
+    const at::Tensor logits = layer == layers_ ? decoder_.target.exit_head(own)
+                                               : model::exit_logits(decoder_.target, decoder_.exits, layer, own);
+    mask_padding(logits, decoder_.ids);
+    return logits.squeeze(1);
+  }
+
+  // Lets the rows go that are finished at a layer whose input and output are `below` and `above`. Measuring brings
+  // numbers to the host, so it is left out where it decides nothing.
+  void leave(int64_t layer, const at::Tensor& below, const at::Tensor& above) {
+    const bool last = layer == layers_;
+    std::vector<int64_t> open;  // rows that may leave
+    bool measured = false;
+    for (size_t b = 0; b < running_.size(); ++b) {
+      if (running_[b] == 0 || !(last || thresholds_[b] < 1)) continue;
+      open.push_back(static_cast<int64_t>(b));
+      measured = measured || (!last && thresholds_[b] > 0);
+    }
+    if (open.empty()) return;
+    std::vector<double> measures(open.size(), std::numeric_limits<double>::infinity());
+    at::Tensor logits;  // [C,V] of the open rows
+    if (measured && decoder_.calm.measure == ExitMeasure::kMargin) {
+      logits = read(layer, above, open);
+      measures = top_two_margins(logits);
+    } else if (measured) {
+      measures = cosine_similarities(select(below, open, rows()), select(above, open, rows()));
+    }
+    std::vector<int64_t> going;   // of the batch
+    std::vector<int64_t> places;  // of the open rows
+    for (size_t c = 0; c < open.size(); ++c) {
+      const double threshold = thresholds_[static_cast<size_t>(open[c])];
+      if (!(measures[c] > threshold || threshold <= 0)) continue;
+      going.push_back(open[c]);
+      places.push_back(static_cast<int64_t>(c));
+    }
+    if (going.empty()) return;
+    let_go(layer, going, logits.defined() ? select(logits, places, std::ssize(open)) : read(layer, above, going));
+  }
+
+  void let_go(int64_t layer, const std::vector<int64_t>& going, const at::Tensor& logits) {
+    if (std::ssize(going) == rows()) {
+      logits_ = logits;
+    } else {
+      if (!logits_.defined()) logits_ = at::zeros({rows(), logits.size(1)}, logits.options());
+      logits_.index_copy_(0, to_device(going, {std::ssize(going)}, logits.device()), logits);
+    }
+    for (const int64_t b : going) {
+      const auto row = static_cast<size_t>(b);
+      running_[row] = 0;
+      left_[row] = 1;
+      DecodeStats& stats = batch_.rows[row].stats;
+      stats.layer_runs += layer;
+      ++stats.exits_by_layer[static_cast<size_t>(layer) - 1];
+    }
+  }
+
+  const CalmDecoder& decoder_;
+  RowBatch& batch_;
+  model::TransformerState& state_;
+  int64_t layers_;
+  std::vector<int64_t> running_;  // [B] flags
+  std::vector<int64_t> left_;     // [B] flags; finished rows are neither
+  std::vector<double> thresholds_;
+  model::StepLayout step_;  // of all rows that are not finished
+  at::Tensor logits_;
+};
+
+}  // namespace
+
+double calm_threshold(const CalmSettings& settings, int64_t t, int64_t longest) {
+  if (settings.threshold >= 1) return 1;
+  if (settings.threshold <= 0) return 0;
+  const double age = static_cast<double>(t) / static_cast<double>(std::max<int64_t>(longest, 1));
+  return std::clamp(0.9 * settings.threshold + 0.1 * std::exp(-settings.decay * age), 0.0, 1.0);
+}
+
+void decode_calm(model::TransformerModel& target, const model::Exits* exits, const CalmSettings& calm,
+                 const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer) {
+  const CalmDecoder decoder{target, exits, calm, settings.ids};
+  while (!batch.rows.empty()) {
+    timer.enter(Phase::kVerify);
+    const at::Tensor logits = Ascent(decoder, batch).run();
+    const auto next = choose_next(batch, logits, settings);
+    timer.enter(Phase::kOther);
+    batch.add_time(timer.take());
+    commit_next(batch, next, settings);
+    batch.remove_finished();
+  }
+}
+
+}  // namespace draftsmith::infer

@@ -1,0 +1,104 @@
+#include "infer/loop/decode_stats.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace draftsmith::infer {
+
+namespace {
+
+double ratio(double part, int64_t whole) {
+  return whole > 0 ? part / static_cast<double>(whole) : std::numeric_limits<double>::quiet_NaN();
+}
+
+double ratio(int64_t part, int64_t whole) {
+  return ratio(static_cast<double>(part), whole);
+}
+
+void grow(std::vector<int64_t>& counts, int64_t size) {
+  counts.resize(std::max(counts.size(), static_cast<size_t>(size)), 0);
+}
+
+void add_counts(std::vector<int64_t>& counts, const std::vector<int64_t>& added) {
+  grow(counts, static_cast<int64_t>(added.size()));
+  for (size_t i = 0; i < added.size(); ++i) counts[i] += added[i];
+}
+
+}  // namespace
+
+void DecodeStats::count_verification(int64_t drafted_now, int64_t accepted_now, int64_t window) {
+  ++verifications;
+  drafted += drafted_now;
+  accepted += accepted_now;
+  const int64_t longest = std::max(window, drafted_now);
+  grow(accepted_histogram, longest + 1);
+  grow(examined_by_position, longest);
+  grow(accepted_by_position, longest);
+  ++accepted_histogram[static_cast<size_t>(accepted_now)];
+  for (int64_t j = 0; j < std::min(accepted_now + 1, drafted_now); ++j) ++examined_by_position[static_cast<size_t>(j)];
+  for (int64_t j = 0; j < accepted_now; ++j) ++accepted_by_position[static_cast<size_t>(j)];
+}
+
+DecodeStats& DecodeStats::operator+=(const DecodeStats& added) {
+  emitted += added.emitted;
+  target_runs += added.target_runs;
+  target_tokens += added.target_tokens;
+  draft_runs += added.draft_runs;
+  verifications += added.verifications;
+  drafted += added.drafted;
+  accepted += added.accepted;
+  fallbacks += added.fallbacks;
+  rollbacks += added.rollbacks;
+  cut += added.cut;
+  layer_runs += added.layer_runs;
+  add_counts(exits_by_layer, added.exits_by_layer);
+  early_predictions += added.early_predictions;
+  early_matches += added.early_matches;
+  latency_units += added.latency_units;
+  compute_units += added.compute_units;
+  add_counts(accepted_histogram, added.accepted_histogram);
+  add_counts(examined_by_position, added.examined_by_position);
+  add_counts(accepted_by_position, added.accepted_by_position);
+  overlap_sum += added.overlap_sum;
+  overlap_count += added.overlap_count;
+  seconds += added.seconds;
+  return *this;
+}
+
+double DecodeStats::alpha() const {
+  return ratio(overlap_sum, overlap_count);
+}
+double DecodeStats::acceptance_rate() const {
+  return ratio(accepted, drafted);
+}
+double DecodeStats::tokens_per_target_run() const {
+  return ratio(emitted, target_runs);
+}
+double DecodeStats::fallback_rate() const {
+  return ratio(fallbacks, emitted);
+}
+double DecodeStats::rollback_rate() const {
+  return ratio(rollbacks, emitted);
+}
+
+double DecodeStats::match_rate() const {
+  return ratio(early_matches, early_predictions);
+}
+
+double DecodeStats::average_exit_layer() const {
+  int64_t layers = 0;
+  int64_t tokens = 0;
+  for (size_t i = 0; i < exits_by_layer.size(); ++i) {
+    layers += static_cast<int64_t>(i + 1) * exits_by_layer[i];
+    tokens += exits_by_layer[i];
+  }
+  return ratio(layers, tokens);
+}
+
+std::vector<double> DecodeStats::acceptance_by_position() const {
+  std::vector<double> rates(examined_by_position.size());
+  for (size_t j = 0; j < rates.size(); ++j) rates[j] = ratio(accepted_by_position[j], examined_by_position[j]);
+  return rates;
+}
+
+}  // namespace draftsmith::infer

@@ -1,0 +1,56 @@
+#include "infer/loop/prefill.h"
+
+#include <algorithm>
+
+namespace draftsmith::infer {
+
+namespace {
+
+// What to process of the prompts of `rows`, which are row 0, row `samples` and so on. No tokens: all have one token.
+model::StepInput prompt_input(const model::LanguageModel& model, std::span<const Row> rows, size_t samples) {
+  model::StepInput input;
+  input.logits = model::Logits::kNone;
+  int64_t width = 0;
+  for (size_t row = 0; row < rows.size(); row += samples) {
+    input.new_tokens.push_back(rows[row].length() - 1);
+    width = std::max(width, rows[row].length() - 1);
+  }
+  if (width == 0) return input;
+  const auto count = static_cast<int64_t>(input.new_tokens.size());
+  std::vector<int64_t> tokens(static_cast<size_t>(count * width), model.info().pad);
+  for (int64_t b = 0; b < count; ++b) {
+    const auto& row = rows[static_cast<size_t>(b) * samples].tokens;
+    std::copy(row.begin(), row.end() - 1, tokens.begin() + b * width);
+  }
+  input.tokens = to_device(tokens, {count, width}, model.info().device);  // [B,L]
+  return input;
+}
+
+}  // namespace
+
+void repeat_rows(model::DecodeState& state, int64_t samples) {
+  if (samples == 1) return;
+  std::vector<int64_t> prompt_of_row;
+  for (int64_t row = 0; row < state.rows() * samples; ++row) prompt_of_row.push_back(row / samples);
+  state.select_rows(prompt_of_row);
+}
+
+Prefill prefill(model::LanguageModel& model, const model::EncoderStates& encoder, std::span<const Row> rows,
+                const StateSize& size, const std::vector<int64_t>& hidden_layers) {
+  if (model.info().encoder_decoder) return {model.begin(encoder, size.capacity, size.samples), {}};
+  Prefill result{model.begin(static_cast<int64_t>(rows.size()) / size.samples, size.capacity), {}};
+  model::StepInput input = prompt_input(model, rows, static_cast<size_t>(size.samples));
+  if (input.tokens.defined()) {
+    input.hidden_layers = hidden_layers;
+    result.prompt_hidden = model.step(input, *result.state).hidden;
+  }
+  repeat_rows(*result.state, size.samples);
+  return result;
+}
+
+std::unique_ptr<model::DecodeState> begin_state(model::LanguageModel& model, const model::EncoderStates& encoder,
+                                                std::span<const Row> rows, const StateSize& size) {
+  return prefill(model, encoder, rows, size, {}).state;
+}
+
+}  // namespace draftsmith::infer

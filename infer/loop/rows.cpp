@@ -1,0 +1,39 @@
+#include "infer/loop/rows.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace draftsmith::infer {
+
+void Row::emit(int64_t token, std::span<const int64_t> eos) {
+  if (finished) {
+    ++stats.cut;
+    return;
+  }
+  tokens.push_back(token);
+  ++stats.emitted;
+  finished = remaining() == 0 || std::find(eos.begin(), eos.end(), token) != eos.end();
+}
+
+at::Tensor uniforms(std::span<const Row> rows, Draw use, int64_t first, int64_t count, at::Device device) {
+  auto values = at::empty({static_cast<int64_t>(rows.size()), count}, at::kDouble);
+  double* out = values.mutable_data_ptr<double>();
+  for (const Row& row : rows) {
+    for (int64_t j = 0; j < count; ++j) *out++ = row.random.uniform(use, row.emitted() + first + j);
+  }
+  return values.to(device);
+}
+
+at::Tensor to_device(std::span<const int64_t> values, at::IntArrayRef shape, at::Device device) {
+  auto tensor = at::empty(shape, at::kLong);
+  std::memcpy(tensor.mutable_data_ptr<int64_t>(), values.data(), values.size_bytes());
+  return tensor.to(device);
+}
+
+std::vector<int64_t> to_host(const at::Tensor& tensor) {
+  const auto host = tensor.to(at::kCPU, at::kLong).contiguous();
+  const int64_t* values = host.const_data_ptr<int64_t>();
+  return {values, values + host.numel()};
+}
+
+}  // namespace draftsmith::infer

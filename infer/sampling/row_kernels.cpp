@@ -1,0 +1,241 @@
+#include "infer/sampling/row_kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "base/vector_math.h"
+#include "infer/sampling/row_truncation.h"
+
+namespace draftsmith::infer {
+namespace {
+
+constexpr int64_t kBlock = 512;  // numbers whose sum or maximum is kept in the number's own type
+constexpr int64_t kLanes = 32;   // parts of a sum or maximum, two or four vectors
+
+template <class T>
+DRAFTSMITH_INLINE T block_max(const T* values, int64_t count) {
+  T best[kLanes];
+  std::fill(best, best + kLanes, -std::numeric_limits<T>::infinity());
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int64_t j = 0; j < kLanes; ++j) best[j] = values[i + j] > best[j] ? values[i + j] : best[j];
+  }
+  for (; i < count; ++i) best[0] = values[i] > best[0] ? values[i] : best[0];
+  return *std::max_element(best, best + kLanes);
+}
+
+template <class T>
+DRAFTSMITH_INLINE double block_sum(const T* values, int64_t count) {
+  T parts[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int64_t j = 0; j < kLanes; ++j) parts[j] += values[i + j];
+  }
+  for (; i < count; ++i) parts[0] += values[i];
+  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
+    for (int64_t j = 0; j < half; ++j) parts[j] += parts[j + half];
+  }
+  return static_cast<double>(parts[0]);
+}
+
+// Sum of term(i) over i < count. The terms of a block are written down before they are added up: one loop that did both
+// would not become vector code.
+template <class T, class Term>
+DRAFTSMITH_INLINE double sum(int64_t count, const Term& term) {
+  T terms[kBlock];
+  double total = 0;
+  for (int64_t begin = 0; begin < count; begin += kBlock) {
+    const int64_t size = std::min(kBlock, count - begin);
+    for (int64_t i = 0; i < size; ++i) terms[i] = term(begin + i);
+    total += block_sum(terms, size);
+  }
+  return total;
+}
+
+// Both sums in one pass. e^d is 0 at d = least already, which keeps 0 times -inf out.
+template <class T>
+DRAFTSMITH_INLINE EntropySums block_entropy(const T* logits, int64_t count, T highest, T least) {
+  T terms[kBlock];
+  T products[kBlock];
+  EntropySums sums{static_cast<double>(highest)};
+  for (int64_t begin = 0; begin < count; begin += kBlock) {
+    const int64_t size = std::min(kBlock, count - begin);
+    for (int64_t i = 0; i < size; ++i) {
+      const T d = std::max(logits[begin + i] - highest, least);
+      terms[i] = exponential(d);
+      products[i] = terms[i] * d;
+    }
+    sums.total += block_sum(terms, size);
+    sums.weighted += block_sum(products, size);
+  }
+  return sums;
+}
+
+// --- one instance for each vector width ---
+
+DRAFTSMITH_VECTOR_CODE float vector_max(const float* values, int64_t count) {
+  return block_max(values, count);
+}
+DRAFTSMITH_VECTOR_CODE double vector_max(const double* values, int64_t count) {
+  return block_max(values, count);
+}
+DRAFTSMITH_VECTOR_CODE double exponential_sum(const float* logits, int64_t count, float highest) {
+  return sum<float>(count, [=](int64_t i) { return exponential(logits[i] - highest); });
+}
+DRAFTSMITH_VECTOR_CODE double exponential_sum(const double* logits, int64_t count, double highest) {
+  return sum<double>(count, [=](int64_t i) { return exponential(logits[i] - highest); });
+}
+DRAFTSMITH_VECTOR_CODE double exponentials(const float* logits, int64_t count, float highest, float scale, float* out) {
+  return sum<float>(count, [=](int64_t i) { return out[i] = exponential((logits[i] - highest) * scale); });
+}
+DRAFTSMITH_VECTOR_CODE double exponentials(const double* logits, int64_t count, double highest, double scale,
+                                           double* out) {
+  return sum<double>(count, [=](int64_t i) { return out[i] = exponential((logits[i] - highest) * scale); });
+}
+DRAFTSMITH_VECTOR_CODE EntropySums entropy_sums(const float* logits, int64_t count, float highest) {
+  return block_entropy(logits, count, highest, -100.0F);
+}
+DRAFTSMITH_VECTOR_CODE EntropySums entropy_sums(const double* logits, int64_t count, double highest) {
+  return block_entropy(logits, count, highest, -1000.0);
+}
+DRAFTSMITH_VECTOR_CODE void multiply(float* values, int64_t count, float factor) {
+  for (int64_t i = 0; i < count; ++i) values[i] *= factor;
+}
+DRAFTSMITH_VECTOR_CODE void multiply(double* values, int64_t count, double factor) {
+  for (int64_t i = 0; i < count; ++i) values[i] *= factor;
+}
+DRAFTSMITH_VECTOR_CODE double weight(const float* values, int64_t count) {
+  return block_sum(values, count);
+}
+DRAFTSMITH_VECTOR_CODE double weight(const double* values, int64_t count) {
+  return block_sum(values, count);
+}
+DRAFTSMITH_VECTOR_CODE double residual(float* p, const float* q, int64_t count) {
+  return sum<float>(count, [=](int64_t i) { return p[i] = std::max(p[i] - q[i], 0.0F); });
+}
+DRAFTSMITH_VECTOR_CODE double residual(double* p, const double* q, int64_t count) {
+  return sum<double>(count, [=](int64_t i) { return p[i] = std::max(p[i] - q[i], 0.0); });
+}
+DRAFTSMITH_VECTOR_CODE double overlap_sum(const float* p, const float* q, int64_t count) {
+  return sum<float>(count, [=](int64_t i) { return std::min(p[i], q[i]); });
+}
+DRAFTSMITH_VECTOR_CODE double overlap_sum(const double* p, const double* q, int64_t count) {
+  return sum<double>(count, [=](int64_t i) { return std::min(p[i], q[i]); });
+}
+
+}  // namespace
+
+at::Tensor promoted(const at::Tensor& logits) {
+  return logits.scalar_type() == at::kDouble ? logits : logits.to(at::kFloat);
+}
+
+template <class T>
+int64_t row_argmax(const T* values, int64_t count) {
+  T best = vector_max(values, std::min(kBlock, count));
+  int64_t block = 0;
+  for (int64_t begin = kBlock; begin < count; begin += kBlock) {
+    const T here = vector_max(values + begin, std::min(kBlock, count - begin));
+    if (here > best) {
+      best = here;
+      block = begin;
+    }
+  }
+  if (!std::isfinite(best)) {  // -inf: every token is ruled out, unless some of them are NaN, which no maximum shows
+    const bool broken = best > 0 || std::any_of(values, values + count, [](T value) { return std::isnan(value); });
+    return broken ? kNoToken : 0;
+  }
+  return std::find(values + block, values + count, best) - values;
+}
+
+template <class T>
+SoftmaxSums row_softmax_sums(const T* logits, int64_t count) {
+  const T highest = vector_max(logits, count);
+  return {static_cast<double>(highest), exponential_sum(logits, count, highest)};
+}
+
+template <class T>
+void row_warp(const T* logits, int64_t count, const Warping& warping, T* out) {
+  const T highest = vector_max(logits, count);
+  double total = exponentials(logits, count, highest, static_cast<T>(1 / warping.temperature), out);
+  if (warping.top_k > 0 && warping.top_k < count) total = row_keep_top_k(logits, count, warping.top_k, out);
+  if (warping.top_p < 1) total = row_keep_top_p(logits, count, warping.top_p * total, out);
+  multiply(out, count, static_cast<T>(1 / total));
+}
+
+// Block sums first, then inside one block, so that the pass over V is vector code.
+template <class T>
+int64_t row_draw(const T* weights, int64_t count, double uniform) {
+  std::vector<double> sums;
+  sums.reserve(static_cast<size_t>((count + kBlock - 1) / kBlock));
+  for (int64_t begin = 0; begin < count; begin += kBlock) {
+    sums.push_back(weight(weights + begin, std::min(kBlock, count - begin)));
+  }
+  double threshold = std::accumulate(sums.begin(), sums.end(), 0.0) * uniform;
+  if (!std::isfinite(threshold)) return kNoToken;
+  size_t block = 0;
+  for (; block + 1 < sums.size() && threshold >= sums[block]; ++block) threshold -= sums[block];
+  int64_t last = count - 1;  // where rounding lets nothing pass the threshold: the last token with weight
+  for (int64_t i = static_cast<int64_t>(block) * kBlock; i < count; ++i) {
+    if (weights[i] <= 0) continue;
+    if (threshold < static_cast<double>(weights[i])) return i;
+    threshold -= static_cast<double>(weights[i]);
+    last = i;
+  }
+  return last;
+}
+
+template <class T>
+double row_residual(T* p, const T* q, int64_t count) {
+  return residual(p, q, count);
+}
+
+template <class T>
+double row_overlap(const T* p, const T* q, int64_t count) {
+  return overlap_sum(p, q, count);
+}
+
+template <class T>
+EntropySums row_entropy_sums(const T* logits, int64_t count) {
+  return entropy_sums(logits, count, vector_max(logits, count));
+}
+
+// Blocks without a number above the k-th largest so far are passed over as vector code.
+template <class T>
+int64_t row_top(const T* values, int64_t count, int64_t k, int64_t* ids) {
+  constexpr int64_t kTopBlock = 128;
+  int64_t found = 0;
+  for (int64_t begin = 0; begin < count; begin += kTopBlock) {
+    const int64_t end = std::min(count, begin + kTopBlock);
+    if (found == k && !(vector_max(values + begin, end - begin) > values[ids[k - 1]])) continue;
+    for (int64_t i = begin; i < end; ++i) {
+      if (!(values[i] > -std::numeric_limits<T>::infinity())) continue;
+      if (found == k && !(values[i] > values[ids[k - 1]])) continue;
+      int64_t place = found < k ? found++ : k - 1;
+      for (; place > 0 && values[i] > values[ids[place - 1]]; --place) ids[place] = ids[place - 1];
+      ids[place] = i;
+    }
+  }
+  return found;
+}
+
+template int64_t row_argmax<float>(const float*, int64_t);
+template int64_t row_argmax<double>(const double*, int64_t);
+template SoftmaxSums row_softmax_sums<float>(const float*, int64_t);
+template SoftmaxSums row_softmax_sums<double>(const double*, int64_t);
+template void row_warp<float>(const float*, int64_t, const Warping&, float*);
+template void row_warp<double>(const double*, int64_t, const Warping&, double*);
+template int64_t row_draw<float>(const float*, int64_t, double);
+template int64_t row_draw<double>(const double*, int64_t, double);
+template double row_residual<float>(float*, const float*, int64_t);
+template double row_residual<double>(double*, const double*, int64_t);
+template double row_overlap<float>(const float*, const float*, int64_t);
+template double row_overlap<double>(const double*, const double*, int64_t);
+template EntropySums row_entropy_sums<float>(const float*, int64_t);
+template EntropySums row_entropy_sums<double>(const double*, int64_t);
+template int64_t row_top<float>(const float*, int64_t, int64_t, int64_t*);
+template int64_t row_top<double>(const double*, int64_t, int64_t, int64_t*);
+
+}  // namespace draftsmith::infer

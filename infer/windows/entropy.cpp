@@ -1,0 +1,15 @@
+#include "infer/windows/entropy.h"
+
+#include "infer/sampling/draft_features.h"
+
+namespace draftsmith::infer {
+
+WindowTraits EntropyWindow::traits() const {
+  return {.name = "entropy", .decides = Decides::kAfterKept, .needs_confidence = true};
+}
+
+at::Tensor EntropyWindow::go_on(const DraftStep& step) {
+  return entropy(step.logits).le(most_entropy_);
+}
+
+}  // namespace draftsmith::infer

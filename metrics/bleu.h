@@ -1,0 +1,61 @@
+// Corpus BLEU (Papineni et al. 2002) as sacreBLEU 2.6 computes it: n-grams up to 4, exponential smoothing, effective
+// order off, closest reference length, case kept. Tokenizers 13a (mteval-v13a), none (white space) and char.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "metrics/resampling.h"
+#include "metrics/text.h"
+
+namespace draftsmith::metrics {
+
+inline constexpr size_t kBleuOrder = 4;
+
+enum class BleuTokenizer { k13a, kNone, kChar };
+
+// "13a", "none" or "char"; anything else is a UserError that names these.
+BleuTokenizer bleu_tokenizer(std::string_view name);
+std::string to_string(BleuTokenizer tokenizer);
+
+// Tokens of one segment.
+std::vector<std::string> bleu_tokens(std::string_view text, BleuTokenizer tokenizer);
+
+struct BleuScore {
+  double score = 0;  // 0..100
+  double brevity_penalty = 0;
+  std::array<double, kBleuOrder> precisions{};  // 0..100, smoothed
+  std::array<int64_t, kBleuOrder> correct{};
+  std::array<int64_t, kBleuOrder> total{};
+  int64_t hypothesis_length = 0;  // tokens
+  int64_t reference_length = 0;
+};
+
+// Statistics of each line: hypothesis length, closest reference length, correct 1..4-grams, total 1..4-grams.
+// Throws std::logic_error when the numbers of lines differ or a line has no reference.
+LineStatistics bleu_statistics(const std::vector<std::string>& hypotheses, const References& references,
+                               BleuTokenizer tokenizer = BleuTokenizer::k13a);
+
+// The score of summed statistics.
+BleuScore bleu_from_sums(std::span<const double> sums);
+
+BleuScore corpus_bleu(const std::vector<std::string>& hypotheses, const References& references,
+                      BleuTokenizer tokenizer = BleuTokenizer::k13a);
+
+// sacreBLEU's signature with our own version in it, long ("nrefs:1|case:mixed|...") or short ("#:1|c:mixed|...").
+std::string bleu_signature(const References& references, BleuTokenizer tokenizer, bool brief = false);
+
+// "27.10 58.3/33.1/20.9/13.7 (BP = 1.000 ratio = 1.010 hyp_len = 12 ref_len = 11)".
+std::string to_string(const BleuScore& score);
+
+// Number of references a line as signatures name it: "1", or "var" when it varies.
+std::string reference_count(const References& references);
+
+// What signatures give as version: clearly ours, not sacreBLEU's.
+inline constexpr std::string_view kMetricsVersion = "draftsmith-0.1.0";
+
+}  // namespace draftsmith::metrics

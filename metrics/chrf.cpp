@@ -1,0 +1,158 @@
+#include "metrics/chrf.h"
+
+#include <algorithm>
+#include <cctype>
+#include <stdexcept>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "metrics/bleu.h"
+#include "metrics/ngrams.h"
+
+namespace draftsmith::metrics {
+namespace {
+
+// Up to six code points of 21 bits, or up to two word numbers of 32.
+using Key = std::pair<uint64_t, uint64_t>;
+using KeysByOrder = std::vector<std::vector<Key>>;
+
+Key character_key(std::span<const char32_t> characters) {
+  Key key{0, 0};
+  for (size_t i = 0; i < characters.size(); ++i) {
+    uint64_t& half = i < 3 ? key.first : key.second;
+    half = (half << 21U) | characters[i];
+  }
+  return key;
+}
+
+void add_character_orders(std::string_view text, int64_t max_order, KeysByOrder& orders) {
+  std::vector<char32_t> characters = code_points(text);
+  std::erase_if(characters, is_space);
+  for (size_t order = 1; order <= static_cast<size_t>(max_order); ++order) {
+    std::vector<Key> keys;
+    for (size_t begin = 0; begin + order <= characters.size(); ++begin) {
+      keys.push_back(character_key({characters.data() + begin, order}));
+    }
+    std::sort(keys.begin(), keys.end());
+    orders.push_back(std::move(keys));
+  }
+}
+
+bool is_punctuation(char c) {
+  return c > ' ' && c < 0x7F && !std::isalnum(static_cast<unsigned char>(c));
+}
+
+// Words with one ASCII punctuation mark split off, the last one if there is one, else the first.
+std::vector<std::string_view> words_and_punctuation(std::string_view text) {
+  std::vector<std::string_view> result;
+  for (const auto word : split_words(text)) {
+    const bool single = word.size() == 1 || code_points(word).size() == 1;
+    if (!single && is_punctuation(word.back())) {
+      result.push_back(word.substr(0, word.size() - 1));
+      result.push_back(word.substr(word.size() - 1));
+    } else if (!single && is_punctuation(word.front())) {
+      result.push_back(word.substr(0, 1));
+      result.push_back(word.substr(1));
+    } else {
+      result.push_back(word);
+    }
+  }
+  return result;
+}
+
+void add_word_orders(std::string_view text, int64_t max_order, WordIds& ids, KeysByOrder& orders) {
+  const auto words = ids.ids(words_and_punctuation(text));
+  for (size_t order = 1; order <= static_cast<size_t>(max_order); ++order) {
+    std::vector<Key> keys;
+    for (size_t begin = 0; begin + order <= words.size(); ++begin) {
+      keys.emplace_back(words[begin], order == 2 ? words[begin + 1] : 0);
+    }
+    std::sort(keys.begin(), keys.end());
+    orders.push_back(std::move(keys));
+  }
+}
+
+KeysByOrder all_orders(std::string_view text, const ChrfOptions& options, WordIds& ids) {
+  KeysByOrder orders;
+  add_character_orders(text, options.char_order, orders);
+  if (options.word_order > 0) add_word_orders(text, options.word_order, ids, orders);
+  return orders;
+}
+
+std::vector<double> match_statistics(const KeysByOrder& hypothesis, const KeysByOrder& reference) {
+  std::vector<double> statistics;
+  for (size_t order = 0; order < hypothesis.size(); ++order) {
+    // An order that the reference is too short for does not count against the hypothesis.
+    const size_t hypothesis_count = reference[order].empty() ? 0 : hypothesis[order].size();
+    statistics.push_back(static_cast<double>(hypothesis_count));
+    statistics.push_back(static_cast<double>(reference[order].size()));
+    statistics.push_back(static_cast<double>(count_matches(hypothesis[order], reference[order])));
+  }
+  return statistics;
+}
+
+void check(const ChrfOptions& options) {
+  if (options.char_order < 1 || options.char_order > 6 || options.word_order < 0 || options.word_order > 2) {
+    throw std::logic_error("chrf: orders out of range");
+  }
+}
+
+}  // namespace
+
+LineStatistics chrf_statistics(const std::vector<std::string>& hypotheses, const References& references,
+                               const ChrfOptions& options) {
+  check(options);
+  if (hypotheses.size() != references.size()) throw std::logic_error("chrf: numbers of lines differ");
+  LineStatistics result;
+  result.width = 3 * (options.char_order + options.word_order);
+  for (size_t line = 0; line < hypotheses.size(); ++line) {
+    WordIds ids;
+    const auto hypothesis = all_orders(hypotheses[line], options, ids);
+    std::vector<double> best;
+    double best_score = -1;
+    for (const auto& reference : references[line]) {
+      auto statistics = match_statistics(hypothesis, all_orders(reference, options, ids));
+      const double score = chrf_from_sums(statistics, options);
+      if (score > best_score) best_score = score, best = std::move(statistics);
+    }
+    if (best.empty()) throw std::logic_error("chrf: a line without reference");
+    result.values.insert(result.values.end(), best.begin(), best.end());
+  }
+  return result;
+}
+
+double chrf_from_sums(std::span<const double> sums, const ChrfOptions& options) {
+  double precision = 0;
+  double recall = 0;
+  int64_t orders = 0;
+  for (size_t at = 0; at + 2 < sums.size(); at += 3) {
+    if (sums[at] <= 0 || sums[at + 1] <= 0) continue;
+    precision += sums[at + 2] / sums[at];
+    recall += sums[at + 2] / sums[at + 1];
+    ++orders;
+  }
+  if (orders == 0 || precision + recall == 0) return 0;
+  precision /= static_cast<double>(orders);
+  recall /= static_cast<double>(orders);
+  const auto weight = static_cast<double>(options.beta * options.beta);
+  return 100 * ((1 + weight) * precision * recall / (weight * precision + recall));
+}
+
+double corpus_chrf(const std::vector<std::string>& hypotheses, const References& references,
+                   const ChrfOptions& options) {
+  return chrf_from_sums(chrf_statistics(hypotheses, references, options).sum(), options);
+}
+
+std::string chrf_name(const ChrfOptions& options) {
+  return fmt::format("chrF{}{}", options.beta, std::string(static_cast<size_t>(options.word_order), '+'));
+}
+
+std::string chrf_signature(const References& references, const ChrfOptions& options, bool brief) {
+  const char* format = brief ? "#:{}|c:mixed|e:yes|nc:{}|nw:{}|s:no|v:{}"
+                             : "nrefs:{}|case:mixed|eff:yes|nc:{}|nw:{}|space:no|version:{}";
+  return fmt::format(fmt::runtime(format), reference_count(references), options.char_order, options.word_order,
+                     kMetricsVersion);
+}
+
+}  // namespace draftsmith::metrics

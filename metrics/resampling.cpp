@@ -1,0 +1,139 @@
+#include "metrics/resampling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <stdexcept>
+
+#include "base/random.h"
+
+namespace draftsmith::metrics {
+namespace {
+
+// Draws lines and coins from the project's counter-based streams.
+class Draws {
+ public:
+  Draws(uint64_t seed, const char* stream) : sequence_{CounterRandom(seed, stream)} {}
+  int64_t below(int64_t bound) { return static_cast<int64_t>(sequence_.below(static_cast<uint64_t>(bound))); }
+  bool coin() { return sequence_.below(2) == 1; }
+
+ private:
+  RandomSequence sequence_;
+};
+
+void add_line(const LineStatistics& statistics, int64_t line, std::vector<double>& sums) {
+  const double* values = statistics.values.data() + line * statistics.width;
+  for (size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
+}
+
+void check_pair(const LineStatistics& a, const LineStatistics& b) {
+  if (a.width != b.width || a.values.size() != b.values.size()) {
+    throw std::logic_error("paired test: the systems' statistics differ in shape");
+  }
+}
+
+std::vector<double> zeros(const LineStatistics& statistics) {
+  return std::vector<double>(static_cast<size_t>(statistics.width), 0.0);
+}
+
+PairedTest compare(const LineStatistics& a, const LineStatistics& b, const ScoreFunction& score) {
+  check_pair(a, b);
+  PairedTest test;
+  test.score_a = score(a.sum());
+  test.score_b = score(b.sum());
+  test.difference = test.score_a - test.score_b;
+  return test;
+}
+
+// Resampled scores can differ from the real ones in the last bits only by the order of sums.
+constexpr double kRounding = 1e-12;
+
+}  // namespace
+
+std::span<const double> LineStatistics::line(int64_t index) const {
+  return {values.data() + index * width, static_cast<size_t>(width)};
+}
+
+std::vector<double> LineStatistics::sum() const {
+  auto sums = zeros(*this);
+  for (int64_t i = 0; i < lines(); ++i) add_line(*this, i, sums);
+  return sums;
+}
+
+Interval percentile_interval(std::vector<double>& values, double confidence) {
+  if (values.empty()) return {};
+  std::sort(values.begin(), values.end());
+  const auto at = [&values](double fraction) {
+    const double position = fraction * static_cast<double>(values.size() - 1);
+    const auto below = static_cast<size_t>(position);
+    const size_t above = std::min(below + 1, values.size() - 1);
+    return values[below] + (position - std::floor(position)) * (values[above] - values[below]);
+  };
+  const double tail = (1 - confidence) / 2;
+  return {at(tail), at(1 - tail)};
+}
+
+Interval bootstrap_interval(const LineStatistics& statistics, const ScoreFunction& score,
+                            const ResamplingOptions& options) {
+  const int64_t lines = statistics.lines();
+  if (lines == 0) return {};
+  Draws draws(options.seed, "metrics/bootstrap");
+  std::vector<double> scores;
+  scores.reserve(static_cast<size_t>(options.resamples));
+  for (int64_t resample = 0; resample < options.resamples; ++resample) {
+    auto sums = zeros(statistics);
+    for (int64_t i = 0; i < lines; ++i) add_line(statistics, draws.below(lines), sums);
+    scores.push_back(score(sums));
+  }
+  return percentile_interval(scores, options.confidence);
+}
+
+PairedTest paired_bootstrap(const LineStatistics& a, const LineStatistics& b, const ScoreFunction& score,
+                            const ResamplingOptions& options) {
+  PairedTest test = compare(a, b, score);
+  const int64_t lines = a.lines();
+  if (lines == 0) return test;
+  Draws draws(options.seed, "metrics/paired_bootstrap");
+  std::vector<double> differences;
+  for (int64_t resample = 0; resample < options.resamples; ++resample) {
+    auto sums_a = zeros(a);
+    auto sums_b = zeros(b);
+    for (int64_t i = 0; i < lines; ++i) {
+      const int64_t line = draws.below(lines);
+      add_line(a, line, sums_a);
+      add_line(b, line, sums_b);
+    }
+    differences.push_back(score(sums_a) - score(sums_b));
+  }
+  const double mean =
+      std::accumulate(differences.begin(), differences.end(), 0.0) / static_cast<double>(differences.size());
+  const auto extreme = std::count_if(differences.begin(), differences.end(), [&](double difference) {
+    return std::abs(difference - mean) >= std::abs(test.difference) - kRounding;
+  });
+  test.p_value = static_cast<double>(1 + extreme) / static_cast<double>(1 + options.resamples);
+  test.difference_interval = percentile_interval(differences, options.confidence);
+  return test;
+}
+
+PairedTest paired_randomization(const LineStatistics& a, const LineStatistics& b, const ScoreFunction& score,
+                                const ResamplingOptions& options) {
+  PairedTest test = compare(a, b, score);
+  const int64_t lines = a.lines();
+  if (lines == 0) return test;
+  Draws draws(options.seed, "metrics/paired_randomization");
+  int64_t extreme = 0;
+  for (int64_t trial = 0; trial < options.resamples; ++trial) {
+    auto sums_a = zeros(a);
+    auto sums_b = zeros(b);
+    for (int64_t line = 0; line < lines; ++line) {
+      const bool swap = draws.coin();
+      add_line(swap ? b : a, line, sums_a);
+      add_line(swap ? a : b, line, sums_b);
+    }
+    if (std::abs(score(sums_a) - score(sums_b)) >= std::abs(test.difference) - kRounding) ++extreme;
+  }
+  test.p_value = static_cast<double>(1 + extreme) / static_cast<double>(1 + options.resamples);
+  return test;
+}
+
+}  // namespace draftsmith::metrics

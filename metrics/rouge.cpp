@@ -1,0 +1,233 @@
+#include "metrics/rouge.h"
+
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+
+#include "metrics/ngrams.h"
+#include "metrics/porter.h"
+
+namespace draftsmith::metrics {
+namespace {
+
+using Tokens = std::vector<uint32_t>;
+
+RougeValue value_of(double hits, double hypothesis_count, double reference_count) {
+  RougeValue value;
+  value.precision = hits / std::max(hypothesis_count, 1.0);
+  value.recall = hits / std::max(reference_count, 1.0);
+  const double sum = value.precision + value.recall;
+  value.f1 = sum > 0 ? 2 * value.precision * value.recall / sum : 0;
+  return value;
+}
+
+std::vector<uint64_t> sorted_ngrams(const Tokens& tokens, size_t order) {
+  std::vector<uint64_t> ngrams;
+  for (size_t i = 0; i + order <= tokens.size(); ++i) {
+    ngrams.push_back(order == 1 ? tokens[i] : (static_cast<uint64_t>(tokens[i]) << 32U) | tokens[i + 1]);
+  }
+  std::sort(ngrams.begin(), ngrams.end());
+  return ngrams;
+}
+
+RougeValue rouge_n(const Tokens& hypothesis, const Tokens& reference, size_t order) {
+  const auto a = sorted_ngrams(hypothesis, order);
+  const auto b = sorted_ngrams(reference, order);
+  return value_of(static_cast<double>(count_matches(a, b)), static_cast<double>(a.size()),
+                  static_cast<double>(b.size()));
+}
+
+// Table of LCS lengths of prefixes, [reference+1, hypothesis+1] row-major.
+std::vector<uint32_t> lcs_table(const Tokens& reference, const Tokens& hypothesis) {
+  const size_t columns = hypothesis.size() + 1;
+  std::vector<uint32_t> table((reference.size() + 1) * columns, 0);
+  for (size_t i = 1; i <= reference.size(); ++i) {
+    const uint32_t* above = table.data() + (i - 1) * columns;
+    uint32_t* row = table.data() + i * columns;
+    for (size_t j = 1; j < columns; ++j) {
+      row[j] = reference[i - 1] == hypothesis[j - 1] ? above[j - 1] + 1 : std::max(above[j], row[j - 1]);
+    }
+  }
+  return table;
+}
+
+RougeValue rouge_l(const Tokens& hypothesis, const Tokens& reference) {
+  return value_of(lcs_table(reference, hypothesis).back(), static_cast<double>(hypothesis.size()),
+                  static_cast<double>(reference.size()));
+}
+
+// Marks the reference positions of one LCS. Ties are resolved upwards, as in rouge_score: the union depends on it.
+void mark_lcs(const Tokens& reference, const Tokens& hypothesis, std::vector<bool>& marked) {
+  const auto table = lcs_table(reference, hypothesis);
+  const size_t columns = hypothesis.size() + 1;
+  size_t i = reference.size();
+  size_t j = hypothesis.size();
+  while (i > 0 && j > 0) {
+    if (reference[i - 1] == hypothesis[j - 1]) {
+      marked[--i] = true;
+      --j;
+    } else if (table[i * columns + j - 1] > table[(i - 1) * columns + j]) {
+      --j;
+    } else {
+      --i;
+    }
+  }
+}
+
+size_t token_count(const std::vector<Tokens>& sentences) {
+  size_t count = 0;
+  for (const auto& sentence : sentences) count += sentence.size();
+  return count;
+}
+
+std::map<uint32_t, int64_t> counts_of(const std::vector<Tokens>& sentences) {
+  std::map<uint32_t, int64_t> counts;
+  for (const auto& sentence : sentences) {
+    for (const uint32_t token : sentence) ++counts[token];
+  }
+  return counts;
+}
+
+RougeValue rouge_lsum(const std::vector<Tokens>& hypothesis, const std::vector<Tokens>& reference) {
+  const size_t hypothesis_count = token_count(hypothesis);
+  const size_t reference_count = token_count(reference);
+  if (hypothesis_count == 0 || reference_count == 0) return {};
+  // No token is hit more often than either side has it.
+  auto left_hypothesis = counts_of(hypothesis);
+  auto left_reference = counts_of(reference);
+  int64_t hits = 0;
+  for (const auto& sentence : reference) {
+    std::vector<bool> marked(sentence.size(), false);
+    for (const auto& other : hypothesis) mark_lcs(sentence, other, marked);
+    for (size_t i = 0; i < sentence.size(); ++i) {
+      if (!marked[i] || left_hypothesis[sentence[i]] == 0 || left_reference[sentence[i]] == 0) continue;
+      ++hits;
+      --left_hypothesis[sentence[i]];
+      --left_reference[sentence[i]];
+    }
+  }
+  return value_of(static_cast<double>(hits), static_cast<double>(hypothesis_count),
+                  static_cast<double>(reference_count));
+}
+
+struct Text {
+  Tokens tokens;
+  std::vector<Tokens> sentences;
+};
+
+Text analyse(std::string_view text, const RougeOptions& options, WordIds& ids) {
+  Text result;
+  while (true) {
+    const size_t end = text.find('\n');
+    const auto sentence = text.substr(0, end);
+    if (!sentence.empty()) result.sentences.push_back(ids.ids(rouge_tokens(sentence, options)));
+    if (end == std::string_view::npos) break;
+    text.remove_prefix(end + 1);
+  }
+  // A newline separates tokens, so the text's tokens are its sentences' tokens.
+  for (const auto& sentence : result.sentences) {
+    result.tokens.insert(result.tokens.end(), sentence.begin(), sentence.end());
+  }
+  return result;
+}
+
+RougeScore score_pair(const Text& hypothesis, const Text& reference) {
+  return {rouge_n(hypothesis.tokens, reference.tokens, 1), rouge_n(hypothesis.tokens, reference.tokens, 2),
+          rouge_l(hypothesis.tokens, reference.tokens), rouge_lsum(hypothesis.sentences, reference.sentences)};
+}
+
+}  // namespace
+
+std::vector<std::string> rouge_tokens(std::string_view text, const RougeOptions& options) {
+  std::vector<std::string> tokens;
+  std::string token;
+  const auto finish = [&] {
+    if (!token.empty()) tokens.push_back(options.stemmer && token.size() > 3 ? porter_stem(token) : token);
+    token.clear();
+  };
+  for (const char32_t c : code_points(text)) {
+    if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) {
+      token.push_back(static_cast<char>(c));
+    } else if (c >= 'A' && c <= 'Z') {
+      token.push_back(static_cast<char>(c + ('a' - 'A')));
+    } else if (c == 0x212A) {  // the Kelvin sign's lower case is k
+      token.push_back('k');
+    } else if (c == 0x130) {  // dotted capital I: i and a combining dot, which separates
+      token.push_back('i');
+      finish();
+    } else {
+      finish();
+    }
+  }
+  finish();
+  return tokens;
+}
+
+RougeScore rouge_line(std::string_view hypothesis, const std::vector<std::string>& references,
+                      const RougeOptions& options) {
+  if (references.empty()) throw std::logic_error("rouge: a line without reference");
+  WordIds ids;
+  const Text text = analyse(hypothesis, options, ids);
+  RougeScore best = score_pair(text, analyse(references.front(), options, ids));
+  for (size_t r = 1; r < references.size(); ++r) {
+    const RougeScore score = score_pair(text, analyse(references[r], options, ids));
+    for (size_t type = 0; type < kRougeTypes; ++type) {
+      if (score[type].f1 > best[type].f1) best[type] = score[type];
+    }
+  }
+  return best;
+}
+
+LineStatistics rouge_statistics(const std::vector<std::string>& hypotheses, const References& references,
+                                const RougeOptions& options) {
+  if (hypotheses.size() != references.size()) throw std::logic_error("rouge: numbers of lines differ");
+  LineStatistics statistics;
+  statistics.width = 3 * static_cast<int64_t>(kRougeTypes) + 1;
+  for (size_t line = 0; line < hypotheses.size(); ++line) {
+    for (const RougeValue& value : rouge_line(hypotheses[line], references[line], options)) {
+      statistics.values.insert(statistics.values.end(), {value.precision, value.recall, value.f1});
+    }
+    statistics.values.push_back(1);
+  }
+  return statistics;
+}
+
+RougeScore rouge_from_sums(std::span<const double> sums) {
+  RougeScore score;
+  const double lines = sums[3 * kRougeTypes];
+  if (lines == 0) return score;
+  for (size_t type = 0; type < kRougeTypes; ++type) {
+    score[type] = {sums[3 * type] / lines, sums[3 * type + 1] / lines, sums[3 * type + 2] / lines};
+  }
+  return score;
+}
+
+RougeScore corpus_rouge(const std::vector<std::string>& hypotheses, const References& references,
+                        const RougeOptions& options) {
+  return rouge_from_sums(rouge_statistics(hypotheses, references, options).sum());
+}
+
+std::string unescape_sentences(std::string_view line) {
+  std::string result;
+  for (size_t at = 0; at < line.size();) {
+    const auto rest = line.substr(at);
+    const size_t separator = rest.starts_with("\\n") ? 2 : rest.starts_with("<n>") ? 3 : 0;
+    result.push_back(separator > 0 ? '\n' : line[at]);
+    at += std::max<size_t>(separator, 1);
+  }
+  return result;
+}
+
+std::string escape_sentences(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '\n') {
+      result += "\\n";
+    } else if (c != '\r') {
+      result.push_back(c);
+    }
+  }
+  return result;
+}
+
+}  // namespace draftsmith::metrics

@@ -1,0 +1,54 @@
+// ROUGE-1, -2, -L and -Lsum (Lin 2004) as Google's rouge_score 0.1.2 computes them: lower case, tokens [a-z0-9]+,
+// Porter stemming optional (tokens longer than three), F1, union LCS for Lsum with sentences separated by newlines.
+// With several references each type takes the one with the highest F1 on that line (rouge_score's score_multi).
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "metrics/resampling.h"
+#include "metrics/text.h"
+
+namespace draftsmith::metrics {
+
+struct RougeOptions {
+  bool stemmer = false;
+};
+
+struct RougeValue {
+  double precision = 0;  // all in 0..1
+  double recall = 0;
+  double f1 = 0;
+};
+
+inline constexpr size_t kRougeTypes = 4;
+inline constexpr std::array<const char*, kRougeTypes> kRougeNames{"rouge1", "rouge2", "rougeL", "rougeLsum"};
+
+// One value for each type, in the order of kRougeNames.
+using RougeScore = std::array<RougeValue, kRougeTypes>;
+
+std::vector<std::string> rouge_tokens(std::string_view text, const RougeOptions& options);
+
+// Scores of one line against its references (at least one).
+RougeScore rouge_line(std::string_view hypothesis, const std::vector<std::string>& references,
+                      const RougeOptions& options = {});
+
+// Precision, recall and F1 of each type, then 1: [lines,13]. The sums divided by the last are the means over lines.
+LineStatistics rouge_statistics(const std::vector<std::string>& hypotheses, const References& references,
+                                const RougeOptions& options = {});
+
+// Means over lines.
+RougeScore rouge_from_sums(std::span<const double> sums);
+
+RougeScore corpus_rouge(const std::vector<std::string>& hypotheses, const References& references,
+                        const RougeOptions& options = {});
+
+// Files hold one text a line: sentences inside are separated by a literal \n or <n>. Returns them as newlines.
+std::string unescape_sentences(std::string_view line);
+
+// The inverse for files: newlines become a literal \n (carriage returns are dropped).
+std::string escape_sentences(std::string_view text);
+
+}  // namespace draftsmith::metrics

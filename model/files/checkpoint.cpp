@@ -1,0 +1,125 @@
+#include "model/files/checkpoint.h"
+
+#include <map>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
+#include "model/families/family.h"
+#include "model/files/directory_parameters.h"
+#include "model/files/kind_config.h"
+#include "model/files/new_directory.h"
+#include "model/files/tokenizer_files.h"
+#include "model/files/weight_files.h"
+#include "model/layers/parameters.h"
+
+namespace draftsmith::model {
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+std::string torch_name(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kHalf:
+      return "float16";
+    case at::kBFloat16:
+      return "bfloat16";
+    case at::kDouble:
+      return "float64";
+    default:
+      return "float32";
+  }
+}
+
+ordered_json config_json(const Family& family, const TransformerConfig& config, const SaveOptions& options) {
+  const ModelKind kind = kind_of(config);
+  ordered_json out;
+  out["architectures"] = {architecture_prefix(kind) + family.architecture};
+  out["model_type"] = model_type(kind, family.name);
+  out.update(family.write_config(config));
+  out["dtype"] = torch_name(options.dtype);
+  write_kind(config, options.primary, out);
+  return out;
+}
+
+// The family's tensors, joined where its files join parameters.
+std::vector<TensorToStore> tensors_to_store(const TransformerModel& model, const Family& family, at::ScalarType dtype) {
+  const TransformerConfig& config = model.config();
+  std::map<std::string, std::vector<at::Tensor>> waiting;  // parts of a joined tensor
+  std::vector<TensorToStore> tensors;
+  for (const ParameterSpec& spec : expected_parameters(config)) {
+    const StoredTensor where = stored_parameter(family, spec.name, config);
+    std::vector<at::Tensor>& parts = waiting[where.name];
+    parts.push_back(model.parameters().at(spec.name).detach());
+    if (static_cast<int64_t>(parts.size()) < where.parts) continue;
+    tensors.push_back(
+        {where.name, join_parameters(parts, where, config.heads), parameter_dtype(config, spec.name, dtype)});
+    waiting.erase(where.name);
+  }
+  return tensors;
+}
+
+}  // namespace
+
+std::unique_ptr<TransformerModel> load_model(const fs::path& directory, const LoadOptions& options) {
+  return load_model(ModelDirectory(directory), options);
+}
+
+std::unique_ptr<TransformerModel> load_model(const ModelDirectory& opened, const LoadOptions& options) {
+  DirectoryParameters source(opened, options.device, options.dtype);
+  std::unique_ptr<TransformerModel> model;
+  if (options.pack) {
+    model = std::make_unique<TransformerModel>(opened.config(), source);
+  } else {
+    std::map<std::string, at::Tensor> parameters;
+    for (const auto& [parameter, stored] : opened.parameters()) {
+      parameters[parameter.name] = source.copy(parameter.name);
+      source.built();
+    }
+    model = std::make_unique<TransformerModel>(opened.config(), std::move(parameters));
+  }
+  model->set_name(opened.path().string());
+  return model;
+}
+
+GenerationConfig load_generation_config(const fs::path& directory) {
+  const TransformerConfig config = load_config(directory, kind_of_directory(directory).value_or(ModelKind::kOrdinary));
+  Problems problems;
+  GenerationConfig generation =
+      read_generation_config(directory, load_json(directory / "config.json"), config, problems);
+  problems.throw_if_any();
+  return generation;
+}
+
+void write_model_files(const fs::path& directory, const TransformerModel& model, const SaveOptions& options) {
+  const TransformerConfig& config = model.config();
+  const Family& family = family_named(config.family);
+  write_weight_files(directory, tensors_to_store(model, family, options.dtype), options.shard_bytes);
+  ordered_json json = config_json(family, config, options);
+  write_draft_vocabulary(config, directory, json);
+  write_json(directory / "config.json", json);
+  write_json(directory / "generation_config.json",
+             to_json(options.generation.value_or(default_generation_config(config))));
+  if (!options.tokenizer.empty()) {
+    write_tokenizer(options.tokenizer, config, directory);
+  }
+}
+
+void save_model(const fs::path& directory, const TransformerModel& model, const SaveOptions& options) {
+  write_new_directory(directory, [&](const fs::path& temporary) { write_model_files(temporary, model, options); });
+}
+
+void require_vocabulary_fits(const TransformerConfig& config, int64_t tokenizer_vocabulary, const std::string& where) {
+  if (tokenizer_vocabulary > config.vocabulary) {
+    throw UserError({.where = where,
+                     .what = "the tokenizer has more ids than the model has embeddings",
+                     .expected = fmt::format("at most {} (vocab_size of the model)", config.vocabulary),
+                     .found = fmt::format("{}", tokenizer_vocabulary),
+                     .hint = "tokenizer and model do not belong together"});
+  }
+}
+
+}  // namespace draftsmith::model

@@ -1,0 +1,43 @@
+// The parameters of an opened model directory, read one at a time, converted to the type and moved to the device they
+// are computed with.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "model/files/model_directory.h"
+#include "model/layers/parameter_source.h"
+
+namespace draftsmith::model {
+
+// The type of one parameter in a model of type `dtype`: in fp16 some stay fp32.
+at::ScalarType parameter_dtype(const TransformerConfig& config, const std::string& parameter, at::ScalarType dtype);
+
+// What is stored as it is needed is not copied: such parameters are views of the mapped files, not to be written to.
+class DirectoryParameters final : public ParameterSource {
+ public:
+  DirectoryParameters(const ModelDirectory& directory, at::Device device, at::ScalarType dtype);
+
+  at::Tensor find(const std::string& name) override;
+  // Like find(), but always memory of its own.
+  at::Tensor copy(const std::string& name);
+  // As stored when it is computed in fp32 on the CPU, else as find().
+  at::Tensor unconverted(const std::string& name) override;
+  at::ScalarType type() const override { return dtype_; }
+  // Pages of the files that were read so far leave memory.
+  void built() override;
+
+ private:
+  // The parameter as stored, perhaps strided; undefined when there is none.
+  at::Tensor stored(const std::string& name);
+
+  const ModelDirectory& directory_;
+  at::Device device_;
+  at::ScalarType dtype_;
+  std::map<std::string, const ModelDirectory::Stored*> parameters_;
+  std::string last_name_;  // of the stored tensor that was read last: often several parameters are joined in one
+  at::Tensor last_;
+};
+
+}  // namespace draftsmith::model

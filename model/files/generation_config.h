@@ -1,0 +1,77 @@
+// Generation settings of a model directory (generation_config.json, or the same keys in config.json of old models):
+// what decoding must honour, and what it must refuse because we do not implement it. Nothing is ignored silently.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "base/error.h"
+#include "model/transformer/transformer_config.h"
+
+namespace draftsmith::model {
+
+// A setting that this program does not implement, with a value that would change outputs.
+struct UnsupportedSetting {
+  std::string name;
+  std::string value;  // as JSON
+};
+
+struct GenerationConfig {
+  std::vector<int64_t> eos_ids;  // any of them ends a row
+  int64_t pad = 0;
+  int64_t decoder_start = 0;   // encoder-decoder models only
+  std::optional<int64_t> bos;  // first token of a decoder-only model's empty prompt
+
+  // Logits processors, in the order Transformers applies them. Each acts at every position it concerns, also inside a
+  // draft that is being verified.
+  double encoder_repetition_penalty = 1.0;  // 1: off; > 1 favours tokens of the source
+  double repetition_penalty = 1.0;   // 1: off; > 1 divides positive and multiplies negative logits of seen tokens
+  int64_t no_repeat_ngram_size = 0;  // 0: off; no n-gram of this size appears twice
+  int64_t encoder_no_repeat_ngram_size = 0;     // 0: off; no n-gram of the source of this size is generated
+  std::vector<std::vector<int64_t>> bad_words;  // token sequences that are never completed
+  int64_t min_length = 0;               // EOS is impossible before this length, start token and prompt counted; 0: off
+  int64_t min_new_tokens = 0;           // EOS is impossible before this many new tokens; 0: off
+  std::optional<int64_t> forced_bos;    // the first token after the start token
+  std::vector<int64_t> forced_eos;      // the only tokens possible at the last position before the length limit
+  std::vector<int64_t> suppress;        // never generated
+  std::vector<int64_t> begin_suppress;  // not generated first (or second, when a first token is forced)
+
+  // Lengths, when the user gives none. max_new_tokens wins over max_length; absent: the caller's default.
+  std::optional<int64_t> max_length;  // start token and prompt counted
+  std::optional<int64_t> max_new_tokens;
+
+  // Sampling, when the user asks for sampling and gives no values. do_sample chooses nothing by itself: the method
+  // does.
+  bool do_sample = false;
+  std::optional<double> temperature;
+  std::optional<int64_t> top_k;
+  std::optional<double> top_p;
+
+  std::vector<UnsupportedSetting> unsupported;
+
+  // Whether any logits processor is on (then greedy is not the plain arg max).
+  bool has_processors() const;
+};
+
+// Reads generation_config.json of a directory if it is there, else the same keys of `config_json`, the parsed
+// config.json. Keys absent from generation_config.json fall back to config.json's token ids and then to `config`. Token
+// ids outside the vocabulary and values out of range are added to `problems`; what we do not implement goes to
+// `unsupported`.
+GenerationConfig read_generation_config(const std::filesystem::path& directory, const nlohmann::json& config_json,
+                                        const TransformerConfig& config, Problems& problems);
+
+// The settings of a model that never had any: token ids from its config.
+GenerationConfig default_generation_config(const TransformerConfig& config);
+
+// generation_config.json as Transformers reads it; settings at their neutral values are left out.
+nlohmann::ordered_json to_json(const GenerationConfig& generation);
+
+// Throws a UserError that names every unsupported setting; `where` is the model's directory.
+void require_supported(const GenerationConfig& generation, const std::string& where);
+
+}  // namespace draftsmith::model

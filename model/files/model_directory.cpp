@@ -1,0 +1,270 @@
+#include "model/files/model_directory.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "base/logging.h"
+#include "base/sha256.h"
+#include "model/files/kind_config.h"
+#include "model/transformer/draft_vocabulary.h"
+
+namespace draftsmith::model {
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr size_t kMostProblems = 40;
+
+json load_config_json(const fs::path& directory) {
+  std::error_code status;
+  if (!fs::is_directory(directory, status)) {
+    throw UserError({.where = directory.string(),
+                     .what = "no such model directory",
+                     .expected = "a directory with config.json and model.safetensors",
+                     .found = fs::exists(directory, status) ? "a file" : "nothing",
+                     .hint = {}});
+  }
+  json value = load_json(directory / "config.json", {.max_bytes = 16'000'000});
+  if (!value.is_object()) {
+    throw UserError({.where = (directory / "config.json").string(),
+                     .what = "is not a model's configuration",
+                     .expected = "a JSON object",
+                     .found = brief(value),
+                     .hint = {}});
+  }
+  return value;
+}
+
+// The families' readers bound every size by itself; together they must still be a model that a machine could hold.
+void check_total(const TransformerConfig& config, const std::string& where, Problems& problems) {
+  constexpr double kMostNumbers = 1e13;
+  double total = 0;
+  for (const ParameterSpec& spec : expected_parameters(config)) {
+    double numbers = 1;
+    for (const int64_t size : spec.shape) {
+      numbers *= static_cast<double>(size);
+    }
+    total += numbers;
+  }
+  if (total > kMostNumbers) {
+    problems.add({.where = where,
+                  .what = "describes an absurdly large model",
+                  .expected = fmt::format("at most {:.0e} parameters", kMostNumbers),
+                  .found = fmt::format("{:.1e}", total),
+                  .hint = "some size in it is wrong"});
+  }
+}
+
+TransformerConfig config_from_json(const json& config_json, const fs::path& directory, ModelKind kind,
+                                   Problems& problems) {
+  const std::string where = (directory / "config.json").string();
+  require_kind(kind_of(config_json), kind, directory.string());
+  const Family& family = family_of(config_json, where);
+  ConfigReader reader(config_json, where, problems);
+  TransformerConfig config = family.read_config(reader);
+  read_kind(kind, reader, where, config, problems);
+  if (problems.empty()) {
+    config.draft_vocabulary = read_draft_vocabulary(directory, reader, config, problems);
+    check_total(config, where, problems);
+  }
+  return config;
+}
+
+std::string tokenizer_file(const fs::path& directory) {
+  for (const char* name : {"spiece.model", "tokenizer.model", "tokenizer.json", "vocab.json"}) {
+    if (fs::is_regular_file(directory / name)) {
+      return name;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+TransformerConfig load_config(const fs::path& directory, ModelKind kind) {
+  Problems problems;
+  TransformerConfig config = config_from_json(load_config_json(directory), directory, kind, problems);
+  problems.throw_if_any();
+  return config;
+}
+
+ModelDirectory::ModelDirectory(fs::path directory, ModelKind kind) : path_(std::move(directory)) {
+  read_config(kind);
+  weights_ = WeightFiles(path_);
+  decide_prefix();
+  decide_head();
+  match_parameters();
+}
+
+void ModelDirectory::read_config(ModelKind kind) {
+  const json config_json = load_config_json(path_);
+  Problems problems;
+  config_ = config_from_json(config_json, path_, kind, problems);
+  family_ = &family_of(config_json, (path_ / "config.json").string());
+  problems.throw_if_any();
+  generation_ = read_generation_config(path_, config_json, config_, problems);
+  problems.throw_if_any();
+  config_.eos = generation_.eos_ids;
+  config_.pad = generation_.pad;
+  config_.decoder_start = generation_.decoder_start;
+}
+
+bool ModelDirectory::same_tensor(const std::string& a, const std::string& b) const {
+  const TensorEntry& first = weights_.entry(a);
+  const TensorEntry& second = weights_.entry(b);
+  const auto bytes_a = weights_.bytes(a);
+  const auto bytes_b = weights_.bytes(b);
+  return first.dtype == second.dtype && first.shape == second.shape &&
+         std::equal(bytes_a.begin(), bytes_a.end(), bytes_b.begin(), bytes_b.end());
+}
+
+void ModelDirectory::decide_prefix() {
+  const std::string& prefix = family_->optional_prefix;
+  without_prefix_ = !prefix.empty() && !weights_.contains(family_->stored_embedding) &&
+                    weights_.contains(family_->stored_embedding.substr(prefix.size()));
+}
+
+std::string ModelDirectory::in_files(const std::string& stored_name) const {
+  const bool shorter = without_prefix_ && stored_name.starts_with(family_->optional_prefix);
+  return shorter ? stored_name.substr(family_->optional_prefix.size()) : stored_name;
+}
+
+// Some writers keep another of the tied names than the family's own.
+std::string ModelDirectory::embedding_name() const {
+  std::vector<std::string> names = family_->embedding_copies;
+  names.insert(names.begin(), in_files(family_->stored_embedding));
+  if (config_.tied_head) {
+    names.push_back(family_->stored_head);
+  }
+  const auto stored =
+      std::find_if(names.begin(), names.end(), [&](const auto& name) { return weights_.contains(name); });
+  return stored == names.end() ? names.front() : *stored;
+}
+
+// The stored tensors decide, not the flags: Transformers 5 writes tie_word_embeddings: true for untied models as well.
+// A stored head that equals the embedding is a copy of it, unless the flags say that it is untied.
+void ModelDirectory::decide_head() {
+  const std::string embedding = embedding_name();
+  const bool own_head = weights_.contains(family_->stored_head) && embedding != family_->stored_head;
+  const bool equal = own_head && config_.tied_head && same_tensor(family_->stored_head, embedding);
+  if (own_head && config_.tied_head && !equal && !config_.encoder_decoder) {
+    log_warning(
+        "{}: differs from the embedding that config.json ties it to; it is used as the head of its own that it "
+        "is, as Transformers does (tie_word_embeddings: false would say so)",
+        weights_.where(family_->stored_head));
+  }
+  config_.tied_head = !own_head || equal;
+}
+
+void ModelDirectory::check_parameter(const Stored& stored, Problems& problems) const {
+  const std::string& name = stored.tensor.name;
+  const std::vector<int64_t> shape = stored_shape(stored.parameter.shape, stored.tensor);
+  if (!weights_.contains(name)) {
+    problems.add({.where = fmt::format("{}: tensor '{}'", path_.string(), name),
+                  .what = "is missing from the weights",
+                  .expected = "shape " + shape_text(shape),
+                  .found = "nothing",
+                  .hint = {}});
+    return;
+  }
+  const TensorEntry& entry = weights_.entry(name);
+  if (entry.shape != shape) {
+    problems.add({.where = weights_.where(name),
+                  .what = "has another shape than config.json asks for",
+                  .expected = shape_text(shape),
+                  .found = shape_text(entry.shape),
+                  .hint = {}});
+  } else if (!float_type(entry.dtype)) {
+    problems.add({.where = weights_.where(name),
+                  .what = "is not stored as floating point numbers",
+                  .expected = "F32, F16, BF16 or F64",
+                  .found = entry.dtype,
+                  .hint = "quantised checkpoints are not supported; use the original one"});
+  }
+}
+
+void ModelDirectory::match_parameters() {
+  Problems problems;
+  const std::string embedding = embedding_name();
+  for (const ParameterSpec& spec : expected_parameters(config_)) {
+    StoredTensor tensor = stored_parameter(*family_, spec.name, config_);
+    tensor.name = tensor.name == family_->stored_embedding ? embedding : in_files(tensor.name);
+    parameters_.push_back({spec, std::move(tensor)});
+    // Of joined parameters the first speaks for all.
+    if (problems.list().size() < kMostProblems && parameters_.back().tensor.part == 0) {
+      check_parameter(parameters_.back(), problems);
+    }
+  }
+  check_others(problems);
+  problems.throw_if_any();
+}
+
+bool ModelDirectory::is_unused(const std::string& name) const {
+  const std::string full = without_prefix_ ? family_->optional_prefix + name : name;
+  return std::any_of(family_->unused.begin(), family_->unused.end(),
+                     [&](const auto& pattern) { return fnmatch(pattern.c_str(), full.c_str(), FNM_NOESCAPE) == 0; });
+}
+
+void ModelDirectory::check_others(Problems& problems) const {
+  std::set<std::string> used;
+  for (const Stored& stored : parameters_) {
+    used.insert(stored.tensor.name);
+  }
+  const std::string embedding = embedding_name();
+  std::vector<std::string> copies = family_->embedding_copies;
+  copies.push_back(family_->stored_head);
+  for (const auto& [name, file] : weights_.tensors()) {
+    if (used.count(name) != 0 || problems.list().size() >= kMostProblems) {
+      continue;
+    }
+    const bool copy = std::find(copies.begin(), copies.end(), name) != copies.end() && weights_.contains(embedding);
+    if (copy && !same_tensor(name, embedding)) {
+      problems.add({.where = weights_.where(name),
+                    .what = "should be a copy of '" + embedding + "' and is not",
+                    .expected = "equal tensors",
+                    .found = "other shape, type or values",
+                    .hint = "separate encoder and decoder embeddings are not supported"});
+    } else if (is_unused(name)) {
+      log_info("{}: ignored, this model never reads it", weights_.where(name));
+    } else if (!copy) {
+      problems.add({.where = weights_.where(name),
+                    .what = "is no tensor of a " + family_->name + " model of this configuration",
+                    .expected = "nothing of this name",
+                    .found = weights_.entry(name).dtype + " " + shape_text(weights_.entry(name).shape),
+                    .hint = "do config.json and the weights belong together?"});
+    }
+  }
+}
+
+ModelDescription describe_model(const fs::path& directory) {
+  const ModelDirectory opened(directory, kind_of_directory(directory).value_or(ModelKind::kOrdinary));
+  ModelDescription description;
+  description.kind = kind_of(opened.config());
+  description.family = opened.family().name;
+  description.architecture = architecture_prefix(description.kind) + opened.family().architecture;
+  description.config = opened.config();
+  description.generation = opened.generation();
+  description.parameters = count_numbers(opened.config());
+  for (const auto& stored : opened.parameters()) {
+    if (stored.tensor.part == 0) {
+      ++description.dtypes[opened.weights().entry(stored.tensor.name).dtype];
+    }
+  }
+  for (const auto& file : opened.weights().files()) {
+    description.weight_files[file->file().filename().string()] = fs::file_size(file->file());
+  }
+  description.tokenizer_file = tokenizer_file(directory);
+  if (!description.tokenizer_file.empty()) {
+    description.tokenizer_hash = sha256_file(directory / description.tokenizer_file);
+  }
+  return description;
+}
+
+}  // namespace draftsmith::model

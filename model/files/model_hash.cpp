@@ -1,0 +1,76 @@
+#include "model/files/model_hash.h"
+
+#include <filesystem>
+#include <map>
+#include <mutex>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "base/sha256.h"
+#include "model/files/model_directory.h"
+#include "model/files/model_kind.h"
+#include "model/files/weight_files.h"
+
+namespace draftsmith::model {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// A file as it was when it was read.
+struct KnownFile {
+  std::uintmax_t size = 0;
+  fs::file_time_type changed;
+  std::string hash;
+};
+
+// Evaluations open the same model many times. Remembered is only what was already old when it was read: a file changed
+// a moment ago may change again within the same tick of the file system's clock.
+std::string remembered_sha256(const fs::path& file) {
+  static std::mutex mutex;
+  static std::map<fs::path, KnownFile> known;
+  const fs::path path = fs::canonical(file);
+  const KnownFile now{fs::file_size(path), fs::last_write_time(path), {}};
+  {
+    const std::lock_guard lock(mutex);
+    const auto found = known.find(path);
+    if (found != known.end() && found->second.size == now.size && found->second.changed == now.changed) {
+      return found->second.hash;
+    }
+  }
+  const bool settled = fs::file_time_type::clock::now() - now.changed > std::chrono::seconds(2);
+  std::string hash = sha256_file(path);
+  const std::lock_guard lock(mutex);
+  if (settled) known[path] = {now.size, now.changed, hash};
+  return hash;
+}
+
+// Where a Tandem's primary lies is no part of the model, which names it by its own hash: the directory may be moved, or
+// the primary copied into it.
+std::string config_hash(const fs::path& file, ModelKind kind) {
+  if (kind != ModelKind::kTandem) return sha256_file(file);
+  nlohmann::json config = load_json(file, {.max_bytes = 16'000'000});
+  const auto tandem = config.find("draftsmith_tandem");
+  if (tandem != config.end() && tandem->contains("primary") && tandem->at("primary").is_object()) {
+    tandem->at("primary").erase("path");
+  }
+  Sha256 hash;
+  hash.update(config.dump());
+  return hash.hex_digest();
+}
+
+}  // namespace
+
+std::string model_hash(const std::filesystem::path& directory) {
+  // Refuses what is no model directory, but takes any kind of model: a router is bound to a Tandem secondary as well.
+  const ModelKind kind = kind_of_directory(directory).value_or(ModelKind::kOrdinary);
+  load_config(directory, kind);
+  std::map<std::string, std::string> hashes = {{"config.json", config_hash(directory / "config.json", kind)}};
+  const WeightFiles weights(directory);
+  for (const auto& file : weights.files()) hashes[file->file().filename().string()] = remembered_sha256(file->file());
+  Sha256 all;
+  for (const auto& [name, hash] : hashes) all.update(name + " " + hash + "\n");
+  return all.hex_digest();
+}
+
+}  // namespace draftsmith::model

@@ -1,0 +1,77 @@
+// Safetensors files (github.com/huggingface/safetensors, format 0.4): a little-endian header length, a JSON header of
+// names, types, shapes and byte ranges, then the tensors. Read through a memory mapping, one tensor at a time; nothing
+// in the header is believed before it is checked. Written with an aligned header under a temporary name, then renamed.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/aten.h"
+#include "base/mapped_file.h"
+#include "model/files/tensor_file.h"
+
+namespace draftsmith::model {
+
+// The LibTorch type of a stored float type (F16, BF16, F32, F64); nothing for every other type.
+std::optional<at::ScalarType> float_type(const std::string& dtype);
+// The safetensors name of a float type, int64 or bool. Throws std::logic_error for other types.
+std::string stored_dtype_name(at::ScalarType type);
+// A tensor name for messages: whatever is not printable ASCII escaped, cut at 120 characters.
+std::string printable(std::string_view name);
+// "[3, 5]".
+std::string shape_text(at::IntArrayRef shape);
+
+// An open safetensors file.
+class SafetensorsFile final : public TensorFile {
+ public:
+  // Maps the file and checks its whole header. Errors (UserError, all of them at once): cannot be opened, too short for
+  // its header, header over 100 MB, broken JSON, a name twice, an unknown type, a negative or overflowing shape, a byte
+  // range out of the file, of another size than the shape and type need, overlapping another or leaving a hole.
+  explicit SafetensorsFile(std::filesystem::path file);
+
+  const std::filesystem::path& file() const override { return file_; }
+  const std::map<std::string, TensorEntry>& tensors() const override { return tensors_; }
+  // The header's "__metadata__".
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+  // Over the mapping. Errors: std::logic_error for an unknown name; UserError when the stored type is no float type.
+  at::Tensor stored(const std::string& name) const override;
+  // In the mapping. Errors: std::logic_error for an unknown name.
+  std::span<const std::byte> bytes(const std::string& name) const override;
+  void will_need() const override { mapping_.will_need(); }
+  void forget_pages() const override { mapping_.forget_pages(); }
+
+ private:
+  void parse_header();
+  const TensorEntry& entry(const std::string& name) const;
+
+  std::filesystem::path file_;
+  MappedFile mapping_;
+  int64_t data_begin_ = 0;  // bytes from the start of the file
+  std::map<std::string, TensorEntry> tensors_;
+  std::map<std::string, std::string> metadata_;
+};
+
+// A tensor to be stored, in the type it is to have in the file.
+struct TensorToStore {
+  std::string name;
+  at::Tensor tensor;
+  at::ScalarType dtype = at::kFloat;
+};
+
+// Writes a safetensors file with metadata {"format": "pt"} atomically: a reader sees the old file or the whole new one.
+// Tensors are converted and written one at a time, widest type first, then by name.
+// Errors (RunError): a value that is not finite in the stored type (names the tensor; nothing is written), a failed
+// write.
+void write_safetensors(const std::filesystem::path& file, std::vector<TensorToStore> tensors);
+
+// Throws a RunError that names the tensor if it holds NaN or infinity. `where` is what the tensor belongs to.
+void require_finite(const std::string& where, const std::string& name, const at::Tensor& tensor);
+
+}  // namespace draftsmith::model

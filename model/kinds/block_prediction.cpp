@@ -1,0 +1,51 @@
+#include "model/kinds/block_prediction.h"
+
+#include <fmt/format.h>
+
+#include "model/transformer/stack.h"
+
+namespace draftsmith::model {
+
+TransformerConfig block_prediction_config(TransformerConfig config, int64_t block) {
+  Problems problems;
+  if (config.encoder_decoder || config.tandem_secondary()) {
+    problems.add(
+        {.where = "block prediction",
+         .what = "is for decoder-only models",
+         .expected = "a decoder-only architecture",
+         .found = config.encoder_decoder ? "an encoder-decoder (" + config.family + ")" : "a Tandem secondary"});
+  }
+  if (block < 1) {
+    problems.add({.where = "block",
+                  .what = "a block has at least one token",
+                  .expected = "1 or more",
+                  .found = fmt::format("{}", block)});
+  }
+  problems.throw_if_any();
+  config.block_attention = block;
+  return config;
+}
+
+std::unique_ptr<TransformerModel> load_block_prediction(const std::filesystem::path& directory,
+                                                        const LoadOptions& options) {
+  return load_model(ModelDirectory(directory, ModelKind::kBlockPrediction), options);
+}
+
+at::Tensor shifted(const at::Tensor& values, const TokenBatch& batch, int64_t distance, double missing) {
+  const int64_t tokens = batch.tokens.size(1);
+  const at::Tensor place = at::arange(tokens, at::kLong) + distance;            // [T]
+  at::Tensor present = place.ge(0).logical_and(place.lt(tokens)).unsqueeze(0);  // [1,T]
+  const at::Tensor from = place.clamp(0, tokens - 1);
+  if (batch.segments.empty()) {
+    present = present & place.unsqueeze(0).lt(at::tensor(batch.lengths, at::kLong).unsqueeze(1));
+  } else {
+    const at::Tensor segment = segment_index(batch).segment;  // [B,T]
+    present = present & segment.index_select(1, from).eq(segment);
+  }
+  std::vector<int64_t> shape = present.sizes().vec();
+  shape.resize(static_cast<size_t>(values.dim()), 1);
+  const at::Tensor moved = values.index_select(1, from.to(values.device()));
+  return moved.masked_fill(present.view(shape).logical_not().to(values.device()), missing);
+}
+
+}  // namespace draftsmith::model

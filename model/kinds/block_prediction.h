@@ -1,0 +1,31 @@
+// Block prediction (Nair et al. 2024, section 5.2, equation 3): a decoder-only model alone predicts the next γ tokens
+// at once. Tokens attend to all earlier blocks of γ tokens and to all of their own block, both ways; the hidden state
+// at token t predicts token t + γ, so that a block's states predict the whole next block. The first γ tokens of a text
+// are predicted by nothing. A TransformerModel with config.block_attention = γ, stored as
+// DraftsmithBlockPrediction<architecture> with "draftsmith_block_prediction": {"block": γ} in config.json.
+//
+// It is also the large part of a deep Tandem (model/kinds/deep_tandem.h).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+
+#include "model/files/checkpoint.h"
+#include "model/transformer/transformer_model.h"
+
+namespace draftsmith::model {
+
+// `config` as a model of block prediction. Errors (UserError): an encoder-decoder, a Tandem secondary, γ below 1.
+TransformerConfig block_prediction_config(TransformerConfig config, int64_t block);
+
+// Errors: as load_model; a model of another kind. save_model() writes them.
+std::unique_ptr<TransformerModel> load_block_prediction(const std::filesystem::path& directory,
+                                                        const LoadOptions& options = {});
+
+// values [B,T,...] at `distance` tokens after each (before it, where negative), `missing` where that is not in the same
+// segment or row. With distance γ - 1 the usual labels (token t + 1 at t) become those of block prediction.
+// Differentiable.
+at::Tensor shifted(const at::Tensor& values, const TokenBatch& batch, int64_t distance, double missing);
+
+}  // namespace draftsmith::model

@@ -1,0 +1,149 @@
+#include "model/kinds/deep_tandem.h"
+
+#include <fmt/format.h>
+
+#include "base/json.h"
+#include "model/files/model_kind.h"
+#include "model/files/new_directory.h"
+#include "model/files/tokenizer_files.h"
+#include "model/files/weight_files.h"
+#include "model/kinds/block_prediction.h"
+#include "model/kinds/tandem.h"
+
+namespace draftsmith::model {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kProjection = "projection.weight";
+
+// The parts draw dropout masks of their own.
+constexpr uint64_t kSmallDropout = 0x5a11;
+
+void require_parts(const DeepTandemParts& parts) {
+  require_tandem_pair(parts.small, parts.large, {"small part", "large part"});
+  if (kind_of(parts.small) != ModelKind::kOrdinary) {
+    throw UserError({.where = "small part",
+                     .what = "is no ordinary model",
+                     .expected = kind_name(ModelKind::kOrdinary),
+                     .found = kind_name(kind_of(parts.small))});
+  }
+}
+
+TransformerConfig large_config(const DeepTandemParts& parts) {
+  require_parts(parts);
+  TransformerConfig config = block_prediction_config(parts.large, parts.block);
+  config.tied_head = true;  // no weights for a head that nothing reads
+  return config;
+}
+
+// Zero: at first the small part is a model of its own, which the large one learns to help.
+at::Tensor first_projection(const DeepTandemParts& parts) {
+  return at::zeros({parts.small.width, parts.large.width}, at::kFloat);
+}
+
+at::Tensor read_projection(const fs::path& directory, const DeepTandemDescription& parts) {
+  const WeightFiles weights(directory);
+  const std::vector<int64_t> shape{parts.small.config.width, parts.large.config.width};
+  const bool present = weights.contains(kProjection);
+  if (!present || weights.entry(kProjection).shape != shape || !weights.stored(kProjection).is_floating_point()) {
+    throw UserError(
+        {.where = fmt::format("{}: tensor '{}'", directory.string(), kProjection),
+         .what = "is not the projection between the two parts",
+         .expected = "floating point numbers " + shape_text(shape),
+         .found = present ? weights.entry(kProjection).dtype + " " + shape_text(weights.entry(kProjection).shape)
+                          : "nothing"});
+  }
+  return weights.stored(kProjection);
+}
+
+}  // namespace
+
+DeepTandemModel::DeepTandemModel(const DeepTandemParts& parts, uint64_t seed)
+    : DeepTandemModel(std::make_unique<TransformerModel>(large_config(parts), seed),
+                      std::make_unique<TransformerModel>(parts.small, seed + 1), first_projection(parts)) {}
+
+DeepTandemModel::DeepTandemModel(std::unique_ptr<TransformerModel> large, std::unique_ptr<TransformerModel> small,
+                                 at::Tensor projection)
+    : large_(std::move(large)), small_(std::move(small)), projection_(std::move(projection)) {
+  if (large_->config().block_attention < 1) {
+    throw std::logic_error("the large part of a deep Tandem predicts blocks");
+  }
+  require_parts({large_->config(), small_->config(), block()});
+}
+
+std::map<std::string, at::Tensor> DeepTandemModel::parameters() const {
+  std::map<std::string, at::Tensor> all = {{kProjection, projection_}};
+  for (const auto& [name, value] : large_->parameters()) all["large." + name] = value;
+  for (const auto& [name, value] : small_->parameters()) all["small." + name] = value;
+  return all;
+}
+
+void DeepTandemModel::requires_grad(bool on) {
+  large_->requires_grad(on);
+  small_->requires_grad(on);
+  projection_.requires_grad_(on);
+}
+
+void DeepTandemModel::to(at::Device device, at::ScalarType dtype) {
+  const bool gradient = projection_.requires_grad();
+  large_->to(device, dtype);
+  small_->to(device, dtype);
+  projection_ = projection_.detach().to(device, dtype).requires_grad_(gradient);
+}
+
+at::Tensor DeepTandemModel::forward(const TokenBatch& tokens, const DropoutContext& dropout) {
+  ForwardInput large;
+  large.target = tokens;
+  const at::Tensor ahead = at::linear(large_->forward(large, dropout).hidden, projection_);  // [B,T,D_S]
+  ForwardInput small;
+  small.target = tokens;
+  small.added = shifted(ahead, tokens, 1 - block(), 0.0);
+  DropoutContext own = dropout;
+  own.seed ^= kSmallDropout;
+  return small_->forward(small, own).hidden;
+}
+
+DeepTandemDescription describe_deep_tandem(const fs::path& directory) {
+  const auto found = kind_of_directory(directory);
+  if (!found) load_config(directory);  // says what is wrong with it
+  require_kind(found.value_or(ModelKind::kOrdinary), ModelKind::kDeepTandem, directory.string());
+  for (const auto& [part, kind] : {std::pair{"large", ModelKind::kBlockPrediction}, {"small", ModelKind::kOrdinary}}) {
+    ModelDirectory(directory / part, kind);
+  }
+  DeepTandemDescription parts{describe_model(directory / "large"), describe_model(directory / "small")};
+  require_tandem_pair(parts.small.config, parts.large.config,
+                      {(directory / "small").string(), (directory / "large").string()});
+  read_projection(directory, parts);
+  return parts;
+}
+
+std::unique_ptr<DeepTandemModel> load_deep_tandem(const fs::path& directory, at::Device device, at::ScalarType dtype) {
+  const DeepTandemDescription parts = describe_deep_tandem(directory);
+  const LoadOptions plain{.device = device, .dtype = dtype, .pack = false};
+  auto small = load_model(directory / "small", plain);
+  small->set_name(directory.string());
+  const at::Tensor projection = read_projection(directory, parts);
+  return std::make_unique<DeepTandemModel>(load_block_prediction(directory / "large", plain), std::move(small),
+                                           projection.to(at::TensorOptions(device).dtype(dtype), false, true));
+}
+
+void save_deep_tandem(const fs::path& directory, const DeepTandemModel& model, const SaveOptions& options) {
+  write_new_directory(directory, [&](const fs::path& temporary) {
+    SaveOptions parts = options;
+    parts.tokenizer.clear();
+    save_model(temporary / "large", model.large(), parts);
+    save_model(temporary / "small", model.small(), parts);
+    write_weight_files(temporary, {{kProjection, model.projection().detach(), options.dtype}}, options.shard_bytes);
+    nlohmann::ordered_json config;
+    config["architectures"] = {architecture_prefix(ModelKind::kDeepTandem)};
+    config["model_type"] = model_type(ModelKind::kDeepTandem, "");
+    config["vocab_size"] = model.info().vocabulary;
+    config["draftsmith_deep_tandem"] = {{"block", model.block()}};
+    write_json(temporary / "config.json", config);
+    if (!options.tokenizer.empty()) write_tokenizer(options.tokenizer, model.small().config(), temporary);
+  });
+}
+
+}  // namespace draftsmith::model

@@ -1,0 +1,79 @@
+// Deep Tandem (Nair et al. 2024, section 5, equations 3 and 4): one decoder-only model of two parts. The large part
+// runs in blocks of γ, γ tokens behind what is predicted, with the attention of block prediction
+// (model/kinds/block_prediction.h): all earlier blocks, and its own both ways. Its output is a sketch of the next
+// block, added to the embeddings of the small, autoregressive part, which alone predicts:
+//   y_i^(0) = Emb_S(x_{i-1}) + FF_Tandem(x_i^(L_L)),   x_i^(0) = Emb_L(x_{i-γ})
+// where i is the token that is predicted; x^(L_L) is taken behind the large part's final norm. For it the
+// large part reads tokens up to ⌊i/γ⌋γ - 1 < i, the whole block of token i-γ. Tokens 1..γ-1 of a text have no sketch:
+// the positions that predict them, 0..γ-2, read their embeddings alone.
+//
+// A directory holds large/ and small/, model directories, the projection in model.safetensors (projection.weight) and a
+// config.json of the architecture DraftsmithDeepTandem.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "model/files/checkpoint.h"
+#include "model/transformer/transformer_model.h"
+
+namespace draftsmith::model {
+
+struct DeepTandemParts {
+  TransformerConfig large;  // ordinary configurations of decoder-only models; the large one's head is not used
+  TransformerConfig small;
+  int64_t block = 2;  // γ
+};
+
+class DeepTandemModel {
+ public:
+  // Random weights by the families' own initialisation; the projection is zero, so that the small part begins alone.
+  // Errors (UserError): encoder-decoders, two vocabularies or ends of text, γ below 1.
+  DeepTandemModel(const DeepTandemParts& parts, uint64_t seed);
+  // `large` predicts blocks, `small` is an ordinary model, both loaded unpacked; projection [D_S,D_L]. Errors: as
+  // above.
+  DeepTandemModel(std::unique_ptr<TransformerModel> large, std::unique_ptr<TransformerModel> small,
+                  at::Tensor projection);
+
+  int64_t block() const { return large_->config().block_attention; }
+  const TransformerModel& large() const { return *large_; }
+  const TransformerModel& small() const { return *small_; }
+  // FF_Tandem [D_S,D_L].
+  const at::Tensor& projection() const { return projection_; }
+  // The small part's, which speaks for the whole.
+  const ModelInfo& info() const { return small_->info(); }
+
+  // Of both parts, "large." and "small." before their names, and "projection.weight".
+  std::map<std::string, at::Tensor> parameters() const;
+  void requires_grad(bool on);
+  void to(at::Device device, at::ScalarType dtype);
+
+  // The usual pass: hidden states [B,T,D_S] that head() reads, the one at token t predicting token t + 1.
+  at::Tensor forward(const TokenBatch& tokens, const DropoutContext& dropout = {});
+  // [...,D_S] -> [...,V]
+  at::Tensor head(const at::Tensor& hidden) const { return small_->head(hidden); }
+
+ private:
+  std::unique_ptr<TransformerModel> large_;
+  std::unique_ptr<TransformerModel> small_;
+  at::Tensor projection_;
+};
+
+// Both parts unpacked. Errors: UserError that names what is malformed, as ModelDirectory.
+std::unique_ptr<DeepTandemModel> load_deep_tandem(const std::filesystem::path& directory, at::Device device = at::kCPU,
+                                                  at::ScalarType dtype = at::kFloat);
+
+// Writes a directory, atomically. Errors: as save_model.
+void save_deep_tandem(const std::filesystem::path& directory, const DeepTandemModel& model,
+                      const SaveOptions& options = {});
+
+// What `inspect` and `verify` ask: opens and checks every part. Errors: UserError.
+struct DeepTandemDescription {
+  ModelDescription large;
+  ModelDescription small;
+};
+DeepTandemDescription describe_deep_tandem(const std::filesystem::path& directory);
+
+}  // namespace draftsmith::model

@@ -1,0 +1,125 @@
+// The router of adaptive windows (Nair et al., Tandem Transformers, §3; methods.md §1 "Adaptive γ"): a 2-layer
+// perceptron that predicts, after a token was drafted, how likely the target is to disagree, from the drafter's
+// distribution q at that position:
+//   h = relu(W_s [H(q) / ln V, q(y_1), .., q(y_k)] + sum_i s W_e^(i) E(y_i) + b),  P(disagreement) = sigmoid(w h + c)
+// y_1..y_k are q's most likely tokens, E(y) the drafter's own embeddings, H the entropy, s a fixed scale that brings
+// embeddings to unit length. q is at temperature 1, nothing cut, whatever decoding samples at.
+//
+// A router directory: config.json and model.safetensors. It belongs to one drafter, which it knows by model_hash().
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/aten.h"
+#include "model/transformer/transformer_model.h"
+
+namespace draftsmith::model {
+
+constexpr int64_t kMostRouterTokens = 64;  // k
+constexpr int64_t kMostRouterHidden = 4096;
+constexpr int64_t kMostRouterDraft = 256;  // max_draft
+
+struct RouterConfig {
+  int64_t top_k = 4;             // k
+  int64_t hidden = 32;           // width of the hidden layer
+  int64_t width = 0;             // D of the drafter's embeddings
+  int64_t vocabulary = 0;        // V of the drafter
+  double embedding_scale = 1.0;  // s
+  std::string drafter;           // where it lay when the router was trained, for messages
+  std::string drafter_hash;      // model_hash() of it: 64 hex digits
+  double threshold = 0.8;        // default: drafting ends when the predicted acceptance falls below
+  int64_t max_draft = 16;        // default: most tokens of a draft
+};
+
+// What the router reads at N positions. Slots for which the drafter has no further possible token hold id -1 and
+// probability 0.
+struct RouterFeatures {
+  at::Tensor entropy;        // fp32 [N], nats
+  at::Tensor probabilities;  // fp32 [N,k], falling
+  at::Tensor ids;            // int64 [N,k]
+};
+
+class Router {
+ public:
+  // Random weights that depend on the seed alone.
+  Router(RouterConfig config, uint64_t seed);
+  // Parameters scalars.weight [H,1+k], embeddings.weight [H,k*D], hidden.bias [H], output.weight [H], output.bias [1],
+  // fp32. Errors: UserError naming what is missing, unknown, misshapen or not finite. `where`: for messages.
+  Router(RouterConfig config, std::map<std::string, at::Tensor> parameters, const std::string& where);
+
+  const RouterConfig& config() const { return config_; }
+  const std::map<std::string, at::Tensor>& parameters() const { return parameters_; }
+  // Logits of disagreement [N], with gradients for the parameters. `embeddings`: fp32 [N,k,D] of the features' ids;
+  // those of slots without a token are ignored.
+  at::Tensor logits(const RouterFeatures& features, const at::Tensor& embeddings) const;
+  // The same from sums of embedding products [N,H], without the rest.
+  at::Tensor logits_of(const RouterFeatures& features, const at::Tensor& products) const;
+  // s W_e^(slot): [H,D].
+  at::Tensor slot_weight(int64_t slot) const;
+
+ private:
+  RouterConfig config_;
+  std::map<std::string, at::Tensor> parameters_;
+};
+
+// Adds a problem for each number of a config that is out of range.
+void check_router_config(const RouterConfig& config, const std::string& where, Problems& problems);
+
+// The same for each tensor, by its name, that a router of this config does not have or has in another shape.
+void check_router_shapes(const RouterConfig& config, const std::map<std::string, std::vector<int64_t>>& shapes,
+                         const std::string& where, Problems& problems);
+
+// Errors: UserError as save_model's: something lies at `directory` already; RunError for weights that are not finite.
+void save_router(const std::filesystem::path& directory, const Router& router);
+// Errors: UserError naming every problem of the directory.
+Router load_router(const std::filesystem::path& directory);
+// Whether a directory's config.json says that it is a router.
+bool is_router(const std::filesystem::path& directory);
+// What `draftsmith inspect` says of it, several lines.
+std::string describe_router(const Router& router);
+
+// A drafter as a router must find it again.
+struct RouterDrafter {
+  std::filesystem::path directory;
+  const TransformerModel& model;
+};
+// Errors: UserError naming both sides when the drafter is another one than the router was trained for. Reads all of the
+// drafter's weights, to hash them.
+void require_router_fits(const Router& router, const std::filesystem::path& directory, const RouterDrafter& drafter);
+
+// A router ready to decide: bound to its drafter's embeddings, on the drafter's device. On a CPU the products of the
+// embedding table with the first layer are computed once, [V,k,H], where they fit in `table_bytes`, so that a decision
+// is k rows to add and a few hundred multiplications; else the k embeddings are looked up and multiplied.
+class RouterPredictor {
+ public:
+  static constexpr int64_t kTableBytes = 512'000'000;
+
+  // The model must outlive the predictor.
+  RouterPredictor(const Router& router, const TransformerModel& drafter, int64_t table_bytes = kTableBytes);
+
+  const RouterConfig& config() const { return router_.config(); }
+  bool has_table() const { return table_.defined(); }
+  // Probability of disagreement at one position; on the CPU. `ids` and `probabilities`: k.
+  double disagreement(double entropy, std::span<const float> probabilities, std::span<const int64_t> ids) const;
+  // At N positions, on any device: fp32 [N].
+  at::Tensor disagreement(const RouterFeatures& features) const;
+
+ private:
+  at::Tensor embeddings(const at::Tensor& ids) const;
+
+  Router router_;
+  const TransformerModel& drafter_;
+  at::Tensor table_;                   // fp32 [V,k,H]; undefined: too large, or not on the CPU
+  std::vector<at::Tensor> slots_;      // k of [H,D]
+  std::vector<float> scalar_weights_;  // [1+k,H]: transposed, so that a row is added at a time
+  std::vector<float> bias_;            // [H]
+  std::vector<float> output_;          // [H]
+  float output_bias_ = 0;
+};
+
+}  // namespace draftsmith::model

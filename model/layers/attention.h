@@ -1,0 +1,104 @@
+// Multi-head attention (Vaswani et al. 2017): its projections, used by whole sequences and by cached steps alike, and
+// attention over whole sequences. Attention over caches is in cached_attention.h.
+#pragma once
+
+#include "model/layers/activation_observer.h"
+#include "model/layers/dropout.h"
+#include "model/layers/linear.h"
+#include "model/layers/norm.h"
+#include "model/layers/rotary.h"
+
+namespace draftsmith::model {
+
+struct HeadShape {
+  int64_t count = 0;   // H
+  int64_t width = 0;   // K
+  double scale = 1.0;  // factor on q·k
+  // Heads of keys and values, each read by count / kv_count queries (grouped-query attention, Ainslie et al. 2023);
+  // 0: count.
+  int64_t kv_count = 0;
+
+  int64_t key_values() const { return kv_count > 0 ? kv_count : count; }
+  int64_t inner() const { return count * width; }                // of queries
+  int64_t shared_inner() const { return key_values() * width; }  // of keys and of values
+};
+
+// How positions and masks enter attention scores, shared by all layers of a stack.
+struct ScoreBias {
+  at::Tensor additive;  // [B*H,T,S]; undefined: nothing
+  // [B,1,1], 0 where a row has no key at all, as with an empty source: its attention gives zeros, alone or in a batch.
+  // (Transformers averages over the padding there, and fails on an empty source alone.) Undefined: all rows have keys.
+  at::Tensor has_keys;
+  RotaryTable rotary;  // of positions 0..T-1; undefined: queries and keys are not rotated
+};
+
+// Additive mask of the keys beyond each row's length: 0 or a number that softmax turns into exactly 0. [B,1,1,S]
+at::Tensor padding_mask(const std::vector<int64_t>& lengths, int64_t keys, const at::TensorOptions& options);
+// 1 or 0 for each row; undefined when no row is empty. [B,1,1]
+at::Tensor rows_with_keys(const std::vector<int64_t>& lengths, const at::TensorOptions& options);
+// The additive mask's number for excluded keys: finite, so that a row without keys gives no NaN.
+double excluded_score(at::ScalarType type);
+
+struct AttentionWeights {
+  NormLayer norm;
+  Linear query;   // [H*K,D]
+  Linear key;     // [kv*K,D]
+  Linear value;   // [kv*K,D]
+  Linear output;  // [D,H*K]
+};
+
+struct KeyValue {
+  at::Tensor key;    // [B,L,kv*K], rows perhaps strided
+  at::Tensor value;  // [B,L,kv*K]
+};
+
+struct Projected {
+  at::Tensor query;  // [B,L,H*K], rows perhaps strided
+  at::Tensor key;    // [B,L,kv*K]
+  at::Tensor value;  // [B,L,kv*K]
+};
+
+class Attention {
+ public:
+  // `self`: query, key and value read the same input and may be fused; otherwise key and value read encoder states.
+  Attention(HeadShape heads, AttentionWeights weights, bool self)
+      : heads_(heads), weights_(std::move(weights)), self_(self) {}
+
+  const HeadShape& heads() const { return heads_; }
+  at::Tensor norm(const at::Tensor& x) const { return weights_.norm(x); }
+  // Projections of normed input [B,L,D].
+  Projected project(const at::Tensor& normed) const;
+  at::Tensor project_query(const at::Tensor& normed) const { return weights_.query(normed); }
+  // Keys and values of [B,L,D]: normed input of a self-attention, encoder states of a cross-attention.
+  KeyValue project_key_value(const at::Tensor& input) const;
+  // residual + W_o context; context [B,L,H*K] -> [B,L,D].
+  at::Tensor add_output(const at::Tensor& residual, const at::Tensor& context) const {
+    return weights_.output.add_to(residual, context);
+  }
+
+  // The whole sublayer over whole sequences, with gradients: x + dropout(attention(norm(x), memory)). x [B,T,D]. Of a
+  // cross-attention, memory is [B,S,D]. Of a self-attention, whose queries and keys are rotated by the bias's table, it
+  // is undefined, or other hidden states of the same tokens [B,T,D] (Tandem): keys are then these, normed, followed by
+  // x's own, S = 2T.
+  at::Tensor operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias, Dropout& dropout,
+                        const Glance& glance = {}) const;
+
+  void pack(WeightArena& arena);
+  void unpack();
+
+ private:
+  at::Tensor split(const at::Tensor& x) const;
+  at::Tensor attend(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const;
+
+  // Whether the fused projection may stand for the single ones: not where a gradient is recorded.
+  bool use_fused(const at::Tensor& x) const {
+    return fused_.use_packed(x) && !(at::GradMode::is_enabled() && weights_.key.weight().requires_grad());
+  }
+
+  HeadShape heads_;
+  AttentionWeights weights_;
+  bool self_;
+  Linear fused_;  // packed only: [(H+2*kv)*K,D] for self, [2*kv*K,D] (key, value) for cross attention
+};
+
+}  // namespace draftsmith::model

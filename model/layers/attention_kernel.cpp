@@ -1,0 +1,138 @@
+#include "model/layers/attention_kernel.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include <ATen/Parallel.h>
+
+#include "base/vector_math.h"
+#include "model/layers/visible_keys.h"
+
+namespace draftsmith::model {
+namespace {
+
+// Multiplications one thread takes at least; less is faster on one thread than shared.
+constexpr int64_t kWorkPerTask = 1 << 18;
+
+constexpr int64_t kLanes = 16;
+
+template <class T>
+DRAFTSMITH_INLINE T dot(const T* a, const T* b, int64_t width) {
+  T partial[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= width; i += kLanes) {
+    for (int64_t j = 0; j < kLanes; ++j) {
+      partial[j] += a[i + j] * b[i + j];
+    }
+  }
+  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
+    for (int64_t j = 0; j < half; ++j) {
+      partial[j] += partial[j + half];
+    }
+  }
+  T sum = partial[0];
+  for (; i < width; ++i) {
+    sum += a[i] * b[i];
+  }
+  return sum;
+}
+
+// One query against the slots [0, prefix) and, where own >= 0, slot `own`.
+template <class T>
+struct Query {
+  const T* query;   // [K]
+  const T* keys;    // [T,K]
+  const T* values;  // [T,K]
+  const T* bias;    // of slot 0, or null; bias[i] is slot i's
+  T own_bias;
+  int64_t prefix;
+  int64_t own;
+  int64_t width;
+  T scale;
+};
+
+template <class T>
+DRAFTSMITH_INLINE void attend(const Query<T>& in, T* scores, T* out) {
+  const int64_t width = in.width;
+  const int64_t count = in.prefix + (in.own >= 0 ? 1 : 0);
+  T highest = -std::numeric_limits<T>::infinity();
+  for (int64_t s = 0; s < in.prefix; ++s) {
+    scores[s] = in.scale * dot(in.query, in.keys + s * width, width) + (in.bias != nullptr ? in.bias[s] : T(0));
+    highest = std::max(highest, scores[s]);
+  }
+  if (in.own >= 0) {
+    scores[in.prefix] = in.scale * dot(in.query, in.keys + in.own * width, width) + in.own_bias;
+    highest = std::max(highest, scores[in.prefix]);
+  }
+  for (int64_t s = 0; s < count; ++s) {
+    scores[s] = exponential(scores[s] - highest);
+  }
+  T total = 0;
+  for (int64_t s = 0; s < count; ++s) {
+    total += scores[s];
+  }
+  const T factor = T(1) / total;
+  std::fill(out, out + width, T(0));
+  for (int64_t s = 0; s < count; ++s) {
+    const T* value = in.values + (s < in.prefix ? s : in.own) * width;
+    const T weight = scores[s] * factor;
+    for (int64_t i = 0; i < width; ++i) {
+      out[i] += weight * value[i];
+    }
+  }
+}
+
+DRAFTSMITH_VECTOR_CODE void attend_query(const Query<float>& in, float* scores, float* out) {
+  attend(in, scores, out);
+}
+
+DRAFTSMITH_VECTOR_CODE void attend_query(const Query<double>& in, double* scores, double* out) {
+  attend(in, scores, out);
+}
+
+}  // namespace
+
+template <class T>
+void attention_kernel(const KernelShape& shape, const VisibleKeys& visible, const KernelPointers<T>& pointers) {
+  const int64_t inner = shape.heads * shape.head_width;
+  const int64_t group = shape.heads / shape.key_value_heads;
+  const auto task = [&](int64_t begin, int64_t end) {
+    std::vector<T> scores(static_cast<size_t>(visible.used(shape.tokens) + 1));
+    for (int64_t index = begin; index < end; ++index) {
+      const int64_t row = index / shape.heads;
+      const int64_t head = index % shape.heads;
+      const auto b = static_cast<size_t>(row);
+      const int64_t cache =
+          (visible.cache_row[b] * shape.key_value_heads + head / group) * shape.slots * shape.head_width;
+      const T* bias_end = pointers.bias == nullptr ? nullptr : pointers.bias + (head + 1) * shape.bias_columns - 1;
+      for (int64_t j = 0; j < shape.tokens; ++j) {
+        T* out = pointers.context + (row * shape.tokens + j) * inner + head * shape.head_width;
+        const int64_t prefix = visible.prefix(b, j);
+        if (j >= visible.queries[b] || (prefix == 0 && !visible.own_slot)) {
+          std::fill(out, out + shape.head_width, T(0));
+          continue;
+        }
+        const T* query =
+            pointers.query + row * shape.query_row_stride + j * shape.query_token_stride + head * shape.head_width;
+        attend_query(
+            {query, pointers.keys + cache, pointers.values + cache,
+             bias_end == nullptr ? nullptr : bias_end - visible.position(b, j), bias_end == nullptr ? T(0) : *bias_end,
+             prefix, visible.own_slot ? visible.first[b] + j : -1, shape.head_width, static_cast<T>(shape.scale)},
+            scores.data(), out);
+      }
+    }
+  };
+  const int64_t tasks = static_cast<int64_t>(visible.first.size()) * shape.heads;
+  const int64_t work = std::max<int64_t>(1, visible.used(shape.tokens) * shape.tokens * shape.head_width * 2);
+  if (tasks * work <= kWorkPerTask) {
+    task(0, tasks);
+  } else {
+    at::parallel_for(0, tasks, std::max<int64_t>(1, kWorkPerTask / work), task);
+  }
+}
+
+template void attention_kernel<float>(const KernelShape&, const VisibleKeys&, const KernelPointers<float>&);
+template void attention_kernel<double>(const KernelShape&, const VisibleKeys&, const KernelPointers<double>&);
+
+}  // namespace draftsmith::model

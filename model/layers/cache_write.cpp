@@ -1,0 +1,56 @@
+#include "model/layers/cache_write.h"
+
+#include <cstring>
+
+namespace draftsmith::model {
+namespace {
+
+// Plain memory copies: one head of one token is contiguous on both sides.
+void write_host(const at::Tensor& cache, const std::vector<int64_t>& rows, const at::Tensor& from,
+                const StepLayout& layout) {
+  const int64_t heads = cache.size(1);
+  const int64_t slots = cache.size(2);
+  const auto item = static_cast<int64_t>(cache.element_size());
+  const int64_t head_bytes = cache.size(3) * item;
+  auto* to = static_cast<std::byte*>(cache.mutable_data_ptr());
+  const auto* source = static_cast<const std::byte*>(from.const_data_ptr());
+  for (size_t b = 0; b < layout.base.size(); ++b) {
+    const auto row = static_cast<int64_t>(b);
+    for (int64_t j = 0; j < layout.new_tokens[b]; ++j) {
+      const std::byte* token = source + (row * from.stride(0) + j * from.stride(1)) * item;
+      std::byte* slot = to + (rows[b] * heads * slots + layout.base[b] + j) * head_bytes;
+      for (int64_t head = 0; head < heads; ++head) {
+        std::memcpy(slot + head * slots * head_bytes, token + head * head_bytes, static_cast<size_t>(head_bytes));
+      }
+    }
+  }
+}
+
+void write_device(const at::Tensor& cache, const std::vector<int64_t>& rows, const at::Tensor& from,
+                  const StepLayout& layout) {
+  const int64_t count = from.size(0);
+  std::vector<int64_t> slots;
+  for (size_t b = 0; b < layout.base.size(); ++b) {
+    for (int64_t j = 0; j < layout.tokens; ++j) {
+      slots.push_back(j < layout.new_tokens[b] ? layout.base[b] + j : cache.size(2) - 1);
+    }
+  }
+  const at::Tensor slot = at::tensor(slots, at::kLong).view({count, layout.tokens}).to(cache.device());
+  const at::Tensor row = at::tensor(rows, at::kLong).to(cache.device()).unsqueeze(1);
+  // Indexing dimensions 0 and 2 of [B,T,H,K]: each (row, slot) takes [H,K].
+  cache.transpose(1, 2).index_put_({row, slot}, from.reshape({count, layout.tokens, cache.size(1), cache.size(3)}));
+}
+
+}  // namespace
+
+void write_slots(const at::Tensor& cache, const std::vector<int64_t>& rows, const at::Tensor& from,
+                 const StepLayout& layout) {
+  const at::Tensor converted = from.scalar_type() == cache.scalar_type() ? from : from.to(cache.scalar_type());
+  if (cache.device().is_cpu() && converted.stride(-1) == 1) {
+    write_host(cache, rows, converted, layout);
+  } else {
+    write_device(cache, rows, converted, layout);
+  }
+}
+
+}  // namespace draftsmith::model

@@ -1,0 +1,14 @@
+// Copies a step's K/V into cache slots.
+#pragma once
+
+#include "base/aten.h"
+#include "model/transformer/transformer_state.h"
+
+namespace draftsmith::model {
+
+// Row rows[b] of cache [R,H,T,K], at slots base[b] + j, takes row b of from [B,L,H*K], j < new_tokens[b]. On other
+// devices than CPUs the tokens beyond a row's new ones go to the cache's last slot, which is never read.
+void write_slots(const at::Tensor& cache, const std::vector<int64_t>& rows, const at::Tensor& from,
+                 const StepLayout& layout);
+
+}  // namespace draftsmith::model

@@ -1,0 +1,46 @@
+// The feed-forward sublayer: x + dropout(W_down f(W_up norm(x))), or with a gate f(W_gate n) * (W_up n) (Shazeer 2020,
+// GLU variants). T5 has another dropout before W_down.
+#pragma once
+
+#include "model/layers/activation_observer.h"
+#include "model/layers/dropout.h"
+#include "model/layers/linear.h"
+#include "model/layers/norm.h"
+
+namespace draftsmith::model {
+
+struct FeedForwardWeights {
+  NormLayer norm;
+  Linear gate;  // undefined unless config.gated
+  Linear up;
+  Linear down;
+};
+
+class FeedForward {
+ public:
+  FeedForward(Activation activation, bool inner_dropout, FeedForwardWeights weights)
+      : activation_(activation),
+        inner_dropout_(inner_dropout),
+        norm_(std::move(weights.norm)),
+        gate_(std::move(weights.gate)),
+        up_(std::move(weights.up)),
+        down_(std::move(weights.down)) {}
+
+  // residual + dropout(feed_forward(norm(x))), both [...,D]. The residual is x but where sublayers are parallel.
+  at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout, const Glance& glance = {}) const;
+  void pack(WeightArena& arena);
+  void unpack();
+
+ private:
+  // f(linear(x)), the activation fused where the layer does that.
+  at::Tensor activated(const Linear& linear, const at::Tensor& x) const;
+
+  Activation activation_;
+  bool inner_dropout_;
+  NormLayer norm_;
+  Linear gate_;
+  Linear up_;
+  Linear down_;
+};
+
+}  // namespace draftsmith::model

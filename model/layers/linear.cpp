@@ -1,0 +1,164 @@
+#include "model/layers/linear.h"
+
+#include <stdexcept>
+
+#include <ATen/autocast_mode.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+namespace draftsmith::model {
+namespace {
+
+using Scalars = c10::List<std::optional<at::Scalar>>;
+using PointwiseSignature = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&,
+                                      c10::string_view, Scalars, std::optional<c10::string_view>);
+using AddSignature = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                                const std::optional<at::Tensor>&, c10::string_view);
+
+template <class Signature>
+c10::TypedOperatorHandle<Signature> find(const char* name, const char* overload) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload).typed<Signature>();
+}
+
+// What oneDNN needs to know to apply a post-operation.
+struct Attribute {
+  c10::string_view name;
+  std::optional<c10::string_view> algorithm;
+};
+
+Attribute attribute(PostOp then) {
+  switch (then) {
+    case PostOp::kNone:
+      return {"none", std::nullopt};
+    case PostOp::kRelu:
+      return {"relu", std::nullopt};
+    case PostOp::kGelu:
+      return {"gelu", "none"};
+    case PostOp::kGeluTanh:
+      return {"gelu", "tanh"};
+    case PostOp::kSilu:
+      return {"swish", std::nullopt};
+  }
+  throw std::logic_error("unknown post-operation");
+}
+
+at::Tensor packed_linear(const at::Tensor& x, const at::Tensor& packed, const std::optional<at::Tensor>& bias,
+                         PostOp then) {
+  static const auto op = find<PointwiseSignature>("mkldnn::_linear_pointwise", "");
+  static const Scalars no_scalars;
+  const Attribute attr = attribute(then);
+  return op.call(x, packed, bias, attr.name, no_scalars, attr.algorithm);
+}
+
+at::Tensor packed_linear_add(const at::Tensor& residual, const at::Tensor& x, const at::Tensor& packed,
+                             const std::optional<at::Tensor>& bias) {
+  static const auto op = find<AddSignature>("mkldnn::_linear_pointwise", "binary");
+  return op.call(x, residual, packed, bias, "add");
+}
+
+at::Tensor prepacked(const at::Tensor& weight) {
+  const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("mkldnn::_reorder_linear_weight", "");
+  // Boxed: the typed call's optional<SymInt> sets off a false warning of g++ 12.
+  torch::jit::Stack stack{weight.detach().contiguous().to_mkldnn(), c10::IValue()};
+  op.callBoxed(&stack);
+  return stack.front().toTensor();
+}
+
+at::Tensor converted(const at::Tensor& x, const at::Tensor& weight) {
+  if (x.scalar_type() == weight.scalar_type() || at::autocast::is_autocast_enabled(x.device().type())) {
+    return x;
+  }
+  return x.to(weight.scalar_type());
+}
+
+}  // namespace
+
+PostOp post_op(Activation activation) {
+  switch (activation) {
+    case Activation::kRelu:
+      return PostOp::kRelu;
+    case Activation::kGelu:
+      return PostOp::kGelu;
+    case Activation::kGeluTanh:
+      return PostOp::kGeluTanh;
+    case Activation::kSilu:
+      return PostOp::kSilu;
+  }
+  throw std::logic_error("unknown activation");
+}
+
+at::Tensor Linear::operator()(const at::Tensor& x) const {
+  const at::Tensor input = converted(x, weight_);
+  if (!use_packed(input)) {
+    return at::linear(input, plain_weight(), optional_bias());
+  }
+  if (own_) {
+    return own_->multiply(input, then_ == PostOp::kRelu ? PackedMatrix::Finish::kRelu : PackedMatrix::Finish::kNone);
+  }
+  return input.numel() == 0 ? output_like(input, weight_.size(0))
+                            : packed_linear(input, packed_, optional_bias(), then_);
+}
+
+at::Tensor Linear::add_to(const at::Tensor& residual, const at::Tensor& x) const {
+  const at::Tensor input = converted(x, weight_);
+  if (!use_packed(input) || then_ != PostOp::kNone || residual.scalar_type() != weight_.scalar_type() ||
+      input.numel() == 0) {
+    return residual + (*this)(input);
+  }
+  return own_ ? own_->add_to(residual, input)
+              : packed_linear_add(residual.contiguous(), input, packed_, optional_bias());
+}
+
+const at::Tensor& Linear::plain_weight() const {
+  if (weight_.is_meta()) {
+    throw std::logic_error("a layer that was packed on loading has no plain weight, so no gradients");
+  }
+  return weight_;
+}
+
+void Linear::pack(WeightArena& arena, PostOp then) {
+  unpack();
+  const at::NoGradGuard no_grad;
+  const bool only_packed = arena.only_packed().has_value();
+  const bool fp32 = only_packed ? *arena.only_packed() == at::kFloat : weight_.scalar_type() == at::kFloat;
+  const bool packs = weight_.device().is_cpu() && at::globalContext().userEnabledMkldnn();
+  if (packs && fp32) {
+    own_ = PackedMatrix::pack(weight_, bias_, arena);
+  }
+  if (!own_ && fp32) {
+    weight_ = weight_.to(at::kFloat);
+  }
+  if (own_) {
+    then_ = then == PostOp::kRelu ? then : PostOp::kNone;
+  } else if (packs && (fp32 || weight_.scalar_type() == at::kBFloat16)) {
+    pack_with_onednn(then);
+  }
+  if (packed() && only_packed) {
+    drop_plain();
+  }
+}
+
+void Linear::drop_plain() {
+  const at::ScalarType type = own_ ? at::kFloat : weight_.scalar_type();
+  weight_ = at::empty(weight_.sizes(), at::TensorOptions(at::kMeta).dtype(type));
+}
+
+void Linear::pack_with_onednn(PostOp then) {
+  try {
+    const at::Tensor packed = prepacked(weight_);
+    packed_linear(at::zeros({1, weight_.size(1)}, weight_.options().requires_grad(false)), packed, optional_bias(),
+                  then);
+    packed_ = packed;
+    then_ = then;
+  } catch (const c10::Error&) {
+    unpack();  // this build or processor has no such kernel: the plain layer gives the same values
+  }
+}
+
+void Linear::unpack() {
+  if (weight_.defined()) plain_weight();
+  own_.reset();
+  packed_ = at::Tensor();
+  then_ = PostOp::kNone;
+}
+
+}  // namespace draftsmith::model

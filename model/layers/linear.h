@@ -1,0 +1,63 @@
+// The linear layer y = f(x W^T + b), behind one small interface: plain at::linear for training and rare dtypes,
+// prepacked weights for decoding on CPUs (at::linear's generic GEMV reads weights at 0.4 times the speed): our own
+// where the processor has AVX-512 and the weights are fp32, else oneDNN's.
+#pragma once
+
+#include <optional>
+
+#include <ATen/core/grad_mode.h>
+
+#include "base/aten.h"
+#include "model/layers/packed_matrix.h"
+#include "model/transformer/transformer_config.h"
+
+namespace draftsmith::model {
+
+// What a packed layer applies to its output in the same pass.
+enum class PostOp { kNone, kRelu, kGelu, kGeluTanh, kSilu };
+
+PostOp post_op(Activation activation);
+
+class Linear {
+ public:
+  Linear() = default;
+  // weight [out,in], bias [out] or undefined; shared with the caller, not copied.
+  explicit Linear(at::Tensor weight, at::Tensor bias = {}) : weight_(std::move(weight)), bias_(std::move(bias)) {}
+
+  // x [...,in] -> [...,out]. The input is converted to the weight's dtype where they differ (T5's fp32 `wo` in fp16).
+  at::Tensor operator()(const at::Tensor& x) const;
+  // residual + linear(x), both [...,out]; one pass over memory when packed.
+  at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x) const;
+
+  // Prepacks the weight where that is supported (CPU, fp32 or bf16); otherwise the layer computes as it is. `then` is
+  // applied by operator() only if fuses() says so afterwards. Without its plain weight (see WeightArena) the layer has
+  // no gradients and cannot be unpacked (std::logic_error).
+  void pack(WeightArena& arena, PostOp then = PostOp::kNone);
+  void unpack();
+  // Forgets the plain weight: what remains of it is its shape.
+  void drop_plain();
+  bool packed() const { return own_.has_value() || packed_.defined(); }
+  // Whether operator() applies the post-operation itself for this input.
+  bool fuses(const at::Tensor& x) const { return then_ != PostOp::kNone && use_packed(x); }
+  // Packed weights have no gradient: a pass that records one through x or the weight uses the plain weight.
+  bool use_packed(const at::Tensor& x) const {
+    return packed() && !(at::GradMode::is_enabled() && (weight_.requires_grad() || x.requires_grad()));
+  }
+
+  // A tensor without data (its device is meta) where only the packed weight was kept.
+  const at::Tensor& weight() const { return weight_; }
+  const at::Tensor& bias() const { return bias_; }
+
+ private:
+  const at::Tensor& plain_weight() const;
+  void pack_with_onednn(PostOp then);
+  std::optional<at::Tensor> optional_bias() const { return bias_.defined() ? std::optional(bias_) : std::nullopt; }
+
+  at::Tensor weight_;
+  at::Tensor bias_;
+  std::optional<PackedMatrix> own_;
+  at::Tensor packed_;  // opaque oneDNN layout; one of the two at most
+  PostOp then_ = PostOp::kNone;
+};
+
+}  // namespace draftsmith::model

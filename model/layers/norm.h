@@ -1,0 +1,27 @@
+// Normalisation of hidden states: RMS norm (T5, Llama; Zhang & Sennrich 2019, y = w x / sqrt(mean(x^2) + eps)) and
+// layer norm. Statistics of half types are taken in fp32.
+#pragma once
+
+#include "base/aten.h"
+#include "model/transformer/transformer_config.h"
+
+namespace draftsmith::model {
+
+class NormLayer {
+ public:
+  NormLayer() = default;
+  // weight [D]; bias [D] for Norm::kLayer, undefined for Norm::kRms.
+  NormLayer(Norm kind, double epsilon, at::Tensor weight, at::Tensor bias)
+      : kind_(kind), epsilon_(epsilon), weight_(std::move(weight)), bias_(std::move(bias)) {}
+
+  // x [...,D] -> [...,D], in the weight's dtype.
+  at::Tensor operator()(const at::Tensor& x) const;
+
+ private:
+  Norm kind_ = Norm::kRms;
+  double epsilon_ = 1e-6;
+  at::Tensor weight_;
+  at::Tensor bias_;
+};
+
+}  // namespace draftsmith::model

@@ -1,0 +1,207 @@
+#include "model/layers/packed_matrix.h"
+
+#include <ATen/Parallel.h>
+
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+#include <algorithm>
+#include <vector>
+
+namespace draftsmith::model {
+namespace {
+
+constexpr int64_t kPanel = 64;             // outputs of a panel: four vectors of 16
+constexpr int64_t kRows = 6;               // rows at a time: 24 sums, 4 weights and a factor fill the 32 registers
+constexpr int64_t kPrefetch = 4 * kPanel;  // floats ahead: what reads fastest from memory (2 to 6 panel lines)
+constexpr int64_t kWorkPerTask = 1 << 17;  // multiplications; a second thread costs about as much as these
+
+// Sums of one panel for Rows rows: out [Rows,64] of `stride` floats a row; `valid` outputs of the panel exist.
+struct PanelTask {
+  const float* weights;   // [in,64]
+  const float* bias;      // [64], or null
+  const float* x;         // [Rows,in]
+  const float* residual;  // like out, or null
+  float* out;
+  int64_t inputs;
+  int64_t stride;
+  int64_t valid;
+  bool relu;
+};
+
+#ifdef __x86_64__
+
+template <int Rows>
+__attribute__((target("avx512f"))) void multiply_panel(const PanelTask& task) {
+  __m512 sums[Rows][4];
+  for (auto& row : sums) {
+    for (int v = 0; v < 4; ++v) {
+      row[v] = task.bias == nullptr ? _mm512_setzero_ps() : _mm512_loadu_ps(task.bias + 16 * v);
+    }
+  }
+  const float* weights = task.weights;
+  for (int64_t i = 0; i < task.inputs; ++i, weights += kPanel) {
+    __m512 weight[4];
+    for (int v = 0; v < 4; ++v) {
+      _mm_prefetch(reinterpret_cast<const char*>(weights + kPrefetch + 16 * v), _MM_HINT_T0);
+      weight[v] = _mm512_loadu_ps(weights + 16 * v);
+    }
+    for (int row = 0; row < Rows; ++row) {
+      const __m512 factor = _mm512_set1_ps(task.x[row * task.inputs + i]);
+      for (int v = 0; v < 4; ++v) {
+        sums[row][v] = _mm512_fmadd_ps(weight[v], factor, sums[row][v]);
+      }
+    }
+  }
+  for (int row = 0; row < Rows; ++row) {
+    for (int v = 0; v < 4; ++v) {
+      const int64_t left = std::clamp<int64_t>(task.valid - 16 * v, 0, 16);
+      const auto mask = static_cast<__mmask16>((1U << left) - 1U);
+      const int64_t at = row * task.stride + 16 * v;
+      __m512 sum = sums[row][v];
+      if (task.residual != nullptr) {
+        sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(mask, task.residual + at));
+      }
+      if (task.relu) {
+        sum = _mm512_maskz_max_ps(mask, sum, _mm512_setzero_ps());
+      }
+      _mm512_mask_storeu_ps(task.out + at, mask, sum);
+    }
+  }
+}
+
+void multiply_rows(int64_t rows, const PanelTask& task) {
+  switch (rows) {
+    case 1:
+      return multiply_panel<1>(task);
+    case 2:
+      return multiply_panel<2>(task);
+    case 3:
+      return multiply_panel<3>(task);
+    case 4:
+      return multiply_panel<4>(task);
+    case 5:
+      return multiply_panel<5>(task);
+    default:
+      return multiply_panel<6>(task);
+  }
+}
+
+bool supported() {
+  return __builtin_cpu_supports("avx512f") != 0;
+}
+
+#else
+
+void multiply_rows(int64_t, const PanelTask&) {}
+
+bool supported() {
+  return false;
+}
+
+#endif
+
+// A panel [in,64] from the rows of up to 64 outputs [valid,in], line by line of the cache on both sides.
+template <class T>
+void fill_panel(const T* rows, int64_t valid, int64_t inputs, float* panel) {
+  constexpr int64_t kLine = 16;
+  for (int64_t begin = 0; begin < inputs; begin += kLine) {
+    const int64_t end = std::min(inputs, begin + kLine);
+    for (int64_t row = 0; row < kPanel; ++row) {
+      for (int64_t i = begin; i < end; ++i) {
+        panel[i * kPanel + row] = row < valid ? static_cast<float>(rows[row * inputs + i]) : 0.0F;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+at::Tensor output_like(const at::Tensor& x, int64_t outputs) {
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() = outputs;
+  return at::empty(sizes, x.options());
+}
+
+std::optional<PackedMatrix> PackedMatrix::pack(const at::Tensor& weight, const at::Tensor& bias, WeightArena& arena) {
+  const at::ScalarType type = weight.scalar_type();
+  const bool fits = type == at::kFloat || type == at::kBFloat16 || type == at::kHalf || type == at::kDouble;
+  if (!supported() || !weight.device().is_cpu() || !fits || weight.numel() == 0) {
+    return std::nullopt;
+  }
+  PackedMatrix packed;
+  packed.outputs_ = weight.size(0);
+  packed.inputs_ = weight.size(1);
+  const int64_t panels = (packed.outputs_ + kPanel - 1) / kPanel;
+  packed.panels_ = arena.take({panels, packed.inputs_, kPanel});
+  const at::Tensor source = weight.detach().contiguous();
+  if (type == at::kBFloat16) {
+    packed.fill(source.const_data_ptr<at::BFloat16>());
+  } else if (type == at::kHalf) {
+    packed.fill(source.const_data_ptr<at::Half>());
+  } else if (type == at::kDouble) {
+    packed.fill(source.const_data_ptr<double>());
+  } else {
+    packed.fill(source.const_data_ptr<float>());
+  }
+  if (bias.defined()) {
+    packed.bias_ = at::zeros({panels, kPanel}, at::kFloat);
+    packed.bias_.view(-1).narrow(0, 0, packed.outputs_).copy_(bias.detach());
+  }
+  return packed;
+}
+
+template <class T>
+void PackedMatrix::fill(const T* rows) {
+  auto* to = panels_.mutable_data_ptr<float>();
+  const int64_t numbers = inputs_ * kPanel;  // of a panel
+  const auto task = [&](int64_t begin, int64_t end) {
+    for (int64_t panel = begin; panel < end; ++panel) {
+      fill_panel(rows + panel * numbers, std::min(kPanel, outputs_ - panel * kPanel), inputs_, to + panel * numbers);
+    }
+  };
+  at::parallel_for(0, panels_.size(0), std::max<int64_t>(1, kWorkPerTask / numbers), task);
+}
+
+void PackedMatrix::run(const float* x, const float* residual, Finish finish, const at::Tensor& y) const {
+  const int64_t rows = y.numel() / outputs_;
+  float* out = y.mutable_data_ptr<float>();
+  const float* weights = panels_.const_data_ptr<float>();
+  const float* bias = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
+  const auto task = [&](int64_t begin, int64_t end) {
+    for (int64_t panel = begin; panel < end; ++panel) {
+      for (int64_t row = 0; row < rows; row += kRows) {
+        const int64_t offset = row * outputs_ + panel * kPanel;
+        multiply_rows(std::min(kRows, rows - row),
+                      {weights + panel * inputs_ * kPanel, bias == nullptr ? nullptr : bias + panel * kPanel,
+                       x + row * inputs_, residual == nullptr ? nullptr : residual + offset, out + offset, inputs_,
+                       outputs_, std::min(kPanel, outputs_ - panel * kPanel), finish == Finish::kRelu});
+      }
+    }
+  };
+  const int64_t panels = panels_.size(0);
+  const int64_t work = inputs_ * kPanel * rows;
+  if (panels * work <= kWorkPerTask) {
+    task(0, panels);
+  } else {
+    at::parallel_for(0, panels, std::max<int64_t>(1, kWorkPerTask / 2 / work), task);
+  }
+}
+
+at::Tensor PackedMatrix::multiply(const at::Tensor& x, Finish finish) const {
+  const at::Tensor input = x.contiguous();
+  at::Tensor y = output_like(input, outputs_);
+  run(input.const_data_ptr<float>(), nullptr, finish, y);
+  return y;
+}
+
+at::Tensor PackedMatrix::add_to(const at::Tensor& residual, const at::Tensor& x) const {
+  const at::Tensor input = x.contiguous();
+  const at::Tensor added = residual.contiguous();
+  at::Tensor y = at::empty_like(added);
+  run(input.const_data_ptr<float>(), added.const_data_ptr<float>(), Finish::kNone, y);
+  return y;
+}
+
+}  // namespace draftsmith::model

@@ -1,0 +1,94 @@
+#include "model/layers/parameters.h"
+
+namespace draftsmith::model {
+namespace {
+
+void add_norm(const TransformerConfig& config, const std::string& prefix, std::vector<ParameterSpec>& specs) {
+  specs.push_back({prefix + ".weight", {config.width}});
+  if (config.norm == Norm::kLayer) {
+    specs.push_back({prefix + ".bias", {config.width}});
+  }
+}
+
+void add_linear(const std::string& prefix, int64_t out, int64_t in, bool bias, std::vector<ParameterSpec>& specs) {
+  specs.push_back({prefix + ".weight", {out, in}});
+  if (bias) {
+    specs.push_back({prefix + ".bias", {out}});
+  }
+}
+
+void add_attention(const TransformerConfig& config, const std::string& prefix, std::vector<ParameterSpec>& specs) {
+  const int64_t inner = config.heads * config.head_width;
+  const int64_t shared = config.key_value_heads() * config.head_width;
+  add_norm(config, prefix + ".norm", specs);
+  add_linear(prefix + ".query", inner, config.width, config.projection_bias, specs);
+  add_linear(prefix + ".key", shared, config.width, config.projection_bias, specs);
+  add_linear(prefix + ".value", shared, config.width, config.projection_bias, specs);
+  add_linear(prefix + ".output", config.width, inner, config.output_bias, specs);
+}
+
+void add_feed_forward(const TransformerConfig& config, const std::string& prefix, std::vector<ParameterSpec>& specs) {
+  add_norm(config, prefix + ".norm", specs);
+  if (config.gated) {
+    add_linear(prefix + ".gate", config.ff_width, config.width, config.feed_forward_bias, specs);
+  }
+  add_linear(prefix + ".up", config.ff_width, config.width, config.feed_forward_bias, specs);
+  add_linear(prefix + ".down", config.width, config.ff_width, config.feed_forward_bias, specs);
+}
+
+void add_stack(const TransformerConfig& config, bool decoder, std::vector<ParameterSpec>& specs) {
+  const std::string stack = decoder ? "decoder" : "encoder";
+  if (config.positions == Positions::kRelativeBias) {
+    specs.push_back({stack + ".relative_bias.weight", {config.relative_buckets, config.heads}});
+  }
+  const int64_t layers = decoder ? config.decoder_layers : config.encoder_layers;
+  for (int64_t i = 0; i < layers; ++i) {
+    const std::string block = stack + "." + std::to_string(i);
+    add_attention(config, block + ".self_attention", specs);
+    if (decoder && config.encoder_decoder) {
+      add_attention(config, block + ".cross_attention", specs);
+    }
+    add_feed_forward(config, block + ".feed_forward", specs);
+    if (decoder && config.tandem_secondary()) {
+      specs.push_back({block + ".primary_projection.weight", {config.width, config.tandem.primary_width}});
+    }
+  }
+  add_norm(config, stack + ".final_norm", specs);
+}
+
+}  // namespace
+
+std::vector<ParameterSpec> expected_parameters(const TransformerConfig& config) {
+  std::vector<ParameterSpec> specs;
+  specs.push_back({"embedding.weight", {config.vocabulary_rows(), config.width}});
+  if (config.embedding_norm) {
+    add_norm(config, "embedding_norm", specs);
+  }
+  if (config.positions == Positions::kLearned) {
+    specs.push_back({"positions.weight", {config.max_positions, config.width}});
+  }
+  if (config.has_encoder()) {
+    add_stack(config, false, specs);
+  } else if (config.encoder_decoder) {
+    specs.push_back({"encoder_projection.weight", {config.width, config.tandem.primary_width}});
+  }
+  add_stack(config, true, specs);
+  if (!config.tied_head) {
+    specs.push_back({"head.weight", {config.vocabulary_rows(), config.width}});
+  }
+  return specs;
+}
+
+int64_t count_numbers(const TransformerConfig& config) {
+  int64_t count = 0;
+  for (const ParameterSpec& spec : expected_parameters(config)) {
+    count += c10::multiply_integers(spec.shape);
+  }
+  return count;
+}
+
+bool keeps_fp32_in_half(const TransformerConfig& config, const std::string& canonical_name) {
+  return config.encoder_decoder && canonical_name.ends_with(".feed_forward.down.weight");
+}
+
+}  // namespace draftsmith::model

@@ -1,0 +1,44 @@
+// The canonical names and shapes of a transformer's parameters. Inside this program every family uses these names;
+// model/families/ maps them to the names of each family's files.
+//
+//   embedding.weight                                [V,D]           fewer rows with a pruned vocabulary
+//   embedding_norm.weight                           [D]             config.embedding_norm
+//   positions.weight                                [P,D]           Positions::kLearned
+//   {encoder|decoder}.relative_bias.weight          [buckets,H]     Positions::kRelativeBias; layer 0's, used by all
+//   layers {stack}.{i}.self_attention.norm.weight          [D]             (+ .bias for Norm::kLayer, likewise below)
+//   {stack}.{i}.self_attention.query.weight         [H*K,D]         (+ .bias for projection_bias; output_bias,
+//   {stack}.{i}.self_attention.{key,value}.weight   [kv_heads*K,D]   feed_forward_bias likewise)
+//   {stack}.{i}.self_attention.output.weight        [D,H*K]
+//   decoder.{i}.cross_attention.*                   the same five   encoder-decoder models only
+//   {stack}.{i}.feed_forward.norm.weight            [D]
+//   {stack}.{i}.feed_forward.{gate,up}.weight       [F,D]           gate only where config.gated
+//   {stack}.{i}.feed_forward.down.weight            [D,F]           T5's `wo`: stays fp32 in fp16
+//   decoder.{i}.primary_projection.weight           [D,D_L]         Tandem secondaries (model/kinds/tandem.h)
+//   encoder_projection.weight                       [D,D_L]         those of encoder-decoders, in place of an encoder
+//   {stack}.final_norm.weight                       [D]
+//   head.weight                                     [V,D]           only when not tied; rows as the embedding
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/transformer/transformer_config.h"
+
+namespace draftsmith::model {
+
+struct ParameterSpec {
+  std::string name;  // canonical
+  std::vector<int64_t> shape;
+};
+
+// All parameters of a model, in the order embedding, encoder, decoder, head. Tied tensors appear once.
+std::vector<ParameterSpec> expected_parameters(const TransformerConfig& config);
+
+// Numbers in all parameters, tied ones once.
+int64_t count_numbers(const TransformerConfig& config);
+
+// Whether a parameter stays in fp32 when the model is converted to fp16 (T5's feed-forward down projection overflows).
+bool keeps_fp32_in_half(const TransformerConfig& config, const std::string& canonical_name);
+
+}  // namespace draftsmith::model

@@ -1,0 +1,33 @@
+// T5's relative-position bias (Raffel et al. 2020, section 2.1): a learned number a head for each bucket of the
+// distance between key and query, logarithmic buckets beyond half of them, added to attention scores in all layers of a
+// stack.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/aten.h"
+
+namespace draftsmith::model {
+
+class RelativeBias {
+ public:
+  RelativeBias() = default;
+  // weight [buckets,H]. Bidirectional (encoder): half of the buckets for keys after the query.
+  RelativeBias(at::Tensor weight, bool bidirectional, int64_t max_distance);
+
+  // Bucket of key position minus query position.
+  int64_t bucket(int64_t distance) const;
+  // Bias of queries 0..T-1 and keys 0..S-1, with gradient. [1,H,T,S]
+  at::Tensor full(int64_t queries, int64_t keys) const;
+  // Bias of keys at or before the query, the nearest last: column n-1-d holds distance d. No gradient. [H,n]
+  at::Tensor reversed_table(int64_t n) const;
+
+ private:
+  at::Tensor weight_;
+  bool bidirectional_ = false;
+  std::vector<int64_t> before_;  // bucket of key at distance d before the query; the last holds for all beyond
+  std::vector<int64_t> after_;   // likewise for keys after the query
+};
+
+}  // namespace draftsmith::model

@@ -1,0 +1,117 @@
+#include "model/layers/rotary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace draftsmith::model {
+namespace {
+
+// Llama 3: frequencies whose wave is longer than the pretraining's length over low_frequency_factor are divided by
+// `factor`, those shorter than over high_frequency_factor stay, those between are interpolated.
+at::Tensor llama3_frequencies(const at::Tensor& plain, const RotaryConfig& config) {
+  const auto length = static_cast<double>(config.original_positions);
+  const double longest = length / config.low_frequency_factor;
+  const double shortest = length / config.high_frequency_factor;
+  const at::Tensor wave = 2 * std::numbers::pi / plain;
+  const at::Tensor stretched = at::where(wave > longest, plain / config.factor, plain);
+  const at::Tensor share =
+      (length / wave - config.low_frequency_factor) / (config.high_frequency_factor - config.low_frequency_factor);
+  const at::Tensor between = (1 - share) * stretched / config.factor + share * stretched;
+  return at::where((wave >= shortest) & (wave <= longest), between, stretched);
+}
+
+// x [...,h,K] with cosine and sine that broadcast over heads, [...,1,w/2].
+at::Tensor rotated(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine) {
+  const int64_t half = cosine.size(-1);
+  const at::Tensor first = x.narrow(-1, 0, half);
+  const at::Tensor second = x.narrow(-1, half, half);
+  std::vector<at::Tensor> parts{first * cosine - second * sine, second * cosine + first * sine};
+  if (const int64_t rest = x.size(-1) - 2 * half; rest > 0) {
+    parts.push_back(x.narrow(-1, 2 * half, rest));
+  }
+  return at::cat(parts, -1);
+}
+
+template <class T>
+void rotate_in_place(const at::Tensor& x, int64_t head_width, const RotaryTable& table,
+                     const std::vector<int64_t>& positions) {
+  const int64_t half = table.cosine.size(1);
+  const int64_t heads = x.size(2) / head_width;
+  const T* cosines = table.cosine.const_data_ptr<T>();
+  const T* sines = table.sine.const_data_ptr<T>();
+  T* data = x.mutable_data_ptr<T>();
+  for (int64_t b = 0; b < x.size(0); ++b) {
+    for (int64_t j = 0; j < x.size(1); ++j) {
+      const int64_t position = std::min(positions[static_cast<size_t>(b * x.size(1) + j)], table.positions() - 1);
+      const T* cosine = cosines + position * half;
+      const T* sine = sines + position * half;
+      T* head = data + b * x.stride(0) + j * x.stride(1);
+      for (int64_t h = 0; h < heads; ++h, head += head_width) {
+        for (int64_t i = 0; i < half; ++i) {
+          const T first = head[i];
+          const T second = head[i + half];
+          head[i] = first * cosine[i] - second * sine[i];
+          head[i + half] = second * cosine[i] + first * sine[i];
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+at::Tensor rotary_frequencies(const RotaryConfig& config) {
+  const at::Tensor exponent = at::arange(0, config.width, 2, at::kFloat) / static_cast<double>(config.width);
+  at::Tensor plain = 1.0 / at::pow(at::scalar_tensor(config.base, at::kFloat), exponent);
+  switch (config.scaling) {
+    case RotaryScaling::kNone:
+      break;
+    case RotaryScaling::kLinear:
+      return plain / config.factor;
+    case RotaryScaling::kLlama3:
+      return llama3_frequencies(plain, config);
+  }
+  return plain;
+}
+
+RotaryTable rotary_table(const RotaryConfig& config, int64_t positions, const at::TensorOptions& options) {
+  const at::Tensor angle = at::outer(at::arange(0, positions, at::kFloat), rotary_frequencies(config));  // [n,w/2]
+  return {angle.cos().to(options), angle.sin().to(options)};
+}
+
+RotaryTable rotary_rows(const RotaryTable& table, const at::Tensor& positions) {
+  const at::Tensor index = positions.flatten().to(table.cosine.device());
+  const auto pick = [&](const at::Tensor& values) {
+    return values.index_select(0, index).view({positions.size(0), positions.size(1), -1});
+  };
+  return {pick(table.cosine), pick(table.sine)};
+}
+
+at::Tensor rotate_sequence(const at::Tensor& x, int64_t head_width, const RotaryTable& table) {
+  const int64_t tokens = x.size(1);
+  const at::Tensor heads = x.unflatten(-1, {x.size(2) / head_width, head_width});  // [B,T,h,K]
+  const auto rows = [&](const at::Tensor& values) { return values.dim() == 3 ? values : values.narrow(0, 0, tokens); };
+  return rotated(heads, rows(table.cosine).unsqueeze(-2), rows(table.sine).unsqueeze(-2)).flatten(2);
+}
+
+at::Tensor rotate_step(const at::Tensor& x, int64_t head_width, const RotaryTable& table,
+                       const std::vector<int64_t>& positions) {
+  const bool in_place = x.is_cpu() && x.stride(2) == 1 && x.scalar_type() == table.cosine.scalar_type();
+  if (in_place && x.scalar_type() == at::kFloat) {
+    rotate_in_place<float>(x, head_width, table, positions);
+    return x;
+  }
+  if (in_place && x.scalar_type() == at::kDouble) {
+    rotate_in_place<double>(x, head_width, table, positions);
+    return x;
+  }
+  const at::Tensor index = at::tensor(positions, at::kLong).clamp_max(table.positions() - 1).to(x.device());
+  const auto pick = [&](const at::Tensor& values) {
+    return values.index_select(0, index).view({x.size(0), x.size(1), 1, -1}).to(x.scalar_type());
+  };
+  const at::Tensor heads = x.unflatten(-1, {x.size(2) / head_width, head_width});  // [B,L,h,K]
+  return rotated(heads, pick(table.cosine), pick(table.sine)).flatten(2);
+}
+
+}  // namespace draftsmith::model

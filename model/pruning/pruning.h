@@ -1,0 +1,61 @@
+// Cutting a smaller model out of a trained one: layers, feed-forward neurons and heads by their weights or by what they
+// contribute on calibration text (model/pruning/pruning_scores.h), and the vocabulary
+// (model/transformer/draft_vocabulary.h). The result is an ordinary model, ready for alignment or distillation.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+#include "model/pruning/pruning_scores.h"
+#include "model/transformer/transformer_model.h"
+
+namespace draftsmith::model {
+
+struct PruneOptions {
+  std::string encoder_layers = {};  // which layers stay, see layers_to_keep; empty: all
+  std::string decoder_layers = {};
+  int64_t ff_width = 0;                                       // neurons that stay in each layer; 0: all
+  int64_t heads = 0;                                          // heads that stay in each layer; 0: all
+  std::string by = "magnitude";                               // what neurons and heads are chosen by
+  std::optional<std::filesystem::path> calibration = {};      // text or corpus that activations are measured on
+  std::optional<int64_t> calibration_examples = {};           // examples of it that are used; absent: 512
+  std::optional<std::filesystem::path> vocabulary_from = {};  // text or corpus whose tokens are counted
+  std::optional<int64_t> vocabulary_size = {};                // ids that stay; absent: those that occur
+  static Fields<PruneOptions> fields();
+};
+
+// What options refer to, read and measured by the caller.
+struct PruneEvidence {
+  const ActivationMoments* activations = nullptr;  // by = "activation"
+  std::vector<int64_t> token_counts = {};          // [V] of vocabulary_from; empty: the vocabulary stays
+  std::vector<int64_t> special_ids = {};           // of the tokenizer: they stay, with those of the configuration
+  std::optional<int64_t> unknown = {};             // the tokenizer's unknown token, stand-in for ids that go
+};
+
+// Indices of the layers that stay of `count`: "first:N" the first N, "every:K" layers 0, K, 2K, ..., or a list "0,2,5"
+// in rising order; empty keeps all. Errors: UserError at `where` for anything else, and layers that are not there.
+std::vector<int64_t> layers_to_keep(const std::string& choice, int64_t count, const std::string& where);
+
+// Ids that stay whatever the counts say, rising.
+std::vector<int64_t> ids_that_stay(const TransformerConfig& config, const PruneEvidence& evidence);
+
+// What prune() asks of the options, as far as a model's configuration and the evidence's special ids tell: for callers
+// that measure the rest of the evidence, which takes long. Errors: those of prune(), all at once.
+void require_prunable(const TransformerConfig& config, const PruneOptions& options, const PruneEvidence& evidence);
+
+// The pruned model, fp32 parameters of its own. Neurons, and heads of Llama (whole groups that share keys), are chosen
+// in each layer by itself; T5's heads, which share one bias of positions, are the same in all layers of a stack. Order
+// is kept. Of the vocabulary stay the most frequent ids and all special ones; the unknown token stands in for the
+// others or, where there is none, the token whose embedding is nearest to the mean of those that go, weighted by their
+// counts. Errors (UserError): more than there is, families whose files cannot hold the shape (heads of GPT-2, GPT-NeoX
+// and BLOOM, BLOOM's feed-forward width), a number of heads that splits a group, encoder layers of a model without
+// encoder, a vocabulary below the special ids or pruned before.
+std::unique_ptr<TransformerModel> prune(const TransformerModel& model, const PruneOptions& options,
+                                        const PruneEvidence& evidence = {});
+
+}  // namespace draftsmith::model

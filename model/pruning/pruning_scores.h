@@ -1,0 +1,47 @@
+// How much neurons and heads count when a model is pruned: by their weights (Han et al. 2015; Michel et al. 2019 for
+// heads), or by what they contributed to the residual stream on calibration text: the root mean square over positions
+// of the vector that a neuron or head adds to it. For neurons that is Wanda's |activation| * |weight| (Sun et al.
+// 2024).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "base/aten.h"
+#include "model/layers/activation_observer.h"
+#include "model/transformer/transformer_model.h"
+
+namespace draftsmith::model {
+
+// Product of the norms of a neuron's row in the up (and gate) matrix and its column in the down matrix, of the
+// feed-forward sublayer `prefix`. [F]
+at::Tensor neuron_magnitudes(const TransformerModel& model, const std::string& prefix);
+// Product of the norms of value rows and output columns, of each group of heads that share keys. [kv]
+at::Tensor head_magnitudes(const TransformerModel& model, const std::string& prefix);
+
+// Second moments of the activations that pass by while a model runs: as ForwardInput::observer, over batches without
+// padding.
+class ActivationMoments final : public ActivationObserver {
+ public:
+  explicit ActivationMoments(const TransformerConfig& config) : heads_(config.heads) {}
+
+  void see(const std::string& sublayer, const at::Tensor& input) override;
+
+  bool empty() const { return sums_.empty(); }
+  // Root mean square of what each neuron of the feed-forward sublayer `prefix` adds. [F]
+  at::Tensor neurons(const TransformerModel& model, const std::string& prefix) const;
+  // The same of each group of heads that share keys, whose squares are added. [kv]
+  at::Tensor heads(const TransformerModel& model, const std::string& prefix) const;
+
+ private:
+  struct Sum {
+    at::Tensor total;  // fp64: squares [F] of neurons, products [H,K,K] of heads' contexts
+    int64_t positions = 0;
+  };
+
+  int64_t heads_;
+  std::map<std::string, Sum> sums_;
+};
+
+}  // namespace draftsmith::model

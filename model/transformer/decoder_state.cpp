@@ -1,0 +1,240 @@
+#include "model/transformer/decoder_state.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <stdexcept>
+
+#include "model/layers/cache_write.h"
+
+namespace draftsmith::model {
+namespace {
+
+// A slot past the capacity that takes what is written for tokens that don't matter.
+constexpr int64_t kSpareSlots = 1;
+// Slots that a state on a CPU begins with; they double when a row needs more, so that a high limit costs no memory.
+constexpr int64_t kFirstSlots = 64;
+
+}  // namespace
+
+DecoderState::DecoderState(const DecoderStateShape& shape) : capacity_(shape.capacity) {
+  if (shape.rows < 0 || shape.capacity < 1 || shape.layers < 1) {
+    throw std::logic_error("a decode state needs a capacity and layers");
+  }
+  runs_.assign(static_cast<size_t>(shape.layers), 0);
+  const bool grows = shape.options.device().is_cpu();
+  const int64_t slots = (grows ? std::min(kFirstSlots, shape.capacity) : shape.capacity) + kSpareSlots;
+  const std::vector<int64_t> sizes{shape.rows, shape.heads.key_values(), slots, shape.heads.width};
+  cache_rows_.resize(static_cast<size_t>(shape.rows));
+  std::iota(cache_rows_.begin(), cache_rows_.end(), 0);
+  for (int64_t i = 0; i < shape.layers; ++i) {
+    layers_.push_back({at::zeros(sizes, shape.options), at::zeros(sizes, shape.options),
+                       std::vector<int64_t>(static_cast<size_t>(shape.rows), 0)});
+  }
+}
+
+void DecoderState::check_rows(size_t count) const {
+  if (static_cast<int64_t>(count) != rows()) {
+    throw std::logic_error("one number for each row of the decode state is needed");
+  }
+}
+
+void DecoderState::check_layers(LayerRange layers) const {
+  if (layers.begin < 0 || layers.end > static_cast<int64_t>(layers_.size()) || layers.begin > layers.end) {
+    throw std::logic_error("layer range outside the decoder");
+  }
+}
+
+int64_t DecoderState::length(int64_t row) const {
+  int64_t shortest = capacity_;
+  for (const LayerCache& layer : layers_) {
+    shortest = std::min(shortest, layer.lengths.at(static_cast<size_t>(row)));
+  }
+  return shortest;
+}
+
+int64_t DecoderState::layer_length(int64_t layer, int64_t row) const {
+  return cache(layer).lengths.at(static_cast<size_t>(row));
+}
+
+int64_t DecoderState::layer_runs() const {
+  return std::accumulate(runs_.begin(), runs_.end(), int64_t{0});
+}
+
+void DecoderState::count_run(int64_t layer, const StepLayout& layout) {
+  runs_.at(static_cast<size_t>(layer)) +=
+      std::accumulate(layout.new_tokens.begin(), layout.new_tokens.end(), int64_t{0});
+}
+
+void DecoderState::rollback(std::span<const int64_t> lengths) {
+  rollback_layers({0, static_cast<int64_t>(layers_.size())}, lengths);
+}
+
+void DecoderState::rollback_layers(LayerRange layers, std::span<const int64_t> lengths) {
+  check_rows(lengths.size());
+  check_layers(layers);
+  for (int64_t i = layers.begin; i < layers.end; ++i) {
+    std::vector<int64_t>& own = layers_[static_cast<size_t>(i)].lengths;
+    for (size_t b = 0; b < own.size(); ++b) {
+      own[b] = std::max<int64_t>(0, std::min(own[b], lengths[b]));
+    }
+  }
+}
+
+void DecoderState::select_rows(std::span<const int64_t> rows) {
+  const std::vector<int64_t> kept(rows.begin(), rows.end());
+  const auto pick = [&](const std::vector<int64_t>& from) {
+    std::vector<int64_t> to;
+    for (const int64_t row : kept) {
+      to.push_back(from.at(static_cast<size_t>(row)));
+    }
+    return to;
+  };
+  const bool in_place = selects_in_place(rows);
+  cache_rows_ = pick(cache_rows_);
+  const at::Tensor index = at::tensor(cache_rows_, at::kLong).to(layers_.front().keys.device());
+  for (LayerCache& layer : layers_) {
+    layer.lengths = pick(layer.lengths);
+    if (!in_place) {
+      layer.keys = layer.keys.index_select(0, index);
+      layer.values = layer.values.index_select(0, index);
+    }
+  }
+  if (!in_place) {
+    std::iota(cache_rows_.begin(), cache_rows_.end(), 0);
+  }
+  if (!source_of_row_.empty()) {
+    source_of_row_ = pick(source_of_row_);
+  }
+}
+
+bool DecoderState::selects_in_place(std::span<const int64_t> rows) const {
+  const at::Tensor& keys = layers_.front().keys;
+  const std::set<int64_t> distinct(rows.begin(), rows.end());
+  return keys.device().is_cpu() && (keys.scalar_type() == at::kFloat || keys.scalar_type() == at::kDouble) &&
+         distinct.size() == rows.size();
+}
+
+StepLayout DecoderState::append(std::span<const int64_t> new_tokens, int64_t tokens, int64_t layer) const {
+  check_rows(new_tokens.size());
+  StepLayout layout;
+  layout.tokens = tokens;
+  layout.base = cache(layer).lengths;
+  layout.new_tokens.assign(new_tokens.begin(), new_tokens.end());
+  for (const int64_t count : layout.new_tokens) {
+    if (count < 0 || count > tokens) {
+      throw std::logic_error("a row's new tokens must be 0 to the step's number of tokens");
+    }
+  }
+  return layout;
+}
+
+StepLayout DecoderState::siblings(int64_t branches, int64_t layer) const {
+  StepLayout layout;
+  layout.tokens = branches;
+  layout.base = cache(layer).lengths;
+  layout.new_tokens.assign(layout.base.size(), branches);
+  layout.siblings = true;
+  return layout;
+}
+
+void DecoderState::check(LayerRange layers, const StepLayout& layout) const {
+  check_layers(layers);
+  check_rows(layout.base.size());
+  for (int64_t i = layers.begin; i < layers.end; ++i) {
+    for (size_t b = 0; b < layout.base.size(); ++b) {
+      const int64_t added = layout.siblings ? std::min<int64_t>(1, layout.new_tokens[b]) : layout.new_tokens[b];
+      if (added > 0 && cache(i).lengths[b] != layout.base[b]) {
+        throw std::logic_error("a decoder layer stands at another length than the step's layout");
+      }
+      if (layout.base[b] + added > capacity_) {
+        throw std::logic_error("a step passes the capacity of its decode state");
+      }
+    }
+  }
+}
+
+void DecoderState::reserve(LayerCache& cache, int64_t slots) const {
+  const int64_t present = cache.keys.size(2);
+  if (slots <= present) {
+    return;
+  }
+  for (at::Tensor* part : {&cache.keys, &cache.values}) {
+    at::Tensor larger = at::zeros({part->size(0), part->size(1), slots, part->size(3)}, part->options());
+    larger.narrow(2, 0, present).copy_(*part);
+    *part = larger;
+  }
+}
+
+void DecoderState::write(int64_t layer, const KeyValue& key_value, const StepLayout& layout) {
+  LayerCache& cache = layers_.at(static_cast<size_t>(layer));
+  int64_t needed = 0;
+  for (size_t b = 0; b < layout.base.size(); ++b) {
+    needed = std::max(needed, layout.base[b] + layout.new_tokens[b]);
+  }
+  if (const int64_t present = cache.keys.size(2); needed + kSpareSlots > present) {
+    reserve(cache, std::max(needed, std::min(2 * present, capacity_)) + kSpareSlots);
+  }
+  write_slots(cache.keys, cache_rows_, key_value.key, layout);
+  write_slots(cache.values, cache_rows_, key_value.value, layout);
+}
+
+void DecoderState::advance(int64_t layer, const StepLayout& layout) {
+  std::vector<int64_t>& lengths = layers_.at(static_cast<size_t>(layer)).lengths;
+  for (size_t b = 0; b < lengths.size(); ++b) {
+    lengths[b] += layout.new_tokens[b];
+  }
+}
+
+void DecoderState::select_branch(LayerRange layers, const StepLayout& layout, std::span<const int64_t> chosen) {
+  check_rows(chosen.size());
+  check(layers, layout);
+  if (!layout.siblings) {
+    throw std::logic_error("select_branch needs a layout of siblings");
+  }
+  for (int64_t i = layers.begin; i < layers.end; ++i) {
+    LayerCache& cache = layers_[static_cast<size_t>(i)];
+    for (size_t b = 0; b < chosen.size(); ++b) {
+      const int64_t branch = chosen[b];
+      if (branch >= layout.tokens) {
+        throw std::logic_error("no such branch");
+      }
+      if (branch < 0) {
+        continue;
+      }
+      for (const at::Tensor& part : {cache.keys, cache.values}) {
+        const at::Tensor row = part.select(0, cache_rows_[b]);  // [H,T,K]
+        if (branch > 0) {
+          row.select(1, layout.base[b]).copy_(row.select(1, layout.base[b] + branch));
+        }
+      }
+      cache.lengths[b] = layout.base[b] + 1;
+    }
+  }
+}
+
+at::Tensor DecoderState::valid_slots(int64_t layer, at::Tensor LayerCache::*part) const {
+  const LayerCache& from = cache(layer);
+  const int64_t longest = from.lengths.empty() ? 0 : *std::max_element(from.lengths.begin(), from.lengths.end());
+  const at::Tensor rows = at::tensor(cache_rows_, at::kLong).to((from.*part).device());
+  at::Tensor slots = (from.*part).narrow(2, 0, longest).index_select(0, rows);
+  for (size_t b = 0; b < from.lengths.size(); ++b) {
+    const int64_t beyond = longest - from.lengths[b];
+    slots.select(0, static_cast<int64_t>(b)).narrow(1, from.lengths[b], beyond).zero_();
+  }
+  return slots;
+}
+
+void DecoderState::set_cross(std::vector<CrossCache> cross, std::vector<int64_t> source_lengths,
+                             std::vector<int64_t> source_of_row) {
+  check_rows(source_of_row.size());
+  cross_ = std::move(cross);
+  source_lengths_ = std::move(source_lengths);
+  source_of_row_ = std::move(source_of_row);
+}
+
+int64_t DecoderState::source_length(int64_t row) const {
+  return source_lengths_.at(static_cast<size_t>(source_of_row_.at(static_cast<size_t>(row))));
+}
+
+}  // namespace draftsmith::model

@@ -1,0 +1,98 @@
+// The decode state that TransformerModel makes: K/V caches [B,kv,T,K] of every layer with a length per row and layer,
+// and the cross-attention K/V of the sources, shared by all rows of one source. Private to model/.
+#pragma once
+
+#include "model/layers/attention.h"
+#include "model/transformer/transformer_state.h"
+
+namespace draftsmith::model {
+
+// Self-attention cache of one layer. R >= B: on CPUs rows that left the batch keep their place.
+struct LayerCache {
+  at::Tensor keys;               // [R,kv,T,K], T grows up to the capacity and a spare slot
+  at::Tensor values;             // [R,kv,T,K]
+  std::vector<int64_t> lengths;  // [B]
+};
+
+// Cross-attention K/V of one layer, one row a source.
+struct CrossCache {
+  at::Tensor keys;    // [R,H,S,K]
+  at::Tensor values;  // [R,H,S,K]
+};
+
+// What positions add to a step's attention: a bias of scores, or rotations.
+struct PositionTables {
+  int64_t count = 0;  // positions they cover
+  at::Tensor bias;    // [H,n], PositionBias::reversed_table; undefined: none
+  RotaryTable rotary;
+};
+
+struct DecoderStateShape {
+  int64_t rows = 0;
+  int64_t capacity = 0;
+  int64_t layers = 0;
+  HeadShape heads;
+  at::TensorOptions options;
+};
+
+class DecoderState final : public TransformerState {
+ public:
+  explicit DecoderState(const DecoderStateShape& shape);
+
+  int64_t rows() const override { return static_cast<int64_t>(cache_rows_.size()); }
+  int64_t capacity() const override { return capacity_; }
+  int64_t length(int64_t row) const override;
+  void rollback(std::span<const int64_t> lengths) override;
+  void select_rows(std::span<const int64_t> rows) override;
+  StepLayout append(std::span<const int64_t> new_tokens, int64_t tokens, int64_t layer) const override;
+  StepLayout siblings(int64_t branches, int64_t layer) const override;
+  void select_branch(LayerRange layers, const StepLayout& layout, std::span<const int64_t> chosen) override;
+  int64_t layer_length(int64_t layer, int64_t row) const override;
+  int64_t layer_runs() const override;
+  void rollback_layers(LayerRange layers, std::span<const int64_t> lengths) override;
+  at::Tensor keys(int64_t layer) const override { return valid_slots(layer, &LayerCache::keys); }
+  at::Tensor values(int64_t layer) const override { return valid_slots(layer, &LayerCache::values); }
+
+  // Writes a step's K/V [B,L,H*K] of one layer to the layout's slots: of each row's new tokens only.
+  void write(int64_t layer, const KeyValue& key_value, const StepLayout& layout);
+  // Throws std::logic_error unless the layers stand at the layout's base and have room for it.
+  void check(LayerRange layers, const StepLayout& layout) const;
+  // Counts a run of a layer (layer_runs).
+  void count_run(int64_t layer, const StepLayout& layout);
+  // Sets the lengths of a layer to the end of an append layout.
+  void advance(int64_t layer, const StepLayout& layout);
+
+  // Row of the caches that each row of the batch lies in. [B]
+  const std::vector<int64_t>& cache_rows() const { return cache_rows_; }
+  const LayerCache& cache(int64_t layer) const { return layers_.at(static_cast<size_t>(layer)); }
+  void set_cross(std::vector<CrossCache> cross, std::vector<int64_t> source_lengths,
+                 std::vector<int64_t> source_of_row);
+  const CrossCache& cross(int64_t layer) const { return cross_.at(static_cast<size_t>(layer)); }
+  const std::vector<int64_t>& source_of_row() const { return source_of_row_; }
+  int64_t source_length(int64_t row) const;
+
+  // Tables over the positions that were used so far and more; empty before the first step. Kept here, not in the model:
+  // weights may change between states.
+  void set_positions(PositionTables tables) { positions_ = std::move(tables); }
+  const PositionTables& positions() const { return positions_; }
+
+ private:
+  at::Tensor valid_slots(int64_t layer, at::Tensor LayerCache::*part) const;
+  // Grows the caches of a layer to at least `slots`; siblings may need more slots than the capacity.
+  void reserve(LayerCache& cache, int64_t slots) const;
+  // Whether rows may leave without a copy: the CPU kernel reads and writes rows in place wherever they lie.
+  bool selects_in_place(std::span<const int64_t> rows) const;
+  void check_rows(size_t count) const;
+  void check_layers(LayerRange layers) const;
+
+  int64_t capacity_;
+  PositionTables positions_;
+  std::vector<int64_t> cache_rows_;  // [B]
+  std::vector<LayerCache> layers_;
+  std::vector<int64_t> runs_;  // by layer, so that layers may run on several threads
+  std::vector<CrossCache> cross_;
+  std::vector<int64_t> source_lengths_;  // [R]
+  std::vector<int64_t> source_of_row_;   // [B]
+};
+
+}  // namespace draftsmith::model

@@ -1,0 +1,41 @@
+// What a pass over whole sequences reads and returns (training and scoring).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/aten.h"
+#include "model/layers/activation_observer.h"
+#include "model/transformer/language_model.h"
+
+namespace draftsmith::model {
+
+// What a Tandem secondary reads of its primary's pass over the same tokens. Gradients flow into them where they carry
+// any. Of a primary's forward() with hidden_layers = the secondary's layer_map: {output.layers, output.encoder}.
+struct PrimaryStates {
+  std::vector<at::Tensor> layers = {};  // [B,T,D_L], x^(ℓ(j)) for each layer j of the secondary
+  at::Tensor encoder = {};              // [B,S,D_L], the primary's encoder states; undefined for decoder-only models
+};
+
+// Whole sequences for training or scoring, teacher-forced.
+struct ForwardInput {
+  TokenBatch source;                       // [B,S]; unused by decoder-only models
+  TokenBatch target;                       // decoder inputs [B,T] (start token first), right padded
+  std::vector<int64_t> hidden_layers;      // wanted decoder hidden states (early exits, heads)
+  ActivationObserver* observer = nullptr;  // nullptr: nobody looks on
+  // A Tandem secondary's: layer j + 1 reads the primary's projected representations of tokens before the block of γ
+  // that a position lies in (counted within its segment), its own from there on. An encoder-decoder secondary reads the
+  // primary's encoder states and only the lengths of `source`. Without them a decoder-only secondary reads itself
+  // alone, as with a γ beyond every token.
+  const PrimaryStates* primary = nullptr;
+  int64_t block = 0;      // γ of this pass; 0: config.tandem.block
+  at::Tensor added = {};  // [B,T,D] added to the embedded targets (Deep Tandem's sketch); undefined: nothing
+};
+
+struct ForwardOutput {
+  at::Tensor hidden;               // [B,T,D] after the final norm and output scale: what the head reads
+  std::vector<at::Tensor> layers;  // one [B,T,D] a wanted layer, before the final norm
+  at::Tensor encoder;              // [B,S,D] encoder states that were cross-attended to; undefined: decoder-only
+};
+
+}  // namespace draftsmith::model

@@ -1,0 +1,77 @@
+#include "model/transformer/initialization.h"
+
+#include <cmath>
+#include <stdexcept>
+
+#include "base/random_tensors.h"
+
+namespace draftsmith::model {
+namespace {
+
+double power(int64_t value) {
+  return 1.0 / std::sqrt(static_cast<double>(value));
+}
+
+bool projects(const std::string& name) {
+  return name.ends_with("primary_projection.weight") || name == "encoder_projection.weight";
+}
+
+// Decoder-only families: one number for all, smaller where GPT-2 adds to the residual stream (Radford et al. 2019).
+double plain_deviation(const std::string& name, const TransformerConfig& config) {
+  const bool embeds = name == "embedding.weight" || name == "head.weight";
+  const bool adds = name.ends_with(".output.weight") || name.ends_with(".down.weight");
+  const bool smaller = config.family == "gpt2" && adds;
+  return (embeds ? config.embedding_std.value_or(config.initializer_range) : config.initializer_range) *
+         (smaller ? power(2 * config.decoder_layers) : 1.0);
+}
+
+// Standard deviation of a weight matrix of T5, by the part of the model it belongs to.
+double deviation(const std::string& name, const TransformerConfig& config) {
+  const double f = config.initializer_factor;
+  const auto is = [&](const char* part) { return name.ends_with(std::string(part) + ".weight"); };
+  if (is("embedding")) {
+    return f * config.embedding_std.value_or(1.0);
+  }
+  if (is("head")) {
+    return f * config.embedding_std.value_or(power(config.width));
+  }
+  if (is(".query")) {
+    return f * power(config.width * config.head_width);
+  }
+  if (is(".output")) {
+    return f * power(config.heads * config.head_width);
+  }
+  if (is(".down")) {
+    return f * power(config.ff_width);
+  }
+  if (is(".key") || is(".value") || is(".gate") || is(".up") || is(".relative_bias")) {
+    return f * power(config.width);
+  }
+  throw std::logic_error("no initialisation for " + name);
+}
+
+}  // namespace
+
+at::Tensor initial_projection(const ParameterSpec& spec, uint64_t seed) {
+  return normal_tensor(spec.shape, power(spec.shape.at(1)), seed, "init/" + spec.name, at::kFloat);
+}
+
+std::map<std::string, at::Tensor> initial_parameters(const TransformerConfig& config, uint64_t seed) {
+  std::map<std::string, at::Tensor> parameters;
+  for (const ParameterSpec& spec : expected_parameters(config)) {
+    at::Tensor& value = parameters[spec.name];
+    if (spec.name.ends_with("norm.weight")) {
+      value = at::full(spec.shape, config.encoder_decoder ? config.initializer_factor : 1.0, at::kFloat);
+    } else if (spec.name.ends_with(".bias")) {
+      value = at::zeros(spec.shape, at::kFloat);
+    } else if (projects(spec.name)) {
+      value = initial_projection(spec, seed);
+    } else {
+      const double scale = config.encoder_decoder ? deviation(spec.name, config) : plain_deviation(spec.name, config);
+      value = normal_tensor(spec.shape, scale, seed, "init/" + spec.name, at::kFloat);
+    }
+  }
+  return parameters;
+}
+
+}  // namespace draftsmith::model

@@ -1,0 +1,100 @@
+// The interface every decoding rule is written against: encode, begin, step, roll back. Implemented by TransformerModel
+// (weights) and by OracleModel (a table of next-token distributions, for tests).
+//
+// Letters in shapes: B rows (batch), S source length, L tokens in this step, P wanted logit positions, D width, V
+// vocabulary.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/aten.h"
+
+namespace draftsmith::model {
+
+// What decoding needs to know of a model.
+struct ModelInfo {
+  std::string name;           // directory or family, for messages
+  int64_t vocabulary = 0;     // V: rows of the logits, padding ids included
+  int64_t decoder_start = 0;  // first token given to an encoder-decoder's decoder
+  int64_t pad = 0;
+  std::vector<int64_t> eos;   // any of these ends a row
+  int64_t layers = 0;         // decoder layers
+  int64_t max_positions = 0;  // 0: no limit of its own
+  bool encoder_decoder = true;
+  at::Device device = at::kCPU;
+  at::ScalarType dtype = at::kFloat;
+};
+
+// A batch of ragged token rows, right padded.
+struct TokenBatch {
+  at::Tensor tokens;             // int64 [B,S]
+  std::vector<int64_t> lengths;  // [B]; 0 is valid
+  // Lengths of the sequences that lie one after the other in each row, for decoder-only forward() passes: positions
+  // begin anew with each, and attention does not leave it. Empty: every row is one sequence.
+  std::vector<std::vector<int64_t>> segments = {};
+};
+
+// Output of the encoder, shared by all samples of one source.
+struct EncoderStates {
+  at::Tensor hidden;             // [B,S,D]
+  std::vector<int64_t> lengths;  // [B]
+};
+
+// Which positions of a step get logits. Logits are computed nowhere else.
+enum class Logits {
+  kNone,
+  kLast,  // each row's last new token: P = 1
+  kAll,   // every position of the step: P = L; positions beyond a row's new tokens hold garbage
+};
+
+// One call of the decoder on L tokens a row. Row b uses its first new_tokens[b] tokens, 0..L.
+struct StepInput {
+  at::Tensor tokens;                // int64 [B,L]
+  std::vector<int64_t> new_tokens;  // [B]
+  Logits logits = Logits::kAll;
+  std::vector<int64_t> hidden_layers;  // wanted hidden states: 0 embedding output, i output of layer i
+};
+
+struct StepOutput {
+  at::Tensor logits;               // [B,P,V]; undefined for kNone
+  std::vector<at::Tensor> hidden;  // one [B,L,D] for each wanted layer
+};
+
+// Everything a decoder remembers between steps. Explicit, never hidden in the model; a model may have many at once.
+class DecodeState {
+ public:
+  virtual ~DecodeState() = default;
+  virtual int64_t rows() const = 0;
+  // Tokens a row can hold at most.
+  virtual int64_t capacity() const = 0;
+  // Tokens of a row that every layer has processed.
+  virtual int64_t length(int64_t row) const = 0;
+  // Forgets the tokens of each row from lengths[row] on (a length above the row's own leaves it). Copies nothing.
+  virtual void rollback(std::span<const int64_t> lengths) = 0;
+  // Keeps only the given rows, in the given order (finished rows leave a batch).
+  virtual void select_rows(std::span<const int64_t> rows) = 0;
+};
+
+class LanguageModel {
+ public:
+  virtual ~LanguageModel() = default;
+  virtual const ModelInfo& info() const = 0;
+
+  // Runs the encoder; encoder-decoder models only.
+  virtual EncoderStates encode(const TokenBatch& source) = 0;
+
+  // A fresh state. Encoder-decoder: `samples` rows for each source, in order, sharing one cross-attention K/V a source.
+  virtual std::unique_ptr<DecodeState> begin(const EncoderStates& source, int64_t capacity, int64_t samples = 1) = 0;
+  // A fresh state of a decoder-only model: `rows` empty rows.
+  virtual std::unique_ptr<DecodeState> begin(int64_t rows, int64_t capacity) = 0;
+
+  // Processes the new tokens of every row at the row's own positions and advances its length in all layers.
+  // Throws std::logic_error when a row would pass its capacity.
+  virtual StepOutput step(const StepInput& input, DecodeState& state) = 0;
+};
+
+}  // namespace draftsmith::model

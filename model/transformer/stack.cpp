@@ -1,0 +1,290 @@
+#include "model/transformer/stack.h"
+
+#include <numeric>
+#include <stdexcept>
+
+namespace draftsmith::model {
+namespace {
+
+NormLayer make_norm(const TransformerConfig& config, const std::string& prefix, const Building& building) {
+  return {config.norm, config.norm_epsilon, building.find(prefix + ".weight"), building.find(prefix + ".bias")};
+}
+
+Linear make_linear(const std::string& prefix, const Building& building) {
+  return Linear(building.matrix(prefix + ".weight"), building.find(prefix + ".bias"));
+}
+
+Attention make_attention(const TransformerConfig& config, const std::string& prefix, const Building& building,
+                         bool self) {
+  AttentionWeights weights;
+  weights.norm = make_norm(config, prefix + ".norm", building);
+  weights.query = make_linear(prefix + ".query", building);
+  weights.key = make_linear(prefix + ".key", building);
+  weights.value = make_linear(prefix + ".value", building);
+  weights.output = make_linear(prefix + ".output", building);
+  return {{config.heads, config.head_width, config.attention_scale, config.kv_heads}, std::move(weights), self};
+}
+
+FeedForward make_feed_forward(const TransformerConfig& config, const std::string& prefix, const Building& building) {
+  return {config.activation,
+          config.encoder_decoder,
+          {make_norm(config, prefix + ".norm", building), make_linear(prefix + ".gate", building),
+           make_linear(prefix + ".up", building), make_linear(prefix + ".down", building)}};
+}
+
+// fp16 hidden states of T5 that overflowed are brought back into range, as Transformers does after each sublayer.
+at::Tensor within_half(const at::Tensor& x, bool clamps) {
+  if (!clamps || x.scalar_type() != at::kHalf) {
+    return x;
+  }
+  constexpr double kHighest = 65504.0;
+  const at::Tensor limit = at::where(x.isinf().any(), kHighest - 1000.0, kHighest).to(at::kHalf);
+  return at::clamp(x, -limit, limit);
+}
+
+at::Tensor expanded(const at::Tensor& additive, int64_t rows, int64_t heads) {
+  const int64_t queries = additive.size(2);
+  const int64_t keys = additive.size(3);
+  return additive.expand({rows, heads, queries, keys}).reshape({rows * heads, queries, keys});
+}
+
+}  // namespace
+
+Block::Block(const TransformerConfig& config, const std::string& prefix, const Building& building)
+    : prefix_(prefix),
+      parallel_residual_(config.parallel_residual),
+      clamps_half_(config.encoder_decoder),
+      self_(make_attention(config, prefix + ".self_attention", building, true)),
+      feed_forward_(make_feed_forward(config, prefix + ".feed_forward", building)) {
+  if (config.encoder_decoder && prefix.starts_with("decoder.")) {
+    cross_ = make_attention(config, prefix + ".cross_attention", building, false);
+  }
+  if (config.tandem_secondary()) {
+    primary_projection_ = Linear(building.matrix(prefix + ".primary_projection.weight"));
+  }
+}
+
+at::Tensor Block::feed_forward(const at::Tensor& x, const at::Tensor& attended, Dropout& dropout,
+                               const Glance& glance) const {
+  return within_half(feed_forward_.add_to(attended, parallel_residual_ ? x : attended, dropout, glance), clamps_half_);
+}
+
+Glance Block::glance(const SequencePass& pass, const char* sublayer) const {
+  if (pass.observer == nullptr) return {};
+  return [&pass, name = prefix_ + sublayer](const at::Tensor& input) { pass.observer->see(name, input); };
+}
+
+at::Tensor Block::operator()(const at::Tensor& x, const SequencePass& pass, const at::Tensor& primary) const {
+  const at::Tensor earlier = primary.defined() ? project_primary(primary) : primary;
+  at::Tensor hidden =
+      within_half(self_(x, earlier, pass.self_bias, *pass.dropout, glance(pass, ".self_attention")), clamps_half_);
+  if (cross_) {
+    hidden = within_half(
+        (*cross_)(hidden, pass.memory, pass.cross_bias, *pass.dropout, glance(pass, ".cross_attention")), clamps_half_);
+  }
+  return feed_forward(x, hidden, *pass.dropout, glance(pass, ".feed_forward"));
+}
+
+at::Tensor Block::step(const at::Tensor& x, CachedPass& pass, int64_t layer) const {
+  Projected projected = self_.project(self_.norm(x));
+  const PositionTables& tables = pass.state.positions();
+  if (tables.rotary.positions() > 0) {
+    projected.query = rotate_step(projected.query, self_.heads().width, tables.rotary, pass.positions);
+    projected.key = rotate_step(projected.key, self_.heads().width, tables.rotary, pass.positions);
+  }
+  pass.state.write(layer, {projected.key, projected.value}, pass.layout);
+  const LayerCache& cache = pass.state.cache(layer);
+  const at::Tensor context = cached_attention({projected.query, cache.keys, cache.values, tables.bias}, pass.self_keys,
+                                              self_.heads(), pass.dense_self);
+  at::Tensor hidden = within_half(self_.add_output(x, context), clamps_half_);
+  if (cross_) {
+    const CrossCache& source = pass.state.cross(layer);
+    const at::Tensor query = cross_->project_query(cross_->norm(hidden));
+    const at::Tensor from_source = cached_attention({query, source.keys, source.values, at::Tensor()}, pass.cross_keys,
+                                                    cross_->heads(), pass.dense_cross);
+    hidden = within_half(cross_->add_output(hidden, from_source), clamps_half_);
+  }
+  Dropout none({});
+  return feed_forward(x, hidden, none, {});
+}
+
+KeyValue Block::key_value(const at::Tensor& x, const RotaryTable& rotary, const std::vector<int64_t>& positions) const {
+  KeyValue projected = self_.project_key_value(self_.norm(x));
+  if (rotary.positions() > 0) {
+    projected.key = rotate_step(projected.key, self_.heads().width, rotary, positions);
+  }
+  return projected;
+}
+
+CrossCache Block::cross_cache(const at::Tensor& memory) const {
+  const KeyValue projected = cross_->project_key_value(memory);
+  const auto split = [&](const at::Tensor& x) {
+    return x.unflatten(-1, {cross_->heads().key_values(), cross_->heads().width}).transpose(1, 2).contiguous();
+  };
+  return {split(projected.key), split(projected.value)};  // [R,H,S,K]
+}
+
+void Block::pack(WeightArena& arena) {
+  self_.pack(arena);
+  if (cross_) {
+    cross_->pack(arena);
+  }
+  feed_forward_.pack(arena);
+  if (primary_projection_.weight().defined()) {
+    primary_projection_.pack(arena);
+  }
+}
+
+void Block::unpack() {
+  self_.unpack();
+  if (cross_) {
+    cross_->unpack();
+  }
+  feed_forward_.unpack();
+  primary_projection_.unpack();
+}
+
+Stack::Stack(const TransformerConfig& config, bool decoder, const Building& building)
+    : causal_(decoder), block_(config.block_attention), heads_(config.heads) {
+  const std::string name = decoder ? "decoder" : "encoder";
+  const int64_t layers = decoder ? config.decoder_layers : config.encoder_layers;
+  for (int64_t i = 0; i < layers; ++i) {
+    blocks_.emplace_back(config, name + "." + std::to_string(i), building);
+    if (building.arena != nullptr) {
+      blocks_.back().pack(*building.arena);
+    }
+    building.source.built();
+  }
+  final_norm_ = make_norm(config, name + ".final_norm", building);
+  const at::Tensor norm = building.find(name + ".final_norm.weight");
+  options_ = norm.options().requires_grad(false);
+  bias_ = PositionBias(config, building.find(name + ".relative_bias.weight"), !decoder, norm);
+  if (config.positions == Positions::kRotary) {
+    rotary_ = config.rotary;
+  }
+}
+
+PositionTables Stack::position_tables(int64_t count) const {
+  PositionTables tables{count, bias_.reversed_table(count), {}};
+  if (rotary_) {
+    tables.rotary = rotary_table(*rotary_, count, options_);
+  }
+  return tables;
+}
+
+SegmentIndex segment_index(const TokenBatch& batch) {
+  const int64_t rows = batch.tokens.size(0);
+  const int64_t tokens = batch.tokens.size(1);
+  SegmentIndex index{at::empty({rows, tokens}, at::kLong), at::empty({rows, tokens}, at::kLong)};
+  auto* segment = index.segment.mutable_data_ptr<int64_t>();
+  auto* position = index.position.mutable_data_ptr<int64_t>();
+  for (int64_t b = 0; b < rows; ++b) {
+    std::vector<int64_t> lengths = batch.segments[static_cast<size_t>(b)];
+    lengths.push_back(tokens - std::accumulate(lengths.begin(), lengths.end(), int64_t{0}));
+    if (lengths.back() < 0) {
+      throw std::logic_error("a row's segments are longer than the row");
+    }
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      for (int64_t t = 0; t < lengths[i]; ++t) {
+        *segment++ = static_cast<int64_t>(i);
+        *position++ = t;
+      }
+    }
+  }
+  return index;
+}
+
+namespace {
+
+// Number of the block of `size` tokens that each position lies in, counted within its segment. int64 [B or 1,1,T]
+at::Tensor block_numbers(const SegmentIndex& packed, int64_t tokens, int64_t size, at::Device device) {
+  const at::Tensor position = packed.position.defined() ? packed.position : at::arange(tokens, at::kLong).unsqueeze(0);
+  return position.to(device).floor_divide(size).unsqueeze(1);
+}
+
+// bool [...] as scores: 0, or a number that softmax turns into exactly 0.
+at::Tensor excluding(const at::Tensor& hidden, const at::TensorOptions& options) {
+  const double excluded = excluded_score(c10::typeMetaToScalarType(options.dtype()));
+  return at::zeros(hidden.sizes(), options).masked_fill_(hidden, excluded);
+}
+
+}  // namespace
+
+at::Tensor Stack::hidden_tokens(const at::Tensor& x, const TokenBatch& batch, const SegmentIndex& packed) const {
+  const int64_t tokens = x.size(1);
+  const at::TensorOptions options = x.options().requires_grad(false);
+  const auto shorter = [&](int64_t length) { return length < tokens; };
+  const bool padded = std::any_of(batch.lengths.begin(), batch.lengths.end(), shorter);
+  at::Tensor hidden;
+  const auto hide = [&](const at::Tensor& more) { hidden = hidden.defined() ? hidden | more : more; };
+  if (block_ > 0) {
+    const at::Tensor block = block_numbers(packed, tokens, block_, x.device());
+    hide(block.unsqueeze(2).gt(block.unsqueeze(3)));  // keys of later blocks
+  } else if (causal_) {
+    hide(at::ones({1, 1, tokens, tokens}, options.dtype(at::kBool)).triu_(1));
+  }
+  if (causal_ && packed.segment.defined()) {
+    const at::Tensor segment = packed.segment.to(x.device());  // [B,T]
+    hide(segment.unsqueeze(2).ne(segment.unsqueeze(1)).unsqueeze(1));
+  }
+  // Right padding: a causal query that matters never sees a padded key.
+  if (padded && (!causal_ || block_ > 0)) {
+    hide(padding_mask(batch.lengths, tokens, options).ne(0));
+  }
+  return hidden;
+}
+
+ScoreBias Stack::self_bias(const at::Tensor& x, const TokenBatch& batch, int64_t tandem) const {
+  const int64_t tokens = x.size(1);
+  at::Tensor additive = bias_.full(tokens, tokens);  // [1,H,T,T]
+  const at::TensorOptions options = (additive.defined() ? additive : x).options().requires_grad(false);
+  const SegmentIndex packed = batch.segments.empty() ? SegmentIndex() : segment_index(batch);
+  const at::Tensor hidden = hidden_tokens(x, batch, packed);
+  const auto with = [&](const at::Tensor& mask) {
+    const at::Tensor scores = excluding(mask, options);
+    return additive.defined() ? additive + scores : scores;
+  };
+  if (tandem > 0) {
+    const at::Tensor block = block_numbers(packed, tokens, tandem, x.device());
+    const at::Tensor own = block.unsqueeze(3).eq(block.unsqueeze(2));  // [B or 1,1,T,T]
+    additive = at::cat({with(hidden | own), with(hidden | own.logical_not())}, 3);
+  } else if (hidden.defined()) {
+    additive = with(hidden);
+  }
+  ScoreBias bias;
+  if (additive.defined()) {
+    bias.additive = expanded(additive, x.size(0), heads_);
+  }
+  if (rotary_) {
+    bias.rotary = rotary_table(*rotary_, tokens, options);
+    if (packed.position.defined()) {
+      bias.rotary = rotary_rows(bias.rotary, packed.position);
+    }
+  }
+  return bias;
+}
+
+ScoreBias Stack::cross_bias(const at::Tensor& x, const at::Tensor& memory, const std::vector<int64_t>& lengths) const {
+  const int64_t keys = memory.size(1);
+  const at::TensorOptions options = memory.options().requires_grad(false);
+  if (std::all_of(lengths.begin(), lengths.end(), [&](int64_t length) { return length == keys; })) {
+    return {};
+  }
+  const at::Tensor mask = padding_mask(lengths, keys, options);  // [B,1,1,S]
+  const at::Tensor additive = mask.expand({x.size(0), 1, x.size(1), keys});
+  return {expanded(additive, x.size(0), heads_), rows_with_keys(lengths, options), {}};
+}
+
+void Stack::pack(WeightArena& arena) {
+  for (Block& block : blocks_) {
+    block.pack(arena);
+  }
+}
+
+void Stack::unpack() {
+  for (Block& block : blocks_) {
+    block.unpack();
+  }
+}
+
+}  // namespace draftsmith::model

@@ -1,0 +1,107 @@
+// The one description of every family: what the block, the stacks and the heads are built from. A family is a reader
+// that fills this in from its config.json, and a table of weight names (model/families/).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace draftsmith::model {
+
+enum class Norm { kRms, kLayer };
+enum class Activation { kRelu, kGeluTanh, kGelu, kSilu };
+// How positions enter: T5's bucketed bias on attention scores, rotated queries and keys (Llama, GPT-NeoX), embeddings
+// of positions (GPT-2), ALiBi's linear bias (BLOOM).
+enum class Positions { kRelativeBias, kRotary, kLearned, kAlibi };
+
+// How rotary frequencies are stretched beyond the lengths of pretraining (Transformers' rope_type).
+enum class RotaryScaling { kNone, kLinear, kLlama3 };
+
+// Rotary position embeddings (Su et al. 2021): pairs (i, i + width/2) of a head's first `width` numbers are rotated by
+// position * base^(-2i/width), stretched by the scaling.
+struct RotaryConfig {
+  int64_t width = 0;  // numbers of each head that are rotated, even
+  double base = 10000.0;
+  RotaryScaling scaling = RotaryScaling::kNone;
+  double factor = 1.0;                // linear and llama3
+  double low_frequency_factor = 1;    // llama3
+  double high_frequency_factor = 4;   // llama3
+  int64_t original_positions = 8192;  // llama3: length of pretraining
+};
+
+// The ids that a drafter of a pruned vocabulary has embeddings and logits for (model/transformer/draft_vocabulary.h).
+struct DraftVocabulary {
+  std::vector<int64_t> ids;  // rising, an id a row; empty: every id has a row
+  int64_t stand_in = 0;      // one of them: what is embedded in place of ids without a row
+};
+
+// What makes a model the secondary of a Tandem (Nair et al. 2024, section 3; model/kinds/tandem.h): layer j + 1 of it
+// reads primary representation layer_map[j], projected, for the tokens of earlier blocks.
+struct TandemShape {
+  int64_t primary_width = 0;            // D_L; 0: no Tandem secondary
+  int64_t primary_layers = 0;           // L_L, of the primary's decoder
+  std::vector<int64_t> layer_map = {};  // ℓ: [decoder_layers], numbers 0 (embedding output) .. primary_layers
+  int64_t block = 2;                    // γ it was trained with, at least 1
+};
+
+struct TransformerConfig {
+  std::string family;  // "t5", "llama", ...: selects names and config keys
+  bool encoder_decoder = true;
+
+  int64_t vocabulary = 0;  // V
+  DraftVocabulary draft_vocabulary;
+  int64_t width = 0;       // D  (d_model)
+  int64_t heads = 0;       // H
+  int64_t kv_heads = 0;    // heads of keys and values, each shared by H / kv_heads queries (grouped); 0: H
+  int64_t head_width = 0;  // K  (d_kv); heads * head_width need not equal width
+  int64_t ff_width = 0;    // F  (d_ff)
+  int64_t encoder_layers = 0;
+  int64_t decoder_layers = 0;  // N
+
+  Norm norm = Norm::kRms;
+  double norm_epsilon = 1e-6;
+  Activation activation = Activation::kRelu;
+  bool gated = false;              // feed-forward act(x W_gate) * (x W_up), T5 v1.1 and mT5
+  bool projection_bias = false;    // query, key and value projections have biases
+  bool output_bias = false;        // so has attention's output projection
+  bool feed_forward_bias = false;  // and the feed-forward layers
+  bool parallel_residual = false;  // x + attention(norm1 x) + feed_forward(norm2 x) (GPT-NeoX)
+  bool embedding_norm = false;     // the embedded tokens are normed (BLOOM)
+  Positions positions = Positions::kRelativeBias;
+  RotaryConfig rotary;  // Positions::kRotary
+  int64_t relative_buckets = 32;
+  int64_t relative_max_distance = 128;
+
+  double attention_scale = 1.0;  // factor on q·k; T5: 1
+  double output_scale = 1.0;     // factor on the decoder output before the head
+  bool tied_head = true;         // the head is the shared embedding
+
+  double dropout = 0.1;             // dropout_rate
+  double initializer_factor = 1.0;  // T5's factor on all initial standard deviations
+  double initializer_range = 0.02;  // the others' standard deviation of all initial matrices
+  // Standard deviation of the initial embeddings and head; absent: the family's own (T5: 1.0 and 1.0/head D^-0.5).
+  std::optional<double> embedding_std;
+
+  int64_t pad = 0;
+  std::vector<int64_t> eos = {1};
+  int64_t decoder_start = 0;
+  int64_t max_positions = 0;   // 0: unlimited (relative positions, ALiBi)
+  std::optional<int64_t> bos;  // decoder-only: what an empty prompt begins with
+
+  // A Tandem secondary of an encoder-decoder has no encoder (encoder_layers 0): it reads the primary's encoder states.
+  TandemShape tandem;
+  // γ of block prediction (model/kinds/block_prediction.h): tokens see all earlier blocks of γ and all of their own,
+  // and the hidden state at token t predicts token t + γ. 0: causal, and token t + 1. Decoder-only.
+  int64_t block_attention = 0;
+
+  // Rows of the embedding and of the head.
+  int64_t vocabulary_rows() const {
+    return draft_vocabulary.ids.empty() ? vocabulary : static_cast<int64_t>(draft_vocabulary.ids.size());
+  }
+  int64_t key_value_heads() const { return kv_heads > 0 ? kv_heads : heads; }
+  bool tandem_secondary() const { return tandem.primary_width > 0; }
+  bool has_encoder() const { return encoder_decoder && !tandem_secondary(); }
+};
+
+}  // namespace draftsmith::model

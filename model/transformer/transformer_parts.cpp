@@ -1,0 +1,278 @@
+#include "model/transformer/transformer_parts.h"
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+
+namespace draftsmith::model {
+namespace {
+
+// Positions that a decode state's tables begin with.
+constexpr int64_t kFirstPositions = 65;
+
+VisibleKeys self_keys(const StepLayout& layout, const DecoderState& state) {
+  VisibleKeys visible;
+  visible.first = layout.base;
+  visible.queries = layout.new_tokens;
+  visible.growing = !layout.siblings;
+  visible.own_slot = layout.siblings;
+  visible.cache_row = state.cache_rows();
+  for (int64_t& first : visible.first) {
+    first += layout.siblings ? 0 : 1;
+  }
+  return visible;
+}
+
+VisibleKeys cross_keys(const StepLayout& layout, const DecoderState& state) {
+  VisibleKeys visible;
+  visible.cache_row = state.source_of_row();
+  visible.queries = layout.new_tokens;
+  for (size_t b = 0; b < visible.cache_row.size(); ++b) {
+    visible.first.push_back(state.source_length(static_cast<int64_t>(b)));
+  }
+  return visible;
+}
+
+// Of token j of row b at [b * L + j]. Siblings all stand at the next position.
+std::vector<int64_t> positions_of(const StepLayout& layout) {
+  std::vector<int64_t> positions;
+  positions.reserve(layout.base.size() * static_cast<size_t>(layout.tokens));
+  for (const int64_t base : layout.base) {
+    for (int64_t j = 0; j < layout.tokens; ++j) {
+      positions.push_back(base + (layout.siblings ? 0 : j));
+    }
+  }
+  return positions;
+}
+
+void check_primary(const TransformerConfig& config, const PrimaryStates& primary, const at::Tensor& tokens) {
+  if (!config.tandem_secondary() || static_cast<int64_t>(primary.layers.size()) != config.decoder_layers) {
+    throw std::logic_error("a Tandem secondary reads one representation of its primary for each of its layers");
+  }
+  for (const at::Tensor& layer : primary.layers) {
+    if (layer.dim() != 3 || layer.sizes().slice(0, 2) != tokens.sizes()) {
+      throw std::logic_error("a primary's representations are of other tokens than its secondary's");
+    }
+  }
+}
+
+}  // namespace
+
+TransformerParts::TransformerParts(const TransformerConfig& config, const Building& building)
+    : config_(config), decoder_(config, true, building) {
+  const std::string head = config.tied_head ? "embedding.weight" : "head.weight";
+  if (building.arena != nullptr) {
+    head_ = Linear(building.matrix(head));
+    head_.pack(*building.arena);
+    // A head that keeps its plain weight shares it with the embedding.
+    const bool shared = config.tied_head && !head_.weight().is_meta();
+    embedding_ = shared ? head_.weight() : building.source.unconverted("embedding.weight");
+  } else {
+    embedding_ = building.find("embedding.weight");
+    head_ = Linear(config.tied_head ? embedding_ : building.find(head));
+  }
+  vocabulary_rows_ = VocabularyRows(config, embedding_.device());
+  dtype_ = building.find("decoder.final_norm.weight").scalar_type();
+  building.source.built();
+  if (config.has_encoder()) {
+    encoder_.emplace(config, false, building);
+  } else if (config.encoder_decoder) {
+    encoder_projection_ = Linear(building.matrix("encoder_projection.weight"));
+    if (building.arena != nullptr) encoder_projection_.pack(*building.arena);
+  }
+  if (config.positions == Positions::kLearned) {
+    positions_ = building.find("positions.weight");
+  }
+  if (config.embedding_norm) {
+    embedding_norm_.emplace(config.norm, config.norm_epsilon, building.find("embedding_norm.weight"),
+                            building.find("embedding_norm.bias"));
+  }
+}
+
+at::Tensor TransformerParts::token_embeddings(const at::Tensor& tokens) const {
+  return at::embedding(embedding_, vocabulary_rows_.of(tokens.to(embedding_.device()))).to(at::kFloat);
+}
+
+at::Tensor TransformerParts::embed_at(const at::Tensor& tokens, const std::function<at::Tensor()>& positions) const {
+  at::Tensor hidden = at::embedding(embedding_, vocabulary_rows_.of(tokens.to(embedding_.device()))).to(dtype_);
+  if (positions_.defined()) {
+    hidden = hidden + at::embedding(positions_, positions().clamp_max(positions_.size(0) - 1).to(positions_.device()));
+  }
+  return embedding_norm_ ? (*embedding_norm_)(hidden) : hidden;
+}
+
+at::Tensor TransformerParts::embed(const TokenBatch& batch) const {
+  return embed_at(batch.tokens, [&] {
+    return batch.segments.empty() ? at::arange(batch.tokens.size(1), at::kLong) : segment_index(batch).position;
+  });
+}
+
+at::Tensor TransformerParts::embed(const at::Tensor& tokens, const StepLayout& layout) const {
+  return embed_at(tokens, [&] { return at::tensor(positions_of(layout), at::kLong).view(tokens.sizes()); });
+}
+
+at::Tensor TransformerParts::encode(const TokenBatch& source, Dropout& dropout, ActivationObserver* observer) const {
+  if (!encoder_) {
+    throw std::logic_error("a decoder-only model or Tandem secondary has no encoder");
+  }
+  at::Tensor hidden = dropout(embed(source));
+  const SequencePass pass{encoder_->self_bias(hidden, source), {}, {}, &dropout, observer};
+  for (int64_t i = 0; i < encoder_->layers(); ++i) {
+    hidden = encoder_->block(i)(hidden, pass);
+  }
+  return dropout(encoder_->final_norm(hidden));
+}
+
+at::Tensor TransformerParts::memory(const ForwardInput& input, Dropout& dropout) const {
+  if (encoder_) return encode(input.source, dropout, input.observer);
+  if (!config_.encoder_decoder) return {};
+  if (input.primary == nullptr) {
+    throw std::logic_error("an encoder-decoder Tandem secondary reads its primary's encoder states");
+  }
+  return project_encoder(input.primary->encoder);
+}
+
+ForwardOutput TransformerParts::forward(const ForwardInput& input, Dropout& dropout) const {
+  if (input.primary != nullptr) check_primary(config_, *input.primary, input.target.tokens);
+  SequencePass pass;
+  pass.dropout = &dropout;
+  pass.observer = input.observer;
+  pass.memory = memory(input, dropout);
+  at::Tensor hidden = embed(input.target);
+  hidden = dropout(input.added.defined() ? hidden + input.added : hidden);
+  const int64_t block = input.primary == nullptr ? 0 : input.block > 0 ? input.block : config_.tandem.block;
+  pass.self_bias = decoder_.self_bias(hidden, input.target, block);
+  if (pass.memory.defined()) {
+    pass.cross_bias = decoder_.cross_bias(hidden, pass.memory, input.source.lengths);
+  }
+  std::map<int64_t, at::Tensor> wanted;  // no others: without gradients the rest is freed as the pass goes on
+  for (const int64_t layer : input.hidden_layers) wanted[layer];
+  const auto keep = [&](int64_t layer) {
+    if (const auto found = wanted.find(layer); found != wanted.end()) found->second = hidden;
+  };
+  keep(0);
+  for (int64_t i = 0; i < decoder_.layers(); ++i) {
+    const at::Tensor primary = input.primary == nullptr ? at::Tensor() : input.primary->layers[static_cast<size_t>(i)];
+    hidden = decoder_.block(i)(hidden, pass, primary);
+    keep(i + 1);
+  }
+  ForwardOutput output;
+  output.encoder = pass.memory;
+  for (const int64_t layer : input.hidden_layers) {
+    output.layers.push_back(wanted.at(layer));
+  }
+  hidden = decoder_.final_norm(hidden);
+  hidden = config_.encoder_decoder ? dropout(hidden) : hidden;  // T5 alone drops out after the last norm
+  output.hidden = config_.output_scale == 1.0 ? hidden : hidden * config_.output_scale;
+  return output;
+}
+
+at::Tensor TransformerParts::finish(const at::Tensor& hidden) const {
+  const at::Tensor normed = decoder_.final_norm(hidden);
+  return config_.output_scale == 1.0 ? normed : normed * config_.output_scale;
+}
+
+at::Tensor TransformerParts::head(const at::Tensor& hidden) const {
+  return vocabulary_rows_.spread(head_(hidden), -std::numeric_limits<double>::infinity());
+}
+
+std::vector<CrossCache> TransformerParts::cross_caches(const at::Tensor& memory) const {
+  std::vector<CrossCache> caches;
+  for (int64_t i = 0; i < decoder_.layers(); ++i) {
+    caches.push_back(decoder_.block(i).cross_cache(memory));
+  }
+  return caches;
+}
+
+void TransformerParts::fit_positions(const StepLayout& layout, DecoderState& state) const {
+  int64_t needed = 1;
+  for (size_t b = 0; b < layout.base.size(); ++b) {
+    needed = std::max(needed, layout.base[b] + layout.new_tokens[b] + 1);
+  }
+  const int64_t present = state.positions().count;
+  if (needed > present) {
+    const int64_t roomy = std::min(std::max(kFirstPositions, 2 * present), state.capacity() + 1);
+    state.set_positions(decoder_.position_tables(std::max(needed, roomy)));
+  }
+}
+
+std::vector<int64_t> TransformerParts::rotary_positions(const StepLayout& layout) const {
+  return config_.positions == Positions::kRotary ? positions_of(layout) : std::vector<int64_t>{};
+}
+
+at::Tensor TransformerParts::run_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,
+                                        DecoderState& state,
+                                        const std::function<void(int64_t, const at::Tensor&)>& each) const {
+  state.check(layers, layout);
+  fit_positions(layout, state);
+  CachedPass pass{layout, state, self_keys(layout, state), {}, rotary_positions(layout), {}, {}};
+  if (config_.encoder_decoder) {
+    pass.cross_keys = cross_keys(layout, state);
+  }
+  at::Tensor x = hidden;
+  for (int64_t i = layers.begin; i < layers.end; ++i) {
+    x = decoder_.block(i).step(x, pass, i);
+    state.count_run(i, layout);
+    if (!layout.siblings) {
+      state.advance(i, layout);
+    }
+    if (each) {
+      each(i + 1, x);
+    }
+  }
+  return x;
+}
+
+void TransformerParts::write_kv(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,
+                                DecoderState& state) const {
+  state.check(layers, layout);
+  fit_positions(layout, state);
+  const std::vector<int64_t> positions = rotary_positions(layout);
+  for (int64_t i = layers.begin; i < layers.end; ++i) {
+    state.write(i, decoder_.block(i).key_value(hidden, state.positions().rotary, positions), layout);
+    if (!layout.siblings) {
+      state.advance(i, layout);
+    }
+  }
+}
+
+at::Tensor TransformerParts::project_encoder(const at::Tensor& primary) const {
+  if (!encoder_projection_.weight().defined()) {
+    throw std::logic_error("no encoder-decoder Tandem secondary: it reads no other model's encoder states");
+  }
+  return encoder_projection_(primary);
+}
+
+void TransformerParts::write_primary(const std::vector<at::Tensor>& representations, const StepLayout& layout,
+                                     DecoderState& state) const {
+  if (!config_.tandem_secondary() || static_cast<int64_t>(representations.size()) != decoder_.layers()) {
+    throw std::logic_error("a Tandem secondary takes one representation of the primary for each of its layers");
+  }
+  for (int64_t i = 0; i < decoder_.layers(); ++i) {
+    const at::Tensor projected = decoder_.block(i).project_primary(representations[static_cast<size_t>(i)]);
+    write_kv({i, i + 1}, projected, layout, state);
+  }
+}
+
+void TransformerParts::pack() {
+  WeightArena arena;
+  if (encoder_) {
+    encoder_->pack(arena);
+  }
+  if (encoder_projection_.weight().defined()) {
+    encoder_projection_.pack(arena);
+  }
+  decoder_.pack(arena);
+  head_.pack(arena);
+}
+
+void TransformerParts::unpack() {
+  if (encoder_) {
+    encoder_->unpack();
+  }
+  encoder_projection_.unpack();
+  decoder_.unpack();
+  head_.unpack();
+}
+
+}  // namespace draftsmith::model

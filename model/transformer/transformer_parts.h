@@ -1,0 +1,73 @@
+// The parts of a transformer put together over one set of parameters: embedding, encoder, decoder, head. What
+// TransformerModel's verbs are made of. Private to model/.
+#pragma once
+
+#include <optional>
+
+#include "model/layers/parameter_source.h"
+#include "model/transformer/draft_vocabulary.h"
+#include "model/transformer/forward.h"
+#include "model/transformer/stack.h"
+
+namespace draftsmith::model {
+
+class TransformerParts {
+ public:
+  // With an arena to build with, blocks and head are packed one by one as they are built.
+  TransformerParts(const TransformerConfig& config, const Building& building);
+
+  at::ScalarType dtype() const { return dtype_; }
+  at::Device device() const { return embedding_.device(); }
+
+  // Rows of the embedding table alone: tokens int64 [...] -> fp32 [...,D].
+  at::Tensor token_embeddings(const at::Tensor& tokens) const;
+  // Hidden state 0 of whole sequences, and of a step's tokens [B,L] at the layout's positions.
+  at::Tensor embed(const TokenBatch& batch) const;
+  at::Tensor embed(const at::Tensor& tokens, const StepLayout& layout) const;
+  // Encoder states of embedded whole sequences. [B,S,D]
+  at::Tensor encode(const TokenBatch& source, Dropout& dropout, ActivationObserver* observer) const;
+  ForwardOutput forward(const ForwardInput& input, Dropout& dropout) const;
+  // Final norm and output scale. [...,D]
+  at::Tensor finish(const at::Tensor& hidden) const;
+  // [...,D] -> [...,V]
+  at::Tensor head(const at::Tensor& hidden) const;
+  const VocabularyRows& vocabulary_rows() const { return vocabulary_rows_; }
+
+  // K/V of encoder states for all decoder layers.
+  std::vector<CrossCache> cross_caches(const at::Tensor& memory) const;
+  // Runs decoder layers over the caches, advancing them unless the layout is of siblings. `each` sees every layer's
+  // output with its number, counted from 1.
+  at::Tensor run_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, DecoderState& state,
+                        const std::function<void(int64_t, const at::Tensor&)>& each) const;
+  void write_kv(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, DecoderState& state) const;
+  // A Tandem secondary's: encoder states of its primary as its own, and K/V from the primary's representations.
+  at::Tensor project_encoder(const at::Tensor& primary) const;
+  void write_primary(const std::vector<at::Tensor>& representations, const StepLayout& layout,
+                     DecoderState& state) const;
+
+  void pack();
+  void unpack();
+
+ private:
+  // Makes the state's tables of positions long enough for a step. Like the caches they double, so that a high limit
+  // costs no memory.
+  void fit_positions(const StepLayout& layout, DecoderState& state) const;
+  // Positions of a step's tokens [B*L], where queries and keys are rotated by them; else empty.
+  std::vector<int64_t> rotary_positions(const StepLayout& layout) const;
+  at::Tensor embed_at(const at::Tensor& tokens, const std::function<at::Tensor()>& positions) const;
+  // What a forward pass cross-attends to; undefined for decoder-only models.
+  at::Tensor memory(const ForwardInput& input, Dropout& dropout) const;
+
+  const TransformerConfig& config_;
+  at::ScalarType dtype_ = at::kFloat;
+  at::Tensor embedding_;  // [V,D]; of the stored type where it was loaded for decoding, its rows converted when used
+  VocabularyRows vocabulary_rows_;
+  at::Tensor positions_;  // [P,D]; undefined unless Positions::kLearned
+  std::optional<NormLayer> embedding_norm_;
+  std::optional<Stack> encoder_;
+  Linear encoder_projection_;  // of encoder-decoder Tandem secondaries
+  Stack decoder_;
+  Linear head_;
+};
+
+}  // namespace draftsmith::model

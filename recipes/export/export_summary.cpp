@@ -1,0 +1,32 @@
+#include "recipes/export/export_summary.h"
+
+#include <fmt/format.h>
+
+#include "recipes/export/export_formats.h"
+
+namespace draftsmith::recipes {
+
+Fields<ExportOptions> ExportOptions::fields() {
+  using T = ExportOptions;
+  return Fields<T>("export: flags of draftsmith export")
+      .add("format", &T::format,
+           fmt::format("What loads it: {}. hf: Transformers; vllm: the same, checked for vLLM's draft models.",
+                       fmt::join(format_names(), ", ")))
+      .add("dtype", &T::dtype, Choices{"stored", "fp32", "bf16", "fp16"},
+           "Type of the weights in the files; stored: as they are.")
+      .add("target", &T::target, "Model directory of its target: alpha before and after is compared against it.")
+      .add("text", &T::text,
+           fmt::format("Sources or prompts, one a line, that alpha is measured on, the first {}; absent: a few "
+                       "sentences of Draftsmith's.",
+                       AlphaCheck::kLines))
+      .add("results", &T::results, "results.json of an evaluation with this model, for the model card.")
+      .add("shard_megabytes", &T::shard_megabytes, Range{1, 1'000'000}, Unit{"MB"}, "Largest weight file.")
+      .check(check_text);
+}
+
+std::string equality(const ExportSummary& summary) {
+  if (summary.logits_difference == 0) return "equal";
+  return fmt::format("equal up to {:.1e} of the largest", summary.logits_difference);
+}
+
+}  // namespace draftsmith::recipes

@@ -1,0 +1,39 @@
+// Options of an export, and what it did.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "base/options.h"
+#include "infer/forced/forced_alpha.h"
+
+namespace draftsmith::recipes {
+
+struct ExportOptions {
+  std::filesystem::path model = {};  // directory to export
+  std::filesystem::path out = {};    // new directory
+  std::string format = "hf";
+  std::string dtype = "stored";
+  std::optional<std::filesystem::path> target = {};
+  std::optional<std::filesystem::path> text = {};
+  std::optional<std::filesystem::path> results = {};
+  int64_t shard_megabytes = 5000;
+  static Fields<ExportOptions> fields();  // of all but model and out
+};
+
+// What an export did, for a message and the card.
+struct ExportSummary {
+  std::string format;
+  std::string dtype;                         // of the files
+  size_t tensors = 0;                        // parameters compared
+  double logits_difference = 0;              // relative to the largest
+  std::optional<infer::ForcedAlpha> before;  // with a target
+  std::optional<infer::ForcedAlpha> after;
+  std::string alpha_text;  // what alpha was measured on
+};
+
+// "equal", or "equal up to 1.4e-02 of the largest".
+std::string equality(const ExportSummary& summary);
+
+}  // namespace draftsmith::recipes

@@ -1,0 +1,241 @@
+#include "data/corpus/batches.h"
+
+#include <algorithm>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "tests/data/test_files.h"
+
+namespace draftsmith::data {
+namespace {
+
+using testing::ElementsAre;
+
+// A corpus of `examples` rows with lengths 1 to 40, the same every time.
+Corpus make_corpus(const TemporaryDirectory& directory, int64_t examples) {
+  const auto file = directory / ("c" + std::to_string(examples) + ".h5");
+  CorpusWriter writer(file, {.tokenizer_hash = "abc", .vocabulary = 100});
+  RandomSequence random{CounterRandom(5, "test")};
+  for (int64_t i = 0; i < examples; ++i) {
+    const std::vector<int32_t> source(1 + random.below(40), 7);
+    const std::vector<int32_t> target(1 + random.below(40), 8);
+    writer.add(source, target);
+  }
+  writer.finish();
+  return Corpus(file);
+}
+
+int64_t longest(const Corpus& corpus, const std::vector<int64_t>& batch) {
+  size_t length = 0;
+  for (const int64_t i : batch) length = std::max({length, corpus.source(i).size(), corpus.target(i).size()});
+  return static_cast<int64_t>(length);
+}
+
+std::vector<std::vector<int64_t>> epoch_batches(BatchOrder& order, int64_t epoch) {
+  std::vector<std::vector<int64_t>> batches;
+  for (BatchPosition position{.epoch = epoch, .batch = 0}; position.epoch == epoch;)
+    batches.push_back(order.next(position));
+  return batches;
+}
+
+TEST(Batches, EveryExampleIsInExactlyOneBatchOfAnEpoch) {
+  const TemporaryDirectory directory;
+  const Corpus corpus = make_corpus(directory, 1000);
+  for (const bool shuffle : {true, false}) {
+    BatchOrder order(corpus, {.token_budget = 400, .bucket_window = 4, .shuffle = shuffle});
+    std::vector<int64_t> seen;
+    for (const auto& batch : epoch_batches(order, 3)) seen.insert(seen.end(), batch.begin(), batch.end());
+    std::sort(seen.begin(), seen.end());
+    ASSERT_EQ(seen.size(), 1000U);
+    for (int64_t i = 0; i < 1000; ++i) ASSERT_EQ(seen[static_cast<size_t>(i)], i);
+  }
+}
+
+TEST(Batches, OfARangeHoldItsExamplesSortedAndLeaveTheEpochsAsTheyAre) {
+  const TemporaryDirectory directory;
+  const Corpus corpus = make_corpus(directory, 100);
+  BatchOrder order(corpus, {.token_budget = 400});
+  const auto before = epoch_batches(order, 0);
+  const auto batches = order.of_range(10, 60);
+  std::set<int64_t> seen;
+  int64_t longest_before = 0;
+  for (const auto& batch : batches) {
+    seen.insert(batch.begin(), batch.end());
+    EXPECT_LE(static_cast<int64_t>(batch.size()) * longest(corpus, batch), 400);
+    EXPECT_GE(longest(corpus, batch), longest_before);
+    longest_before = longest(corpus, batch);
+  }
+  EXPECT_EQ(seen.size(), 50U);
+  EXPECT_EQ(*seen.begin(), 10);
+  EXPECT_EQ(*seen.rbegin(), 59);
+  EXPECT_EQ(order.of_range(10, 60), batches);
+  EXPECT_EQ(epoch_batches(order, 0), before);
+}
+
+TEST(Batches, BudgetCountsPaddedTokensOfTheLongerSide) {
+  const TemporaryDirectory directory;
+  const Corpus corpus = make_corpus(directory, 1000);
+  BatchOrder order(corpus, {.token_budget = 400, .max_rows = 20});
+  for (const auto& batch : epoch_batches(order, 0)) {
+    EXPECT_LE(static_cast<int64_t>(batch.size()) * longest(corpus, batch), 400);
+    EXPECT_LE(batch.size(), 20U);
+  }
+}
+
+TEST(Batches, AnExampleLongerThanTheBudgetIsABatchAlone) {
+  const TemporaryDirectory directory;
+  const Corpus corpus = make_corpus(directory, 200);
+  BatchOrder order(corpus, {.token_budget = 30});
+  int64_t alone = 0;
+  for (const auto& batch : epoch_batches(order, 0)) {
+    if (longest(corpus, batch) <= 30) continue;
+    EXPECT_EQ(batch.size(), 1U);
+    ++alone;
+  }
+  EXPECT_GT(alone, 0);
+}
+
+TEST(Batches, SortingByLengthKeepsPaddingSmall) {
+  const TemporaryDirectory directory;
+  const Corpus corpus = make_corpus(directory, 5000);
+  const auto padded_tokens = [&](int64_t window) {
+    BatchOrder order(corpus, {.token_budget = 800, .bucket_window = window});
+    int64_t sum = 0;
+    for (const auto& batch : epoch_batches(order, 0))
+      sum += static_cast<int64_t>(batch.size()) * longest(corpus, batch);
+    return static_cast<double>(sum);
+  };
+  int64_t needed = 0;
+  for (int64_t i = 0; i < corpus.size(); ++i) needed += longest(corpus, {i});
+  EXPECT_LT(padded_tokens(100), 1.05 * static_cast<double>(needed));
+  EXPECT_GT(padded_tokens(1), 1.2 * static_cast<double>(needed));
+}
+
+TEST(Batches, SameSeedGivesTheSameOrderAndAnotherSeedOrEpochAnother) {
+  const TemporaryDirectory directory;
+  const Corpus corpus = make_corpus(directory, 500);
+  BatchOrder a(corpus, {.token_budget = 400, .seed = 7});
+  BatchOrder b(corpus, {.token_budget = 400, .seed = 7});
+  BatchOrder c(corpus, {.token_budget = 400, .seed = 8});
+  EXPECT_EQ(epoch_batches(a, 1), epoch_batches(b, 1));
+  EXPECT_NE(epoch_batches(a, 1), epoch_batches(c, 1));
+  EXPECT_NE(epoch_batches(a, 1), epoch_batches(a, 2));
+}
+
+TEST(Batches, OrderIsTheSameOnEveryMachine) {
+  const TemporaryDirectory directory;
+  const Corpus corpus = make_corpus(directory, 12);
+  BatchOrder order(corpus, {.token_budget = 100, .seed = 1});
+  BatchPosition position;
+  // Recorded once; a change here breaks the resumption of every run begun before it.
+  EXPECT_THAT(order.next(position), ElementsAre(9, 2));
+}
+
+TEST(Batches, ResumingAtAnyPositionContinuesTheOrder) {
+  const TemporaryDirectory directory;
+  const Corpus corpus = make_corpus(directory, 300);
+  const BatchOptions options = {.token_budget = 300, .bucket_window = 5};
+  BatchOrder order(corpus, options);
+  BatchPosition position;
+  std::vector<BatchPosition> positions;
+  std::vector<std::vector<int64_t>> batches;
+  while (position.epoch < 3) {
+    positions.push_back(position);
+    batches.push_back(order.next(position));
+  }
+  for (size_t start = 0; start < positions.size(); ++start) {
+    BatchOrder resumed(corpus, options);
+    BatchPosition from = positions[start];
+    for (size_t i = start; i < std::min(start + 3, batches.size()); ++i) ASSERT_EQ(resumed.next(from), batches[i]);
+  }
+}
+
+TEST(Batches, WithoutShufflingBatchesFollowTheCorpus) {
+  const TemporaryDirectory directory;
+  const Corpus corpus = make_corpus(directory, 100);
+  BatchOrder order(corpus, {.token_budget = 200, .bucket_window = 1, .shuffle = false});
+  int64_t next = 0;
+  for (const auto& batch : epoch_batches(order, 0)) {
+    for (const int64_t example : batch) EXPECT_EQ(example, next++);
+  }
+}
+
+TEST(Batches, BatchCountAgreesWithTheEpoch) {
+  const TemporaryDirectory directory;
+  const Corpus corpus = make_corpus(directory, 300);
+  BatchOrder order(corpus, {.token_budget = 300});
+  EXPECT_EQ(order.batches(2), static_cast<int64_t>(epoch_batches(order, 2).size()));
+}
+
+TEST(Batches, EmptyCorporaAndPositionsOutsideTheEpochAreErrors) {
+  const TemporaryDirectory directory;
+  const Corpus empty = make_corpus(directory, 0);
+  EXPECT_THROW(BatchOrder(empty, {}), UserError);
+  const Corpus corpus = make_corpus(directory, 10);
+  EXPECT_THROW(BatchOrder(corpus, {.token_budget = 0}), UserError);
+  BatchOrder order(corpus, {});
+  BatchPosition outside = {.epoch = 0, .batch = 1000};
+  EXPECT_THROW(order.next(outside), std::logic_error);
+}
+
+// Products of these would overflow and make windows without examples, for ever.
+TEST(Batches, AbsurdSizesAreErrors) {
+  const TemporaryDirectory directory;
+  const Corpus corpus = make_corpus(directory, 10);
+  EXPECT_THROW(BatchOrder(corpus, {.token_budget = int64_t{1} << 62}), UserError);
+  EXPECT_THROW(BatchOrder(corpus, {.max_rows = int64_t{1} << 62}), UserError);
+  EXPECT_THROW(BatchOrder(corpus, {.bucket_window = int64_t{1} << 62}), UserError);
+  BatchOrder largest(
+      corpus, {.token_budget = int64_t{1} << 31, .max_rows = int64_t{1} << 31, .bucket_window = int64_t{1} << 20});
+  EXPECT_EQ(epoch_batches(largest, 0).size(), 1u);
+}
+
+TEST(Batches, PaddedRowsHoldTheTokensAndLengths) {
+  const TemporaryDirectory directory;
+  CorpusWriter writer(directory / "p.h5", {.tokenizer_hash = "abc", .vocabulary = 100});
+  writer.add(std::vector<int32_t>{3, 4, 1}, std::vector<int32_t>{1});
+  writer.add(std::vector<int32_t>{5, 1}, std::vector<int32_t>{6, 7, 1});
+  writer.finish();
+  const Corpus corpus(directory / "p.h5");
+  const PaddedRows sources = pad_sources(corpus, {1, 0}, 0);
+  EXPECT_EQ(sources.rows, 2);
+  EXPECT_EQ(sources.width, 3);
+  EXPECT_THAT(sources.tokens, ElementsAre(5, 1, 0, 3, 4, 1));
+  EXPECT_THAT(sources.lengths, ElementsAre(2, 3));
+  EXPECT_THAT(pad_targets(corpus, {0, 1}, 9).tokens, ElementsAre(1, 9, 9, 6, 7, 1));
+}
+
+TEST(Batches, PackedRowsStayWithinTheirWidthAndTheBudget) {
+  const TemporaryDirectory directory;
+  const Corpus corpus = make_corpus(directory, 300);
+  const BatchOptions options{.token_budget = 480, .pack_tokens = 120};
+  BatchOrder order(corpus, options, RowForm::kJoined);
+  std::set<int64_t> seen;
+  for (const auto& batch : epoch_batches(order, 0)) {
+    std::vector<int64_t> lengths;
+    for (const int64_t example : batch) {
+      lengths.push_back(joined_length(corpus, example));
+      EXPECT_TRUE(seen.insert(example).second);
+    }
+    const std::vector<int64_t> rows = packed_rows(lengths, options.pack_tokens);
+    std::vector<int64_t> filled(static_cast<size_t>(rows.back()) + 1, 0);
+    for (size_t i = 0; i < rows.size(); ++i) filled[static_cast<size_t>(rows[i])] += lengths[i];
+    const int64_t widest = *std::max_element(filled.begin(), filled.end());
+    EXPECT_LE(widest, options.pack_tokens);
+    EXPECT_LE(static_cast<int64_t>(filled.size()) * widest, options.token_budget);
+  }
+  EXPECT_EQ(seen.size(), 300);
+}
+
+TEST(Batches, PackingIsForJoinedRowsThatFitTheBudget) {
+  const TemporaryDirectory directory;
+  const Corpus corpus = make_corpus(directory, 3);
+  EXPECT_THROW(BatchOrder(corpus, {.pack_tokens = 64}), UserError);
+  EXPECT_THROW(BatchOrder(corpus, {.token_budget = 50, .pack_tokens = 64}, RowForm::kJoined), UserError);
+}
+
+}  // namespace
+}  // namespace draftsmith::data

@@ -1,0 +1,257 @@
+#include "data/corpus/corpus.h"
+
+#include <functional>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "data/corpus/show.h"
+#include "data/hdf5/hdf5.h"
+#include "tests/data/test_files.h"
+
+namespace draftsmith::data {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Row = std::vector<int32_t>;
+
+std::filesystem::path write_corpus(const std::filesystem::path& file, const std::vector<std::pair<Row, Row>>& rows) {
+  CorpusWriter writer(file, {.tokenizer_hash = "abc", .vocabulary = 100, .provenance = {{"teacher", "none"}}});
+  for (const auto& [source, target] : rows) writer.add(source, target);
+  writer.finish();
+  return file;
+}
+
+TEST(Corpus, ReadsBackWhatWasWritten) {
+  const TemporaryDirectory directory;
+  const auto file = write_corpus(directory / "c.h5", {{{3, 4, 1}, {5, 1}}, {{}, {6, 7, 8, 1}}, {{9, 1}, {}}});
+  const Corpus corpus(file);
+  ASSERT_EQ(corpus.size(), 3);
+  EXPECT_THAT(corpus.source(0), ElementsAre(3, 4, 1));
+  EXPECT_TRUE(corpus.source(1).empty());
+  EXPECT_THAT(corpus.target(1), ElementsAre(6, 7, 8, 1));
+  EXPECT_TRUE(corpus.target(2).empty());
+  EXPECT_EQ(corpus.info().tokenizer_hash, "abc");
+  EXPECT_EQ(corpus.info().vocabulary, 100);
+  EXPECT_EQ(corpus.info().source_tokens, 5);
+  EXPECT_EQ(corpus.info().target_tokens, 6);
+  EXPECT_EQ(corpus.info().provenance.at("teacher"), "none");
+  EXPECT_EQ(read_corpus_info(file).examples, 3);
+}
+
+TEST(Corpus, RowsLongerThanAChunkAndManyRowsReadBack) {
+  const TemporaryDirectory directory;
+  CorpusWriter writer(directory / "c.h5", {.tokenizer_hash = "abc", .vocabulary = 1 << 30});
+  Row long_row(300000);
+  for (size_t i = 0; i < long_row.size(); ++i) long_row[i] = static_cast<int32_t>(i * 7);
+  writer.add(long_row, {});
+  for (int32_t i = 0; i < 100000; ++i) writer.add(Row{i, i + 1}, Row{i});
+  writer.set_provenance("note", "ä");
+  writer.finish();
+  const Corpus corpus(directory / "c.h5");
+  ASSERT_EQ(corpus.size(), 100001);
+  EXPECT_TRUE(std::equal(long_row.begin(), long_row.end(), corpus.source(0).begin(), corpus.source(0).end()));
+  for (int32_t i = 0; i < 100000; i += 999) {
+    ASSERT_THAT(corpus.source(i + 1), ElementsAre(i, i + 1));
+    ASSERT_THAT(corpus.target(i + 1), ElementsAre(i));
+  }
+  EXPECT_EQ(corpus.info().provenance.at("note"), "ä");
+}
+
+TEST(Corpus, EmptyCorpusIsValid) {
+  const TemporaryDirectory directory;
+  EXPECT_EQ(Corpus(write_corpus(directory / "c.h5", {})).size(), 0);
+}
+
+TEST(Corpus, NothingAppearsWithoutFinish) {
+  const TemporaryDirectory directory;
+  {
+    CorpusWriter writer(directory / "c.h5", {.tokenizer_hash = "abc", .vocabulary = 100});
+    writer.add(Row{1}, Row{2});
+    EXPECT_FALSE(std::filesystem::exists(directory / "c.h5"));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
+}
+
+TEST(Corpus, WriterRefusesIdsOutsideTheVocabulary) {
+  const TemporaryDirectory directory;
+  CorpusWriter writer(directory / "c.h5", {.tokenizer_hash = "abc", .vocabulary = 100});
+  EXPECT_THROW(writer.add(Row{100}, Row{1}), std::logic_error);
+  EXPECT_THROW(writer.add(Row{1}, Row{-1}), std::logic_error);
+}
+
+TEST(Corpus, WritingIntoAMissingFolderIsAUserError) {
+  const TemporaryDirectory directory;
+  EXPECT_THROW(CorpusWriter(directory / "no/such/c.h5", {}), UserError);
+}
+
+// A corpus file of which any part can be made wrong.
+struct RawCorpus {
+  std::string format = "draftsmith corpus";
+  int64_t version = 1;
+  int64_t vocabulary = 10;
+  int64_t examples = 2;
+  int64_t tokens = 3;
+  std::vector<int64_t> offsets = {0, 2, 3};
+  std::vector<int32_t> ids = {1, 2, 3};
+  bool int64_ids = false;
+  bool two_dimensional = false;
+  std::string skip{};  // dataset left out
+};
+
+std::filesystem::path write_raw(const std::filesystem::path& file, const RawCorpus& raw) {
+  Hdf5Writer writer(file);
+  writer.set_attribute("/", "format", raw.format);
+  writer.set_attribute("/", "format_version", raw.version);
+  writer.set_attribute("/", "tokenizer_hash", std::string("abc"));
+  writer.set_attribute("/", "vocabulary", raw.vocabulary);
+  writer.set_attribute("/", "examples", raw.examples);
+  writer.set_attribute("/", "source_tokens", raw.tokens);
+  writer.set_attribute("/", "target_tokens", raw.tokens);
+  for (const std::string side : {"/source", "/target"}) {
+    const std::string tokens = side + "/tokens";
+    if (tokens != raw.skip && raw.int64_ids) {
+      const std::vector<int64_t> wide(raw.ids.begin(), raw.ids.end());
+      writer.append(writer.create(tokens, Hdf5Type::kInt64), std::span(wide));
+    } else if (tokens != raw.skip) {
+      writer.append(writer.create(tokens, Hdf5Type::kInt32, raw.two_dimensional ? 1 : 0), std::span(raw.ids));
+    }
+    if (side + "/offsets" == raw.skip) continue;
+    writer.append(writer.create(side + "/offsets", Hdf5Type::kInt64), std::span(raw.offsets));
+  }
+  writer.finish();
+  return file;
+}
+
+std::string open_error(const RawCorpus& raw) {
+  const TemporaryDirectory directory;
+  const auto file = write_raw(directory / "raw.h5", raw);
+  return user_error([&] { Corpus corpus(file); });
+}
+
+TEST(CorpusChecks, TheUndamagedFileOpens) {
+  EXPECT_EQ(open_error({}), "");
+}
+
+TEST(CorpusChecks, FormatAndVersion) {
+  EXPECT_THAT(open_error({.format = "teacher cache"}),
+              AllOf(HasSubstr("raw.h5"), HasSubstr("not a Draftsmith corpus")));
+  EXPECT_THAT(open_error({.version = 2}),
+              AllOf(HasSubstr("version"), HasSubstr("expected: 1"), HasSubstr("found:    2")));
+}
+
+TEST(CorpusChecks, MissingDatasets) {
+  EXPECT_THAT(open_error({.skip = "/source/tokens"}), HasSubstr("no dataset /source/tokens"));
+  EXPECT_THAT(open_error({.skip = "/target/offsets"}), HasSubstr("/target/offsets"));
+}
+
+TEST(CorpusChecks, TypesAndShapes) {
+  EXPECT_THAT(open_error({.int64_ids = true}),
+              AllOf(HasSubstr("/source/tokens"), HasSubstr("int32"), HasSubstr("int64")));
+  EXPECT_THAT(open_error({.two_dimensional = true}), AllOf(HasSubstr("/source/tokens"), HasSubstr("rank")));
+}
+
+TEST(CorpusChecks, Offsets) {
+  EXPECT_THAT(open_error({.offsets = {1, 2, 3}}), HasSubstr("/source/offsets[0]"));
+  EXPECT_THAT(open_error({.offsets = {0, 4, 3}}), HasSubstr("/source/offsets[1]"));   // out of range
+  EXPECT_THAT(open_error({.offsets = {0, -1, 3}}), HasSubstr("/source/offsets[1]"));  // negative, decreasing
+  EXPECT_THAT(open_error({.offsets = {0, 2, 1}}), HasSubstr("/source/offsets[2]"));   // decreasing
+  EXPECT_THAT(open_error({.offsets = {0, 1, 2}}), HasSubstr("/source/offsets[2]"));   // does not reach the end
+  EXPECT_THAT(open_error({.offsets = {0, 3}}), HasSubstr("/source/offsets"));         // too few
+}
+
+TEST(CorpusChecks, CountsInAttributes) {
+  EXPECT_THAT(open_error({.examples = 3}), HasSubstr("/source/offsets"));
+  EXPECT_THAT(open_error({.examples = -1}), HasSubstr("number of examples"));
+  EXPECT_THAT(open_error({.examples = std::numeric_limits<int64_t>::max()}), HasSubstr("number of examples"));
+  EXPECT_THAT(open_error({.tokens = 4}), HasSubstr("/source/tokens"));
+}
+
+TEST(CorpusChecks, IdsMustLieInTheVocabulary) {
+  EXPECT_THAT(open_error({.ids = {1, 10, 3}}), AllOf(HasSubstr("/source/tokens[1]"), HasSubstr("0 to 9")));
+  EXPECT_THAT(open_error({.ids = {1, 2, -3}}), HasSubstr("/source/tokens[2]"));
+}
+
+TEST(CorpusChecks, FilesThatAreNoHdf5) {
+  const TemporaryDirectory directory;
+  const auto open = [&](std::string_view content) {
+    const auto file = write_text(directory / "bad.h5", content);
+    return user_error([&] { Corpus corpus(file); });
+  };
+  EXPECT_THAT(open(""), AllOf(HasSubstr("bad.h5"), HasSubstr("HDF5")));
+  EXPECT_THAT(open("plain text, and enough of it to be longer than a signature"), HasSubstr("not an HDF5 file"));
+  EXPECT_THAT(user_error([&] { Corpus corpus(directory / "absent.h5"); }), HasSubstr("no such file"));
+  EXPECT_THAT(user_error([&] { Corpus corpus(directory.path()); }), HasSubstr("no such file"));
+}
+
+TEST(CorpusChecks, TruncatedFilesAreErrorsWhereverTheyEnd) {
+  const TemporaryDirectory directory;
+  const std::string whole = read_file(write_raw(directory / "whole.h5", {}));
+  for (size_t length = 0; length < whole.size(); length += 97) {
+    const auto file = write_text(directory / "cut.h5", std::string_view(whole).substr(0, length));
+    EXPECT_THAT(user_error([&] { Corpus corpus(file); }), HasSubstr("cut.h5")) << length;
+  }
+}
+
+TEST(CorpusChecks, DamagedBytesNeverGiveIdsOutsideTheVocabulary) {
+  const TemporaryDirectory directory;
+  const std::string whole = read_file(write_raw(directory / "whole.h5", {}));
+  int64_t refused = 0;
+  for (size_t at = 0; at < whole.size(); at += 61) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x5A);
+    const auto file = write_text(directory / "damaged.h5", damaged);
+    try {
+      const Corpus corpus(file);
+      for (int64_t i = 0; i < corpus.size(); ++i) {
+        for (const int32_t id : corpus.source(i)) ASSERT_TRUE(id >= 0 && id < corpus.info().vocabulary);
+      }
+    } catch (const UserError&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 0);
+}
+
+TEST(Hdf5, HalfPrecisionTablesReadBackByRange) {
+  const TemporaryDirectory directory;
+  Hdf5Writer writer(directory / "t.h5");
+  const size_t dataset = writer.create("/teacher/log_probs", Hdf5Type::kFloat16, 3);
+  std::vector<uint16_t> values(300);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<uint16_t>(i);
+  writer.append(dataset, std::span<const uint16_t>(values));
+  writer.finish();
+  const Hdf5Reader reader(directory / "t.h5");
+  EXPECT_THAT(reader.shape("/teacher/log_probs", Hdf5Type::kFloat16, 2), ElementsAre(100, 3));
+  EXPECT_THAT(reader.read_rows<uint16_t>("/teacher/log_probs", 2, 10, 2), ElementsAre(30, 31, 32, 33, 34, 35));
+  EXPECT_THAT(user_error([&] { reader.read<float>("/teacher/log_probs", 2); }), HasSubstr("float16"));
+  EXPECT_THROW(reader.read_rows<uint16_t>("/teacher/log_probs", 2, 99, 2), std::out_of_range);
+  EXPECT_THAT(reader.list("/teacher"), ElementsAre("log_probs"));
+}
+
+TEST(Show, PrintsInfoHistogramsAndExamples) {
+  const TemporaryDirectory directory;
+  const auto tokenizer = small_tokenizer(directory / "spiece.model");
+  CorpusWriter writer(directory / "c.h5", {.tokenizer_hash = tokenizer->hash(), .vocabulary = tokenizer->vocabulary()});
+  writer.add(tokenizer->encode("the cat"), tokenizer->encode("a dog"));
+  writer.finish();
+  const Corpus corpus(directory / "c.h5");
+  const std::string text = describe_corpus(corpus, {.tokenizer = tokenizer.get()});
+  EXPECT_THAT(text, AllOf(HasSubstr("examples       1"), HasSubstr("source: the cat"), HasSubstr("target: a dog"),
+                          HasSubstr("source lengths")));
+  const auto other = write_corpus(directory / "other.h5", {});
+  const Corpus foreign(other);
+  EXPECT_THAT(user_error([&] { describe_corpus(foreign, {.tokenizer = tokenizer.get()}); }),
+              HasSubstr("another tokenizer"));
+}
+
+TEST(Show, HistogramCountsEveryLengthOnce) {
+  const std::string text = length_histogram("lengths", {0, 1, 2, 3, 3, 8, 15});
+  EXPECT_THAT(text, AllOf(HasSubstr("mean 4.6, longest 15"), HasSubstr("2-3         3"), HasSubstr("8-15         2")));
+}
+
+}  // namespace
+}  // namespace draftsmith::data

@@ -1,0 +1,298 @@
+// N-gram tables: equal to counts made in plain loops, distributions that sum to 1, and files that cannot be trusted.
+#include "data/ngrams/ngram_table.h"
+
+#include <cmath>
+#include <map>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "data/corpus/corpus.h"
+#include "data/hdf5/hdf5.h"
+#include "tests/data/test_files.h"
+
+namespace draftsmith::data {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using Row = std::vector<int32_t>;
+using Ids = std::vector<int64_t>;
+
+std::filesystem::path write_corpus(const std::filesystem::path& file, int64_t vocabulary,
+                                   const std::vector<Row>& targets) {
+  CorpusWriter writer(file, {.tokenizer_hash = "abc", .vocabulary = vocabulary, .provenance = {{"text", "hash"}}});
+  for (const Row& target : targets) writer.add(Row{0}, target);
+  writer.finish();
+  return file;
+}
+
+// Rows of 0..9 tokens of which small ids are frequent; some end in EOS (1), some do not.
+std::vector<Row> random_rows(int64_t vocabulary, int64_t rows, uint64_t seed) {
+  std::vector<Row> result;
+  for (int64_t i = 0; i < rows; ++i) {
+    const CounterRandom random(seed, static_cast<uint64_t>(i));
+    Row row;
+    for (uint64_t j = 0; j < random.bits(0) % 9; ++j) {
+      const double u = static_cast<double>(random.bits(j + 2) >> 11) * 0x1p-53;
+      row.push_back(static_cast<int32_t>(u * u * static_cast<double>(vocabulary)));
+    }
+    if (random.bits(1) % 3 != 0) row.push_back(1);
+    result.push_back(row);
+  }
+  return result;
+}
+
+// The formula of data/ngrams/ngram_counts.h over counts by context; contexts are written oldest token first, -1 is the
+// beginning.
+class Reference {
+ public:
+  Reference(const std::vector<Row>& rows, int64_t order, int64_t vocabulary) : vocabulary_(vocabulary) {
+    for (const Row& row : rows) {
+      Ids text = {-1};
+      for (const int32_t token : row) {
+        for (int64_t n = 0; n < std::min<int64_t>(order, static_cast<int64_t>(text.size()) + 1); ++n) {
+          ++counts_[Ids(text.end() - n, text.end())][token];
+        }
+        text.push_back(token);
+      }
+    }
+  }
+
+  double probability(const Ids& context, int64_t token) const {
+    const double lower = context.empty() ? 1 / static_cast<double>(vocabulary_)
+                                         : probability(Ids(context.begin() + 1, context.end()), token);
+    const auto found = counts_.find(context);
+    if (found == counts_.end()) return lower;
+    double total = 0;
+    for (const auto& entry : found->second) total += entry.second;
+    const auto types = static_cast<double>(found->second.size());
+    const auto count = found->second.find(token);
+    return ((count == found->second.end() ? 0 : count->second) + types * lower) / (total + types);
+  }
+
+ private:
+  int64_t vocabulary_;
+  std::map<Ids, std::map<int64_t, int>> counts_;
+};
+
+// Compares every probability of every context.
+void expect_equal(const NgramCounts& counts, const Reference& reference) {
+  const int64_t vocabulary = counts.vocabulary();
+  for (int64_t before = -1; before <= vocabulary; ++before) {
+    for (int64_t last = -1; last <= vocabulary; ++last) {
+      if (last < 0 && before >= 0) continue;
+      const NgramNodes nodes = counts.find({before, last});
+      std::vector<float> logs(static_cast<size_t>(vocabulary));
+      counts.log_probabilities(nodes, logs);
+      double sum = 0;
+      double highest = 0;
+      for (int64_t token = 0; token < vocabulary; ++token) {
+        const double q = counts.probability(nodes, token);
+        const double expected = reference.probability(last < 0 ? Ids{-1} : Ids{before, last}, token);
+        ASSERT_NEAR(q, expected, 1e-12) << before << " " << last << " " << token;
+        ASSERT_NEAR(std::exp(static_cast<double>(logs[static_cast<size_t>(token)])), q, 1e-6 * q + 1e-9);
+        sum += q;
+        highest = std::max(highest, q);
+      }
+      ASSERT_NEAR(sum, 1, 1e-12);
+      const int64_t best = counts.most_likely(nodes);
+      ASSERT_NEAR(counts.probability(nodes, best), highest, 1e-12) << before << " " << last;
+    }
+  }
+}
+
+class NgramTables : public testing::TestWithParam<int64_t> {};
+
+TEST_P(NgramTables, EqualCountsInPlainLoopsAndSumToOneInEveryContext) {
+  const int64_t order = GetParam();
+  const TemporaryDirectory directory;
+  for (const int64_t vocabulary : {2, 3, 7}) {
+    for (const int64_t rows : {0, 1, 3, 40}) {
+      const auto targets = random_rows(vocabulary, rows, static_cast<uint64_t>(vocabulary));
+      const auto corpus = write_corpus(directory / "c.h5", vocabulary, targets);
+      build_ngram_table(corpus, {.order = order}, directory / "n.h5");
+      const NgramTable table(directory / "n.h5");
+      EXPECT_EQ(table.info().order, order);
+      EXPECT_EQ(table.info().examples, rows);
+      expect_equal(table.counts(), Reference(targets, order, vocabulary));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Orders, NgramTables, testing::Values(1, 2, 3));
+
+TEST(NgramTable, SaysWhereItComesFrom) {
+  const TemporaryDirectory directory;
+  const auto corpus = write_corpus(directory / "c.h5", 5, {{2, 3, 1}, {2, 3, 4, 1}});
+  const NgramReport report = build_ngram_table(corpus, {}, directory / "n.h5");
+  EXPECT_EQ(report.target_tokens, 7);
+  EXPECT_EQ(report.bigrams, 5);   // with the beginning: (begin 2) (2 3) (3 1) (3 4) (4 1)
+  EXPECT_EQ(report.trigrams, 4);  // (begin 2 3) (2 3 1) (2 3 4) (3 4 1)
+  const NgramTable table(directory / "n.h5");
+  EXPECT_EQ(table.info().tokenizer_hash, "abc");
+  EXPECT_EQ(table.info().provenance.at("text"), "hash");
+  EXPECT_EQ(table.info().provenance.at("corpus"), corpus.string());
+  EXPECT_THAT(describe_ngram_table(table), AllOf(HasSubstr("order 3"), HasSubstr("7 target tokens")));
+  EXPECT_TRUE(is_ngram_table(directory / "n.h5"));
+  EXPECT_FALSE(is_ngram_table(corpus));
+}
+
+TEST(NgramTable, SortingOnDiskGivesTheSameFileAndLeavesNothingBehind) {
+  const TemporaryDirectory directory;
+  const auto corpus = write_corpus(directory / "c.h5", 50, random_rows(50, 80000, 3));
+  const auto report = build_ngram_table(corpus, {.memory_mb = 512}, directory / "memory.h5");
+  ASSERT_GT(report.target_tokens, 2 * (1 << 20) / 8) << "the parts would not be several";
+  build_ngram_table(corpus, {.memory_mb = 1}, directory / "disk.h5");
+  EXPECT_EQ(sha256_file(directory / "memory.h5"), sha256_file(directory / "disk.h5"));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 3);
+}
+
+TEST(NgramTable, RefusesWhatItsNumbersCannotHold) {
+  const TemporaryDirectory directory;
+  const auto large = write_corpus(directory / "c.h5", (1 << 21) - 1, {{2, 1}});
+  EXPECT_THAT(user_error([&] { build_ngram_table(large, {}, directory / "n.h5"); }),
+              AllOf(HasSubstr("c.h5"), HasSubstr("2097150")));
+  const auto corpus = write_corpus(directory / "c.h5", 5, {{2, 1}});
+  EXPECT_THROW(build_ngram_table(corpus, {}, directory / "no/such/n.h5"), UserError);
+  EXPECT_THROW(build_ngram_table(directory / "absent.h5", {}, directory / "n.h5"), UserError);
+  EXPECT_FALSE(std::filesystem::exists(directory / "n.h5"));
+}
+
+TEST(NgramTable, CorporaWhoseOffsetsAreDamagedAreRefused) {
+  const TemporaryDirectory directory;
+  const auto error = [&](const std::vector<int64_t>& offsets, const std::vector<int32_t>& ids) {
+    Hdf5Writer writer(directory / "raw.h5");
+    writer.set_attribute("/", "format", std::string("draftsmith corpus"));
+    writer.set_attribute("/", "tokenizer_hash", std::string("abc"));
+    writer.set_attribute("/", "format_version", int64_t{1});
+    writer.set_attribute("/", "vocabulary", int64_t{10});
+    writer.set_attribute("/", "examples", int64_t{2});
+    writer.set_attribute("/", "source_tokens", int64_t{0});
+    writer.set_attribute("/", "target_tokens", int64_t{3});
+    writer.append(writer.create("/target/tokens", Hdf5Type::kInt32), std::span(ids));
+    writer.append(writer.create("/target/offsets", Hdf5Type::kInt64), std::span(offsets));
+    writer.finish();
+    return user_error([&] { build_ngram_table(directory / "raw.h5", {}, directory / "n.h5"); });
+  };
+  EXPECT_EQ(error({0, 2, 3}, {1, 2, 3}), "");
+  EXPECT_THAT(error({0, 4, 3}, {1, 2, 3}), HasSubstr("/target/offsets[1]"));
+  EXPECT_THAT(error({0, 2, 1}, {1, 2, 3}), HasSubstr("/target/offsets[2]"));
+  EXPECT_THAT(error({-1, 2, 3}, {1, 2, 3}), HasSubstr("/target/offsets[0]"));
+  EXPECT_THAT(error({1, 2, 3}, {1, 2, 3}), HasSubstr("/target/offsets"));
+  EXPECT_THAT(error({0, 3}, {1, 2, 3}), HasSubstr("examples"));
+  EXPECT_THAT(error({0, 2, 3}, {1, 2}), HasSubstr("target tokens"));
+  EXPECT_THAT(error({0, 2, 3}, {1, 10, 3}), HasSubstr("/target/tokens[1]"));
+}
+
+// A table of two ids, of which any part can be made wrong: the targets are (0 1), (0 1).
+struct RawTable {
+  std::string format = "draftsmith ngrams";
+  int64_t version = 1;
+  int64_t vocabulary = 2;
+  int64_t order = 2;
+  int64_t tokens = 4;
+  std::vector<int32_t> unigrams = {2, 2};
+  std::vector<int64_t> children = {0, 1, 1, 2};  // 0 is followed by 1, the beginning by 0
+  std::vector<int32_t> totals = {2, 0, 2};
+  std::vector<int32_t> best = {1, 0, 0};
+  std::vector<int32_t> next = {1, 0};
+  std::vector<int32_t> counts = {2, 2};
+  bool chunked = false;
+};
+
+std::filesystem::path write_raw(const std::filesystem::path& file, const RawTable& raw) {
+  Hdf5Writer writer(file, 64);
+  writer.set_attribute("/", "format", raw.format);
+  writer.set_attribute("/", "tokenizer_hash", std::string("abc"));
+  writer.set_attribute("/", "format_version", raw.version);
+  writer.set_attribute("/", "vocabulary", raw.vocabulary);
+  writer.set_attribute("/", "order", raw.order);
+  writer.set_attribute("/", "examples", int64_t{2});
+  writer.set_attribute("/", "target_tokens", raw.tokens);
+  writer.write_array("/unigrams/counts", std::span(raw.unigrams));
+  if (raw.chunked) {
+    writer.append(writer.create("/bigrams/children", Hdf5Type::kInt64), std::span(raw.children));
+  } else {
+    writer.write_array("/bigrams/children", std::span(raw.children));
+  }
+  writer.write_array("/bigrams/totals", std::span(raw.totals));
+  writer.write_array("/bigrams/best", std::span(raw.best));
+  writer.write_array("/bigrams/tokens", std::span(raw.next));
+  writer.write_array("/bigrams/counts", std::span(raw.counts));
+  writer.finish();
+  return file;
+}
+
+std::string open_error(const RawTable& raw) {
+  const TemporaryDirectory directory;
+  const auto file = write_raw(directory / "raw.h5", raw);
+  return user_error([&] { NgramTable table(file); });
+}
+
+TEST(NgramTableChecks, TheUndamagedFileOpens) {
+  EXPECT_EQ(open_error({}), "");
+}
+
+TEST(NgramTableChecks, FormatVersionAndRanges) {
+  EXPECT_THAT(open_error({.format = "draftsmith corpus"}),
+              AllOf(HasSubstr("raw.h5"), HasSubstr("not an n-gram table")));
+  EXPECT_THAT(open_error({.version = 2}), HasSubstr("version"));
+  EXPECT_THAT(open_error({.vocabulary = 0}), HasSubstr("vocabulary"));
+  EXPECT_THAT(open_error({.vocabulary = int64_t{1} << 40}), HasSubstr("vocabulary"));
+  EXPECT_THAT(open_error({.vocabulary = 3}), HasSubstr("/unigrams/counts"));
+  EXPECT_THAT(open_error({.order = 0}), HasSubstr("order"));
+  EXPECT_THAT(open_error({.order = 4}), HasSubstr("order"));
+  EXPECT_THAT(open_error({.order = 3}), HasSubstr("no dataset /trigrams/children"));
+  EXPECT_THAT(open_error({.tokens = 5}), HasSubstr("/unigrams/counts"));
+  EXPECT_THAT(open_error({.tokens = 0, .unigrams = {-1, 1}}), HasSubstr("/unigrams/counts[0]"));
+}
+
+TEST(NgramTableChecks, ArraysMustFitTogether) {
+  EXPECT_THAT(open_error({.children = {0, 1, 2}}), HasSubstr("/bigrams/children"));
+  EXPECT_THAT(open_error({.children = {1, 1, 1, 2}}), HasSubstr("/bigrams/children"));
+  EXPECT_THAT(open_error({.children = {0, 1, 1, 3}}), HasSubstr("/bigrams/children"));
+  EXPECT_THAT(open_error({.children = {0, 3, 1, 2}}), HasSubstr("/bigrams/children[1]"));
+  EXPECT_THAT(open_error({.children = {0, 2, 1, 2}}), HasSubstr("/bigrams"));
+  EXPECT_THAT(open_error({.children = {0, -1, 1, 2}}), HasSubstr("/bigrams/children[1]"));
+  EXPECT_THAT(open_error({.totals = {2, 1, 2}}), HasSubstr("/bigrams/totals[1]"));
+  EXPECT_THAT(open_error({.best = {2, 0, 0}}), HasSubstr("/bigrams/best[0]"));
+  EXPECT_THAT(open_error({.best = {1, 0, -1}}), HasSubstr("/bigrams/best[2]"));
+  EXPECT_THAT(open_error({.next = {2, 0}}), HasSubstr("/bigrams/tokens[0]"));
+  EXPECT_THAT(open_error({.next = {-1, 0}}), HasSubstr("/bigrams/tokens[0]"));
+  EXPECT_THAT(open_error({.children = {0, 2, 2, 2}, .totals = {4, 0, 0}}), HasSubstr("/bigrams/tokens[1]"));
+  EXPECT_THAT(open_error({.counts = {0, 2}}), HasSubstr("/bigrams/counts[0]"));
+  EXPECT_THAT(open_error({.counts = {2}}), HasSubstr("/bigrams/counts"));
+  EXPECT_THAT(open_error({.chunked = true}), HasSubstr("/bigrams/children cannot be mapped"));
+}
+
+TEST(NgramTableChecks, TruncatedAndDamagedFilesAreRefusedOrHarmless) {
+  const TemporaryDirectory directory;
+  const std::string whole = read_file(write_raw(directory / "whole.h5", {}));
+  for (size_t length = 0; length < whole.size(); length += 113) {
+    const auto file = write_text(directory / "cut.h5", std::string_view(whole).substr(0, length));
+    EXPECT_THAT(user_error([&] { NgramTable table(file); }), HasSubstr("cut.h5")) << length;
+  }
+  int64_t refused = 0;
+  for (size_t at = 0; at < whole.size(); at += 29) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x5A);
+    const auto file = write_text(directory / "damaged.h5", damaged);
+    try {
+      const NgramTable table(file);
+      const NgramNodes nodes = table.counts().find({.last = 0});
+      double sum = 0;
+      for (int64_t token = 0; token < table.counts().vocabulary(); ++token) {
+        sum += table.counts().probability(nodes, token);
+      }
+      ASSERT_NEAR(sum, 1, 1e-12);
+    } catch (const UserError&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 0);
+}
+
+}  // namespace
+}  // namespace draftsmith::data

@@ -1,0 +1,231 @@
+#include "data/text/readers.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "data/text/line_reader.h"
+#include "data/tokenizers/utf8.h"
+#include "tests/data/test_files.h"
+#include "tests/support/paths.h"
+
+namespace draftsmith::data {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class Readers : public testing::Test {
+ protected:
+  std::unique_ptr<ExampleStream> parallel(std::string_view source, std::string_view target,
+                                          TextPolicies policies = {}) {
+    return open_parallel(write_text(directory_ / "a.src", source), write_text(directory_ / "a.tgt", target), policies);
+  }
+  std::unique_ptr<ExampleStream> jsonl(std::string_view text, JsonFields fields, TextPolicies policies = {}) {
+    return open_jsonl(write_text(directory_ / "a.jsonl", text), fields, policies);
+  }
+  std::unique_ptr<ExampleStream> plain(std::string_view text, const std::string& separator,
+                                       TextPolicies policies = {}) {
+    return open_plain_text(write_text(directory_ / "a.txt", text), separator, policies);
+  }
+  TemporaryDirectory directory_;
+};
+
+std::vector<std::string> sources(ExampleStream& stream) {
+  std::vector<std::string> list;
+  for (const Example& example : read_all(stream)) list.push_back(example.source);
+  return list;
+}
+
+std::vector<std::string> first_targets(ExampleStream& stream) {
+  std::vector<std::string> list;
+  for (const Example& example : read_all(stream)) list.push_back(example.targets.at(0));
+  return list;
+}
+
+TEST_F(Readers, ParallelLinesArePairedInOrder) {
+  const auto stream = parallel("eins\nzwei\n", "one\ntwo\n");
+  const std::vector<Example> examples = read_all(*stream);
+  ASSERT_EQ(examples.size(), 2U);
+  EXPECT_EQ(examples[1].source, "zwei");
+  EXPECT_THAT(examples[1].targets, ElementsAre("two"));
+  EXPECT_THAT(examples[1].where, HasSubstr("a.src:2"));
+  EXPECT_EQ(stream->counts().examples, 2);
+  EXPECT_TRUE(stream->counts().nonzero().empty());
+}
+
+TEST_F(Readers, CrLfByteOrderMarkAndMissingFinalNewlineAreTakenAndCounted) {
+  const auto stream = parallel(
+      "\xEF\xBB\xBF"
+      "eins\r\nzwei",
+      "one\ntwo\n");
+  EXPECT_THAT(sources(*stream), ElementsAre("eins", "zwei"));
+  EXPECT_EQ(stream->counts().crlf_lines, 1);
+  EXPECT_EQ(stream->counts().byte_order_marks, 1);
+}
+
+TEST_F(Readers, CarriageReturnInsideALineIsKept) {
+  EXPECT_THAT(sources(*parallel("a\rb\n", "c\n")), ElementsAre("a\rb"));
+}
+
+TEST_F(Readers, UnequalLineCountsAreAnErrorThatNamesBoth) {
+  const auto stream = parallel("1\n2\n3\n", "1\n2\n3\n4\n5\n");
+  EXPECT_THAT(user_error([&] { read_all(*stream); }),
+              AllOf(HasSubstr("a.src"), HasSubstr("a.tgt"), HasSubstr("3 and 5 lines")));
+}
+
+TEST_F(Readers, UnequalLineCountsCanBeTruncatedAndAreCounted) {
+  const auto stream = parallel("1\n2\n3\n4\n", "1\n2\n", {.unequal_lines = "truncate"});
+  EXPECT_THAT(sources(*stream), ElementsAre("1", "2"));
+  EXPECT_EQ(stream->counts().unpaired_lines, 2);
+  Example example;
+  EXPECT_FALSE(stream->next(example));
+}
+
+TEST_F(Readers, InvalidUtf8IsAnErrorThatNamesFileLineAndByte) {
+  const auto stream = parallel("gut\nschlecht \xFF!\n", "good\nbad\n");
+  EXPECT_THAT(user_error([&] { read_all(*stream); }), AllOf(HasSubstr("a.src:2"), HasSubstr("0xFF at byte 10")));
+  const auto target = parallel("eins\n", "\xC3(\n");
+  EXPECT_THAT(user_error([&] { read_all(*target); }), AllOf(HasSubstr("a.tgt:1"), HasSubstr("byte 1 ")));
+}
+
+TEST_F(Readers, InvalidUtf8CanBeDroppedOrReplaced) {
+  const auto dropped = parallel("a\nb\xFF\nc\n", "1\n2\n3\n", {.invalid_utf8 = "drop"});
+  EXPECT_THAT(sources(*dropped), ElementsAre("a", "c"));
+  EXPECT_EQ(dropped->counts().dropped_invalid_utf8, 1);
+  const auto replaced = parallel("a\nb\xFF\nc\n", "1\n2\n3\n", {.invalid_utf8 = "replace"});
+  EXPECT_THAT(sources(*replaced), ElementsAre("a", "b\xEF\xBF\xBD", "c"));
+  EXPECT_EQ(replaced->counts().replaced_invalid_utf8, 1);
+}
+
+TEST_F(Readers, EmptyLinesFollowTheirPolicy) {
+  const std::string_view source = "a\n\xE3\x80\x80 \nc\nd\n";  // line 2: an ideographic space and a blank
+  const std::string_view target = "1\n2\n\n4\n";
+  EXPECT_THAT(user_error([&] { read_all(*parallel(source, target)); }),
+              AllOf(HasSubstr("a.src:2"), HasSubstr("empty")));
+  const auto dropped = parallel(source, target, {.empty = "drop"});
+  EXPECT_THAT(sources(*dropped), ElementsAre("a", "d"));
+  EXPECT_EQ(dropped->counts().dropped_empty, 2);
+  const auto kept = parallel(source, target, {.empty = "keep"});
+  EXPECT_EQ(sources(*kept).size(), 4U);
+  EXPECT_EQ(kept->counts().kept_empty, 2);
+}
+
+TEST_F(Readers, UnknownPoliciesAreErrors) {
+  EXPECT_THROW(parallel("a\n", "b\n", {.empty = "ignore"}), UserError);
+  EXPECT_THROW(parallel("a\n", "b\n", {.unequal_lines = "drop"}), UserError);
+}
+
+TEST_F(Readers, FilesThatCannotBeReadAreErrors) {
+  EXPECT_THROW(open_parallel(directory_ / "absent", directory_ / "absent2", {}), UserError);
+  EXPECT_THAT(user_error([&] { read_lines(directory_.path()); }), HasSubstr("directory"));
+}
+
+TEST_F(Readers, EmptyFilesGiveNoExamples) {
+  EXPECT_TRUE(read_all(*parallel("", "")).empty());
+}
+
+TEST_F(Readers, LinesAcrossReadBlocksStayWhole) {
+  const std::string line(700000, 'x');  // blocks are 1 MiB
+  const auto lines = read_lines(write_text(directory_ / "long", line + "\n" + line + "y\n" + line));
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_EQ(lines[0], line);
+  EXPECT_EQ(lines[1], line + "y");
+  EXPECT_EQ(lines[2], line);
+}
+
+TEST_F(Readers, CountLinesAgreesWithTheReader) {
+  for (const std::string_view text : {"", "a", "a\n", "a\n\nb", "\n\n"}) {
+    const auto file = write_text(directory_ / "count", text);
+    EXPECT_EQ(count_lines(file), static_cast<int64_t>(read_lines(file).size())) << text;
+  }
+}
+
+TEST_F(Readers, JsonlGivesSourceAndSeveralReferences) {
+  const auto stream = jsonl("{\"dialogue\": \"a\\nb\", \"summary1\": \"x\", \"summary2\": \"y\", \"other\": 3}\n",
+                            {.source = "dialogue", .targets = {"summary1", "summary2"}});
+  const std::vector<Example> examples = read_all(*stream);
+  ASSERT_EQ(examples.size(), 1U);
+  EXPECT_EQ(examples[0].source, "a\nb");
+  EXPECT_THAT(examples[0].targets, ElementsAre("x", "y"));
+}
+
+TEST_F(Readers, JsonlListsOfSentencesAreJoined) {
+  const auto stream = jsonl("{\"s\": [\"One.\", \"Two.\"], \"t\": [\"Short.\"]}\n",
+                            {.source = "s", .targets = {"t"}, .separator = " <n> "});
+  EXPECT_THAT(sources(*stream), ElementsAre("One. <n> Two."));
+}
+
+TEST_F(Readers, JsonlProblemsNameTheLine) {
+  const JsonFields fields = {.source = "document", .targets = {"summary"}};
+  const auto message = [&](std::string_view bad) {
+    return user_error(
+        [&] { read_all(*jsonl("{\"document\": \"a\", \"summary\": \"b\"}\n" + std::string(bad) + "\n", fields)); });
+  };
+  EXPECT_THAT(message("{\"documents\": \"a\", \"summary\": \"b\"}"),
+              AllOf(HasSubstr("a.jsonl:2"), HasSubstr("document"), HasSubstr("did you mean")));
+  EXPECT_THAT(message("{\"document\": 3, \"summary\": \"b\"}"), AllOf(HasSubstr("a.jsonl:2"), HasSubstr("number")));
+  EXPECT_THAT(message("{\"document\": [\"a\", 3], \"summary\": \"b\"}"), HasSubstr("list of strings"));
+  EXPECT_THAT(message("[1]"), AllOf(HasSubstr("a.jsonl:2"), HasSubstr("array")));
+  EXPECT_THAT(message("{\"document\": "), HasSubstr("a.jsonl:2"));
+  EXPECT_THAT(message(""), HasSubstr("blank line"));
+  EXPECT_THAT(message("{\"document\": \"\", \"summary\": \"b\"}"), HasSubstr("empty source"));
+  EXPECT_THAT(message("{\"document\": \"\xFF\", \"summary\": \"b\"}"), HasSubstr("invalid UTF-8"));
+}
+
+TEST_F(Readers, JsonlPoliciesDropAndCount) {
+  const auto stream =
+      jsonl("{\"d\": \"\xFF\", \"s\": \"b\"}\n\n{\"d\": \"\", \"s\": \"b\"}\n{\"d\": \"a\", \"s\": \"b\"}\n",
+            {.source = "d", .targets = {"s"}}, {.invalid_utf8 = "drop", .empty = "drop"});
+  EXPECT_THAT(sources(*stream), ElementsAre("a"));
+  EXPECT_EQ(stream->counts().dropped_invalid_utf8, 1);
+  EXPECT_EQ(stream->counts().dropped_empty, 2);
+}
+
+TEST_F(Readers, PlainTextLinesAreTargetsWithoutSource) {
+  const auto stream = plain("one\ntwo\n", "");
+  const std::vector<Example> examples = read_all(*stream);
+  ASSERT_EQ(examples.size(), 2U);
+  EXPECT_FALSE(examples[0].has_source);
+  EXPECT_THAT(examples[1].targets, ElementsAre("two"));
+}
+
+TEST_F(Readers, PlainTextDocumentsAreSplitAtTheSeparator) {
+  const std::string end = "<|endoftext|>";
+  EXPECT_THAT(first_targets(*plain(end + "\na\nb\n" + end + "\nc\n" + end + "\n", end)), ElementsAre("a\nb", "c"));
+  EXPECT_THAT(first_targets(*plain("a\n" + end + "\nb", end)), ElementsAre("a", "b"));
+  EXPECT_THAT(user_error([&] { read_all(*plain("a\n" + end + "\n" + end + "\nb\n", end)); }), HasSubstr("a.txt:3"));
+}
+
+TEST(Utf8, ReplacementTakesMaximalIllFormedParts) {
+  const std::string mark = "\xEF\xBF\xBD";
+  EXPECT_EQ(replace_invalid_utf8("a\xE2\x82z"), "a" + mark + "z");                 // truncated sequence: one mark
+  EXPECT_EQ(replace_invalid_utf8("\xC0\xAF"), mark + mark);                        // overlong
+  EXPECT_EQ(replace_invalid_utf8("\xED\xA0\x80"), mark + mark + mark);             // surrogate
+  EXPECT_EQ(replace_invalid_utf8("\xF4\x90\x80\x80"), mark + mark + mark + mark);  // above U+10FFFF
+  EXPECT_EQ(replace_invalid_utf8("ä€𝄞"), "ä€𝄞");
+}
+
+TEST(Readers2, RealParallelFilesReadWhole) {
+  const auto folder = draftsmith::testing::data_dir() / "multi30k";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no " << folder;
+  const auto stream = open_parallel(folder / "train.de", folder / "train.en", {});
+  int64_t count = 0;
+  for (Example example; stream->next(example);) ++count;
+  EXPECT_EQ(count, 29000);
+}
+
+TEST(Readers2, RealJsonlFilesReadWhole) {
+  const auto folder = draftsmith::testing::data_dir();
+  if (!std::filesystem::exists(folder / "dialogsum")) GTEST_SKIP() << "no " << folder;
+  const auto dialogues = open_jsonl(folder / "dialogsum" / "dialogsum.test.jsonl",
+                                    {.source = "dialogue", .targets = {"summary1", "summary2", "summary3"}}, {});
+  const std::vector<Example> examples = read_all(*dialogues);
+  EXPECT_EQ(examples.size(), 500U);
+  EXPECT_EQ(examples[0].targets.size(), 3U);
+  const auto papers = open_jsonl(folder / "scitldr_a" / "dev.jsonl", {.source = "source", .targets = {"target"}}, {});
+  EXPECT_EQ(read_all(*papers).size(), 619U);
+}
+
+}  // namespace
+}  // namespace draftsmith::data

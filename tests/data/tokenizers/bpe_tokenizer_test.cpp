@@ -1,0 +1,251 @@
+// Byte pair encoding from tokenizer.json and from GPT-2's files, on small hand-made vocabularies. Large ones are
+// compared with `tokenizers` in tests/parity.
+#include <random>
+#include <thread>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/sha256.h"
+#include "data/tokenizers/bpe_model.h"
+#include "data/tokenizers/load_tokenizer.h"
+#include "tests/data/tokenizers/tokenizer_files.h"
+
+namespace draftsmith::data {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Merges of "h e" 256, "l l" 257, "he ll" 258, "hell o" 259, "Ġ w" 260.
+json hello_json() {
+  return byte_level_json({"h e", "l l", "he ll", "hell o", "Ġ w"});
+}
+
+TEST(BpeTokenizer, MergesTheBestPairFirstAndTheLeftmostOfEquals) {
+  const auto tokenizer = load_json_tokenizer(byte_level_json({"a b", "b c", "a a"}));
+  EXPECT_THAT(tokenizer->encode("abc"), ElementsAre(256, 'c'));
+  EXPECT_THAT(tokenizer->encode("bbc"), ElementsAre('b', 257));
+  EXPECT_THAT(tokenizer->encode("aaaaa"), ElementsAre(258, 258, 'a'));
+  EXPECT_THAT(tokenizer->encode("aab"), ElementsAre('a', 256));
+}
+
+TEST(BpeTokenizer, WordsAreMergedApart) {
+  const auto tokenizer = load_json_tokenizer(hello_json());
+  EXPECT_THAT(tokenizer->encode("hello hello w"), ElementsAre(259, ' ', 259, 260));
+  EXPECT_EQ(tokenizer->decode(Ids{259, 260}), "hello w");
+  EXPECT_TRUE(tokenizer->encode("").empty());
+  EXPECT_EQ(tokenizer->vocabulary(), 261);
+  EXPECT_EQ(tokenizer->piece(260), "Ġw");
+}
+
+TEST(BpeTokenizer, LongWordsAreMergedAsShortOnes) {
+  // One merge rule set; every word both by the scan of short words and, doubled in a longer one, by the heap.
+  std::mt19937 random(3);
+  std::vector<std::string> merges;
+  std::vector<std::string> known = {"a", "b", "c"};
+  while (merges.size() < 30) {
+    const std::string left = known[random() % known.size()];
+    const std::string right = known[random() % known.size()];
+    if (left.size() + right.size() > 8 || std::count(known.begin(), known.end(), left + right) > 0) continue;
+    merges.push_back(fmt::format("{} {}", left, right));
+    known.push_back(left + right);
+  }
+  const auto tokenizer = load_json_tokenizer(byte_level_json(merges));
+  for (int round = 0; round < 300; ++round) {
+    std::string word;
+    for (size_t length = 1 + random() % 24; word.size() < length;) word += static_cast<char>('a' + random() % 3);
+    // 'z' takes part in no merge, so a prefix of many of them leaves the rest's merges alone.
+    const Ids alone = tokenizer->encode(word);
+    const Ids longer = tokenizer->encode(std::string(30, 'z') + word);
+    ASSERT_EQ(Ids(longer.begin() + 30, longer.end()), alone) << word;
+  }
+}
+
+TEST(BpeTokenizer, IgnoringMergesTakesAWordThatIsAPiece) {
+  json file = hello_json();
+  file["model"]["vocab"]["hxx"] = 261;
+  EXPECT_THAT(load_json_tokenizer(file)->encode("hxx"), ElementsAre('h', 'x', 'x'));
+  file["model"]["ignore_merges"] = true;
+  EXPECT_THAT(load_json_tokenizer(file)->encode("hxx"), ElementsAre(261));
+}
+
+TEST(BpeTokenizer, MergesMayBeStringsOrPairs) {
+  json file = hello_json();
+  file["model"]["merges"] = json::array({{"h", "e"}, {"l", "l"}, {"he", "ll"}, {"hell", "o"}, {"Ġ", "w"}});
+  EXPECT_THAT(load_json_tokenizer(file)->encode("hello"), ElementsAre(259));
+}
+
+TEST(BpeTokenizer, BytesThatAreNoTextBecomeReplacementCharacters) {
+  const auto tokenizer = load_json_tokenizer(hello_json());
+  EXPECT_EQ(tokenizer->decode(Ids{0xE6, 0x97, 0xA5}), "日");
+  EXPECT_EQ(tokenizer->decode(Ids{0xE6, 0x97, 'a', 0xFF, 0xFE}), "\uFFFDa\uFFFD\uFFFD");
+}
+
+TEST(BpeTokenizer, AddedTokensAreFoundWhereverTheyStand) {
+  json file = hello_json();
+  file["added_tokens"] = {added_token("<end>", 261, {{"special", true}}), added_token("<end>>", 262),
+                          added_token("<word>", 263, {{"single_word", true}}),
+                          added_token("<wide>", 264, {{"lstrip", true}, {"rstrip", true}})};
+  const auto tokenizer = load_json_tokenizer(file);
+  EXPECT_THAT(tokenizer->encode("hello<end>hello"), ElementsAre(259, 261, 259));
+  EXPECT_THAT(tokenizer->encode("<end>><end>"), ElementsAre(262, 261)) << "the longest counts";
+  EXPECT_THAT(tokenizer->encode("<word> <word>"), ElementsAre(263, ' ', 263));
+  EXPECT_EQ(tokenizer->encode("<word>s").size(), 7U) << "not beside a word character";
+  EXPECT_THAT(tokenizer->encode("hello \u3000<wide>\t hello"), ElementsAre(259, 264, 259));
+  EXPECT_EQ(tokenizer->decode(Ids{259, 261, 262}), "hello<end>>") << "special tokens print nothing";
+  EXPECT_EQ(tokenizer->vocabulary(), 265);
+}
+
+TEST(BpeTokenizer, NormalizedAddedTokensAreFoundInNormalizedText) {
+  json file = hello_json();
+  file["normalizer"] = {{"type", "NFC"}};
+  file["added_tokens"] = {added_token("e\u0301", 261, {{"normalized", true}}), added_token("o\u0301", 262)};
+  const auto tokenizer = load_json_tokenizer(file);
+  EXPECT_THAT(tokenizer->encode("e\u0301\u00E9"), ElementsAre(261, 261));
+  EXPECT_THAT(tokenizer->encode("o\u0301"), ElementsAre(262));
+  EXPECT_THAT(tokenizer->encode("\u00F3"), ElementsAre(0xC3, 0xB3)) << "compared before normalisation";
+}
+
+TEST(BpeTokenizer, AddedTokensTakeTheNextIdsAndTheirOwnPieces) {
+  json file = hello_json();
+  file["added_tokens"] = {added_token("hello", 259), added_token("<x>", 261)};
+  EXPECT_THAT(load_json_tokenizer(file)->encode("<x>hello"), ElementsAre(261, 259));
+  file["added_tokens"] = {added_token("hello", 260)};
+  EXPECT_THAT(user_error([&] { load_json_tokenizer(file); }), HasSubstr("'hello'"));
+}
+
+TEST(BpeTokenizer, PrefixSpaceIsPutBeforeEveryStretchOfText) {
+  json file = hello_json();
+  file["pre_tokenizer"]["add_prefix_space"] = true;
+  file["added_tokens"] = {added_token("<x>", 261)};
+  EXPECT_THAT(load_json_tokenizer(file)->encode("w<x>w w"), ElementsAre(260, 261, 260, 260));
+}
+
+TEST(BpeTokenizer, FrameAndSpecialIdsComeFromTheFiles) {
+  const TemporaryDirectory directory;
+  json file = hello_json();
+  file["added_tokens"] = {added_token("<go>", 261, {{"special", true}}),
+                          added_token("<stop>", 262, {{"special", true}})};
+  file["post_processor"] = {
+      {"type", "Sequence"},
+      {"processors",
+       {{{"type", "ByteLevel"}},
+        {{"type", "TemplateProcessing"},
+         {"single", {{{"SpecialToken", {{"id", "<go>"}, {"type_id", 0}}}}, {{"Sequence", {{"id", "A"}}}}}},
+         {"special_tokens", {{"<go>", {{"id", "<go>"}, {"ids", {261}}, {"tokens", {"<go>"}}}}}}}}}};
+  write_text(directory / "tokenizer.json", file.dump());
+  write_text(directory / "tokenizer_config.json",
+             R"({"bos_token": "<go>", "eos_token": {"content": "<stop>"}, "pad_token": null})");
+  const auto tokenizer = load_tokenizer(directory.path());
+  EXPECT_EQ(tokenizer->bos(), 261);
+  EXPECT_EQ(tokenizer->eos(), 262);
+  EXPECT_EQ(tokenizer->pad(), -1);
+  EXPECT_THAT(tokenizer->frame().before, ElementsAre(261));
+  EXPECT_TRUE(tokenizer->frame().after.empty());
+  EXPECT_EQ(tokenizer->hash(), sha256_file(directory / "tokenizer.json"));
+  EXPECT_EQ(tokenizer->files().size(), 2U);
+}
+
+TEST(BpeTokenizer, Gpt2FilesGiveTheSameIdsAsTokenizerJson) {
+  const TemporaryDirectory directory;
+  const json file = hello_json();
+  write_text(directory / "vocab.json", file["model"]["vocab"].dump());
+  write_text(directory / "merges.txt", "#version: 0.2\nh e\nl l\r\nhe ll\nhell o\nĠ w\n");
+  write_text(directory / "added_tokens.json", R"({"<|endoftext|>": 261})");
+  const auto tokenizer = load_tokenizer(directory.path());
+  const auto same = load_json_tokenizer(file);
+  EXPECT_EQ(tokenizer->encode("hello w hello"), same->encode("hello w hello"));
+  EXPECT_THAT(tokenizer->encode("hello<|endoftext|>"), ElementsAre(259, 261));
+  EXPECT_EQ(tokenizer->eos(), 261);
+  EXPECT_EQ(tokenizer->decode(Ids{259, 261}), "hello");
+  EXPECT_EQ(tokenizer->hash().size(), 64U);
+  EXPECT_EQ(tokenizer->files().size(), 3U);
+  EXPECT_EQ(load_tokenizer(directory / "vocab.json")->hash(), tokenizer->hash());
+}
+
+TEST(BpeTokenizer, BytesStandInForCharactersWithoutAPiece) {
+  const auto tokenizer = load_json_tokenizer(byte_fallback_json({"▁", "a", "b"}, {"▁ a"}));
+  EXPECT_THAT(tokenizer->encode("ab ü"), ElementsAre(262, 261, 259, 3 + 0xC3, 3 + 0xBC));
+  EXPECT_EQ(tokenizer->decode(Ids{262, 261, 259, 3 + 0xC3, 3 + 0xBC}), "ab ü");
+  EXPECT_EQ(tokenizer->decode(Ids{261, 3 + 0xC3, 3 + 0xBC, 3 + 0xFF, 261}), "b\uFFFD\uFFFD\uFFFDb")
+      << "a byte that is no UTF-8 spoils its run";
+  EXPECT_THAT(tokenizer->encode("<s>a"), ElementsAre(1, 260)) << "only a text's own start gets a blank";
+  EXPECT_EQ(tokenizer->unk(), 0);
+}
+
+TEST(BpeTokenizer, UnknownCharactersAreFusedOrNot) {
+  json file = byte_fallback_json({"▁", "a"}, {});
+  file["model"]["byte_fallback"] = false;
+  EXPECT_THAT(load_json_tokenizer(file)->encode("xxa"), ElementsAre(259, 0, 260));
+  file["model"]["fuse_unk"] = false;
+  EXPECT_THAT(load_json_tokenizer(file)->encode("xxa"), ElementsAre(259, 0, 0, 260));
+  file["model"].erase("unk_token");
+  EXPECT_THAT(load_json_tokenizer(file)->encode("xxa"), ElementsAre(259, 260));
+}
+
+TEST(BpeTokenizer, GivesTheSameIdsOnManyThreads) {
+  const auto tokenizer = load_json_tokenizer(hello_json());
+  std::vector<std::string> texts;
+  std::mt19937 random(5);
+  for (int i = 0; i < 400; ++i) {
+    std::string text;
+    for (int word = 0; word < 20; ++word) {
+      text.append(1, ' ').append(random() % 6, 'l').append(std::to_string(random() % 5000));
+    }
+    texts.push_back(text + " hello");
+  }
+  std::vector<Ids> wanted;
+  for (const std::string& text : texts) wanted.push_back(tokenizer->encode(text));
+  const auto fresh = load_json_tokenizer(hello_json());
+  std::vector<int> wrong(4, 0);
+  std::vector<std::thread> threads;
+  for (int& count : wrong) {
+    threads.emplace_back([&texts, &wanted, &fresh, &count] {
+      for (size_t i = 0; i < texts.size(); ++i) count += fresh->encode(texts[i]) == wanted[i] ? 0 : 1;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(wrong, ElementsAre(0, 0, 0, 0));
+}
+
+TEST(BpeTokenizer, TextThatIsNoUtf8IsAnError) {
+  const auto tokenizer = load_json_tokenizer(hello_json());
+  EXPECT_THAT(user_error([&] { tokenizer->encode("ab\xFF"); }), HasSubstr("byte 2"));
+  EXPECT_THAT(user_error([&] { tokenizer->encode("ab\xE6\x97"); }), HasSubstr("byte 2"));
+}
+
+TEST(BpeTokenizer, IdsOutsideTheVocabularyAreErrorsAndGapsPrintNothing) {
+  json file = hello_json();
+  file["model"]["vocab"]["far"] = 300;
+  const auto tokenizer = load_json_tokenizer(file);
+  EXPECT_EQ(tokenizer->vocabulary(), 301);
+  EXPECT_EQ(tokenizer->decode(Ids{280, 300}), "far");
+  EXPECT_THAT(user_error([&] { tokenizer->decode(Ids{301}); }), HasSubstr("0 to 300"));
+  EXPECT_THAT(user_error([&] { tokenizer->piece(-1); }), HasSubstr("-1"));
+}
+
+TEST(TokenizerChoice, ByteLevelJsonComesBeforeOtherFilesAndUnigramJsonAfterSentencePiece) {
+  const TemporaryDirectory directory;
+  EXPECT_FALSE(has_tokenizer(directory.path()));
+  write_text(directory / "tokenizer.json", R"({"model": {"type": "Unigram", "vocab": []}})");
+  EXPECT_TRUE(has_tokenizer(directory.path()));
+  EXPECT_THAT(user_error([&] { load_tokenizer(directory.path()); }), HasSubstr("Unigram"));
+  small_tokenizer(directory / "spiece.model");
+  EXPECT_EQ(load_tokenizer(directory.path())->file().filename(), "spiece.model");
+  write_text(directory / "tokenizer.json", hello_json().dump());
+  EXPECT_EQ(load_tokenizer(directory.path())->file().filename(), "tokenizer.json");
+}
+
+TEST(TokenizerChoice, TiktokensFileBesideTokenizerJsonIsLeftAlone) {
+  const TemporaryDirectory directory;
+  write_text(directory / "tokenizer.model", "IQ== 0\nIg== 1\n");
+  EXPECT_THAT(user_error([&] { load_tokenizer(directory.path()); }), HasSubstr("not a SentencePiece model"));
+  write_text(directory / "tokenizer.json", hello_json().dump());
+  EXPECT_EQ(load_tokenizer(directory.path())->file().filename(), "tokenizer.json");
+}
+
+}  // namespace
+}  // namespace draftsmith::data

@@ -1,0 +1,235 @@
+// Malformed and unsupported tokenizer files: each is refused with a message that names the file, the component and what
+// was found; damage at random never does worse.
+#include <functional>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "data/tokenizers/bpe_model.h"
+#include "data/tokenizers/load_tokenizer.h"
+#include "tests/data/tokenizers/tokenizer_files.h"
+
+namespace draftsmith::data {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+struct Damage {
+  std::string name;
+  std::function<void(json&)> apply;
+  std::vector<std::string> message;
+};
+
+// Merges "a b" 256, "ab c" 257.
+json sound_json() {
+  json file = byte_level_json({"a b", "ab c"});
+  file["added_tokens"] = {added_token("<end>", 258, {{"special", true}})};
+  return file;
+}
+
+Damage set(const std::string& name, const std::string& pointer, const json& value, std::vector<std::string> message) {
+  return {name, [=](json& file) { file[json::json_pointer(pointer)] = value; }, std::move(message)};
+}
+
+json split_of(const json& pattern, const std::string& behavior = "Isolated") {
+  return {{"type", "Split"}, {"pattern", pattern}, {"behavior", behavior}, {"invert", false}};
+}
+
+std::vector<Damage> component_damages() {
+  return {
+      set("ModelUnigram", "/model/type", "Unigram", {"model", "BPE", "Unigram", "spiece.model"}),
+      set("ModelWordPiece", "/model/type", "WordPiece", {"model", "WordPiece"}),
+      set("ModelAList", "/model", json::array(), {"model"}),
+      set("NormalizerUnknown", "/normalizer", {{"type", "Lowercase"}}, {"normalizer", "NFC", "Lowercase"}),
+      set("NormalizerInSequence", "/normalizer",
+          {{"type", "Sequence"}, {"normalizers", {{{"type", "BertNormalizer"}}}}}, {"normalizer", "BertNormalizer"}),
+      set("NormalizerReplaceByRegex", "/normalizer",
+          {{"type", "Replace"}, {"pattern", {{"Regex", "a+"}}}, {"content", ""}}, {"normalizer", "Replace", "a+"}),
+      set("NormalizerNoType", "/normalizer", json::object(), {"normalizer", "'type' is missing"}),
+      set("NormalizerText", "/normalizer", "NFC", {"normalizer", "object"}),
+      set("PreTokenizerUnknown", "/pre_tokenizer", {{"type", "Whitespace"}},
+          {"pre_tokenizer", "ByteLevel", "Whitespace"}),
+      set("PreTokenizerAfterByteLevel", "/pre_tokenizer",
+          {{"type", "Sequence"},
+           {"pretokenizers",
+            {{{"type", "ByteLevel"}, {"add_prefix_space", false}}, {{"type", "Digits"}, {"individual_digits", true}}}}},
+          {"pre_tokenizer", "ByteLevel", "Digits"}),
+      set("PreTokenizerFlagText", "/pre_tokenizer/add_prefix_space", "no", {"add_prefix_space", "true or false", "no"}),
+      set("PreTokenizerFlagMissing", "/pre_tokenizer", {{"type", "ByteLevel"}}, {"add_prefix_space", "missing"}),
+      set("RegexUnsupported", "/pre_tokenizer", split_of({{"Regex", "\\p{Han}+"}}), {"pre_tokenizer", "Han"}),
+      set("RegexMalformed", "/pre_tokenizer", split_of({{"Regex", "(a"}}), {"regular expression", "(a"}),
+      set("PatternOfNoKind", "/pre_tokenizer", split_of("a"), {"'pattern'", "Regex"}),
+      set("PatternEmpty", "/pre_tokenizer", split_of({{"String", ""}}), {"'pattern' is empty"}),
+      set("BehaviorUnknown", "/pre_tokenizer", split_of({{"String", "a"}}, "Thrown"), {"'behavior'", "Thrown"}),
+      set("MetaspaceOfTwo", "/pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "__"}}, {"'replacement'", "__"}),
+      set("PostProcessorUnknown", "/post_processor", {{"type", "BertProcessing"}},
+          {"post_processor", "BertProcessing"}),
+      set("TemplateOfAbsentToken", "/post_processor",
+          {{"type", "TemplateProcessing"},
+           {"single", {{{"SpecialToken", {{"id", "<x>"}, {"type_id", 0}}}}}},
+           {"special_tokens", json::object()}},
+          {"post_processor", "<x>"}),
+      set("TemplateIdNegative", "/post_processor",
+          {{"type", "TemplateProcessing"},
+           {"single", {{{"SpecialToken", {{"id", "<x>"}}}}}},
+           {"special_tokens", {{"<x>", {{"ids", {-1}}}}}}},
+          {"post_processor", "-1"}),
+      set("DecoderNone", "/decoder", nullptr, {"decoder"}),
+      set("DecoderUnknown", "/decoder", {{"type", "WordPiece"}}, {"decoder", "ByteLevel", "WordPiece"}),
+      set("DecoderOrder", "/decoder",
+          {{"type", "Sequence"}, {"decoders", {{{"type", "Fuse"}}, {{"type", "ByteFallback"}}}}},
+          {"decoder", "order", "ByteFallback"}),
+      set("DecoderStripEverywhere", "/decoder", {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}},
+          {"decoder", "Strip", "Fuse"}),
+      set("DecoderStripsTheEnd", "/decoder",
+          {{"type", "Sequence"},
+           {"decoders", {{{"type", "Fuse"}}, {{"type", "Strip"}, {"content", " "}, {"start", 0}, {"stop", 1}}}}},
+          {"decoder", "Strip", "stop 0"}),
+  };
+}
+
+std::vector<Damage> model_damages() {
+  return {
+      set("SubwordPrefix", "/model/continuing_subword_prefix", "##", {"continuing_subword_prefix", "##"}),
+      set("WordSuffix", "/model/end_of_word_suffix", "</w>", {"end_of_word_suffix", "</w>"}),
+      set("Dropout", "/model/dropout", 0.1, {"dropout", "0.1"}),
+      set("VocabularyEmpty", "/model/vocab", json::object(), {"vocab"}),
+      set("VocabularyAList", "/model/vocab", json::array({"a"}), {"vocab", "object"}),
+      {"VocabularyAbsent", [](json& file) { file["model"].erase("vocab"); }, {"model", "'vocab' is missing"}},
+      {"MergesAbsent", [](json& file) { file["model"].erase("merges"); }, {"model", "'merges' is missing"}},
+      set("IdNegative", "/model/vocab/a", -1, {"vocab", "'a': -1"}),
+      set("IdFraction", "/model/vocab/a", 1.5, {"vocab", "1.5"}),
+      set("IdText", "/model/vocab/a", "1", {"vocab", "token id"}),
+      set("IdBeyondTheLimit", "/model/vocab/a", BpeModel::kMaxId + 1, {"vocab", "2097152"}),
+      set("IdBeyond64Bits", "/model/vocab/a", 1e30, {"vocab", "token id"}),
+      set("IdTwice", "/model/vocab/a", 98, {"given twice"}),
+      set("MergeOfUnknownLeft", "/model/merges/0", "日 b", {"merge 1", "日"}),
+      set("MergeOfUnknownUnion", "/model/merges/1", "a c", {"merge 2", "'ac'"}),
+      set("MergeOfOne", "/model/merges/0", "ab", {"merges", "one blank", "ab"}),
+      set("MergeOfThree", "/model/merges/0", "a b c", {"merges", "one blank"}),
+      set("MergeANumber", "/model/merges/0", 7, {"merges", "7"}),
+      set("MergeAListOfThree", "/model/merges/0", json::array({"a", "b", "c"}), {"merges", "[\"a\", \"b\"]"}),
+      set("MergesAText", "/model/merges", "a b", {"merges", "list"}),
+      set("UnknownTokenAbsent", "/model/unk_token", "<unk>", {"unknown token", "<unk>"}),
+      set("FlagANumber", "/model/fuse_unk", 1, {"fuse_unk", "true or false"}),
+      set("AddedTokensAnObject", "/added_tokens", json::object(), {"added_tokens", "list"}),
+      set("AddedIdNegative", "/added_tokens/0/id", -5, {"added_tokens", "'id'", "-5"}),
+      set("AddedIdHuge", "/added_tokens/0/id", 4'000'000'000, {"added_tokens", "'id'"}),
+      set("AddedIdNotItsOwn", "/added_tokens/0/id", 7, {"<end>", "258", "7"}),
+      set("AddedContentANumber", "/added_tokens/0/content", 3, {"added_tokens", "'content'"}),
+      set("AddedTokenAText", "/added_tokens/0", "<end>", {"added_tokens", "object"}),
+  };
+}
+
+class MalformedTokenizer : public testing::TestWithParam<Damage> {};
+
+TEST_P(MalformedTokenizer, IsRefusedByName) {
+  json file = sound_json();
+  ASSERT_EQ(user_error([&] { load_json_tokenizer(file); }), "");
+  GetParam().apply(file);
+  const std::string message = user_error([&] { load_json_tokenizer(file); });
+  EXPECT_THAT(message, HasSubstr("tokenizer.json"));
+  for (const std::string& part : GetParam().message) EXPECT_THAT(message, HasSubstr(part));
+}
+
+std::string case_name(const testing::TestParamInfo<Damage>& info) {
+  return info.param.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Component, MalformedTokenizer, testing::ValuesIn(component_damages()), case_name);
+INSTANTIATE_TEST_SUITE_P(Model, MalformedTokenizer, testing::ValuesIn(model_damages()), case_name);
+
+std::string message_of_text(const std::string& text) {
+  const TemporaryDirectory directory;
+  const auto file = write_text(directory / "tokenizer.json", text);
+  return user_error([&] { load_tokenizer(file); });
+}
+
+TEST(MalformedTokenizerFile, TextThatIsNoJson) {
+  EXPECT_THAT(message_of_text(""), HasSubstr("JSON"));
+  EXPECT_THAT(message_of_text("[]"), HasSubstr("model"));
+  EXPECT_THAT(message_of_text("{\"model\": {\"type\": \"BPE\", "), HasSubstr("tokenizer.json:1"));
+  EXPECT_THAT(message_of_text("{\"model\": \"\xC3\x28\"}"), HasSubstr("JSON"));
+  EXPECT_THAT(message_of_text("{\"model\": \"\\ud800\"}"), HasSubstr("JSON"));
+  EXPECT_THAT(message_of_text("{\"a\":" + std::string(100'000, '[')), HasSubstr("nested too deeply"));
+  EXPECT_THAT(message_of_text("{\"model\": {\"vocab\": {\"a\": 0, \"a\": 1}}}"), HasSubstr("given twice"));
+}
+
+TEST(MalformedTokenizerFile, SequencesNestedWithoutEnd) {
+  json file = sound_json();
+  json nested = {{"type", "NFC"}};
+  for (int depth = 0; depth < 60; ++depth) nested = {{"type", "Sequence"}, {"normalizers", json::array({nested})}};
+  file["normalizer"] = nested;
+  EXPECT_THAT(user_error([&] { load_json_tokenizer(file); }), HasSubstr("nested too deeply"));
+}
+
+TEST(MalformedTokenizerFile, Gpt2Files) {
+  const TemporaryDirectory directory;
+  const auto load = [&](const std::string& vocabulary, const std::string& merges) {
+    write_text(directory / "vocab.json", vocabulary);
+    write_text(directory / "merges.txt", merges);
+    return user_error([&] { load_tokenizer(directory.path()); });
+  };
+  const std::string vocabulary = R"({"a": 0, "b": 1, "ab": 2})";
+  EXPECT_EQ(load(vocabulary, "#version: 0.2\na b\n"), "");
+  EXPECT_THAT(load(vocabulary, "a b\n\n"), HasSubstr("merges.txt:2"));
+  EXPECT_THAT(load(vocabulary, "a  b"), HasSubstr("merges.txt:1"));
+  EXPECT_THAT(load(vocabulary, "a \xFF"), HasSubstr("UTF-8"));
+  EXPECT_THAT(load(vocabulary, "b a"), HasSubstr("'ba'"));
+  EXPECT_THAT(load("[1]", "a b"), HasSubstr("vocab.json"));
+  EXPECT_THAT(load(R"({"a": 0, "b": 0})", ""), HasSubstr("given twice"));
+  EXPECT_THAT(load(R"({"a": 99999999999999999999})", ""), HasSubstr("vocab.json"));
+  write_text(directory / "added_tokens.json", R"({"<x>": -2})");
+  EXPECT_THAT(load(vocabulary, ""), HasSubstr("added_tokens.json"));
+  write_text(directory / "added_tokens.json", "[]");
+  EXPECT_THAT(load(vocabulary, ""), HasSubstr("added_tokens.json"));
+  write_text(directory / "added_tokens.json", R"({"<x>": 900})");
+  EXPECT_THAT(load(vocabulary, ""), HasSubstr("'<x>'"));
+  std::filesystem::remove(directory / "added_tokens.json");
+  write_text(directory / "tokenizer_config.json", R"({"added_tokens_decoder": {"x": {"content": "<x>"}}})");
+  EXPECT_THAT(load(vocabulary, ""), HasSubstr("tokenizer_config.json"));
+  std::filesystem::remove(directory / "tokenizer_config.json");
+  std::filesystem::remove(directory / "merges.txt");
+  EXPECT_FALSE(has_tokenizer(directory.path()));
+  EXPECT_THAT(user_error([&] { load_tokenizer(directory / "vocab.json"); }), HasSubstr("merges.txt"));
+}
+
+TEST(MalformedTokenizerFile, RandomDamageNeverCrashes) {
+  const TemporaryDirectory directory;
+  json file = sound_json();
+  file["normalizer"] = {{"type", "NFC"}};
+  file["pre_tokenizer"] = {{"type", "Sequence"},
+                           {"pretokenizers",
+                            {split_of({{"Regex", "(?i:'s)|[^\\s\\p{L}]+|\\p{N}{1,3}| ?\\p{L}+"}}),
+                             {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"use_regex", false}}}}};
+  // Without the 256 bytes, so that most damage hits what matters.
+  file["model"]["vocab"] = {{"a", 0}, {"b", 1}, {"c", 2}, {"ab", 3}, {"abc", 4}, {"Ġ", 5}};
+  file["added_tokens"] = {added_token("<end>", 6, {{"special", true}})};
+  const std::string whole = file.dump(1);
+  std::mt19937_64 random(19);
+  int refused = 0;
+  for (int round = 0; round < 2000; ++round) {
+    std::string damaged = whole;
+    for (uint64_t changes = 1 + random() % 3; changes > 0; --changes) {
+      const size_t at = random() % damaged.size();
+      if (random() % 3 == 0) {
+        damaged.erase(at, 1 + random() % 8);
+      } else {
+        damaged[at] = static_cast<char>(random() % 128);
+      }
+    }
+    write_text(directory / "tokenizer.json", damaged);
+    const std::string message = user_error([&] {
+      const auto tokenizer = load_tokenizer(directory / "tokenizer.json");
+      tokenizer->decode(tokenizer->encode("abc's ab<end> 123 c\u0301"));
+    });
+    refused += message.empty() ? 0 : 1;
+  }
+  EXPECT_GT(refused, 1000);
+  EXPECT_LT(refused, 2000);
+}
+
+}  // namespace
+}  // namespace draftsmith::data

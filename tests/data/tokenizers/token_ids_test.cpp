@@ -1,0 +1,34 @@
+#include "data/tokenizers/token_ids.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace draftsmith::data {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TEST(TokenIds, AreSeparatedByBlanks) {
+  EXPECT_THAT(parse_token_ids("  3 0\t9 ", 10, "ids.txt:1", ""), ElementsAre(3, 0, 9));
+  EXPECT_THAT(parse_token_ids("", 10, "ids.txt:2", ""), IsEmpty());
+}
+
+TEST(TokenIds, OthersAreErrorsThatNameThePlace) {
+  for (const char* word : {"10", "-1", "x", "1x", "99999999999999999999", "1.5", "+1"}) {
+    try {
+      parse_token_ids(std::string("1 ") + word, 10, "ids.txt:7", "give ids");
+      FAIL() << word;
+    } catch (const UserError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("ids.txt:7"));
+      EXPECT_THAT(error.what(), HasSubstr("0..9"));
+      EXPECT_THAT(error.what(), HasSubstr(word));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace draftsmith::data

@@ -1,0 +1,334 @@
+// Suites from options to files, with an engine whose outputs and times are known.
+
+#include <algorithm>
+#include <csignal>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/signals.h"
+#include "base/utf8.h"
+#include "tests/evaluate/fake_engine.h"
+
+namespace draftsmith::evaluate {
+namespace {
+
+using testing::HasSubstr;
+
+// Greedy baseline, then runs by name.
+nlohmann::ordered_json run_named(const SuiteResult& result, const std::string& task, const std::string& name) {
+  for (const auto& entry : result.results.at("tasks")) {
+    if (entry.at("name") != task) continue;
+    if (name == "greedy") return entry.at("baseline");
+    for (const auto& run : entry.at("runs")) {
+      if (run.at("name") == name) return run;
+    }
+  }
+  ADD_FAILURE() << "no run " << name << " on " << task << " in " << result.results.dump(1);
+  return {};
+}
+
+TEST(EvaluationSuite, ReportsQualitySpeedAcceptanceAndPrediction) {
+  FakeSuite suite;
+  suite.options.run = {FakeSuite::run("bild")};
+  FakeEngine engine;
+  engine.errors = [](const Setting& run, int64_t line) { return run.decode.drafts() && line % 2 == 0 ? 1 : 0; };
+  const auto result = suite.evaluate(engine);
+  const auto greedy = run_named(result, "test", "greedy");
+  EXPECT_DOUBLE_EQ(greedy.at("quality").at("bleu"), 100);
+  EXPECT_DOUBLE_EQ(greedy.at("speed").at("speedup"), 1);
+  const auto bild = run_named(result, "test", "bild.small.FB0.5.RB5");
+  EXPECT_LT(bild.at("quality").at("bleu"), 100);
+  EXPECT_LT(bild.at("quality").at("bleu_ci95").at(0), bild.at("quality").at("bleu"));
+  EXPECT_NEAR(bild.at("speed").at("speedup"), 2, 1e-3);  // the engine's own overhead is not in its phases
+  EXPECT_DOUBLE_EQ(bild.at("acceptance").at("alpha"), 0.8);
+  EXPECT_EQ(bild.at("acceptance").at("accepted_histogram"), (nlohmann::ordered_json{24, 48}));
+  EXPECT_GT(bild.at("predicted").at("speedup"), 1);
+  EXPECT_DOUBLE_EQ(bild.at("predicted").at("cost_ratio"), 0.1);
+  EXPECT_EQ(bild.at("exactness").at("differing_lines"), 12);
+  EXPECT_EQ(bild.at("exactness").at("lossless"), false);
+}
+
+TEST(EvaluationSuite, WritesResultsTableReportAndHypothesesThatScoreAlike) {
+  FakeSuite suite;
+  suite.options.run = {FakeSuite::run("assisted")};
+  FakeEngine engine;
+  const auto result = suite.evaluate(engine);
+  const auto out = suite.directory / "out";
+  const auto written = load_json(out / "results.json");
+  EXPECT_EQ(written.at("tasks").at(0).at("name"), "test");
+  EXPECT_TRUE(written.at("environment").contains("commit"));
+  EXPECT_EQ(read_file(out / "hyp/test.greedy.txt"), read_file(suite.directory / "reference"));
+  const std::string csv = read_file(out / "results.csv");
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 3);
+  const std::string html = read_file(out / "report.html");
+  EXPECT_THAT(html, HasSubstr("<svg"));
+  EXPECT_THAT(html, testing::Not(HasSubstr("src=")));
+  std::istringstream table(result.table);
+  for (std::string line; std::getline(table, line);) EXPECT_LE(display_width(line), 100U) << line;
+  EXPECT_FALSE(std::filesystem::exists(out / "measurements.jsonl"));
+}
+
+TEST(EvaluationSuite, SaysHowWellDraftersPredictTheReferences) {
+  FakeSuite suite;
+  suite.options.run = {FakeSuite::run("bild")};
+  suite.options.forced_lines = 5;
+  FakeEngine engine;
+  const auto result = suite.evaluate(engine);
+  const auto& prediction = result.results.at("tasks").at(0).at("prediction");
+  EXPECT_EQ(prediction.at("lines"), 5);
+  EXPECT_EQ(prediction.at("models").at("target").at("cross_entropy"), 1.25);
+  const auto& drafter = prediction.at("models").at("small");
+  EXPECT_EQ(drafter.at("accuracy"), 0.5);
+  EXPECT_EQ(drafter.at("cross_entropy"), 2.5);
+  EXPECT_EQ(drafter.at("relative_accuracy"), 0.7);
+  EXPECT_DOUBLE_EQ(drafter.at("relative_tv"), 0.4);
+  EXPECT_EQ(run_named(result, "test", "bild.small.FB0.5.RB5").at("prediction"), drafter);
+  EXPECT_THAT(result.table, HasSubstr("rel. TV"));
+  EXPECT_THAT(read_file(suite.directory / "out" / "report.html"), HasSubstr("How well each drafter predicts"));
+  EXPECT_THAT(read_file(suite.directory / "out" / "results.csv"), HasSubstr("drafter_relative_tv"));
+}
+
+TEST(EvaluationSuite, WithoutForcedLinesNothingIsPredicted) {
+  FakeSuite suite;
+  suite.options.run = {FakeSuite::run("bild")};
+  suite.options.forced_lines = 0;
+  FakeEngine engine;
+  EXPECT_FALSE(suite.evaluate(engine).results.at("tasks").at(0).contains("prediction"));
+}
+
+TEST(EvaluationSuite, ALosslessRunThatDiffersSaysWhetherRoundingExplainsIt) {
+  FakeSuite suite;
+  suite.options.run = {FakeSuite::run("assisted")};
+  FakeEngine engine;
+  engine.errors = [](const Setting& run, int64_t line) { return run.method() == "assisted" && line == 3 ? 1 : 0; };
+  const auto run = run_named(suite.evaluate(engine), "test", "assisted.small");
+  EXPECT_EQ(run.at("exactness").at("differing_lines"), 1);
+  EXPECT_EQ(run.at("exactness").at("explained_by_rounding"), true);
+  EXPECT_DOUBLE_EQ(run.at("exactness").at("largest_margin"), 1e-5);
+}
+
+TEST(EvaluationSuite, ASpeedupBeyondTheCountedTargetRunsFailsAsAMeasurementError) {
+  FakeSuite suite;
+  suite.options.run = {FakeSuite::run("assisted")};
+  FakeEngine engine;
+  engine.tokens_per_run = 1.5;
+  engine.seconds = [](const Setting& run, int64_t) { return run.decode.drafts() ? 0.02 : 0.1; };
+  EXPECT_THROW(suite.evaluate(engine), RunError);
+  const auto written = load_json(suite.directory / "out/results.json");
+  EXPECT_TRUE(written.at("tasks").at(0).at("runs").at(0).contains("measurement_error"));
+}
+
+TEST(EvaluationSuite, InBatchesTheCountsOfLinesBoundNothing) {
+  FakeSuite suite;
+  suite.options.batch_size = 4;
+  suite.options.run = {FakeSuite::run("assisted")};
+  FakeEngine engine;
+  engine.tokens_per_run = 1.5;
+  engine.seconds = [](const Setting& run, int64_t) { return run.decode.drafts() ? 0.02 : 0.1; };
+  const auto run = run_named(suite.evaluate(engine), "test", "assisted.small");
+  EXPECT_FALSE(run.contains("measurement_error"));
+  EXPECT_FALSE(run.at("speed").contains("speedup_decode_bound"));
+}
+
+TEST(EvaluationSuite, LongNamesOfRunsAreShownWhole) {
+  FakeSuite suite;
+  SettingGrid run = FakeSuite::run("bild");
+  run.name = "bild.with_a_drafter_of_a_long_name";
+  run.fallback = {0.6};
+  run.rollback = {1.5, 2.5};
+  suite.options.run = {run};
+  FakeEngine engine;
+  const std::string table = suite.evaluate(engine).table;
+  EXPECT_THAT(table, HasSubstr("FB0.6.RB1.5"));
+  EXPECT_THAT(table, HasSubstr("FB0.6.RB2.5"));
+  EXPECT_THAT(table, testing::Not(HasSubstr("…")));
+  std::istringstream lines(table);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(display_width(line), 100U) << line;
+}
+
+TEST(EvaluationSuite, CutSourcesAreReported) {
+  FakeSuite suite;
+  suite.options.task[0].max_source_tokens = 8;
+  FakeEngine engine;
+  EXPECT_THAT(suite.evaluate(engine).table, HasSubstr("24 lines, 15 sources cut"));
+  EXPECT_THAT(read_file(suite.directory / "out/report.html"), HasSubstr("15 sources were longer"));
+}
+
+TEST(EvaluationSuite, AStopIsHeardWhereNothingIsTimed) {
+  FakeSuite suite;
+  suite.options.task[0].timed = 1;
+  FakeEngine engine;
+  const SignalWatch signals;
+  int64_t calls = 0;
+  engine.seconds = [&calls](const Setting&, int64_t) {
+    if (++calls == 10) std::raise(SIGINT);  // warm-up takes two, the timed line seven
+    return 0.1;
+  };
+  EXPECT_THROW(suite.evaluate(engine), Interrupted);
+  EXPECT_EQ(calls, 10);
+}
+
+TEST(EvaluationSuite, AnInterruptedEvaluationGoesOnWhereItStopped) {
+  FakeSuite suite;
+  suite.options.run = {FakeSuite::run("assisted")};
+  FakeEngine whole;
+  const auto expected = suite.evaluate(whole);
+  std::filesystem::remove_all(suite.directory / "out");
+
+  FakeEngine killed;
+  killed.fail_after = whole.decodes / 2;
+  EXPECT_THROW(suite.evaluate(killed), std::runtime_error);
+  // A write that the machine's death cut short.
+  std::ofstream(suite.directory / "out/measurements.jsonl", std::ios::app) << R"({"task":"test","line":)";
+  FakeEngine resumed;
+  const auto result = suite.evaluate(resumed);
+  EXPECT_LT(resumed.decodes, whole.decodes * 6 / 10);
+  EXPECT_EQ(result.results.at("tasks"), expected.results.at("tasks"));
+}
+
+TEST(EvaluationSuite, MeasurementsOfAnotherSuiteAreNotTakenUp) {
+  FakeSuite suite;
+  suite.options.run = {FakeSuite::run("assisted")};
+  FakeEngine killed;
+  killed.fail_after = 60;
+  EXPECT_THROW(suite.evaluate(killed), std::runtime_error);
+  suite.options.seed = 2;
+  FakeEngine other;
+  suite.evaluate(other);
+  FakeEngine fresh;
+  suite.evaluate(fresh);
+  EXPECT_EQ(other.decodes, fresh.decodes);
+}
+
+TEST(EvaluationSuite, MeasurementsOfOtherDataAreNotTakenUp) {
+  FakeSuite suite;
+  suite.options.run = {FakeSuite::run("assisted")};
+  FakeEngine killed;
+  killed.fail_after = 60;
+  EXPECT_THROW(suite.evaluate(killed), std::runtime_error);
+  std::string sources = read_file(suite.directory / "source");
+  sources.replace(0, 1, "7");
+  write_file_atomic(suite.directory / "source", sources);
+  FakeEngine other;
+  suite.evaluate(other);
+  FakeEngine fresh;
+  suite.evaluate(fresh);
+  EXPECT_EQ(other.decodes, fresh.decodes);
+}
+
+TEST(EvaluationSuite, SettingsAreChosenOnOneTaskAndMeasuredOnTheOthers) {
+  FakeSuite suite;
+  suite.options.task = {suite.task("test"), suite.task("val")};
+  SettingGrid bild = FakeSuite::run("bild");
+  bild.fallback = {0.3, 0.5, 0.7};
+  bild.rollback = {5};
+  bild.choose_on = "val";
+  bild.max_drop = {0, 30};
+  suite.options.run = {bild, FakeSuite::run("assisted")};
+  FakeEngine engine;
+  // The lower the threshold, the faster and the worse: only 0.7 loses nothing.
+  engine.errors = [](const Setting& run, int64_t line) {
+    if (run.method() != "bild") return 0;
+    if (run.decode.fallback < 0.4) return 5;
+    return run.decode.fallback < 0.6 && line % 3 == 0 ? 1 : 0;
+  };
+  engine.seconds = [](const Setting& run, int64_t) {
+    return run.method() == "bild" ? 0.04 + 0.05 * run.decode.fallback : 0.1;
+  };
+  const auto result = suite.evaluate(engine);
+  const auto& tasks = result.results.at("tasks");
+  ASSERT_EQ(tasks.size(), 2U);
+  EXPECT_EQ(tasks.at(0).at("name"), "val");
+  EXPECT_EQ(tasks.at(0).at("runs").size(), 3U);  // the grid alone
+  const auto strict = run_named(result, "test", "bild.small.drop0");
+  EXPECT_DOUBLE_EQ(strict.at("params").at("fallback"), 0.7);
+  EXPECT_EQ(strict.at("chosen").at("allowed"), true);
+  const auto loose = run_named(result, "test", "bild.small.drop30");
+  EXPECT_DOUBLE_EQ(loose.at("params").at("fallback"), 0.5);
+  EXPECT_GT(loose.at("chosen").at("drop_there"), 0);
+  run_named(result, "test", "assisted.small");
+  EXPECT_EQ(tasks.at(1).at("runs").size(), 3U);
+}
+
+TEST(EvaluationSuite, LosslessSettingsAreChosenByTheirSpeedAloneWhereNothingIsScored) {
+  FakeSuite suite;
+  suite.options.task = {suite.task("test"), suite.task("val")};
+  for (TaskOptions& task : suite.options.task) {
+    task.references.clear();
+    task.metric.name = "none";
+  }
+  SettingGrid run = FakeSuite::run("speculative");
+  run.temperature = {0};
+  run.window = {2, 3, 4};
+  run.choose_on = "val";
+  run.max_drop = {0};
+  suite.options.run = {run};
+  FakeEngine engine;
+  engine.seconds = [](const Setting& settings, int64_t) { return settings.decode.window == 3 ? 0.05 : 0.1; };
+  const auto chosen = run_named(suite.evaluate(engine), "test", "speculative.small.drop0");
+  EXPECT_EQ(chosen.at("params").at("window"), 3);
+
+  suite.options.run[0].temperature = {1};
+  EXPECT_THROW(suite.evaluate(engine), UserError);
+}
+
+TEST(EvaluationSuite, LinesBeyondTimedCountForQualityOnly) {
+  FakeSuite suite;
+  suite.options.task[0].timed = 4;
+  suite.options.run = {FakeSuite::run("assisted")};
+  FakeEngine engine;
+  const auto run = run_named(suite.evaluate(engine), "test", "assisted.small");
+  EXPECT_EQ(run.at("speed").at("lines"), 4);
+  EXPECT_EQ(run.at("exactness").at("lines"), 24);
+  EXPECT_EQ(engine.counted.at("assisted.small"), 24);
+  EXPECT_EQ(engine.decodes, 2 * (2 + 24 + (4 + 2) * 3));  // two turns of two lines each
+}
+
+TEST(EvaluationSuite, SampledRunsAreComparedWithSampling) {
+  FakeSuite suite;
+  suite.options.run = {FakeSuite::run("speculative")};
+  FakeEngine engine;
+  const auto result = suite.evaluate(engine);
+  const auto run = run_named(result, "test", "speculative.small.T1");
+  EXPECT_EQ(run.at("baseline"), "sample.T1");
+  EXPECT_FALSE(run.contains("exactness"));
+  run_named(result, "test", "sample.T1");
+}
+
+TEST(EvaluationSuite, MistakesAreFoundBeforeAnythingIsRunOrWritten) {
+  FakeSuite suite;
+  SettingGrid run = FakeSuite::run("bild");
+  run.drafter = {"smal"};
+  run.choose_on = "vall";
+  suite.options.run = {run};
+  FakeEngine engine;
+  try {
+    suite.evaluate(engine);
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("did you mean 'small'?"));
+    EXPECT_THAT(error.what(), HasSubstr("vall"));
+  }
+  EXPECT_EQ(engine.decodes, 0);
+  EXPECT_FALSE(std::filesystem::exists(suite.directory / "out"));
+}
+
+TEST(EvaluationSuite, UnequalLineCountsAreAnErrorThatNamesBoth) {
+  FakeSuite suite;
+  write_file_atomic(suite.directory / "reference", "w10\n");
+  FakeEngine engine;
+  try {
+    suite.evaluate(engine);
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("24 lines"));
+    EXPECT_THAT(error.what(), HasSubstr("1 lines"));
+  }
+}
+
+}  // namespace
+}  // namespace draftsmith::evaluate

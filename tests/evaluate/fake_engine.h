@@ -1,0 +1,153 @@
+// An engine for tests of suites: outputs, counts and times are functions of setting and line, so that every number of
+// the results can be known beforehand.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "base/files.h"
+#include "evaluate/evaluation.h"
+#include "evaluate/measure/measure.h"
+
+namespace draftsmith::evaluate {
+
+// Words are ids 10, 11, ...; a source line "4" is answered by greedy decoding with four words, reference likewise.
+class FakeEngine : public Engine {
+ public:
+  // Seconds of a line under a setting.
+  std::function<double(const Setting&, int64_t line)> seconds = [](const Setting& run, int64_t) {
+    return run.decode.drafts() ? 0.05 : 0.1;
+  };
+  // How many of a line's words a setting gets wrong.
+  std::function<int64_t(const Setting&, int64_t line)> errors = [](const Setting&, int64_t) { return 0; };
+  double tokens_per_run = 3;
+  int64_t decodes = 0;
+  int64_t fail_after = -1;                 // decodes until the machine "dies"
+  std::map<std::string, int64_t> counted;  // counting passes by label
+  struct Call {
+    std::string label;
+    int64_t max_new_tokens;
+    bool count;
+  };
+  std::vector<Call> calls;  // of decode()
+
+  void check(const Setting& run, Problems& problems) override {
+    if (run.method() == "impossible") problems.add({run.label, "no such method", "", "", ""});
+  }
+  Prompt encode(const std::string& source, const TaskOptions& task, bool& cut) const override {
+    const int64_t words = std::stoll(source);
+    const int64_t max_tokens = task.max_source_tokens;
+    cut = max_tokens > 0 && words > max_tokens;
+    return Prompt(static_cast<size_t>(cut ? max_tokens : words), 1);
+  }
+  std::vector<int64_t> encode_reference(const std::string& reference, const TaskOptions&) const override {
+    return std::vector<int64_t>(static_cast<size_t>(std::ranges::count(reference, 'w')), 1);
+  }
+  std::vector<int64_t> encode_continuation(const std::string& source, const TaskOptions& task) const override {
+    const int64_t words = std::stoll(source);
+    const int64_t rest = task.max_source_tokens > 0 ? std::max<int64_t>(0, words - task.max_source_tokens) : 0;
+    return std::vector<int64_t>(static_cast<size_t>(rest), 1);
+  }
+  std::string text(const std::vector<int64_t>& generated, bool) const override {
+    std::string result;
+    for (const int64_t id : generated) result += (result.empty() ? "w" : " w") + std::to_string(id);
+    return result;
+  }
+  std::vector<LineRecord> decode(const Setting& run, const DecodeBatch& batch) override {
+    if (fail_after >= 0 && decodes >= fail_after) throw std::runtime_error("killed");
+    ++decodes;
+    calls.push_back({run.label, batch.max_new_tokens, batch.count});
+    if (batch.count) ++counted[run.label];
+    std::vector<LineRecord> records;
+    for (size_t i = 0; i < batch.prompts.size(); ++i) {
+      records.push_back(line(run, batch.first_line + static_cast<int64_t>(i), batch.prompts[i].size()));
+    }
+    return records;
+  }
+  double top_two_margin(const Setting&, const Prompt&, const std::vector<int64_t>&) override { return 1e-5; }
+  infer::StepCosts step_costs(const Setting&, const Prompt&, const std::vector<int64_t>&, int64_t max_tokens) override {
+    infer::StepCosts costs;
+    for (int64_t tokens = 1; tokens <= max_tokens; ++tokens) {
+      costs.target.push_back(0.01 * (1 + 0.1 * static_cast<double>(tokens - 1)));
+    }
+    costs.draft = 0.001;
+    return costs;
+  }
+  ForcedAlphas forced_alpha(const Setting&, std::span<const Prompt> prompts,
+                            const std::vector<std::vector<int64_t>>&) override {
+    return {0.7, 0.6, static_cast<int64_t>(prompts.size()), {0.8, 1.25}, {0.5, 2.5}};
+  }
+  nlohmann::ordered_json description() const override { return {{"model", "fake"}}; }
+  std::string fingerprint() const override { return "fake"; }
+
+ private:
+  LineRecord line(const Setting& run, int64_t index, size_t words) const {
+    LineRecord record;
+    const int64_t wrong = errors(run, index);
+    for (size_t i = 0; i < words; ++i) {
+      record.ids.push_back(static_cast<int64_t>(i) < wrong ? 99 : 10 + static_cast<int64_t>(i));
+    }
+    const auto tokens = static_cast<int64_t>(words);
+    record.stats.emitted = tokens;
+    record.stats.target_runs = record.stats.target_tokens =
+        run.decode.drafts() ? static_cast<int64_t>(static_cast<double>(tokens) / tokens_per_run) : tokens;
+    if (run.decode.drafts()) {
+      record.stats.draft_runs = record.stats.drafted = tokens;
+      record.stats.target_tokens += tokens;
+      record.stats.accepted = tokens / 2;
+      record.stats.overlap_sum = 0.8 * static_cast<double>(tokens);
+      record.stats.overlap_count = tokens;
+      record.stats.accepted_histogram = {1, 2};
+    }
+    infer::PhaseSeconds time;
+    time.verify = seconds(run, index);
+    record.repetitions = {time};
+    return record;
+  }
+};
+
+// A directory with a task of lines of 6..13 words, answered rightly by greedy decoding.
+struct FakeSuite {
+  TemporaryDirectory directory;
+  SuiteOptions options;
+
+  explicit FakeSuite(int64_t lines = 24) {
+    std::string sources;
+    std::string references;
+    for (int64_t line = 0; line < lines; ++line) {
+      const int64_t words = 6 + line % 8;
+      sources += std::to_string(words) + "\n";
+      for (int64_t i = 0; i < words; ++i) references += (i == 0 ? "w" : " w") + std::to_string(10 + i);
+      references += "\n";
+    }
+    write_file_atomic(directory / "source", sources);
+    write_file_atomic(directory / "reference", references);
+    options.model = directory.path();
+    options.drafter = {{"small", directory.path()}};
+    options.task = {task("test")};
+    options.resamples = 200;
+    options.warmup = 2;
+  }
+  TaskOptions task(const std::string& name) const {
+    TaskOptions result;
+    result.name = name;
+    result.source = directory / "source";
+    result.references = {directory / "reference"};
+    return result;
+  }
+  static SettingGrid run(const std::string& method) {
+    SettingGrid result;
+    result.method = method;
+    if (method != "greedy" && method != "sample") result.drafter = {"small"};
+    return result;
+  }
+  SuiteResult evaluate(FakeEngine& engine) const {
+    return run_evaluation(options, directory / "out", engine, {.quiet = true});
+  }
+};
+
+}  // namespace draftsmith::evaluate

@@ -1,0 +1,59 @@
+// What is decoded around the times that suites measure.
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/evaluate/fake_engine.h"
+
+namespace draftsmith::evaluate {
+namespace {
+
+// A setting whose model the one before it had not used was up to 14 % slower.
+TEST(EvaluationMeasure, ASettingGoesOnForAWhileAfterAFewTokens) {
+  FakeSuite suite;
+  suite.options.max_new_tokens = 50;
+  suite.options.run = {FakeSuite::run("assisted")};
+  FakeEngine engine;
+  engine.seconds = [](const Setting& run, int64_t) { return run.decode.drafts() ? 0.0125 : 0.03; };
+  suite.evaluate(engine);
+  std::vector<size_t> turns;                          // timed lines in each
+  for (size_t i = 4; i < engine.calls.size(); ++i) {  // after the warm-up
+    const FakeEngine::Call& call = engine.calls[i];
+    if (call.count) continue;
+    if (call.max_new_tokens < 50) {
+      EXPECT_LE(call.max_new_tokens, 4);
+      turns.push_back(0);
+    } else {
+      EXPECT_EQ(engine.calls[i - 1].label, call.label);
+      EXPECT_FALSE(engine.calls[i - 1].count);
+      ++turns.back();
+    }
+  }
+  EXPECT_EQ(turns, std::vector<size_t>(static_cast<size_t>(2 * 3 * suite.options.repetitions), 8));  // 24 lines
+}
+
+TEST(EvaluationMeasure, ATurnIsOneLineWhereLinesAreLongOrTheirTimesUnknown) {
+  for (const bool known : {true, false}) {
+    FakeSuite suite;
+    suite.options.max_new_tokens = 50;
+    suite.options.warmup = known ? 2 : 0;
+    FakeEngine engine;
+    engine.seconds = [&](const Setting&, int64_t) { return known ? 0.2 : 0.001; };
+    suite.evaluate(engine);
+    for (size_t i = known ? 2 : 0; i < engine.calls.size(); ++i) {
+      if (engine.calls[i].count || engine.calls[i].max_new_tokens < 50) continue;
+      EXPECT_LE(engine.calls[i - 1].max_new_tokens, 4);
+    }
+  }
+}
+
+TEST(EvaluationMeasure, OutputsShorterThanThatAreDecodedWhole) {
+  FakeSuite suite;
+  suite.options.max_new_tokens = 2;
+  FakeEngine engine;
+  suite.evaluate(engine);
+  for (const FakeEngine::Call& call : engine.calls) EXPECT_EQ(call.max_new_tokens, 2);
+}
+
+}  // namespace
+}  // namespace draftsmith::evaluate

@@ -1,0 +1,244 @@
+// Methods inside the model in the parts of an evaluation: names of settings, bounds, what is summed up, tables and
+// plots.
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/utf8.h"
+#include "evaluate/measure/records.h"
+#include "evaluate/report/quality_curves.h"
+#include "evaluate/report/section_inside.h"
+#include "evaluate/results/inside_summary.h"
+#include "evaluate/suite/setting_grid.h"
+
+namespace draftsmith::evaluate {
+namespace {
+
+using nlohmann::ordered_json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+SettingGrid run_of(const std::string& method, const std::string& model = "target") {
+  SettingGrid run;
+  run.method = method;
+  run.model = model;
+  return run;
+}
+
+std::vector<std::string> labels(const SettingGrid& run) {
+  SuiteOptions options;
+  options.run = {run};
+  std::vector<std::string> result;
+  for (const auto& one : expand_runs(options)) result.push_back(one.label);
+  return result;
+}
+
+std::set<std::string> groups(const SettingGrid& run) {
+  std::set<std::string> result;
+  for (const auto& one : expand_run(run)) result.insert(one.group);
+  return result;
+}
+
+TEST(InsideRuns, SettingsAreNamedByWhatTheyDecodeWith) {
+  SettingGrid exit = run_of("early-exit");
+  exit.exit_layer = {1, 2};
+  exit.fallback = {0.4};
+  exit.rollback = {1.5};
+  EXPECT_THAT(labels(exit), ElementsAre("greedy", "early-exit.FB0.4.RB1.5.exit1", "early-exit.FB0.4.RB1.5.exit2"));
+  SettingGrid calm = run_of("calm");
+  calm.exit_measure = {"margin"};
+  calm.exit_threshold = {0.9, 1};
+  EXPECT_THAT(labels(calm), ElementsAre("greedy", "calm.margin.lambda0.9.temp4", "calm.margin.lambda1.temp4"));
+  SettingGrid ppd = run_of("ppd");
+  ppd.candidates = {1, 3};
+  ppd.execution = {"threads"};
+  EXPECT_THAT(labels(ppd), ElementsAre("greedy", "ppd.k1.threads", "ppd.k3.threads"));
+}
+
+TEST(InsideRuns, AnotherModelBringsItsOwnGreedyDecoding) {
+  EXPECT_THAT(labels(run_of("calm", "other")),
+              ElementsAre("greedy", "greedy.other", "calm.other.saturation.lambda0.9.temp4"));
+  SuiteOptions options;
+  options.run = {run_of("ppd", "other"), run_of("greedy", "other")};  // asked for by name as well
+  EXPECT_EQ(expand_runs(options).size(), 3U);
+}
+
+TEST(InsideRuns, DraftingNamesModelAndExits) {
+  SettingGrid run = run_of("early-exit", "other");
+  run.exit_layer = {2};
+  run.exits = "heads";
+  EXPECT_EQ(expand_run(run).front().drafter_label(), "other/exit2 [heads]");
+}
+
+TEST(InsideRuns, SamplesOfAnotherModelBringItsGreedyDecodingToo) {
+  SettingGrid run = run_of("speculative", "other");
+  run.drafter = {"small"};
+  EXPECT_THAT(labels(run), ElementsAre("greedy", "sample.T1", "greedy.other", "speculative.other.small.T1"));
+}
+
+TEST(InsideRuns, MeasuresAndExitsAreComparedThresholdsChosenAmong) {
+  SettingGrid calm = run_of("calm");
+  calm.exit_measure = {"margin", "saturation"};
+  calm.exit_threshold = {0.8, 0.9};
+  calm.exit_decay = {0, 4};
+  EXPECT_EQ(groups(calm), (std::set<std::string>{"calm.margin", "calm.saturation"}));
+  SettingGrid exit = run_of("early-exit");
+  exit.exit_layer = {1, 2};
+  exit.fallback = {0.4, 0.6};
+  EXPECT_EQ(groups(exit), (std::set<std::string>{"early-exit.exit1", "early-exit.exit2"}));
+  exit.acceptance = "exact";
+  EXPECT_EQ(groups(exit), (std::set<std::string>{"early-exit.exit1.exact", "early-exit.exit2.exact"}));
+}
+
+TEST(InsideRuns, PpdAndExactDraftingAreLosslessForTheirOwnModel) {
+  const auto first = [](const SettingGrid& run) { return expand_run(run).front(); };
+  EXPECT_TRUE(first(run_of("ppd")).equals_greedy());
+  EXPECT_TRUE(first(run_of("ppd", "other")).lossless());
+  EXPECT_FALSE(first(run_of("ppd", "other")).equals_greedy());
+  EXPECT_FALSE(first(run_of("calm")).lossless());
+  EXPECT_FALSE(first(run_of("early-exit")).lossless());
+  SettingGrid exact = run_of("early-exit");
+  exact.acceptance = "exact";
+  EXPECT_TRUE(first(exact).equals_greedy());
+  EXPECT_EQ(first(exact).drafter_label(), "exit");
+  exact.model = "other";
+  exact.exit_layer = {2};
+  EXPECT_EQ(first(exact).drafter_label(), "other/exit2");
+  EXPECT_EQ(first(run_of("calm")).drafter_label(), "");
+}
+
+SettingRecords records(int64_t tokens, int64_t target_runs, int64_t draft_runs, int64_t latency_units = 0) {
+  LineRecord record;
+  record.stats.emitted = tokens;
+  record.stats.target_runs = target_runs;
+  record.stats.draft_runs = draft_runs;
+  record.stats.latency_units = latency_units;
+  record.repetitions.resize(1);
+  return {record};
+}
+
+TEST(InsideRecords, SpeedIsBoundedByLayersOneAfterTheOther) {
+  const SettingRecords plain = records(12, 12, 0);
+  // Four rounds of two drafts by two of six layers: 4 * (3 * 2 + 4) layers for 12 tokens, where greedy takes 72.
+  EXPECT_DOUBLE_EQ(decode_bound(records(12, 4, 8, 40), plain, {6, 2}), 72.0 / 40);
+  // Rounds that drafted nothing ran all six.
+  EXPECT_DOUBLE_EQ(decode_bound(records(12, 12, 0, 72), plain, {6, 2}), 1);
+  EXPECT_DOUBLE_EQ(decode_bound(records(12, 12, 0, 48), plain, {6, 4}), 72.0 / 48);
+  EXPECT_DOUBLE_EQ(decode_bound(records(12, 4, 8), plain), 3);
+  // Nothing counted bounds nothing.
+  EXPECT_EQ(decode_bound(records(12, 0, 0), plain, {6, 2}), 0);
+  EXPECT_EQ(decode_bound(records(12, 0, 0), plain), 0);
+}
+
+TEST(InsideSummary, PpdStandsBesideTheTheorem) {
+  Setting run = expand_run(run_of("ppd")).front();
+  infer::DecodeStats stats;
+  stats.emitted = 100;
+  stats.layer_runs = 900;
+  stats.early_predictions = 90;  // ten outputs
+  stats.early_matches = 45;
+  stats.latency_units = 510;
+  stats.compute_units = 1400;
+  const auto json = inside_json(run, {6, 4}, stats, 10);
+  EXPECT_DOUBLE_EQ(json.at("match_rate"), 0.5);
+  EXPECT_DOUBLE_EQ(json.at("path_per_token"), 5.1);
+  EXPECT_DOUBLE_EQ(json.at("theorem").at("latency_per_token"), 6 - 2 * 0.9 * 0.5);
+  EXPECT_DOUBLE_EQ(json.at("theorem").at("speedup"), 6 / 5.1);
+  EXPECT_DOUBLE_EQ(json.at("theorem").at("compute_per_token"), 5.1 + 3 * 2);
+  EXPECT_DOUBLE_EQ(json.at("units_in_use"), 1400.0 / 510);
+}
+
+TEST(InsideSummary, WithoutLayersThatDraftThereIsNothingToSay) {
+  infer::DecodeStats stats;
+  stats.emitted = 10;
+  stats.layer_runs = 60;
+  Setting assisted;
+  assisted.decode.method = "assisted";
+  assisted.drafter = "small";
+  EXPECT_TRUE(inside_json(assisted, {6, 0}, stats, 1).empty());
+  EXPECT_FALSE(inside_json(assisted, {6, 2}, stats, 1).empty());
+}
+
+// A task of results.json with a run for each point of two grids.
+ordered_json task_of(const std::vector<std::pair<double, double>>& speed_and_quality) {
+  const auto run = [](const std::string& name, const std::string& group, double speedup, double quality) {
+    return ordered_json{{"name", name},
+                        {"group", group},
+                        {"method", group},
+                        {"params", ordered_json::object()},
+                        {"baseline", "greedy"},
+                        {"speed", {{"speedup_total", speedup}, {"speedup_decode", speedup}}},
+                        {"quality", {{"bleu", quality}}}};
+  };
+  ordered_json task{{"name", "test"}, {"baseline", run("greedy", "greedy", 1, 30)}, {"runs", ordered_json::array()}};
+  for (size_t i = 0; i < speed_and_quality.size(); ++i) {
+    const auto [speedup, quality] = speed_and_quality[i];
+    task["runs"].push_back(run("calm." + std::to_string(i), "calm", speedup, quality));
+  }
+  return task;
+}
+
+TEST(QualityCurves, JoinThePointsThatNoOtherBeats) {
+  const std::string svg = quality_curves_svg(task_of({{2, 25}, {1.5, 29}, {1.4, 28}, {1.1, 30}}), "bleu");
+  EXPECT_THAT(svg, HasSubstr("calm.2: latency 0.714"));  // beaten: a point, but not on the line
+  const size_t line = svg.find("<polyline points=\"");
+  ASSERT_NE(line, std::string::npos);
+  const std::string points = svg.substr(line + 18, svg.find('"', line + 18) - line - 18);
+  EXPECT_EQ(std::count(points.begin(), points.end(), ','), 3);
+}
+
+TEST(QualityCurves, NeedSeveralPointsOfOneGroup) {
+  EXPECT_EQ(quality_curves_svg(task_of({{2, 25}}), "bleu"), "");
+  EXPECT_EQ(quality_curves_svg(task_of({{2, 25}, {1, 30}}), ""), "");
+}
+
+ordered_json ppd_task(double decode, const ordered_json& pays_from) {
+  ordered_json task = task_of({{decode, 30}});
+  task["runs"][0]["inside"] = {{"layers", 6},
+                               {"layer_runs_per_token", 14.0},
+                               {"path_per_token", 5.1},
+                               {"early_layer", 4},
+                               {"candidates", 3},
+                               {"match_rate", 0.5},
+                               {"units_in_use", 2.4},
+                               {"theorem", {{"speedup", 1.18}, {"units_in_use", 2.59}}},
+                               {"simulation",
+                                {{"speedup_by_devices", {0.6, 0.9, 1.0, 1.12}},
+                                 {"pays_from_devices", pays_from},
+                                 {"break_even_match_rate", 0.7}}}};
+  return task;
+}
+
+TEST(InsideReport, SaysInWordsThatOneDeviceShowsNoneOfTheGain) {
+  const std::string text = inside_table(ppd_task(0.61, 4));
+  // Lines of the table break anywhere.
+  EXPECT_THAT(inside_section(ppd_task(0.61, 4)), HasSubstr("none of that gain"));
+  EXPECT_THAT(inside_section(ppd_task(0.61, 4)), HasSubstr("speed with 2.59 units in use; measured on this one device "
+                                                           "0.61, with 2.40 units"));
+  EXPECT_THAT(inside_section(ppd_task(0.61, 4)), HasSubstr("pays from 4"));
+  EXPECT_THAT(inside_section(ppd_task(1.2, 1)), HasSubstr("it pays on one device already."));
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(display_width(line), 100U) << line;
+  EXPECT_THAT(inside_section(ppd_task(1.1, 4)), testing::Not(HasSubstr("none of that gain")));
+  EXPECT_THAT(inside_section(ppd_task(0.6, nullptr)), HasSubstr("match rate of 0.700"));
+  EXPECT_THAT(inside_section(ppd_task(0.61, 4)), HasSubstr("Theorem 4.1"));
+}
+
+TEST(InsideReport, ShowsWhereTokensLeft) {
+  ordered_json task = task_of({{1.3, 29}});
+  task["runs"][0]["inside"] = {{"layers", 2},
+                               {"layer_runs_per_token", 1.25},
+                               {"path_per_token", 1.25},
+                               {"average_exit_layer", 1.25},
+                               {"exit_histogram", {75, 25}}};
+  EXPECT_THAT(inside_table(task), HasSubstr("1.25"));
+  EXPECT_THAT(inside_section(task), HasSubstr("layer 1: 75.0 %"));
+  EXPECT_EQ(inside_table(task_of({{1, 30}})), "");
+}
+
+}  // namespace
+}  // namespace draftsmith::evaluate

@@ -1,0 +1,155 @@
+// Grids over draft windows: the best window of each method and drafter, beside the latencies that theory gives.
+#include "evaluate/report/section_windows.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/utf8.h"
+#include "evaluate/costs/theory.h"
+#include "evaluate/suite/tasks.h"
+#include "tests/evaluate/fake_engine.h"
+
+namespace draftsmith::evaluate {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+// Prompts without references, a grid over windows whose fastest is 4.
+struct WindowSuite : FakeSuite {
+  WindowSuite() {
+    options.task[0].references.clear();
+    options.task[0].metric.name = "none";
+    options.run = {run("speculative")};
+    options.run[0].temperature = {0};
+    options.run[0].window = {1, 2, 4, 7};
+    engine.seconds = [](const Setting& setting, int64_t) {
+      if (!setting.decode.drafts()) return 0.1;
+      return *setting.decode.window == 4 ? 0.05 : 0.08;
+    };
+  }
+  FakeEngine engine;
+};
+
+TEST(WindowCurves, ThePromptsOfATaskNeedNoReferences) {
+  WindowSuite suite;
+  const auto result = suite.evaluate(suite.engine);
+  const auto& task = result.results.at("tasks").at(0);
+  EXPECT_EQ(task.at("metric"), "none");
+  EXPECT_TRUE(task.at("baseline").at("quality").empty());
+  EXPECT_NEAR(task.at("runs").at(2).at("speed").at("speedup").get<double>(), 2, 1e-3);
+  EXPECT_THAT(result.table, Not(HasSubstr("bleu")));
+  EXPECT_THAT(read_file(suite.directory / "out/report.html"), Not(HasSubstr("Quality against")));
+  EXPECT_THAT(read_file(suite.directory / "out/results.csv"), HasSubstr("test,,,,,greedy"));
+}
+
+TEST(WindowCurves, TheTableNamesTheBestWindow) {
+  WindowSuite suite;
+  const auto result = suite.evaluate(suite.engine);
+  const auto begin = result.table.find("best window");
+  ASSERT_NE(begin, std::string::npos) << result.table;
+  const std::string table = result.table.substr(begin);
+  EXPECT_THAT(table, testing::ContainsRegex("speculative T=0  small \\* +4 +0\\.800 +2\\.00"));
+  std::istringstream lines(table);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(display_width(line), 100U) << line;
+  EXPECT_THAT(read_file(suite.directory / "out/report.html"), HasSubstr("<polyline"));
+}
+
+TEST(WindowCurves, ModelsHaveCurvesOfTheirOwn) {
+  WindowSuite suite;
+  suite.options.drafter.push_back({"other", suite.directory.path()});
+  suite.options.run.push_back(suite.options.run[0]);
+  suite.options.run[1].model = "other";
+  const auto table = suite.evaluate(suite.engine).table;
+  EXPECT_THAT(table, testing::ContainsRegex("speculative T=0  small"));
+  EXPECT_THAT(table, testing::ContainsRegex("speculative T=0  other/small"));
+}
+
+TEST(WindowCurves, ScalingIsTheRatioOfParameters) {
+  WindowSuite suite;
+  const auto result = suite.evaluate(suite.engine);
+  const nlohmann::ordered_json parameters{{"target", 5000}, {"small", 400}};
+  EXPECT_THAT(window_table(result.results.at("tasks").at(0), parameters), HasSubstr("12.5x"));
+}
+
+TEST(WindowCurves, LatenciesAreThoseOfTheTheory) {
+  WindowSuite suite;
+  const auto result = suite.evaluate(suite.engine);
+  const auto& run = result.results.at("tasks").at(0).at("runs").at(2);
+  infer::StepCosts costs{{0.01, 0.011, 0.012, 0.013, 0.014}, 0.001};
+  const SpecGameLatency expected = specgame_latency(0.8, 4, costs);
+  EXPECT_NEAR(run.at("predicted").at("e_pt_ms").get<double>(), 1000 * expected.e_pt, 1e-9);
+  EXPECT_NEAR(run.at("predicted").at("long_run_ms").get<double>(), 1000 * expected.long_run, 1e-9);
+  // All the fake engine's time is decoding; lines have 6 to 13 words.
+  EXPECT_NEAR(run.at("speed").at("decode_ms_per_token").get<double>(), 50 / 9.5, 0.05);
+}
+
+TEST(WindowCurves, AnAlphaThatRoundsAboveOneIsOne) {
+  Setting run;
+  run.decode.method = "speculative";
+  run.decode.window = 2;
+  infer::DecodeStats stats;
+  stats.emitted = 30;
+  stats.target_runs = 10;
+  stats.draft_runs = stats.drafted = stats.overlap_count = 20;
+  stats.overlap_sum = 20 * (1 + 1e-7);
+  const auto prediction = predict(run, stats, {{0.01, 0.01, 0.01}, 0.001});
+  ASSERT_TRUE(prediction.has_value());
+  EXPECT_NEAR(*prediction->speedup, 3 / 1.2, 1e-9);
+}
+
+TEST(WindowCurves, OneWindowIsNoCurve) {
+  WindowSuite suite;
+  suite.options.run[0].window = {4};
+  EXPECT_THAT(suite.evaluate(suite.engine).table, Not(HasSubstr("best window")));
+}
+
+TEST(PromptTasks, LinesMayBeSkippedAndDocumentsSeparated) {
+  WindowSuite suite;
+  TaskOptions task = suite.options.task[0];
+  task.skip = 2;
+  task.limit = 3;
+  EXPECT_THAT(load_task(task).sources, testing::ElementsAre("8", "9", "10"));
+  write_file_atomic(suite.directory / "source", "one\ntwo\n---\nthree\n");
+  task = suite.options.task[0];
+  task.separator = "---";
+  EXPECT_THAT(load_task(task).sources, testing::ElementsAre("one\ntwo", "three"));
+  write_file_atomic(suite.directory / "prompts.jsonl", "{\"text\": \"a b\"}\n{\"text\": \"c\"}\n");
+  task = suite.options.task[0];
+  task.source.clear();
+  task.jsonl = suite.directory / "prompts.jsonl";
+  task.source_field = "text";
+  EXPECT_THAT(load_task(task).sources, testing::ElementsAre("a b", "c"));
+}
+
+TEST(PromptTasks, NothingLossyIsChosenOnATaskWithoutAMetric) {
+  WindowSuite suite;
+  suite.options.run[0] = FakeSuite::run("bild");
+  suite.options.run[0].choose_on = "test";
+  EXPECT_THROW(suite.evaluate(suite.engine), UserError);
+}
+
+TEST(PromptTasks, MetricAndReferencesGoTogether) {
+  const auto problem = [](const std::function<void(TaskOptions&)>& change) -> std::string {
+    WindowSuite suite;
+    change(suite.options.task[0]);
+    try {
+      suite.evaluate(suite.engine);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(problem([](auto& task) { task.metric.name = "bleu"; }), HasSubstr("metric = { name = \"none\" }"));
+  EXPECT_THAT(problem([](auto& task) { task.references = {"x"}; }), HasSubstr("scores nothing"));
+  EXPECT_THAT(problem([](auto& task) {
+                task.ids = true;
+                task.suffix = "x";
+              }),
+              HasSubstr("ids are taken as they are"));
+  EXPECT_THAT(problem([](auto& task) { task.skip = 99; }), HasSubstr("none after those passed over"));
+  EXPECT_EQ(problem([](auto&) {}), "no error");
+}
+
+}  // namespace
+}  // namespace draftsmith::evaluate

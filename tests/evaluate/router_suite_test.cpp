@@ -1,0 +1,206 @@
+// Suites with windows that adapt: router, entropy and oracle beside the others, and tuning of a router.
+#include <set>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "evaluate/evaluation.h"
+#include "evaluate/router_tuning.h"
+#include "evaluate/suite/setting_grid.h"
+#include "model/files/checkpoint.h"
+#include "model/files/model_hash.h"
+#include "model/kinds/router.h"
+#include "tests/evaluate/model_suite.h"
+
+namespace draftsmith::evaluate {
+namespace {
+
+using nlohmann::ordered_json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+// A target, a drafter that is the target with its embeddings disturbed, a router of that drafter, and a task of ids.
+class RouterSuite : public testing::Test {
+ protected:
+  void SetUp() override {
+    const model::TransformerModel target(model::small_t5(), 1);
+    model::save_model(root_ / "target", target);
+    for (const auto& [name, value] : target.parameters()) {
+      if (name.starts_with("embedding")) value.add_(at::sin(at::arange(value.numel(), at::kFloat)).view_as(value), 0.5);
+    }
+    model::save_model(root_ / "small", target);
+    model::save_model(root_ / "other", model::TransformerModel(model::small_t5(1), 3));
+    model::RouterConfig config;
+    config.width = 16;
+    config.vocabulary = 40;
+    config.hidden = 8;
+    config.drafter = "small";
+    config.drafter_hash = model::model_hash(root_ / "small");
+    model::save_router(root_ / "router", model::Router(config, 2));
+    options_ = suite_of_ids(root_.path(), 6);
+    options_.drafter = {{"small", root_ / "small"}, {"other", root_ / "other"}};
+    options_.max_new_tokens = 16;
+    options_.repetitions = 1;
+    options_.resamples = 10;
+    options_.forced_lines = 0;
+  }
+
+  SettingGrid& add_run(const std::string& window_rule, const std::string& drafter = "small") {
+    SettingGrid& run = options_.run.emplace_back();
+    run.name = window_rule;
+    run.method = "assisted";
+    run.drafter = {drafter};
+    run.window_rule = window_rule;
+    run.max_draft = {6};
+    if (window_rule == "router") run.router = root_ / "router";
+    return run;
+  }
+
+  std::string error_of_suite() const {
+    try {
+      run_evaluation(options_, root_ / "out", {.quiet = true});
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  static ordered_json find(const ordered_json& results, const std::string& name, size_t task = 0) {
+    for (const auto& run : results.at("tasks").at(task).at("runs")) {
+      if (run.at("name") == name) return run;
+    }
+    ADD_FAILURE() << "no run " << name;
+    return {};
+  }
+
+  const TemporaryDirectory root_;
+  SuiteOptions options_;
+};
+
+TEST_F(RouterSuite, OracleDraftsNothingInVainAndNobodyChangesTheOutput) {
+  SettingGrid& fixed = add_run("fixed");
+  fixed.max_draft = {};
+  fixed.window = {6};
+  add_run("entropy").max_entropy = {1.0};
+  add_run("router").threshold = {0.5};
+  add_run("oracle");
+  options_.batch_size = 2;
+  const auto results = run_evaluation(options_, root_ / "out", {.quiet = true}).results;
+  for (const char* name : {"fixed", "entropy", "router", "oracle"}) {
+    const auto run = find(results, name);
+    EXPECT_EQ(run.at("exactness").at("differing_lines"), 0) << name;
+    EXPECT_GE(run.at("acceptance").at("target_runs").get<int64_t>(),
+              find(results, "oracle").at("acceptance").at("target_runs").get<int64_t>());
+  }
+  const auto oracle = find(results, "oracle").at("acceptance");
+  EXPECT_EQ(oracle.at("accepted"), oracle.at("drafted"));
+  EXPECT_EQ(oracle.at("draft_runs"), oracle.at("drafted"));
+  EXPECT_EQ(oracle.at("target_runs"), find(results, "fixed").at("acceptance").at("target_runs"));
+  EXPECT_LT(oracle.at("drafted").get<int64_t>(), find(results, "fixed").at("acceptance").at("drafted").get<int64_t>());
+  EXPECT_EQ(find(results, "router").at("params").at("threshold"), 0.5);
+}
+
+TEST_F(RouterSuite, RoutersAndOraclesThatMakeNoSenseAreRefusedBeforeAnythingIsRun) {
+  add_run("router").router = "";
+  EXPECT_THAT(error_of_suite(), HasSubstr("none was given"));
+  options_.run.clear();
+  add_run("router").router = root_ / "nowhere";
+  EXPECT_THAT(error_of_suite(), HasSubstr("no router directory"));
+  options_.run.clear();
+  add_run("router", "other");
+  EXPECT_THAT(error_of_suite(), AllOf(HasSubstr("another drafter"), HasSubstr("other"), HasSubstr("small")));
+  options_.run.clear();
+  add_run("fixed").router = root_ / "router";
+  EXPECT_THAT(error_of_suite(), HasSubstr("asked by the window router alone"));
+  options_.run.clear();
+  SettingGrid& sampled = add_run("oracle");
+  sampled.method = "speculative";
+  EXPECT_THAT(error_of_suite(), HasSubstr("temperature 0"));
+  options_.run.clear();
+  add_run("oracle").acceptance = "accept_all";
+  EXPECT_THAT(error_of_suite(), HasSubstr("without verification none is"));
+  options_.run.clear();
+  SettingGrid& released = add_run("oracle");
+  released.method = "bild";
+  released.rollback_rule = {"released_code"};
+  EXPECT_THAT(error_of_suite(), HasSubstr("rollback_rule effective or literal"));
+  options_.run.clear();
+  options_.drafter.push_back({.name = "copy", .lookup = true});
+  add_run("router", "copy");
+  EXPECT_THAT(error_of_suite(), HasSubstr("drafters that are models"));
+  EXPECT_FALSE(std::filesystem::exists(root_ / "out"));
+}
+
+TEST_F(RouterSuite, TuningWritesACopyWithTheFastestSettingAndLeavesTheTrainedRouter) {
+  TaskOptions test = options_.task.front();
+  test.name = "test";
+  options_.task.push_back(test);
+  SettingGrid& run = add_run("router");
+  run.threshold = {0.0, 1.1};
+  run.max_draft = {1, 5};
+  run.choose_on = "ids";
+  options_.tune_router = true;
+  const auto result = run_evaluation(options_, root_ / "out", {.quiet = true});
+  const auto& tasks = result.results.at("tasks");
+  ASSERT_EQ(tasks.at(0).at("name"), "ids");  // the grid is run there alone
+  EXPECT_EQ(tasks.at(0).at("runs").size(), 4U);
+  double best = 0;
+  ordered_json fastest;
+  for (const auto& one : tasks.at(0).at("runs")) {
+    if (one.at("speed").at("tokens_per_second") <= best) continue;
+    best = one.at("speed").at("tokens_per_second");
+    fastest = one.at("params");
+  }
+  const auto tuned = model::load_router(root_ / "out/router");
+  EXPECT_EQ(tuned.config().threshold, fastest.at("threshold").get<double>());
+  EXPECT_EQ(tuned.config().max_draft, fastest.at("max_draft").get<int64_t>());
+  const auto trained = model::load_router(root_ / "router");
+  EXPECT_EQ(trained.config().threshold, 0.8);
+  for (const auto& [name, value] : trained.parameters()) EXPECT_TRUE(at::equal(tuned.parameters().at(name), value));
+  EXPECT_THAT(result.table, HasSubstr("fastest on ids"));
+  run_evaluation(options_, root_ / "out", {.quiet = true});  // an earlier copy is replaced
+}
+
+// So that results say what was run, and drafts are as long as they are calibrated for.
+TEST_F(RouterSuite, RunsWithoutListsRecordTheRoutersOwnDefaults) {
+  add_run("router").max_draft = {};
+  const auto results = run_evaluation(options_, root_ / "out", {.quiet = true}).results;
+  const auto params = find(results, "router").at("params");
+  EXPECT_EQ(params.at("threshold"), 0.8);
+  EXPECT_EQ(params.at("max_draft"), 16);
+  options_.run[0].name = "";
+  const SuiteOptions resolved = with_router_defaults(options_);
+  EXPECT_EQ(expand_run(resolved.run[0]).front().label, "assisted.small.max_draft16.tau0.8.router");
+  EXPECT_EQ(expand_run(resolved.run[0]).front().decode.longest_draft(), 16);
+  options_.run[0].threshold = {0.5};
+  EXPECT_EQ(with_router_defaults(options_).run[0].threshold, std::vector{0.5});
+}
+
+TEST(WindowRules, AreComparedAndNotChosenAmong) {
+  SuiteOptions options;
+  for (const char* rule : {"router", "entropy"}) {
+    SettingGrid& run = options.run.emplace_back();
+    run.method = "assisted";
+    run.drafter = {"small"};
+    run.window_rule = rule;
+    run.max_draft = {4, 8};
+    run.choose_on = "val";
+  }
+  options.run[0].router = "router";
+  options.run[0].threshold = {0.5, 0.75};
+  std::set<std::string> groups;
+  std::set<std::string> labels;
+  for (const Setting& run : expand_runs(options)) {
+    if (!run.choose_on.empty()) groups.insert(run.group);
+    labels.insert(run.label);
+  }
+  EXPECT_EQ(groups, (std::set<std::string>{"assisted.small.router", "assisted.small.entropy"}));
+  EXPECT_TRUE(labels.contains("assisted.small.max_draft8.tau0.75.router"));
+  EXPECT_TRUE(labels.contains("assisted.small.max_draft4.H1.entropy"));
+}
+
+}  // namespace
+}  // namespace draftsmith::evaluate

@@ -1,0 +1,142 @@
+// Tuning a router: what is run for it, and which of the measured settings becomes the default of which copy.
+#include "evaluate/router_tuning.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "evaluate/suite/setting_grid.h"
+
+namespace draftsmith::evaluate {
+namespace {
+
+using nlohmann::ordered_json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+// A suite of two routers, each with its own task, and results in which the setting of each label decodes so fast.
+class TunedRouters : public testing::Test {
+ protected:
+  TunedRouters() {
+    for (const char* task : {"val", "more"}) suite_.task.emplace_back().name = task;
+    add_run("a", "val");
+    add_run("b", "more");
+  }
+
+  SettingGrid& add_run(const std::string& router, const std::string& task) {
+    SettingGrid& run = suite_.run.emplace_back();
+    run.name = router + std::to_string(suite_.run.size());
+    run.method = "speculative";
+    run.drafter = {"small"};
+    run.temperature = {0};
+    run.window_rule = "router";
+    run.router = router;
+    run.threshold = {0.5, 0.7, 0.9};
+    run.max_draft = {8};
+    run.choose_on = task;
+    return run;
+  }
+
+  // Every setting at the speed that `speed` says, on every task, those it is not tuned on ten times as fast.
+  template <class SpeedOf>
+  std::vector<TunedRouter> tuned(const SpeedOf& speed) const {
+    ordered_json results;
+    for (const TaskOptions& task : suite_.task) {
+      ordered_json runs = {{{"name", "greedy"}, {"speed", {{"tokens_per_second", 9000}}}}};
+      for (const Setting& run : expand_runs(suite_)) {
+        if (run.decode.router.empty()) continue;
+        const double factor = run.choose_on == task.name ? 1 : 10;
+        runs.push_back({{"name", run.label}, {"speed", {{"tokens_per_second", factor * speed(run)}}}});
+      }
+      results["tasks"].push_back({{"name", task.name}, {"runs", runs}});
+    }
+    return tuned_routers(suite_, results);
+  }
+
+  SuiteOptions suite_;
+};
+
+std::string error_of(const SuiteOptions& suite) {
+  try {
+    with_tuning_grids(suite);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST_F(TunedRouters, HaveAGridWhereTheSuiteHasNone) {
+  suite_.run[0].window_rule = "fixed";
+  suite_.run[0].threshold = {};
+  SettingGrid& run = suite_.run[1];
+  run.threshold.clear();
+  run.max_draft.clear();
+  run.choose_on = "";
+  const SuiteOptions suite = with_tuning_grids(suite_);
+  EXPECT_EQ(suite.run[1].choose_on, "val");
+  EXPECT_GT(suite.run[1].threshold.size(), 3U);
+  EXPECT_GT(suite.run[1].max_draft.size(), 1U);
+  EXPECT_TRUE(suite.run[0].threshold.empty());
+  suite_.run.pop_back();
+  EXPECT_THAT(error_of(suite_), HasSubstr("no router to tune"));
+}
+
+TEST_F(TunedRouters, AreNotTunedOnTestDataWithoutAWord) {
+  for (SettingGrid& run : suite_.run) run.choose_on = "";
+  EXPECT_THAT(error_of(suite_), AllOf(HasSubstr("validation data"), HasSubstr("choose_on")));
+  suite_.run[0].choose_on = "val";
+  EXPECT_EQ(error_of(suite_), "no error");
+  suite_.run[1].acceptance = "rollback";  // fast, and another text
+  EXPECT_THAT(error_of(suite_), HasSubstr("no run can tune the router b"));
+}
+
+TEST_F(TunedRouters, OfOneDrafterAreToldApart) {
+  EXPECT_EQ(error_of(suite_), "no error");
+  for (SettingGrid& run : suite_.run) run.name = "";
+  EXPECT_THAT(error_of(suite_), HasSubstr("the same name"));
+  suite_.run[1].drafter = {"other"};
+  EXPECT_EQ(error_of(suite_), "no error");
+  suite_.run[1] = suite_.run[0];
+  suite_.run[1].choose_on = "more";
+  EXPECT_THAT(error_of(suite_), AllOf(HasSubstr("tuned on one task"), HasSubstr("val"), HasSubstr("more")));
+}
+
+TEST_F(TunedRouters, AreTheFastestOfTheirOwnTask) {
+  const auto found = tuned([](const Setting& run) {
+    const double best = run.decode.router == "a" ? 0.7 : 0.9;
+    return 500 - 1000 * std::abs(*run.decode.threshold - best);
+  });
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].threshold, 0.7);
+  EXPECT_EQ(found[0].task, "val");
+  EXPECT_EQ(found[0].place, "router.small.a1");
+  EXPECT_EQ(found[0].tokens_per_second, 500);
+  EXPECT_NEAR(found[0].slowest, 300, 1e-6);
+  EXPECT_EQ(found[0].settings, 3);
+  EXPECT_EQ(found[1].threshold, 0.9);
+  EXPECT_EQ(found[1].task, "more");
+  EXPECT_EQ(found[1].place, "router.small.b2");
+}
+
+TEST_F(TunedRouters, AreComparedUnderTheSameConditions) {
+  suite_.run.pop_back();
+  suite_.run[0].temperature = {1, 0};
+  suite_.run[0].num_samples = {4, 1};
+  SettingGrid& lossy = add_run("a", "val");
+  lossy.acceptance = "rollback";
+  const auto found = tuned([](const Setting& run) {
+    const bool usual = run.temperature() == 0 && run.decode.num_samples == 1 && run.equals_greedy();
+    return usual ? 100 * *run.decode.threshold : 1000 - *run.decode.threshold;  // the others are faster
+  });
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].temperature, 0);
+  EXPECT_EQ(found[0].threshold, 0.9);
+  EXPECT_EQ(found[0].tokens_per_second, 90);
+  EXPECT_EQ(found[0].settings, 3);
+  EXPECT_EQ(found[0].place, "router");
+}
+
+}  // namespace
+}  // namespace draftsmith::evaluate

@@ -1,0 +1,113 @@
+// What is wrong with methods inside the model in a suite, found before anything is loaded.
+
+#include <functional>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "evaluate/suite/suite_options.h"
+
+namespace draftsmith::evaluate {
+namespace {
+
+using testing::HasSubstr;
+
+SettingGrid run_of(const std::string& method) {
+  SettingGrid run;
+  run.method = method;
+  return run;
+}
+
+TEST(InsideChecks, OptionsThatTheMethodDoesNotReadAreErrors) {
+  SuiteOptions options;
+  options.model = "target";
+  options.task.resize(1);
+  options.task[0].name = "val";
+  options.task[0].source = "val.src";
+  options.task[0].references = {"val.tgt"};
+  const auto problems_of = [&](const SettingGrid& run) {
+    options.run = {run};
+    Problems problems;
+    validate_options(options, "", problems);
+    std::string text;
+    for (const Problem& problem : problems.list()) text += metrics::to_string(problem) + "\n";
+    return text;
+  };
+  EXPECT_EQ(problems_of(run_of("early-exit")), "");
+  SettingGrid exits = run_of("greedy");
+  exits.exits = "heads";
+  EXPECT_THAT(problems_of(exits), HasSubstr("run[0].exits: this run does not read"));
+  exits.method = "assisted";
+  exits.drafter = {"small"};
+  options.drafter = {{"small", "small"}};
+  EXPECT_THAT(problems_of(exits), HasSubstr("run[0].exits"));
+  options.drafter = {{.name = "small", .exit = 2}};
+  EXPECT_EQ(problems_of(exits), "");
+  exits.router = "router";
+  exits.window_rule = "router";
+  EXPECT_THAT(problems_of(exits), HasSubstr("a router is trained for a drafter that is a model of its own"));
+  exits.method = "early-exit";
+  exits.drafter.clear();
+  EXPECT_THAT(problems_of(exits), HasSubstr("the model's first layers"));
+  options.drafter.clear();
+  SettingGrid run = run_of("calm");
+  run.candidates = {3};
+  EXPECT_THAT(problems_of(run), HasSubstr("candidates"));
+  run = run_of("calm");
+  run.exit_threshold = {1.5};
+  EXPECT_THAT(problems_of(run), HasSubstr("exit_threshold"));
+  run = run_of("early-exit");
+  run.drafter = {"small"};
+  options.drafter = {{"small", "small"}};
+  EXPECT_THAT(problems_of(run), HasSubstr("no drafter, for method early-exit"));
+  options.drafter = {{.name = "two", .model = "small", .exit = 2}};
+  EXPECT_THAT(problems_of(run_of("greedy")), HasSubstr("a drafter is one thing"));
+  options.drafter.clear();
+  options.match_rates.resize(2);
+  options.match_rates[0].model = "nobody";
+  EXPECT_THAT(problems_of(run_of("greedy")), testing::AllOf(HasSubstr("match_rates.model"), HasSubstr("a name each")));
+}
+
+std::string match_problems(const std::function<void(MatchRateTable&)>& change) {
+  MatchRateTable rates;
+  change(rates);
+  Problems problems;
+  validate_options(rates, "match_rates[0]", problems);
+  std::string text;
+  for (const Problem& problem : problems.list()) text += metrics::to_string(problem) + "\n";
+  return text;
+}
+
+TEST(InsideChecks, MatchRatesOfNothingOrOfOneThingTwiceAreErrors) {
+  EXPECT_EQ(match_problems([](auto& rates) { rates.layers = {2, 4}; }), "");
+  EXPECT_THAT(match_problems([](auto& rates) { rates.layers = {4, 2}; }), HasSubstr("match_rates[0].layers"));
+  EXPECT_THAT(match_problems([](auto& rates) { rates.layers = {2, 2}; }), HasSubstr("twice or out of order"));
+  EXPECT_THAT(match_problems([](auto& rates) { rates.decoding.clear(); }), HasSubstr("match_rates[0].decoding"));
+  EXPECT_THAT(match_problems([](auto& rates) { rates.candidates.clear(); }), HasSubstr("nothing to count"));
+  EXPECT_THAT(match_problems([](auto& rates) { rates.candidates = {3, 3}; }), HasSubstr("given twice"));
+}
+
+// Its measurements would be taken for the other's.
+TEST(InsideChecks, ADrafterIsNotNamedLikeOtherLayersThatDraft) {
+  SuiteOptions options;
+  options.model = "target";
+  options.task.resize(1);
+  options.task[0].name = "val";
+  options.task[0].source = "val.src";
+  options.task[0].references = {"val.tgt"};
+  options.run = {run_of("early-exit"), run_of("assisted")};
+  options.run[0].exit_layer = {2};
+  options.run[1].drafter = {"exit2"};
+  const auto clash = [&](int64_t exit) {
+    options.drafter = {{.name = "exit2", .exit = exit}};
+    Problems problems;
+    validate_options(options, "", problems);
+    return problems.list().empty() ? "" : metrics::to_string(problems.list().front());
+  };
+  EXPECT_EQ(clash(2), "");
+  EXPECT_THAT(clash(1), testing::AllOf(HasSubstr("two things that draft"), HasSubstr("exit2")));
+}
+
+}  // namespace
+}  // namespace draftsmith::evaluate

@@ -1,0 +1,209 @@
+// The parts of an evaluation: grids, records, speeds, choices, predictions.
+
+#include "evaluate/suite/setting_grid.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "evaluate/costs/prediction.h"
+#include "evaluate/measure/records.h"
+#include "evaluate/suite/choice.h"
+#include "evaluate/suite/tasks.h"
+
+namespace draftsmith::evaluate {
+namespace {
+
+using testing::ElementsAre;
+
+std::vector<std::string> labels(const std::vector<Setting>& runs) {
+  std::vector<std::string> result;
+  for (const auto& run : runs) result.push_back(run.label);
+  return result;
+}
+
+TEST(EvaluationRuns, ListsSpanAGridAndBaselinesComeFirst) {
+  SuiteOptions options;
+  SettingGrid bild;
+  bild.method = "bild";
+  bild.drafter = {"a", "b"};
+  bild.fallback = {0.5, 0.9};
+  bild.rollback = {2};
+  SettingGrid sampled;
+  sampled.method = "speculative";
+  sampled.drafter = {"a"};
+  sampled.temperature = {0, 0.7};
+  sampled.window = {4};
+  options.run = {bild, sampled};
+  EXPECT_THAT(labels(expand_runs(options)),
+              ElementsAre("greedy", "bild.a.FB0.5.RB2", "bild.a.FB0.9.RB2", "bild.b.FB0.5.RB2", "bild.b.FB0.9.RB2",
+                          "speculative.a.T0.G4", "sample.T0.7", "speculative.a.T0.7.G4"));
+}
+
+TEST(EvaluationRuns, ANamedSingleSettingKeepsItsName) {
+  SuiteOptions options;
+  SettingGrid run;
+  run.name = "no rollback";
+  run.method = "bild";
+  run.drafter = {"a"};
+  run.rollback = {std::numeric_limits<double>::infinity()};
+  options.run = {run};
+  const auto runs = expand_runs(options);
+  EXPECT_EQ(runs.at(1).label, "no_rollback");
+  EXPECT_EQ(runs.at(1).params().at("rollback"), "inf");
+}
+
+TEST(EvaluationRuns, AskingForGreedyByNameAddsNothing) {
+  SuiteOptions options;
+  options.run.emplace_back().method = "greedy";
+  EXPECT_THAT(labels(expand_runs(options)), ElementsAre("greedy"));
+}
+
+TEST(EvaluationRuns, ADrafterMayDecodeAlone) {
+  SuiteOptions options;
+  SettingGrid run;
+  run.method = "greedy";
+  run.model = "small";
+  options.run = {run};
+  EXPECT_THAT(labels(expand_runs(options)), ElementsAre("greedy", "greedy.small"));
+}
+
+TEST(EvaluationRuns, EqualNamesAreAnError) {
+  SuiteOptions options;
+  SettingGrid run;
+  run.method = "assisted";
+  run.drafter = {"a", "a"};
+  options.run = {run};
+  EXPECT_THROW(expand_runs(options), UserError);
+}
+
+LineRecord timed(int64_t tokens, std::vector<double> verify, int64_t target_runs) {
+  LineRecord record;
+  record.ids.assign(static_cast<size_t>(tokens), 7);
+  record.stats.emitted = tokens;
+  record.stats.target_runs = target_runs;
+  for (const double seconds : verify) {
+    infer::PhaseSeconds phases;
+    phases.encode = 1;
+    phases.verify = seconds;
+    record.repetitions.push_back(phases);
+  }
+  return record;
+}
+
+TEST(EvaluationRecords, SpeedupsAreMeansOfRatiosAndRatiosOfTotalsOverMedians) {
+  const SettingRecords baseline{timed(10, {1, 100, 2}, 10), timed(10, {5}, 10)};
+  const SettingRecords run{timed(10, {0.5}, 4), timed(5, {2}, 2)};
+  const Speed speed = measure_speed(run, baseline, {.resamples = 100});
+  EXPECT_DOUBLE_EQ(speed.speedup.value, (3.0 / 1.5 + 6.0 / 3.0) / 2);
+  EXPECT_DOUBLE_EQ(speed.speedup_total.value, 9.0 / 4.5);
+  EXPECT_DOUBLE_EQ(speed.speedup_decode.value, (7.0 / 20) / (2.5 / 15));
+  EXPECT_EQ(speed.tokens, 15);
+  EXPECT_DOUBLE_EQ(speed.tokens_per_second, 15 / 4.5);
+  EXPECT_DOUBLE_EQ(decode_bound(run, baseline), 15.0 / 6);
+}
+
+TEST(EvaluationRecords, LinesThatWereNotTimedDoNotCountInSpeeds) {
+  const SettingRecords baseline{timed(10, {1}, 10), timed(10, {}, 10)};
+  const Speed speed = measure_speed(baseline, baseline, {.resamples = 10});
+  EXPECT_EQ(speed.lines, 1);
+  EXPECT_EQ(speed.tokens, 10);
+}
+
+TEST(EvaluationRecords, OverheadOfABatchIsCountedOnceHoweverUnequalItsLines) {
+  SettingRecords batch{timed(2, {0}, 2), timed(10, {2}, 10)};  // encode takes 1 each: 4 s in the phases
+  add_overhead(batch, 4.5);
+  EXPECT_DOUBLE_EQ(batch[0].repetitions[0].other, 0.25);
+  EXPECT_DOUBLE_EQ(batch[1].repetitions[0].total(), 3.25);
+  add_overhead(batch, 4.0);  // clocks differ: never less than the phases
+  EXPECT_DOUBLE_EQ(batch[0].repetitions[0].other, 0.25);
+}
+
+TEST(EvaluationRecords, APrefillThatEmitsATokenIsNoDecodingStep) {
+  SettingRecords baseline{timed(10, {1}, 10)};
+  SettingRecords run{timed(10, {1}, 4)};
+  baseline[0].prefill_runs = run[0].prefill_runs = 1;
+  EXPECT_DOUBLE_EQ(decode_bound(run, baseline), (10.0 / 3) / (10.0 / 9));
+}
+
+TEST(EvaluationRecords, ComeBackFromJsonAsTheyWere) {
+  LineRecord record = timed(3, {0.1, 0.2}, 2);
+  record.stats.drafted = 5;
+  record.stats.overlap_sum = 2.5;
+  record.stats.overlap_count = 4;
+  record.stats.accepted_histogram = {1, 0, 2};
+  record.stats.layer_runs = 11;
+  record.stats.exits_by_layer = {1, 0, 2};
+  record.stats.early_predictions = 9;
+  record.stats.early_matches = 7;
+  record.stats.latency_units = 31;
+  record.stats.compute_units = 64;
+  record.prefill_runs = 1;
+  const LineRecord back = LineRecord::from_json(nlohmann::json::parse(record.to_json().dump()));
+  EXPECT_EQ(back.to_json(), record.to_json());
+  EXPECT_EQ(back.ids, record.ids);
+  EXPECT_EQ(back.stats.overlap_count, 4);
+  EXPECT_EQ(back.stats.layer_runs, 11);
+  EXPECT_EQ(back.stats.exits_by_layer, (std::vector<int64_t>{1, 0, 2}));
+  EXPECT_DOUBLE_EQ(back.stats.average_exit_layer(), 7.0 / 3);
+  EXPECT_DOUBLE_EQ(back.stats.match_rate(), 7.0 / 9);
+  EXPECT_EQ(back.stats.latency_units, 31);
+  EXPECT_EQ(back.stats.compute_units, 64);
+  EXPECT_DOUBLE_EQ(back.repetitions.at(1).verify, 0.2);
+}
+
+TEST(EvaluationChoice, TakesTheFastestSettingThatLosesLittleEnough) {
+  const std::vector<Candidate> candidates{
+      {"slow", 30.2, 1.1}, {"good", 29.9, 1.5}, {"fast", 29.2, 1.9}, {"bad", 20, 3}};
+  EXPECT_EQ(choose(candidates, 30, 1, 0)->label, "slow");
+  EXPECT_EQ(choose(candidates, 30, 1, 1)->label, "fast");
+  EXPECT_NEAR(choose(candidates, 30, 1, 1)->drop, 0.8, 1e-12);
+  EXPECT_EQ(choose(candidates, 0.3, 0.01, 100)->label, "bad");
+}
+
+TEST(EvaluationChoice, SaysWhenNoSettingIsAllowed) {
+  const auto choice = choose({{"a", 20, 2}, {"b", 25, 1}}, 30, 1, 1);
+  EXPECT_EQ(choice->label, "b");
+  EXPECT_FALSE(choice->allowed);
+  EXPECT_FALSE(choose({}, 30, 1, 1).has_value());
+}
+
+TEST(EvaluationPrediction, EqualsThePublishedSpeedsAtZeroCost) {
+  // methods.md §1: (alpha, G, speed) with c = 0.
+  EXPECT_NEAR(expected_tokens(0.6, 2), 1.96, 0.005);
+  EXPECT_NEAR(expected_tokens(0.8, 5), 3.69, 0.005);
+  EXPECT_NEAR(expected_tokens(0.9, 10), 6.86, 0.005);
+  EXPECT_DOUBLE_EQ(expected_tokens(1, 4), 5);
+}
+
+TEST(EvaluationPrediction, UsesTheMeasuredVerificationCurve) {
+  Setting run;
+  run.decode.method = "speculative";
+  run.decode.window = 3;
+  infer::DecodeStats stats;
+  stats.emitted = 30;
+  stats.target_runs = 10;
+  stats.target_tokens = 40;
+  stats.draft_runs = 30;
+  stats.drafted = 30;
+  stats.overlap_sum = 15;
+  stats.overlap_count = 30;
+  const infer::StepCosts costs{{0.010, 0.012, 0.014, 0.020}, 0.001};
+  const auto prediction = predict(run, stats, costs);
+  EXPECT_DOUBLE_EQ(prediction->cost_ratio, 0.1);
+  EXPECT_DOUBLE_EQ(prediction->speedup.value(), (1 - 0.0625) / 0.5 / (0.3 + 2));
+  EXPECT_DOUBLE_EQ(prediction->speedup_from_counts, 30 / (3 + 10 * 2.0));
+  EXPECT_DOUBLE_EQ(costs.relative_target(1.5), 1.1);
+  EXPECT_DOUBLE_EQ(costs.relative_target(5), 2.6);
+}
+
+TEST(EvaluationTasks, HypothesesAreOneLineThatScoresAsTheText) {
+  metrics::MetricOptions bleu;
+  metrics::MetricOptions rouge;
+  rouge.name = "rouge";
+  EXPECT_EQ(hypothesis_line("a\nb", bleu), "a b");
+  EXPECT_EQ(hypothesis_line("a\nb", rouge), "a\\nb");
+}
+
+}  // namespace
+}  // namespace draftsmith::evaluate

@@ -1,0 +1,251 @@
+// Speculative sampling puts out the target's distribution: every sequence of a small vocabulary is enumerated, with EOS
+// and a length limit, and compared by a chi-square test.
+//
+// False alarms: a deviate above 4.75 has probability 1e-6 in each comparison (seeds are fixed, so a passing test stays
+// passing). Power: with 8,192 samples and about 100 cells, a distribution at a chi-square distance of 0.02 (a total
+// variation of about 0.05) is found with probability above .99; the wrong rules below are at more than that.
+#include <gtest/gtest.h>
+
+#include "infer/acceptance/rejection.h"
+#include "infer/drafters/model_drafter.h"
+#include "infer/loop/decode_loop.h"
+#include "infer/loop/prefill.h"
+#include "infer/windows/fixed.h"
+#include "tests/support/oracle_fixtures.h"
+
+namespace draftsmith::infer::testing {
+namespace {
+
+constexpr double kAlarm = 4.75;
+constexpr int64_t kSamples = 2048;
+constexpr int64_t kLimit = 4;
+
+const std::vector<Ids>& sources() {
+  static const std::vector<Ids> kSources = {{2, 3}, {}, {3}, {2, 2, 3, 1}};
+  return kSources;
+}
+
+Case resembling_case() {
+  return {random_oracle(4, 1), mixture(random_oracle(4, 1), random_oracle(4, 2), 0.6)};
+}
+
+DecodeOptions sampling(double temperature, int64_t window, int64_t batch = 4) {
+  DecodeOptions options;
+  options.method = "speculative";
+  options.temperature = temperature;
+  options.window = window;
+  options.max_new_tokens = kLimit;
+  options.num_samples = kSamples;
+  options.batch_size = batch;
+  return options;
+}
+
+Warping warping_of(const DecodeOptions& options) {
+  return {*options.temperature, options.top_k.value_or(0), options.top_p.value_or(1)};
+}
+
+// The largest deviate over the sources.
+double worst_deviate(const Case& oracles, const DecodeOptions& options, std::span<const GenerationResult> results) {
+  double worst = -10;
+  const auto samples = static_cast<size_t>(options.num_samples);
+  for (size_t line = 0; line < sources().size(); ++line) {
+    const auto expected = enumerate(oracles.target, sources()[line], warping_of(options), *options.max_new_tokens);
+    worst = std::max(worst, chi_square_deviate(expected, count_sequences(results.subspan(line * samples, samples))));
+  }
+  return worst;
+}
+
+void expect_targets_distribution(const Case& oracles, const DecodeOptions& options, const std::string& what) {
+  const auto results = decode(oracles, options, sources());
+  EXPECT_LT(worst_deviate(oracles, options, results), kAlarm) << what;
+}
+
+class SpeculativeSampling : public ::testing::TestWithParam<double> {};
+
+TEST_P(SpeculativeSampling, OutputDistributionEqualsTarget) {
+  for (const int64_t batch : {1, 4}) {
+    for (int64_t window = 1; window <= 8; ++window) {
+      expect_targets_distribution(resembling_case(), sampling(GetParam(), window, batch),
+                                  "window " + std::to_string(window) + ", batch " + std::to_string(batch));
+    }
+  }
+}
+
+TEST_P(SpeculativeSampling, OutputDistributionEqualsTargetWithTopP) {
+  for (const int64_t batch : {1, 4}) {
+    for (const int64_t window : {1, 3, 8}) {
+      DecodeOptions options = sampling(GetParam(), window, batch);
+      options.top_p = 0.7;
+      expect_targets_distribution(resembling_case(), options,
+                                  "window " + std::to_string(window) + ", batch " + std::to_string(batch));
+    }
+  }
+}
+
+TEST_P(SpeculativeSampling, OutputDistributionEqualsTargetWithTopKAndTopP) {
+  for (const int64_t batch : {1, 4}) {
+    for (const int64_t window : {1, 3, 8}) {
+      const std::string what = ", window " + std::to_string(window) + ", batch " + std::to_string(batch);
+      DecodeOptions options = sampling(GetParam(), window, batch);
+      options.top_k = 2;
+      expect_targets_distribution(resembling_case(), options, "top-k 2" + what);
+      options.top_k = 3;
+      options.top_p = 0.7;
+      expect_targets_distribution(resembling_case(), options, "top-k 3, top-p 0.7" + what);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Temperatures, SpeculativeSampling, ::testing::Values(0.0, 0.7, 1.0, 1.5));
+
+TEST(SpeculativeSamplingCases, EveryWindowRuleKeepsTheDistribution) {
+  DecodeOptions options = sampling(1.0, 3);
+  for (const char* schedule : {"heuristic", "constant"}) {
+    options.window_rule = "dynamic";
+    options.schedule = schedule;
+    expect_targets_distribution(resembling_case(), options, schedule);
+  }
+  options.window_rule = "fallback";
+  for (const double threshold : {0.0, 0.45, 0.6, 1.1}) {
+    options.fallback = threshold;
+    expect_targets_distribution(resembling_case(), options, "fallback " + std::to_string(threshold));
+  }
+}
+
+TEST(SpeculativeSamplingCases, DrafterWithAPrunedVocabularyKeepsTheDistribution) {
+  const Case oracles{random_oracle(4, 1), random_oracle(4, 5, 1.0, {2, 1})};
+  expect_targets_distribution(oracles, sampling(1.0, 4), "pruned");
+}
+
+TEST(SpeculativeSamplingCases, SinglePrecisionKeepsTheDistribution) {
+  Case oracles = resembling_case();
+  oracles.dtype = at::kFloat;
+  expect_targets_distribution(oracles, sampling(0.7, 3), "fp32");
+}
+
+TEST(SpeculativeSamplingCases, PlainSamplingHasTheTargetsDistribution) {
+  for (const double temperature : {0.7, 1.0, 1.5}) {
+    DecodeOptions options = sampling(temperature, 1);
+    options.method = "sample";
+    expect_targets_distribution(resembling_case(), options, "temperature " + std::to_string(temperature));
+  }
+}
+
+TEST(SpeculativeSamplingCases, OutputsDoNotDependOnTheBatch) {
+  DecodeOptions options = sampling(1.0, 3);
+  options.num_samples = 40;
+  const auto batched = decode(resembling_case(), options, sources());
+  options.batch_size = 1;
+  const auto alone = decode(resembling_case(), options, sources());
+  ASSERT_EQ(batched.size(), alone.size());
+  for (size_t i = 0; i < alone.size(); ++i) {
+    EXPECT_EQ(batched[i].ids, alone[i].ids);
+    EXPECT_EQ(batched[i].stats.accepted_histogram, alone[i].stats.accepted_histogram);
+    EXPECT_EQ(batched[i].stats.draft_runs, alone[i].stats.draft_runs);
+  }
+}
+
+TEST(SpeculativeSamplingCases, SingleRowsHaveTheTargetsDistribution) {
+  // One row at a time, through calls of their own: no batch, no shared encoding.
+  const Case oracles{random_oracle(3, 11), mixture(random_oracle(3, 11), random_oracle(3, 12), 0.7), 3};
+  OracleModel target(oracle_info(3), oracles.target);
+  OracleModel drafter(oracle_info(3), oracles.drafter);
+  DecodeOptions options = sampling(1.0, 2);
+  options.num_samples = 1;
+  options.batch_size = 1;
+  options.max_new_tokens = 2;
+  Generator generator({.target = &target, .drafter = &drafter, .generation = {}}, options);
+  std::vector<GenerationResult> results;
+  for (uint64_t line = 0; line < 3000; ++line) {
+    results.push_back(generator.generate(std::vector<Ids>{{2}}, line)[0]);
+  }
+  EXPECT_LT(chi_square_deviate(enumerate(oracles.target, {2}, {}, 2), count_sequences(results)), kAlarm);
+}
+
+// --- wrong rules that the test must find ---
+
+// After a rejection draws from p instead of norm(max(0, p - q)).
+class NoResidual : public RejectionAcceptance {
+ public:
+  Judgement judge(const Verification& verification) override {
+    Judgement judgement = RejectionAcceptance::judge(verification);
+    judgement.next = target_token(verification, judgement.accepted);
+    return judgement;
+  }
+};
+
+// Accepts one token more than it may, now and then.
+class TooGenerous : public RejectionAcceptance {
+ public:
+  Judgement judge(const Verification& verification) override {
+    Verification flattered = verification;
+    for (at::Tensor& q : flattered.probabilities) q = q * 0.8;
+    return RejectionAcceptance::judge(flattered);
+  }
+};
+
+double deviate_of(std::unique_ptr<AcceptanceRule> rule) {
+  const Case oracles = resembling_case();
+  OracleModel target(oracle_info(4), oracles.target);
+  OracleModel drafter(oracle_info(4), oracles.drafter);
+  const DecodeOptions options = sampling(1.0, 3);
+  DraftParts parts{std::make_unique<ModelDrafter>(drafter, 4), std::make_unique<FixedWindow>(3), std::move(rule)};
+  Generator generator({.target = &target, .drafter = nullptr, .generation = {}}, options, std::move(parts));
+  return worst_deviate(oracles, options, generator.generate(sources()));
+}
+
+TEST(SpeculativeSamplingCases, TestFindsWrongAcceptanceRules) {
+  EXPECT_LT(deviate_of(std::make_unique<RejectionAcceptance>()), kAlarm);
+  EXPECT_GT(deviate_of(std::make_unique<NoResidual>()), 2 * kAlarm);
+  EXPECT_GT(deviate_of(std::make_unique<TooGenerous>()), 2 * kAlarm);
+}
+
+// Drops a token that the drafter found unlikely, after it was sampled.
+class DroppingWindow : public FixedWindow {
+ public:
+  DroppingWindow() : FixedWindow(1) {}
+  WindowTraits traits() const override { return {.name = "dropping", .decides = Decides::kAfterDropped}; }
+  at::Tensor go_on(const DraftStep& step) override {
+    return token_log_probability(step.logits, step.tokens).ge(std::log(0.4));
+  }
+};
+
+TEST(SpeculativeSamplingCases, DroppingSampledTokensBiasesTheOutputAsMethodsSays) {
+  // q = (.9, .1), p = (.5, .5), dropping tokens with q < .4: P(a) = .55 instead of .5.
+  OracleModel target(oracle_info(2), constant_oracle({0.5, 0.5}));
+  OracleModel drafter(oracle_info(2), constant_oracle({0.9, 0.1}));
+  DraftParts parts{std::make_unique<ModelDrafter>(drafter, 2), std::make_unique<DroppingWindow>(),
+                   std::make_unique<RejectionAcceptance>()};
+  Problems problems;
+  validate_parts(parts, 1.0, problems);
+  ASSERT_EQ(problems.list().size(), 1u);
+  EXPECT_NE(problems.list()[0].what.find("biases"), std::string::npos);
+
+  constexpr int64_t kRows = 20000;
+  RowBatch batch;
+  for (int64_t i = 0; i < kRows; ++i) {
+    Row row;
+    row.output = static_cast<size_t>(i);
+    row.tokens = {0};
+    row.prefix = 1;
+    row.limit = 2;
+    row.random = RowRandom(1, static_cast<uint64_t>(i), 0);
+    batch.rows.push_back(std::move(row));
+  }
+  const model::TokenBatch empty{at::zeros({kRows, 1}, at::kLong), std::vector<int64_t>(kRows, 0)};
+  const model::EncoderStates encoder = target.encode(empty);
+  batch.state = begin_state(target, encoder, batch.rows, {3, 1});
+  const DraftBegin begin{empty, 1, batch.rows, 3, &encoder, batch.state.get()};
+  parts.drafter->encode(begin);
+  parts.drafter->prefill(begin);
+  DecodeSettings settings;
+  PhaseTimer timer(at::kCPU);
+  DecodeLoop(target, parts, settings).run(batch, timer);
+  const auto first_a =
+      std::count_if(batch.finished.begin(), batch.finished.end(), [](const Row& row) { return row.tokens[1] == 0; });
+  // Standard error .0035: .55 is 14 of them away from .5.
+  EXPECT_NEAR(static_cast<double>(first_a) / kRows, 0.55, 0.0175);
+}
+
+}  // namespace
+}  // namespace draftsmith::infer::testing

@@ -1,0 +1,66 @@
+// Samples of verified early-exit drafting are distributed as the whole model's, whatever the first layers say.
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "tests/model/transformer/transformer_fixtures.h"
+#include "tests/support/early_exit_fixtures.h"
+#include "tests/support/oracle_fixtures.h"
+
+namespace draftsmith::infer::testing {
+namespace {
+
+constexpr int64_t kVocabulary = 5;
+
+// Probability of every output of up to `limit` tokens, from the model's own logits.
+std::map<Ids, double> enumerate_outputs(model::TransformerModel& model, const Ids& prompt, int64_t limit) {
+  const OracleFunction next = [&](std::span<const int64_t> start, std::span<const int64_t> prefix) {
+    auto state = model.begin(1, 32);
+    Ids tokens(start.begin(), start.end());
+    tokens.insert(tokens.end(), prefix.begin(), prefix.end());
+    const auto p = model.step(model::step_input({tokens}), *state).logits[0][-1].softmax(0).contiguous();
+    return std::vector<double>(p.const_data_ptr<double>(), p.const_data_ptr<double>() + p.numel());
+  };
+  return enumerate(next, prompt, {.temperature = 1}, limit);
+}
+
+// 8000 draws and about 60 cells: a deviate above 4.5 happens once in 300,000 true tests; what the first layers write
+// gives deviates above 20.
+TEST(EarlyExit, SamplesAreDistributedAsTheWholeModels) {
+  const auto model = exit_model({.family = "llama", .layers = 3, .vocabulary = kVocabulary});
+  const std::vector<Ids> prompts = {{2, 3, 4}, {2, 3, 4}};
+  const auto expected = enumerate_outputs(*model, prompts[0], 3);
+  for (const char* window : {"fixed", "dynamic", "fallback"}) {
+    DecodeOptions options = exit_options("speculative", 2);
+    options.temperature = 1;
+    options.window_rule = window;
+    options.window = 2;
+    options.confidence = 0.5;
+    options.max_new_tokens = 3;
+    options.num_samples = 4000;
+    const auto verified = Generator(exit_models(*model, 1), options).generate(prompts);
+    EXPECT_LT(chi_square_deviate(expected, count_sequences(verified)), 4.5) << window;
+    EXPECT_LT(total(verified).accepted, total(verified).drafted);
+    options.acceptance = "accept_all";
+    const auto kept = Generator(exit_models(*model, 1), options).generate(prompts);
+    EXPECT_GT(chi_square_deviate(expected, count_sequences(kept)), 20) << window;
+  }
+}
+
+TEST(EarlyExit, AlphaIsThatOfTheSameLayersAsAModel) {
+  const auto model = exit_model({.family = "gpt2"});
+  const auto small = first_layers(*model, 2);
+  GenerationModels apart;
+  apart.target = model.get();
+  apart.drafter = small.get();
+  DecodeOptions options = exit_options("speculative", 3);
+  options.temperature = 1;
+  options.measure_alpha = true;
+  const auto inside = run_exit(*model, 2, options);
+  const auto expected = Generator(apart, options).generate(exit_sources(*model));
+  EXPECT_EQ(tokens_of(inside), tokens_of(expected));
+  EXPECT_NEAR(total(inside).alpha(), total(expected).alpha(), 1e-9);
+}
+
+}  // namespace
+}  // namespace draftsmith::infer::testing

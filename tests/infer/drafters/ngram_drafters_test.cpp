@@ -1,0 +1,473 @@
+// Drafters without weights, n-gram tables and prompt look-up: what they propose, and that they change nothing of what
+// the target puts out. Sampling is compared with the exact distribution as in speculative_sampling_test.cpp, with the
+// same alarm; ComparisonFindsARuleThatKeepsTooManyCopies shows that it can fail.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "data/corpus/corpus.h"
+#include "data/ngrams/ngram_table.h"
+#include "infer/acceptance/rejection.h"
+#include "infer/drafters/drafter_probe.h"
+#include "infer/drafters/drafter_source.h"
+#include "infer/drafters/ngram_drafter.h"
+#include "infer/drafters/prompt_lookup_drafter.h"
+#include "infer/forced/forced_alpha.h"
+#include "infer/windows/fixed.h"
+#include "tests/support/oracle_fixtures.h"
+#include "tests/support/pieces_tokenizer.h"
+
+namespace draftsmith::infer::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr double kAlarm = 4.75;
+constexpr int64_t kVocabulary = 4;
+constexpr int64_t kLimit = 4;
+
+// A table of texts that a target like random_oracle(4, 1) might have written, and some that it would not.
+data::NgramTable make_table(int64_t order, int64_t vocabulary = kVocabulary) {
+  const TemporaryDirectory directory;
+  data::CorpusWriter writer(directory / "c.h5", {.tokenizer_hash = "abc", .vocabulary = vocabulary});
+  for (uint64_t i = 0; i < 40; ++i) {
+    const CounterRandom random(3, i);
+    std::vector<int32_t> row;
+    for (uint64_t j = 0; j < 5; ++j) {
+      row.push_back(static_cast<int32_t>(random.bits(j) % static_cast<uint64_t>(vocabulary)));
+    }
+    row.push_back(kEos);
+    writer.add({}, row);
+  }
+  writer.finish();
+  data::build_ngram_table(directory / "c.h5", {.order = order}, directory / "n.h5");
+  return data::NgramTable(directory / "n.h5");
+}
+
+// One of the drafters: a table, or look-up.
+struct Source {
+  const data::NgramTable* table = nullptr;
+  int64_t lookup = 0;
+};
+
+GenerationModels models_of(model::LanguageModel& target, const Source& drafter) {
+  GenerationModels models;
+  models.target = &target;
+  models.ngrams = drafter.table;
+  models.lookup = drafter.lookup;
+  return models;
+}
+
+const std::vector<Ids>& sources() {
+  static const std::vector<Ids> kSources = {{2, 3}, {}, {3}, {2, 2, 3, 1}};
+  return kSources;
+}
+
+DecodeOptions sampling(double temperature, int64_t window) {
+  DecodeOptions options;
+  options.method = "speculative";
+  options.temperature = temperature;
+  options.window = window;
+  options.max_new_tokens = kLimit;
+  options.num_samples = 2048;
+  options.batch_size = 4;
+  return options;
+}
+
+double worst_deviate(const OracleFunction& target, const DecodeOptions& options,
+                     std::span<const GenerationResult> results) {
+  const Warping warping{*options.temperature, options.top_k.value_or(0), options.top_p.value_or(1)};
+  const auto samples = static_cast<size_t>(options.num_samples);
+  double worst = -10;
+  for (size_t line = 0; line < sources().size(); ++line) {
+    const auto expected = enumerate(target, sources()[line], warping, *options.max_new_tokens);
+    worst = std::max(worst, chi_square_deviate(expected, count_sequences(results.subspan(line * samples, samples))));
+  }
+  return worst;
+}
+
+void expect_targets_distribution(const Source& drafter, const DecodeOptions& options, const std::string& what,
+                                 at::ScalarType dtype = at::kDouble) {
+  const OracleFunction function = random_oracle(kVocabulary, 1);
+  OracleModel target(oracle_info(kVocabulary, dtype), function);
+  const auto results = Generator(models_of(target, drafter), options).generate(sources());
+  EXPECT_LT(worst_deviate(function, options, results), kAlarm) << what;
+  const DecodeStats stats = total(results);
+  EXPECT_GT(stats.accepted, 0) << what;
+  EXPECT_GT(stats.drafted, stats.accepted) << what;
+}
+
+TEST(NgramDrafters, SamplingWithATableKeepsTheTargetsDistribution) {
+  for (const int64_t order : {1, 2, 3}) {
+    const data::NgramTable table = make_table(order);
+    for (const double temperature : {0.7, 1.0}) {
+      for (const int64_t window : {1, 3, 8}) {
+        expect_targets_distribution({.table = &table}, sampling(temperature, window),
+                                    "order " + std::to_string(order) + ", window " + std::to_string(window));
+      }
+    }
+  }
+}
+
+TEST(NgramDrafters, SamplingWithLookupKeepsTheTargetsDistribution) {
+  for (const double temperature : {0.7, 1.0, 1.5}) {
+    for (const int64_t window : {1, 3, 8}) {
+      expect_targets_distribution({.lookup = 4}, sampling(temperature, window), "window " + std::to_string(window));
+    }
+  }
+  expect_targets_distribution({.lookup = 2}, sampling(1, 3), "fp32", at::kFloat);
+}
+
+TEST(NgramDrafters, EveryWindowRuleAndCutKeepsTheDistribution) {
+  const data::NgramTable table = make_table(3);
+  DecodeOptions options = sampling(1, 3);
+  options.top_k = 3;
+  options.top_p = 0.7;
+  expect_targets_distribution({.table = &table}, options, "table, top-k 3, top-p 0.7");
+  expect_targets_distribution({.lookup = 4}, options, "lookup, top-k 3, top-p 0.7");
+  options = sampling(1, 3);
+  options.window_rule = "dynamic";
+  expect_targets_distribution({.table = &table}, options, "table, heuristic");
+  expect_targets_distribution({.lookup = 4}, options, "lookup, heuristic");
+  options.schedule = "constant";
+  expect_targets_distribution({.table = &table}, options, "table, constant");
+  options.window_rule = "fallback";
+  options.fallback = 0.3;
+  expect_targets_distribution({.table = &table}, options, "table, fallback");
+}
+
+// Keeps copied tokens too often.
+class TooGenerous : public RejectionAcceptance {
+ public:
+  Judgement judge(const Verification& verification) override {
+    Verification flattered = verification;
+    for (at::Tensor& q : flattered.probabilities) q = q * 0.5;
+    return RejectionAcceptance::judge(flattered);
+  }
+};
+
+double lookup_deviate(std::unique_ptr<AcceptanceRule> rule) {
+  const OracleFunction function = random_oracle(kVocabulary, 1);
+  OracleModel target(oracle_info(kVocabulary), function);
+  const DecodeOptions options = sampling(1, 3);
+  DraftParts parts{std::make_unique<PromptLookupDrafter>(4), std::make_unique<FixedWindow>(3), std::move(rule)};
+  Generator generator(models_of(target, {}), options, std::move(parts));
+  return worst_deviate(function, options, generator.generate(sources()));
+}
+
+TEST(NgramDrafters, ComparisonFindsARuleThatKeepsTooManyCopies) {
+  EXPECT_LT(lookup_deviate(std::make_unique<RejectionAcceptance>()), kAlarm);
+  EXPECT_GT(lookup_deviate(std::make_unique<TooGenerous>()), 2 * kAlarm);
+}
+
+// Sources and prompts of different lengths, so that rows leave their batch at different times.
+const std::vector<Ids>& prompts() {
+  static const std::vector<Ids> kPrompts = {{2, 3, 4, 2, 3}, {3},          {4, 4, 4, 4},    {2, 3, 2, 3, 2, 3},
+                                            {5, 2},          {2, 2, 5, 3}, {5, 4, 3, 2, 0}, {3, 3, 4}};
+  return kPrompts;
+}
+
+TEST(NgramDrafters, AssistedEqualsGreedyInEveryBatch) {
+  constexpr int64_t kIds = 6;
+  const data::NgramTable table = make_table(3, kIds);
+  for (const bool encoder_decoder : {true, false}) {
+    model::ModelInfo info = oracle_info(kIds);
+    info.encoder_decoder = encoder_decoder;
+    OracleModel target(info, random_oracle(kIds, 4, 2.5));
+    DecodeOptions options;
+    options.max_new_tokens = 24;
+    const auto greedy = Generator(models_of(target, {}), options).generate(prompts());
+    for (const Source& drafter : {Source{.table = &table}, Source{.lookup = 4}, Source{.lookup = 1}}) {
+      for (const char* method : {"assisted", "speculative"}) {
+        for (int64_t batch = 1; batch <= 8; ++batch) {
+          options.method = method;
+          options.temperature = 0;
+          options.batch_size = batch;
+          const auto results = Generator(models_of(target, drafter), options).generate(prompts());
+          for (size_t i = 0; i < results.size(); ++i) EXPECT_EQ(results[i].ids, greedy[i].ids) << method << batch;
+          const DecodeStats stats = total(results);
+          EXPECT_EQ(stats.accepted + stats.verifications - stats.cut, stats.emitted);
+          EXPECT_GT(stats.accepted, 0);
+        }
+      }
+    }
+  }
+}
+
+TEST(NgramDrafters, ProcessorsHoldForProposedTokensToo) {
+  const data::NgramTable table = make_table(3);
+  OracleModel target(oracle_info(kVocabulary), random_oracle(kVocabulary, 4));
+  DecodeOptions options;
+  options.max_new_tokens = 12;
+  options.min_new_tokens = 8;
+  const std::vector<Ids> ending = {{2, 1, 3, 1}, {1, 1, 1}, {3, 1}, {0, 1, 2, 1}};  // what is copied is EOS
+  const auto greedy = Generator(models_of(target, {}), options).generate(ending);
+  options.method = "assisted";
+  for (const Source& drafter : {Source{.table = &table}, Source{.lookup = 4}}) {
+    const auto results = Generator(models_of(target, drafter), options).generate(ending);
+    for (size_t i = 0; i < results.size(); ++i) {
+      EXPECT_EQ(results[i].ids, greedy[i].ids);
+      EXPECT_GE(results[i].ids.size(), 8U);
+    }
+    EXPECT_GT(total(results).drafted, 0);
+  }
+}
+
+TEST(NgramDrafters, ProposalsAreTheMostLikelyTokensOfTheLogits) {
+  for (const int64_t order : {1, 2, 3}) {
+    const data::NgramTable table = make_table(order);
+    NgramDrafter drafter(table.counts(), kVocabulary + 2, at::kCPU);
+    for (const bool encoder_decoder : {true, false}) {
+      model::ModelInfo info = oracle_info(kVocabulary + 2);
+      info.encoder_decoder = encoder_decoder;
+      for (const Ids& tokens : {Ids{0}, Ids{0, 2}, Ids{0, 2, 3}, Ids{0, 5, 3}, Ids{0, 3, 5}}) {
+        DrafterProbe probe(drafter, info, {}, tokens);
+        for (int64_t step = 0; step < 4; ++step) {
+          const at::Tensor logits = probe.next_logits();
+          const int64_t token = probe.next_token();
+          EXPECT_FLOAT_EQ(logits[0][token].item<float>(), logits.max().item<float>());
+          EXPECT_NEAR(logits.exp().sum().item<double>(), 1, 1e-5);
+          EXPECT_EQ(logits.exp()[0][kVocabulary].item<float>(), 0);
+          probe.draft(token);
+        }
+      }
+    }
+  }
+}
+
+TEST(NgramDrafters, TheStartTokenIsTheBeginningAndAPromptIsText) {
+  const data::NgramTable table = make_table(3);
+  NgramDrafter drafter(table.counts(), kVocabulary, at::kCPU);
+  const auto logits = [&](bool encoder_decoder, const Ids& tokens) {
+    model::ModelInfo info = oracle_info(kVocabulary);
+    info.encoder_decoder = encoder_decoder;
+    return DrafterProbe(drafter, info, {}, tokens).next_logits();
+  };
+  const auto expected = [&](const data::NgramContext& context) {
+    std::vector<float> values(kVocabulary);
+    table.counts().log_probabilities(table.counts().find(context), values);
+    return at::tensor(values).unsqueeze(0);
+  };
+  constexpr int64_t kBeginning = data::NgramContext::kBeginning;
+  EXPECT_TRUE(at::equal(logits(true, {0}), expected({})));
+  EXPECT_TRUE(at::equal(logits(true, {0, 2}), expected({kBeginning, 2})));
+  EXPECT_TRUE(at::equal(logits(true, {0, 2, 3}), expected({2, 3})));
+  EXPECT_TRUE(at::equal(logits(false, {3}), expected({kBeginning, 3})));
+  EXPECT_TRUE(at::equal(logits(false, {0, 2}), expected({0, 2})));
+}
+
+// What look-up drafts in a window of `count`, until it has nothing to propose.
+Ids looked_up(const Ids& source, const Ids& generated, int64_t longest = 4, int64_t count = 6) {
+  PromptLookupDrafter drafter(longest);
+  Ids tokens = {0};
+  tokens.insert(tokens.end(), generated.begin(), generated.end());
+  DrafterProbe probe(drafter, oracle_info(10), source, tokens);
+  Ids drafted;
+  for (int64_t i = 0; i < count; ++i) {
+    drafted.push_back(probe.next_token());
+    if (drafted.back() == kNoProposal) break;
+    probe.draft(drafted.back());
+  }
+  return drafted;
+}
+
+TEST(PromptLookup, CopiesWhatFollowedTheLongestSuffixsLastOccurrence) {
+  EXPECT_THAT(looked_up({4, 5, 6, 7, 8}, {5, 6}), ElementsAre(7, 8, kNoProposal));
+  EXPECT_THAT(looked_up({4, 5, 6, 7, 8, 5, 6, 9}, {5, 6}), ElementsAre(9, kNoProposal));                 // the last
+  EXPECT_THAT(looked_up({3, 5, 6, 7, 8, 5, 6, 9}, {3, 5, 6}), ElementsAre(7, 8, 5, 6, 9, kNoProposal));  // the longest
+  EXPECT_THAT(looked_up({3, 5, 6, 7, 5, 6, 9}, {3, 5, 6}, 2), ElementsAre(9, kNoProposal));  // of at most two
+  EXPECT_THAT(looked_up({9, 9}, {5, 6, 7, 2, 5, 6}), ElementsAre(7, 2, 5, 6, 7, 2));         // in its own output
+  EXPECT_THAT(looked_up({2, 9}, {5, 2, 3, 2}), ElementsAre(3, 2, 3, 2, 3, 2));               // on into its own draft
+}
+
+TEST(PromptLookup, ProposesNothingWhereNothingMatches) {
+  EXPECT_THAT(looked_up({4, 5}, {6}), ElementsAre(kNoProposal));
+  EXPECT_THAT(looked_up({4, 5}, {}), ElementsAre(kNoProposal));
+  EXPECT_THAT(looked_up({}, {}), ElementsAre(kNoProposal));
+  EXPECT_THAT(looked_up({4, 5}, {7, 5}), ElementsAre(kNoProposal));     // the source ends there
+  EXPECT_THAT(looked_up({4, 5}, {6, 4, 5}), ElementsAre(kNoProposal));  // and so does its longer suffix
+}
+
+TEST(PromptLookup, RejectedDraftsLeaveNoTrace) {
+  PromptLookupDrafter drafter(4);
+  DrafterProbe probe(drafter, oracle_info(10), {4, 5, 6, 7}, {0, 4});
+  EXPECT_EQ(probe.next_token(), 5);
+  probe.draft(5);
+  EXPECT_EQ(probe.next_token(), 6);
+  probe.draft(6);
+  probe.forget_draft();
+  probe.commit(8);
+  EXPECT_EQ(probe.next_token(), kNoProposal);
+  probe.commit(6);
+  EXPECT_EQ(probe.next_token(), 7);
+  probe.commit(5);
+  EXPECT_EQ(probe.next_token(), 6);  // 6 followed 5 in the source alone
+}
+
+TEST(PromptLookup, WindowsWithoutAProposalAreTargetRunsAlone) {
+  OracleModel target(oracle_info(6), constant_oracle(one_hot(6, 5)));
+  DecodeOptions options;
+  options.method = "assisted";
+  options.window = 4;
+  options.max_new_tokens = 7;
+  const auto result = Generator(models_of(target, {.lookup = 4}), options).generate(std::vector<Ids>{{2, 3}})[0];
+  EXPECT_EQ(result.ids, Ids(7, 5));
+  // 5 is new, then it follows itself.
+  EXPECT_EQ(result.stats.target_runs, 3);
+  EXPECT_EQ(result.stats.accepted_histogram.at(0), 2);
+  EXPECT_EQ(result.stats.drafted, 4);
+  EXPECT_EQ(result.stats.accepted, 4);
+}
+
+// The same as the index, by looking everywhere.
+int64_t follower_by_search(const std::vector<Ids>& texts, int64_t longest) {
+  const Ids& current = texts.back();
+  const auto size = static_cast<int64_t>(current.size());
+  for (int64_t n = std::min(longest, size); n >= 1; --n) {
+    const Ids suffix(current.end() - n, current.end());
+    int64_t begin = 0;
+    int64_t found = -1;
+    for (const Ids& text : texts) {
+      for (int64_t at = 0; at + n < static_cast<int64_t>(text.size()); ++at) {
+        if (std::equal(suffix.begin(), suffix.end(), text.begin() + at)) found = begin + at + n;
+      }
+      begin += static_cast<int64_t>(text.size());
+    }
+    if (found >= 0) return found;
+  }
+  return -1;
+}
+
+TEST(SuffixIndex, FindsWhatASearchOfTheWholeTextFinds) {
+  for (uint64_t trial = 0; trial < 30; ++trial) {
+    const CounterRandom random(7, trial);
+    const uint64_t ids = 2 + trial % 9;
+    const auto longest = static_cast<int64_t>(1 + trial % 5);
+    SuffixIndex index(longest);
+    std::vector<Ids> texts(1);
+    for (uint64_t i = 0; i < 120; ++i) {
+      if (i == 50) {
+        index.begin_text();
+        texts.emplace_back();
+      }
+      texts.back().push_back(static_cast<int64_t>(random.bits(i) % ids));
+      index.add(texts.back().back());
+      ASSERT_EQ(index.follower(), follower_by_search(texts, longest)) << trial << " " << i;
+    }
+    EXPECT_EQ(index.token(50), -1);  // another text begins there
+    EXPECT_EQ(index.token(49), texts[0][49]);
+    EXPECT_EQ(index.token(120), -1);
+  }
+}
+
+std::string message_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(NgramDrafters, MethodsThatNeedConfidenceRefuseLookup) {
+  OracleModel target(oracle_info(kVocabulary), random_oracle(kVocabulary, 1));
+  const auto message = [&](const DecodeOptions& options) {
+    return message_of([&] { Generator(models_of(target, {.lookup = 4}), options); });
+  };
+  DecodeOptions options;
+  options.method = "bild";
+  EXPECT_THAT(message(options), AllOf(HasSubstr("drafter lookup, window fallback"), HasSubstr("unsure"),
+                                      HasSubstr("use the window fixed")));
+  options.window_rule = "fixed";
+  EXPECT_EQ(message(options), "");
+  options = {};
+  options.method = "assisted";
+  EXPECT_EQ(message(options), "");
+  options.confidence = 0.4;
+  EXPECT_THAT(message(options), HasSubstr("window dynamic"));
+}
+
+TEST(NgramDrafters, BildTakesATableAndCopies) {
+  const data::NgramTable table = make_table(3);
+  const OracleFunction function = random_oracle(kVocabulary, 1, 1.5, {kEos});
+  OracleModel target(oracle_info(kVocabulary), function);
+  DecodeOptions options;
+  options.max_new_tokens = 12;
+  const auto greedy = Generator(models_of(target, {}), options).generate(sources());
+  options.method = "bild";
+  options.fallback = 0.3;
+  options.rollback = 0;  // every token that is not the target's own is taken back
+  const auto with_table = Generator(models_of(target, {.table = &table}), options).generate(sources());
+  options.window_rule = "fixed";
+  const auto with_lookup = Generator(models_of(target, {.lookup = 4}), options).generate(sources());
+  for (size_t i = 0; i < greedy.size(); ++i) {
+    EXPECT_EQ(with_table[i].ids, greedy[i].ids);
+    EXPECT_EQ(with_lookup[i].ids, greedy[i].ids);
+  }
+  EXPECT_GT(total(with_table).drafted, 0);
+  EXPECT_GT(total(with_lookup).drafted, 0);
+}
+
+TEST(NgramDrafters, TablesOfOtherTokenizersAreRefused) {
+  const data::NgramTable table = make_table(2);
+  OracleModel target(oracle_info(kVocabulary), random_oracle(kVocabulary, 1));
+  DecodeOptions options;
+  options.method = "assisted";
+  GenerationModels models = models_of(target, {.table = &table});
+  const Pieces same(kVocabulary, "abc");
+  const Pieces other(kVocabulary, "def");
+  models.target_tokenizer = &same;
+  EXPECT_EQ(message_of([&] { Generator(models, options); }), "");
+  models.target_tokenizer = &other;
+  EXPECT_THAT(message_of([&] { Generator(models, options); }), AllOf(HasSubstr("another tokenizer"), HasSubstr("def")));
+  OracleModel smaller(oracle_info(3), random_oracle(3, 1));
+  EXPECT_THAT(message_of([&] { Generator(models_of(smaller, {.table = &table}), options); }),
+              HasSubstr("more token ids than the target"));
+}
+
+TEST(DrafterSource, IsReadAsItIsWritten) {
+  EXPECT_EQ(parse_drafter("some/dir").model.string(), "some/dir");
+  EXPECT_EQ(parse_drafter("ngram:a/b.h5").ngram.string(), "a/b.h5");
+  EXPECT_EQ(parse_drafter("lookup").lookup, 4);
+  EXPECT_EQ(parse_drafter("lookup:2").lookup, 2);
+  for (const char* text : {"some/dir", "ngram:a/b.h5", "lookup:3"}) EXPECT_EQ(parse_drafter(text).text(), text);
+  for (const char* wrong : {"ngram:", "lookup:", "lookup:0", "lookup:17", "lookup:2x", "lookup:-1"}) {
+    EXPECT_THAT(message_of([&] { parse_drafter(wrong); }), HasSubstr(wrong)) << wrong;
+  }
+}
+
+TEST(NgramDrafters, ForcedAlphaIsThatOfAModelWithTheTablesDistribution) {
+  const data::NgramTable table = make_table(3);
+  const OracleFunction same_as_table = [&](std::span<const int64_t>, std::span<const int64_t> prefix) {
+    data::NgramContext context;
+    if (!prefix.empty()) context.last = prefix.back();
+    if (prefix.size() > 1) context.before = prefix[prefix.size() - 2];
+    const data::NgramNodes nodes = table.counts().find(context);
+    std::vector<double> q;
+    for (int64_t token = 0; token < kVocabulary; ++token) q.push_back(table.counts().probability(nodes, token));
+    return q;
+  };
+  OracleModel target(oracle_info(kVocabulary), random_oracle(kVocabulary, 1));
+  OracleModel drafter(oracle_info(kVocabulary), same_as_table);
+  const std::vector<Ids> outputs = {{2, 3, 2, 1}, {3, 1}, {}, {0, 0, 2, 3}};
+  for (const Warping& warping : {Warping{}, Warping{.temperature = 0}, Warping{.temperature = 0.7, .top_k = 2}}) {
+    NgramDrafter ngrams(table.counts(), kVocabulary, at::kCPU);
+    const ForcedAlpha expected = alpha_forced({target, drafter}, sources(), outputs, warping);
+    const ForcedAlpha found = alpha_forced(target, ngrams, sources(), outputs, warping);
+    EXPECT_EQ(found.positions, expected.positions);
+    EXPECT_NEAR(found.alpha, expected.alpha, 1e-6);
+    EXPECT_DOUBLE_EQ(found.agreement, expected.agreement);
+    EXPECT_DOUBLE_EQ(found.drafter.accuracy, expected.drafter.accuracy);
+    EXPECT_NEAR(found.target.cross_entropy, expected.target.cross_entropy, 1e-9);
+  }
+  PromptLookupDrafter lookup(4);
+  const ForcedAlpha copied = alpha_forced(target, lookup, sources(), outputs, {});
+  EXPECT_EQ(copied.positions, 10);
+  EXPECT_GT(copied.alpha, 0);
+  EXPECT_TRUE(std::isnan(copied.drafter.cross_entropy)) << "it gives no distribution";
+}
+
+}  // namespace
+}  // namespace draftsmith::infer::testing

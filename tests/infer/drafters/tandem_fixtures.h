@@ -1,0 +1,41 @@
+// Small Tandem pairs in fp64 that write varied outputs, some of which end early: T5 and Llama.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "infer/generator.h"
+#include "model/transformer/transformer_model.h"
+
+namespace draftsmith::infer::testing {
+
+enum class Kind { kEncoderDecoder, kDecoderOnly };
+
+struct TandemPair {
+  std::unique_ptr<model::TransformerModel> primary;
+  std::unique_ptr<model::TransformerModel> secondary;
+
+  GenerationModels models() const;
+  std::vector<GenerationResult> run(const DecodeOptions& options) const;
+};
+
+// A primary whose weights are large enough that outputs vary.
+std::unique_ptr<model::TransformerModel> tandem_primary_model(Kind kind, int64_t vocabulary = 24);
+
+// The secondary is the primary itself, projections are identities and layer j + 1 reads what it reads there (methods.md
+// §4), but for `noise` on all weights, relative to their size: right now and then.
+TandemPair identity_pair(Kind kind, double noise = 0, int64_t vocabulary = 24);
+
+// A secondary of another width, depth and number of heads, whose layers read representations 2 and 0 of the primary.
+TandemPair random_pair(Kind kind);
+
+// Inputs of different lengths; prompts where the kind needs them not to be empty.
+std::vector<std::vector<int64_t>> tandem_sources(Kind kind);
+
+// Options of up to 18 new tokens at temperature 0.
+DecodeOptions tandem_options(const std::string& method, int64_t window = 4, int64_t batch = 1);
+
+std::vector<std::vector<int64_t>> ids_of(const std::vector<GenerationResult>& results);
+
+}  // namespace draftsmith::infer::testing

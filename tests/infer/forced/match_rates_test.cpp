@@ -1,0 +1,295 @@
+// Match rates: against a naive loop over decoding steps, on models whose early layers are known, and as text.
+#include "infer/forced/match_rates.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/random_tensors.h"
+#include "evaluate/report/match_rate_plot.h"
+#include "infer/loop/prefill.h"
+#include "model/kinds/exits.h"
+#include "tests/infer/drafters/tandem_fixtures.h"
+#include "tests/model/kinds/tandem_fixtures.h"
+#include "tests/support/pieces_tokenizer.h"
+
+namespace draftsmith::infer::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using Ids = std::vector<int64_t>;
+using Model = std::unique_ptr<model::TransformerModel>;
+
+// Matches and tokens by (layer, k, trained, positions).
+using Cells = std::map<std::tuple<int64_t, int64_t, bool, std::string>, std::pair<int64_t, int64_t>>;
+
+Cells cells_of(const std::vector<MatchRate>& rates) {
+  Cells cells;
+  for (const MatchRate& rate : rates) {
+    cells[{rate.layer, rate.k, rate.trained, rate.positions}] = {rate.matches, rate.tokens};
+  }
+  return cells;
+}
+
+GenerationModels models_of(model::TransformerModel& target, const model::Exits* exits = nullptr) {
+  GenerationModels models;
+  models.target = &target;
+  models.exits = exits;
+  return models;
+}
+
+std::vector<Ids> prompts_for(const model::TransformerModel& target) {
+  auto prompts = tandem_sources(target.info().encoder_decoder ? Kind::kEncoderDecoder : Kind::kDecoderOnly);
+  for (Ids& prompt : prompts) {
+    for (int64_t& id : prompt) id = std::min(id, target.info().vocabulary - 1);
+  }
+  return prompts;
+}
+
+std::vector<Ids> outputs_of(model::TransformerModel& target, const MatchRateOptions& options) {
+  DecodeOptions greedy;
+  greedy.max_new_tokens = options.max_new_tokens;
+  return ids_of(Generator(models_of(target), greedy).generate(prompts_for(target)));
+}
+
+// A full head of random weights at layer 2 and an exit like the model's own at layer 1.
+model::Exits exits_for(const model::TransformerModel& target) {
+  const auto& config = target.config();
+  const model::ExitConfig shapes{{{.layer = 1}, {.layer = 2, .head = model::ExitHead::kFull}}, "", "", ""};
+  return {shapes,
+          config,
+          {{"exit.2.head.weight", normal_tensor({config.vocabulary, config.width}, 1, 5, "head", at::kDouble)}}};
+}
+
+// One position at a time, row by row: the label's place among all logits, sorted.
+Cells naive(model::TransformerModel& target, const model::Exits& exits, const std::vector<Ids>& outputs,
+            const MatchRateOptions& options) {
+  Cells cells;
+  const auto prompts = prompts_for(target);
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    std::vector<Row> rows(1);
+    rows[0].tokens = target.info().encoder_decoder ? Ids{target.info().decoder_start} : prompts[i];
+    model::EncoderStates encoder;
+    if (target.info().encoder_decoder) {
+      const auto length = std::ssize(prompts[i]);
+      encoder = target.encode({to_device(prompts[i], {1, length}, at::kCPU), {length}});
+    }
+    const auto state = begin_state(target, encoder, rows, {64, 1});
+    int64_t last = rows[0].tokens.back();
+    for (size_t t = 0; t < outputs[i].size(); ++t) {
+      model::StepInput input = model::step_input({{last}}, model::Logits::kNone);
+      input.hidden_layers = {1, 2};
+      const auto hidden = target.step(input, *state).hidden;
+      last = outputs[i][t];
+      const auto count = [&](int64_t layer, bool trained, const at::Tensor& logits) {
+        const at::Tensor order = std::get<1>(logits.flatten().sort(true, 0, true));
+        const int64_t place = order.eq(last).nonzero().item<int64_t>();
+        const auto first = static_cast<int64_t>(t) / options.bin * options.bin + 1;
+        const bool beyond = first > options.bin * options.bins;
+        const std::string bin = beyond ? std::to_string(options.bin * options.bins + 1) + "-"
+                                       : std::to_string(first) + "-" + std::to_string(first + options.bin - 1);
+        for (const int64_t k : options.candidates) {
+          for (const std::string& positions : {bin, std::string("total")}) {
+            auto& [matches, tokens] = cells[{layer, k, trained, positions}];
+            matches += place < k ? 1 : 0;
+            ++tokens;
+          }
+        }
+      };
+      count(1, false, target.exit_head(hidden[0]));
+      count(2, false, target.exit_head(hidden[1]));
+      count(2, true, exits.logits(target, 2, hidden[1]));
+    }
+  }
+  return cells;
+}
+
+TEST(MatchRates, EqualANaiveLoopOverDecodingSteps) {
+  std::vector<Model> all;
+  for (const auto& config : model::tiny_families()) all.push_back(model::varied_model(config, 3));
+  for (const Kind kind : {Kind::kEncoderDecoder, Kind::kDecoderOnly}) all.push_back(tandem_primary_model(kind));
+  for (const Model& target : all) {
+    target->requires_grad(false);
+    const model::Exits exits = exits_for(*target);
+    for (const int64_t bins : {8, 3}) {
+      MatchRateOptions options{.layers = {1, 2}, .bins = bins, .max_new_tokens = 18};
+      const auto outputs = outputs_of(*target, options);
+      Cells expected = naive(*target, exits, outputs, options);
+      for (const int64_t batch : {1, 3, 16}) {
+        options.batch_size = batch;
+        const auto rates =
+            count_matches(models_of(*target, &exits), {"greedy", prompts_for(*target), outputs}, options);
+        Cells found = cells_of(rates);
+        std::erase_if(found, [](const auto& cell) { return cell.second.second == 0; });
+        EXPECT_EQ(found, expected) << target->info().name;
+      }
+    }
+  }
+}
+
+TEST(MatchRates, PositionsAddUpToTheTotal) {
+  const Model target = tandem_primary_model(Kind::kEncoderDecoder);
+  const MatchRateOptions options{.bins = 4, .max_new_tokens = 18};
+  const auto rates = match_rates(models_of(*target), prompts_for(*target), options);
+  std::map<std::string, std::pair<int64_t, int64_t>> sums;  // by decoding, layer and k
+  for (const MatchRate& rate : rates) {
+    auto& [matches, tokens] = sums[rate.decoding + std::to_string(rate.layer) + " " + std::to_string(rate.k)];
+    const int64_t sign = rate.positions == "total" ? -1 : 1;
+    matches += sign * rate.matches;
+    tokens += sign * rate.tokens;
+    EXPECT_LE(rate.matches, rate.tokens);
+  }
+  EXPECT_EQ(sums.size(), 3u * 2 * 3);
+  for (const auto& [name, sum] : sums) EXPECT_EQ(sum, std::pair(int64_t{0}, int64_t{0})) << name;
+}
+
+TEST(MatchRates, LayersBelowOnesThatChangeNothingSayWhatTheLastOneSays) {
+  for (const Kind kind : {Kind::kEncoderDecoder, Kind::kDecoderOnly}) {
+    const Model target = tandem_primary_model(kind);
+    for (const auto& [name, value] : target->parameters()) {
+      const bool adds = name.ends_with("attention.output.weight") || name.ends_with("feed_forward.down.weight");
+      if ((name.starts_with("decoder.1") || name.starts_with("decoder.2")) && adds) value.zero_();
+    }
+    const MatchRateOptions options{.layers = {1, 2, 3}, .candidates = {1, 3}, .max_new_tokens = 18};
+    for (const MatchRate& rate : match_rates(models_of(*target), prompts_for(*target), options)) {
+      // The 3 most likely tokens are those that top-k draws from.
+      if (rate.decoding == "greedy" || (rate.decoding == "top-k" && rate.k == 3)) {
+        EXPECT_EQ(rate.matches, rate.tokens) << rate.decoding << " " << rate.layer << " " << rate.positions;
+      } else if (rate.k == 1 && rate.positions == "total") {
+        EXPECT_LT(rate.rate(), 1) << rate.decoding;
+      }
+    }
+  }
+}
+
+TEST(MatchRates, EarlyPredictionsAreProcessedAsFinalOnesAre) {
+  const Model target = tandem_primary_model(Kind::kEncoderDecoder);
+  GenerationModels models = models_of(*target);
+  models.generation.emplace();
+  models.generation->eos_ids = {1};
+  models.generation->forced_eos = {1};
+  models.generation->min_new_tokens = 4;
+  const MatchRateOptions options{
+      .decodings = {{"greedy"}}, .candidates = {1}, .bin = 1, .bins = 5, .max_new_tokens = 5};
+  const auto rates = match_rates(models, prompts_for(*target), options);
+  int64_t forced = 0;
+  for (const MatchRate& rate : rates) {
+    if (rate.positions != "5") continue;
+    EXPECT_GT(rate.tokens, 0);
+    EXPECT_EQ(rate.matches, rate.tokens);
+    ++forced;
+  }
+  EXPECT_EQ(forced, 2);
+}
+
+// As many candidates as there are pieces: every token is one of them, as long as padding takes no place.
+TEST(MatchRates, PaddingIdsAreNoCandidates) {
+  const Pieces tokenizer(10);
+  const Model target = tandem_primary_model(Kind::kDecoderOnly);
+  GenerationModels models = models_of(*target);
+  models.target_tokenizer = &tokenizer;
+  const MatchRateOptions options{.decodings = {{"greedy"}}, .candidates = {10}, .max_new_tokens = 12};
+  for (const MatchRate& rate : match_rates(models, prompts_for(*target), options)) {
+    EXPECT_EQ(rate.matches, rate.tokens);
+  }
+}
+
+TEST(MatchRates, AnExitLikeTheModelsOwnHeadHasNoCellsOfItsOwn) {
+  const Model target = tandem_primary_model(Kind::kDecoderOnly);
+  const model::Exits exits = exits_for(*target);
+  const MatchRateOptions options{.decodings = {{"greedy"}}, .candidates = {3, 1}, .max_new_tokens = 4};
+  std::vector<std::tuple<int64_t, int64_t, bool>> order;
+  for (const MatchRate& rate : match_rates(models_of(*target, &exits), prompts_for(*target), options)) {
+    if (rate.positions == "total") order.emplace_back(rate.layer, rate.k, rate.trained);
+  }
+  const std::vector<std::tuple<int64_t, int64_t, bool>> expected{{1, 3, false}, {1, 1, false}, {2, 3, false},
+                                                                 {2, 3, true},  {2, 1, false}, {2, 1, true}};
+  EXPECT_EQ(order, expected);
+}
+
+std::string problems_of(const MatchRateOptions& options) {
+  const Model target = tandem_primary_model(Kind::kDecoderOnly);
+  try {
+    match_rates(models_of(*target), prompts_for(*target), options);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(MatchRates, OptionsOutOfRangeAreNamed) {
+  EXPECT_THAT(problems_of({.layers = {1, 4}}), HasSubstr("1..3, the decoder's layers"));
+  EXPECT_THAT(problems_of({.layers = {0}}), HasSubstr("1..3, the decoder's layers"));
+  EXPECT_THAT(problems_of({.layers = {2, 2}}), HasSubstr("a layer above 2"));
+  EXPECT_THAT(problems_of({.candidates = {1, 25}}), HasSubstr("1..24"));
+  EXPECT_THAT(problems_of({.candidates = {0}}), HasSubstr("outside the vocabulary"));
+  EXPECT_THAT(problems_of({.candidates = {}}), HasSubstr("at least one k"));
+  EXPECT_THAT(problems_of({.bin = 0}), HasSubstr("bin"));
+  EXPECT_THAT(problems_of({.bins = 9}), HasSubstr("1..8"));
+}
+
+// --- as text ---
+
+std::vector<MatchRate> some_rates() {
+  return {{"greedy", 2, 1, false, "1-2", 3, 8}, {"greedy", 2, 1, false, "total", 4, 12},
+          {"greedy", 2, 1, true, "1-2", 7, 8},  {"greedy", 2, 1, true, "total", 10, 12},
+          {"top-k", 2, 1, false, "1-2", 0, 0},  {"top-k", 2, 1, false, "total", 1, 4}};
+}
+
+TEST(MatchRates, CsvHasALineForEachCell) {
+  EXPECT_EQ(match_rates_csv(some_rates()),
+            "decoding,layer,k,head,positions,matches,tokens,rate\n"
+            "greedy,2,1,own,1-2,3,8,0.375000\n"
+            "greedy,2,1,own,total,4,12,0.333333\n"
+            "greedy,2,1,trained,1-2,7,8,0.875000\n"
+            "greedy,2,1,trained,total,10,12,0.833333\n"
+            "top-k,2,1,own,1-2,0,0,\n"
+            "top-k,2,1,own,total,1,4,0.250000\n");
+}
+
+TEST(MatchRates, ComeBackFromJsonAsTheyWere) {
+  const auto json = match_rates_json(some_rates());
+  const auto back = match_rates_from_json(nlohmann::ordered_json::parse(json.dump()));
+  EXPECT_EQ(match_rates_csv(back), match_rates_csv(some_rates()));
+  EXPECT_THROW(match_rates_from_json({{{"layer", 1}}}), nlohmann::json::exception);
+}
+
+TEST(MatchRates, TablesShowDecodingsAndPositions) {
+  const std::string totals = match_totals_table(some_rates());
+  EXPECT_THAT(totals, HasSubstr("greedy"));
+  EXPECT_THAT(totals, HasSubstr("top-k"));
+  EXPECT_THAT(totals, HasSubstr("33.3"));
+  EXPECT_THAT(totals, HasSubstr("25.0"));
+  const std::string positions = match_positions_table(some_rates(), "greedy");
+  EXPECT_THAT(positions, HasSubstr("1-2"));
+  EXPECT_THAT(positions, HasSubstr("87.5"));
+  EXPECT_EQ(match_totals_table({}), "");
+  EXPECT_EQ(match_positions_table(some_rates(), "top-p"), "");
+}
+
+TEST(MatchRates, TablesFitAHundredColumns) {
+  std::vector<MatchRate> rates;
+  for (const char* positions :
+       {"1-16", "17-32", "33-48", "49-64", "65-80", "81-96", "97-112", "113-128", "129-", "total"}) {
+    rates.push_back({"greedy", 37, 5, true, positions, 1000, 1000});
+  }
+  std::istringstream lines(match_positions_table(rates, "greedy"));
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+}
+
+TEST(MatchRates, HeatMapsHaveAPanelForEachHeadAndACellForEachRate) {
+  const std::string svg = evaluate::match_rate_svg(some_rates(), "greedy");
+  EXPECT_THAT(svg, HasSubstr("layer 2, k = 1, own head, positions 1-2: 37.50 % of 8"));
+  EXPECT_THAT(svg, HasSubstr("layer 2, k = 1, trained head, positions total: 83.33 % of 12"));
+  EXPECT_THAT(svg, HasSubstr("trained exits"));
+  EXPECT_EQ(evaluate::match_rate_svg(some_rates(), "top-p"), "");
+  const std::string alone = evaluate::match_rate_svg(some_rates(), "top-k");
+  EXPECT_EQ(alone.find("trained exits"), std::string::npos);
+  EXPECT_EQ(alone.find("positions 1-2"), std::string::npos);  // no tokens there
+}
+
+}  // namespace
+}  // namespace draftsmith::infer::testing

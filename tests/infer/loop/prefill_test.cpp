@@ -1,0 +1,148 @@
+// Prompts are processed once and shared by their samples; tokens are told as they are committed.
+#include "infer/loop/prefill.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "model/transformer/transformer_model.h"
+#include "tests/model/transformer/transformer_fixtures.h"
+#include "tests/support/oracle_fixtures.h"
+
+namespace draftsmith::infer::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::Le;
+
+model::TransformerModel small_model(uint64_t seed) {
+  model::TransformerConfig config = model::tiny_llama();
+  config.initializer_range = 0.6;
+  config.max_positions = 200;
+  model::TransformerModel model(config, seed);
+  auto parameters = model.parameters();
+  for (auto& [name, tensor] : parameters) tensor = tensor.detach().to(at::kDouble);
+  return {model.config(), parameters};
+}
+
+// A model that notes the tokens it is given in each step.
+class Recorder : public OracleModel {
+ public:
+  using OracleModel::OracleModel;
+  model::StepOutput step(const model::StepInput& input, model::DecodeState& state) override {
+    rows.push_back(input.tokens.size(0));
+    widths.push_back(input.tokens.size(1));
+    return OracleModel::step(input, state);
+  }
+  std::vector<int64_t> rows;
+  std::vector<int64_t> widths;
+};
+
+model::ModelInfo prompt_info() {
+  auto info = oracle_info(5);
+  info.encoder_decoder = false;
+  return info;
+}
+
+TEST(Prefill, TargetAndDrafterReadEachPromptOnceForAllItsSamples) {
+  const auto function = random_oracle(5, 6, 1.5, {kEos});
+  Recorder target(prompt_info(), function);
+  Recorder drafter(prompt_info(), mixture(function, random_oracle(5, 7, 1.5, {kEos}), 0.4));
+  GenerationModels models;
+  models.target = &target;
+  models.drafter = &drafter;
+  DecodeOptions options;
+  options.method = "speculative";
+  options.num_samples = 4;
+  options.batch_size = 2;
+  options.window = 2;
+  options.max_new_tokens = 6;
+  Generator(models, options).generate(std::vector<Ids>{Ids(20, 2), Ids(30, 3)});
+  for (const Recorder* model : {&target, &drafter}) {
+    EXPECT_EQ(model->rows.front(), 2);
+    EXPECT_EQ(model->widths.front(), 29);
+    const std::vector<int64_t> later(model->widths.begin() + 1, model->widths.end());
+    EXPECT_THAT(later, Each(Le(3)));
+    EXPECT_EQ(model->rows[1], 8);
+  }
+}
+
+TEST(Prefill, SharedPromptsGiveEveryRowTheStateItWouldHaveAlone) {
+  model::TransformerModel model = small_model(3);
+  const std::vector<Ids> prompts = {{4, 5, 6, 7, 8, 9, 10}, {11}, Ids(90, 12)};  // a cache that grew, one that is empty
+  std::vector<Row> rows;
+  for (const Ids& prompt : prompts) {
+    Row row;
+    row.tokens = prompt;
+    rows.insert(rows.end(), 3, row);
+  }
+  const auto shared = begin_state(model, {}, rows, {120, 3});
+  const auto apart = begin_state(model, {}, rows, {120, 1});
+  ASSERT_EQ(shared->rows(), 9);
+  for (int64_t step = 0; step < 3; ++step) {
+    model::StepInput input;
+    std::vector<int64_t> tokens;
+    for (int64_t row = 0; row < 9; ++row)
+      tokens.push_back(step == 0 ? rows[size_t(row)].tokens.back() : 3 + row + step);
+    input.tokens = to_device(tokens, {9, 1}, at::kCPU);
+    input.new_tokens.assign(9, 1);
+    const auto ours = model.step(input, *shared).logits;
+    EXPECT_LT((ours - model.step(input, *apart).logits).abs().max().item<double>(), 1e-11) << "step " << step;
+  }
+  for (int64_t row = 0; row < 9; ++row) EXPECT_EQ(shared->length(row), apart->length(row));
+}
+
+TEST(Prefill, SamplesOfASeedAreThoseOfSeparateRuns) {
+  // The random stream depends on line and sample alone, so sample 0 of N equals the only sample.
+  model::TransformerModel target = small_model(3);
+  model::TransformerModel drafter = small_model(4);
+  GenerationModels models;
+  models.target = &target;
+  models.drafter = &drafter;
+  const std::vector<Ids> prompts = {{4, 5, 6}, {7}, Ids(40, 9)};
+  for (const char* method : {"sample", "speculative"}) {
+    DecodeOptions options;
+    options.method = method;
+    options.temperature = 1;
+    options.max_new_tokens = 12;
+    options.batch_size = 3;
+    const auto one = Generator(models, options).generate(prompts);
+    options.num_samples = 5;
+    const auto many = Generator(models, options).generate(prompts);
+    for (size_t i = 0; i < prompts.size(); ++i) EXPECT_EQ(many[5 * i].ids, one[i].ids) << method << " " << i;
+    EXPECT_NE(many[0].ids, many[1].ids);
+  }
+}
+
+TEST(OnTokens, TellsEveryTokenOnceInItsRowsOrderAndItsEnd) {
+  const auto function = random_oracle(5, 6, 1.2);
+  OracleModel target(oracle_info(5), function);
+  OracleModel drafter(oracle_info(5), mixture(function, random_oracle(5, 7, 1.2), 0.4));
+  GenerationModels models;
+  models.target = &target;
+  models.drafter = &drafter;
+  const std::vector<Ids> sources = {{2}, {2, 2, 2}, {3, 3}, {}, {4, 4, 4, 4}};
+  for (const char* method : {"greedy", "sample", "speculative", "assisted", "bild"}) {
+    DecodeOptions options;
+    options.method = method;
+    options.batch_size = 2;
+    options.num_samples = 2;
+    options.max_new_tokens = 9;
+    std::vector<Ids> told(10);
+    std::vector<int> ends(10, 0);
+    const auto results =
+        Generator(models, options)
+            .generate(sources, 0, {}, [&](size_t output, std::span<const int64_t> tokens, bool finished) {
+              EXPECT_FALSE(tokens.empty());
+              EXPECT_EQ(ends[output], 0);
+              told[output].insert(told[output].end(), tokens.begin(), tokens.end());
+              ends[output] += finished ? 1 : 0;
+            });
+    for (size_t i = 0; i < results.size(); ++i) {
+      EXPECT_EQ(told[i], results[i].ids) << method;
+      EXPECT_EQ(ends[i], 1) << method;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace draftsmith::infer::testing

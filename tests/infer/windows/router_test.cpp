@@ -1,0 +1,245 @@
+// Windows that adapt: the router's features and decisions, and entropy.
+#include "infer/windows/router.h"
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "infer/sampling/draft_features.h"
+#include "infer/sampling/row_kernels.h"
+#include "infer/windows/entropy.h"
+#include "tests/infer/windows/window_fixtures.h"
+#include "tests/support/oracle_fixtures.h"
+
+namespace draftsmith::infer::testing {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Random logits with equal ones among them and some ids ruled out.
+std::vector<double> some_logits(size_t count, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<double> logits(count);
+  for (double& value : logits) value = std::round(static_cast<double>(random() % 4000) / 20.0) / 4.0 - 20.0;
+  for (size_t i = 3; i < count; i += 7) logits[i] = -kInfinity;
+  return logits;
+}
+
+struct Naive {
+  double entropy = 0;
+  std::vector<int64_t> ids;
+  std::vector<double> probabilities;
+};
+
+Naive naive_features(const std::vector<double>& logits, size_t k) {
+  double total = 0;
+  const double highest = *std::max_element(logits.begin(), logits.end());
+  for (const double value : logits) total += std::exp(value - highest);
+  Naive naive;
+  std::vector<int64_t> order;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const double p = std::exp(logits[i] - highest) / total;
+    if (p > 0) naive.entropy -= p * std::log(p);
+    if (logits[i] > -kInfinity) order.push_back(static_cast<int64_t>(i));
+  }
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
+  });
+  for (size_t i = 0; i < k; ++i) {
+    naive.ids.push_back(i < order.size() ? order[i] : -1);
+    naive.probabilities.push_back(i < order.size() ? std::exp(logits[static_cast<size_t>(order[i])] - highest) / total
+                                                   : 0);
+  }
+  return naive;
+}
+
+TEST(RouterFeatures, EqualNaiveOnesInDoublePrecision) {
+  for (const size_t count : {1U, 2U, 5U, 127U, 128U, 129U, 700U, 2100U}) {
+    for (const size_t k : {1U, 4U, 9U}) {
+      const auto logits = some_logits(count, count);
+      const Naive naive = naive_features(logits, k);
+      const at::Tensor row = at::tensor(logits, at::kDouble).unsqueeze(0);
+      const auto features = router_features(row, static_cast<int64_t>(k));
+      EXPECT_NEAR(features.entropy[0].item<double>(), naive.entropy, 1e-5);
+      EXPECT_NEAR(entropy(row)[0].item<double>(), naive.entropy, 1e-9);
+      EXPECT_NEAR(entropy(row.to(at::kFloat))[0].item<double>(), naive.entropy, 1e-4);
+      const auto single = router_features(row.to(at::kFloat), static_cast<int64_t>(k));
+      for (size_t i = 0; i < k; ++i) {
+        const auto slot = static_cast<int64_t>(i);
+        EXPECT_EQ(features.ids[0][slot].item<int64_t>(), naive.ids[i]) << count << " " << i;
+        EXPECT_EQ(single.ids[0][slot].item<int64_t>(), naive.ids[i]);
+        EXPECT_NEAR(features.probabilities[0][slot].item<double>(), naive.probabilities[i], 1e-6);
+        EXPECT_NEAR(single.probabilities[0][slot].item<double>(), naive.probabilities[i], 1e-6);
+      }
+    }
+  }
+}
+
+TEST(RouterFeatures, TensorOperationsGiveTheSame) {
+  const at::Tensor logits = at::tensor(some_logits(200, 3), at::kDouble).to(at::kFloat).view({2, 100});
+  const auto rows = router_features(logits, 4);
+  const auto tensors = tensor_router_features(logits, 4);
+  EXPECT_TRUE(at::allclose(rows.entropy, tensors.entropy, 1e-4, 1e-4));
+  EXPECT_TRUE(at::allclose(rows.probabilities, tensors.probabilities, 1e-4, 1e-5));
+  const auto few = tensor_router_features(at::tensor({1.0, -kInfinity, 2.0}, at::kDouble).view({1, 3}), 4);
+  EXPECT_TRUE(at::equal(few.ids, at::tensor({2, 0, -1, -1}, at::kLong).view({1, 4})));
+  EXPECT_EQ(few.probabilities[0][3].item<float>(), 0);
+}
+
+// Half types are read as single precision, to the last bit, not in another way.
+TEST(RouterFeatures, HalfTypesGoTheWayOfSinglePrecision) {
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    const at::Tensor logits = at::tensor(some_logits(2000, 5), at::kDouble).to(type).view({4, 500});
+    const auto half = router_features(logits, 6);
+    const auto single = router_features(logits.to(at::kFloat), 6);
+    EXPECT_TRUE(at::equal(half.ids, single.ids));
+    EXPECT_TRUE(at::equal(half.entropy, single.entropy));
+    EXPECT_TRUE(at::equal(half.probabilities, single.probabilities));
+    EXPECT_TRUE(at::equal(entropy(logits), entropy(logits.to(at::kFloat))));
+  }
+}
+
+TEST(RouterFeatures, RowsWithoutNumbersHaveNoEntropy) {
+  const at::Tensor broken = at::full({1, 40}, std::numeric_limits<float>::quiet_NaN());
+  EXPECT_TRUE(std::isnan(entropy(broken)[0].item<double>()));
+  EXPECT_EQ(router_features(broken, 2).ids[0][0].item<int64_t>(), -1);
+}
+
+TEST(RouterWindow, StopsExactlyWherePredicted) {
+  const auto drafter = random_model(24, 0, at::kFloat);
+  const model::RouterPredictor predictor(random_router(*drafter), *drafter);
+  const at::Tensor logits = at::randn({50, 24}, at::kFloat) * 2;
+  const at::Tensor disagreement = predictor.disagreement(router_features(logits, 3));
+  const double middle = 1 - disagreement.median().item<double>() + 1e-4;  // rows on both sides, none at the edge
+  RouterWindow window(predictor, middle, 8);
+  const at::Tensor answers = window.go_on({logits, {}});
+  EXPECT_TRUE(at::equal(answers, (1 - disagreement).ge(middle)));
+  EXPECT_GT(answers.sum().item<int64_t>(), 10);
+  EXPECT_LT(answers.sum().item<int64_t>(), 40);
+  EXPECT_TRUE(at::equal(window.go_on({logits.to(at::kDouble), {}}), answers));
+  const at::Tensor half = logits.to(at::kBFloat16);
+  EXPECT_TRUE(at::equal(window.go_on({half, {}}), window.go_on({half.to(at::kFloat), {}})));
+  EXPECT_TRUE(RouterWindow(predictor, 0, 8).go_on({logits, {}}).all().item<bool>());
+  EXPECT_FALSE(RouterWindow(predictor, 1.1, 8).go_on({logits, {}}).any().item<bool>());
+}
+
+TEST(EntropyWindow, StopsAboveTheThreshold) {
+  const at::Tensor logits = at::tensor({0.0, 0.0, 0.0, 0.0, 9.0, 0.0, 0.0, 0.0}, at::kFloat).view({2, 4});
+  EntropyWindow window(1.38, 8);  // ln 4 = 1.386
+  const at::Tensor answers = window.go_on({logits, {}});
+  EXPECT_FALSE(answers[0].item<bool>());
+  EXPECT_TRUE(answers[1].item<bool>());
+  EXPECT_TRUE(EntropyWindow(1.39, 8).go_on({logits, {}}).all().item<bool>());
+}
+
+TEST(AdaptiveWindows, AreLosslessAtTemperatureZero) {
+  const Pair pair;
+  const auto expected = greedy(pair);
+  for (const int64_t batch : {1, 4}) {
+    for (const double threshold : {0.0, 0.45, 0.5, 0.55, 1.1}) {
+      DecodeOptions options = assisted("router", batch);
+      options.threshold = threshold;
+      options.max_draft = 6;
+      const auto results = Generator(pair.models(), options).generate(sources());
+      EXPECT_EQ(ids_of(results), expected) << threshold;
+      const DecodeStats stats = total(results);
+      EXPECT_EQ(stats.draft_runs, stats.drafted);      // no run of the drafter is thrown away
+      EXPECT_EQ(stats.accepted_histogram.size(), 7U);  // lengths 0..max_draft
+    }
+    DecodeOptions options = assisted("entropy", batch);
+    options.max_entropy = 1.2;
+    EXPECT_EQ(ids_of(Generator(pair.models(), options).generate(sources())), expected);
+  }
+}
+
+TEST(AdaptiveWindows, TheRoutersDefaultsHoldUnlessOptionsSayOtherwise) {
+  const Pair pair;
+  DecodeOptions options = assisted("router", 1);
+  options.threshold = 0;
+  const auto longest = [&](const DecodeOptions& wanted) {
+    const DecodeStats stats = total(Generator(pair.models(), wanted).generate(sources()));
+    return static_cast<int64_t>(stats.accepted_histogram.size()) - 1;
+  };
+  EXPECT_EQ(longest(options), pair.router.config().max_draft);
+  options.max_draft = 3;
+  EXPECT_EQ(longest(options), 3);
+}
+
+TEST(AdaptiveWindows, RouterIsAskedForAndRefusedByName) {
+  const Pair pair;
+  GenerationModels models = pair.models();
+  models.router = nullptr;
+  try {
+    Generator(models, assisted("router", 1));
+    FAIL() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("--router"), std::string::npos);
+  }
+  try {
+    Generator(models, assisted("oracle", 1));
+    FAIL() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("evaluation"), std::string::npos);
+  }
+}
+
+// Between the least and the greatest acceptance that a router predicts after some beginnings of a text.
+double middle_acceptance(const model::RouterPredictor& router, const OracleFunction& drafter) {
+  std::vector<double> acceptance;
+  for (const Ids& prefix : {Ids{}, Ids{0}, Ids{2}, Ids{3}, Ids{2, 2}, Ids{3, 2}}) {
+    const at::Tensor logits = at::tensor(drafter(Ids{2, 3}, prefix), at::kDouble).log().unsqueeze(0);
+    acceptance.push_back(1 - router.disagreement(router_features(logits, router.config().top_k)).item<double>());
+  }
+  const auto [least, greatest] = std::minmax_element(acceptance.begin(), acceptance.end());
+  return (*least + *greatest) / 2;
+}
+
+// As in speculative_sampling_test.cpp: a deviate above 4.75 has probability 1e-6 in each comparison.
+TEST(AdaptiveWindows, KeepTheDistributionWhenSampling) {
+  const auto weights = random_model(4, 0, at::kFloat);
+  const model::RouterPredictor router(random_router(*weights), *weights);
+  const OracleFunction function = random_oracle(4, 1);
+  OracleModel target(oracle_info(4), function);
+  OracleModel drafter(oracle_info(4), mixture(function, random_oracle(4, 2), 0.6));
+  GenerationModels models;
+  models.target = &target;
+  models.drafter = &drafter;
+  models.router = &router;
+  const auto expect_distribution = [&](const DecodeOptions& options, const std::string& what) {
+    const auto results = Generator(models, options).generate(std::vector<Ids>{{2, 3}});
+    const auto expected = enumerate(function, {2, 3}, {.temperature = *options.temperature}, 4);
+    EXPECT_LT(chi_square_deviate(expected, count_sequences(results)), 4.75) << what;
+    return total(results);
+  };
+  DecodeOptions options;
+  options.method = "speculative";
+  options.max_new_tokens = 4;
+  options.num_samples = 4096;
+  options.max_draft = 3;
+  const auto drafted = [](const DecodeStats& stats) {
+    return static_cast<double>(stats.drafted) / static_cast<double>(stats.verifications);
+  };
+  const double middle = middle_acceptance(router, mixture(function, random_oracle(4, 2), 0.6));
+  for (const double temperature : {0.7, 1.0}) {
+    options.temperature = temperature;
+    options.window_rule = "router";
+    std::map<double, double> lengths;  // by threshold
+    for (const double threshold : {0.0, middle, 1.1}) {
+      options.threshold = threshold;
+      lengths[threshold] = drafted(expect_distribution(options, "router " + std::to_string(threshold)));
+    }
+    EXPECT_LT(lengths[middle], 0.95 * lengths[0.0]);  // some drafts were cut,
+    EXPECT_GT(lengths[middle], 1.05 * lengths[1.1]);  // and some were not
+    options.window_rule = "entropy";
+    for (const double most : {0.5, 0.9}) {
+      options.max_entropy = most;
+      const DecodeStats stats = expect_distribution(options, "entropy " + std::to_string(most));
+      EXPECT_LT(stats.drafted, stats.verifications * 3);  // the rule did stop drafts
+    }
+  }
+}
+
+}  // namespace
+}  // namespace draftsmith::infer::testing

@@ -1,0 +1,88 @@
+// Models with weights, a router of one, and decoding with them, for tests of windows that adapt.
+#pragma once
+
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "infer/generator.h"
+#include "model/kinds/router.h"
+#include "tests/support/oracle_fixtures.h"
+#include "tests/support/small_t5.h"
+
+namespace draftsmith::infer::testing {
+
+// A drafter with weights, for routers to be bound to: of equal ones, disturbed by `noise`.
+inline std::unique_ptr<model::TransformerModel> random_model(int64_t vocabulary, double noise, at::ScalarType dtype) {
+  model::TransformerConfig config = model::small_t5(2, vocabulary);
+  config.head_width = 6;
+  config.ff_width = 24;
+  auto made = std::make_unique<model::TransformerModel>(config, 1);
+  std::mt19937_64 random(4);
+  std::mt19937_64 other(5);
+  const auto uniform = [](std::mt19937_64& bits) { return static_cast<double>(bits() >> 11) * 0x1p-53 - 0.5; };
+  for (const auto& [name, value] : made->parameters()) {
+    if (value.dim() != 2) continue;
+    at::Tensor weight = value.view(-1);
+    const double scale = name.starts_with("head") ? 3 : name.starts_with("embedding") ? 0.5 : 2.5;
+    for (int64_t i = 0; i < weight.numel(); ++i) weight[i] = scale * (uniform(random) + noise * uniform(other));
+  }
+  made->to(at::kCPU, dtype);
+  return made;
+}
+
+inline model::Router random_router(const model::TransformerModel& drafter, uint64_t seed = 2) {
+  model::RouterConfig config;
+  config.top_k = 3;
+  config.hidden = 16;
+  config.width = drafter.config().width;
+  config.vocabulary = drafter.config().vocabulary;
+  config.embedding_scale = 3;
+  config.drafter_hash = std::string(64, '0');
+  return {config, seed};
+}
+
+inline const std::vector<Ids>& sources() {
+  static const std::vector<Ids> kSources = {
+      {5, 9, 14, 3, 1}, {7}, {}, {2, 1}, {11, 12, 13, 20, 21, 8, 1}, {1}, {22}, {6, 6, 17}, {9, 4, 2, 16, 1}};
+  return kSources;
+}
+
+// Target and drafter in fp64, where exact methods are exact.
+struct Pair {
+  std::unique_ptr<model::TransformerModel> target = random_model(24, 0, at::kDouble);
+  std::unique_ptr<model::TransformerModel> drafter = random_model(24, 0.25, at::kDouble);
+  model::RouterPredictor router{random_router(*drafter), *drafter};
+
+  GenerationModels models() const {
+    GenerationModels all;
+    all.target = target.get();
+    all.drafter = drafter.get();
+    all.router = &router;
+    return all;
+  }
+};
+
+inline DecodeOptions assisted(const std::string& window, int64_t batch) {
+  DecodeOptions options;
+  options.method = "assisted";
+  options.window_rule = window;
+  options.batch_size = batch;
+  options.max_new_tokens = 18;
+  return options;
+}
+
+inline std::vector<Ids> ids_of(const std::vector<GenerationResult>& results) {
+  std::vector<Ids> ids;
+  for (const GenerationResult& result : results) ids.push_back(result.ids);
+  return ids;
+}
+
+inline std::vector<Ids> greedy(const Pair& pair) {
+  DecodeOptions options;
+  options.max_new_tokens = 18;
+  return ids_of(Generator(pair.models(), options).generate(sources()));
+}
+
+}  // namespace draftsmith::infer::testing

@@ -1,0 +1,190 @@
+// Loading and saving model directories: who decides whether the head is tied, what may lie beside the weights, and what
+// is written.
+#include "model/files/checkpoint.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "base/sha256.h"
+#include "tests/model/files/checkpoint_files.h"
+
+namespace draftsmith::model {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// A directory with the tiny T5 of checkpoint_files.h, its config changed and some tensors more.
+class Checkpoint : public testing::Test {
+ protected:
+  fs::path write(const json& changes, const std::vector<TensorToStore>& more = {}, const std::string& without = "") {
+    json config = tiny_t5_config();
+    config.update(changes.is_null() ? json::object() : changes);  // {} is null
+    fs::path directory = root_ / ("model-" + std::to_string(count_++));
+    make_directories(directory);
+    write_json(directory / "config.json", config);
+    std::vector<TensorToStore> tensors = tensors_of(config);
+    std::erase_if(tensors, [&](const TensorToStore& item) { return item.name == without; });
+    for (const TensorToStore& item : more) {
+      std::erase_if(tensors, [&](const TensorToStore& old) { return old.name == item.name; });
+      tensors.push_back(item);
+    }
+    write_safetensors(directory / "model.safetensors", tensors);
+    return directory;
+  }
+
+  static TensorToStore tensor(const std::string& name, const at::Tensor& value) { return {name, value, at::kFloat}; }
+  static at::Tensor embedding() { return tensors_of(tiny_t5_config()).front().tensor; }
+
+  const TemporaryDirectory root_;
+  int count_ = 0;
+};
+
+TEST_F(Checkpoint, TheStoredTensorsDecideWhetherTheHeadIsTied) {
+  const TensorToStore own_head = tensor("lm_head.weight", at::ones({11, 6}));
+  const TensorToStore copied_head = tensor("lm_head.weight", embedding());
+  EXPECT_TRUE(ModelDirectory(write({})).config().tied_head);
+  EXPECT_FALSE(ModelDirectory(write({{"tie_word_embeddings", true}}, {own_head})).config().tied_head);
+  EXPECT_TRUE(ModelDirectory(write({{"tie_word_embeddings", true}}, {copied_head})).config().tied_head);
+  EXPECT_FALSE(ModelDirectory(write({{"tie_word_embeddings", false}}, {copied_head})).config().tied_head);
+  EXPECT_TRUE(ModelDirectory(write({{"tie_word_embeddings", false}}, {}, "lm_head.weight")).config().tied_head);
+}
+
+TEST_F(Checkpoint, TheOutputIsScaledAsTheFlagsSayAndNeverInMt5) {
+  const double scaled = 1.0 / std::sqrt(6.0);
+  const auto scale = [&](const json& changes) { return load_config(write(changes)).output_scale; };
+  EXPECT_DOUBLE_EQ(scale({}), scaled);
+  EXPECT_DOUBLE_EQ(scale({{"tie_word_embeddings", false}}), 1.0);
+  EXPECT_DOUBLE_EQ(scale({{"tie_word_embeddings", true}, {"scale_decoder_outputs", false}}), 1.0);
+  EXPECT_DOUBLE_EQ(scale({{"tie_word_embeddings", false}, {"scale_decoder_outputs", true}}), scaled);
+  const json mt5 = {{"architectures", {"MT5ForConditionalGeneration"}}, {"model_type", "mt5"}};
+  EXPECT_DOUBLE_EQ(scale(mt5), 1.0);
+  json flagged = mt5;
+  flagged["tie_word_embeddings"] = flagged["scale_decoder_outputs"] = true;
+  EXPECT_DOUBLE_EQ(scale(flagged), 1.0);
+}
+
+TEST_F(Checkpoint, FeedForwardKeysAreReadAsTransformersReadsThem) {
+  const auto read = [&](const json& changes) { return load_config(write(changes)); };
+  EXPECT_EQ(read({{"feed_forward_proj", "gated-gelu"}}).activation, Activation::kGeluTanh);
+  EXPECT_TRUE(read({{"feed_forward_proj", "gated-gelu"}}).gated);
+  EXPECT_EQ(read({{"feed_forward_proj", "gelu"}}).activation, Activation::kGelu);
+  EXPECT_FALSE(read({{"feed_forward_proj", "gelu"}}).gated);
+  EXPECT_EQ(read({{"feed_forward_proj", "gated-silu"}}).activation, Activation::kSilu);
+  EXPECT_EQ(read({{"feed_forward_proj", "gated-gelu"}, {"dense_act_fn", "gelu"}}).activation, Activation::kGelu);
+}
+
+TEST_F(Checkpoint, EmbeddingCopiesAndUnusedBiasesAreAcceptedOthersAreNot) {
+  const auto open = [&](const TensorToStore& more) {
+    return user_error([&] { ModelDirectory opened(write({}, {more})); });
+  };
+  EXPECT_EQ(open(tensor("encoder.embed_tokens.weight", embedding())), "no error");
+  EXPECT_EQ(open(tensor("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight", at::ones({32, 2}))),
+            "no error");
+  EXPECT_THAT(open(tensor("decoder.embed_tokens.weight", at::ones({11, 6}))),
+              AllOf(HasSubstr("decoder.embed_tokens.weight"), HasSubstr("copy of 'shared.weight'")));
+  EXPECT_THAT(open(tensor("decoder.block.7.weight", at::ones({1}))), HasSubstr("decoder.block.7.weight"));
+}
+
+TEST_F(Checkpoint, TheEmbeddingIsFoundUnderAnotherTiedName) {
+  for (const char* name : {"encoder.embed_tokens.weight", "lm_head.weight"}) {
+    const auto model = load_model(write({}, {tensor(name, embedding())}, "shared.weight"), {.pack = false});
+    EXPECT_TRUE(at::equal(model->parameters().at("embedding.weight"), embedding())) << name;
+    EXPECT_TRUE(model->config().tied_head);
+  }
+}
+
+TEST_F(Checkpoint, AllProblemsAreReportedAtOnce) {
+  const fs::path directory =
+      write({}, {tensor("encoder.final_layer_norm.weight", at::ones({5})), tensor("stray", at::ones({2}))},
+            "decoder.final_layer_norm.weight");
+  EXPECT_THAT(user_error([&] { load_model(directory); }),
+              AllOf(HasSubstr("'encoder.final_layer_norm.weight'"), HasSubstr("[6]"), HasSubstr("[5]"),
+                    HasSubstr("'decoder.final_layer_norm.weight'"), HasSubstr("'stray'")));
+}
+
+TEST_F(Checkpoint, SavedModelsLoadBitForBitWithEveryFile) {
+  const auto model = load_model(
+      write({{"feed_forward_proj", "gated-gelu"}}, {tensor("lm_head.weight", at::ones({11, 6}))}), {.pack = false});
+  write_file_atomic(root_ / "my.model", "not checked here");
+  SaveOptions options;
+  options.shard_bytes = 1000;
+  options.tokenizer = root_ / "my.model";
+  const fs::path saved = root_ / "new" / "parents" / "saved";
+  save_model(saved, *model, options);
+
+  const auto again = load_model(saved, {.pack = false});
+  ASSERT_EQ(again->parameters().size(), model->parameters().size());
+  for (const auto& [name, value] : model->parameters()) {
+    EXPECT_TRUE(at::equal(value, again->parameters().at(name))) << name;
+  }
+  EXPECT_GT(WeightFiles(saved).files().size(), 1);
+  EXPECT_EQ(read_file(saved / "spiece.model"), "not checked here");
+  EXPECT_EQ(load_json(saved / "tokenizer_config.json")["extra_ids"], 0);
+  const json config = load_json(saved / "config.json");
+  EXPECT_EQ(config["tie_word_embeddings"], false);
+  EXPECT_EQ(config["scale_decoder_outputs"], true);
+  EXPECT_EQ(config["feed_forward_proj"], "gated-gelu");
+  EXPECT_EQ(load_json(saved / "generation_config.json")["decoder_start_token_id"], 0);
+}
+
+TEST_F(Checkpoint, ATokenizersOwnSettingsAreCopiedWithIt) {
+  const auto model = load_model(write({}), {.pack = false});
+  make_directories(root_ / "from");
+  write_file_atomic(root_ / "from" / "spiece.model", "pieces");
+  write_file_atomic(root_ / "from" / "tokenizer_config.json", "{\"extra_ids\": 100}");
+  SaveOptions options;
+  options.tokenizer = root_ / "from" / "spiece.model";
+  save_model(root_ / "saved", *model, options);
+  EXPECT_EQ(load_json(root_ / "saved" / "tokenizer_config.json")["extra_ids"], 100);
+}
+
+TEST_F(Checkpoint, SavingNeverOverwritesAndLeavesNothingBehindWhenItFails) {
+  const fs::path original = write({});
+  const auto model = load_model(original, {.pack = false});
+  EXPECT_THAT(user_error([&] { save_model(original, *model); }), HasSubstr("not overwritten"));
+  model->parameters().at("encoder.final_norm.weight").fill_(std::numeric_limits<float>::infinity());
+  EXPECT_THROW(save_model(root_ / "bad" / "model", *model), RunError);
+  EXPECT_TRUE(fs::is_empty(root_ / "bad"));
+}
+
+TEST_F(Checkpoint, Fp16KeepsTheWeightsThatOverflowInFp32) {
+  const auto model = load_model(write({}), {.pack = false});
+  save_model(root_ / "fp16", *model, {.dtype = at::kHalf, .tokenizer = {}, .generation = {}});
+  const WeightFiles files(root_ / "fp16");
+  EXPECT_EQ(files.entry("decoder.block.0.layer.2.DenseReluDense.wo.weight").dtype, "F32");
+  EXPECT_EQ(files.entry("decoder.block.0.layer.2.DenseReluDense.wi.weight").dtype, "F16");
+}
+
+TEST_F(Checkpoint, DescribesADirectoryWithoutLoadingIt) {
+  const fs::path directory = write({});
+  write_file_atomic(directory / "spiece.model", "pieces");
+  const ModelDescription description = describe_model(directory);
+  EXPECT_EQ(description.family, "t5");
+  EXPECT_EQ(description.config.decoder_layers, 3);
+  EXPECT_EQ(description.tokenizer_file, "spiece.model");
+  EXPECT_EQ(description.tokenizer_hash, sha256("pieces"));
+  EXPECT_THAT(description.dtypes, ElementsAre(std::pair<const std::string, int64_t>("F32", 2 * 8 + 3 * 13 + 5)));
+  int64_t numbers = 0;
+  for (const TensorToStore& item : tensors_of(tiny_t5_config())) {
+    numbers += item.tensor.numel();
+  }
+  EXPECT_EQ(description.parameters, numbers);
+}
+
+TEST_F(Checkpoint, ATokenizerLargerThanTheEmbeddingIsRefused) {
+  const TransformerConfig config = load_config(write({}));
+  EXPECT_NO_THROW(require_vocabulary_fits(config, 10, "here"));
+  EXPECT_THAT(user_error([&] { require_vocabulary_fits(config, 12, "here"); }),
+              AllOf(HasSubstr("here"), HasSubstr("11"), HasSubstr("12")));
+}
+
+}  // namespace
+}  // namespace draftsmith::model

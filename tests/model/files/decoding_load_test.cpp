@@ -1,0 +1,115 @@
+// Models that are loaded for decoding: packed as they are read, over the mapped files, without their plain weights.
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "model/files/checkpoint.h"
+#include "tests/model/transformer/transformer_fixtures.h"
+
+namespace draftsmith::model {
+namespace {
+
+struct Stored {
+  std::string family;
+  bool tied;
+  at::ScalarType dtype;
+};
+
+TransformerConfig config_of(const Stored& stored) {
+  TransformerConfig config = tiny_config();
+  config.tied_head = stored.tied;
+  if (stored.family == "t5") {
+    config.output_scale = stored.tied ? 1 / std::sqrt(20.0) : 1.0;
+    return config;
+  }
+  config.family = stored.family;
+  config.encoder_decoder = false;
+  config.encoder_layers = 0;
+  config.output_scale = 1;
+  config.head_width = 8;
+  config.width = 24;
+  config.positions = Positions::kLearned;
+  config.norm = Norm::kLayer;
+  config.max_positions = 32;
+  config.activation = Activation::kGeluTanh;
+  config.attention_scale = 1 / std::sqrt(8.0);
+  config.projection_bias = config.output_bias = config.feed_forward_bias = true;
+  config.bos = 1;
+  return config;
+}
+
+class DecodingLoad : public testing::TestWithParam<Stored> {
+ protected:
+  DecodingLoad() {
+    const TransformerModel made(config_of(GetParam()), 5);
+    save_model(folder_ / "model", made, {.dtype = GetParam().dtype, .tokenizer = {}, .generation = {}});
+  }
+  std::unique_ptr<TransformerModel> load(bool pack, at::ScalarType dtype = at::kFloat) const {
+    return load_model(folder_ / "model", {.dtype = dtype, .pack = pack});
+  }
+
+  // Logits of a few cached steps, the last of them after a rollback.
+  static at::Tensor logits(TransformerModel& model) {
+    const TokenBatch source = random_batch({5, 3}, 23, 1);
+    const auto state = model.config().encoder_decoder ? model.begin(model.encode(source), 16) : model.begin(2, 16);
+    model.step(step_input({{2, 3, 4}, {5, 6, 7}}), *state);
+    const std::vector<int64_t> kept{2, 1};
+    state->rollback(kept);
+    return model.step(step_input({{8}, {9, 10}}), *state).logits;
+  }
+
+  const TemporaryDirectory folder_;
+};
+
+TEST_P(DecodingLoad, StepsAsTheUnpackedModelDoes) {
+  const auto plain = load(false);
+  EXPECT_LT(difference(logits(*load(true)), logits(*plain)), 1e-4);
+  EXPECT_EQ(difference(logits(*load(true, at::kDouble)), logits(*load(false, at::kDouble))), 0);
+  EXPECT_LT(difference(logits(*load(true, at::kBFloat16)), logits(*load(false, at::kBFloat16))), 0.05);
+}
+
+// Where nothing can be packed the layers compute with converted weights.
+TEST_P(DecodingLoad, StepsWithoutPackedKernels) {
+  const auto plain = load(false);
+  at::globalContext().setUserEnabledMkldnn(false);
+  const auto unpacked = load(true);
+  at::globalContext().setUserEnabledMkldnn(true);
+  EXPECT_LT(difference(logits(*unpacked), logits(*plain)), 1e-4);
+}
+
+TEST_P(DecodingLoad, ScoresWholeSequencesWithoutGradients) {
+  const ForwardInput input{random_batch({5, 3}, 23, 1), random_batch({6, 4}, 23, 2), {}};
+  const auto plain = load(false);
+  const auto packed = load(true);
+  const at::NoGradGuard no_grad;
+  EXPECT_LT(difference(packed->head(packed->forward(input).hidden), plain->head(plain->forward(input).hidden)), 1e-4);
+}
+
+TEST_P(DecodingLoad, HasNoParametersToTrain) {
+  const auto packed = load(true);
+  EXPECT_THROW(packed->parameters(), std::logic_error);
+  EXPECT_THROW(packed->to(at::kCPU, at::kDouble), std::logic_error);
+  EXPECT_THROW(packed->unpack(), std::logic_error);
+  EXPECT_THROW(packed->requires_grad(true), std::logic_error);
+}
+
+TEST_P(DecodingLoad, OutlivesItsFiles) {
+  const auto packed = load(true);
+  const at::Tensor before = logits(*packed);
+  std::filesystem::remove_all(folder_ / "model");
+  EXPECT_EQ(difference(logits(*packed), before), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Stored, DecodingLoad,
+                         testing::Values(Stored{"t5", true, at::kFloat}, Stored{"t5", false, at::kFloat},
+                                         Stored{"t5", true, at::kBFloat16}, Stored{"t5", false, at::kHalf},
+                                         Stored{"t5", false, at::kDouble}, Stored{"gpt2", true, at::kFloat},
+                                         Stored{"gpt2", true, at::kBFloat16}),
+                         [](const auto& instance) {
+                           return instance.param.family + (instance.param.tied ? "Tied" : "Untied") +
+                                  c10::toString(instance.param.dtype);
+                         });
+
+}  // namespace
+}  // namespace draftsmith::model

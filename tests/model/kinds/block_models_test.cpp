@@ -1,0 +1,256 @@
+// Block prediction and deep Tandem: what each hidden state may read, alone, in ragged batches and in packed rows.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "model/kinds/block_prediction.h"
+#include "model/kinds/deep_tandem.h"
+#include "tests/model/files/checkpoint_files.h"
+#include "tests/model/kinds/tandem_fixtures.h"
+
+namespace draftsmith::model {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::vector<TransformerConfig> decoder_only() {
+  return {tiny_llama(3), tiny_gpt2(), tiny_neox(), tiny_bloom()};
+}
+
+at::Tensor hidden_of(TransformerModel& model, const TokenBatch& batch) {
+  ForwardInput input;
+  input.target = batch;
+  return model.forward(input).hidden;
+}
+
+at::Tensor hidden_of(DeepTandemModel& model, const TokenBatch& batch) {
+  return model.forward(batch);
+}
+
+// The first `length` tokens of a single row.
+TokenBatch prefix(const TokenBatch& row, int64_t length) {
+  return {row.tokens.narrow(1, 0, length), {length}};
+}
+
+// The rows of a batch one after the other in one row, and each alone.
+template <class Model>
+void expect_rows_alone_together_and_packed_are_equal(Model& model, const TokenBatch& batch) {
+  const at::Tensor together = hidden_of(model, batch);
+  std::vector<at::Tensor> tokens;
+  int64_t total = 0;
+  for (int64_t b = 0; b < batch.tokens.size(0); ++b) {
+    tokens.push_back(single(batch, b).tokens);
+    total += tokens.back().size(1);
+  }
+  const at::Tensor packed = hidden_of(model, TokenBatch{at::cat(tokens, 1), {total}, {batch.lengths}});
+  int64_t place = 0;
+  for (int64_t b = 0; b < batch.tokens.size(0); ++b) {
+    const int64_t length = batch.lengths[static_cast<size_t>(b)];
+    const at::Tensor alone = hidden_of(model, single(batch, b))[0];
+    EXPECT_LT(difference(together[b].narrow(0, 0, length), alone), 1e-11) << b;
+    EXPECT_LT(difference(packed[0].narrow(0, place, length), alone), 1e-11) << b;
+    place += length;
+  }
+}
+
+class BlockPrediction : public testing::TestWithParam<TransformerConfig> {
+ protected:
+  static std::unique_ptr<TransformerModel> model(int64_t block) {
+    return varied_model(block_prediction_config(GetParam(), block), 4);
+  }
+  TokenBatch row_ = random_batch({13}, 31, 6);
+};
+
+TEST_P(BlockPrediction, TokensSeeTheirWholeBlockAndNothingLater) {
+  for (const int64_t block : {1, 3, 4, 8}) {
+    const auto model = BlockPrediction::model(block);
+    const at::Tensor whole = hidden_of(*model, row_)[0];
+    for (int64_t t = 0; t < 13; ++t) {
+      TokenBatch changed{row_.tokens.clone(), row_.lengths};
+      changed.tokens[0][t] = row_.tokens[0][t].item<int64_t>() == 5 ? 6 : 5;
+      const at::Tensor after = hidden_of(*model, changed)[0];
+      const int64_t first = t / block * block;  // the first token that may see it
+      EXPECT_EQ(difference(after.narrow(0, 0, first), whole.narrow(0, 0, first)), 0) << block << " " << t;
+      for (int64_t s = first; s < 13; ++s) EXPECT_GT(difference(after[s], whole[s]), 1e-8) << block << " " << t;
+    }
+  }
+}
+
+TEST_P(BlockPrediction, PassEqualsRecomputationBlockByBlock) {
+  const auto model = BlockPrediction::model(4);
+  const at::Tensor whole = hidden_of(*model, row_)[0];
+  for (int64_t end = 4; end <= 13; end = std::min<int64_t>(end + 4, end == 13 ? 14 : 13)) {
+    const int64_t first = (end - 1) / 4 * 4;
+    const at::Tensor part = hidden_of(*model, prefix(row_, end))[0];
+    EXPECT_LT(difference(part.narrow(0, first, end - first), whole.narrow(0, first, end - first)), 1e-11) << end;
+  }
+}
+
+TEST_P(BlockPrediction, BlocksOfOneTokenAreTheOrdinaryModel) {
+  const auto model = BlockPrediction::model(1);
+  TransformerModel ordinary(GetParam(), model->parameters());
+  EXPECT_LT(difference(hidden_of(*model, row_), hidden_of(ordinary, row_)), 1e-12);
+}
+
+TEST_P(BlockPrediction, RowsAloneTogetherAndPackedAreEqual) {
+  expect_rows_alone_together_and_packed_are_equal(*model(3), random_batch({7, 13, 1, 6}, 31, 8));
+}
+
+TEST_P(BlockPrediction, GoesOverBlocksOnlyNeverStepByStep) {
+  EXPECT_THROW(model(3)->begin(1, 8), std::logic_error);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, BlockPrediction, testing::ValuesIn(decoder_only()), family_name);
+
+class DeepTandem : public testing::TestWithParam<TransformerConfig> {
+ protected:
+  static std::unique_ptr<DeepTandemModel> model(int64_t block) {
+    const TransformerConfig small = smaller(GetParam());
+    const at::Tensor projection = normal_tensor({small.width, GetParam().width}, 0.5, 3, "projection", at::kDouble);
+    return std::make_unique<DeepTandemModel>(varied_model(block_prediction_config(GetParam(), block), 4),
+                                             varied_model(small, 5), projection);
+  }
+  TokenBatch row_ = random_batch({13}, 31, 6);
+};
+
+TEST_P(DeepTandem, NoStateSeesALaterToken) {
+  for (const int64_t block : {1, 2, 5}) {
+    const auto deep = model(block);
+    const at::Tensor whole = hidden_of(*deep, row_)[0];
+    for (int64_t t = 0; t < 13; ++t) {
+      TokenBatch changed{row_.tokens.clone(), row_.lengths};
+      changed.tokens[0][t] = row_.tokens[0][t].item<int64_t>() == 5 ? 6 : 5;
+      const at::Tensor after = hidden_of(*deep, changed)[0];
+      EXPECT_EQ(difference(after.narrow(0, 0, t), whole.narrow(0, 0, t)), 0) << block << " " << t;
+      for (int64_t s = t; s < 13; ++s) EXPECT_GT(difference(after[s], whole[s]), 1e-8) << block << " " << t;
+    }
+  }
+}
+
+TEST_P(DeepTandem, PassEqualsRecomputationTokenByToken) {
+  for (const int64_t block : {1, 2, 5}) {
+    const auto deep = model(block);
+    const at::Tensor whole = hidden_of(*deep, row_)[0];
+    for (int64_t length = 1; length <= 13; ++length) {
+      const at::Tensor last = hidden_of(*deep, prefix(row_, length))[0][length - 1];
+      EXPECT_LT(difference(last, whole[length - 1]), 1e-11) << block << " " << length;
+    }
+  }
+}
+
+// Equation (4) by hand: the sketch for the state at s is the large part's at s - γ + 1; the first γ - 1 have none.
+TEST_P(DeepTandem, SketchesAreAddedToTheSmallPartsEmbeddings) {
+  const auto deep = model(4);
+  const auto large = varied_model(block_prediction_config(GetParam(), 4), 4);
+  const auto small = varied_model(smaller(GetParam()), 5);
+  const at::Tensor ahead = at::linear(hidden_of(*large, row_), deep->projection());
+  ForwardInput input;
+  input.target = row_;
+  const at::Tensor plain = small->forward(input).hidden;
+  input.added = at::cat({at::zeros({1, 3, ahead.size(2)}, at::kDouble), ahead.narrow(1, 0, 10)}, 1);
+  const at::Tensor found = hidden_of(*deep, row_);
+  EXPECT_LT(difference(found, small->forward(input).hidden), 1e-12);
+  EXPECT_LT(difference(found.narrow(1, 0, 3), plain.narrow(1, 0, 3)), 1e-12);
+  EXPECT_GT(difference(found[0][3], plain[0][3]), 1e-3);
+}
+
+TEST_P(DeepTandem, RowsAloneTogetherAndPackedAreEqual) {
+  expect_rows_alone_together_and_packed_are_equal(*model(3), random_batch({7, 13, 1, 6}, 31, 8));
+}
+
+TEST_P(DeepTandem, GradientsReachBothPartsAndTheProjection) {
+  const auto deep = model(3);
+  deep->requires_grad(true);
+  deep->head(hidden_of(*deep, row_)).square().sum().backward();
+  for (const auto& [name, value] : deep->parameters()) {
+    if (name == "large.head.weight") continue;  // nothing reads it
+    ASSERT_TRUE(value.grad().defined()) << name;
+    EXPECT_GT(value.grad().abs().max().item<double>(), 0) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, DeepTandem, testing::ValuesIn(decoder_only()), family_name);
+
+TEST(Shifted, LabelsOfOneSegmentStayInIt) {
+  const at::Tensor labels = at::arange(1, 8, at::kLong).unsqueeze(0);
+  const TokenBatch packed{at::zeros({1, 7}, at::kLong), {6}, {{2, 4}}};
+  const auto list = [](const at::Tensor& row) {
+    return std::vector<int64_t>(row.const_data_ptr<int64_t>(), row.const_data_ptr<int64_t>() + row.numel());
+  };
+  EXPECT_EQ(list(shifted(labels, packed, 1, -1)), (std::vector<int64_t>{2, -1, 4, 5, 6, -1, -1}));
+  EXPECT_EQ(list(shifted(labels, packed, -2, -1)), (std::vector<int64_t>{-1, -1, -1, -1, 3, 4, -1}));
+  const TokenBatch plain{at::zeros({1, 7}, at::kLong), {5}};
+  EXPECT_EQ(list(shifted(labels, plain, 2, -1)), (std::vector<int64_t>{3, 4, 5, -1, -1, -1, -1}));
+}
+
+class BlockDirectories : public testing::Test {
+ protected:
+  TemporaryDirectory root_;
+  DeepTandemModel deep_{{tiny_llama(3), smaller(tiny_llama(3)), 3}, 7};
+};
+
+TEST_F(BlockDirectories, BlockPredictionIsReadBackAndTakenForNothingElse) {
+  const TransformerModel model(block_prediction_config(tiny_gpt2(), 8), 3);
+  save_model(root_ / "model", model);
+  const auto again = load_block_prediction(root_ / "model", {.pack = false});
+  EXPECT_EQ(again->config().block_attention, 8);
+  for (const auto& [name, value] : model.parameters()) EXPECT_EQ(difference(again->parameters().at(name), value), 0);
+  EXPECT_THAT(user_error([&] { load_model(root_ / "model"); }), HasSubstr("block prediction"));
+  nlohmann::json config = load_json(root_ / "model" / "config.json");
+  EXPECT_EQ(config.at("model_type"), "draftsmith_block_prediction");
+  config["draftsmith_block_prediction"]["block"] = 0;
+  write_json(root_ / "model" / "config.json", nlohmann::ordered_json(config));
+  EXPECT_THAT(user_error([&] { load_block_prediction(root_ / "model"); }), HasSubstr("block"));
+}
+
+TEST_F(BlockDirectories, DeepTandemIsReadBackAndTakenForNothingElse) {
+  save_deep_tandem(root_ / "deep", deep_);
+  const auto again = load_deep_tandem(root_ / "deep");
+  const auto parameters = again->parameters();
+  ASSERT_EQ(parameters.size(), deep_.parameters().size());
+  for (const auto& [name, value] : deep_.parameters()) EXPECT_EQ(difference(parameters.at(name), value), 0) << name;
+  EXPECT_EQ(again->block(), 3);
+  EXPECT_THAT(user_error([&] { load_model(root_ / "deep"); }), HasSubstr("a deep Tandem"));
+  save_model(root_ / "ordinary", deep_.small());
+  EXPECT_THAT(user_error([&] { load_deep_tandem(root_ / "ordinary"); }), HasSubstr("a deep Tandem"));
+  EXPECT_THAT(user_error([&] { load_deep_tandem(root_ / "nothing"); }), HasSubstr("no such model directory"));
+}
+
+TEST_F(BlockDirectories, DamagedDeepTandemIsRefused) {
+  save_deep_tandem(root_ / "deep", deep_);
+  fs::remove(root_ / "deep" / "model.safetensors");
+  write_weight_files(root_ / "deep", {{"projection.weight", at::zeros({3, 4}), at::kFloat}}, 1000000);
+  EXPECT_THAT(user_error([&] { load_deep_tandem(root_ / "deep"); }),
+              AllOf(HasSubstr("projection.weight"), HasSubstr("[16, 12]"), HasSubstr("[3, 4]")));
+  fs::remove_all(root_ / "deep" / "large");
+  EXPECT_THAT(user_error([&] { load_deep_tandem(root_ / "deep"); }), HasSubstr("large"));
+}
+
+TEST_F(BlockDirectories, PartsThatDoNotFitAreRefused) {
+  TransformerConfig other = smaller(tiny_llama(3));
+  other.vocabulary = 40;
+  EXPECT_THAT(user_error([&] {
+                DeepTandemModel({tiny_llama(3), other, 3}, 1);
+              }),
+              AllOf(HasSubstr("vocabulary"), HasSubstr("40"), HasSubstr("31")));
+  EXPECT_THAT(user_error([&] {
+                DeepTandemModel({tiny_llama(3), smaller(tiny_llama(3)), 0}, 1);
+              }),
+              HasSubstr("at least one token"));
+  EXPECT_THAT(user_error([&] {
+                DeepTandemModel({tiny_config(), smaller(tiny_config()), 2}, 1);
+              }),
+              HasSubstr("decoder-only"));
+}
+
+// The small part begins alone, and the large one can learn: only the projection's own gradient is not zero at first.
+TEST_F(BlockDirectories, FirstSketchesAreZero) {
+  EXPECT_EQ(deep_.projection().abs().max().item<double>(), 0);
+  EXPECT_EQ(deep_.projection().sizes(), at::IntArrayRef({16, 12}));
+}
+
+}  // namespace
+}  // namespace draftsmith::model

@@ -1,0 +1,78 @@
+// Models and exits of every form that the tests of exits share.
+#pragma once
+
+#include "model/kinds/exits.h"
+#include "tests/model/transformer/transformer_fixtures.h"
+
+namespace draftsmith::model {
+
+// As one matrix. [rows,D]
+inline at::Tensor dense(const HeadWeights& head) {
+  return head.up.defined() ? head.weight + head.up.matmul(head.down) : head.weight;
+}
+
+// An encoder-decoder with RMS norms and the output scale that files can hold.
+inline TransformerConfig exits_t5() {
+  TransformerConfig config = tiny_config();
+  config.output_scale = 1 / std::sqrt(static_cast<double>(config.width));
+  return config;
+}
+
+// Decoder-only with layer norms and their biases.
+inline TransformerConfig exits_bloom(int64_t layers = 3) {
+  TransformerConfig config;
+  config.family = "bloom";
+  config.encoder_decoder = false;
+  config.vocabulary = 17;
+  config.heads = 2;
+  config.head_width = 4;
+  config.width = 8;
+  config.ff_width = 32;
+  config.decoder_layers = layers;
+  config.norm = Norm::kLayer;
+  config.norm_epsilon = 1e-5;
+  config.activation = Activation::kGeluTanh;
+  config.projection_bias = config.output_bias = config.feed_forward_bias = true;
+  config.positions = Positions::kAlibi;
+  config.embedding_norm = true;
+  config.attention_scale = 0.5;
+  config.initializer_range = 0.3;
+  return config;
+}
+
+inline TransformerConfig exits_pruned_llama() {
+  TransformerConfig config = tiny_llama(3);
+  config.draft_vocabulary = {.ids = {0, 1, 2, 5, 9, 30}, .stand_in = 2};
+  return config;
+}
+
+// An exit of each form, with and without a norm of its own, as far as the layers go.
+inline ExitConfig forms_for(const TransformerConfig& config, size_t first = 0) {
+  const std::vector<ExitShape> forms = {{.head = ExitHead::kLowRank, .rank = 2, .own_norm = true},
+                                        {.head = ExitHead::kFull},
+                                        {.head = ExitHead::kShared, .own_norm = true},
+                                        {.head = ExitHead::kLowRank, .rank = 3},
+                                        {.head = ExitHead::kFull, .own_norm = true},
+                                        {.head = ExitHead::kShared}};
+  ExitConfig exits{.trained_as = "heads", .model = "work/target/model"};
+  for (int64_t layer = 1; layer <= config.decoder_layers; ++layer) {
+    exits.exits.push_back(forms[(first + static_cast<size_t>(layer) - 1) % forms.size()]);
+    exits.exits.back().layer = layer;
+  }
+  return exits;
+}
+
+// As if trained: every number is another one than at first.
+inline void disturb(const Exits& exits) {
+  at::Generator generator = at::detail::createCPUGenerator(3);
+  const at::NoGradGuard no_gradients;
+  for (const auto& [name, value] : exits.parameters()) {
+    value.add_(at::randn(value.sizes(), generator, at::kDouble).mul_(0.3).to(value.scalar_type()));
+  }
+}
+
+inline at::Tensor random_hidden(const TransformerConfig& config, at::ScalarType type) {
+  return at::randn({2, 3, config.width}, at::detail::createCPUGenerator(11), at::kDouble).mul_(1.7).to(type);
+}
+
+}  // namespace draftsmith::model

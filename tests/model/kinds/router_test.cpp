@@ -1,0 +1,265 @@
+// The router's network: its formula, gradients, fast path, and directories.
+#include "model/kinds/router.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "model/files/checkpoint.h"
+#include "model/files/model_hash.h"
+#include "tests/model/files/checkpoint_files.h"
+#include "tests/model/transformer/transformer_fixtures.h"
+
+namespace draftsmith::model {
+namespace {
+
+const std::string kHash(64, 'a');
+
+RouterConfig config_for(const TransformerModel& drafter, int64_t top_k = 3, int64_t hidden = 7) {
+  return {.top_k = top_k,
+          .hidden = hidden,
+          .width = drafter.config().width,
+          .vocabulary = drafter.config().vocabulary,
+          .embedding_scale = 0.7,
+          .drafter = "small",
+          .drafter_hash = kHash};
+}
+
+// A config that a directory can hold.
+TransformerConfig small_config() {
+  TransformerConfig config = tiny_config();
+  config.output_scale = 1;
+  return config;
+}
+
+RouterFeatures some_features(int64_t vocabulary) {
+  return {at::tensor({0.3, 1.9, 0.0, 2.5}, at::kFloat),
+          at::tensor({0.9, 0.05, 0.02, 0.3, 0.25, 0.2, 1.0, 0.0, 0.0, 0.2, 0.1, 0.05}, at::kFloat).view({4, 3}),
+          at::tensor({int64_t{3}, int64_t{1}, int64_t{8}, vocabulary - 1, int64_t{0}, int64_t{2}, int64_t{5},
+                      int64_t{-1}, int64_t{-1}, int64_t{4}, int64_t{4}, int64_t{7}},
+                     at::kLong)
+              .view({4, 3})};
+}
+
+// The formula of the header in plain loops.
+double formula(const Router& router, const TransformerModel& drafter, const RouterFeatures& features, int64_t n) {
+  const RouterConfig& c = router.config();
+  const auto at = [&](const char* name, int64_t i, int64_t j) {
+    return router.parameters().at(name)[i][j].item<double>();
+  };
+  const auto of = [&](const char* name, int64_t i) { return router.parameters().at(name)[i].item<double>(); };
+  const at::Tensor table = drafter.parameters().at("embedding.weight");
+  double logit = of("output.bias", 0);
+  for (int64_t h = 0; h < c.hidden; ++h) {
+    double sum = of("hidden.bias", h) + at("scalars.weight", h, 0) * features.entropy[n].item<double>() /
+                                            std::log(static_cast<double>(c.vocabulary));
+    for (int64_t i = 0; i < c.top_k; ++i) {
+      sum += at("scalars.weight", h, 1 + i) * features.probabilities[n][i].item<double>();
+      const auto id = features.ids[n][i].item<int64_t>();
+      for (int64_t d = 0; id >= 0 && d < c.width; ++d) {
+        sum += at("embeddings.weight", h, i * c.width + d) * c.embedding_scale * table[id][d].item<double>();
+      }
+    }
+    logit += of("output.weight", h) * std::max(sum, 0.0);
+  }
+  return 1 / (1 + std::exp(-logit));
+}
+
+class RouterTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<TransformerModel> drafter_ = tiny_model(small_config(), at::kFloat);
+};
+
+TEST_F(RouterTest, EveryPathComputesTheFormula) {
+  const Router router(config_for(*drafter_), 5);
+  const RouterFeatures features = some_features(drafter_->config().vocabulary);
+  const RouterPredictor fast(router, *drafter_);
+  const RouterPredictor plain(router, *drafter_, 100);
+  ASSERT_TRUE(fast.has_table());
+  ASSERT_FALSE(plain.has_table());
+  const at::Tensor together = fast.disagreement(features);
+  const at::Tensor trained =
+      at::sigmoid(router.logits(features, drafter_->token_embeddings(features.ids.clamp_min(0))));
+  for (int64_t n = 0; n < 4; ++n) {
+    const double expected = formula(router, *drafter_, features, n);
+    const std::span probabilities(features.probabilities[n].const_data_ptr<float>(), 3);
+    const std::span ids(features.ids[n].const_data_ptr<int64_t>(), 3);
+    const double entropy = features.entropy[n].item<double>();
+    EXPECT_NEAR(fast.disagreement(entropy, probabilities, ids), expected, 1e-6);
+    EXPECT_NEAR(plain.disagreement(entropy, probabilities, ids), expected, 1e-6);
+    EXPECT_NEAR(together[n].item<double>(), expected, 1e-6);
+    EXPECT_NEAR(trained[n].item<double>(), expected, 1e-6);
+  }
+}
+
+TEST_F(RouterTest, IdsThatTheDrafterLacksCountNothing) {
+  const Router router(config_for(*drafter_, 1), 5);
+  const std::vector<float> probability{0.25F};
+  for (const int64_t bytes : {RouterPredictor::kTableBytes, int64_t{10}}) {
+    const RouterPredictor predictor(router, *drafter_, bytes);
+    const double none = predictor.disagreement(1, probability, std::vector<int64_t>{-1});
+    EXPECT_EQ(predictor.disagreement(1, probability, std::vector<int64_t>{drafter_->config().vocabulary}), none);
+    EXPECT_NE(predictor.disagreement(1, probability, std::vector<int64_t>{3}), none);
+  }
+}
+
+TEST_F(RouterTest, GradientsEqualFiniteDifferences) {
+  const Router router(config_for(*drafter_), 9);
+  const RouterFeatures features = some_features(drafter_->config().vocabulary);
+  const at::Tensor embeddings = drafter_->token_embeddings(features.ids.clamp_min(0)).to(at::kDouble);
+  const at::Tensor targets = at::tensor({0.1, 0.8, 0.0, 0.55}, at::kDouble);
+  const auto loss = [&] {
+    return at::binary_cross_entropy_with_logits(router.logits(features, embeddings), targets, {}, {},
+                                                at::Reduction::Sum);
+  };
+  for (const auto& entry : router.parameters()) entry.second.requires_grad_(true);
+  loss().backward();
+  const at::NoGradGuard no_gradients;
+  for (const auto& [name, value] : router.parameters()) {
+    const at::Tensor flat = value.view(-1);
+    const at::Tensor gradient = value.grad().view(-1);
+    for (int64_t i = 0; i < flat.numel(); i += std::max<int64_t>(1, flat.numel() / 9)) {
+      constexpr double kStep = 0x1p-11;
+      const auto before = flat[i].item<double>();
+      flat[i] = before + kStep;
+      const double above = loss().item<double>();
+      const double up = flat[i].item<double>();
+      flat[i] = before - kStep;
+      const double below = loss().item<double>();
+      const double down = flat[i].item<double>();
+      flat[i] = before;
+      EXPECT_NEAR(gradient[i].item<double>(), (above - below) / (up - down), 2e-5) << name << " " << i;
+    }
+  }
+}
+
+TEST_F(RouterTest, ReadsEmbeddingsOfModelsLoadedForDecodingAlone) {
+  const TemporaryDirectory root;
+  save_model(root / "small", *drafter_);
+  const auto packed = load_model(root / "small");
+  EXPECT_THROW(packed->parameters(), std::logic_error);
+  const at::Tensor ids = at::tensor({3, 0, 22, 7}, at::kLong).view({2, 2});
+  const at::Tensor rows = drafter_->parameters().at("embedding.weight").index_select(0, ids.view(-1));
+  EXPECT_TRUE(at::equal(packed->token_embeddings(ids), rows.view({2, 2, -1})));
+}
+
+TEST_F(RouterTest, DirectoryHoldsEverything) {
+  const TemporaryDirectory root;
+  RouterConfig config = config_for(*drafter_);
+  config.threshold = 0.65;
+  config.max_draft = 12;
+  const Router router(config, 3);
+  save_router(root / "router", router);
+  EXPECT_TRUE(is_router(root / "router"));
+  const Router loaded = load_router(root / "router");
+  EXPECT_EQ(loaded.config().threshold, 0.65);
+  EXPECT_EQ(loaded.config().max_draft, 12);
+  EXPECT_EQ(loaded.config().drafter, "small");
+  EXPECT_EQ(loaded.config().embedding_scale, 0.7);
+  for (const auto& [name, value] : router.parameters()) EXPECT_TRUE(at::equal(loaded.parameters().at(name), value));
+  EXPECT_NE(user_error([&] { save_router(root / "router", router); }).find("exists already"), std::string::npos);
+  EXPECT_NE(describe_router(loaded).find("threshold 0.65"), std::string::npos);
+}
+
+TEST_F(RouterTest, RandomWeightsDependOnTheSeedAlone) {
+  const Router a(config_for(*drafter_), 3);
+  const Router b(config_for(*drafter_), 3);
+  const Router c(config_for(*drafter_), 4);
+  EXPECT_TRUE(at::equal(a.parameters().at("embeddings.weight"), b.parameters().at("embeddings.weight")));
+  EXPECT_FALSE(at::equal(a.parameters().at("embeddings.weight"), c.parameters().at("embeddings.weight")));
+}
+
+// config.json with one value changed.
+void change(const std::filesystem::path& directory, const std::string& key, const nlohmann::json& value) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::parse(read_file(directory / "config.json"));
+  json[key] = value;
+  write_json(directory / "config.json", json);
+}
+
+TEST_F(RouterTest, DamagedDirectoriesAreRefusedByName) {
+  struct Damage {
+    std::string key;
+    nlohmann::json value;
+    std::string said;
+  };
+  for (const Damage& damage :
+       {Damage{"model_type", "t5", "not the config.json of a router"}, Damage{"format_version", 7, "format version"},
+        Damage{"top_k", 2, "another shape"}, Damage{"top_k", 0, "top_k"}, Damage{"hidden", 9, "another shape"},
+        Damage{"drafter_width", 21, "another shape"}, Damage{"threshold", -1, "threshold"},
+        Damage{"max_draft", 0, "max_draft"}, Damage{"embedding_scale", 0, "embedding_scale"},
+        Damage{"drafter_sha256", "xyz", "drafter_sha256"}}) {
+    const TemporaryDirectory root;
+    save_router(root / "router", Router(config_for(*drafter_), 3));
+    change(root / "router", damage.key, damage.value);
+    EXPECT_NE(user_error([&] { load_router(root / "router"); }).find(damage.said), std::string::npos)
+        << damage.key << ": " << user_error([&] { load_router(root / "router"); });
+  }
+}
+
+TEST_F(RouterTest, MissingUnknownAndBrokenTensorsAreRefused) {
+  const TemporaryDirectory root;
+  EXPECT_NE(user_error([&] { load_router(root / "none"); }).find("no router directory"), std::string::npos);
+  const RouterConfig config = config_for(*drafter_);
+  auto parameters = Router(config, 3).parameters();
+  parameters.erase("hidden.bias");
+  parameters["more.weight"] = at::zeros({1});
+  const std::string message = user_error([&] { Router(config, parameters, "here"); });
+  EXPECT_NE(message.find("hidden.bias"), std::string::npos);
+  EXPECT_NE(message.find("more.weight"), std::string::npos);
+  auto broken = Router(config, 3).parameters();
+  broken["output.bias"] = at::full({1}, std::numeric_limits<float>::quiet_NaN());
+  EXPECT_NE(user_error([&] { Router(config, broken, "here"); }).find("NaN"), std::string::npos);
+}
+
+TEST_F(RouterTest, TensorsThatARouterLacksAreRefusedUnread) {
+  const TemporaryDirectory root;
+  const Router router(config_for(*drafter_), 3);
+  save_router(root / "router", router);
+  std::vector<TensorToStore> tensors;
+  for (const auto& [name, value] : router.parameters()) tensors.push_back({name, value, at::kFloat});
+  tensors.push_back({"more.ids", at::zeros({3}, at::kLong), at::kLong});  // reading it as numbers is another error
+  write_safetensors(root / "router/model.safetensors", std::move(tensors));
+  const std::string message = user_error([&] { load_router(root / "router"); });
+  EXPECT_NE(message.find("a tensor that no router has"), std::string::npos) << message;
+  EXPECT_NE(message.find("more.ids"), std::string::npos);
+}
+
+TEST_F(RouterTest, TextOfItsFilesIsPrintedEscaped) {
+  const TemporaryDirectory root;
+  RouterConfig config = config_for(*drafter_);
+  config.drafter = "a\x1b[31mb";
+  save_router(root / "router", Router(config, 3));
+  EXPECT_NE(describe_router(load_router(root / "router")).find("a\\x1b[31mb"), std::string::npos);
+  change(root / "router", "drafter_sha256", "\x1b]0;");
+  EXPECT_NE(user_error([&] { load_router(root / "router"); }).find("\\x1b]0;"), std::string::npos);
+}
+
+TEST_F(RouterTest, AnotherDraftersRouterIsRefusedNamingBoth) {
+  const TemporaryDirectory root;
+  save_model(root / "small", *drafter_);
+  save_model(root / "other", *tiny_model(small_config(), at::kFloat, 8));
+  RouterConfig config = config_for(*drafter_);
+  config.drafter = "work/small/model";
+  config.drafter_hash = model_hash(root / "small");
+  const Router router(config, 3);
+  const auto message = [&](const char* name, const TransformerModel& model) {
+    return user_error([&] { require_router_fits(router, "router", {root / name, model}); });
+  };
+  EXPECT_EQ(message("small", *drafter_), "no error");
+  const std::string other = message("other", *drafter_);
+  EXPECT_NE(other.find("another drafter"), std::string::npos);
+  EXPECT_NE(other.find("work/small/model"), std::string::npos);
+  EXPECT_NE(other.find((root / "other").string()), std::string::npos);
+  TransformerConfig wide = small_config();
+  wide.width = 24;
+  const std::string width = message("small", *tiny_model(wide, at::kFloat));
+  EXPECT_NE(width.find("another width"), std::string::npos);
+  EXPECT_NE(width.find("20"), std::string::npos);
+  EXPECT_NE(width.find("24"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace draftsmith::model

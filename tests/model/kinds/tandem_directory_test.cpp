@@ -1,0 +1,286 @@
+// Tandem directories: written, read back, taken for nothing else, refused with another primary.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "model/files/model_hash.h"
+#include "tests/model/files/checkpoint_files.h"
+#include "tests/model/kinds/tandem_fixtures.h"
+
+namespace draftsmith::model {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+class TandemDirectory : public testing::Test {
+ protected:
+  TandemDirectory() { save_model(root_ / "large", *primary_); }
+
+  void save(const std::string& name, TandemSaveOptions options) const {
+    save_tandem(root_ / name, *secondary_, options);
+  }
+  // Referencing root_/large.
+  fs::path referencing() const {
+    save("referencing", {.primary_directory = root_ / "large"});
+    return root_ / "referencing";
+  }
+  // What loading says when config.json's draftsmith_tandem was changed.
+  std::string error_with(const json& changes) const {
+    const fs::path directory = referencing();
+    json config = load_json(directory / "config.json");
+    config["draftsmith_tandem"].update(changes);
+    write_json(directory / "config.json", nlohmann::ordered_json(config));
+    const std::string message = user_error([&] { load_tandem(directory); });
+    fs::remove_all(directory);
+    return message;
+  }
+  void expect_loads_as_written(const fs::path& directory, const TandemLoadOptions& options = {}) const {
+    const auto plain = load_tandem_secondary(directory, {}, {.pack = false});
+    for (const auto& [name, value] : secondary_->parameters()) {
+      EXPECT_EQ(difference(plain->parameters().at(name), value), 0) << name;
+    }
+    EXPECT_EQ(plain->config().tandem.layer_map, secondary_->config().tandem.layer_map);
+    EXPECT_EQ(plain->config().tandem.block, 2);
+    const Tandem loaded = load_tandem(directory, options);
+    const PrimaryStates states = primary_states(*loaded.primary, *loaded.secondary, batch_);
+    const PrimaryStates expected = primary_states(*primary_, *secondary_, batch_);
+    EXPECT_LT(row_difference(tandem_logits(*loaded.secondary, states, batch_, 2),
+                             tandem_logits(*secondary_, expected, batch_, 2), {7, 3}),
+              1e-4);
+  }
+
+  TemporaryDirectory root_;
+  std::unique_ptr<TransformerModel> primary_ = varied_model(tiny_gated_t5(), 1, at::kFloat);
+  std::unique_ptr<TransformerModel> secondary_ = small_secondary(*primary_, 2, at::kFloat);
+  PairBatch batch_ = pair_batch(primary_->config(), {7, 3}, 3);
+};
+
+TEST_F(TandemDirectory, IsReadBackWithItsPrimaryInside) {
+  save("written", {.primary = primary_.get()});
+  expect_loads_as_written(root_ / "written");
+  EXPECT_EQ(tandem_primary(root_ / "written"), root_ / "written" / "primary");
+  save("copied", {.primary_directory = root_ / "large", .copy_primary = true});
+  expect_loads_as_written(root_ / "copied");
+  fs::rename(root_ / "copied", root_ / "moved");  // self-contained: it may lie anywhere
+  expect_loads_as_written(root_ / "moved");
+  EXPECT_NO_THROW(check_tandem_directory(root_ / "moved"));
+}
+
+// Loaded for decoding alone, in types that decode, the secondary goes on from its primary's representations.
+TEST_F(TandemDirectory, DecodesAsLoaded) {
+  const fs::path directory = referencing();
+  const auto logits_after_the_primary = [&](const LoadOptions& primary, const LoadOptions& secondary) {
+    const Tandem loaded = load_tandem(directory, {.secondary = secondary, .primary = primary});
+    const EncoderStates encoded = loaded.primary->encode(batch_.source);
+    const auto reading = loaded.primary->begin(encoded, 8);
+    const auto drafting = loaded.secondary->begin(loaded.secondary->project_encoder(encoded), 8);
+    StepInput input = step_input({slice(batch_.target, 0, 0, 4), slice(batch_.target, 1, 0, 2)}, Logits::kNone);
+    input.hidden_layers = loaded.secondary->config().tandem.layer_map;
+    const StepOutput read = loaded.primary->step(input, *reading);
+    TransformerState& state = transformer_state(*drafting);
+    loaded.secondary->write_primary(read.hidden, state.append(input.new_tokens, 4), state);
+    return loaded.secondary->step(step_input({{5}, {6}}), *drafting).logits.to(at::kFloat);  // [2,1,V]
+  };
+  const LoadOptions exact{.dtype = at::kDouble, .pack = false};
+  const at::Tensor expected = logits_after_the_primary(exact, exact);
+  EXPECT_LT(difference(logits_after_the_primary({}, {}), expected), 1e-4);
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    for (const at::ScalarType own : {type, at::kFloat}) {
+      const at::Tensor half = logits_after_the_primary({.dtype = type}, {.dtype = own});
+      EXPECT_LT(difference(half, expected), 0.15 * expected.abs().max().item<double>()) << type << " " << own;
+    }
+  }
+}
+
+TEST_F(TandemDirectory, IsReadBackWithTheReferencedPrimary) {
+  const fs::path directory = referencing();
+  expect_loads_as_written(directory);
+  EXPECT_TRUE(fs::equivalent(tandem_primary(directory), root_ / "large"));
+  fs::copy(root_ / "large", root_ / "copy", fs::copy_options::recursive);  // the same model elsewhere
+  expect_loads_as_written(directory, {.primary_directory = root_ / "copy"});
+  EXPECT_NO_THROW(check_tandem_directory(directory));
+}
+
+TEST_F(TandemDirectory, AnotherPrimaryIsRefusedNamingBoth) {
+  const fs::path directory = referencing();
+  save_model(root_ / "other", *varied_model(tiny_gated_t5(), 9, at::kFloat));
+  const auto with_other = [&](const fs::path& tandem) {
+    return user_error([&] { load_tandem(tandem, {.primary_directory = root_ / "other"}); });
+  };
+  const auto names_both = [&](const std::string& own) {
+    return AllOf(HasSubstr("another primary"), HasSubstr(own), HasSubstr((root_ / "other").string()),
+                 HasSubstr(model_hash(root_ / "large").substr(0, 16)));
+  };
+  EXPECT_THAT(with_other(directory), names_both((root_ / "large").string()));
+  save("inside", {.primary = primary_.get()});
+  EXPECT_THAT(with_other(root_ / "inside"), names_both((root_ / "inside" / "primary").string()));
+}
+
+TEST_F(TandemDirectory, ChangedOrMissingPrimaryIsNoticed) {
+  const fs::path directory = referencing();
+  fs::remove_all(root_ / "large");
+  EXPECT_THAT(user_error([&] { load_tandem(directory); }),
+              AllOf(HasSubstr("not there"), HasSubstr((root_ / "large").string())));
+  save_model(root_ / "large", *varied_model(tiny_gated_t5(), 9, at::kFloat));
+  EXPECT_THAT(user_error([&] { load_tandem(directory); }), HasSubstr("another primary"));
+  EXPECT_THAT(user_error([&] { check_tandem_directory(directory); }), HasSubstr("has changed"));
+}
+
+TEST_F(TandemDirectory, PrimaryOfAnotherShapeIsRefusedWithEveryDisagreement) {
+  TransformerConfig wide = tiny_gated_t5();
+  wide.width = 24;
+  wide.decoder_layers = 4;
+  wide.vocabulary = 29;
+  save_model(root_ / "wide", *varied_model(wide, 9, at::kFloat));
+  EXPECT_THAT(user_error([&] { load_tandem_secondary(referencing(), root_ / "wide"); }),
+              AllOf(HasSubstr("vocabulary"), HasSubstr("29"), HasSubstr("23"), HasSubstr("primary's width"),
+                    HasSubstr("primary's layers")));
+}
+
+TEST_F(TandemDirectory, IsTakenForNoOtherModel) {
+  const fs::path directory = referencing();
+  const json config = load_json(directory / "config.json");
+  EXPECT_EQ(config.at("architectures"), json({"DraftsmithTandemMT5ForConditionalGeneration"}));
+  EXPECT_EQ(config.at("model_type"), "draftsmith_tandem");
+  EXPECT_THAT(user_error([&] { load_model(directory); }), AllOf(HasSubstr("Tandem secondary"), HasSubstr("--drafter")));
+  EXPECT_THAT(user_error([&] { load_tandem_secondary(root_ / "large", {}); }),
+              AllOf(HasSubstr("an ordinary model"), HasSubstr("a Tandem secondary")));
+  EXPECT_TRUE(is_tandem_directory(directory));
+  EXPECT_FALSE(is_tandem_directory(root_ / "large"));
+  EXPECT_FALSE(is_tandem_directory(root_ / "nothing"));
+  const ModelDescription description = describe_model(directory);
+  EXPECT_EQ(description.kind, ModelKind::kTandem);
+  EXPECT_EQ(description.architecture, "DraftsmithTandemMT5ForConditionalGeneration");
+}
+
+TEST_F(TandemDirectory, SecondaryWithoutARecordedPrimaryIsLoadedWithAnyThatFits) {
+  save_model(root_ / "checkpoint", *secondary_);
+  EXPECT_THAT(user_error([&] { tandem_primary(root_ / "checkpoint"); }), HasSubstr("names no primary"));
+  EXPECT_NO_THROW(load_tandem_secondary(root_ / "checkpoint", root_ / "large"));
+}
+
+// `..` in a recorded path leads out of the directory itself, not out of where a link to it lies.
+TEST_F(TandemDirectory, FindsItsPrimaryThroughALink) {
+  save("work/stage/model", {.primary_directory = root_ / "large"});
+  fs::create_directory_symlink(root_ / "work/stage/model", root_ / "link");
+  EXPECT_TRUE(fs::equivalent(tandem_primary(root_ / "link"), root_ / "large"));
+  EXPECT_EQ(user_error([&] { check_tandem_directory(root_ / "link"); }), "no error");
+  expect_loads_as_written(root_ / "link");
+}
+
+// A checkpoint: to name its primary by its hash would be to read it back each time.
+TEST_F(TandemDirectory, IsTheSameModelWhereverItsPrimaryLies) {
+  const std::string hash = model_hash(referencing());
+  save("inside", {.primary_directory = root_ / "large", .copy_primary = true});
+  save("deep/er", {.primary_directory = root_ / "large"});
+  EXPECT_EQ(model_hash(root_ / "inside"), hash);
+  EXPECT_EQ(model_hash(root_ / "deep/er"), hash);
+  save_model(root_ / "another", *varied_model(tiny_gated_t5(), 7, at::kFloat));
+  save("of another", {.primary_directory = root_ / "another"});
+  EXPECT_NE(model_hash(root_ / "of another"), hash);
+}
+
+TEST_F(TandemDirectory, PrimaryInsideNeedsNoRecord) {
+  save("checkpoint", {.primary = primary_.get(), .record_primary = false});
+  EXPECT_FALSE(recorded_primary(root_ / "checkpoint").has_value());
+  EXPECT_EQ(tandem_primary(root_ / "checkpoint"), root_ / "checkpoint" / "primary");
+  expect_loads_as_written(root_ / "checkpoint");
+  EXPECT_NO_THROW(check_tandem_directory(root_ / "checkpoint"));
+}
+
+TEST_F(TandemDirectory, HugeLayerMapsMakeOneShortProblem) {
+  const auto count = [](const std::string& text, const std::string& part) {
+    int64_t found = 0;
+    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+    return found;
+  };
+  const std::string huge = error_with({{"layer_map", std::vector<int64_t>(200'000, 9)}});
+  EXPECT_THAT(huge, AllOf(HasSubstr("2 numbers"), HasSubstr("200000: 9, 9")));
+  EXPECT_LT(huge.size(), 1000u);
+  EXPECT_EQ(count(error_with({{"layer_map", {9, 8}}}), "names a representation"), 1);
+}
+
+TEST_F(TandemDirectory, AnOrdinaryModelNeedsItsEncoderWhateverKeysItHas) {
+  json config = load_json(root_ / "large" / "config.json");
+  config["num_layers"] = 0;
+  for (const char* key : {"nothing", "draftsmith_tandem"}) {
+    config[key] = json::object();
+    write_json(root_ / "large" / "config.json", nlohmann::ordered_json(config));
+    EXPECT_THAT(user_error([&] { load_config(root_ / "large"); }),
+                AllOf(HasSubstr("num_layers"), HasSubstr("without an encoder")));
+  }
+}
+
+TEST_F(TandemDirectory, MalformedOnesAreRefusedByName) {
+  EXPECT_THAT(error_with({{"layer_map", {1, 4}}}),
+              AllOf(HasSubstr("layer_map"), HasSubstr("0 (embedding output) to 3"), HasSubstr("found:    4")));
+  EXPECT_THAT(error_with({{"layer_map", {-1, 3}}}), HasSubstr("found:    -1"));
+  EXPECT_THAT(error_with({{"layer_map", {1, 2, 3}}}), AllOf(HasSubstr("2 numbers"), HasSubstr("1, 2, 3")));
+  EXPECT_THAT(error_with({{"block", 0}}), AllOf(HasSubstr("block"), HasSubstr("0")));
+  EXPECT_THAT(error_with({{"primary_width", "wide"}}), HasSubstr("primary_width"));
+  EXPECT_THAT(error_with({{"primary_width", 12}}), AllOf(HasSubstr("primary_projection"), HasSubstr("[16, 12]")));
+  EXPECT_THAT(error_with({{"primary", {{"path", "x"}, {"sha256", "abc"}}}}), HasSubstr("64 hexadecimal digits"));
+  EXPECT_THAT(error_with({{"primary", 3}}), HasSubstr("primary"));
+}
+
+TEST_F(TandemDirectory, MissingProjectionAndLeftOverEncoderAreRefused) {
+  const fs::path directory = referencing();
+  json config = load_json(directory / "config.json");
+  config["num_layers"] = 2;
+  write_json(directory / "config.json", nlohmann::ordered_json(config));
+  EXPECT_THAT(user_error([&] { load_tandem(directory); }), AllOf(HasSubstr("num_layers"), HasSubstr("encoder")));
+  config["num_layers"] = 0;
+  config["num_decoder_layers"] = 3;
+  config["draftsmith_tandem"]["layer_map"] = {1, 2, 3};
+  write_json(directory / "config.json", nlohmann::ordered_json(config));
+  EXPECT_THAT(user_error([&] { load_tandem(directory); }),
+              AllOf(HasSubstr("decoder.2.primary_projection.weight"), HasSubstr("missing")));
+  config.erase("draftsmith_tandem");
+  write_json(directory / "config.json", nlohmann::ordered_json(config));
+  EXPECT_THAT(user_error([&] { load_tandem(directory); }), HasSubstr("draftsmith_tandem"));
+}
+
+TEST(TandemConfig, DefaultLayerMapIsEven) {
+  EXPECT_EQ(default_layer_map(2, 6), (std::vector<int64_t>{3, 6}));
+  EXPECT_EQ(default_layer_map(3, 4), (std::vector<int64_t>{1, 2, 4}));
+  EXPECT_EQ(default_layer_map(1, 6), (std::vector<int64_t>{6}));
+  EXPECT_EQ(default_layer_map(4, 2), (std::vector<int64_t>{0, 1, 1, 2}));
+}
+
+TEST(TandemConfig, PairsThatDoNotFitAreRefusedWithBothNames) {
+  TransformerConfig other = smaller(tiny_llama(3));
+  other.vocabulary = 33;
+  other.eos = {4};
+  const auto message = [&](const TransformerConfig& secondary, const TandemStart& start) {
+    return user_error([&] { tandem_config(secondary, tiny_llama(3), start, {"small/", "large/"}); });
+  };
+  EXPECT_THAT(message(other, {}), AllOf(HasSubstr("small/"), HasSubstr("large/"), HasSubstr("33"), HasSubstr("31"),
+                                        HasSubstr("end a text")));
+  EXPECT_THAT(message(smaller(tiny_config()), {}), HasSubstr("encoder-decoder"));
+  const TransformerConfig fitting = smaller(tiny_llama(3));
+  TransformerConfig other_start = fitting;
+  other_start.decoder_start = fitting.decoder_start + 1;
+  EXPECT_THAT(message(other_start, {}), HasSubstr("the start id"));
+  EXPECT_THAT(message(fitting, {{1, 5}, 0, ProjectionStart::kRandom, 1}),
+              AllOf(HasSubstr("found:    5"), HasSubstr("at least one token")));
+  EXPECT_EQ(message(fitting, {}), "no error");
+}
+
+TEST(TandemConfig, UnitProjectionsCutOrPad) {
+  const auto primary = varied_model(tiny_llama(3), 1, at::kFloat);  // width 12
+  const auto wider = varied_model(smaller(tiny_llama(3)), 2, at::kFloat);
+  const auto secondary = make_tandem_secondary(*wider, *primary, {{}, 2, ProjectionStart::kIdentity, 1});
+  const at::Tensor& projection = secondary->parameters().at("decoder.1.primary_projection.weight");
+  EXPECT_EQ(difference(projection, at::eye(16, 12)), 0);
+  // A random start keeps the size of what it projects.
+  const auto random = make_tandem_secondary(*wider, *primary, {});
+  EXPECT_NEAR(random->parameters().at("decoder.0.primary_projection.weight").std().item<double>(), std::pow(12, -0.5),
+              0.06);
+}
+
+}  // namespace
+}  // namespace draftsmith::model

@@ -1,0 +1,142 @@
+#include "model/layers/linear.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
+
+namespace draftsmith::model {
+namespace {
+
+at::Tensor random(at::IntArrayRef shape, uint64_t seed) {
+  return at::empty(shape, at::kFloat).normal_(0.0, 1.0, at::detail::createCPUGenerator(seed));
+}
+
+double difference(const at::Tensor& a, const at::Tensor& b) {
+  return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
+}
+
+const std::vector<std::pair<int64_t, int64_t>> kShapes{{64, 64}, {1, 5}, {63, 17}, {65, 96}, {200, 129}, {3000, 257}};
+
+TEST(LinearPacked, EqualsThePlainLayerForAnyShapeAndNumberOfRows) {
+  WeightArena arena;
+  for (const auto& [outputs, inputs] : kShapes) {
+    const at::Tensor weight = random({outputs, inputs}, 1);
+    Linear layer(weight);
+    layer.pack(arena);
+    for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 12, 13, 40, 193, 1030}) {
+      const at::Tensor x = random({rows, inputs}, 2);
+      const at::Tensor exact = at::linear(x.to(at::kDouble), weight.to(at::kDouble));
+      EXPECT_LT(difference(layer(x), exact), 1e-4) << outputs << "x" << inputs << " rows " << rows;
+      const at::Tensor residual = random({rows, outputs}, 3);
+      EXPECT_LT(difference(layer.add_to(residual, x), exact + residual), 1e-4);
+    }
+  }
+}
+
+TEST(LinearPacked, WeightsOutliveTheArenaAndSpanItsBlocks) {
+  std::vector<Linear> layers;
+  {
+    WeightArena arena;
+    for (uint64_t i = 0; i < 3; ++i) {
+      layers.emplace_back(random({2500, 2000}, i));  // 20 MB each: more than one block
+      layers.back().pack(arena);
+    }
+  }
+  for (const Linear& layer : layers) {
+    const at::Tensor x = random({2, 2000}, 9);
+    EXPECT_LT(difference(layer(x), at::linear(x, layer.weight())), 1e-3);
+  }
+}
+
+TEST(LinearPacked, KeepsOnlyWhatIsPackedAndConvertsItOnTheWay) {
+  for (const at::ScalarType stored : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    const at::Tensor weight = random({70, 33}, 4).to(stored);
+    WeightArena arena(at::kFloat);
+    Linear layer(weight);
+    layer.pack(arena);
+    EXPECT_EQ(layer.weight().scalar_type(), at::kFloat);
+    EXPECT_EQ(layer.weight().is_meta(), layer.packed());
+    for (const int64_t rows : {0, 1, 9}) {
+      const at::Tensor x = random({rows, 33}, 5);
+      const at::Tensor expected = at::linear(x, weight.to(at::kFloat));
+      EXPECT_TRUE(at::allclose(layer(x), expected, 1e-4, 1e-4)) << stored << " rows " << rows;
+      EXPECT_TRUE(at::allclose(layer.add_to(expected, x), 2 * expected, 1e-4, 1e-4)) << stored << " rows " << rows;
+    }
+    if (layer.packed()) {
+      EXPECT_THROW(layer(random({1, 33}, 6).requires_grad_()), std::logic_error);
+      EXPECT_THROW(layer.unpack(), std::logic_error);
+    }
+  }
+}
+
+TEST(LinearPacked, FusedActivationsEqualTheirDefinitions) {
+  WeightArena arena;
+  const at::Tensor weight = random({70, 33}, 4);
+  for (const int64_t rows : {1, 8, 1030}) {
+    const at::Tensor x = random({rows, 33}, 5);
+    const at::Tensor plain = at::linear(x, weight);
+    for (const PostOp then : {PostOp::kRelu, PostOp::kGelu, PostOp::kGeluTanh, PostOp::kSilu}) {
+      Linear layer(weight);
+      layer.pack(arena, then);
+      at::Tensor expected = plain;
+      if (layer.fuses(x)) {
+        expected = then == PostOp::kRelu       ? plain.relu()
+                   : then == PostOp::kGelu     ? at::gelu(plain)
+                   : then == PostOp::kGeluTanh ? at::gelu(plain, "tanh")
+                                               : at::silu(plain);
+      }
+      EXPECT_LT(difference(layer(x), expected), 1e-4) << static_cast<int>(then);
+    }
+  }
+}
+
+TEST(LinearPacked, RowsDoNotDependOnTheOthersToTheLastBit) {
+  WeightArena arena;
+  if (!PackedMatrix::pack(random({2, 2}, 1), {}, arena)) {
+    GTEST_SKIP() << "this processor has no AVX-512";
+  }
+  Linear layer(random({300, 100}, 6));
+  layer.pack(arena);
+  const at::Tensor x = random({13, 100}, 7);
+  const at::Tensor together = layer(x);
+  for (int64_t row = 0; row < 13; ++row) {
+    EXPECT_TRUE(at::equal(layer(x.narrow(0, row, 1)), together.narrow(0, row, 1)));
+  }
+}
+
+TEST(LinearPacked, OtherDtypesAndEmptyInputsWork) {
+  WeightArena arena;
+  for (const at::ScalarType type : {at::kDouble, at::kBFloat16, at::kHalf}) {
+    const at::Tensor weight = random({20, 10}, 8).to(type);
+    Linear layer(weight);
+    layer.pack(arena);
+    const at::Tensor x = random({3, 10}, 9).to(type);
+    EXPECT_LT(difference(layer(x), at::linear(x, weight)), 0.1);
+    EXPECT_EQ(layer(x.narrow(0, 0, 0)).sizes(), (std::vector<int64_t>{0, 20}));
+  }
+}
+
+TEST(LinearPacked, GradientsComeFromThePlainWeight) {
+  WeightArena arena;
+  Linear layer(random({20, 10}, 10).requires_grad_(true));
+  layer.pack(arena);
+  layer(random({3, 10}, 11)).sum().backward();
+  EXPECT_TRUE(layer.weight().grad().defined());
+}
+
+TEST(LinearPacked, GradientsReachTheInputOfAFrozenLayer) {
+  WeightArena arena;
+  Linear layer(random({20, 10}, 10));
+  layer.pack(arena, PostOp::kRelu);
+  const at::Tensor x = random({3, 10}, 11).requires_grad_(true);
+  EXPECT_FALSE(layer.fuses(x));
+  layer.add_to(random({3, 20}, 12), x).sum().backward();
+  EXPECT_TRUE(x.grad().defined());
+}
+
+TEST(LinearPacked, InputTakesTheWeightsDtype) {
+  const Linear layer(random({4, 3}, 12));
+  EXPECT_EQ(layer(random({2, 3}, 13).to(at::kHalf)).scalar_type(), at::kFloat);
+}
+
+}  // namespace
+}  // namespace draftsmith::model

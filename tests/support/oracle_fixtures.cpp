@@ -1,0 +1,161 @@
+#include "tests/support/oracle_fixtures.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/random.h"
+
+namespace draftsmith::infer::testing {
+
+model::ModelInfo oracle_info(int64_t vocabulary, at::ScalarType dtype) {
+  model::ModelInfo info;
+  info.name = "oracle";
+  info.vocabulary = vocabulary;
+  info.eos = {kEos};
+  info.dtype = dtype;
+  return info;
+}
+
+OracleFunction random_oracle(int64_t vocabulary, uint64_t seed, double spread, Ids pruned) {
+  return [=](std::span<const int64_t> source, std::span<const int64_t> prefix) {
+    uint64_t stream = 0x9e3779b97f4a7c15;
+    for (const int64_t token : source) stream = (stream ^ static_cast<uint64_t>(token + 1)) * 0xbf58476d1ce4e5b9;
+    stream = (stream ^ 77) * 0x94d049bb133111eb;
+    for (const int64_t token : prefix) stream = (stream ^ static_cast<uint64_t>(token + 1)) * 0xbf58476d1ce4e5b9;
+    const CounterRandom random(seed, stream ^ (stream >> 29));
+    std::vector<double> p(static_cast<size_t>(vocabulary));
+    for (size_t i = 0; i < p.size(); ++i) p[i] = std::exp(spread * random.normal(i));
+    for (const int64_t token : pruned) p[static_cast<size_t>(token)] = 0;
+    const double sum = std::accumulate(p.begin(), p.end(), 0.0);
+    for (double& value : p) value /= sum;
+    return p;
+  };
+}
+
+OracleFunction mixture(OracleFunction a, OracleFunction b, double share) {
+  return [a = std::move(a), b = std::move(b), share](std::span<const int64_t> source, std::span<const int64_t> prefix) {
+    auto p = a(source, prefix);
+    const auto other = b(source, prefix);
+    for (size_t i = 0; i < p.size(); ++i) p[i] = (1 - share) * p[i] + share * other[i];
+    return p;
+  };
+}
+
+OracleFunction constant_oracle(std::vector<double> probabilities) {
+  return [p = std::move(probabilities)](std::span<const int64_t>, std::span<const int64_t>) { return p; };
+}
+
+std::vector<double> one_hot(int64_t vocabulary, int64_t token) {
+  std::vector<double> p(static_cast<size_t>(vocabulary), 0.0);
+  p[static_cast<size_t>(token)] = 1;
+  return p;
+}
+
+std::vector<double> warped(std::vector<double> p, const Warping& warping) {
+  std::vector<size_t> order(p.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return p[a] > p[b]; });
+  if (warping.temperature == 0) return one_hot(static_cast<int64_t>(p.size()), static_cast<int64_t>(order[0]));
+  for (double& value : p) value = std::pow(value, 1 / warping.temperature);
+  const auto normalise = [&] {
+    const double sum = std::accumulate(p.begin(), p.end(), 0.0);
+    for (double& value : p) value /= sum;
+  };
+  if (warping.top_k > 0) {
+    for (size_t i = static_cast<size_t>(warping.top_k); i < order.size(); ++i) p[order[i]] = 0;
+  }
+  normalise();
+  double mass = 0;
+  for (const size_t token : order) {
+    const double value = p[token];
+    if (warping.top_p < 1 && mass >= warping.top_p) p[token] = 0;
+    mass += value;
+  }
+  normalise();
+  return p;
+}
+
+namespace {
+
+struct Enumeration {
+  const OracleFunction& function;
+  const Ids& source;
+  const Warping& warping;
+  int64_t limit;
+  std::map<Ids, double> sequences;
+
+  void extend(const Ids& prefix, double probability) {
+    const auto p = warped(function(source, prefix), warping);
+    for (size_t token = 0; token < p.size(); ++token) {
+      if (p[token] == 0) continue;
+      Ids longer = prefix;
+      longer.push_back(static_cast<int64_t>(token));
+      const bool ends = longer.back() == kEos || static_cast<int64_t>(longer.size()) == limit;
+      if (ends) {
+        sequences[longer] = probability * p[token];
+      } else {
+        extend(longer, probability * p[token]);
+      }
+    }
+  }
+};
+
+}  // namespace
+
+std::map<Ids, double> enumerate(const OracleFunction& function, const Ids& source, const Warping& warping,
+                                int64_t limit) {
+  Enumeration enumeration{function, source, warping, limit, {}};
+  enumeration.extend({}, 1);
+  return enumeration.sequences;
+}
+
+double chi_square_deviate(const std::map<Ids, double>& expected, const std::map<Ids, int64_t>& counts) {
+  double total = 0;
+  for (const auto& [sequence, count] : counts) {
+    if (!expected.contains(sequence)) return std::numeric_limits<double>::infinity();
+    total += static_cast<double>(count);
+  }
+  double statistic = 0;
+  double rest_expected = 0;
+  double rest_count = 0;
+  int64_t cells = 0;
+  const auto add = [&](double want, double have) {
+    if (want <= 0) return;
+    statistic += (have - want) * (have - want) / want;
+    ++cells;
+  };
+  for (const auto& [sequence, probability] : expected) {
+    const double want = probability * total;
+    const auto found = counts.find(sequence);
+    const double have = found == counts.end() ? 0 : static_cast<double>(found->second);
+    if (want >= 5) {
+      add(want, have);
+    } else {
+      rest_expected += want;
+      rest_count += have;
+    }
+  }
+  add(rest_expected, rest_count);
+  const auto freedom = static_cast<double>(std::max<int64_t>(cells - 1, 1));
+  const double spread = 2 / (9 * freedom);
+  return (std::cbrt(statistic / freedom) - (1 - spread)) / std::sqrt(spread);
+}
+
+std::vector<GenerationResult> decode(const Case& oracles, const DecodeOptions& options, std::span<const Ids> sources) {
+  OracleModel target(oracle_info(oracles.vocabulary, oracles.dtype), oracles.target);
+  OracleModel drafter(oracle_info(oracles.vocabulary, oracles.dtype), oracles.drafter);
+  GenerationModels models;
+  models.target = &target;
+  models.drafter = &drafter;
+  return Generator(models, options).generate(sources);
+}
+
+std::map<Ids, int64_t> count_sequences(std::span<const GenerationResult> results) {
+  std::map<Ids, int64_t> counts;
+  for (const GenerationResult& result : results) ++counts[result.ids];
+  return counts;
+}
+
+}  // namespace draftsmith::infer::testing

@@ -1,0 +1,35 @@
+// A tokenizer for tests that ask it for nothing but its number of pieces and its hash.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "data/tokenizers/tokenizer.h"
+
+namespace draftsmith::infer::testing {
+
+class Pieces : public data::Tokenizer {
+ public:
+  explicit Pieces(int64_t count, std::string hash = "pieces") : count_(count), hash_(std::move(hash)) {}
+  std::vector<int32_t> encode(std::string_view) const override { return {}; }
+  std::string decode(std::span<const int32_t>) const override { return {}; }
+  int64_t vocabulary() const override { return count_; }
+  int32_t pad() const override { return 0; }
+  int32_t eos() const override { return 1; }
+  int32_t unk() const override { return 2; }
+  std::string piece(int32_t) const override { return {}; }
+  const std::string& hash() const override { return hash_; }
+  const std::filesystem::path& file() const override { return file_; }
+
+ private:
+  int64_t count_;
+  std::string hash_;
+  std::filesystem::path file_;
+};
+
+}  // namespace draftsmith::infer::testing

@@ -1,0 +1,284 @@
+#include "train/router/router_training.h"
+
+#include <cmath>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "base/random.h"
+#include "train/optimizers/optimizer.h"
+
+namespace draftsmith::train {
+
+namespace {
+
+// Positions in memory; those of index i belong together.
+struct Positions {
+  model::RouterFeatures features;
+  at::Tensor disagreement;  // fp32 [N]
+  std::vector<int32_t> rejected;
+
+  int64_t size() const { return disagreement.numel(); }
+  model::RouterFeatures at(const at::Tensor& rows) const {
+    return {features.entropy.index_select(0, rows), features.probabilities.index_select(0, rows),
+            features.ids.index_select(0, rows)};
+  }
+};
+
+// The chosen positions of the data with their first k tokens.
+Positions select(const data::RouterData& data, const std::vector<int64_t>& chosen, int64_t k) {
+  const data::RouterRows& rows = data.rows();
+  const auto stored = static_cast<size_t>(data.info().top_k);
+  const auto count = static_cast<int64_t>(chosen.size());
+  Positions positions{
+      {at::empty({count}, at::kFloat), at::empty({count, k}, at::kFloat), at::empty({count, k}, at::kLong)},
+      at::empty({count}, at::kFloat),
+      {}};
+  for (int64_t n = 0; n < count; ++n) {
+    const auto row = static_cast<size_t>(chosen[static_cast<size_t>(n)]);
+    positions.features.entropy.mutable_data_ptr<float>()[n] = rows.entropy[row];
+    positions.disagreement.mutable_data_ptr<float>()[n] = rows.disagreement[row];
+    positions.rejected.push_back(rows.rejected[row]);
+    for (int64_t i = 0; i < k; ++i) {
+      const size_t from = row * stored + static_cast<size_t>(i);
+      positions.features.probabilities.mutable_data_ptr<float>()[n * k + i] = rows.probabilities[from];
+      positions.features.ids.mutable_data_ptr<int64_t>()[n * k + i] = rows.ids[from];
+    }
+  }
+  return positions;
+}
+
+struct Split {
+  std::vector<int64_t> training;
+  std::vector<int64_t> validation;
+};
+
+// By source, so that no text is on both sides.
+Split split_by_source(const data::RouterData& data, const RouterTrainingOptions& options) {
+  const CounterRandom random(options.seed, "router/validation");
+  Split split;
+  for (int64_t n = 0; n < data.rows().size(); ++n) {
+    const auto source = static_cast<uint64_t>(data.rows().examples[static_cast<size_t>(n)]);
+    (random.uniform(source) < options.validation_share ? split.validation : split.training).push_back(n);
+  }
+  if (!split.training.empty() && !split.validation.empty()) return split;
+  throw UserError(
+      {.where = "router data",
+       .what = "there are too few positions to train on some and to judge by others",
+       .expected = fmt::format("sources on both sides of validation_share = {:g}", options.validation_share),
+       .found = fmt::format("{} positions of {} sources", data.rows().size(), data.info().examples),
+       .hint = "decode more sources in the router-data stage"});
+}
+
+void check_data(const data::RouterData& data, const RoutedDrafter& drafter, const RouterTrainingOptions& options) {
+  Problems problems;
+  const data::RouterDataInfo& info = data.info();
+  if (info.drafter_hash != drafter.hash) {
+    const auto name = info.provenance.find("drafter");
+    problems.add(
+        {.where = "router data",
+         .what = "the positions were collected with another drafter",
+         .expected = fmt::format("drafter {} (sha256 {})", drafter.name, drafter.hash.substr(0, 16)),
+         .found = fmt::format("drafter {} (sha256 {})", name == info.provenance.end() ? "unknown" : name->second,
+                              info.drafter_hash.substr(0, 16)),
+         .hint = "collect them with this drafter: stage router-data"});
+  }
+  if (options.top_k > info.top_k) {
+    problems.add({.where = "router data",
+                  .what = "the positions hold fewer likely tokens than the router is to read",
+                  .expected = fmt::format("top_k = {} tokens or more", options.top_k),
+                  .found = fmt::format("{} tokens", info.top_k),
+                  .hint = "lower top_k, or collect more in the router-data stage"});
+  }
+  problems.throw_if_any();
+}
+
+class RouterTrainer {
+ public:
+  RouterTrainer(const Positions& training, const Positions& validation, const RoutedDrafter& drafter,
+                const RouterTrainingOptions& options)
+      : training_(training),
+        validation_(validation),
+        drafter_(drafter),
+        options_(options),
+        router_(config(), options.seed) {
+    OptimizerOptions adamw;
+    adamw.lr = options.lr;
+    adamw.weight_decay = options.weight_decay;
+    for (const auto& entry : router_.parameters()) entry.second.requires_grad_(true);
+    optimizer_ = make_optimizer(router_.parameters(), adamw);
+  }
+
+  TrainedRouter run(const OnRouterEpoch& on_epoch) {
+    RouterReport report;
+    double best = std::numeric_limits<double>::infinity();
+    std::map<std::string, at::Tensor> kept;
+    while (report.epochs < options_.epochs && report.epochs - report.best_epoch < options_.patience) {
+      train_epoch(report.epochs++);
+      const double loss = cross_entropy(predict(validation_));
+      if (on_epoch) on_epoch(report.epochs, loss);
+      if (!(loss < best)) continue;
+      best = loss;
+      report.best_epoch = report.epochs;
+      for (const auto& [name, value] : router_.parameters()) kept[name] = value.detach().clone();
+    }
+    if (kept.empty()) {
+      throw RunError({.where = "router training",
+                      .what = "the cross entropy is no number",
+                      .expected = "a finite loss",
+                      .found = "NaN",
+                      .hint = "lower lr"});
+    }
+    model::Router router(router_.config(), std::move(kept), "trained router");
+    router_ = router;
+    judge(report);
+    return {std::move(router), std::move(report)};
+  }
+
+ private:
+  model::RouterConfig config() const {
+    const auto& shape = drafter_.model.config();
+    const at::Tensor ids = training_.features.ids.narrow(0, 0, std::min<int64_t>(4096, training_.size()));
+    const at::Tensor rows = drafter_.model.token_embeddings(ids.masked_select(ids.ge(0)));  // [n,D]
+    const double size = std::sqrt(rows.pow(2).sum(1).mean().item<double>());
+    return {.top_k = options_.top_k,
+            .hidden = options_.hidden,
+            .width = shape.width,
+            .vocabulary = shape.vocabulary,
+            .embedding_scale = size > 0 && std::isfinite(size) ? 1 / size : 1.0,
+            .drafter = drafter_.name,
+            .drafter_hash = drafter_.hash,
+            .threshold = options_.threshold,
+            .max_draft = options_.max_draft};
+  }
+
+  // What predictions are compared with, fp32 [N].
+  at::Tensor targets(const Positions& positions) const {
+    return options_.target == "rejected" ? at::tensor(positions.rejected, at::kInt).to(at::kFloat)
+                                         : positions.disagreement;
+  }
+
+  // Logits [n] of the positions `rows` int64 [n].
+  at::Tensor logits(const Positions& positions, const at::Tensor& rows) const {
+    const model::RouterFeatures features = positions.at(rows);
+    const at::Tensor embeddings = drafter_.model.token_embeddings(features.ids.clamp_min(0)).to(at::kCPU);  // [n,k,D]
+    return router_.logits(features, embeddings);
+  }
+
+  void train_epoch(int64_t epoch) {
+    const int64_t batches = (training_.size() + options_.batch_size - 1) / options_.batch_size;
+    const at::Tensor order = shuffled(epoch);
+    const at::Tensor labels = targets(training_);
+    for (int64_t batch = 0; batch < batches; ++batch) {
+      const int64_t first = batch * options_.batch_size;
+      const at::Tensor rows = order.narrow(0, first, std::min(options_.batch_size, training_.size() - first));
+      const at::Tensor loss = at::binary_cross_entropy_with_logits(
+          logits(training_, rows), labels.index_select(0, rows), {}, {}, at::Reduction::Sum);
+      loss.backward();
+      const double left =
+          1 - static_cast<double>(epoch * batches + batch) / static_cast<double>(options_.epochs * batches);
+      optimizer_->step(options_.lr * left, 1.0 / static_cast<double>(rows.numel()));
+      optimizer_->zero_grad();
+    }
+  }
+
+  // Positions in an order that depends on (seed, epoch) alone. int64 [N]
+  at::Tensor shuffled(int64_t epoch) const {
+    const CounterRandom random(options_.seed, fmt::format("router/order/{}", epoch));
+    at::Tensor order = at::arange(training_.size(), at::kLong);
+    auto* ids = order.mutable_data_ptr<int64_t>();
+    for (int64_t i = training_.size(); i > 1; --i) {
+      std::swap(ids[i - 1], ids[random.below(static_cast<uint64_t>(i), static_cast<uint64_t>(i))]);
+    }
+    return order;
+  }
+
+  // P(disagreement) at all positions. fp32 [N]
+  at::Tensor predict(const Positions& positions) const {
+    const at::NoGradGuard no_gradients;
+    constexpr int64_t kAtOnce = 8192;
+    std::vector<at::Tensor> parts;
+    for (int64_t first = 0; first < positions.size(); first += kAtOnce) {
+      const int64_t count = std::min(kAtOnce, positions.size() - first);
+      parts.push_back(at::sigmoid(logits(positions, at::arange(first, first + count, at::kLong))));
+    }
+    return at::cat(parts);
+  }
+
+  double cross_entropy(const at::Tensor& predicted) const {
+    return at::binary_cross_entropy(predicted.to(at::kDouble), targets(validation_).to(at::kDouble)).item<double>();
+  }
+
+  void judge(RouterReport& report) const {
+    const at::Tensor predicted = predict(validation_).contiguous();
+    const at::Tensor labels = targets(validation_).to(at::kDouble);
+    report.training_positions = training_.size();
+    report.validation_positions = validation_.size();
+    report.cross_entropy = cross_entropy(predicted);
+    report.target = options_.target;
+    report.mean_disagreement = validation_.disagreement.to(at::kDouble).mean().item<double>();
+    report.constant_cross_entropy = cross_entropy(at::full_like(labels, labels.mean().item<double>()));
+    report.least_cross_entropy = cross_entropy(labels);
+    const std::vector<int32_t>& rejected = validation_.rejected;
+    report.rejected = std::accumulate(rejected.begin(), rejected.end(), 0.0) / static_cast<double>(rejected.size());
+    const std::vector<float> hard(rejected.begin(), rejected.end());
+    const auto numbers = [](const at::Tensor& values) {
+      return std::span(values.const_data_ptr<float>(), static_cast<size_t>(values.numel()));
+    };
+    const auto add = [&](const char* score, const at::Tensor& values) {
+      report.auc.push_back({score, weighted_auc(numbers(values), hard),
+                            weighted_auc(numbers(values), numbers(validation_.disagreement))});
+    };
+    add("router", predicted);
+    add("entropy", validation_.features.entropy);
+    add("max_probability", (1 - validation_.features.probabilities.select(1, 0)).contiguous());
+    report.bins = reliability({numbers(predicted), numbers(validation_.disagreement), rejected});
+    report.calibration_error = calibration_error(
+        report.bins, options_.target == "rejected" ? &ReliabilityBin::rejected : &ReliabilityBin::disagreement);
+  }
+
+  const Positions& training_;
+  const Positions& validation_;
+  const RoutedDrafter& drafter_;
+  const RouterTrainingOptions& options_;
+  model::Router router_;
+  std::unique_ptr<Optimizer> optimizer_;
+};
+
+}  // namespace
+
+Fields<RouterTrainingOptions> RouterTrainingOptions::fields() {
+  using O = RouterTrainingOptions;
+  return Fields<O>("router training")
+      .add("top_k", &O::top_k, Range{1, static_cast<double>(model::kMostRouterTokens)}, Unit{"tokens"},
+           "Most likely tokens of the drafter that the router reads: their probabilities and embeddings.")
+      .add("hidden", &O::hidden, Range{1, static_cast<double>(model::kMostRouterHidden)}, "Width of the hidden layer.")
+      .add("target", &O::target, Choices{"disagreement", "rejected"},
+           "What is predicted: disagreement is TV(q, p), the probability that a token sampled from q is rejected (the "
+           "paper's); rejected is whether the token was, in the decoding that was collected: what acceptance means "
+           "there, if that was at temperature 0.")
+      .add("epochs", &O::epochs, Range{1, 10000}, Unit{"epochs"}, "Most passes over the training positions.")
+      .add("patience", &O::patience, Range{1, 10000}, Unit{"epochs"},
+           "Training ends after so many epochs without a better cross entropy on held out sources.")
+      .add("batch_size", &O::batch_size, Range{1, 1 << 20}, Unit{"positions"}, "Positions of a step.")
+      .add("lr", &O::lr, Above{0}, Range{0, 10}, "Learning rate of AdamW; falls linearly to 0 over all epochs.")
+      .add("weight_decay", &O::weight_decay, Range{0, 100}, "Decoupled weight decay.")
+      .add("validation_share", &O::validation_share, Above{0}, Range{0, 0.9},
+           "Share of the sources that is held out, for early stopping and the report.")
+      .add("seed", &O::seed, "Seed of initial weights, batches and the held out share.")
+      .add("threshold", &O::threshold, Range{0, 2},
+           "Default of the router: drafting ends when the predicted acceptance falls below.")
+      .add("max_draft", &O::max_draft, Range{1, static_cast<double>(model::kMostRouterDraft)}, Unit{"tokens"},
+           "Default of the router: most tokens of a draft.");
+}
+
+TrainedRouter train_router(const data::RouterData& data, const RoutedDrafter& drafter,
+                           const RouterTrainingOptions& options, const OnRouterEpoch& on_epoch) {
+  check_data(data, drafter, options);
+  const Split split = split_by_source(data, options);
+  const Positions training = select(data, split.training, options.top_k);
+  const Positions validation = select(data, split.validation, options.top_k);
+  return RouterTrainer(training, validation, drafter, options).run(on_epoch);
+}
+
+}  // namespace draftsmith::train

@@ -1,0 +1,88 @@
+// Trains a router (model/kinds/router.h) on collected positions: cross entropy of the predicted disagreement against
+// the soft target TV(q, p) (methods.md §2; or against what was rejected), AdamW, the learning rate falling linearly to
+// 0. A share of the sources is held out; the weights of the epoch with the least cross entropy there are kept, and the
+// report is of those positions. Deterministic: batches and initial weights depend on the seed alone.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/options.h"
+#include "data/teacher/router_data.h"
+#include "model/kinds/router.h"
+#include "train/router/router_metrics.h"
+
+namespace draftsmith::train {
+
+struct RouterTrainingOptions {
+  int64_t top_k = 4;
+  int64_t hidden = 32;
+  std::string target = "disagreement";
+  int64_t epochs = 12;
+  int64_t patience = 4;
+  int64_t batch_size = 256;
+  double lr = 2e-3;
+  double weight_decay = 0.1;
+  double validation_share = 0.1;
+  uint64_t seed = 1;
+  double threshold = 0.8;
+  int64_t max_draft = 16;
+  static Fields<RouterTrainingOptions> fields();
+};
+
+// Of the held out positions. Cross entropies are in nats a position, against what was trained for.
+struct RouterReport {
+  std::string target;  // RouterTrainingOptions::target
+  int64_t training_positions = 0;
+  int64_t validation_positions = 0;
+  int64_t epochs = 0;      // that were run
+  int64_t best_epoch = 0;  // counted from 1
+  double cross_entropy = 0;
+  double constant_cross_entropy = 0;  // of always predicting the mean target: what a router must stay below
+  double least_cross_entropy = 0;     // of predicting each target itself: what none can go below
+  double mean_disagreement = 0;
+  double rejected = 0;  // share of drafted tokens
+  // How well each score ranks positions: by the token's rejection in decoding, and by the soft target.
+  struct Auc {
+    std::string score;  // router, entropy, max_probability (its complement)
+    double rejected = 0;
+    double disagreement = 0;
+  };
+  std::vector<Auc> auc;
+  double calibration_error = 0;  // against what was trained for
+  std::vector<ReliabilityBin> bins;
+};
+
+struct TrainedRouter {
+  model::Router router;
+  RouterReport report;
+};
+
+// The drafter that a router is trained for.
+struct RoutedDrafter {
+  const model::TransformerModel& model;
+  std::string name;  // for messages
+  std::string hash;  // model::model_hash()
+};
+
+// Called after each epoch with (epochs run, validation cross entropy).
+using OnRouterEpoch = std::function<void(int64_t epochs, double cross_entropy)>;
+
+// Errors: UserError naming both sides where the data were collected with another drafter, hold fewer tokens a position
+// than top_k, or are too few to be divided.
+TrainedRouter train_router(const data::RouterData& data, const RoutedDrafter& drafter,
+                           const RouterTrainingOptions& options, const OnRouterEpoch& on_epoch = {});
+
+// The report as router_report.json, as lines of text, and as a picture: predictions against what came true.
+nlohmann::ordered_json to_json(const RouterReport& report);
+std::string report_text(const nlohmann::json& report);
+std::string reliability_svg(const RouterReport& report);
+// A router_report.json, its keys and types checked. Errors: UserError.
+nlohmann::json load_router_report(const std::filesystem::path& file);
+
+}  // namespace draftsmith::train

@@ -1,0 +1,119 @@
+#include "train/trainable/tandem_trainable.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "train/plain_arithmetic.h"
+
+namespace draftsmith::train {
+
+namespace {
+
+constexpr const char* kPrimaryPrefix = "primary.";
+// Apart from the secondary's seed, so that the two models' dropout masks are independent.
+constexpr uint64_t kPrimarySeed = 0x7072696d61727900;
+
+}  // namespace
+
+const std::vector<std::string>& tandem_configuration_names() {
+  static const std::vector<std::string> kNames = {"primary_frozen", "both_secondary_loss", "both_both_losses"};
+  return kNames;
+}
+
+TandemConfiguration tandem_configuration(const std::string& name) {
+  const std::vector<std::string>& names = tandem_configuration_names();
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end()) throw std::logic_error("no Tandem configuration " + name);
+  return static_cast<TandemConfiguration>(found - names.begin());
+}
+
+TandemTrainable::TandemTrainable(model::TransformerModel& secondary, model::TransformerModel& primary,
+                                 TandemTrainableOptions options)
+    : secondary_(secondary),
+      primary_(primary),
+      options_(std::move(options)),
+      info_(of_both(secondary.info(), primary.info())),
+      parameters_(secondary.parameters()) {
+  model::require_tandem_pair(secondary.config(), primary.config(), {secondary.info().name, primary.info().name});
+  if (trains_primary()) parameters_.merge(with_prefix(kPrimaryPrefix, primary.parameters()));
+}
+
+model::ForwardOutput TandemTrainable::run_primary(const Batch& batch, const model::DropoutContext& dropout) {
+  model::ForwardInput input;
+  input.source = batch.source;
+  input.target = batch.decoder_input;
+  input.hidden_layers = secondary_.config().tandem.layer_map;
+  if (trains_primary()) {
+    return primary_.forward(
+        input, {.probability = dropout.probability, .seed = dropout.seed ^ kPrimarySeed, .step = dropout.step});
+  }
+  const PlainArithmetic plain(info().device.type());
+  model::ForwardOutput output = primary_.forward(input);
+  // Its type may be narrower than the secondary's.
+  for (at::Tensor& layer : output.layers) layer = layer.to(info().dtype);
+  if (output.encoder.defined()) output.encoder = output.encoder.to(info().dtype);
+  return output;
+}
+
+TrainableOutput TandemTrainable::forward(const Batch& batch, const model::DropoutContext& dropout) {
+  model::ForwardOutput primary = run_primary(batch, dropout);
+  const model::PrimaryStates states{.layers = std::move(primary.layers), .encoder = primary.encoder};
+  model::ForwardInput input;
+  input.source = batch.source;
+  input.target = batch.decoder_input;
+  input.primary = &states;
+  input.block = options_.block;
+  const at::Tensor hidden = secondary_.forward(input, dropout).hidden;  // [B,T,D]
+  const at::Tensor primary_hidden = at_labels(primary.hidden, batch);   // [P,D_L]
+  TrainableOutput output;
+  output.predictions = {{.model = &secondary_, .hidden = at_labels(hidden, batch), .labels = batch.labels}};
+  if (options_.configuration == TandemConfiguration::kBothBothLosses) {
+    output.predictions.push_back(
+        {.model = &primary_, .hidden = primary_hidden, .labels = batch.labels, .taught = false});
+  }
+  // What autocast made of it, its head cannot read.
+  const at::Tensor taught_by = primary_hidden.detach().to(primary_.info().dtype);
+  output.teacher = {.model = &primary_, .hidden = taught_by, .labels = batch.labels};
+  return output;
+}
+
+TextWriters TandemTrainable::text_writers() const {
+  TextWriters writers;
+  // A frozen primary is as it was loaded, and belongs to somebody else.
+  writers.target = trains_primary() ? std::shared_ptr<model::TransformerModel>(packed_copy(primary_))
+                                    : std::shared_ptr<model::TransformerModel>(std::shared_ptr<void>(), &primary_);
+  writers.tandem = packed_copy(secondary_);
+  writers.block = options_.block > 0 ? options_.block : secondary_.config().tandem.block;
+  return writers;
+}
+
+// Written often: the primary lies inside and is not named by its hash, for which it would be read back.
+void TandemTrainable::save(const std::filesystem::path& directory, const model::SaveOptions& options) const {
+  if (trains_primary()) {
+    model::save_tandem(directory, secondary_, {.files = options, .primary = &primary_, .record_primary = false});
+  } else {
+    model::save_model(directory, secondary_, options);
+  }
+}
+
+void TandemTrainable::save_result(const std::filesystem::path& directory, const model::SaveOptions& options) const {
+  if (trains_primary()) {
+    model::save_tandem(directory, secondary_, {.files = options, .primary = &primary_});
+  } else {
+    model::save_tandem(
+        directory, secondary_,
+        {.files = options, .primary_directory = options_.primary_directory, .copy_primary = options_.copy_primary});
+  }
+}
+
+void TandemTrainable::load(const std::filesystem::path& directory) {
+  const model::LoadOptions options{.device = info().device, .dtype = info().dtype, .pack = false};
+  auto stored = model::load_tandem_secondary(directory, {}, options)->parameters();
+  if (trains_primary()) {
+    stored.merge(
+        with_prefix(kPrimaryPrefix, model::load_model(model::tandem_primary(directory), options)->parameters()));
+  }
+  copy_parameters(stored, parameters_, directory.string());
+}
+
+}  // namespace draftsmith::train

@@ -1,0 +1,31 @@
+// What a training run works on.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/progress.h"
+#include "data/corpus/corpus.h"
+#include "data/tokenizers/tokenizer.h"
+#include "model/files/generation_config.h"
+#include "train/objectives/teacher_source.h"
+#include "train/trainable/trainable_model.h"
+
+namespace draftsmith::train {
+
+// What a run works on. All pointers and references must outlive the trainer.
+struct TrainerInputs {
+  TrainableModel& trainable;  // holds the result afterwards
+  const data::Corpus& corpus;
+  const data::Corpus* validation = nullptr;    // none: no validation
+  const data::Tokenizer* tokenizer = nullptr;  // copied into model directories; needed for BLEU
+  std::vector<std::string> references = {};    // validation texts for BLEU, one an example; empty: the decoded targets
+  model::TransformerModel* teacher = nullptr;  // for alpha
+  TeacherSource* distilled = nullptr;          // for distill; none: the teacher that the trainable runs anyway
+  std::optional<model::GenerationConfig> generation = {};  // written beside the models
+  std::string identity = {};  // what made inputs and options (a hash); a run of another is not resumed
+  ProgressStyle progress = ProgressStyle::kQuiet;
+};
+
+}  // namespace draftsmith::train
