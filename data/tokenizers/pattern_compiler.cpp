@@ -54,14 +54,13 @@ void PatternCompiler::append(Part& to, const Part& part) const {
   }
 }
 
-void PatternCompiler::compile(TextPattern& pattern) {
+PatternProgram PatternCompiler::compile() {
   if (text_.size() > kMaxExpression) fail("it is longer than 4,096 bytes");
   Part whole = alternatives();
   if (!at_end()) fail("a ')' without its '('");
   if (whole.shortest == 0) fail("it matches the empty text");
   whole.program.push_back({.op = Op::kMatched});
-  pattern.program_ = std::move(whole.program);
-  pattern.sets_ = std::move(sets_);
+  return {.sets = std::move(sets_), .instructions = std::move(whole.program)};
 }
 
 PatternCompiler::Part PatternCompiler::alternatives() {

@@ -1,10 +1,10 @@
-// From a regular expression to the program of a TextPattern: a parser by recursive descent that emits instructions.
+// From a regular expression to the PatternProgram of a TextPattern: a parser by recursive descent that emits instructions.
 #pragma once
 
 #include <string>
 #include <string_view>
 
-#include "data/tokenizers/text_pattern.h"
+#include "data/tokenizers/pattern_program.h"
 
 namespace draftsmith::data {
 
@@ -14,11 +14,11 @@ class PatternCompiler {
   PatternCompiler(std::string_view expression, const std::string& where) : text_(expression), where_(where) {}
 
   // Errors: UserError that quotes the expression and names the place in it.
-  void compile(TextPattern& pattern);
+  PatternProgram compile();
 
  private:
-  using Instruction = TextPattern::Instruction;
-  using Op = TextPattern::Op;
+  using Instruction = PatternProgram::Instruction;
+  using Op = PatternProgram::Op;
   using Program = std::vector<Instruction>;
 
   // Instructions with jumps relative to their own begin, and the fewest characters they match.

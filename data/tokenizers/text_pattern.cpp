@@ -38,7 +38,7 @@ bool CharacterSet::slow_contains(char32_t c) const {
 
 TextPattern::TextPattern(std::string_view expression, std::string where)
     : expression_(expression), where_(std::move(where)) {
-  PatternCompiler(expression_, where_).compile(*this);
+  program_ = PatternCompiler(expression_, where_).compile();
 }
 
 size_t TextPattern::match(std::string_view text, size_t at) const {
@@ -68,7 +68,7 @@ size_t TextPattern::run(std::string_view text, size_t pc, size_t at, size_t& ste
   for (;;) {
     if (steps == 0) too_slow();
     --steps;
-    const Instruction& now = program_[pc];
+    const Instruction& now = program_.instructions[pc];
     bool failed = false;
     switch (now.op) {
       case Op::kMatched:
@@ -86,13 +86,13 @@ size_t TextPattern::run(std::string_view text, size_t pc, size_t at, size_t& ste
         break;
       case Op::kSet: {
         const CodePoint c = at < text.size() ? code_point_at(text, at) : CodePoint{};
-        failed = c.length == 0 || !sets_[now.set].contains(c.value);
+        failed = c.length == 0 || !program_.sets[now.set].contains(c.value);
         at += c.length;
         ++pc;
         break;
       }
       case Op::kRun: {
-        const CharacterSet& set = sets_[now.set];
+        const CharacterSet& set = program_.sets[now.set];
         size_t low = at;  // the end after the fewest characters
         size_t count = 0;
         while (count < now.max && at < text.size()) {
