@@ -2,6 +2,7 @@
 // embedding products, beside the argmax that a greedy drafter pays anyway.
 //
 //   build/release/bench/bench_router_decision
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include "base/device.h"

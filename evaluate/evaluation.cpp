@@ -13,6 +13,7 @@
 #include "evaluate/measure/measure.h"
 #include "evaluate/report/console.h"
 #include "evaluate/report/page.h"
+#include "evaluate/report/section_match_rates.h"
 #include "evaluate/results/task_summary.h"
 #include "evaluate/router_tuning.h"
 

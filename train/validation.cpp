@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <ATen/core/grad_mode.h>
+
 #include "base/signals.h"
 #include "data/corpus/batches.h"
 #include "infer/generator.h"

@@ -126,7 +126,7 @@ std::string quality_curves_svg(const ordered_json& task, const std::string& scor
   for (const double level : {greedy.quality, below}) {
     svg += svg_line(kLeft, scales.y(level), kRight, scales.y(level), "whisker");
   }
-  for (size_t i = 0; i < groups.size(); ++i) svg += infer::draw(groups[i], series_style(i), scales);
+  for (size_t i = 0; i < groups.size(); ++i) svg += draw(groups[i], series_style(i), scales);
   svg += circle(scales.x(greedy.latency), scales.y(greedy.quality), {"#000", true}, greedy) + legend(groups);
   svg += svg_text(kRight / 2, 378, "latency relative to greedy decoding (black); lines: its quality, one point below",
                   "middle");

@@ -94,7 +94,7 @@ std::string wrapped(const std::string& text, size_t width) {
   return lines + line + "\n";
 }
 
-std::string fixed(const ordered_json& value, int digits) {
+std::string fixed(const nlohmann::ordered_json& value, int digits) {
   return value.is_number() ? fmt::format("{:.{}f}", value.get<double>(), digits) : "";
 }
 

@@ -17,16 +17,6 @@
 
 namespace draftsmith::evaluate {
 
-std::vector<std::string> decoding{"greedy", "top-k", "top-p"};
-int64_t positions = 2;
-int64_t bins = 8;
-int64_t prompts = 200;
-static Fields<MatchRateTable> fields();
-
-// But for the suite's own options.
-infer::MatchRateOptions options() const;
-};
-
 // What results.json holds of them: name, task, model, prompts and cells (match_rates_json).
 nlohmann::ordered_json match_rates_entry(const MatchRateTable& asked, const std::string& task, int64_t prompts,
                                          const std::vector<infer::MatchRate>& rates);

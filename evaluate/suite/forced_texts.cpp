@@ -16,7 +16,7 @@ ForcedTexts forced_texts(const TaskOptions& task, const TaskData& data, std::spa
       Problem problem = error.problems().front();
       if (problem.where.empty()) problem.where = place_of(task, reference_file(task), line);
       log_warning("task {}: how well drafters predict its references is not measured: {}", task.name,
-                  metrics::to_string(problem));
+                  to_string(problem));
       return {};
     }
     if (ids.empty()) continue;

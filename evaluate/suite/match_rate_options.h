@@ -18,5 +18,14 @@ struct MatchRateTable {
   std::filesystem::path exits;
   std::vector<int64_t> layers;
   std::vector<int64_t> candidates{1, 3, 5};
+  std::vector<std::string> decoding{"greedy", "top-k", "top-p"};
+  int64_t positions = 2;
+  int64_t bins = 8;
+  int64_t prompts = 200;
+  static Fields<MatchRateTable> fields();
+
+  // But for the suite's own options.
+  infer::MatchRateOptions options() const;
+};
 
 }  // namespace draftsmith::evaluate

@@ -155,7 +155,7 @@ void check_run(const SettingGrid& run, const std::vector<DrafterOptions>& drafte
   }
   std::set<std::string> seen;  // the points share their mistakes
   for (const Problem& problem : found.list()) {
-    if (seen.insert(metrics::to_string(problem)).second) problems.add(problem);
+    if (seen.insert(to_string(problem)).second) problems.add(problem);
   }
 }
 

@@ -1,4 +1,5 @@
 // `draftsmith generate` with the methods inside the model, as a user runs them.
+#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

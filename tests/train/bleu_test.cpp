@@ -1,4 +1,5 @@
 // Greedy BLEU in validation: against the model's own outputs it is perfect, and it follows the weights as they change.
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "data/tokenizers/load_tokenizer.h"

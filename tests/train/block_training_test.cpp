@@ -1,4 +1,5 @@
 // Training of models that work in blocks: block prediction's labels, and that both kinds learn and are saved.
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "base/random.h"

@@ -2,6 +2,7 @@
 #include <csignal>
 #include <numeric>
 
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "base/random.h"

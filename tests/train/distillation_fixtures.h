@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "tests/train/fixtures.h"

@@ -1,4 +1,5 @@
 // Training with losses at several layers: weights, gradients, results that load, exact resume.
+#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 
 #include "tests/train/exit_training_fixtures.h"

@@ -7,6 +7,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include <ATen/core/grad_mode.h>
+
 #include "base/random.h"
 #include "tests/support/paths.h"
 

@@ -1,4 +1,5 @@
 // Training of heads of a frozen model: gradients, what stays as it is, results that load, exact resume.
+#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 
 #include "model/files/model_hash.h"

@@ -1,6 +1,7 @@
 // Several losses in one sum: values and gradients against plain operations, whatever heads they share.
 #include <algorithm>
 
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "tests/train/distillation_fixtures.h"

@@ -1,4 +1,5 @@
 // Cross entropy: its value against the definition, its gradient against finite differences.
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "tests/train/fixtures.h"

@@ -1,3 +1,4 @@
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "base/random.h"

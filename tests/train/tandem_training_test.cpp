@@ -1,6 +1,8 @@
 // Training of Tandems: right gradients in every configuration, only what is to be trained changes, it learns, and its
 // result decodes with its primary.
 
+#include <ATen/core/grad_mode.h>
+
 #include "tests/train/tandem_training_fixtures.h"
 #include "tests/train/trainable_checks.h"
 

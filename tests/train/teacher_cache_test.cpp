@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

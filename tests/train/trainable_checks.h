@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "base/random_tensors.h"

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <sstream>
 
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 

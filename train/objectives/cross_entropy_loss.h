@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "train/objectives/linear_loss.h"
-#include "train/trainable/predictions.h"
+#include "train/objectives/objective.h"
 
 namespace draftsmith::train {
 

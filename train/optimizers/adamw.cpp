@@ -2,6 +2,8 @@
 
 #include <tuple>
 
+#include <ATen/core/grad_mode.h>
+
 namespace draftsmith::train {
 
 namespace {

@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include <ATen/core/grad_mode.h>
 #include <fnmatch.h>
 
 namespace draftsmith::train {

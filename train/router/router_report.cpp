@@ -74,7 +74,6 @@ std::string report_text(const nlohmann::json& report) {
 }
 
 std::string reliability_svg(const RouterReport& report) {
-  using namespace infer;
   constexpr double kLeft = 60;
   constexpr double kBottom = 340;
   const Scale x(0, 1, kLeft, kPlotWidth - 20);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numeric>
 
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include "base/random.h"

@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include <ATen/core/grad_mode.h>
+
 #include "base/error.h"
 #include "model/files/copy_model.h"
 #include "model/files/model_hash.h"

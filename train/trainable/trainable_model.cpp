@@ -1,5 +1,7 @@
 #include "train/trainable/trainable_model.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include "base/error.h"
 #include "model/files/safetensors.h"
 

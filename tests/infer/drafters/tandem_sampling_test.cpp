@@ -2,6 +2,7 @@
 #include <map>
 #include <set>
 
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "infer/forced/forced_alpha.h"

@@ -1,6 +1,7 @@
 // Models that are loaded for decoding: packed as they are read, over the mapped files, without their plain weights.
 #include <cmath>
 
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"

@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"

@@ -1,6 +1,8 @@
 // Models and exits of every form that the tests of exits share.
 #pragma once
 
+#include <ATen/core/grad_mode.h>
+
 #include "model/kinds/exits.h"
 #include "tests/model/transformer/transformer_fixtures.h"
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 

@@ -1,5 +1,6 @@
 // The Tandem secondary: a pass over whole sequences with a block mask, the same token by token over caches, and the
 // identity that holds both: a primary that reads itself is itself.
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "tests/model/kinds/tandem_fixtures.h"

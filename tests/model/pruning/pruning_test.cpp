@@ -1,5 +1,6 @@
 #include "model/pruning/pruning.h"
 
+#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

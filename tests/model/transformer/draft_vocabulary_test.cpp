@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
