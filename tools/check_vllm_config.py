@@ -4,7 +4,7 @@
 check_vllm_config.py TARGET DRAFTER   two model directories; prints what vLLM makes of the drafter, or fails with its error
 
 Not part of ./test: vLLM and what it imports take gigabytes. `pip install vllm` in an environment of its own is enough; the
-compiled parts are not needed (docs/export.md says what was checked).
+compiled parts are not needed (docs/reference/export.md says what was checked).
 """
 
 import sys
