@@ -1,7 +1,7 @@
 // HDF5 files with checked types and shapes: growing datasets of rows, read back in ranges.
 //
 // A writer writes under a temporary name and renames at the end. Datasets are chunked and compressed by shuffle +
-// deflate 1: on corpora of the synthetic language 0.96 bytes a token, 30 M tokens/s written and 73 M read by one core
+// deflate 1: on corpora of the made-up language 0.96 bytes a token, 30 M tokens/s written and 73 M read by one core
 // (uncompressed 4.02, 124, 451; deflate 1 alone 1.43, 21, 38; shuffle + deflate 4 0.89, 19, 73), which is far faster
 // than tokenizing. Arrays that are to be mapped into memory are contiguous and plain instead (write_array,
 // create_plain, place). A reader checks type, rank and plausible size of a dataset before it allocates anything. All

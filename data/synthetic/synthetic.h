@@ -1,4 +1,4 @@
-// A synthetic pair of languages from a grammar: the text that quickstart and tests train on, with nothing to download.
+// A made-up pair of languages from a grammar: the text that quickstart and tests train on, with nothing to download.
 //
 // The source language is written subject-verb-object with relative clauses behind their noun; the target language is
 // verb-final with relative clauses in front of it, marks case, and inflects determiners, adjectives, nouns and verbs

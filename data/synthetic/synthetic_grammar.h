@@ -1,4 +1,4 @@
-// Sentences of the synthetic languages (data/synthetic/synthetic.h): drawn as a tree once, then written down in either
+// Sentences of the made-up languages (data/synthetic/synthetic.h): drawn as a tree once, then written down in either
 // language.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The words of the synthetic languages (data/synthetic/synthetic.h): a dictionary with senses, genders and classes, and
+// The words of the made-up languages (data/synthetic/synthetic.h): a dictionary with senses, genders and classes, and
 // the endings.
 #pragma once
 

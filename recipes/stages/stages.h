@@ -5,7 +5,7 @@
 
 namespace draftsmith::recipes {
 
-StageKind language_stage();         // kind = "language": texts of the synthetic language
+StageKind language_stage();         // kind = "language": texts of the made-up language
 StageKind tokenizer_stage();        // kind = "tokenizer": spiece.model
 StageKind corpus_stage();           // kind = "corpus": corpus.h5
 StageKind ngram_stage();            // kind = "ngram": ngram.h5
