@@ -31,15 +31,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kStopped = "nothing was exported";
 
-void check_text(const ExportOptions& options, const std::string& where, Problems& problems) {
-  if (options.text && !options.target) {
-    problems.add({.where = where,
-                  .what = "a text is what alpha against a target is measured on",
-                  .expected = "--target beside --text",
-                  .found = "no target"});
-  }
-}
-
 // The type of a directory's weights: the widest, but fp16 where only what must stay fp32 beside it is wider.
 at::ScalarType stored_type(const model::ModelDirectory& opened) {
   std::set<std::string> types;
@@ -253,12 +244,6 @@ class Export {
   at::ScalarType load_type_ = at::kFloat;
   Probes probes_;
 };
-
-std::vector<std::string> format_names() {
-  std::vector<std::string> names;
-  for (const ExportFormat& format : export_formats()) names.push_back(format.name);
-  return names;
-}
 
 }  // namespace
 

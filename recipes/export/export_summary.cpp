@@ -1,10 +1,31 @@
 #include "recipes/export/export_summary.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "recipes/export/alpha_check.h"
 #include "recipes/export/export_formats.h"
 
 namespace draftsmith::recipes {
+
+namespace {
+
+void check_text(const ExportOptions& options, const std::string& where, Problems& problems) {
+  if (options.text && !options.target) {
+    problems.add({.where = where,
+                  .what = "a text is what alpha against a target is measured on",
+                  .expected = "--target beside --text",
+                  .found = "no target"});
+  }
+}
+
+std::vector<std::string> format_names() {
+  std::vector<std::string> names;
+  for (const ExportFormat& format : export_formats()) names.push_back(format.name);
+  return names;
+}
+
+}  // namespace
 
 Fields<ExportOptions> ExportOptions::fields() {
   using T = ExportOptions;
