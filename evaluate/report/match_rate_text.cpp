@@ -1,3 +1,5 @@
+#include "evaluate/report/match_rate_text.h"
+
 #include <algorithm>
 #include <vector>
 
@@ -5,7 +7,6 @@
 
 #include "base/add_new.h"
 #include "base/text_table.h"
-#include "infer/forced/match_rates.h"
 
 namespace draftsmith::evaluate {
 

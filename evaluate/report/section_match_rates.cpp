@@ -12,6 +12,7 @@
 #include "base/html.h"
 #include "base/svg.h"
 #include "evaluate/report/match_rate_plot.h"
+#include "evaluate/report/match_rate_text.h"
 #include "evaluate/suite/setting_grid.h"
 
 namespace draftsmith::evaluate {
@@ -46,15 +47,15 @@ ordered_json match_rates_entry(const MatchRateTable& asked, const std::string& t
           {"task", task},
           {"model", asked.model},
           {"prompts", prompts},
-          {"cells", infer::match_rates_json(rates)}};
+          {"cells", match_rates_json(rates)}};
 }
 
 void write_match_rates(const ordered_json& entry, const std::filesystem::path& directory) {
-  const std::vector<infer::MatchRate> rates = infer::match_rates_from_json(entry.at("cells"));
+  const std::vector<infer::MatchRate> rates = match_rates_from_json(entry.at("cells"));
   const std::string name = entry.at("name");
   std::string stem = "match_rates";
   if (!name.empty()) stem.append(".").append(file_safe(name));
-  write_file_atomic(directory / (stem + ".csv"), infer::match_rates_csv(rates));
+  write_file_atomic(directory / (stem + ".csv"), match_rates_csv(rates));
   for (const std::string& decoding : decodings_of(rates)) {
     const std::string svg = match_rate_svg(rates, decoding);
     if (svg.empty()) continue;
@@ -66,8 +67,7 @@ std::string match_rates_text(const ordered_json& results) {
   std::string text;
   for (const auto& entry : entries(results)) {
     if (!text.empty()) text += '\n';
-    text += fmt::format("{}\n{}", heading(entry),
-                        infer::match_totals_table(infer::match_rates_from_json(entry.at("cells"))));
+    text += fmt::format("{}\n{}", heading(entry), match_totals_table(match_rates_from_json(entry.at("cells"))));
   }
   return text;
 }
@@ -75,7 +75,7 @@ std::string match_rates_text(const ordered_json& results) {
 std::string match_rates_section(const ordered_json& results) {
   std::string html;
   for (const auto& entry : entries(results)) {
-    const std::vector<infer::MatchRate> rates = infer::match_rates_from_json(entry.at("cells"));
+    const std::vector<infer::MatchRate> rates = match_rates_from_json(entry.at("cells"));
     html += fmt::format(
         "<h2>{}</h2>\n<p>The share of new tokens that are among the k which a layer finds most likely, by position in "
         "the "

@@ -71,16 +71,4 @@ struct MatchTexts {
 std::vector<MatchRate> count_matches(const GenerationModels& models, const MatchTexts& texts,
                                      const MatchRateOptions& options = {});
 
-// "decoding,layer,k,head,positions,matches,tokens,rate", head "own" or "trained".
-std::string match_rates_csv(std::span<const MatchRate> rates);
-
-// The same for results.json: a list of objects with the CSV's names. Errors: nlohmann::json::exception.
-nlohmann::ordered_json match_rates_json(std::span<const MatchRate> rates);
-std::vector<MatchRate> match_rates_from_json(const nlohmann::ordered_json& json);
-
-// For the console, at most 100 columns. Totals of all decodings (tables 2 and 5): a row for each layer, k and head.
-std::string match_totals_table(std::span<const MatchRate> rates);
-// By position (tables 6 to 8), of one decoding.
-std::string match_positions_table(std::span<const MatchRate> rates, const std::string& decoding);
-
 }  // namespace draftsmith::infer
