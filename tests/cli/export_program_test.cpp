@@ -77,7 +77,7 @@ TEST_F(ExportProgram, BadInputWritesNothingAndExitsWithTwo) {
 
 // A file size limit fails writes as a full disk does.
 TEST_F(ExportProgram, AWriteThatFailsLeavesNoDirectory) {
-  const std::string command = "bash -c 'trap \"\" XFSZ; ulimit -f 8; exec " + draftsmith::testing::draftsmith_binary() +
+  const std::string command = "bash -c 'trap \"\" XFSZ; ulimit -f 8; exec " + draftsmith::test::draftsmith_binary() +
                               " export --model " + model_.string() + " --out " + out_.string() + "' 2>" +
                               (folder_ / "err").string();
   EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);

@@ -23,7 +23,7 @@ std::string shell_quoted(const std::string& text) {
 ProgramResult run_program(const std::vector<std::string>& arguments, const std::string& input) {
   const TemporaryDirectory directory;
   write_file_atomic(directory / "in", input);
-  std::string command = shell_quoted(draftsmith::testing::draftsmith_binary());
+  std::string command = shell_quoted(draftsmith::test::draftsmith_binary());
   for (const std::string& argument : arguments) command.append(" ").append(shell_quoted(argument));
   const auto file = [&](const char* name) { return shell_quoted((directory / name).string()); };
   command += fmt::format(" <{} >{} 2>{}", file("in"), file("out"), file("err"));

@@ -126,7 +126,7 @@ TEST_F(SuiteFile, MissingFilesAreErrorsOfValidateAndEval) {
 }
 
 TEST(Program, AFullStandardOutputIsAFailedRun) {
-  const std::string command = draftsmith::testing::draftsmith_binary() + " help options >/dev/full 2>/dev/null";
+  const std::string command = draftsmith::test::draftsmith_binary() + " help options >/dev/full 2>/dev/null";
   EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
 }
 

@@ -123,7 +123,7 @@ TEST_F(PruneProgram, RefusesBeforeItMeasures) {
 
 TEST_F(PruneProgram, AskedToStopItEndsInOrder) {
   write_corpus("long.h5", 50'000);
-  const std::string command = "bash -c '" + draftsmith::testing::draftsmith_binary() + " prune --threads 1 --model " +
+  const std::string command = "bash -c '" + draftsmith::test::draftsmith_binary() + " prune --threads 1 --model " +
                               path("model") + " --out " + path("out") + " --heads 2 --by activation --calibration " +
                               path("long.h5") + " --calibration-examples 50000 2>" + path("err") +
                               " & pid=$!; while [ -e /proc/$pid ] && ! grep -q \"SigCgt:.*[4-7c-f]...$\" "

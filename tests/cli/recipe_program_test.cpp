@@ -218,7 +218,7 @@ TEST_F(RecipeProgram, SigtermSavesAndExitsWith143) {
       "--set target.training.validation.every='500000 steps' 2>'{3}' >&2 & child=$!; "
       "while kill -0 $child && ! {{ test ! -e '{2}target/DONE' && test -s '{2}target/metrics.jsonl'; }}; "
       "do sleep 0.05; done; kill -TERM $child; wait $child",
-      draftsmith::testing::draftsmith_binary(), (*folder_ / "tiny.toml").string(), work(), log);
+      draftsmith::test::draftsmith_binary(), (*folder_ / "tiny.toml").string(), work(), log);
   const int status = std::system(command.c_str());
   EXPECT_EQ(WEXITSTATUS(status), 143) << read_file(log);
   EXPECT_TRUE(fs::exists(work("target/checkpoints/last"))) << read_file(log);

@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 }  // namespace
 
 std::optional<fs::path> run_reference(const std::string& command, std::string& why) {
-  const fs::path python = testing::peers_python();
-  const fs::path data = testing::data_dir();
+  const fs::path python = test::peers_python();
+  const fs::path data = test::data_dir();
   if (!fs::exists(python)) {
     why = "no Python with sacrebleu, rouge_score and nltk at " + python.string() + " (DRAFTSMITH_PEERS_PYTHON)";
     return std::nullopt;
@@ -28,7 +28,7 @@ std::optional<fs::path> run_reference(const std::string& command, std::string& w
   }
   const fs::path out = fs::temp_directory_path() / ("draftsmith_metrics_" + command + "_" + std::to_string(::getpid()));
   const std::string line = fmt::format("'{}' '{}' {} '{}' '{}' 2>'{}.log'", python.string(),
-                                       (testing::source_dir() / "tools/reference_metrics.py").string(), command,
+                                       (test::source_dir() / "tools/reference_metrics.py").string(), command,
                                        data.string(), out.string(), out.string());
   if (std::system(line.c_str()) != 0) {
     throw std::runtime_error("the reference script failed: " + line);

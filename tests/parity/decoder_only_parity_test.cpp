@@ -141,7 +141,7 @@ TEST_F(DecoderOnlyParity, PickledWeightsAreRead) {
 
 // A real trained model: greedy continuations of 100 beginnings of TinyStories.
 TEST_F(DecoderOnlyParity, ATrainedModelTellsTheSameStories) {
-  const fs::path data = draftsmith::testing::data_dir();
+  const fs::path data = draftsmith::test::data_dir();
   const fs::path directory = data / "models/stories260k_hf";
   fs::path text;
   if (fs::exists(data / "tinystories")) {

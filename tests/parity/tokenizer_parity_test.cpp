@@ -55,7 +55,7 @@ class BinaryReader {
 class TokenizerParity : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    if (!model::TransformersReference::available() || !fs::exists(draftsmith::testing::data_dir())) return;
+    if (!model::TransformersReference::available() || !fs::exists(draftsmith::test::data_dir())) return;
     reference_ = std::make_unique<model::TransformersReference>("parity_tokenizers.py");
     BinaryReader reader(root() / "lines.bin");
     for (uint32_t count = reader.number(); count > 0; --count) lines_.push_back(reader.text());
@@ -67,7 +67,7 @@ class TokenizerParity : public testing::Test {
 
   void SetUp() override {
     if (!reference_)
-      GTEST_SKIP() << "no Python with `tokenizers` (run ./test), or no " << draftsmith::testing::data_dir();
+      GTEST_SKIP() << "no Python with `tokenizers` (run ./test), or no " << draftsmith::test::data_dir();
     ASSERT_GE(lines_.size(), 50'000U);
   }
 
@@ -150,7 +150,7 @@ TEST_F(TokenizerParity, LlamasSentencePieceInTokenizerJson) {
 
 TEST_F(TokenizerParity, SentencePiece) {
   for (const char* name : {"llama32k_tokenizer", "stories260k_hf"}) {
-    compare(name, *load_tokenizer(draftsmith::testing::data_dir() / "models" / name / "tokenizer.model"));
+    compare(name, *load_tokenizer(draftsmith::test::data_dir() / "models" / name / "tokenizer.model"));
   }
 }
 
@@ -158,7 +158,7 @@ TEST_F(TokenizerParity, SentencePiece) {
 // blanks and blanks at the start in its own way (as the references of "llama" show).
 TEST_F(TokenizerParity, ALlamasTwoFilesGiveTheSameIds) {
   const auto model =
-      load_tokenizer(draftsmith::testing::data_dir() / "models" / "llama32k_tokenizer" / "tokenizer.model");
+      load_tokenizer(draftsmith::test::data_dir() / "models" / "llama32k_tokenizer" / "tokenizer.model");
   const auto old_form = load_tokenizer(root() / "llama_old");
   const auto new_form = load_tokenizer(root() / "llama");
   size_t compared = 0;

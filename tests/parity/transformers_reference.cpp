@@ -21,7 +21,7 @@ std::vector<int64_t> integers(const at::Tensor& values) {
 }  // namespace
 
 bool TransformersReference::available() {
-  return fs::exists(draftsmith::testing::peers_python());
+  return fs::exists(draftsmith::test::peers_python());
 }
 
 TransformersReference::TransformersReference(std::string script) : script_(std::move(script)) {
@@ -33,8 +33,8 @@ TransformersReference::TransformersReference(std::string script) : script_(std::
 
 std::string TransformersReference::run(const std::string& command, const std::string& rest) const {
   const fs::path log = root_ / (command + ".log");
-  const std::string line = "OMP_NUM_THREADS=1 '" + draftsmith::testing::peers_python().string() + "' '" +
-                           (draftsmith::testing::source_dir() / "tools").string() + "/" + script_ + "' " + command +
+  const std::string line = "OMP_NUM_THREADS=1 '" + draftsmith::test::peers_python().string() + "' '" +
+                           (draftsmith::test::source_dir() / "tools").string() + "/" + script_ + "' " + command +
                            " '" + root().string() + "' " + rest + " >'" + log.string() + "' 2>&1";
   return std::system(line.c_str()) == 0 ? "" : read_file(log);
 }

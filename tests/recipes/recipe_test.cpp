@@ -194,7 +194,7 @@ TEST_F(RecipeFile, TheDeviceOfAnEvaluationIsTheRecipesUnlessTheCommandLineNamesO
 }
 
 TEST_F(RecipeFile, TheRecipesOfTheRepositoryHaveNoErrors) {
-  for (const auto& entry : std::filesystem::directory_iterator(draftsmith::testing::source_dir() / "recipes")) {
+  for (const auto& entry : std::filesystem::directory_iterator(draftsmith::test::source_dir() / "recipes")) {
     if (entry.path().extension() != ".toml") continue;
     if (read_file(entry.path()).find("$DATA") != std::string::npos && !std::filesystem::exists(data_folder())) continue;
     EXPECT_NO_THROW(load_recipe(entry.path(), {})) << entry.path();

@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-namespace draftsmith::testing {
+namespace draftsmith::test {
 
 namespace {
 
@@ -29,4 +29,4 @@ std::filesystem::path peers_python() {
   return from_environment("DRAFTSMITH_PEERS_PYTHON", source_dir() / ".venv-peers/bin/python");
 }
 
-}  // namespace draftsmith::testing
+}  // namespace draftsmith::test

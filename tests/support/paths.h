@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-namespace draftsmith::testing {
+namespace draftsmith::test {
 
 // Returns the root of the repository.
 std::filesystem::path source_dir();
@@ -20,4 +20,4 @@ std::filesystem::path data_dir();
 // .venv-peers). It may not exist.
 std::filesystem::path peers_python();
 
-}  // namespace draftsmith::testing
+}  // namespace draftsmith::test

@@ -118,7 +118,7 @@ at::Tensor numeric_gradient(at::Tensor x, const std::function<double()>& f) {
 }
 
 std::optional<std::string> peers_python() {
-  const std::string python = testing::peers_python().string();
+  const std::string python = test::peers_python().string();
   if (!std::filesystem::exists(python)) return std::nullopt;
   return python;
 }
@@ -126,7 +126,7 @@ std::optional<std::string> peers_python() {
 std::string run_python(const std::string& script, const std::vector<std::string>& arguments) {
   std::ostringstream line;
   line << std::quoted(peers_python().value()) << ' '
-       << std::quoted((testing::source_dir() / "tests/train" / script).string());
+       << std::quoted((test::source_dir() / "tests/train" / script).string());
   for (const std::string& argument : arguments) line << ' ' << std::quoted(argument);
   const std::string command = line.str();
   FILE* pipe = popen(command.c_str(), "r");

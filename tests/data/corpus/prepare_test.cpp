@@ -251,7 +251,7 @@ TEST_F(Prepare, ProgressCountsEveryExample) {
 }
 
 TEST_F(Prepare, RealCaptionsRoundTripThroughTheCorpus) {
-  const auto folder = draftsmith::testing::data_dir() / "multi30k";
+  const auto folder = draftsmith::test::data_dir() / "multi30k";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no " << folder;
   const std::vector<std::filesystem::path> files = {folder / "val.de", folder / "val.en"};
   train_tokenizer(files, {.vocabulary = 1000}, directory_ / "captions.model");

@@ -207,7 +207,7 @@ TEST(Utf8, ReplacementTakesMaximalIllFormedParts) {
 }
 
 TEST(Readers2, RealParallelFilesReadWhole) {
-  const auto folder = draftsmith::testing::data_dir() / "multi30k";
+  const auto folder = draftsmith::test::data_dir() / "multi30k";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no " << folder;
   const auto stream = open_parallel(folder / "train.de", folder / "train.en", {});
   int64_t count = 0;
@@ -216,7 +216,7 @@ TEST(Readers2, RealParallelFilesReadWhole) {
 }
 
 TEST(Readers2, RealJsonlFilesReadWhole) {
-  const auto folder = draftsmith::testing::data_dir();
+  const auto folder = draftsmith::test::data_dir();
   if (!std::filesystem::exists(folder / "dialogsum")) GTEST_SKIP() << "no " << folder;
   const auto dialogues = open_jsonl(folder / "dialogsum" / "dialogsum.test.jsonl",
                                     {.source = "dialogue", .targets = {"summary1", "summary2", "summary3"}}, {});

@@ -94,7 +94,7 @@ TEST(StreamDecoder, SentencePieceStreamsAddUp) {
 }
 
 TEST(StreamDecoder, LlamasStreamsAddUp) {
-  const auto directory = draftsmith::testing::data_dir() / "models" / "llama32k_tokenizer";
+  const auto directory = draftsmith::test::data_dir() / "models" / "llama32k_tokenizer";
   if (!std::filesystem::exists(directory)) GTEST_SKIP() << "no " << directory;
   const auto tokenizer = load_tokenizer(directory);
   Ids often = {0, 1, 2, 29871, 259};

@@ -158,7 +158,7 @@ TEST(Tokenizer, IdsOutsideTheVocabularyAreErrors) {
 }
 
 TEST(Tokenizer, ReadsLlamasModelWithItsOwnSpecialIds) {
-  const auto file = draftsmith::testing::data_dir() / "models" / "llama32k_tokenizer" / "tokenizer.model";
+  const auto file = draftsmith::test::data_dir() / "models" / "llama32k_tokenizer" / "tokenizer.model";
   if (!std::filesystem::exists(file)) GTEST_SKIP() << "no " << file;
   const auto tokenizer = load_tokenizer(file);
   EXPECT_EQ(tokenizer->vocabulary(), 32000);

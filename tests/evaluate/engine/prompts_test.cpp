@@ -53,7 +53,7 @@ TEST_F(EvaluationPrompts, CuttingIdsKeepsTheirEos) {
 
 TEST_F(EvaluationPrompts, PromptsMustLeaveRoomForTheNewTokens) {
   const std::filesystem::path stories =
-      draftsmith::testing::data_dir() / "models/stories260k_hf";  // a context of 512 tokens
+      draftsmith::test::data_dir() / "models/stories260k_hf";  // a context of 512 tokens
   if (!std::filesystem::exists(stories)) GTEST_SKIP() << "no shared data";
   options_.model = stories;
   const auto engine = make_model_engine(options_);
@@ -71,7 +71,7 @@ TEST_F(EvaluationPrompts, PromptsMustLeaveRoomForTheNewTokens) {
 }
 
 TEST_F(EvaluationPrompts, CuttingPromptsKeepsTheirSuffix) {
-  const std::filesystem::path stories = draftsmith::testing::data_dir() / "models/stories260k_hf";
+  const std::filesystem::path stories = draftsmith::test::data_dir() / "models/stories260k_hf";
   if (!std::filesystem::exists(stories)) GTEST_SKIP() << "no shared data";
   options_.model = stories;
   const auto engine = make_model_engine(options_);
@@ -92,7 +92,7 @@ TEST_F(EvaluationPrompts, CuttingPromptsKeepsTheirSuffix) {
 }
 
 TEST_F(EvaluationPrompts, WhatACutPromptGoesOnWithIsTheRestOfItsText) {
-  const std::filesystem::path stories = draftsmith::testing::data_dir() / "models/stories260k_hf";
+  const std::filesystem::path stories = draftsmith::test::data_dir() / "models/stories260k_hf";
   if (!std::filesystem::exists(stories)) GTEST_SKIP() << "no shared data";
   options_.model = stories;
   const auto engine = make_model_engine(options_);
@@ -122,7 +122,7 @@ TEST_F(EvaluationPrompts, AnEncodersSourceIsNoBeginningOfAText) {
 }
 
 TEST_F(EvaluationPrompts, PlainTextMeasuresHowWellADecoderOnlyModelPredictsIt) {
-  const std::filesystem::path stories = draftsmith::testing::data_dir() / "models/stories260k_hf";
+  const std::filesystem::path stories = draftsmith::test::data_dir() / "models/stories260k_hf";
   if (!std::filesystem::exists(stories)) GTEST_SKIP() << "no shared data";
   write_file_atomic(root_ / "text",
                     "Once upon a time there was a little girl. She had a dog and a cat, and they played.\n<|end|>\nThe "
