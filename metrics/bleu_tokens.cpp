@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "metrics/bleu.h"
 
 namespace draftsmith::metrics {

@@ -15,9 +15,6 @@ using References = std::vector<std::vector<std::string>>;
 // Code points of a UTF-8 text. A byte that belongs to no valid sequence becomes U+FFFD.
 std::vector<char32_t> code_points(std::string_view text);
 
-// UTF-8 of one code point.
-void append_utf8(char32_t code_point, std::string& text);
-
 // True for what Python's str.split() without arguments splits at.
 bool is_space(char32_t code_point);
 

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/sha256.h"
-#include "data/tokenizers/utf8.h"
+#include "base/utf8.h"
 
 namespace draftsmith::data {
 

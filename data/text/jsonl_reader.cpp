@@ -4,10 +4,10 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "data/text/line_reader.h"
 #include "data/text/policied_stream.h"
 #include "data/text/readers.h"
-#include "data/tokenizers/utf8.h"
 
 namespace draftsmith::data {
 

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/tokenizers/byte_level.h"
-#include "data/tokenizers/character_classes.h"
 
 namespace draftsmith::data {
 

@@ -1,6 +1,6 @@
 #include "data/tokenizers/byte_level.h"
 
-#include "data/tokenizers/character_classes.h"
+#include "base/utf8.h"
 
 namespace draftsmith::data {
 

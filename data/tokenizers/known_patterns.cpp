@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/utf8.h"
 #include "data/tokenizers/character_classes.h"
 
 namespace draftsmith::data {

@@ -23,22 +23,34 @@ struct Words {
 // What becomes of the matches of a Split.
 enum class SplitBehavior { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
-// Finds matches of a regular expression: a scanner where one is known, else the general engine.
+// A part of a text, and whether a pattern matched it. Only matched parts may be empty.
+struct TextPart {
+  size_t begin;
+  size_t end;
+  bool matched;
+  bool operator==(const TextPart&) const = default;
+};
+
+// Finds the matches of a regular expression (by a scanner if one is known, else by Oniguruma), of a literal text or of
+// digits.
 class SplitPattern {
  public:
-  // Errors: UserError for an expression that TextPattern cannot handle.
+  // Errors: UserError for an expression that TextPattern refuses.
   static SplitPattern regex(std::string_view expression, const std::string& where);
-  // The general engine, also where a scanner is known (for comparisons).
+  // Uses Oniguruma even if a scanner is known, for comparisons.
   static SplitPattern general_regex(std::string_view expression, const std::string& where);
-  // A literal text; must not be empty.
+  // Matches a text that is not empty.
   static SplitPattern literal(std::string text);
-  // Single digits and other numbers, as the Digits pre-tokenizer takes them.
+  // Matches single digits and other numbers, as the pre-tokenizer Digits does.
   static SplitPattern digits();
 
-  // End of the match that begins at `at`, or `at`.
-  size_t match(std::string_view text, size_t at) const;
+  // Replaces `parts` by all parts of a text (valid UTF-8), in order: matches and what lies between them.
+  void cut(std::string_view text, std::vector<TextPart>& parts) const;
 
  private:
+  // End of the match that begins at byte `at`, or `at`; not for general expressions.
+  size_t match(std::string_view text, size_t at) const;
+
   PatternScanner scanner_ = nullptr;
   std::shared_ptr<const TextPattern> pattern_;
   std::string literal_;

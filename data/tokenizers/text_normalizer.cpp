@@ -9,7 +9,7 @@
 #include <unicode/stringpiece.h>
 #include <unicode/uchar.h>
 
-#include "data/tokenizers/character_classes.h"
+#include "base/utf8.h"
 
 namespace draftsmith::data {
 

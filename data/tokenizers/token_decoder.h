@@ -11,6 +11,9 @@
 
 namespace draftsmith::data {
 
+// Returns the bytes as valid UTF-8, with U+FFFD in place of ill-formed ones by the given policy.
+std::string repair_utf8(std::string_view bytes, InvalidBytes policy);
+
 class TokenDecoder {
  public:
   // Bytes of all pieces (as characters of byte_level.h; a piece with any other character stands for its own UTF-8) are

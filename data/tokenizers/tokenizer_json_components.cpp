@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "data/tokenizers/bpe_model.h"
-#include "data/tokenizers/character_classes.h"
 
 namespace draftsmith::data {
 

@@ -13,7 +13,6 @@
 #include "base/utf8.h"
 #include "data/text/line_reader.h"
 #include "data/tokenizers/load_tokenizer.h"
-#include "data/tokenizers/utf8.h"
 
 namespace draftsmith::data {
 
