@@ -172,6 +172,16 @@ def qwen(lines):
     return tokenizer
 
 
+def expressions(lines):
+    """Expressions with empty matches, lookbehind, lazy repetition, negated and intersected classes, and ignored case."""
+    return trained(lines, pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex("(?<=[a-z])(?=[A-Z])|(?=(?:[0-9]{3})+(?![0-9]))"), "isolated"),
+        pre_tokenizers.Split(Regex("[^\\S\\n]+?(?=\\S)|\\p{^L}(?!\\p{N})"), "merged_with_next"),
+        pre_tokenizers.Split(Regex("(?i:[\\p{L}&&[^aeiou]]{2,5}?|\\P{N}x|\\p{L}ß)"), "merged_with_previous"),
+        pre_tokenizers.Split(Regex("(?<![\\p{Letter}\\p{Number}])[-'’]++(?:s|\\S*+)"), "contiguous"),
+        byte_level(use_regex=False)]))
+
+
 def odd(lines):
     """Added tokens of every kind, digits alone, splits that merge, a prefix space, bytes that have no piece."""
     tokenizer = trained(lines, pre_tokenizers.Sequence([
@@ -300,7 +310,7 @@ def make(root):
     lines = fuzzed_lines() + data_lines(int(os.environ.get("DRAFTSMITH_TOKENIZER_STRIDE", "40")))
     write_lines(root / "lines.bin", lines)
     text = training_lines()
-    families = {build.__name__: build(text) for build in (gpt2, gpt_neox, bloom, llama3, qwen, odd)}
+    families = {build.__name__: build(text) for build in (gpt2, gpt_neox, bloom, llama3, qwen, expressions, odd)}
     families["llama"], families["llama_old"] = llama_json(root)
     for name, tokenizer in families.items():
         save(tokenizer, root / name)

@@ -9,7 +9,7 @@ namespace draftsmith::data {
 
 namespace {
 
-// Digits follows Unicode 17 (Rust's char::is_numeric), which has more numbers than the engine of regular expressions.
+// Digits follows Unicode 17 (Rust's char::is_numeric), which has more numbers than CharacterClasses.
 bool is_digit(char32_t c) {
   return CharacterClasses::table().of(c) == kNumber || (c >= 0x11DE0 && c <= 0x11DE9) || (c >= 0x16FF4 && c <= 0x16FF6);
 }
@@ -20,7 +20,7 @@ void add_match(TextMatch match, size_t& gap, std::vector<TextPart>& parts) {
   gap = match.end;
 }
 
-// Each match becomes one part with what stands before it.
+// Merges each match with the part before it.
 void merge_with_previous(std::vector<TextPart>& parts) {
   std::vector<TextPart> merged;
   bool after_match = false;

@@ -12,7 +12,7 @@ std::string StreamDecoder::drain() {
 }
 
 std::string StreamDecoder::take_ready() {
-  if (rules_.invalid == InvalidBytes::kReplaceRun) return {};  // the run's last byte may spoil it all
+  if (rules_.invalid == InvalidBytes::kReplaceRun) return {};  // one later byte may make the whole run invalid
   const size_t open = incomplete_suffix(bytes_);
   const std::string tail = bytes_.substr(bytes_.size() - open);
   bytes_.erase(bytes_.size() - open);
@@ -21,8 +21,7 @@ std::string StreamDecoder::take_ready() {
   return text;
 }
 
-// Whether the first id's space is dropped depends on the ids after it, as those may print nothing: they are decoded
-// together until they print something.
+// Decodes the first ids together until they give text: the leading space is dropped from the first id that gives any.
 std::string StreamDecoder::push_first(int32_t id, const TextPiece& piece) {
   const bool prints_nothing = piece.kind == TextPiece::Kind::kText && piece.text.empty();
   if (first_ids_.empty() && prints_nothing) return {};

@@ -17,7 +17,7 @@ int hex_digit(char c) {
   return -1;
 }
 
-// The byte of <0xE4>, or -1.
+// Returns the byte of a piece such as <0xE4>, or -1.
 int fallback_byte(std::string_view piece) {
   if (piece.size() != 6 || !piece.starts_with("<0x") || piece.back() != '>') return -1;
   const int high = hex_digit(piece[3]);
