@@ -28,14 +28,7 @@ std::string without_trailing_blanks(std::string line) {
 
 std::string cut_to_width(const std::string& text, size_t width) {
   if (display_width(text) <= width) return text;
-  size_t end = text.size();
-  while (end > 0 && display_width(text.substr(0, end)) + 1 > width) {
-    // Back over one character: its continuation bytes, then its first byte.
-    do {
-      --end;
-    } while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80);
-  }
-  return text.substr(0, end) + "…";
+  return text.substr(0, prefix_of_width(text, width > 0 ? width - 1 : 0)) + "…";
 }
 
 TextTable::TextTable(std::vector<Column> columns, size_t max_width)

@@ -1,91 +1,102 @@
 #include "base/utf8.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdint>
 
 namespace draftsmith {
 
 namespace {
 
-struct Decoded {
-  uint32_t code_point = 0;
-  size_t length = 0;  // 0: malformed
-};
-
-bool is_continuation(unsigned char byte, unsigned char low = 0x80, unsigned char high = 0xbf) {
-  return byte >= low && byte <= high;
-}
-
-Decoded decode(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return {first, 1};
-  if (first >= 0xc2 && first <= 0xdf) {
-    if (text.size() < 2 || !is_continuation(byte(1))) return {};
-    return {(first & 0x1fu) << 6 | (byte(1) & 0x3fu), 2};
-  }
-  if (first >= 0xe0 && first <= 0xef) {
-    const unsigned char low = first == 0xe0 ? 0xa0 : 0x80;   // no overlong form
-    const unsigned char high = first == 0xed ? 0x9f : 0xbf;  // no surrogate
-    if (text.size() < 3 || !is_continuation(byte(1), low, high) || !is_continuation(byte(2))) return {};
-    return {(first & 0x0fu) << 12 | (byte(1) & 0x3fu) << 6 | (byte(2) & 0x3fu), 3};
-  }
-  if (first >= 0xf0 && first <= 0xf4) {
-    const unsigned char low = first == 0xf0 ? 0x90 : 0x80;
-    const unsigned char high = first == 0xf4 ? 0x8f : 0xbf;  // at most U+10FFFF
-    if (text.size() < 4 || !is_continuation(byte(1), low, high) || !is_continuation(byte(2)) ||
-        !is_continuation(byte(3))) {
-      return {};
-    }
-    return {(first & 0x07u) << 18 | (byte(1) & 0x3fu) << 12 | (byte(2) & 0x3fu) << 6 | (byte(3) & 0x3fu), 4};
-  }
-  return {};
-}
-
-struct Interval {
-  uint32_t first, last;
-};
-
 template <size_t N>
-bool within(const std::array<Interval, N>& intervals, uint32_t code_point) {
-  return std::any_of(intervals.begin(), intervals.end(),
-                     [&](Interval i) { return code_point >= i.first && code_point <= i.last; });
+bool within(const std::array<CodePointRange, N>& ranges, char32_t c) {
+  return std::any_of(ranges.begin(), ranges.end(),
+                     [&](const CodePointRange& range) { return c >= range.first && c <= range.last; });
 }
 
 // The blocks that matter for tables: combining marks, zero-width characters, and wide East Asian text and emoji.
-constexpr std::array<Interval, 6> kZeroWidth{
+constexpr std::array<CodePointRange, 6> kZeroWidth{
     {{0x0300, 0x036f}, {0x1ab0, 0x1aff}, {0x1dc0, 0x1dff}, {0x200b, 0x200f}, {0x20d0, 0x20ff}, {0xfe00, 0xfe0f}}};
-constexpr std::array<Interval, 9> kWide{{{0x1100, 0x115f},
-                                         {0x2e80, 0x303e},
-                                         {0x3041, 0xa4cf},
-                                         {0xac00, 0xd7a3},
-                                         {0xf900, 0xfaff},
-                                         {0xfe30, 0xfe6f},
-                                         {0xff00, 0xff60},
-                                         {0x1f300, 0x1faff},
-                                         {0x20000, 0x3fffd}}};
+constexpr std::array<CodePointRange, 9> kWide{{{0x1100, 0x115f},
+                                               {0x2e80, 0x303e},
+                                               {0x3041, 0xa4cf},
+                                               {0xac00, 0xd7a3},
+                                               {0xf900, 0xfaff},
+                                               {0xfe30, 0xfe6f},
+                                               {0xff00, 0xff60},
+                                               {0x1f300, 0x1faff},
+                                               {0x20000, 0x3fffd}}};
+
+// Returns the columns of the character at byte `at` and moves `at` behind it, or behind one ill-formed byte.
+size_t take_width(std::string_view text, size_t& at) {
+  const CodePoint c = code_point_at(text, at);
+  at += c.valid ? c.length : 1;
+  if (!c.valid) return 1;
+  if (within(kZeroWidth, c.value)) return 0;
+  return within(kWide, c.value) ? 2 : 1;
+}
 
 }  // namespace
 
+bool is_white_space(char32_t c) {
+  return within(kWhiteSpace, c);
+}
+
+void append_utf8(char32_t c, std::string& text) {
+  std::array<char, U8_MAX_LENGTH> bytes{};
+  size_t length = 0;
+  U8_APPEND_UNSAFE(bytes, length, static_cast<uint32_t>(c));
+  text.append(bytes.data(), length);
+}
+
 std::optional<size_t> invalid_utf8_offset(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
-    const Decoded decoded = decode(text.substr(at));
-    if (decoded.length == 0) return at;
-    at += decoded.length;
+    const CodePoint c = code_point_at(text, at);
+    if (!c.valid) return at;
+    at += c.length;
   }
   return std::nullopt;
 }
 
+size_t incomplete_suffix(std::string_view text) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
+  size_t complete = text.size();
+  U8_TRUNCATE_IF_INCOMPLETE(bytes, size_t{0}, complete);
+  return text.size() - complete;
+}
+
+std::string replace_invalid_utf8(std::string_view text) {
+  std::string repaired;
+  repaired.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    const CodePoint c = code_point_at(text, at);
+    repaired += c.valid ? text.substr(at, c.length) : kReplacementText;
+    at += c.length;
+  }
+  return repaired;
+}
+
+bool is_blank(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const CodePoint c = code_point_at(text, at);
+    if (!is_white_space(c.value)) return false;
+    at += c.length;
+  }
+  return true;
+}
+
 size_t display_width(std::string_view text) {
   size_t width = 0;
-  for (size_t at = 0; at < text.size();) {
-    const Decoded decoded = decode(text.substr(at));
-    at += std::max<size_t>(decoded.length, 1);
-    if (within(kZeroWidth, decoded.code_point)) continue;
-    width += within(kWide, decoded.code_point) ? 2 : 1;
-  }
+  for (size_t at = 0; at < text.size();) width += take_width(text, at);
   return width;
+}
+
+size_t prefix_of_width(std::string_view text, size_t width) {
+  size_t end = 0;
+  for (size_t at = 0; at < text.size(); end = at) {
+    const size_t columns = take_width(text, at);
+    if (columns > width) break;
+    width -= columns;
+  }
+  return end;
 }
 
 }  // namespace draftsmith

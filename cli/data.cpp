@@ -1,4 +1,4 @@
-// `draftsmith data`: make tokenizers, corpora, n-gram tables and the made-up language, and look at them.
+// `draftsmith data`: make tokenizers, corpora, n-gram tables and the synthetic language, and look at them.
 #include <iostream>
 #include <memory>
 
@@ -223,7 +223,7 @@ std::function<int()> add_data(CLI::App& app) {
   };
   add("prepare", "Tokenize text into a corpus", add_prepare);
   add("show", "Print what a corpus holds", add_show);
-  add("synth", "Write the made-up pair of languages", add_synth);
+  add("synth", "Write the synthetic pair of languages", add_synth);
   add("tokenize", "Token ids of each line of text, or text of each line of ids", add_tokenize);
   add("ngrams", "Count n-grams of a corpus: a drafter without weights", add_ngrams);
   add("train-tokenizer", "Train a SentencePiece tokenizer", add_train_tokenizer);

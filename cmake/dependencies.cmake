@@ -12,6 +12,7 @@ if(BUILD_TESTING)
   find_package(GTest REQUIRED)
 endif()
 pkg_check_modules(sentencepiece REQUIRED IMPORTED_TARGET sentencepiece)
+pkg_check_modules(oniguruma REQUIRED IMPORTED_TARGET oniguruma)
 pkg_check_modules(tomlplusplus REQUIRED IMPORTED_TARGET tomlplusplus)
 
 # LibTorch's wheel brings headers of another fmt than the one linked here; this folder, searched before LibTorch's, holds

@@ -30,7 +30,7 @@ NgramsByOrder sorted_ngrams(const std::vector<uint32_t>& words) {
   return result;
 }
 
-// Matches of the hypothesis' n-grams, each clipped to its largest count in any one reference.
+// Counts matches of the hypothesis's n-grams, each clipped to its largest count in any one reference.
 int64_t clipped_matches(const std::vector<WordNgram>& hypothesis, const std::vector<NgramsByOrder>& references,
                         size_t order) {
   int64_t matches = 0;
@@ -44,7 +44,7 @@ int64_t clipped_matches(const std::vector<WordNgram>& hypothesis, const std::vec
   return matches;
 }
 
-// The reference length nearest to the hypothesis' length; the shorter of two equally near ones.
+// Returns the reference length nearest to the hypothesis's length, the shorter one of a tie.
 int64_t closest_length(int64_t hypothesis, const std::vector<int64_t>& references) {
   int64_t closest = references.front();
   for (const int64_t length : references) {
@@ -85,7 +85,7 @@ LineStatistics bleu_statistics(const std::vector<std::string>& hypotheses, const
   statistics.width = 2 + 2 * static_cast<int64_t>(kBleuOrder);
   statistics.values.reserve(hypotheses.size() * static_cast<size_t>(statistics.width));
   for (size_t line = 0; line < hypotheses.size(); ++line) {
-    if (references[line].empty()) throw std::logic_error("bleu: a line without reference");
+    if (references[line].empty()) throw std::logic_error("bleu: a line without a reference");
     add_line_statistics(hypotheses[line], references[line], tokenizer, statistics.values);
   }
   return statistics;

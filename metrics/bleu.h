@@ -18,11 +18,11 @@ inline constexpr size_t kBleuOrder = 4;
 
 enum class BleuTokenizer { k13a, kNone, kChar };
 
-// "13a", "none" or "char"; anything else is a UserError that names these.
+// Parses "13a", "none" or "char". Errors: UserError for another name.
 BleuTokenizer bleu_tokenizer(std::string_view name);
 std::string to_string(BleuTokenizer tokenizer);
 
-// Tokens of one segment.
+// Returns the tokens of one segment.
 std::vector<std::string> bleu_tokens(std::string_view text, BleuTokenizer tokenizer);
 
 struct BleuScore {
@@ -35,27 +35,27 @@ struct BleuScore {
   int64_t reference_length = 0;
 };
 
-// Statistics of each line: hypothesis length, closest reference length, correct 1..4-grams, total 1..4-grams.
-// Throws std::logic_error when the numbers of lines differ or a line has no reference.
+// Returns the statistics of each line: hypothesis length, closest reference length, correct 1..4-grams,
+// total 1..4-grams. Throws std::logic_error if the numbers of lines differ or a line has no reference.
 LineStatistics bleu_statistics(const std::vector<std::string>& hypotheses, const References& references,
                                BleuTokenizer tokenizer = BleuTokenizer::k13a);
 
-// The score of summed statistics.
+// Returns the score of summed statistics.
 BleuScore bleu_from_sums(std::span<const double> sums);
 
 BleuScore corpus_bleu(const std::vector<std::string>& hypotheses, const References& references,
                       BleuTokenizer tokenizer = BleuTokenizer::k13a);
 
-// sacreBLEU's signature with our own version in it, long ("nrefs:1|case:mixed|...") or short ("#:1|c:mixed|...").
+// Returns sacreBLEU's signature with our version, long ("nrefs:1|case:mixed|...") or short ("#:1|c:mixed|...").
 std::string bleu_signature(const References& references, BleuTokenizer tokenizer, bool brief = false);
 
 // "27.10 58.3/33.1/20.9/13.7 (BP = 1.000 ratio = 1.010 hyp_len = 12 ref_len = 11)".
 std::string to_string(const BleuScore& score);
 
-// Number of references a line as signatures name it: "1", or "var" when it varies.
+// Returns the number of references per line for signatures: "1", or "var" if it varies.
 std::string reference_count(const References& references);
 
-// What signatures give as version: clearly ours, not sacreBLEU's.
+// The version in signatures, which differs from any version of sacreBLEU.
 inline constexpr std::string_view kMetricsVersion = "draftsmith-0.1.0";
 
 }  // namespace draftsmith::metrics

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "metrics/bleu.h"
 
 namespace draftsmith::metrics {
@@ -16,7 +17,8 @@ bool is_point(char c) {
   return c == '.' || c == ',';
 }
 
-// ASCII punctuation that always stands alone: all of it but the apostrophe, comma, hyphen and full stop.
+// Returns whether a character is ASCII punctuation that is always a token: all but apostrophe, comma, hyphen, full
+// stop.
 bool stands_alone(char c) {
   const bool punctuation =
       (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
@@ -41,7 +43,7 @@ std::string isolate_punctuation(const std::string& text) {
   return result;
 }
 
-// Rewrites non-overlapping pairs of characters, left to right: where `matches(first, second)`, `write` puts out both.
+// Rewrites pairs of characters from left to right, without overlap: `write` outputs both if `matches(first, second)`.
 template <typename Matches, typename Write>
 std::string rewrite_pairs(const std::string& text, Matches matches, Write write) {
   std::string result;
@@ -96,7 +98,7 @@ std::vector<std::string> characters_of(std::string_view text) {
   return characters;
 }
 
-// Python's rstrip(), which sacreBLEU applies before it tokenizes.
+// Removes trailing white space like Python's rstrip(), which sacreBLEU applies before it tokenizes.
 std::string_view without_trailing_space(std::string_view text) {
   const auto words = split_words(text);
   if (words.empty()) return {};

@@ -13,7 +13,7 @@
 namespace draftsmith::metrics {
 namespace {
 
-// Up to six code points of 21 bits, or up to two word numbers of 32.
+// Key of an n-gram: up to six code points of 21 bits, or up to two word numbers of 32 bits.
 using Key = std::pair<uint64_t, uint64_t>;
 using KeysByOrder = std::vector<std::vector<Key>>;
 
@@ -43,7 +43,7 @@ bool is_punctuation(char c) {
   return c > ' ' && c < 0x7F && !std::isalnum(static_cast<unsigned char>(c));
 }
 
-// Words with one ASCII punctuation mark split off, the last one if there is one, else the first.
+// Returns words, with one ASCII punctuation mark split off: a trailing mark if there is one, else a leading mark.
 std::vector<std::string_view> words_and_punctuation(std::string_view text) {
   std::vector<std::string_view> result;
   for (const auto word : split_words(text)) {
@@ -83,7 +83,7 @@ KeysByOrder all_orders(std::string_view text, const ChrfOptions& options, WordId
 std::vector<double> match_statistics(const KeysByOrder& hypothesis, const KeysByOrder& reference) {
   std::vector<double> statistics;
   for (size_t order = 0; order < hypothesis.size(); ++order) {
-    // An order that the reference is too short for does not count against the hypothesis.
+    // Skips an order for which the reference is too short.
     const size_t hypothesis_count = reference[order].empty() ? 0 : hypothesis[order].size();
     statistics.push_back(static_cast<double>(hypothesis_count));
     statistics.push_back(static_cast<double>(reference[order].size()));
@@ -116,7 +116,7 @@ LineStatistics chrf_statistics(const std::vector<std::string>& hypotheses, const
       const double score = chrf_from_sums(statistics, options);
       if (score > best_score) best_score = score, best = std::move(statistics);
     }
-    if (best.empty()) throw std::logic_error("chrf: a line without reference");
+    if (best.empty()) throw std::logic_error("chrf: a line without a reference");
     result.values.insert(result.values.end(), best.begin(), best.end());
   }
   return result;

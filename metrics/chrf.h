@@ -18,21 +18,21 @@ struct ChrfOptions {
   int64_t beta = 2;        // weight of recall against precision
 };
 
-// Statistics of each line: for every order the numbers of n-grams in hypothesis and reference and of those in both,
-// for the reference that scores best on that line. Throws std::logic_error on unequal numbers of lines.
+// Returns the statistics of each line: for every order the numbers of n-grams in the hypothesis, in the best reference
+// of the line, and in both. Throws std::logic_error if the numbers of lines differ.
 LineStatistics chrf_statistics(const std::vector<std::string>& hypotheses, const References& references,
                                const ChrfOptions& options = {});
 
-// Score of summed statistics, 0..100.
+// Returns the score of summed statistics, 0..100.
 double chrf_from_sums(std::span<const double> sums, const ChrfOptions& options = {});
 
 double corpus_chrf(const std::vector<std::string>& hypotheses, const References& references,
                    const ChrfOptions& options = {});
 
-// "chrF2" or "chrF2++".
+// Returns "chrF2" or "chrF2++".
 std::string chrf_name(const ChrfOptions& options);
 
-// sacreBLEU's signature with our own version in it.
+// Returns sacreBLEU's signature with our version.
 std::string chrf_signature(const References& references, const ChrfOptions& options, bool brief = false);
 
 }  // namespace draftsmith::metrics

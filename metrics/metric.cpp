@@ -42,11 +42,11 @@ std::string leading_score(const std::string& metric) {
 Fields<MetricOptions> MetricOptions::fields() {
   return Fields<MetricOptions>("metric options")
       .add("name", &MetricOptions::name, Choices{"bleu", "chrf", "rouge", "none"},
-           "Metric of the task; none: there are no references, only speed is measured.")
+           "Metric of the task; none: the task has no references and measures speed only.")
       .add("tokenize", &MetricOptions::tokenize, Choices{"13a", "none", "char"}, "BLEU's tokenizer, as in sacreBLEU.")
-      .add("stemmer", &MetricOptions::stemmer, "ROUGE compares Porter stems, as rouge_score's use_stemmer.")
+      .add("stemmer", &MetricOptions::stemmer, "ROUGE: compare Porter stems, like use_stemmer of rouge_score.")
       .add("chrf_word_order", &MetricOptions::chrf_word_order, Range{0, 2},
-           "Word n-grams that chrF adds; 0: chrF, 2: chrF++.");
+           "Highest order of the word n-grams of chrF; 0: chrF, 2: chrF++.");
 }
 
 Metric::Metric(MetricOptions options) : options_(std::move(options)), names_(names_of(options_.name)) {

@@ -1,4 +1,4 @@
-// One metric with its settings, whichever it is: what suites, validation during training and `draftsmith score` use.
+// A metric with its settings, for suites, validation during training and `draftsmith score`.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct MetricOptions {
   static Fields<MetricOptions> fields();
 };
 
-// The score that a metric leads with: "bleu", "chrf" or "rougeL"; empty for "none".
+// Returns a metric's main score: "bleu", "chrf" or "rougeL"; empty for "none".
 std::string leading_score(const std::string& metric);
 
 class Metric {
@@ -29,20 +29,21 @@ class Metric {
   explicit Metric(MetricOptions options);
 
   const MetricOptions& options() const { return options_; }
-  // What it reports, the leading one first: {"bleu"}, {"chrf"}, {"rougeL", "rouge1", "rouge2", "rougeLsum"}, or nothing
-  // for the metric "none" of tasks without references.
+  // Returns the names of its scores, the main score first: {"bleu"}, {"chrf"}, {"rougeL", "rouge1", "rouge2",
+  // "rougeLsum"}, or nothing for the metric "none" of tasks without references.
   const std::vector<std::string>& names() const { return names_; }
-  // Size of "one point" of its scores: 1 on BLEU's and chrF's scale of 100, 0.01 for ROUGE.
+  // Returns the size of "one point": 1 on the scale of 100 of BLEU and chrF, 0.01 for ROUGE.
   double point() const;
 
   bool scores() const { return !names_.empty(); }
 
-  // Sufficient statistics of each line; none without scores. Throws std::logic_error when the numbers of lines differ.
+  // Returns sufficient statistics of each line; none for "none". Throws std::logic_error if the numbers of lines
+  // differ.
   LineStatistics statistics(const std::vector<std::string>& hypotheses, const References& references) const;
-  // The score called names()[which] of summed statistics; 0 without scores.
+  // Returns the score names()[which] of summed statistics; 0 for "none".
   double score(std::span<const double> sums, size_t which = 0) const;
   ScoreFunction function(size_t which = 0) const;
-  // sacreBLEU's signature form; for ROUGE "nrefs:1|stemmer:no|lines:mean|version:...".
+  // Returns the signature in sacreBLEU's form; for ROUGE "nrefs:1|stemmer:no|lines:mean|version:...".
   std::string signature(const References& references) const;
 
  private:
@@ -56,7 +57,7 @@ struct NamedScore {
   Interval interval;  // bootstrap over lines
 };
 
-// Every score of the metric with its interval.
+// Returns every score of the metric with its interval.
 std::vector<NamedScore> all_scores(const Metric& metric, const LineStatistics& statistics,
                                    const ResamplingOptions& options = {});
 

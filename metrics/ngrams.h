@@ -1,4 +1,4 @@
-// Counting n-grams as sorted lists of keys: the clipped matches of BLEU, chrF and ROUGE-N are walks over such lists.
+// Counts n-grams in sorted lists of keys, for the clipped matches of BLEU, chrF and ROUGE-N.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +10,10 @@
 
 namespace draftsmith::metrics {
 
-// Numbers words so that n-grams become tuples of integers. One a line is enough: numbers need not outlive a comparison.
+// Numbers words, so that n-grams become tuples of integers. Numbers are valid within one line's comparison.
 class WordIds {
  public:
-  // 1, 2, ... in order of first appearance; 0 is never given out, it pads short n-grams.
+  // Returns 1, 2, ... in order of first appearance. 0 pads short n-grams.
   uint32_t id(std::string_view word) {
     return ids_.try_emplace(std::string(word), static_cast<uint32_t>(ids_.size() + 1)).first->second;
   }
@@ -29,14 +29,14 @@ class WordIds {
   std::unordered_map<std::string, uint32_t> ids_;
 };
 
-// Occurrences of `key` in a sorted list.
+// Returns the occurrences of `key` in a sorted list.
 template <typename Key>
 int64_t count_sorted(const std::vector<Key>& sorted, const Key& key) {
   const auto [first, last] = std::equal_range(sorted.begin(), sorted.end(), key);
   return last - first;
 }
 
-// Size of the multiset intersection of two sorted lists.
+// Returns the size of the multiset intersection of two sorted lists.
 template <typename Key>
 int64_t count_matches(const std::vector<Key>& a, const std::vector<Key>& b) {
   int64_t matches = 0;

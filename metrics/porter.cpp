@@ -15,7 +15,7 @@ bool is_vowel_letter(char c) {
   return c == 'a' || c == 'e' || c == 'i' || c == 'o' || c == 'u';
 }
 
-// For each letter: is it a consonant? A y is one unless a consonant stands before it.
+// Returns for each letter whether it is a consonant. A y is one unless it follows a consonant.
 std::vector<bool> consonants(Word word) {
   std::vector<bool> flags(word.size());
   for (size_t i = 0; i < word.size(); ++i) {
@@ -24,7 +24,7 @@ std::vector<bool> consonants(Word word) {
   return flags;
 }
 
-// Porter's m: how often a vowel is followed by a consonant.
+// Returns Porter's m, the number of vowels followed by a consonant.
 int measure(Word word) {
   const auto flags = consonants(word);
   int count = 0;
@@ -42,7 +42,8 @@ bool ends_double_consonant(Word word) {
   return n >= 2 && word[n - 1] == word[n - 2] && consonants(word).back();
 }
 
-// Porter's *o: consonant, vowel, consonant other than w, x, y at the end; NLTK adds two-letter words vowel, consonant.
+// Returns Porter's *o: the word ends in consonant, vowel, consonant other than w, x, y. NLTK adds words vowel,
+// consonant.
 bool ends_short(Word word) {
   const size_t n = word.size();
   const auto flags = consonants(word);
@@ -65,7 +66,7 @@ struct Rule {
   Word replacement;
 };
 
-// Applies the first rule whose suffix the word has, if its stem's measure is above `above`; later rules are not tried.
+// Applies the first rule whose suffix matches if the stem's measure exceeds `above`. Later rules are not tried.
 std::string apply_first(Word word, std::span<const Rule> rules, int above) {
   for (const Rule& rule : rules) {
     if (!word.ends_with(rule.suffix)) continue;
@@ -82,7 +83,7 @@ std::string plurals(Word word) {
   return std::string(without(word, "s"));
 }
 
-// After -ed or -ing was cut off: gives back an e or undoes a doubled consonant, so that later steps know the suffix.
+// Restores an e or removes a doubled consonant after -ed or -ing was removed, so that later steps match the suffix.
 std::string repair(Word stem) {
   if (stem.ends_with("at") || stem.ends_with("bl") || stem.ends_with("iz")) return join(stem, "e");
   if (ends_double_consonant(stem)) {
@@ -119,9 +120,9 @@ std::string double_suffixes(Word word) {
        {"ization", "ize"}, {"ation", "ate"},   {"ator", "ate"},  {"alism", "al"},  {"iveness", "ive"},
        {"fulness", "ful"}, {"ousness", "ous"}, {"aliti", "al"},  {"iviti", "ive"}, {"biliti", "ble"},
        {"fulli", "ful"}}};
-  // -alli goes first and its result is looked at again.
+  // -alli is replaced first, and the result passes through all rules again.
   if (word.ends_with("alli") && measure(without(word, "alli")) > 0) return double_suffixes(without(word, "li"));
-  // The l of -logi counts for the stem, so that geology and archaeology are treated alike.
+  // The l of -logi belongs to the stem, so that geology and archaeology are treated alike.
   if (word.ends_with("logi")) {
     return std::string(measure(without(word, "ogi")) > 0 ? without(word, "i") : word);
   }
@@ -171,7 +172,7 @@ std::string final_e_and_double_l(std::string word) {
   return word;
 }
 
-// Words that the rules would spoil, with their stems.
+// Irregular words with their stems.
 constexpr std::array<std::pair<Word, Word>, 16> kIrregular{{{"sky", "sky"},
                                                             {"skies", "sky"},
                                                             {"dying", "die"},

@@ -7,8 +7,7 @@
 
 namespace draftsmith::metrics {
 
-// The stem of a lower-case ASCII word. Digits count as consonants. Words of one or two letters are returned as they
-// are.
+// Returns the stem of a lower-case ASCII word. Digits count as consonants. Words of one or two letters do not change.
 std::string porter_stem(std::string_view word);
 
 }  // namespace draftsmith::metrics

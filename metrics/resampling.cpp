@@ -45,7 +45,7 @@ PairedTest compare(const LineStatistics& a, const LineStatistics& b, const Score
   return test;
 }
 
-// Resampled scores can differ from the real ones in the last bits only by the order of sums.
+// Tolerance for the last bits, in which resampled scores differ by the order of sums.
 constexpr double kRounding = 1e-12;
 
 }  // namespace

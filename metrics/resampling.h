@@ -1,6 +1,6 @@
-// Uncertainty of corpus scores from per-line sufficient statistics: percentile bootstrap intervals (Koehn 2004) and two
-// paired tests between systems, bootstrap and approximate randomisation (Riezler and Maxwell 2005). A corpus score is a
-// function of the sums of its lines' statistics, so a resample costs additions only.
+// Uncertainty of corpus scores from sufficient statistics of each line: percentile bootstrap intervals (Koehn 2004) and
+// two paired tests between systems, bootstrap and approximate randomisation (Riezler and Maxwell 2005). A corpus score
+// is a function of summed statistics, so a resample costs additions only.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct LineStatistics {
 
   int64_t lines() const { return width == 0 ? 0 : static_cast<int64_t>(values.size()) / width; }
   std::span<const double> line(int64_t index) const;
-  // Column sums over all lines, [width].
+  // Returns the column sums over all lines, [width].
   std::vector<double> sum() const;
 };
 
@@ -35,27 +35,28 @@ struct Interval {
   double high = 0;
 };
 
-// Percentile interval of values (linear interpolation between order statistics). `values` is sorted by the call.
+// Returns a percentile interval, with linear interpolation between order statistics. Sorts `values`.
 Interval percentile_interval(std::vector<double>& values, double confidence);
 
-// Bootstrap interval of the corpus score; lines are drawn with replacement. An empty corpus gives [0,0].
+// Returns the bootstrap interval of the corpus score from lines drawn with replacement; [0,0] for an empty corpus.
 Interval bootstrap_interval(const LineStatistics& statistics, const ScoreFunction& score,
                             const ResamplingOptions& options = {});
 
-// System A against system B on the same lines.
+// Comparison of systems A and B on the same lines.
 struct PairedTest {
   double score_a = 0;
   double score_b = 0;
   double difference = 0;         // score_a - score_b
   Interval difference_interval;  // bootstrap only; [0,0] for randomisation
-  double p_value = 1;            // two-sided, for "the systems do not differ"
+  double p_value = 1;            // two-sided, under the hypothesis that the systems do not differ
 };
 
-// p = (1 + #{|d* - mean(d*)| >= |d|}) / (1 + resamples) with d* the difference on a resample of lines.
+// Returns p = (1 + #{|d* - mean(d*)| >= |d|}) / (1 + resamples) with d* the difference on a resample of lines.
 PairedTest paired_bootstrap(const LineStatistics& a, const LineStatistics& b, const ScoreFunction& score,
                             const ResamplingOptions& options = {});
 
-// p = (1 + #{|d*| >= |d|}) / (1 + resamples) with d* the difference after swapping each line with probability ½.
+// Returns p = (1 + #{|d*| >= |d|}) / (1 + resamples) with d* the difference after swapping each line with probability
+// ½.
 PairedTest paired_randomization(const LineStatistics& a, const LineStatistics& b, const ScoreFunction& score,
                                 const ResamplingOptions& options = {.resamples = 10000});
 

@@ -37,7 +37,7 @@ RougeValue rouge_n(const Tokens& hypothesis, const Tokens& reference, size_t ord
                   static_cast<double>(b.size()));
 }
 
-// Table of LCS lengths of prefixes, [reference+1, hypothesis+1] row-major.
+// Returns the LCS lengths of all prefixes, [reference+1,hypothesis+1] row-major.
 std::vector<uint32_t> lcs_table(const Tokens& reference, const Tokens& hypothesis) {
   const size_t columns = hypothesis.size() + 1;
   std::vector<uint32_t> table((reference.size() + 1) * columns, 0);
@@ -56,7 +56,7 @@ RougeValue rouge_l(const Tokens& hypothesis, const Tokens& reference) {
                   static_cast<double>(reference.size()));
 }
 
-// Marks the reference positions of one LCS. Ties are resolved upwards, as in rouge_score: the union depends on it.
+// Marks the reference positions of one LCS. Resolves ties upwards like rouge_score, since the union depends on it.
 void mark_lcs(const Tokens& reference, const Tokens& hypothesis, std::vector<bool>& marked) {
   const auto table = lcs_table(reference, hypothesis);
   const size_t columns = hypothesis.size() + 1;
@@ -92,7 +92,7 @@ RougeValue rouge_lsum(const std::vector<Tokens>& hypothesis, const std::vector<T
   const size_t hypothesis_count = token_count(hypothesis);
   const size_t reference_count = token_count(reference);
   if (hypothesis_count == 0 || reference_count == 0) return {};
-  // No token is hit more often than either side has it.
+  // A token's hits are at most its occurrences on either side.
   auto left_hypothesis = counts_of(hypothesis);
   auto left_reference = counts_of(reference);
   int64_t hits = 0;
@@ -124,7 +124,7 @@ Text analyse(std::string_view text, const RougeOptions& options, WordIds& ids) {
     if (end == std::string_view::npos) break;
     text.remove_prefix(end + 1);
   }
-  // A newline separates tokens, so the text's tokens are its sentences' tokens.
+  // A newline separates tokens, so the tokens of all sentences are the tokens of the text.
   for (const auto& sentence : result.sentences) {
     result.tokens.insert(result.tokens.end(), sentence.begin(), sentence.end());
   }
@@ -165,7 +165,7 @@ std::vector<std::string> rouge_tokens(std::string_view text, const RougeOptions&
 
 RougeScore rouge_line(std::string_view hypothesis, const std::vector<std::string>& references,
                       const RougeOptions& options) {
-  if (references.empty()) throw std::logic_error("rouge: a line without reference");
+  if (references.empty()) throw std::logic_error("rouge: a line without a reference");
   WordIds ids;
   const Text text = analyse(hypothesis, options, ids);
   RougeScore best = score_pair(text, analyse(references.front(), options, ids));

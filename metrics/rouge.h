@@ -1,6 +1,6 @@
 // ROUGE-1, -2, -L and -Lsum (Lin 2004) as Google's rouge_score 0.1.2 computes them: lower case, tokens [a-z0-9]+,
 // Porter stemming optional (tokens longer than three), F1, union LCS for Lsum with sentences separated by newlines.
-// With several references each type takes the one with the highest F1 on that line (rouge_score's score_multi).
+// With several references, each type uses the reference with the highest F1 on the line (rouge_score's score_multi).
 #pragma once
 
 #include <array>
@@ -31,24 +31,24 @@ using RougeScore = std::array<RougeValue, kRougeTypes>;
 
 std::vector<std::string> rouge_tokens(std::string_view text, const RougeOptions& options);
 
-// Scores of one line against its references (at least one).
+// Returns the scores of one line against its references (at least one).
 RougeScore rouge_line(std::string_view hypothesis, const std::vector<std::string>& references,
                       const RougeOptions& options = {});
 
-// Precision, recall and F1 of each type, then 1: [lines,13]. The sums divided by the last are the means over lines.
+// Returns precision, recall and F1 of each type, then 1: [lines,13]. Sums divided by the last sum are means over lines.
 LineStatistics rouge_statistics(const std::vector<std::string>& hypotheses, const References& references,
                                 const RougeOptions& options = {});
 
-// Means over lines.
+// Returns the means over lines.
 RougeScore rouge_from_sums(std::span<const double> sums);
 
 RougeScore corpus_rouge(const std::vector<std::string>& hypotheses, const References& references,
                         const RougeOptions& options = {});
 
-// Files hold one text a line: sentences inside are separated by a literal \n or <n>. Returns them as newlines.
+// Returns the text of a file's line, with newlines for a literal \n or <n> between sentences.
 std::string unescape_sentences(std::string_view line);
 
-// The inverse for files: newlines become a literal \n (carriage returns are dropped).
+// Returns the line of a file for a text: newlines become a literal \n, carriage returns are dropped.
 std::string escape_sentences(std::string_view text);
 
 }  // namespace draftsmith::metrics

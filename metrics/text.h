@@ -1,5 +1,5 @@
-// Text as the metrics see it: UTF-8 code points and words split at Unicode white space, the way Python's str does it,
-// because sacreBLEU and rouge_score define their scores through Python strings.
+// Code points and words of UTF-8 text like Python's str, because sacreBLEU and rouge_score define their scores through
+// Python strings.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +9,19 @@
 
 namespace draftsmith::metrics {
 
-// The references of a corpus: references[line] lists the texts of that line, at least one, their number may vary.
+// The references of a corpus: references[line] has one or more texts; their number may vary by line.
 using References = std::vector<std::vector<std::string>>;
 
-// Code points of a UTF-8 text. A byte that belongs to no valid sequence becomes U+FFFD.
+// Returns the code points of a text. Each ill-formed byte becomes U+FFFD.
 std::vector<char32_t> code_points(std::string_view text);
 
-// UTF-8 of one code point.
-void append_utf8(char32_t code_point, std::string& text);
-
-// True for what Python's str.split() without arguments splits at.
+// Returns whether Python's str.split() without arguments splits at a character.
 bool is_space(char32_t code_point);
 
-// Words between runs of white space; views into `text`.
+// Returns the words between runs of white space, as views of `text`.
 std::vector<std::string_view> split_words(std::string_view text);
 
-// One reference a line, from parallel streams (files): streams[r][line]. All streams have the same number of lines.
+// Returns the references of each line from parallel streams (files), streams[r][line], of equal numbers of lines.
 References references_from_streams(const std::vector<std::vector<std::string>>& streams);
 
 }  // namespace draftsmith::metrics

@@ -6,7 +6,7 @@ trained here, with each family's own normalizer, pre-tokenizer, added tokens, po
 parity_tokenizers.py make DIR         writes DIR/lines.bin (50,000 fuzzed lines and every 40th line of the shared data, or
                                       as DRAFTSMITH_TOKENIZER_STRIDE says), and for each tokenizer DIR/<name>/ (its files)
                                       and DIR/<name>.bin (ids and decoded text of each line, then of random ids)
-parity_tokenizers.py classes          prints data/tokenizers/character_ranges.cpp: \\p{L} and \\p{N} of the engine in `tokenizers`
+parity_tokenizers.py classes          prints data/tokenizers/generated/character_ranges.cpp: \\p{L} and \\p{N} of the engine in `tokenizers`
 parity_tokenizers.py bench DIR        trains GPT-2's and Llama 3's kind into DIR, for bench/tokenizer_speed.cpp
 parity_tokenizers.py speed DIR FILE   prints the seconds that `tokenizers` takes, on one thread, for all lines of FILE
 """
@@ -172,6 +172,16 @@ def qwen(lines):
     return tokenizer
 
 
+def expressions(lines):
+    """Expressions with empty matches, lookbehind, lazy repetition, negated and intersected classes, and ignored case."""
+    return trained(lines, pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex("(?<=[a-z])(?=[A-Z])|(?=(?:[0-9]{3})+(?![0-9]))"), "isolated"),
+        pre_tokenizers.Split(Regex("[^\\S\\n]+?(?=\\S)|\\p{^L}(?!\\p{N})"), "merged_with_next"),
+        pre_tokenizers.Split(Regex("(?i:[\\p{L}&&[^aeiou]]{2,5}?|\\P{N}x|\\p{L}ß)"), "merged_with_previous"),
+        pre_tokenizers.Split(Regex("(?<![\\p{Letter}\\p{Number}])[-'’]++(?:s|\\S*+)"), "contiguous"),
+        byte_level(use_regex=False)]))
+
+
 def odd(lines):
     """Added tokens of every kind, digits alone, splits that merge, a prefix space, bytes that have no piece."""
     tokenizer = trained(lines, pre_tokenizers.Sequence([
@@ -300,7 +310,7 @@ def make(root):
     lines = fuzzed_lines() + data_lines(int(os.environ.get("DRAFTSMITH_TOKENIZER_STRIDE", "40")))
     write_lines(root / "lines.bin", lines)
     text = training_lines()
-    families = {build.__name__: build(text) for build in (gpt2, gpt_neox, bloom, llama3, qwen, odd)}
+    families = {build.__name__: build(text) for build in (gpt2, gpt_neox, bloom, llama3, qwen, expressions, odd)}
     families["llama"], families["llama_old"] = llama_json(root)
     for name, tokenizer in families.items():
         save(tokenizer, root / name)
@@ -336,11 +346,11 @@ def print_classes():
     print("namespace draftsmith::data {\n\nnamespace {\n")
     for name, pattern in (("Letters", "\\p{L}"), ("Numbers", "\\p{N}")):
         ranges = matching_ranges(pattern)
-        print(f"constexpr std::array<CharacterRange, {len(ranges)}> k{name} = {{{{")
+        print(f"constexpr std::array<CodePointRange, {len(ranges)}> k{name} = {{{{")
         print(", ".join(f"{{0x{first:X}, 0x{last:X}}}" for first, last in ranges) + "}};\n")
     print("}  // namespace\n")
-    print("std::span<const CharacterRange> letter_ranges() {\n  return kLetters;\n}\n")
-    print("std::span<const CharacterRange> number_ranges() {\n  return kNumbers;\n}\n")
+    print("std::span<const CodePointRange> letter_ranges() {\n  return kLetters;\n}\n")
+    print("std::span<const CodePointRange> number_ranges() {\n  return kNumbers;\n}\n")
     print("}  // namespace draftsmith::data")
 
 

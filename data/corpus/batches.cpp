@@ -12,7 +12,7 @@ namespace draftsmith::data {
 
 namespace {
 
-// Fisher-Yates with one number of the stream for each place.
+// Shuffles by Fisher and Yates, with one random number per place.
 template <class T>
 void shuffle(std::vector<T>& items, const CounterRandom& random) {
   for (size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[static_cast<size_t>(random.below(i, i))]);
@@ -22,7 +22,7 @@ int64_t length(std::span<const int32_t> row) {
   return static_cast<int64_t>(row.size());
 }
 
-// Far beyond use; products of a window with one of the others fit int64.
+// A limit beyond any use: the window times another option still fits int64.
 constexpr double kMostTokens = 1LL << 31;
 constexpr double kMostWindows = 1LL << 20;
 
@@ -31,18 +31,17 @@ constexpr double kMostWindows = 1LL << 20;
 Fields<BatchOptions> BatchOptions::fields() {
   return Fields<BatchOptions>("batch options")
       .add("token_budget", &BatchOptions::token_budget, Range{1, kMostTokens}, Unit{"tokens"},
-           "Most tokens of a batch, padding counted: rows times the longest source or target among them. An example "
-           "that "
-           "is longer is a batch alone.")
+           "Maximum tokens of a batch, padding included: rows times its longest source or target. A longer example "
+           "forms a batch of its own.")
       .add("pack_tokens", &BatchOptions::pack_tokens, Range{0, kMostTokens}, Unit{"tokens"},
-           "Decoder-only models: examples are laid one after the other into rows of this many tokens; attention and "
-           "positions do not cross from one to the next. 0: every example has a row, sorted by length.")
-      .add("max_rows", &BatchOptions::max_rows, Range{1, kMostTokens}, Unit{"examples"}, "Most examples of a batch.")
+           "Decoder-only models: fill rows of this many tokens with examples, one after the other. Attention and "
+           "positions do not cross examples. 0: one example per row, sorted by length.")
+      .add("max_rows", &BatchOptions::max_rows, Range{1, kMostTokens}, Unit{"examples"}, "Maximum examples of a batch.")
       .add("bucket_window", &BatchOptions::bucket_window, Range{1, kMostWindows}, Unit{"batches"},
-           "How many batches' worth of examples are sorted by length together: larger pads less, smaller mixes more.")
+           "Examples sorted by length together, in batches. Larger values pad less, smaller values mix more.")
       .add("seed", &BatchOptions::seed, "Seed of the order of examples and batches.")
       .add("shuffle", &BatchOptions::shuffle,
-           "A new order each epoch; false: the corpus's order, windows sorted by length.");
+           "Draw a new order each epoch. False: the corpus's order, with windows sorted by length.");
 }
 
 int64_t joined_length(std::span<const int32_t> source, std::span<const int32_t> target) {
@@ -120,7 +119,7 @@ int64_t BatchOrder::padded_length(int64_t example) const {
   return std::max({int64_t{1}, length(corpus_->source(example)), length(corpus_->target(example))});
 }
 
-// Shuffled examples are cut into windows, each sorted by length and cut into batches; then the batches are shuffled.
+// Cuts the shuffled examples into windows, sorts each window by length, cuts it into batches and shuffles the batches.
 void BatchOrder::build(int64_t epoch) {
   if (epoch == built_epoch_) return;
   std::vector<int64_t> order(static_cast<size_t>(corpus_->size()));
@@ -148,7 +147,7 @@ size_t BatchOrder::window_end(const std::vector<int64_t>& order, size_t begin) c
   return end;
 }
 
-// Batches of packed rows, in the window's order. A row counts with its full width, however far it is filled.
+// Adds batches of packed rows in the window's order. A row counts with its full width even if it is not full.
 void BatchOrder::add_packed_window(std::span<const int64_t> window) {
   std::vector<int64_t> batch;
   int64_t rows = 0;

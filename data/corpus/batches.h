@@ -1,4 +1,4 @@
-// Deterministic bucketed batches by token budget, in an order that can be resumed at any position.
+// Deterministic batches of examples of similar length, by token budget. Their order can be resumed at any position.
 #pragma once
 
 #include <cstdint>
@@ -10,48 +10,48 @@
 
 namespace draftsmith::data {
 
-// The budget counts what a step computes on: rows times the longest source or target of the batch, padding included
-// (counting targets alone would let a batch of long documents with short summaries outgrow memory).
+// The budget counts all tokens that a step computes: rows times the longest source or target of the batch, padding
+// included. Counting targets alone would let batches of long documents with short summaries exceed the memory.
 struct BatchOptions {
-  int64_t token_budget = 4096;  // a longer example is a batch alone
-  int64_t pack_tokens = 0;      // joined rows are filled with examples up to this width; 0: an example a row
+  int64_t token_budget = 4096;  // a longer example forms a batch of its own
+  int64_t pack_tokens = 0;      // joined rows are filled with examples up to this width; 0: one example per row
   int64_t max_rows = 1024;
-  int64_t bucket_window = 100;  // batches' worth of examples that are sorted by length together
+  int64_t bucket_window = 100;  // examples sorted by length together, in batches
   uint64_t seed = 1;
   bool shuffle = true;
   static Fields<BatchOptions> fields();
 };
 
-// Where a batch order stands: everything needed to go on from there.
+// Position in a batch order: all state needed to continue from it.
 struct BatchPosition {
   int64_t epoch = 0;
   int64_t batch = 0;  // within the epoch
 };
 
-// Where an example's tokens lie: source and target in rows of their own (encoder-decoder), or one after the other in
-// one row (decoder-only: prompt and continuation).
+// Layout of an example: source and target in separate rows (encoder-decoder), or one after the other in one row
+// (decoder-only: prompt and continuation).
 enum class RowForm { kSeparate, kJoined };
 
-// Tokens that a decoder-only model is given of an example: all but the last, which it only predicts; a start token
-// stands in for an empty source.
+// Returns the number of tokens that a decoder-only model reads of an example: all but the last, which it only predicts.
+// An empty source counts as one start token.
 int64_t joined_length(const Corpus& corpus, int64_t example);
 int64_t joined_length(std::span<const int32_t> source, std::span<const int32_t> target);
 
-// Row of each example when they are laid one after the other into rows of `width` tokens; a longer one, or width 0,
-// gives a row to each.
+// Returns the row of each example when examples fill rows of `width` tokens one after the other. An example longer than
+// `width` has its own row; width 0 gives every example its own.
 std::vector<int64_t> packed_rows(std::span<const int64_t> lengths, int64_t width);
 
-// Indices of the examples of each batch. Same corpus, options and position: same batches, on every machine. Every
-// example is in exactly one batch of an epoch.
+// Gives the indices of the examples of each batch. Each example is in exactly one batch of an epoch. Equal corpus,
+// options and position give equal batches on every machine.
 class BatchOrder {
  public:
-  // The corpus must outlive the order. Errors: UserError for an empty corpus, options out of range, or packing of
-  // separate rows.
+  // The corpus must outlive this. Errors: UserError for an empty corpus, options out of range, or packing of separate
+  // rows.
   BatchOrder(const Corpus& corpus, BatchOptions options, RowForm form = RowForm::kSeparate);
-  // Examples of the batch at `position`; advances it, over the epoch's end into the next.
+  // Returns the examples of the batch at `position` and advances it, at the end of an epoch to the next epoch.
   std::vector<int64_t> next(BatchPosition& position);
   int64_t batches(int64_t epoch);
-  // The examples [first, last) alone, sorted by length into batches: for passes over the corpus in its own order.
+  // Returns batches of the examples [first, last) alone, sorted by length, for passes in the corpus's order.
   std::vector<std::vector<int64_t>> of_range(int64_t first, int64_t last);
 
  private:
@@ -67,7 +67,7 @@ class BatchOrder {
   std::vector<std::vector<int64_t>> batches_;
 };
 
-// Right-padded rows of a batch, host memory, ready to become tensors.
+// Right-padded rows of a batch in host memory, in a tensor's layout.
 struct PaddedRows {
   std::vector<int64_t> tokens;   // [B,L] row-major, padded with pad
   std::vector<int64_t> lengths;  // [B]

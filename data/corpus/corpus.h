@@ -2,7 +2,7 @@
 //
 //   /source/tokens  int32 [source tokens]      row i is tokens[offsets[i] .. offsets[i+1])
 //   /source/offsets int64 [examples + 1]
-//   /target/tokens, /target/offsets            the same
+//   /target/tokens, /target/offsets            likewise
 //   attributes of /: format "draftsmith corpus", format_version, tokenizer_hash, vocabulary, examples, source_tokens,
 //                    target_tokens; attributes of /provenance: free text pairs
 #pragma once
@@ -17,8 +17,8 @@
 
 namespace draftsmith::data {
 
-// What a corpus says of itself. `provenance` holds free text pairs: hashes of the text files, teacher directory,
-// policies and what they dropped.
+// The attributes of a corpus. `provenance` holds free text pairs: hashes of the text files, the teacher's directory,
+// policies and the counts of lines that they dropped.
 struct CorpusInfo {
   static constexpr int64_t kFormatVersion = 1;
   int64_t format_version = kFormatVersion;
@@ -30,20 +30,20 @@ struct CorpusInfo {
   std::map<std::string, std::string> provenance{};
 };
 
-// Whether a corpus's sources are prompts without EOS (data/corpus/prepare.h), or it has none.
+// Returns whether the sources are prompts without EOS (data/corpus/prepare.h) or empty.
 bool continues_prompts(const CorpusInfo& info);
 
-// Writes a corpus example by example in bounded memory. Nothing appears under the final name before finish().
+// Writes a corpus, one example after the other, in bounded memory. The file has its final name only after finish().
 class CorpusWriter {
  public:
-  // `info` gives tokenizer hash, vocabulary and provenance; counts are the writer's own. Errors: RunError.
+  // Takes tokenizer hash, vocabulary and provenance from `info`; the writer counts the rest. Errors: RunError.
   CorpusWriter(const std::filesystem::path& file, CorpusInfo info);
-  ~CorpusWriter();  // without finish(): leaves no file
-  // Token rows as the model sees them: EOS included. Ids must lie in [0, vocabulary).
+  ~CorpusWriter();  // removes the file if finish() was not called
+  // Adds an example as the model sees it, EOS included. Ids must lie in [0, vocabulary).
   void add(std::span<const int32_t> source, std::span<const int32_t> target);
-  // Stored with the file; replaces what `info` said under that key.
+  // Sets a pair of the provenance; replaces the value that `info` has for the key.
   void set_provenance(const std::string& key, const std::string& value);
-  // Flushes, writes counts, syncs and renames.
+  // Flushes, writes the counts, syncs to disk and renames the file.
   void finish();
   int64_t examples() const;
 
@@ -52,11 +52,10 @@ class CorpusWriter {
   std::unique_ptr<Impl> impl_;
 };
 
-// Reads a corpus. The constructor checks version, shapes, offsets and id ranges before anything is used.
-// Random access is by example; tokens are held in memory decoded (int32).
+// A corpus in memory, with random access by example. The constructor checks version, shapes, offsets and ids.
 class Corpus {
  public:
-  // Errors: UserError naming file and dataset.
+  // Errors: UserError that names file and dataset.
   explicit Corpus(const std::filesystem::path& file);
   ~Corpus();
   Corpus(Corpus&&) noexcept;
@@ -72,11 +71,11 @@ class Corpus {
   std::unique_ptr<Impl> impl_;
 };
 
-// What a corpus file says of itself, from its attributes alone: cheap for corpora of any size.
+// Returns the attributes of a corpus file without reading its tokens.
 CorpusInfo read_corpus_info(const std::filesystem::path& file);
 
-// Copies several corpora of one tokenizer into one, in order, with `info`'s provenance; memory is that of the largest
-// part. Errors: a part with another tokenizer hash or vocabulary than `info`.
+// Joins corpora of one tokenizer into one, in order, with the provenance of `info`. Holds one part in memory at a time.
+// Errors: UserError for a part whose tokenizer hash or vocabulary differs from `info`.
 void merge_corpora(const std::vector<std::filesystem::path>& parts, const std::filesystem::path& file,
                    const CorpusInfo& info);
 

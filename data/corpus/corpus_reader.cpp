@@ -10,10 +10,10 @@ namespace draftsmith::data {
 
 namespace {
 
-// Far beyond use, and one more of them still fits int64.
+// A limit beyond any use; one more still fits int64.
 constexpr int64_t kMostExamples = int64_t{1} << 48;
 
-// One ragged side in memory.
+// One side of the corpus in memory.
 struct Side {
   std::vector<int32_t> tokens;
   std::vector<int64_t> offsets;
@@ -28,7 +28,7 @@ struct Side {
 constexpr Hdf5Format kFormat{"draftsmith corpus", CorpusInfo::kFormatVersion, "a Draftsmith corpus",
                              "`draftsmith data prepare`"};
 
-// Reads a corpus and refuses what does not fit together.
+// Reads a corpus and checks that its parts fit together.
 class CorpusChecks : Hdf5Checks {
  public:
   explicit CorpusChecks(const Hdf5Reader& input) : Hdf5Checks(input, kFormat) {}
@@ -68,7 +68,7 @@ class CorpusChecks : Hdf5Checks {
   }
 
  private:
-  // Texts of errors are made only where there is one.
+  // Composes an error's text only if there is an error.
   void check_offsets(const std::string& name, const std::vector<int64_t>& offsets, int64_t tokens) const {
     check_equal(name + "[0]", 0, offsets.front());
     for (size_t i = 1; i < offsets.size(); ++i) {

@@ -8,8 +8,8 @@ namespace draftsmith::data {
 
 namespace {
 
-constexpr int64_t kTokensAtOnce = int64_t{1} << 20;    // in memory, but for a longer row
-constexpr int64_t kExamplesAtOnce = int64_t{1} << 16;  // at most
+constexpr int64_t kTokensAtOnce = int64_t{1} << 20;    // tokens in memory; a longer row is read whole
+constexpr int64_t kExamplesAtOnce = int64_t{1} << 16;  // maximum examples of a block
 constexpr const char* kOffsets = "/target/offsets";
 constexpr const char* kTokens = "/target/tokens";
 

@@ -1,4 +1,4 @@
-// The target side of a corpus read block by block, for passes over corpora of any size.
+// Reads the target side of a corpus block by block, for passes over corpora of any size.
 #pragma once
 
 #include <filesystem>
@@ -14,10 +14,10 @@ namespace draftsmith::data {
 
 class CorpusTargets {
  public:
-  // Errors: UserError naming file and dataset, here and while reading, for what does not fit together.
+  // Errors, here and in read(): UserError that names file and dataset if parts of the file do not fit together.
   explicit CorpusTargets(const std::filesystem::path& file);
   const CorpusInfo& info() const { return info_; }
-  // Calls visit(target) for every example, in order, and progress(examples) after each block of them.
+  // Calls visit(target) for every example, in order, and progress(examples) after each block.
   void read(const std::function<void(std::span<const int32_t>)>& visit, const ProgressCallback& progress = {}) const;
 
  private:

@@ -10,7 +10,7 @@ namespace draftsmith::data {
 
 namespace {
 
-// One ragged side of the file.
+// One side of the file.
 struct Side {
   std::string name;
   size_t tokens = 0;
@@ -92,7 +92,7 @@ void merge_corpora(const std::vector<std::filesystem::path>& parts, const std::f
     const Corpus corpus(part);
     if (corpus.info().tokenizer_hash != info.tokenizer_hash || corpus.info().vocabulary != info.vocabulary) {
       throw UserError({.where = part.string(),
-                       .what = "made with another tokenizer than the corpus it is to become part of",
+                       .what = "made with another tokenizer than the corpus to which it would be added",
                        .expected = "tokenizer " + info.tokenizer_hash,
                        .found = "tokenizer " + corpus.info().tokenizer_hash});
     }

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/sha256.h"
-#include "data/tokenizers/utf8.h"
+#include "base/utf8.h"
 
 namespace draftsmith::data {
 
@@ -22,8 +22,8 @@ struct Pair {
   std::vector<int32_t> target;
 };
 
-// What one chunk of text became. An error waits here until the chunks before it are written, so that the first bad line
-// of the input is the one reported.
+// The result of one chunk of text. An error is kept until the earlier chunks are written, so that the first bad line of
+// the input is reported.
 struct Chunk {
   std::vector<Pair> pairs;
   PrepareReport counts;
@@ -50,7 +50,7 @@ class ChunkTokenizer {
   }
 
  private:
-  // The targets that are not empty; all of them when all are empty, which the stream's policy has allowed then.
+  // Returns the targets that are not empty, or all if all are empty (the stream's policy has allowed that).
   static std::vector<std::string> usable_targets(const Example& example, PrepareReport& counts) {
     std::vector<std::string> usable;
     std::copy_if(example.targets.begin(), example.targets.end(), std::back_inserter(usable),
@@ -67,9 +67,9 @@ class ChunkTokenizer {
     if (options_.prompt_tokens > 0) {
       if (example.has_source) {
         chunk.error = {.where = example.where,
-                       .what = "prompt_tokens divides plain text, but this text has sources",
+                       .what = "prompt_tokens applies to plain text only, but this text has sources",
                        .expected = "text, or jsonl without a source field",
-                       .hint = "with sources, set prompts = true: they are the prompts"};
+                       .hint = "set prompts = true to use the sources as prompts"};
         return;
       }
       if (!divide(pair)) {
@@ -97,7 +97,7 @@ class ChunkTokenizer {
     chunk.pairs.push_back(std::move(pair));
   }
 
-  // Moves the first tokens of the target to the source; false when nothing but EOS would be left.
+  // Moves the first tokens of the target to the source. Returns false if only EOS would remain.
   bool divide(Pair& pair) const {
     if (static_cast<int64_t>(pair.target.size()) <= options_.prompt_tokens + 1) return false;
     const auto end = pair.target.begin() + options_.prompt_tokens;
@@ -107,7 +107,7 @@ class ChunkTokenizer {
     return true;
   }
 
-  // A prompt begins as generation's prompts do (BOS, where the tokenizer's settings say so).
+  // Adds the beginning that prompts have in generation (BOS, if the tokenizer's frame has one).
   std::vector<int32_t> source_ids(const std::string& text) const {
     std::vector<int32_t> ids = tokenizer_.encode(options_.prefix + text);
     ids.insert(ids.end(), end_.begin(), end_.end());
@@ -126,7 +126,7 @@ class ChunkTokenizer {
     return 1;
   }
 
-  // What ends a source stays.
+  // Keeps the suffix and EOS of a source.
   int64_t truncate_source(std::vector<int32_t>& ids) const {
     if (!over(ids, options_.max_source)) return 0;
     const auto kept = std::max<std::ptrdiff_t>(0, options_.max_source - std::ssize(end_));
@@ -134,7 +134,7 @@ class ChunkTokenizer {
     return 1;
   }
 
-  // Of every source: the suffix and EOS.
+  // Tokens at the end of every source: the suffix and EOS.
   std::vector<int32_t> source_end() const {
     std::vector<int32_t> ids = options_.suffix.empty() ? std::vector<int32_t>() : tokenizer_.encode(options_.suffix);
     if (!options_.prompts) ids.push_back(tokenizer_.eos());
@@ -147,7 +147,7 @@ class ChunkTokenizer {
             .what = side + " is too long",
             .expected = "at most " + std::to_string(limit) + " tokens, EOS counted",
             .found = std::to_string(ids.size()) + " tokens",
-            .hint = "raise max_" + side + ", or choose the policy drop or truncate for what is too long"};
+            .hint = "raise max_" + side + ", or set too_long to drop or truncate"};
   }
 
   const Tokenizer& tokenizer_;
@@ -156,7 +156,7 @@ class ChunkTokenizer {
   std::vector<int32_t> end_ = source_end();
 };
 
-// The examples that skip and limit leave of a stream, in chunks.
+// Reads the examples of a stream that `skip` and `limit` select, in chunks.
 class Slice {
  public:
   Slice(ExampleStream& stream, const PrepareOptions& options) : stream_(stream), options_(options) {}
@@ -223,15 +223,15 @@ CorpusInfo corpus_info(const ExampleStream& stream, const Tokenizer& tokenizer, 
   return info;
 }
 
-// Text is read more than once (lines are counted, files are hashed), which a pipe cannot be: what is left of it after
-// the first time would silently become the corpus.
+// Refuses a pipe: text is read more than once, to count lines and to hash files, and the second pass over a pipe would
+// silently find less text.
 void require_regular_file(const std::filesystem::path& file) {
   std::error_code ignored;
   const auto type = std::filesystem::status(file, ignored).type();
   using std::filesystem::file_type;
   if (type == file_type::fifo || type == file_type::character || type == file_type::socket) {
     throw UserError({.where = file.string(),
-                     .what = "is a pipe or a device, which cannot be read twice",
+                     .what = "is a pipe or a device, but text is read twice",
                      .expected = "a regular file",
                      .hint = "write the text to a file first"});
   }
@@ -247,20 +247,20 @@ void check_options(const PrepareOptions& options, const Tokenizer& tokenizer) {
   }
   if (options.prompt_tokens > 0 && !(options.prefix.empty() && options.suffix.empty())) {
     problems.add({.where = "prepare.prompt_tokens",
-                  .what = "prompts that are the beginning of their text have no prefix and no suffix",
+                  .what = "prompts taken from the beginning of plain text cannot have a prefix or a suffix",
                   .expected = "neither prefix nor suffix"});
   }
   const auto framed = std::ssize(tokenizer.frame().before) + options.prompt_tokens;
   if (options.prompt_tokens > 0 && options.max_source > 0 && options.max_source < framed) {
     problems.add({.where = "prepare.max_source",
-                  .what = "is shorter than every prompt",
+                  .what = "is shorter than any prompt",
                   .expected = std::to_string(framed) + " tokens at least, or 0",
                   .found = std::to_string(options.max_source)});
   }
   const auto suffix = options.suffix.empty() ? 0 : std::ssize(tokenizer.encode(options.suffix));
   if (suffix > 0 && options.max_source > 0 && options.max_source < suffix + 2) {
     problems.add({.where = "prepare.max_source",
-                  .what = "leaves no room for anything but the suffix",
+                  .what = "leaves room for the suffix only",
                   .expected = std::to_string(suffix + 2) + " tokens at least, or 0",
                   .found = std::to_string(options.max_source)});
   }
@@ -294,7 +294,7 @@ PrepareReport prepare_corpus(ExampleStream& stream, const Tokenizer& tokenizer, 
       break;
     }
     if (examples.empty()) break;
-    // One chunk more than there are workers, so that they have work while this thread reads and writes.
+    // One more chunk than workers keeps them busy while this thread reads and writes.
     if (static_cast<int64_t>(pending.size()) > options.threads) write_oldest();
     pending.push_back(
         std::async(std::launch::async, [&tokenize, examples = std::move(examples)] { return tokenize(examples); }));
@@ -328,34 +328,34 @@ Fields<PrepareOptions> PrepareOptions::fields() {
       .add("max_target", &PrepareOptions::max_target, Range{0}, Unit{"tokens"},
            "Longest target, EOS counted; 0: no limit.")
       .add("too_long", &PrepareOptions::too_long, Choices{"error", "drop", "truncate"},
-           "What to do with an example that is longer: stop, drop it, or cut it (EOS is kept).")
+           "Longer examples: stop with an error, drop the example, or truncate it (EOS is kept).")
       .add("references", &PrepareOptions::references, Choices{"first", "all"},
-           "Of several targets of a source use the first, or make an example of each.")
-      .add("prefix", &PrepareOptions::prefix, "Text put before each source, such as \"summarize: \".")
+           "Several targets for a source: use the first, or make one example of each.")
+      .add("prefix", &PrepareOptions::prefix, "Text before each source, such as \"summarize: \".")
       .add("suffix", &PrepareOptions::suffix,
-           "Text put after each source, such as \"Summary:\", and kept where a source is cut; tokenized by itself.")
+           "Text after each source, such as \"Summary:\". Tokenized separately, and kept when a source is truncated.")
       .add("prompts", &PrepareOptions::prompts,
-           "Sources are prompts that the targets continue, for decoder-only models: they get no EOS.")
+           "Decoder-only models: sources are prompts that the targets continue, without EOS.")
       .add("prompt_tokens", &PrepareOptions::prompt_tokens, Range{0}, Unit{"tokens"},
-           "Plain text alone: its first tokens become the prompt that the rest continues; 0: no prompts.")
+           "Plain text only: the first tokens become the prompt of the rest. 0: no prompts.")
       .add("skip", &PrepareOptions::skip, Range{0}, Unit{"examples"},
-           "Examples left out at the beginning, for instance those of another split.")
-      .add("limit", &PrepareOptions::limit, Range{0}, Unit{"examples"}, "Most examples, after those; 0: all.")
+           "Examples to skip at the beginning, for instance the examples of another split.")
+      .add("limit", &PrepareOptions::limit, Range{0}, Unit{"examples"}, "Maximum examples after skip; 0: all.")
       .add("threads", &PrepareOptions::threads, Range{1, 256}, NoResult{}, "Threads that tokenize.");
 }
 
 Fields<TextInput> TextInput::fields() {
   return Fields<TextInput>("text input")
-      .add("source", &TextInput::source, "Parallel text: file of sources, one a line.")
-      .add("target", &TextInput::target, "Parallel text: file of targets, one a line.")
-      .add("jsonl", &TextInput::jsonl, "File with a JSON object a line.")
-      .add("source_field", &TextInput::source_field,
-           "Field of the jsonl objects that is the source; empty: there is none.")
-      .add("target_fields", &TextInput::target_fields, "Fields that are the targets; several are several references.")
-      .add("join", &TextInput::join, "Put between the elements of fields that are lists of strings.")
+      .add("source", &TextInput::source, "Parallel text: file with one source per line.")
+      .add("target", &TextInput::target, "Parallel text: file with one target per line.")
+      .add("jsonl", &TextInput::jsonl, "File with one JSON object per line.")
+      .add("source_field", &TextInput::source_field, "Field of the JSON objects with the source; empty: no source.")
+      .add("target_fields", &TextInput::target_fields,
+           "Fields with the targets; several fields give several references.")
+      .add("join", &TextInput::join, "Separator of the elements of fields that are lists of strings.")
       .add("text", &TextInput::text, "Plain text: file of targets without sources.")
       .add("separator", &TextInput::separator,
-           "Line that separates documents of plain text; empty: every line is one.");
+           "Line that separates documents of plain text; empty: every line is a document.");
 }
 
 std::unique_ptr<ExampleStream> open_text(const TextInput& input, const TextPolicies& policies) {

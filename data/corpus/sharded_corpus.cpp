@@ -9,7 +9,7 @@ namespace draftsmith::data {
 
 namespace {
 
-// What tells a corpus from one of the job that `own` describes.
+// Returns the difference between a corpus and the job that `own` describes, if there is one.
 std::optional<ShardDifference> differing(const CorpusInfo& own, const CorpusInfo& found) {
   if (found.tokenizer_hash != own.tokenizer_hash) {
     return ShardDifference{"tokenizer", own.tokenizer_hash, found.tokenizer_hash};
@@ -27,7 +27,7 @@ int64_t check_shard(const std::filesystem::path& file, const CorpusInfo& own) {
   return shard.size();
 }
 
-// A merged corpus says its job; any other file of that name is there to be replaced.
+// A merged corpus names its job. Any other file with the name is replaced.
 int64_t check_merged(const std::filesystem::path& file, const CorpusInfo& own) {
   if (!own.provenance.contains(kJob)) return -1;
   const CorpusInfo found = read_corpus_info(file);
@@ -74,7 +74,7 @@ void ShardedCorpusWriter::read_targets(const std::function<void(std::span<const 
 }
 
 void ShardedCorpusWriter::add(std::span<const int32_t> source, std::span<const int32_t> target) {
-  if (impl_->shards.merged()) throw std::logic_error("an example added to a sharded corpus that is finished");
+  if (impl_->shards.merged()) throw std::logic_error("an example was added to a finished sharded corpus");
   if (!impl_->open) impl_->open.emplace(impl_->shards.next(), impl_->info);
   impl_->open->add(source, target);
   if (impl_->open->examples() == impl_->shard_examples) impl_->close_shard();

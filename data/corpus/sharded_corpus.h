@@ -1,5 +1,4 @@
-// A corpus that takes hours to make (a teacher's outputs), written shard by shard, so that a killed run loses at most
-// one.
+// Writes a corpus that takes hours to make (a teacher's outputs) shard by shard. A killed run loses at most one shard.
 #pragma once
 
 #include <cstdint>
@@ -15,29 +14,28 @@
 
 namespace draftsmith::data {
 
-// Shards (data/hdf5/shards.h), each a whole corpus. New ones have `shard_examples` examples; those of an earlier run
-// may have any number. finish() merges them into one corpus and removes them.
+// Each shard (data/hdf5/shards.h) is a whole corpus. New shards have `shard_examples` examples; shards of an earlier
+// run may have any number. finish() merges the shards into one corpus and removes them.
 //
 //   ShardedCorpusWriter writer(file, info, 1000);
 //   for (int64_t i = writer.done(); i < inputs; ++i) writer.add(source(i), output(i));
 //   writer.finish();
 class ShardedCorpusWriter {
  public:
-  // Finds and checks the shards of an earlier run; where that one had merged them already, its FILE.h5. Errors:
-  // UserError for shards of another job and for damaged ones, naming the shard. A job is told by tokenizer, vocabulary
-  // and kJob; without kJob in `info` by the whole provenance. A shard without kJob is taken for one of an earlier
-  // version's.
+  // Finds and checks the shards of an earlier run, or FILE.h5 if that run had merged them. Two jobs are equal if
+  // tokenizer, vocabulary and kJob are equal; without kJob in `info`, if the whole provenance is. A shard without kJob
+  // counts as written by an earlier version. Errors: UserError that names a shard of another job or a damaged shard.
   ShardedCorpusWriter(const std::filesystem::path& file, CorpusInfo info, int64_t shard_examples);
   ~ShardedCorpusWriter();
-  // Examples in whole shards on disk when the writer was opened, plus those added since: where to go on.
+  // Returns the examples found at the beginning plus the examples added since: the index of the next example.
   int64_t done() const;
-  // Examples on disk in whole shards: what a kill at this moment would keep.
+  // Returns the examples in complete shards on disk, which survive a kill.
   int64_t safe() const;
-  // Calls `visit` with the target of each example that is safe, in order.
+  // Calls `visit` with the target of each example in a complete shard, in order.
   void read_targets(const std::function<void(std::span<const int32_t>)>& visit) const;
-  // Errors: std::logic_error after the corpus was merged.
+  // Adds an example. Errors: std::logic_error after the corpus was merged.
   void add(std::span<const int32_t> source, std::span<const int32_t> target);
-  // Writes the last, smaller shard, merges all into the corpus (with `extra` provenance added) and removes the shards.
+  // Writes the last shard, merges all shards into the corpus, adds `extra` to its provenance and removes the shards.
   void finish(const std::map<std::string, std::string>& extra = {});
 
  private:

@@ -1,4 +1,4 @@
-// What a corpus holds, in words: `draftsmith data show` and `draftsmith inspect`.
+// Describes a corpus for `draftsmith data show` and `draftsmith inspect`.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@
 namespace draftsmith::data {
 
 struct ShowOptions {
-  const Tokenizer* tokenizer = nullptr;  // decodes the examples; without one their ids are shown
+  const Tokenizer* tokenizer = nullptr;  // decodes the examples; null: ids are shown
   int64_t examples = 3;
 };
 
-// Info, provenance, length histograms and the first examples, several lines. Errors: UserError when the tokenizer is
-// not the one the corpus was made with.
+// Returns attributes, provenance, length histograms and the first examples as lines of text. Errors: UserError if the
+// corpus was made with another tokenizer.
 std::string describe_corpus(const Corpus& corpus, const ShowOptions& options);
 
-// Lines with a bar each: how many of the lengths lie in [0], [1], [2,3], [4,7], [8,15], ...; and their mean and
+// Returns a histogram of lengths, one line with a bar for each bin [0], [1], [2,3], [4,7], [8,15], ..., with mean and
 // maximum.
 std::string length_histogram(const std::string& title, const std::vector<int64_t>& lengths);
 

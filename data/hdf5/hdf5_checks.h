@@ -1,4 +1,4 @@
-// What the readers of our HDF5 files refuse, in one form: where, what, expected, found, and how to make the file again.
+// Checks that all readers of our HDF5 files share. Their errors have one form and say how to make the file again.
 #pragma once
 
 #include <string>
@@ -7,20 +7,20 @@
 
 namespace draftsmith::data {
 
-// A format by which files of one kind know each other: attributes `format` and `format_version` of the root.
+// A file format: the attributes `format` and `format_version` of the root, and its name in messages.
 struct Hdf5Format {
   const char* name;
   int64_t version;
-  const char* what;    // "a teacher cache", as messages call such a file
-  const char* remake;  // what makes it again
+  const char* what;    // name in messages, such as "a teacher cache"
+  const char* remake;  // command or stage that makes such a file
 };
 
-// Base of readers.
+// Base class of readers. Each check throws a UserError.
 class Hdf5Checks {
  protected:
   Hdf5Checks(const Hdf5Reader& input, const Hdf5Format& format) : input_(input), format_(format) {}
 
-  // That it is of this format and version. Errors: UserError, as of all checks.
+  // Checks format and version.
   void check_format() const;
   void check(bool good, const std::string& what, const std::string& expected, const std::string& found) const;
   void check_equal(const std::string& what, int64_t expected, int64_t found) const;

@@ -10,7 +10,7 @@ herr_t keep_innermost(unsigned, const H5E_error2_t* error, void* text) {
 }
 
 // IEEE binary16: HDF5 1.10 has no predefined type for it, so it is derived from binary32. Sign bit 15, exponent 5 bits
-// from 10, mantissa 10 bits from 0.
+// from bit 10, mantissa 10 bits from bit 0.
 hid_t float16_type() {
   const hid_t type = H5Tcopy(H5T_IEEE_F32LE);
   H5Tset_fields(type, 15, 10, 5, 0, 10);

@@ -1,5 +1,4 @@
-// HDF5's C handles as values that close themselves, and what else its C interface needs.
-// For the .cpp files behind data/hdf5/hdf5.h only.
+// Owning handles for HDF5's C interface and its types. Only the .cpp files of data/hdf5 include this.
 #pragma once
 
 #include <string>
@@ -11,7 +10,7 @@
 
 namespace draftsmith::data {
 
-// An HDF5 identifier and the function that closes it. Invalid (negative) identifiers are never closed.
+// An HDF5 identifier and the function that closes it. Negative identifiers are invalid and not closed.
 class Hdf5Handle {
  public:
   Hdf5Handle() = default;
@@ -25,7 +24,7 @@ class Hdf5Handle {
   ~Hdf5Handle() { reset(); }
   bool valid() const { return id_ >= 0; }
   hid_t id() const { return id_; }
-  // Closes now; false when closing failed (a flush to a full disk, for example).
+  // Closes the identifier. Returns false if closing failed, for example because the disk is full.
   bool reset() {
     const hid_t id = std::exchange(id_, -1);
     return id < 0 || close_(id) >= 0;
@@ -36,20 +35,19 @@ class Hdf5Handle {
   herr_t (*close_)(hid_t) = nullptr;
 };
 
-// Keeps HDF5 from printing its error stack: every failure is reported by an exception instead. Stays so for the
-// program.
+// Stops HDF5 from printing its error stack, for the rest of the program: exceptions report all failures.
 void silence_hdf5();
 
-// The innermost description on HDF5's error stack, or empty.
+// Returns the innermost description on HDF5's error stack, or an empty text.
 std::string hdf5_error();
 
-// Type of a dataset in the file (little endian) and in memory, which are the same bytes on the machines we support.
+// Returns the type of a dataset, little endian in the file and in memory.
 Hdf5Handle hdf5_datatype(Hdf5Type type);
 
-// Bytes of one element.
+// Returns the bytes of one element.
 size_t hdf5_size(Hdf5Type type);
 
-// Name for messages: int32, int64, float16, float32.
+// Returns the name for messages: int32, int64, float16 or float32.
 std::string hdf5_name(Hdf5Type type);
 
 }  // namespace draftsmith::data

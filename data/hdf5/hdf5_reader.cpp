@@ -9,7 +9,7 @@ namespace draftsmith::data {
 
 namespace {
 
-// Deflate cannot shrink data by more than about 1,032 to 1; what claims more is damaged or hostile.
+// Deflate cannot shrink data by more than about 1,032 to 1. A file that claims more is damaged or hostile.
 constexpr double kMaxCompression = 1100;
 
 std::string type_name(hid_t type) {
@@ -22,7 +22,7 @@ std::string type_name(hid_t type) {
     case H5T_STRING:
       return "string";
     default:
-      return "another class of type";
+      return "a type of another class";
   }
 }
 
@@ -64,11 +64,11 @@ struct Hdf5Reader::Impl {
     return attribute;
   }
 
-  // Text of an open string attribute of fixed length.
+  // Returns the text of an open string attribute of fixed length.
   std::string attribute_text(const Hdf5Handle& attribute, const std::string& name) const {
     const Hdf5Handle type(H5Aget_type(attribute.id()), H5Tclose);
     if (H5Tget_class(type.id()) != H5T_STRING) fail("attribute " + name, "a string", type_name(type.id()));
-    // HDF5 1.10 follows a damaged variable-length string outside its memory; we write none.
+    // HDF5 1.10 reads outside its memory for a damaged string of variable length. Our files have none.
     if (H5Tis_variable_str(type.id()) > 0)
       fail("attribute " + name, "a string of fixed length", "one of variable length");
     std::string text(H5Tget_size(type.id()), '\0');
@@ -116,7 +116,7 @@ std::vector<int64_t> Hdf5Reader::shape(const std::string& name, Hdf5Type type, i
   const Hdf5Handle dataset = impl_->open_dataset(name);
   const Hdf5Handle layout(H5Dget_create_plist(dataset.id()), H5Pclose);
   if (H5Pget_layout(layout.id()) == H5D_VIRTUAL || H5Pget_external_count(layout.id()) > 0) {
-    impl_->fail("dataset " + name + " keeps its data in other files", "data inside the file itself");
+    impl_->fail("dataset " + name + " stores its data in other files", "data inside the file itself");
   }
   const Hdf5Handle stored(H5Dget_type(dataset.id()), H5Tclose);
   const std::string found = type_name(stored.id());
@@ -128,8 +128,8 @@ std::vector<int64_t> Hdf5Reader::shape(const std::string& name, Hdf5Type type, i
   }
   std::vector<hsize_t> extent(static_cast<size_t>(rank));
   H5Sget_simple_extent_dims(space.id(), extent.data(), nullptr);
-  // An untrusted extent must not decide how much is allocated: what is stored bounds it, and that (a sum over an index
-  // that may be damaged) is bounded by the file itself.
+  // The extent is untrusted and must not decide how much memory is allocated. The stored bytes bound it; as their sum
+  // over a damaged index may be wrong too, the file's size bounds that.
   std::error_code ignored;
   const auto file_bytes = static_cast<double>(std::filesystem::file_size(impl_->file, ignored));
   const double stored_bytes = std::min(static_cast<double>(H5Dget_storage_size(dataset.id())), file_bytes);

@@ -21,7 +21,7 @@ struct Dataset {
   int64_t columns = 0;
   int64_t chunk_values = 0;  // a whole number of rows
   int64_t rows = 0;          // in the file
-  int64_t all_rows = -1;     // of a plain dataset; -1: it grows
+  int64_t all_rows = -1;     // number of rows of a plain dataset; -1: the dataset grows
   std::vector<std::byte> buffer{};
   Hdf5Handle handle{};
 };
@@ -31,14 +31,14 @@ int64_t rows_of_chunk(Hdf5Type type, int64_t columns) {
   return std::max<int64_t>(1, kChunkBytes / row_bytes);
 }
 
-// Properties of an object to be created, without its times: equal content makes equal files.
+// Returns creation properties without time stamps, so that equal content gives equal files.
 Hdf5Handle timeless(hid_t kind) {
   Hdf5Handle properties(H5Pcreate(kind), H5Pclose);
   H5Pset_obj_track_times(properties.id(), false);
   return properties;
 }
 
-// Creates the groups above `path` (or `path` itself for a group); existing ones are kept.
+// Creates the missing groups above `path`, or `path` itself if it is a group.
 void make_groups(hid_t file, const std::string& path) {
   for (size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1)) {
     const std::string group = path.substr(0, slash);
@@ -68,7 +68,7 @@ struct Hdf5Writer::Impl {
     if (!good) fail(what);
   }
 
-  // Writes whole chunks from the buffer, or everything when `all`.
+  // Writes the whole chunks of the buffer; with `all`, also the last partial one.
   void flush(Dataset& dataset, bool all) const {
     const int64_t value_bytes = static_cast<int64_t>(hdf5_size(dataset.type));
     const int64_t held = static_cast<int64_t>(dataset.buffer.size()) / value_bytes;
@@ -94,7 +94,7 @@ struct Hdf5Writer::Impl {
     dataset.buffer.erase(dataset.buffer.begin(), dataset.buffer.begin() + values * value_bytes);
   }
 
-  // Opens the object that carries an attribute and removes an attribute of that name, so that setting twice replaces.
+  // Opens the object of an attribute and removes an existing attribute of the name, so that a second call replaces it.
   Hdf5Handle open_for_attribute(const std::string& object, const std::string& name) const {
     make_groups(handle.id(), object + "/");
     Hdf5Handle opened(H5Oopen(handle.id(), object.c_str(), H5P_DEFAULT), H5Oclose);
@@ -202,7 +202,7 @@ void Hdf5Writer::set_attribute(const std::string& object, const std::string& nam
 
 void Hdf5Writer::set_attribute(const std::string& object, const std::string& name, const std::string& value) {
   const Hdf5Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
-  // Of fixed length: HDF5 1.10 follows a damaged variable-length string outside its memory.
+  // Writes a string of fixed length: HDF5 1.10 reads outside its memory for a damaged string of variable length.
   H5Tset_size(type.id(), value.size() + 1);
   H5Tset_cset(type.id(), H5T_CSET_UTF8);
   impl_->write_attribute(object, name, type.id(), value.c_str());

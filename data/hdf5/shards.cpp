@@ -48,7 +48,7 @@ bool same_job(const std::map<std::string, std::string>& own, const std::map<std:
   return job == found.end() || job->second == own_job->second;
 }
 
-// Shards are written in order, so the first number that is missing is where the earlier run stopped.
+// Shards are written in order: the earlier run stopped at the first missing number.
 Shards::Shards(std::filesystem::path file, const Check& check, const CheckMerged& check_merged)
     : file_(std::move(file)) {
   if (std::filesystem::exists(file_)) {
@@ -76,7 +76,7 @@ void Shards::add(int64_t examples) {
   safe_ += examples;
 }
 
-// From the last to the first: what a kill leaves is found again, and the merged file says that it is whole.
+// Removes from the last to the first, so that the next run finds the shards that a kill leaves.
 void Shards::remove() {
   for (const auto& shard : std::views::reverse(shards_)) std::filesystem::remove(shard);
   shards_.clear();

@@ -1,6 +1,6 @@
-// Files that take hours to make, written shard by shard, so that a killed run loses at most one. Which shards there
-// are, what they are called and when they go; what is in them is their owner's business (data/corpus/sharded_corpus.h,
-// data/teacher/teacher_cache.h).
+// Manages the shards of a file that takes hours to make, so that a killed run loses at most one shard: their names,
+// which exist, and when they are removed. The content is defined by data/corpus/sharded_corpus.h and
+// data/teacher/teacher_cache.h.
 #pragma once
 
 #include <cstdint>
@@ -12,57 +12,57 @@
 
 namespace draftsmith::data {
 
-// The provenance that says which job makes a file, for those that are made in several runs.
+// Key of the provenance that identifies the job that makes a file, for files that are made in several runs.
 inline constexpr const char* kJob = "job";
 
-// What tells a shard from those of the job that goes on, and both sides' values.
+// The property in which a shard differs from the current job, and both values.
 struct ShardDifference {
   std::string what;
   std::string own;
   std::string found;
 };
 
-// UserError: the shard is one of another job.
+// Throws a UserError that says that the shard belongs to another job.
 [[noreturn]] void refuse_shard(const std::filesystem::path& shard, const ShardDifference& difference);
 
-// The difference between two jobs' provenances where same_job() says that they are two; shows what is not the same.
+// Returns the difference between the provenances of two jobs that are not same_job().
 ShardDifference job_difference(const std::map<std::string, std::string>& own,
                                const std::map<std::string, std::string>& found);
 
-// Whether what was found is of the same job: told by kJob, without it in `own` by the whole provenance. What has no
-// kJob itself is taken for a file of an earlier version's.
+// Returns whether two provenances have the same kJob or, if `own` has none, are equal. A provenance `found` without
+// kJob counts as written by an earlier version, for the same job.
 bool same_job(const std::map<std::string, std::string>& own, const std::map<std::string, std::string>& found);
 
-// Shards of FILE.h5 are FILE.shard-00000.h5, FILE.shard-00001.h5, ... beside it, each a whole file that appeared by a
-// rename. They are merged into FILE.h5 at the end, and removed.
+// The shards of FILE.h5 are FILE.shard-00000.h5, FILE.shard-00001.h5, ... beside it, each complete from the moment it
+// has its name. At the end they are merged into FILE.h5 and removed.
 class Shards {
  public:
-  // Opens and checks a shard and gives its examples. Errors: UserError for one of another job (refuse_shard) or a
-  // damaged one.
+  // Checks a shard and returns its number of examples. Errors: UserError for a shard of another job (refuse_shard) or a
+  // damaged shard.
   using Check = std::function<int64_t(const std::filesystem::path&)>;
-  // Examples of a merged file when it is one of this job, else -1: it is there to be replaced.
+  // Returns the number of examples of a merged file of this job, or -1 for another file, which will be replaced.
   using CheckMerged = std::function<int64_t(const std::filesystem::path&)>;
 
-  // Finds what an earlier run left: its shards or, where it had merged them already, its file.
+  // Finds the shards of an earlier run, or its file if it had merged them.
   Shards(std::filesystem::path file, const Check& check, const CheckMerged& check_merged);
 
   const std::filesystem::path& file() const { return file_; }
-  // An earlier run had come to the end but for removing its shards.
+  // Returns whether an earlier run had finished, except perhaps for removing its shards.
   bool merged() const { return merged_; }
-  // Examples on disk in whole shards: what a kill at this moment would keep.
+  // Returns the examples in complete shards on disk, which survive a kill.
   int64_t safe() const { return safe_; }
-  // All of them in order: the shards, or the merged file.
+  // Returns all files in order: the shards, or the merged file.
   std::vector<std::filesystem::path> parts() const;
-  // Where the next shard is to be written.
+  // Returns the path for the next shard.
   std::filesystem::path next() const;
-  // The file next() is whole and has so many examples.
+  // Registers that the file next() is complete and has this many examples.
   void add(int64_t examples);
-  // After they were merged.
+  // Removes the shards, after they were merged.
   void remove();
 
  private:
   std::filesystem::path file_;
-  std::vector<std::filesystem::path> shards_;  // whole ones on disk
+  std::vector<std::filesystem::path> shards_;  // complete shards on disk
   bool merged_ = false;
   int64_t safe_ = 0;
 };

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kAlignment = 64;
 
-// The arrays of a table while they grow. Those as long as the vocabulary are in memory, the others on disk.
+// The arrays of a table while they grow: arrays as long as the vocabulary in memory, the others on disk.
 struct TableArrays {
   TableArrays(const fs::path& folder, int64_t vocabulary)
       : unigrams(static_cast<size_t>(vocabulary)),
@@ -45,8 +45,8 @@ struct TableArrays {
   SpillFile<int32_t> trigram_counts;
 };
 
-// Takes n-grams in ascending order and fills the arrays. An n-gram whose next symbol is the row's end counts the pair
-// before it only.
+// Fills the arrays from n-grams in ascending order. An n-gram whose next symbol is the row's end counts only for its
+// pair (before, last).
 class TableFiller {
  public:
   explicit TableFiller(TableArrays& arrays) : arrays_(arrays) {}
@@ -88,7 +88,7 @@ class TableFiller {
     last_ = -1;
   }
 
-  // Ends the contexts before `next`, those that nothing follows included.
+  // Ends all contexts before `next`, including contexts without a next token.
   void end_contexts(int64_t next) {
     for (; before_ < next; ++before_) {
       arrays_.bigram_children.push_back(arrays_.bigram_tokens.count());
@@ -100,12 +100,12 @@ class TableFiller {
   TableArrays& arrays_;
   int64_t before_ = 0;
   int64_t last_ = -1;
-  int64_t pair_count_ = 0;     // of (before, last)
-  int64_t pair_total_ = 0;     // of what follows it
-  int64_t context_total_ = 0;  // of what follows before_
+  int64_t pair_count_ = 0;     // occurrences of (before, last)
+  int64_t pair_total_ = 0;     // occurrences with a next token
+  int64_t context_total_ = 0;  // occurrences of before_ with a next token
 };
 
-// Counts a row's tokens. Order 2 keeps pairs only; the beginning is the symbol behind the vocabulary.
+// Counts a row's tokens. Order 2 counts pairs only. The symbol `vocabulary` is the beginning.
 void count_row(std::span<const int32_t> row, int64_t order, std::vector<int32_t>& unigrams, NgramSorter& sorter) {
   auto last = static_cast<int64_t>(unigrams.size());
   int64_t before = last;
@@ -119,7 +119,7 @@ void count_row(std::span<const int32_t> row, int64_t order, std::vector<int32_t>
   if (order == 3 && !row.empty()) sorter.add({before, last, kNgramRowEnd});
 }
 
-// A table's arrays as they are read.
+// The arrays of a table for reading.
 class FinishedArrays {
  public:
   explicit FinishedArrays(const TableArrays& arrays)
@@ -150,8 +150,8 @@ class FinishedArrays {
   MappedFile trigram_counts_;
 };
 
-// The token of the largest q in a context: one that was seen there, or the most likely one of the lower order, which
-// beats every other token that was not seen.
+// Returns the token of the largest q in a context: a token seen there, or the most likely token of the lower order,
+// whose q is the largest of all tokens not seen there.
 int32_t best_of(const NgramCounts& counts, const NgramLevel& level, int64_t context, const NgramNodes& nodes,
                 int64_t best_of_lower) {
   int64_t best = best_of_lower;
@@ -245,7 +245,7 @@ NgramReport build_ngram_table(const fs::path& corpus, const NgramOptions& option
                               const ProgressCallback& progress) {
   const CorpusTargets targets(corpus);
   check_size(corpus, targets.info());
-  const AtomicPath scratch(out.string() + ".parts");  // never committed: it goes when this ends
+  const AtomicPath scratch(out.string() + ".parts");  // never committed, so its destructor removes it
   make_directories(scratch.temporary());
   TableArrays arrays(scratch.temporary(), targets.info().vocabulary);
   const auto keys_at_once = static_cast<size_t>(options.memory_mb) * (size_t{1} << 20) / sizeof(uint64_t);

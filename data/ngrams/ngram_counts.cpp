@@ -7,13 +7,13 @@ namespace draftsmith::data {
 
 namespace {
 
-// The first index in [begin, end) whose token is not below `token`.
+// Returns the first index in [begin, end) whose token is not below `token`.
 int64_t lower_bound(const NgramLevel& level, int64_t begin, int64_t end, int64_t token) {
   const auto first = level.tokens.begin();
   return std::lower_bound(first + begin, first + end, token) - first;
 }
 
-// The index of `token` behind a context, or -1.
+// Returns the index of `token` after a context, or -1.
 int64_t child(const NgramLevel& level, int64_t context, int64_t token) {
   const auto at = static_cast<size_t>(context);
   const int64_t end = level.children[at + 1];
@@ -84,8 +84,8 @@ double NgramCounts::probability(const NgramNodes& nodes, int64_t token) const {
   return q;
 }
 
-// Tokens not seen in the context have the unigram's probability times one number; the few others are set one by one,
-// those of the longest context last.
+// Scales the unigram's probabilities of all tokens by one factor, then sets the few tokens that were seen in the
+// context one by one, the tokens of the longest context last.
 void NgramCounts::log_probabilities(const NgramNodes& nodes, std::span<float> out) const {
   const double trigram_weight = nodes.trigram >= 0 ? lower_weight(trigrams_, nodes.trigram) : 1;
   const double bigram_weight = nodes.bigram >= 0 ? lower_weight(bigrams_, nodes.bigram) : 1;

@@ -12,7 +12,7 @@ namespace draftsmith::data {
 NgramSorter::NgramSorter(std::filesystem::path folder, size_t keys_at_once)
     : folder_(std::move(folder)), keys_at_once_(keys_at_once) {}
 
-// The keys in memory, each different one once; forgets them.
+// Visits each distinct key in memory once and clears them.
 void NgramSorter::sort_keys(const std::function<void(Counted)>& visit) {
   std::sort(keys_.begin(), keys_.end());
   for (auto first = keys_.begin(); first != keys_.end();) {
@@ -33,7 +33,7 @@ void NgramSorter::spill() {
 void NgramSorter::merge(const std::function<void(const NgramKey&, int64_t)>& visit) const {
   std::vector<MappedFile> files(parts_.begin(), parts_.end());
   std::vector<std::span<const Counted>> rest;
-  using Head = std::pair<uint64_t, size_t>;  // the least key of a part
+  using Head = std::pair<uint64_t, size_t>;  // smallest key of a part
   std::priority_queue<Head, std::vector<Head>, std::greater<>> heads;
   for (size_t part = 0; part < files.size(); ++part) {
     rest.push_back(all_values<Counted>(files[part]));

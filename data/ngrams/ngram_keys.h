@@ -1,5 +1,5 @@
-// N-grams packed into numbers, and their counting by sorting: in memory while they fit, else in sorted parts on disk
-// that are merged.
+// Packs n-grams into numbers and counts them by sorting, in memory if they fit, else in sorted parts on disk that are
+// merged.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace draftsmith::data {
 
-// Three symbols in a number whose order is that of (before, last, next).
+// Three symbols in one number; numbers are ordered like (before, last, next).
 constexpr int64_t kNgramSymbolBits = 21;
-constexpr int64_t kNgramRowEnd = (int64_t{1} << kNgramSymbolBits) - 1;  // stands for the token after a row's last
-constexpr int64_t kMostNgramIds = kNgramRowEnd - 1;                     // one symbol is the rows' beginning
+constexpr int64_t kNgramRowEnd = (int64_t{1} << kNgramSymbolBits) - 1;  // symbol after a row's last token
+constexpr int64_t kMostNgramIds = kNgramRowEnd - 1;                     // one symbol is the beginning of rows
 
 struct NgramKey {
   int64_t before = 0;
@@ -33,14 +33,14 @@ struct NgramKey {
 
 class NgramSorter {
  public:
-  // Sorts `keys_at_once` keys in memory; parts go to files in `folder`, which must exist.
+  // Sorts `keys_at_once` keys in memory and writes the parts into `folder`, which must exist.
   NgramSorter(std::filesystem::path folder, size_t keys_at_once);
-  // Errors: RunError when a part cannot be written.
+  // Adds a key. Errors: RunError if a part cannot be written.
   void add(const NgramKey& key) {
     keys_.push_back(key.packed());
     if (keys_.size() == keys_at_once_) spill();
   }
-  // Calls visit(key, count) once for each different key, ascending. The sorter is used up.
+  // Calls visit(key, count) once for each distinct key, in ascending order. Call it once only.
   void finish(const std::function<void(const NgramKey&, int64_t)>& visit);
 
  private:

@@ -14,7 +14,7 @@ namespace {
 constexpr Hdf5Format kFormat{"draftsmith ngrams", NgramInfo::kFormatVersion, "an n-gram table",
                              "`draftsmith data ngrams`"};
 
-// Reads the arrays of a mapped table and refuses what does not fit together.
+// Reads the arrays of a mapped table and checks that they fit together.
 class TableReader : Hdf5Checks {
  public:
   TableReader(const Hdf5Reader& input, const MappedFile& mapping) : Hdf5Checks(input, kFormat), mapping_(mapping) {}
@@ -74,7 +74,7 @@ class TableReader : Hdf5Checks {
     const auto name = [&](const char* array, int64_t i) { return fmt::format("{}/{}[{}]", group, array, i); };
     const int64_t begin = level.children[at];
     const int64_t end = level.children[at + 1];
-    // Texts of errors are made only where there is one.
+    // Composes an error's text only if there is an error.
     if (end < begin || end > level.children.back()) {
       check(false, name("children", context + 1), fmt::format("{} to {}", begin, level.children.back()),
             std::to_string(end));

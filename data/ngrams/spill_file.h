@@ -1,4 +1,4 @@
-// Values on their way to a file that is written at once: kept on disk while they are collected, then mapped.
+// Collects values on disk and maps them into memory at the end.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@ class SpillFile {
     ++count_;
   }
   int64_t count() const { return count_; }
-  // Ends the writing. Errors: RunError when something could not be written.
+  // Closes the file. Errors: RunError if a value could not be written.
   void close() {
     stream_.close();
     check();
   }
-  // All values, after close().
+  // Maps all values, after close().
   MappedFile map() const { return MappedFile(file_); }
 
  private:
@@ -34,7 +34,7 @@ class SpillFile {
     if (stream_) return;
     throw RunError({.where = file_.string(),
                     .what = "a temporary file cannot be written",
-                    .hint = "is there space and permission to write there?"});
+                    .hint = "check free space and write permission there"});
   }
 
   std::filesystem::path file_;
@@ -42,7 +42,7 @@ class SpillFile {
   int64_t count_ = 0;
 };
 
-// The values of a mapped file that holds nothing else.
+// Returns the values of a mapped file that holds only values of T.
 template <class T>
 std::span<const T> all_values(const MappedFile& mapping) {
   return mapping.values<T>(0, mapping.bytes() / static_cast<int64_t>(sizeof(T)));

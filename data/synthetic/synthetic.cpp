@@ -13,7 +13,7 @@ namespace draftsmith::data {
 
 namespace {
 
-// Draws that are tried for a sentence of allowed length before the options are called impossible.
+// Attempts to draw a sentence of allowed length before the options count as impossible.
 constexpr int kAttempts = 2000;
 
 std::string sentence_text(const std::vector<std::string>& words) {
@@ -25,7 +25,7 @@ std::string sentence_text(const std::vector<std::string>& words) {
 }  // namespace
 
 Fields<SyntheticOptions> SyntheticOptions::fields() {
-  return Fields<SyntheticOptions>("made-up language options")
+  return Fields<SyntheticOptions>("synthetic language options")
       .add("train", &SyntheticOptions::train, Range{1, 1e8}, Unit{"sentences"}, "Sentence pairs for training.")
       .add("valid", &SyntheticOptions::valid, Range{0, 1e6}, Unit{"sentences"}, "Sentence pairs for validation.")
       .add("test", &SyntheticOptions::test, Range{0, 1e6}, Unit{"sentences"}, "Sentence pairs for testing.")
@@ -66,7 +66,7 @@ struct SyntheticLanguage::Impl {
 
 SyntheticLanguage::SyntheticLanguage(const SyntheticOptions& options) {
   Problems problems;
-  validate_options(options, "made-up language", problems);
+  validate_options(options, "synthetic language", problems);
   problems.throw_if_any();
   impl_ = std::make_unique<Impl>(options);
 }
@@ -84,7 +84,7 @@ SyntheticPair SyntheticLanguage::pair(std::string_view split, int64_t index) con
     return {.source = sentence_text(source), .target = sentence_text(target_words(sentence))};
   }
   throw UserError(
-      {.where = "made-up language",
+      {.where = "synthetic language",
        .what = "no sentence of the allowed length found",
        .expected = "a range of lengths that the grammar reaches",
        .found = std::to_string(impl_->options.min_words) + " to " + std::to_string(impl_->options.max_words) + " words",
@@ -95,11 +95,11 @@ SyntheticText generate_pairs(const SyntheticOptions& options) {
   const SyntheticLanguage language(options);
   SyntheticText text;
   std::unordered_set<std::string> held_out;
-  // `admit` says whether a sentence may enter the split.
+  // `admit` returns whether a sentence may enter the split.
   const auto fill = [&](std::string_view split, int64_t count, std::vector<SyntheticPair>& pairs, const auto& admit) {
     for (int64_t index = 0; static_cast<int64_t>(pairs.size()) < count; ++index) {
       if (index > 100 * (count + 1000)) {
-        throw UserError({.where = "made-up language",
+        throw UserError({.where = "synthetic language",
                          .what = "too few different sentences for the " + std::string(split) + " set",
                          .hint = "raise vocabulary or max_words, or make the sets smaller"});
       }

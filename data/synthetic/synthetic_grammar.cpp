@@ -75,7 +75,7 @@ class SentenceDrawer {
   RandomSequence& random_;
 };
 
-// Subject, verb, object; relative clauses behind their noun.
+// Writes the source: subject, verb, object; relative clauses after their noun.
 class SourceWriter {
  public:
   std::vector<std::string> write(const Sentence& sentence) {
@@ -122,7 +122,7 @@ class SourceWriter {
   bool antecedent_plural_ = false;
 };
 
-// Verb last, relative clauses between the determiner and the noun they belong to, everything inflected.
+// Writes the target: verb last, relative clauses between determiner and noun, all words inflected.
 class TargetWriter {
  public:
   std::vector<std::string> write(const Sentence& sentence) {
@@ -155,7 +155,7 @@ class TargetWriter {
     }
     words_.push_back(TargetForms::determiner(phrase.determiner, head));
     if (phrase.relative) relative_clause(*phrase.relative, head);
-    // The second sense of an ambiguous adjective is that of the classes 2 and 3.
+    // An ambiguous adjective has its second sense for the classes 2 and 3.
     const size_t sense = head.word_class >= kClasses / 2 ? 1 : 0;
     for (const Lexeme* adjective : phrase.adjectives) {
       words_.push_back(TargetForms::adjective(adjective->target[sense], head));
@@ -163,7 +163,7 @@ class TargetWriter {
     words_.push_back(TargetForms::noun(phrase.noun->target[sense_], head, object_case));
   }
 
-  // `subject` and `object` are who the verb agrees with and who chooses its sense (odd classes take the second one).
+  // The verb agrees with `subject`. The class of `object` chooses its sense: the second for odd classes.
   void verb(const Clause& clause, const Referent& subject, const Referent& object) {
     const size_t sense = static_cast<size_t>((clause.transitive ? object : subject).word_class % 2);
     words_.push_back(TargetForms::verb(clause.verb->target[sense], clause.tense, subject));
@@ -193,7 +193,7 @@ class TargetWriter {
   }
 
   std::vector<std::string> words_;
-  size_t sense_ = 0;  // of ambiguous nouns, set by the topic
+  size_t sense_ = 0;  // sense of ambiguous nouns, set by the topic
   Referent antecedent_;
 };
 

@@ -1,4 +1,4 @@
-// Sentences of the made-up languages (data/synthetic/synthetic.h): drawn as a tree once, then written down in either
+// Sentences of the synthetic languages (data/synthetic/synthetic.h): a tree is drawn once and written in either
 // language.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace draftsmith::data {
 
 struct Clause;
 
-// A noun with its company, or a pronoun (`noun` null) that stands for the first clause's subject.
+// A noun with determiner, adjectives and relative clause, or a pronoun (`noun` null) for the first clause's subject.
 struct NounPhrase {
   const Lexeme* noun = nullptr;
   bool plural = false;
@@ -28,7 +28,7 @@ struct PrepositionPhrase {
   NounPhrase noun{};
 };
 
-// Of a relative clause, one of subject and object is missing: it is the noun that the clause belongs to.
+// A clause. A relative clause lacks subject or object: the noun that it modifies takes that place.
 struct Clause {
   std::unique_ptr<NounPhrase> subject{};
   std::unique_ptr<NounPhrase> object{};
@@ -42,7 +42,7 @@ struct Clause {
 
 struct Sentence {
   const Lexeme* topic = nullptr;
-  bool topic_last = false;  // in the source; the target begins with it
+  bool topic_last = false;  // in the source; the target begins with the topic
   bool question = false;
   Clause first{};
   int conjunction = 0;
@@ -57,7 +57,7 @@ struct GrammarOptions {
 
 Sentence draw_sentence(const Lexicon& lexicon, const GrammarOptions& options, RandomSequence& random);
 
-// The words of the sentence, its final punctuation last.
+// Returns the words of the sentence; the last is its punctuation.
 std::vector<std::string> source_words(const Sentence& sentence);
 std::vector<std::string> target_words(const Sentence& sentence);
 

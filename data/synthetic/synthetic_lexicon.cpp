@@ -16,21 +16,21 @@ constexpr std::array<std::string_view, 14> kTargetOnsets = {"h", "j", "w", "č",
                                                             "z", "ň", "š", "kw", "tr", "ž", "gh"};
 constexpr std::array<std::string_view, 5> kTargetVowels = {"ä", "ö", "ü", "é", "å"};
 
-// The last syllable of a source noun tells its class; two syllables for each.
+// The last syllable of a source noun gives its class; each class has two syllables.
 constexpr std::array<std::string_view, 2 * kClasses> kClassEndings = {"mar", "dol", "nis", "tun",
                                                                       "ket", "vor", "zel", "pim"};
 
-// Endings by gender and number, as short as an affix is: they become pieces of their own.
+// Endings by gender and number; they are short and become pieces of their own.
 constexpr std::array<std::string_view, 6> kAgreement = {"a", "an", "e", "en", "u", "un"};
 constexpr std::array<std::string_view, kTenses> kTargetTense = {"it", "ov", "el"};
 constexpr std::array<std::string_view, kTenses> kSourceTense = {"", "ed", "il"};
 
-// A generator of distinct made-up words.
+// Generates distinct synthetic words.
 class WordMaker {
  public:
   explicit WordMaker(uint64_t seed) : random_{CounterRandom(seed, "synthetic/words")} {}
 
-  // A new word of the source language; frequent words are shorter.
+  // Returns a new word of the source language. Frequent words are shorter.
   std::string source(bool frequent, std::string_view ending) {
     return fresh([&] { return syllables(kSourceOnsets, kSourceVowels, frequent ? 1 : 2) + std::string(ending); });
   }
@@ -53,7 +53,7 @@ class WordMaker {
     return word;
   }
 
-  // Draws until the word is new, with one more syllable each time the short ones seem used up.
+  // Draws until the word is new. Adds a syllable whenever the shorter words seem exhausted.
   template <class Make>
   std::string fresh(const Make& make) {
     std::string word = make();
@@ -80,7 +80,7 @@ Lexeme make_word(WordMaker& maker, bool frequent, bool ambiguous, std::string_vi
   return word;
 }
 
-// Words of a part of speech that has neither classes nor genders.
+// Returns words of a part of speech without classes and genders.
 std::vector<Lexeme> plain_words(WordMaker& maker, int64_t count, double ambiguity) {
   std::vector<Lexeme> words;
   for (int64_t rank = 0; rank < count; ++rank) {
@@ -90,7 +90,7 @@ std::vector<Lexeme> plain_words(WordMaker& maker, int64_t count, double ambiguit
   return words;
 }
 
-// Nouns: the class is that of the ending, the gender follows the class, but for one in eight, which must be learned.
+// Returns nouns. The ending gives the class and the class the gender, except for one noun in eight.
 std::vector<Lexeme> make_nouns(WordMaker& maker, int64_t count, double ambiguity) {
   std::vector<Lexeme> words;
   for (int64_t rank = 0; rank < count; ++rank) {
@@ -200,7 +200,7 @@ std::string TargetForms::determiner(int index, const Referent& referent) {
   return join(at(kStems, index), at(kAgreement, referent.agreement()));
 }
 
-// The preposition is chosen by the class of its noun as well.
+// Returns the preposition, which also depends on the class of its noun.
 std::string TargetForms::preposition(int index, const Referent& referent) {
   constexpr std::array<std::string_view, kPrepositions> kWords = {"ba", "po", "fi", "vu", "bo", "pi"};
   return std::string(at(kWords, (index + (referent.word_class >= kClasses / 2 ? 1 : 0)) % kPrepositions));

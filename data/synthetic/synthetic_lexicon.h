@@ -1,4 +1,4 @@
-// The words of the made-up languages (data/synthetic/synthetic.h): a dictionary with senses, genders and classes, and
+// The words of the synthetic languages (data/synthetic/synthetic.h): a dictionary with senses, genders and classes, and
 // the endings.
 #pragma once
 
@@ -18,15 +18,15 @@ inline constexpr int kDeterminers = 3;
 inline constexpr int kPrepositions = 6;
 inline constexpr int kConjunctions = 4;
 
-// One dictionary word. Sense 1 exists (differs from sense 0) for ambiguous words only.
+// A dictionary word. Only ambiguous words have a sense 1 that differs from sense 0.
 struct Lexeme {
   std::string source{};
   std::array<std::string, 2> target{};  // stems, by sense
   std::array<int, 2> gender{};          // nouns, by sense
-  int word_class = 0;                   // nouns: semantic class 0..3; topics: the sense they give ambiguous nouns
+  int word_class = 0;                   // nouns: semantic class 0..3; topics: the sense of ambiguous nouns
 };
 
-// A part of speech: its words by falling frequency, drawn with Zipf's law.
+// The words of a part of speech by falling frequency, drawn with Zipf's law.
 class WordList {
  public:
   WordList(std::vector<Lexeme> words, double zipf);
@@ -54,7 +54,7 @@ struct Lexicon {
   WordList topics;
 };
 
-// The dictionary of a seed: every word distinct within its language.
+// Returns the dictionary of a seed. All words of a language are distinct.
 Lexicon make_lexicon(const LexiconOptions& options);
 
 // Function words and endings of the source language.
@@ -67,7 +67,7 @@ struct SourceForms {
   static std::string pronoun(bool plural);
 };
 
-// Gender, number and class of what a noun or pronoun stands for: what agrees with it needs to know no more.
+// Gender, number and class of a noun or pronoun, for the words that agree with it.
 struct Referent {
   int gender = 0;
   bool plural = false;

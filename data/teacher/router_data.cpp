@@ -43,7 +43,7 @@ class RouterReader : Hdf5Checks {
     rows.disagreement = values<float>("disagreement", info.positions, 0);
     rows.rejected = values<int32_t>("rejected", info.positions, 0);
     rows.examples = values<int32_t>("examples", info.positions, 0);
-    // A hair for rounding.
+    // A tolerance for rounding.
     check_values("entropy", rows.entropy, -1e-3, std::log(static_cast<double>(info.vocabulary)) + 1e-3);
     check_values("probabilities", rows.probabilities, 0, 1 + 1e-5);
     check_values("ids", rows.ids, -1, static_cast<double>(info.vocabulary - 1));

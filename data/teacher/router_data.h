@@ -1,16 +1,16 @@
-// What a router is trained on (model/kinds/router.h): positions of a target's decoding that a drafter had proposed
-// tokens for, each with what the router may read and what it is to predict. An HDF5 file:
+// Training data of a router (model/kinds/router.h): positions of a target's decoding for which a drafter proposed
+// tokens, each with the router's inputs and labels. An HDF5 file:
 //
-//   /router/entropy       float32 [positions]    of the drafter's distribution q, nats
-//   /router/probabilities float32 [positions,k]  of q's k most likely tokens, falling
-//   /router/ids           int32   [positions,k]  these tokens; -1 (and probability 0) where q has no further one
-//   /router/disagreement  float32 [positions]    TV(q, p) = 1/2 sum |q - p|, p the target's: the soft target
-//   /router/rejected      int32   [positions]    1: the drafted token was rejected here, in the decoding at hand
+//   /router/entropy       float32 [positions]    entropy of the drafter's distribution q, nats
+//   /router/probabilities float32 [positions,k]  probabilities of q's k most likely tokens, falling
+//   /router/ids           int32   [positions,k]  these tokens; -1 (with probability 0) if q has fewer
+//   /router/disagreement  float32 [positions]    TV(q, p) = 1/2 sum |q - p| with the target's p: soft label
+//   /router/rejected      int32   [positions]    1: the drafted token was rejected here
 //   /router/examples      int32   [positions]    index of the source, rising
 //   attributes of /: format "draftsmith router data", format_version, top_k, vocabulary, drafter_hash, positions,
 //                    examples; attributes of /provenance: free text pairs
 //
-// p and q are at temperature 1, nothing cut. 12 + 8 k + 4 bytes a position before compression.
+// p and q are whole distributions at temperature 1. A position takes 12 + 8 k + 4 bytes before compression.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +25,14 @@ namespace draftsmith::data {
 struct RouterDataInfo {
   static constexpr int64_t kFormatVersion = 1;
   int64_t top_k = 0;       // k
-  int64_t vocabulary = 0;  // of the drafter
+  int64_t vocabulary = 0;  // the drafter's vocabulary
   int64_t positions = 0;
-  int64_t examples = 0;      // sources that were decoded
+  int64_t examples = 0;      // decoded sources
   std::string drafter_hash;  // model::model_hash()
   std::map<std::string, std::string> provenance{};
 };
 
-// Positions, one value each, k each where said so.
+// Positions: one value for each, or k values.
 struct RouterRows {
   std::vector<float> entropy;
   std::vector<float> probabilities;  // k
@@ -44,13 +44,13 @@ struct RouterRows {
   int64_t size() const { return static_cast<int64_t>(entropy.size()); }
 };
 
-// Writes a file of these positions, atomically; `info` gives all but their number. Errors: RunError.
+// Writes these positions to a file, atomically; counts them itself. Errors: RunError.
 void write_router_data(const std::filesystem::path& file, const RouterDataInfo& info, const RouterRows& rows);
 
-// A file, read whole and checked: version, shapes, finite numbers in their ranges, ids of the vocabulary.
+// A file in memory. The constructor checks version, shapes, ranges of numbers and ids.
 class RouterData {
  public:
-  // Errors: UserError naming file and dataset.
+  // Errors: UserError that names file and dataset.
   explicit RouterData(const std::filesystem::path& file);
   const RouterDataInfo& info() const { return info_; }
   const RouterRows& rows() const { return rows_; }
@@ -60,14 +60,14 @@ class RouterData {
   RouterRows rows_;
 };
 
-// Joins parts of one job, in order, into one file. Errors: std::logic_error for parts of another k or vocabulary.
+// Joins the parts of one job into one file, in order. Errors: std::logic_error for another k or vocabulary.
 void merge_router_data(const std::vector<std::filesystem::path>& parts, const std::filesystem::path& file,
                        const RouterDataInfo& info);
 
-// What a file says of itself, from its attributes alone. Errors as RouterData's.
+// Returns the attributes of a file without reading its rows. Errors: UserError as in RouterData.
 RouterDataInfo read_router_data_info(const std::filesystem::path& file);
 bool is_router_data(const std::filesystem::path& file);
-// Several lines, for `draftsmith inspect`.
+// Returns a description of several lines for `draftsmith inspect`.
 std::string describe_router_data(const RouterData& data);
 
 }  // namespace draftsmith::data

@@ -17,13 +17,13 @@ namespace {
 
 constexpr Hdf5Format kFormat{"draftsmith teacher cache", TeacherCacheInfo::kFormatVersion, "a teacher cache",
                              "a stage of kind teacher-logits"};
-// Far beyond use; products of two still fit int64.
+// A limit beyond any use; products of two still fit int64.
 constexpr int64_t kMostIds = int64_t{1} << 24;
 constexpr int64_t kMostPositions = int64_t{1} << 38;
 // Rounding to fp16 changes a mass of 1 by at most the entropy times 2^-11, which is below .007 for 2^20 ids.
 constexpr double kRounding = 0.01;
 
-// Reads a cache and refuses what does not fit together.
+// Reads a cache and checks that its parts fit together.
 class CacheReader : Hdf5Checks {
  public:
   explicit CacheReader(const Hdf5Reader& input) : Hdf5Checks(input, kFormat) {}
@@ -80,7 +80,7 @@ class CacheReader : Hdf5Checks {
     std::vector<float> exponentials(size_t{1} << 16);
     for (size_t bits = 0; bits < exponentials.size(); ++bits) {
       const float value = half_to_float(static_cast<uint16_t>(bits));
-      exponentials[bits] = std::isfinite(value) && value <= 0 ? std::exp(value) : -1;  // -1: no log-probability
+      exponentials[bits] = std::isfinite(value) && value <= 0 ? std::exp(value) : -1;  // -1: not a log-probability
     }
     const Values values{info, rows, exponentials};
     for (int64_t position = 0; position < info.positions; ++position) check_position(values, position);
@@ -90,7 +90,7 @@ class CacheReader : Hdf5Checks {
   struct Values {
     const TeacherCacheInfo& info;
     const TeacherRows& rows;
-    const std::vector<float>& exponentials;  // of all halves
+    const std::vector<float>& exponentials;  // exponential of each fp16 value
   };
 
   double temperature() const {
@@ -135,7 +135,7 @@ class CacheReader : Hdf5Checks {
     return mapping.values<T>(place.offset, place.count);
   }
 
-  // Probability of a stored log. Texts of errors are made only where there is one.
+  // Returns the probability of a stored log. Composes an error's text only if there is an error.
   double mass(const Values& values, const char* name, std::span<const uint16_t> logs, size_t index) const {
     const float value = values.exponentials[logs[index]];
     if (value < 0) {
@@ -157,7 +157,7 @@ class CacheReader : Hdf5Checks {
       sum += mass(values, "/teacher/tail_log_mass", values.rows.tail_log_mass, at);
       label = mass(values, "/teacher/label_log_probs", values.rows.label_log_probs, at);
     }
-    // The label's may be one of the k or not.
+    // The label may be one of the k ids.
     if (sum > 1 + kRounding || sum + label < 1 - kRounding) {
       check(false, fmt::format("probability at position {}", position), "1, but for the rounding of fp16",
             fmt::format("{:.4f}", sum + (sum < 1 ? label : 0)));

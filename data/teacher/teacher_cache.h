@@ -1,20 +1,20 @@
-// A teacher's next-token distributions for the targets of a corpus, stored so that students are distilled without
-// running it (methods.md §2: from a top-k cache). An HDF5 file:
+// A teacher's next-token distributions for the targets of a corpus, stored so that students can be distilled without
+// the teacher (methods.md §2: from a top-k cache). An HDF5 file:
 //
-//   /teacher/ids             int32   [positions,k]  the k likeliest ids of each position, ascending
+//   /teacher/ids             int32   [positions,k]  the k most likely ids of each position, ascending
 //   /teacher/log_probs       float16 [positions,k]  their log-probabilities, nats
-//   /teacher/label_log_probs float16 [positions]    log-probability of the corpus's own token, among the k or not
-//   /teacher/tail_log_mass   float16 [positions]    log of the probability of all ids that are none of these
+//   /teacher/label_log_probs float16 [positions]    log-probability of the corpus's token, also if it is among the k
+//   /teacher/tail_log_mass   float16 [positions]    log of the probability of all ids but the k and the label
 //   /teacher/offsets         int64   [examples+1]   example i's positions are [offsets[i], offsets[i+1])
-//   /truncation/...                                 what storing k of them costs the loss (TruncationError); optional
+//   /truncation/...                                 error of the loss from truncation (TruncationError); optional
 //   attributes of /: format "draftsmith teacher cache", format_version, k, vocabulary, examples, positions,
 //                    temperature, tokenizer_hash, teacher_hash, corpus_hash; attributes of /provenance: text pairs
 //
-// A cache with k = V holds whole distributions: column v is id v, and ids, tail_log_mass and label_log_probs are left
-// out. Probabilities are the teacher's at `temperature` (softmax of logits/T): of a top-k cache they serve that one
-// only, since another would need the ids in the tail one by one. A log that fp16 cannot hold is stored as -65504, whose
-// exponential is 0. The arrays over positions are contiguous and uncompressed: they are mapped, and a batch of examples
-// is read where it lies.
+// A cache with k = V holds whole distributions: column v is id v, and ids, tail_log_mass and label_log_probs are
+// absent. Probabilities are the teacher's at `temperature` (softmax of logits/T). A top-k cache serves this temperature
+// only, since another one would need each id of the tail. A log that fp16 cannot hold is stored as -65504, whose
+// exponential is 0. The arrays over positions are contiguous and uncompressed, so that a batch of examples is read from
+// mapped memory.
 #pragma once
 
 #include <array>
@@ -33,20 +33,20 @@
 
 namespace draftsmith::data {
 
-// Losses between teacher p and student q for which the truncation error is measured, in this order.
+// The losses between teacher p and student q whose truncation error is measured, in this order.
 inline constexpr std::array<const char*, 4> kTruncationLosses = {"forward KL", "reverse KL", "JSD(.5)", "TV"};
 
-// What a loss read from caches of some k is, on a sample of positions.
+// The losses computed from a cache of some k, on a sample of positions.
 struct TruncationRow {
   int64_t k = 0;
   double tail_mass = 0;            // mean probability outside the k ids and the label
   std::array<double, 4> losses{};  // means over positions: k ids, label, one bucket for the rest, in fp16
 };
 
-// The loss error from truncation: what a bucket for the rest hides, and what fp16 changes (alone in the row k = V).
+// The error of the losses from truncation and from fp16. The row k = V has the error from fp16 alone.
 struct TruncationError {
-  int64_t positions = 0;          // of the sample
-  std::string student{};          // whose q, for people
+  int64_t positions = 0;          // size of the sample
+  std::string student{};          // the student of q, for readers
   std::array<double, 4> exact{};  // the losses over all ids, in fp64
   std::vector<TruncationRow> rows{};
 };
@@ -54,7 +54,7 @@ struct TruncationError {
 struct TeacherCacheInfo {
   static constexpr int64_t kFormatVersion = 1;
   int64_t k = 0;           // ids of a position
-  int64_t vocabulary = 0;  // V of the teacher's distributions; k = V: they are whole
+  int64_t vocabulary = 0;  // V of the teacher's distributions; k = V: whole distributions
   int64_t examples = 0;
   int64_t positions = 0;  // target tokens of all examples
   double temperature = 1;
@@ -67,17 +67,17 @@ struct TeacherCacheInfo {
   bool whole() const { return k == vocabulary; }
 };
 
-// Bytes that a cache takes for each position.
+// Returns the bytes that a cache takes for each position.
 int64_t teacher_bytes_per_position(int64_t k, int64_t vocabulary);
 
-// Bytes of disk that making a cache of so many positions still takes: the shards of all but those that are `done`, and
-// the merged file beside them.
+// Returns the bytes on disk that a cache of this many positions still needs: the shards of the positions that are not
+// `done`, and the merged file beside the shards.
 uint64_t teacher_cache_space(const TeacherCacheInfo& info, int64_t positions, int64_t done);
 
-// Of all token ids of a corpus and where its examples begin; what else its file says does not count.
+// Returns a hash of all token ids of a corpus and of the beginnings of its examples, without other attributes.
 std::string corpus_hash(const Corpus& corpus);
 
-// The distributions at T positions. fp16 as its bits.
+// The distributions at T positions, with fp16 values as bits.
 struct TeacherRows {
   std::span<const int32_t> ids{};               // [T,k]; empty when whole
   std::span<const uint16_t> log_probs{};        // [T,k]
@@ -85,10 +85,10 @@ struct TeacherRows {
   std::span<const uint16_t> tail_log_mass{};    // [T]; empty when whole
 };
 
-// Writes a cache example by example. Nothing appears under the final name before finish().
+// Writes a cache, one example after the other. The file has its final name only after finish().
 class TeacherCacheWriter {
  public:
-  // `info` says how many positions will come. Errors: UserError, RunError as Hdf5Writer.
+  // `info` gives the number of positions. Errors: UserError and RunError as in Hdf5Writer.
   TeacherCacheWriter(const std::filesystem::path& file, TeacherCacheInfo info);
   ~TeacherCacheWriter();
   void add(const TeacherRows& example);
@@ -103,13 +103,13 @@ class TeacherCacheWriter {
 
 class TeacherCache {
  public:
-  // Maps the file and checks all of it: format and version, shapes, offsets, ids in range and ascending,
-  // log-probabilities finite and not above 0, the mass of each position 1 but for fp16's rounding. Errors: UserError
-  // naming file and dataset.
+  // Maps the file and checks format and version, shapes, offsets, ids (in range, ascending), log-probabilities (finite,
+  // not above 0) and the mass of each position (1 up to fp16's rounding). Errors: UserError that names file and
+  // dataset.
   explicit TeacherCache(const std::filesystem::path& file);
   const TeacherCacheInfo& info() const { return info_; }
   const std::filesystem::path& file() const { return file_; }
-  // Of one example, valid as long as the cache.
+  // Returns the rows of one example, valid as long as the cache.
   TeacherRows rows(int64_t example) const;
   int64_t positions(int64_t example) const;
 
@@ -121,30 +121,30 @@ class TeacherCache {
   TeacherRows all_;
 };
 
-// What a cache says of itself, from its attributes alone. Errors: UserError when the file is none.
+// Returns the attributes of a cache without reading its rows. Errors: UserError for another file.
 TeacherCacheInfo read_teacher_cache_info(const std::filesystem::path& file);
 
-// Whether a file says that it is a teacher cache.
+// Returns whether a file is a teacher cache by its attribute `format`.
 bool is_teacher_cache(const std::filesystem::path& file);
 
-// Several lines, for `draftsmith inspect`: sizes, hashes, and the table of the loss error from truncation.
+// Returns sizes, hashes and the table of truncation errors as lines of text for `draftsmith inspect`.
 std::string describe_teacher_cache(const TeacherCacheInfo& info);
 
-// A cache written in shards of some examples each (data/hdf5/shards.h).
+// Writes a cache in shards of some examples each (data/hdf5/shards.h).
 //
 //   ShardedTeacherCache writer(file, info);
 //   while (writer.done() < examples) writer.add_shard(positions of the next ones, their rows);
 //   writer.finish(...);
 class ShardedTeacherCache {
  public:
-  // `info` without counts. Errors: UserError for shards of another job or of other hashes, and for damaged ones.
+  // Ignores the counts of `info`. Errors: UserError for shards of another job, with other hashes, or damaged.
   ShardedTeacherCache(const std::filesystem::path& file, TeacherCacheInfo info);
   int64_t done() const { return shards_.safe(); }
-  // Whether there is nothing left to do but finish().
+  // Returns whether only finish() is left to do.
   bool merged() const { return shards_.merged(); }
-  // The next examples, each with its rows.
+  // Writes the rows of the next examples.
   void add_shard(std::span<const TeacherRows> examples);
-  // Merges all into the cache, which takes its size on disk once more until the shards are removed.
+  // Merges the shards into the cache. Until the shards are removed, both take space on disk.
   void finish(const std::map<std::string, std::string>& extra, const std::optional<TruncationError>& truncation);
 
  private:

@@ -8,7 +8,7 @@ namespace draftsmith::data {
 
 namespace {
 
-// Loss by loss: over all ids, and as each k gives it, with the difference.
+// Writes each loss over all ids, and for each k its value and the difference.
 std::string truncation_table(const TruncationError& truncation) {
   std::vector<Column> columns = {{"k"}, {"rest"}};
   for (const char* loss : kTruncationLosses) {

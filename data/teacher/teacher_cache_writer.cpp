@@ -11,9 +11,9 @@ namespace draftsmith::data {
 
 namespace {
 
-constexpr int64_t kAlignment = 8;  // of mapped values
+constexpr int64_t kAlignment = 8;  // alignment of mapped values in bytes
 
-// fp32, as the table of the loss error is stored.
+// Converts to fp32, in which the truncation errors are stored.
 std::vector<float> to_floats(const auto& values) {
   return {values.begin(), values.end()};
 }
@@ -105,7 +105,7 @@ void TeacherCacheWriter::finish(const std::map<std::string, std::string>& extra,
 
 namespace {
 
-// What tells a cache from one of the job that `own` describes.
+// Returns the difference between a cache and the job that `own` describes, if there is one.
 std::optional<ShardDifference> differing(const TeacherCacheInfo& own, const TeacherCacheInfo& found) {
   const auto difference = [](const char* what, const auto& one, const auto& other) {
     return ShardDifference{what, fmt::format("{}", one), fmt::format("{}", other)};
@@ -130,7 +130,7 @@ int64_t check_shard(const std::filesystem::path& file, const TeacherCacheInfo& o
   return shard.info().examples;
 }
 
-// A merged cache says its job; any other file of that name is there to be replaced.
+// A merged cache names its job. Any other file with the name is replaced.
 int64_t check_merged(const std::filesystem::path& file, const TeacherCacheInfo& own) {
   if (!is_teacher_cache(file)) return -1;
   const TeacherCacheInfo found = read_teacher_cache_info(file);

@@ -1,4 +1,4 @@
-// Raw text as a stream of examples, and the policies for lines that are malformed.
+// Raw text as a stream of examples, and the policies for malformed lines.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace draftsmith::data {
 
-// One example as text. Parallel text and jsonl give a source and one or more targets (references); plain text gives an
-// empty source and the text as the only target.
+// An example as text. Parallel text and jsonl have a source and one or more targets (references). Plain text has an
+// empty source and one target.
 struct Example {
   std::string source{};
   std::vector<std::string> targets{};
@@ -20,7 +20,7 @@ struct Example {
   bool has_source = true;  // false: plain text
 };
 
-// What to do with lines that are not as they should be. The default of each is an error.
+// The treatment of malformed lines; by default they are errors.
 struct TextPolicies {
   std::string invalid_utf8 = "error";   // error | drop | replace (by U+FFFD)
   std::string empty = "error";          // error | drop | keep
@@ -28,27 +28,27 @@ struct TextPolicies {
   static Fields<TextPolicies> fields();
 };
 
-// What a reader met. Lines are counted as read; dropped examples are in one of the dropped counts.
+// Counts of a reader. A dropped example is in exactly one of the dropped counts.
 struct ReadCounts {
-  int64_t examples = 0;               // given out
+  int64_t examples = 0;               // returned by next()
   int64_t dropped_invalid_utf8 = 0;   // examples
   int64_t replaced_invalid_utf8 = 0;  // examples with at least one sequence replaced
   int64_t dropped_empty = 0;          // examples
   int64_t kept_empty = 0;             // examples with an empty side, kept
-  int64_t unpaired_lines = 0;         // of the longer file, not used
+  int64_t unpaired_lines = 0;         // unused lines of the longer file
   int64_t crlf_lines = 0;             // lines that ended in CR LF
   int64_t byte_order_marks = 0;       // files that began with one
-  // Every count that is not zero, by name, in a fixed order.
+  // Returns all counts that are not zero, by name, in a fixed order.
   std::vector<std::pair<std::string, int64_t>> nonzero() const;
 };
 
 class ExampleStream {
  public:
   virtual ~ExampleStream() = default;
-  // The next example, or false at the end. Errors: UserError naming file and line.
+  // Reads the next example. Returns false at the end. Errors: UserError that names file and line.
   virtual bool next(Example& example) = 0;
   virtual const ReadCounts& counts() const = 0;
-  // The files read, for hashes in provenance.
+  // Returns the files, for hashes in the provenance.
   virtual std::vector<std::filesystem::path> files() const = 0;
 };
 

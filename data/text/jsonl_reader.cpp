@@ -4,10 +4,10 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "data/text/line_reader.h"
 #include "data/text/policied_stream.h"
 #include "data/text/readers.h"
-#include "data/tokenizers/utf8.h"
 
 namespace draftsmith::data {
 
@@ -30,7 +30,7 @@ class JsonlStream : public PoliciedStream {
  protected:
   bool fetch(Example& example) override {
     std::string line;
-    // JSON cannot hold invalid UTF-8, so the policies for it and for blank lines act on the line, before it is parsed.
+    // Applies the policies for invalid UTF-8 and blank lines before parsing, because JSON must be valid UTF-8.
     while (lines_.next(line)) {
       counts_.crlf_lines = lines_.crlf_lines();
       bool replaced = false;

@@ -31,7 +31,7 @@ LineReader::LineReader(const std::filesystem::path& file) : file_(file) {
   }
 }
 
-// Appends the next block of the file to what is left in the buffer; false at the end.
+// Appends the next block of the file to the rest in the buffer. Returns false at the end.
 bool LineReader::fill() {
   buffer_.erase(0, begin_);
   begin_ = 0;

@@ -1,4 +1,4 @@
-// Lines of one text file, with what is odd about them counted: the base of every reader.
+// Reads the lines of a text file and counts CR LF ends and byte order marks. All readers use it.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@ namespace draftsmith::data {
 
 class LineReader {
  public:
-  // Errors: UserError for a file that is missing, a directory or cannot be read.
+  // Errors: UserError for a missing or unreadable file or a directory.
   explicit LineReader(const std::filesystem::path& file);
-  // The next line without its end (LF or CR LF; the last line needs none), or false at the end of the file.
-  // Errors: UserError for a line longer than kMaxLineBytes (a binary file, most likely).
+  // Reads the next line without its end (LF or CR LF, optional for the last line). Returns false at the end of the
+  // file. Errors: UserError for a line longer than kMaxLineBytes, which most likely means a binary file.
   bool next(std::string& line);
-  // Number of the line read last, from 1.
+  // Returns the number of the last line read, from 1.
   int64_t line() const { return line_; }
-  // file:line of the line read last.
+  // Returns file:line of the last line read.
   std::string where() const;
   int64_t crlf_lines() const { return crlf_lines_; }
   bool had_byte_order_mark() const { return byte_order_mark_; }
@@ -36,10 +36,10 @@ class LineReader {
   bool byte_order_mark_ = false;
 };
 
-// Lines of a file, counted without looking at them: for the total of a progress bar. 0 when it cannot be read.
+// Returns the number of lines of a file, for a progress bar; 0 if the file cannot be read.
 int64_t count_lines(const std::filesystem::path& file);
 
-// UserError for a line that is not valid UTF-8: names file:line, the byte's offset in the line and its value.
+// Throws a UserError for a line with invalid UTF-8 that names file:line, the byte's offset in the line and its value.
 [[noreturn]] void throw_invalid_utf8(const std::string& where, const std::string& line, size_t at);
 
 }  // namespace draftsmith::data

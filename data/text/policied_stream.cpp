@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "data/text/line_reader.h"
-#include "data/tokenizers/utf8.h"
 
 namespace draftsmith::data {
 

@@ -1,4 +1,4 @@
-// The policies of TextPolicies applied to raw examples: the part that all readers of text share.
+// Applies TextPolicies to raw examples, for all readers of text.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace draftsmith::data {
 
-// Applies the policies to whole examples; what differs between formats is fetch().
+// Applies the policies to whole examples. Derived classes read one format each in fetch().
 class PoliciedStream : public ExampleStream {
  public:
   explicit PoliciedStream(const TextPolicies& policies);
@@ -15,11 +15,11 @@ class PoliciedStream : public ExampleStream {
   const ReadCounts& counts() const override { return counts_; }
 
  protected:
-  // Reads one raw example, its text unchecked; false at the end.
+  // Reads one raw example without checking its text. Returns false at the end.
   virtual bool fetch(Example& example) = 0;
-  // file:line of text number `text` of the last example (0: source, 1...: targets).
+  // Returns file:line of text number `text` of the last example (0: source, 1...: targets).
   virtual std::string where(const Example& example, size_t text) const = 0;
-  // False when invalid UTF-8 in `text` makes the example one to drop; repairs the text under the policy `replace`.
+  // Repairs invalid UTF-8 under the policy `replace`. Returns false if the example must be dropped.
   bool admit_text(const std::string& position, std::string& text, bool& replaced) const;
 
   TextPolicies policies_;

@@ -39,7 +39,7 @@ class ParallelStream : public PoliciedStream {
   std::string where(const Example&, size_t text) const override { return (text == 0 ? source_ : target_).where(); }
 
  private:
-  // One file has ended before the other: counts what is left of the longer one, as an error or under the policy.
+  // Counts the rest of the longer file after the other has ended, and throws unless the policy allows it.
   void finish_unequal(LineReader& longer, const LineReader& shorter) {
     std::string rest;
     while (longer.next(rest)) continue;
@@ -82,7 +82,7 @@ class PlainTextStream : public PoliciedStream {
       counts_.crlf_lines = lines_.crlf_lines();
       const bool first_line = at_start && lines_.line() == 1;
       if (!separator_.empty() && line == separator_) {
-        if (first_line) continue;  // a separator before everything divides nothing
+        if (first_line) continue;  // a separator at the beginning ends no document
         if (!any) example.where = lines_.where();
         return true;
       }

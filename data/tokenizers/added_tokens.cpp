@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "data/tokenizers/character_classes.h"
 
 namespace draftsmith::data {
@@ -13,14 +14,10 @@ bool touches_word(std::string_view text, size_t begin, size_t end) {
   return end < text.size() && is_word_character(code_point_at(text, end).value);
 }
 
-bool is_space(char32_t c) {
-  return CharacterClasses::table().of(c) == kSpace;
-}
-
 size_t spaces_before(std::string_view text, size_t at) {
   while (at > 0) {
     const size_t previous = previous_character(text, at);
-    if (!is_space(code_point_at(text, previous).value)) break;
+    if (!is_white_space(code_point_at(text, previous).value)) break;
     at = previous;
   }
   return at;
@@ -29,7 +26,7 @@ size_t spaces_before(std::string_view text, size_t at) {
 size_t spaces_after(std::string_view text, size_t at) {
   while (at < text.size()) {
     const CodePoint c = code_point_at(text, at);
-    if (!is_space(c.value)) break;
+    if (!is_white_space(c.value)) break;
     at += c.length;
   }
   return at;

@@ -1,5 +1,5 @@
-// Added tokens: texts that are one id wherever they stand, found before anything else is done to a text. Those marked
-// `normalized` are found after normalisation.
+// Added tokens: texts that have one id of their own. They are found before a text is normalised and cut into words;
+// tokens with the flag `normalized` are found after normalisation.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +12,28 @@ namespace draftsmith::data {
 struct AddedToken {
   std::string content;
   int32_t id = -1;
-  bool single_word = false;  // only where no word character touches it
-  bool lstrip = false;       // takes the white space before it
-  bool rstrip = false;       // and after it
-  bool normalized = false;   // compared after normalisation
-  bool special = false;      // prints nothing
+  bool single_word = false;  // matches only without adjacent word characters
+  bool lstrip = false;       // includes the white space before it
+  bool rstrip = false;       // includes the white space after it
+  bool normalized = false;   // matched after normalisation
+  bool special = false;      // decodes to no text
 };
 
-// A part of a text: one added token, or text between them.
+// A part of a text: one added token, or text between added tokens.
 struct TextSegment {
   size_t begin = 0;
   size_t end = 0;
   int32_t id = -1;  // -1: text
 };
 
-// Finds the leftmost, longest of a set of added tokens.
+// Finds the leftmost and longest of a set of added tokens.
 class AddedTokenFinder {
  public:
-  // `pattern` is what to look for: the token's content, normalised where the token says so. Empty ones are ignored;
-  // of equal ones the first counts.
+  // Adds a token under the text `pattern`: its content, normalised if the token has that flag. Ignores an empty pattern
+  // and one that was added before.
   void add(const std::string& pattern, const AddedToken& token);
   bool empty() const { return tokens_.empty(); }
-  // The whole text in order; `segments` is cleared first.
+  // Replaces `segments` by all segments of the text, in order.
   void split(std::string_view text, std::vector<TextSegment>& segments) const;
 
  private:

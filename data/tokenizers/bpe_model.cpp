@@ -7,14 +7,14 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/tokenizers/byte_level.h"
-#include "data/tokenizers/character_classes.h"
 
 namespace draftsmith::data {
 
 namespace {
 
-// Words of more symbols are merged with a heap: n log n instead of n².
+// Words with more symbols are merged with a heap, in n log n instead of n² steps.
 constexpr size_t kShortWord = 24;
 
 std::string quoted(const std::string& piece) {
@@ -90,7 +90,7 @@ void BpeModel::add_merge(uint64_t pair, uint32_t rank, int32_t id) {
   const size_t mask = merges_.size() - 1;
   size_t place = (pair * 0x9E3779B97F4A7C15ULL >> 20) & mask;
   while (merges_[place].pair != kNoPair && merges_[place].pair != pair) place = (place + 1) & mask;
-  merges_[place] = {pair, rank, id};  // a pair given twice counts where it stands last, as with `tokenizers`
+  merges_[place] = {pair, rank, id};  // the last rank of a repeated pair counts, as in `tokenizers`
 }
 
 const BpeModel::Merge* BpeModel::merge_of(int32_t left, int32_t right) const {
@@ -119,9 +119,9 @@ bool BpeModel::add_bytes(std::string_view character, std::vector<int32_t>& symbo
 std::vector<int32_t> BpeModel::first_symbols(std::string_view word) const {
   std::vector<int32_t> symbols;
   symbols.reserve(word.size());
-  bool unknown = false;  // an <unk> that waits for what comes next, as it may be fused
+  bool unknown = false;  // an <unk> that may be fused with the next one
   for (size_t at = 0; at < word.size();) {
-    // A byte is a character of byte-level text.
+    // In byte-level text each byte is a character.
     const size_t length = byte_level_ ? 1 : code_point_at(word, at).length;
     const std::string_view character = word.substr(at, length);
     at += length;
@@ -178,7 +178,7 @@ void BpeModel::merge_long(std::vector<int32_t>& symbols) const {
   };
   for (uint32_t i = 0; i < size; ++i) {
     next[i] = i + 1;
-    previous[i] = i - 1;  // of the first: unused
+    previous[i] = i - 1;  // the first symbol's value is unused
   }
   for (uint32_t i = 0; i < size; ++i) offer(i);
   while (!queue.empty()) {
@@ -186,7 +186,7 @@ void BpeModel::merge_long(std::vector<int32_t>& symbols) const {
     queue.pop();
     const uint32_t left = best.left;
     const uint32_t right = next[left];
-    // A symbol merged meanwhile is -1 or another id.
+    // A symbol that was merged meanwhile is -1 or has another id.
     if (symbols[left] != best.left_id || right == size || symbols[right] != best.right_id) continue;
     symbols[left] = merge_of(best.left_id, best.right_id)->id;
     symbols[right] = -1;

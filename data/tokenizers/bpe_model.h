@@ -1,6 +1,6 @@
-// Byte pair encoding (Sennrich et al. 2016) of one word: the adjacent pair with the best merge becomes one piece, again
-// and again, the leftmost first among equals. Byte-level models (Radford et al. 2019) start from bytes, others from
-// characters, with bytes or <unk> for those that have no piece.
+// Byte pair encoding (Sennrich et al. 2016) of one word: merges the adjacent pair with the best rank, the leftmost
+// among equals, until no merge applies. Byte-level models (Radford et al. 2019) start from bytes. Other models start
+// from characters; a character without a piece becomes its bytes or <unk>.
 #pragma once
 
 #include <array>
@@ -16,34 +16,34 @@
 
 namespace draftsmith::data {
 
-// What a file says about a model, as read.
+// The model as a file describes it.
 struct BpeDescription {
   std::vector<std::pair<std::string, int32_t>> pieces;      // any order
   std::vector<std::pair<std::string, std::string>> merges;  // best first
-  std::string unk_token{};                                  // empty: characters without a piece are left out
-  bool fuse_unk = false;                                    // one <unk> for several characters in a row
-  bool byte_fallback = false;                               // <0xE4> and so on instead of <unk>
-  bool ignore_merges = false;                               // a word that is a piece is that piece
-  bool byte_level = true;                                   // words come as bytes, pieces are in byte-level characters
+  std::string unk_token{};                                  // empty: characters without a piece are dropped
+  bool fuse_unk = false;                                    // one <unk> for adjacent unknown characters
+  bool byte_fallback = false;                               // bytes such as <0xE4> instead of <unk>
+  bool ignore_merges = false;                               // a word that is a piece becomes that piece
+  bool byte_level = true;                                   // words are bytes, pieces are byte-level characters
 };
 
 class BpeModel {
  public:
-  // `where` names the file in messages. Errors: UserError for ids that are negative, too large or given twice, merges
-  // of pieces that are not there, an unknown token that is no piece.
+  // `where` names the file in messages. Errors: UserError for an id that is negative, too large or given twice, a merge
+  // of missing pieces, and an unknown token that is not a piece.
   BpeModel(const BpeDescription& description, const std::string& where);
 
   // Appends the ids of one word.
   void encode(std::string_view word, std::vector<int32_t>& ids) const;
-  // The same without the cache.
+  // Like encode(), but without the cache.
   void merge(std::string_view word, std::vector<int32_t>& ids) const;
 
-  // Pieces by id; ids that no piece has are empty.
+  // Returns the pieces by id; the piece of an unused id is empty.
   const std::vector<std::string>& pieces() const { return pieces_; }
-  // Id of a piece as the file writes it, or -1.
+  // Returns the id of a piece as the file writes it, or -1.
   int32_t find(std::string_view piece) const;
   int32_t unk() const { return unk_; }
-  // How many pieces there are (ids may have gaps).
+  // Returns the number of pieces; ids may have gaps.
   int64_t count() const { return static_cast<int64_t>(ids_.size()); }
 
   // Largest id that a file may use.
@@ -80,10 +80,10 @@ class BpeModel {
   bool ignore_merges_;
   int32_t unk_ = -1;
   std::vector<std::string> pieces_;
-  Ids ids_;    // by piece as written
-  Ids words_;  // by what a word looks like here (bytes); only with ignore_merges and byte_level
+  Ids ids_;    // ids by piece as written
+  Ids words_;  // ids by a piece's bytes; only with ignore_merges and byte_level
   std::array<int32_t, 256> byte_ids_{};
-  std::vector<Merge> merges_;  // open addressing, a power of two
+  std::vector<Merge> merges_;  // hash table with open addressing; the size is a power of two
   std::unique_ptr<WordCache> cache_;
 };
 

@@ -80,7 +80,7 @@ class BpeTokenizer : public Tokenizer {
   StreamRules stream_rules() const override { return decoder_.rules(); }
 
  private:
-  // The id that `tokenizers` gives a token that is not in the vocabulary, added as the next one.
+  // Returns the id that `tokenizers` gives to the next added token that is not in the vocabulary.
   int32_t next_id() const {
     const auto count = static_cast<int32_t>(model_.count());
     return std::max(count, last_added_ + 1);
@@ -93,7 +93,7 @@ class BpeTokenizer : public Tokenizer {
     if (id < 0) id = next_id();
     if (token.id >= 0 && token.id != id) {
       throw UserError({.where = file_.string(),
-                       .what = fmt::format("the added token '{}' has an id that is not its own", token.content),
+                       .what = fmt::format("the added token '{}' has an unexpected id", token.content),
                        .expected = fmt::format("{}, by the vocabulary and the tokens added before it", id),
                        .found = fmt::format("{}", token.id)});
     }
@@ -101,14 +101,14 @@ class BpeTokenizer : public Tokenizer {
     last_added_ = std::max(last_added_, id);
     added_.emplace(token.content, id);
     if (pieces_.size() <= static_cast<size_t>(id)) pieces_.resize(static_cast<size_t>(id) + 1);
-    // `tokenizers` shows a normalised token as it is found, and takes it for special only where that changed nothing.
+    // `tokenizers` decodes a normalised token to its normalised text, and treats it as special only if both are equal.
     const std::string found = token.normalized ? normalizer_(token.content) : token.content;
     (token.normalized ? normalized_finder_ : raw_finder_).add(found, token);
     if (token.special && found == token.content) special_.insert(id);
     pieces_[static_cast<size_t>(id)] = found;
   }
 
-  // Text without tokens that are found before normalisation.
+  // Encodes text between the tokens that are found before normalisation.
   void encode_between(std::string_view text, bool at_start, std::vector<int32_t>& ids) const {
     if (normalizer_.empty()) return encode_normalized(text, at_start, ids);
     const std::string normalized = normalizer_(text);
@@ -162,7 +162,7 @@ class BpeTokenizer : public Tokenizer {
   std::unordered_set<int32_t> special_;
   int32_t last_added_ = -1;
   std::vector<std::string> pieces_;
-  std::vector<TextPiece> texts_;  // of each id
+  std::vector<TextPiece> texts_;  // text of each id
   int32_t bos_ = -1;
   int32_t eos_ = -1;
   int32_t unk_ = -1;

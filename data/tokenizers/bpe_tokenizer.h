@@ -1,5 +1,5 @@
-// A tokenizer of byte pair encoding, put together from the parts of a tokenizer.json or of GPT-2's files: added tokens
-// are found, the text between them is normalised and cut into words, words are merged.
+// Tokenizer of byte pair encoding, composed of the parts of a tokenizer.json or of GPT-2's files. It finds added
+// tokens, normalises the text between them, cuts it into words and merges each word.
 #pragma once
 
 #include <filesystem>
@@ -21,21 +21,21 @@ struct BpeParts {
   std::vector<std::filesystem::path> files{};
   std::string hash{};
   BpeDescription model{};
-  std::vector<AddedToken> added{};  // id -1: whichever is next
+  std::vector<AddedToken> added{};  // id -1: the next free id
   TextNormalizer normalizer{};
   PreTokenizer pre_tokenizer{};
   TokenDecoder decoder{};
   TextFrame frame{};
-  bool add_bos = false;  // to the frame
-  // Contents of special tokens; empty: none.
+  bool add_bos = false;  // adds BOS to the frame
+  // Contents of the special tokens; empty: no such token.
   std::string bos{};
   std::string eos{};
   std::string unk{};
   std::string pad{};
 };
 
-// Errors: UserError for a model that BpeModel refuses, and added tokens whose ids are not those that `tokenizers` gives
-// them.
+// Errors: UserError for a model that BpeModel refuses, and for an added token whose id differs from the one that
+// `tokenizers` gives it.
 std::unique_ptr<Tokenizer> make_bpe_tokenizer(BpeParts parts);
 
 }  // namespace draftsmith::data

@@ -1,12 +1,12 @@
 #include "data/tokenizers/byte_level.h"
 
-#include "data/tokenizers/character_classes.h"
+#include "base/utf8.h"
 
 namespace draftsmith::data {
 
 namespace {
 
-constexpr size_t kCharacters = 0x100 + 68;  // 68 bytes are not printable
+constexpr size_t kCharacters = 0x100 + 68;  // 68 bytes are not printable in Latin-1
 
 constexpr bool is_printable(uint32_t byte) {
   return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
@@ -19,7 +19,7 @@ constexpr std::array<char32_t, 256> make_characters() {
   return characters;
 }
 
-// The byte of each character, -1: none.
+// Returns the byte of each character, or -1.
 constexpr std::array<int16_t, kCharacters> make_bytes() {
   std::array<int16_t, kCharacters> bytes{};
   for (int16_t& byte : bytes) byte = -1;

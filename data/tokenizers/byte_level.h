@@ -1,5 +1,5 @@
-// The byte-level alphabet (Radford et al. 2019): each byte is written as one printable character, so that pieces of any
-// bytes are texts. The inverse is what decoding uses.
+// The byte-level alphabet (Radford et al. 2019): one printable character stands for each byte, so that pieces of any
+// bytes are valid text.
 #pragma once
 
 #include <array>
@@ -10,13 +10,13 @@
 
 namespace draftsmith::data {
 
-// The character that stands for each byte: itself where printable in Latin-1, else U+0100 and following.
+// Returns the character of each byte: the byte itself if it is printable in Latin-1, else U+0100 and following.
 std::array<char32_t, 256> byte_characters();
 
-// The bytes that a piece stands for, or nothing when a character of it stands for no byte.
+// Returns the bytes of a piece, or nothing if one of its characters stands for no byte.
 std::optional<std::string> bytes_of_piece(std::string_view piece);
 
-// The piece that stands for the bytes.
+// Returns the piece of the bytes.
 std::string piece_of_bytes(std::string_view bytes);
 
 }  // namespace draftsmith::data

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kMaxFileBytes = 256'000'000;
-const std::string kDefaultToken = "<|endoftext|>";  // of GPT2Tokenizer, as BOS, EOS and <unk>
+const std::string kDefaultToken = "<|endoftext|>";  // GPT2Tokenizer's default for BOS, EOS and <unk>
 
 std::vector<std::pair<std::string, std::string>> parse_merges(std::string_view text, const fs::path& file) {
   std::vector<std::pair<std::string, std::string>> merges;
@@ -35,7 +35,7 @@ std::vector<std::pair<std::string, std::string>> parse_merges(std::string_view t
   return merges;
 }
 
-// A token with a role is special even where added_tokens.json, which does not say so, lists it.
+// Marks tokens with a role as special, also those from added_tokens.json, which has no such flag.
 void add_special(BpeParts& parts, const std::string& content) {
   for (AddedToken& token : parts.added) {
     if (token.content != content) continue;

@@ -1,6 +1,5 @@
-// GPT-2's own form of a byte-level tokenizer (Radford et al. 2019): vocab.json and merges.txt, with
-// tokenizer_config.json, special_tokens_map.json and added_tokens.json where they are there. Ids as those of
-// Transformers' GPT2Tokenizer.
+// Reads GPT-2's form of a byte-level tokenizer (Radford et al. 2019): vocab.json and merges.txt, and, if present,
+// tokenizer_config.json, special_tokens_map.json and added_tokens.json. Ids equal Transformers' GPT2Tokenizer's.
 #pragma once
 
 #include <filesystem>
@@ -10,7 +9,7 @@
 
 namespace draftsmith::data {
 
-// Errors: UserError for files that are missing or malformed.
+// Errors: UserError for missing or malformed files.
 std::unique_ptr<Tokenizer> load_gpt2_files(const std::filesystem::path& vocabulary,
                                            const std::filesystem::path& merges);
 

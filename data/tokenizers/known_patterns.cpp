@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/utf8.h"
 #include "data/tokenizers/character_classes.h"
 
 namespace draftsmith::data {
@@ -23,14 +24,14 @@ class Scan {
     size_t end;
   };
 
-  // Class and end of the character at `at`; class 0xff at the end of the text.
+  // Returns class and end of the character at `at`; class 0xff at the end of the text.
   Character next(size_t at) const {
     if (at >= text_.size()) return {0xff, at};
     const CodePoint c = code_point_at(text_, at);
     return {classes_.of(c.value), at + c.length};
   }
 
-  // End of the run of characters of one class (0: none of the three) that begins at `at`.
+  // Returns the end of the run of characters of one class (0: no class) that begins at `at`.
   size_t run(size_t at, uint8_t kind) const {
     for (Character c = next(at); c.kind == kind; c = next(at)) at = c.end;
     return at;
@@ -39,8 +40,8 @@ class Scan {
   bool at_blank(size_t at) const { return text_[at] == ' '; }
   bool at_newline(size_t at) const { return at < text_.size() && (text_[at] == '\n' || text_[at] == '\r'); }
 
-  // \s+(?!\S)|\s+ for the run of white space [at,end): all of it at the end of the text, else all but its last
-  // character.
+  // Matches \s+(?!\S)|\s+ at the run of white space [at,end): the whole run at the end of the text, else all but its
+  // last character.
   size_t spaces(size_t at, size_t end) const {
     if (end == text_.size()) return end;
     const size_t last = previous_character(text_, end);
@@ -56,7 +57,7 @@ char lower(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
 }
 
-// 's|'t|'re|'ve|'m|'ll|'d at `at`, where an apostrophe stands.
+// Matches 's|'t|'re|'ve|'m|'ll|'d at the apostrophe at `at`.
 size_t contraction(std::string_view text, size_t at, bool any_case) {
   const auto letter = [&](size_t i) {
     if (at + i >= text.size()) return '\0';
@@ -67,7 +68,7 @@ size_t contraction(std::string_view text, size_t at, bool any_case) {
   if (first == 's' || first == 't' || first == 'm' || first == 'd') return at + 2;
   if ((first == 'r' || first == 'v') && second == 'e') return at + 3;
   if (first == 'l' && second == 'l') return at + 3;
-  // U+017F, the long s, is an s when case is ignored.
+  // U+017F, the long s, equals s if case is ignored.
   if (any_case && text.substr(at + 1, 2) == "\xC5\xBF") return at + 3;
   return at;
 }
@@ -87,7 +88,7 @@ size_t scan_gpt2(std::string_view text, size_t at) {
   return scan.spaces(at, scan.run(first.end, kSpace));
 }
 
-// The last part of Llama 3's expression: \s*[\r\n]+|\s+(?!\S)|\s+ for the run of white space [at,end).
+// Matches the last part of Llama 3's expression, \s*[\r\n]+|\s+(?!\S)|\s+, at the run of white space [at,end).
 size_t newlines_or_spaces(const Scan& scan, size_t at, size_t end) {
   for (size_t i = end; i > at; --i) {
     if (scan.at_newline(i - 1)) return i;
@@ -123,7 +124,7 @@ size_t scan_llama3(std::string_view text, size_t at) {
   return newlines_or_spaces(scan, at, scan.run(first.end, kSpace));
 }
 
-// What BLOOM's class leaves out besides white space: ( | ) among them, which its author meant as syntax.
+// Returns whether BLOOM's class excludes a character besides white space. It excludes ( | ), meant as syntax.
 bool outside_bloom(char32_t c) {
   constexpr std::array<char32_t, 14> kOutside = {U'(',   U')',   U'|',   U'.',   U',',   U'!',   U'?',
                                                  0x2026, 0x3002, 0xFF0C, 0x3001, 0x0964, 0x06D4, 0x060C};

@@ -2,46 +2,29 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "data/tokenizers/character_classes.h"
 
 namespace draftsmith::data {
 
 namespace {
 
-// A part of a word, and whether the pattern matched it.
-struct Part {
-  size_t begin;
-  size_t end;
-  bool matched;
-};
-
-// Digits follows Unicode 17 (Rust's char::is_numeric), which has more numbers than the engine of regular expressions.
+// Digits follows Unicode 17 (Rust's char::is_numeric), which has more numbers than CharacterClasses.
 bool is_digit(char32_t c) {
   return CharacterClasses::table().of(c) == kNumber || (c >= 0x11DE0 && c <= 0x11DE9) || (c >= 0x16FF4 && c <= 0x16FF6);
 }
 
-// All of the text as matches and what lies between them.
-void find_parts(const SplitPattern& pattern, std::string_view text, std::vector<Part>& parts) {
-  parts.clear();
-  size_t gap = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = pattern.match(text, at);
-    if (end == at) {
-      at += code_point_at(text, at).length;
-      continue;
-    }
-    if (gap < at) parts.push_back({gap, at, false});
-    parts.push_back({at, end, true});
-    gap = at = end;
-  }
-  if (gap < text.size()) parts.push_back({gap, text.size(), false});
+void add_match(TextMatch match, size_t& gap, std::vector<TextPart>& parts) {
+  if (gap < match.begin) parts.push_back({gap, match.begin, false});
+  parts.push_back({match.begin, match.end, true});
+  gap = match.end;
 }
 
-// Each match becomes one part with what stands before it.
-void merge_with_previous(std::vector<Part>& parts) {
-  std::vector<Part> merged;
+// Merges each match with the part before it.
+void merge_with_previous(std::vector<TextPart>& parts) {
+  std::vector<TextPart> merged;
   bool after_match = false;
-  for (const Part& part : parts) {
+  for (const TextPart& part : parts) {
     if (part.matched && !after_match && !merged.empty()) {
       merged.back().end = part.end;
     } else {
@@ -52,11 +35,11 @@ void merge_with_previous(std::vector<Part>& parts) {
   parts = std::move(merged);
 }
 
-void merge_with_next(std::vector<Part>& parts) {
-  std::vector<Part> merged;
+void merge_with_next(std::vector<TextPart>& parts) {
+  std::vector<TextPart> merged;
   bool before_match = false;
   for (size_t i = parts.size(); i-- > 0;) {
-    const Part& part = parts[i];
+    const TextPart& part = parts[i];
     if (part.matched && !before_match && !merged.empty()) {
       merged.back().begin = part.begin;
     } else {
@@ -68,9 +51,9 @@ void merge_with_next(std::vector<Part>& parts) {
   parts = std::move(merged);
 }
 
-void merge_equal(std::vector<Part>& parts) {
-  std::vector<Part> merged;
-  for (const Part& part : parts) {
+void merge_equal(std::vector<TextPart>& parts) {
+  std::vector<TextPart> merged;
+  for (const TextPart& part : parts) {
     if (!merged.empty() && merged.back().matched == part.matched) {
       merged.back().end = part.end;
     } else {
@@ -80,12 +63,12 @@ void merge_equal(std::vector<Part>& parts) {
   parts = std::move(merged);
 }
 
-void arrange(std::vector<Part>& parts, SplitBehavior behavior) {
+void arrange(std::vector<TextPart>& parts, SplitBehavior behavior) {
   switch (behavior) {
     case SplitBehavior::kIsolated:
       break;
     case SplitBehavior::kRemoved:
-      std::erase_if(parts, [](const Part& part) { return part.matched; });
+      std::erase_if(parts, [](const TextPart& part) { return part.matched; });
       break;
     case SplitBehavior::kMergedWithPrevious:
       merge_with_previous(parts);
@@ -106,12 +89,14 @@ class Split : public PreTokenizerStep {
 
   void apply(Words& words, bool) const override {
     std::vector<std::string_view> cut;
-    std::vector<Part> parts;
+    std::vector<TextPart> parts;
     for (const std::string_view word : words.views) {
-      find_parts(pattern_, word, parts);
-      for (Part& part : parts) part.matched = part.matched != invert_;
+      pattern_.cut(word, parts);
+      for (TextPart& part : parts) part.matched = part.matched != invert_;
       arrange(parts, behavior_);
-      for (const Part& part : parts) cut.push_back(word.substr(part.begin, part.end - part.begin));
+      for (const TextPart& part : parts) {
+        if (part.begin < part.end) cut.push_back(word.substr(part.begin, part.end - part.begin));
+      }
     }
     words.views = std::move(cut);
   }
@@ -192,9 +177,23 @@ SplitPattern SplitPattern::digits() {
   return {};  // neither expression nor text
 }
 
+void SplitPattern::cut(std::string_view text, std::vector<TextPart>& parts) const {
+  parts.clear();
+  size_t gap = 0;
+  if (pattern_) {
+    for (const TextMatch match : pattern_->matches(text)) add_match(match, gap, parts);
+  } else {
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = match(text, at);
+      if (end > at) add_match({at, end}, gap, parts);
+      at = end > at ? end : at + code_point_at(text, at).length;
+    }
+  }
+  if (gap < text.size()) parts.push_back({gap, text.size(), false});
+}
+
 size_t SplitPattern::match(std::string_view text, size_t at) const {
   if (scanner_ != nullptr) return scanner_(text, at);
-  if (pattern_) return pattern_->match(text, at);
   if (!literal_.empty()) return text.substr(at).starts_with(literal_) ? at + literal_.size() : at;
   const CodePoint c = code_point_at(text, at);
   return is_digit(c.value) ? at + c.length : at;

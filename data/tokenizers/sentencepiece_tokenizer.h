@@ -8,10 +8,10 @@
 
 namespace draftsmith::data {
 
-// Errors: UserError for a missing file and one that is no SentencePiece model.
+// Errors: UserError for a missing file and for a file that is not a SentencePiece model.
 std::unique_ptr<Tokenizer> load_sentencepiece(const std::filesystem::path& file);
 
-// Whether a file that exists is a SentencePiece model.
+// Returns whether an existing file is a SentencePiece model.
 bool is_sentencepiece(const std::filesystem::path& file);
 
 }  // namespace draftsmith::data

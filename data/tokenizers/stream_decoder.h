@@ -1,5 +1,5 @@
-// Text of a token stream as it grows: ids in one at a time, text out that never ends inside a character. All texts put
-// together are what Tokenizer::decode gives for all ids at once.
+// Decodes a stream of ids, one id at a time, to text that never ends inside a character. The concatenated texts equal
+// Tokenizer::decode of all ids.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@ namespace draftsmith::data {
 
 class StreamDecoder {
  public:
-  // The tokenizer must outlive it.
+  // The tokenizer must outlive this.
   explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer), rules_(tokenizer.stream_rules()) {}
 
-  // The text that is certain now: valid UTF-8, empty while bytes of a character are missing. Errors: UserError for an
-  // id outside the vocabulary.
+  // Adds an id and returns the text that is complete now: valid UTF-8, empty while bytes of a character are missing.
+  // Errors: UserError for an id outside the vocabulary.
   std::string push(int32_t id);
-  // What was held back (bytes that never became a character: U+FFFD), at the end of a text; then a new one begins.
+  // Ends the text: returns its rest, with U+FFFD for bytes of an incomplete character. The next id begins a new text.
   std::string flush();
 
  private:
@@ -28,9 +28,9 @@ class StreamDecoder {
 
   const Tokenizer& tokenizer_;
   StreamRules rules_;
-  bool at_start_ = true;            // nothing printed yet
-  std::vector<int32_t> first_ids_;  // until then, where a leading space is dropped: decoded together
-  std::string bytes_;               // of the current run, not printed yet
+  bool at_start_ = true;            // no text returned yet
+  std::vector<int32_t> first_ids_;  // ids since the start, if a leading space is dropped
+  std::string bytes_;               // bytes of the current run that were not returned yet
 };
 
 }  // namespace draftsmith::data

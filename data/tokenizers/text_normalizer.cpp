@@ -9,7 +9,7 @@
 #include <unicode/stringpiece.h>
 #include <unicode/uchar.h>
 
-#include "data/tokenizers/character_classes.h"
+#include "base/utf8.h"
 
 namespace draftsmith::data {
 
@@ -17,10 +17,10 @@ namespace {
 
 // The version of Unicode that normalisation in `tokenizers` 0.23 follows (unicode-normalization-alignments 0.1.12).
 constexpr uint8_t kUnicodeMajor = 9;
-// Older than that, but a combining mark only since Unicode 12.
+// A character of an older version that became a combining mark in Unicode 12.
 constexpr char32_t kLaoPaliVirama = 0x0EBA;
 
-// Below U+0300 every character is its own composition and combines with nothing before it.
+// Below U+0300 every character is composed and combines with no character before it.
 bool is_plain(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0xCC; });
 }

@@ -1,5 +1,5 @@
-// Normalizers of tokenizer.json that the families use: NFC (GPT-NeoX), Prepend and Replace (Llama's SentencePiece),
-// and sequences of them.
+// The normalizers of tokenizer.json that the families use: NFC (GPT-NeoX), Prepend and Replace (Llama's SentencePiece),
+// and sequences of these.
 #pragma once
 
 #include <string>
@@ -10,18 +10,18 @@ namespace draftsmith::data {
 
 class TextNormalizer {
  public:
-  // Unicode's canonical composition, as of the version of Unicode that `tokenizers` has: later characters stay as
-  // they are, with whatever stands beside them.
+  // Adds canonical composition by the Unicode version of `tokenizers`. Characters of later versions do not change, and
+  // characters beside them do not combine with them.
   void add_nfc() { steps_.push_back({Kind::kNfc, {}, {}}); }
-  // Puts `text` before every text that is not empty.
+  // Adds `text` before every text that is not empty.
   void add_prepend(std::string text) { steps_.push_back({Kind::kPrepend, {}, std::move(text)}); }
-  // Replaces each occurrence of `what` (not empty).
+  // Adds the replacement of each occurrence of `what`, which must not be empty.
   void add_replace(std::string what, std::string by) {
     steps_.push_back({Kind::kReplace, std::move(what), std::move(by)});
   }
 
   bool empty() const { return steps_.empty(); }
-  // The text must be valid UTF-8.
+  // Returns the normalised text; the text must be valid UTF-8.
   std::string operator()(std::string_view text) const;
 
  private:
@@ -34,10 +34,10 @@ class TextNormalizer {
   std::vector<Step> steps_;
 };
 
-// NFC as above.
+// Returns the text after the step of TextNormalizer::add_nfc.
 std::string nfc(std::string_view text);
 
-// Each occurrence of `what` (not empty) replaced, from left to right.
+// Returns the text with each occurrence of `what` replaced, from left to right; `what` must not be empty.
 std::string replace_all(std::string_view text, std::string_view what, std::string_view by);
 
 }  // namespace draftsmith::data

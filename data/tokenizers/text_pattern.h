@@ -1,36 +1,44 @@
-// The regular expressions of tokenizer.json's Split, with the meaning that Oniguruma gives them: alternatives,
-// (groups), (?:groups), (?i:case-insensitive ASCII), (?=ahead), (?!not ahead), [classes [nested] a-z], \p{L}, \p{N},
-// \s, \S, \r \n \t, literals; greedy and possessive ? * + and {m,n}. Anything else is a named error.
+// Regular expressions of tokenizer.json (the pre-tokenizer Split), matched by Oniguruma, the engine of Hugging Face
+// `tokenizers`, with the syntax and the search rules that `tokenizers` uses.
 #pragma once
 
+#include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "data/tokenizers/pattern_program.h"
+struct re_pattern_buffer;  // of <oniguruma.h>
 
 namespace draftsmith::data {
 
+// Bytes [begin,end) of a text.
+struct TextMatch {
+  size_t begin = 0;
+  size_t end = 0;
+  bool operator==(const TextMatch&) const = default;
+};
+
+// Returns the expression with \p{L}, \p{N}, \s, their negations and long names replaced by Unicode 16's ranges
+// (character_classes.h), so that these classes do not depend on the installed Oniguruma. Other classes (\w, \d, \p{Lu},
+// \p{Han}, [[:alpha:]], ...) follow the installed version: Unicode 14 in Debian 12.
+std::string expand_classes(std::string_view expression);
+
+// A compiled expression. Several threads may use one.
 class TextPattern {
  public:
-  // `where` names the place in messages. Errors: UserError for an expression that is malformed, too large, uses
-  // something unsupported or matches the empty text.
+  // `where` names the place of the expression in messages. Errors: UserError for an expression that Oniguruma refuses.
   TextPattern(std::string_view expression, std::string where);
 
-  // End of the match that begins at byte `at` of valid UTF-8, or `at` when none begins there. Errors: UserError when
-  // matching takes more steps than any sound expression needs.
-  size_t match(std::string_view text, size_t at) const;
+  // Returns all matches in valid UTF-8, from left to right, without overlap. A match may be empty, except where
+  // another match ends, as in `tokenizers`. Errors: UserError if a search backtracks too
+  // often.
+  std::vector<TextMatch> matches(std::string_view text) const;
 
  private:
-  using Op = PatternProgram::Op;
-  using Instruction = PatternProgram::Instruction;
-  static constexpr size_t kFailed = static_cast<size_t>(-1);
-
-  size_t run(std::string_view text, size_t pc, size_t at, size_t& steps) const;
-  [[noreturn]] void too_slow() const;
-
   std::string expression_;
   std::string where_;
-  PatternProgram program_;
+  std::shared_ptr<re_pattern_buffer> compiled_;
 };
 
 }  // namespace draftsmith::data

@@ -5,7 +5,6 @@
 #include "base/utf8.h"
 #include "data/tokenizers/byte_level.h"
 #include "data/tokenizers/text_normalizer.h"
-#include "data/tokenizers/utf8.h"
 
 namespace draftsmith::data {
 
@@ -18,7 +17,7 @@ int hex_digit(char c) {
   return -1;
 }
 
-// The byte of <0xE4>, or -1.
+// Returns the byte of a piece such as <0xE4>, or -1.
 int fallback_byte(std::string_view piece) {
   if (piece.size() != 6 || !piece.starts_with("<0x") || piece.back() != '>') return -1;
   const int high = hex_digit(piece[3]);
@@ -26,17 +25,33 @@ int fallback_byte(std::string_view piece) {
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-// Appends a run of bytes, or a U+FFFD for each where they are no UTF-8.
-void append_run(std::string& bytes, std::string& text) {
-  if (!invalid_utf8_offset(bytes)) {
-    text += bytes;
-  } else {
-    for (size_t i = 0; i < bytes.size(); ++i) text += "\xEF\xBF\xBD";
+std::string replace_each(std::string_view bytes) {
+  std::string text;
+  while (const auto bad = invalid_utf8_offset(bytes)) {
+    text += bytes.substr(0, *bad);
+    text += kReplacementText;
+    bytes.remove_prefix(*bad + 1);
   }
-  bytes.clear();
+  text += bytes;
+  return text;
 }
 
 }  // namespace
+
+std::string repair_utf8(std::string_view bytes, InvalidBytes policy) {
+  if (!invalid_utf8_offset(bytes)) return std::string(bytes);
+  switch (policy) {
+    case InvalidBytes::kReplaceParts:
+      return replace_invalid_utf8(bytes);
+    case InvalidBytes::kReplaceEach:
+      return replace_each(bytes);
+    case InvalidBytes::kReplaceRun:
+      break;
+  }
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); ++i) text += kReplacementText;
+  return text;
+}
 
 TextPiece TokenDecoder::piece(std::string_view piece) const {
   if (byte_level_) {
@@ -55,17 +70,17 @@ std::string TokenDecoder::join(const std::vector<const TextPiece*>& pieces) cons
   std::string run;
   if (byte_level_) {
     for (const TextPiece* piece : pieces) text += piece->text;
-    return invalid_utf8_offset(text) ? replace_invalid_utf8(text) : text;
+    return repair_utf8(text, InvalidBytes::kReplaceParts);
   }
   for (const TextPiece* piece : pieces) {
     if (piece->kind == TextPiece::Kind::kBytes) {
       run += piece->text;
       continue;
     }
-    append_run(run, text);
-    text += piece->text;
+    text += repair_utf8(run, InvalidBytes::kReplaceRun) + piece->text;
+    run.clear();
   }
-  append_run(run, text);
+  text += repair_utf8(run, InvalidBytes::kReplaceRun);
   const size_t spaces = std::min(text.find_first_not_of(' '), text.size());
   return text.substr(std::min(spaces, strip_));
 }

@@ -1,4 +1,4 @@
-// Token ids as text: one list a line, separated by blanks.
+// Parses lists of token ids: one list per line, separated by blanks.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace draftsmith::data {
 
-// Ids in [0, vocabulary). Errors (UserError at `where`): a word that is no number or no such id; `hint` says what else
-// the user may have meant.
+// Returns the ids of a line, all in [0, vocabulary). Errors: UserError with `where` and `hint` for a word that is not
+// such an id.
 std::vector<int64_t> parse_token_ids(const std::string& line, int64_t vocabulary, const std::string& where,
                                      const std::string& hint);
 

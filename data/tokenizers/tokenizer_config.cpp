@@ -22,15 +22,13 @@ json load_object(const fs::path& file) {
   if (!fs::exists(file)) return json::object();
   json value = load_json(file);
   if (!value.is_object()) {
-    throw UserError({.where = file.string(),
-                     .what = "is not what it should be",
-                     .expected = "a JSON object",
-                     .found = brief(value)});
+    throw UserError(
+        {.where = file.string(), .what = "has an unusable value", .expected = "a JSON object", .found = brief(value)});
   }
   return value;
 }
 
-// A special token is written as its content or as an object with it. Empty: none.
+// Returns the content of a special token, written as a string or as an object; empty if there is none.
 std::string content_of(const json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_object() && value.contains("content") && value["content"].is_string()) {
@@ -52,7 +50,7 @@ AddedToken token_of(const json& value, bool special) {
   return token;
 }
 
-// An id that a file writes as a number or as a key. Errors: out of range.
+// Returns an id that a file writes as a number or as a key. Errors: UserError for an id out of range.
 int32_t checked_id(const fs::path& file, std::string_view text) {
   int64_t id = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
@@ -89,7 +87,7 @@ std::vector<AddedToken> from_added_tokens(const fs::path& file, const std::vecto
   return tokens;
 }
 
-// The values of a key that is a special token or a list of them.
+// Returns the values of a key: one special token or a list.
 void add_special(const json& value, std::vector<AddedToken>& special) {
   if (value.is_array()) {
     for (const json& element : value) add_special(element, special);

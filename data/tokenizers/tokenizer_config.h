@@ -1,5 +1,5 @@
-// The small files beside a tokenizer's own, as Transformers reads them: tokenizer_config.json, special_tokens_map.json,
-// added_tokens.json.
+// Configuration files beside a tokenizer's file, as Transformers reads them: tokenizer_config.json,
+// special_tokens_map.json and added_tokens.json.
 #pragma once
 
 #include <filesystem>
@@ -17,24 +17,24 @@ struct TokenizerConfig {
   std::optional<bool> add_prefix_space{};
   std::optional<bool> add_bos_token{};
   std::optional<bool> add_eos_token{};
-  // Contents of the special tokens; empty where the files name none.
+  // Contents of the special tokens; empty if the files name none.
   std::string bos{};
   std::string eos{};
   std::string unk{};
   std::string pad{};
-  // added_tokens_decoder, or else added_tokens.json, in order of their ids; then the special tokens not among them,
+  // Tokens of added_tokens_decoder or else of added_tokens.json, in order of their ids; then all other special tokens,
   // with id -1.
   std::vector<AddedToken> added{};
 };
 
-// What the files of a directory say; absent files say nothing. Errors: UserError for malformed ones.
+// Reads the files of a directory; missing files are ignored. Errors: UserError for malformed files.
 TokenizerConfig read_tokenizer_config(const std::filesystem::path& directory);
 
-// What Transformers puts around a text tokenized with the SentencePiece model of a directory: LlamaTokenizer a BOS,
-// T5Tokenizer an EOS, unless tokenizer_config.json says otherwise.
+// Returns the ids that Transformers adds to a text with the SentencePiece model of a directory: LlamaTokenizer BOS,
+// T5Tokenizer EOS, unless tokenizer_config.json says otherwise.
 TextFrame sentencepiece_frame(const std::filesystem::path& directory, int32_t bos, int32_t eos);
 
-// A tokenizer's file and those that are beside it in its directory.
+// Returns a tokenizer's file and the configuration files in its directory.
 std::vector<std::filesystem::path> with_configuration_files(const std::filesystem::path& file);
 
 }  // namespace draftsmith::data

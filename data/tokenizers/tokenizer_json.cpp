@@ -35,7 +35,7 @@ bool is_bpe(const json& whole) {
 
 std::vector<std::pair<std::string, std::string>> parse_merges(const json& merges, const std::string& where) {
   std::vector<std::pair<std::string, std::string>> result;
-  if (!merges.is_array()) refuse({where, "is not what it should be", "a list of merges", brief(merges), ""});
+  if (!merges.is_array()) refuse({where, "has an unusable value", "a list of merges", brief(merges), ""});
   result.reserve(merges.size());
   for (const json& merge : merges) {
     if (merge.is_string()) {
@@ -43,14 +43,14 @@ std::vector<std::pair<std::string, std::string>> parse_merges(const json& merges
       continue;
     }
     if (!merge.is_array() || merge.size() != 2 || !merge[0].is_string() || !merge[1].is_string()) {
-      refuse({where, "a merge is not what it should be", "\"a b\" or [\"a\", \"b\"]", brief(merge), ""});
+      refuse({where, "a merge has an unusable value", "\"a b\" or [\"a\", \"b\"]", brief(merge), ""});
     }
     result.emplace_back(merge[0].get<std::string>(), merge[1].get<std::string>());
   }
   return result;
 }
 
-// Options of the model that change ids and are not supported.
+// Refuses options of the model that change ids and are not supported.
 void check_model(const json& model, const std::string& where) {
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const json* value = member(model, key);
@@ -80,7 +80,7 @@ BpeDescription parse_model(const json& model, const std::string& where, bool byt
 
 std::vector<AddedToken> parse_added_tokens(const json& list, const std::string& where) {
   std::vector<AddedToken> tokens;
-  if (!list.is_array()) refuse({where, "is not what it should be", "a list of tokens", brief(list), ""});
+  if (!list.is_array()) refuse({where, "has an unusable value", "a list of tokens", brief(list), ""});
   for (const json& entry : list) {
     const JsonComponent component(entry, where);
     AddedToken token;
@@ -96,8 +96,8 @@ std::vector<AddedToken> parse_added_tokens(const json& list, const std::string& 
   return tokens;
 }
 
-// tokenizer.json does not say which of the special tokens is which: the files beside it do, or else the names that
-// the families use.
+// Assigns roles to the special tokens, by the configuration files or else by the families' names: tokenizer.json itself
+// does not name roles.
 void name_special_tokens(BpeParts& parts) {
   const TokenizerConfig config = read_tokenizer_config(parts.file.parent_path());
   const auto first_known = [&](const std::string& named, std::initializer_list<const char*> usual) -> std::string {
@@ -120,7 +120,7 @@ void name_special_tokens(BpeParts& parts) {
 std::vector<std::pair<std::string, int32_t>> parse_vocabulary(const json& vocabulary, const std::string& where) {
   std::vector<std::pair<std::string, int32_t>> pieces;
   if (!vocabulary.is_object() || vocabulary.empty()) {
-    refuse({where, "is not what it should be", "an object of pieces and their ids", brief(vocabulary), ""});
+    refuse({where, "has an unusable value", "an object of pieces and their ids", brief(vocabulary), ""});
   }
   pieces.reserve(vocabulary.size());
   for (const auto& [piece, id] : vocabulary.items()) {
@@ -137,7 +137,7 @@ std::vector<std::pair<std::string, int32_t>> parse_vocabulary(const json& vocabu
 std::pair<std::string, std::string> parse_merge(std::string_view line, const std::string& where) {
   const size_t blank = line.find(' ');
   if (blank == std::string_view::npos || line.find(' ', blank + 1) != std::string_view::npos) {
-    refuse({where, "a merge is not what it should be", "two pieces with one blank between them",
+    refuse({where, "a merge has an unusable value", "two pieces with one blank between them",
             "'" + std::string(line.substr(0, 80)) + "'", ""});
   }
   return {std::string(line.substr(0, blank)), std::string(line.substr(blank + 1))};

@@ -1,5 +1,5 @@
-// Reads tokenizer.json, the form in which Hugging Face `tokenizers` stores a tokenizer, where its model is byte pair
-// encoding. What encode and decode mean is defined by that library (0.23); truncation and padding are not applied.
+// Reads tokenizer.json, the file of Hugging Face `tokenizers`, if its model is byte pair encoding. Encoding and
+// decoding equal that library's (0.23), without truncation and padding.
 #pragma once
 
 #include <filesystem>
@@ -15,19 +15,18 @@
 
 namespace draftsmith::data {
 
-// Errors: UserError for a file that is missing or malformed, and for components that are not supported: named, with
-// those that are.
+// Errors: UserError for a missing or malformed file, and for an unsupported component, with the list of supported ones.
 std::unique_ptr<Tokenizer> load_tokenizer_json(const std::filesystem::path& file);
 
-// Whether a tokenizer.json holds byte pair encoding (and not, say, a T5's Unigram). Errors: UserError for a file that
-// is no JSON.
+// Returns whether the model of a tokenizer.json is byte pair encoding (a T5's is Unigram). Errors: UserError for a file
+// that is not JSON.
 bool is_bpe_json(const std::filesystem::path& file);
 
-// The pieces of a vocabulary object, {"piece": id}. Errors: UserError for ids that are no integers of 32 bits.
+// Returns the pieces of a vocabulary, {"piece": id}. Errors: UserError for an id that is not an integer of 32 bits.
 std::vector<std::pair<std::string, int32_t>> parse_vocabulary(const nlohmann::json& vocabulary,
                                                               const std::string& where);
 
-// The two pieces of a merge written with one blank between them. Errors: UserError.
+// Returns the two pieces of a merge, which one blank separates. Errors: UserError.
 std::pair<std::string, std::string> parse_merge(std::string_view line, const std::string& where);
 
 }  // namespace draftsmith::data

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "data/tokenizers/bpe_model.h"
-#include "data/tokenizers/character_classes.h"
 
 namespace draftsmith::data {
 
@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-// {"String": "..."} or {"Regex": "..."}.
+// A pattern: {"String": "..."} or {"Regex": "..."}.
 struct PatternText {
   std::string text;
   bool regex = false;
@@ -63,7 +63,7 @@ void parse_metaspace(const JsonComponent& component, const std::string& where, P
   pre_tokenizer.add(make_metaspace(replacement, prepend, component.flag("split", true)));
 }
 
-// One component, or those of a Sequence; `byte_level` is set once ByteLevel was met, after which nothing may follow.
+// Parses one component or a Sequence. `byte_level` becomes true at ByteLevel, which must be the last component.
 void parse_step(const json& value, const std::string& where, PreTokenizer& pre_tokenizer, bool& byte_level) {
   const JsonComponent component(value, where);
   const std::string type = component.type();
@@ -89,11 +89,11 @@ void parse_step(const json& value, const std::string& where, PreTokenizer& pre_t
   }
 }
 
-// Ids of one element of a template: a special token, or nothing for the text itself.
+// Returns the ids of one element of a template: of a special token, or nothing for the text itself.
 std::vector<int32_t> template_ids(const json& element, const JsonComponent& component, const std::string& where) {
   if (element.is_object() && element.contains("Sequence")) return {};
   if (!element.is_object() || !element.contains("SpecialToken")) {
-    refuse({where, "an element of 'single' is not what it should be", "SpecialToken or Sequence", brief(element), ""});
+    refuse({where, "an element of 'single' has an unusable value", "SpecialToken or Sequence", brief(element), ""});
   }
   const std::string name = JsonComponent(element["SpecialToken"], where).text("id");
   const json& special = component.need("special_tokens");
@@ -120,7 +120,7 @@ void parse_template(const JsonComponent& component, const std::string& where, Te
   }
 }
 
-// Steps of a decoder, in the only order in which they are supported.
+// The steps of a decoder, in the only supported order.
 enum class DecoderStage { kReplace, kByteFallback, kFuse, kStrip, kByteLevel };
 
 void parse_strip(const JsonComponent& component, const std::string& where, TokenDecoder& decoder) {
@@ -163,7 +163,7 @@ void refuse(Problem problem) {
 }
 
 JsonComponent::JsonComponent(const json& object, const std::string& where) : object_(object), where_(where) {
-  if (!object.is_object()) refuse({where, "is not what it should be", "a JSON object", brief(object), ""});
+  if (!object.is_object()) refuse({where, "has an unusable value", "a JSON object", brief(object), ""});
 }
 
 const json* JsonComponent::find(const char* key) const {

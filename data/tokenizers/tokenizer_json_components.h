@@ -1,5 +1,5 @@
-// The components of a tokenizer.json: normalizer, pre-tokenizer, post-processor, decoder. Each function takes the
-// component's JSON and the name of its place for messages, and throws a UserError that names what is not supported.
+// Parses the components of a tokenizer.json: normalizer, pre-tokenizer, post-processor and decoder. Each function takes
+// the JSON of a component and its place for messages, and throws a UserError that names an unsupported component.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +18,21 @@ namespace draftsmith::data {
 
 [[noreturn]] void refuse(Problem problem);
 
-// Checked access to the members of one JSON object. Null counts as absent; without a fallback, an absent member is an
-// error.
+// Checked access to the members of a JSON object. Null counts as missing. A missing member without a fallback and a
+// member of another type are errors (UserError).
 class JsonComponent {
  public:
-  // Both must outlive it. Errors: no object.
+  // Both must outlive this. Errors: UserError if the value is not an object.
   JsonComponent(const nlohmann::json& object, const std::string& where);
 
   const nlohmann::json& need(const char* key) const;
   bool flag(const char* key, std::optional<bool> fallback = std::nullopt) const;
   std::string text(const char* key, std::optional<std::string> fallback = std::nullopt) const;
-  // An integer from 0 to `max`.
+  // Returns an integer from 0 to `max`.
   int64_t number(const char* key, int64_t max) const;
-  // The component's "type".
+  // Returns the component's "type".
   std::string type() const { return text("type"); }
-  // The list of components in a Sequence.
+  // Returns the list of components of a Sequence.
   const nlohmann::json& list(const char* key) const;
   [[noreturn]] void unsupported(const std::string& kind, const std::string& known) const;
 
@@ -46,12 +46,12 @@ class JsonComponent {
 
 void parse_normalizer(const nlohmann::json& value, const std::string& where, TextNormalizer& normalizer);
 
-// Returns whether it makes the words byte-level.
+// Returns whether the component makes words byte-level.
 bool parse_pre_tokenizer(const nlohmann::json& value, const std::string& where, PreTokenizer& pre_tokenizer);
 
 void parse_post_processor(const nlohmann::json& value, const std::string& where, TextFrame& frame);
 
-// Null is an error: pieces would be printed with blanks between them.
+// Null is an error, because it means pieces separated by blanks.
 void parse_decoder(const nlohmann::json& value, const std::string& where, TokenDecoder& decoder);
 
 }  // namespace draftsmith::data

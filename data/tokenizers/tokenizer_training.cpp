@@ -13,18 +13,17 @@
 #include "base/utf8.h"
 #include "data/text/line_reader.h"
 #include "data/tokenizers/load_tokenizer.h"
-#include "data/tokenizers/utf8.h"
 
 namespace draftsmith::data {
 
 namespace {
 
-constexpr std::string_view kReserved = "\xE2\x96\x85";  // U+2585: SentencePiece leaves out lines that contain it
+constexpr std::string_view kReserved = "\xE2\x96\x85";  // U+2585: SentencePiece ignores lines with it
 
-// The most that SentencePiece takes; its own default would leave out lines above 4,192 bytes.
+// SentencePiece's maximum. Its default would ignore lines above 4,192 bytes.
 constexpr int64_t kMaxLineBytes = int64_t{1} << 30;
 
-// The sums of training depend on how many threads share them, so the number is fixed, whatever the machine has.
+// Threads of training. The number is fixed for all machines, because sums depend on it.
 constexpr int kThreads = 2;
 
 class MemoryIterator : public sentencepiece::SentenceIterator {
@@ -40,7 +39,7 @@ class MemoryIterator : public sentencepiece::SentenceIterator {
   size_t next_ = 0;
 };
 
-// A uniform sample of `options.max_lines` of the usable lines, in their order (Vitter's algorithm R, then sorted).
+// Returns a uniform sample of `options.max_lines` usable lines in their order (Vitter's algorithm R, then sorted).
 std::vector<std::string> sample_lines(const LineSource& source, const TokenizerOptions& options,
                                       TokenizerTrainingReport& report) {
   std::vector<std::pair<int64_t, std::string>> sample;
@@ -66,7 +65,7 @@ std::vector<std::string> sample_lines(const LineSource& source, const TokenizerO
   return lines;
 }
 
-// A list as SentencePiece's flags want it: comma-separated, quoted where an element has commas or quotes.
+// Returns a list in the form of SentencePiece's flags: separated by commas; elements with commas or quotes are quoted.
 std::string comma_separated(const std::vector<std::string>& list) {
   std::string text;
   for (const std::string& element : list) {
@@ -108,9 +107,9 @@ Fields<TokenizerOptions> TokenizerOptions::fields() {
       .add("vocabulary", &TokenizerOptions::vocabulary, Range{8, 1e6}, Unit{"pieces"},
            "Size of the vocabulary, with pad 0, eos 1 and unk 2.")
       .add("exact_size", &TokenizerOptions::exact_size,
-           "Fail when the text does not give so many pieces; false: a unigram model may be smaller.")
+           "Fail if the text has too few pieces. False: a unigram model may be smaller.")
       .add("character_coverage", &TokenizerOptions::character_coverage, Range{0.9, 1.0},
-           "Share of the text's characters that become pieces; the others are unk.")
+           "Share of the text's characters that become pieces; other characters are unk.")
       .add("byte_fallback", &TokenizerOptions::byte_fallback,
            "Write characters without a piece as bytes (256 pieces of the vocabulary) instead of unk.")
       .add("normalization", &TokenizerOptions::normalization,
@@ -118,8 +117,8 @@ Fields<TokenizerOptions> TokenizerOptions::fields() {
            "Unicode normalization before tokenization; _cf also folds case.")
       .add("symbols", &TokenizerOptions::symbols, "Pieces that are never split or merged with others.")
       .add("max_lines", &TokenizerOptions::max_lines, Range{1}, Unit{"lines"},
-           "Train on a random sample of so many lines when there are more.")
-      .add("seed", &TokenizerOptions::seed, "Seed of that sample.");
+           "Maximum lines; of a longer text, train on a random sample of this size.")
+      .add("seed", &TokenizerOptions::seed, "Seed of the sample of max_lines.");
 }
 
 std::vector<std::pair<std::string, int64_t>> TokenizerTrainingReport::nonzero() const {
@@ -140,7 +139,7 @@ TokenizerTrainingReport train_tokenizer(const LineSource& source, const Tokenize
   if (lines.empty()) {
     throw UserError({.where = file.string(),
                      .what = "no text to train a tokenizer on",
-                     .found = std::to_string(report.lines) + " lines, all of them empty or not usable"});
+                     .found = std::to_string(report.lines) + " lines, all of them empty or unusable"});
   }
   std::string model;
   MemoryIterator iterator(lines);

@@ -7,7 +7,7 @@ namespace draftsmith::data {
 
 namespace {
 
-// Holds a flag while alive, if it was free.
+// Holds a flag during its lifetime, if the flag was free.
 class TryLock {
  public:
   explicit TryLock(std::atomic_flag& flag) : flag_(flag), held_(!flag.test_and_set(std::memory_order_acquire)) {}
@@ -29,7 +29,7 @@ WordCache::WordCache()
     : entries_(std::make_unique<Entry[]>(kEntries)), locks_(std::make_unique<std::atomic_flag[]>(kLocks)) {}
 
 uint64_t WordCache::hash(std::string_view word) {
-  // Eight bytes at a time, each mixed in by a multiplication (the finaliser of splitmix64 at the end).
+  // Mixes in eight bytes at a time by a multiplication, then applies the finaliser of splitmix64.
   uint64_t value = 0x9E3779B97F4A7C15ULL ^ word.size();
   size_t at = 0;
   for (; at + 8 <= word.size(); at += 8) {

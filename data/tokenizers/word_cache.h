@@ -1,5 +1,4 @@
-// Ids of words met before: text repeats its words, so most are never merged twice. One cache serves all threads; none
-// ever waits for another.
+// Cache of the ids of words, since text repeats words. All threads share one cache, and no thread waits for another.
 #pragma once
 
 #include <array>
@@ -13,15 +12,15 @@ namespace draftsmith::data {
 
 class WordCache {
  public:
-  static constexpr size_t kMaxBytes = 30;  // longer words are rare and not kept
+  static constexpr size_t kMaxBytes = 30;  // longer words are rare and not cached
   static constexpr size_t kMaxIds = 12;
 
   WordCache();
 
-  // Appends the ids of a word and returns true, or returns false when it is not there (or another thread is just
-  // writing near it).
+  // Appends the ids of a cached word. Returns false if the word is not cached or another thread is writing a word with
+  // the same lock.
   bool find(std::string_view word, uint64_t hash, std::vector<int32_t>& ids) const;
-  // Remembers a word, instead of another with the same place. Words too long and lists too long are not kept.
+  // Caches a word in place of another word with the same entry. Ignores words and lists that are too long.
   void store(std::string_view word, uint64_t hash, const int32_t* ids, size_t count);
 
   static uint64_t hash(std::string_view word);
@@ -30,7 +29,7 @@ class WordCache {
   static constexpr size_t kEntries = size_t{1} << 14;
   static constexpr size_t kLocks = 256;
   struct Entry {
-    uint8_t bytes = 0;  // 0: unused
+    uint8_t bytes = 0;  // 0: unused entry
     uint8_t count = 0;
     std::array<char, kMaxBytes> word{};
     std::array<int32_t, kMaxIds> ids{};

@@ -132,38 +132,6 @@ TEST(CutToWidth, CountsColumnsAndKeepsCharactersWhole) {
   EXPECT_EQ(cut_to_width("日本語", 4), "日…");
 }
 
-TEST(Utf8, WellFormedTextPasses) {
-  for (const char* text :
-       {"", "abc", "\xc3\xbc", "\xe6\x97\xa5", "\xf0\x9f\x98\x80", "\xf4\x8f\xbf\xbf", "\xed\x9f\xbf"}) {
-    EXPECT_EQ(invalid_utf8_offset(text), std::nullopt) << text;
-  }
-}
-
-TEST(Utf8, TheFirstBadByteIsNamed) {
-  const std::vector<std::pair<std::string, size_t>> cases = {
-      {"ab\xff", 2},            // no such byte
-      {"a\x80", 1},             // a continuation without a beginning
-      {"\xc3", 0},              // cut off
-      {"ok\xe6\x97", 2},        // cut off
-      {"\xc0\xaf", 0},          // overlong
-      {"\xe0\x80\xaf", 0},      // overlong
-      {"\xf0\x80\x80\xaf", 0},  // overlong
-      {"x\xed\xa0\x80", 1},     // a surrogate
-      {"\xf4\x90\x80\x80", 0},  // beyond U+10FFFF
-      {"\xf5\x80\x80\x80", 0},
-      {"\xf0\x9f\x98x", 0},
-  };
-  for (const auto& [text, offset] : cases) EXPECT_EQ(invalid_utf8_offset(text), offset) << offset;
-}
-
-TEST(Utf8, WidthsAreThoseOfATerminal) {
-  EXPECT_EQ(display_width("abc"), 3u);
-  EXPECT_EQ(display_width("gru\xcc\x88n"), 4u);  // u with a combining diaeresis
-  EXPECT_EQ(display_width("日本"), 4u);
-  EXPECT_EQ(display_width("…"), 1u);
-  EXPECT_EQ(display_width("\xff\xfe"), 2u);
-}
-
 TEST(Environment, NamesBuildAndMachine) {
   EXPECT_THAT(version(), testing::MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+"));
   EXPECT_THAT(git_commit(), testing::MatchesRegex("unknown|[0-9a-f]+[+]?"));

@@ -139,6 +139,10 @@ TEST_F(TokenizerParity, ExpressionWithoutItsOwnScanner) {
   compare_directory("qwen");
 }
 
+TEST_F(TokenizerParity, EmptyMatchesLookbehindAndLazyRepetition) {
+  compare_directory("expressions");
+}
+
 TEST_F(TokenizerParity, OddAddedTokensSplitsAndMissingBytes) {
   compare_directory("odd");
 }

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/utf8.h"
 #include "data/text/line_reader.h"
-#include "data/tokenizers/utf8.h"
 #include "tests/data/test_files.h"
 #include "tests/support/paths.h"
 
@@ -195,15 +195,6 @@ TEST_F(Readers, PlainTextDocumentsAreSplitAtTheSeparator) {
   EXPECT_THAT(first_targets(*plain(end + "\na\nb\n" + end + "\nc\n" + end + "\n", end)), ElementsAre("a\nb", "c"));
   EXPECT_THAT(first_targets(*plain("a\n" + end + "\nb", end)), ElementsAre("a", "b"));
   EXPECT_THAT(user_error([&] { read_all(*plain("a\n" + end + "\n" + end + "\nb\n", end)); }), HasSubstr("a.txt:3"));
-}
-
-TEST(Utf8, ReplacementTakesMaximalIllFormedParts) {
-  const std::string mark = "\xEF\xBF\xBD";
-  EXPECT_EQ(replace_invalid_utf8("a\xE2\x82z"), "a" + mark + "z");                 // truncated sequence: one mark
-  EXPECT_EQ(replace_invalid_utf8("\xC0\xAF"), mark + mark);                        // overlong
-  EXPECT_EQ(replace_invalid_utf8("\xED\xA0\x80"), mark + mark + mark);             // surrogate
-  EXPECT_EQ(replace_invalid_utf8("\xF4\x90\x80\x80"), mark + mark + mark + mark);  // above U+10FFFF
-  EXPECT_EQ(replace_invalid_utf8("ä€𝄞"), "ä€𝄞");
 }
 
 TEST(Readers2, RealParallelFilesReadWhole) {

@@ -58,7 +58,7 @@ std::vector<Damage> component_damages() {
           {"pre_tokenizer", "ByteLevel", "Digits"}),
       set("PreTokenizerFlagText", "/pre_tokenizer/add_prefix_space", "no", {"add_prefix_space", "true or false", "no"}),
       set("PreTokenizerFlagMissing", "/pre_tokenizer", {{"type", "ByteLevel"}}, {"add_prefix_space", "missing"}),
-      set("RegexUnsupported", "/pre_tokenizer", split_of({{"Regex", "\\p{Han}+"}}), {"pre_tokenizer", "Han"}),
+      set("RegexOfAnUnknownClass", "/pre_tokenizer", split_of({{"Regex", "\\p{Hann}+"}}), {"pre_tokenizer", "Hann"}),
       set("RegexMalformed", "/pre_tokenizer", split_of({{"Regex", "(a"}}), {"regular expression", "(a"}),
       set("PatternOfNoKind", "/pre_tokenizer", split_of("a"), {"'pattern'", "Regex"}),
       set("PatternEmpty", "/pre_tokenizer", split_of({{"String", ""}}), {"'pattern' is empty"}),

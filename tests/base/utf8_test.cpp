@@ -1,0 +1,105 @@
+// UTF-8: validity, repair, ends of streams, white space and columns.
+#include "base/utf8.h"
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace draftsmith {
+namespace {
+
+TEST(Utf8, WellFormedTextPasses) {
+  for (const char* text :
+       {"", "abc", "\xc3\xbc", "\xe6\x97\xa5", "\xf0\x9f\x98\x80", "\xf4\x8f\xbf\xbf", "\xed\x9f\xbf"}) {
+    EXPECT_EQ(invalid_utf8_offset(text), std::nullopt) << text;
+  }
+}
+
+TEST(Utf8, TheFirstBadByteIsNamed) {
+  const std::vector<std::pair<std::string, size_t>> cases = {
+      {"ab\xff", 2},            // no such byte
+      {"a\x80", 1},             // a continuation without a beginning
+      {"\xc3", 0},              // cut off
+      {"ok\xe6\x97", 2},        // cut off
+      {"\xc0\xaf", 0},          // overlong
+      {"\xe0\x80\xaf", 0},      // overlong
+      {"\xf0\x80\x80\xaf", 0},  // overlong
+      {"x\xed\xa0\x80", 1},     // a surrogate
+      {"\xf4\x90\x80\x80", 0},  // beyond U+10FFFF
+      {"\xf5\x80\x80\x80", 0},
+      {"\xf0\x9f\x98x", 0},
+  };
+  for (const auto& [text, offset] : cases) EXPECT_EQ(invalid_utf8_offset(text), offset) << offset;
+}
+
+TEST(Utf8, WidthsAreThoseOfATerminal) {
+  EXPECT_EQ(display_width("abc"), 3u);
+  EXPECT_EQ(display_width("gru\xcc\x88n"), 4u);  // u with a combining diaeresis
+  EXPECT_EQ(display_width("日本"), 4u);
+  EXPECT_EQ(display_width("…"), 1u);
+  EXPECT_EQ(display_width("\xff\xfe"), 2u);
+}
+
+TEST(Utf8, ReplacementTakesMaximalIllFormedParts) {
+  const std::string mark = "\xEF\xBF\xBD";
+  EXPECT_EQ(replace_invalid_utf8("a\xE2\x82z"), "a" + mark + "z");                 // truncated sequence: one mark
+  EXPECT_EQ(replace_invalid_utf8("\xC0\xAF"), mark + mark);                        // overlong
+  EXPECT_EQ(replace_invalid_utf8("\xED\xA0\x80"), mark + mark + mark);             // surrogate
+  EXPECT_EQ(replace_invalid_utf8("\xF4\x90\x80\x80"), mark + mark + mark + mark);  // above U+10FFFF
+  EXPECT_EQ(replace_invalid_utf8("ä€𝄞"), "ä€𝄞");
+}
+
+TEST(Utf8, CharactersAreDecodedAndEncoded) {
+  std::string all;
+  std::vector<char32_t> wanted;
+  for (char32_t c = 0; c < 0x110000; c += 0x3F) {
+    if (c >= 0xD800 && c <= 0xDFFF) continue;
+    wanted.push_back(c);
+    append_utf8(c, all);
+  }
+  std::vector<char32_t> found;
+  for (size_t at = 0; at < all.size();) {
+    const CodePoint c = code_point_at(all, at);
+    ASSERT_TRUE(c.valid);
+    at += c.length;
+    ASSERT_EQ(previous_character(all, at), at - c.length);
+    found.push_back(c.value);
+  }
+  EXPECT_EQ(found, wanted);
+}
+
+TEST(Utf8, AnIllFormedPartIsOneReplacementCharacter) {
+  const CodePoint truncated = code_point_at("\xf0\x9f\x98x", 0);
+  EXPECT_FALSE(truncated.valid);
+  EXPECT_EQ(truncated.value, kReplacementCharacter);
+  EXPECT_EQ(truncated.length, 3u);
+  EXPECT_EQ(code_point_at("\xed\xa0\x80", 0).length, 1u) << "a surrogate";
+  EXPECT_EQ(code_point_at("a\xc3", 1).length, 1u);
+}
+
+TEST(Utf8, OnlyBeginningsOfCharactersAreIncomplete) {
+  const std::vector<std::pair<std::string, size_t>> cases = {
+      {"", 0},         {"abc", 0},          {"\xc3\xbc", 0},     {"a\xc3", 1},       {"\xe6\x97", 2}, {"\xe6", 1},
+      {"\xf0\x9f", 2}, {"\xf0\x9f\x98", 3}, {"\xf0\x9f\xff", 0}, {"\xe0\x80", 0},    {"\xed\xa0", 0}, {"\xf4\x90", 0},
+      {"\xc0", 0},     {"\xf5", 0},         {"\x80\x80\x80", 0}, {"\xf4\x8f\xbf", 3}};
+  for (const auto& [text, count] : cases) EXPECT_EQ(incomplete_suffix(text), count) << testing::PrintToString(text);
+}
+
+TEST(Utf8, WhiteSpaceIsUnicodes) {
+  EXPECT_TRUE(is_blank(""));
+  EXPECT_TRUE(is_blank(" \t\r\n\u0085\u00a0\u1680\u2009\u2028\u202f\u205f\u3000"));
+  for (const char* text : {"a", " a ", "\u200b", "\x1c", "\u180e", "\ufeff", "\xff"})
+    EXPECT_FALSE(is_blank(text)) << text;
+}
+
+TEST(Utf8, PrefixesKeepCharactersAndTheirMarksWhole) {
+  EXPECT_EQ(prefix_of_width("abc", 2), 2u);
+  EXPECT_EQ(prefix_of_width("abc", 9), 3u);
+  EXPECT_EQ(prefix_of_width("日本", 3), 3u) << "a wide character does not fit into one column";
+  EXPECT_EQ(prefix_of_width("u\xcc\x88n", 1), 3u) << "a combining mark takes no column";
+  EXPECT_EQ(prefix_of_width("abc", 0), 0u);
+}
+
+}  // namespace
+}  // namespace draftsmith
