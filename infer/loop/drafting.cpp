@@ -127,7 +127,7 @@ Draft Drafting::draft(RowBatch& batch) const {
     if (!added) break;
     window.end_rows_at_limits();
   }
-  return std::move(window);
+  return window;
 }
 
 // Adds the proposed token of each active row that has one. Returns false if no row has any.
