@@ -1,5 +1,6 @@
-// What the decode loop adds to the time of the models it runs: 1 - (time inside encode, begin and step) / total, at
-// batch 1 with a target of T5-small's shape and a 2+2-layer drafter (random weights); then the loop by itself.
+// Measures the time that the decoding loop adds to that of its models (encode, begin and step): first the loop alone,
+// with models that take no time, then the added share at batch 1 with a target of T5-small's shape and a 2+2-layer
+// drafter, both with random weights.
 //
 //   OMP_NUM_THREADS=2 build/release/bench/bench_loop_overhead [METHOD | --alone]
 #include <algorithm>
@@ -17,7 +18,7 @@ namespace {
 
 using namespace draftsmith;
 
-// Passes everything on and adds up the time it takes.
+// Forwards every call and adds up its time.
 class TimedModel : public model::LanguageModel {
  private:
   template <class Work>
@@ -50,7 +51,7 @@ class TimedModel : public model::LanguageModel {
   double& seconds_;
 };
 
-// Takes no time: gives the same logits at every position, so that the loop alone is seen.
+// A model that takes no time and returns the same logits at every position.
 class NullModel : public model::LanguageModel {
  public:
   explicit NullModel(const model::ModelInfo& info)
@@ -102,7 +103,7 @@ std::unique_ptr<model::TransformerModel> make_model(int64_t width, int64_t layer
   return made;
 }
 
-// The four sources' statistics and the seconds they took.
+// Decodes four sources. Returns their statistics and seconds.
 std::pair<infer::DecodeStats, double> decode(const std::string& method, double temperature,
                                              const infer::GenerationModels& models, double& inside) {
   infer::DecodeOptions options;

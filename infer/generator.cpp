@@ -4,9 +4,12 @@
 
 #include "infer/inside_methods.h"
 #include "infer/loop/decode_loop.h"
+#include "infer/loop/plain_loop.h"
 #include "infer/loop/prefill.h"
+#include "infer/loop/standalone_loop.h"
 #include "infer/loop/vocabulary.h"
 #include "infer/make_drafter.h"
+#include "infer/parts.h"
 #include "model/transformer/decoding_guard.h"
 #include "model/transformer/transformer_model.h"
 
@@ -164,7 +167,7 @@ void Generator::Impl::begin(RowBatch& batch, const model::TokenBatch& sources, P
   draft.prompt_hidden = prompts.prompt_hidden;
   if (parts.drafter) parts.drafter->prefill(draft);
   timer.enter(Phase::kOther);
-  batch.add_time(timer.take());
+  batch.add_time(timer.lap());
 }
 
 RowBatch Generator::Impl::decode(const Work& work, std::span<const size_t> chosen, const OnTokens& on_tokens) {
@@ -186,14 +189,16 @@ RowBatch Generator::Impl::decode(const Work& work, std::span<const size_t> chose
   padded.tokens = to_device(tokens, {static_cast<int64_t>(chosen.size()), static_cast<int64_t>(width)},
                             models.target->info().device);  // [B,S]
   begin(batch, padded, timer);
-  if (options.drafts()) {
+  if (options.drafts() && parts.acceptance->traits().target == TargetRole::kVerifies) {
     DecodeLoop(*models.target, parts, settings).run(batch, timer);
+  } else if (options.drafts()) {
+    StandaloneLoop(*models.target, parts, settings).run(batch, timer);
   } else if (options.decodes_inside()) {
     decode_inside(models, options, settings, batch, timer);
   } else {
     decode_plainly(*models.target, settings, batch, timer);
   }
-  const PhaseSeconds rest = timer.take().scaled(1.0 / static_cast<double>(batch.finished.size()));
+  const PhaseSeconds rest = timer.lap().scaled(1.0 / static_cast<double>(batch.finished.size()));
   for (Row& row : batch.finished) row.stats.seconds += rest;
   return batch;
 }

@@ -20,7 +20,7 @@
 
 namespace draftsmith::infer {
 
-struct DraftParts;  // infer/parts.h
+struct DraftParts;  // infer/loop/draft_parts.h
 
 struct GenerationResult {
   std::vector<int64_t> ids;  // new tokens only: no start token, no prompt; EOS included

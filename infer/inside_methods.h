@@ -3,10 +3,12 @@
 #pragma once
 
 #include "base/error.h"
+#include "infer/decode_options.h"
 #include "infer/generation_models.h"
 #include "infer/inside/calm.h"
 #include "infer/inside/ppd.h"
-#include "infer/loop/decode_loop.h"
+#include "infer/loop/decode_settings.h"
+#include "infer/loop/row_batch.h"
 
 namespace draftsmith::infer {
 

@@ -105,11 +105,6 @@ auto make(const Rules& registry, const std::string& kind, const std::string& nam
                    .hint = near.empty() ? "" : "did you mean " + near + "?"});
 }
 
-// Whether every window has a token.
-bool always_drafts(Decides decides) {
-  return decides == Decides::kUpFront || decides == Decides::kAfterKept;
-}
-
 }  // namespace
 
 std::vector<std::string> window_rule_names() {
@@ -134,7 +129,7 @@ DraftParts make_parts(const DecodeOptions& options, std::unique_ptr<Drafter> dra
 }
 
 void check_replay(const AcceptanceTraits& acceptance, const std::string& where, Problems& problems) {
-  if (!acceptance.verifies) {
+  if (acceptance.target != TargetRole::kVerifies) {
     problems.add({where, "window oracle replays where drafts were rejected, and without verification none is",
                   "an acceptance that verifies: exact, rejection or rollback", "acceptance " + acceptance.name,
                   "use the window fixed"});
@@ -156,19 +151,11 @@ void validate_parts(const DraftParts& parts, double temperature, Problems& probl
     add("acceptance " + acceptance.name + " compares with the target's most likely token, which is not sampling",
         "temperature 0", "temperature " + std::to_string(temperature), "use the acceptance rejection to sample");
   }
-  if (acceptance.needs_distribution && !drafter.distribution && temperature != 0) {
-    add("acceptance " + acceptance.name + " needs the probability the drafter gave its tokens",
-        "a drafter that gives a distribution", "drafter " + drafter.name, "use the acceptance exact at temperature 0");
-  }
-  if (acceptance.lossless && window.decides == Decides::kAfterDropped && temperature != 0) {
-    add("a token that was sampled and is then dropped unverified biases the output",
-        "a window rule that decides before a token is sampled, or keeps it", "window " + window.name,
-        "use the window fixed, fallback or dynamic");
-  }
-  if (!acceptance.adds_token && !drafter.reads_target) {
+  const bool adds_token = acceptance.target != TargetRole::kReads;
+  if (!adds_token && parts.drafter->target_layers().empty()) {
     add("without the free token the target writes nothing, and this drafter does not read it either",
         "drafter tandem, or free_token = true", "drafter " + drafter.name, "decode with the drafter alone");
-  } else if (!acceptance.adds_token && !always_drafts(window.decides)) {
+  } else if (!adds_token && window.decides == Decides::kBeforeToken) {
     add("without the free token a window that may end before its first token would write nothing",
         "a window rule that keeps the token it looks at, or free_token = true", "window " + window.name,
         "use the window fixed or dynamic");
@@ -176,16 +163,13 @@ void validate_parts(const DraftParts& parts, double temperature, Problems& probl
   if (window.replays) {
     check_replay(acceptance, "window " + window.name + ", acceptance " + acceptance.name, problems);
   }
-  if (window.greedy_only && temperature != 0) {
+  if (window.replays && temperature != 0) {
     add("window " + window.name + " replays where greedy drafts were rejected, and sampled ones are rejected elsewhere",
         "temperature 0", "temperature " + std::to_string(temperature), "use another window rule to sample");
   }
-  if (window.needs_confidence && !drafter.confidence) {
-    add("window " + window.name + " stops where the drafter is unsure, which this drafter cannot tell",
+  if (window.decides != Decides::kUpFront && !drafter.logits) {
+    add("window " + window.name + " stops where the drafter is unsure, and this drafter only proposes tokens",
         "a drafter whose probabilities say how sure it is", "drafter " + drafter.name, "use the window fixed");
-  } else if (window.decides != Decides::kUpFront && !drafter.logits) {
-    add("window " + window.name + " looks at the drafter's probabilities, and this drafter only names tokens",
-        "a drafter with probabilities", "drafter " + drafter.name, "use the window fixed");
   }
 }
 

@@ -6,10 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "infer/acceptance/acceptance_rule.h"
 #include "infer/decode_options.h"
-#include "infer/drafters/drafter.h"
-#include "infer/windows/window_rule.h"
+#include "infer/loop/draft_parts.h"
 
 namespace draftsmith::model {
 class RouterPredictor;  // model/kinds/router.h
@@ -18,12 +16,6 @@ class RouterPredictor;  // model/kinds/router.h
 namespace draftsmith::infer {
 
 class AcceptedLengths;  // infer/windows/oracle.h
-
-struct DraftParts {
-  std::unique_ptr<Drafter> drafter;
-  std::unique_ptr<WindowRule> window;
-  std::unique_ptr<AcceptanceRule> acceptance;
-};
 
 // What some window rules need besides options. Must outlive the rules.
 struct WindowInputs {

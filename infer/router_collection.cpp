@@ -26,8 +26,12 @@ class WatchedDrafter final : public Drafter {
     collector_.drafted(logits, request.drafted.empty());
     return logits;
   }
-  model::StepOutput run_target(const model::StepInput& input, model::DecodeState& state) override {
-    return inner_->run_target(input, state);
+  model::StepOutput run_target(model::LanguageModel& target, const model::StepInput& input,
+                               model::DecodeState& state) override {
+    return inner_->run_target(target, input, state);
+  }
+  void count_layers(int64_t drafted, int64_t processed, DecodeStats& stats) const override {
+    inner_->count_layers(drafted, processed, stats);
   }
   void observe(const DraftObservation& observation) override { inner_->observe(observation); }
   void select_rows(std::span<const int64_t> rows) override { inner_->select_rows(rows); }
@@ -55,7 +59,7 @@ class WatchedAcceptance final : public AcceptanceRule {
   RouterCollector& collector_;
 };
 
-// 1 - sum min(p, q) of softmax(logits) of both.
+// Returns 1 - sum min(p, q), where p and q are the softmax of the logits.
 template <class T>
 double total_variation(const T* a, const T* b, int64_t vocabulary) {
   std::vector<T> p(static_cast<size_t>(vocabulary));
@@ -93,7 +97,7 @@ void RouterCollector::judged(const Verification& verification, const at::Tensor&
   const auto lengths = to_host(accepted);
   const auto counts = to_host(verification.counts);
   const auto tokens = to_host(verification.tokens);  // [B,G]
-  // Half types are compared in single precision, GPUs' on the host: this is no decoding to be timed.
+  // Compares half types in single precision, and always on the host: collecting is not timed.
   const auto type = verification.logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const at::Tensor target = verification.logits.to(at::kCPU, type).contiguous();  // [B,G+1,V]
   std::vector<at::Tensor> drafter;
@@ -117,7 +121,7 @@ void RouterCollector::judged(const Verification& verification, const at::Tensor&
   });
 }
 
-data::RouterRows RouterCollector::take() {
+data::RouterRows RouterCollector::drain() {
   std::stable_sort(positions_.begin(), positions_.end(), [](const Position& a, const Position& b) {
     return std::tie(a.line, a.index) < std::tie(b.line, b.index);
   });

@@ -1,43 +1,45 @@
-// Collects what a router is trained on while a target decodes with a drafter: wrapped around the two, it sees every
-// distribution q that a token was drafted from and the target's distribution p for the same position.
+// Collects a router's training data while a target decodes with a drafter: the distribution q that each token was
+// drafted from, and the target's distribution p at the same position.
 //
-// Collected are the positions that verification examined, the accepted ones and the first rejected one, as alpha counts
-// them. Behind a rejection p and q exist too, but for a text that decoding never takes: what a router says there
-// changes nothing (drafting should have ended before), and a drafter's confusion behind its own mistake would teach it
-// another mixture of texts than it meets. Windows are as long as may be (fixed), so that positions late in a draft are
-// met as often as they are reached. The soft target is TV(q, p) = 1/2 sum |q - p| = 1 - sum min(q, p), the probability
-// that a token sampled from q is rejected; p and q at temperature 1, nothing cut, whatever decoding samples at.
+// Positions are those that verification examined, the accepted ones and the first rejected one, as for alpha. Positions
+// behind a rejection belong to a text that decoding never takes. A router's answer there changes nothing, because
+// drafting should have ended before, and they would shift the mixture of texts that it is trained on. Windows are fixed
+// and as long as allowed, so late positions of a draft occur as often as they are reached.
+//
+// The soft target is TV(q, p) = 1/2 sum |q - p| = 1 - sum min(q, p), the probability that a token sampled from q is
+// rejected. p and q are taken at temperature 1 without truncation, whatever decoding samples at.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "data/teacher/router_data.h"
-#include "infer/parts.h"
+#include "infer/loop/draft_parts.h"
 
 namespace draftsmith::infer {
 
-// Where the wrapped parts meet. One batch after the other is decoded.
+// Collects positions from parts wrapped around a drafter and an acceptance rule. Batches are decoded one after the
+// other.
 class RouterCollector {
  public:
   explicit RouterCollector(int64_t top_k) : top_k_(top_k) {}
 
-  // Parts that do what these do, and tell this collector, which must outlive them. The drafter gives logits. `eos`: ids
-  // that end a text; where drafted tokens are not looked at before they are verified (on a GPU), a draft goes on behind
-  // one, and what lies there is no text that decoding takes.
+  // Returns parts that behave like `parts` and report to this collector, which must outlive them. The drafter must give
+  // logits. `eos`: ids that end a text. On a GPU a draft may go on behind an EOS; positions there are not collected.
   DraftParts around(DraftParts parts, std::vector<int64_t> eos);
-  // What was collected since the last call, by rising source line (Row::line), in the order of the text.
-  data::RouterRows take();
+  // Returns the positions collected since the last call, ordered by source line (Row::line) and position in the text.
+  data::RouterRows drain();
 
-  // --- what the wrapped parts tell ---
-  // The drafter's logits [B,V] for the next token of a window; the loop processes them in place.
+  // --- called by the wrapped parts ---
+  // Reports the drafter's logits [B,V] for the next token of a window. The loop processes them in place afterwards.
   void drafted(const at::Tensor& logits, bool first_of_window);
+  // Reports a judged draft.
   void judged(const Verification& verification, const at::Tensor& accepted);
 
  private:
   struct Position {
     int64_t line = 0;
-    int64_t index = 0;  // of the token in the text, samples apart
+    int64_t index = 0;  // the token's index in the text
     float entropy = 0;
     std::vector<float> probabilities = {};  // [k]
     std::vector<int64_t> ids = {};          // [k]

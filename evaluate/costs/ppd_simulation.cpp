@@ -7,7 +7,6 @@
 #include "base/statistics.h"
 #include "base/timing.h"
 #include "infer/inside/ppd_account.h"
-#include "infer/inside/ppd_candidates.h"
 #include "infer/inside/ppd_sides.h"
 #include "infer/loop/vocabulary.h"
 #include "model/transformer/decoding_guard.h"

@@ -6,8 +6,7 @@ AcceptanceTraits AcceptAll::traits() const {
   return {.name = "accept_all",
           .lossless = false,
           .first_from_target = free_token_,
-          .verifies = false,
-          .adds_token = free_token_};
+          .target = free_token_ ? TargetRole::kAddsToken : TargetRole::kReads};
 }
 
 Judgement AcceptAll::judge(const Verification& verification) {

@@ -1,4 +1,4 @@
-// An acceptance rule says which drafted tokens to keep and which token the target adds.
+// An acceptance rule decides which drafted tokens are kept and which token the target adds.
 #pragma once
 
 #include <span>
@@ -11,31 +11,41 @@
 
 namespace draftsmith::infer {
 
+// What the target does with a finished draft.
+enum class TargetRole {
+  kVerifies,   // judges it and adds a token
+  kAddsToken,  // reads it, all of which is kept, and adds a token
+  kReads,      // reads it, all of which is kept
+};
+
 struct AcceptanceTraits {
   std::string name;
-  bool lossless = true;             // the output is distributed as the target's own (greedy: equals it)
+  bool lossless = true;             // the output has the target's distribution (greedy: equals its output)
   bool needs_distribution = false;  // reads q when sampling
   bool greedy_only = false;         // makes sense at temperature 0 only
   bool first_from_target = false;   // the target writes the first token of each row
-  bool verifies = true;             // judges drafts; false: every drafted token is kept
-  bool adds_token = true;           // a token of the target's follows each draft; false: only without `verifies`
+  TargetRole target = TargetRole::kVerifies;
 };
 
-// A judged draft, on the device. G is the longest window of the batch; row b drafted counts[b] of them.
+// Judgement::next of a row for which the target adds no token in this round: the row is handed over to the target.
+constexpr int64_t kNoNextToken = -1;
+
+// A draft and the target's logits for it, on the device. G is the batch's longest window; row b drafted counts[b]
+// tokens.
 struct Verification {
   std::span<const Row> rows;
-  at::Tensor logits;  // [B,G+1,V] the target's, processed; row b's are valid up to position counts[b]
-  at::Tensor tokens;  // int64 [B,G] drafted
-  at::Tensor counts;  // int64 [B]
-  std::vector<at::Tensor> probabilities;  // G of [B,V], warped q; empty unless needed and sampling
+  at::Tensor logits;                      // [B,G+1,V] the target's, processed; valid up to position counts[b] of row b
+  at::Tensor tokens;                      // int64 [B,G] drafted
+  at::Tensor counts;                      // int64 [B]
+  std::vector<at::Tensor> probabilities;  // warped q, one [B,V] for each of G; empty unless needed and sampling
   Warping warping;
   bool measure_overlap = false;
 };
 
 struct Judgement {
-  at::Tensor accepted;     // int64 [B] leading drafted tokens that are kept
-  at::Tensor next;         // int64 [B] the target's token after them; -1: none in this run
-  at::Tensor rolled_back;  // bool [B]; undefined: no rule of rollbacks
+  at::Tensor accepted;     // int64 [B] number of leading drafted tokens that are kept
+  at::Tensor next;         // int64 [B] the target's token after them, or kNoNextToken
+  at::Tensor rolled_back;  // bool [B]; undefined: the rule has no rollbacks
   at::Tensor overlap;      // fp64 [B,G] sum_x min(p, q) up to the first token not kept; undefined: not measured
 };
 
@@ -46,18 +56,18 @@ class AcceptanceRule {
   virtual Judgement judge(const Verification& verification) = 0;
 };
 
-// --- what rules share ---
+// --- shared by rules ---
 
-// bool [B,G]: whether the position holds a token that its row drafted.
+// Returns whether each position holds a token that its row drafted, bool [B,G].
 at::Tensor drafted_positions(const Verification& verification);
-// Length of the leading run of true: bool [B,G] -> int64 [B].
+// Returns the length of the leading run of true: bool [B,G] -> int64 [B].
 at::Tensor leading(const at::Tensor& kept);
-// The target's token at position `at` int64 [B] of each row: its most likely one, or a draw from its warped
+// Returns the target's token at position `at` int64 [B] of each row: the most likely one, or a draw from the warped
 // distribution.
 at::Tensor target_token(const Verification& verification, const at::Tensor& at);
-// Rows [B,V] at `position` int64 [B] of values [B,P,V]: whole rows are copied, not single elements gathered.
+// Returns values [B,V] at `position` int64 [B] of values [B,P,V]. Copies whole rows instead of gathering elements.
 at::Tensor at_position(const at::Tensor& values, const at::Tensor& position);
-// sum_x min(p, q) of warped p [B,>=G,V] and q [B,G,V]: fp64 [B,G].
+// Returns sum_x min(p, q) of warped p [B,>=G,V] and q [B,G,V]: fp64 [B,G].
 at::Tensor overlap(const at::Tensor& p, const at::Tensor& q);
 
 }  // namespace draftsmith::infer

@@ -1,5 +1,5 @@
-// The acceptance `exact` of assisted generation: the longest prefix of the draft that equals the target's own most
-// likely tokens, then the target's token. Greedy decoding, token for token.
+// The acceptance `exact` of assisted generation: keeps the longest prefix of the draft that equals the target's most
+// likely tokens, then adds the target's token. The output equals greedy decoding, token for token.
 #pragma once
 
 #include "infer/acceptance/acceptance_rule.h"
@@ -10,7 +10,7 @@ class ExactAcceptance : public AcceptanceRule {
  public:
   AcceptanceTraits traits() const override { return {.name = "exact", .greedy_only = true}; }
   Judgement judge(const Verification& verification) override;
-  // The same in tensor operations, every position at once: what judge() does on devices other than the CPU.
+  // Judges in tensor operations, every position at once, as judge() does on other devices than the CPU.
   Judgement judge_tensors(const Verification& verification) const;
 };
 

@@ -9,7 +9,7 @@ namespace draftsmith::infer {
 
 namespace {
 
-// max(0, p - q) after a rejection, p after a full acceptance or where p - q has no mass.
+// Returns weights [B,V]: max(0, p - q) after a rejection, p after a full acceptance or if p - q has no mass.
 at::Tensor residual(const Verification& verification, const at::Tensor& p, const at::Tensor& q,
                     const at::Tensor& accepted) {
   const auto target = at_position(p, accepted);  // [B,V]
@@ -25,7 +25,7 @@ template <class T>
 RowJudgement judge_row(const RowVerification<T>& in, int64_t b, double* overlaps) {
   const Row& row = in.row(b);
   const int64_t vocabulary = in.vocabulary();
-  std::vector<T> p(static_cast<size_t>(vocabulary));  // of the position at hand
+  std::vector<T> p(static_cast<size_t>(vocabulary));  // of position j
   const auto warp_position = [&](int64_t j) { row_warp(in.logits(b, j), vocabulary, in.whole().warping, p.data()); };
   int64_t j = 0;
   warp_position(0);

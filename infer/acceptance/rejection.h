@@ -10,10 +10,10 @@ namespace draftsmith::infer {
 class RejectionAcceptance : public AcceptanceRule {
  public:
   AcceptanceTraits traits() const override { return {.name = "rejection", .needs_distribution = true}; }
-  // At temperature 0 p and q are one-hot: the exact rule.
+  // Applies the exact rule at temperature 0, where p and q are one-hot.
   Judgement judge(const Verification& verification) override;
-  // The judgement at temperatures > 0 in tensor operations, every position at once: what judge() does on devices other
-  // than the CPU.
+  // Judges at temperatures > 0 in tensor operations, every position at once, as judge() does on other devices than the
+  // CPU.
   Judgement judge_tensors(const Verification& verification) const;
 
  private:

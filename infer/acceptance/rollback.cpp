@@ -11,7 +11,7 @@ AcceptanceTraits RollbackAcceptance::traits() const {
   return {.name = "rollback", .lossless = false, .first_from_target = rule_ == RollbackRule::kReleasedCode};
 }
 
-// Each position's own choice is looked for once: it is what replaces a token that is rolled back.
+// Finds the target's own choice at each position once: it also replaces a token that is rolled back.
 template <class T>
 RowJudgement RollbackAcceptance::judge_row(const RowVerification<T>& in, int64_t b, double* overlaps) const {
   const Warping& warping = in.whole().warping;
@@ -36,7 +36,7 @@ RowJudgement RollbackAcceptance::judge_row(const RowVerification<T>& in, int64_t
       }
     }
     if (drafted && ((is_own && rule_ == RollbackRule::kEffective) || !distant(logits, token))) continue;
-    if (drafted && rule_ == RollbackRule::kReleasedCode) return {j, -1};
+    if (drafted && rule_ == RollbackRule::kReleasedCode) return {j, kNoNextToken};
     if (warping.greedy()) return {j, own};
     row_warp(logits, vocabulary, warping, p.data());
     return {j, row_draw(p.data(), vocabulary, row.random.uniform(Draw::kNext, row.emitted() + j))};
@@ -71,7 +71,7 @@ Judgement RollbackAcceptance::judge_tensors(const Verification& verification) co
   judgement.accepted = leading(drafted & distant.logical_not());
   judgement.rolled_back = judgement.accepted.lt(verification.counts);
   judgement.next = target_token(verification, judgement.accepted);
-  if (rule_ == RollbackRule::kReleasedCode) judgement.next.masked_fill_(judgement.rolled_back, -1);
+  if (rule_ == RollbackRule::kReleasedCode) judgement.next.masked_fill_(judgement.rolled_back, kNoNextToken);
   return judgement;
 }
 

@@ -1,4 +1,5 @@
-// Judging on the CPU: row by row, position by position, so that positions after the first token not kept cost nothing.
+// Judging on the CPU: row by row and position by position, so that positions behind the first rejected token cost
+// nothing.
 #pragma once
 
 #include <vector>
@@ -9,16 +10,16 @@
 
 namespace draftsmith::infer {
 
-// Whether a verification is judged by rows; else in tensor operations.
+// Returns whether a verification is judged by rows, instead of in tensor operations.
 inline bool judged_by_rows(const Verification& verification) {
   const auto type = verification.logits.scalar_type();
   return verification.logits.is_cpu() && (type == at::kFloat || type == at::kDouble);
 }
 
-// What a rule says of one row.
+// A rule's judgement of one row.
 struct RowJudgement {
   int64_t accepted = 0;
-  int64_t next = 0;  // the target's token, kNoToken where its logits are no numbers, -1 for none in this run
+  int64_t next = 0;  // the target's token; kNoToken: its logits are not numbers; kNoNextToken: none in this round
 };
 
 // A verification on the CPU as plain numbers of type T. The verification must outlive it.
@@ -38,11 +39,11 @@ class RowVerification {
   int64_t vocabulary() const { return logits_.size(2); }
   int64_t drafted(int64_t b) const { return counts_.const_data_ptr<int64_t>()[b]; }
   int64_t token(int64_t b, int64_t j) const { return tokens_.const_data_ptr<int64_t>()[b * tokens_.size(1) + j]; }
-  // [V], j up to drafted(b)
+  // Returns the target's logits, [V], for j up to drafted(b).
   const T* logits(int64_t b, int64_t j) const {
     return logits_.const_data_ptr<T>() + (b * logits_.size(1) + j) * vocabulary();
   }
-  // The drafter's warped probabilities, [V]
+  // Returns the drafter's warped probabilities, [V].
   const T* drafter(int64_t b, int64_t j) const {
     return q_[static_cast<size_t>(j)].template const_data_ptr<T>() + b * vocabulary();
   }
@@ -55,8 +56,8 @@ class RowVerification {
   std::vector<at::Tensor> q_;
 };
 
-// Judges every row that is not finished with judge(rows, b, overlaps): RowVerification of the logits' type, the row,
-// and where its overlaps go, [G] or null when they are not wanted.
+// Judges every row that is not finished with judge(rows, b, overlaps): RowVerification of the logits' type, the row's
+// index and the place for its overlaps, [G], or null if they are not wanted.
 template <class Judge>
 Judgement judge_rows(const Verification& verification, bool overlap, const Judge& judge) {
   const int64_t rows = verification.tokens.size(0);

@@ -17,7 +17,10 @@ namespace {
 class PreparedExit {
  public:
   PreparedExit(const ExitDrafting& drafting, const CalibrationContext& context, int64_t room)
-      : device_(drafting.model.info().device), drafter_(drafting.model, drafting.layers, drafting.exits), rows_(1) {
+      : target_(drafting.model),
+        device_(target_.info().device),
+        drafter_(target_, drafting.layers, drafting.exits),
+        rows_(1) {
     const auto known = mask_unknown_ids(drafting.model.info(), std::vector{context.source, context.prefix});
     rows_.front().tokens = known[1];
     const auto before = std::span(known[1]).first(known[1].size() - 1);
@@ -46,7 +49,7 @@ class PreparedExit {
     input.new_tokens = {tokens};
     synchronize(device_);
     const Stopwatch watch;
-    const model::StepOutput output = drafter_.run_target(input, *state_);
+    const model::StepOutput output = drafter_.run_target(target_, input, *state_);
     output.logits.argmax(-1).to(at::kCPU);
     return watch.seconds();
   }
@@ -61,6 +64,7 @@ class PreparedExit {
  private:
   int64_t token() const { return rows_.front().tokens.back(); }
 
+  model::TransformerModel& target_;
   at::Device device_;
   EarlyExitDrafter drafter_;
   std::vector<Row> rows_;

@@ -1,9 +1,8 @@
-// A drafter proposes tokens: for each row the distribution of the next one, given what is committed and drafted.
+// A drafter proposes tokens: the distribution of each row's next token, given its committed and drafted tokens.
 #pragma once
 
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -12,78 +11,83 @@
 
 namespace draftsmith::infer {
 
-// What a drafter gives.
 struct DrafterTraits {
   std::string name;
-  bool distribution = true;   // its logits are a distribution it would sample from (a table may be one-hot)
-  bool confidence = true;     // its probabilities say how sure it is (a copied token's do not)
-  bool logits = true;         // next_logits() exists; false: it only proposes tokens, by next_tokens()
-  bool on_host = false;       // reads DraftRequest::on_host; true for those with next_tokens()
-  bool reads_target = false;  // drafts from what the target computed (hidden states), so the target's runs serve it
-  // Layers of the target that a step of its draft runs, over the target's own caches: run_target() verifies. 0: the
-  // drafter is no part of the target.
-  int64_t inside_target = 0;
+  bool logits = true;    // gives next_logits(), whose probabilities say how sure it is; false: only next_tokens()
+  bool on_host = false;  // reads DraftRequest::on_host; true for drafters with next_tokens()
 };
 
-// In next_tokens(): the drafter has nothing to propose, the row's draft ends here.
+// In next_tokens(): the drafter proposes nothing, which ends the row's draft.
 constexpr int64_t kNoProposal = -1;
 
-// The beginning of a batch. Everything outlives the batch.
+// The beginning of a batch. Everything here outlives the batch.
 struct DraftBegin {
-  const model::TokenBatch& sources;  // encoder-decoder: one row a source; else empty
+  const model::TokenBatch& sources;  // encoder-decoder: one row for each source; else empty
   int64_t samples;                   // rows for each source
   std::span<const Row> rows;
   int64_t capacity;                            // tokens a row can hold
   const model::EncoderStates* target_encoder;  // for drafters that read the target's encoder; null: decoder-only
   model::DecodeState* target_state;            // for drafters that are part of the target
-  // prefill() of decoder-only models: the target's hidden states of the prompts, all but their last tokens, one [P,L,D]
-  // for each of target_layers(); a row for each prompt, right padded. Empty where prompts have one token.
+  // In prefill() of decoder-only models: the target's hidden states of the prompts without their last tokens. One
+  // [P,L,D] for each of target_layers() with a row for each prompt, right padded. Empty if prompts have one token.
   std::span<const at::Tensor> prompt_hidden = {};
 };
 
-// One more token for each active row.
+// Asks for one more token of each active row.
 struct DraftRequest {
   std::span<const Row> rows;
-  std::span<const at::Tensor> drafted;  // this window's tokens so far, one int64 [B] a step; garbage for inactive rows
-  std::span<const int64_t> active;      // [B] 1: the row goes on drafting, 0: not
-  // [B] this window's tokens of each row, for drafters whose traits ask for them; else they may be empty. Where tokens
-  // were proposed, `drafted` holds undefined tensors.
+  // This window's tokens so far, one int64 [B] for each step: garbage in inactive rows, undefined if they were
+  // proposed.
+  std::span<const at::Tensor> drafted;
+  std::span<const int64_t> active;  // [B] 1: the row goes on drafting, 0: not
+  // [B] this window's tokens of each row. Filled for drafters whose traits ask for them.
   std::span<const std::vector<int64_t>> on_host;
 };
 
-// After the target's run: rows hold the new committed tokens, `target` the run's outputs (hidden states of
-// target_layers(), for drafters that read them; none for finished rows), `base` each row's committed length before
-// the draft. The run's tokens begin with each row's token base - 1, and end, or go on, with its last but one.
+// The result of the target's run. Its tokens began with each row's token base - 1 and reached at least the row's last
+// token but one.
 struct DraftObservation {
-  std::span<const Row> rows;
-  const model::StepOutput& target;
-  std::span<const int64_t> base;
+  std::span<const Row> rows;        // with the new committed tokens
+  const model::StepOutput& target;  // hidden states of target_layers(); none for finished rows
+  std::span<const int64_t> base;    // [B] committed length before the draft
 };
 
 class Drafter {
  public:
   virtual ~Drafter() = default;
   virtual DrafterTraits traits() const = 0;
-  // Encoder and prompt of a new batch.
-  virtual void encode(const DraftBegin& begin) = 0;
-  virtual void prefill(const DraftBegin& begin) = 0;
-  // One token [B] for each active row (kNoProposal: none), garbage for the others; what q is one-hot at. Nothing when
-  // the drafter has only logits. Asked for where the window rule reads no logits and, of drafters that have logits,
-  // where they are not needed: in greedy decoding without logits processors.
-  virtual std::optional<std::vector<int64_t>> next_tokens(const DraftRequest&) { return std::nullopt; }
-  // Unprocessed logits [B,V] in the target's vocabulary; garbage for inactive rows.
-  virtual at::Tensor next_logits(const DraftRequest& request) = 0;
-  // Of drafters inside the target: its run over a step's pending tokens in place of target.step(), taking up what
-  // drafting has computed of them. Called once after each draft, with every row that is not finished.
-  virtual model::StepOutput run_target(const model::StepInput& /*input*/, model::DecodeState& /*state*/) {
-    throw std::logic_error("this drafter is no part of the target");
-  }
-  // Goes back to what is committed.
-  virtual void observe(const DraftObservation& observation) = 0;
+
+  // --- a batch ---
+  // Runs the encoder on a new batch.
+  virtual void encode(const DraftBegin& /*begin*/) {}
+  // Processes the prompts of a new batch.
+  virtual void prefill(const DraftBegin& /*begin*/) {}
+  // Rolls back to the committed tokens.
+  virtual void observe(const DraftObservation& /*observation*/) {}
   // Keeps only the given rows, in the given order.
-  virtual void select_rows(std::span<const int64_t> rows) = 0;
-  // Hidden states of the target that observe() wants.
+  virtual void select_rows(std::span<const int64_t> /*rows*/) {}
+
+  // --- drafting ---
+  // Returns unprocessed logits [B,V] in the target's vocabulary; garbage for inactive rows.
+  virtual at::Tensor next_logits(const DraftRequest& request) = 0;
+  // Returns one token [B] for each active row (kNoProposal: none) and garbage for the others; q is one-hot there.
+  // Absent if the drafter has only logits. Called if the window rule reads no logits and, for drafters with logits,
+  // only in greedy decoding without logits processors.
+  virtual std::optional<std::vector<int64_t>> next_tokens(const DraftRequest& /*request*/) { return std::nullopt; }
+
+  // --- for drafters that use the target's computation ---
+  // Returns the layers whose hidden states observe() reads (StepInput::hidden_layers).
   virtual std::vector<int64_t> target_layers() const { return {}; }
+  // Runs the target over a round's pending tokens. Called once after each draft, with every row that is not finished. A
+  // drafter that is part of the target overrides it to continue from its own layers.
+  virtual model::StepOutput run_target(model::LanguageModel& target, const model::StepInput& input,
+                                       model::DecodeState& state) {
+    return target.step(input, state);
+  }
+  // Adds the layers run in a round of one row to stats.layer_runs and latency_units. `drafted`: the row's draft steps;
+  // `processed`: tokens that the target was given afterwards, 0 if it did not run. Only drafters inside the target
+  // count them.
+  virtual void count_layers(int64_t /*drafted*/, int64_t /*processed*/, DecodeStats& /*stats*/) const {}
 };
 
 }  // namespace draftsmith::infer

@@ -7,7 +7,7 @@ namespace draftsmith::infer {
 
 namespace {
 
-// Row b of the result is values[b, index[b]]. [B,L,...] -> [B,...]
+// Returns values[b, index[b]] for each row b. [B,L,...] -> [B,...]
 at::Tensor pick(const at::Tensor& values, const std::vector<int64_t>& index) {
   const bool equal = std::all_of(index.begin(), index.end(), [&](int64_t i) { return i == index.front(); });
   if (equal && !index.empty()) return values.select(1, index.front());
@@ -34,29 +34,24 @@ void EarlyExitDrafter::forget_draft() {
   ran_.clear();
 }
 
-// tokens [B,1] through layers 0..n-1, of rows with a new token. [B,1,D]
+// Runs tokens [B,1] of rows with a new token through layers 0..n-1. Returns [B,1,D].
 at::Tensor EarlyExitDrafter::run_first(const at::Tensor& tokens, std::span<const int64_t> new_tokens) {
   const model::StepLayout layout = state_->append(new_tokens, 1);
   return target_.run_layers({0, layers_}, target_.embed(tokens, layout), layout, *state_);
 }
 
 at::Tensor EarlyExitDrafter::next_logits(const DraftRequest& request) {
-  at::Tensor tokens;  // [B,1]
-  if (request.drafted.empty()) {
-    std::vector<int64_t> last;
-    for (const Row& row : request.rows) last.push_back(row.tokens.back());
-    tokens = to_device(last, {std::ssize(last), 1}, target_.info().device);
-  } else {
-    tokens = request.drafted.back().unsqueeze(1);
-  }
+  const at::Tensor tokens = request.drafted.empty() ? last_tokens(request.rows, target_.info().device)
+                                                    : request.drafted.back().unsqueeze(1);  // [B,1]
   hidden_.push_back(run_first(tokens, request.active));
   ran_.resize(request.active.size(), 0);
   for (size_t b = 0; b < ran_.size(); ++b) ran_[b] += request.active[b];
   return model::exit_logits(target_, exits_, layers_, hidden_.back()).select(1, 0);  // [B,V]
 }
 
-// Outputs of layer n of all pending tokens, [B,L,D]; garbage beyond a row's own. A row whose draft ended before a token
-// was taken has run its last one already: only the others' last tokens are left, and lie behind the draft steps.
+// Returns the outputs of layer n for all pending tokens, [B,L,D]; garbage beyond a row's own tokens. A row whose draft
+// ended before a token was taken has run its last token already. The last tokens of the other rows run here, and their
+// outputs lie behind those of the draft steps.
 at::Tensor EarlyExitDrafter::pending_hidden(const model::StepInput& input) {
   const int64_t width = input.tokens.size(1);
   const auto steps = std::ssize(hidden_);
@@ -84,7 +79,7 @@ at::Tensor EarlyExitDrafter::pending_hidden(const model::StepInput& input) {
   return joined.flatten(0, 1).index_select(0, index).view({joined.size(0), width, joined.size(2)});
 }
 
-// Layers n..N-1, stopping where hidden states are wanted.
+// Runs layers n..N-1 and stores the wanted hidden states in `output`.
 at::Tensor EarlyExitDrafter::run_rest(at::Tensor hidden, const model::StepInput& input, model::StepOutput& output) {
   const int64_t all = target_.info().layers;
   output.hidden.resize(input.hidden_layers.size());
@@ -110,7 +105,9 @@ at::Tensor EarlyExitDrafter::run_rest(at::Tensor hidden, const model::StepInput&
   return hidden;
 }
 
-model::StepOutput EarlyExitDrafter::run_target(const model::StepInput& input, model::DecodeState& state) {
+model::StepOutput EarlyExitDrafter::run_target(model::LanguageModel& target, const model::StepInput& input,
+                                               model::DecodeState& state) {
+  if (&target != &target_) throw std::logic_error("an early exit verifies with the model that it is part of");
   if (&state != state_) throw std::logic_error("an early exit verifies over the state it drafts on");
   model::StepOutput output;
   const at::Tensor hidden = run_rest(pending_hidden(input), input, output);  // [B,L,D]
@@ -124,10 +121,15 @@ model::StepOutput EarlyExitDrafter::run_target(const model::StepInput& input, mo
   return output;
 }
 
+void EarlyExitDrafter::count_layers(int64_t drafted, int64_t processed, DecodeStats& stats) const {
+  const int64_t rest = target_.info().layers - layers_;
+  const int64_t tokens = std::max(drafted, processed);  // that the first n layers took, one after the other
+  stats.layer_runs += layers_ * tokens + rest * processed;
+  stats.latency_units += layers_ * tokens + (processed > 0 ? rest : 0);
+}
+
 void EarlyExitDrafter::observe(const DraftObservation& /*observation*/) {
   forget_draft();
 }
-
-void EarlyExitDrafter::select_rows(std::span<const int64_t> /*rows*/) {}
 
 }  // namespace draftsmith::infer

@@ -1,6 +1,6 @@
 // The drafter `early-exit`: the target's own first n layers, read by an exit (Kim et al. 2023, section 4.4). It drafts
-// over the target's state, where these layers stand ahead of the others; verification goes on from their hidden states,
-// so no layer runs twice for a token, and the later layers' keys and values are real.
+// over the target's state, where the first n layers are ahead of the others. Verification continues from their hidden
+// states, so no layer runs twice for a token, and later layers have exact keys and values.
 #pragma once
 
 #include <span>
@@ -14,21 +14,22 @@ namespace draftsmith::infer {
 
 class EarlyExitDrafter : public Drafter {
  public:
-  // `target` must be the decoding loop's, `layers` 1..N of it; `exits` may be nullptr: layer n is read by the model's
-  // final norm and head. Both must outlive the drafter.
+  // `target` must be the decoding loop's, `layers` within 1..N. Without `exits` (nullptr) the model's final norm and
+  // head read layer n. Target and exits must outlive the drafter.
   EarlyExitDrafter(model::TransformerModel& target, int64_t layers, const model::Exits* exits);
 
-  DrafterTraits traits() const override { return {.name = "early-exit", .inside_target = layers_}; }
-  void encode(const DraftBegin& /*begin*/) override {}
+  DrafterTraits traits() const override { return {.name = "early-exit"}; }
   void prefill(const DraftBegin& begin) override;
-  // Layers 0..n-1 of each active row's next token; their output is kept.
+  // Runs layers 0..n-1 of each active row's next token and keeps their output.
   at::Tensor next_logits(const DraftRequest& request) override;
-  // Layers 0..n-1 of the pending tokens that no draft step ran (each row's last, as a rule), then the others of all.
-  // Hidden states of layers n..N are served.
-  model::StepOutput run_target(const model::StepInput& input, model::DecodeState& state) override;
-  // The loop has rolled back the state that is the target's and this drafter's.
+  // Runs layers 0..n-1 of the pending tokens that no draft step ran (usually each row's last), then the other layers of
+  // all pending tokens. Hidden states of layers n..N can be wanted.
+  model::StepOutput run_target(model::LanguageModel& target, const model::StepInput& input,
+                               model::DecodeState& state) override;
+  // Counts each layer once for each token. The first n layers took the tokens one by one, the others together.
+  void count_layers(int64_t drafted, int64_t processed, DecodeStats& stats) const override;
+  // Forgets the draft. The loop has rolled back the state, which is the target's.
   void observe(const DraftObservation& observation) override;
-  void select_rows(std::span<const int64_t> rows) override;
 
  private:
   at::Tensor run_first(const at::Tensor& tokens, std::span<const int64_t> new_tokens);
@@ -40,8 +41,8 @@ class EarlyExitDrafter : public Drafter {
   int64_t layers_;
   const model::Exits* exits_;
   model::TransformerState* state_ = nullptr;
-  // --- of this window ---
-  std::vector<at::Tensor> hidden_;  // of layer n, one [B,1,D] a draft step; garbage for rows that did not run
+  // --- this window ---
+  std::vector<at::Tensor> hidden_;  // outputs of layer n, one [B,1,D] for each step; garbage for rows that did not run
   std::vector<int64_t> ran_;        // [B] draft steps that each row ran; empty: none
 };
 

@@ -8,15 +8,15 @@
 
 namespace draftsmith::infer {
 
-// Ids above the drafter's embeddings become padding.
-at::Tensor ModelDrafter::known(const at::Tensor& tokens) const {
+// Replaces ids that the drafter has no embedding for by padding.
+at::Tensor ModelDrafter::mask_unknown(const at::Tensor& tokens) const {
   const int64_t own = model_.info().vocabulary;
   return own < vocabulary_ ? tokens.masked_fill(tokens.ge(own), model_.info().pad) : tokens;
 }
 
 void ModelDrafter::encode(const DraftBegin& begin) {
   if (!model_.info().encoder_decoder) return;
-  encoder_ = model_.encode({known(begin.sources.tokens.to(model_.info().device)), begin.sources.lengths});
+  encoder_ = model_.encode({mask_unknown(begin.sources.tokens.to(model_.info().device)), begin.sources.lengths});
 }
 
 void ModelDrafter::prefill(const DraftBegin& begin) {
@@ -33,14 +33,14 @@ void ModelDrafter::prefill(const DraftBegin& begin) {
   encoder_ = {};
 }
 
-// The tokens the state has not seen: one, or two after a full acceptance.
-model::StepInput ModelDrafter::owed_tokens(const DraftRequest& request) const {
+// Returns the committed tokens that the state has not processed: one, or two after a full acceptance.
+model::StepInput ModelDrafter::unseen_tokens(const DraftRequest& request) const {
   model::StepInput input;
   input.logits = model::Logits::kLast;
   int64_t width = 1;
   for (size_t b = 0; b < request.rows.size(); ++b) {
-    const int64_t owed = request.rows[b].length() - state_->length(static_cast<int64_t>(b));
-    input.new_tokens.push_back(request.active[b] != 0 ? owed : 0);
+    const int64_t unseen = request.rows[b].length() - state_->length(static_cast<int64_t>(b));
+    input.new_tokens.push_back(request.active[b] != 0 ? unseen : 0);
     width = std::max(width, input.new_tokens.back());
   }
   std::vector<int64_t> tokens(request.rows.size() * static_cast<size_t>(width), model_.info().pad);
@@ -55,13 +55,13 @@ model::StepInput ModelDrafter::owed_tokens(const DraftRequest& request) const {
 at::Tensor ModelDrafter::next_logits(const DraftRequest& request) {
   model::StepInput input;
   if (request.drafted.empty()) {
-    input = owed_tokens(request);
+    input = unseen_tokens(request);
   } else {
     input.logits = model::Logits::kLast;
     input.tokens = request.drafted.back().unsqueeze(1);  // [B,1]
     input.new_tokens.assign(request.active.begin(), request.active.end());
   }
-  input.tokens = known(input.tokens);
+  input.tokens = mask_unknown(input.tokens);
   auto logits = model_.step(input, *state_).logits.select(1, 0);  // [B,V of the drafter]
   const int64_t width = logits.size(1);
   if (width == vocabulary_) return logits;

@@ -1,4 +1,4 @@
-// The drafter `model`: a small language model with a decode state of its own. May be the target itself.
+// The drafter `model`: a small language model with its own decode state. It may be the target itself.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@ namespace draftsmith::infer {
 
 class ModelDrafter : public Drafter {
  public:
-  // `vocabulary` is the target's; a drafter with fewer ids gives the others no probability, one with more (padding)
-  // loses them. Committed ids that the drafter lacks are fed to it as padding. The model must outlive the drafter.
+  // `vocabulary` is the target's. A drafter with fewer ids gives the missing ones no probability and reads them as
+  // padding; a drafter with more ids (padding) loses them. The model must outlive the drafter.
   ModelDrafter(model::LanguageModel& model, int64_t vocabulary) : model_(model), vocabulary_(vocabulary) {}
 
   DrafterTraits traits() const override { return {.name = "model"}; }
@@ -21,8 +21,8 @@ class ModelDrafter : public Drafter {
   void select_rows(std::span<const int64_t> rows) override;
 
  private:
-  at::Tensor known(const at::Tensor& tokens) const;
-  model::StepInput owed_tokens(const DraftRequest& request) const;
+  at::Tensor mask_unknown(const at::Tensor& tokens) const;
+  model::StepInput unseen_tokens(const DraftRequest& request) const;
 
   model::LanguageModel& model_;
   int64_t vocabulary_;

@@ -13,7 +13,7 @@ data::NgramNodes NgramDrafter::context(const DraftRequest& request, size_t row) 
   const Row& committed = request.rows[row];
   const std::vector<int64_t>& drafted = request.on_host[row];
   const size_t first = encoder_decoder_ ? static_cast<size_t>(committed.prefix) : 0;
-  // The token `back` places before the next one.
+  // Returns the token `back` places before the next one.
   const auto token = [&](size_t back) {
     if (back <= drafted.size()) return drafted[drafted.size() - back];
     back -= drafted.size();

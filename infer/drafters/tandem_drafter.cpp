@@ -43,11 +43,11 @@ void TandemDrafter::prefill(const DraftBegin& begin) {
   std::vector<int64_t> counts;
   for (size_t row = 0; row < begin.rows.size(); row += samples) counts.push_back(begin.rows[row].length() - 1);
   state_ = transformer_state(secondary_.begin(static_cast<int64_t>(counts.size()), begin.capacity));
-  write(begin.prompt_hidden, counts);
+  append_primary(begin.prompt_hidden, counts);
   repeat_rows(*state_, begin.samples);
 }
 
-void TandemDrafter::write(std::span<const at::Tensor> hidden, const std::vector<int64_t>& counts) {
+void TandemDrafter::append_primary(std::span<const at::Tensor> hidden, const std::vector<int64_t>& counts) {
   const int64_t width = counts.empty() ? 0 : *std::max_element(counts.begin(), counts.end());
   if (width == 0) return;
   std::vector<at::Tensor> representations;
@@ -59,14 +59,9 @@ at::Tensor TandemDrafter::next_logits(const DraftRequest& request) {
   model::StepInput input;
   input.logits = model::Logits::kLast;
   input.new_tokens.assign(request.active.begin(), request.active.end());
-  if (request.drafted.empty()) {
-    std::vector<int64_t> last;
-    for (const Row& row : request.rows) last.push_back(row.tokens.back());
-    input.tokens = to_device(last, {static_cast<int64_t>(last.size()), 1}, secondary_.info().device);  // [B,1]
-  } else {
-    input.tokens = request.drafted.back().unsqueeze(1);  // [B,1]
-  }
-  return secondary_.step(input, *state_).logits.select(1, 0);  // [B,V]
+  input.tokens = request.drafted.empty() ? last_tokens(request.rows, secondary_.info().device)
+                                         : request.drafted.back().unsqueeze(1);  // [B,1]
+  return secondary_.step(input, *state_).logits.select(1, 0);                    // [B,V]
 }
 
 void TandemDrafter::observe(const DraftObservation& observation) {
@@ -78,7 +73,7 @@ void TandemDrafter::observe(const DraftObservation& observation) {
     counts.push_back(row.finished ? 0 : row.length() - observation.base[b]);
   }
   state_->rollback(processed);
-  write(observation.target.hidden, counts);
+  append_primary(observation.target.hidden, counts);
 }
 
 void TandemDrafter::select_rows(std::span<const int64_t> rows) {

@@ -1,6 +1,7 @@
 // The drafter `tandem`: a Tandem secondary (model/kinds/tandem.h; Nair et al. 2024, section 3). It reads the primary's
-// projected representations of all tokens that the primary has processed, which is everything but a row's last
-// committed token, and its own of the tokens since: b is counted row by row, and any window will do.
+// projected representations of all tokens that the primary has processed, which are all but a row's last committed
+// token, and its own representations of the tokens since. The block length is counted row by row, so windows may have
+// any length.
 #pragma once
 
 #include <memory>
@@ -17,23 +18,24 @@ class TandemDrafter : public Drafter {
   // `secondary` must be a Tandem secondary of the decoding loop's target, with its vocabulary, and outlive the drafter.
   explicit TandemDrafter(model::TransformerModel& secondary);
 
-  DrafterTraits traits() const override { return {.name = "tandem", .reads_target = true}; }
-  // Encoder-decoder: projects the target's encoder states.
+  DrafterTraits traits() const override { return {.name = "tandem"}; }
+  // Projects the target's encoder states (encoder-decoder).
   void encode(const DraftBegin& begin) override;
   void prefill(const DraftBegin& begin) override;
   at::Tensor next_logits(const DraftRequest& request) override;
-  // What was drafted leaves the cache; what the target has processed and was committed takes its place, projected.
+  // Replaces the drafted tokens in the cache by the projected representations of the committed tokens that the target
+  // has processed.
   void observe(const DraftObservation& observation) override;
   void select_rows(std::span<const int64_t> rows) override;
-  // The representations that the layer map names, each once.
+  // Returns the layers that the layer map names, each once.
   std::vector<int64_t> target_layers() const override { return layers_; }
 
   // For tests that compare caches.
   const model::TransformerState& state() const { return *state_; }
 
  private:
-  // Appends `counts[b]` tokens of each row to the cache, given target_layers() of them, [B,>=L,D_L] each.
-  void write(std::span<const at::Tensor> hidden, const std::vector<int64_t>& counts);
+  // Appends `counts[b]` tokens of each row to the cache, from their hidden states in target_layers(), [B,>=L,D_L] each.
+  void append_primary(std::span<const at::Tensor> hidden, const std::vector<int64_t>& counts);
 
   model::TransformerModel& secondary_;
   std::vector<int64_t> layers_;  // rising

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "infer/inside/exit_measures.h"
-#include "infer/loop/rows.h"
+#include "infer/loop/plain_loop.h"
 #include "infer/loop/vocabulary.h"
 
 namespace draftsmith::infer {
@@ -19,14 +19,14 @@ struct CalmDecoder {
   int64_t ids;  // DecodeSettings::ids
 };
 
-// Rows of a tensor with `total` of them; all of them cost nothing. [total,...] -> [C,...]
+// Returns the given rows of a tensor of `total` rows; all rows cost nothing. [total,...] -> [C,...]
 at::Tensor select(const at::Tensor& values, const std::vector<int64_t>& rows, int64_t total) {
   if (std::ssize(rows) == total) return values;
   return values.index_select(0, to_device(rows, {std::ssize(rows)}, values.device()));
 }
 
-// One new token of every row on its way up the layers. A row that leaves takes its hidden state along: it is the input
-// of all layers above, of which only keys and values are computed.
+// Runs one new token of every row up the layers. The hidden state of a row that has left is its input to all layers
+// above, which compute only keys and values.
 class Ascent {
  public:
   Ascent(const CalmDecoder& decoder, RowBatch& batch)
@@ -43,17 +43,15 @@ class Ascent {
     step_ = state_.append(running_, 1);
   }
 
-  // Logits [B,V], of each row where it left.
+  // Returns logits [B,V], for each row from the layer where it left.
   at::Tensor run() {
-    std::vector<int64_t> last;
-    for (const Row& row : batch_.rows) last.push_back(row.tokens.back());
-    at::Tensor hidden =
-        decoder_.target.embed(to_device(last, {rows(), 1}, decoder_.target.info().device), step_);  // [B,1,D]
+    const at::Tensor last = last_tokens(batch_.rows, decoder_.target.info().device);
+    at::Tensor hidden = decoder_.target.embed(last, step_);  // [B,1,D]
     int64_t layer = 0;
     while (any(running_)) {
       const at::Tensor below = hidden;
       hidden = run_layer(layer++, below);
-      leave(layer, below, hidden);
+      exit_finished(layer, below, hidden);
     }
     if (layer < layers_) decoder_.target.write_kv({layer, layers_}, hidden, step_, state_);
     return logits_;
@@ -77,7 +75,7 @@ class Ascent {
     return at::where(runs, above, below);
   }
 
-  // Logits of rows at a layer, [B,1,D] -> [C,V]. After the last one they are the model's own, whatever exits there are.
+  // Returns logits of the chosen rows at a layer, [B,1,D] -> [C,V]. After the last layer the model's own head is read.
   at::Tensor read(int64_t layer, const at::Tensor& hidden, const std::vector<int64_t>& chosen) const {
     const at::Tensor own = select(hidden, chosen, rows());
     const at::Tensor logits = layer == layers_ ? decoder_.target.exit_head(own)
@@ -86,9 +84,9 @@ class Ascent {
     return logits.squeeze(1);
   }
 
-  // Lets the rows go that are finished at a layer whose input and output are `below` and `above`. Measuring brings
-  // numbers to the host, so it is left out where it decides nothing.
-  void leave(int64_t layer, const at::Tensor& below, const at::Tensor& above) {
+  // Removes the rows that are finished at a layer with input `below` and output `above`. Measuring copies numbers to
+  // the host, so it is skipped if it decides nothing.
+  void exit_finished(int64_t layer, const at::Tensor& below, const at::Tensor& above) {
     const bool last = layer == layers_;
     std::vector<int64_t> open;  // rows that may leave
     bool measured = false;
@@ -106,8 +104,8 @@ class Ascent {
     } else if (measured) {
       measures = cosine_similarities(select(below, open, rows()), select(above, open, rows()));
     }
-    std::vector<int64_t> going;   // of the batch
-    std::vector<int64_t> places;  // of the open rows
+    std::vector<int64_t> going;   // indices in the batch
+    std::vector<int64_t> places;  // indices in `open`
     for (size_t c = 0; c < open.size(); ++c) {
       const double threshold = thresholds_[static_cast<size_t>(open[c])];
       if (!(measures[c] > threshold || threshold <= 0)) continue;
@@ -115,10 +113,10 @@ class Ascent {
       places.push_back(static_cast<int64_t>(c));
     }
     if (going.empty()) return;
-    let_go(layer, going, logits.defined() ? select(logits, places, std::ssize(open)) : read(layer, above, going));
+    exit_rows(layer, going, logits.defined() ? select(logits, places, std::ssize(open)) : read(layer, above, going));
   }
 
-  void let_go(int64_t layer, const std::vector<int64_t>& going, const at::Tensor& logits) {
+  void exit_rows(int64_t layer, const std::vector<int64_t>& going, const at::Tensor& logits) {
     if (std::ssize(going) == rows()) {
       logits_ = logits;
     } else {
@@ -142,7 +140,7 @@ class Ascent {
   std::vector<int64_t> running_;  // [B] flags
   std::vector<int64_t> left_;     // [B] flags; finished rows are neither
   std::vector<double> thresholds_;
-  model::StepLayout step_;  // of all rows that are not finished
+  model::StepLayout step_;  // all rows that are not finished
   at::Tensor logits_;
 };
 
@@ -163,7 +161,7 @@ void decode_calm(model::TransformerModel& target, const model::Exits* exits, con
     const at::Tensor logits = Ascent(decoder, batch).run();
     const auto next = choose_next(batch, logits, settings);
     timer.enter(Phase::kOther);
-    batch.add_time(timer.take());
+    batch.add_time(timer.lap());
     commit_next(batch, next, settings);
     batch.remove_finished();
   }

@@ -1,16 +1,17 @@
 // CALM (Schuster et al. 2022), the early-exit baseline of BiLD's section 7.2: each token leaves the decoder at the
-// first layer where it looks finished, and its hidden state there stands in for its input to all layers after it.
+// first layer where its hidden state looks finished. That hidden state is then its input to all later layers.
 #pragma once
 
-#include "infer/loop/decode_loop.h"
+#include "infer/loop/decode_settings.h"
+#include "infer/loop/row_batch.h"
 #include "model/kinds/exits.h"
 
 namespace draftsmith::infer {
 
-// What says that a hidden state is finished.
+// The measure that decides whether a hidden state is finished.
 enum class ExitMeasure {
-  kSaturation,  // cosine similarity to the layer before; of layer 1 to the embedding
-  kMargin,      // difference of the two largest probabilities, through the layer's exit
+  kSaturation,  // cosine similarity to the previous layer's output; in layer 1 to the embedding
+  kMargin,      // difference of the two largest probabilities of the layer's exit
 };
 
 struct CalmSettings {
@@ -19,15 +20,15 @@ struct CalmSettings {
   double decay = 4;        // temp
 };
 
-// lambda_t = clip(0.9 lambda + 0.1 exp(-temp t / N), 0, 1), of the new token with index t from 0, of at most N: what
-// the measure must pass. The ends do not decay: for lambda >= 1 it is 1, where no token leaves early, for lambda <= 0
-// it is 0, where every one leaves at layer 1 whatever the measure.
+// Returns the threshold that the measure must pass at the new token with index t (from 0) of at most N = `longest`:
+// lambda_t = clip(0.9 lambda + 0.1 exp(-temp t / N), 0, 1). The ends do not decay: lambda >= 1 gives 1, so no token
+// leaves early; lambda <= 0 gives 0, so every token leaves at layer 1 whatever the measure.
 double calm_threshold(const CalmSettings& settings, int64_t t, int64_t longest);
 
-// Decodes every row to its end, as decode_plainly does, greedily or sampling. Writes layer_runs and exits_by_layer of
-// the rows' statistics. A token takes the logits of the exit where it left (the margin sees them before the logits
-// processors do); after the last layer those of the model itself. `exits` may be nullptr: all exits read the model's
-// final norm and head.
+// Decodes every row to its end, greedily or by sampling, as decode_plainly() does. Writes layer_runs and exits_by_layer
+// of the rows' statistics. A token's logits come from the exit where it left, after the last layer from the model's own
+// head. The margin is measured before the logits processors are applied. Without `exits` (nullptr) all exits read the
+// model's final norm and head.
 void decode_calm(model::TransformerModel& target, const model::Exits* exits, const CalmSettings& calm,
                  const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer);
 

@@ -13,7 +13,7 @@ namespace draftsmith::infer {
 
 namespace {
 
-// On the CPU a loop costs less than the operations of which tensor code would be made.
+// Returns whether a loop over rows measures: on the CPU it is faster than tensor operations.
 bool runs_by_rows(const at::Tensor& values) {
   return values.is_cpu() && (values.scalar_type() == at::kFloat || values.scalar_type() == at::kDouble);
 }

@@ -1,17 +1,22 @@
 #include "infer/inside/ppd.h"
 
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
 
+#include <ATen/Dispatch.h>
+
 #include "infer/inside/ppd_account.h"
-#include "infer/inside/ppd_candidates.h"
-#include "infer/inside/ppd_sides.h"
-#include "infer/loop/vocabulary.h"
+#include "infer/loop/plain_loop.h"
+#include "infer/sampling/row_kernels.h"
 
 namespace draftsmith::infer {
 namespace {
 
-// What runs ahead of the next token.
+// Beyond this many candidates ATen's selection is faster than sorting them in.
+constexpr int64_t kMostSortedIn = 64;
+
+// Candidates for the next token and their runs through the first layers.
 struct Branches {
   std::vector<std::vector<int64_t>> tokens;  // [B]
   model::StepLayout layout;
@@ -21,13 +26,14 @@ struct Branches {
   bool any() const { return layout.tokens > 0; }
 };
 
-// Rows that have a token to come after the next one.
-bool goes_on(const Row& row) {
+// Returns whether the row has room for a token after the next one.
+bool has_second_token(const Row& row) {
   return !row.finished && row.remaining() >= 2;
 }
 
-// In the state's caches the last committed token of a row is at position p. A row resumes where a branch of that token
-// was kept: its layers [0,s) have p + 1 tokens, s = d - d-bar, and all others p; else all layers have p.
+// A row resumes if a branch of its last committed token was kept. With that token at position p of the caches and
+// s = d - d-bar, layers [0,s) of such a row hold p + 1 tokens and all others p. If a row does not resume, all layers
+// hold p.
 class PpdLoop {
  public:
   PpdLoop(model::TransformerModel& target, const model::Exits* exits, const PpdSettings& ppd,
@@ -40,10 +46,10 @@ class PpdLoop {
         sides_(ppd.execution, target.info().device) {}
 
   void run(RowBatch& batch, PhaseTimer& timer) {
-    resumes_.assign(batch.rows.size(), false);
+    resumes_.assign(batch.rows.size(), 0);
     while (!batch.rows.empty()) {
       round(batch, timer);
-      keep(batch.remove_finished());
+      select_rows(batch.remove_finished());
     }
   }
 
@@ -57,8 +63,8 @@ class PpdLoop {
   at::Tensor first_layers(const RowBatch& batch) const;
   Branches predict(const RowBatch& batch, const at::Tensor& hidden) const;
   bool make_independent(const RowBatch& batch, const Branches& branches) const;
-  void select(RowBatch& batch, const Branches& branches, std::span<const int64_t> next);
-  void keep(std::span<const int64_t> rows);
+  void commit(RowBatch& batch, const Branches& branches, std::span<const int64_t> next);
+  void select_rows(std::span<const int64_t> rows);
 
   model::TransformerModel& target_;
   const model::Exits* exits_;
@@ -66,51 +72,43 @@ class PpdLoop {
   const DecodeSettings& settings_;
   PpdAccount account_;
   PpdSides sides_;
-  std::vector<bool> resumes_;  // [B]
-  at::Tensor resumed_;         // [B,1,D] after layer s; undefined: no row resumes
+  std::vector<int64_t> resumes_;  // [B] flags
+  at::Tensor resumed_;            // [B,1,D] after layer s; undefined: no row resumes
 };
 
-// Of each row's last token: only of rows that do not resume where the layers are the first ones.
+// Returns the layout of the rows' last tokens. Rows that resume have run the first layers already.
 model::StepLayout PpdLoop::layout(const RowBatch& batch, model::LayerRange layers) const {
   std::vector<int64_t> new_tokens;
   for (size_t b = 0; b < batch.rows.size(); ++b) {
-    new_tokens.push_back(batch.rows[b].finished || (layers.begin == 0 && resumes_[b]) ? 0 : 1);
+    new_tokens.push_back(batch.rows[b].finished || (layers.begin == 0 && resumes_[b] != 0) ? 0 : 1);
   }
   return state(batch).append(new_tokens, 1, layers.begin);
 }
 
-// Layers [0,s) of the rows' last tokens, or what a branch kept of them. [B,1,D]
+// Runs layers [0,s) of the rows' last tokens, or returns what a kept branch computed. [B,1,D]
 at::Tensor PpdLoop::first_layers(const RowBatch& batch) const {
   const auto first = layout(batch, {0, account_.ahead()});
   if (std::ranges::all_of(first.new_tokens, [](int64_t count) { return count == 0; })) return resumed_;
-  std::vector<int64_t> last;
-  for (const Row& row : batch.rows) last.push_back(row.tokens.back());
   const at::Device device = target_.info().device;
-  const auto rows = static_cast<int64_t>(batch.rows.size());
-  const at::Tensor embedded = target_.embed(to_device(last, {rows, 1}, device), first);
+  const at::Tensor embedded = target_.embed(last_tokens(batch.rows, device), first);
   const at::Tensor hidden = target_.run_layers({0, account_.ahead()}, embedded, first, state(batch));
   if (!resumed_.defined()) return hidden;
-  const std::vector<int64_t> resumes(resumes_.begin(), resumes_.end());
-  return at::where(to_device(resumes, {rows, 1, 1}, device).to(at::kBool), resumed_, hidden);
+  return at::where(to_device(resumes_, {std::ssize(resumes_), 1, 1}, device).to(at::kBool), resumed_, hidden);
 }
 
-// The branches of the tokens that the hidden states after layer d-bar [B,1,D] predict, not yet run: none that would end
-// its row.
+// Returns branches, not yet run, for the tokens that the hidden states after layer d-bar [B,1,D] predict. Tokens that
+// would end their row get no branch.
 Branches PpdLoop::predict(const RowBatch& batch, const at::Tensor& hidden) const {
   Branches branches;
   branches.tokens.resize(batch.rows.size());
-  if (std::ranges::none_of(batch.rows, goes_on)) return branches;
+  if (std::ranges::none_of(batch.rows, has_second_token)) return branches;
   at::Tensor logits = model::exit_logits(target_, exits_, ppd_.early_layer, hidden);  // [B,1,V]
-  mask_padding(logits, settings_.ids);
-  if (!settings_.processors.empty()) {
-    const std::vector<std::vector<int64_t>> nothing(batch.rows.size());
-    settings_.processors.apply(logits, {batch.rows, nothing, 0});
-  }
+  settings_.process(logits, {batch.rows});
   branches.tokens = most_likely_tokens(logits.squeeze(1), ppd_.candidates);
   size_t most = 0;
   for (size_t b = 0; b < batch.rows.size(); ++b) {
     auto& tokens = branches.tokens[b];
-    if (!goes_on(batch.rows[b])) tokens.clear();
+    if (!has_second_token(batch.rows[b])) tokens.clear();
     std::erase_if(tokens, [&](int64_t token) { return std::ranges::count(settings_.eos, token) > 0; });
     most = std::max(most, tokens.size());
   }
@@ -128,12 +126,14 @@ Branches PpdLoop::predict(const RowBatch& batch, const at::Tensor& hidden) const
   return branches;
 }
 
-// Sees to it that both sides may run at the same time; false: they may not. They run other layers (d-bar >= s), and
-// what layers write of the state belongs to one layer each: caches, lengths, counts of runs. What all layers read are
-// the tables of positions, which grow when a layout needs more: they did for the last token in layers [s,d-bar), and an
-// empty range of layers does it now for the branches. Weights and rows are only read. On a GPU caches must not grow
-// either, as branches beyond the capacity make them: memory that one stream gives back is taken again without waiting
-// for the other.
+// Prepares both sides for running at the same time. Returns false if they must not.
+//
+// The sides run different layers (d-bar >= s), and each layer writes only its own part of the state: caches, lengths,
+// counts of runs. Weights and rows are only read. All layers read the tables of positions, which grow with a layout:
+// for the last token they grew in layers [s,d-bar), and for the branches an empty range of layers makes them grow here.
+//
+// On a GPU caches must not grow, which branches beyond the capacity would cause: memory that one stream frees is reused
+// without waiting for the other stream.
 bool PpdLoop::make_independent(const RowBatch& batch, const Branches& branches) const {
   target_.run_layers({0, 0}, branches.input, branches.layout, state(batch));
   if (target_.info().device.is_cpu()) return true;
@@ -168,12 +168,12 @@ void PpdLoop::round(RowBatch& batch, PhaseTimer& timer) {
     PpdSides::run_in_turn(branch, main);
   }
   timer.enter(Phase::kOther);
-  batch.add_time(timer.take());
-  select(batch, branches, next);
+  batch.add_time(timer.lap());
+  commit(batch, branches, next);
 }
 
-// Commits the next tokens. Their branches are kept, all others dropped.
-void PpdLoop::select(RowBatch& batch, const Branches& branches, std::span<const int64_t> next) {
+// Commits the next tokens, keeps their branches and drops all others.
+void PpdLoop::commit(RowBatch& batch, const Branches& branches, std::span<const int64_t> next) {
   std::vector<int64_t> chosen(batch.rows.size(), -1);
   std::vector<bool> finished;
   for (size_t b = 0; b < batch.rows.size(); ++b) {
@@ -186,8 +186,8 @@ void PpdLoop::select(RowBatch& batch, const Branches& branches, std::span<const 
   for (size_t b = 0; b < batch.rows.size(); ++b) {
     if (finished[b]) continue;
     Row& row = batch.rows[b];
-    account_.count({resumes_[b], std::ssize(branches.tokens[b]), !row.finished, chosen[b] >= 0}, row.stats);
-    resumes_[b] = chosen[b] >= 0;
+    account_.count({resumes_[b] != 0, std::ssize(branches.tokens[b]), !row.finished, chosen[b] >= 0}, row.stats);
+    resumes_[b] = chosen[b] >= 0 ? 1 : 0;
   }
   resumed_ = at::Tensor();
   if (std::ranges::none_of(chosen, [](int64_t branch) { return branch >= 0; })) return;
@@ -197,18 +197,39 @@ void PpdLoop::select(RowBatch& batch, const Branches& branches, std::span<const 
   resumed_ = branches.hidden.gather(1, index.expand({-1, 1, branches.hidden.size(2)}));
 }
 
-// After rows left the batch.
-void PpdLoop::keep(std::span<const int64_t> rows) {
+// Keeps only the given rows after others left the batch; none given: nothing changed.
+void PpdLoop::select_rows(std::span<const int64_t> rows) {
   if (rows.empty()) return;
-  std::vector<bool> kept;
-  for (const int64_t row : rows) kept.push_back(resumes_[static_cast<size_t>(row)]);
-  resumes_ = std::move(kept);
+  keep_rows(resumes_, rows);
   if (resumed_.defined()) {
     resumed_ = resumed_.index_select(0, to_device(rows, {std::ssize(rows)}, target_.info().device));
   }
 }
 
 }  // namespace
+
+std::vector<std::vector<int64_t>> most_likely_tokens(const at::Tensor& logits, int64_t k) {
+  const auto type = logits.scalar_type();
+  std::vector<std::vector<int64_t>> tokens(static_cast<size_t>(logits.size(0)));
+  if (logits.is_cpu() && (type == at::kFloat || type == at::kDouble) && k <= kMostSortedIn) {
+    const at::Tensor rows = logits.contiguous();
+    AT_DISPATCH_FLOATING_TYPES(type, "most_likely_tokens", [&] {
+      const auto* row = rows.const_data_ptr<scalar_t>();
+      for (auto& best : tokens) {
+        best.resize(static_cast<size_t>(k));
+        best.resize(static_cast<size_t>(row_top(row, rows.size(1), k, best.data())));
+        row += rows.size(1);
+      }
+    });
+    return tokens;
+  }
+  const auto [values, ids] = logits.topk(k);  // [B,k]
+  const auto known = to_host(at::where(values.gt(-std::numeric_limits<double>::infinity()), ids, -1));
+  for (size_t i = 0; i < known.size(); ++i) {
+    if (known[i] >= 0) tokens[i / static_cast<size_t>(k)].push_back(known[i]);
+  }
+  return tokens;
+}
 
 PpdExecution fastest_execution(at::Device /*device*/) {
   return PpdExecution::kBatched;

@@ -1,17 +1,21 @@
-// Predictive pipelined decoding (Yang et al. 2024, algorithm 2): greedy and exact. While token t runs through its last
-// d - d-bar layers, branches for the k tokens that layer d-bar predicts as t + 1 run the first d - d-bar layers; the
-// branch of the token that it turns out to be goes on from there, the others are dropped.
+// Predictive pipelined decoding (Yang et al. 2024, algorithm 2): greedy and exact. Layer d-bar predicts k candidates
+// for the token after token t. While t runs through its last d - d-bar layers, a branch for each candidate runs the
+// first d - d-bar layers. The branch of the actual next token continues from there; the others are dropped.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "infer/inside/ppd_sides.h"
-#include "infer/loop/decode_loop.h"
+#include "infer/loop/decode_settings.h"
+#include "infer/loop/row_batch.h"
 #include "model/kinds/exits.h"
 
 namespace draftsmith::infer {
 
-// What `auto` means on a device: the fastest of those that run there, as bench/ppd_execution.cpp measured them. On two
-// cores batched took 1.2 to 1.7 of greedy decoding's time and threads 1.4 to 2.5: a side alone on one core has half of
-// the cores and of the memory's speed. GPUs were not measured: batched there, too.
+// Returns the execution that `auto` means on a device: the fastest one that bench/ppd_execution.cpp measured. On two
+// cores batched took 1.2 to 1.7 times as long as greedy decoding and threads 1.4 to 2.5 times, because each side has
+// half of the cores and of the memory bandwidth. GPUs were not measured and also use batched.
 PpdExecution fastest_execution(at::Device device);
 
 struct PpdSettings {
@@ -20,10 +24,14 @@ struct PpdSettings {
   PpdExecution execution = PpdExecution::kBatched;
 };
 
-// Decodes every row to its end. Writes layer_runs, early_predictions, early_matches, latency_units and compute_units of
-// the rows' statistics (ppd_account.h). `exits` may be nullptr: layer d-bar is read by the model's final norm and head.
-// Temperature 0 only. Candidates that end a row and rows with one token left have no branches. Settings out of range
-// throw std::logic_error: checking options is the generator's.
+// Returns the k most likely tokens of each row of logits [B,V], in falling order; fewer if others are ruled out (-inf
+// or NaN).
+std::vector<std::vector<int64_t>> most_likely_tokens(const at::Tensor& logits, int64_t k);
+
+// Decodes every row to its end, at temperature 0. Writes layer_runs, early_predictions, early_matches, latency_units
+// and compute_units of the rows' statistics (ppd_account.h). Without `exits` (nullptr) the model's final norm and head
+// read layer d-bar. Candidates that end a row have no branch, nor have rows with one token left. Errors:
+// std::logic_error for settings out of range, which the generator checks before.
 void decode_ppd(model::TransformerModel& target, const model::Exits* exits, const PpdSettings& ppd,
                 const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer);
 

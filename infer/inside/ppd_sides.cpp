@@ -15,18 +15,19 @@
 namespace draftsmith::infer {
 namespace {
 
-// How often a side looks for the other before it sleeps: waking up costs as much as a layer of a small model.
+// Number of looks for the other side before sleeping: waking up costs as much as a layer of a small model.
 constexpr int kLooks = 200;
 
-// ATen sets up each thread's limit at its first parallel region; asked before, it does so now and not over ours.
+// Sets the calling thread's limit. ATen initialises the limit at a thread's first parallel region; asking for it first
+// makes ATen do so before ours is set.
 void limit_threads(int threads) {
   if (at::get_num_threads() != threads) at::set_num_threads(threads);
 }
 
 }  // namespace
 
-// One piece of work at a time, handed over and back by one atomic: each side's release store and the other's acquire
-// load order everything that they wrote.
+// A thread that runs one piece of work at a time. One atomic hands the work over and back: each side's release store
+// and the other's acquire load order everything that was written.
 class PpdSides::Worker {
  public:
   // Returns once the thread is ready.
@@ -41,7 +42,7 @@ class PpdSides::Worker {
     work_ = &work;
     pass_on(State::kWorking);
   }
-  // What the work threw, if it did.
+  // Waits for the work. Returns its exception, if it threw one.
   std::exception_ptr finish() {
     wait_while(State::kWorking);
     return std::exchange(failure_, nullptr);
@@ -82,7 +83,7 @@ class PpdSides::Worker {
   std::thread thread_;  // last: it reads the others
 };
 
-// The stream that branches run on, ordered with the caller's by events.
+// The stream of the branches, ordered with the caller's stream by events.
 class PpdSides::BranchStream {
  public:
   explicit BranchStream(at::Device device)
@@ -91,10 +92,10 @@ class PpdSides::BranchStream {
         begun_(device.type(), c10::EventFlag::PYTORCH_DEFAULT),
         done_(device.type(), c10::EventFlag::PYTORCH_DEFAULT) {}
 
-  // On the caller's thread, before and after.
+  // Called on the caller's thread, before and after the work.
   void begin() { begun_.record(callers_stream()); }
   void end() const { done_.block(callers_stream()); }
-  // On the worker's. The host enqueues from a thread of its own because copies to the device wait for their stream.
+  // Called on the worker's thread, which exists because copies to the device wait for their stream.
   void run(const PpdSide& work) {
     const c10::StreamGuard guard(stream_);
     begun_.block(stream_);
@@ -116,8 +117,8 @@ PpdSides::PpdSides(PpdExecution execution, at::Device device) : threads_(at::get
   if ((execution == PpdExecution::kThreads) != device.is_cpu()) {
     throw std::logic_error("PPD runs on threads on a CPU and on streams on a GPU");
   }
-  // Limits hold from here to the end: a team of threads that shrinks for each round and grows again would be made anew
-  // each time, and a caller's idle threads would spin on the worker's cores.
+  // Sets limits for the whole lifetime: a team of threads that shrinks and grows in each round would be created again
+  // each time, and the caller's idle threads would spin on the worker's cores.
   const int workers_share = std::max(1, threads_ / 2);
   if (execution == PpdExecution::kStreams) stream_ = std::make_unique<BranchStream>(device);
   worker_ = std::make_unique<Worker>(workers_share);
@@ -142,7 +143,7 @@ void PpdSides::run(const PpdSide& branches, const PpdSide& main) {
   try {
     main();
   } catch (...) {
-    failure = std::current_exception();  // the branches still read what the caller would take away
+    failure = std::current_exception();  // rethrown below, after the branches have stopped reading the caller's data
   }
   const std::exception_ptr theirs = worker_->finish();
   if (stream_) stream_->end();

@@ -1,5 +1,5 @@
-// How the two sides of a round of predictive pipelined decoding run beside each other: the branches' first layers and
-// the last layers of the token that they branch from.
+// Runs the two sides of a round of predictive pipelined decoding beside each other: the branches' first layers, and the
+// last layers of the token that they branch from.
 #pragma once
 
 #include <functional>
@@ -11,36 +11,36 @@ namespace draftsmith::infer {
 
 // How the branches run beside the last layers of their parent.
 enum class PpdExecution {
-  kBatched,  // one after the other on one device: the k branches as one pass, then the last layers
-  kThreads,  // on a worker thread, each side with its share of the cores (CPU)
-  kStreams,  // on a stream of their own (GPU)
+  kBatched,  // one side after the other: the k branches as one pass, then the last layers
+  kThreads,  // branches on a worker thread; each side has its share of the cores (CPU)
+  kStreams,  // branches on a second stream (GPU)
 };
 
-// A side's work.
+// The work of one side.
 using PpdSide = std::function<void()>;
 
 class PpdSides {
  public:
-  // kThreads and kStreams begin one worker thread, which lives as long as this. The CPU's threads (at::get_num_threads)
-  // are shared between the caller and the worker until then, at least one each. Must be destroyed by the thread that
-  // made it. std::logic_error for an execution that the device does not have.
+  // kThreads and kStreams start one worker thread, which lives as long as this object. Until then the caller and the
+  // worker share the CPU's threads (at::get_num_threads), at least one each. The creating thread must destroy it.
+  // Errors: std::logic_error for an execution that the device does not have.
   PpdSides(PpdExecution execution, at::Device device);
   ~PpdSides();
   PpdSides(const PpdSides&) = delete;
   PpdSides& operator=(const PpdSides&) = delete;
 
-  // Runs both to their end and throws what they throw, `main`'s first. `main` runs on the caller's thread and stream.
-  // What was done before happens before both, and both happen before what is done afterwards; on a GPU in the order of
-  // the caller's stream. Neither may write what the other reads or writes.
+  // Runs both sides to their end and rethrows their exceptions, that of `main` first. `main` runs on the caller's
+  // thread and stream. Earlier work happens before both sides and later work after both, on a GPU in the order of the
+  // caller's stream. No side may write data that the other reads or writes.
   void run(const PpdSide& branches, const PpdSide& main);
-  // The same one after the other: branches, then main.
+  // Runs the branches, then main.
   static void run_in_turn(const PpdSide& branches, const PpdSide& main);
 
  private:
   class Worker;
   class BranchStream;
 
-  int threads_;  // before this was made
+  int threads_;  // the caller's limit before construction
   std::unique_ptr<Worker> worker_;
   std::unique_ptr<BranchStream> stream_;
 };

@@ -10,34 +10,34 @@ namespace draftsmith::infer {
 
 struct DecodeStats {
   int64_t emitted = 0;        // new tokens put out, EOS included
-  int64_t target_runs = 0;    // target steps that the row took part in; encoder runs and prompts are none
-  int64_t target_tokens = 0;  // tokens that the target was given in these runs
-  int64_t draft_runs = 0;     // drafter steps the row took part in
-  int64_t verifications = 0;  // target runs that judged a draft (also an empty one); 0 for greedy and sample
-  int64_t drafted = 0;        // tokens drafted; what a window held beyond an EOS does not count
+  int64_t target_runs = 0;    // target steps with this row; encoder runs and prompts do not count
+  int64_t target_tokens = 0;  // tokens that the target was given in these steps
+  int64_t draft_runs = 0;     // drafter steps with this row
+  int64_t verifications = 0;  // target steps that judged a draft (also an empty one); 0 for greedy and sample
+  int64_t drafted = 0;        // tokens drafted; tokens of a window behind an EOS do not count
   int64_t accepted = 0;       // drafted tokens kept
   int64_t fallbacks = 0;      // BiLD: runs of the large model
-  int64_t rollbacks = 0;      // BiLD: verifications that took a small model's token back
-  int64_t cut = 0;            // tokens judged good but beyond EOS or the length limit
+  int64_t rollbacks = 0;      // BiLD: verifications that replaced a small model's token
+  int64_t cut = 0;            // accepted tokens behind an EOS or the length limit
   std::vector<int64_t> accepted_histogram;    // verifications by accepted length 0..G
   std::vector<int64_t> examined_by_position;  // verifications that examined draft position j (all before it accepted)
-  std::vector<int64_t> accepted_by_position;  // of those, how many accepted it
-  int64_t layer_runs = 0;  // decoder layers that ran, one for each token and layer, prompts left out; 0: not counted
-  std::vector<int64_t> exits_by_layer;  // CALM: new tokens by the layer they left at, 1..N at index 0..N-1
-  int64_t early_predictions = 0;        // PPD: new tokens that were predicted early, and that another follows
-  int64_t early_matches = 0;            // PPD: of those, how many were among the candidates
-  int64_t latency_units = 0;            // layers one after the other: PPD's main process; exits that draft; else 0
-  int64_t compute_units = 0;            // PPD: layers of all processes
+  std::vector<int64_t> accepted_by_position;  // examined verifications that accepted position j
+  int64_t layer_runs = 0;  // decoder layers run, one for each token and layer, without prompts; 0: not counted
+  std::vector<int64_t> exits_by_layer;  // CALM: new tokens by the layer where they left, 1..N at index 0..N-1
+  int64_t early_predictions = 0;        // PPD: new tokens that were predicted early and that another token follows
+  int64_t early_matches = 0;            // PPD: early predictions with the token among the candidates
+  int64_t latency_units = 0;            // layers run one after the other (PPD's main process, early-exit); else 0
+  int64_t compute_units = 0;            // PPD: layers run by all processes
   double overlap_sum = 0;               // sum over examined positions of sum_x min(p, q)
   int64_t overlap_count = 0;            // positions in overlap_sum; 0: not measured
-  PhaseSeconds seconds;                 // a batch's time is shared equally by the rows it worked on
+  PhaseSeconds seconds;                 // the row's equal share of its batch's time
 
-  // Counts one verification of `drafted_now` tokens of which the first `accepted_now` were kept. `window` is the
-  // largest window possible (0: unknown), the histogram's length.
+  // Counts one verification of `drafted_now` tokens that accepted the first `accepted_now`. `window`: the largest
+  // window possible (0: unknown), which is the histogram's least length.
   void count_verification(int64_t drafted_now, int64_t accepted_now, int64_t window);
   DecodeStats& operator+=(const DecodeStats& added);
 
-  // Ratios; NaN where nothing was counted.
+  // --- ratios; NaN if nothing was counted ---
   double alpha() const;
   double acceptance_rate() const;
   double tokens_per_target_run() const;
@@ -45,7 +45,7 @@ struct DecodeStats {
   double rollback_rate() const;
   double match_rate() const;          // PPD's p-hat
   double average_exit_layer() const;  // CALM
-  // P(token j accepted | token j-1 accepted), j = 1..G at index j-1.
+  // Returns P(token j accepted | token j-1 accepted), j = 1..G at index j-1.
   std::vector<double> acceptance_by_position() const;
 };
 

@@ -1,27 +1,20 @@
-// The drafting half of the decoding loop: one window of all rows.
+#include "infer/loop/drafting.h"
 
 #include <algorithm>
-
-#include "infer/loop/decode_loop.h"
-#include "infer/loop/rows.h"
-#include "infer/loop/vocabulary.h"
 
 namespace draftsmith::infer {
 
 namespace {
 
-void end_at_limits(std::span<const int64_t> counts, std::span<const int64_t> limits, std::vector<int64_t>& active) {
-  for (size_t b = 0; b < active.size(); ++b) active[b] &= counts[b] < limits[b] ? 1 : 0;
-}
-
+// Clears the flags of rows that the rule stops: go_on bool [B].
 void intersect(std::vector<int64_t>& active, const at::Tensor& go_on) {
   const auto on_host = go_on.cpu();
   const auto answers = on_host.accessor<bool, 1>();
   for (size_t b = 0; b < active.size(); ++b) active[b] &= answers[static_cast<int64_t>(b)] ? 1 : 0;
 }
 
-// Drafted tokens of one step, fit to be indices: kNoToken is an error in an active row; in the others, where all is
-// garbage, any id will do. `on_host` holds the same tokens, or nothing when they are not read while drafting.
+// Returns drafted tokens of one step that are valid indices. kNoToken is an error in an active row; the other rows'
+// garbage becomes some id. `on_host` holds the same tokens, or none if the host does not read them while drafting.
 at::Tensor as_indices(const at::Tensor& tokens, std::span<const int64_t> on_host, std::span<const Row> rows,
                       std::span<const int64_t> active, int64_t step) {
   bool garbage = false;
@@ -32,9 +25,9 @@ at::Tensor as_indices(const at::Tensor& tokens, std::span<const int64_t> on_host
   return garbage ? tokens.clamp_min(0) : tokens;
 }
 
-// Probabilities [B,V] that are one-hot at the tokens of the active rows; the others have none.
+// Returns probabilities [B,V] that are one-hot at the tokens of the active rows, and zero in the others.
 at::Tensor one_hot(std::span<const int64_t> tokens, std::span<const int64_t> active, const model::ModelInfo& target) {
-  auto q = at::zeros({static_cast<int64_t>(tokens.size()), target.vocabulary}, at::kFloat);
+  auto q = at::zeros({std::ssize(tokens), target.vocabulary}, at::kFloat);
   auto* values = q.mutable_data_ptr<float>();
   for (size_t b = 0; b < tokens.size(); ++b, values += target.vocabulary) {
     if (active[b] != 0) values[tokens[b]] = 1;
@@ -44,68 +37,117 @@ at::Tensor one_hot(std::span<const int64_t> tokens, std::span<const int64_t> act
 
 }  // namespace
 
-// A window never passes the length limit. Lossless rules leave room for the target's own token, which would come last
-// in any case; for lossy ones it matters who writes the last token.
-std::vector<int64_t> DecodeLoop::window_limits(const RowBatch& batch) const {
+void Draft::set_tokens(const at::Tensor& host_tokens, std::span<const int64_t> eos) {
+  const auto ids = host_tokens.accessor<int64_t, 2>();
+  for (size_t b = 0; b < on_host.size(); ++b) {
+    const auto row = ids[static_cast<int64_t>(b)];
+    for (int64_t j = 0; j < counts[b]; ++j) {
+      on_host[b].push_back(row[j]);
+      if (std::find(eos.begin(), eos.end(), row[j]) != eos.end()) break;
+    }
+  }
+  read = true;
+}
+
+void Draft::read_tokens(std::span<const int64_t> eos) {
+  if (!read && !tokens.empty()) set_tokens(at::stack(tokens, 1).cpu(), eos);
+}
+
+at::Tensor pending_tokens(std::span<const Row> rows, const Draft& draft, at::Device device) {
+  if (!draft.read) {
+    const auto last = last_tokens(rows, device);
+    return draft.tokens.empty() ? last : at::cat({last, at::stack(draft.tokens, 1)}, 1);
+  }
+  const auto width = static_cast<size_t>(draft.width()) + 1;
+  std::vector<int64_t> tokens(rows.size() * width, 0);
+  for (size_t b = 0; b < rows.size(); ++b) {
+    const auto first = tokens.begin() + static_cast<std::ptrdiff_t>(b * width);
+    *first = rows[b].tokens.back();
+    std::copy(draft.on_host[b].begin(), draft.on_host[b].end(), first + 1);
+  }
+  return to_device(tokens, {std::ssize(rows), static_cast<int64_t>(width)}, device);
+}
+
+void Drafting::Window::end_rows_at_limits() {
+  for (size_t b = 0; b < active.size(); ++b) active[b] &= counts[b] < limits[b] ? 1 : 0;
+}
+
+Drafting::Drafting(const model::ModelInfo& target, const DraftParts& parts, const DecodeSettings& settings)
+    : target_(target), parts_(parts), settings_(settings), decides_(parts.window->traits().decides) {
+  const DrafterTraits drafter = parts.drafter->traits();
+  const AcceptanceTraits acceptance = parts.acceptance->traits();
+  const bool wants_most_likely = settings.warping.greedy() && settings.processors.empty();
+  asks_for_tokens_ = !drafter.logits || (decides_ == Decides::kUpFront && wants_most_likely);
+  reads_tokens_ =
+      target.device.is_cpu() || decides_ != Decides::kUpFront || settings.processors.needs_history() || drafter.on_host;
+  reads_probabilities_ = !settings.warping.greedy() && acceptance.target == TargetRole::kVerifies &&
+                         (acceptance.needs_distribution || settings.measure_alpha);
+}
+
+void Drafting::begin(RowBatch& batch) const {
+  parts_.window->begin(batch.rows);
+  const bool first_from_target = parts_.acceptance->traits().first_from_target;
+  for (Row& row : batch.rows) row.handover = first_from_target;
+}
+
+void Drafting::remove_finished(RowBatch& batch) const {
+  const auto kept = batch.remove_finished();
+  if (kept.empty()) return;
+  parts_.drafter->select_rows(kept);
+  parts_.window->select_rows(kept);
+}
+
+// A window never passes the length limit. Lossless rules leave room for the target's own token, which would be the last
+// one in any case; for lossy rules it matters who writes the last token.
+Drafting::Window Drafting::begin_window(const RowBatch& batch) const {
   const int64_t reserved = parts_.acceptance->traits().lossless ? 1 : 0;
-  std::vector<int64_t> limits;
+  Window window;
+  window.read = reads_tokens_;
+  window.counts.assign(batch.rows.size(), 0);
+  window.on_host.resize(batch.rows.size());
+  window.active.assign(batch.rows.size(), 1);
   for (size_t b = 0; b < batch.rows.size(); ++b) {
     const Row& row = batch.rows[b];
     const bool drafts = !row.finished && !row.handover;
     const int64_t wanted = parts_.window->length(static_cast<int64_t>(b));
-    limits.push_back(drafts ? std::min(wanted, row.remaining() - reserved) : 0);
+    window.limits.push_back(drafts ? std::min(wanted, row.remaining() - reserved) : 0);
   }
-  return limits;
+  window.end_rows_at_limits();
+  return window;
 }
 
-DecodeLoop::Draft DecodeLoop::draft(RowBatch& batch) {
-  Draft window;
-  window.counts.assign(batch.rows.size(), 0);
-  window.on_host.resize(batch.rows.size());
-  window.limits = window_limits(batch);
-  std::vector<int64_t> active(batch.rows.size(), 1);
-  end_at_limits(window.counts, window.limits, active);
-  while (any(active)) {
-    for (size_t b = 0; b < active.size(); ++b) batch.rows[b].stats.draft_runs += active[b];
-    const DraftRequest request{batch.rows, window.tokens, active, window.on_host};
+Draft Drafting::draft(RowBatch& batch) const {
+  Window window = begin_window(batch);
+  while (any(window.active)) {
+    for (size_t b = 0; b < batch.rows.size(); ++b) batch.rows[b].stats.draft_runs += window.active[b];
+    const DraftRequest request{batch.rows, window.tokens, window.active, window.on_host};
     const auto proposed = asks_for_tokens_ ? parts_.drafter->next_tokens(request) : std::nullopt;  // [B]
-    const bool took = proposed ? take_proposals(*proposed, window, active)
-                               : take_token(batch, parts_.drafter->next_logits(request), window, active);
-    if (!took) break;
-    end_at_limits(window.counts, window.limits, active);
+    const bool added =
+        proposed ? add_proposals(*proposed, window) : add_step(batch, parts_.drafter->next_logits(request), window);
+    if (!added) break;
+    window.end_rows_at_limits();
   }
   return window;
 }
 
-// The proposed token for each active row that has one; false when none has.
-bool DecodeLoop::take_proposals(std::span<const int64_t> proposed, Draft& window, std::vector<int64_t>& active) const {
+// Adds the proposed token of each active row that has one. Returns false if no row has any.
+bool Drafting::add_proposals(std::span<const int64_t> proposed, Window& window) const {
+  auto& active = window.active;
   for (size_t b = 0; b < active.size(); ++b) active[b] &= proposed[b] != kNoProposal ? 1 : 0;
   if (!any(active)) return false;
-  if (reads_probabilities()) window.probabilities.push_back(one_hot(proposed, active, target_.info()));
+  if (reads_probabilities_) window.probabilities.push_back(one_hot(proposed, active, target_));
   window.tokens.emplace_back();
   for (size_t b = 0; b < active.size(); ++b) window.counts[b] += active[b];
-  add(proposed, window, active);
+  append_on_host(proposed, window);
   return true;
 }
 
-// Drafted tokens on the host; an EOS ends the row's draft.
-void DecodeLoop::add(std::span<const int64_t> tokens, Draft& window, std::vector<int64_t>& active) const {
-  for (size_t b = 0; b < active.size(); ++b) {
-    if (active[b] == 0) continue;
-    window.on_host[b].push_back(tokens[b]);
-    if (std::find(settings_.eos.begin(), settings_.eos.end(), tokens[b]) != settings_.eos.end()) active[b] = 0;
-  }
-}
-
-// One token for each active row, as far as the window rule lets it; false when no row takes any.
-bool DecodeLoop::take_token(RowBatch& batch, const at::Tensor& logits, Draft& window, std::vector<int64_t>& active) {
-  const auto step = static_cast<int64_t>(window.tokens.size());
-  mask_padding(logits, settings_.ids);
-  if (!settings_.processors.empty()) {
-    settings_.processors.apply(logits.unsqueeze(1), {batch.rows, window.on_host, step});
-  }
-  const Decides decides = parts_.window->traits().decides;
-  if (decides == Decides::kBeforeToken) {
+// Adds one token for each active row that the window rule lets go on. Returns false if no row adds any.
+bool Drafting::add_step(RowBatch& batch, const at::Tensor& logits, Window& window) const {
+  auto& active = window.active;
+  const int64_t step = window.width();
+  settings_.process(logits, {batch.rows, window.on_host, step});
+  if (decides_ == Decides::kBeforeToken) {
     intersect(active, parts_.window->go_on({logits, {}, active}));
     if (!any(active)) return false;
   }
@@ -115,41 +157,32 @@ bool DecodeLoop::take_token(RowBatch& batch, const at::Tensor& logits, Draft& wi
   window.tokens.push_back(tokens);
   for (size_t b = 0; b < active.size(); ++b) window.counts[b] += active[b];
   if (on_host.empty()) return true;
-  add(on_host, window, active);
-  if (decides == Decides::kAfterKept || decides == Decides::kAfterDropped) {
-    ask_window({logits, tokens, active}, window, active);
-  }
+  append_on_host(on_host, window);
+  if (decides_ == Decides::kAfterToken) apply_window_rule({logits, tokens, active}, window);
   return true;
 }
 
-// The rule's answer to the tokens just added. Where they stay, it is not asked of rows that are at their limit, which
-// leave `active`, and with it the step's view of it.
-void DecodeLoop::ask_window(const DraftStep& step, Draft& window, std::vector<int64_t>& active) const {
-  const bool drops = parts_.window->traits().decides == Decides::kAfterDropped;
-  if (!drops) end_at_limits(window.counts, window.limits, active);
-  if (!any(active)) return;
-  const auto before = active;
-  intersect(active, parts_.window->go_on(step));
-  for (size_t b = 0; b < active.size() && drops; ++b) {
-    if (before[b] == active[b]) continue;
-    --window.counts[b];
-    window.on_host[b].pop_back();
+// Appends a step's tokens of the active rows to on_host. An EOS ends the row's draft.
+void Drafting::append_on_host(std::span<const int64_t> tokens, Window& window) const {
+  for (size_t b = 0; b < tokens.size(); ++b) {
+    if (window.active[b] == 0) continue;
+    window.on_host[b].push_back(tokens[b]);
+    if (std::find(settings_.eos.begin(), settings_.eos.end(), tokens[b]) != settings_.eos.end()) window.active[b] = 0;
   }
 }
 
-// Whether anything looks at the drafter's probabilities after drafting.
-bool DecodeLoop::reads_probabilities() const {
-  const AcceptanceTraits acceptance = parts_.acceptance->traits();
-  return !settings_.warping.greedy() && acceptance.verifies &&
-         (acceptance.needs_distribution || settings_.measure_alpha);
+// Applies the rule to the tokens just added. Rows at their limit end without being asked about: `step` views
+// window.active.
+void Drafting::apply_window_rule(const DraftStep& step, Window& window) const {
+  window.end_rows_at_limits();
+  if (any(window.active)) intersect(window.active, parts_.window->go_on(step));
 }
 
-at::Tensor DecodeLoop::choose(const RowBatch& batch, const at::Tensor& logits, Draft& window) const {
+at::Tensor Drafting::choose(const RowBatch& batch, const at::Tensor& logits, Window& window) const {
   if (settings_.warping.greedy()) return most_likely(logits);
   const auto q = warp(logits, settings_.warping);  // [B,V]
-  if (reads_probabilities()) window.probabilities.push_back(q);
-  const auto step = static_cast<int64_t>(window.tokens.size());
-  return draw(q, uniforms(batch.rows, Draw::kDraft, step, 1, logits.device()).squeeze(1));
+  if (reads_probabilities_) window.probabilities.push_back(q);
+  return draw(q, uniforms(batch.rows, Draw::kDraft, window.width(), 1, logits.device()).squeeze(1));
 }
 
 }  // namespace draftsmith::infer

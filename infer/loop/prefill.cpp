@@ -6,7 +6,8 @@ namespace draftsmith::infer {
 
 namespace {
 
-// What to process of the prompts of `rows`, which are row 0, row `samples` and so on. No tokens: all have one token.
+// Returns the prompt tokens to process, of row 0, row `samples` and so on. tokens is undefined if all prompts have one
+// token.
 model::StepInput prompt_input(const model::LanguageModel& model, std::span<const Row> rows, size_t samples) {
   model::StepInput input;
   input.logits = model::Logits::kNone;

@@ -1,5 +1,4 @@
-// The decode state of a batch at the point where the loop takes over: everything but the last committed token
-// processed.
+// Decode states at the start of a decoding loop: all prompt tokens but the last are processed.
 #pragma once
 
 #include <memory>
@@ -18,21 +17,22 @@ struct StateSize {
 
 struct Prefill {
   std::unique_ptr<model::DecodeState> state;
-  // Hidden states of the prompts, as DraftBegin::prompt_hidden wants them.
+  // Hidden states of the prompts, in the form of DraftBegin::prompt_hidden.
   std::vector<at::Tensor> prompt_hidden;
 };
 
-// Encoder-decoder: an empty state over `encoder` (the only committed token is the start token). Decoder-only: prompts
-// are processed up to their last token, without logits, each once: its samples begin from copies of its keys and
-// values. rows are in the order sources x samples; the samples of a source have the same tokens.
+// Returns the state for `rows`, which are ordered sources x samples; the samples of a source have the same tokens.
+// Encoder-decoder: an empty state over `encoder`, because the only committed token is the start token. Decoder-only:
+// each prompt is processed once up to its last token, without logits, and its samples copy its keys and values.
 std::unique_ptr<model::DecodeState> begin_state(model::LanguageModel& model, const model::EncoderStates& encoder,
                                                 std::span<const Row> rows, const StateSize& size);
 
-// The same, keeping hidden states of the prompts: of `hidden_layers` (model::StepInput), one tensor for each.
+// Does the work of begin_state() and also returns the prompts' hidden states, one tensor for each of `hidden_layers`
+// (model::StepInput).
 Prefill prefill(model::LanguageModel& model, const model::EncoderStates& encoder, std::span<const Row> rows,
                 const StateSize& size, const std::vector<int64_t>& hidden_layers);
 
-// Row `i` of the result is row i / samples: of a state that has a row for each prompt. Nothing for samples = 1.
+// Repeats each row of a state `samples` times: row i becomes the former row i / samples. Does nothing for samples = 1.
 void repeat_rows(model::DecodeState& state, int64_t samples);
 
 }  // namespace draftsmith::infer

@@ -26,7 +26,7 @@ void penalise_tokens(const at::Tensor& logits, const std::set<int64_t>& tokens, 
   row.index_copy_(0, index, at::where(old.lt(0), old * penalty, old / penalty));
 }
 
-// Tokens that would complete an n-gram of `text` after `tokens`.
+// Returns the tokens that would repeat an n-gram of `text` if they followed `tokens`.
 std::vector<int64_t> completions(const std::vector<int64_t>& text, const std::vector<int64_t>& tokens, int64_t n) {
   std::vector<int64_t> found;
   const int64_t head = n - 1;
@@ -40,18 +40,18 @@ std::vector<int64_t> completions(const std::vector<int64_t>& text, const std::ve
 
 }  // namespace
 
-// One position of one row: its logits and what precedes it.
+// One position of one row: its logits and the tokens before it.
 struct LogitsProcessors::Position {
   at::Tensor logits;  // [V]
   const Row& row;
-  std::vector<int64_t> tokens;  // committed and drafted; only their number counts without history
-  int64_t length;               // start token or prompt counted
+  std::vector<int64_t> tokens;  // committed and drafted; empty if no processor needs history
+  int64_t length;               // number of tokens, start token or prompt included
 };
 
 LogitsProcessors::LogitsProcessors(model::GenerationConfig settings, int64_t min_new_tokens)
     : settings_(std::move(settings)) {
   settings_.min_new_tokens = std::max(settings_.min_new_tokens, min_new_tokens);
-  // A banned "word" that is just an EOS is no ban, as in Transformers.
+  // Ignores a banned "word" that is one EOS, as Transformers does.
   std::erase_if(settings_.bad_words, [&](const std::vector<int64_t>& word) {
     return word.size() == 1 &&
            std::find(settings_.eos_ids.begin(), settings_.eos_ids.end(), word[0]) != settings_.eos_ids.end();
@@ -66,10 +66,10 @@ LogitsProcessors::LogitsProcessors(model::GenerationConfig settings, int64_t min
 void LogitsProcessors::apply(at::Tensor logits, const ProcessorContext& context) const {
   for (size_t b = 0; b < context.rows.size(); ++b) {
     const Row& row = context.rows[b];
-    const auto& drafted = context.drafted[b];
+    const auto drafted = context.drafted.empty() ? std::span<const int64_t>() : std::span(context.drafted[b]);
     for (int64_t j = 0; j < logits.size(1); ++j) {
       const int64_t ahead = context.first + j;
-      const bool beyond_draft = history_ && ahead > static_cast<int64_t>(drafted.size());
+      const bool beyond_draft = history_ && ahead > std::ssize(drafted);
       if (row.finished || row.emitted() + ahead >= row.limit || beyond_draft) break;  // garbage positions
       Position position{logits.select(0, static_cast<int64_t>(b)).select(0, j), row, {}, row.length() + ahead};
       if (history_) {

@@ -1,5 +1,6 @@
-// Logits processors of a model directory's generation settings (forced and suppressed tokens, minimum lengths,
-// repetition rules), in Transformers' order. They act at every position, also inside a draft that is being verified.
+// Logits processors that a model directory's generation settings ask for (forced and suppressed tokens, minimum
+// lengths, repetition rules), in Transformers' order. They change every position, also inside a draft under
+// verification.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +13,11 @@
 
 namespace draftsmith::infer {
 
-// What precedes the logits: logits[b,j] predict the token after row b's committed tokens and its first `first + j`
-// drafted ones.
+// The tokens before some logits: logits[b,j] predict the token after row b's committed tokens and its first `first + j`
+// drafted tokens.
 struct ProcessorContext {
   std::span<const Row> rows;
-  std::span<const std::vector<int64_t>> drafted;  // [B]; may be empty lists unless needs_history()
+  std::span<const std::vector<int64_t>> drafted = {};  // [B] read if needs_history(); empty: nothing is drafted
   int64_t first = 0;
 };
 
@@ -26,7 +27,7 @@ class LogitsProcessors {
   LogitsProcessors(model::GenerationConfig settings, int64_t min_new_tokens);
 
   bool empty() const { return !active_; }
-  // Whether a processor reads the drafted tokens themselves and not just their number.
+  // Returns whether a processor reads the drafted tokens themselves, beyond their number.
   bool needs_history() const { return history_; }
   // Changes logits [B,P,V] in place.
   void apply(at::Tensor logits, const ProcessorContext& context) const;

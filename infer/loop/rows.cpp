@@ -24,6 +24,13 @@ at::Tensor uniforms(std::span<const Row> rows, Draw use, int64_t first, int64_t 
   return values.to(device);
 }
 
+at::Tensor last_tokens(std::span<const Row> rows, at::Device device) {
+  auto tokens = at::empty({std::ssize(rows), 1}, at::kLong);
+  int64_t* out = tokens.mutable_data_ptr<int64_t>();
+  for (const Row& row : rows) *out++ = row.tokens.back();
+  return tokens.to(device);
+}
+
 at::Tensor to_device(std::span<const int64_t> values, at::IntArrayRef shape, at::Device device) {
   auto tensor = at::empty(shape, at::kLong);
   std::memcpy(tensor.mutable_data_ptr<int64_t>(), values.data(), values.size_bytes());

@@ -56,7 +56,7 @@ void PhaseTimer::enter(Phase phase) {
   phase_ = phase;
 }
 
-PhaseSeconds PhaseTimer::take() {
+PhaseSeconds PhaseTimer::lap() {
   enter(phase_);
   if (!device_.is_cpu()) {
     marks_.back().event.synchronize();

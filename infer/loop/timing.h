@@ -1,4 +1,4 @@
-// Phases of decoding and the clock that times them. On a GPU it records events, so that timing adds no synchronisation.
+// Phases of decoding and their clock. On a GPU the clock records events, so timing adds no synchronisation.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@ namespace draftsmith::infer {
 
 enum class Phase { kEncode, kPrefill, kDraft, kVerify, kOther };
 
-// Seconds spent in each phase. Greedy and sampling decoders count the target's steps as `verify`.
+// Seconds of each phase. `greedy` and `sample` count the target's steps as `verify`.
 struct PhaseSeconds {
   double encode = 0;
   double prefill = 0;
@@ -22,11 +22,11 @@ struct PhaseSeconds {
   double other = 0;
 
   double total() const { return encode + prefill + draft + verify + other; }
-  // Without encoder and prefill: the numerator of `speedup_decode`.
+  // Returns the seconds without encoder and prefill: the numerator of `speedup_decode`.
   double decode() const { return draft + verify + other; }
   double& operator[](Phase phase);
   PhaseSeconds& operator+=(const PhaseSeconds& added);
-  // Each phase times `factor` (a row's share of its batch).
+  // Returns each phase multiplied by `factor` (a row's share of its batch).
   PhaseSeconds scaled(double factor) const;
 };
 
@@ -35,10 +35,10 @@ class PhaseTimer {
  public:
   // Starts in kOther.
   explicit PhaseTimer(at::Device device);
-  // Ends the current phase.
+  // Ends the current phase and begins another.
   void enter(Phase phase);
-  // Time since the last take(), by phase. On a GPU it waits until the device has finished what was enqueued before.
-  PhaseSeconds take();
+  // Returns the time since the last lap(), by phase. On a GPU it waits until the device has finished all earlier work.
+  PhaseSeconds lap();
 
  private:
   using Clock = std::chrono::steady_clock;

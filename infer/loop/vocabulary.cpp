@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* kHint = "use a drafter made with the target's tokenizer";
 
-// First id whose pieces differ, or -1.
+// Returns the first id whose pieces differ, or -1.
 int64_t first_difference(const data::Tokenizer& a, const data::Tokenizer& b) {
   const int64_t shared = std::min(a.vocabulary(), b.vocabulary());
   for (int64_t id = 0; id < shared; ++id) {

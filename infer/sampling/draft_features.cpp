@@ -10,7 +10,7 @@ namespace draftsmith::infer {
 
 namespace {
 
-// -sum p ln p, where 0 ln 0 = 0: [N,V] -> [N].
+// Returns -sum p ln p, where 0 ln 0 = 0: [N,V] -> [N].
 at::Tensor entropy_of(const at::Tensor& log_probabilities) {
   const at::Tensor p = log_probabilities.exp();
   return -(p * at::where(p.gt(0), log_probabilities, at::zeros_like(p))).sum(-1);

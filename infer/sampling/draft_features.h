@@ -1,5 +1,5 @@
-// What window rules read of a drafter's distribution besides one probability: its entropy and its most likely tokens,
-// at temperature 1, nothing cut.
+// Features of a drafter's distribution for window rules: its entropy and its most likely tokens, at temperature 1
+// without truncation.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,17 @@
 
 namespace draftsmith::infer {
 
-// Entropy in nats of each position: logits [N,V] -> fp64 [N] (fp32 on a GPU). NaN where a row holds no numbers.
+// Returns the entropy in nats of each position: logits [N,V] -> fp64 [N] (fp32 on a GPU). NaN if a row is no
+// distribution.
 at::Tensor entropy(const at::Tensor& logits);
 
-// A router's features of each position: logits [N,V], on any device.
+// Returns a router's features of each position: logits [N,V], on any device.
 model::RouterFeatures router_features(const at::Tensor& logits, int64_t k);
-// The same in tensor operations, fp32: how it is done on devices other than the CPU.
+// Returns router_features() computed in tensor operations, fp32, as on devices other than the CPU.
 model::RouterFeatures tensor_router_features(const at::Tensor& logits, int64_t k);
 
-// The same of one row on the CPU, float or double; fills probabilities [k] and ids [k] and returns the entropy.
+// Writes a router's features of one row on the CPU, float or double, to probabilities [k] and ids [k]. Returns the
+// entropy.
 template <class T>
 double router_features(const T* logits, int64_t vocabulary, std::span<float> probabilities, std::span<int64_t> ids);
 

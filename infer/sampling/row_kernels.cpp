@@ -41,8 +41,8 @@ DRAFTSMITH_INLINE double block_sum(const T* values, int64_t count) {
   return static_cast<double>(parts[0]);
 }
 
-// Sum of term(i) over i < count. The terms of a block are written down before they are added up: one loop that did both
-// would not become vector code.
+// Returns the sum of term(i) over i < count. A block's terms are stored before they are added: the compiler would not
+// vectorise one loop that does both.
 template <class T, class Term>
 DRAFTSMITH_INLINE double sum(int64_t count, const Term& term) {
   T terms[kBlock];
@@ -55,7 +55,7 @@ DRAFTSMITH_INLINE double sum(int64_t count, const Term& term) {
   return total;
 }
 
-// Both sums in one pass. e^d is 0 at d = least already, which keeps 0 times -inf out.
+// Returns both sums from one pass. e^d is 0 from d = least on, which avoids 0 times -inf.
 template <class T>
 DRAFTSMITH_INLINE EntropySums block_entropy(const T* logits, int64_t count, T highest, T least) {
   T terms[kBlock];
@@ -165,7 +165,7 @@ void row_warp(const T* logits, int64_t count, const Warping& warping, T* out) {
   multiply(out, count, static_cast<T>(1 / total));
 }
 
-// Block sums first, then inside one block, so that the pass over V is vector code.
+// Adds block sums first and single weights only inside one block, so that the pass over V is vector code.
 template <class T>
 int64_t row_draw(const T* weights, int64_t count, double uniform) {
   std::vector<double> sums;
@@ -202,7 +202,7 @@ EntropySums row_entropy_sums(const T* logits, int64_t count) {
   return entropy_sums(logits, count, vector_max(logits, count));
 }
 
-// Blocks without a number above the k-th largest so far are passed over as vector code.
+// Skips blocks without a number above the k-th largest so far, which vector code finds.
 template <class T>
 int64_t row_top(const T* values, int64_t count, int64_t k, int64_t* ids) {
   constexpr int64_t kTopBlock = 128;

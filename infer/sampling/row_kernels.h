@@ -1,5 +1,5 @@
-// Passes over one row of V numbers on the CPU, as vector code: what sampling does at every position outside the models.
-// float and double.
+// Passes over one row of V numbers on the CPU, as vector code for float and double. Sampling, acceptance rules and
+// window rules call them at every position.
 #pragma once
 
 #include <cmath>
@@ -10,11 +10,11 @@
 
 namespace draftsmith::infer {
 
-// What the passes read: fp64 stays, everything else becomes fp32.
+// Returns the logits in a type that the passes read: fp64 stays, every other type becomes fp32.
 at::Tensor promoted(const at::Tensor& logits);
 
-// Index of the largest number, the lowest among equals, NaN never; kNoToken when the largest is inf or there is none
-// but NaN and -inf. count >= 1.
+// Returns the index of the largest number, the lowest among equals. NaN is never the largest. Returns kNoToken if the
+// largest is inf, or if there are NaN and otherwise only -inf. count >= 1.
 template <class T>
 int64_t row_argmax(const T* values, int64_t count);
 
@@ -26,37 +26,38 @@ struct SoftmaxSums {
 template <class T>
 SoftmaxSums row_softmax_sums(const T* logits, int64_t count);
 
-// Warped probabilities of one row; temperature >= kGreedyBelow. All NaN where the logits
-// hold a NaN or their largest is infinite. `out` [count] does not overlap `logits`.
+// Writes the warped probabilities of one row to `out` [count], which must not overlap `logits`. They are all NaN if the
+// logits hold a NaN or their largest is infinite. temperature >= kGreedyBelow.
 template <class T>
 void row_warp(const T* logits, int64_t count, const Warping& warping, T* out);
 
-// The token at which the running sum of the weights passes `uniform` of their total; kNoToken when that is not finite.
+// Returns the token at which the running sum of the weights passes `uniform` times their total; kNoToken if the total
+// is not finite.
 template <class T>
 int64_t row_draw(const T* weights, int64_t count, double uniform);
 
-// max(0, p - q) into p; the sum of what is left.
+// Writes max(0, p - q) to p. Returns its sum.
 template <class T>
 double row_residual(T* p, const T* q, int64_t count);
 
-// sum_x min(p(x), q(x))
+// Returns sum_x min(p(x), q(x)).
 template <class T>
 double row_overlap(const T* p, const T* q, int64_t count);
 
-// The softmax at temperature 1 with its entropy: sum of e^d d over d = logit - highest, where ids ruled out by -inf
-// count nothing.
+// The softmax at temperature 1 with its entropy. `weighted` is the sum of e^d d over d = logit - highest; ids ruled out
+// by -inf add nothing.
 struct EntropySums {
   double highest = 0;
   double total = 0;
   double weighted = 0;
-  // In nats; NaN where there is no such distribution.
+  // Returns the entropy in nats; NaN if the logits are no distribution.
   double entropy() const { return std::log(total) - weighted / total; }
 };
 template <class T>
 EntropySums row_entropy_sums(const T* logits, int64_t count);
 
-// The ids of the (at most) k largest numbers, falling, the lower id first among equals; -inf and NaN are never among
-// them. Returns how many there are; `ids` has room for k >= 1.
+// Writes the ids of at most k >= 1 largest numbers to `ids` [k], in falling order, the lower id first among equals.
+// -inf and NaN are left out. Returns the number of ids.
 template <class T>
 int64_t row_top(const T* values, int64_t count, int64_t k, int64_t* ids);
 

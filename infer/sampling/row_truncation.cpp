@@ -9,12 +9,12 @@
 namespace draftsmith::infer {
 namespace {
 
-// Numbers are put into buckets by sign, exponent and three bits of the mantissa. Only the bucket that the boundary
-// falls into is sorted.
+// Bits that select a number's bucket: sign, exponent and three bits of the mantissa. Only the bucket with the boundary
+// is sorted.
 constexpr int kBucketBits = 12;
 constexpr size_t kBuckets = size_t{1} << kBucketBits;
 
-// Larger numbers lie in the same or a higher bucket.
+// Returns a number's bucket. Larger numbers have the same or a higher one.
 inline uint16_t bucket_of(float value) {
   const auto bits = std::bit_cast<uint32_t>(value + 0.0F);  // -0 becomes 0
   const uint32_t ordered = (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
@@ -28,7 +28,7 @@ std::vector<uint16_t> buckets_of(const T* logits, int64_t count) {
   return buckets;
 }
 
-// The tokens of one bucket in order.
+// Returns the tokens of one bucket in order.
 template <class T>
 std::vector<int64_t> members(const T* logits, const std::vector<uint16_t>& buckets, size_t bucket) {
   std::vector<int64_t> ids;
@@ -40,7 +40,7 @@ std::vector<int64_t> members(const T* logits, const std::vector<uint16_t>& bucke
   return ids;
 }
 
-// Sets the weights of the dropped tokens and of all lower buckets to 0; the sum of the others.
+// Sets the weights of the dropped tokens and of all lower buckets to 0. Returns the sum of the other weights.
 template <class T>
 double drop(const std::vector<uint16_t>& buckets, size_t bucket, std::span<const int64_t> dropped, T* weights) {
   for (const int64_t id : dropped) weights[id] = 0;

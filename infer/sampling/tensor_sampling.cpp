@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
-// Exactly k tokens: those above the k-th value, and of those equal to it the lowest ids.
+// Keeps exactly k tokens: all above the k-th value, and the lowest ids among those equal to it.
 at::Tensor keep_top_k(const at::Tensor& logits, int64_t k) {
   const auto kth = std::get<0>(logits.topk(k, -1)).narrow(-1, k - 1, 1);  // [...,1]
   const auto above = logits.gt(kth);                                      // [...,V]
@@ -17,7 +17,7 @@ at::Tensor keep_top_k(const at::Tensor& logits, int64_t k) {
   return logits.masked_fill((above | (equal & equal.cumsum(-1).le(room))).logical_not(), kMinusInfinity);
 }
 
-// The smallest prefix of the order by probability (then id) whose mass reaches p; never empty.
+// Keeps the smallest prefix of the order by probability (then id) whose mass reaches p, and at least one token.
 at::Tensor keep_top_p(const at::Tensor& logits, double p) {
   auto [sorted, order] = at::sort(logits, /*stable=*/true, -1, /*descending=*/true);
   const auto mass = sorted.softmax(-1);                           // [...,V]

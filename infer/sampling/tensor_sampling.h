@@ -1,5 +1,4 @@
-// What sampling.h does, in tensor operations: for devices other than the CPU, where infer/sampling/row_kernels.h does
-// it.
+// Sampling in tensor operations, for devices other than the CPU. The reference is the CPU's path, row_kernels.h.
 #pragma once
 
 #include "base/aten.h"
@@ -7,10 +6,10 @@
 
 namespace draftsmith::infer {
 
-// warp() of fp32 or fp64 logits [...,V]; temperature >= kGreedyBelow.
+// Warps fp32 or fp64 logits [...,V], as warp() does. temperature >= kGreedyBelow.
 at::Tensor tensor_warp(const at::Tensor& logits, const Warping& warping);
 
-// draw() of weights [B,V] with uniforms fp64 [B].
+// Draws from weights [B,V] with uniforms fp64 [B], as draw() does.
 at::Tensor tensor_draw(const at::Tensor& weights, const at::Tensor& uniforms);
 
 }  // namespace draftsmith::infer

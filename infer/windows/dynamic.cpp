@@ -8,8 +8,7 @@
 namespace draftsmith::infer {
 
 WindowTraits DynamicWindow::traits() const {
-  const bool looks = options_.confidence > 0;
-  return {.name = "dynamic", .decides = looks ? Decides::kAfterKept : Decides::kUpFront, .needs_confidence = looks};
+  return {.name = "dynamic", .decides = options_.confidence > 0 ? Decides::kAfterToken : Decides::kUpFront};
 }
 
 void DynamicWindow::begin(std::span<const Row> rows) {
@@ -27,10 +26,7 @@ void DynamicWindow::observe(int64_t row, int64_t drafted, int64_t accepted) {
 }
 
 void DynamicWindow::select_rows(std::span<const int64_t> rows) {
-  std::vector<int64_t> kept;
-  kept.reserve(rows.size());
-  for (const int64_t row : rows) kept.push_back(windows_[static_cast<size_t>(row)]);
-  windows_ = std::move(kept);
+  keep_rows(windows_, rows);
 }
 
 }  // namespace draftsmith::infer

@@ -1,5 +1,5 @@
 // The window `dynamic` of assisted generation, with Transformers' schedules: `heuristic` (+2 after a full acceptance,
-// else -1, at least 1) and `constant`, either with a stop after a token in which the drafter has little confidence.
+// else -1, at least 1) and `constant`. Either may also stop after a token of low probability.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@ namespace draftsmith::infer {
 struct DynamicWindowOptions {
   int64_t initial = 5;
   bool heuristic = true;
-  double confidence = 0;  // stop after a token of smaller probability; 0: off
+  double confidence = 0;  // stops after a token of smaller probability; 0: off
 };
 
 class DynamicWindow : public WindowRule {

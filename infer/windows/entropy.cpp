@@ -4,10 +4,6 @@
 
 namespace draftsmith::infer {
 
-WindowTraits EntropyWindow::traits() const {
-  return {.name = "entropy", .decides = Decides::kAfterKept, .needs_confidence = true};
-}
-
 at::Tensor EntropyWindow::go_on(const DraftStep& step) {
   return entropy(step.logits).le(most_entropy_);
 }

@@ -5,19 +5,10 @@
 
 namespace draftsmith::infer {
 
-class FixedWindow : public WindowRule {
+class FixedWindow : public BoundedWindow {
  public:
-  explicit FixedWindow(int64_t window) : window_(window) {}
+  using BoundedWindow::BoundedWindow;
   WindowTraits traits() const override { return {.name = "fixed"}; }
-  int64_t maximum() const override { return window_; }
-  void begin(std::span<const Row>) override {}
-  int64_t length(int64_t) const override { return window_; }
-  at::Tensor go_on(const DraftStep&) override { return {}; }
-  void observe(int64_t, int64_t, int64_t) override {}
-  void select_rows(std::span<const int64_t>) override {}
-
- private:
-  int64_t window_;
 };
 
 }  // namespace draftsmith::infer

@@ -4,18 +4,6 @@
 
 namespace draftsmith::infer {
 
-namespace {
-
-template <class T>
-void keep(std::vector<T>& values, std::span<const int64_t> rows) {
-  std::vector<T> kept;
-  kept.reserve(rows.size());
-  for (const int64_t row : rows) kept.push_back(values[static_cast<size_t>(row)]);
-  values = std::move(kept);
-}
-
-}  // namespace
-
 AcceptedLengths::Key AcceptedLengths::key_of(const Row& row) {
   Key key = row.source;
   key.push_back(-1);
@@ -42,8 +30,8 @@ void RecordingWindow::observe(int64_t row, int64_t, int64_t accepted) {
 }
 
 void RecordingWindow::select_rows(std::span<const int64_t> rows) {
-  keep(keys_, rows);
-  keep(accepted_, rows);
+  keep_rows(keys_, rows);
+  keep_rows(accepted_, rows);
 }
 
 void OracleWindow::begin(std::span<const Row> rows) {
@@ -64,7 +52,7 @@ void OracleWindow::observe(int64_t row, int64_t, int64_t) {
 }
 
 void OracleWindow::select_rows(std::span<const int64_t> rows) {
-  keep(rows_, rows);
+  keep_rows(rows_, rows);
 }
 
 }  // namespace draftsmith::infer

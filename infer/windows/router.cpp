@@ -8,15 +8,11 @@
 namespace draftsmith::infer {
 
 RouterWindow::RouterWindow(const model::RouterPredictor& router, double threshold, int64_t max_draft)
-    : router_(router),
+    : BoundedWindow(max_draft),
+      router_(router),
       threshold_(threshold),
-      max_draft_(max_draft),
       probabilities_(static_cast<size_t>(router.config().top_k)),
       ids_(probabilities_.size()) {}
-
-WindowTraits RouterWindow::traits() const {
-  return {.name = "router", .decides = Decides::kAfterKept, .needs_confidence = true};
-}
 
 at::Tensor RouterWindow::go_on(const DraftStep& step) {
   if (!step.logits.is_cpu()) {

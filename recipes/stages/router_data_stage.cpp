@@ -107,7 +107,7 @@ class Collection {
     generator_->generate(sources, static_cast<uint64_t>(begin), [](size_t, const auto&) {
       throw_if_stop_requested("whole shards are saved; run it again to go on");
     });
-    return collector_.take();
+    return collector_.drain();
   }
 
  private:

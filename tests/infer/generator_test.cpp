@@ -51,11 +51,11 @@ TEST(Generator, ExplainsCombinationsThatMakeNoSense) {
   EXPECT_NE(message_of(run).find("drafts nothing"), std::string::npos);
 }
 
-// A drafter that copies tokens: its distribution says nothing about certainty.
+// A drafter that only proposes tokens.
 class Copier : public ModelDrafter {
  public:
   using ModelDrafter::ModelDrafter;
-  DrafterTraits traits() const override { return {.name = "copier", .distribution = false, .confidence = false}; }
+  DrafterTraits traits() const override { return {.name = "copier", .logits = false}; }
 };
 
 TEST(Generator, ValidatorKnowsWhatPartsNeedAndGive) {
@@ -71,8 +71,9 @@ TEST(Generator, ValidatorKnowsWhatPartsNeedAndGive) {
   };
   EXPECT_EQ(problems_of("fixed", "exact", 0), 0u);
   EXPECT_EQ(problems_of("fixed", "rejection", 0), 0u);
-  EXPECT_EQ(problems_of("fixed", "rejection", 1), 1u);
-  EXPECT_EQ(problems_of("fallback", "rejection", 1), 2u);
+  EXPECT_EQ(problems_of("fixed", "exact", 1), 1u);
+  EXPECT_EQ(problems_of("fallback", "rejection", 1), 1u);
+  EXPECT_EQ(problems_of("fallback", "exact", 1), 2u);
   EXPECT_EQ(problems_of("dynamic", "exact", 0), 0u);
 }
 

@@ -37,7 +37,7 @@ TEST(RouterCollection, HoldsFeaturesAndTotalVariationOfKnownDistributions) {
   Generator generator({.target = &target, .drafter = &drafter, .generation = {}}, decoding(0.7),
                       collector.around(parts_around(drafter, 5), {kEos}));
   const auto results = generator.generate(std::vector<Ids>{{2}, {3, 3}}, 10);
-  const data::RouterRows rows = collector.take();
+  const data::RouterRows rows = collector.drain();
   ASSERT_GT(rows.size(), 8);
   double entropy = 0;
   for (const double value : q) entropy -= value > 0 ? value * std::log(value) : 0;
@@ -57,7 +57,7 @@ TEST(RouterCollection, HoldsFeaturesAndTotalVariationOfKnownDistributions) {
   EXPECT_TRUE(std::is_sorted(rows.examples.begin(), rows.examples.end()));
   EXPECT_EQ(rows.examples.front(), 10);
   EXPECT_EQ(rows.examples.back(), 11);
-  EXPECT_EQ(collector.take().size(), 0);
+  EXPECT_EQ(collector.drain().size(), 0);
 }
 
 // On a GPU drafting does not stop at an EOS, which is seen when the draft is judged.
@@ -77,7 +77,7 @@ TEST(RouterCollection, EndsAtTheFirstEosOfADraft) {
                                   .probabilities = {},
                                   .warping = {}};
   collector.judged(verification, at::tensor({4, 2}, at::kLong));
-  const data::RouterRows collected = collector.take();
+  const data::RouterRows collected = collector.drain();
   EXPECT_EQ(collected.examples, (std::vector<int32_t>{0, 0, 1, 1, 1}));
   EXPECT_EQ(collected.rejected, (std::vector<int32_t>{0, 0, 0, 0, 1}));
 }
@@ -94,7 +94,7 @@ TEST(RouterCollection, DoesNotDependOnTheBatchAndChangesNoOutput) {
     Generator generator({.target = &target, .drafter = &drafter, .generation = {}}, options,
                         collector.around(parts_around(drafter, 4), {kEos}));
     results = generator.generate(sources);
-    return collector.take();
+    return collector.drain();
   };
   for (const double temperature : {0.0, 1.0}) {
     std::vector<GenerationResult> alone;

@@ -8,8 +8,6 @@
 
 #include "infer/acceptance/rejection.h"
 #include "infer/drafters/model_drafter.h"
-#include "infer/loop/decode_loop.h"
-#include "infer/loop/prefill.h"
 #include "infer/windows/fixed.h"
 #include "tests/support/oracle_fixtures.h"
 
@@ -200,51 +198,29 @@ TEST(SpeculativeSamplingCases, TestFindsWrongAcceptanceRules) {
   EXPECT_GT(deviate_of(std::make_unique<TooGenerous>()), 2 * kAlarm);
 }
 
-// Drops a token that the drafter found unlikely, after it was sampled.
-class DroppingWindow : public FixedWindow {
- public:
-  DroppingWindow() : FixedWindow(1) {}
-  WindowTraits traits() const override { return {.name = "dropping", .decides = Decides::kAfterDropped}; }
-  at::Tensor go_on(const DraftStep& step) override {
-    return token_log_probability(step.logits, step.tokens).ge(std::log(0.4));
-  }
-};
-
+// Why window rules never drop a token that was sampled: the acceptance rule alone, on drafts that lack the tokens which
+// the drafter found unlikely.
 TEST(SpeculativeSamplingCases, DroppingSampledTokensBiasesTheOutputAsMethodsSays) {
   // q = (.9, .1), p = (.5, .5), dropping tokens with q < .4: P(a) = .55 instead of .5.
-  OracleModel target(oracle_info(2), constant_oracle({0.5, 0.5}));
-  OracleModel drafter(oracle_info(2), constant_oracle({0.9, 0.1}));
-  DraftParts parts{std::make_unique<ModelDrafter>(drafter, 2), std::make_unique<DroppingWindow>(),
-                   std::make_unique<RejectionAcceptance>()};
-  Problems problems;
-  validate_parts(parts, 1.0, problems);
-  ASSERT_EQ(problems.list().size(), 1u);
-  EXPECT_NE(problems.list()[0].what.find("biases"), std::string::npos);
-
   constexpr int64_t kRows = 20000;
-  RowBatch batch;
-  for (int64_t i = 0; i < kRows; ++i) {
-    Row row;
-    row.output = static_cast<size_t>(i);
-    row.tokens = {0};
-    row.prefix = 1;
-    row.limit = 2;
-    row.random = RowRandom(1, static_cast<uint64_t>(i), 0);
-    batch.rows.push_back(std::move(row));
-  }
-  const model::TokenBatch empty{at::zeros({kRows, 1}, at::kLong), std::vector<int64_t>(kRows, 0)};
-  const model::EncoderStates encoder = target.encode(empty);
-  batch.state = begin_state(target, encoder, batch.rows, {3, 1});
-  const DraftBegin begin{empty, 1, batch.rows, 3, &encoder, batch.state.get()};
-  parts.drafter->encode(begin);
-  parts.drafter->prefill(begin);
-  DecodeSettings settings;
-  PhaseTimer timer(at::kCPU);
-  DecodeLoop(target, parts, settings).run(batch, timer);
-  const auto first_a =
-      std::count_if(batch.finished.begin(), batch.finished.end(), [](const Row& row) { return row.tokens[1] == 0; });
+  std::vector<Row> rows(kRows);
+  for (size_t i = 0; i < rows.size(); ++i) rows[i].random = RowRandom(1, i, 0);
+  const at::Tensor q = at::tensor({0.9, 0.1}, at::kDouble).expand({kRows, 2}).contiguous();
+  const at::Tensor tokens = draw(q, uniforms(rows, Draw::kDraft, 0, 1, at::kCPU).squeeze(1)).unsqueeze(1);  // [B,1]
+  const auto first_a = [&](const at::Tensor& counts) {
+    const Verification verification{.rows = rows,
+                                    .logits = at::zeros({kRows, 2, 2}, at::kDouble),
+                                    .tokens = tokens,
+                                    .counts = counts,
+                                    .probabilities = {q},
+                                    .warping = {}};
+    const Judgement judgement = RejectionAcceptance().judge(verification);
+    const at::Tensor first = at::where(judgement.accepted.gt(0), tokens.squeeze(1), judgement.next);
+    return first.eq(0).to(at::kDouble).mean().item<double>();
+  };
   // Standard error .0035: .55 is 14 of them away from .5.
-  EXPECT_NEAR(static_cast<double>(first_a) / kRows, 0.55, 0.0175);
+  EXPECT_NEAR(first_a(at::ones({kRows}, at::kLong)), 0.5, 0.0175);
+  EXPECT_NEAR(first_a(q.gather(1, tokens).squeeze(1).ge(0.4).to(at::kLong)), 0.55, 0.0175);
 }
 
 }  // namespace

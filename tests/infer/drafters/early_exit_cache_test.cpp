@@ -49,7 +49,8 @@ class CheckedExit : public EarlyExitDrafter {
     return logits;
   }
 
-  model::StepOutput run_target(const model::StepInput& input, model::DecodeState& state) override {
+  model::StepOutput run_target(model::LanguageModel& target, const model::StepInput& input,
+                               model::DecodeState& state) override {
     ran_.resize(input.new_tokens.size(), 0);
     for (size_t b = 0; b < ran_.size(); ++b) {
       const int64_t pending = input.new_tokens[b];
@@ -59,7 +60,7 @@ class CheckedExit : public EarlyExitDrafter {
       units += kExitLayers - layers_ + layers_ * std::max<int64_t>(0, pending - ran_[b]);
       tokens_run += pending;
     }
-    auto output = EarlyExitDrafter::run_target(input, state);
+    auto output = EarlyExitDrafter::run_target(target, input, state);
     EXPECT_EQ(state_->layer_runs(), expected_runs_);
     EXPECT_EQ(expected_runs_ - prompt_runs, kExitLayers * tokens_run);
     runs = expected_runs_ - prompt_runs;
@@ -202,7 +203,7 @@ TEST(EarlyExit, HiddenStatesFromTheExitOnAreServed) {
   for (const model::Logits logits : {model::Logits::kAll, model::Logits::kLast}) {
     input.logits = logits;
     const auto expected = model->step(input, *plain);
-    const auto output = drafter.run_target(input, *state);
+    const auto output = drafter.run_target(*model, input, *state);
     ASSERT_EQ(output.hidden.size(), 3U);
     for (size_t i = 0; i < 3; ++i) {
       EXPECT_LT(model::difference(output.hidden[i][0], expected.hidden[i][0]), 1e-10);
@@ -214,7 +215,7 @@ TEST(EarlyExit, HiddenStatesFromTheExitOnAreServed) {
     if (logits == model::Logits::kAll) drafter.next_logits({rows, {}, active, {}});
   }
   input.hidden_layers = {1};
-  EXPECT_THROW(drafter.run_target(input, *state), std::logic_error);
+  EXPECT_THROW(drafter.run_target(*model, input, *state), std::logic_error);
 }
 
 }  // namespace

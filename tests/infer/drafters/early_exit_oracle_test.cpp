@@ -15,8 +15,7 @@ class OracleExit : public Drafter {
   OracleExit(OracleModel& target, OracleFunction function, int64_t& runs)
       : target_(target), function_(std::move(function)), runs_(runs) {}
 
-  DrafterTraits traits() const override { return {.name = "oracle exit", .inside_target = 1}; }
-  void encode(const DraftBegin& /*begin*/) override {}
+  DrafterTraits traits() const override { return {.name = "oracle exit"}; }
   void prefill(const DraftBegin& begin) override { state_ = begin.target_state; }
   at::Tensor next_logits(const DraftRequest& request) override {
     EXPECT_EQ(state_->rows(), std::ssize(request.rows));
@@ -31,10 +30,12 @@ class OracleExit : public Drafter {
     }
     return logits;
   }
-  model::StepOutput run_target(const model::StepInput& input, model::DecodeState& state) override {
+  model::StepOutput run_target(model::LanguageModel& target, const model::StepInput& input,
+                               model::DecodeState& state) override {
+    EXPECT_EQ(&target, &target_);
     EXPECT_EQ(&state, state_);
     ++runs_;
-    return target_.step(input, state);
+    return target.step(input, state);
   }
   void observe(const DraftObservation& observation) override {
     for (size_t b = 0; b < observation.rows.size(); ++b) {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "infer/loop/decode_loop.h"
+#include "infer/loop/plain_loop.h"
 #include "infer/loop/prefill.h"
 #include "model/transformer/transformer_model.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "infer/loop/plain_loop.h"
 #include "infer/loop/prefill.h"
 #include "model/transformer/decoding_guard.h"
 

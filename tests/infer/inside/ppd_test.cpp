@@ -10,7 +10,6 @@
 
 #include "evaluate/costs/theory.h"
 #include "infer/inside/ppd_account.h"
-#include "infer/inside/ppd_candidates.h"
 #include "tests/infer/inside/ppd_fixtures.h"
 #include "tests/model/transformer/transformer_fixtures.h"
 #include "tests/support/early_exit_fixtures.h"

@@ -50,7 +50,7 @@ std::vector<GenerationResult> decode_with(std::unique_ptr<WindowRule> window, st
 TEST(WindowRules, AreNotAskedAboutTheLastTokenAllowedNorAfterAnEos) {
   const std::vector<Ids> sources = {{2}, {3}};
   std::vector<Ids> asked;
-  const auto results = decode_with(std::make_unique<NotingWindow>(3, Decides::kAfterKept, asked), sources);
+  const auto results = decode_with(std::make_unique<NotingWindow>(3, Decides::kAfterToken, asked), sources);
   EXPECT_EQ(results[0].ids, (Ids{2, 2, kEos}));
   EXPECT_EQ(results[1].ids, Ids(8, 3));
   // Both rows after tokens 1 and 2, none after the third; then the second row alone, which wrote 4 tokens: again 3.
@@ -63,14 +63,14 @@ TEST(WindowRules, AreNotAskedAboutTheLastTokenAllowedNorAfterAnEos) {
 TEST(WindowRules, AreNotAskedWhenTheOnlyRowEndedWithAnEos) {
   std::vector<Ids> asked;
   const std::vector<Ids> source = {{2}};
-  decode_with(std::make_unique<NotingWindow>(6, Decides::kAfterKept, asked), source);
+  decode_with(std::make_unique<NotingWindow>(6, Decides::kAfterToken, asked), source);
   EXPECT_EQ(asked.size(), 2U);
 }
 
-TEST(WindowRules, ThatDropTokensAreAskedAboutTheLastOneToo) {
+TEST(WindowRules, ThatDecideBeforeATokenLeaveItOut) {
   std::vector<Ids> asked;
   const std::vector<Ids> source = {{3}};
-  const auto results = decode_with(std::make_unique<NotingWindow>(1, Decides::kAfterDropped, asked, false), source);
+  const auto results = decode_with(std::make_unique<NotingWindow>(1, Decides::kBeforeToken, asked, false), source);
   EXPECT_EQ(results[0].ids, Ids(8, 3));
   EXPECT_EQ(results[0].stats.drafted, 0);
   EXPECT_EQ(results[0].stats.target_runs, 8);

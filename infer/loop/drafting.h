@@ -1,0 +1,72 @@
+// Drafting: one window of tokens for each row of a batch.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "infer/loop/decode_settings.h"
+#include "infer/loop/draft_parts.h"
+#include "infer/loop/row_batch.h"
+
+namespace draftsmith::infer {
+
+// The drafted tokens of all rows.
+struct Draft {
+  std::vector<at::Tensor> tokens;             // one int64 [B] for each step; undefined for proposed tokens
+  std::vector<at::Tensor> probabilities;      // one [B,V] for each step if the acceptance rule reads them, else none
+  std::vector<int64_t> counts;                // [B] tokens of each row
+  std::vector<std::vector<int64_t>> on_host;  // [B] each row's tokens up to its first EOS; empty until `read`
+  bool read = true;                           // false: drafting ran without synchronisation
+
+  int64_t width() const { return std::ssize(tokens); }
+  // Fills on_host from tokens [B,G] on the host.
+  void set_tokens(const at::Tensor& host_tokens, std::span<const int64_t> eos);
+  // Copies the tokens from the device to on_host unless they are there.
+  void read_tokens(std::span<const int64_t> eos);
+};
+
+// Returns the tokens for the target to process, int64 [B,G+1]: each row's last committed token and its draft.
+at::Tensor pending_tokens(std::span<const Row> rows, const Draft& draft, at::Device device);
+
+// The drafting half of a decoding loop. Keeps the drafter and the window rule in step with the batch.
+class Drafting {
+ public:
+  // All arguments must outlive this.
+  Drafting(const model::ModelInfo& target, const DraftParts& parts, const DecodeSettings& settings);
+
+  // Starts a batch whose prompts the drafter has processed.
+  void begin(RowBatch& batch) const;
+  // Drafts a window for each row that is neither finished nor handed over to the target.
+  Draft draft(RowBatch& batch) const;
+  // Removes finished rows from the batch and from the parts.
+  void remove_finished(RowBatch& batch) const;
+
+ private:
+  // A draft in progress.
+  struct Window : Draft {
+    std::vector<int64_t> limits;  // [B] most tokens of each row
+    std::vector<int64_t> active;  // [B] 1: the row goes on drafting, 0: its draft has ended
+
+    void end_rows_at_limits();
+  };
+
+  Window begin_window(const RowBatch& batch) const;
+  bool add_proposals(std::span<const int64_t> proposed, Window& window) const;
+  bool add_step(RowBatch& batch, const at::Tensor& logits, Window& window) const;
+  void append_on_host(std::span<const int64_t> tokens, Window& window) const;
+  void apply_window_rule(const DraftStep& step, Window& window) const;
+  at::Tensor choose(const RowBatch& batch, const at::Tensor& logits, Window& window) const;
+
+  const model::ModelInfo& target_;
+  const DraftParts& parts_;
+  const DecodeSettings& settings_;
+  Decides decides_;
+  bool asks_for_tokens_;  // instead of logits
+  // Whether drafted tokens are read on the host while drafting. A fixed window on a GPU is drafted without waiting;
+  // tokens behind an EOS are dropped afterwards.
+  bool reads_tokens_;
+  bool reads_probabilities_;  // after drafting, for the acceptance rule or alpha
+};
+
+}  // namespace draftsmith::infer

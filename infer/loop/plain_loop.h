@@ -1,0 +1,24 @@
+// Decoding with the target alone, one token a step: the baselines `greedy` and `sample`.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "infer/loop/decode_settings.h"
+#include "infer/loop/row_batch.h"
+
+namespace draftsmith::infer {
+
+// Decodes every row to its end.
+void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer);
+
+// Returns each row's next token, chosen greedily or by sampling from logits [B,V], which are processed in place.
+// Finished rows get garbage.
+std::vector<int64_t> choose_next(const RowBatch& batch, const at::Tensor& logits, const DecodeSettings& settings);
+
+// Commits one token to each row that is not finished, counts the target's run and notifies. Errors: RunError for
+// kNoToken.
+void commit_next(RowBatch& batch, std::span<const int64_t> next, const DecodeSettings& settings);
+
+}  // namespace draftsmith::infer

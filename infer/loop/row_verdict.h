@@ -1,0 +1,30 @@
+// Judgements on the host: what a round decided for each row.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "infer/acceptance/acceptance_rule.h"
+#include "infer/loop/drafting.h"
+
+namespace draftsmith::infer {
+
+struct RowVerdict {
+  int64_t accepted = 0;  // drafted tokens that are kept
+  int64_t next = 0;      // the target's token after them; kNoNextToken: none in this round; kNoToken: bad logits
+  bool rolled_back = false;
+  std::span<const double> overlap{};  // sum_x min(p, q) of each examined position; empty: not measured
+};
+
+// Returns the judgement on the host. On a GPU it also fills draft.on_host, if drafting did not, from `tokens`, the
+// drafted tokens [B,G] on the device: one transfer for all. On the CPU nothing is copied.
+Judgement fetch(const Judgement& judgement, const at::Tensor& tokens, std::span<const int64_t> eos, Draft& draft);
+// The transfer of fetch(), whatever the device.
+Judgement transfer(const Judgement& judgement, const at::Tensor& tokens, std::span<const int64_t> eos, Draft& draft);
+
+// Returns the verdicts [B] of a judgement on the host, which must outlive them. Tokens behind a draft's first EOS count
+// for nothing.
+std::vector<RowVerdict> row_verdicts(const Judgement& judgement, const Draft& draft);
+
+}  // namespace draftsmith::infer

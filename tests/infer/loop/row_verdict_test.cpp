@@ -1,0 +1,92 @@
+// Judgements on the host: the transfer that a GPU needs gives the same verdicts as a judgement that is on the CPU.
+#include "infer/loop/row_verdict.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace draftsmith::infer {
+namespace {
+
+using Ids = std::vector<int64_t>;
+constexpr int64_t kEos = 1;
+const Ids kEnds = {kEos};
+
+// Three rows that drafted 3, 1 and 0 tokens.
+Draft unread_draft() {
+  Draft draft;
+  for (const Ids& step : {Ids{2, 5, 9}, Ids{kEos, 9, 9}, Ids{4, 9, 9}}) draft.tokens.push_back(at::tensor(step));
+  draft.counts = {3, 1, 0};
+  draft.on_host.resize(3);
+  draft.read = false;
+  return draft;
+}
+
+Judgement some_judgement() {
+  return {.accepted = at::tensor(Ids{3, 0, 0}),
+          .next = at::tensor(Ids{6, kNoNextToken, 7}),
+          .rolled_back = at::tensor({1, 1, 0}, at::kLong).to(at::kBool),
+          .overlap = at::arange(9, at::kDouble).view({3, 3}).mul(0.1)};
+}
+
+TEST(RowVerdict, TokensBehindTheFirstEosCountForNothing) {
+  Draft draft = unread_draft();
+  draft.read_tokens(kEnds);
+  EXPECT_TRUE(draft.read);
+  EXPECT_THAT(draft.on_host, ::testing::ElementsAre(Ids{2, kEos}, Ids{5}, Ids{}));
+  const Judgement judgement = some_judgement();
+  const auto verdicts = row_verdicts(judgement, draft);
+  ASSERT_EQ(verdicts.size(), 3U);
+  EXPECT_EQ(verdicts[0].accepted, 2);
+  EXPECT_EQ(verdicts[0].next, 6);
+  EXPECT_FALSE(verdicts[0].rolled_back);  // all tokens that count were accepted
+  EXPECT_THAT(verdicts[0].overlap, ::testing::ElementsAre(0.0, 0.1));
+  EXPECT_EQ(verdicts[1].accepted, 0);
+  EXPECT_EQ(verdicts[1].next, kNoNextToken);
+  EXPECT_TRUE(verdicts[1].rolled_back);
+  EXPECT_EQ(verdicts[1].overlap.size(), 1U);
+  EXPECT_EQ(verdicts[2].overlap.size(), 0U);
+}
+
+TEST(RowVerdict, TransferGivesTheSameJudgementAndFillsTheDraft) {
+  for (const bool read : {false, true}) {
+    for (const bool whole : {false, true}) {
+      Draft draft = unread_draft();
+      const at::Tensor tokens = at::stack(draft.tokens, 1);
+      Judgement judgement = some_judgement();
+      if (read) draft.read_tokens(kEnds);
+      if (!whole) judgement.rolled_back = judgement.overlap = at::Tensor();
+      const Judgement copy = transfer(judgement, tokens, kEnds, draft);
+      EXPECT_TRUE(draft.read);
+      EXPECT_THAT(draft.on_host, ::testing::ElementsAre(Ids{2, kEos}, Ids{5}, Ids{}));
+      EXPECT_TRUE(copy.accepted.equal(judgement.accepted));
+      EXPECT_TRUE(copy.next.equal(judgement.next));
+      ASSERT_EQ(copy.rolled_back.defined(), whole);
+      ASSERT_EQ(copy.overlap.defined(), whole);
+      if (!whole) continue;
+      EXPECT_TRUE(copy.rolled_back.equal(judgement.rolled_back));
+      EXPECT_TRUE(copy.overlap.equal(judgement.overlap));
+      const auto verdicts = row_verdicts(copy, draft);
+      EXPECT_THAT(verdicts[0].overlap, ::testing::ElementsAre(0.0, 0.1));
+      EXPECT_DOUBLE_EQ(verdicts[1].overlap[0], 0.3);
+    }
+  }
+}
+
+TEST(RowVerdict, EmptyWindowsHaveVerdictsToo) {
+  Draft draft;
+  draft.counts = {0, 0};
+  draft.on_host.resize(2);
+  draft.read = false;
+  const Judgement judgement{.accepted = at::zeros({2}, at::kLong),
+                            .next = at::tensor(Ids{3, 4}),
+                            .rolled_back = {},
+                            .overlap = at::empty({2, 0}, at::kDouble)};
+  const Judgement copy = transfer(judgement, at::empty({2, 0}, at::kLong), kEnds, draft);
+  const auto verdicts = row_verdicts(copy, draft);
+  EXPECT_EQ(verdicts[1].next, 4);
+  EXPECT_EQ(verdicts[1].accepted, 0);
+  EXPECT_EQ(verdicts[1].overlap.size(), 0U);
+}
+
+}  // namespace
+}  // namespace draftsmith::infer
