@@ -13,6 +13,7 @@
 #include "base/device.h"
 #include "base/options.h"
 #include "base/progress.h"
+#include "base/registry.h"
 
 namespace draftsmith::recipes {
 
@@ -79,9 +80,7 @@ StageKind make_stage_kind(std::string name, int64_t version, const std::string& 
               }};
 }
 
-// Every kind there is.
-const std::vector<StageKind>& stage_kinds();
-// The kind of that name, or nullptr.
-const StageKind* find_stage_kind(const std::string& name);
+// Returns all kinds of stages.
+const Registry<StageKind>& stage_kinds();
 
 }  // namespace draftsmith::recipes

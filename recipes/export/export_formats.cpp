@@ -74,31 +74,28 @@ std::string usage_vllm(const std::filesystem::path& directory, const Config& con
 
 }  // namespace
 
-const std::vector<ExportFormat>& export_formats() {
-  static const std::vector<ExportFormat> kFormats = {
-      {"hf", "a directory for Transformers: generate, and assistant_model", check_hf, usage_hf},
-      {"vllm", "the same, checked for vLLM's draft models (decoder-only)", check_vllm, usage_vllm}};
+const Registry<ExportFormat>& export_formats() {
+  static const Registry<ExportFormat> kFormats(
+      "export format", {{"hf", "a directory for Transformers: generate, and assistant_model", check_hf, usage_hf},
+                        {"vllm", "the same, checked for vLLM's draft models (decoder-only)", check_vllm, usage_vllm}});
   return kFormats;
 }
 
 const ExportFormat& export_format_named(const std::string& name) {
-  std::vector<std::string> names;
-  std::string expected;
+  if (const ExportFormat* format = export_formats().find(name)) return *format;
+  Problem problem = unknown_name("export format", name, export_formats().names());
+  problem.where = "--format";
+  problem.expected.clear();
   for (const ExportFormat& format : export_formats()) {
-    if (format.name == name) return format;
-    names.push_back(format.name);
-    expected += fmt::format("{}{} ({})", expected.empty() ? "" : "; ", format.name, format.summary);
+    problem.expected += fmt::format("{}{} ({})", problem.expected.empty() ? "" : "; ", format.name, format.summary);
   }
-  std::string hint;
   if (name == "gguf") {
-    hint = "export as hf and convert that with llama.cpp's convert_hf_to_gguf.py: no package holds the converter";
+    problem.hint = "export as hf, then run llama.cpp's convert_hf_to_gguf.py: no package contains that converter";
   } else if (name == "speculators") {
-    hint = "its formats describe heads that read the target's hidden states; vLLM takes a draft model as vllm";
-  } else if (const std::string near = nearest(name, names); !near.empty()) {
-    hint = "did you mean " + near + "?";
+    problem.hint =
+        "its formats describe heads that read the target's hidden states; use --format vllm for draft models";
   }
-  throw UserError(
-      {.where = "--format", .what = "unknown export format", .expected = expected, .found = name, .hint = hint});
+  throw UserError(problem);
 }
 
 void require_standalone(const std::filesystem::path& directory, const std::string& format) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/registry.h"
 #include "model/transformer/transformer_config.h"
 
 namespace draftsmith::recipes {
@@ -29,7 +30,8 @@ struct ExportFormat {
   std::function<std::string(const std::filesystem::path& directory, const model::TransformerConfig& config)> usage;
 };
 
-const std::vector<ExportFormat>& export_formats();
+// Returns all formats.
+const Registry<ExportFormat>& export_formats();
 
 // Errors: UserError that lists the known ones.
 const ExportFormat& export_format_named(const std::string& name);

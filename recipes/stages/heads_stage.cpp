@@ -78,12 +78,12 @@ model::ExitConfig checked_config(const HeadsStageOptions& options) {
   Problems problems;
   train::check_early_layers(options.layers, config.decoder_layers, "layers", problems);
   if (problems.empty()) model::check_exits(heads, config, "heads", problems);
-  if (options.training.objective.name == "distill" && config.vocabulary_rows() < config.vocabulary) {
+  if (train::needs_teacher(options.training.objective) && config.vocabulary_rows() < config.vocabulary) {
     problems.add(
         {.where = "training.objective",
          .what = "a model of a pruned vocabulary has no probabilities for all ids, so nothing is distilled from it",
          .expected = "objective cross_entropy",
-         .found = "distill",
+         .found = options.training.objective.name,
          .hint = "train on the model's own outputs: a corpus of kind = \"teacher-outputs\""});
   }
   problems.throw_if_any();

@@ -37,7 +37,7 @@ struct TrainStageOptions {
 };
 
 bool distils(const TrainStageOptions& options) {
-  return options.training.objective.name == "distill";
+  return train::needs_teacher(options.training.objective);
 }
 
 // Models that work in blocks begin from random weights; block prediction has labels of its own.

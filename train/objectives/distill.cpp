@@ -201,4 +201,12 @@ Loss Distill::on(TrainableModel& trainable, const Batch& batch, const model::Dro
   return distillation_loss(output, teacher, output.teacher->model->config().vocabulary, terms);
 }
 
+ObjectiveEntry distill_objective() {
+  return {.name = "distill",
+          .needs_teacher = true,
+          .make = [](const ObjectiveOptions& options, const ObjectiveInputs& inputs) -> std::unique_ptr<Objective> {
+            return std::make_unique<Distill>(options.distill, inputs);
+          }};
+}
+
 }  // namespace draftsmith::train

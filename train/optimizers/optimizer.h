@@ -1,7 +1,7 @@
 // From gradients to new parameters. An optimizer owns its state tensors under stable names, so that a training
 // checkpoint can store and restore them exactly; its only number is the count of steps.
 //
-// A new optimizer is a file in this folder and a line in optimizers/registry.cpp.
+// A new optimizer is a .cpp in this folder, its options and its entry's function below, and its line in registry.cpp.
 #pragma once
 
 #include <cstdint>
@@ -94,8 +94,16 @@ class Optimizer {
   int64_t steps_ = 0;
 };
 
-// The optimizer that the options name, over the model's parameters. The list is in registry.cpp.
+// Makes the optimizer that the options name, over the model's parameters. Errors: UserError for options out of range.
 std::unique_ptr<Optimizer> make_optimizer(const std::map<std::string, at::Tensor>& parameters,
                                           const OptimizerOptions& options);
+
+// An optimizer in the list of registry.cpp.
+struct OptimizerEntry {
+  std::string name;
+  std::unique_ptr<Optimizer> (*make)(std::vector<OptimizedParameter> parameters, const OptimizerOptions& options);
+};
+OptimizerEntry adamw_optimizer();
+OptimizerEntry adafactor_optimizer();
 
 }  // namespace draftsmith::train
