@@ -1,4 +1,4 @@
-// What the families' readers and writers share: limits, names of activations, and parameters' names by a table.
+// Parts that the families' readers and writers share: limits, names of activations, and parameters' names by a table.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,12 @@ std::string activation_name(Activation activation);
 // The activation under `key`, with a problem where it is none that is known here.
 Activation read_activation(ConfigReader& reader, const std::string& key, const std::string& fallback);
 
-// What a decoder-only family's files call its parameters.
+// Returns a decoder-only configuration with RMS norms and no biases.
+TransformerConfig decoder_only(const std::string& family);
+// Returns a decoder-only configuration with layer norms and biases in all layers, as GPT-2 and its successors have.
+TransformerConfig decoder_only_with_biases(const std::string& family);
+
+// Names that a decoder-only family's files give to parameters.
 struct NameTable {
   std::map<std::string, std::string> outside;  // of whole names: "head.weight" -> "lm_head.weight"
   std::string blocks;                          // what stands before a layer's number: "model.layers."

@@ -96,7 +96,7 @@ GenerationConfig load_generation_config(const fs::path& directory) {
 
 void write_model_files(const fs::path& directory, const TransformerModel& model, const SaveOptions& options) {
   const TransformerConfig& config = model.config();
-  const Family& family = family_named(config.family);
+  const Family& family = families().at(config.family);
   write_weight_files(directory, tensors_to_store(model, family, options.dtype), options.shard_bytes);
   ordered_json json = config_json(family, config, options);
   write_draft_vocabulary(config, directory, json);

@@ -66,7 +66,7 @@ TransformerConfig config_from_json(const json& config_json, const fs::path& dire
                                    Problems& problems) {
   const std::string where = (directory / "config.json").string();
   require_kind(kind_of(config_json), kind, directory.string());
-  const Family& family = family_of(config_json, where);
+  const Family& family = family_of(config_json, where, architecture_prefix(kind));
   ConfigReader reader(config_json, where, problems);
   TransformerConfig config = family.read_config(reader);
   read_kind(kind, reader, where, config, problems);
@@ -107,7 +107,7 @@ void ModelDirectory::read_config(ModelKind kind) {
   const json config_json = load_config_json(path_);
   Problems problems;
   config_ = config_from_json(config_json, path_, kind, problems);
-  family_ = &family_of(config_json, (path_ / "config.json").string());
+  family_ = &families().at(config_.family);
   problems.throw_if_any();
   generation_ = read_generation_config(path_, config_json, config_, problems);
   problems.throw_if_any();

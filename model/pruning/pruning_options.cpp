@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "model/families/family.h"
 #include "model/pruning/pruning.h"
 
 namespace draftsmith::model {
@@ -75,7 +76,7 @@ class Check {
     if (wanted > config_.ff_width) {
       wrong("ff_width", "the model has fewer neurons", fmt::format("at most {}", config_.ff_width), wanted);
     }
-    if (config_.family == "bloom" && wanted != 0 && wanted != config_.ff_width) {
+    if (shapes().ff_factor > 0 && wanted != 0 && wanted != config_.ff_width) {
       wrong("ff_width", "files of this family cannot hold another width", "0", wanted);
     }
   }
@@ -89,8 +90,7 @@ class Check {
     if (wanted % group != 0) {
       wrong("heads", "splits a group of heads that share keys", fmt::format("a multiple of {}", group), wanted);
     }
-    const bool fixed = config_.family == "gpt2" || config_.family == "gpt_neox" || config_.family == "bloom";
-    if (fixed && wanted != config_.heads) {
+    if (shapes().heads_make_width && wanted != config_.heads) {
       wrong("heads", "files of this family cannot hold fewer heads of the same width", "0", wanted);
     }
   }
@@ -123,6 +123,8 @@ class Check {
   }
 
  private:
+  const FamilyShapes& shapes() const { return families().at(config_.family).shapes; }
+
   void wrong(const char* option, const std::string& what, const std::string& expected, int64_t found) {
     problems_.add({.where = option, .what = what, .expected = expected, .found = std::to_string(found), .hint = {}});
   }

@@ -80,6 +80,8 @@ struct TransformerConfig {
   double dropout = 0.1;             // dropout_rate
   double initializer_factor = 1.0;  // T5's factor on all initial standard deviations
   double initializer_range = 0.02;  // the others' standard deviation of all initial matrices
+  // Initial weights that add to the residual stream are smaller by (2N)^-0.5, as in GPT-2.
+  bool smaller_residual_start = false;
   // Standard deviation of the initial embeddings and head; absent: the family's own (T5: 1.0 and 1.0/head D^-0.5).
   std::optional<double> embedding_std;
 
