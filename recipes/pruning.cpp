@@ -113,7 +113,7 @@ model::ActivationMoments measure_activations(const Whole& whole, const model::Pr
     throw_if_stop_requested(kNothingWritten);
     if (source.empty() && (target.empty() || config.encoder_decoder)) return true;
     model::ForwardInput input = forward_input(config, source, target);
-    input.observer = &moments;
+    input.observer = moments.observer();
     whole.model->forward(input);
     return --left > 0;
   });

@@ -39,7 +39,7 @@ class EarlyExitDrafter : public Drafter {
   model::TransformerModel& target_;
   int64_t layers_;
   const model::Exits* exits_;
-  model::TransformerState* state_ = nullptr;
+  model::DecoderState* state_ = nullptr;
   // --- of this window ---
   std::vector<at::Tensor> hidden_;  // of layer n, one [B,1,D] a draft step; garbage for rows that did not run
   std::vector<int64_t> ran_;        // [B] draft steps that each row ran; empty: none

@@ -7,6 +7,7 @@
 #include "infer/inside/ppd_candidates.h"
 #include "infer/inside/ppd_sides.h"
 #include "infer/loop/vocabulary.h"
+#include "model/transformer/decoder_state.h"
 
 namespace draftsmith::infer {
 namespace {
@@ -48,9 +49,7 @@ class PpdLoop {
   }
 
  private:
-  static model::TransformerState& state(const RowBatch& batch) {
-    return dynamic_cast<model::TransformerState&>(*batch.state);
-  }
+  static model::DecoderState& state(const RowBatch& batch) { return dynamic_cast<model::DecoderState&>(*batch.state); }
 
   void round(RowBatch& batch, PhaseTimer& timer);
   model::StepLayout layout(const RowBatch& batch, model::LayerRange layers) const;
@@ -142,7 +141,7 @@ bool PpdLoop::make_independent(const RowBatch& batch, const Branches& branches) 
 }
 
 void PpdLoop::round(RowBatch& batch, PhaseTimer& timer) {
-  model::TransformerState& caches = state(batch);
+  model::DecoderState& caches = state(batch);
   const int64_t ahead = account_.ahead();
   timer.enter(Phase::kVerify);
   at::Tensor hidden = first_layers(batch);

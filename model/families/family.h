@@ -38,7 +38,7 @@ struct Family {
   TransformerConfig (*read_config)(ConfigReader& reader);
   // Returns the complete config.json as Transformers reads it.
   nlohmann::ordered_json (*write_config)(const TransformerConfig& config);
-  // Returns where a parameter (by its canonical name, model/layers/parameters.h) lies in the files.
+  // Returns where a parameter (by its canonical name, model/transformer/parameters.h) lies in the files.
   StoredTensor (*stored)(const std::string& parameter, const TransformerConfig& config);
 
   std::string stored_embedding;                    // stored name of the shared embedding

@@ -12,7 +12,7 @@
 #include "model/files/new_directory.h"
 #include "model/files/tokenizer_files.h"
 #include "model/files/weight_files.h"
-#include "model/layers/parameters.h"
+#include "model/transformer/parameters.h"
 
 namespace draftsmith::model {
 

@@ -12,7 +12,7 @@
 #include "model/files/generation_config.h"
 #include "model/files/model_kind.h"
 #include "model/files/weight_files.h"
-#include "model/layers/parameters.h"
+#include "model/transformer/parameters.h"
 #include "model/transformer/transformer_config.h"
 
 namespace draftsmith::model {

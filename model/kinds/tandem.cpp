@@ -12,8 +12,8 @@
 #include "model/files/kind_config.h"
 #include "model/files/model_hash.h"
 #include "model/files/new_directory.h"
-#include "model/layers/parameters.h"
 #include "model/transformer/initialization.h"
+#include "model/transformer/parameters.h"
 
 namespace draftsmith::model {
 

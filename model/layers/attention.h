@@ -81,7 +81,7 @@ class Attention {
   // is undefined, or other hidden states of the same tokens [B,T,D] (Tandem): keys are then these, normed, followed by
   // x's own, S = 2T.
   at::Tensor operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias, Dropout& dropout,
-                        const Glance& glance = {}) const;
+                        const InputObserver& observer = {}) const;
 
   void pack(WeightArena& arena);
   void unpack();

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/aten.h"
-#include "model/transformer/transformer_state.h"
+#include "model/layers/step_layout.h"
 
 namespace draftsmith::model {
 

@@ -27,7 +27,8 @@ class FeedForward {
         down_(std::move(weights.down)) {}
 
   // residual + dropout(feed_forward(norm(x))), both [...,D]. The residual is x but where sublayers are parallel.
-  at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout, const Glance& glance = {}) const;
+  at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout,
+                    const InputObserver& observer = {}) const;
   void pack(WeightArena& arena);
   void unpack();
 

@@ -8,8 +8,8 @@
 #include <ATen/core/grad_mode.h>
 
 #include "base/aten.h"
+#include "model/layers/layer_config.h"
 #include "model/layers/packed_matrix.h"
-#include "model/transformer/transformer_config.h"
 
 namespace draftsmith::model {
 

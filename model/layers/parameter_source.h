@@ -1,4 +1,5 @@
-// Where the parameters of a model come from while it is built, under their canonical names (model/layers/parameters.h).
+// Where the parameters of a model come from while it is built, under their canonical names
+// (model/transformer/parameters.h).
 #pragma once
 
 #include <map>

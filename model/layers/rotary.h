@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/aten.h"
-#include "model/transformer/transformer_config.h"
+#include "model/layers/layer_config.h"
 
 namespace draftsmith::model {
 

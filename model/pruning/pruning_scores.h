@@ -20,13 +20,17 @@ at::Tensor neuron_magnitudes(const TransformerModel& model, const std::string& p
 // Product of the norms of value rows and output columns, of each group of heads that share keys. [kv]
 at::Tensor head_magnitudes(const TransformerModel& model, const std::string& prefix);
 
-// Second moments of the activations that pass by while a model runs: as ForwardInput::observer, over batches without
-// padding.
-class ActivationMoments final : public ActivationObserver {
+// Second moments of the activations of a running model, over batches without padding.
+class ActivationMoments {
  public:
   explicit ActivationMoments(const TransformerConfig& config) : heads_(config.heads) {}
 
-  void see(const std::string& sublayer, const at::Tensor& input) override;
+  // Adds the activations of a sublayer (model/layers/activation_observer.h).
+  void add(const std::string& sublayer, const at::Tensor& input);
+  // Returns an observer that calls add(), for ForwardInput::observer. The moments must outlive it.
+  ActivationObserver observer() {
+    return [this](const std::string& sublayer, const at::Tensor& input) { add(sublayer, input); };
+  }
 
   bool empty() const { return sums_.empty(); }
   // Root mean square of what each neuron of the feed-forward sublayer `prefix` adds. [F]

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/aten.h"
-#include "model/layers/parameters.h"
+#include "model/transformer/parameters.h"
 #include "model/transformer/transformer_config.h"
 
 namespace draftsmith::model {

@@ -10,8 +10,8 @@
 #include "model/layers/cached_attention.h"
 #include "model/layers/feed_forward.h"
 #include "model/layers/parameter_source.h"
-#include "model/layers/position_bias.h"
 #include "model/transformer/decoder_state.h"
+#include "model/transformer/position_bias.h"
 #include "model/transformer/transformer_config.h"
 
 namespace draftsmith::model {
@@ -34,7 +34,7 @@ struct SequencePass {
   at::Tensor memory;  // encoder states [B,S,D]; undefined without cross-attention
   ScoreBias cross_bias;
   Dropout* dropout = nullptr;
-  ActivationObserver* observer = nullptr;
+  ActivationObserver observer = {};
 };
 
 // What the blocks of one cached step share.
@@ -76,11 +76,11 @@ class Block {
   void unpack();
 
  private:
-  // What follows attention: the feed-forward sublayer, reading `x` where the residual is parallel.
+  // Applies the feed-forward sublayer, which reads `x` if the residual is parallel and else what attention returned.
   at::Tensor feed_forward(const at::Tensor& x, const at::Tensor& attended, Dropout& dropout,
-                          const Glance& glance) const;
-  // Shows a sublayer's inside to the pass's observer, if there is one.
-  Glance glance(const SequencePass& pass, const char* sublayer) const;
+                          const InputObserver& observer) const;
+  // Returns the pass's observer for one sublayer; empty if the pass has none.
+  InputObserver observer(const SequencePass& pass, const char* sublayer) const;
 
   std::string prefix_;  // of its parameters
   bool parallel_residual_;

@@ -1,5 +1,5 @@
-// The one description of every family: what the block, the stacks and the heads are built from. A family is a reader
-// that fills this in from its config.json, and a table of weight names (model/families/).
+// The configuration of a transformer of any family: what blocks, stacks and heads are built from. Each family
+// (model/families/) reads it from its config.json.
 #pragma once
 
 #include <cstdint>
@@ -7,28 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "model/layers/layer_config.h"
+
 namespace draftsmith::model {
 
-enum class Norm { kRms, kLayer };
-enum class Activation { kRelu, kGeluTanh, kGelu, kSilu };
 // How positions enter: T5's bucketed bias on attention scores, rotated queries and keys (Llama, GPT-NeoX), embeddings
 // of positions (GPT-2), ALiBi's linear bias (BLOOM).
 enum class Positions { kRelativeBias, kRotary, kLearned, kAlibi };
-
-// How rotary frequencies are stretched beyond the lengths of pretraining (Transformers' rope_type).
-enum class RotaryScaling { kNone, kLinear, kLlama3 };
-
-// Rotary position embeddings (Su et al. 2021): pairs (i, i + width/2) of a head's first `width` numbers are rotated by
-// position * base^(-2i/width), stretched by the scaling.
-struct RotaryConfig {
-  int64_t width = 0;  // numbers of each head that are rotated, even
-  double base = 10000.0;
-  RotaryScaling scaling = RotaryScaling::kNone;
-  double factor = 1.0;                // linear and llama3
-  double low_frequency_factor = 1;    // llama3
-  double high_frequency_factor = 4;   // llama3
-  int64_t original_positions = 8192;  // llama3: length of pretraining
-};
 
 // The ids that a drafter of a pruned vocabulary has embeddings and logits for (model/transformer/draft_vocabulary.h).
 struct DraftVocabulary {

@@ -7,20 +7,22 @@
 
 #include "model/layers/dropout.h"
 #include "model/layers/parameter_source.h"
+#include "model/layers/step_layout.h"
 #include "model/transformer/draft_vocabulary.h"
 #include "model/transformer/forward.h"
 #include "model/transformer/language_model.h"
 #include "model/transformer/transformer_config.h"
-#include "model/transformer/transformer_state.h"
 
 namespace draftsmith::model {
+
+class DecoderState;  // model/transformer/decoder_state.h
 
 class TransformerModel : public LanguageModel {
  public:
   // Random weights, by the family's own initialisation (config.initializer_* and `seed`).
   TransformerModel(TransformerConfig config, uint64_t seed);
-  // From parameters under their canonical names (model/layers/parameters.h). See checkpoint.h for load_model(), which
-  // most callers want: it reads a Hugging Face directory and maps its names. All tensors must have one dtype and
+  // From parameters under their canonical names (model/transformer/parameters.h). See checkpoint.h for load_model(),
+  // which most callers want: it reads a Hugging Face directory and maps its names. All tensors must have one dtype and
   // device, but for those that keeps_fp32_in_half() names. Throws UserError naming the tensors that are missing,
   // unknown or misshapen.
   TransformerModel(TransformerConfig config, std::map<std::string, at::Tensor> parameters);
@@ -41,7 +43,7 @@ class TransformerModel : public LanguageModel {
   // Where tokens lie in the embedding and the head.
   const VocabularyRows& vocabulary_rows() const;
 
-  // Named parameters under their canonical names (model/layers/parameters.h), sorted. Tied tensors appear once.
+  // Named parameters under their canonical names (model/transformer/parameters.h), sorted. Tied tensors appear once.
   // Checkpoint code maps the names to the family's own.
   const std::map<std::string, at::Tensor>& parameters() const;
   // Moves and converts all parameters. Invalidates states. T5's `wo` stays fp32 in fp16.
@@ -75,10 +77,10 @@ class TransformerModel : public LanguageModel {
   // Runs decoder layers [begin,end) on hidden [B,L,D] at the layout's slots, writes their K/V and advances those
   // layers' lengths (not for sibling layouts). Returns the hidden state after layer end. Early exit and PPD resume with
   // it.
-  at::Tensor run_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, TransformerState& state);
+  at::Tensor run_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, DecoderState& state);
   // Writes K/V of layers computed from another hidden state [B,L,D] (Tandem refresh, CALM propagation), as if it were
   // those layers' input, and advances their lengths. Runs no attention.
-  void write_kv(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, TransformerState& state);
+  void write_kv(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, DecoderState& state);
 
   // --- a Tandem secondary's (std::logic_error for other models) ---
   // The primary's encoder states as the secondary's own: what an encoder-decoder secondary's begin() takes.
@@ -87,7 +89,7 @@ class TransformerModel : public LanguageModel {
   // Writes each layer's K/V of tokens that the primary has processed, from its projected representations
   // ([B,L,D_L], x^(ℓ(j)) for each layer j), at the layout's slots, and advances all layers. Runs no attention. What the
   // secondary had written there itself must be rolled back before.
-  void write_primary(const std::vector<at::Tensor>& representations, const StepLayout& layout, TransformerState& state);
+  void write_primary(const std::vector<at::Tensor>& representations, const StepLayout& layout, DecoderState& state);
 
  private:
   struct Impl;

@@ -111,7 +111,8 @@ at::Tensor TransformerParts::embed(const at::Tensor& tokens, const StepLayout& l
   return embed_at(tokens, [&] { return at::tensor(positions_of(layout), at::kLong).view(tokens.sizes()); });
 }
 
-at::Tensor TransformerParts::encode(const TokenBatch& source, Dropout& dropout, ActivationObserver* observer) const {
+at::Tensor TransformerParts::encode(const TokenBatch& source, Dropout& dropout,
+                                    const ActivationObserver& observer) const {
   if (!encoder_) {
     throw std::logic_error("a decoder-only model or Tandem secondary has no encoder");
   }

@@ -25,7 +25,7 @@ class TransformerParts {
   at::Tensor embed(const TokenBatch& batch) const;
   at::Tensor embed(const at::Tensor& tokens, const StepLayout& layout) const;
   // Encoder states of embedded whole sequences. [B,S,D]
-  at::Tensor encode(const TokenBatch& source, Dropout& dropout, ActivationObserver* observer) const;
+  at::Tensor encode(const TokenBatch& source, Dropout& dropout, const ActivationObserver& observer) const;
   ForwardOutput forward(const ForwardInput& input, Dropout& dropout) const;
   // Final norm and output scale. [...,D]
   at::Tensor finish(const at::Tensor& hidden) const;

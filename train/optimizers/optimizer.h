@@ -17,7 +17,8 @@
 namespace draftsmith::train {
 
 // Parameters that learn at another rate than the rest. Patterns are matched against canonical names
-// (model/layers/parameters.h); `*` is any text, `?` any character. The first group that matches a parameter counts.
+// (model/transformer/parameters.h); `*` is any text, `?` any character. The first group that matches a parameter
+// counts.
 struct ParameterGroupOptions {
   std::string parameters = {};
   double lr_factor = 1.0;

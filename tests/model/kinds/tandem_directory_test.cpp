@@ -81,7 +81,7 @@ TEST_F(TandemDirectory, DecodesAsLoaded) {
     StepInput input = step_input({slice(batch_.target, 0, 0, 4), slice(batch_.target, 1, 0, 2)}, Logits::kNone);
     input.hidden_layers = loaded.secondary->config().tandem.layer_map;
     const StepOutput read = loaded.primary->step(input, *reading);
-    TransformerState& state = transformer_state(*drafting);
+    DecoderState& state = transformer_state(*drafting);
     loaded.secondary->write_primary(read.hidden, state.append(input.new_tokens, 4), state);
     return loaded.secondary->step(step_input({{5}, {6}}), *drafting).logits.to(at::kFloat);  // [2,1,V]
   };

@@ -1,4 +1,4 @@
-#include "model/layers/parameters.h"
+#include "model/transformer/parameters.h"
 
 namespace draftsmith::model {
 namespace {
