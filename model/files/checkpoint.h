@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,9 +39,8 @@ struct SaveOptions {
   uint64_t shard_bytes = 5'000'000'000;        // largest weight file, in bytes
   std::filesystem::path tokenizer;             // spiece.model to copy; empty: none
   std::optional<GenerationConfig> generation;  // absent: the config's token ids alone
-  // Of a Tandem secondary: the primary that config.json names (model/kinds/tandem.h). Absent: none, as in checkpoints
-  // of training.
-  std::optional<PrimaryRecord> primary = {};
+  // Adds to config.json what the model's configuration does not hold: a Tandem secondary names its primary.
+  std::function<void(nlohmann::ordered_json& config_json)> add_to_config = {};
 };
 
 // Writes a complete model directory, of the kind that the configuration is of, under a temporary name, then renames it.

@@ -10,8 +10,7 @@
 #include "base/json.h"
 #include "base/logging.h"
 #include "base/sha256.h"
-#include "model/files/kind_config.h"
-#include "model/transformer/draft_vocabulary.h"
+#include "model/files/draft_vocabulary_files.h"
 
 namespace draftsmith::model {
 
@@ -62,14 +61,14 @@ void check_total(const TransformerConfig& config, const std::string& where, Prob
   }
 }
 
-TransformerConfig config_from_json(const json& config_json, const fs::path& directory, ModelKind kind,
+TransformerConfig config_from_json(const json& config_json, const fs::path& directory, const ModelKind& kind,
                                    Problems& problems) {
   const std::string where = (directory / "config.json").string();
   require_kind(kind_of(config_json), kind, directory.string());
-  const Family& family = family_of(config_json, where, architecture_prefix(kind));
+  const Family& family = family_of(config_json, where, kind.prefix);
   ConfigReader reader(config_json, where, problems);
   TransformerConfig config = family.read_config(reader);
-  read_kind(kind, reader, where, config, problems);
+  if (kind.read != nullptr) kind.read(reader, where, config, problems);
   if (problems.empty()) {
     config.draft_vocabulary = read_draft_vocabulary(directory, reader, config, problems);
     check_total(config, where, problems);
@@ -88,14 +87,14 @@ std::string tokenizer_file(const fs::path& directory) {
 
 }  // namespace
 
-TransformerConfig load_config(const fs::path& directory, ModelKind kind) {
+TransformerConfig load_config(const fs::path& directory, const ModelKind& kind) {
   Problems problems;
   TransformerConfig config = config_from_json(load_config_json(directory), directory, kind, problems);
   problems.throw_if_any();
   return config;
 }
 
-ModelDirectory::ModelDirectory(fs::path directory, ModelKind kind) : path_(std::move(directory)) {
+ModelDirectory::ModelDirectory(fs::path directory, const ModelKind& kind) : path_(std::move(directory)) {
   read_config(kind);
   weights_ = WeightFiles(path_);
   decide_prefix();
@@ -103,7 +102,7 @@ ModelDirectory::ModelDirectory(fs::path directory, ModelKind kind) : path_(std::
   match_parameters();
 }
 
-void ModelDirectory::read_config(ModelKind kind) {
+void ModelDirectory::read_config(const ModelKind& kind) {
   const json config_json = load_config_json(path_);
   Problems problems;
   config_ = config_from_json(config_json, path_, kind, problems);
@@ -244,11 +243,11 @@ void ModelDirectory::check_others(Problems& problems) const {
 }
 
 ModelDescription describe_model(const fs::path& directory) {
-  const ModelDirectory opened(directory, kind_of_directory(directory).value_or(ModelKind::kOrdinary));
+  const ModelDirectory opened(directory, kind_of_directory(directory));
   ModelDescription description;
   description.kind = kind_of(opened.config());
   description.family = opened.family().name;
-  description.architecture = architecture_prefix(description.kind) + opened.family().architecture;
+  description.architecture = description.kind.prefix + opened.family().architecture;
   description.config = opened.config();
   description.generation = opened.generation();
   description.parameters = count_numbers(opened.config());

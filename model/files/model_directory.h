@@ -20,7 +20,7 @@ namespace draftsmith::model {
 // config.json of a directory as a TransformerConfig. tied_head is what its flags say; ModelDirectory knows the tensors.
 // Errors (UserError): no such directory or file, broken JSON, an unknown architecture, a model of another kind, values
 // out of range (all of them).
-TransformerConfig load_config(const std::filesystem::path& directory, ModelKind kind = ModelKind::kOrdinary);
+TransformerConfig load_config(const std::filesystem::path& directory, const ModelKind& kind = ordinary_kind());
 
 class ModelDirectory {
  public:
@@ -32,7 +32,7 @@ class ModelDirectory {
 
   // Errors (UserError): those of load_config and WeightFiles; then all at once: missing and unexpected tensors, wrong
   // shapes, types that are no floats, copies of the embedding that differ from it.
-  explicit ModelDirectory(std::filesystem::path directory, ModelKind kind = ModelKind::kOrdinary);
+  explicit ModelDirectory(std::filesystem::path directory, const ModelKind& kind = ordinary_kind());
 
   const std::filesystem::path& path() const { return path_; }
   const Family& family() const { return *family_; }
@@ -44,7 +44,7 @@ class ModelDirectory {
   const std::vector<Stored>& parameters() const { return parameters_; }
 
  private:
-  void read_config(ModelKind kind);
+  void read_config(const ModelKind& kind);
   bool same_tensor(const std::string& a, const std::string& b) const;
   std::string embedding_name() const;
   void decide_prefix();
@@ -67,7 +67,7 @@ class ModelDirectory {
 
 // What `draftsmith inspect` tells of a model directory.
 struct ModelDescription {
-  ModelKind kind = ModelKind::kOrdinary;
+  ModelKind kind = ordinary_kind();
   std::string family;
   std::string architecture;  // the family's, with the kind's name before it
   TransformerConfig config;

@@ -45,15 +45,11 @@ std::string remembered_sha256(const fs::path& file) {
   return hash;
 }
 
-// Where a Tandem's primary lies is no part of the model, which names it by its own hash: the directory may be moved, or
-// the primary copied into it.
-std::string config_hash(const fs::path& file, ModelKind kind) {
-  if (kind != ModelKind::kTandem) return sha256_file(file);
+// Returns the hash of config.json without the paths of other models.
+std::string config_hash(const fs::path& file, const ModelKind& kind) {
+  if (kind.remove_paths == nullptr) return sha256_file(file);
   nlohmann::json config = load_json(file, {.max_bytes = 16'000'000});
-  const auto tandem = config.find("draftsmith_tandem");
-  if (tandem != config.end() && tandem->contains("primary") && tandem->at("primary").is_object()) {
-    tandem->at("primary").erase("path");
-  }
+  kind.remove_paths(config);
   Sha256 hash;
   hash.update(config.dump());
   return hash.hex_digest();
@@ -63,7 +59,7 @@ std::string config_hash(const fs::path& file, ModelKind kind) {
 
 std::string model_hash(const std::filesystem::path& directory) {
   // Refuses what is no model directory, but takes any kind of model: a router is bound to a Tandem secondary as well.
-  const ModelKind kind = kind_of_directory(directory).value_or(ModelKind::kOrdinary);
+  const ModelKind& kind = kind_of_directory(directory);
   load_config(directory, kind);
   std::map<std::string, std::string> hashes = {{"config.json", config_hash(directory / "config.json", kind)}};
   const WeightFiles weights(directory);

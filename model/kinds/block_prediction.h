@@ -16,7 +16,11 @@
 
 namespace draftsmith::model {
 
-// `config` as a model of block prediction. Errors (UserError): an encoder-decoder, a Tandem secondary, γ below 1.
+// Returns the kind of models of block prediction.
+const ModelKind& block_prediction_kind();
+
+// Returns `config` as that of a model of block prediction. Errors (UserError): an encoder-decoder, a Tandem secondary,
+// γ below 1.
 TransformerConfig block_prediction_config(TransformerConfig config, int64_t block);
 
 // Errors: as load_model; a model of another kind. save_model() writes them.

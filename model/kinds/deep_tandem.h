@@ -61,7 +61,10 @@ class DeepTandemModel {
   at::Tensor projection_;
 };
 
-// Both parts unpacked. Errors: UserError that names what is malformed, as ModelDirectory.
+// Returns the kind of deep Tandems.
+const ModelKind& deep_tandem_kind();
+
+// Loads both parts unpacked. Errors: UserError that names what is malformed, as ModelDirectory.
 std::unique_ptr<DeepTandemModel> load_deep_tandem(const std::filesystem::path& directory, at::Device device = at::kCPU,
                                                   at::ScalarType dtype = at::kFloat);
 

@@ -291,8 +291,7 @@ void check_exit_directory(const fs::path& directory, const fs::path& model_direc
   const StoredExits stored = read_stored(directory);
   if (!model_directory.empty()) {
     require_bound(stored, directory, model_directory);
-    const ModelKind kind = kind_of_directory(model_directory).value_or(ModelKind::kOrdinary);
-    require_same_shape(stored, load_config(model_directory, kind), directory);
+    require_same_shape(stored, load_config(model_directory, kind_of_directory(model_directory)), directory);
   }
   if (const auto file = open_weights(directory, stored)) read_weights(*file, at::kCPU, true);
 }

@@ -6,11 +6,8 @@
 // secondary's own input norm and its key and value projections. A secondary is a TransformerModel with config.tandem.
 //
 // A Tandem directory is the secondary's model directory, named DraftsmithTandem<architecture> so that nobody loads it
-// as an ordinary model, with an object in config.json
-//   "draftsmith_tandem": {"primary_width", "primary_layers", "layer_map", "block",
-//                         "primary": {"path", "sha256"}}
-// whose primary lies in primary/ inside it, or is another directory named by its path (relative to this one) and its
-// model_hash().
+// as an ordinary model (model/kinds/tandem_config.h). Its primary lies in primary/ inside it, or is another directory
+// named by its path (relative to this one) and its model_hash().
 #pragma once
 
 #include <cstdint>
@@ -21,12 +18,15 @@
 #include <vector>
 
 #include "model/files/checkpoint.h"
-#include "model/files/tandem_shape.h"
+#include "model/kinds/tandem_config.h"
 #include "model/transformer/transformer_model.h"
 
 namespace draftsmith::model {
 
-// The even layer map ℓ(j) = ⌊(j+1)·L_L/L_S⌋. [secondary_layers]
+// Returns the kind of Tandem secondaries.
+const ModelKind& tandem_kind();
+
+// Returns the even layer map ℓ(j) = ⌊(j+1)·L_L/L_S⌋. [secondary_layers]
 std::vector<int64_t> default_layer_map(int64_t secondary_layers, int64_t primary_layers);
 
 // Two models as messages name them.

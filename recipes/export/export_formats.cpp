@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "model/kinds/tandem.h"
 
 namespace draftsmith::recipes {
 
@@ -101,15 +102,11 @@ const ExportFormat& export_format_named(const std::string& name) {
 void require_standalone(const std::filesystem::path& directory, const std::string& format) {
   if (!std::filesystem::is_directory(directory)) return;  // opening it says so
   const nlohmann::json config = load_json(directory / "config.json");
-  const auto architectures =
-      config.is_object() && config.contains("architectures") ? config.at("architectures") : nlohmann::json();
-  if (!architectures.is_array() || architectures.empty() || !architectures.front().is_string()) return;
-  const std::string architecture = architectures.front();
-  if (!architecture.starts_with("DraftsmithTandem")) return;
+  if (model::kind_of(config) != model::tandem_kind()) return;
   throw UserError({.where = directory.string(),
                    .what = "a Tandem secondary cannot be exported as " + format,
                    .expected = "a model that runs by itself",
-                   .found = architecture,
+                   .found = config.at("architectures").front(),
                    .hint = "it reads the hidden states of its primary, for which neither Transformers nor vLLM has a "
                            "place; Draftsmith runs the pair"});
 }

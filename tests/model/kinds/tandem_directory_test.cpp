@@ -153,7 +153,7 @@ TEST_F(TandemDirectory, IsTakenForNoOtherModel) {
   EXPECT_FALSE(is_tandem_directory(root_ / "large"));
   EXPECT_FALSE(is_tandem_directory(root_ / "nothing"));
   const ModelDescription description = describe_model(directory);
-  EXPECT_EQ(description.kind, ModelKind::kTandem);
+  EXPECT_EQ(description.kind, tandem_kind());
   EXPECT_EQ(description.architecture, "DraftsmithTandemMT5ForConditionalGeneration");
 }
 
