@@ -143,11 +143,6 @@ at::Tensor dropout(const at::Tensor& x, double probability, const DropoutKey& ke
                                 static_cast<int64_t>(key.step), static_cast<int64_t>(key.site));
 }
 
-at::Tensor uniform_tensor(at::IntArrayRef shape, uint64_t seed, std::string_view stream, at::TensorOptions options) {
-  const CounterRandom random(seed, stream);
-  return filled<float>(shape, at::kFloat, [&](uint64_t i) { return random.uniform_float(i); }).to(options);
-}
-
 at::Tensor normal_tensor(at::IntArrayRef shape, double standard_deviation, uint64_t seed, std::string_view stream,
                          at::TensorOptions options) {
   const CounterRandom random(seed, stream);

@@ -71,13 +71,6 @@ double in_steps(const Period& period, const Period& run, const PeriodScale& scal
       period);
 }
 
-double count_in_unit(const Period& period, const Progressed& progress) {
-  return std::visit(Overloaded{[&](Steps) { return progress.steps; }, [&](Epochs) { return progress.epochs; },
-                               [&](Labels) { return progress.labels; },
-                               [](Share) -> double { throw std::logic_error("a share has no counter"); }},
-                    period);
-}
-
 double done(const Period& period, const Progressed& progress, const Period& run) {
   return std::visit(
       Overloaded{[&](Steps p) { return progress.steps / p.count; }, [&](Epochs p) { return progress.epochs / p.count; },

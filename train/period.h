@@ -56,7 +56,4 @@ double in_steps(const Period& period, const Period& run, const PeriodScale& scal
 // How much of `period` is done: 0 at the start, 1 when it is over, more after. `run` as above.
 double done(const Period& period, const Progressed& progress, const Period& run);
 
-// The number in the counters that has the unit of `period`; shares have none (std::logic_error).
-double count_in_unit(const Period& period, const Progressed& progress);
-
 }  // namespace draftsmith::train

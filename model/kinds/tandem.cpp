@@ -196,14 +196,6 @@ std::unique_ptr<TransformerModel> load_tandem_secondary(const fs::path& director
   return load_model(opened, options);
 }
 
-Tandem load_tandem(const fs::path& directory, const TandemLoadOptions& options) {
-  const fs::path primary = options.primary_directory.empty() ? tandem_primary(directory) : options.primary_directory;
-  Tandem tandem;
-  tandem.secondary = load_tandem_secondary(directory, primary, options.secondary);
-  tandem.primary = load_model(primary, options.primary);
-  return tandem;
-}
-
 void save_tandem(const fs::path& directory, const TransformerModel& secondary, const TandemSaveOptions& options) {
   if ((options.primary == nullptr) == options.primary_directory.empty()) {
     throw std::logic_error("a Tandem is saved with a primary in memory or in a directory");

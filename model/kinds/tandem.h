@@ -74,23 +74,9 @@ std::filesystem::path tandem_primary(const std::filesystem::path& directory);
 // `verify` asks. Errors: UserError.
 void check_tandem_directory(const std::filesystem::path& directory);
 
-struct Tandem {
-  std::unique_ptr<TransformerModel> secondary;
-  std::unique_ptr<TransformerModel> primary;
-};
-
-struct TandemLoadOptions {
-  LoadOptions secondary = {};
-  LoadOptions primary = {};
-  // The primary to use instead of where the directory says it lies; it must be the same one. Empty: that one.
-  std::filesystem::path primary_directory = {};
-};
-
-// Both models. A referenced primary is hashed and compared. Errors: UserError: those of load_model; another primary
-// than the recorded one (naming both), none there.
-Tandem load_tandem(const std::filesystem::path& directory, const TandemLoadOptions& options = {});
-
-// The secondary alone, for use with the primary in `primary_directory`, which is checked as above (empty: not checked).
+// Loads the secondary for use with the primary in `primary_directory`, which may be another directory than the recorded
+// one but must be the same model. Empty: the primary is not checked. Errors (UserError): those of load_model; another
+// primary than the recorded one (naming both), or none there.
 std::unique_ptr<TransformerModel> load_tandem_secondary(const std::filesystem::path& directory,
                                                         const std::filesystem::path& primary_directory,
                                                         const LoadOptions& options = {});

@@ -7,6 +7,7 @@
 #include "model/files/model_hash.h"
 #include "tests/model/files/checkpoint_files.h"
 #include "tests/model/kinds/tandem_fixtures.h"
+#include "tests/support/tandem.h"
 
 namespace draftsmith::model {
 namespace {
