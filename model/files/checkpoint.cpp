@@ -46,7 +46,7 @@ ordered_json config_json(const Family& family, const TransformerConfig& config, 
   return out;
 }
 
-// The family's tensors, joined where its files join parameters.
+// Returns the tensors as the family's files hold them, joined where these join parameters.
 std::vector<TensorToStore> tensors_to_store(const TransformerModel& model, const Family& family, at::ScalarType dtype) {
   const TransformerConfig& config = model.config();
   std::map<std::string, std::vector<at::Tensor>> waiting;  // parts of a joined tensor

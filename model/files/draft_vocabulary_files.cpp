@@ -23,7 +23,7 @@ fs::path maps_file(const fs::path& directory) {
   return directory / "draftsmith" / "vocabulary.safetensors";
 }
 
-// What the maps' file holds, checked.
+// Reads and checks the maps' file.
 class MapReader {
  public:
   MapReader(const fs::path& file, Problems& problems) : file_(file), problems_(problems) {}
@@ -33,7 +33,7 @@ class MapReader {
     check("d2t", "I64", rows);
     check("t2d", "BOOL", vocabulary);
     for (const auto& [name, entry] : file_.tensors()) {
-      if (name != "d2t" && name != "t2d") wrong(name, "is no map of a vocabulary", "d2t and t2d alone", entry.dtype);
+      if (name != "d2t" && name != "t2d") wrong(name, "is not a map of a vocabulary", "d2t and t2d alone", entry.dtype);
     }
     if (problems_.list().size() > before) return {};
     const std::vector<int64_t> ids = target_ids(vocabulary);
@@ -104,7 +104,7 @@ DraftVocabulary read_draft_vocabulary(const fs::path& directory, ConfigReader& r
   if (!reader.has(kSize)) {
     if (fs::exists(file)) {
       problems.add({.where = file.string(),
-                    .what = "maps a pruned vocabulary, of which config.json says nothing",
+                    .what = "maps a pruned vocabulary that config.json does not mention",
                     .expected = std::string(kSize) + " in config.json",
                     .found = "no such key",
                     .hint = kHint});

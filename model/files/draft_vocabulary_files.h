@@ -14,12 +14,12 @@
 
 namespace draftsmith::model {
 
-// Reads the keys and the maps of a model directory, adding every problem; an empty one when it has neither. `config`
-// gives the vocabulary.
+// Reads the keys and the maps of a model directory, adding every problem. Returns an empty vocabulary if it has
+// neither. `config` gives the size of the vocabulary.
 DraftVocabulary read_draft_vocabulary(const std::filesystem::path& directory, ConfigReader& reader,
                                       const TransformerConfig& config, Problems& problems);
 
-// Writes the maps and adds the keys to config.json's contents; nothing for a whole vocabulary. Errors: RunError.
+// Writes the maps and adds the keys to config.json's contents; nothing for a complete vocabulary. Errors: RunError.
 void write_draft_vocabulary(const TransformerConfig& config, const std::filesystem::path& directory,
                             nlohmann::ordered_json& config_json);
 

@@ -41,7 +41,7 @@ json load_config_json(const fs::path& directory) {
   return value;
 }
 
-// The families' readers bound every size by itself; together they must still be a model that a machine could hold.
+// Refuses a configuration that is too large as a whole; the families' readers bound each size alone.
 void check_total(const TransformerConfig& config, const std::string& where, Problems& problems) {
   constexpr double kMostNumbers = 1e13;
   double total = 0;
@@ -135,7 +135,7 @@ std::string ModelDirectory::in_files(const std::string& stored_name) const {
   return shorter ? stored_name.substr(family_->optional_prefix.size()) : stored_name;
 }
 
-// Some writers keep another of the tied names than the family's own.
+// Returns the stored name of the embedding: some writers keep another of the tied names than the family's own.
 std::string ModelDirectory::embedding_name() const {
   std::vector<std::string> names = family_->embedding_copies;
   names.insert(names.begin(), in_files(family_->stored_embedding));
@@ -147,16 +147,16 @@ std::string ModelDirectory::embedding_name() const {
   return stored == names.end() ? names.front() : *stored;
 }
 
-// The stored tensors decide, not the flags: Transformers 5 writes tie_word_embeddings: true for untied models as well.
-// A stored head that equals the embedding is a copy of it, unless the flags say that it is untied.
+// Decides by the stored tensors, not the flags: Transformers 5 writes tie_word_embeddings: true for untied models as
+// well. A stored head that equals the embedding is a copy of it, unless the flags say that it is untied.
 void ModelDirectory::decide_head() {
   const std::string embedding = embedding_name();
   const bool own_head = weights_.contains(family_->stored_head) && embedding != family_->stored_head;
   const bool equal = own_head && config_.tied_head && same_tensor(family_->stored_head, embedding);
   if (own_head && config_.tied_head && !equal && !config_.encoder_decoder) {
     log_warning(
-        "{}: differs from the embedding that config.json ties it to; it is used as the head of its own that it "
-        "is, as Transformers does (tie_word_embeddings: false would say so)",
+        "{}: differs from the embedding that config.json ties it to; it is used as a separate head, as Transformers "
+        "does (tie_word_embeddings: false would say so)",
         weights_.where(family_->stored_head));
   }
   config_.tied_head = !own_head || equal;
@@ -196,7 +196,7 @@ void ModelDirectory::match_parameters() {
     StoredTensor tensor = stored_parameter(*family_, spec.name, config_);
     tensor.name = tensor.name == family_->stored_embedding ? embedding : in_files(tensor.name);
     parameters_.push_back({spec, std::move(tensor)});
-    // Of joined parameters the first speaks for all.
+    // The first of joined parameters stands for all.
     if (problems.list().size() < kMostProblems && parameters_.back().tensor.part == 0) {
       check_parameter(parameters_.back(), problems);
     }

@@ -17,15 +17,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file as it was when it was read.
+// The size, time and hash of a file that was read.
 struct KnownFile {
   std::uintmax_t size = 0;
   fs::file_time_type changed;
   std::string hash;
 };
 
-// Evaluations open the same model many times. Remembered is only what was already old when it was read: a file changed
-// a moment ago may change again within the same tick of the file system's clock.
+// Returns the hash of a file, remembered because evaluations open the same model many times. Only a file that was
+// already old when it was read is remembered: a file changed a moment ago may change again within the same tick of the
+// file system's clock.
 std::string remembered_sha256(const fs::path& file) {
   static std::mutex mutex;
   static std::map<fs::path, KnownFile> known;

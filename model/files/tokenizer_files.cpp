@@ -14,7 +14,7 @@ using nlohmann::ordered_json;
 
 constexpr const char* kSettings = "tokenizer_config.json";
 
-// What Transformers' T5Tokenizer needs to give SentencePiece's own ids plus </s>: no sentinel tokens of its own.
+// Settings with which Transformers' T5Tokenizer gives SentencePiece's own ids plus </s>, without sentinel tokens.
 ordered_json t5_settings() {
   ordered_json out;
   out["tokenizer_class"] = "T5Tokenizer";

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kProjection = "projection.weight";
 
-// The parts draw dropout masks of their own.
+// Makes the parts draw different dropout masks.
 constexpr uint64_t kSmallDropout = 0x5a11;
 
 void require_parts(const DeepTandemParts& parts) {
@@ -37,7 +37,7 @@ TransformerConfig large_config(const DeepTandemParts& parts) {
   return config;
 }
 
-// Zero: at first the small part is a model of its own, which the large one learns to help.
+// Returns zeros: at first the small part works alone, and the large part learns to help it.
 at::Tensor first_projection(const DeepTandemParts& parts) {
   return at::zeros({parts.small.width, parts.large.width}, at::kFloat);
 }

@@ -40,7 +40,7 @@ const HeadName& name_of(ExitHead head) {
   return *std::find_if(std::begin(kHeads), std::end(kHeads), [&](const HeadName& known) { return known.head == head; });
 }
 
-// What exits.json says: the exits, and of their model what shapes and limits depend on.
+// The content of exits.json: the exits, and the properties of their model that shapes and limits depend on.
 struct StoredExits {
   ExitConfig config;
   TransformerConfig model;
@@ -167,7 +167,7 @@ std::optional<SafetensorsFile> open_weights(const fs::path& directory, const Sto
   return file;
 }
 
-// In pieces, so that a head of hundreds of megabytes takes no others beside it.
+// Works in pieces, so that a head of hundreds of megabytes needs no second copy.
 bool all_finite(const at::Tensor& values) {
   constexpr int64_t kAtOnce = int64_t{1} << 20;
   const auto pieces = values.flatten().split(kAtOnce);
@@ -206,7 +206,7 @@ void require_bound(const StoredExits& stored, const fs::path& directory, const f
                    "with the option exits"});
 }
 
-// Where nothing but the shapes tells that exits are of another model.
+// Refuses exits whose shapes do not fit the model.
 void require_same_shape(const StoredExits& stored, const TransformerConfig& model, const fs::path& directory) {
   Problems problems;
   const auto compare = [&](const char* what, int64_t of_exits, int64_t of_model) {

@@ -34,14 +34,14 @@ UserError no_primary(const fs::path& directory, const fs::path& primary) {
                     .hint = "name the primary where it lies now (--model), or train the Tandem with copy_primary"});
 }
 
-// As the system reads a path: where part of it is a link, `..` leads out of what that points to.
+// Resolves a path as the system does: after a link, `..` leads out of the directory that the link points to.
 fs::path resolved(const fs::path& path) {
   std::error_code error;
   const fs::path found = fs::weakly_canonical(path, error);
   return error ? path.lexically_normal() : found;
 }
 
-// Another primary than the recorded one is refused by its hash; what lies inside the directory belongs to it.
+// Refuses another primary than the recorded one by its hash. A primary inside the directory belongs to it.
 void require_recorded(const fs::path& directory, const fs::path& primary) {
   const auto record = recorded_primary(directory);
   if (!record) return;

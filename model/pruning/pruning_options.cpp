@@ -1,4 +1,4 @@
-// The options of pruning: their fields, which layers a choice means, and whether a model can be pruned so.
+// Options of pruning: their fields, the layers that a choice means, and whether a model can be pruned so.
 #include <algorithm>
 #include <charconv>
 #include <numeric>
@@ -16,13 +16,13 @@ namespace {
 
 [[noreturn]] void refuse_layers(const std::string& choice, int64_t count, const std::string& where) {
   throw UserError({.where = where,
-                   .what = "says no layers to keep",
+                   .what = "does not say which layers to keep",
                    .expected = fmt::format("first:N, every:K, or a rising list of layers in 0..{}", count - 1),
                    .found = choice.substr(0, 100),
                    .hint = {}});
 }
 
-// A whole number, or -1.
+// Returns a whole number, or -1.
 int64_t number(std::string_view text) {
   int64_t value = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -41,7 +41,7 @@ std::vector<int64_t> layer_list(const std::string& choice, int64_t count, const 
   return layers;
 }
 
-// Each file is given exactly where it is used.
+// Checks that each file is given exactly where it is used.
 void check_files(const PruneOptions& options, const std::string& where, Problems& problems) {
   const auto wrong = [&](const char* option, const std::string& what, const std::string& expected) {
     problems.add({.where = where.empty() ? option : where + "." + option,
@@ -65,7 +65,7 @@ void check_files(const PruneOptions& options, const std::string& where, Problems
   }
 }
 
-// Each question adds what is wrong.
+// Checks of one model; each member adds its problems.
 class Check {
  public:
   Check(const TransformerConfig& config, const PruneOptions& options, Problems& problems)
@@ -111,10 +111,10 @@ class Check {
   void vocabulary(int64_t fewest) {
     if (!config_.draft_vocabulary.ids.empty()) {
       problems_.add({.where = "vocabulary_from",
-                     .what = "the model's vocabulary was pruned before",
+                     .what = "the model's vocabulary has already been pruned",
                      .expected = "a model with all its ids",
                      .found = fmt::format("{} of {} ids", config_.vocabulary_rows(), config_.vocabulary),
-                     .hint = "prune the model that it was cut from"});
+                     .hint = "prune the original model"});
     }
     const int64_t wanted = options_.vocabulary_size.value_or(fewest);
     if (wanted >= fewest && wanted <= config_.vocabulary) return;
