@@ -38,7 +38,7 @@ std::string activation_name(Activation activation) {
 Activation read_activation(ConfigReader& reader, const std::string& key, const std::string& fallback) {
   const auto activation = activation_named(reader.get_string(key, fallback));
   if (!activation) {
-    reader.wrong(key, "is no activation known here", "relu, gelu, gelu_new, gelu_pytorch_tanh or silu");
+    reader.wrong(key, "is not a known activation", "relu, gelu, gelu_new, gelu_pytorch_tanh or silu");
   }
   return activation.value_or(Activation::kGelu);
 }

@@ -36,7 +36,7 @@ void read_feed_forward(ConfigReader& reader, const std::string& fallback, Transf
   const std::string name = reader.get_string("dense_act_fn", implied);
   const auto activation = activation_named(name);
   if (!activation) {
-    reader.wrong(reader.has("dense_act_fn") ? "dense_act_fn" : "feed_forward_proj", "is no activation known here",
+    reader.wrong(reader.has("dense_act_fn") ? "dense_act_fn" : "feed_forward_proj", "is not a known activation",
                  "relu, gelu, gelu_new, gelu_pytorch_tanh or silu, with \"gated-\" before it where it gates");
     return;
   }

@@ -8,7 +8,7 @@ namespace draftsmith::model {
 enum class Norm { kRms, kLayer };
 enum class Activation { kRelu, kGeluTanh, kGelu, kSilu };
 
-// How rotary frequencies are stretched beyond the lengths of pretraining (Transformers' rope_type).
+// Scaling of rotary frequencies beyond the lengths of pretraining (Transformers' rope_type).
 enum class RotaryScaling { kNone, kLinear, kLlama3 };
 
 // Rotary position embeddings (Su et al. 2021): pairs (i, i + width/2) of a head's first `width` numbers are rotated by

@@ -22,7 +22,7 @@ struct CrossCache {
   at::Tensor values;  // [R,H,S,K]
 };
 
-// What positions add to a step's attention: a bias of scores, or rotations.
+// Tables of positions for a step's attention: a bias of scores, or rotations.
 struct PositionTables {
   int64_t count = 0;  // positions they cover
   at::Tensor bias;    // [H,n], PositionBias::reversed_table; undefined: none
@@ -75,7 +75,7 @@ class DecoderState final : public DecodeState {
   // Sets the lengths of a layer to the end of an append layout.
   void advance(int64_t layer, const StepLayout& layout);
 
-  // Row of the caches that each row of the batch lies in. [B]
+  // Returns the cache row of each row of the batch. [B]
   const std::vector<int64_t>& cache_rows() const { return cache_rows_; }
   const LayerCache& cache(int64_t layer) const { return layers_.at(static_cast<size_t>(layer)); }
   void set_cross(std::vector<CrossCache> cross, std::vector<int64_t> source_lengths,
@@ -84,8 +84,8 @@ class DecoderState final : public DecodeState {
   const std::vector<int64_t>& source_of_row() const { return source_of_row_; }
   int64_t source_length(int64_t row) const;
 
-  // Tables over the positions that were used so far and more; empty before the first step. Kept here, not in the model:
-  // weights may change between states.
+  // Tables over the positions used so far and more; empty before the first step. They lie here and not in the model
+  // because weights may change between states.
   void set_positions(PositionTables tables) { positions_ = std::move(tables); }
   const PositionTables& positions() const { return positions_; }
 

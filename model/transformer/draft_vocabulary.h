@@ -11,18 +11,19 @@
 
 namespace draftsmith::model {
 
-// Where ids lie in a model's embedding and head: at their own number, or at the rows of a pruned vocabulary.
+// The rows of ids in a model's embedding and head: the ids themselves, or the rows of a pruned vocabulary.
 class VocabularyRows {
  public:
   VocabularyRows() = default;
   VocabularyRows(const TransformerConfig& config, at::Device device);
 
   bool pruned() const { return ids_.defined(); }
-  // Rows of tokens int64 [...]; the stand-in's for those that have none.
+  // Returns the rows of tokens int64 [...]; the stand-in's row for tokens without one.
   at::Tensor of(const at::Tensor& tokens) const;
-  // Which tokens int64 [...] have a row of their own. bool [...]
+  // Returns whether tokens int64 [...] have their own row. bool [...]
   at::Tensor has(const at::Tensor& tokens) const;
-  // Values of the rows [...,rows] as values of all ids [...,V], `elsewhere` for ids without a row. Differentiable.
+  // Returns values of the rows [...,rows] as values of all ids [...,V], with `elsewhere` for ids without a row.
+  // Differentiable.
   at::Tensor spread(const at::Tensor& values, double elsewhere) const;
 
  private:
@@ -31,8 +32,8 @@ class VocabularyRows {
   at::Tensor row_of_;  // [V]
 };
 
-// The `size` most frequent ids by counts [V] (the lower id where they are equal), always with those in `kept`; rising.
-// Errors: std::logic_error for a size below the number of kept ids or above V.
+// Returns the `size` most frequent ids by counts [V] (the lower id if counts are equal), always with those in `kept`;
+// rising. Errors: std::logic_error for a size below the number of kept ids or above V.
 std::vector<int64_t> most_frequent_ids(const std::vector<int64_t>& counts, const std::vector<int64_t>& kept,
                                        int64_t size);
 

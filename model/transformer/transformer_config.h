@@ -11,18 +11,18 @@
 
 namespace draftsmith::model {
 
-// How positions enter: T5's bucketed bias on attention scores, rotated queries and keys (Llama, GPT-NeoX), embeddings
+// Positions of tokens: T5's bucketed bias on attention scores, rotated queries and keys (Llama, GPT-NeoX), embeddings
 // of positions (GPT-2), ALiBi's linear bias (BLOOM).
 enum class Positions { kRelativeBias, kRotary, kLearned, kAlibi };
 
-// The ids that a drafter of a pruned vocabulary has embeddings and logits for (model/transformer/draft_vocabulary.h).
+// The ids that a drafter with a pruned vocabulary has embeddings and logits for (model/transformer/draft_vocabulary.h).
 struct DraftVocabulary {
-  std::vector<int64_t> ids;  // rising, an id a row; empty: every id has a row
-  int64_t stand_in = 0;      // one of them: what is embedded in place of ids without a row
+  std::vector<int64_t> ids;  // rising, one id for each row; empty: every id has a row
+  int64_t stand_in = 0;      // one of `ids`: embedded in place of ids without a row
 };
 
-// What makes a model the secondary of a Tandem (Nair et al. 2024, section 3; model/kinds/tandem.h): layer j + 1 of it
-// reads primary representation layer_map[j], projected, for the tokens of earlier blocks.
+// The Tandem part of a secondary (Nair et al. 2024, section 3; model/kinds/tandem.h): its layer j + 1 reads primary
+// representation layer_map[j], projected, for the tokens of earlier blocks.
 struct TandemShape {
   int64_t primary_width = 0;            // D_L; 0: no Tandem secondary
   int64_t primary_layers = 0;           // L_L, of the primary's decoder
@@ -82,7 +82,7 @@ struct TransformerConfig {
   // and the hidden state at token t predicts token t + γ. 0: causal, and token t + 1. Decoder-only.
   int64_t block_attention = 0;
 
-  // Rows of the embedding and of the head.
+  // Returns the number of rows of the embedding and of the head.
   int64_t vocabulary_rows() const {
     return draft_vocabulary.ids.empty() ? vocabulary : static_cast<int64_t>(draft_vocabulary.ids.size());
   }

@@ -33,7 +33,7 @@ VisibleKeys cross_keys(const StepLayout& layout, const DecoderState& state) {
   return visible;
 }
 
-// Of token j of row b at [b * L + j]. Siblings all stand at the next position.
+// Returns positions: of token j of row b at [b * L + j]. Siblings all have the next position.
 std::vector<int64_t> positions_of(const StepLayout& layout) {
   std::vector<int64_t> positions;
   positions.reserve(layout.base.size() * static_cast<size_t>(layout.tokens));

@@ -1,5 +1,5 @@
-// kind = "heads": trains early-prediction heads for layers of a model, all else frozen (train/trainable
-// models/head_trainable.h). Makes model/: a copy of the model's directory with draftsmith/exits inside.
+// kind = "heads": trains early-prediction heads for layers of a frozen model (train/trainable/head_trainable.h). Makes
+// model/: a copy of the model's directory with draftsmith/exits inside.
 #include <fmt/format.h>
 
 #include "base/device.h"
@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Table 4 of Yang et al. 2024; how the rate falls after its warm-up is not in it.
+// Table 4 of Yang et al. 2024, which does not say how the rate falls after its warm-up.
 train::TrainOptions default_training() {
   train::TrainOptions training;
   training.length = "3 epochs";
@@ -71,7 +71,7 @@ Fields<HeadsStageOptions> HeadsStageOptions::fields() {
       .check(check_training);
 }
 
-// Layers and ranks that the model does not have, before anything is loaded.
+// Refuses layers and ranks that the model does not have, before anything is loaded.
 model::ExitConfig checked_config(const HeadsStageOptions& options) {
   const model::TransformerConfig config = model::load_config(options.model);
   model::ExitConfig heads = train::exit_config(options);

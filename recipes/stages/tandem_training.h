@@ -40,7 +40,7 @@ struct TandemBeginning {
   std::unique_ptr<model::TransformerModel> fresh = nullptr;  // an ordinary model of random weights
 };
 
-// A trainable, and the models that it works on.
+// A trainable model, and the models that it works on.
 struct TrainableModels {
   std::vector<std::unique_ptr<model::TransformerModel>> models = {};
   std::unique_ptr<model::DeepTandemModel> deep = nullptr;

@@ -34,7 +34,7 @@ AlignedBlock aligned_top_k(const TeacherBlock& block, const SharedRows& shared, 
   if (shared.lacks) throw std::logic_error("a top-k teacher for a student that lacks ids of it");
   const at::Tensor& rows = block.ids;  // the student has them all, and ids rise with rows
   aligned.used = rows.ge(0);
-  // Where a place is unused, the row of one that is used: what is set at rows is the same there twice.
+  // Replaces unused places by a row that is used: the same value is then set there twice.
   const at::Tensor first = aligned.used.to(at::kByte).argmax(1, true);  // [C,1]
   aligned.rows = at::where(aligned.used, rows, rows.gather(1, first)).clamp_min(0);
   const at::Tensor log_p = at::where(aligned.used, block.log_probs.to(type).clamp_min(kLeastLog), kLogOfNothing);
@@ -122,7 +122,7 @@ class Distillation : public LogitLoss {
   void end_block() override { teacher_ = {}; }
 
  private:
-  // Of the student over the shared rows, at the temperature. [C,n]
+  // The student's log probabilities over the shared rows, at the temperature. [C,n]
   at::Tensor shared_log_probs(const at::Tensor& logits, const at::Tensor& log_probs) const {
     const int64_t shared = teaching_.shared->shared;
     if (terms_.temperature == 1 && shared == logits.size(1) && log_probs.defined()) return log_probs;

@@ -35,7 +35,7 @@ struct PlannedTerm {
   std::vector<Product> products = {};
 };
 
-// What LinearLoss is to compute of which tensors. A matrix that several terms share stands in it once.
+// The plan of a LinearLoss: its terms and tensors. A matrix that several terms share appears once.
 struct Plan {
   std::vector<PlannedTerm> terms;
   variable_list tensors;
@@ -88,7 +88,7 @@ variable_list operands(const Plan& plan) {
   return converted;
 }
 
-// Of the loss with respect to the plan's tensors, in their types; undefined where none is wanted.
+// Gradients of the loss with respect to the plan's tensors, in their types; undefined if not wanted.
 class Gradients {
  public:
   Gradients(at::TensorList tensors, bool wanted) : written_(tensors.size(), false) {
@@ -97,7 +97,7 @@ class Gradients {
     }
   }
 
-  // From that with respect to a block of logits [C,V] of a term, whose first position is `begin`.
+  // Adds the gradients from that of a block of logits [C,V] of a term, whose first position is `begin`.
   void accumulate(const PlannedTerm& term, const variable_list& in, const at::Tensor& slope, int64_t begin) {
     const int64_t count = slope.size(0);
     for (const Product& product : term.products) {
@@ -113,7 +113,7 @@ class Gradients {
     }
   }
 
-  // Where there was no position, nothing was written.
+  // Without positions, nothing was written.
   variable_list take() {
     for (size_t i = 0; i < all_.size(); ++i) {
       if (all_[i].defined() && !written_[i]) all_[i].zero_();
@@ -137,7 +137,7 @@ class Gradients {
   std::vector<bool> written_;
 };
 
-// Of a block of positions from `begin` on, into logits [C,V].
+// Writes the logits [C,V] of a block of positions from `begin` on.
 void compute_logits(const PlannedTerm& term, const variable_list& in, int64_t begin, at::Tensor& logits) {
   for (size_t i = 0; i < term.products.size(); ++i) {
     const at::Tensor rows = in[term.products[i].rows].narrow(0, begin, logits.size(0));

@@ -30,14 +30,14 @@ class Adafactor : public Optimizer {
   void update(double lr, double gradient_scale) override;
 
  private:
-  // What is remembered of one parameter. Undefined tensors are not used by it.
+  // State of one parameter. Unused tensors are undefined.
   struct Memory {
     at::Tensor row;            // [...,rows]
     at::Tensor column;         // [...,columns]
     at::Tensor second_moment;  // like the parameter; vectors only
     at::Tensor first_moment;   // like the parameter; with beta1
   };
-  // g / sqrt(estimated second moment), after updating the estimate.
+  // Updates the estimate of the second moment and returns g / sqrt(estimate).
   at::Tensor normalized(const at::Tensor& gradient, Memory& memory) const;
 
   AdafactorOptions options_;

@@ -1,5 +1,5 @@
-// From gradients to new parameters. An optimizer owns its state tensors under stable names, so that a training
-// checkpoint can store and restore them exactly; its only number is the count of steps.
+// Optimizers turn gradients into new parameters. An optimizer owns its state tensors under stable names, so that a
+// training checkpoint can store and restore them exactly; its only number is the count of steps.
 //
 // A new optimizer is a .cpp in this folder, its options and its entry's function below, and its line in registry.cpp.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace draftsmith::train {
 
-// Parameters that learn at another rate than the rest. Patterns are matched against canonical names
+// Parameters with their own learning rate. Patterns are matched against canonical names
 // (model/transformer/parameters.h); `*` is any text, `?` any character. The first group that matches a parameter
 // counts.
 struct ParameterGroupOptions {
@@ -55,7 +55,7 @@ struct OptimizerOptions {
   static Fields<OptimizerOptions> fields();
 };
 
-// One parameter and how it learns.
+// A parameter and its rates.
 struct OptimizedParameter {
   std::string name;
   at::Tensor value;  // fp32 (fp64 in tests): the master weight
@@ -63,8 +63,7 @@ struct OptimizedParameter {
   double weight_decay = 0.0;  // the optimizer's, times the group's factor
 };
 
-// Applies the groups. Errors (UserError, all at once): a pattern that matches no parameter that an earlier one left
-// over.
+// Applies the groups. Errors (UserError, all at once): a pattern that matches no parameter left over by earlier ones.
 std::vector<OptimizedParameter> group_parameters(const std::map<std::string, at::Tensor>& parameters,
                                                  const OptimizerOptions& options);
 
@@ -73,8 +72,8 @@ class Optimizer {
   explicit Optimizer(std::vector<OptimizedParameter> parameters);
   virtual ~Optimizer() = default;
 
-  // One update from the parameters' gradients, each multiplied by `gradient_scale` first (1/labels, and clipping);
-  // parameters without a gradient stay as they are. The gradients' content is unspecified afterwards.
+  // Makes one update from the parameters' gradients, each first multiplied by `gradient_scale` (1/labels, and
+  // clipping). Parameters without a gradient stay unchanged. The content of the gradients is unspecified afterwards.
   void step(double lr, double gradient_scale);
   // Drops all gradients.
   void zero_grad();
@@ -82,7 +81,8 @@ class Optimizer {
   const std::vector<OptimizedParameter>& parameters() const { return parameters_; }
   int64_t steps() const { return steps_; }
 
-  // State tensors by "<parameter name>/<state name>", shared with the optimizer. All exist from construction on.
+  // Returns the state tensors by "<parameter name>/<state name>", shared with the optimizer. All exist from
+  // construction on.
   virtual std::map<std::string, at::Tensor> state() const = 0;
   // Copies a stored state back. Errors: std::logic_error for names or shapes that state() does not have.
   void restore(const std::map<std::string, at::Tensor>& stored, int64_t steps);

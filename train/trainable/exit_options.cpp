@@ -14,7 +14,7 @@ constexpr const char* kAverage = "early_exit_average";
 constexpr const char* kCalm = "calm_weighted";
 constexpr const char* kWeighted = "weighted";
 
-// What can be known without the model.
+// Checks what does not depend on the model.
 void check_losses(const ExitTrainingOptions& options, const std::string& where, Problems& problems) {
   const size_t exits = options.layers.size();
   if (options.loss == kAverage && exits > 1) {

@@ -71,7 +71,7 @@ TrainableOutput TandemTrainable::forward(const Batch& batch, const model::Dropou
     output.predictions.push_back(
         {.model = &primary_, .hidden = primary_hidden, .labels = batch.labels, .taught = false});
   }
-  // What autocast made of it, its head cannot read.
+  // The head cannot read the type that autocast produced.
   const at::Tensor taught_by = primary_hidden.detach().to(primary_.info().dtype);
   output.teacher = {.model = &primary_, .hidden = taught_by, .labels = batch.labels};
   return output;
