@@ -85,7 +85,7 @@ model::TokenBatch one_row(const Ids& tokens) {
   return {at::tensor(tokens, at::kLong).view({1, length}), {length}};  // [1,L]
 }
 
-// What the model reads of an example with the teacher's hand on it, as in training.
+// Returns the model's input for an example with teacher forcing, as in training.
 model::ForwardInput forward_input(const model::TransformerConfig& config, const Ids& source, const Ids& target) {
   model::ForwardInput input;
   Ids decoder = config.encoder_decoder ? Ids{} : source;
@@ -121,7 +121,7 @@ model::ActivationMoments measure_activations(const Whole& whole, const model::Pr
   return moments;
 }
 
-// How often each id occurs, in sources and targets.
+// Returns how often each id occurs, in sources and targets.
 std::vector<int64_t> count_tokens(const Whole& whole, const fs::path& file) {
   std::vector<int64_t> counts(static_cast<size_t>(whole.model->config().vocabulary), 0);
   int64_t tokens = 0;

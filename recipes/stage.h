@@ -17,14 +17,14 @@
 
 namespace draftsmith::recipes {
 
-// How to run, as opposed to what to make: nothing here changes a result, so nothing here enters a stage's hash.
+// Settings of a run that change no result, so that none of them enters a stage's hash.
 struct Execution {
   std::string device = "auto";
   int64_t threads = 0;  // 0: LibTorch's choice
   ProgressStyle progress = ProgressStyle::kLines;
 };
 
-// What a running stage is given.
+// The context of a running stage.
 struct StageContext {
   std::filesystem::path directory;  // the stage's own; exists, and keeps what an interrupted run left in it
   std::string identity;             // the stage's hash

@@ -65,7 +65,7 @@ double in_steps(const Period& period, const Period& run, const PeriodScale& scal
       Overloaded{[](Steps p) { return p.count; }, [&](Epochs p) { return p.count * scale.steps_per_epoch; },
                  [&](Labels p) { return p.count / scale.labels_per_epoch * scale.steps_per_epoch; },
                  [&](Share p) {
-                   if (std::holds_alternative<Share>(run)) throw std::logic_error("a run's length is no share");
+                   if (std::holds_alternative<Share>(run)) throw std::logic_error("a run's length cannot be a share");
                    return p.part * in_steps(run, run, scale);
                  }},
       period);

@@ -192,7 +192,7 @@ void check_validation(const TrainableModel& trainable, const ValidationInputs& i
   }
   if (options.bleu_examples > 0 && !trainable.writes_text()) {
     problems.add({.where = "validation.bleu_examples",
-                  .what = "what is trained here cannot decode on its own, so there is no BLEU during training",
+                  .what = "the trained models cannot decode on their own, so there is no BLEU during training",
                   .expected = "0",
                   .found = std::to_string(options.bleu_examples),
                   .hint = "measure it afterwards, with an evaluation of the result"});

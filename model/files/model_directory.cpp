@@ -234,7 +234,7 @@ void ModelDirectory::check_others(Problems& problems) const {
       log_info("{}: ignored, this model never reads it", weights_.where(name));
     } else if (!copy) {
       problems.add({.where = weights_.where(name),
-                    .what = "is no tensor of a " + family_->name + " model of this configuration",
+                    .what = "is not a tensor of a " + family_->name + " model of this configuration",
                     .expected = "nothing of this name",
                     .found = weights_.entry(name).dtype + " " + shape_text(weights_.entry(name).shape),
                     .hint = "do config.json and the weights belong together?"});

@@ -116,7 +116,7 @@ void check_exit_shapes(const ExitConfig& exits, const TransformerConfig& config,
   for (const auto& entry : shapes) {
     if (expected.contains(entry.first)) continue;
     problems.add(
-        {where, "a tensor that none of these exits has", "those of the exits alone", printable(entry.first), hint});
+        {where, "a tensor that none of these exits has", "only tensors of these exits", printable(entry.first), hint});
   }
 }
 

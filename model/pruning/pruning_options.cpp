@@ -154,7 +154,8 @@ Fields<PruneOptions> PruneOptions::fields() {
            "Neurons that stay in each feed-forward layer. 0: all.")
       .add("heads", &T::heads, Range{0, 4096}, "Attention heads that stay in each layer. 0: all.")
       .add("by", &T::by, Choices{"magnitude", "activation"},
-           "Which neurons and heads stay: those of the largest weights, or those that add most to the hidden states on "
+           "Choice of neurons and heads to keep: the largest weights, or the largest contribution to the hidden states "
+           "on "
            "calibration text.")
       .add("calibration", &T::calibration,
            "Text for by = activation: a corpus (.h5) or, for decoder-only models, a file of texts, one a line.")

@@ -39,7 +39,7 @@ struct TrainStageOptions {
   static Fields<TrainStageOptions> fields();
 };
 
-// What is trained: a model by itself, or one of the tables of the stage.
+// The subject of training: a model by itself, or one of the tables of the stage.
 struct PlainTraining {};
 struct BlockPredictionTraining {
   int64_t block = 0;

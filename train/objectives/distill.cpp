@@ -106,7 +106,7 @@ void require_all_ids(const TeacherSource& teacher, const model::TransformerModel
   const size_t kept = student.config().draft_vocabulary.ids.size();
   throw UserError(
       {.where = "teacher " + teacher.name(),
-       .what = fmt::format("the student {} lacks ids of this teacher, of which only the likeliest are stored",
+       .what = fmt::format("the student {} lacks ids of this teacher, but only the teacher's likeliest ids are stored",
                            student.info().name),
        .expected = fmt::format("a student with all {} ids", teacher.vocabulary()),
        .found = kept > 0 ? fmt::format("a pruned vocabulary of {} ids", kept)

@@ -125,7 +125,7 @@ class RouterTrainer {
     }
     if (kept.empty()) {
       throw RunError({.where = "router training",
-                      .what = "the cross entropy is no number",
+                      .what = "the cross entropy is not a number",
                       .expected = "a finite loss",
                       .found = "NaN",
                       .hint = "lower lr"});

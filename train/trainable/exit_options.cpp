@@ -117,7 +117,7 @@ void check_early_layers(const std::vector<int64_t>& layers, int64_t decoder_laye
   if (decoder_layers == 0) return;
   for (const int64_t layer : layers) {
     if (layer >= 1 && layer < decoder_layers) continue;
-    wrong("an exit lies outside the model, or at its last layer, which is no exit",
+    wrong("an exit lies outside the model, or at its last layer, which is not an exit",
           decoder_layers > 1 ? fmt::format("a layer in 1..{}", decoder_layers - 1)
                              : "a model of more than one decoder layer",
           std::to_string(layer));

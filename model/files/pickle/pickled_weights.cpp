@@ -30,7 +30,7 @@ void require_zip(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   char magic[2] = {};
   if (!in.read(magic, sizeof(magic)) || magic[0] != 'P' || magic[1] != 'K') {
-    refuse(file, "is no zip file", in ? "another form, perhaps of a PyTorch before 1.6" : "fewer than two bytes");
+    refuse(file, "is not a zip file", in ? "another form, perhaps of a PyTorch before 1.6" : "fewer than two bytes");
   }
 }
 

@@ -104,10 +104,10 @@ TEST(PickledWeights, WhatIsNoStateDictIsAnError) {
   const auto file = folder / "pytorch_model.bin";
   const std::string good = state_dict();
   for (const auto& [content, message] :
-       std::vector<std::pair<std::string, std::string>>{{"", "no zip"},
+       std::vector<std::pair<std::string, std::string>>{{"", "not a zip"},
                                                         {"\x80\x02"
                                                          "ccollections\nOrderedDict\n",
-                                                         "no zip"},
+                                                         "not a zip"},
                                                         {good.substr(0, good.size() / 2), "cannot be read"},
                                                         {pickled(at::ones({2})), "where the state dict is expected"},
                                                         {pickled(c10::List<int64_t>({1, 2})), "build_intlist"}}) {
