@@ -8,6 +8,7 @@
 #include "base/random_tensors.h"
 #include "model/files/safetensors.h"
 #include "model/layers/norm.h"
+#include "model/transformer/parameters.h"
 
 namespace draftsmith::model {
 
@@ -149,7 +150,7 @@ Exits::Exits(ExitConfig config, const TransformerConfig& model, std::map<std::st
 }
 
 const at::Tensor& head_weight(const TransformerModel& model) {
-  return model.parameters().at(model.config().tied_head ? "embedding.weight" : "head.weight");
+  return model.parameters().at(head_parameter(model.config()));
 }
 
 const ExitShape* Exits::find(int64_t layer) const {

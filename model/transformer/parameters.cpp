@@ -79,6 +79,10 @@ std::vector<ParameterSpec> expected_parameters(const TransformerConfig& config) 
   return specs;
 }
 
+std::string head_parameter(const TransformerConfig& config) {
+  return config.tied_head ? "embedding.weight" : "head.weight";
+}
+
 int64_t count_numbers(const TransformerConfig& config) {
   int64_t count = 0;
   for (const ParameterSpec& spec : expected_parameters(config)) {

@@ -35,6 +35,9 @@ struct ParameterSpec {
 // Returns all parameters of a model, in the order embedding, encoder, decoder, head. Tied tensors appear once.
 std::vector<ParameterSpec> expected_parameters(const TransformerConfig& config);
 
+// Returns the name of the parameter that the head multiplies with: its own, or the embedding's if they are tied.
+std::string head_parameter(const TransformerConfig& config);
+
 // Returns the count of numbers in all parameters, tied ones once.
 int64_t count_numbers(const TransformerConfig& config);
 

@@ -4,6 +4,8 @@
 #include <limits>
 #include <stdexcept>
 
+#include "model/transformer/parameters.h"
+
 namespace draftsmith::model {
 namespace {
 
@@ -60,7 +62,7 @@ void check_primary(const TransformerConfig& config, const PrimaryStates& primary
 
 TransformerParts::TransformerParts(const TransformerConfig& config, const Building& building)
     : config_(config), decoder_(config, true, building) {
-  const std::string head = config.tied_head ? "embedding.weight" : "head.weight";
+  const std::string head = head_parameter(config);
   if (building.arena != nullptr) {
     head_ = Linear(building.matrix(head));
     head_.pack(*building.arena);
