@@ -139,6 +139,13 @@ TEST(PickleReader, DamagedPicklesAreRefusedOrRead) {
   }
 }
 
+// A million tuples around nothing, and a list that holds itself: neither runs out of stack nor leaks.
+TEST(PickleReader, DeepAndCircularContainersAreRefused) {
+  EXPECT_THROW(read_pickled_tensors(")" + std::string(1'000'000, '\x85') + "."), std::runtime_error);
+  EXPECT_THROW(read_pickled_tensors("]q" + std::string(1, '\0') + "h" + std::string(1, '\0') + "a."),
+               std::runtime_error);
+}
+
 // Damage to a tensor's own bytes is read; a tensor never reaches outside its storage.
 TEST(PickledWeights, DamagedFilesAreRefusedOrRead) {
   const TemporaryDirectory folder;
