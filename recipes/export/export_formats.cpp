@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "model/families/family.h"
 #include "model/kinds/tandem.h"
 
 namespace draftsmith::recipes {
@@ -23,6 +24,14 @@ void refuse_pruned_vocabulary(const std::string& where, const Config& config, co
                         "is. Rows put back would be logits nobody trained, and no file can say minus infinity"});
 }
 
+std::string decoder_only_families() {
+  std::string names;
+  for (const model::Family& family : model::families()) {
+    if (!family.base.encoder_decoder) names += (names.empty() ? "" : ", ") + family.name;
+  }
+  return names;
+}
+
 void check_hf(const std::string& where, const Config& config, const std::optional<Config>&, Problems& problems) {
   refuse_pruned_vocabulary(where, config, "Transformers", problems);
 }
@@ -33,7 +42,7 @@ void check_vllm(const std::string& where, const Config& config, const std::optio
   if (config.encoder_decoder) {
     problems.add({.where = where,
                   .what = "vLLM runs no encoder-decoder models, neither as drafters nor as targets",
-                  .expected = "a decoder-only model (Llama, GPT-2, GPT-NeoX, BLOOM)",
+                  .expected = fmt::format("a decoder-only model ({})", decoder_only_families()),
                   .found = config.family,
                   .hint = "--format hf exports it for Transformers"});
   }
