@@ -27,7 +27,7 @@ using Ids = std::vector<int64_t>;
 constexpr int64_t kCalibrationExamples = 512;
 constexpr const char* kNothingWritten = "nothing was written";
 
-// Is given source and target of an example and says whether it wants another. Texts have no source.
+// Receives source and target of an example, and returns whether it wants another. Texts have no source.
 using OnExample = std::function<bool(Ids source, Ids target)>;
 
 int64_t numbers_of(const model::TransformerModel& model) {

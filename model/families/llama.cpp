@@ -1,4 +1,4 @@
-// Llama 1 to 3 and what follows its layout (TinyLlama, OpenLLaMA). Keys and defaults are those of Transformers 5.23's
+// Llama 1 to 3 and models of the same layout (TinyLlama, OpenLLaMA). Keys and defaults are those of Transformers 5.23's
 // LlamaConfig.
 #include <cmath>
 

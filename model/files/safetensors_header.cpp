@@ -63,7 +63,7 @@ std::optional<uint64_t> needed_bytes(const std::vector<int64_t>& shape, uint64_t
                                                                             : std::optional(empty ? 0 : bytes);
 }
 
-// One header entry, checked by itself; a problem is recorded and nothing returned when it is wrong.
+// A reader of one header entry, which it checks by itself. It returns nothing, with a problem, if the entry is wrong.
 class EntryReader {
  public:
   EntryReader(const std::filesystem::path& file, uint64_t data_bytes, Problems& problems)

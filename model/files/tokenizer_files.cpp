@@ -38,7 +38,8 @@ ordered_json llama_settings() {
   return out;
 }
 
-// Name in the directory: SentencePiece files are called as the family's readers expect, others keep theirs.
+// Returns the name in the directory: SentencePiece files get the name that the family's readers expect, others keep
+// theirs.
 std::string name_in_directory(const fs::path& tokenizer, const TransformerConfig& config) {
   if (tokenizer.extension() != ".model") return tokenizer.filename().string();
   return config.encoder_decoder ? "spiece.model" : "tokenizer.model";

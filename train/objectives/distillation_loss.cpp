@@ -12,7 +12,7 @@ namespace {
 // Stands in for log 0 in buckets and unused places. Small enough to weigh nothing, and no ratio of two such
 // probabilities overflows in fp32.
 constexpr double kLogOfNothing = -80;
-// Below this a stored log probability is taken to be this: finite whatever it was rounded to.
+// Lower bound of stored log probabilities, so that they are finite whatever they were rounded to.
 constexpr double kLeastLog = -1e4;
 
 // A teacher's block in terms of the student's head. Full: logits [C,n] of the n shared rows. Top-k: rows.
@@ -57,7 +57,8 @@ at::Tensor compare_buckets(const at::Tensor& log_q, const AlignedBlock& teacher,
     const int64_t k = teacher.rows.size(1);
     const at::Tensor total = found.slope.sum(1, true);                    // [C,1]
     const at::Tensor of_tail = found.slope.narrow(1, k, 1) / tail.exp();  // [C,1] d value / d q of the bucket's ids
-    // Set, not added to what the bucket's ids get: that may be huge, and would leave nothing of it but rounding.
+    // Sets the value instead of adding it to the slopes of the bucket's ids: those may be huge, and only rounding would
+    // remain.
     const at::Tensor own = found.slope.narrow(1, 0, k) - own_log_q.exp() * total;        // [C,K]
     const at::Tensor first = own.gather(1, teacher.used.to(at::kByte).argmax(1, true));  // [C,1]
     *slope = q.mul_(of_tail - total).scatter_(1, teacher.rows, at::where(teacher.used, own, first)).mul_(any);
@@ -118,7 +119,7 @@ class Distillation : public LogitLoss {
     return sum;
   }
 
-  // Two blocks of a teacher's logits never lie side by side.
+  // Frees the block first: two blocks of a teacher's logits never exist together.
   void end_block() override { teacher_ = {}; }
 
  private:

@@ -18,11 +18,11 @@ using torch::autograd::variable_list;
 // Logits of a block. Large enough for efficient matrix products, small enough to stay cheap beside the activations.
 constexpr int64_t kLogitsAtOnce = int64_t{1} << 24;
 constexpr int64_t kFewestRows = 64;
-// Logits that a loss is given at a time on a CPU: its passes over them stay in the caches.
+// Logits that a loss reads at a time on a CPU: its passes over them stay in the caches.
 constexpr int64_t kLogitsInCache = int64_t{1} << 19;
 
-// One of the products that logits are sums of: rows of one tensor times the transpose of another, by their places in
-// the plan.
+// A product that is part of a sum of logits: rows of one tensor times the transpose of another, by their places in the
+// plan.
 struct Product {
   size_t rows = 0;    // [P,n]
   size_t matrix = 0;  // [V,n]
@@ -150,7 +150,7 @@ void compute_logits(const PlannedTerm& term, const variable_list& in, int64_t be
   }
 }
 
-// Sum of the losses of a block, whose logits [C,V] become their gradient where it is wanted; computed in `type`.
+// Returns the sum of the losses of a block, computed in `type`; replaces its logits [C,V] by their gradient if wanted.
 at::Tensor block_loss(LogitLoss& loss, at::Tensor& logits, int64_t begin, bool wanted, at::ScalarType type) {
   const int64_t count = logits.size(0);
   const int64_t step = logits.is_cpu() ? std::max<int64_t>(1, kLogitsInCache / logits.size(1)) : count;

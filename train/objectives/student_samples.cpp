@@ -89,7 +89,7 @@ Batch StudentSamples::batch(const TrainableModel& student, const Batch& given, u
   if (token_budget_ > 0) {
     examples.resize(within_budget(examples, student.info().encoder_decoder, token_budget_));
   }
-  // Packed where the batch was.
+  // Packs rows if the given batch was packed.
   const int64_t pack = given.decoder_input.segments.empty() ? 0 : given.decoder_input.tokens.size(1);
   return make_batch(examples, student.info(), pack);
 }

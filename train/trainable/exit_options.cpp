@@ -58,7 +58,7 @@ void check_heads(const HeadOptions& options, const std::string& where, Problems&
   check_early_layers(options.layers, 0, prefix + "layers", problems);
 }
 
-// early_exit_average without a layer is BiLD's: the first.
+// Returns the layers; early_exit_average without a layer means BiLD's: the first.
 std::vector<int64_t> layers_of(const ExitTrainingOptions& options, int64_t decoder_layers) {
   std::vector<int64_t> layers = options.layers;
   if (options.loss == kAverage && layers.empty()) layers.push_back(1);

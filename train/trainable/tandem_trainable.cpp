@@ -10,7 +10,7 @@ namespace draftsmith::train {
 namespace {
 
 constexpr const char* kPrimaryPrefix = "primary.";
-// Apart from the secondary's seed, so that the two models' dropout masks are independent.
+// Differs from the secondary's seed, so that the two models' dropout masks are independent.
 constexpr uint64_t kPrimarySeed = 0x7072696d61727900;
 
 }  // namespace
@@ -87,7 +87,7 @@ TextWriters TandemTrainable::text_writers() const {
   return writers;
 }
 
-// Written often: the primary lies inside and is not named by its hash, for which it would be read back.
+// Checkpoints are written often, so the primary inside is not named by its hash, for which it would be read back.
 void TandemTrainable::save(const std::filesystem::path& directory, const model::SaveOptions& options) const {
   if (trains_primary()) {
     model::save_tandem(directory, secondary_, {.files = options, .primary = &primary_, .record_primary = false});

@@ -129,7 +129,7 @@ class Machine {
     return stack_.back();
   }
 
-  // The topmost values, in the order they were pushed.
+  // Removes and returns the topmost values, in the order they were pushed.
   Values take_top(size_t count) {
     if (count > stack_.size()) fail("the pickle takes more than it made");
     const auto first = stack_.end() - static_cast<std::ptrdiff_t>(count);
@@ -138,7 +138,7 @@ class Machine {
     return values;
   }
 
-  // Everything above the last mark, which goes too.
+  // Removes the last mark and returns everything above it.
   Values above_mark() {
     const auto mark = std::find_if(stack_.rbegin(), stack_.rend(),
                                    [](const Value& value) { return std::holds_alternative<Mark>(value.is); });
