@@ -10,15 +10,10 @@ namespace draftsmith {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
-// Sends spdlog's default logger to standard error with bare messages ("warning: ..." before warnings). Called once, by
-// main;
-// `--quiet` is kWarning.
+// Sends spdlog's default logger to standard error with bare messages ("warning: ..." before warnings). main() calls it
+// once; `--quiet` is kWarning.
 void start_logging(LogLevel level);
 
-template <class... Args>
-void log_debug(fmt::format_string<Args...> format, Args&&... args) {
-  spdlog::debug(format, std::forward<Args>(args)...);
-}
 template <class... Args>
 void log_info(fmt::format_string<Args...> format, Args&&... args) {
   spdlog::info(format, std::forward<Args>(args)...);

@@ -118,17 +118,6 @@ class DropoutFunction : public torch::autograd::Function<DropoutFunction> {
   }
 };
 
-// Fills a contiguous CPU tensor with value(index), threads apart.
-template <class T, class F>
-at::Tensor filled(at::IntArrayRef shape, at::ScalarType dtype, const F& value) {
-  at::Tensor out = at::empty(shape, dtype);
-  T* data = out.mutable_data_ptr<T>();
-  at::parallel_for(0, out.numel(), 4096, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) data[i] = value(static_cast<uint64_t>(i));
-  });
-  return out;
-}
-
 }  // namespace
 
 at::Tensor dropout_mask(at::IntArrayRef shape, double probability, const DropoutKey& key, at::TensorOptions options) {
@@ -143,16 +132,15 @@ at::Tensor dropout(const at::Tensor& x, double probability, const DropoutKey& ke
                                 static_cast<int64_t>(key.step), static_cast<int64_t>(key.site));
 }
 
-at::Tensor uniform_tensor(at::IntArrayRef shape, uint64_t seed, std::string_view stream, at::TensorOptions options) {
-  const CounterRandom random(seed, stream);
-  return filled<float>(shape, at::kFloat, [&](uint64_t i) { return random.uniform_float(i); }).to(options);
-}
-
 at::Tensor normal_tensor(at::IntArrayRef shape, double standard_deviation, uint64_t seed, std::string_view stream,
                          at::TensorOptions options) {
   const CounterRandom random(seed, stream);
-  return filled<double>(shape, at::kDouble, [&](uint64_t i) { return standard_deviation * random.normal(i); })
-      .to(options);
+  const at::Tensor numbers = at::empty(shape, at::kDouble);
+  double* data = numbers.mutable_data_ptr<double>();
+  at::parallel_for(0, numbers.numel(), 4096, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) data[i] = standard_deviation * random.normal(static_cast<uint64_t>(i));
+  });
+  return numbers.to(options);
 }
 
 }  // namespace draftsmith

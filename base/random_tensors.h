@@ -21,12 +21,9 @@ at::Tensor dropout_mask(at::IntArrayRef shape, double probability, const Dropout
 // again. x itself when probability is 0.
 at::Tensor dropout(const at::Tensor& x, double probability, const DropoutKey& key);
 
-// Uniform in [0, 1) with 24 bits, for a stream named `stream` ("init/decoder.0.wq"). Drawn on the CPU, then moved: the
-// same values on every device.
-at::Tensor uniform_tensor(at::IntArrayRef shape, uint64_t seed, std::string_view stream, at::TensorOptions options);
-
-// Normal with mean 0 and the given standard deviation (Box-Muller in fp64, rounded to the dtype at the end). Drawn on
-// the CPU, then moved.
+// Returns normal numbers with mean 0 and the given standard deviation (Box-Muller in fp64, rounded to the dtype at the
+// end) from the stream named `stream` ("init/decoder.0.wq"). Drawn on the CPU, then moved: the same values on every
+// device.
 at::Tensor normal_tensor(at::IntArrayRef shape, double standard_deviation, uint64_t seed, std::string_view stream,
                          at::TensorOptions options);
 

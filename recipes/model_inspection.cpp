@@ -58,25 +58,7 @@ std::string describe_deep_tandem(const fs::path& directory) {
 }
 
 bool is_deep_tandem(const fs::path& directory) {
-  return model::kind_of_directory(directory) == model::ModelKind::kDeepTandem;
-}
-
-// Its own files; a Tandem secondary's primary too.
-void check_model(const fs::path& directory) {
-  switch (model::kind_of_directory(directory).value_or(model::ModelKind::kOrdinary)) {
-    case model::ModelKind::kOrdinary:
-      model::ModelDirectory{directory};
-      return;
-    case model::ModelKind::kTandem:
-      model::check_tandem_directory(directory);
-      return;
-    case model::ModelKind::kBlockPrediction:
-      model::ModelDirectory(directory, model::ModelKind::kBlockPrediction);
-      return;
-    case model::ModelKind::kDeepTandem:
-      model::describe_deep_tandem(directory);
-      return;
-  }
+  return model::kind_of_directory(directory) == model::deep_tandem_kind();
 }
 
 }  // namespace
@@ -101,7 +83,7 @@ std::string describe_model_directory(const fs::path& directory) {
 }
 
 void check_model_directory(const fs::path& directory) {
-  check_model(directory);
+  model::kind_of_directory(directory).check_directory(directory);
   const fs::path exits = model::exits_directory(directory);
   if (fs::exists(exits)) model::check_exit_directory(exits, directory);
 }

@@ -27,7 +27,7 @@ using Ids = std::vector<int64_t>;
 constexpr int64_t kCalibrationExamples = 512;
 constexpr const char* kNothingWritten = "nothing was written";
 
-// Is given source and target of an example and says whether it wants another. Texts have no source.
+// Receives source and target of an example, and returns whether it wants another. Texts have no source.
 using OnExample = std::function<bool(Ids source, Ids target)>;
 
 int64_t numbers_of(const model::TransformerModel& model) {
@@ -85,7 +85,7 @@ model::TokenBatch one_row(const Ids& tokens) {
   return {at::tensor(tokens, at::kLong).view({1, length}), {length}};  // [1,L]
 }
 
-// What the model reads of an example with the teacher's hand on it, as in training.
+// Returns the model's input for an example with teacher forcing, as in training.
 model::ForwardInput forward_input(const model::TransformerConfig& config, const Ids& source, const Ids& target) {
   model::ForwardInput input;
   Ids decoder = config.encoder_decoder ? Ids{} : source;
@@ -113,7 +113,7 @@ model::ActivationMoments measure_activations(const Whole& whole, const model::Pr
     throw_if_stop_requested(kNothingWritten);
     if (source.empty() && (target.empty() || config.encoder_decoder)) return true;
     model::ForwardInput input = forward_input(config, source, target);
-    input.observer = &moments;
+    input.observer = moments.observer();
     whole.model->forward(input);
     return --left > 0;
   });
@@ -121,7 +121,7 @@ model::ActivationMoments measure_activations(const Whole& whole, const model::Pr
   return moments;
 }
 
-// How often each id occurs, in sources and targets.
+// Returns how often each id occurs, in sources and targets.
 std::vector<int64_t> count_tokens(const Whole& whole, const fs::path& file) {
   std::vector<int64_t> counts(static_cast<size_t>(whole.model->config().vocabulary), 0);
   int64_t tokens = 0;

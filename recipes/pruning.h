@@ -10,7 +10,7 @@
 
 namespace draftsmith::recipes {
 
-// What a directory was cut down to.
+// The result of pruning a directory.
 struct PruneReport {
   model::TransformerConfig before;
   model::TransformerConfig after;

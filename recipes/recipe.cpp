@@ -51,26 +51,17 @@ void fill_in(toml::table& table, toml::table&& defaults) {
   }
 }
 
-std::vector<std::string> kind_names() {
-  std::vector<std::string> names;
-  for (const StageKind& kind : stage_kinds()) names.push_back(kind.name);
-  return names;
-}
-
-// The table's kind; adds a problem when it is missing or unknown.
+// Returns the table's kind, or nullptr with a problem if it is missing or unknown.
 const StageKind* kind_of(const std::string& stage, const toml::table& table, Problems& problems) {
   const auto text = table["kind"].value<std::string>();
-  const StageKind* kind = text ? find_stage_kind(*text) : nullptr;
+  const StageKind* kind = text ? stage_kinds().find(*text) : nullptr;
   if (kind) return kind;
-  const std::vector<std::string> known = kind_names();
-  std::string list;
-  for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
-  const std::string near = text ? nearest(*text, known) : "";
-  problems.add({.where = location_of(table),
-                .what = "stage '" + stage + "' has no known kind",
-                .expected = "kind = one of " + list,
-                .found = text ? "kind = \"" + *text + "\"" : "no `kind`",
-                .hint = near.empty() ? "" : "did you mean \"" + near + "\"?"});
+  Problem problem = unknown_name("stage kind", text.value_or(""), stage_kinds().names());
+  problem.where = location_of(table);
+  problem.what = "stage '" + stage + "' has no known kind";
+  problem.expected = "kind = " + problem.expected;
+  problem.found = text ? "kind = \"" + *text + "\"" : "no `kind`";
+  problems.add(problem);
   return nullptr;
 }
 
@@ -130,8 +121,8 @@ void check_top_level(const toml::table& root, Problems& problems) {
   const toml::table* defaults = root[kDefaults].as_table();
   if (defaults == nullptr) return;
   for (auto&& [key, value] : *defaults) {
-    if (find_stage_kind(std::string(key.str())) != nullptr && value.is_table()) continue;
-    const std::string near = nearest(std::string(key.str()), kind_names());
+    if (stage_kinds().find(std::string(key.str())) != nullptr && value.is_table()) continue;
+    const std::string near = nearest(std::string(key.str()), stage_kinds().names());
     problems.add({.where = location_of(value),
                   .what = "defaults for an unknown kind of stages",
                   .expected = "[defaults.KIND]",

@@ -13,17 +13,18 @@
 #include "base/device.h"
 #include "base/options.h"
 #include "base/progress.h"
+#include "base/registry.h"
 
 namespace draftsmith::recipes {
 
-// How to run, as opposed to what to make: nothing here changes a result, so nothing here enters a stage's hash.
+// Settings of a run that change no result, so that none of them enters a stage's hash.
 struct Execution {
   std::string device = "auto";
   int64_t threads = 0;  // 0: LibTorch's choice
   ProgressStyle progress = ProgressStyle::kLines;
 };
 
-// What a running stage is given.
+// The context of a running stage.
 struct StageContext {
   std::filesystem::path directory;  // the stage's own; exists, and keeps what an interrupted run left in it
   std::string identity;             // the stage's hash
@@ -79,9 +80,7 @@ StageKind make_stage_kind(std::string name, int64_t version, const std::string& 
               }};
 }
 
-// Every kind there is.
-const std::vector<StageKind>& stage_kinds();
-// The kind of that name, or nullptr.
-const StageKind* find_stage_kind(const std::string& name);
+// Returns all kinds of stages.
+const Registry<StageKind>& stage_kinds();
 
 }  // namespace draftsmith::recipes

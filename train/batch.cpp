@@ -32,7 +32,7 @@ JoinedExample joined_example(const ExampleTokens& example, int64_t start) {
   return joined;
 }
 
-// Prompt and continuation in one row, several examples a row where rows are packed.
+// Puts prompt and continuation in one row, and several examples in a row if rows are packed.
 Batch joined_batch(std::span<const ExampleTokens> examples, const model::ModelInfo& model, int64_t pack_tokens) {
   std::vector<int64_t> lengths;
   for (const ExampleTokens& example : examples) {
@@ -72,7 +72,7 @@ Batch joined_batch(std::span<const ExampleTokens> examples, const model::ModelIn
   return batch;
 }
 
-// Source and target in rows of their own.
+// Puts source and target in separate rows.
 Batch separate_batch(std::span<const ExampleTokens> examples, const model::ModelInfo& model) {
   std::vector<std::span<const int32_t>> sources, targets;
   for (const ExampleTokens& example : examples) {

@@ -1,4 +1,4 @@
-// One micro-batch as tensors: what a model's forward and an objective read.
+// A micro-batch as tensors: the input of a model's forward pass and of an objective.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace draftsmith::train {
 
 struct Batch {
   model::TokenBatch source;  // [B,S]; undefined for decoder-only models
-  // [B,T]: decoder start token, then all but the last target token. Decoder-only: the source in place of the start
-  // token where there is one, and several examples a row where they are packed.
+  // [B,T]: the decoder start token, then all but the last target token. Decoder-only: the source, if there is one,
+  // replaces the start token, and a row may pack several examples.
   model::TokenBatch decoder_input;
   at::Tensor labels;              // int64 [P]: target tokens of all rows, padding left out, row after row
   at::Tensor positions;           // int64 [P]: where each label stands in the flattened [B*T]
@@ -23,15 +23,15 @@ struct Batch {
   int64_t label_count() const { return labels.size(0); }
 };
 
-// The examples of a corpus on the model's device. Padding positions and prompts never reach the head or the loss.
-// `pack_tokens` as in data::BatchOptions.
+// Makes a batch of a corpus's examples on the model's device. Padding positions and prompts never reach the head or the
+// loss. `pack_tokens` as in data::BatchOptions.
 Batch make_batch(const data::Corpus& corpus, const std::vector<int64_t>& examples, const model::ModelInfo& model,
                  int64_t pack_tokens = 0);
 
 struct ExampleTokens {
   std::span<const int32_t> source, target;
 };
-// The same from tokens that lie in no corpus.
+// Makes a batch of tokens that belong to no corpus.
 Batch make_batch(std::span<const ExampleTokens> examples, const model::ModelInfo& model, int64_t pack_tokens = 0);
 
 }  // namespace draftsmith::train

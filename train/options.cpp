@@ -56,7 +56,7 @@ Fields<TrainOptions> TrainOptions::fields() {
       .add("batches", &TrainOptions::batches, "The micro-batches.")
       .add("validation", &TrainOptions::validation, "Measures taken on the validation corpus during the run.")
       .add("accumulate", &TrainOptions::accumulate, Range{1}, Unit{"micro-batches"},
-           "Micro-batches of one step; their gradients are those of one large batch.")
+           "Micro-batches of one step; their gradients add up to the gradient of one large batch.")
       .add("clip_norm", &TrainOptions::clip_norm, Range{0},
            "Gradients with a larger global norm are scaled down to it; 0: off.")
       .add("dropout", &TrainOptions::dropout, Range{0, 0.99}, "Dropout probability; absent: the model's own.")

@@ -1,4 +1,4 @@
-// Everything that decides what a training run computes, as recipes and `--set` give it.
+// The options that decide what a training run computes, as recipes and `--set` give them.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ struct TrainOptions {
   uint64_t seed = 1;              // of dropout
   std::string precision = "fp32";
   std::string keep = "best";
-  // What follows changes no result.
+  // The following fields change no result.
   std::string checkpoint_every = "1000 steps";  // a period, or empty: only at validations' ends and interruptions
   int64_t log_every = 50;
   bool tensorboard = true;

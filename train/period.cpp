@@ -65,17 +65,10 @@ double in_steps(const Period& period, const Period& run, const PeriodScale& scal
       Overloaded{[](Steps p) { return p.count; }, [&](Epochs p) { return p.count * scale.steps_per_epoch; },
                  [&](Labels p) { return p.count / scale.labels_per_epoch * scale.steps_per_epoch; },
                  [&](Share p) {
-                   if (std::holds_alternative<Share>(run)) throw std::logic_error("a run's length is no share");
+                   if (std::holds_alternative<Share>(run)) throw std::logic_error("a run's length cannot be a share");
                    return p.part * in_steps(run, run, scale);
                  }},
       period);
-}
-
-double count_in_unit(const Period& period, const Progressed& progress) {
-  return std::visit(Overloaded{[&](Steps) { return progress.steps; }, [&](Epochs) { return progress.epochs; },
-                               [&](Labels) { return progress.labels; },
-                               [](Share) -> double { throw std::logic_error("a share has no counter"); }},
-                    period);
 }
 
 double done(const Period& period, const Progressed& progress, const Period& run) {

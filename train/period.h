@@ -29,14 +29,15 @@ struct Share {
 
 using Period = std::variant<Steps, Epochs, Labels, Share>;
 
-// How far a run has come, in every unit.
+// Progress of a run in every unit.
 struct Progressed {
   double steps = 0;
   double epochs = 0;
   double labels = 0;
 };
 
-// How the units of one run relate. Steps of an epoch vary a little with the order of the examples.
+// Conversion between the units of one run. The number of steps of an epoch varies a little with the order of the
+// examples.
 struct PeriodScale {
   double steps_per_epoch = 1;
   double labels_per_epoch = 1;
@@ -47,16 +48,14 @@ struct PeriodScale {
 Period parse_period(const std::string& text, const std::string& where);
 std::string to_string(const Period& period);
 
-// The check of options that hold a period: adds a problem unless `text` is one. `empty_is_off`: "" is valid too.
+// Checks an option that holds a period: adds a problem unless `text` is one. `empty_is_off`: "" is valid, too.
 void check_period(const std::string& text, const std::string& where, bool empty_is_off, Problems& problems);
 
-// `period` counted in steps, approximately where the unit is another one. `run` is the length of the run, for shares.
+// Returns `period` in steps, approximately if its unit is another one. `run` is the length of the run, for shares.
 double in_steps(const Period& period, const Period& run, const PeriodScale& scale);
 
-// How much of `period` is done: 0 at the start, 1 when it is over, more after. `run` as above.
+// Returns how much of `period` is done: 0 at the start, 1 at its end, more after. `run` is the length of the run, for
+// shares.
 double done(const Period& period, const Progressed& progress, const Period& run);
-
-// The number in the counters that has the unit of `period`; shares have none (std::logic_error).
-double count_in_unit(const Period& period, const Progressed& progress);
 
 }  // namespace draftsmith::train

@@ -1,6 +1,5 @@
-// Arithmetic as it is written: no gradients are recorded, and autocast converts nothing. For what is not trained (a
-// teacher, a frozen primary), whose packed weights autocast cannot convert, and for gradients that are computed by
-// hand.
+// A scope without gradients and autocast: for models that are not trained (a teacher, a frozen primary), whose packed
+// weights autocast cannot convert, and for gradients that are computed by hand.
 #pragma once
 
 #include <ATen/autocast_mode.h>

@@ -1,4 +1,4 @@
-// Learning-rate schedules: a factor on the peak rate, from how far the run has come.
+// Learning-rate schedules: a factor on the peak rate, from the progress of the run.
 //
 //   warm-up      u = done(warm-up):                   factor u while u < 1
 //   constant     1
@@ -23,16 +23,16 @@ struct ScheduleOptions {
 
 class Schedule {
  public:
-  // `run` is the length of the run. Errors: UserError for a warm-up that is no period or is longer than the run, and
-  // for inverse_sqrt without one.
+  // `run` is the length of the run. Errors: UserError for a warm-up that is not a period or is longer than the run, and
+  // for inverse_sqrt without a warm-up.
   Schedule(const ScheduleOptions& options, const Period& run, const PeriodScale& scale);
 
-  // Factor on the peak rate of the step that brings the run to `progress` (the first step: steps = 1, so that a warm-up
-  // does not begin with a step of size zero). 0..1.
+  // Returns the factor on the peak rate for the step that brings the run to `progress`, 0..1. (The first step has steps
+  // = 1, so that a warm-up does not begin with a step of size zero.)
   double factor(const Progressed& progress) const;
 
  private:
-  // Part of the way from the end of the warm-up to the end of the run, 0..1.
+  // Returns the part of the way from the end of the warm-up to the end of the run, 0..1.
   double decayed(const Progressed& progress) const;
 
   ScheduleOptions options_;

@@ -13,7 +13,7 @@
 
 namespace draftsmith::train {
 
-// CRC-32C (Castagnoli) of the bytes, and TFRecord's masked form of it.
+// Returns the CRC-32C (Castagnoli) of the bytes, and TFRecord's masked form of it.
 uint32_t crc32c(std::string_view bytes);
 uint32_t masked_crc32c(std::string_view bytes);
 
@@ -23,11 +23,11 @@ using Scalar = std::pair<std::string, double>;
 // Appends events to the one event file of a directory.
 class EventWriter {
  public:
-  // Opens the directory's event file, or makes one. Events of steps after `last_step` and a torn last record, which a
-  // killed run leaves behind, are cut off, so that a resumed run logs no step twice. Throws UserError, RunError.
+  // Opens the directory's event file, or makes one. Cuts off events of steps after `last_step` and an incomplete last
+  // record of a killed run, so that a resumed run logs no step twice. Throws UserError, RunError.
   EventWriter(const std::filesystem::path& directory, int64_t last_step);
 
-  // One event with all scalars of a step. Flushed at once: TensorBoard follows a running job.
+  // Appends one event with all scalars of a step and flushes it: TensorBoard follows a running job.
   void add(int64_t step, std::span<const Scalar> scalars);
   const std::filesystem::path& file() const { return file_; }
 

@@ -83,7 +83,7 @@ struct Trainer::Impl {
                      .expected = "a parameter whose lr_factor is above 0"});
   }
 
-  // Frozen parameters get no gradient: it would cost time, and count in the norm that clipping looks at.
+  // Turns gradients of frozen parameters off: they would cost time and count in the norm that clipping reads.
   void require_gradients() const {
     train::require_gradients(inputs.trainable, true);
     for (const OptimizedParameter& parameter : optimizer->parameters()) {
@@ -179,7 +179,7 @@ struct Trainer::Impl {
          .hint = "lower the learning rate, warm up longer or clip. The last checkpoint is unharmed"});
   }
 
-  // Stays due when it is asked to stop on its way: the run that goes on from the checkpoint begins with it.
+  // Stays due if the run is stopped during it: a resumed run begins with it.
   void run_validation() {
     ValidationResult result;
     try {
@@ -215,7 +215,7 @@ struct Trainer::Impl {
   void save_checkpoint() {
     checkpoints.write(inputs.trainable, *optimizer, state, save_options());
     if (!state.best_value) return;
-    // Only now can no resumed run need an older best model.
+    // From here on no resumed run needs an older best model.
     replace_link(directory / kBest, best_directory(state.best_step));
     for (const auto& entry : std::filesystem::directory_iterator(directory)) {
       const std::string name = entry.path().filename().string();
@@ -229,7 +229,7 @@ struct Trainer::Impl {
     complete_step(due(options.checkpoint_every, before));
   }
 
-  // Validation, checkpoint or end, where they are due after a step, or were when the run was stopped.
+  // Validation, checkpoint or end, if due after a step, or if due when the run was stopped.
   void complete_step(bool checkpoint_due) {
     if (state.validation_due) run_validation();
     if (over() && !state.validation_due) state.finished = true;

@@ -1,4 +1,4 @@
-// A training run: from a trainable and a corpus to a trained model directory, resumable at every step.
+// A training run: from models and a corpus to a trained model directory, resumable at every step.
 //
 // In the run's directory:
 //   checkpoints/step-000001000/   the newest training checkpoint (training_checkpoint.h); `last` links to it

@@ -13,7 +13,7 @@ namespace draftsmith::train {
 
 namespace {
 
-// The teacher is given the batches that were made for the model.
+// Checks that the teacher can read the batches that are made for the model.
 void check_teacher(const TrainerInputs& inputs, Problems& problems) {
   const model::ModelInfo& info = inputs.trainable.info();
   const model::ModelInfo& teacher = inputs.teacher->info();
@@ -45,8 +45,8 @@ void check_form(const data::Corpus& corpus, Problems& problems) {
                 .hint = "set prompts = true in the corpus stage, or --prompts in data prepare"});
 }
 
-// What the model has room for is checked for each model that is given the batches: positions beyond the last would be
-// taken for the last one.
+// Checks that examples fit the model's positions: positions beyond the last would be treated as the last one. Every
+// model that receives the batches is checked.
 void check_length(const data::Corpus& corpus, const model::ModelInfo& info, Problems& problems) {
   if (info.max_positions == 0) return;
   int64_t longest = 0;
@@ -59,7 +59,8 @@ void check_length(const data::Corpus& corpus, const model::ModelInfo& info, Prob
                 .hint = "prepare it with max_source and max_target, or raise max_positions"});
 }
 
-// Of the teacher that runs beside the trainable, and of the one that alpha is measured against.
+// Checks the lengths for the teacher that runs beside the trained model, and for the one that alpha is measured
+// against.
 void check_teachers_lengths(const TrainerInputs& inputs, Problems& problems) {
   if (inputs.trainable.info().encoder_decoder) return;
   const model::ModelInfo* live = inputs.distilled ? inputs.distilled->live() : nullptr;

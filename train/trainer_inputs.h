@@ -1,4 +1,4 @@
-// What a training run works on.
+// Inputs of a training run.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@
 
 namespace draftsmith::train {
 
-// What a run works on. All pointers and references must outlive the trainer.
+// Inputs of a run. All pointers and references must outlive the trainer.
 struct TrainerInputs {
   TrainableModel& trainable;  // holds the result afterwards
   const data::Corpus& corpus;
@@ -22,9 +22,9 @@ struct TrainerInputs {
   const data::Tokenizer* tokenizer = nullptr;  // copied into model directories; needed for BLEU
   std::vector<std::string> references = {};    // validation texts for BLEU, one an example; empty: the decoded targets
   model::TransformerModel* teacher = nullptr;  // for alpha
-  TeacherSource* distilled = nullptr;          // for distill; none: the teacher that the trainable runs anyway
+  TeacherSource* distilled = nullptr;          // for distill; none: the teacher that the trained models run anyway
   std::optional<model::GenerationConfig> generation = {};  // written beside the models
-  std::string identity = {};  // what made inputs and options (a hash); a run of another is not resumed
+  std::string identity = {};  // hash of inputs and options; a run of another identity is not resumed
   ProgressStyle progress = ProgressStyle::kQuiet;
 };
 

@@ -45,7 +45,7 @@ std::map<std::string, at::Tensor> read_optimizer(const std::filesystem::path& fi
   return tensors;
 }
 
-// Anything in the folder but `keep` and links: older checkpoints, and what killed runs left unfinished.
+// Removes everything in the folder but `keep` and links: older checkpoints, and unfinished ones of killed runs.
 void remove_others(const std::filesystem::path& folder, const std::filesystem::path& keep) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();

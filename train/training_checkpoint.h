@@ -1,6 +1,6 @@
 // Training checkpoints: everything a run needs to go on as if it had never stopped.
 //
-//   step-000001000/model/                what is trained (fp32), as the trainable saves it
+//   step-000001000/model/                the trained parameters (fp32), see TrainableModel::save
 //   step-000001000/optimizer.safetensors the optimizer's tensors
 //   step-000001000/state.json            counters, and the identity of the run
 //   step-000001000/DONE                  written last
@@ -23,12 +23,12 @@ class CheckpointFolder {
   // `identity` names the run (a hash of what it computes); checkpoints of another are refused.
   CheckpointFolder(std::filesystem::path folder, std::string identity);
 
-  // Writes the checkpoint of state.step, points `last` to it and removes the others; where that step has one already,
-  // only its counters are replaced. Errors: RunError.
+  // Writes the checkpoint of state.step, points `last` to it and removes the others. If that step already has one, only
+  // its counters are replaced. Errors: RunError.
   void write(const TrainableModel& trainable, const Optimizer& optimizer, const TrainingState& state,
              const model::SaveOptions& save);
 
-  // The newest finished checkpoint's directory; nothing when there is none.
+  // Returns the directory of the newest finished checkpoint, if there is one.
   std::optional<std::filesystem::path> newest() const;
 
   // Restores weights, optimizer and counters from a checkpoint. Errors: UserError when it belongs to another run or is

@@ -13,7 +13,7 @@
 
 namespace draftsmith::train {
 
-// What is logged of the steps since the last line.
+// Measures of the steps since the last line.
 struct StepMetrics {
   int64_t step = 0;
   double epochs = 0;
@@ -54,8 +54,8 @@ class TrainingLog {
   std::unique_ptr<Progress> progress_;
 };
 
-// Drops the lines of a metrics.jsonl whose step is above `last_step`, and what a killed run left of a last line; unless
-// `validated`, also the line of the validation after that step.
+// Drops the lines of a metrics.jsonl whose step is above `last_step`, and an incomplete last line of a killed run;
+// unless `validated`, also the line of the validation after that step.
 void truncate_metrics(const std::filesystem::path& file, int64_t last_step, bool validated = true);
 
 // Writes validation.json from a run's metrics.jsonl: {"model": the measures at the step `kept`, of the model that the

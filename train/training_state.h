@@ -1,5 +1,5 @@
-// Every counter of a training run. Random numbers are functions of (seed, counter) everywhere, so these counters, the
-// weights and the optimizer's tensors are all there is to resume from.
+// Every counter of a training run. Random numbers are functions of (seed, counter) everywhere, so a run resumes from
+// these counters, the weights and the optimizer's tensors.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct TrainingState {
   std::optional<double> best_value;  // of the validation measure
   int64_t best_step = 0;
   int64_t since_best = 0;       // validations without a new best
-  bool validation_due = false;  // after this step: the run was asked to stop before it was done
+  bool validation_due = false;  // after this step: the run was stopped before it
   bool finished = false;
 
   Progressed progressed() const;

@@ -8,7 +8,7 @@ namespace draftsmith::train {
 
 namespace {
 
-// Matrix products in bf16 while it exists.
+// Turns on matrix products in bf16 while it exists.
 class AutocastScope {
  public:
   AutocastScope(at::DeviceType device, bool on) : device_(device), before_(at::autocast::is_autocast_enabled(device)) {
@@ -17,7 +17,7 @@ class AutocastScope {
     at::autocast::increment_nesting();
   }
   ~AutocastScope() {
-    // Converted weights are cached while the scope lives; the next step's weights are others.
+    // Drops the converted weights, which autocast caches: the next step's weights are different.
     if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
     at::autocast::set_autocast_enabled(device_, before_);
   }

@@ -1,4 +1,4 @@
-// The gradients of one optimizer step: forward and backward over its micro-batches, and the guard against NaN.
+// The gradients of one optimizer step: forward and backward passes over its micro-batches, and the guard against NaN.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +27,13 @@ struct StepResult {
   double gradient_norm = 0;  // of the mean loss, before clipping; parameters without a gradient are left out
 };
 
-// Adds the gradients of the micro-batches' loss *sums* to the parameters: gradient_scale() makes them those of the mean
-// loss of one large batch. Errors: RunError when a loss or a gradient is NaN or infinite; it names step, corpus and
-// examples.
+// Adds the gradients of the micro-batches' loss *sums* to the parameters; gradient_scale() turns them into gradients of
+// the mean loss of one large batch. Errors: RunError when a loss or a gradient is NaN or infinite; it names step,
+// corpus and examples.
 StepResult accumulate_gradients(TrainableModel& trainable, Objective& objective, const data::Corpus& corpus,
                                 const MicroBatches& micro_batches, const StepSettings& settings);
 
-// What the summed gradients are multiplied by: 1/labels, and down to the norm `clip_norm` (0: off).
+// Returns the factor for the summed gradients: 1/labels, reduced so that the norm is at most `clip_norm` (0: off).
 double gradient_scale(const StepResult& result, double clip_norm);
 
 }  // namespace draftsmith::train

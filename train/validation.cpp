@@ -70,7 +70,7 @@ int64_t count_labels(const data::Corpus& corpus, int64_t count) {
   return labels;
 }
 
-// Of one of the trainable's predictions, or of several together.
+// Sums over one prediction, or over several together.
 struct Sums {
   int64_t layer = 0;  // that an exit reads
   double weight = 1;  // of its loss in the sum of losses
@@ -114,7 +114,8 @@ double weighted_loss(const std::vector<Sums>& sums) {
   return loss;
 }
 
-// The teacher's own view of a batch: the one that validation was given, else the one that the trainable has run.
+// Returns the teacher's predictions for a batch: those of the validation's teacher, or else of the one that the trained
+// models run anyway.
 std::optional<Predictions> teacher_of(const ValidationInputs& inputs, const TrainableOutput& output,
                                       const Batch& batch) {
   if (!inputs.teacher) return output.teacher;
@@ -122,7 +123,7 @@ std::optional<Predictions> teacher_of(const ValidationInputs& inputs, const Trai
       .model = inputs.teacher, .hidden = hidden_at_labels(*inputs.teacher, batch, {}), .labels = batch.labels};
 }
 
-// Of the first prediction, and of the exits after it.
+// Sums of the first prediction, and of the exits after it.
 std::vector<Sums> measure(TrainableModel& trainable, const ValidationInputs& inputs, const ValidationOptions& options) {
   std::vector<Sums> sums;
   const int64_t count = examples_to_use(inputs, options.max_examples);
@@ -191,7 +192,7 @@ void check_validation(const TrainableModel& trainable, const ValidationInputs& i
   }
   if (options.bleu_examples > 0 && !trainable.writes_text()) {
     problems.add({.where = "validation.bleu_examples",
-                  .what = "what is trained here cannot decode on its own, so there is no BLEU during training",
+                  .what = "the trained models cannot decode on their own, so there is no BLEU during training",
                   .expected = "0",
                   .found = std::to_string(options.bleu_examples),
                   .hint = "measure it afterwards, with an evaluation of the result"});

@@ -1,5 +1,5 @@
-// How good the model in training is: cross entropy and token accuracy on a validation corpus, greedy BLEU on a sample
-// of it, and alpha against a teacher; of exits, which predict early in the decoder, each its own.
+// Validation of the model in training: cross entropy and token accuracy on a validation corpus, greedy BLEU on a sample
+// of it, and alpha against a teacher. Each exit, which predicts early in the decoder, is measured separately.
 #pragma once
 
 #include <optional>
@@ -19,9 +19,10 @@ struct ValidationResult {
   int64_t labels = 0;
   std::optional<double> bleu;   // 0..100
   std::optional<double> alpha;  // mean over labels of sum over v of min(teacher's p, model's q)
-  // Where exits are trained beside the last layer: the sum of w_i L_i, of the loss above and theirs.
+  // The sum of w_i L_i, the loss above included, if exits are trained beside the last layer.
   std::optional<double> weighted_loss;
-  // Of each exit in place of the model. With TrainableModel::measures_all() what stands above are the means of these.
+  // Measures of each exit as if it were the model. With TrainableModel::measures_all() the measures above are the means
+  // of these.
   struct Exit {
     int64_t layer = 0;
     double loss = 0;
@@ -31,7 +32,7 @@ struct ValidationResult {
   std::vector<Exit> exits;
 };
 
-// What a validation reads. Pointers must outlive it.
+// Inputs of a validation. Pointers must outlive it.
 struct ValidationInputs {
   const data::Corpus* corpus = nullptr;
   const data::Tokenizer* tokenizer = nullptr;
@@ -39,15 +40,15 @@ struct ValidationInputs {
   model::TransformerModel* teacher = nullptr;
 };
 
-// Errors (UserError): the measure needs BLEU without a tokenizer or of a trainable that cannot decode, or alpha without
-// a teacher; references of another count; examples without a single label.
+// Checks the inputs. Errors (UserError): the measure needs BLEU without a tokenizer or for models that cannot decode,
+// or alpha without a teacher; references of another count; examples without a single label.
 void check_validation(const TrainableModel& trainable, const ValidationInputs& inputs,
                       const ValidationOptions& options);
 
-// Errors: Interrupted when SIGINT or SIGTERM came (base/signals.h), between two batches.
+// Validates. Errors: Interrupted when SIGINT or SIGTERM came (base/signals.h), between two batches.
 ValidationResult validate(TrainableModel& trainable, const ValidationInputs& inputs, const ValidationOptions& options);
 
-// The value of a measure: "loss" (the weighted one, where there is one), "accuracy", "bleu" or "alpha".
+// Returns the value of a measure: "loss" (the weighted one, if there is one), "accuracy", "bleu" or "alpha".
 double value_of(const ValidationResult& result, const std::string& measure);
 
 }  // namespace draftsmith::train

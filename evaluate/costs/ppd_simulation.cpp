@@ -9,6 +9,7 @@
 #include "infer/inside/ppd_account.h"
 #include "infer/inside/ppd_sides.h"
 #include "infer/loop/vocabulary.h"
+#include "model/transformer/decoder_state.h"
 #include "model/transformer/decoding_guard.h"
 
 namespace draftsmith::evaluate {
@@ -42,7 +43,7 @@ class PartTimer {
 
   // A plain step, its parts one by one, then so many branches of the next token; forgets both.
   void run(int64_t branches, Samples& samples) {
-    model::TransformerState& state = dynamic_cast<model::TransformerState&>(*prepared_.state);
+    model::DecoderState& state = dynamic_cast<model::DecoderState&>(*prepared_.state);
     const int64_t layers = target_.info().layers;
     const int64_t early = ppd_.early_layer;
     const auto layout = state.append(std::vector<int64_t>{1}, 1, 0);

@@ -6,7 +6,7 @@
 
 #include "base/device.h"
 #include "infer/inside_methods.h"
-#include "model/layers/parameters.h"
+#include "model/transformer/parameters.h"
 
 namespace draftsmith::evaluate {
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "model/transformer/decoder_state.h"
+
 namespace draftsmith::infer {
 
 namespace {
@@ -24,7 +26,7 @@ EarlyExitDrafter::EarlyExitDrafter(model::TransformerModel& target, int64_t laye
 }
 
 void EarlyExitDrafter::prefill(const DraftBegin& begin) {
-  state_ = dynamic_cast<model::TransformerState*>(begin.target_state);
+  state_ = dynamic_cast<model::DecoderState*>(begin.target_state);
   if (state_ == nullptr) throw std::logic_error("an early exit drafts over a transformer's decode state");
   forget_draft();
 }

@@ -40,7 +40,7 @@ class EarlyExitDrafter : public Drafter {
   model::TransformerModel& target_;
   int64_t layers_;
   const model::Exits* exits_;
-  model::TransformerState* state_ = nullptr;
+  model::DecoderState* state_ = nullptr;
   // --- this window ---
   std::vector<at::Tensor> hidden_;  // outputs of layer n, one [B,1,D] for each step; garbage for rows that did not run
   std::vector<int64_t> ran_;        // [B] draft steps that each row ran; empty: none

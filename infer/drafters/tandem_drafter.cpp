@@ -9,11 +9,11 @@ namespace draftsmith::infer {
 
 namespace {
 
-std::unique_ptr<model::TransformerState> transformer_state(std::unique_ptr<model::DecodeState> state) {
-  auto* own = dynamic_cast<model::TransformerState*>(state.get());
+std::unique_ptr<model::DecoderState> transformer_state(std::unique_ptr<model::DecodeState> state) {
+  auto* own = dynamic_cast<model::DecoderState*>(state.get());
   if (own == nullptr) throw std::logic_error("a transformer's decode state is of another kind");
   state.release();  // NOLINT(bugprone-unused-return-value)
-  return std::unique_ptr<model::TransformerState>(own);
+  return std::unique_ptr<model::DecoderState>(own);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "infer/drafters/drafter.h"
+#include "model/transformer/decoder_state.h"
 #include "model/transformer/transformer_model.h"
 
 namespace draftsmith::infer {
@@ -31,7 +32,7 @@ class TandemDrafter : public Drafter {
   std::vector<int64_t> target_layers() const override { return layers_; }
 
   // For tests that compare caches.
-  const model::TransformerState& state() const { return *state_; }
+  const model::DecoderState& state() const { return *state_; }
 
  private:
   // Appends `counts[b]` tokens of each row to the cache, from their hidden states in target_layers(), [B,>=L,D_L] each.
@@ -41,7 +42,7 @@ class TandemDrafter : public Drafter {
   std::vector<int64_t> layers_;  // rising
   std::vector<size_t> place_;    // [decoder layers] of each layer's representation in layers_
   model::EncoderStates encoder_;
-  std::unique_ptr<model::TransformerState> state_;
+  std::unique_ptr<model::DecoderState> state_;
 };
 
 }  // namespace draftsmith::infer

@@ -7,6 +7,7 @@
 #include "infer/inside/exit_measures.h"
 #include "infer/loop/plain_loop.h"
 #include "infer/loop/vocabulary.h"
+#include "model/transformer/decoder_state.h"
 
 namespace draftsmith::infer {
 
@@ -32,7 +33,7 @@ class Ascent {
   Ascent(const CalmDecoder& decoder, RowBatch& batch)
       : decoder_(decoder),
         batch_(batch),
-        state_(dynamic_cast<model::TransformerState&>(*batch.state)),
+        state_(dynamic_cast<model::DecoderState&>(*batch.state)),
         layers_(decoder.target.info().layers),
         left_(batch.rows.size(), 0) {
     for (Row& row : batch.rows) {
@@ -135,7 +136,7 @@ class Ascent {
 
   const CalmDecoder& decoder_;
   RowBatch& batch_;
-  model::TransformerState& state_;
+  model::DecoderState& state_;
   int64_t layers_;
   std::vector<int64_t> running_;  // [B] flags
   std::vector<int64_t> left_;     // [B] flags; finished rows are neither

@@ -9,6 +9,7 @@
 #include "infer/inside/ppd_account.h"
 #include "infer/loop/plain_loop.h"
 #include "infer/sampling/row_kernels.h"
+#include "model/transformer/decoder_state.h"
 
 namespace draftsmith::infer {
 namespace {
@@ -54,9 +55,7 @@ class PpdLoop {
   }
 
  private:
-  static model::TransformerState& state(const RowBatch& batch) {
-    return dynamic_cast<model::TransformerState&>(*batch.state);
-  }
+  static model::DecoderState& state(const RowBatch& batch) { return dynamic_cast<model::DecoderState&>(*batch.state); }
 
   void round(RowBatch& batch, PhaseTimer& timer);
   model::StepLayout layout(const RowBatch& batch, model::LayerRange layers) const;
@@ -142,7 +141,7 @@ bool PpdLoop::make_independent(const RowBatch& batch, const Branches& branches) 
 }
 
 void PpdLoop::round(RowBatch& batch, PhaseTimer& timer) {
-  model::TransformerState& caches = state(batch);
+  model::DecoderState& caches = state(batch);
   const int64_t ahead = account_.ahead();
   timer.enter(Phase::kVerify);
   at::Tensor hidden = first_layers(batch);

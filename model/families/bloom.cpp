@@ -12,24 +12,28 @@ namespace draftsmith::model {
 
 namespace {
 
+constexpr int64_t kFeedForwardFactor = 4;  // config.json has no key for another
+
+TransformerConfig base() {
+  TransformerConfig config = decoder_only_with_biases("bloom");
+  config.activation = Activation::kGeluTanh;
+  config.positions = Positions::kAlibi;
+  config.embedding_norm = true;
+  return config;
+}
+
 TransformerConfig read_config(ConfigReader& reader) {
-  TransformerConfig config;
-  config.family = "bloom";
+  TransformerConfig config = base();
   config.vocabulary = reader.get_int("vocab_size", {2, kMaxVocabulary}, 250880);
   const char* width = reader.has("n_embed") ? "n_embed" : "hidden_size";
   config.width = reader.get_int(width, {1, kMaxWidth}, 64);
   const char* heads = reader.has("num_attention_heads") ? "num_attention_heads" : "n_head";
   config.heads = reader.get_int(heads, {1, kMaxHeads}, 8);
   config.head_width = read_split_width(reader, config, heads, "the width");
-  config.ff_width = 4 * config.width;
+  config.ff_width = kFeedForwardFactor * config.width;
   config.decoder_layers =
       reader.get_int(reader.has("num_hidden_layers") ? "num_hidden_layers" : "n_layer", {1, kMaxLayers}, 2);
-  config.norm = Norm::kLayer;
   config.norm_epsilon = reader.number("layer_norm_epsilon", 1e-5, 0.0, 1.0);
-  config.activation = Activation::kGeluTanh;
-  config.projection_bias = config.output_bias = config.feed_forward_bias = true;
-  config.embedding_norm = true;
-  config.positions = Positions::kAlibi;
   config.attention_scale = 1.0 / std::sqrt(static_cast<double>(config.head_width));
   config.dropout = reader.number("hidden_dropout", 0.0, 0.0, 0.999);
   config.tied_head = reader.get_bool("tie_word_embeddings", true);
@@ -42,7 +46,7 @@ TransformerConfig read_config(ConfigReader& reader) {
 }
 
 nlohmann::ordered_json write_config(const TransformerConfig& config) {
-  if (config.ff_width != 4 * config.width) {
+  if (config.ff_width != kFeedForwardFactor * config.width) {
     throw std::logic_error("bloom: config.json can hold no feed-forward width but 4 * hidden_size");
   }
   nlohmann::ordered_json out;
@@ -85,6 +89,8 @@ StoredTensor stored(const std::string& parameter, const TransformerConfig&) {
 Family bloom_family() {
   return {.name = "bloom",
           .architecture = "BloomForCausalLM",
+          .base = base(),
+          .shapes = {.heads_make_width = true, .ff_factor = kFeedForwardFactor},
           .read_config = read_config,
           .write_config = write_config,
           .stored = stored,

@@ -38,9 +38,26 @@ std::string activation_name(Activation activation) {
 Activation read_activation(ConfigReader& reader, const std::string& key, const std::string& fallback) {
   const auto activation = activation_named(reader.get_string(key, fallback));
   if (!activation) {
-    reader.wrong(key, "is no activation known here", "relu, gelu, gelu_new, gelu_pytorch_tanh or silu");
+    reader.wrong(key, "is not a known activation", "relu, gelu, gelu_new, gelu_pytorch_tanh or silu");
   }
   return activation.value_or(Activation::kGelu);
+}
+
+TransformerConfig decoder_only(const std::string& family) {
+  TransformerConfig config;
+  config.family = family;
+  config.encoder_decoder = false;
+  config.norm = Norm::kRms;
+  config.norm_epsilon = 1e-6;
+  return config;
+}
+
+TransformerConfig decoder_only_with_biases(const std::string& family) {
+  TransformerConfig config = decoder_only(family);
+  config.norm = Norm::kLayer;
+  config.norm_epsilon = 1e-5;
+  config.projection_bias = config.output_bias = config.feed_forward_bias = true;
+  return config;
 }
 
 StoredTensor stored_by(const NameTable& table, const std::string& parameter) {
@@ -81,7 +98,6 @@ int64_t read_split_width(ConfigReader& reader, const TransformerConfig& config, 
 
 void read_decoder_only(ConfigReader& reader, TransformerConfig& config, const UsualIds& usual) {
   const IntRange ids{0, config.vocabulary - 1};
-  config.encoder_decoder = false;
   config.eos = reader.get_ints("eos_token_id", ids);
   if (config.eos.empty() && usual.eos < config.vocabulary) {
     config.eos = {usual.eos};

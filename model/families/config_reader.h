@@ -1,5 +1,5 @@
-// Values of config.json and generation_config.json with their ranges checked: base's JsonReader and what model
-// directories need besides.
+// Values of config.json and generation_config.json with their ranges checked: base's JsonReader with additions for
+// model directories.
 #pragma once
 
 #include <optional>
@@ -14,12 +14,12 @@ class ConfigReader : public JsonReader {
   // `object` and `problems` must outlive the reader.
   ConfigReader(const nlohmann::json& object, std::string where, Problems& problems);
 
-  // A reader of an object inside this one; its problems go to the same list.
+  // Returns a reader of an object inside this one; its problems go to the same list.
   ConfigReader within(const nlohmann::json& object) const { return {object, where_, problems_}; }
-  // The value of a key that has() found.
+  // Returns the value of a key that has() found.
   const nlohmann::json& at(const std::string& key) const { return object_.at(key); }
   std::optional<int64_t> optional_int(const std::string& key, IntRange range);
-  // A number in [least, most]; absent or null is the fallback.
+  // Returns a number in [least, most]; the fallback if absent or null.
   double number(const std::string& key, double fallback, double least, double most);
   // Records a problem with the value of a key.
   void wrong(const std::string& key, const std::string& what, const std::string& expected);

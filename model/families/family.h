@@ -1,5 +1,6 @@
-// A family is what differs between models of one transformer: how config.json becomes a TransformerConfig and back, and
-// what the weights are called. Everything else is one code for all.
+// A family: how config.json becomes a TransformerConfig and back, what the weights are called, and what new models are
+// like. All other code is the same for all families. A new family is a .cpp in this folder, the declaration of its
+// function below, and its line in registry.cpp.
 #pragma once
 
 #include <string>
@@ -7,48 +8,60 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "base/registry.h"
 #include "model/families/config_reader.h"
 #include "model/families/stored_layout.h"
 #include "model/transformer/transformer_config.h"
 
 namespace draftsmith::model {
 
+// Shapes that a family's files can hold.
+struct FamilyShapes {
+  bool heads_make_width = false;  // heads times head_width is the width
+  int64_t ff_factor = 0;          // ff_width is so many times the width; 0: any
+  bool grouped_keys = false;      // keys and values may have fewer heads than queries
+  bool optional_gate = false;     // the feed-forward layers may have a gate or none
+  bool partial_rotary = false;    // positions may rotate a part of each head; false: all of it
+};
+
 struct Family {
   std::string name;          // model_type in config.json, and TransformerConfig::family
   std::string architecture;  // architectures[0] in config.json
 
-  // Fills in a configuration from config.json; problems with keys go to the reader's list. tied_head is what the flags
-  // say: the stored tensors have the last word (load_model).
+  // The norms, biases, positions and activation of new models. Sizes, token ids and rotary width are left to the
+  // caller.
+  TransformerConfig base;
+  FamilyShapes shapes = {};
+
+  // Reads a configuration from config.json; problems with keys go to the reader's list. tied_head is what the flags
+  // say, but the stored tensors decide (load_model).
   TransformerConfig (*read_config)(ConfigReader& reader);
-  // config.json, complete, as Transformers reads it.
+  // Returns the complete config.json as Transformers reads it.
   nlohmann::ordered_json (*write_config)(const TransformerConfig& config);
-  // Where a parameter of ours (model/layers/parameters.h) lies in the files.
+  // Returns where a parameter (by its canonical name, model/transformer/parameters.h) lies in the files.
   StoredTensor (*stored)(const std::string& parameter, const TransformerConfig& config);
 
   std::string stored_embedding;                    // stored name of the shared embedding
   std::string stored_head;                         // stored name of an untied head
   std::vector<std::string> embedding_copies = {};  // stored names some writers add: they must equal the embedding
-  // Stored names that the model never reads, '*' standing for anything; ignored with a log line.
+  // Patterns (`*` is any text) of stored names that the model never reads; such tensors are ignored with a log line.
   std::vector<std::string> unused = {};
-  // What stored names begin with and older files leave out ("transformer."); the head's has none.
+  // Prefix of stored names, except the head's, that older files leave out ("transformer.").
   std::string optional_prefix = {};
 };
 
-// Every family known.
-const std::vector<Family>& families();
+// Returns all families.
+const Registry<Family>& families();
 
-// The family of a parsed config.json, by its architectures (behind what stands before them for kinds of our own,
-// model/kinds/model_kind.h) or else model_type. Errors (UserError): neither is there, or
-// nobody knows them (the message lists what is known).
-const Family& family_of(const nlohmann::json& config_json, const std::string& where);
+// Returns the family of a parsed config.json by its architectures, without the prefix that a kind of model puts before
+// them (model/files/model_kind.h), or else by its model_type. `where` names the file. Errors: UserError if neither key
+// is there, or with the known names if no family has that name.
+const Family& family_of(const nlohmann::json& config_json, const std::string& where, const std::string& prefix = {});
 
-// By TransformerConfig::family. Errors: UserError that lists the known ones.
-const Family& family_named(const std::string& name);
-
-// Where a parameter lies in the files of a family: those that a kind of our own adds under their own names.
+// Returns where a parameter lies in a family's files. Parameters that a Tandem adds keep their canonical names.
 StoredTensor stored_parameter(const Family& family, const std::string& parameter, const TransformerConfig& config);
 
-// The families' own files.
+// The families, one file each.
 Family t5_family();
 Family mt5_family();
 Family llama_family();

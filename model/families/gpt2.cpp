@@ -24,9 +24,16 @@ void refuse_variants(ConfigReader& reader) {
   }
 }
 
+TransformerConfig base() {
+  TransformerConfig config = decoder_only_with_biases("gpt2");
+  config.activation = Activation::kGeluTanh;
+  config.positions = Positions::kLearned;
+  config.smaller_residual_start = true;
+  return config;
+}
+
 TransformerConfig read_config(ConfigReader& reader) {
-  TransformerConfig config;
-  config.family = "gpt2";
+  TransformerConfig config = base();
   config.vocabulary = reader.get_int("vocab_size", {2, kMaxVocabulary}, 50257);
   config.width = reader.get_int("n_embd", {1, kMaxWidth}, 768);
   config.heads = reader.get_int("n_head", {1, kMaxHeads}, 12);
@@ -34,11 +41,8 @@ TransformerConfig read_config(ConfigReader& reader) {
   config.ff_width = reader.get_int("n_inner", {1, kMaxWidth}, 4 * config.width);
   config.decoder_layers = reader.get_int("n_layer", {1, kMaxLayers}, 12);
   config.max_positions = reader.get_int("n_positions", {1, kMaxPositions}, 1024);
-  config.norm = Norm::kLayer;
   config.norm_epsilon = reader.number("layer_norm_epsilon", 1e-5, 0.0, 1.0);
   config.activation = read_activation(reader, "activation_function", "gelu_new");
-  config.projection_bias = config.output_bias = config.feed_forward_bias = true;
-  config.positions = Positions::kLearned;
   config.attention_scale = 1.0 / std::sqrt(static_cast<double>(config.head_width));
   config.dropout = reader.number("resid_pdrop", 0.1, 0.0, 0.999);
   config.tied_head = reader.get_bool("tie_word_embeddings", true);
@@ -90,6 +94,8 @@ StoredTensor stored(const std::string& parameter, const TransformerConfig&) {
 Family gpt2_family() {
   return {.name = "gpt2",
           .architecture = "GPT2LMHeadModel",
+          .base = base(),
+          .shapes = {.heads_make_width = true},
           .read_config = read_config,
           .write_config = write_config,
           .stored = stored,

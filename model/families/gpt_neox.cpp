@@ -29,9 +29,16 @@ int64_t rotary_width(ConfigReader& reader, const TransformerConfig& config) {
   return width;
 }
 
+TransformerConfig base() {
+  TransformerConfig config = decoder_only_with_biases("gpt_neox");
+  config.activation = Activation::kGelu;
+  config.positions = Positions::kRotary;
+  config.parallel_residual = true;
+  return config;
+}
+
 TransformerConfig read_config(ConfigReader& reader) {
-  TransformerConfig config;
-  config.family = "gpt_neox";
+  TransformerConfig config = base();
   config.vocabulary = reader.get_int("vocab_size", {2, kMaxVocabulary}, 50432);
   config.width = reader.get_int("hidden_size", {1, kMaxWidth}, 6144);
   config.heads = reader.get_int("num_attention_heads", {1, kMaxHeads}, 64);
@@ -39,13 +46,10 @@ TransformerConfig read_config(ConfigReader& reader) {
   config.ff_width = reader.get_int("intermediate_size", {1, kMaxWidth}, 24576);
   config.decoder_layers = reader.get_int("num_hidden_layers", {1, kMaxLayers}, 44);
   config.max_positions = reader.get_int("max_position_embeddings", {1, kMaxPositions}, 2048);
-  config.norm = Norm::kLayer;
   config.norm_epsilon = reader.number("layer_norm_eps", 1e-5, 0.0, 1.0);
   config.activation = read_activation(reader, "hidden_act", "gelu");
   config.projection_bias = config.output_bias = reader.get_bool("attention_bias", true);
-  config.feed_forward_bias = true;
   config.parallel_residual = reader.get_bool("use_parallel_residual", true);
-  config.positions = Positions::kRotary;
   config.rotary = read_rotary(reader, "rotary_emb_base", rotary_width(reader, config));
   config.attention_scale = 1.0 / std::sqrt(static_cast<double>(config.head_width));
   config.dropout = reader.number("hidden_dropout", 0.0, 0.0, 0.999);
@@ -99,6 +103,8 @@ StoredTensor stored(const std::string& parameter, const TransformerConfig&) {
 Family gpt_neox_family() {
   return {.name = "gpt_neox",
           .architecture = "GPTNeoXForCausalLM",
+          .base = base(),
+          .shapes = {.heads_make_width = true, .partial_rotary = true},
           .read_config = read_config,
           .write_config = write_config,
           .stored = stored,

@@ -1,4 +1,4 @@
-// Llama 1 to 3 and what follows its layout (TinyLlama, OpenLLaMA). Keys and defaults are those of Transformers 5.23's
+// Llama 1 to 3 and models of the same layout (TinyLlama, OpenLLaMA). Keys and defaults are those of Transformers 5.23's
 // LlamaConfig.
 #include <cmath>
 
@@ -24,9 +24,16 @@ void check_heads(ConfigReader& reader, TransformerConfig& config) {
   }
 }
 
+TransformerConfig base() {
+  TransformerConfig config = decoder_only("llama");
+  config.activation = Activation::kSilu;
+  config.gated = true;
+  config.positions = Positions::kRotary;
+  return config;
+}
+
 TransformerConfig read_config(ConfigReader& reader) {
-  TransformerConfig config;
-  config.family = "llama";
+  TransformerConfig config = base();
   config.vocabulary = reader.get_int("vocab_size", {2, kMaxVocabulary}, 32000);
   config.width = reader.get_int("hidden_size", {1, kMaxWidth}, 4096);
   config.heads = reader.get_int("num_attention_heads", {1, kMaxHeads}, 32);
@@ -36,14 +43,11 @@ TransformerConfig read_config(ConfigReader& reader) {
   config.decoder_layers = reader.get_int("num_hidden_layers", {1, kMaxLayers}, 32);
   config.max_positions = reader.get_int("max_position_embeddings", {1, kMaxPositions}, 2048);
   check_heads(reader, config);
-  config.norm = Norm::kRms;
   config.norm_epsilon = reader.number("rms_norm_eps", 1e-6, 0.0, 1.0);
   config.activation = read_activation(reader, "hidden_act", "silu");
-  config.gated = true;
   config.projection_bias = reader.get_bool("attention_bias", false);
   config.output_bias = config.projection_bias;
   config.feed_forward_bias = reader.get_bool("mlp_bias", false);
-  config.positions = Positions::kRotary;
   config.rotary = read_rotary(reader, "rope_theta", config.head_width);
   config.attention_scale = 1.0 / std::sqrt(static_cast<double>(config.head_width));
   config.dropout = reader.number("attention_dropout", 0.0, 0.0, 0.999);
@@ -93,6 +97,8 @@ StoredTensor stored(const std::string& parameter, const TransformerConfig&) {
 Family llama_family() {
   return {.name = "llama",
           .architecture = "LlamaForCausalLM",
+          .base = base(),
+          .shapes = {.grouped_keys = true},
           .read_config = read_config,
           .write_config = write_config,
           .stored = stored,

@@ -15,7 +15,7 @@ const nlohmann::json* settings_of(ConfigReader& reader) {
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
     if (!reader.has(key)) continue;
     if (reader.at(key).is_object()) return &reader.at(key);
-    reader.wrong(key, "is no object", "an object with rope_type");
+    reader.wrong(key, "is not an object", "an object with rope_type");
   }
   return nullptr;
 }

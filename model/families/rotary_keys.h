@@ -11,9 +11,10 @@
 
 namespace draftsmith::model {
 
-// `base_key` is where older files keep the base (rope_theta, rotary_emb_base). Problems: scalings not supported here.
+// Reads rotary positions. `base_key` is the key of the base in older files (rope_theta, rotary_emb_base). Problems:
+// unsupported scalings.
 RotaryConfig read_rotary(ConfigReader& reader, const std::string& base_key, int64_t width);
-// The object under rope_parameters.
+// Returns the object under rope_parameters.
 nlohmann::ordered_json rotary_json(const RotaryConfig& config);
 
 }  // namespace draftsmith::model

@@ -1,4 +1,4 @@
-// How a family's files lay out a parameter: transposed, or joined with others into one tensor.
+// The layout of parameters in a family's files: transposed, or joined with others into one tensor.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace draftsmith::model {
 
-// How several parameters of equal shape share one stored tensor, along their outputs.
+// The way in which several parameters of equal shape share one stored tensor, along their outputs.
 enum class Join {
   kNone,
   kBlocks,  // one after the other (GPT-2's c_attn)
   kHeads,   // head by head: the first head of each, then the second of each (GPT-NeoX's and BLOOM's query_key_value)
 };
 
-// Where a parameter lies in the files.
+// The place of a parameter in the files.
 struct StoredTensor {
   std::string name;
   bool transposed = false;  // matrices are stored [in,out] (GPT-2's Conv1D)
@@ -25,13 +25,13 @@ struct StoredTensor {
   int64_t parts = 1;  // how many are joined
 };
 
-// Shape in the file of a parameter of shape `shape`.
+// Returns the shape in the file of a parameter of shape `shape`.
 std::vector<int64_t> stored_shape(const std::vector<int64_t>& shape, const StoredTensor& stored);
 
-// The parameter in a stored tensor, a view where that is possible. `heads` is read for Join::kHeads.
+// Returns the parameter in a stored tensor, a view if possible. `heads` is read for Join::kHeads.
 at::Tensor take_parameter(const at::Tensor& stored, const StoredTensor& where, int64_t heads);
 
-// The stored tensor of its parameters, in the order of their parts.
+// Returns the stored tensor of its parameters, in the order of their parts.
 at::Tensor join_parameters(const std::vector<at::Tensor>& parameters, const StoredTensor& where, int64_t heads);
 
 }  // namespace draftsmith::model

@@ -36,7 +36,7 @@ void read_feed_forward(ConfigReader& reader, const std::string& fallback, Transf
   const std::string name = reader.get_string("dense_act_fn", implied);
   const auto activation = activation_named(name);
   if (!activation) {
-    reader.wrong(reader.has("dense_act_fn") ? "dense_act_fn" : "feed_forward_proj", "is no activation known here",
+    reader.wrong(reader.has("dense_act_fn") ? "dense_act_fn" : "feed_forward_proj", "is not a known activation",
                  "relu, gelu, gelu_new, gelu_pytorch_tanh or silu, with \"gated-\" before it where it gates");
     return;
   }
@@ -44,7 +44,6 @@ void read_feed_forward(ConfigReader& reader, const std::string& fallback, Transf
 }
 
 void read_positions(ConfigReader& reader, TransformerConfig& config) {
-  config.positions = Positions::kRelativeBias;
   config.relative_buckets = reader.get_int("relative_attention_num_buckets", {4, 1 << 20}, 32);
   config.relative_max_distance = reader.get_int("relative_attention_max_distance", {2, kMaxDistance}, 128);
   if (config.relative_max_distance <= config.relative_buckets / 2) {
@@ -71,9 +70,15 @@ void refuse_variants(ConfigReader& reader) {
   }
 }
 
-TransformerConfig read_common(ConfigReader& reader, const Defaults& defaults) {
+// RMS norms without biases, relative positions, ReLU without a gate: the defaults of TransformerConfig.
+TransformerConfig base(const std::string& family) {
   TransformerConfig config;
-  config.encoder_decoder = true;
+  config.family = family;
+  return config;
+}
+
+TransformerConfig read_common(ConfigReader& reader, const std::string& family, const Defaults& defaults) {
+  TransformerConfig config = base(family);
   config.vocabulary = reader.get_int("vocab_size", {2, kMaxVocabulary}, defaults.vocabulary);
   config.width = reader.get_int("d_model", {1, kMaxWidth}, 512);
   config.heads = reader.get_int("num_heads", {1, kMaxHeads}, defaults.heads);
@@ -82,11 +87,9 @@ TransformerConfig read_common(ConfigReader& reader, const Defaults& defaults) {
   config.encoder_layers = reader.get_int("num_layers", {0, kMaxLayers}, defaults.layers);  // 0: see read_kind()
   config.decoder_layers =
       reader.get_int("num_decoder_layers", {1, kMaxLayers}, std::max<int64_t>(1, config.encoder_layers));
-  config.norm = Norm::kRms;
   config.norm_epsilon = reader.number("layer_norm_epsilon", 1e-6, 0.0, 1.0);
   read_feed_forward(reader, defaults.feed_forward, config);
   read_positions(reader, config);
-  config.attention_scale = 1.0;
   config.dropout = reader.number("dropout_rate", 0.1, 0.0, 0.999);
   config.initializer_factor = reader.number("initializer_factor", 1.0, 0.0, 1e6);
   config.tied_head = reader.get_bool("tie_word_embeddings", true);
@@ -96,16 +99,14 @@ TransformerConfig read_common(ConfigReader& reader, const Defaults& defaults) {
 }
 
 TransformerConfig read_t5(ConfigReader& reader) {
-  TransformerConfig config = read_common(reader, kT5Defaults);
-  config.family = "t5";
+  TransformerConfig config = read_common(reader, "t5", kT5Defaults);
   const bool scaled = reader.get_bool("scale_decoder_outputs", config.tied_head);
   config.output_scale = scaled ? std::pow(static_cast<double>(config.width), -0.5) : 1.0;
   return config;
 }
 
 TransformerConfig read_mt5(ConfigReader& reader) {
-  TransformerConfig config = read_common(reader, kMt5Defaults);
-  config.family = "mt5";
+  TransformerConfig config = read_common(reader, "mt5", kMt5Defaults);
   config.output_scale = 1.0;
   return config;
 }
@@ -208,6 +209,8 @@ StoredTensor stored(const std::string& parameter, const TransformerConfig& confi
 Family make(const std::string& name, const std::string& architecture, TransformerConfig (*read)(ConfigReader&)) {
   return {.name = name,
           .architecture = architecture,
+          .base = base(name),
+          .shapes = {.optional_gate = true},
           .read_config = read,
           .write_config = write_config,
           .stored = stored,

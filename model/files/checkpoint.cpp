@@ -8,11 +8,11 @@
 #include "base/json.h"
 #include "model/families/family.h"
 #include "model/files/directory_parameters.h"
-#include "model/files/kind_config.h"
+#include "model/files/draft_vocabulary_files.h"
 #include "model/files/new_directory.h"
 #include "model/files/tokenizer_files.h"
 #include "model/files/weight_files.h"
-#include "model/layers/parameters.h"
+#include "model/transformer/parameters.h"
 
 namespace draftsmith::model {
 
@@ -35,17 +35,18 @@ std::string torch_name(at::ScalarType dtype) {
 }
 
 ordered_json config_json(const Family& family, const TransformerConfig& config, const SaveOptions& options) {
-  const ModelKind kind = kind_of(config);
+  const ModelKind& kind = kind_of(config);
   ordered_json out;
-  out["architectures"] = {architecture_prefix(kind) + family.architecture};
-  out["model_type"] = model_type(kind, family.name);
+  out["architectures"] = {kind.prefix + family.architecture};
+  out["model_type"] = kind.model_type.empty() ? family.name : kind.model_type;
   out.update(family.write_config(config));
   out["dtype"] = torch_name(options.dtype);
-  write_kind(config, options.primary, out);
+  if (kind.write != nullptr) kind.write(config, out);
+  if (options.add_to_config) options.add_to_config(out);
   return out;
 }
 
-// The family's tensors, joined where its files join parameters.
+// Returns the tensors as the family's files hold them, joined where these join parameters.
 std::vector<TensorToStore> tensors_to_store(const TransformerModel& model, const Family& family, at::ScalarType dtype) {
   const TransformerConfig& config = model.config();
   std::map<std::string, std::vector<at::Tensor>> waiting;  // parts of a joined tensor
@@ -86,7 +87,7 @@ std::unique_ptr<TransformerModel> load_model(const ModelDirectory& opened, const
 }
 
 GenerationConfig load_generation_config(const fs::path& directory) {
-  const TransformerConfig config = load_config(directory, kind_of_directory(directory).value_or(ModelKind::kOrdinary));
+  const TransformerConfig config = load_config(directory, kind_of_directory(directory));
   Problems problems;
   GenerationConfig generation =
       read_generation_config(directory, load_json(directory / "config.json"), config, problems);
@@ -96,7 +97,7 @@ GenerationConfig load_generation_config(const fs::path& directory) {
 
 void write_model_files(const fs::path& directory, const TransformerModel& model, const SaveOptions& options) {
   const TransformerConfig& config = model.config();
-  const Family& family = family_named(config.family);
+  const Family& family = families().at(config.family);
   write_weight_files(directory, tensors_to_store(model, family, options.dtype), options.shard_bytes);
   ordered_json json = config_json(family, config, options);
   write_draft_vocabulary(config, directory, json);

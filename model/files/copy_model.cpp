@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What an export adds to a model (recipes/export/): the copy is another directory.
+// Files that an export adds to a model (recipes/export/): they do not describe the copy.
 bool belongs_to_export(const fs::path& file, bool exported) {
   const std::string name = file.filename().string();
   if (file.parent_path().filename() == "draftsmith") return name == "export.json" || name == "probes.safetensors";

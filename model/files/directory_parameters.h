@@ -1,5 +1,5 @@
-// The parameters of an opened model directory, read one at a time, converted to the type and moved to the device they
-// are computed with.
+// The parameters of an opened model directory, read one at a time, converted to the computing type and moved to the
+// device.
 #pragma once
 
 #include <functional>
@@ -11,32 +11,32 @@
 
 namespace draftsmith::model {
 
-// The type of one parameter in a model of type `dtype`: in fp16 some stay fp32.
+// Returns the type of one parameter in a model of type `dtype`: in fp16 some stay fp32.
 at::ScalarType parameter_dtype(const TransformerConfig& config, const std::string& parameter, at::ScalarType dtype);
 
-// What is stored as it is needed is not copied: such parameters are views of the mapped files, not to be written to.
+// Parameters that need no conversion are not copied: they are views of the mapped files and must not be written to.
 class DirectoryParameters final : public ParameterSource {
  public:
   DirectoryParameters(const ModelDirectory& directory, at::Device device, at::ScalarType dtype);
 
   at::Tensor find(const std::string& name) override;
-  // Like find(), but always memory of its own.
+  // Like find(), but always returns memory of its own.
   at::Tensor copy(const std::string& name);
-  // As stored when it is computed in fp32 on the CPU, else as find().
+  // Returns the parameter as stored if it is computed in fp32 on the CPU, otherwise as find().
   at::Tensor unconverted(const std::string& name) override;
   at::ScalarType type() const override { return dtype_; }
-  // Pages of the files that were read so far leave memory.
+  // Releases the pages of the files that were read so far.
   void built() override;
 
  private:
-  // The parameter as stored, perhaps strided; undefined when there is none.
+  // Returns the parameter as stored, perhaps strided; undefined if there is none.
   at::Tensor stored(const std::string& name);
 
   const ModelDirectory& directory_;
   at::Device device_;
   at::ScalarType dtype_;
   std::map<std::string, const ModelDirectory::Stored*> parameters_;
-  std::string last_name_;  // of the stored tensor that was read last: often several parameters are joined in one
+  std::string last_name_;  // the stored tensor that was read last: often several parameters are joined in one
   at::Tensor last_;
 };
 

@@ -18,7 +18,7 @@ using nlohmann::json;
 constexpr int64_t kMaxLength = int64_t{1} << 20;  // of lengths that decode states are made for
 constexpr int64_t kMaxCount = int64_t{1} << 40;   // of numbers that only bound something
 
-// Keys that change no output of ours: bookkeeping, what only beams use, caches, and other engines' drafting.
+// Keys that change no output here: bookkeeping, beam search, caches, and other programs' drafting.
 const std::set<std::string>& harmless_keys() {
   static const std::set<std::string> kKeys = {"transformers_version",
                                               "_from_model_config",
@@ -57,7 +57,7 @@ const std::set<std::string>& harmless_keys() {
   return kKeys;
 }
 
-// Keys that are implemented, by this program's decoding.
+// Keys that decoding implements.
 const std::set<std::string>& supported_keys() {
   static const std::set<std::string> kKeys = {"eos_token_id",
                                               "pad_token_id",
@@ -83,7 +83,7 @@ const std::set<std::string>& supported_keys() {
   return kKeys;
 }
 
-// Settings we do not implement, with the values that switch them off.
+// Settings that are not implemented, with the values that switch them off.
 const std::map<std::string, std::vector<json>>& neutral_values() {
   static const std::map<std::string, std::vector<json>> kValues = {{"num_beams", {1}},
                                                                    {"num_beam_groups", {1}},

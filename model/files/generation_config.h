@@ -1,5 +1,6 @@
 // Generation settings of a model directory (generation_config.json, or the same keys in config.json of old models):
-// what decoding must honour, and what it must refuse because we do not implement it. Nothing is ignored silently.
+// settings that decoding honours, and settings that it refuses because they are not implemented. Nothing is ignored
+// silently.
 #pragma once
 
 #include <cstdint>
@@ -54,21 +55,21 @@ struct GenerationConfig {
 
   std::vector<UnsupportedSetting> unsupported;
 
-  // Whether any logits processor is on (then greedy is not the plain arg max).
+  // Whether any logits processor is on (then greedy decoding is not the plain arg max).
   bool has_processors() const;
 };
 
-// Reads generation_config.json of a directory if it is there, else the same keys of `config_json`, the parsed
+// Reads a directory's generation_config.json if it is there, otherwise the same keys of `config_json`, the parsed
 // config.json. Keys absent from generation_config.json fall back to config.json's token ids and then to `config`. Token
-// ids outside the vocabulary and values out of range are added to `problems`; what we do not implement goes to
+// ids outside the vocabulary and values out of range are added to `problems`; settings that are not implemented go to
 // `unsupported`.
 GenerationConfig read_generation_config(const std::filesystem::path& directory, const nlohmann::json& config_json,
                                         const TransformerConfig& config, Problems& problems);
 
-// The settings of a model that never had any: token ids from its config.
+// Returns the settings of a model without any: token ids from its configuration.
 GenerationConfig default_generation_config(const TransformerConfig& config);
 
-// generation_config.json as Transformers reads it; settings at their neutral values are left out.
+// Returns generation_config.json as Transformers reads it; settings at their neutral values are left out.
 nlohmann::ordered_json to_json(const GenerationConfig& generation);
 
 // Throws a UserError that names every unsupported setting; `where` is the model's directory.

@@ -10,8 +10,7 @@
 #include "base/json.h"
 #include "base/logging.h"
 #include "base/sha256.h"
-#include "model/files/kind_config.h"
-#include "model/transformer/draft_vocabulary.h"
+#include "model/files/draft_vocabulary_files.h"
 
 namespace draftsmith::model {
 
@@ -42,7 +41,7 @@ json load_config_json(const fs::path& directory) {
   return value;
 }
 
-// The families' readers bound every size by itself; together they must still be a model that a machine could hold.
+// Refuses a configuration that is too large as a whole; the families' readers bound each size alone.
 void check_total(const TransformerConfig& config, const std::string& where, Problems& problems) {
   constexpr double kMostNumbers = 1e13;
   double total = 0;
@@ -62,14 +61,14 @@ void check_total(const TransformerConfig& config, const std::string& where, Prob
   }
 }
 
-TransformerConfig config_from_json(const json& config_json, const fs::path& directory, ModelKind kind,
+TransformerConfig config_from_json(const json& config_json, const fs::path& directory, const ModelKind& kind,
                                    Problems& problems) {
   const std::string where = (directory / "config.json").string();
   require_kind(kind_of(config_json), kind, directory.string());
-  const Family& family = family_of(config_json, where);
+  const Family& family = family_of(config_json, where, kind.prefix);
   ConfigReader reader(config_json, where, problems);
   TransformerConfig config = family.read_config(reader);
-  read_kind(kind, reader, where, config, problems);
+  if (kind.read != nullptr) kind.read(reader, where, config, problems);
   if (problems.empty()) {
     config.draft_vocabulary = read_draft_vocabulary(directory, reader, config, problems);
     check_total(config, where, problems);
@@ -88,14 +87,14 @@ std::string tokenizer_file(const fs::path& directory) {
 
 }  // namespace
 
-TransformerConfig load_config(const fs::path& directory, ModelKind kind) {
+TransformerConfig load_config(const fs::path& directory, const ModelKind& kind) {
   Problems problems;
   TransformerConfig config = config_from_json(load_config_json(directory), directory, kind, problems);
   problems.throw_if_any();
   return config;
 }
 
-ModelDirectory::ModelDirectory(fs::path directory, ModelKind kind) : path_(std::move(directory)) {
+ModelDirectory::ModelDirectory(fs::path directory, const ModelKind& kind) : path_(std::move(directory)) {
   read_config(kind);
   weights_ = WeightFiles(path_);
   decide_prefix();
@@ -103,11 +102,11 @@ ModelDirectory::ModelDirectory(fs::path directory, ModelKind kind) : path_(std::
   match_parameters();
 }
 
-void ModelDirectory::read_config(ModelKind kind) {
+void ModelDirectory::read_config(const ModelKind& kind) {
   const json config_json = load_config_json(path_);
   Problems problems;
   config_ = config_from_json(config_json, path_, kind, problems);
-  family_ = &family_of(config_json, (path_ / "config.json").string());
+  family_ = &families().at(config_.family);
   problems.throw_if_any();
   generation_ = read_generation_config(path_, config_json, config_, problems);
   problems.throw_if_any();
@@ -136,7 +135,7 @@ std::string ModelDirectory::in_files(const std::string& stored_name) const {
   return shorter ? stored_name.substr(family_->optional_prefix.size()) : stored_name;
 }
 
-// Some writers keep another of the tied names than the family's own.
+// Returns the stored name of the embedding: some writers keep another of the tied names than the family's own.
 std::string ModelDirectory::embedding_name() const {
   std::vector<std::string> names = family_->embedding_copies;
   names.insert(names.begin(), in_files(family_->stored_embedding));
@@ -148,16 +147,16 @@ std::string ModelDirectory::embedding_name() const {
   return stored == names.end() ? names.front() : *stored;
 }
 
-// The stored tensors decide, not the flags: Transformers 5 writes tie_word_embeddings: true for untied models as well.
-// A stored head that equals the embedding is a copy of it, unless the flags say that it is untied.
+// Decides by the stored tensors, not the flags: Transformers 5 writes tie_word_embeddings: true for untied models as
+// well. A stored head that equals the embedding is a copy of it, unless the flags say that it is untied.
 void ModelDirectory::decide_head() {
   const std::string embedding = embedding_name();
   const bool own_head = weights_.contains(family_->stored_head) && embedding != family_->stored_head;
   const bool equal = own_head && config_.tied_head && same_tensor(family_->stored_head, embedding);
   if (own_head && config_.tied_head && !equal && !config_.encoder_decoder) {
     log_warning(
-        "{}: differs from the embedding that config.json ties it to; it is used as the head of its own that it "
-        "is, as Transformers does (tie_word_embeddings: false would say so)",
+        "{}: differs from the embedding that config.json ties it to; it is used as a separate head, as Transformers "
+        "does (tie_word_embeddings: false would say so)",
         weights_.where(family_->stored_head));
   }
   config_.tied_head = !own_head || equal;
@@ -197,7 +196,7 @@ void ModelDirectory::match_parameters() {
     StoredTensor tensor = stored_parameter(*family_, spec.name, config_);
     tensor.name = tensor.name == family_->stored_embedding ? embedding : in_files(tensor.name);
     parameters_.push_back({spec, std::move(tensor)});
-    // Of joined parameters the first speaks for all.
+    // The first of joined parameters stands for all.
     if (problems.list().size() < kMostProblems && parameters_.back().tensor.part == 0) {
       check_parameter(parameters_.back(), problems);
     }
@@ -235,7 +234,7 @@ void ModelDirectory::check_others(Problems& problems) const {
       log_info("{}: ignored, this model never reads it", weights_.where(name));
     } else if (!copy) {
       problems.add({.where = weights_.where(name),
-                    .what = "is no tensor of a " + family_->name + " model of this configuration",
+                    .what = "is not a tensor of a " + family_->name + " model of this configuration",
                     .expected = "nothing of this name",
                     .found = weights_.entry(name).dtype + " " + shape_text(weights_.entry(name).shape),
                     .hint = "do config.json and the weights belong together?"});
@@ -244,11 +243,11 @@ void ModelDirectory::check_others(Problems& problems) const {
 }
 
 ModelDescription describe_model(const fs::path& directory) {
-  const ModelDirectory opened(directory, kind_of_directory(directory).value_or(ModelKind::kOrdinary));
+  const ModelDirectory opened(directory, kind_of_directory(directory));
   ModelDescription description;
   description.kind = kind_of(opened.config());
   description.family = opened.family().name;
-  description.architecture = architecture_prefix(description.kind) + opened.family().architecture;
+  description.architecture = description.kind.prefix + opened.family().architecture;
   description.config = opened.config();
   description.generation = opened.generation();
   description.parameters = count_numbers(opened.config());

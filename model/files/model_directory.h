@@ -1,5 +1,5 @@
 // A Hugging Face model directory, opened and checked but not loaded: its family, configuration, generation settings,
-// and which stored tensor is which parameter. Loading and inspecting both start here.
+// and the stored tensor of each parameter. Loading and inspecting both start here.
 #pragma once
 
 #include <cstdint>
@@ -12,43 +12,45 @@
 #include "model/files/generation_config.h"
 #include "model/files/model_kind.h"
 #include "model/files/weight_files.h"
-#include "model/layers/parameters.h"
+#include "model/transformer/parameters.h"
 #include "model/transformer/transformer_config.h"
 
 namespace draftsmith::model {
 
-// config.json of a directory as a TransformerConfig. tied_head is what its flags say; ModelDirectory knows the tensors.
-// Errors (UserError): no such directory or file, broken JSON, an unknown architecture, a model of another kind, values
-// out of range (all of them).
-TransformerConfig load_config(const std::filesystem::path& directory, ModelKind kind = ModelKind::kOrdinary);
+// Reads config.json of a directory. tied_head is what its flags say; ModelDirectory looks at the tensors. Errors
+// (UserError): no such directory or file, broken JSON, an unknown architecture, a model of another kind, values out of
+// range (all of them).
+TransformerConfig load_config(const std::filesystem::path& directory, const ModelKind& kind = ordinary_kind());
 
 class ModelDirectory {
  public:
-  // A parameter of ours and where it is stored.
+  // A parameter and where it is stored.
   struct Stored {
     ParameterSpec parameter;
     StoredTensor tensor;  // by the name in these files
   };
 
-  // Errors (UserError): those of load_config and WeightFiles; then all at once: missing and unexpected tensors, wrong
-  // shapes, types that are no floats, copies of the embedding that differ from it.
-  explicit ModelDirectory(std::filesystem::path directory, ModelKind kind = ModelKind::kOrdinary);
+  // Opens and checks the directory. Errors (UserError): those of load_config and WeightFiles; then all at once: missing
+  // and unexpected tensors, wrong shapes, types that are not floating point, copies of the embedding that differ from
+  // it.
+  explicit ModelDirectory(std::filesystem::path directory, const ModelKind& kind = ordinary_kind());
 
   const std::filesystem::path& path() const { return path_; }
   const Family& family() const { return *family_; }
-  // Its head is tied iff no head of its own is stored; EOS and start ids are those of the generation settings.
+  // Returns the configuration: its head is tied if no other head is stored; EOS and start ids are those of the
+  // generation settings.
   const TransformerConfig& config() const { return config_; }
   const GenerationConfig& generation() const { return generation_; }
   const WeightFiles& weights() const { return weights_; }
-  // In the order of expected_parameters().
+  // Returns the parameters in the order of expected_parameters().
   const std::vector<Stored>& parameters() const { return parameters_; }
 
  private:
-  void read_config(ModelKind kind);
+  void read_config(const ModelKind& kind);
   bool same_tensor(const std::string& a, const std::string& b) const;
   std::string embedding_name() const;
   void decide_prefix();
-  // A name of the family's as these files spell it.
+  // Returns a stored name as these files spell it.
   std::string in_files(const std::string& stored_name) const;
   void decide_head();
   void match_parameters();
@@ -65,11 +67,11 @@ class ModelDirectory {
   std::vector<Stored> parameters_;
 };
 
-// What `draftsmith inspect` tells of a model directory.
+// The description of a model directory that `draftsmith inspect` prints.
 struct ModelDescription {
-  ModelKind kind = ModelKind::kOrdinary;
+  ModelKind kind = ordinary_kind();
   std::string family;
-  std::string architecture;  // the family's, with the kind's name before it
+  std::string architecture;  // the kind's prefix and the family's name
   TransformerConfig config;
   GenerationConfig generation;
   int64_t parameters = 0;                        // numbers in all parameters, tied ones once

@@ -17,15 +17,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file as it was when it was read.
+// The size, time and hash of a file that was read.
 struct KnownFile {
   std::uintmax_t size = 0;
   fs::file_time_type changed;
   std::string hash;
 };
 
-// Evaluations open the same model many times. Remembered is only what was already old when it was read: a file changed
-// a moment ago may change again within the same tick of the file system's clock.
+// Returns the hash of a file, remembered because evaluations open the same model many times. Only a file that was
+// already old when it was read is remembered: a file changed a moment ago may change again within the same tick of the
+// file system's clock.
 std::string remembered_sha256(const fs::path& file) {
   static std::mutex mutex;
   static std::map<fs::path, KnownFile> known;
@@ -45,15 +46,11 @@ std::string remembered_sha256(const fs::path& file) {
   return hash;
 }
 
-// Where a Tandem's primary lies is no part of the model, which names it by its own hash: the directory may be moved, or
-// the primary copied into it.
-std::string config_hash(const fs::path& file, ModelKind kind) {
-  if (kind != ModelKind::kTandem) return sha256_file(file);
+// Returns the hash of config.json without the paths of other models.
+std::string config_hash(const fs::path& file, const ModelKind& kind) {
+  if (kind.remove_paths == nullptr) return sha256_file(file);
   nlohmann::json config = load_json(file, {.max_bytes = 16'000'000});
-  const auto tandem = config.find("draftsmith_tandem");
-  if (tandem != config.end() && tandem->contains("primary") && tandem->at("primary").is_object()) {
-    tandem->at("primary").erase("path");
-  }
+  kind.remove_paths(config);
   Sha256 hash;
   hash.update(config.dump());
   return hash.hex_digest();
@@ -63,7 +60,7 @@ std::string config_hash(const fs::path& file, ModelKind kind) {
 
 std::string model_hash(const std::filesystem::path& directory) {
   // Refuses what is no model directory, but takes any kind of model: a router is bound to a Tandem secondary as well.
-  const ModelKind kind = kind_of_directory(directory).value_or(ModelKind::kOrdinary);
+  const ModelKind& kind = kind_of_directory(directory);
   load_config(directory, kind);
   std::map<std::string, std::string> hashes = {{"config.json", config_hash(directory / "config.json", kind)}};
   const WeightFiles weights(directory);

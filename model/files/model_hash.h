@@ -1,5 +1,5 @@
-// Which model a directory holds, as one hash: what else is bound to it (a teacher's cache, a Tandem secondary) names it
-// so, and finds it again wherever it was moved to.
+// The identity of a model as one hash. Files bound to a model (a teacher's cache, a Tandem secondary) name it by this
+// hash and find it wherever it was moved.
 #pragma once
 
 #include <filesystem>
@@ -7,9 +7,10 @@
 
 namespace draftsmith::model {
 
-// SHA-256 over config.json and the weight files, their names included, as 64 hex digits. Generation settings,
-// tokenizer and additions of ours don't change it, nor does where a Tandem's primary lies. Reads all weights, but each
-// file once in a process while its size and time of change stay. Errors: UserError as load_config and WeightFiles.
+// Returns the SHA-256 over config.json and the weight files, their names included, as 64 hex digits. Generation
+// settings, the tokenizer, additions of ours and the path of a Tandem's primary do not change it. Reads all weights,
+// but each file only once in a process while its size and modification time stay the same. Errors: UserError as
+// load_config and WeightFiles.
 std::string model_hash(const std::filesystem::path& directory);
 
 }  // namespace draftsmith::model

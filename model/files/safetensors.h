@@ -1,6 +1,7 @@
 // Safetensors files (github.com/huggingface/safetensors, format 0.4): a little-endian header length, a JSON header of
-// names, types, shapes and byte ranges, then the tensors. Read through a memory mapping, one tensor at a time; nothing
-// in the header is believed before it is checked. Written with an aligned header under a temporary name, then renamed.
+// names, types, shapes and byte ranges, then the tensors. Files are read through a memory mapping, one tensor at a
+// time; the header is checked before it is used. They are written with an aligned header under a temporary name, then
+// renamed.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +19,14 @@
 
 namespace draftsmith::model {
 
-// The LibTorch type of a stored float type (F16, BF16, F32, F64); nothing for every other type.
+// Returns the LibTorch type of a stored float type (F16, BF16, F32, F64), or nothing for other types.
 std::optional<at::ScalarType> float_type(const std::string& dtype);
-// The safetensors name of a float type, int64 or bool. Throws std::logic_error for other types.
+// Returns the safetensors name of a float type, int64 or bool. Throws std::logic_error for other types.
 std::string stored_dtype_name(at::ScalarType type);
-// A tensor name for messages: whatever is not printable ASCII escaped, cut at 120 characters.
+// Returns a tensor name for messages: other characters than printable ASCII are escaped, and it is cut at 120
+// characters.
 std::string printable(std::string_view name);
-// "[3, 5]".
+// Returns "[3, 5]".
 std::string shape_text(at::IntArrayRef shape);
 
 // An open safetensors file.
@@ -37,12 +39,13 @@ class SafetensorsFile final : public TensorFile {
 
   const std::filesystem::path& file() const override { return file_; }
   const std::map<std::string, TensorEntry>& tensors() const override { return tensors_; }
-  // The header's "__metadata__".
+  // Returns the header's "__metadata__".
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
-  // Over the mapping. Errors: std::logic_error for an unknown name; UserError when the stored type is no float type.
+  // Returns a tensor over the mapping. Errors: std::logic_error for an unknown name; UserError when the stored type is
+  // not a float type.
   at::Tensor stored(const std::string& name) const override;
-  // In the mapping. Errors: std::logic_error for an unknown name.
+  // Returns bytes of the mapping. Errors: std::logic_error for an unknown name.
   std::span<const std::byte> bytes(const std::string& name) const override;
   void will_need() const override { mapping_.will_need(); }
   void forget_pages() const override { mapping_.forget_pages(); }
@@ -58,7 +61,7 @@ class SafetensorsFile final : public TensorFile {
   std::map<std::string, std::string> metadata_;
 };
 
-// A tensor to be stored, in the type it is to have in the file.
+// A tensor to be stored, and its type in the file.
 struct TensorToStore {
   std::string name;
   at::Tensor tensor;
@@ -71,7 +74,7 @@ struct TensorToStore {
 // write.
 void write_safetensors(const std::filesystem::path& file, std::vector<TensorToStore> tensors);
 
-// Throws a RunError that names the tensor if it holds NaN or infinity. `where` is what the tensor belongs to.
+// Throws a RunError that names the tensor if it holds NaN or infinity. `where` names what the tensor belongs to.
 void require_finite(const std::string& where, const std::string& name, const at::Tensor& tensor);
 
 }  // namespace draftsmith::model

@@ -63,7 +63,7 @@ std::optional<uint64_t> needed_bytes(const std::vector<int64_t>& shape, uint64_t
                                                                             : std::optional(empty ? 0 : bytes);
 }
 
-// One header entry, checked by itself; a problem is recorded and nothing returned when it is wrong.
+// A reader of one header entry, which it checks by itself. It returns nothing, with a problem, if the entry is wrong.
 class EntryReader {
  public:
   EntryReader(const std::filesystem::path& file, uint64_t data_bytes, Problems& problems)
@@ -160,7 +160,7 @@ void check_cover(const std::filesystem::path& file, const std::map<std::string, 
     if (entry->begin != covered && problems.list().size() < kMostProblems) {
       const bool overlap = entry->begin < covered;
       problems.add({.where = tensor_where(file, *name),
-                    .what = overlap ? fmt::format("bytes overlap those of tensor '{}'", printable(*previous))
+                    .what = overlap ? fmt::format("bytes overlap the bytes of tensor '{}'", printable(*previous))
                                     : "there is a hole before this tensor's bytes",
                     .expected = fmt::format("data_offsets that begin at {}", covered),
                     .found = fmt::format("{}", entry->begin),
@@ -185,7 +185,7 @@ SafetensorsHeader read_safetensors_header(std::string_view text, uint64_t data_b
   const json root = parse_json(text, file.string() + ": header");
   if (!root.is_object()) {
     throw UserError({.where = file.string(),
-                     .what = "the header is no JSON object",
+                     .what = "the header is not a JSON object",
                      .expected = "an object of tensors",
                      .found = root.type_name(),
                      .hint = {}});

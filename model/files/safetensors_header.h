@@ -1,5 +1,4 @@
-// The JSON header of a safetensors file, checked against the bytes that follow it before anybody uses an offset or a
-// shape.
+// The JSON header of a safetensors file, checked against the bytes that follow it before any offset or shape is used.
 #pragma once
 
 #include <filesystem>

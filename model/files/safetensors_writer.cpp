@@ -11,7 +11,7 @@ namespace draftsmith::model {
 
 namespace {
 
-// Where the tensors begin is a multiple of this, so that a mapped file can be read with any vector width.
+// The tensors begin at a multiple of this, so that a mapped file can be read with any vector width.
 constexpr size_t kAlignment = 64;
 
 uint64_t stored_bytes(const TensorToStore& item) {

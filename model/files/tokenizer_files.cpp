@@ -14,7 +14,7 @@ using nlohmann::ordered_json;
 
 constexpr const char* kSettings = "tokenizer_config.json";
 
-// What Transformers' T5Tokenizer needs to give SentencePiece's own ids plus </s>: no sentinel tokens of its own.
+// Settings with which Transformers' T5Tokenizer gives SentencePiece's own ids plus </s>, without sentinel tokens.
 ordered_json t5_settings() {
   ordered_json out;
   out["tokenizer_class"] = "T5Tokenizer";
@@ -38,7 +38,8 @@ ordered_json llama_settings() {
   return out;
 }
 
-// Name in the directory: SentencePiece files are called as the family's readers expect, others keep theirs.
+// Returns the name in the directory: SentencePiece files get the name that the family's readers expect, others keep
+// theirs.
 std::string name_in_directory(const fs::path& tokenizer, const TransformerConfig& config) {
   if (tokenizer.extension() != ".model") return tokenizer.filename().string();
   return config.encoder_decoder ? "spiece.model" : "tokenizer.model";

@@ -1,4 +1,4 @@
-// The tokenizer's files in model directories: copying them, and the settings Transformers needs beside them.
+// Tokenizer files in model directories: copies of them, and the settings that Transformers needs beside them.
 #pragma once
 
 #include <filesystem>
@@ -7,9 +7,9 @@
 
 namespace draftsmith::model {
 
-// Copies a tokenizer into a model directory, with the settings beside it where it comes from one; else with settings
-// under which Transformers gives the tokenizer's own ids. A SentencePiece file is named as its family does.
-// Errors: RunError and UserError of reading and writing.
+// Copies a tokenizer into a model directory, together with the settings beside it if it comes from one; otherwise with
+// settings under which Transformers gives the tokenizer's own ids. A SentencePiece file gets its family's name. Errors:
+// RunError and UserError of reading and writing.
 void write_tokenizer(const std::filesystem::path& tokenizer, const TransformerConfig& config,
                      const std::filesystem::path& directory);
 

@@ -1,5 +1,5 @@
 // The weights of a Hugging Face model directory: model.safetensors, or shards named by model.safetensors.index.json;
-// else the older pytorch_model.bin, or its shards.
+// otherwise the older pytorch_model.bin, or its shards.
 #pragma once
 
 #include <filesystem>
@@ -15,26 +15,26 @@ namespace draftsmith::model {
 
 class WeightFiles {
  public:
-  // No weights at all.
+  // Has no weights.
   WeightFiles() = default;
   // Opens and checks every file. Errors (UserError): no weights in the directory, a malformed file, an index that names
   // a file outside the directory or a file that is missing, a tensor that is not in the shard the index names, in two
   // shards, or in a shard but not in the index.
   explicit WeightFiles(const std::filesystem::path& directory);
 
-  // Names of all tensors, sorted.
+  // Returns the names of all tensors, sorted, each with its index into files().
   const std::map<std::string, size_t>& tensors() const { return file_of_; }
   bool contains(const std::string& name) const { return file_of_.count(name) != 0; }
   const TensorEntry& entry(const std::string& name) const;
   // "DIR/model.safetensors: tensor 'name'", for messages.
   std::string where(const std::string& name) const;
-  // The tensor as it is stored; see TensorFile::stored.
+  // Returns the tensor as it is stored; see TensorFile::stored.
   at::Tensor stored(const std::string& name) const { return files_[file_of_.at(name)]->stored(name); }
-  // Of all files; see TensorFile.
+  // Applies to all files; see TensorFile.
   void will_need() const;
   void forget_pages() const;
 
-  // The tensor's bytes.
+  // Returns the tensor's bytes.
   std::span<const std::byte> bytes(const std::string& name) const;
 
   const std::vector<std::unique_ptr<TensorFile>>& files() const { return files_; }
@@ -46,8 +46,8 @@ class WeightFiles {
   std::map<std::string, size_t> file_of_;  // tensor -> index into files_
 };
 
-// Writes tensors as model.safetensors or, when they take more than `shard_bytes`, as shards of at most that many bytes
-// (one tensor at least in each) with an index. Errors: as write_safetensors.
+// Writes tensors as model.safetensors or, if they take more than `shard_bytes`, as shards of at most that many bytes
+// (at least one tensor in each) with an index. Errors: as write_safetensors.
 void write_weight_files(const std::filesystem::path& directory, const std::vector<TensorToStore>& tensors,
                         uint64_t shard_bytes);
 

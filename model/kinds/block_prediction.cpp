@@ -2,9 +2,47 @@
 
 #include <fmt/format.h>
 
+#include "base/json.h"
+#include "model/families/common.h"
 #include "model/transformer/stack.h"
 
 namespace draftsmith::model {
+
+namespace {
+
+constexpr const char* kBlockKey = "draftsmith_block_prediction";
+
+void read_block(ConfigReader& reader, const std::string& /*where*/, TransformerConfig& config, Problems& /*problems*/) {
+  const nlohmann::json* object = kind_object(reader, kBlockKey);
+  if (object == nullptr) return;
+  config.block_attention = reader.within(*object).get_int("block", {1, kMaxPositions});
+  if (config.encoder_decoder) {
+    reader.wrong(kBlockKey, "is not for encoder-decoder models", "a decoder-only architecture");
+  }
+}
+
+void write_block(const TransformerConfig& config, nlohmann::ordered_json& config_json) {
+  config_json[kBlockKey] = {{"block", config.block_attention}};
+}
+
+void check_block_directory(const std::filesystem::path& directory) {
+  ModelDirectory(directory, block_prediction_kind());
+}
+
+}  // namespace
+
+const ModelKind& block_prediction_kind() {
+  static const ModelKind kBlockPrediction = {
+      .name = "a model of block prediction",
+      .prefix = "DraftsmithBlockPrediction",
+      .model_type = "draftsmith_block_prediction",
+      .hint = "it predicts blocks of tokens at once and is made for comparisons of training",
+      .describes = [](const TransformerConfig& config) { return config.block_attention > 0; },
+      .read = read_block,
+      .write = write_block,
+      .check_directory = check_block_directory};
+  return kBlockPrediction;
+}
 
 TransformerConfig block_prediction_config(TransformerConfig config, int64_t block) {
   Problems problems;
@@ -28,7 +66,7 @@ TransformerConfig block_prediction_config(TransformerConfig config, int64_t bloc
 
 std::unique_ptr<TransformerModel> load_block_prediction(const std::filesystem::path& directory,
                                                         const LoadOptions& options) {
-  return load_model(ModelDirectory(directory, ModelKind::kBlockPrediction), options);
+  return load_model(ModelDirectory(directory, block_prediction_kind()), options);
 }
 
 at::Tensor shifted(const at::Tensor& values, const TokenBatch& batch, int64_t distance, double missing) {

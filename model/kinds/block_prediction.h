@@ -16,16 +16,20 @@
 
 namespace draftsmith::model {
 
-// `config` as a model of block prediction. Errors (UserError): an encoder-decoder, a Tandem secondary, γ below 1.
+// Returns the kind of models of block prediction.
+const ModelKind& block_prediction_kind();
+
+// Returns `config` as that of a model of block prediction. Errors (UserError): an encoder-decoder, a Tandem secondary,
+// γ below 1.
 TransformerConfig block_prediction_config(TransformerConfig config, int64_t block);
 
-// Errors: as load_model; a model of another kind. save_model() writes them.
+// Loads a model of block prediction; save_model() writes them. Errors: as load_model; a model of another kind.
 std::unique_ptr<TransformerModel> load_block_prediction(const std::filesystem::path& directory,
                                                         const LoadOptions& options = {});
 
-// values [B,T,...] at `distance` tokens after each (before it, where negative), `missing` where that is not in the same
-// segment or row. With distance γ - 1 the usual labels (token t + 1 at t) become those of block prediction.
-// Differentiable.
+// Returns values [B,T,...] moved by `distance` tokens: position t holds the value of position t + distance (before it,
+// if negative), or `missing` if that lies in another segment or outside the row. With distance γ - 1 the usual labels
+// (token t + 1 at t) become those of block prediction. Differentiable.
 at::Tensor shifted(const at::Tensor& values, const TokenBatch& batch, int64_t distance, double missing);
 
 }  // namespace draftsmith::model

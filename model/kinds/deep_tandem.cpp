@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
-#include "model/files/model_kind.h"
 #include "model/files/new_directory.h"
 #include "model/files/tokenizer_files.h"
 #include "model/files/weight_files.h"
@@ -18,16 +17,16 @@ namespace fs = std::filesystem;
 
 constexpr const char* kProjection = "projection.weight";
 
-// The parts draw dropout masks of their own.
+// Makes the parts draw different dropout masks.
 constexpr uint64_t kSmallDropout = 0x5a11;
 
 void require_parts(const DeepTandemParts& parts) {
   require_tandem_pair(parts.small, parts.large, {"small part", "large part"});
-  if (kind_of(parts.small) != ModelKind::kOrdinary) {
+  if (const ModelKind& kind = kind_of(parts.small); kind != ordinary_kind()) {
     throw UserError({.where = "small part",
-                     .what = "is no ordinary model",
-                     .expected = kind_name(ModelKind::kOrdinary),
-                     .found = kind_name(kind_of(parts.small))});
+                     .what = "is not an ordinary model",
+                     .expected = ordinary_kind().name,
+                     .found = kind.name});
   }
 }
 
@@ -38,7 +37,7 @@ TransformerConfig large_config(const DeepTandemParts& parts) {
   return config;
 }
 
-// Zero: at first the small part is a model of its own, which the large one learns to help.
+// Returns zeros: at first the small part works alone, and the large part learns to help it.
 at::Tensor first_projection(const DeepTandemParts& parts) {
   return at::zeros({parts.small.width, parts.large.width}, at::kFloat);
 }
@@ -59,6 +58,16 @@ at::Tensor read_projection(const fs::path& directory, const DeepTandemDescriptio
 }
 
 }  // namespace
+
+const ModelKind& deep_tandem_kind() {
+  static const ModelKind kDeepTandem = {
+      .name = "a deep Tandem",
+      .prefix = "DraftsmithDeepTandem",
+      .model_type = "draftsmith_deep_tandem",
+      .hint = "it is a pair of models that work as one and is made for comparisons of training",
+      .check_directory = [](const fs::path& directory) { describe_deep_tandem(directory); }};
+  return kDeepTandem;
+}
 
 DeepTandemModel::DeepTandemModel(const DeepTandemParts& parts, uint64_t seed)
     : DeepTandemModel(std::make_unique<TransformerModel>(large_config(parts), seed),
@@ -106,12 +115,11 @@ at::Tensor DeepTandemModel::forward(const TokenBatch& tokens, const DropoutConte
 }
 
 DeepTandemDescription describe_deep_tandem(const fs::path& directory) {
-  const auto found = kind_of_directory(directory);
-  if (!found) load_config(directory);  // says what is wrong with it
-  require_kind(found.value_or(ModelKind::kOrdinary), ModelKind::kDeepTandem, directory.string());
-  for (const auto& [part, kind] : {std::pair{"large", ModelKind::kBlockPrediction}, {"small", ModelKind::kOrdinary}}) {
-    ModelDirectory(directory / part, kind);
-  }
+  const ModelKind& found = kind_of_directory(directory);
+  if (found == ordinary_kind()) load_config(directory);  // reports a broken config.json
+  require_kind(found, deep_tandem_kind(), directory.string());
+  ModelDirectory(directory / "large", block_prediction_kind());
+  ModelDirectory(directory / "small", ordinary_kind());
   DeepTandemDescription parts{describe_model(directory / "large"), describe_model(directory / "small")};
   require_tandem_pair(parts.small.config, parts.large.config,
                       {(directory / "small").string(), (directory / "large").string()});
@@ -137,8 +145,8 @@ void save_deep_tandem(const fs::path& directory, const DeepTandemModel& model, c
     save_model(temporary / "small", model.small(), parts);
     write_weight_files(temporary, {{kProjection, model.projection().detach(), options.dtype}}, options.shard_bytes);
     nlohmann::ordered_json config;
-    config["architectures"] = {architecture_prefix(ModelKind::kDeepTandem)};
-    config["model_type"] = model_type(ModelKind::kDeepTandem, "");
+    config["architectures"] = {deep_tandem_kind().prefix};
+    config["model_type"] = deep_tandem_kind().model_type;
     config["vocab_size"] = model.info().vocabulary;
     config["draftsmith_deep_tandem"] = {{"block", model.block()}};
     write_json(temporary / "config.json", config);

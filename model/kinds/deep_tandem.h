@@ -29,11 +29,11 @@ struct DeepTandemParts {
 
 class DeepTandemModel {
  public:
-  // Random weights by the families' own initialisation; the projection is zero, so that the small part begins alone.
-  // Errors (UserError): encoder-decoders, two vocabularies or ends of text, γ below 1.
+  // Makes random weights by the families' own initialisation; the projection is zero, so that at first the small part
+  // works alone. Errors (UserError): encoder-decoders, two vocabularies or ends of text, γ below 1.
   DeepTandemModel(const DeepTandemParts& parts, uint64_t seed);
-  // `large` predicts blocks, `small` is an ordinary model, both loaded unpacked; projection [D_S,D_L]. Errors: as
-  // above.
+  // Takes a `large` model of block prediction and an ordinary `small` one, both loaded unpacked; projection [D_S,D_L].
+  // Errors: as the other constructor.
   DeepTandemModel(std::unique_ptr<TransformerModel> large, std::unique_ptr<TransformerModel> small,
                   at::Tensor projection);
 
@@ -42,15 +42,15 @@ class DeepTandemModel {
   const TransformerModel& small() const { return *small_; }
   // FF_Tandem [D_S,D_L].
   const at::Tensor& projection() const { return projection_; }
-  // The small part's, which speaks for the whole.
+  // Returns the small part's info, which stands for the whole model.
   const ModelInfo& info() const { return small_->info(); }
 
-  // Of both parts, "large." and "small." before their names, and "projection.weight".
+  // Returns the parameters of both parts, "large." and "small." before their names, and "projection.weight".
   std::map<std::string, at::Tensor> parameters() const;
   void requires_grad(bool on);
   void to(at::Device device, at::ScalarType dtype);
 
-  // The usual pass: hidden states [B,T,D_S] that head() reads, the one at token t predicting token t + 1.
+  // Runs whole sequences. Returns hidden states [B,T,D_S] for head(): the one at token t predicts token t + 1.
   at::Tensor forward(const TokenBatch& tokens, const DropoutContext& dropout = {});
   // [...,D_S] -> [...,V]
   at::Tensor head(const at::Tensor& hidden) const { return small_->head(hidden); }
@@ -61,7 +61,10 @@ class DeepTandemModel {
   at::Tensor projection_;
 };
 
-// Both parts unpacked. Errors: UserError that names what is malformed, as ModelDirectory.
+// Returns the kind of deep Tandems.
+const ModelKind& deep_tandem_kind();
+
+// Loads both parts unpacked. Errors: UserError that names what is malformed, as ModelDirectory.
 std::unique_ptr<DeepTandemModel> load_deep_tandem(const std::filesystem::path& directory, at::Device device = at::kCPU,
                                                   at::ScalarType dtype = at::kFloat);
 
@@ -69,7 +72,8 @@ std::unique_ptr<DeepTandemModel> load_deep_tandem(const std::filesystem::path& d
 void save_deep_tandem(const std::filesystem::path& directory, const DeepTandemModel& model,
                       const SaveOptions& options = {});
 
-// What `inspect` and `verify` ask: opens and checks every part. Errors: UserError.
+// The parts of a deep Tandem directory, for `inspect` and `verify`. describe_deep_tandem() opens and checks every part.
+// Errors: UserError.
 struct DeepTandemDescription {
   ModelDescription large;
   ModelDescription small;

@@ -8,28 +8,55 @@
 #include "base/random_tensors.h"
 #include "model/files/safetensors.h"
 #include "model/layers/norm.h"
+#include "model/transformer/parameters.h"
 
 namespace draftsmith::model {
 
 namespace {
 
-// What a part of an exit is called among the parameters.
+// Returns the name of a part of an exit among the parameters.
 std::string parameter_name(int64_t layer, const char* part) {
   return fmt::format("exit.{}.{}", layer, part);
 }
 
-std::map<std::string, std::vector<int64_t>> expected_shapes(const ExitShape& exit, const TransformerConfig& config) {
-  const auto name = [&](const char* part) { return parameter_name(exit.layer, part); };
+// Initial values of a parameter.
+enum class Start { kFinalNorm, kModelHead, kZero, kRandom };
+
+struct ExitParameter {
+  const char* part;
+  std::vector<int64_t> shape;
+  Start start;
+};
+
+std::vector<ExitParameter> parts_of(const ExitShape& exit, const TransformerConfig& config) {
   const int64_t rows = config.vocabulary_rows();
-  std::map<std::string, std::vector<int64_t>> shapes;
-  if (exit.own_norm) shapes[name("norm.weight")] = {config.width};
-  if (exit.own_norm && config.norm == Norm::kLayer) shapes[name("norm.bias")] = {config.width};
-  if (exit.head == ExitHead::kFull) shapes[name("head.weight")] = {rows, config.width};
+  std::vector<ExitParameter> parts;
+  if (exit.own_norm) parts.push_back({"norm.weight", {config.width}, Start::kFinalNorm});
+  if (exit.own_norm && config.norm == Norm::kLayer) parts.push_back({"norm.bias", {config.width}, Start::kFinalNorm});
+  if (exit.head == ExitHead::kFull) parts.push_back({"head.weight", {rows, config.width}, Start::kModelHead});
   if (exit.head == ExitHead::kLowRank) {
-    shapes[name("head.down")] = {exit.rank, config.width};
-    shapes[name("head.up")] = {rows, exit.rank};
+    parts.push_back({"head.down", {exit.rank, config.width}, Start::kRandom});
+    parts.push_back({"head.up", {rows, exit.rank}, Start::kZero});
   }
-  return shapes;
+  return parts;
+}
+
+at::Tensor initial_value(const ExitParameter& parameter, const std::string& name, const TransformerModel& model,
+                         uint64_t seed) {
+  const at::Tensor& head = head_weight(model);
+  const at::TensorOptions options = head.options().requires_grad(false);
+  switch (parameter.start) {
+    case Start::kFinalNorm:
+      return model.parameters().at(std::string("decoder.final_") + parameter.part).detach().clone();
+    case Start::kModelHead:
+      return head.detach().clone();
+    case Start::kZero:
+      return at::zeros(parameter.shape, options);
+    case Start::kRandom:
+      return normal_tensor(parameter.shape, 1 / std::sqrt(static_cast<double>(model.config().width)), seed,
+                           "init/" + name, options);
+  }
+  throw std::logic_error("initial_value: unknown start");
 }
 
 void require_fitting(const ExitConfig& exits, const TransformerConfig& config) {
@@ -72,7 +99,11 @@ void check_exit_shapes(const ExitConfig& exits, const TransformerConfig& config,
                        const std::map<std::string, std::vector<int64_t>>& shapes, const std::string& where,
                        Problems& problems) {
   std::map<std::string, std::vector<int64_t>> expected;
-  for (const ExitShape& exit : exits.exits) expected.merge(expected_shapes(exit, config));
+  for (const ExitShape& exit : exits.exits) {
+    for (const ExitParameter& parameter : parts_of(exit, config)) {
+      expected[parameter_name(exit.layer, parameter.part)] = parameter.shape;
+    }
+  }
   const std::string hint = "exits.json and exits.safetensors must be those that were written together";
   for (const auto& [name, shape] : expected) {
     const auto found = shapes.find(name);
@@ -86,13 +117,13 @@ void check_exit_shapes(const ExitConfig& exits, const TransformerConfig& config,
   for (const auto& entry : shapes) {
     if (expected.contains(entry.first)) continue;
     problems.add(
-        {where, "a tensor that none of these exits has", "those of the exits alone", printable(entry.first), hint});
+        {where, "a tensor that none of these exits has", "only tensors of these exits", printable(entry.first), hint});
   }
 }
 
 int64_t count_numbers(const ExitShape& exit, const TransformerConfig& config) {
   int64_t numbers = 0;
-  for (const auto& [name, shape] : expected_shapes(exit, config)) numbers += c10::multiply_integers(shape);
+  for (const ExitParameter& parameter : parts_of(exit, config)) numbers += c10::multiply_integers(parameter.shape);
   return numbers;
 }
 
@@ -100,21 +131,10 @@ Exits::Exits(ExitConfig config, const TransformerModel& model, uint64_t seed)
     : config_(std::move(config)), model_(model.config()) {
   require_fitting(config_, model_);
   const at::NoGradGuard no_gradients;
-  const at::Tensor& head = head_weight(model);
   for (const ExitShape& exit : config_.exits) {
-    for (const auto& [name, shape] : expected_shapes(exit, model_)) {
-      at::Tensor& value = parameters_[name];
-      if (name.ends_with(".head.weight")) {
-        value = head.detach().clone();
-      } else if (name.ends_with(".head.up")) {
-        value = at::zeros(shape, head.options().requires_grad(false));
-      } else if (name.ends_with(".head.down")) {
-        const double deviation = 1 / std::sqrt(static_cast<double>(model_.width));
-        value = normal_tensor(shape, deviation, seed, "init/" + name, head.options().requires_grad(false));
-      } else {
-        const std::string part = name.substr(name.rfind('.'));  // .weight or .bias
-        value = model.parameters().at("decoder.final_norm" + part).detach().clone();
-      }
+    for (const ExitParameter& parameter : parts_of(exit, model_)) {
+      const std::string name = parameter_name(exit.layer, parameter.part);
+      parameters_[name] = initial_value(parameter, name, model, seed);
     }
   }
 }
@@ -130,7 +150,7 @@ Exits::Exits(ExitConfig config, const TransformerConfig& model, std::map<std::st
 }
 
 const at::Tensor& head_weight(const TransformerModel& model) {
-  return model.parameters().at(model.config().tied_head ? "embedding.weight" : "head.weight");
+  return model.parameters().at(head_parameter(model.config()));
 }
 
 const ExitShape* Exits::find(int64_t layer) const {

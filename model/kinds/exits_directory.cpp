@@ -40,7 +40,7 @@ const HeadName& name_of(ExitHead head) {
   return *std::find_if(std::begin(kHeads), std::end(kHeads), [&](const HeadName& known) { return known.head == head; });
 }
 
-// What exits.json says: the exits, and of their model what shapes and limits depend on.
+// The content of exits.json: the exits, and the properties of their model that shapes and limits depend on.
 struct StoredExits {
   ExitConfig config;
   TransformerConfig model;
@@ -54,7 +54,7 @@ ExitShape read_exit(const nlohmann::json& json, const std::string& where, Proble
   const auto* known =
       std::find_if(std::begin(kHeads), std::end(kHeads), [&](const HeadName& each) { return each.name == head; });
   if (known == std::end(kHeads)) {
-    problems.add({where, "'head' is no form of an exit's head", "shared, full or low_rank", printable(head), kHint});
+    problems.add({where, "'head' is not a form of an exit's head", "shared, full or low_rank", printable(head), kHint});
   } else {
     exit.head = known->head;
   }
@@ -71,7 +71,7 @@ TransformerConfig read_model(const nlohmann::json& json, const std::string& wher
   model.vocabulary = values.get_int("rows", {1, 1 << 24});
   const std::string norm = values.get_string("norm", "");
   if (norm != "rms" && norm != "layer") {
-    problems.add({where, "'norm' is no kind of norm", "rms or layer", printable(norm), kHint});
+    problems.add({where, "'norm' is not a kind of norm", "rms or layer", printable(norm), kHint});
   }
   model.norm = norm == "layer" ? Norm::kLayer : Norm::kRms;
   return model;
@@ -112,13 +112,13 @@ StoredExits read_stored(const fs::path& directory) {
     stored.config.model_hash = names.get_string("sha256", "");
   }
   const nlohmann::json exits = json.value("exits", nlohmann::json());
-  if (!exits.is_array()) problems.add({where, "'exits' is no list", "a list of exits", brief(exits), kHint});
+  if (!exits.is_array()) problems.add({where, "'exits' is not a list", "a list of exits", brief(exits), kHint});
   for (size_t i = 0; exits.is_array() && i < exits.size(); ++i) {
     stored.config.exits.push_back(read_exit(exits[i], fmt::format("{}: exits[{}]", where, i), problems));
   }
   const std::string& hash = stored.config.model_hash;
   if (!hash.empty() && (hash.size() != 64 || hash.find_first_not_of("0123456789abcdef") != std::string::npos)) {
-    problems.add({where, "the model's 'sha256' is no hash", "64 hex digits", printable(hash), kHint});
+    problems.add({where, "the model's 'sha256' is not a hash", "64 hex digits", printable(hash), kHint});
   }
   problems.throw_if_any();
   check_exits(stored.config, stored.model, where, problems);
@@ -167,7 +167,7 @@ std::optional<SafetensorsFile> open_weights(const fs::path& directory, const Sto
   return file;
 }
 
-// In pieces, so that a head of hundreds of megabytes takes no others beside it.
+// Works in pieces, so that a head of hundreds of megabytes needs no second copy.
 bool all_finite(const at::Tensor& values) {
   constexpr int64_t kAtOnce = int64_t{1} << 20;
   const auto pieces = values.flatten().split(kAtOnce);
@@ -206,7 +206,7 @@ void require_bound(const StoredExits& stored, const fs::path& directory, const f
                    "with the option exits"});
 }
 
-// Where nothing but the shapes tells that exits are of another model.
+// Refuses exits whose shapes do not fit the model.
 void require_same_shape(const StoredExits& stored, const TransformerConfig& model, const fs::path& directory) {
   Problems problems;
   const auto compare = [&](const char* what, int64_t of_exits, int64_t of_model) {
@@ -291,8 +291,7 @@ void check_exit_directory(const fs::path& directory, const fs::path& model_direc
   const StoredExits stored = read_stored(directory);
   if (!model_directory.empty()) {
     require_bound(stored, directory, model_directory);
-    const ModelKind kind = kind_of_directory(model_directory).value_or(ModelKind::kOrdinary);
-    require_same_shape(stored, load_config(model_directory, kind), directory);
+    require_same_shape(stored, load_config(model_directory, kind_of_directory(model_directory)), directory);
   }
   if (const auto file = open_weights(directory, stored)) read_weights(*file, at::kCPU, true);
 }

@@ -44,7 +44,7 @@ at::Tensor random_tensor(const std::string& name, at::IntArrayRef shape, double 
   return tensor;
 }
 
-// Its parameters lie on the device, so that decisions there copy none.
+// Keeps its parameters on the device, so that decisions there copy none.
 Router copy_on(at::Device device, const Router& router) {
   auto parameters = router.parameters();
   for (auto& entry : parameters) entry.second = entry.second.detach().to(device);

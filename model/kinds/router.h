@@ -30,13 +30,13 @@ struct RouterConfig {
   int64_t width = 0;             // D of the drafter's embeddings
   int64_t vocabulary = 0;        // V of the drafter
   double embedding_scale = 1.0;  // s
-  std::string drafter;           // where it lay when the router was trained, for messages
+  std::string drafter;           // its directory when the router was trained, for messages
   std::string drafter_hash;      // model_hash() of it: 64 hex digits
   double threshold = 0.8;        // default: drafting ends when the predicted acceptance falls below
   int64_t max_draft = 16;        // default: most tokens of a draft
 };
 
-// What the router reads at N positions. Slots for which the drafter has no further possible token hold id -1 and
+// Inputs of the router at N positions. Slots for which the drafter has no further possible token hold id -1 and
 // probability 0.
 struct RouterFeatures {
   at::Tensor entropy;        // fp32 [N], nats
@@ -46,20 +46,21 @@ struct RouterFeatures {
 
 class Router {
  public:
-  // Random weights that depend on the seed alone.
+  // Makes random weights that depend on the seed alone.
   Router(RouterConfig config, uint64_t seed);
-  // Parameters scalars.weight [H,1+k], embeddings.weight [H,k*D], hidden.bias [H], output.weight [H], output.bias [1],
-  // fp32. Errors: UserError naming what is missing, unknown, misshapen or not finite. `where`: for messages.
+  // Takes parameters scalars.weight [H,1+k], embeddings.weight [H,k*D], hidden.bias [H], output.weight [H] and
+  // output.bias [1], fp32. Errors: UserError naming what is missing, unknown, misshapen or not finite. `where`: for
+  // messages.
   Router(RouterConfig config, std::map<std::string, at::Tensor> parameters, const std::string& where);
 
   const RouterConfig& config() const { return config_; }
   const std::map<std::string, at::Tensor>& parameters() const { return parameters_; }
-  // Logits of disagreement [N], with gradients for the parameters. `embeddings`: fp32 [N,k,D] of the features' ids;
-  // those of slots without a token are ignored.
+  // Returns logits of disagreement [N], with gradients for the parameters. `embeddings`: fp32 [N,k,D] of the features'
+  // ids; embeddings of empty slots are ignored.
   at::Tensor logits(const RouterFeatures& features, const at::Tensor& embeddings) const;
-  // The same from sums of embedding products [N,H], without the rest.
+  // Returns the logits [N] from the summed products of embeddings and first layer [N,H].
   at::Tensor logits_of(const RouterFeatures& features, const at::Tensor& products) const;
-  // s W_e^(slot): [H,D].
+  // Returns s W_e^(slot): [H,D].
   at::Tensor slot_weight(int64_t slot) const;
 
  private:
@@ -70,26 +71,27 @@ class Router {
 // Adds a problem for each number of a config that is out of range.
 void check_router_config(const RouterConfig& config, const std::string& where, Problems& problems);
 
-// The same for each tensor, by its name, that a router of this config does not have or has in another shape.
+// Adds a problem for each tensor that a router of this config lacks, does not have, or has in another shape.
 void check_router_shapes(const RouterConfig& config, const std::map<std::string, std::vector<int64_t>>& shapes,
                          const std::string& where, Problems& problems);
 
-// Errors: UserError as save_model's: something lies at `directory` already; RunError for weights that are not finite.
+// Writes a router directory. Errors: UserError as save_model's: something lies at `directory` already; RunError for
+// weights that are not finite.
 void save_router(const std::filesystem::path& directory, const Router& router);
-// Errors: UserError naming every problem of the directory.
+// Loads a router directory. Errors: UserError naming every problem of the directory.
 Router load_router(const std::filesystem::path& directory);
 // Whether a directory's config.json says that it is a router.
 bool is_router(const std::filesystem::path& directory);
-// What `draftsmith inspect` says of it, several lines.
+// Returns the description that `draftsmith inspect` prints, several lines.
 std::string describe_router(const Router& router);
 
-// A drafter as a router must find it again.
+// The drafter that a router is used with.
 struct RouterDrafter {
   std::filesystem::path directory;
   const TransformerModel& model;
 };
-// Errors: UserError naming both sides when the drafter is another one than the router was trained for. Reads all of the
-// drafter's weights, to hash them.
+// Refuses a router that was trained for another drafter. Errors: UserError naming both. Reads all of the drafter's
+// weights to hash them.
 void require_router_fits(const Router& router, const std::filesystem::path& directory, const RouterDrafter& drafter);
 
 // A router ready to decide: bound to its drafter's embeddings, on the drafter's device. On a CPU the products of the
@@ -104,9 +106,9 @@ class RouterPredictor {
 
   const RouterConfig& config() const { return router_.config(); }
   bool has_table() const { return table_.defined(); }
-  // Probability of disagreement at one position; on the CPU. `ids` and `probabilities`: k.
+  // Returns the probability of disagreement at one position, on the CPU. `ids` and `probabilities`: k.
   double disagreement(double entropy, std::span<const float> probabilities, std::span<const int64_t> ids) const;
-  // At N positions, on any device: fp32 [N].
+  // Returns the probabilities at N positions, on any device: fp32 [N].
   at::Tensor disagreement(const RouterFeatures& features) const;
 
  private:

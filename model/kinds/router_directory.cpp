@@ -82,7 +82,7 @@ void check_router_config(const RouterConfig& config, const std::string& where, P
   check("threshold", config.threshold, 0, 2);
   check("max_draft", static_cast<double>(config.max_draft), 1, static_cast<double>(kMostRouterDraft));
   if (!is_hash(config.drafter_hash)) {
-    problems.add({where, "'drafter_sha256' is no hash", "64 hex digits", printable(config.drafter_hash), ""});
+    problems.add({where, "'drafter_sha256' is not a hash", "64 hex digits", printable(config.drafter_hash), ""});
   }
 }
 
@@ -97,7 +97,8 @@ void save_router(const fs::path& directory, const Router& router) {
 
 Router load_router(const fs::path& directory) {
   if (!fs::is_directory(directory) || !fs::exists(directory / "config.json")) {
-    throw UserError({directory.string(), "is no router directory", "a directory with config.json and model.safetensors",
+    throw UserError({directory.string(), "is not a router directory",
+                     "a directory with config.json and model.safetensors",
                      fs::is_directory(directory) ? "no config.json" : "no such directory",
                      "a router is made by a stage of kind router"});
   }

@@ -9,11 +9,10 @@
 #include "base/json.h"
 #include "model/files/copy_model.h"
 #include "model/files/directory_parameters.h"
-#include "model/files/kind_config.h"
 #include "model/files/model_hash.h"
 #include "model/files/new_directory.h"
-#include "model/layers/parameters.h"
 #include "model/transformer/initialization.h"
+#include "model/transformer/parameters.h"
 
 namespace draftsmith::model {
 
@@ -35,14 +34,14 @@ UserError no_primary(const fs::path& directory, const fs::path& primary) {
                     .hint = "name the primary where it lies now (--model), or train the Tandem with copy_primary"});
 }
 
-// As the system reads a path: where part of it is a link, `..` leads out of what that points to.
+// Resolves a path as the system does: after a link, `..` leads out of the directory that the link points to.
 fs::path resolved(const fs::path& path) {
   std::error_code error;
   const fs::path found = fs::weakly_canonical(path, error);
   return error ? path.lexically_normal() : found;
 }
 
-// Another primary than the recorded one is refused by its hash; what lies inside the directory belongs to it.
+// Refuses another primary than the recorded one by its hash. A primary inside the directory belongs to it.
 void require_recorded(const fs::path& directory, const fs::path& primary) {
   const auto record = recorded_primary(directory);
   if (!record) return;
@@ -58,11 +57,32 @@ void require_recorded(const fs::path& directory, const fs::path& primary) {
   }
 }
 
+// Returns what names the primary in config.json.
+std::function<void(nlohmann::ordered_json&)> recording(PrimaryRecord primary) {
+  return [primary = std::move(primary)](nlohmann::ordered_json& config) { write_primary_record(primary, config); };
+}
+
 at::Tensor unit_matrix(at::IntArrayRef shape) {
   return at::eye(shape[0], shape[1], at::kFloat);
 }
 
 }  // namespace
+
+const ModelKind& tandem_kind() {
+  static const ModelKind kTandem = {
+      .name = "a Tandem secondary",
+      .prefix = "DraftsmithTandem",
+      .model_type = "draftsmith_tandem",
+      .hint =
+          "it reads another model's representations: decode with its primary and this as the drafter "
+          "(--model PRIMARY --drafter DIR)",
+      .describes = [](const TransformerConfig& config) { return config.tandem_secondary(); },
+      .read = read_tandem_config,
+      .write = write_tandem_config,
+      .remove_paths = remove_primary_path,
+      .check_directory = check_tandem_directory};
+  return kTandem;
+}
 
 std::vector<int64_t> default_layer_map(int64_t secondary_layers, int64_t primary_layers) {
   std::vector<int64_t> map;
@@ -128,7 +148,7 @@ std::unique_ptr<TransformerModel> make_tandem_secondary(const TransformerModel& 
 }
 
 bool is_tandem_directory(const fs::path& directory) {
-  return kind_of_directory(directory) == ModelKind::kTandem;
+  return kind_of_directory(directory) == tandem_kind();
 }
 
 std::optional<PrimaryRecord> recorded_primary(const fs::path& directory) {
@@ -137,7 +157,7 @@ std::optional<PrimaryRecord> recorded_primary(const fs::path& directory) {
 }
 
 fs::path tandem_primary(const fs::path& directory) {
-  load_config(directory, ModelKind::kTandem);  // refuses what is no Tandem directory
+  load_config(directory, tandem_kind());  // refuses what is no Tandem directory
   const auto record = recorded_primary(directory);
   if (record) return resolved(directory / record->path);
   if (const fs::path inside = directory / kInside; fs::is_directory(inside)) return inside;
@@ -148,7 +168,7 @@ fs::path tandem_primary(const fs::path& directory) {
 }
 
 void check_tandem_directory(const fs::path& directory) {
-  const ModelDirectory opened(directory, ModelKind::kTandem);
+  const ModelDirectory opened(directory, tandem_kind());
   const auto record = recorded_primary(directory);
   if (!record && !fs::is_directory(directory / kInside)) return;
   const fs::path primary = tandem_primary(directory);
@@ -166,7 +186,7 @@ void check_tandem_directory(const fs::path& directory) {
 
 std::unique_ptr<TransformerModel> load_tandem_secondary(const fs::path& directory, const fs::path& primary_directory,
                                                         const LoadOptions& options) {
-  const ModelDirectory opened(directory, ModelKind::kTandem);
+  const ModelDirectory opened(directory, tandem_kind());
   if (!primary_directory.empty()) {
     if (!fs::is_directory(primary_directory)) throw no_primary(directory, primary_directory);
     const ModelDirectory primary(primary_directory);
@@ -174,14 +194,6 @@ std::unique_ptr<TransformerModel> load_tandem_secondary(const fs::path& director
     require_recorded(directory, primary_directory);
   }
   return load_model(opened, options);
-}
-
-Tandem load_tandem(const fs::path& directory, const TandemLoadOptions& options) {
-  const fs::path primary = options.primary_directory.empty() ? tandem_primary(directory) : options.primary_directory;
-  Tandem tandem;
-  tandem.secondary = load_tandem_secondary(directory, primary, options.secondary);
-  tandem.primary = load_model(primary, options.primary);
-  return tandem;
 }
 
 void save_tandem(const fs::path& directory, const TransformerModel& secondary, const TandemSaveOptions& options) {
@@ -194,14 +206,14 @@ void save_tandem(const fs::path& directory, const TransformerModel& secondary, c
     const fs::path inside = temporary / kInside;
     if (options.primary != nullptr) {
       save_model(inside, *options.primary, options.files);
-      if (options.record_primary) files.primary = {kInside, model_hash(inside)};
+      if (options.record_primary) files.add_to_config = recording({kInside, model_hash(inside)});
     } else if (options.copy_primary) {
       copy_model(options.primary_directory, inside);
-      files.primary = {kInside, model_hash(inside)};
+      files.add_to_config = recording({kInside, model_hash(inside)});
     } else {
       const fs::path from = fs::weakly_canonical(fs::absolute(place));
-      files.primary = {fs::relative(fs::canonical(options.primary_directory), from).string(),
-                       model_hash(options.primary_directory)};
+      files.add_to_config = recording({fs::relative(fs::canonical(options.primary_directory), from).string(),
+                                       model_hash(options.primary_directory)});
     }
     write_model_files(temporary, secondary, files);
   });

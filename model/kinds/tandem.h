@@ -6,11 +6,8 @@
 // secondary's own input norm and its key and value projections. A secondary is a TransformerModel with config.tandem.
 //
 // A Tandem directory is the secondary's model directory, named DraftsmithTandem<architecture> so that nobody loads it
-// as an ordinary model, with an object in config.json
-//   "draftsmith_tandem": {"primary_width", "primary_layers", "layer_map", "block",
-//                         "primary": {"path", "sha256"}}
-// whose primary lies in primary/ inside it, or is another directory named by its path (relative to this one) and its
-// model_hash().
+// as an ordinary model (model/kinds/tandem_config.h). Its primary lies in primary/ inside it, or is another directory
+// named by its path (relative to this one) and its model_hash().
 #pragma once
 
 #include <cstdint>
@@ -21,12 +18,15 @@
 #include <vector>
 
 #include "model/files/checkpoint.h"
-#include "model/files/tandem_shape.h"
+#include "model/kinds/tandem_config.h"
 #include "model/transformer/transformer_model.h"
 
 namespace draftsmith::model {
 
-// The even layer map ℓ(j) = ⌊(j+1)·L_L/L_S⌋. [secondary_layers]
+// Returns the kind of Tandem secondaries.
+const ModelKind& tandem_kind();
+
+// Returns the even layer map ℓ(j) = ⌊(j+1)·L_L/L_S⌋. [secondary_layers]
 std::vector<int64_t> default_layer_map(int64_t secondary_layers, int64_t primary_layers);
 
 // Two models as messages name them.
@@ -34,13 +34,14 @@ struct TandemNames {
   std::string secondary;
   std::string primary;
 };
-// Whether a secondary, Tandem or to become one, can read this primary: kind, vocabulary, token ids and, for a Tandem
-// secondary, the primary's width and layers. Errors: UserError with every disagreement and both names.
+// Refuses a secondary, of a Tandem or to become one, that cannot read this primary: kind, vocabulary, token ids and,
+// for a Tandem secondary, the primary's width and layers must agree. Errors: UserError with every disagreement and both
+// names.
 void require_tandem_pair(const TransformerConfig& secondary, const TransformerConfig& primary,
                          const TandemNames& names);
 
-// How projections begin: random (deviation D_L^-½, so that their output is as large as their input), or the unit
-// matrix, cut or padded with zeros where widths differ.
+// Initial projections: random (deviation D_L^-½, so that their output is as large as their input), or the unit matrix,
+// cut or padded with zeros if the widths differ.
 enum class ProjectionStart { kRandom, kIdentity };
 
 struct TandemStart {
@@ -50,47 +51,32 @@ struct TandemStart {
   uint64_t seed = 1;  // of random projections
 };
 
-// A Tandem secondary from an ordinary model (loaded unpacked), which gives its decoder's parameters; an encoder is left
-// behind. `primary` may be packed. Errors: UserError (check_tandem_shape, require_tandem_pair).
+// Makes a Tandem secondary from an ordinary model (loaded unpacked), which gives its decoder's parameters; an encoder
+// is left behind. `primary` may be packed. Errors: UserError (check_tandem_shape, require_tandem_pair).
 std::unique_ptr<TransformerModel> make_tandem_secondary(const TransformerModel& secondary,
                                                         const TransformerModel& primary, const TandemStart& start = {});
 
-// A configuration of a Tandem secondary to be trained from random weights: `secondary` with its Tandem part, without an
-// encoder. Errors: as above.
+// Returns the configuration of a Tandem secondary to be trained from random weights: `secondary` with its Tandem part,
+// without an encoder. Errors: as make_tandem_secondary().
 TransformerConfig tandem_config(TransformerConfig secondary, const TransformerConfig& primary, const TandemStart& start,
                                 const TandemNames& names);
 
-// Whether the directory's config.json says that it is a Tandem secondary. false where there is none.
+// Whether the directory holds a Tandem secondary; false if it has no config.json.
 bool is_tandem_directory(const std::filesystem::path& directory);
 
-// The primary that a Tandem directory's config.json names; nothing where it names none, as in checkpoints of training.
+// Returns the primary that a Tandem directory's config.json names. Checkpoints of training name none.
 std::optional<PrimaryRecord> recorded_primary(const std::filesystem::path& directory);
 
-// Where a Tandem directory's primary lies: what its path leads to, or primary/ inside it where it names none, as in
-// checkpoints. Errors: UserError for what is no Tandem directory, and where there is neither.
+// Returns the directory of a Tandem's primary: the recorded path, or primary/ inside if none is recorded, as in
+// checkpoints. Errors: UserError for a directory of another kind, and if there is no primary at all.
 std::filesystem::path tandem_primary(const std::filesystem::path& directory);
 
-// Everything that a Tandem directory's form can be wrong in, its primary included, whose hash is compared; what
-// `verify` asks. Errors: UserError.
+// Checks everything about a Tandem directory, and its primary by its hash. Errors: UserError.
 void check_tandem_directory(const std::filesystem::path& directory);
 
-struct Tandem {
-  std::unique_ptr<TransformerModel> secondary;
-  std::unique_ptr<TransformerModel> primary;
-};
-
-struct TandemLoadOptions {
-  LoadOptions secondary = {};
-  LoadOptions primary = {};
-  // The primary to use instead of where the directory says it lies; it must be the same one. Empty: that one.
-  std::filesystem::path primary_directory = {};
-};
-
-// Both models. A referenced primary is hashed and compared. Errors: UserError: those of load_model; another primary
-// than the recorded one (naming both), none there.
-Tandem load_tandem(const std::filesystem::path& directory, const TandemLoadOptions& options = {});
-
-// The secondary alone, for use with the primary in `primary_directory`, which is checked as above (empty: not checked).
+// Loads the secondary for use with the primary in `primary_directory`, which may be another directory than the recorded
+// one but must be the same model. Empty: the primary is not checked. Errors (UserError): those of load_model; another
+// primary than the recorded one (naming both), or none there.
 std::unique_ptr<TransformerModel> load_tandem_secondary(const std::filesystem::path& directory,
                                                         const std::filesystem::path& primary_directory,
                                                         const LoadOptions& options = {});

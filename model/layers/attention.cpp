@@ -93,7 +93,7 @@ at::Tensor Attention::attend(const Projected& projected, const ScoreBias& bias, 
 }
 
 at::Tensor Attention::operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias, Dropout& dropout,
-                                 const Glance& glance) const {
+                                 const InputObserver& observer) const {
   const at::Tensor normed = norm(x);
   Projected projected;
   if (self_) {
@@ -113,7 +113,7 @@ at::Tensor Attention::operator()(const at::Tensor& x, const at::Tensor& memory, 
     projected = {weights_.query(normed), std::move(from_memory.key), std::move(from_memory.value)};
   }
   const at::Tensor context = attend(projected, bias, dropout);
-  if (glance) glance(context);
+  if (observer) observer(context);
   if (!dropout.active()) {
     return weights_.output.add_to(x, context);
   }

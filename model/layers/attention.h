@@ -23,7 +23,7 @@ struct HeadShape {
   int64_t shared_inner() const { return key_values() * width; }  // of keys and of values
 };
 
-// How positions and masks enter attention scores, shared by all layers of a stack.
+// Positions and masks of attention scores, shared by all layers of a stack.
 struct ScoreBias {
   at::Tensor additive;  // [B*H,T,S]; undefined: nothing
   // [B,1,1], 0 where a row has no key at all, as with an empty source: its attention gives zeros, alone or in a batch.
@@ -32,11 +32,12 @@ struct ScoreBias {
   RotaryTable rotary;  // of positions 0..T-1; undefined: queries and keys are not rotated
 };
 
-// Additive mask of the keys beyond each row's length: 0 or a number that softmax turns into exactly 0. [B,1,1,S]
+// Returns an additive mask of the keys beyond each row's length: 0, or a number that softmax turns into exactly 0.
+// [B,1,1,S]
 at::Tensor padding_mask(const std::vector<int64_t>& lengths, int64_t keys, const at::TensorOptions& options);
-// 1 or 0 for each row; undefined when no row is empty. [B,1,1]
+// Returns 1 or 0 for each row; undefined if no row is empty. [B,1,1]
 at::Tensor rows_with_keys(const std::vector<int64_t>& lengths, const at::TensorOptions& options);
-// The additive mask's number for excluded keys: finite, so that a row without keys gives no NaN.
+// Returns the additive mask's number for excluded keys: finite, so that a row without keys gives no NaN.
 double excluded_score(at::ScalarType type);
 
 struct AttentionWeights {
@@ -66,22 +67,22 @@ class Attention {
 
   const HeadShape& heads() const { return heads_; }
   at::Tensor norm(const at::Tensor& x) const { return weights_.norm(x); }
-  // Projections of normed input [B,L,D].
+  // Returns the projections of normed input [B,L,D].
   Projected project(const at::Tensor& normed) const;
   at::Tensor project_query(const at::Tensor& normed) const { return weights_.query(normed); }
-  // Keys and values of [B,L,D]: normed input of a self-attention, encoder states of a cross-attention.
+  // Returns keys and values of [B,L,D]: normed input of a self-attention, encoder states of a cross-attention.
   KeyValue project_key_value(const at::Tensor& input) const;
-  // residual + W_o context; context [B,L,H*K] -> [B,L,D].
+  // Returns residual + W_o context; context [B,L,H*K] -> [B,L,D].
   at::Tensor add_output(const at::Tensor& residual, const at::Tensor& context) const {
     return weights_.output.add_to(residual, context);
   }
 
-  // The whole sublayer over whole sequences, with gradients: x + dropout(attention(norm(x), memory)). x [B,T,D]. Of a
-  // cross-attention, memory is [B,S,D]. Of a self-attention, whose queries and keys are rotated by the bias's table, it
-  // is undefined, or other hidden states of the same tokens [B,T,D] (Tandem): keys are then these, normed, followed by
-  // x's own, S = 2T.
+  // Applies the whole sublayer to whole sequences x [B,T,D], with gradients: x + dropout(attention(norm(x), memory)).
+  // For a cross-attention, memory is [B,S,D]. For a self-attention, whose queries and keys are rotated by the bias's
+  // table, memory is undefined, or other hidden states of the same tokens [B,T,D] (Tandem): keys are then these,
+  // normed, followed by x's own, S = 2T.
   at::Tensor operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias, Dropout& dropout,
-                        const Glance& glance = {}) const;
+                        const InputObserver& observer = {}) const;
 
   void pack(WeightArena& arena);
   void unpack();
@@ -90,7 +91,7 @@ class Attention {
   at::Tensor split(const at::Tensor& x) const;
   at::Tensor attend(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const;
 
-  // Whether the fused projection may stand for the single ones: not where a gradient is recorded.
+  // Whether the fused projection may replace the single ones: not if a gradient is recorded.
   bool use_fused(const at::Tensor& x) const {
     return fused_.use_packed(x) && !(at::GradMode::is_enabled() && weights_.key.weight().requires_grad());
   }

@@ -2,12 +2,12 @@
 #pragma once
 
 #include "base/aten.h"
-#include "model/transformer/transformer_state.h"
+#include "model/layers/step_layout.h"
 
 namespace draftsmith::model {
 
-// Row rows[b] of cache [R,H,T,K], at slots base[b] + j, takes row b of from [B,L,H*K], j < new_tokens[b]. On other
-// devices than CPUs the tokens beyond a row's new ones go to the cache's last slot, which is never read.
+// Writes row b of from [B,L,H*K] to row rows[b] of cache [R,H,T,K], at slots base[b] + j for j < new_tokens[b]. On
+// other devices than CPUs, tokens beyond a row's new ones go to the cache's last slot, which is never read.
 void write_slots(const at::Tensor& cache, const std::vector<int64_t>& rows, const at::Tensor& from,
                  const StepLayout& layout);
 

@@ -1,5 +1,5 @@
 // Attention of a step's few new tokens over K/V caches: a kernel for fp32 and fp64 on CPUs, which reads ragged caches
-// in place, and the same from ATen operations for other devices and dtypes and for long steps.
+// in place, and an equivalent of ATen operations for other devices and dtypes and for long steps.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct CachedAttentionInput {
   at::Tensor bias_table;  // [H,n], PositionBias::reversed_table; undefined: none
 };
 
-// Scores' mask and bias as tensors, for the ATen path; made once for all layers of a step.
+// Mask and bias of scores as tensors, for the ATen path; made once for all layers of a step.
 class DenseVisibility {
  public:
   // Additive [B,H or 1,L,T] and, where some query sees no key, a factor [B,1,L,1] that makes its attention zero.
@@ -33,7 +33,7 @@ class DenseVisibility {
   Tensors tensors_;
 };
 
-// Context [B,L,H*K]; zeros for a query that sees no key.
+// Returns the context [B,L,H*K]; zeros for a query that sees no key.
 at::Tensor cached_attention(const CachedAttentionInput& input, const VisibleKeys& visible, const HeadShape& heads,
                             DenseVisibility& dense);
 

@@ -7,21 +7,21 @@
 
 namespace draftsmith::model {
 
-// Dropout of a training forward. Masks come from a counter-based generator: the same (seed, step) gives the same masks,
-// whatever ran before, so that a resumed run is bit-identical.
+// Dropout of a training pass. The same (seed, step) gives the same masks, so that a resumed run is bit-identical.
 struct DropoutContext {
   double probability = 0.0;  // 0: none
   uint64_t seed = 0;
   uint64_t step = 0;  // micro-batch counter
 };
 
-// The dropout sites of one forward pass. Each call is the next site and draws a mask of its own.
+// The dropout sites of one forward pass. Each call is the next site and draws its own mask.
 class Dropout {
  public:
   explicit Dropout(const DropoutContext& context) : context_(context) {}
 
   bool active() const { return context_.probability > 0.0; }
-  // x with each element zeroed with the context's probability, the others scaled by 1/(1-p). x itself when inactive.
+  // Returns x with each element zeroed with the context's probability and the others scaled by 1/(1-p); x itself when
+  // inactive.
   at::Tensor operator()(const at::Tensor& x);
 
  private:

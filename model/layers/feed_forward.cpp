@@ -28,10 +28,10 @@ at::Tensor FeedForward::activated(const Linear& linear, const at::Tensor& x) con
 }
 
 at::Tensor FeedForward::add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout,
-                               const Glance& glance) const {
+                               const InputObserver& observer) const {
   const at::Tensor normed = norm_(x);
   at::Tensor inner = gate_.weight().defined() ? activated(gate_, normed) * up_(normed) : activated(up_, normed);
-  if (glance) glance(inner);
+  if (observer) observer(inner);
   if (!dropout.active()) {
     return down_.add_to(residual, inner);
   }

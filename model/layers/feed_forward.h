@@ -26,13 +26,14 @@ class FeedForward {
         up_(std::move(weights.up)),
         down_(std::move(weights.down)) {}
 
-  // residual + dropout(feed_forward(norm(x))), both [...,D]. The residual is x but where sublayers are parallel.
-  at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout, const Glance& glance = {}) const;
+  // Returns residual + dropout(feed_forward(norm(x))), both [...,D]. The residual is x unless sublayers are parallel.
+  at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout,
+                    const InputObserver& observer = {}) const;
   void pack(WeightArena& arena);
   void unpack();
 
  private:
-  // f(linear(x)), the activation fused where the layer does that.
+  // Returns f(linear(x)), with the activation fused if the layer supports it.
   at::Tensor activated(const Linear& linear, const at::Tensor& x) const;
 
   Activation activation_;

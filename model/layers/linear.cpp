@@ -19,7 +19,7 @@ c10::TypedOperatorHandle<Signature> find(const char* name, const char* overload)
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload).typed<Signature>();
 }
 
-// What oneDNN needs to know to apply a post-operation.
+// Parameters of a post-operation for oneDNN.
 struct Attribute {
   c10::string_view name;
   std::optional<c10::string_view> algorithm;

@@ -8,12 +8,12 @@
 #include <ATen/core/grad_mode.h>
 
 #include "base/aten.h"
+#include "model/layers/layer_config.h"
 #include "model/layers/packed_matrix.h"
-#include "model/transformer/transformer_config.h"
 
 namespace draftsmith::model {
 
-// What a packed layer applies to its output in the same pass.
+// An operation that a packed layer applies to its output in the same pass.
 enum class PostOp { kNone, kRelu, kGelu, kGeluTanh, kSilu };
 
 PostOp post_op(Activation activation);
@@ -24,17 +24,18 @@ class Linear {
   // weight [out,in], bias [out] or undefined; shared with the caller, not copied.
   explicit Linear(at::Tensor weight, at::Tensor bias = {}) : weight_(std::move(weight)), bias_(std::move(bias)) {}
 
-  // x [...,in] -> [...,out]. The input is converted to the weight's dtype where they differ (T5's fp32 `wo` in fp16).
+  // Returns the outputs: x [...,in] -> [...,out]. The input is converted to the weight's dtype if it differs (T5's fp32
+  // `wo` in fp16).
   at::Tensor operator()(const at::Tensor& x) const;
-  // residual + linear(x), both [...,out]; one pass over memory when packed.
+  // Returns residual + linear(x), both [...,out]; one pass over memory if packed.
   at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x) const;
 
-  // Prepacks the weight where that is supported (CPU, fp32 or bf16); otherwise the layer computes as it is. `then` is
-  // applied by operator() only if fuses() says so afterwards. Without its plain weight (see WeightArena) the layer has
-  // no gradients and cannot be unpacked (std::logic_error).
+  // Prepacks the weight where that is supported (CPU, fp32 or bf16); otherwise the layer computes as before. operator()
+  // applies `then` only if fuses() says so afterwards. Without its plain weight (see WeightArena) the layer has no
+  // gradients and cannot be unpacked (std::logic_error).
   void pack(WeightArena& arena, PostOp then = PostOp::kNone);
   void unpack();
-  // Forgets the plain weight: what remains of it is its shape.
+  // Drops the plain weight and keeps its shape.
   void drop_plain();
   bool packed() const { return own_.has_value() || packed_.defined(); }
   // Whether operator() applies the post-operation itself for this input.
@@ -44,7 +45,7 @@ class Linear {
     return packed() && !(at::GradMode::is_enabled() && (weight_.requires_grad() || x.requires_grad()));
   }
 
-  // A tensor without data (its device is meta) where only the packed weight was kept.
+  // Returns the weight: a tensor without data (its device is meta) if only the packed weight was kept.
   const at::Tensor& weight() const { return weight_; }
   const at::Tensor& bias() const { return bias_; }
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/aten.h"
-#include "model/transformer/transformer_config.h"
+#include "model/layers/layer_config.h"
 
 namespace draftsmith::model {
 

@@ -12,20 +12,20 @@
 
 namespace draftsmith::model {
 
-// Uninitialised outputs [...,outputs] of a linear layer of inputs x [...,in].
+// Returns uninitialised outputs [...,outputs] of a linear layer for inputs x [...,in].
 at::Tensor output_like(const at::Tensor& x, int64_t outputs);
 
 class PackedMatrix {
  public:
-  // What is done to the sums before they are stored.
+  // Operation on the sums before they are stored.
   enum class Finish { kNone, kRelu };
 
-  // Packs weight [out,in], stored in any float type on the CPU, and fp32 bias [out] (undefined: none); nothing
-  // where the processor or the dtype doesn't fit.
+  // Packs weight [out,in], stored in any float type on the CPU, and fp32 bias [out] (undefined: none). Returns nothing
+  // if the processor or the dtype does not support it.
   static std::optional<PackedMatrix> pack(const at::Tensor& weight, const at::Tensor& bias, WeightArena& arena);
-  // x [...,in], fp32 -> [...,out], finished.
+  // Returns x W^T + b with the finish applied: x [...,in], fp32 -> [...,out].
   at::Tensor multiply(const at::Tensor& x, Finish finish) const;
-  // residual [...,out] + x W^T + b.
+  // Returns residual [...,out] + x W^T + b.
   at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x) const;
 
  private:

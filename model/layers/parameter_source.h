@@ -1,4 +1,4 @@
-// Where the parameters of a model come from while it is built, under their canonical names (model/layers/parameters.h).
+// The source of a model's parameters while it is built, under their canonical names (model/transformer/parameters.h).
 #pragma once
 
 #include <map>
@@ -11,17 +11,19 @@ namespace draftsmith::model {
 class ParameterSource {
  public:
   virtual ~ParameterSource() = default;
-  // A parameter in the type and on the device it is computed with; undefined when the model has none of this name.
+  // Returns a parameter in the type and on the device it is computed with; undefined if the model has none of this
+  // name.
   virtual at::Tensor find(const std::string& name) = 0;
-  // Like find(), but perhaps in another float type, that in which it is stored: for who converts it on the way.
+  // Like find(), but may return the parameter in the float type in which it is stored, for callers that convert it
+  // themselves.
   virtual at::Tensor unconverted(const std::string& name) { return find(name); }
-  // The type that most parameters are computed in.
+  // Returns the type that most parameters are computed in.
   virtual at::ScalarType type() const = 0;
-  // A block has been built: what was read for it may be forgotten.
+  // Notifies the source that a block has been built: memory used for reading it may be released.
   virtual void built() {}
 };
 
-// Parameters that are in memory already.
+// Parameters that are already in memory.
 class GivenParameters final : public ParameterSource {
  public:
   explicit GivenParameters(const std::map<std::string, at::Tensor>& parameters) : parameters_(parameters) {}

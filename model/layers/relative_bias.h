@@ -1,6 +1,6 @@
-// T5's relative-position bias (Raffel et al. 2020, section 2.1): a learned number a head for each bucket of the
-// distance between key and query, logarithmic buckets beyond half of them, added to attention scores in all layers of a
-// stack.
+// T5's relative-position bias (Raffel et al. 2020, section 2.1): a learned number for each head and bucket of the
+// distance between key and query, added to attention scores in all layers of a stack. Beyond half of the buckets,
+// bucket widths grow logarithmically.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,15 @@ namespace draftsmith::model {
 class RelativeBias {
  public:
   RelativeBias() = default;
-  // weight [buckets,H]. Bidirectional (encoder): half of the buckets for keys after the query.
+  // Takes weight [buckets,H]. Bidirectional (encoder): half of the buckets are for keys after the query.
   RelativeBias(at::Tensor weight, bool bidirectional, int64_t max_distance);
 
-  // Bucket of key position minus query position.
+  // Returns the bucket of key position minus query position.
   int64_t bucket(int64_t distance) const;
-  // Bias of queries 0..T-1 and keys 0..S-1, with gradient. [1,H,T,S]
+  // Returns the bias of queries 0..T-1 and keys 0..S-1, with gradient. [1,H,T,S]
   at::Tensor full(int64_t queries, int64_t keys) const;
-  // Bias of keys at or before the query, the nearest last: column n-1-d holds distance d. No gradient. [H,n]
+  // Returns the bias of keys at or before the query, the nearest last: column n-1-d holds distance d. No gradient.
+  // [H,n]
   at::Tensor reversed_table(int64_t n) const;
 
  private:

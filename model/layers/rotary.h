@@ -6,32 +6,33 @@
 #include <vector>
 
 #include "base/aten.h"
-#include "model/transformer/transformer_config.h"
+#include "model/layers/layer_config.h"
 
 namespace draftsmith::model {
 
-// Cosines and sines of positions 0..n-1. Taken in fp32 like the reference's, whatever the model's dtype.
+// Cosines and sines of positions 0..n-1, computed in fp32 like the reference's, whatever the model's dtype.
 struct RotaryTable {
   at::Tensor cosine;  // [n,w/2]
   at::Tensor sine;    // [n,w/2]
   int64_t positions() const { return cosine.defined() ? cosine.size(0) : 0; }
 };
 
-// Frequencies of the pairs, stretched by the scaling, fp32. [w/2]
+// Returns the frequencies of the pairs, stretched by the scaling, fp32. [w/2]
 at::Tensor rotary_frequencies(const RotaryConfig& config);
 
-// In the dtype and on the device of `options`.
+// Returns the table in the dtype and on the device of `options`.
 RotaryTable rotary_table(const RotaryConfig& config, int64_t positions, const at::TensorOptions& options);
 
-// The rows of a table at positions int64 [B,T] of packed sequences: cosines and sines [B,T,w/2].
+// Returns the rows of a table at positions int64 [B,T] of packed sequences: cosines and sines [B,T,w/2].
 RotaryTable rotary_rows(const RotaryTable& table, const at::Tensor& positions);
 
-// x [B,T,h*K] with heads of `head_width` numbers, rotated by `table`'s positions 0..T-1, or by the rows picked for each
-// token; with gradient. [B,T,h*K]
+// Returns x [B,T,h*K], with heads of `head_width` numbers, rotated by `table`'s positions 0..T-1, or by the rows picked
+// for each token; with gradient. [B,T,h*K]
 at::Tensor rotate_sequence(const at::Tensor& x, int64_t head_width, const RotaryTable& table);
 
-// The same for a step's tokens: position[b * L + j] of token j of row b, clamped to the table. On CPUs in place where
-// x's heads are contiguous fp32 or fp64 numbers (x is a temporary of the step); without gradient. [B,L,h*K]
+// Returns a step's x [B,L,h*K] rotated by position[b * L + j] for token j of row b, clamped to the table. On CPUs it
+// works in place if x's heads are contiguous fp32 or fp64 numbers (x is a temporary of the step); without gradient.
+// [B,L,h*K]
 at::Tensor rotate_step(const at::Tensor& x, int64_t head_width, const RotaryTable& table,
                        const std::vector<int64_t>& positions);
 

@@ -28,7 +28,7 @@ at::Tensor WeightArena::take(at::IntArrayRef shape) {
     if (block_ == nullptr) {
       throw std::bad_alloc();
     }
-    // Advice: where it is refused, small pages do. Pages that are never written take no memory.
+    // A hint to the kernel: if it refuses, small pages are used. Pages that are never written take no memory.
     madvise(block_.get(), size_, MADV_HUGEPAGE);
   }
   std::byte* begin = block_.get() + used_;

@@ -1,5 +1,5 @@
-// Memory for packed weights in huge pages. Weights that are read once a token wait for the translation of addresses
-// when they lie in 4 KB pages: 13 against 20 GB/s on one core of the machines this is measured on.
+// Memory for packed weights in huge pages. In 4 KB pages, weights that are read once a token wait for address
+// translation: 13 against 20 GB/s on one core of the machines measured.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +11,19 @@
 
 namespace draftsmith::model {
 
-// Hands out pieces of large blocks. A block lives as long as a tensor in it, so the arena itself is needed only while
+// Allocates pieces of large blocks. A block lives as long as a tensor in it, so the arena itself is needed only while
 // weights are packed.
 class WeightArena {
  public:
-  // Layers keep their plain weights beside the packed ones: for gradients and to unpack, in twice the memory.
+  // Layers keep their plain weights beside the packed ones, for gradients and to unpack, in twice the memory.
   WeightArena() = default;
-  // They keep the packed ones only and compute in `type`; what is fp32 then may be stored in another float type.
+  // Layers keep the packed weights only and compute in `type`; if that is fp32, the weights may be stored in another
+  // float type.
   explicit WeightArena(at::ScalarType type) : only_packed_(type) {}
 
-  // The type that layers without plain weights compute in; nothing where plain weights are kept.
+  // Returns the type that layers without plain weights compute in; nothing if plain weights are kept.
   std::optional<at::ScalarType> only_packed() const { return only_packed_; }
-  // Uninitialised fp32 memory of the given shape, aligned to 64 bytes.
+  // Returns uninitialised fp32 memory of the given shape, aligned to 64 bytes.
   at::Tensor take(at::IntArrayRef shape);
 
  private:

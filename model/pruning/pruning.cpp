@@ -66,8 +66,8 @@ class Pruner {
     }
   }
 
-  // Of `ids`, but for special ones where there are others: that whose embedding is nearest to the mean of the ids that
-  // go, weighted by their counts.
+  // Returns the stand-in among `ids`, not a special one if there are others: the id whose embedding is nearest to the
+  // mean of the removed ids.
   int64_t nearest_to_the_others(const std::vector<int64_t>& ids, const std::vector<int64_t>& special) const {
     std::vector<int64_t> candidates;
     std::set_difference(ids.begin(), ids.end(), special.begin(), special.end(), std::back_inserter(candidates));

@@ -1,6 +1,7 @@
-// Cutting a smaller model out of a trained one: layers, feed-forward neurons and heads by their weights or by what they
-// contribute on calibration text (model/pruning/pruning_scores.h), and the vocabulary
-// (model/transformer/draft_vocabulary.h). The result is an ordinary model, ready for alignment or distillation.
+// Pruning cuts a smaller model out of a trained one. Layers are chosen by the options; feed-forward neurons and heads
+// by their weights or by their contribution on calibration text (model/pruning/pruning_scores.h); the vocabulary by
+// token counts (model/transformer/draft_vocabulary.h). The result is an ordinary model, ready for alignment or
+// distillation.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@ struct PruneOptions {
   static Fields<PruneOptions> fields();
 };
 
-// What options refer to, read and measured by the caller.
+// Measurements and tokens that the options refer to. The caller reads and measures them.
 struct PruneEvidence {
   const ActivationMoments* activations = nullptr;  // by = "activation"
   std::vector<int64_t> token_counts = {};          // [V] of vocabulary_from; empty: the vocabulary stays
@@ -37,24 +38,25 @@ struct PruneEvidence {
   std::optional<int64_t> unknown = {};             // the tokenizer's unknown token, stand-in for ids that go
 };
 
-// Indices of the layers that stay of `count`: "first:N" the first N, "every:K" layers 0, K, 2K, ..., or a list "0,2,5"
-// in rising order; empty keeps all. Errors: UserError at `where` for anything else, and layers that are not there.
+// Returns the indices of the layers that stay, of `count`: "first:N" keeps the first N, "every:K" layers 0, K, 2K, ...,
+// and a list "0,2,5" in rising order those layers; an empty choice keeps all. Errors: UserError at `where` for anything
+// else, and for layers that do not exist.
 std::vector<int64_t> layers_to_keep(const std::string& choice, int64_t count, const std::string& where);
 
-// Ids that stay whatever the counts say, rising.
+// Returns the ids that stay whatever the counts, rising.
 std::vector<int64_t> ids_that_stay(const TransformerConfig& config, const PruneEvidence& evidence);
 
-// What prune() asks of the options, as far as a model's configuration and the evidence's special ids tell: for callers
-// that measure the rest of the evidence, which takes long. Errors: those of prune(), all at once.
+// Checks the options against a model's configuration and the evidence's special ids. Callers whose other measurements
+// take long call it first. Errors: those of prune(), all at once.
 void require_prunable(const TransformerConfig& config, const PruneOptions& options, const PruneEvidence& evidence);
 
-// The pruned model, fp32 parameters of its own. Neurons, and heads of Llama (whole groups that share keys), are chosen
-// in each layer by itself; T5's heads, which share one bias of positions, are the same in all layers of a stack. Order
-// is kept. Of the vocabulary stay the most frequent ids and all special ones; the unknown token stands in for the
-// others or, where there is none, the token whose embedding is nearest to the mean of those that go, weighted by their
-// counts. Errors (UserError): more than there is, families whose files cannot hold the shape (heads of GPT-2, GPT-NeoX
-// and BLOOM, BLOOM's feed-forward width), a number of heads that splits a group, encoder layers of a model without
-// encoder, a vocabulary below the special ids or pruned before.
+// Returns the pruned model with fp32 parameters of its own. Neurons, and heads of Llama (whole groups that share keys),
+// are chosen in each layer separately; T5's heads, which share one bias of positions, are the same in all layers of a
+// stack. Order is kept. The vocabulary keeps the most frequent ids and all special ones. The stand-in for the other ids
+// is the unknown token or, if there is none, the token whose embedding is nearest to the mean of the removed ids,
+// weighted by their counts. Errors (UserError): more than the model has, shapes that the family's files cannot hold, a
+// number of heads that splits a group, encoder layers of a model without an encoder, a vocabulary smaller than the
+// special ids or already pruned.
 std::unique_ptr<TransformerModel> prune(const TransformerModel& model, const PruneOptions& options,
                                         const PruneEvidence& evidence = {});
 

@@ -1,4 +1,4 @@
-// The options of pruning: their fields, which layers a choice means, and whether a model can be pruned so.
+// Options of pruning: their fields, the layers that a choice means, and whether a model can be pruned so.
 #include <algorithm>
 #include <charconv>
 #include <numeric>
@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "model/families/family.h"
 #include "model/pruning/pruning.h"
 
 namespace draftsmith::model {
@@ -15,13 +16,13 @@ namespace {
 
 [[noreturn]] void refuse_layers(const std::string& choice, int64_t count, const std::string& where) {
   throw UserError({.where = where,
-                   .what = "says no layers to keep",
+                   .what = "does not say which layers to keep",
                    .expected = fmt::format("first:N, every:K, or a rising list of layers in 0..{}", count - 1),
                    .found = choice.substr(0, 100),
                    .hint = {}});
 }
 
-// A whole number, or -1.
+// Returns a whole number, or -1.
 int64_t number(std::string_view text) {
   int64_t value = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -40,7 +41,7 @@ std::vector<int64_t> layer_list(const std::string& choice, int64_t count, const 
   return layers;
 }
 
-// Each file is given exactly where it is used.
+// Checks that each file is given exactly where it is used.
 void check_files(const PruneOptions& options, const std::string& where, Problems& problems) {
   const auto wrong = [&](const char* option, const std::string& what, const std::string& expected) {
     problems.add({.where = where.empty() ? option : where + "." + option,
@@ -64,7 +65,7 @@ void check_files(const PruneOptions& options, const std::string& where, Problems
   }
 }
 
-// Each question adds what is wrong.
+// Checks of one model; each member adds its problems.
 class Check {
  public:
   Check(const TransformerConfig& config, const PruneOptions& options, Problems& problems)
@@ -75,7 +76,7 @@ class Check {
     if (wanted > config_.ff_width) {
       wrong("ff_width", "the model has fewer neurons", fmt::format("at most {}", config_.ff_width), wanted);
     }
-    if (config_.family == "bloom" && wanted != 0 && wanted != config_.ff_width) {
+    if (shapes().ff_factor > 0 && wanted != 0 && wanted != config_.ff_width) {
       wrong("ff_width", "files of this family cannot hold another width", "0", wanted);
     }
   }
@@ -89,8 +90,7 @@ class Check {
     if (wanted % group != 0) {
       wrong("heads", "splits a group of heads that share keys", fmt::format("a multiple of {}", group), wanted);
     }
-    const bool fixed = config_.family == "gpt2" || config_.family == "gpt_neox" || config_.family == "bloom";
-    if (fixed && wanted != config_.heads) {
+    if (shapes().heads_make_width && wanted != config_.heads) {
       wrong("heads", "files of this family cannot hold fewer heads of the same width", "0", wanted);
     }
   }
@@ -111,10 +111,10 @@ class Check {
   void vocabulary(int64_t fewest) {
     if (!config_.draft_vocabulary.ids.empty()) {
       problems_.add({.where = "vocabulary_from",
-                     .what = "the model's vocabulary was pruned before",
+                     .what = "the model's vocabulary has already been pruned",
                      .expected = "a model with all its ids",
                      .found = fmt::format("{} of {} ids", config_.vocabulary_rows(), config_.vocabulary),
-                     .hint = "prune the model that it was cut from"});
+                     .hint = "prune the original model"});
     }
     const int64_t wanted = options_.vocabulary_size.value_or(fewest);
     if (wanted >= fewest && wanted <= config_.vocabulary) return;
@@ -123,6 +123,8 @@ class Check {
   }
 
  private:
+  const FamilyShapes& shapes() const { return families().at(config_.family).shapes; }
+
   void wrong(const char* option, const std::string& what, const std::string& expected, int64_t found) {
     problems_.add({.where = option, .what = what, .expected = expected, .found = std::to_string(found), .hint = {}});
   }
@@ -152,7 +154,8 @@ Fields<PruneOptions> PruneOptions::fields() {
            "Neurons that stay in each feed-forward layer. 0: all.")
       .add("heads", &T::heads, Range{0, 4096}, "Attention heads that stay in each layer. 0: all.")
       .add("by", &T::by, Choices{"magnitude", "activation"},
-           "Which neurons and heads stay: those of the largest weights, or those that add most to the hidden states on "
+           "Choice of neurons and heads to keep: the largest weights, or the largest contribution to the hidden states "
+           "on "
            "calibration text.")
       .add("calibration", &T::calibration,
            "Text for by = activation: a corpus (.h5) or, for decoder-only models, a file of texts, one a line.")

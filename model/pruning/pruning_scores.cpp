@@ -23,7 +23,7 @@ at::Tensor head_magnitudes(const TransformerModel& model, const std::string& pre
   return values * outputs;
 }
 
-void ActivationMoments::see(const std::string& sublayer, const at::Tensor& input) {
+void ActivationMoments::add(const std::string& sublayer, const at::Tensor& input) {
   const at::Tensor flat = input.detach().reshape({-1, input.size(-1)}).to(at::kDouble);  // [B*T,F]
   at::Tensor added;
   if (sublayer.ends_with(".feed_forward")) {

@@ -1,9 +1,11 @@
 // The decode state that TransformerModel makes: K/V caches [B,kv,T,K] of every layer with a length per row and layer,
-// and the cross-attention K/V of the sources, shared by all rows of one source. Private to model/.
+// and the cross-attention K/V of the sources, shared by all rows of one source. Methods inside a model (early exits,
+// CALM, PPD, Tandem) use the lengths per layer and the branch slots; other decoding needs only DecodeState.
 #pragma once
 
 #include "model/layers/attention.h"
-#include "model/transformer/transformer_state.h"
+#include "model/layers/step_layout.h"
+#include "model/transformer/language_model.h"
 
 namespace draftsmith::model {
 
@@ -20,7 +22,7 @@ struct CrossCache {
   at::Tensor values;  // [R,H,S,K]
 };
 
-// What positions add to a step's attention: a bias of scores, or rotations.
+// Tables of positions for a step's attention: a bias of scores, or rotations.
 struct PositionTables {
   int64_t count = 0;  // positions they cover
   at::Tensor bias;    // [H,n], PositionBias::reversed_table; undefined: none
@@ -35,7 +37,7 @@ struct DecoderStateShape {
   at::TensorOptions options;
 };
 
-class DecoderState final : public TransformerState {
+class DecoderState final : public DecodeState {
  public:
   explicit DecoderState(const DecoderStateShape& shape);
 
@@ -44,15 +46,26 @@ class DecoderState final : public TransformerState {
   int64_t length(int64_t row) const override;
   void rollback(std::span<const int64_t> lengths) override;
   void select_rows(std::span<const int64_t> rows) override;
-  StepLayout append(std::span<const int64_t> new_tokens, int64_t tokens, int64_t layer) const override;
-  StepLayout siblings(int64_t branches, int64_t layer) const override;
-  void select_branch(LayerRange layers, const StepLayout& layout, std::span<const int64_t> chosen) override;
-  int64_t layer_length(int64_t layer, int64_t row) const override;
-  int64_t layer_runs() const override;
-  void rollback_layers(LayerRange layers, std::span<const int64_t> lengths) override;
-  at::Tensor keys(int64_t layer) const override { return valid_slots(layer, &LayerCache::keys); }
-  at::Tensor values(int64_t layer) const override { return valid_slots(layer, &LayerCache::values); }
 
+  // Returns the layout of the next new_tokens[b] tokens of each row, starting at the length of layer `layer`.
+  StepLayout append(std::span<const int64_t> new_tokens, int64_t tokens, int64_t layer = 0) const;
+  // Returns the layout of `branches` siblings, all at the next position of layer `layer`. Each sees the prefix and
+  // itself.
+  StepLayout siblings(int64_t branches, int64_t layer = 0) const;
+  // Keeps sibling chosen[b] of each row in the given layers as the row's next token (its K/V move to the position's own
+  // slot) and advances those layers by one; -1 drops all of the row's siblings.
+  void select_branch(LayerRange layers, const StepLayout& layout, std::span<const int64_t> chosen);
+  int64_t layer_length(int64_t layer, int64_t row) const;
+  // Returns how many layers ran since the state began: one for each new token of a row (a sibling is one) and each
+  // layer. Writing K/V alone does not count.
+  int64_t layer_runs() const;
+  // Lowers the lengths of a range of layers only.
+  void rollback_layers(LayerRange layers, std::span<const int64_t> lengths);
+  // Returns K or V of a layer's valid slots, [B,H,max length,K]: for tests that compare caches.
+  at::Tensor keys(int64_t layer) const { return valid_slots(layer, &LayerCache::keys); }
+  at::Tensor values(int64_t layer) const { return valid_slots(layer, &LayerCache::values); }
+
+  // --- for the model that made the state ---
   // Writes a step's K/V [B,L,H*K] of one layer to the layout's slots: of each row's new tokens only.
   void write(int64_t layer, const KeyValue& key_value, const StepLayout& layout);
   // Throws std::logic_error unless the layers stand at the layout's base and have room for it.
@@ -62,7 +75,7 @@ class DecoderState final : public TransformerState {
   // Sets the lengths of a layer to the end of an append layout.
   void advance(int64_t layer, const StepLayout& layout);
 
-  // Row of the caches that each row of the batch lies in. [B]
+  // Returns the cache row of each row of the batch. [B]
   const std::vector<int64_t>& cache_rows() const { return cache_rows_; }
   const LayerCache& cache(int64_t layer) const { return layers_.at(static_cast<size_t>(layer)); }
   void set_cross(std::vector<CrossCache> cross, std::vector<int64_t> source_lengths,
@@ -71,8 +84,8 @@ class DecoderState final : public TransformerState {
   const std::vector<int64_t>& source_of_row() const { return source_of_row_; }
   int64_t source_length(int64_t row) const;
 
-  // Tables over the positions that were used so far and more; empty before the first step. Kept here, not in the model:
-  // weights may change between states.
+  // Tables over the positions used so far and more; empty before the first step. They lie here and not in the model
+  // because weights may change between states.
   void set_positions(PositionTables tables) { positions_ = std::move(tables); }
   const PositionTables& positions() const { return positions_; }
 

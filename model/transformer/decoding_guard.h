@@ -1,4 +1,4 @@
-// What decoding runs under.
+// The mode of LibTorch that decoding runs in.
 #pragma once
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -6,7 +6,7 @@
 
 namespace draftsmith::model {
 
-// No gradients and no autograd bookkeeping at all: decoding is many small operations. Unlike InferenceMode it makes
+// Turns off gradients and all autograd bookkeeping: decoding is many small operations. Unlike InferenceMode it makes
 // ordinary tensors, which callers may change in place.
 class DecodingGuard {
  private:

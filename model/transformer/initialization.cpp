@@ -16,11 +16,12 @@ bool projects(const std::string& name) {
   return name.ends_with("primary_projection.weight") || name == "encoder_projection.weight";
 }
 
-// Decoder-only families: one number for all, smaller where GPT-2 adds to the residual stream (Radford et al. 2019).
+// Returns the deviation of a weight of a decoder-only model: one number for all, except what adds to the residual
+// stream in GPT-2 (Radford et al. 2019).
 double plain_deviation(const std::string& name, const TransformerConfig& config) {
   const bool embeds = name == "embedding.weight" || name == "head.weight";
   const bool adds = name.ends_with(".output.weight") || name.ends_with(".down.weight");
-  const bool smaller = config.family == "gpt2" && adds;
+  const bool smaller = config.smaller_residual_start && adds;
   return (embeds ? config.embedding_std.value_or(config.initializer_range) : config.initializer_range) *
          (smaller ? power(2 * config.decoder_layers) : 1.0);
 }

@@ -6,20 +6,20 @@
 #include <string>
 
 #include "base/aten.h"
-#include "model/layers/parameters.h"
+#include "model/transformer/parameters.h"
 #include "model/transformer/transformer_config.h"
 
 namespace draftsmith::model {
 
-// Parameters by canonical name, fp32 on the CPU. T5's own initialisation (Mesh TensorFlow's; unscaled attention makes
-// the query's deviation sqrt(K) smaller than the key's): normal with deviation f·(D K)^-½ for queries, f·D^-½ for keys,
-// values, feed-forward inputs and relative biases, f·(H K)^-½ and f·F^-½ for the outputs, 1 for embeddings and D^-½ for
-// an untied head unless config.embedding_std says otherwise; norms are f, their biases 0. f =
-// config.initializer_factor.
+// Returns parameters by canonical name, fp32 on the CPU. T5's own initialisation (Mesh TensorFlow's; unscaled attention
+// makes the query's deviation sqrt(K) smaller than the key's): normal with deviation f·(D K)^-½ for queries, f·D^-½ for
+// keys, values, feed-forward inputs and relative biases, f·(H K)^-½ and f·F^-½ for the outputs, 1 for embeddings and
+// D^-½ for an untied head unless config.embedding_std says otherwise; norms are f, their biases 0. f =
+// config.initializer_factor. Decoder-only models: deviation config.initializer_range, norms 1, biases 0.
 std::map<std::string, at::Tensor> initial_parameters(const TransformerConfig& config, uint64_t seed);
 
-// The random start of one projection of a Tandem secondary [D,D_L], deviation D_L^-0.5: it keeps the size of what it
-// projects.
+// Returns the random start of one projection of a Tandem secondary [D,D_L], deviation D_L^-0.5, which keeps the size of
+// the projected states.
 at::Tensor initial_projection(const ParameterSpec& spec, uint64_t seed);
 
 }  // namespace draftsmith::model

@@ -1,5 +1,5 @@
-// The interface every decoding rule is written against: encode, begin, step, roll back. Implemented by TransformerModel
-// (weights) and by OracleModel (a table of next-token distributions, for tests).
+// The interface that every decoding rule is written against: encode, begin, step, roll back. Implemented by
+// TransformerModel (weights) and, in tests, by a table of next-token distributions.
 //
 // Letters in shapes: B rows (batch), S source length, L tokens in this step, P wanted logit positions, D width, V
 // vocabulary.
@@ -15,7 +15,7 @@
 
 namespace draftsmith::model {
 
-// What decoding needs to know of a model.
+// Properties of a model that decoding needs.
 struct ModelInfo {
   std::string name;           // directory or family, for messages
   int64_t vocabulary = 0;     // V: rows of the logits, padding ids included
@@ -44,7 +44,7 @@ struct EncoderStates {
   std::vector<int64_t> lengths;  // [B]
 };
 
-// Which positions of a step get logits. Logits are computed nowhere else.
+// Positions of a step that get logits; no others are computed.
 enum class Logits {
   kNone,
   kLast,  // each row's last new token: P = 1
@@ -64,16 +64,17 @@ struct StepOutput {
   std::vector<at::Tensor> hidden;  // one [B,L,D] for each wanted layer
 };
 
-// Everything a decoder remembers between steps. Explicit, never hidden in the model; a model may have many at once.
+// The state of a decoder between steps. It is explicit, never hidden in the model; a model may have many states at
+// once.
 class DecodeState {
  public:
   virtual ~DecodeState() = default;
   virtual int64_t rows() const = 0;
-  // Tokens a row can hold at most.
+  // Returns how many tokens a row can hold.
   virtual int64_t capacity() const = 0;
-  // Tokens of a row that every layer has processed.
+  // Returns how many tokens of a row every layer has processed.
   virtual int64_t length(int64_t row) const = 0;
-  // Forgets the tokens of each row from lengths[row] on (a length above the row's own leaves it). Copies nothing.
+  // Drops the tokens of each row from lengths[row] on (a length above the row's own changes nothing). Copies nothing.
   virtual void rollback(std::span<const int64_t> lengths) = 0;
   // Keeps only the given rows, in the given order (finished rows leave a batch).
   virtual void select_rows(std::span<const int64_t> rows) = 0;
@@ -87,9 +88,10 @@ class LanguageModel {
   // Runs the encoder; encoder-decoder models only.
   virtual EncoderStates encode(const TokenBatch& source) = 0;
 
-  // A fresh state. Encoder-decoder: `samples` rows for each source, in order, sharing one cross-attention K/V a source.
+  // Returns a new state of an encoder-decoder: `samples` rows for each source, in order, sharing one cross-attention
+  // K/V for each source.
   virtual std::unique_ptr<DecodeState> begin(const EncoderStates& source, int64_t capacity, int64_t samples = 1) = 0;
-  // A fresh state of a decoder-only model: `rows` empty rows.
+  // Returns a new state of a decoder-only model: `rows` empty rows.
   virtual std::unique_ptr<DecodeState> begin(int64_t rows, int64_t capacity) = 0;
 
   // Processes the new tokens of every row at the row's own positions and advances its length in all layers.

@@ -65,24 +65,26 @@ Block::Block(const TransformerConfig& config, const std::string& prefix, const B
 }
 
 at::Tensor Block::feed_forward(const at::Tensor& x, const at::Tensor& attended, Dropout& dropout,
-                               const Glance& glance) const {
-  return within_half(feed_forward_.add_to(attended, parallel_residual_ ? x : attended, dropout, glance), clamps_half_);
+                               const InputObserver& observer) const {
+  return within_half(feed_forward_.add_to(attended, parallel_residual_ ? x : attended, dropout, observer),
+                     clamps_half_);
 }
 
-Glance Block::glance(const SequencePass& pass, const char* sublayer) const {
-  if (pass.observer == nullptr) return {};
-  return [&pass, name = prefix_ + sublayer](const at::Tensor& input) { pass.observer->see(name, input); };
+InputObserver Block::observer(const SequencePass& pass, const char* sublayer) const {
+  if (!pass.observer) return {};
+  return [&pass, name = prefix_ + sublayer](const at::Tensor& input) { pass.observer(name, input); };
 }
 
 at::Tensor Block::operator()(const at::Tensor& x, const SequencePass& pass, const at::Tensor& primary) const {
   const at::Tensor earlier = primary.defined() ? project_primary(primary) : primary;
   at::Tensor hidden =
-      within_half(self_(x, earlier, pass.self_bias, *pass.dropout, glance(pass, ".self_attention")), clamps_half_);
+      within_half(self_(x, earlier, pass.self_bias, *pass.dropout, observer(pass, ".self_attention")), clamps_half_);
   if (cross_) {
-    hidden = within_half(
-        (*cross_)(hidden, pass.memory, pass.cross_bias, *pass.dropout, glance(pass, ".cross_attention")), clamps_half_);
+    hidden =
+        within_half((*cross_)(hidden, pass.memory, pass.cross_bias, *pass.dropout, observer(pass, ".cross_attention")),
+                    clamps_half_);
   }
-  return feed_forward(x, hidden, *pass.dropout, glance(pass, ".feed_forward"));
+  return feed_forward(x, hidden, *pass.dropout, observer(pass, ".feed_forward"));
 }
 
 at::Tensor Block::step(const at::Tensor& x, CachedPass& pass, int64_t layer) const {

@@ -1,5 +1,5 @@
-// The one description of every family: what the block, the stacks and the heads are built from. A family is a reader
-// that fills this in from its config.json, and a table of weight names (model/families/).
+// The configuration of a transformer of any family: what blocks, stacks and heads are built from. Each family
+// (model/families/) reads it from its config.json.
 #pragma once
 
 #include <cstdint>
@@ -7,37 +7,22 @@
 #include <string>
 #include <vector>
 
+#include "model/layers/layer_config.h"
+
 namespace draftsmith::model {
 
-enum class Norm { kRms, kLayer };
-enum class Activation { kRelu, kGeluTanh, kGelu, kSilu };
-// How positions enter: T5's bucketed bias on attention scores, rotated queries and keys (Llama, GPT-NeoX), embeddings
+// Positions of tokens: T5's bucketed bias on attention scores, rotated queries and keys (Llama, GPT-NeoX), embeddings
 // of positions (GPT-2), ALiBi's linear bias (BLOOM).
 enum class Positions { kRelativeBias, kRotary, kLearned, kAlibi };
 
-// How rotary frequencies are stretched beyond the lengths of pretraining (Transformers' rope_type).
-enum class RotaryScaling { kNone, kLinear, kLlama3 };
-
-// Rotary position embeddings (Su et al. 2021): pairs (i, i + width/2) of a head's first `width` numbers are rotated by
-// position * base^(-2i/width), stretched by the scaling.
-struct RotaryConfig {
-  int64_t width = 0;  // numbers of each head that are rotated, even
-  double base = 10000.0;
-  RotaryScaling scaling = RotaryScaling::kNone;
-  double factor = 1.0;                // linear and llama3
-  double low_frequency_factor = 1;    // llama3
-  double high_frequency_factor = 4;   // llama3
-  int64_t original_positions = 8192;  // llama3: length of pretraining
-};
-
-// The ids that a drafter of a pruned vocabulary has embeddings and logits for (model/transformer/draft_vocabulary.h).
+// The ids that a drafter with a pruned vocabulary has embeddings and logits for (model/transformer/draft_vocabulary.h).
 struct DraftVocabulary {
-  std::vector<int64_t> ids;  // rising, an id a row; empty: every id has a row
-  int64_t stand_in = 0;      // one of them: what is embedded in place of ids without a row
+  std::vector<int64_t> ids;  // rising, one id for each row; empty: every id has a row
+  int64_t stand_in = 0;      // one of `ids`: embedded in place of ids without a row
 };
 
-// What makes a model the secondary of a Tandem (Nair et al. 2024, section 3; model/kinds/tandem.h): layer j + 1 of it
-// reads primary representation layer_map[j], projected, for the tokens of earlier blocks.
+// The Tandem part of a secondary (Nair et al. 2024, section 3; model/kinds/tandem.h): its layer j + 1 reads primary
+// representation layer_map[j], projected, for the tokens of earlier blocks.
 struct TandemShape {
   int64_t primary_width = 0;            // D_L; 0: no Tandem secondary
   int64_t primary_layers = 0;           // L_L, of the primary's decoder
@@ -80,6 +65,8 @@ struct TransformerConfig {
   double dropout = 0.1;             // dropout_rate
   double initializer_factor = 1.0;  // T5's factor on all initial standard deviations
   double initializer_range = 0.02;  // the others' standard deviation of all initial matrices
+  // Initial weights that add to the residual stream are smaller by (2N)^-0.5, as in GPT-2.
+  bool smaller_residual_start = false;
   // Standard deviation of the initial embeddings and head; absent: the family's own (T5: 1.0 and 1.0/head D^-0.5).
   std::optional<double> embedding_std;
 
@@ -95,7 +82,7 @@ struct TransformerConfig {
   // and the hidden state at token t predicts token t + γ. 0: causal, and token t + 1. Decoder-only.
   int64_t block_attention = 0;
 
-  // Rows of the embedding and of the head.
+  // Returns the number of rows of the embedding and of the head.
   int64_t vocabulary_rows() const {
     return draft_vocabulary.ids.empty() ? vocabulary : static_cast<int64_t>(draft_vocabulary.ids.size());
   }

@@ -4,9 +4,9 @@
 #include <stdexcept>
 
 #include "base/error.h"
-#include "model/layers/parameters.h"
 #include "model/transformer/decoding_guard.h"
 #include "model/transformer/initialization.h"
+#include "model/transformer/parameters.h"
 #include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::model {
@@ -217,7 +217,7 @@ at::Tensor TransformerModel::token_embeddings(const at::Tensor& tokens) const {
 EncoderStates TransformerModel::encode(const TokenBatch& source) {
   const DecodingGuard guard;
   Dropout none({});
-  return {impl_->parts->encode(source, none, nullptr), source.lengths};
+  return {impl_->parts->encode(source, none, {}), source.lengths};
 }
 
 std::unique_ptr<DecodeState> TransformerModel::begin(const EncoderStates& source, int64_t capacity, int64_t samples) {
@@ -281,13 +281,13 @@ at::Tensor TransformerModel::embed(const at::Tensor& tokens, const StepLayout& l
 }
 
 at::Tensor TransformerModel::run_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,
-                                        TransformerState& state) {
+                                        DecoderState& state) {
   const DecodingGuard guard;
   return impl_->parts->run_layers(layers, hidden, layout, own_state(state), {});
 }
 
 void TransformerModel::write_kv(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,
-                                TransformerState& state) {
+                                DecoderState& state) {
   const DecodingGuard guard;
   impl_->parts->write_kv(layers, hidden, layout, own_state(state));
 }
@@ -298,7 +298,7 @@ EncoderStates TransformerModel::project_encoder(const EncoderStates& primary) {
 }
 
 void TransformerModel::write_primary(const std::vector<at::Tensor>& representations, const StepLayout& layout,
-                                     TransformerState& state) {
+                                     DecoderState& state) {
   const DecodingGuard guard;
   std::vector<at::Tensor> own_type;
   for (const at::Tensor& layer : representations) own_type.push_back(layer.to(impl_->parts->dtype()));

@@ -7,42 +7,45 @@
 
 #include "model/layers/dropout.h"
 #include "model/layers/parameter_source.h"
+#include "model/layers/step_layout.h"
 #include "model/transformer/draft_vocabulary.h"
 #include "model/transformer/forward.h"
 #include "model/transformer/language_model.h"
 #include "model/transformer/transformer_config.h"
-#include "model/transformer/transformer_state.h"
 
 namespace draftsmith::model {
 
+class DecoderState;  // model/transformer/decoder_state.h
+
 class TransformerModel : public LanguageModel {
  public:
-  // Random weights, by the family's own initialisation (config.initializer_* and `seed`).
+  // Makes random weights by the family's own initialisation (config.initializer_* and `seed`).
   TransformerModel(TransformerConfig config, uint64_t seed);
-  // From parameters under their canonical names (model/layers/parameters.h). See checkpoint.h for load_model(), which
-  // most callers want: it reads a Hugging Face directory and maps its names. All tensors must have one dtype and
-  // device, but for those that keeps_fp32_in_half() names. Throws UserError naming the tensors that are missing,
-  // unknown or misshapen.
+  // Takes parameters under their canonical names (model/transformer/parameters.h). Most callers want load_model() in
+  // checkpoint.h, which reads a Hugging Face directory and maps its names. All tensors must have one dtype and device,
+  // except those that keeps_fp32_in_half() names. Throws UserError naming the tensors that are missing, unknown or
+  // misshapen.
   TransformerModel(TransformerConfig config, std::map<std::string, at::Tensor> parameters);
-  // For decoding only, with the least memory: packed block by block as the source's parameters come, no plain weight
-  // kept that has a packed one. parameters(), to(), requires_grad(), pack() and unpack() throw std::logic_error, and
-  // where weights are packed a pass that would record gradients does. What load_model() makes unless told otherwise.
+  // Builds a model for decoding only, in the least memory: blocks are packed as the source's parameters come, and no
+  // plain weight is kept that has a packed form. parameters(), to(), requires_grad(), pack() and unpack() throw
+  // std::logic_error, and so does a pass that would record gradients through packed weights. load_model() makes such
+  // models by default.
   TransformerModel(TransformerConfig config, ParameterSource& source);
   ~TransformerModel() override;
 
   const TransformerConfig& config() const;
   const ModelInfo& info() const override;
-  // What messages call this model, info().name: the family, until load_model() gives it its directory's name.
+  // Sets info().name, which messages use: the family until load_model() sets the directory.
   void set_name(std::string name);
 
-  // Whether it was made for decoding only, so that it has no parameters().
+  // Whether the model was made for decoding only, so that it has no parameters().
   bool decoding_only() const;
 
-  // Where tokens lie in the embedding and the head.
+  // Returns the rows of tokens in the embedding and the head.
   const VocabularyRows& vocabulary_rows() const;
 
-  // Named parameters under their canonical names (model/layers/parameters.h), sorted. Tied tensors appear once.
-  // Checkpoint code maps the names to the family's own.
+  // Returns the parameters under their canonical names (model/transformer/parameters.h), sorted. Tied tensors appear
+  // once. Checkpoint code maps the names to the family's own.
   const std::map<std::string, at::Tensor>& parameters() const;
   // Moves and converts all parameters. Invalidates states. T5's `wo` stays fp32 in fp16.
   void to(at::Device device, at::ScalarType dtype);
@@ -53,15 +56,15 @@ class TransformerModel : public LanguageModel {
   void unpack();
 
   ForwardOutput forward(const ForwardInput& input, const DropoutContext& dropout = {});
-  // Logits of hidden states that came out of forward(): [..., D] -> [..., V].
+  // Returns the logits of hidden states that forward() returned: [..., D] -> [..., V].
   at::Tensor head(const at::Tensor& hidden) const;
-  // Final norm and output scale of a layer's raw hidden state: what the head reads. [..., D] -> [..., D].
+  // Applies the final norm and output scale to a layer's raw hidden state: the input of the head. [..., D] -> [..., D].
   at::Tensor finish(const at::Tensor& layer_hidden) const;
-  // finish() and head() (early exit, CALM). [..., D] -> [..., V].
+  // Applies finish() and head() (early exit, CALM). [..., D] -> [..., V].
   at::Tensor exit_head(const at::Tensor& layer_hidden) const;
 
-  // Rows of the embedding table alone, without positions or norm, of models loaded in any way: tokens int64 [...] ->
-  // fp32 [...,D]. What a router knows of tokens (model/kinds/router.h).
+  // Returns rows of the embedding table alone, without positions or norm, of models loaded in any way: tokens int64
+  // [...] -> fp32 [...,D]. Routers read them (model/kinds/router.h).
   at::Tensor token_embeddings(const at::Tensor& tokens) const;
 
   EncoderStates encode(const TokenBatch& source) override;
@@ -73,21 +76,21 @@ class TransformerModel : public LanguageModel {
   // Embeds tokens [B,L] for the layout's positions: hidden state 0. [B,L,D]
   at::Tensor embed(const at::Tensor& tokens, const StepLayout& layout);
   // Runs decoder layers [begin,end) on hidden [B,L,D] at the layout's slots, writes their K/V and advances those
-  // layers' lengths (not for sibling layouts). Returns the hidden state after layer end. Early exit and PPD resume with
-  // it.
-  at::Tensor run_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, TransformerState& state);
-  // Writes K/V of layers computed from another hidden state [B,L,D] (Tandem refresh, CALM propagation), as if it were
-  // those layers' input, and advances their lengths. Runs no attention.
-  void write_kv(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, TransformerState& state);
+  // layers' lengths (not for sibling layouts). Returns the hidden state after layer end; early exit and PPD continue
+  // from it.
+  at::Tensor run_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, DecoderState& state);
+  // Writes K/V of layers from another hidden state [B,L,D], as if it were those layers' input, and advances their
+  // lengths (Tandem refresh, CALM propagation). Runs no attention.
+  void write_kv(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, DecoderState& state);
 
   // --- a Tandem secondary's (std::logic_error for other models) ---
   // The primary's encoder states as the secondary's own: what an encoder-decoder secondary's begin() takes.
   // [B,S,D_L] -> [B,S,D]
   EncoderStates project_encoder(const EncoderStates& primary);
-  // Writes each layer's K/V of tokens that the primary has processed, from its projected representations
-  // ([B,L,D_L], x^(ℓ(j)) for each layer j), at the layout's slots, and advances all layers. Runs no attention. What the
-  // secondary had written there itself must be rolled back before.
-  void write_primary(const std::vector<at::Tensor>& representations, const StepLayout& layout, TransformerState& state);
+  // Writes each layer's K/V of tokens that the primary has processed, from its projected representations ([B,L,D_L],
+  // x^(ℓ(j)) for each layer j), at the layout's slots, and advances all layers. Runs no attention. K/V that the
+  // secondary had written there must be rolled back before.
+  void write_primary(const std::vector<at::Tensor>& representations, const StepLayout& layout, DecoderState& state);
 
  private:
   struct Impl;

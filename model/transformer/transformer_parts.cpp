@@ -4,6 +4,8 @@
 #include <limits>
 #include <stdexcept>
 
+#include "model/transformer/parameters.h"
+
 namespace draftsmith::model {
 namespace {
 
@@ -33,7 +35,7 @@ VisibleKeys cross_keys(const StepLayout& layout, const DecoderState& state) {
   return visible;
 }
 
-// Of token j of row b at [b * L + j]. Siblings all stand at the next position.
+// Returns positions: of token j of row b at [b * L + j]. Siblings all have the next position.
 std::vector<int64_t> positions_of(const StepLayout& layout) {
   std::vector<int64_t> positions;
   positions.reserve(layout.base.size() * static_cast<size_t>(layout.tokens));
@@ -60,7 +62,7 @@ void check_primary(const TransformerConfig& config, const PrimaryStates& primary
 
 TransformerParts::TransformerParts(const TransformerConfig& config, const Building& building)
     : config_(config), decoder_(config, true, building) {
-  const std::string head = config.tied_head ? "embedding.weight" : "head.weight";
+  const std::string head = head_parameter(config);
   if (building.arena != nullptr) {
     head_ = Linear(building.matrix(head));
     head_.pack(*building.arena);
@@ -111,7 +113,8 @@ at::Tensor TransformerParts::embed(const at::Tensor& tokens, const StepLayout& l
   return embed_at(tokens, [&] { return at::tensor(positions_of(layout), at::kLong).view(tokens.sizes()); });
 }
 
-at::Tensor TransformerParts::encode(const TokenBatch& source, Dropout& dropout, ActivationObserver* observer) const {
+at::Tensor TransformerParts::encode(const TokenBatch& source, Dropout& dropout,
+                                    const ActivationObserver& observer) const {
   if (!encoder_) {
     throw std::logic_error("a decoder-only model or Tandem secondary has no encoder");
   }

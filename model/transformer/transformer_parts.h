@@ -1,5 +1,5 @@
-// The parts of a transformer put together over one set of parameters: embedding, encoder, decoder, head. What
-// TransformerModel's verbs are made of. Private to model/.
+// The parts of a transformer over one set of parameters: embedding, encoder, decoder, head. TransformerModel's
+// functions call them. Private to model/.
 #pragma once
 
 #include <optional>
@@ -13,34 +13,35 @@ namespace draftsmith::model {
 
 class TransformerParts {
  public:
-  // With an arena to build with, blocks and head are packed one by one as they are built.
+  // With an arena in `building`, blocks and head are packed one by one as they are built.
   TransformerParts(const TransformerConfig& config, const Building& building);
 
   at::ScalarType dtype() const { return dtype_; }
   at::Device device() const { return embedding_.device(); }
 
-  // Rows of the embedding table alone: tokens int64 [...] -> fp32 [...,D].
+  // Returns rows of the embedding table alone: tokens int64 [...] -> fp32 [...,D].
   at::Tensor token_embeddings(const at::Tensor& tokens) const;
-  // Hidden state 0 of whole sequences, and of a step's tokens [B,L] at the layout's positions.
+  // Returns hidden state 0 of whole sequences, or of a step's tokens [B,L] at the layout's positions.
   at::Tensor embed(const TokenBatch& batch) const;
   at::Tensor embed(const at::Tensor& tokens, const StepLayout& layout) const;
-  // Encoder states of embedded whole sequences. [B,S,D]
-  at::Tensor encode(const TokenBatch& source, Dropout& dropout, ActivationObserver* observer) const;
+  // Returns the encoder states of embedded whole sequences. [B,S,D]
+  at::Tensor encode(const TokenBatch& source, Dropout& dropout, const ActivationObserver& observer) const;
   ForwardOutput forward(const ForwardInput& input, Dropout& dropout) const;
-  // Final norm and output scale. [...,D]
+  // Applies the final norm and output scale. [...,D]
   at::Tensor finish(const at::Tensor& hidden) const;
   // [...,D] -> [...,V]
   at::Tensor head(const at::Tensor& hidden) const;
   const VocabularyRows& vocabulary_rows() const { return vocabulary_rows_; }
 
-  // K/V of encoder states for all decoder layers.
+  // Returns K/V of encoder states for all decoder layers.
   std::vector<CrossCache> cross_caches(const at::Tensor& memory) const;
-  // Runs decoder layers over the caches, advancing them unless the layout is of siblings. `each` sees every layer's
-  // output with its number, counted from 1.
+  // Runs decoder layers over the caches and advances them unless the layout is of siblings. Calls `each` with the
+  // number of every layer, counted from 1, and its output.
   at::Tensor run_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, DecoderState& state,
                         const std::function<void(int64_t, const at::Tensor&)>& each) const;
   void write_kv(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, DecoderState& state) const;
-  // A Tandem secondary's: encoder states of its primary as its own, and K/V from the primary's representations.
+  // For a Tandem secondary: returns its primary's encoder states as its own, and writes K/V from the primary's
+  // representations.
   at::Tensor project_encoder(const at::Tensor& primary) const;
   void write_primary(const std::vector<at::Tensor>& representations, const StepLayout& layout,
                      DecoderState& state) const;
@@ -52,10 +53,10 @@ class TransformerParts {
   // Makes the state's tables of positions long enough for a step. Like the caches they double, so that a high limit
   // costs no memory.
   void fit_positions(const StepLayout& layout, DecoderState& state) const;
-  // Positions of a step's tokens [B*L], where queries and keys are rotated by them; else empty.
+  // Returns the positions of a step's tokens [B*L] if queries and keys are rotated by them, otherwise nothing.
   std::vector<int64_t> rotary_positions(const StepLayout& layout) const;
   at::Tensor embed_at(const at::Tensor& tokens, const std::function<at::Tensor()>& positions) const;
-  // What a forward pass cross-attends to; undefined for decoder-only models.
+  // Returns the states that a forward pass cross-attends to; undefined for decoder-only models.
   at::Tensor memory(const ForwardInput& input, Dropout& dropout) const;
 
   const TransformerConfig& config_;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "model/families/family.h"
+#include "model/kinds/tandem.h"
 
 namespace draftsmith::recipes {
 
@@ -22,6 +24,14 @@ void refuse_pruned_vocabulary(const std::string& where, const Config& config, co
                         "is. Rows put back would be logits nobody trained, and no file can say minus infinity"});
 }
 
+std::string decoder_only_families() {
+  std::string names;
+  for (const model::Family& family : model::families()) {
+    if (!family.base.encoder_decoder) names += (names.empty() ? "" : ", ") + family.name;
+  }
+  return names;
+}
+
 void check_hf(const std::string& where, const Config& config, const std::optional<Config>&, Problems& problems) {
   refuse_pruned_vocabulary(where, config, "Transformers", problems);
 }
@@ -32,7 +42,7 @@ void check_vllm(const std::string& where, const Config& config, const std::optio
   if (config.encoder_decoder) {
     problems.add({.where = where,
                   .what = "vLLM runs no encoder-decoder models, neither as drafters nor as targets",
-                  .expected = "a decoder-only model (Llama, GPT-2, GPT-NeoX, BLOOM)",
+                  .expected = fmt::format("a decoder-only model ({})", decoder_only_families()),
                   .found = config.family,
                   .hint = "--format hf exports it for Transformers"});
   }
@@ -74,45 +84,38 @@ std::string usage_vllm(const std::filesystem::path& directory, const Config& con
 
 }  // namespace
 
-const std::vector<ExportFormat>& export_formats() {
-  static const std::vector<ExportFormat> kFormats = {
-      {"hf", "a directory for Transformers: generate, and assistant_model", check_hf, usage_hf},
-      {"vllm", "the same, checked for vLLM's draft models (decoder-only)", check_vllm, usage_vllm}};
+const Registry<ExportFormat>& export_formats() {
+  static const Registry<ExportFormat> kFormats(
+      "export format", {{"hf", "a directory for Transformers: generate, and assistant_model", check_hf, usage_hf},
+                        {"vllm", "the same, checked for vLLM's draft models (decoder-only)", check_vllm, usage_vllm}});
   return kFormats;
 }
 
 const ExportFormat& export_format_named(const std::string& name) {
-  std::vector<std::string> names;
-  std::string expected;
+  if (const ExportFormat* format = export_formats().find(name)) return *format;
+  Problem problem = unknown_name("export format", name, export_formats().names());
+  problem.where = "--format";
+  problem.expected.clear();
   for (const ExportFormat& format : export_formats()) {
-    if (format.name == name) return format;
-    names.push_back(format.name);
-    expected += fmt::format("{}{} ({})", expected.empty() ? "" : "; ", format.name, format.summary);
+    problem.expected += fmt::format("{}{} ({})", problem.expected.empty() ? "" : "; ", format.name, format.summary);
   }
-  std::string hint;
   if (name == "gguf") {
-    hint = "export as hf and convert that with llama.cpp's convert_hf_to_gguf.py: no package holds the converter";
+    problem.hint = "export as hf, then run llama.cpp's convert_hf_to_gguf.py: no package contains that converter";
   } else if (name == "speculators") {
-    hint = "its formats describe heads that read the target's hidden states; vLLM takes a draft model as vllm";
-  } else if (const std::string near = nearest(name, names); !near.empty()) {
-    hint = "did you mean " + near + "?";
+    problem.hint =
+        "its formats describe heads that read the target's hidden states; use --format vllm for draft models";
   }
-  throw UserError(
-      {.where = "--format", .what = "unknown export format", .expected = expected, .found = name, .hint = hint});
+  throw UserError(problem);
 }
 
 void require_standalone(const std::filesystem::path& directory, const std::string& format) {
   if (!std::filesystem::is_directory(directory)) return;  // opening it says so
   const nlohmann::json config = load_json(directory / "config.json");
-  const auto architectures =
-      config.is_object() && config.contains("architectures") ? config.at("architectures") : nlohmann::json();
-  if (!architectures.is_array() || architectures.empty() || !architectures.front().is_string()) return;
-  const std::string architecture = architectures.front();
-  if (!architecture.starts_with("DraftsmithTandem")) return;
+  if (model::kind_of(config) != model::tandem_kind()) return;
   throw UserError({.where = directory.string(),
                    .what = "a Tandem secondary cannot be exported as " + format,
                    .expected = "a model that runs by itself",
-                   .found = architecture,
+                   .found = config.at("architectures").front(),
                    .hint = "it reads the hidden states of its primary, for which neither Transformers nor vLLM has a "
                            "place; Draftsmith runs the pair"});
 }

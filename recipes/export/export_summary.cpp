@@ -32,7 +32,7 @@ Fields<ExportOptions> ExportOptions::fields() {
   return Fields<T>("export: flags of draftsmith export")
       .add("format", &T::format,
            fmt::format("What loads it: {}. hf: Transformers; vllm: the same, checked for vLLM's draft models.",
-                       fmt::join(format_names(), ", ")))
+                       fmt::join(export_formats().names(), ", ")))
       .add("dtype", &T::dtype, Choices{"stored", "fp32", "bf16", "fp16"},
            "Type of the weights in the files; stored: as they are.")
       .add("target", &T::target, "Model directory of its target: alpha before and after is compared against it.")

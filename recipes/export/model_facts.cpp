@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/sha256.h"
-#include "model/layers/parameters.h"
+#include "model/transformer/parameters.h"
 
 namespace draftsmith::recipes {
 

@@ -7,7 +7,7 @@ namespace draftsmith::recipes {
 
 namespace {
 
-// Parameters of the same names and shapes.
+// Copies parameters of the same names and shapes from earlier exits.
 void take_up(const model::Exits& earlier, const model::Exits& into, const std::filesystem::path& from) {
   int64_t taken = 0;
   for (const auto& [name, value] : into.parameters()) {
@@ -29,7 +29,7 @@ TrainableModels exit_trainable(const train::ExitTrainingOptions& options,
   train::check_fits(options, layers, "exits", problems);
   problems.throw_if_any();
   TrainableModels made;
-  // No random numbers: exits of a model in training share its head.
+  // Needs no random numbers: exits of a model in training share its head.
   made.exits = std::make_unique<model::Exits>(train::exit_config(options, layers), *model, 0);
   if (const auto inside = model::exits_directory(from); !from.empty() && model::holds_exits(inside)) {
     take_up(*model::load_exits(inside, from, *model), *made.exits, from);

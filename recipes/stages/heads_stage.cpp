@@ -1,5 +1,5 @@
-// kind = "heads": trains early-prediction heads for layers of a model, all else frozen (train/trainable
-// models/head_trainable.h). Makes model/: a copy of the model's directory with draftsmith/exits inside.
+// kind = "heads": trains early-prediction heads for layers of a frozen model (train/trainable/head_trainable.h). Makes
+// model/: a copy of the model's directory with draftsmith/exits inside.
 #include <fmt/format.h>
 
 #include "base/device.h"
@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Table 4 of Yang et al. 2024; how the rate falls after its warm-up is not in it.
+// Table 4 of Yang et al. 2024, which does not say how the rate falls after its warm-up.
 train::TrainOptions default_training() {
   train::TrainOptions training;
   training.length = "3 epochs";
@@ -71,19 +71,19 @@ Fields<HeadsStageOptions> HeadsStageOptions::fields() {
       .check(check_training);
 }
 
-// Layers and ranks that the model does not have, before anything is loaded.
+// Refuses layers and ranks that the model does not have, before anything is loaded.
 model::ExitConfig checked_config(const HeadsStageOptions& options) {
   const model::TransformerConfig config = model::load_config(options.model);
   model::ExitConfig heads = train::exit_config(options);
   Problems problems;
   train::check_early_layers(options.layers, config.decoder_layers, "layers", problems);
   if (problems.empty()) model::check_exits(heads, config, "heads", problems);
-  if (options.training.objective.name == "distill" && config.vocabulary_rows() < config.vocabulary) {
+  if (train::needs_teacher(options.training.objective) && config.vocabulary_rows() < config.vocabulary) {
     problems.add(
         {.where = "training.objective",
          .what = "a model of a pruned vocabulary has no probabilities for all ids, so nothing is distilled from it",
          .expected = "objective cross_entropy",
-         .found = "distill",
+         .found = options.training.objective.name,
          .hint = "train on the model's own outputs: a corpus of kind = \"teacher-outputs\""});
   }
   problems.throw_if_any();

@@ -42,7 +42,7 @@ std::unique_ptr<model::TransformerModel> next_stage(const TandemTrainingOptions&
   return changed;
 }
 
-// From an ordinary model: it gives all but the projections, and leaves its encoder behind.
+// Starts from an ordinary model, which gives all parameters but the projections; its encoder is left out.
 std::unique_ptr<model::TransformerModel> first_stage(const TandemTrainingOptions& options, TandemBeginning& beginning,
                                                      const model::TransformerModel& primary) {
   const bool fresh = beginning.from.empty();
@@ -128,8 +128,8 @@ TrainableModels tandem_trainable(const TandemTrainingOptions& options, TandemBeg
   made.trainable = std::make_unique<train::TandemTrainable>(
       *secondary, *primary,
       train::TandemTrainableOptions{.configuration = configuration,
-                                  .primary_directory = frozen ? directory : fs::path(),
-                                  .copy_primary = options.copy_primary});
+                                    .primary_directory = frozen ? directory : fs::path(),
+                                    .copy_primary = options.copy_primary});
   made.models.push_back(std::move(secondary));
   made.models.push_back(std::move(primary));
   return made;

@@ -34,13 +34,13 @@ struct DeepTandemTrainingOptions {
   static Fields<DeepTandemTrainingOptions> fields();
 };
 
-// What a Tandem's secondary starts from.
+// The start of a Tandem's secondary.
 struct TandemBeginning {
   std::filesystem::path from = {};  // a model directory, ordinary or of a Tandem; empty: `fresh`
   std::unique_ptr<model::TransformerModel> fresh = nullptr;  // an ordinary model of random weights
 };
 
-// A trainable, and the models that it works on.
+// A trainable model, and the models that it works on.
 struct TrainableModels {
   std::vector<std::unique_ptr<model::TransformerModel>> models = {};
   std::unique_ptr<model::DeepTandemModel> deep = nullptr;
@@ -48,7 +48,7 @@ struct TrainableModels {
   std::unique_ptr<train::TrainableModel> trainable = nullptr;
 };
 
-// How the models are loaded: a frozen primary runs in a type of its own, since nothing of it is updated.
+// Loading of the models: a frozen primary runs in its own type, since it is not updated.
 struct TandemPlace {
   at::Device device = at::kCPU;
   at::ScalarType frozen_primary = at::kFloat;

@@ -1,4 +1,7 @@
 // kind = "train": trains a model on a corpus, from random weights or from another model. Makes model/.
+#include <utility>
+#include <variant>
+
 #include <fmt/format.h>
 
 #include "base/device.h"
@@ -36,11 +39,28 @@ struct TrainStageOptions {
   static Fields<TrainStageOptions> fields();
 };
 
-bool distils(const TrainStageOptions& options) {
-  return options.training.objective.name == "distill";
+// The subject of training: a model by itself, or one of the tables of the stage.
+struct PlainTraining {};
+struct BlockPredictionTraining {
+  int64_t block = 0;
+};
+using TrainedAs = std::variant<PlainTraining, train::ExitTrainingOptions, TandemTrainingOptions,
+                               DeepTandemTrainingOptions, BlockPredictionTraining>;
+
+TrainedAs trained_as(const TrainStageOptions& options) {
+  if (options.exits) return *options.exits;
+  if (options.tandem) return *options.tandem;
+  if (options.deep_tandem) return *options.deep_tandem;
+  if (options.block_prediction) return BlockPredictionTraining{*options.block_prediction};
+  return PlainTraining{};
 }
 
-// Models that work in blocks begin from random weights; block prediction has labels of its own.
+bool distils(const TrainStageOptions& options) {
+  return train::needs_teacher(options.training.objective);
+}
+
+// Checks the tables that say what is trained. Models that work in blocks start from random weights; block prediction
+// has its own labels.
 void check_blocks(const TrainStageOptions& options, const std::string& where, Problems& problems) {
   const bool blocks = options.block_prediction || options.deep_tandem;
   const int kinds = options.tandem.has_value() + options.deep_tandem.has_value() +
@@ -154,66 +174,86 @@ model::TransformerConfig config_of(const ArchitectureOptions& shape, const data:
       {.vocabulary = tokenizer.vocabulary(), .pad = tokenizer.pad(), .eos = tokenizer.eos(), .bos = tokenizer.bos()});
 }
 
-std::unique_ptr<model::TransformerModel> fresh_model(model::TransformerConfig config, uint64_t seed,
-                                                     at::Device device) {
-  auto fresh = std::make_unique<model::TransformerModel>(std::move(config), seed);
-  fresh->to(device, at::kFloat);
-  return fresh;
-}
+// Makes what each kind of training starts from: models with random weights (`architecture`) or loaded ones (`from`).
+// Deep Tandems and block prediction have an architecture (check_blocks).
+class StartingModels {
+ public:
+  StartingModels(const TrainStageOptions& options, const data::Tokenizer& tokenizer, at::Device device)
+      : options_(options), tokenizer_(tokenizer), device_(device) {}
 
-TrainableModels from_random_weights(const TrainStageOptions& options, const data::Tokenizer& tokenizer,
-                                    at::Device device) {
-  const ArchitectureOptions& shape = *options.architecture;
-  model::TransformerConfig config = config_of(shape, tokenizer);
-  TrainableModels start;
-  if (options.deep_tandem) {
+  TrainableModels operator()(const PlainTraining&) const {
+    return trained_alone<train::PlainTrainable>(options_.architecture ? fresh(architecture()) : loaded());
+  }
+
+  TrainableModels operator()(const train::ExitTrainingOptions& exits) const {
+    if (options_.architecture) return exit_trainable(exits, fresh(architecture()), {});
+    return exit_trainable(exits, loaded(), *options_.from);
+  }
+
+  TrainableModels operator()(const TandemTrainingOptions& tandem) const {
+    TandemBeginning beginning{.from = options_.from.value_or("")};
+    if (options_.architecture) beginning.fresh = fresh(architecture());
+    return tandem_trainable(tandem, std::move(beginning),
+                            {device_, frozen_primary_type(options_.training.precision, device_)});
+  }
+
+  TrainableModels operator()(const DeepTandemTrainingOptions& deep_tandem) const {
+    TrainableModels start;
     start.deep = std::make_unique<model::DeepTandemModel>(
-        model::DeepTandemParts{config_of(*options.deep_tandem->large, tokenizer), config, options.deep_tandem->block},
-        shape.seed);
-    start.deep->to(device, at::kFloat);
+        model::DeepTandemParts{config_of(*deep_tandem.large, tokenizer_), architecture(), deep_tandem.block},
+        options_.architecture->seed);
+    start.deep->to(device_, at::kFloat);
     start.trainable = std::make_unique<train::DeepTandemTrainable>(*start.deep);
-  } else if (options.block_prediction) {
-    config = model::block_prediction_config(std::move(config), *options.block_prediction);
-    start.models.push_back(fresh_model(std::move(config), shape.seed, device));
-    start.trainable = std::make_unique<train::BlockPredictionTrainable>(*start.models.front());
-  } else if (options.tandem) {
-    start = tandem_trainable(*options.tandem, {.fresh = fresh_model(config, shape.seed, device)},
-                             {device, frozen_primary_type(options.training.precision, device)});
-  } else if (options.exits) {
-    start = exit_trainable(*options.exits, fresh_model(config, shape.seed, device), {});
-  } else {
-    start.models.push_back(fresh_model(config, shape.seed, device));
-    start.trainable = std::make_unique<train::PlainTrainable>(*start.models.front());
+    return start;
   }
-  return start;
-}
 
-// What the stage trains, and the models that takes.
+  TrainableModels operator()(const BlockPredictionTraining& blocks) const {
+    return trained_alone<train::BlockPredictionTrainable>(
+        fresh(model::block_prediction_config(architecture(), blocks.block)));
+  }
+
+ private:
+  model::TransformerConfig architecture() const { return config_of(*options_.architecture, tokenizer_); }
+
+  std::unique_ptr<model::TransformerModel> fresh(model::TransformerConfig config) const {
+    auto made = std::make_unique<model::TransformerModel>(std::move(config), options_.architecture->seed);
+    made->to(device_, at::kFloat);
+    return made;
+  }
+
+  std::unique_ptr<model::TransformerModel> loaded() const {
+    return model::load_model(*options_.from, {.device = device_, .pack = false});
+  }
+
+  template <class Trainable>
+  static TrainableModels trained_alone(std::unique_ptr<model::TransformerModel> model) {
+    TrainableModels start;
+    start.trainable = std::make_unique<Trainable>(*model);
+    start.models.push_back(std::move(model));
+    return start;
+  }
+
+  const TrainStageOptions& options_;
+  const data::Tokenizer& tokenizer_;
+  at::Device device_;
+};
+
 TrainableModels starting_models(const TrainStageOptions& options, const data::Tokenizer& tokenizer, at::Device device) {
-  if (options.architecture) return from_random_weights(options, tokenizer, device);
-  TrainableModels start;
-  if (options.tandem) {
-    start = tandem_trainable(*options.tandem, {.from = *options.from},
-                             {device, frozen_primary_type(options.training.precision, device)});
-  } else if (options.exits) {
-    start = exit_trainable(*options.exits, model::load_model(*options.from, {.device = device, .pack = false}),
-                           *options.from);
-  } else {
-    start.models.push_back(model::load_model(*options.from, {.device = device, .pack = false}));
-    start.trainable = std::make_unique<train::PlainTrainable>(*start.models.front());
+  TrainableModels start = std::visit(StartingModels(options, tokenizer, device), trained_as(options));
+  if (options.from) {
+    model::require_vocabulary_fits(start.models.front()->config(), tokenizer.vocabulary(), options.from->string());
   }
-  model::require_vocabulary_fits(start.models.front()->config(), tokenizer.vocabulary(), options.from->string());
   return start;
 }
 
-// The teacher, where one is named; not if it runs in any case, as a Tandem's frozen primary, which offers itself.
+// Loads the teacher that the options name, or returns nullptr for none. A Tandem's frozen primary is not loaded again.
 std::unique_ptr<model::TransformerModel> loaded_teacher(const TrainStageOptions& options, at::Device device) {
   if (!options.teacher) return nullptr;
   if (options.tandem && is_frozen_primary(*options.tandem, options.from.value_or(""), *options.teacher)) return nullptr;
   return model::load_model(*options.teacher, {.device = device});
 }
 
-// Where objective distill takes the teacher's distributions from; nothing: from what is trained.
+// Returns the source of the teacher's distributions; nullptr if none is needed or the trained models teach themselves.
 std::unique_ptr<train::TeacherSource> distilled_from(const TrainStageOptions& options, const data::Corpus& corpus,
                                                      model::TransformerModel* teacher) {
   if (!distils(options)) return nullptr;

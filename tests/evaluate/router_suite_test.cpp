@@ -108,7 +108,7 @@ TEST_F(RouterSuite, RoutersAndOraclesThatMakeNoSenseAreRefusedBeforeAnythingIsRu
   EXPECT_THAT(error_of_suite(), HasSubstr("none was given"));
   options_.run.clear();
   add_run("router").router = root_ / "nowhere";
-  EXPECT_THAT(error_of_suite(), HasSubstr("no router directory"));
+  EXPECT_THAT(error_of_suite(), HasSubstr("not a router directory"));
   options_.run.clear();
   add_run("router", "other");
   EXPECT_THAT(error_of_suite(), AllOf(HasSubstr("another drafter"), HasSubstr("other"), HasSubstr("small")));

@@ -123,7 +123,7 @@ void expect_equal_gradients(const std::string& name, TransformerModel& model, co
   const at::Tensor loss = at::cross_entropy_loss(logits.flatten(0, 1), reference.labels.flatten());
   loss.backward();
   EXPECT_NEAR(loss.item<double>(), reference.loss, 1e-4 * reference.loss) << name;
-  const Family& family = family_named(model.config().family);
+  const Family& family = families().at(model.config().family);
   std::set<std::string> seen;
   for (const auto& [parameter, tensor] : model.parameters()) {
     StoredTensor stored = family.stored(parameter, model.config());

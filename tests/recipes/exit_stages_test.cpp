@@ -114,7 +114,7 @@ TEST_F(ExitStages, HeadsLearnFromTheModelsLastLayer) {
 TEST_F(ExitStages, HeadsAreTrainedAsInThePaperUnlessToldOtherwise) {
   Problems problems;
   const auto table = toml::parse(common() + option("model", "target") + "layers = [1]\n");
-  const auto training = find_stage_kind("heads")->check(table, "t", problems).options["training"];
+  const auto training = stage_kinds().find("heads")->check(table, "t", problems).options["training"];
   EXPECT_TRUE(problems.empty());
   EXPECT_EQ(training["length"], "3 epochs");
   EXPECT_EQ(training["optimizer"]["name"], "adamw");

@@ -118,7 +118,7 @@ input = ["@wrods/train.src", "$DATA/no/such/file"]
 vocabulry = 100
 )");
   EXPECT_THAT(error, HasSubstr("recipe.toml:2"));
-  EXPECT_THAT(error, HasSubstr("did you mean \"language\"?"));
+  EXPECT_THAT(error, HasSubstr("did you mean language?"));
   EXPECT_THAT(error, HasSubstr("@wrods/train.src"));
   EXPECT_THAT(error, HasSubstr("no/such/file"));
   EXPECT_THAT(error, HasSubstr("vocabulry"));

@@ -57,8 +57,8 @@ class RouterStages : public testing::Test {
   void run(const std::string& kind, const toml::table& table, const std::string& directory) const {
     fs::create_directories(folder_ / directory);
     const Execution execution{.device = "cpu", .threads = 1, .progress = ProgressStyle::kQuiet};
-    find_stage_kind(kind)->run(table,
-                               {.directory = folder_ / directory, .identity = "this job", .execution = execution});
+    stage_kinds().find(kind)->run(table,
+                                  {.directory = folder_ / directory, .identity = "this job", .execution = execution});
   }
 
   toml::table collection(const std::string& drafter = "small") const {

@@ -68,8 +68,8 @@ class Stages : public testing::Test {
   void run(const std::string& kind, const toml::table& table, const std::string& directory) const {
     fs::create_directories(folder_ / directory);
     const Execution execution{.device = "cpu", .threads = 1, .progress = ProgressStyle::kQuiet};
-    find_stage_kind(kind)->run(table,
-                               {.directory = folder_ / directory, .identity = "this job", .execution = execution});
+    stage_kinds().find(kind)->run(table,
+                                  {.directory = folder_ / directory, .identity = "this job", .execution = execution});
   }
 
   toml::table outputs_of(const std::string& model) const {

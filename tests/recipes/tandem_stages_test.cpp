@@ -9,6 +9,7 @@
 #include "model/kinds/tandem.h"
 #include "recipes/stages/tandem_training.h"
 #include "tests/recipes/train_stage_fixtures.h"
+#include "tests/support/tandem.h"
 
 namespace draftsmith::recipes {
 namespace {

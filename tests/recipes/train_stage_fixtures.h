@@ -52,7 +52,7 @@ class TrainStageTest : public testing::Test {
   void run(const std::string& kind, const toml::table& table, const std::string& directory) const {
     std::filesystem::create_directories(path(directory));
     const Execution execution{.device = "cpu", .threads = 1, .progress = ProgressStyle::kQuiet};
-    find_stage_kind(kind)->run(table, {.directory = path(directory), .identity = "job", .execution = execution});
+    stage_kinds().find(kind)->run(table, {.directory = path(directory), .identity = "job", .execution = execution});
   }
   void run(const toml::table& table, const std::string& directory) const { run("train", table, directory); }
 
@@ -68,7 +68,7 @@ class TrainStageTest : public testing::Test {
   // What `draftsmith validate` says.
   std::string problems_of(const toml::table& table, const std::string& kind = "train") const {
     Problems problems;
-    find_stage_kind(kind)->check(table, "t", problems);
+    stage_kinds().find(kind)->check(table, "t", problems);
     try {
       problems.throw_if_any();
     } catch (const UserError& error) {

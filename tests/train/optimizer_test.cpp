@@ -1,4 +1,6 @@
 // Optimizers against the Python originals, parameter groups, and state that restores exactly.
+#include "train/optimizers/optimizer.h"
+
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -6,8 +8,6 @@
 #include "base/json.h"
 #include "model/files/safetensors.h"
 #include "tests/train/fixtures.h"
-#include "train/optimizers/adafactor.h"
-#include "train/optimizers/adamw.h"
 #include "train/training_step.h"
 
 namespace draftsmith::train {

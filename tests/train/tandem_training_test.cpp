@@ -3,6 +3,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "tests/support/tandem.h"
 #include "tests/train/tandem_training_fixtures.h"
 #include "tests/train/trainable_checks.h"
 

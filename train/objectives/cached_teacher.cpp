@@ -61,7 +61,7 @@ class TopKRows : public TeacherDistributions {
   TeacherBlock all_;
 };
 
-// Whole distributions: copied from the mapped file a block at a time.
+// Whole distributions, copied from the mapped file a block at a time.
 class WholeRows : public TeacherDistributions {
  public:
   WholeRows(const data::TeacherCache& cache, const Batch& batch) : cache_(cache), labels_(batch.labels) {

@@ -1,5 +1,5 @@
-// A teacher's stored distributions as what distillation learns from (data/teacher/teacher_cache.h): the teacher itself
-// need not be there.
+// A teacher's stored distributions as a source for distillation (data/teacher/teacher_cache.h). The teacher itself is
+// not needed.
 #pragma once
 
 #include <utility>
@@ -15,7 +15,7 @@ class CachedTeacher : public TeacherSource {
   explicit CachedTeacher(data::TeacherCache cache) : cache_(std::move(cache)) {}
   std::string name() const override { return cache_.file().string(); }
   int64_t vocabulary() const override { return cache_.info().vocabulary; }
-  // Whole distributions serve every temperature: their logs are logits.
+  // Returns nothing for whole distributions: their logs are logits, which serve every temperature.
   std::optional<double> temperature() const override;
   // Errors: std::logic_error for a batch that is not of the cache's corpus.
   std::unique_ptr<TeacherDistributions> distributions(const Batch& batch) override;

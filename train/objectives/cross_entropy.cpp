@@ -21,4 +21,11 @@ Loss CrossEntropy::loss(TrainableModel& trainable, const Batch& batch, const mod
   return cross_entropy_of(trainable.forward(batch, dropout), options_.label_smoothing);
 }
 
+ObjectiveEntry cross_entropy_objective() {
+  return {.name = "cross_entropy",
+          .make = [](const ObjectiveOptions& options, const ObjectiveInputs&) -> std::unique_ptr<Objective> {
+            return std::make_unique<CrossEntropy>(options.cross_entropy);
+          }};
+}
+
 }  // namespace draftsmith::train

@@ -14,7 +14,7 @@ class CrossEntropy : public Objective {
   CrossEntropyOptions options_;
 };
 
-// The loss of all of a trainable's predictions, over the labels that their heads have rows for.
+// Returns the loss of all predictions, over the labels that their heads have rows for.
 Loss cross_entropy_of(const TrainableOutput& output, double label_smoothing);
 
 }  // namespace draftsmith::train

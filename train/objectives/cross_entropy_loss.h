@@ -8,16 +8,16 @@
 
 namespace draftsmith::train {
 
-// labels int64 [P] in [0,V). Of position p with logits z: (1-e) * -log q(y_p) + e/V * sum over v of -log q(v),
-// q = softmax(z), e = label_smoothing in [0,1).
+// Returns the loss for labels int64 [P] in [0,V). At position p with logits z it is (1-e) * -log q(y_p) + e/V * sum
+// over v of -log q(v), q = softmax(z), e = label_smoothing in [0,1).
 std::unique_ptr<LogitLoss> cross_entropy_loss(at::Tensor labels, double label_smoothing);
 
-// The same for a few positions whose log probabilities [C,V] are known; and its gradient with respect to their logits,
-// in place of the probabilities [C,V]: q - (1-e) onehot(y) - e/V.
+// Returns the summed loss at a few positions with known log probabilities [C,V]. cross_entropy_gradient() replaces
+// probabilities [C,V] by the gradient with respect to their logits: q - (1-e) onehot(y) - e/V.
 at::Tensor cross_entropy_sum(const at::Tensor& log_probs, const at::Tensor& labels, double smoothing);
 void cross_entropy_gradient(at::Tensor& probabilities, const at::Tensor& labels, double smoothing);
 
-// Cross entropy without smoothing and the arg max at each position; no gradients, as little memory.
+// Returns the cross entropy without smoothing and the arg max at each position; no gradients, little memory.
 Prediction predict(const at::Tensor& hidden, const model::HeadWeights& head, const at::Tensor& labels);
 
 }  // namespace draftsmith::train

@@ -19,7 +19,7 @@ DistillationTerms terms_of(const DistillOptions& options) {
           .label_smoothing = options.label_smoothing};
 }
 
-// A teacher that runs is given the batches that were made for the student.
+// Checks that a live teacher can read the batches that are made for the student.
 void check_live(const TeacherSource& teacher, const model::ModelInfo& student, Problems& problems) {
   const model::ModelInfo& info = *teacher.live();
   if (info.decoder_start != student.decoder_start) {
@@ -78,14 +78,14 @@ void check_on_policy(const ObjectiveInputs& inputs, Problems& problems) {
   }
   if (!inputs.trainable->decodes()) {
     problems.add({.where = kWhere,
-                  .what = "what is trained here cannot decode on its own, so it has no samples to learn from",
+                  .what = "the trained models cannot decode on their own, so they have no samples to learn from",
                   .expected = "0"});
   }
 }
 
 void check_inputs(const DistillOptions& options, const ObjectiveInputs& inputs) {
   if (inputs.trainable == nullptr || inputs.corpus == nullptr) {
-    throw std::logic_error("distillation is given what it trains and on what");
+    throw std::logic_error("distillation needs the trained models and a corpus");
   }
   Problems problems;
   if (inputs.teacher == nullptr && !inputs.trainable->teaches()) {
@@ -99,14 +99,14 @@ void check_inputs(const DistillOptions& options, const ObjectiveInputs& inputs) 
   problems.throw_if_any();
 }
 
-// In a cache of k ids the probability of an id that the student lacks lies among the rest's, where it cannot be told
-// apart; the divergence would be of distributions over different ids.
+// Refuses a student that lacks ids of a top-k cache: their probability is part of the bucket for all other ids and
+// cannot be separated from it, so the divergence would compare distributions over different ids.
 void require_all_ids(const TeacherSource& teacher, const model::TransformerModel& student) {
   if (!teacher.temperature() || !SharedRows(student.config(), teacher.vocabulary()).lacks) return;
   const size_t kept = student.config().draft_vocabulary.ids.size();
   throw UserError(
       {.where = "teacher " + teacher.name(),
-       .what = fmt::format("the student {} lacks ids of this teacher, of which only the likeliest are stored",
+       .what = fmt::format("the student {} lacks ids of this teacher, but only the teacher's likeliest ids are stored",
                            student.info().name),
        .expected = fmt::format("a student with all {} ids", teacher.vocabulary()),
        .found = kept > 0 ? fmt::format("a pruned vocabulary of {} ids", kept)
@@ -182,7 +182,7 @@ Loss Distill::loss(TrainableModel& trainable, const Batch& batch, const model::D
   DistillationTerms terms = terms_;
   terms.lambda = 0;
   Loss loss = on(trainable, samples_->batch(trainable, batch, dropout.step), dropout, terms);
-  // The divergence weighs the same on all batches; only the tokens of a sample are no truth to learn.
+  // The divergence has the same weight in all batches; cross entropy is left out for tokens that the student wrote.
   if (terms_.lambda > 0) loss.sum = loss.sum * (1 - terms_.lambda);
   return loss;
 }
@@ -199,6 +199,14 @@ Loss Distill::on(TrainableModel& trainable, const Batch& batch, const model::Dro
   }
   HiddenTeacher teacher(output.teacher.value());
   return distillation_loss(output, teacher, output.teacher->model->config().vocabulary, terms);
+}
+
+ObjectiveEntry distill_objective() {
+  return {.name = "distill",
+          .needs_teacher = true,
+          .make = [](const ObjectiveOptions& options, const ObjectiveInputs& inputs) -> std::unique_ptr<Objective> {
+            return std::make_unique<Distill>(options.distill, inputs);
+          }};
 }
 
 }  // namespace draftsmith::train

@@ -1,5 +1,5 @@
-// Logit distillation: lambda CE(ground truth) + (1 - lambda) T^2 D(p, q), p from a live teacher, from the teacher that
-// the trainable has run anyway, or from a stored cache; on the corpus's targets or on samples of the student.
+// Logit distillation: lambda CE(ground truth) + (1 - lambda) T^2 D(p, q). p comes from a live teacher, from a teacher
+// that the trained models run anyway, or from a stored cache; targets from the corpus or from samples of the student.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,8 @@
 
 namespace draftsmith::train {
 
-// The divergence of `terms` between a teacher and the first prediction that is taught, and cross entropy elsewhere:
-// what Distill is for one batch. `teacher` at the batch's labels.
+// Returns the divergence of `terms` between a teacher and the predictions that are taught, and cross entropy for the
+// others: the loss of Distill for one batch. `teacher` at the batch's labels.
 Loss distillation_loss(const TrainableOutput& output, TeacherDistributions& teacher, int64_t teacher_vocabulary,
                        const DistillationTerms& terms);
 
@@ -28,7 +28,7 @@ class Distill : public Objective {
           const DistillationTerms& terms);
 
   DistillationTerms terms_;
-  TeacherSource* teacher_;  // nullptr: the trainable's own
+  TeacherSource* teacher_;  // nullptr: the trained models' own
   std::optional<StudentSamples> samples_;
 };
 

@@ -12,7 +12,7 @@ namespace {
 // Stands in for log 0 in buckets and unused places. Small enough to weigh nothing, and no ratio of two such
 // probabilities overflows in fp32.
 constexpr double kLogOfNothing = -80;
-// Below this a stored log probability is taken to be this: finite whatever it was rounded to.
+// Lower bound of stored log probabilities, so that they are finite whatever they were rounded to.
 constexpr double kLeastLog = -1e4;
 
 // A teacher's block in terms of the student's head. Full: logits [C,n] of the n shared rows. Top-k: rows.
@@ -34,7 +34,7 @@ AlignedBlock aligned_top_k(const TeacherBlock& block, const SharedRows& shared, 
   if (shared.lacks) throw std::logic_error("a top-k teacher for a student that lacks ids of it");
   const at::Tensor& rows = block.ids;  // the student has them all, and ids rise with rows
   aligned.used = rows.ge(0);
-  // Where a place is unused, the row of one that is used: what is set at rows is the same there twice.
+  // Replaces unused places by a row that is used: the same value is then set there twice.
   const at::Tensor first = aligned.used.to(at::kByte).argmax(1, true);  // [C,1]
   aligned.rows = at::where(aligned.used, rows, rows.gather(1, first)).clamp_min(0);
   const at::Tensor log_p = at::where(aligned.used, block.log_probs.to(type).clamp_min(kLeastLog), kLogOfNothing);
@@ -57,7 +57,8 @@ at::Tensor compare_buckets(const at::Tensor& log_q, const AlignedBlock& teacher,
     const int64_t k = teacher.rows.size(1);
     const at::Tensor total = found.slope.sum(1, true);                    // [C,1]
     const at::Tensor of_tail = found.slope.narrow(1, k, 1) / tail.exp();  // [C,1] d value / d q of the bucket's ids
-    // Set, not added to what the bucket's ids get: that may be huge, and would leave nothing of it but rounding.
+    // Sets the value instead of adding it to the slopes of the bucket's ids: those may be huge, and only rounding would
+    // remain.
     const at::Tensor own = found.slope.narrow(1, 0, k) - own_log_q.exp() * total;        // [C,K]
     const at::Tensor first = own.gather(1, teacher.used.to(at::kByte).argmax(1, true));  // [C,1]
     *slope = q.mul_(of_tail - total).scatter_(1, teacher.rows, at::where(teacher.used, own, first)).mul_(any);
@@ -118,11 +119,11 @@ class Distillation : public LogitLoss {
     return sum;
   }
 
-  // Two blocks of a teacher's logits never lie side by side.
+  // Frees the block first: two blocks of a teacher's logits never exist together.
   void end_block() override { teacher_ = {}; }
 
  private:
-  // Of the student over the shared rows, at the temperature. [C,n]
+  // The student's log probabilities over the shared rows, at the temperature. [C,n]
   at::Tensor shared_log_probs(const at::Tensor& logits, const at::Tensor& log_probs) const {
     const int64_t shared = teaching_.shared->shared;
     if (terms_.temperature == 1 && shared == logits.size(1) && log_probs.defined()) return log_probs;

@@ -1,13 +1,13 @@
 // The loss of logit distillation without [P,V] (linear_loss.h):
 //   lambda CE(labels, q_1) + (1 - lambda) T^2 D(p_T, q_T),   q_T = softmax(z / T), p_T the teacher's likewise.
 //
-// D compares over the ids that teacher and student both have: both distributions are normalised over those. Ids that
-// pad the larger vocabulary so never make D infinite, and a student with a pruned vocabulary learns what the teacher
-// thinks of the ids that it can give. CE is over all the student's ids.
+// D compares the ids that teacher and student both have; both distributions are normalised over those. So ids that pad
+// the larger vocabulary never make D infinite, and a student with a pruned vocabulary learns the teacher's
+// probabilities of the ids that it can give. CE is over all the student's ids.
 //
-// In top-k form D is that of coarser distributions over k ids, the label, and one bucket for all other ids, which never
-// is above the full form's (data processing inequality), and equals it where no id is left for the bucket. That needs a
-// student with all the teacher's ids: what others lack lies in the bucket too, and cannot be told from the rest of it.
+// In top-k form D compares coarser distributions over k ids, the label, and one bucket for all other ids. It is never
+// above the full form (data processing inequality), and equals it if no id is left for the bucket. The student must
+// have all the teacher's ids: missing ones would be part of the bucket and could not be separated from it.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ struct DistillationTerms {
   double label_smoothing = 0.0;  // of CE
 };
 
-// The ids that teacher and student both have, as rows of the student's head. Ids rise with rows, so these are the
-// first ones.
+// The ids that teacher and student both have, as rows of the student's head. Ids rise with rows, so these are the first
+// rows.
 struct SharedRows {
   SharedRows(const model::TransformerConfig& student, int64_t teacher_vocabulary, at::Device device = at::kCPU);
 
@@ -38,20 +38,20 @@ struct SharedRows {
   bool lacks = false;   // the teacher has ids that the student does not have
 };
 
-// What a student is taught at its labels.
+// The labels and the teacher of a student.
 struct Teaching {
   at::Tensor labels;                        // int64 [Q] rows of the student's head
-  TeacherDistributions* teacher = nullptr;  // not read where lambda is 1
-  at::Tensor positions = {};                // int64 [Q]: where the teacher has these labels
+  TeacherDistributions* teacher = nullptr;  // not read if lambda is 1
+  at::Tensor positions = {};                // int64 [Q]: the teacher's positions of these labels
   const SharedRows* shared = nullptr;
 };
 
-// Another teacher's distributions for several students that ask for the same blocks in turns (a model's exits): each
-// block is made once, and is gone before the next is.
+// Another teacher's distributions for several students that ask for the same blocks in turns (a model's exits). Each
+// block is made once, and freed before the next is made.
 class SharedTeacher : public TeacherDistributions {
  public:
   explicit SharedTeacher(TeacherDistributions& teacher) : teacher_(teacher) {}
-  // The same positions are the same places of the same tensor.
+  // Recognises the same positions by the same tensor memory.
   TeacherBlock block(const at::Tensor& positions) override;
 
  private:
@@ -60,13 +60,13 @@ class SharedTeacher : public TeacherDistributions {
   TeacherBlock block_;
 };
 
-// Sum of D alone at a few positions, without T^2; log_q [C,n] the student's over the shared rows at the temperature. No
-// gradients. Errors: as distillation().
+// Returns the sum of D alone at a few positions, without T^2; log_q [C,n] is the student's over the shared rows at the
+// temperature. No gradients. Errors: as distillation().
 at::Tensor divergence_sum(const at::Tensor& log_q, const TeacherBlock& teacher, const SharedRows& shared,
                           const DistillationTerms& terms);
 
-// The loss of the student's logits at its labels. What `teaching` points to must outlive it. Its rows() throw
-// std::logic_error for a top-k teacher where the student lacks ids.
+// Returns the loss of the student's logits at its labels. Objects that `teaching` points to must outlive it. Its rows()
+// throw std::logic_error for a top-k teacher if the student lacks ids.
 std::unique_ptr<LogitLoss> distillation(const Teaching& teaching, const DistillationTerms& terms);
 
 }  // namespace draftsmith::train

@@ -33,7 +33,7 @@ struct DivergenceAt {
   at::Tensor slope;  // [C,V]
 };
 
-// Of log p and log q [C,V], normalised over V and finite.
+// Returns the divergence of log p and log q [C,V], normalised over V and finite.
 DivergenceAt divergence(const DivergenceKind& kind, const at::Tensor& log_p, const at::Tensor& log_q);
 
 }  // namespace draftsmith::train

@@ -18,11 +18,11 @@ using torch::autograd::variable_list;
 // Logits of a block. Large enough for efficient matrix products, small enough to stay cheap beside the activations.
 constexpr int64_t kLogitsAtOnce = int64_t{1} << 24;
 constexpr int64_t kFewestRows = 64;
-// Logits that a loss is given at a time on a CPU: its passes over them stay in the caches.
+// Logits that a loss reads at a time on a CPU: its passes over them stay in the caches.
 constexpr int64_t kLogitsInCache = int64_t{1} << 19;
 
-// One of the products that logits are sums of: rows of one tensor times the transpose of another, by their places in
-// the plan.
+// A product that is part of a sum of logits: rows of one tensor times the transpose of another, by their places in the
+// plan.
 struct Product {
   size_t rows = 0;    // [P,n]
   size_t matrix = 0;  // [V,n]
@@ -35,7 +35,7 @@ struct PlannedTerm {
   std::vector<Product> products = {};
 };
 
-// What LinearLoss is to compute of which tensors. A matrix that several terms share stands in it once.
+// The plan of a LinearLoss: its terms and tensors. A matrix that several terms share appears once.
 struct Plan {
   std::vector<PlannedTerm> terms;
   variable_list tensors;
@@ -88,7 +88,7 @@ variable_list operands(const Plan& plan) {
   return converted;
 }
 
-// Of the loss with respect to the plan's tensors, in their types; undefined where none is wanted.
+// Gradients of the loss with respect to the plan's tensors, in their types; undefined if not wanted.
 class Gradients {
  public:
   Gradients(at::TensorList tensors, bool wanted) : written_(tensors.size(), false) {
@@ -97,7 +97,7 @@ class Gradients {
     }
   }
 
-  // From that with respect to a block of logits [C,V] of a term, whose first position is `begin`.
+  // Adds the gradients from that of a block of logits [C,V] of a term, whose first position is `begin`.
   void accumulate(const PlannedTerm& term, const variable_list& in, const at::Tensor& slope, int64_t begin) {
     const int64_t count = slope.size(0);
     for (const Product& product : term.products) {
@@ -113,7 +113,7 @@ class Gradients {
     }
   }
 
-  // Where there was no position, nothing was written.
+  // Without positions, nothing was written.
   variable_list take() {
     for (size_t i = 0; i < all_.size(); ++i) {
       if (all_[i].defined() && !written_[i]) all_[i].zero_();
@@ -137,7 +137,7 @@ class Gradients {
   std::vector<bool> written_;
 };
 
-// Of a block of positions from `begin` on, into logits [C,V].
+// Writes the logits [C,V] of a block of positions from `begin` on.
 void compute_logits(const PlannedTerm& term, const variable_list& in, int64_t begin, at::Tensor& logits) {
   for (size_t i = 0; i < term.products.size(); ++i) {
     const at::Tensor rows = in[term.products[i].rows].narrow(0, begin, logits.size(0));
@@ -150,7 +150,7 @@ void compute_logits(const PlannedTerm& term, const variable_list& in, int64_t be
   }
 }
 
-// Sum of the losses of a block, whose logits [C,V] become their gradient where it is wanted; computed in `type`.
+// Returns the sum of the losses of a block, computed in `type`; replaces its logits [C,V] by their gradient if wanted.
 at::Tensor block_loss(LogitLoss& loss, at::Tensor& logits, int64_t begin, bool wanted, at::ScalarType type) {
   const int64_t count = logits.size(0);
   const int64_t step = logits.is_cpu() ? std::max<int64_t>(1, kLogitsInCache / logits.size(1)) : count;

@@ -1,5 +1,5 @@
-// The losses of all predictions that a trainable makes of a batch, computed together: what they share, a head or a
-// teacher's block, is there once (train/objectives/linear_loss.h).
+// The losses of all predictions of a batch, computed together: a head or a teacher's block that several of them share
+// is used once (train/objectives/linear_loss.h).
 #pragma once
 
 #include <deque>
@@ -13,14 +13,14 @@ namespace draftsmith::train {
 
 class LossTerms {
  public:
-  // The labels of these predictions that their head has rows for; the same object for predictions of one model at the
-  // same labels (its exits). It lives as long as this.
+  // Returns the labels of these predictions that their head has rows for; the same object for predictions of one model
+  // at the same labels (its exits). It lives as long as this.
   const HeadLabels& labels(const Predictions& predictions);
-  // A loss over labels(predictions), which counts `predictions.weight` times.
+  // Adds a loss over labels(predictions) with the weight `predictions.weight`.
   void add(const Predictions& predictions, std::unique_ptr<LogitLoss> loss);
-  // (1-e) CE + e uniform, see cross_entropy_loss().
+  // Adds (1-e) CE + e uniform, see cross_entropy_loss().
   void add_cross_entropy(const Predictions& predictions, double label_smoothing);
-  // Of all that was added, at least one; the count is the first one's. Once.
+  // Returns the sum of all added losses, at least one; the count is the first one's. Call it once.
   Loss sum() const;
 
  private:

@@ -1,9 +1,9 @@
-// What training minimises. An objective runs the trainable on a micro-batch and returns its loss as (sum, count); the
-// trainer divides once, over all micro-batches of a step, so that gradient accumulation equals the large batch. Where a
-// trainable makes several predictions, the loss is the sum of theirs times their weights, and the count the first
-// one's.
+// Objectives: what training minimises. An objective runs a trainable model on a micro-batch and returns its loss as
+// (sum, count). The trainer divides once, over all micro-batches of a step, so that gradient accumulation equals one
+// large batch. If a model makes several predictions, the loss is the weighted sum of their losses, and the count is
+// that of the first prediction.
 //
-// A new objective is a file in this folder and a line in objectives/registry.cpp.
+// A new objective is a .cpp in this folder, its options and its entry's function below, and its line in registry.cpp.
 #pragma once
 
 #include <memory>
@@ -18,10 +18,10 @@ namespace draftsmith::train {
 
 struct Loss {
   at::Tensor sum;     // scalar, fp32 (fp64 for an fp64 model); with a gradient unless gradients are off
-  int64_t count = 0;  // what the sum is to be divided by: labels
+  int64_t count = 0;  // labels: the divisor of the sum
 };
 
-// What a validation reads of a batch, beside the loss.
+// Measures of one validation batch.
 struct Prediction {
   Loss loss;            // plain cross entropy, without smoothing
   at::Tensor arg_maxs;  // int64 [P]: the model's own choice at each label
@@ -30,7 +30,7 @@ struct Prediction {
 class Objective {
  public:
   virtual ~Objective() = default;
-  // The loss of one micro-batch. Runs no backward.
+  // Returns the loss of one micro-batch. Runs no backward pass.
   virtual Loss loss(TrainableModel& trainable, const Batch& batch, const model::DropoutContext& dropout) = 0;
 };
 
@@ -58,16 +58,28 @@ struct ObjectiveOptions {
 
 class TeacherSource;  // train/objectives/teacher_source.h
 
-// What objectives may need of the run, beside its batches. Pointers must outlive the objective.
+// Inputs of objectives beside the batches. Pointers must outlive the objective.
 struct ObjectiveInputs {
   const TrainableModel* trainable = nullptr;
-  const data::Corpus* corpus = nullptr;  // that the batches are made of
-  TeacherSource* teacher = nullptr;      // of distill; nullptr: the one that the trainable runs anyway
+  const data::Corpus* corpus = nullptr;  // the source of the batches
+  TeacherSource* teacher = nullptr;      // of distill; nullptr: the teacher that the trainable model runs anyway
   int64_t token_budget = 0;              // of batches that an objective makes, as data::BatchOptions; 0: none
 };
 
-// The objective that the options name. The list is in registry.cpp. Errors: UserError for options out of range and for
-// inputs that do not serve the objective.
+// Makes the objective that the options name. Errors: UserError for options out of range and for inputs that do not
+// fit the objective.
 std::unique_ptr<Objective> make_objective(const ObjectiveOptions& options, const ObjectiveInputs& inputs = {});
+
+// Whether the named objective learns from a teacher's distributions. Errors: UserError for an unknown name.
+bool needs_teacher(const ObjectiveOptions& options);
+
+// An objective in the list of registry.cpp.
+struct ObjectiveEntry {
+  std::string name;
+  bool needs_teacher = false;
+  std::unique_ptr<Objective> (*make)(const ObjectiveOptions& options, const ObjectiveInputs& inputs);
+};
+ObjectiveEntry cross_entropy_objective();
+ObjectiveEntry distill_objective();
 
 }  // namespace draftsmith::train

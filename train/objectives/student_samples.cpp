@@ -14,7 +14,7 @@ namespace {
 // Samples decoded together at most.
 constexpr int64_t kMostRows = 1024;
 
-// What the student is given to continue or to translate; an empty prompt begins with the start token.
+// Returns the prompt or source for the student; an empty prompt begins with the start token.
 std::vector<std::vector<int64_t>> sources_of(const data::Corpus& corpus, const std::vector<int64_t>& examples,
                                              const model::ModelInfo& info) {
   std::vector<std::vector<int64_t>> sources;
@@ -26,7 +26,7 @@ std::vector<std::vector<int64_t>> sources_of(const data::Corpus& corpus, const s
   return sources;
 }
 
-// How many of the first examples are within the budget, padded; at least one.
+// Returns how many of the first examples fit the budget, padded; at least one.
 size_t within_budget(const std::vector<ExampleTokens>& examples, bool encoder_decoder, int64_t token_budget) {
   int64_t longest = 0;
   for (size_t i = 0; i < examples.size(); ++i) {
@@ -89,7 +89,7 @@ Batch StudentSamples::batch(const TrainableModel& student, const Batch& given, u
   if (token_budget_ > 0) {
     examples.resize(within_budget(examples, student.info().encoder_decoder, token_budget_));
   }
-  // Packed where the batch was.
+  // Packs rows if the given batch was packed.
   const int64_t pack = given.decoder_input.segments.empty() ? 0 : given.decoder_input.tokens.size(1);
   return make_batch(examples, student.info(), pack);
 }

@@ -1,5 +1,5 @@
-// Targets that the student writes itself, for on-policy distillation (DistillSpec, Zhou et al. 2024; GKD, Agarwal et
-// al. 2024): the drafter learns where its own drafts lead it.
+// Targets that the student samples itself, for on-policy distillation (DistillSpec, Zhou et al. 2024; GKD, Agarwal et
+// al. 2024): the drafter learns in the contexts that its own drafts lead to.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,13 @@ class StudentSamples {
   StudentSamples(const OnPolicyOptions& options, const data::Corpus& corpus, int64_t token_budget = 0)
       : options_(options), corpus_(&corpus), token_budget_(token_budget) {}
 
-  // Whether a micro-batch is the student's: a function of (seed, micro-step), so that a resumed run takes the same.
+  // Whether a micro-batch is sampled from the student: a function of (seed, micro-step), so that a resumed run decides
+  // the same.
   bool takes(uint64_t micro_step) const;
 
-  // A batch of the same sources with targets sampled from the student as it is now. Random numbers are functions of
-  // (seed, micro-step, row, token). Ids that the corpus's tokenizer does not have end a sample. Samples may be longer
-  // than the targets that the batch was filled with: its first examples stay, as many as the budget holds.
+  // Returns a batch of the same sources with targets sampled from the student in its present state. Random numbers are
+  // functions of (seed, micro-step, row, token). Ids that the corpus's tokenizer does not have end a sample. Samples
+  // may be longer than the corpus's targets: then only the first examples that fit the budget stay.
   Batch batch(const TrainableModel& student, const Batch& given, uint64_t micro_step) const;
 
  private:

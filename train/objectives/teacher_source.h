@@ -1,5 +1,5 @@
-// Where distillation takes the teacher's distribution p from: a model that runs beside the student, the teacher that a
-// trainable has run anyway, or a stored cache. All give it a few positions at a time, so that [P,V] never exists.
+// Sources of the teacher's distribution p: a model that runs beside the student, a teacher that the trained models run
+// anyway, or a stored cache. All give it a few positions at a time, so that [P,V] never exists.
 #pragma once
 
 #include <memory>
@@ -25,26 +25,29 @@ struct TeacherBlock {
 class TeacherDistributions {
  public:
   virtual ~TeacherDistributions() = default;
-  // At positions int64 [C]: indices into the batch's labels, rising. On the labels' device, without gradients.
+  // Returns p at positions int64 [C]: indices into the batch's labels, rising. On the labels' device, without
+  // gradients.
   virtual TeacherBlock block(const at::Tensor& positions) = 0;
 };
 
 class TeacherSource {
  public:
   virtual ~TeacherSource() = default;
-  // What messages call it: a directory or file.
+  // Returns a directory or file, for messages.
   virtual std::string name() const = 0;
-  // Ids it may speak of: 0..vocabulary()-1. The same number means the same token to the student.
+  // Returns V: its ids are 0..V-1. The same number means the same token to the student.
   virtual int64_t vocabulary() const = 0;
-  // Temperature that its probabilities were made at; nothing: it gives logits, which serve every temperature.
+  // Returns the temperature of its probabilities; nothing: it gives logits, which serve every temperature.
   virtual std::optional<double> temperature() const = 0;
-  // Of the model that runs, so that it can judge targets beside its corpus's (samples of the student); nullptr: none.
+  // Returns the info of a model that runs and can judge other targets than the corpus's (samples of the student);
+  // nullptr: none.
   virtual const model::ModelInfo* live() const { return nullptr; }
-  // p at the labels of a batch (batch.examples are the corpus's). The batch must outlive it.
+  // Returns p at the labels of a batch (batch.examples are the corpus's). The batch must outlive it.
   virtual std::unique_ptr<TeacherDistributions> distributions(const Batch& batch) = 0;
 };
 
-// From hidden states and a head: `predictions` of the teacher at the batch's labels. Logits are computed by the block.
+// The teacher's distributions from hidden states and a head: `predictions` of the teacher at the batch's labels. Logits
+// are computed block by block.
 class HiddenTeacher : public TeacherDistributions {
  public:
   // Errors: UserError for a model with a pruned vocabulary, which gives most ids no probability.
@@ -55,7 +58,7 @@ class HiddenTeacher : public TeacherDistributions {
   Predictions predictions_;
 };
 
-// A model that is given the student's batches. It must outlive the source.
+// A teacher that runs on the student's batches. The model must outlive the source.
 class LiveTeacher : public TeacherSource {
  public:
   // Errors: as HiddenTeacher.

@@ -1,8 +1,16 @@
-#include "train/optimizers/adafactor.h"
-
+// Adafactor (Shazeer and Stern 2018, Algorithms 4 and 5) as transformers.optimization.Adafactor computes it with
+// relative_step off: second moments of matrices kept as a row and a column, updates clipped by their root mean square.
+//
+//   b2 = 1 - t^decay_rate;  s = g^2 + eps1
+//   matrices: row = b2 row + (1-b2) mean_columns(s), column likewise; u = g / sqrt(row column / mean(row))
+//   vectors:  v = b2 v + (1-b2) s; u = g / sqrt(v)
+//   u /= max(1, rms(u)/clip_threshold);  u *= lr * (scale_parameter ? max(eps2, rms(w)) : 1)
+//   with beta1: m = beta1 m + (1-beta1) u, u = m;   w -= decay * lr' * w, then w -= u
 #include <cmath>
 
 #include <ATen/core/grad_mode.h>
+
+#include "train/optimizers/optimizer.h"
 
 namespace draftsmith::train {
 
@@ -13,7 +21,28 @@ at::Tensor rms(const at::Tensor& tensor) {
   return tensor.norm() / std::sqrt(static_cast<double>(tensor.numel()));
 }
 
-}  // namespace
+class Adafactor : public Optimizer {
+ public:
+  Adafactor(std::vector<OptimizedParameter> parameters, const AdafactorOptions& options);
+  std::map<std::string, at::Tensor> state() const override;
+
+ protected:
+  void update(double lr, double gradient_scale) override;
+
+ private:
+  // State of one parameter. Unused tensors are undefined.
+  struct Memory {
+    at::Tensor row;            // [...,rows]
+    at::Tensor column;         // [...,columns]
+    at::Tensor second_moment;  // like the parameter; vectors only
+    at::Tensor first_moment;   // like the parameter; with beta1
+  };
+  // Updates the estimate of the second moment and returns g / sqrt(estimate).
+  at::Tensor normalized(const at::Tensor& gradient, Memory& memory) const;
+
+  AdafactorOptions options_;
+  std::vector<Memory> memories_;  // one a parameter
+};
 
 Adafactor::Adafactor(std::vector<OptimizedParameter> parameters, const AdafactorOptions& options)
     : Optimizer(std::move(parameters)), options_(options) {
@@ -79,6 +108,8 @@ void Adafactor::update(double lr, double gradient_scale) {
   }
 }
 
+}  // namespace
+
 Fields<AdafactorOptions> AdafactorOptions::fields() {
   return Fields<AdafactorOptions>("Adafactor")
       .add("scale_parameter", &AdafactorOptions::scale_parameter,
@@ -91,6 +122,14 @@ Fields<AdafactorOptions> AdafactorOptions::fields() {
       .add("epsilon1", &AdafactorOptions::epsilon1, Above{0}, "Added to squared gradients.")
       .add("epsilon2", &AdafactorOptions::epsilon2, Above{0}, "Least root mean square of a parameter.")
       .add("beta1", &AdafactorOptions::beta1, Range{0, 0.9999999}, "Decay of the updates' running mean; absent: none.");
+}
+
+OptimizerEntry adafactor_optimizer() {
+  return {.name = "adafactor",
+          .make = [](std::vector<OptimizedParameter> parameters,
+                     const OptimizerOptions& options) -> std::unique_ptr<Optimizer> {
+            return std::make_unique<Adafactor>(std::move(parameters), options.adafactor);
+          }};
 }
 
 }  // namespace draftsmith::train

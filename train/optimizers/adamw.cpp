@@ -1,8 +1,10 @@
-#include "train/optimizers/adamw.h"
-
+// AdamW: m = b1 m + (1-b1) g, v = b2 v + (1-b2) g^2, w -= lr (m^ / (sqrt(v^) + eps) + decay w), with bias-corrected m^,
+// v^. All parameters that learn alike are updated by one fused kernel.
 #include <tuple>
 
 #include <ATen/core/grad_mode.h>
+
+#include "train/optimizers/optimizer.h"
 
 namespace draftsmith::train {
 
@@ -13,7 +15,19 @@ struct Lists {
   std::vector<at::Tensor> values, gradients, first_moments, second_moments, steps;
 };
 
-}  // namespace
+class AdamW : public Optimizer {
+ public:
+  AdamW(std::vector<OptimizedParameter> parameters, const AdamWOptions& options);
+  std::map<std::string, at::Tensor> state() const override;
+
+ protected:
+  void update(double lr, double gradient_scale) override;
+
+ private:
+  AdamWOptions options_;
+  std::vector<at::Tensor> first_moments_;   // like each parameter
+  std::vector<at::Tensor> second_moments_;  // like each parameter
+};
 
 AdamW::AdamW(std::vector<OptimizedParameter> parameters, const AdamWOptions& options)
     : Optimizer(std::move(parameters)), options_(options) {
@@ -56,11 +70,19 @@ void AdamW::update(double lr, double gradient_scale) {
   }
 }
 
+}  // namespace
+
 Fields<AdamWOptions> AdamWOptions::fields() {
   return Fields<AdamWOptions>("AdamW")
       .add("beta1", &AdamWOptions::beta1, Range{0, 0.9999999}, "Decay of the gradients' running mean.")
       .add("beta2", &AdamWOptions::beta2, Range{0, 0.9999999}, "Decay of the squared gradients' running mean.")
       .add("epsilon", &AdamWOptions::epsilon, Above{0}, "Added to the denominator.");
+}
+
+OptimizerEntry adamw_optimizer() {
+  return {.name = "adamw",
+          .make = [](std::vector<OptimizedParameter> parameters, const OptimizerOptions& options)
+              -> std::unique_ptr<Optimizer> { return std::make_unique<AdamW>(std::move(parameters), options.adamw); }};
 }
 
 }  // namespace draftsmith::train

@@ -1,7 +1,7 @@
-// From gradients to new parameters. An optimizer owns its state tensors under stable names, so that a training
-// checkpoint can store and restore them exactly; its only number is the count of steps.
+// Optimizers turn gradients into new parameters. An optimizer owns its state tensors under stable names, so that a
+// training checkpoint can store and restore them exactly; its only number is the count of steps.
 //
-// A new optimizer is a file in this folder and a line in optimizers/registry.cpp.
+// A new optimizer is a .cpp in this folder, its options and its entry's function below, and its line in registry.cpp.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,9 @@
 
 namespace draftsmith::train {
 
-// Parameters that learn at another rate than the rest. Patterns are matched against canonical names
-// (model/layers/parameters.h); `*` is any text, `?` any character. The first group that matches a parameter counts.
+// Parameters with their own learning rate. Patterns are matched against canonical names
+// (model/transformer/parameters.h); `*` is any text, `?` any character. The first group that matches a parameter
+// counts.
 struct ParameterGroupOptions {
   std::string parameters = {};
   double lr_factor = 1.0;
@@ -54,7 +55,7 @@ struct OptimizerOptions {
   static Fields<OptimizerOptions> fields();
 };
 
-// One parameter and how it learns.
+// A parameter and its rates.
 struct OptimizedParameter {
   std::string name;
   at::Tensor value;  // fp32 (fp64 in tests): the master weight
@@ -62,8 +63,7 @@ struct OptimizedParameter {
   double weight_decay = 0.0;  // the optimizer's, times the group's factor
 };
 
-// Applies the groups. Errors (UserError, all at once): a pattern that matches no parameter that an earlier one left
-// over.
+// Applies the groups. Errors (UserError, all at once): a pattern that matches no parameter left over by earlier ones.
 std::vector<OptimizedParameter> group_parameters(const std::map<std::string, at::Tensor>& parameters,
                                                  const OptimizerOptions& options);
 
@@ -72,8 +72,8 @@ class Optimizer {
   explicit Optimizer(std::vector<OptimizedParameter> parameters);
   virtual ~Optimizer() = default;
 
-  // One update from the parameters' gradients, each multiplied by `gradient_scale` first (1/labels, and clipping);
-  // parameters without a gradient stay as they are. The gradients' content is unspecified afterwards.
+  // Makes one update from the parameters' gradients, each first multiplied by `gradient_scale` (1/labels, and
+  // clipping). Parameters without a gradient stay unchanged. The content of the gradients is unspecified afterwards.
   void step(double lr, double gradient_scale);
   // Drops all gradients.
   void zero_grad();
@@ -81,7 +81,8 @@ class Optimizer {
   const std::vector<OptimizedParameter>& parameters() const { return parameters_; }
   int64_t steps() const { return steps_; }
 
-  // State tensors by "<parameter name>/<state name>", shared with the optimizer. All exist from construction on.
+  // Returns the state tensors by "<parameter name>/<state name>", shared with the optimizer. All exist from
+  // construction on.
   virtual std::map<std::string, at::Tensor> state() const = 0;
   // Copies a stored state back. Errors: std::logic_error for names or shapes that state() does not have.
   void restore(const std::map<std::string, at::Tensor>& stored, int64_t steps);
@@ -94,8 +95,16 @@ class Optimizer {
   int64_t steps_ = 0;
 };
 
-// The optimizer that the options name, over the model's parameters. The list is in registry.cpp.
+// Makes the optimizer that the options name, over the model's parameters. Errors: UserError for options out of range.
 std::unique_ptr<Optimizer> make_optimizer(const std::map<std::string, at::Tensor>& parameters,
                                           const OptimizerOptions& options);
+
+// An optimizer in the list of registry.cpp.
+struct OptimizerEntry {
+  std::string name;
+  std::unique_ptr<Optimizer> (*make)(std::vector<OptimizedParameter> parameters, const OptimizerOptions& options);
+};
+OptimizerEntry adamw_optimizer();
+OptimizerEntry adafactor_optimizer();
 
 }  // namespace draftsmith::train

@@ -1,46 +1,28 @@
 // The explicit list of optimizers.
-#include <array>
+#include "base/registry.h"
 
-#include "train/optimizers/adafactor.h"
-#include "train/optimizers/adamw.h"
+#include "train/optimizers/optimizer.h"
 
 namespace draftsmith::train {
 
 namespace {
 
-struct Entry {
-  const char* name;
-  std::unique_ptr<Optimizer> (*make)(std::vector<OptimizedParameter>, const OptimizerOptions&);
-};
-
-constexpr std::array kOptimizers{
-    Entry{"adamw",
-          [](std::vector<OptimizedParameter> parameters, const OptimizerOptions& options)
-              -> std::unique_ptr<Optimizer> { return std::make_unique<AdamW>(std::move(parameters), options.adamw); }},
-    Entry{
-        "adafactor",
-        [](std::vector<OptimizedParameter> parameters, const OptimizerOptions& options) -> std::unique_ptr<Optimizer> {
-          return std::make_unique<Adafactor>(std::move(parameters), options.adafactor);
-        }},
-};
-
-std::vector<std::string> known() {
-  std::vector<std::string> names;
-  for (const Entry& entry : kOptimizers) names.emplace_back(entry.name);
-  return names;
+const Registry<OptimizerEntry>& optimizers() {
+  static const Registry<OptimizerEntry> kOptimizers("optimizer", {adamw_optimizer(), adafactor_optimizer()});
+  return kOptimizers;
 }
 
 }  // namespace
 
 Fields<OptimizerOptions> OptimizerOptions::fields() {
   return Fields<OptimizerOptions>("optimizer")
-      .add("name", &OptimizerOptions::name, Choices(known()), "Which optimizer.")
+      .add("name", &OptimizerOptions::name, Choices(optimizers().names()), "Which optimizer.")
       .add("lr", &OptimizerOptions::lr, Range{0, 100}, "Peak learning rate; the schedule's factor is applied to it.")
       .add("weight_decay", &OptimizerOptions::weight_decay, Range{0, 100},
-           "Decoupled weight decay: each step takes lr * weight_decay of every weight off.")
+           "Decoupled weight decay: each step subtracts lr * weight_decay of every weight.")
       .add("adamw", &OptimizerOptions::adamw, "Options of adamw.")
       .add("adafactor", &OptimizerOptions::adafactor, "Options of adafactor.")
-      .add("groups", &OptimizerOptions::groups, "Parameters with rates of their own.");
+      .add("groups", &OptimizerOptions::groups, "Parameters with their own learning rates.");
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const std::map<std::string, at::Tensor>& parameters,
@@ -48,9 +30,7 @@ std::unique_ptr<Optimizer> make_optimizer(const std::map<std::string, at::Tensor
   Problems problems;
   validate_options(options, "optimizer", problems);
   problems.throw_if_any();
-  const auto found = std::find_if(kOptimizers.begin(), kOptimizers.end(),
-                                  [&](const Entry& entry) { return entry.name == options.name; });
-  return found->make(group_parameters(parameters, options), options);
+  return optimizers().at(options.name).make(group_parameters(parameters, options), options);
 }
 
 }  // namespace draftsmith::train

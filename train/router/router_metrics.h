@@ -1,4 +1,4 @@
-// How good a predictor of disagreement is: how well it ranks positions, and whether its probabilities are true.
+// Measures of a predictor of disagreement: how well it ranks positions, and how true its probabilities are.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,11 @@
 
 namespace draftsmith::train {
 
-// Area under the ROC curve of `scores` for labels in [0,1]: the probability that a positive item has a higher score
-// than a negative one, half of it where they are equal. An item of label w counts w times as positive and 1 - w times
-// as negative (also against itself), which for labels 0 and 1 is the usual AUC, and for soft ones its expectation over
-// drawn labels but for pairs of an item with itself. NaN without positive or without negative mass.
+// Returns the area under the ROC curve of `scores` for labels in [0,1]: the probability that a positive item has a
+// higher score than a negative one, plus half the probability that they are equal. An item of label w counts w times as
+// positive and 1 - w times as negative (also against itself). For labels 0 and 1 this is the usual AUC; for soft
+// labels, its expectation over drawn labels, except for pairs of an item with itself. NaN without positive or without
+// negative mass.
 double weighted_auc(std::span<const float> scores, std::span<const float> labels);
 
 // Positions whose prediction lies in [low, high) (the last bin: up to 1 included).
@@ -29,10 +30,11 @@ struct RouterPredictions {
   std::span<const int32_t> rejected;    // 0 or 1
 };
 
-// `bins` bins of equal width.
+// Returns `bins` bins of equal width.
 std::vector<ReliabilityBin> reliability(const RouterPredictions& predictions, int64_t bins = 10);
 
-// Mean over positions of |predicted - truth| of their bins; `truth` is &ReliabilityBin::disagreement or ::rejected.
+// Returns the mean over positions of |predicted - truth| of their bins; `truth` is &ReliabilityBin::disagreement or
+// ::rejected.
 double calibration_error(const std::vector<ReliabilityBin>& bins, double ReliabilityBin::*truth);
 
 }  // namespace draftsmith::train

@@ -1,4 +1,4 @@
-// What a router's training reports, as JSON, text and a picture.
+// The report of a router's training as JSON, text and a picture.
 
 #include <cmath>
 
@@ -101,7 +101,7 @@ std::string reliability_svg(const RouterReport& report) {
 nlohmann::json load_router_report(const std::filesystem::path& file) {
   nlohmann::json json = load_json(file);
   const auto wrong = [&](const std::string& key) {
-    throw UserError({file.string(), "is no report of a router", "the key " + key, "none, or of another type",
+    throw UserError({file.string(), "is not a report of a router", "the key " + key, "none, or of another type",
                      "the stage of kind router writes it"});
   };
   for (const char* key : {"training_positions", "validation_positions", "cross_entropy", "constant_cross_entropy",

@@ -54,7 +54,7 @@ struct Split {
   std::vector<int64_t> validation;
 };
 
-// By source, so that no text is on both sides.
+// Divides by source, so that no text is on both sides.
 Split split_by_source(const data::RouterData& data, const RouterTrainingOptions& options) {
   const CounterRandom random(options.seed, "router/validation");
   Split split;
@@ -125,7 +125,7 @@ class RouterTrainer {
     }
     if (kept.empty()) {
       throw RunError({.where = "router training",
-                      .what = "the cross entropy is no number",
+                      .what = "the cross entropy is not a number",
                       .expected = "a finite loss",
                       .found = "NaN",
                       .hint = "lower lr"});
@@ -153,7 +153,7 @@ class RouterTrainer {
             .max_draft = options_.max_draft};
   }
 
-  // What predictions are compared with, fp32 [N].
+  // The target of the predictions, fp32 [N].
   at::Tensor targets(const Positions& positions) const {
     return options_.target == "rejected" ? at::tensor(positions.rejected, at::kInt).to(at::kFloat)
                                          : positions.disagreement;

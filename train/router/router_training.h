@@ -1,7 +1,7 @@
-// Trains a router (model/kinds/router.h) on collected positions: cross entropy of the predicted disagreement against
-// the soft target TV(q, p) (methods.md §2; or against what was rejected), AdamW, the learning rate falling linearly to
-// 0. A share of the sources is held out; the weights of the epoch with the least cross entropy there are kept, and the
-// report is of those positions. Deterministic: batches and initial weights depend on the seed alone.
+// Training of a router (model/kinds/router.h) on collected positions: cross entropy of the predicted disagreement
+// against the soft target TV(q, p) (methods.md §2), or against the rejections; AdamW with a learning rate that falls
+// linearly to 0. A share of the sources is held out: the weights of the epoch with the least cross entropy there are
+// kept, and the report is about those positions. Deterministic: batches and initial weights depend on the seed alone.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct RouterTrainingOptions {
   static Fields<RouterTrainingOptions> fields();
 };
 
-// Of the held out positions. Cross entropies are in nats a position, against what was trained for.
+// Measures on the held out positions. Cross entropies are in nats per position, against the target of training.
 struct RouterReport {
   std::string target;  // RouterTrainingOptions::target
   int64_t training_positions = 0;
@@ -43,18 +43,18 @@ struct RouterReport {
   int64_t epochs = 0;      // that were run
   int64_t best_epoch = 0;  // counted from 1
   double cross_entropy = 0;
-  double constant_cross_entropy = 0;  // of always predicting the mean target: what a router must stay below
-  double least_cross_entropy = 0;     // of predicting each target itself: what none can go below
+  double constant_cross_entropy = 0;  // of always predicting the mean target: an upper bound for a useful router
+  double least_cross_entropy = 0;     // of predicting each target itself: the lower bound
   double mean_disagreement = 0;
   double rejected = 0;  // share of drafted tokens
-  // How well each score ranks positions: by the token's rejection in decoding, and by the soft target.
+  // Ranking of positions by each score: against the token's rejection in decoding, and against the soft target.
   struct Auc {
     std::string score;  // router, entropy, max_probability (its complement)
     double rejected = 0;
     double disagreement = 0;
   };
   std::vector<Auc> auc;
-  double calibration_error = 0;  // against what was trained for
+  double calibration_error = 0;  // against the target of training
   std::vector<ReliabilityBin> bins;
 };
 
@@ -73,16 +73,16 @@ struct RoutedDrafter {
 // Called after each epoch with (epochs run, validation cross entropy).
 using OnRouterEpoch = std::function<void(int64_t epochs, double cross_entropy)>;
 
-// Errors: UserError naming both sides where the data were collected with another drafter, hold fewer tokens a position
-// than top_k, or are too few to be divided.
+// Trains a router. Errors: UserError naming both sides if the data were collected with another drafter, hold fewer
+// tokens per position than top_k, or are too few to be divided.
 TrainedRouter train_router(const data::RouterData& data, const RoutedDrafter& drafter,
                            const RouterTrainingOptions& options, const OnRouterEpoch& on_epoch = {});
 
-// The report as router_report.json, as lines of text, and as a picture: predictions against what came true.
+// Returns the report as router_report.json, as lines of text, and as a picture of predictions against outcomes.
 nlohmann::ordered_json to_json(const RouterReport& report);
 std::string report_text(const nlohmann::json& report);
 std::string reliability_svg(const RouterReport& report);
-// A router_report.json, its keys and types checked. Errors: UserError.
+// Reads a router_report.json and checks its keys and types. Errors: UserError.
 nlohmann::json load_router_report(const std::filesystem::path& file);
 
 }  // namespace draftsmith::train

@@ -38,7 +38,7 @@ StoredRows empty_rows(int64_t positions, const StoredForm& form, bool whole) {
   return rows;
 }
 
-// Rows [from, from + count) of what a block gave, to place `to`.
+// Copies rows [from, from + count) of a block to place `to`.
 void copy_rows(const StoredRows& block, int64_t from, int64_t count, StoredRows& all, int64_t to) {
   const auto copy = [&](const at::Tensor& source, at::Tensor& target) {
     if (target.defined()) target.narrow(0, to, count).copy_(source.narrow(0, from, count));

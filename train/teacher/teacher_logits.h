@@ -1,4 +1,4 @@
-// A teacher's distributions at the targets of a corpus, by teacher-forced passes over it: what a cache is filled with.
+// A teacher's distributions at the targets of a corpus, by teacher-forced passes over it: the content of a cache.
 #pragma once
 
 #include <functional>
@@ -19,9 +19,9 @@ class TeacherLogits {
   TeacherLogits(model::TransformerModel& teacher, const data::Corpus& corpus, const StoredForm& form,
                 int64_t token_budget);
 
-  // Of all target tokens of the examples [first, last), example after example, on the host. Which examples are computed
-  // together depends on the range alone. `progress` is given the positions of each batch as it is done; it may throw to
-  // stop. Errors: RunError for logits that are not finite, naming examples.
+  // Returns the rows of all target tokens of the examples [first, last), example after example, on the host. The range
+  // alone decides which examples are computed together. `progress` receives the number of positions of each finished
+  // batch; it may throw to stop. Errors: RunError for logits that are not finite, naming examples.
   StoredRows rows(int64_t first, int64_t last, const std::function<void(int64_t)>& progress);
 
  private:
@@ -34,7 +34,7 @@ class TeacherLogits {
   data::BatchOrder order_;
 };
 
-// Rows of the examples [first, last) as a cache takes them, one by one; valid as long as `rows`.
+// Returns the rows of the examples [first, last) one by one, as a cache takes them; valid as long as `rows`.
 std::vector<data::TeacherRows> by_example(const StoredRows& rows, const data::Corpus& corpus, int64_t first,
                                           int64_t last);
 

@@ -23,7 +23,7 @@ StoredRows store_rows(const at::Tensor& logits, const at::Tensor& labels, const 
   StoredRows rows{.ids = ids.to(at::kInt),
                   .log_probs = to_half(log_probs.gather(1, ids)),
                   .label_log_probs = to_half(log_probs.gather(1, label).squeeze(1))};
-  // Summed over its ids: what the others leave of 1 would be rounding alone where they take nearly all.
+  // The bucket's mass is summed over its ids: 1 minus the others would be mostly rounding when these take nearly all.
   const double nothing = -std::numeric_limits<double>::infinity();
   log_probs.scatter_(1, ids, nothing).scatter_(1, label, nothing);
   rows.tail_log_mass = to_half(log_probs.logsumexp(1));

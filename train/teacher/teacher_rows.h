@@ -1,5 +1,5 @@
-// The teacher's distribution at some positions in the form that a cache keeps it (data/teacher/teacher_cache.h), and
-// back: what the loss reads from a cache is read_rows(store_rows(logits)).
+// Conversion of a teacher's distribution between tensors and the form that a cache stores
+// (data/teacher/teacher_cache.h). The loss reads from a cache exactly read_rows(store_rows(logits)).
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace draftsmith::train {
 
-// At C positions. Datasets of a cache as tensors.
+// Datasets of a cache at C positions, as tensors.
 struct StoredRows {
   at::Tensor ids = {};              // int32 [C,k] ascending; undefined: whole distributions, k = V
   at::Tensor log_probs = {};        // fp16 [C,k]
@@ -22,10 +22,11 @@ struct StoredForm {
   double temperature = 1;
 };
 
-// Of logits [C,V] and labels int64 [C] of ids below V, on their device.
+// Returns the stored rows of logits [C,V] and labels int64 [C] of ids below V, on their device.
 StoredRows store_rows(const at::Tensor& logits, const at::Tensor& labels, const StoredForm& form);
 
-// What the objective is given. Top-k: k+1 places, the last the label's where it is none of the k. Whole: logits.
+// Returns the block that an objective reads. Top-k: k+1 places, of which the last is the label's if it is not among the
+// k. Whole: logits.
 TeacherBlock read_rows(const StoredRows& rows, const at::Tensor& labels, double temperature);
 
 }  // namespace draftsmith::train

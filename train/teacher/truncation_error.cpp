@@ -22,7 +22,7 @@ constexpr std::array<DivergenceKind, 4> kKinds = {
     {{Divergence::kForwardKl}, {Divergence::kReverseKl}, {Divergence::kJsd, 0.5}, {Divergence::kTotalVariation}}};
 static_assert(kKinds.size() == data::kTruncationLosses.size());
 
-// Every n-th example, so that about so many positions come together.
+// Returns every n-th example, so that they have about as many positions as wanted.
 std::vector<int64_t> sampled_examples(const data::Corpus& corpus, int64_t positions) {
   const int64_t all = std::max<int64_t>(1, corpus.info().target_tokens);
   const int64_t stride = std::max<int64_t>(1, all / std::max<int64_t>(1, positions));

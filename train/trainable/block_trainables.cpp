@@ -8,8 +8,9 @@ namespace draftsmith::train {
 
 namespace {
 
-// Which labels are predicted, and where in the flattened [B*T]: the label at a position is the token after it, which is
-// predicted γ tokens before that token, if the text has begun there. On the host, where counting stops no device.
+// The predicted labels, and their positions in the flattened [B*T]. The label at a position is the token after it; it
+// is predicted γ tokens before that token, if the text has begun there. They lie on the host, so that counting does not
+// wait for a device.
 struct PredictedLabels {
   std::vector<int64_t> labels;
   std::vector<int64_t> places;

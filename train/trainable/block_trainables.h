@@ -8,10 +8,12 @@
 namespace draftsmith::train {
 
 // A model of block prediction (model/kinds/block_prediction.h). Its loss and measures are over the labels that it
-// predicts: those with a token γ places before them in the same text. The first of a text without a prompt have none.
+// predicts: those with a token γ places before them in the same text. The first γ tokens of a text without a prompt are
+// not predicted.
 class BlockPredictionTrainable : public TrainableModel {
  public:
-  // fp32 (fp64 in tests) and unpacked, on the device to train on; must outlive the trainable, and holds the result.
+  // The model is fp32 (fp64 in tests), unpacked and on the device to train on. It must outlive this object, and holds
+  // the result.
   explicit BlockPredictionTrainable(model::TransformerModel& model);
 
   const model::ModelInfo& info() const override { return model_.info(); }
@@ -28,7 +30,7 @@ class BlockPredictionTrainable : public TrainableModel {
 // Both parts of a deep Tandem and the projection between them.
 class DeepTandemTrainable : public TrainableModel {
  public:
-  // As above.
+  // The model as in BlockPredictionTrainable.
   explicit DeepTandemTrainable(model::DeepTandemModel& model);
 
   const model::ModelInfo& info() const override { return info_; }

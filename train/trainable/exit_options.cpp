@@ -14,7 +14,7 @@ constexpr const char* kAverage = "early_exit_average";
 constexpr const char* kCalm = "calm_weighted";
 constexpr const char* kWeighted = "weighted";
 
-// What can be known without the model.
+// Checks what does not depend on the model.
 void check_losses(const ExitTrainingOptions& options, const std::string& where, Problems& problems) {
   const size_t exits = options.layers.size();
   if (options.loss == kAverage && exits > 1) {
@@ -58,7 +58,7 @@ void check_heads(const HeadOptions& options, const std::string& where, Problems&
   check_early_layers(options.layers, 0, prefix + "layers", problems);
 }
 
-// early_exit_average without a layer is BiLD's: the first.
+// Returns the layers; early_exit_average without a layer means BiLD's: the first.
 std::vector<int64_t> layers_of(const ExitTrainingOptions& options, int64_t decoder_layers) {
   std::vector<int64_t> layers = options.layers;
   if (options.loss == kAverage && layers.empty()) layers.push_back(1);
@@ -117,7 +117,7 @@ void check_early_layers(const std::vector<int64_t>& layers, int64_t decoder_laye
   if (decoder_layers == 0) return;
   for (const int64_t layer : layers) {
     if (layer >= 1 && layer < decoder_layers) continue;
-    wrong("an exit lies outside the model, or at its last layer, which is no exit",
+    wrong("an exit lies outside the model, or at its last layer, which is not an exit",
           decoder_layers > 1 ? fmt::format("a layer in 1..{}", decoder_layers - 1)
                              : "a model of more than one decoder layer",
           std::to_string(layer));

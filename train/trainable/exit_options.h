@@ -1,4 +1,4 @@
-// Which exits a run trains, and how (model/kinds/exits.h): with their whole model by losses at several layers (BiLD's
+// Options of exits that a run trains (model/kinds/exits.h): with their whole model by losses at several layers (BiLD's
 // early exit, Kim et al. 2023, section 4.4; CALM, Schuster et al. 2022), or as heads of a frozen model (the
 // early-prediction heads of PPD, Yang et al. 2024, section 5 and table 4).
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace draftsmith::train {
 
-// Losses at several layers of a model that is trained with them: sum of w_i L_i, the last layer's among them.
+// Losses at several layers of a model that is trained with them: sum of w_i L_i, the last layer included.
 struct ExitTrainingOptions {
   std::string loss = "early_exit_average";
   std::vector<int64_t> layers = {};  // below the last; rising
@@ -22,7 +22,7 @@ struct ExitTrainingOptions {
   static Fields<ExitTrainingOptions> fields();
 };
 
-// Heads of a model that stays as it is.
+// Heads of a frozen model.
 struct HeadOptions {
   std::vector<int64_t> layers = {};  // below the last; rising
   std::string form = "full";         // or "low_rank"
@@ -32,20 +32,20 @@ struct HeadOptions {
   static Fields<HeadOptions> fields();
 };
 
-// Adds a problem at `where` for layers that do not rise, one that is given twice, and one that is not below the last of
-// `decoder_layers`; 0: not known yet.
+// Adds a problem at `where` for layers that do not rise, a layer that is given twice, and one that is not below the
+// last of `decoder_layers` (0: not known yet).
 void check_early_layers(const std::vector<int64_t>& layers, int64_t decoder_layers, const std::string& where,
                         Problems& problems);
-// The same for options that are valid by themselves, of a model with so many layers.
+// Adds problems of options that are valid by themselves but do not fit a model with so many layers.
 void check_fits(const ExitTrainingOptions& options, int64_t decoder_layers, const std::string& where,
                 Problems& problems);
 
-// The exits that valid options mean in a model of `decoder_layers` layers.
+// Returns the exits that valid options describe in a model of `decoder_layers` layers.
 model::ExitConfig exit_config(const ExitTrainingOptions& options, int64_t decoder_layers);
 model::ExitConfig exit_config(const HeadOptions& options);
 
-// Weights of the losses, one for each exit and then the last layer's: 1/2 and 1/2 (early_exit_average), i / sum of j
-// over all N layers (calm_weighted), or the given ones as they are (weighted).
+// Returns the weights of the losses, one for each exit and then the last layer's: 1/2 and 1/2 (early_exit_average), i /
+// sum of j over all N layers (calm_weighted), or the given ones unchanged (weighted).
 std::vector<double> loss_weights(const ExitTrainingOptions& options, int64_t decoder_layers);
 
 }  // namespace draftsmith::train

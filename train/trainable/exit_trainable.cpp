@@ -18,7 +18,7 @@ void save_both(const fs::path& directory, const model::TransformerModel& model, 
   const fs::path place = model::require_free_place(directory);
   model::write_new_directory(place, [&](const fs::path& temporary) {
     model::write_model_files(temporary, model, options);
-    // Named by the run and the result, which stay the same wherever a recipe is run.
+    // The run and the result are named, which stay the same wherever a recipe is run.
     const fs::path name = place.parent_path().filename() / place.filename();
     exits.bind(name.string(), bind ? model::model_hash(temporary) : "");
     model::save_exits(model::exits_directory(temporary), exits);

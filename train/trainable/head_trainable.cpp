@@ -32,7 +32,7 @@ TrainableOutput HeadTrainable::forward(const Batch& batch, const model::DropoutC
     pass = model_.forward(input);
   }
   TrainableOutput output;
-  // What autocast made of it, its head cannot read.
+  // The head cannot read the type that autocast produced.
   const at::Tensor taught_by = at_labels(pass.hidden, batch).to(info().dtype);
   output.teacher = {.model = &model_, .hidden = taught_by, .labels = batch.labels};
   output.predictions = exit_predictions(heads_, model_, pass.layers, batch);
@@ -55,7 +55,7 @@ void HeadTrainable::save_result(const fs::path& directory, const model::SaveOpti
   });
 }
 
-// Of the copy, which must be the model that was trained on.
+// Returns the hash of the copy, which must be the model that was trained on.
 std::string HeadTrainable::unchanged_hash(const fs::path& copy) const {
   const std::string hash = model::model_hash(copy);
   if (base_.hash.empty() || hash == base_.hash) return hash;

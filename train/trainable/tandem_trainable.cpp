@@ -10,7 +10,7 @@ namespace draftsmith::train {
 namespace {
 
 constexpr const char* kPrimaryPrefix = "primary.";
-// Apart from the secondary's seed, so that the two models' dropout masks are independent.
+// Differs from the secondary's seed, so that the two models' dropout masks are independent.
 constexpr uint64_t kPrimarySeed = 0x7072696d61727900;
 
 }  // namespace
@@ -71,7 +71,7 @@ TrainableOutput TandemTrainable::forward(const Batch& batch, const model::Dropou
     output.predictions.push_back(
         {.model = &primary_, .hidden = primary_hidden, .labels = batch.labels, .taught = false});
   }
-  // What autocast made of it, its head cannot read.
+  // The head cannot read the type that autocast produced.
   const at::Tensor taught_by = primary_hidden.detach().to(primary_.info().dtype);
   output.teacher = {.model = &primary_, .hidden = taught_by, .labels = batch.labels};
   return output;
@@ -87,7 +87,7 @@ TextWriters TandemTrainable::text_writers() const {
   return writers;
 }
 
-// Written often: the primary lies inside and is not named by its hash, for which it would be read back.
+// Checkpoints are written often, so the primary inside is not named by its hash, for which it would be read back.
 void TandemTrainable::save(const std::filesystem::path& directory, const model::SaveOptions& options) const {
   if (trains_primary()) {
     model::save_tandem(directory, secondary_, {.files = options, .primary = &primary_, .record_primary = false});

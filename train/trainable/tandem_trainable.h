@@ -15,7 +15,7 @@ namespace draftsmith::train {
 
 enum class TandemConfiguration { kPrimaryFrozen, kBothSecondaryLoss, kBothBothLosses };
 
-// Their names in recipes, in the enum's order: "primary_frozen", "both_secondary_loss", "both_both_losses".
+// Returns their names in recipes, in the enum's order: "primary_frozen", "both_secondary_loss", "both_both_losses".
 const std::vector<std::string>& tandem_configuration_names();
 // Errors: std::logic_error for another name.
 TandemConfiguration tandem_configuration(const std::string& name);
@@ -29,25 +29,25 @@ struct TandemTrainableOptions {
 
 class TandemTrainable : public TrainableModel {
  public:
-  // A Tandem secondary, unpacked; a primary that fits it, unpacked where it is trained, of any type where it is frozen.
-  // Both on the device to train on;
-  // they must outlive the trainable and hold the result. Errors: UserError (model::require_tandem_pair).
+  // Takes an unpacked Tandem secondary, and a primary that fits it: unpacked if it is trained, of any type if it is
+  // frozen. Both are on the device to train on; they must outlive this object and hold the result. Errors: UserError
+  // (model::require_tandem_pair).
   TandemTrainable(model::TransformerModel& secondary, model::TransformerModel& primary, TandemTrainableOptions options);
 
-  // The secondary's, but texts must fit both models.
+  // Returns the secondary's info with the shorter of both contexts: texts must fit both models.
   const model::ModelInfo& info() const override { return info_; }
   double dropout() const override { return secondary_.config().dropout; }
-  // The secondary's under their own names; a trained primary's with "primary." before them.
+  // Returns the secondary's parameters under their own names, and a trained primary's with "primary." before them.
   const std::map<std::string, at::Tensor>& parameters() const override { return parameters_; }
-  // The secondary's predictions first.
+  // Returns the secondary's predictions first.
   TrainableOutput forward(const Batch& batch, const model::DropoutContext& dropout) override;
   bool teaches() const override { return true; }
   bool writes_text() const override { return true; }
-  // The Tandem standing alone: the secondary writes, the primary reads its blocks.
+  // Returns the Tandem decoding alone: the secondary writes, and the primary reads its blocks.
   TextWriters text_writers() const override;
-  // A Tandem directory: with a trained primary's weights inside, and without naming a frozen one.
+  // Writes a Tandem directory with a trained primary's weights inside; a frozen primary is not named.
   void save(const std::filesystem::path& directory, const model::SaveOptions& options) const override;
-  // The same, with the primary named by its hash, and a frozen one by its path or copied, so that the directory
+  // Like save(), with the primary named by its hash, and a frozen one by its path or copied, so that the directory
   // decodes.
   void save_result(const std::filesystem::path& directory, const model::SaveOptions& options) const override;
   void load(const std::filesystem::path& directory) override;

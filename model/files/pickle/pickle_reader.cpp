@@ -1,7 +1,7 @@
 #include "model/files/pickle/pickle_reader.h"
 
 #include <algorithm>
-#include <memory>
+#include <deque>
 #include <stdexcept>
 #include <variant>
 
@@ -24,12 +24,13 @@ struct Storage {
   std::string type;
   std::string record;
 };
-// Tuples, lists and dictionaries (key, value, key, value, ...) are shared: the memo refers to them while they grow.
+// Tuples, lists and dictionaries (key, value, key, value, ...). The machine owns their items: the memo refers to them
+// while they grow, and a damaged file may nest them a million deep, or put one into itself.
 struct Sequence {
-  std::shared_ptr<Values> items = std::make_shared<Values>();
+  Values* items = nullptr;
 };
 struct Dictionary {
-  std::shared_ptr<Values> items = std::make_shared<Values>();
+  Values* items = nullptr;
 };
 
 struct Value {
@@ -64,15 +65,7 @@ PickledTensor rebuilt_tensor(const Values& arguments) {
           .strides = integers(arguments[3], "a tensor's strides")};
 }
 
-Value called(const Global& function, const Values& arguments) {
-  if (function.name == "collections.OrderedDict" && arguments.empty()) return {Dictionary{}};
-  if (function.name == "torch._utils._rebuild_tensor_v2") return {rebuilt_tensor(arguments)};
-  if (function.name == "torch._utils._rebuild_parameter" && !arguments.empty()) {
-    return {as<PickledTensor>(arguments[0], "a parameter's tensor")};
-  }
-  fail("the pickle calls " + function.name.substr(0, 100) + ", which no state dict of tensors needs");
-}
-
+// Runs the opcodes. Values that it returns refer to its containers, so it must outlive them.
 class Machine {
  public:
   explicit Machine(std::string_view pickle) : rest_(pickle) {}
@@ -136,7 +129,7 @@ class Machine {
     return stack_.back();
   }
 
-  // The topmost values, in the order they were pushed.
+  // Removes and returns the topmost values, in the order they were pushed.
   Values take_top(size_t count) {
     if (count > stack_.size()) fail("the pickle takes more than it made");
     const auto first = stack_.end() - static_cast<std::ptrdiff_t>(count);
@@ -145,7 +138,7 @@ class Machine {
     return values;
   }
 
-  // Everything above the last mark, which goes too.
+  // Removes the last mark and returns everything above it.
   Values above_mark() {
     const auto mark = std::find_if(stack_.rbegin(), stack_.rend(),
                                    [](const Value& value) { return std::holds_alternative<Mark>(value.is); });
@@ -155,11 +148,10 @@ class Machine {
     return values;
   }
 
-  void push_tuple(Values values) {
-    Sequence tuple;
-    *tuple.items = std::move(values);
-    push({tuple});
-  }
+  // Returns new items of a container.
+  Values* new_items(Values values = {}) { return &containers_.emplace_back(std::move(values)); }
+
+  void push_tuple(Values values) { push({Sequence{new_items(std::move(values))}}); }
 
   bool constant(unsigned char opcode) {
     switch (opcode) {
@@ -208,10 +200,10 @@ class Machine {
         return true;
       case ')':
       case ']':
-        push({Sequence{}});
+        push({Sequence{new_items()}});
         return true;
       case '}':
-        push({Dictionary{}});
+        push({Dictionary{new_items()}});
         return true;
       case 't':
         push_tuple(above_mark());
@@ -241,13 +233,13 @@ class Machine {
   }
 
   void append(Values values) {
-    const auto items = as<Sequence>(top(), "a list").items;
+    Values* items = as<Sequence>(top(), "a list").items;
     items->insert(items->end(), std::make_move_iterator(values.begin()), std::make_move_iterator(values.end()));
   }
 
   void set_items(Values values) {
     if (values.size() % 2 != 0) fail("a dictionary's key has no value");
-    const auto items = as<Dictionary>(top(), "a dictionary").items;
+    Values* items = as<Dictionary>(top(), "a dictionary").items;
     items->insert(items->end(), std::make_move_iterator(values.begin()), std::make_move_iterator(values.end()));
   }
 
@@ -296,6 +288,15 @@ class Machine {
     }
   }
 
+  Value called(const Global& function, const Values& arguments) {
+    if (function.name == "collections.OrderedDict" && arguments.empty()) return {Dictionary{new_items()}};
+    if (function.name == "torch._utils._rebuild_tensor_v2") return {rebuilt_tensor(arguments)};
+    if (function.name == "torch._utils._rebuild_parameter" && !arguments.empty()) {
+      return {as<PickledTensor>(arguments[0], "a parameter's tensor")};
+    }
+    fail("the pickle calls " + function.name.substr(0, 100) + ", which no state dict of tensors needs");
+  }
+
   Value remembered(uint64_t key) const {
     const auto found = memo_.find(key);
     if (found == memo_.end()) fail("the pickle refers to something it never made");
@@ -314,6 +315,7 @@ class Machine {
   }
 
   std::string_view rest_;
+  std::deque<Values> containers_;
   Values stack_;
   std::map<uint64_t, Value> memo_;
 };
@@ -321,7 +323,8 @@ class Machine {
 }  // namespace
 
 std::map<std::string, PickledTensor> read_pickled_tensors(std::string_view pickle) {
-  const Value root = Machine(pickle).run();
+  Machine machine(pickle);
+  const Value root = machine.run();
   const Values& items = *as<Dictionary>(root, "the state dict").items;
   std::map<std::string, PickledTensor> tensors;
   for (size_t i = 0; i + 1 < items.size(); i += 2) {

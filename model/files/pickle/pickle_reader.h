@@ -1,6 +1,6 @@
-// Reads the pickle of a state dict as a description of its tensors, without running anything it asks for: the opcodes
-// that torch.save uses for dictionaries of tensors, and the few functions it calls, known by name. Everything else is
-// an error.
+// Reads the pickle of a state dict as a description of its tensors. It runs nothing: it knows the opcodes that
+// torch.save uses for dictionaries of tensors, and by name the few functions that these call. Anything else is an
+// error.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace draftsmith::model {
 
-// A dense tensor as the pickle describes it. Nothing in it is checked against what is stored.
+// A dense tensor as the pickle describes it. Not yet checked against the stored bytes.
 struct PickledTensor {
   std::string storage_type;  // "FloatStorage", ...
   std::string record;        // name of the storage's record in the archive
@@ -20,8 +20,8 @@ struct PickledTensor {
   std::vector<int64_t> strides;
 };
 
-// The tensors of a pickled dictionary of names to tensors (or parameters), dict or OrderedDict.
-// Errors: std::runtime_error that says what is wrong or not known.
+// Returns the tensors of a pickled dictionary of names to tensors (or parameters), dict or OrderedDict. Errors:
+// std::runtime_error that says what is wrong or unknown.
 std::map<std::string, PickledTensor> read_pickled_tensors(std::string_view pickle);
 
 }  // namespace draftsmith::model

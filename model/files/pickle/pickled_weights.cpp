@@ -30,7 +30,7 @@ void require_zip(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   char magic[2] = {};
   if (!in.read(magic, sizeof(magic)) || magic[0] != 'P' || magic[1] != 'K') {
-    refuse(file, "is no zip file", in ? "another form, perhaps of a PyTorch before 1.6" : "fewer than two bytes");
+    refuse(file, "is not a zip file", in ? "another form, perhaps of a PyTorch before 1.6" : "fewer than two bytes");
   }
 }
 
@@ -44,7 +44,7 @@ std::optional<at::ScalarType> element_type(const std::string& storage) {
   return found == kTypes.end() ? std::nullopt : std::optional(found->second);
 }
 
-// One more than the highest element that a tensor reaches in its storage; -1 when that is absurd.
+// Returns one more than the highest element that a tensor reaches in its storage; -1 for impossible shapes.
 int64_t extent(const PickledTensor& tensor) {
   if (tensor.offset < 0 || tensor.sizes.size() != tensor.strides.size()) return -1;
   int64_t last = tensor.offset;

@@ -1,6 +1,6 @@
-// pytorch_model.bin: a state dict as torch.save writes it (the zip form of PyTorch 1.6 and later), tensors only. The
-// archive is LibTorch's; the pickle in it is read by model/files/pickle/pickle_reader.h, which runs nothing, and what
-// it says of sizes is checked against what is stored before it is used.
+// pytorch_model.bin: a state dict as torch.save writes it (the zip form of PyTorch 1.6 and later), tensors only.
+// LibTorch reads the archive; model/files/pickle/pickle_reader.h reads the pickle in it without running anything. Sizes
+// in the pickle are checked against the stored bytes before they are used.
 #pragma once
 
 #include <filesystem>
@@ -16,15 +16,15 @@ namespace draftsmith::model {
 
 class PickledWeights final : public TensorFile {
  public:
-  // Reads what the file says of its tensors. Errors (UserError): no zip file (the form before 1.6 included), a damaged
-  // archive or pickle, anything in it but a dictionary of names to dense tensors, tensors that reach outside their
-  // storage.
+  // Reads the description of the file's tensors. Errors (UserError): not a zip file (the form before 1.6 included), a
+  // damaged archive or pickle, anything in it but a dictionary of names to dense tensors, tensors that reach outside
+  // their storage.
   explicit PickledWeights(std::filesystem::path file);
   ~PickledWeights() override;
 
   const std::filesystem::path& file() const override { return file_; }
   const std::map<std::string, TensorEntry>& tensors() const override { return entries_; }
-  // Read anew at every call.
+  // Reads the tensor at every call.
   at::Tensor stored(const std::string& name) const override;
   std::span<const std::byte> bytes(const std::string& name) const override;
 
@@ -37,7 +37,7 @@ class PickledWeights final : public TensorFile {
   std::unique_ptr<Archive> archive_;
   std::map<std::string, PickledTensor> pickled_;
   std::map<std::string, TensorEntry> entries_;
-  mutable std::map<std::string, at::Tensor> contiguous_;  // what bytes() points into
+  mutable std::map<std::string, at::Tensor> contiguous_;  // memory that bytes() returns
 };
 
 }  // namespace draftsmith::model

@@ -26,7 +26,7 @@ class CheckedExit : public EarlyExitDrafter {
 
   void prefill(const DraftBegin& begin) override {
     EarlyExitDrafter::prefill(begin);
-    state_ = dynamic_cast<model::TransformerState*>(begin.target_state);
+    state_ = dynamic_cast<model::DecoderState*>(begin.target_state);
     expected_runs_ = prompt_runs = state_->layer_runs();
   }
 
@@ -119,7 +119,7 @@ class CheckedExit : public EarlyExitDrafter {
   model::EncoderStates encoder_;
   int64_t samples_ = 1;
   std::vector<size_t> order_;  // results of the batch's rows as it began
-  model::TransformerState* state_ = nullptr;
+  model::DecoderState* state_ = nullptr;
   std::vector<int64_t> ran_;
   int64_t expected_runs_ = 0;
 };

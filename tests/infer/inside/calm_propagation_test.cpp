@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "infer/inside/calm.h"
+#include "model/transformer/decoder_state.h"
 #include "tests/infer/inside/calm_fixtures.h"
 #include "tests/model/kinds/tandem_fixtures.h"
 
@@ -131,7 +132,7 @@ TEST_P(CalmPropagation, EqualsTheLayersWrittenOut) {
   EXPECT_EQ(row.tokens, tokens);
   const auto step = target->step(model::step_input({{row.tokens.back()}}), *batch.state);
   EXPECT_LT(model::difference(step.logits[0][0], logits), 1e-11);
-  const auto& state = dynamic_cast<const model::TransformerState&>(*batch.state);
+  const auto& state = dynamic_cast<const model::DecoderState&>(*batch.state);
   for (int64_t i = 0; i < layers; ++i) {
     const HandCache& cache = caches[static_cast<size_t>(i)];
     EXPECT_LT(model::difference(flat(state.keys(i)), at::stack(cache.keys)), 1e-11) << "layer " << i;
@@ -151,7 +152,7 @@ TEST(CalmPropagation, IsNotWhatTheLayersWouldHaveWritten) {
   decode_calm(*target, nullptr, {ExitMeasure::kSaturation, 0, 0}, settings, early, timer);
   decode_calm(*target, nullptr, {ExitMeasure::kSaturation, 2, 0}, settings, full, timer);
   const auto keys = [](const RowBatch& batch, int64_t layer) {
-    return dynamic_cast<const model::TransformerState&>(*batch.state).keys(layer);
+    return dynamic_cast<const model::DecoderState&>(*batch.state).keys(layer);
   };
   EXPECT_EQ(model::difference(keys(early, 1), keys(full, 1)), 0);
   EXPECT_GT(model::difference(keys(early, 2), keys(full, 2)), 1e-3);

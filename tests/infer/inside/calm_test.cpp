@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "infer/inside/exit_measures.h"
+#include "model/transformer/decoder_state.h"
 #include "tests/infer/drafters/tandem_fixtures.h"
 #include "tests/infer/inside/calm_fixtures.h"
 #include "tests/model/kinds/tandem_fixtures.h"
@@ -147,7 +148,7 @@ TEST(Calm, HistogramsAndLayerRunsAddUpAndCachesStayEven) {
     const DecodeSettings settings = settings_of(*target, false);
     for (const size_t batch_size : {1, 3}) {
       const auto decoded = decode_rows(*target, rows, batch_size, [&](RowBatch& batch, PhaseTimer& timer) {
-        auto& state = dynamic_cast<model::TransformerState&>(*batch.state);
+        auto& state = dynamic_cast<model::DecoderState&>(*batch.state);
         const int64_t prompts = state.layer_runs();
         decode_calm(*target, nullptr, {ExitMeasure::kSaturation, 0.8, 2}, settings, batch, timer);
         int64_t runs = 0;

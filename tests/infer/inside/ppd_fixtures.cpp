@@ -5,6 +5,7 @@
 
 #include "infer/loop/plain_loop.h"
 #include "infer/loop/prefill.h"
+#include "model/transformer/decoder_state.h"
 #include "model/transformer/decoding_guard.h"
 
 namespace draftsmith::infer::testing {
@@ -50,7 +51,7 @@ RowBatch make_batch(model::TransformerModel& model, std::span<const Ids> sources
 }
 
 int64_t layer_runs(const model::DecodeState& state) {
-  return dynamic_cast<const model::TransformerState&>(state).layer_runs();
+  return dynamic_cast<const model::DecoderState&>(state).layer_runs();
 }
 
 template <class Decode>

@@ -146,14 +146,10 @@ Verification mixed_drafts(std::span<const Row> rows, uint64_t seed, const Warpin
   const auto logits = normal_tensor({3, 5, 50}, 2, seed, "logits", at::kDouble);
   const auto q = warp(logits + normal_tensor({3, 5, 50}, 0.5, seed, "noise", at::kDouble), warping);
   const auto own = most_likely(logits.narrow(1, 0, 4));
-  const auto coin = uniform_tensor({3, 4}, seed, "coin", at::kDouble);
-  Verification verification{rows,
-                            logits,
-                            at::where(coin.lt(0.7), own, most_likely(q.narrow(1, 0, 4))),
-                            at::tensor({4, 2, 0}, at::kLong),
-                            {},
-                            warping,
-                            true};
+  const auto coin = normal_tensor({3, 4}, 1, seed, "coin", at::kDouble).lt(0.5);  // true for 0.69 of them
+  Verification verification{
+      rows,    logits, at::where(coin, own, most_likely(q.narrow(1, 0, 4))), at::tensor({4, 2, 0}, at::kLong), {},
+      warping, true};
   for (int64_t j = 0; j < 4; ++j) verification.probabilities.push_back(q.select(1, j));
   return verification;
 }

@@ -5,7 +5,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "model/families/family.h"
-#include "model/layers/parameters.h"
+#include "model/transformer/parameters.h"
 
 namespace draftsmith::model {
 

@@ -167,7 +167,7 @@ std::vector<Damage> file_damages() {
            {"header's length", "64 bytes"}),
       file("HeaderNoJson", weights, raw_safetensors("{\"a\":", ""), {"header", "JSON"}),
       file("HeaderNotUtf8", weights, raw_safetensors("{\"\xff\xfe\":{}}", ""), {"header", "JSON"}),
-      file("HeaderAList", weights, raw_safetensors("[]", ""), {"header is no JSON object"}),
+      file("HeaderAList", weights, raw_safetensors("[]", ""), {"header is not a JSON object"}),
       file("HeaderDeep", weights, raw_safetensors(std::string(200'000, '['), ""), {"header", "deep"}),
       file("HeaderNameTwice", weights, raw_safetensors(twice, "1234"), {"twice", "\"a\""}),
       file("BytesAfterTheLastTensor", weights,
@@ -212,7 +212,7 @@ std::vector<Damage> config_damages() {
       config("LayersOneMore", [](json& c) { c["num_decoder_layers"] = 4; },
              {"decoder.block.3.layer.0.SelfAttention.q.weight", "missing"}),
       config("LayersOneLess", [](json& c) { c["num_decoder_layers"] = 2; },
-             {"decoder.block.2.layer.0.SelfAttention.q.weight", "is no tensor"}),
+             {"decoder.block.2.layer.0.SelfAttention.q.weight", "is not a tensor"}),
       config("SeveralAtOnce",
              [](json& c) {
                c["d_kv"] = 0;

@@ -191,15 +191,15 @@ TEST_F(ExitDirectories, DamagedDescriptionsAreRefusedByName) {
   refused("/format", 7, "format");
   refused("/format_version", 9, "another format version");
   refused("/model/sha256", "\x1b]0;", "\\x1b]0;");
-  refused("/model/sha256", std::string(63, 'a'), "no hash");
+  refused("/model/sha256", std::string(63, 'a'), "not a hash");
   refused("/model", "m", "model");
   refused("/model/layers", 0, "layers");
   refused("/model/width", -1, "width");
   refused("/model/rows", "many", "rows");
-  refused("/model/norm", "batch", "no kind of norm");
+  refused("/model/norm", "batch", "not a kind of norm");
   refused("/model/norm", "layer", "kind of norm");
   refused("/model/width", 21, "another width");
-  refused("/exits", 3, "no list");
+  refused("/exits", 3, "not a list");
   refused("/exits", nlohmann::json::array(), "no exits");
   refused("/exits/0", 3, "exits[0]");
   refused("/exits/0/head", "huge", "shared, full or low_rank");

@@ -202,7 +202,7 @@ TEST_F(RouterTest, DamagedDirectoriesAreRefusedByName) {
 
 TEST_F(RouterTest, MissingUnknownAndBrokenTensorsAreRefused) {
   const TemporaryDirectory root;
-  EXPECT_NE(user_error([&] { load_router(root / "none"); }).find("no router directory"), std::string::npos);
+  EXPECT_NE(user_error([&] { load_router(root / "none"); }).find("not a router directory"), std::string::npos);
   const RouterConfig config = config_for(*drafter_);
   auto parameters = Router(config, 3).parameters();
   parameters.erase("hidden.bias");

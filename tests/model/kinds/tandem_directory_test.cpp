@@ -7,6 +7,7 @@
 #include "model/files/model_hash.h"
 #include "tests/model/files/checkpoint_files.h"
 #include "tests/model/kinds/tandem_fixtures.h"
+#include "tests/support/tandem.h"
 
 namespace draftsmith::model {
 namespace {
@@ -81,7 +82,7 @@ TEST_F(TandemDirectory, DecodesAsLoaded) {
     StepInput input = step_input({slice(batch_.target, 0, 0, 4), slice(batch_.target, 1, 0, 2)}, Logits::kNone);
     input.hidden_layers = loaded.secondary->config().tandem.layer_map;
     const StepOutput read = loaded.primary->step(input, *reading);
-    TransformerState& state = transformer_state(*drafting);
+    DecoderState& state = transformer_state(*drafting);
     loaded.secondary->write_primary(read.hidden, state.append(input.new_tokens, 4), state);
     return loaded.secondary->step(step_input({{5}, {6}}), *drafting).logits.to(at::kFloat);  // [2,1,V]
   };
@@ -153,7 +154,7 @@ TEST_F(TandemDirectory, IsTakenForNoOtherModel) {
   EXPECT_FALSE(is_tandem_directory(root_ / "large"));
   EXPECT_FALSE(is_tandem_directory(root_ / "nothing"));
   const ModelDescription description = describe_model(directory);
-  EXPECT_EQ(description.kind, ModelKind::kTandem);
+  EXPECT_EQ(description.kind, tandem_kind());
   EXPECT_EQ(description.architecture, "DraftsmithTandemMT5ForConditionalGeneration");
 }
 

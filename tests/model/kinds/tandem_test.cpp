@@ -59,7 +59,7 @@ class TandemFamilies : public testing::TestWithParam<TransformerConfig> {
     for (const at::Tensor& layer : states.layers) {
       representations.push_back(layer.narrow(1, block.first, block.second - block.first));
     }
-    TransformerState& own = transformer_state(state);
+    DecoderState& own = transformer_state(state);
     secondary.write_primary(representations, own.append(counts, block.second - block.first), own);
   }
 };
@@ -208,7 +208,7 @@ INSTANTIATE_TEST_SUITE_P(Families, TandemFamilies, testing::ValuesIn(tiny_famili
 TEST(Tandem, OtherModelsRefuseAPrimarysRepresentations) {
   const auto ordinary = tiny_model(tiny_llama(), at::kDouble);
   const auto state = ordinary->begin(1, 4);
-  TransformerState& own = transformer_state(*state);
+  DecoderState& own = transformer_state(*state);
   const std::vector<at::Tensor> layers(2, at::zeros({1, 1, 12}, at::kDouble));
   EXPECT_THROW(ordinary->write_primary(layers, own.append(std::vector<int64_t>{1}, 1), own), std::logic_error);
   EXPECT_THROW(ordinary->project_encoder({layers.front(), {1}}), std::logic_error);

@@ -57,7 +57,7 @@ ActivationMoments moments_of(TransformerModel& model, const at::Tensor& tokens) 
   const at::NoGradGuard no_grad;
   ActivationMoments moments(model.config());
   ForwardInput input{.source = {}, .target = {tokens, {tokens.size(1)}}, .hidden_layers = {}};
-  input.observer = &moments;
+  input.observer = moments.observer();
   model.forward(input);
   return moments;
 }
@@ -90,24 +90,22 @@ TEST(Pruning, ActivationsAreTheRootMeanSquareOfWhatIsAdded) {
   const TransformerConfig& config = model.config();
   const TokenBatch source = random_batch({5}, config.vocabulary, 1);
   const TokenBatch target = random_batch({4}, config.vocabulary, 2);
-  struct Watcher final : ActivationObserver {
-    void see(const std::string& sublayer, const at::Tensor& input) override { seen[sublayer] = input.clone(); }
-    std::map<std::string, at::Tensor> seen;
-  } watcher;
+  std::map<std::string, at::Tensor> seen;
   ActivationMoments moments(config);
   const at::NoGradGuard no_grad;
-  for (ActivationObserver* observer :
-       {static_cast<ActivationObserver*>(&watcher), static_cast<ActivationObserver*>(&moments)}) {
-    model.forward({.source = source, .target = target, .hidden_layers = {}, .observer = observer});
-  }
-  EXPECT_EQ(watcher.seen.size(), 2u * 2 + 3 * 3);  // sublayers of two encoder and three decoder layers
+  const auto observer = [&](const std::string& sublayer, const at::Tensor& activations) {
+    seen[sublayer] = activations.clone();
+    moments.add(sublayer, activations);
+  };
+  model.forward({.source = source, .target = target, .hidden_layers = {}, .observer = observer});
+  EXPECT_EQ(seen.size(), 2u * 2 + 3 * 3);  // sublayers of two encoder and three decoder layers
   const auto weight = [&](const std::string& name) { return model.parameters().at(name + ".weight"); };
-  const at::Tensor inner = watcher.seen.at("encoder.1.feed_forward");  // [1,5,F]
+  const at::Tensor inner = seen.at("encoder.1.feed_forward");  // [1,5,F]
   const at::Tensor added = inner.select(2, 3).unsqueeze(2) * weight("encoder.1.feed_forward.down").select(1, 3);
   EXPECT_NEAR(moments.neurons(model, "encoder.1.feed_forward")[3].item<double>(),
               added.square().sum(2).mean().sqrt().item<double>(), 1e-5);
   const int64_t width = config.head_width;
-  const at::Tensor context = watcher.seen.at("decoder.2.cross_attention").narrow(2, width, width);  // [1,4,K] of head 1
+  const at::Tensor context = seen.at("decoder.2.cross_attention").narrow(2, width, width);  // [1,4,K] of head 1
   const at::Tensor from_head = context.matmul(weight("decoder.2.cross_attention.output").narrow(1, width, width).t());
   EXPECT_NEAR(moments.heads(model, "decoder.2.cross_attention")[1].item<double>(),
               from_head.square().sum(2).mean().sqrt().item<double>(), 1e-5);

@@ -17,7 +17,7 @@ TEST(DecodeStateDense, ManySiblingsEqualSeparateStates) {
   const std::vector<std::vector<int64_t>> prefix{{3, 4, 5}, {6}};
   const auto branched = model->begin(encoded, 6);
   model->step(step_input(prefix), *branched);
-  TransformerState& state = transformer_state(*branched);
+  DecoderState& state = transformer_state(*branched);
   const int64_t branches = 40;
   const at::Tensor tokens = at::arange(2, 2 + branches, at::kLong).expand({2, branches});
   const StepLayout layout = state.siblings(branches);

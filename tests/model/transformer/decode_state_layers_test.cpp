@@ -31,7 +31,7 @@ TEST_F(DecodeStateLayers, RunLayersInTwoPartsEqualsAStep) {
   const auto parts = fresh();
   const StepInput input = step_input(kPrefix);
   const at::Tensor expected = model_->step(input, *whole).logits;
-  TransformerState& state = transformer_state(*parts);
+  DecoderState& state = transformer_state(*parts);
   const StepLayout layout = state.append(input.new_tokens, 3);
   at::Tensor hidden = model_->run_layers({0, 2}, model_->embed(input.tokens, layout), layout, state);
   EXPECT_EQ(state.layer_length(1, 0), 3);
@@ -46,7 +46,7 @@ TEST_F(DecodeStateLayers, FirstLayerAheadOfTheRestResumesFromStoredHiddenStates)
   const auto whole = fresh();
   const at::Tensor expected = model_->step(step_input({{3, 4, 5, 6}, {7, 8, 9, 10}}), *whole).logits;
   const auto ahead = fresh();
-  TransformerState& state = transformer_state(*ahead);
+  DecoderState& state = transformer_state(*ahead);
   std::vector<at::Tensor> stored;
   for (const auto& tokens : {std::vector<int64_t>{3, 7}, {4, 8}, {5, 9}, {6, 10}}) {  // layer 0 drafts alone
     const StepInput one = step_input({{tokens[0]}, {tokens[1]}});
@@ -61,7 +61,7 @@ TEST_F(DecodeStateLayers, FirstLayerAheadOfTheRestResumesFromStoredHiddenStates)
 
 TEST_F(DecodeStateLayers, LayersAtDifferentLengthsRefuseAWholeStep) {
   const auto ahead = fresh();
-  TransformerState& state = transformer_state(*ahead);
+  DecoderState& state = transformer_state(*ahead);
   const StepInput input = step_input(kPrefix);
   const StepLayout layout = state.append(input.new_tokens, 3);
   model_->run_layers({0, 1}, model_->embed(input.tokens, layout), layout, state);
@@ -77,7 +77,7 @@ TEST_F(DecodeStateLayers, WriteKvEqualsTheCachesOfRunLayersFromTheSameHiddenStat
   StepInput input = step_input(kPrefix);
   input.hidden_layers = {0, 1, 2};
   const StepOutput output = model_->step(input, *run);
-  TransformerState& state = transformer_state(*written);
+  DecoderState& state = transformer_state(*written);
   const StepLayout layout = state.append(input.new_tokens, 3);
   for (int64_t layer = 0; layer < 3; ++layer) {
     model_->write_kv({layer, layer + 1}, output.hidden[static_cast<size_t>(layer)], layout, state);
@@ -105,7 +105,7 @@ TEST_F(DecodeStateLayers, SiblingsEqualSeparateStates) {
   for (const int64_t capacity : {16, 4}) {
     const auto branched = model_->begin(encoded_, capacity);
     model_->step(step_input(kPrefix), *branched);
-    TransformerState& state = transformer_state(*branched);
+    DecoderState& state = transformer_state(*branched);
     const at::Tensor tokens = at::tensor({7, 8, 9, 10, 11, 12}, at::kLong).view({2, 3});
     const StepLayout layout = state.siblings(3);
     const at::Tensor hidden = model_->run_layers({0, 3}, model_->embed(tokens, layout), layout, state);
@@ -122,7 +122,7 @@ TEST_F(DecodeStateLayers, SiblingsEqualSeparateStates) {
 TEST_F(DecodeStateLayers, SelectedBranchGoesOnAsIfItHadBeenStepped) {
   const auto branched = fresh();
   model_->step(step_input(kPrefix), *branched);
-  TransformerState& state = transformer_state(*branched);
+  DecoderState& state = transformer_state(*branched);
   const at::Tensor tokens = at::tensor({7, 8, 9, 10, 11, 12}, at::kLong).view({2, 3});
   const StepLayout layout = state.siblings(3);
   model_->run_layers({0, 3}, model_->embed(tokens, layout), layout, state);
@@ -143,7 +143,7 @@ TEST_F(DecodeStateLayers, SelectedBranchGoesOnAsIfItHadBeenStepped) {
 TEST_F(DecodeStateLayers, BranchesOfLowerLayersOnlyResumeInTheUpperOnes) {
   const auto branched = fresh();
   model_->step(step_input(kPrefix), *branched);
-  TransformerState& state = transformer_state(*branched);
+  DecoderState& state = transformer_state(*branched);
   const StepLayout layout = state.siblings(2);
   const at::Tensor tokens = at::tensor({7, 8, 9, 10}, at::kLong).view({2, 2});
   const at::Tensor hidden = model_->run_layers({0, 2}, model_->embed(tokens, layout), layout, state);
@@ -195,7 +195,7 @@ TEST_F(DecodeStateLayers, StatesAreIndependentOfEachOther) {
 // One for each new token of a row and each layer that ran on it, whatever becomes of it.
 TEST_F(DecodeStateLayers, RunsOfLayersAreCounted) {
   const auto decode = fresh();
-  TransformerState& state = transformer_state(*decode);
+  DecoderState& state = transformer_state(*decode);
   EXPECT_EQ(state.layer_runs(), 0);
   model_->step(step_input(kPrefix), *decode);  // 3 and 1 tokens, 3 layers
   EXPECT_EQ(state.layer_runs(), 4 * 3);

@@ -108,7 +108,7 @@ TEST(DraftVocabulary, SizesThatCannotBeAreErrors) {
   EXPECT_THAT(user_error([&] { prune(*model, {.vocabulary_from = "text", .vocabulary_size = 2}, evidence); }),
               HasSubstr("special tokens alone are more"));
   EXPECT_THAT(user_error([&] { prune(*pruned(*model), {.vocabulary_from = "text"}, evidence); }),
-              HasSubstr("was pruned before"));
+              HasSubstr("has already been pruned"));
 }
 
 // Pruning of other parts keeps a pruned vocabulary.

@@ -4,6 +4,7 @@
 #include <memory>
 #include <random>
 
+#include "model/transformer/decoder_state.h"
 #include "model/transformer/transformer_model.h"
 
 namespace draftsmith::model {
@@ -86,8 +87,8 @@ inline double difference(const at::Tensor& a, const at::Tensor& b) {
   return a.numel() == 0 ? 0.0 : (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
 }
 
-inline TransformerState& transformer_state(DecodeState& state) {
-  return dynamic_cast<TransformerState&>(state);
+inline DecoderState& transformer_state(DecodeState& state) {
+  return dynamic_cast<DecoderState&>(state);
 }
 
 // Steps row-wise lists of tokens (ragged: right padded inside).

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "model/layers/parameters.h"
+#include "model/transformer/parameters.h"
 #include "tests/model/transformer/transformer_fixtures.h"
 
 namespace draftsmith::model {

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/random.h"
+#include "model/files/pickle/pickle_reader.h"
 #include "model/files/weight_files.h"
 
 namespace draftsmith::model {
@@ -17,36 +18,63 @@ namespace {
 
 using testing::HasSubstr;
 
-// A zip as Python's torch.save writes it: no type tags, storages under data/.
-std::string pickled(const c10::IValue& value) {
-  std::string pickle;
-  torch::jit::Pickler pickler([&](const char* bytes, size_t count) { pickle.append(bytes, count); }, nullptr, nullptr,
-                              nullptr, nullptr, false);
+// A pickle without type tags, and the tensors whose storages it names.
+struct Pickle {
+  std::string text;
+  std::vector<at::Tensor> tensors;
+};
+
+Pickle pickle_of(const c10::IValue& value) {
+  Pickle pickle;
+  torch::jit::Pickler pickler([&](const char* bytes, size_t count) { pickle.text.append(bytes, count); }, nullptr,
+                              nullptr, nullptr, nullptr, false);
   pickler.protocol();
   pickler.pushIValue(value);
   pickler.stop();
+  pickle.tensors = pickler.tensorData();
+  return pickle;
+}
+
+// A zip as Python's torch.save writes it: the pickle in data.pkl, storages under data/.
+std::string pickled(const c10::IValue& value) {
+  const Pickle pickle = pickle_of(value);
   std::string file;
   caffe2::serialize::PyTorchStreamWriter writer([&](const void* bytes, size_t count) {
     file.append(static_cast<const char*>(bytes), count);
     return count;
   });
-  writer.writeRecord("data.pkl", pickle.data(), pickle.size());
-  for (size_t i = 0; i < pickler.tensorData().size(); ++i) {
-    const auto storage = torch::jit::getWriteableTensorData(pickler.tensorData()[i]);
+  writer.writeRecord("data.pkl", pickle.text.data(), pickle.text.size());
+  for (size_t i = 0; i < pickle.tensors.size(); ++i) {
+    const auto storage = torch::jit::getWriteableTensorData(pickle.tensors[i]);
     writer.writeRecord("data/" + std::to_string(i), storage.data(), storage.sizeInBytes());
   }
   writer.writeEndOfFile();
   return file;
 }
 
-std::string state_dict() {
+c10::Dict<std::string, at::Tensor> tensors() {
   c10::Dict<std::string, at::Tensor> dict;
   const at::Tensor whole = at::arange(24, at::kFloat).view({4, 6});
   dict.insert("plain", whole);
   dict.insert("transposed", whole.t());
   dict.insert("half", at::arange(5, at::kHalf));
   dict.insert("count", at::arange(3, at::kLong));
-  return pickled(dict);
+  return dict;
+}
+
+std::string state_dict() {
+  return pickled(tensors());
+}
+
+// A copy with 1 to 4 bytes changed, and one in four cut off at a random place.
+std::string damage(const std::string& good, RandomSequence& random) {
+  std::string damaged = good;
+  const uint64_t changes = 1 + random.below(4);
+  for (uint64_t i = 0; i < changes; ++i) {
+    damaged[static_cast<size_t>(random.below(damaged.size()))] = static_cast<char>(random.below(256));
+  }
+  if (random.below(4) == 0) damaged.resize(static_cast<size_t>(random.below(damaged.size())));
+  return damaged;
 }
 
 std::string error_of(const std::filesystem::path& file) {
@@ -76,10 +104,10 @@ TEST(PickledWeights, WhatIsNoStateDictIsAnError) {
   const auto file = folder / "pytorch_model.bin";
   const std::string good = state_dict();
   for (const auto& [content, message] :
-       std::vector<std::pair<std::string, std::string>>{{"", "no zip"},
+       std::vector<std::pair<std::string, std::string>>{{"", "not a zip"},
                                                         {"\x80\x02"
                                                          "ccollections\nOrderedDict\n",
-                                                         "no zip"},
+                                                         "not a zip"},
                                                         {good.substr(0, good.size() / 2), "cannot be read"},
                                                         {pickled(at::ones({2})), "where the state dict is expected"},
                                                         {pickled(c10::List<int64_t>({1, 2})), "build_intlist"}}) {
@@ -92,20 +120,44 @@ TEST(PickledWeights, WhatIsNoStateDictIsAnError) {
   EXPECT_THAT(error_of(file), HasSubstr("where a tensor is expected"));
 }
 
-// A damaged file is refused or, where the damage is in a tensor's bytes, read; it never reaches outside its storage.
+// Any other exception, a crash or a huge allocation fails the test (and the sanitizers see the rest).
+TEST(PickleReader, DamagedPicklesAreRefusedOrRead) {
+  const std::string good = pickle_of(tensors()).text;
+  ASSERT_EQ(read_pickled_tensors(good).size(), 4u);
+  RandomSequence random{CounterRandom(7, "pickle")};
+  int refused = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    try {
+      read_pickled_tensors(damage(good, random));
+    } catch (const std::runtime_error&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 10'000);
+  for (size_t length = 0; length < good.size(); ++length) {
+    EXPECT_THROW(read_pickled_tensors(good.substr(0, length)), std::runtime_error) << length;
+  }
+}
+
+// A million tuples around nothing, and a list that holds itself: neither runs out of stack nor leaks.
+TEST(PickleReader, DeepAndCircularContainersAreRefused) {
+  EXPECT_THROW(read_pickled_tensors(")" + std::string(1'000'000, '\x85') + "."), std::runtime_error);
+  EXPECT_THROW(read_pickled_tensors("]q" + std::string(1, '\0') + "h" + std::string(1, '\0') + "a."),
+               std::runtime_error);
+}
+
+// Damage to a tensor's own bytes is read; a tensor never reaches outside its storage.
 TEST(PickledWeights, DamagedFilesAreRefusedOrRead) {
   const TemporaryDirectory folder;
   const auto file = folder / "pytorch_model.bin";
   const std::string good = state_dict();
   RandomSequence random{CounterRandom(7, "damage")};
   int refused = 0;
-  for (int i = 0; i < 60; ++i) {
-    std::string damaged = good;
-    damaged[static_cast<size_t>(random.below(damaged.size()))] = static_cast<char>(random.below(256));
-    std::ofstream(file, std::ios::binary) << damaged;
+  for (int i = 0; i < 1000; ++i) {
+    std::ofstream(file, std::ios::binary) << damage(good, random);
     refused += error_of(file).empty() ? 0 : 1;
   }
-  EXPECT_GT(refused, 5);
+  EXPECT_GT(refused, 250);
 }
 
 }  // namespace

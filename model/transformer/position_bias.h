@@ -1,4 +1,4 @@
-// What positions add to attention scores: T5's relative bias, ALiBi's (Press et al. 2022), or nothing.
+// Bias of attention scores by positions: T5's relative bias, ALiBi's (Press et al. 2022), or none.
 #pragma once
 
 #include <optional>
@@ -8,8 +8,8 @@
 
 namespace draftsmith::model {
 
-// ALiBi's slopes: each head's penalty for a step of distance; 2^(-8 i / H) for powers of two, the rest between them.
-// [H]
+// Returns ALiBi's slopes, each head's penalty for a step of distance: 2^(-8 i / H) for powers of two, interpolated
+// otherwise. [H]
 at::Tensor alibi_slopes(int64_t heads);
 
 class PositionBias {
@@ -18,9 +18,10 @@ class PositionBias {
   // `weight`: T5's table [buckets,H], undefined for other kinds of positions. `like` gives dtype and device.
   PositionBias(const TransformerConfig& config, const at::Tensor& weight, bool bidirectional, const at::Tensor& like);
 
-  // Bias of queries 0..T-1 and keys 0..S-1, with gradient where it is learned. [1,H,T,S]; undefined: none.
+  // Returns the bias of queries 0..T-1 and keys 0..S-1, with gradient if it is learned. [1,H,T,S]; undefined: none.
   at::Tensor full(int64_t queries, int64_t keys) const;
-  // Bias of keys at or before the query, the nearest last: column n-1-d holds distance d. [H,n]; undefined: none.
+  // Returns the bias of keys at or before the query, the nearest last: column n-1-d holds distance d. [H,n]; undefined:
+  // none.
   at::Tensor reversed_table(int64_t n) const;
 
  private:

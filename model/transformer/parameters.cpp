@@ -1,4 +1,4 @@
-#include "model/layers/parameters.h"
+#include "model/transformer/parameters.h"
 
 namespace draftsmith::model {
 namespace {
@@ -77,6 +77,10 @@ std::vector<ParameterSpec> expected_parameters(const TransformerConfig& config) 
     specs.push_back({"head.weight", {config.vocabulary_rows(), config.width}});
   }
   return specs;
+}
+
+std::string head_parameter(const TransformerConfig& config) {
+  return config.tied_head ? "embedding.weight" : "head.weight";
 }
 
 int64_t count_numbers(const TransformerConfig& config) {

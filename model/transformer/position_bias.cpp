@@ -1,4 +1,4 @@
-#include "model/layers/position_bias.h"
+#include "model/transformer/position_bias.h"
 
 #include <cmath>
 #include <vector>

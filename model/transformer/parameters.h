@@ -32,10 +32,13 @@ struct ParameterSpec {
   std::vector<int64_t> shape;
 };
 
-// All parameters of a model, in the order embedding, encoder, decoder, head. Tied tensors appear once.
+// Returns all parameters of a model, in the order embedding, encoder, decoder, head. Tied tensors appear once.
 std::vector<ParameterSpec> expected_parameters(const TransformerConfig& config);
 
-// Numbers in all parameters, tied ones once.
+// Returns the name of the parameter that the head multiplies with: its own, or the embedding's if they are tied.
+std::string head_parameter(const TransformerConfig& config);
+
+// Returns the count of numbers in all parameters, tied ones once.
 int64_t count_numbers(const TransformerConfig& config);
 
 // Whether a parameter stays in fp32 when the model is converted to fp16 (T5's feed-forward down projection overflows).

@@ -1,0 +1,57 @@
+// An explicit list of named entries: optimizers, families, stage kinds, ... Adding one is a line in the list.
+//
+//   const Registry<ObjectiveEntry>& objectives() {
+//     static const Registry<ObjectiveEntry> kObjectives("objective", {{"cross_entropy", ...}, {"distill", ...}});
+//     return kObjectives;
+//   }
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+
+namespace draftsmith {
+
+// Returns the problem that `name` is none of the `known` names, with the nearest of them as a hint. `subject` says what
+// the names are of: "model family".
+Problem unknown_name(const std::string& subject, const std::string& name, const std::vector<std::string>& known);
+
+// Entry has a member `name` that converts to std::string.
+template <class Entry>
+class Registry {
+ public:
+  Registry(std::string subject, std::vector<Entry> entries)
+      : subject_(std::move(subject)), entries_(std::move(entries)) {}
+
+  auto begin() const { return entries_.begin(); }
+  auto end() const { return entries_.end(); }
+
+  // Returns all names in the order of the list, for Choices and messages.
+  std::vector<std::string> names() const {
+    std::vector<std::string> list;
+    for (const Entry& entry : entries_) list.emplace_back(entry.name);
+    return list;
+  }
+
+  // Returns the entry of that name, or nullptr.
+  const Entry* find(const std::string& name) const {
+    for (const Entry& entry : entries_) {
+      if (entry.name == name) return &entry;
+    }
+    return nullptr;
+  }
+
+  // Returns the entry of that name. Errors: UserError with all known names and the nearest.
+  const Entry& at(const std::string& name) const {
+    if (const Entry* entry = find(name)) return *entry;
+    throw UserError(unknown_name(subject_, name, names()));
+  }
+
+ private:
+  std::string subject_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace draftsmith

@@ -1,0 +1,31 @@
+// Loading both models of a Tandem directory.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "model/kinds/tandem.h"
+
+namespace draftsmith::model {
+
+struct Tandem {
+  std::unique_ptr<TransformerModel> secondary;
+  std::unique_ptr<TransformerModel> primary;
+};
+
+struct TandemLoadOptions {
+  LoadOptions secondary = {};
+  LoadOptions primary = {};
+  std::filesystem::path primary_directory = {};  // empty: the recorded one
+};
+
+// Loads the secondary, which checks the primary's hash, and the primary.
+inline Tandem load_tandem(const std::filesystem::path& directory, const TandemLoadOptions& options = {}) {
+  const auto primary = options.primary_directory.empty() ? tandem_primary(directory) : options.primary_directory;
+  Tandem tandem;
+  tandem.secondary = load_tandem_secondary(directory, primary, options.secondary);
+  tandem.primary = load_model(primary, options.primary);
+  return tandem;
+}
+
+}  // namespace draftsmith::model
