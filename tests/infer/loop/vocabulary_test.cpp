@@ -24,7 +24,7 @@ class Vocabularies : public testing::Test {
     model::ModelInfo info;
     Problems problems;
     compare_vocabularies(info, info, &target, &drafter, problems);
-    return problems.empty() ? "" : metrics::to_string(problems.list().front());
+    return problems.empty() ? "" : to_string(problems.list().front());
   }
 
   TemporaryDirectory folder_;
@@ -58,7 +58,7 @@ TEST_F(Vocabularies, WithoutTokenizersTheSizesMustAgree) {
   Problems problems;
   compare_vocabularies(target, drafter, nullptr, nullptr, problems);
   ASSERT_EQ(problems.list().size(), 1u);
-  EXPECT_THAT(metrics::to_string(problems.list().front()), testing::AllOf(HasSubstr("100 ids"), HasSubstr("90 ids")));
+  EXPECT_THAT(to_string(problems.list().front()), testing::AllOf(HasSubstr("100 ids"), HasSubstr("90 ids")));
 }
 
 TEST_F(Vocabularies, IdsThatTheTokenizerLacksPrintNothing) {
