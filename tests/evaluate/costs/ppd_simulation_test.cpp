@@ -8,6 +8,8 @@
 namespace draftsmith::evaluate::testing {
 namespace {
 
+using namespace infer::testing;
+
 // A model without heads or copies, whose wider passes cost nothing: what the theorem is about.
 LayerTimes ideal_times(int64_t ahead) {
   LayerTimes times;

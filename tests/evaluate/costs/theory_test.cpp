@@ -9,6 +9,8 @@
 namespace draftsmith::evaluate::testing {
 namespace {
 
+using namespace infer::testing;
+
 infer::DecodeOptions long_run(int64_t window) {
   infer::DecodeOptions options;
   options.method = "speculative";
