@@ -108,7 +108,7 @@ void print_text(const Metric& metric, const metrics::LineStatistics& statistics,
   const std::string& name = metric.options().name;
   const bool rouge = name == "rouge";
   if (name == "bleu") {
-    fmt::print("BLEU|{} = {}\n", signature, metrics::to_string(metrics::bleu_from_sums(statistics.sum())));
+    fmt::print("BLEU|{} = {}\n", signature, to_string(metrics::bleu_from_sums(statistics.sum())));
   } else if (name == "chrf") {
     fmt::print("{}|{} = {:.2f}\n", metrics::chrf_name({.word_order = metric.options().chrf_word_order}), signature,
                report.scores.front().value);

@@ -4,6 +4,7 @@
 
 #include "tests/train/fixtures.h"
 #include "tests/train/loss_fixtures.h"
+#include "train/objectives/cross_entropy.h"
 
 namespace draftsmith::train {
 namespace {

@@ -135,7 +135,7 @@ TEST_F(ModelSuite, TandemMethodsNeedATandemDrafterBeforeAnythingIsLoaded) {
   Problems problems;
   validate_options(options_, "", problems);
   ASSERT_EQ(problems.list().size(), 1U);
-  EXPECT_THAT(metrics::to_string(problems.list()[0]), testing::HasSubstr("tandem = its directory"));
+  EXPECT_THAT(to_string(problems.list()[0]), testing::HasSubstr("tandem = its directory"));
 }
 
 TEST_F(ModelSuite, ADrafterThatIsTheTargetIsAlwaysAccepted) {

@@ -31,7 +31,7 @@ TEST(InsideChecks, OptionsThatTheMethodDoesNotReadAreErrors) {
     Problems problems;
     validate_options(options, "", problems);
     std::string text;
-    for (const Problem& problem : problems.list()) text += metrics::to_string(problem) + "\n";
+    for (const Problem& problem : problems.list()) text += to_string(problem) + "\n";
     return text;
   };
   EXPECT_EQ(problems_of(run_of("early-exit")), "");
@@ -75,7 +75,7 @@ std::string match_problems(const std::function<void(MatchRateTable&)>& change) {
   Problems problems;
   validate_options(rates, "match_rates[0]", problems);
   std::string text;
-  for (const Problem& problem : problems.list()) text += metrics::to_string(problem) + "\n";
+  for (const Problem& problem : problems.list()) text += to_string(problem) + "\n";
   return text;
 }
 
@@ -103,7 +103,7 @@ TEST(InsideChecks, ADrafterIsNotNamedLikeOtherLayersThatDraft) {
     options.drafter = {{.name = "exit2", .exit = exit}};
     Problems problems;
     validate_options(options, "", problems);
-    return problems.list().empty() ? "" : metrics::to_string(problems.list().front());
+    return problems.list().empty() ? "" : to_string(problems.list().front());
   };
   EXPECT_EQ(clash(2), "");
   EXPECT_THAT(clash(1), testing::AllOf(HasSubstr("two things that draft"), HasSubstr("exit2")));

@@ -30,7 +30,7 @@ std::string problems_of(const SuiteOptions& options) {
   Problems problems;
   validate_options(options, "", problems);
   std::string text;
-  for (const Problem& problem : problems.list()) text += metrics::to_string(problem) + "\n";
+  for (const Problem& problem : problems.list()) text += to_string(problem) + "\n";
   return text;
 }
 
