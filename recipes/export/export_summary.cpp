@@ -19,12 +19,6 @@ void check_text(const ExportOptions& options, const std::string& where, Problems
   }
 }
 
-std::vector<std::string> format_names() {
-  std::vector<std::string> names;
-  for (const ExportFormat& format : export_formats()) names.push_back(format.name);
-  return names;
-}
-
 }  // namespace
 
 Fields<ExportOptions> ExportOptions::fields() {
