@@ -13,6 +13,11 @@ if(BUILD_TESTING)
 endif()
 pkg_check_modules(sentencepiece REQUIRED IMPORTED_TARGET sentencepiece)
 pkg_check_modules(oniguruma REQUIRED IMPORTED_TARGET oniguruma)
+# libonig exports functions named regcomp and regexec. The C library comes first, so that other libraries (GoogleTest)
+# keep the POSIX functions of these names.
+add_library(draftsmith_oniguruma INTERFACE)
+add_library(draftsmith::oniguruma ALIAS draftsmith_oniguruma)
+target_link_libraries(draftsmith_oniguruma INTERFACE c PkgConfig::oniguruma)
 pkg_check_modules(tomlplusplus REQUIRED IMPORTED_TARGET tomlplusplus)
 
 # LibTorch's wheel brings headers of another fmt than the one linked here; this folder, searched before LibTorch's, holds

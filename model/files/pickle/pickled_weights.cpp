@@ -98,7 +98,12 @@ void PickledWeights::add(const std::string& name) {
   const auto type = element_type(tensor.storage_type);
   if (!type) refuse(where, "is of a type that is not known here", tensor.storage_type.substr(0, 100));
   const std::string record = "data/" + tensor.record;
-  const size_t present = archive_->reader.hasRecord(record) ? archive_->reader.getRecordSize(record) : 0;
+  size_t present = 0;  // bytes
+  try {
+    if (archive_->reader.hasRecord(record)) present = archive_->reader.getRecordSize(record);
+  } catch (const std::exception& error) {
+    refuse(where, "cannot be found in the archive", first_line(error));
+  }
   const int64_t reach = extent(tensor);
   if (reach < 0 || static_cast<size_t>(reach) > present / c10::elementSize(*type)) {
     refuse(where, "reaches outside the bytes that are stored",

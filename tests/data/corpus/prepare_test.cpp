@@ -65,7 +65,7 @@ TEST_F(Prepare, LimitsThatLeaveNoRoomForSourcesAreErrors) {
   };
   EXPECT_THAT(error({.max_source = 2, .prompt_tokens = 4}), HasSubstr("4 tokens at least"));
   EXPECT_THAT(error({.suffix = "the", .prompt_tokens = 4}), HasSubstr("neither prefix nor suffix"));
-  EXPECT_THAT(error({.max_source = 1, .suffix = "the"}), HasSubstr("anything but the suffix"));
+  EXPECT_THAT(error({.max_source = 1, .suffix = "the"}), HasSubstr("room for the suffix only"));
 }
 
 TEST_F(Prepare, SourcesHaveAPrefixAndASuffixThatStaysWhenTheyAreCut) {

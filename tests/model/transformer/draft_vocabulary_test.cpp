@@ -184,7 +184,7 @@ TEST_F(DraftVocabularyFiles, MapsThatDoNotFitAreErrors) {
   write_maps(d2t_, std::nullopt);
   EXPECT_THAT(load_error(), AllOf(HasSubstr("t2d"), HasSubstr("missing from the maps")));
   write_safetensors(maps_, {{"d2t", d2t_, at::kLong}, {"t2d", t2d_, at::kBool}, {"other", d2t_, at::kLong}});
-  EXPECT_THAT(load_error(), AllOf(HasSubstr("other"), HasSubstr("is no map")));
+  EXPECT_THAT(load_error(), AllOf(HasSubstr("other"), HasSubstr("is not a map")));
 }
 
 TEST_F(DraftVocabularyFiles, IdsOutOfRangeOrOrderAreErrors) {
@@ -214,7 +214,7 @@ TEST_F(DraftVocabularyFiles, MapsThatDisagreeAreErrors) {
 
 TEST_F(DraftVocabularyFiles, ConfigurationAndMapsGoTogether) {
   set_config("draft_vocab_size", nullptr);
-  EXPECT_THAT(load_error(), HasSubstr("of which config.json says nothing"));
+  EXPECT_THAT(load_error(), HasSubstr("that config.json does not mention"));
   set_config("draft_vocab_size", 24);
   EXPECT_THAT(load_error(), HasSubstr("draft_vocab_size"));
   set_config("draft_vocab_size", 6);
