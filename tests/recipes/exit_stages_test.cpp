@@ -159,7 +159,7 @@ TEST_F(ExitStages, WhatDoesNotFitTheModelIsRefusedBeforeAnythingIsTrained) {
   EXPECT_THAT(heads_error("layers = [1, 7]\n"), AllOf(HasSubstr("in 1..2"), HasSubstr("7")));
   EXPECT_THAT(heads_error("layers = [1]\nform = \"low_rank\"\nrank = 17\n"), AllOf(HasSubstr("rank"), HasSubstr("16")));
   EXPECT_THAT(error_of(heads("layers = [1]\n", "validation.bleu_examples = 2\n"), "heads"),
-              HasSubstr("cannot decode on its own"));
+              HasSubstr("cannot decode on their own"));
   save("other", 3, 16, tokenizer_->vocabulary() + 3);
   EXPECT_EQ(error_of(heads("layers = [1]\n", "", "other"), "heads"), "no error") << "padded vocabularies serve";
 }

@@ -118,7 +118,7 @@ TEST_F(TandemStages, ModelsInBlocksAreTrainedFromTheirShapes) {
   EXPECT_TRUE(fs::exists(path("deep/validation.json")));
   toml::table bleu = stage("block_prediction = 2\n[architecture]\n" + shape, "prompts.h5");
   bleu["training"].as_table()->insert("validation", toml::table{{"bleu_examples", 3}});
-  EXPECT_THAT(error_of(bleu), HasSubstr("cannot decode on its own"));
+  EXPECT_THAT(error_of(bleu), HasSubstr("cannot decode on their own"));
   EXPECT_THAT(error_of(stage("block_prediction = 2\n[architecture]\ndecoder_layers = 1\n")), HasSubstr("decoder-only"));
 }
 
