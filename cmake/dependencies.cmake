@@ -17,7 +17,7 @@ pkg_check_modules(oniguruma REQUIRED IMPORTED_TARGET oniguruma)
 # keep the POSIX functions of these names.
 add_library(draftsmith_oniguruma INTERFACE)
 add_library(draftsmith::oniguruma ALIAS draftsmith_oniguruma)
-target_link_libraries(draftsmith_oniguruma INTERFACE c PkgConfig::oniguruma)
+target_link_libraries(draftsmith_oniguruma INTERFACE -Wl,-lc PkgConfig::oniguruma)
 pkg_check_modules(tomlplusplus REQUIRED IMPORTED_TARGET tomlplusplus)
 
 # LibTorch's wheel brings headers of another fmt than the one linked here; this folder, searched before LibTorch's, holds
