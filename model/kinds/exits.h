@@ -36,9 +36,9 @@ struct ExitShape {
 
 struct ExitConfig {
   std::vector<ExitShape> exits = {};  // rising layers, each once
-  std::string trained_as = {};        // how they were trained: "early_exit_average", "calm_weighted", "weighted", "heads"
-  std::string model = {};             // the model's name when they were trained
-  std::string model_hash = {};        // the model's hash; empty: not bound, as in checkpoints of training
+  std::string trained_as = {};  // how they were trained: "early_exit_average", "calm_weighted", "weighted", "heads"
+  std::string model = {};       // the model's name when they were trained
+  std::string model_hash = {};  // the model's hash; empty: not bound, as in checkpoints of training
 };
 
 // Adds a problem at `where` for each layer outside 1..config.decoder_layers, given twice or out of order, each rank

@@ -66,8 +66,7 @@ class TokenizerParity : public testing::Test {
   }
 
   void SetUp() override {
-    if (!reference_)
-      GTEST_SKIP() << "no Python with `tokenizers` (run ./test), or no " << draftsmith::test::data_dir();
+    if (!reference_) GTEST_SKIP() << "no Python with `tokenizers` (run ./test), or no " << draftsmith::test::data_dir();
     ASSERT_GE(lines_.size(), 50'000U);
   }
 
@@ -161,8 +160,7 @@ TEST_F(TokenizerParity, SentencePiece) {
 // Special tokens aside, which only tokenizer.json finds in text. The form that Transformers 5 writes treats runs of
 // blanks and blanks at the start in its own way (as the references of "llama" show).
 TEST_F(TokenizerParity, ALlamasTwoFilesGiveTheSameIds) {
-  const auto model =
-      load_tokenizer(draftsmith::test::data_dir() / "models" / "llama32k_tokenizer" / "tokenizer.model");
+  const auto model = load_tokenizer(draftsmith::test::data_dir() / "models" / "llama32k_tokenizer" / "tokenizer.model");
   const auto old_form = load_tokenizer(root() / "llama_old");
   const auto new_form = load_tokenizer(root() / "llama");
   size_t compared = 0;

@@ -4,8 +4,8 @@
 #include "model/files/checkpoint.h"
 #include "model/pruning/pruning.h"
 #include "tests/train/fixtures.h"
-#include "train/objectives/cross_entropy.h"
 #include "tests/train/loss_fixtures.h"
+#include "train/objectives/cross_entropy.h"
 #include "train/validation.h"
 
 namespace draftsmith::train {
