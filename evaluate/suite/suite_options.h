@@ -26,7 +26,7 @@
 #include "base/options.h"
 #include "evaluate/suite/match_rate_options.h"
 #include "infer/drafters/drafter_source.h"
-#include "metrics/metric.h"
+#include "metrics/registry.h"
 
 namespace draftsmith::evaluate {
 
