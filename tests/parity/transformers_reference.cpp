@@ -35,8 +35,8 @@ TransformersReference::TransformersReference(std::string script) : script_(std::
 std::string TransformersReference::run(const std::string& command, const std::string& rest) const {
   const fs::path log = root_ / (command + ".log");
   const std::string line = "OMP_NUM_THREADS=1 '" + draftsmith::test::peers_python().string() + "' '" +
-                           (draftsmith::test::source_dir() / "tools").string() + "/" + script_ + "' " + command +
-                           " '" + root().string() + "' " + rest + " >'" + log.string() + "' 2>&1";
+                           (draftsmith::test::source_dir() / "tools").string() + "/" + script_ + "' " + command + " '" +
+                           root().string() + "' " + rest + " >'" + log.string() + "' 2>&1";
   return std::system(line.c_str()) == 0 ? "" : read_file(log);
 }
 
