@@ -1,7 +1,7 @@
 // The precompiled header of tests of the layers with LibTorch. Not included by hand.
 #pragma once
 
-#include "cmake/precompiled_torch.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "cmake/precompiled_torch.h"
