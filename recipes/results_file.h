@@ -1,4 +1,4 @@
-// Reading the results.json of an evaluation, as whatever uses one needs it: whole.
+// Reader of an evaluation's results.json.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +7,7 @@
 
 namespace draftsmith::recipes {
 
-// The parsed file. Errors: UserError when it cannot be read or lacks what an evaluation writes (names it).
+// Reads a results.json. Errors: UserError if it cannot be read, and for a part that an evaluation writes but it lacks.
 nlohmann::json load_results(const std::filesystem::path& file);
 
 }  // namespace draftsmith::recipes

@@ -4,7 +4,8 @@
 #include <map>
 #include <random>
 
-#include "tests/model/kinds/tandem_fixtures.h"
+#include "tests/model/kinds/tandem_passes.h"
+#include "tests/support/models.h"
 
 namespace draftsmith::infer::testing {
 

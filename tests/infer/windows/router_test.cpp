@@ -5,12 +5,14 @@
 #include <limits>
 #include <random>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "infer/sampling/draft_features.h"
 #include "infer/sampling/row_kernels.h"
 #include "infer/windows/entropy.h"
 #include "tests/infer/windows/window_fixtures.h"
+#include "tests/support/errors.h"
 #include "tests/support/oracle_fixtures.h"
 
 namespace draftsmith::infer::testing {
@@ -171,18 +173,8 @@ TEST(AdaptiveWindows, RouterIsAskedForAndRefusedByName) {
   const Pair pair;
   GenerationModels models = pair.models();
   models.router = nullptr;
-  try {
-    Generator(models, assisted("router", 1));
-    FAIL() << "no error";
-  } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("--router"), std::string::npos);
-  }
-  try {
-    Generator(models, assisted("oracle", 1));
-    FAIL() << "no error";
-  } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("evaluation"), std::string::npos);
-  }
+  EXPECT_THAT(error_of([&] { Generator(models, assisted("router", 1)); }), ::testing::HasSubstr("--router"));
+  EXPECT_THAT(error_of([&] { Generator(models, assisted("oracle", 1)); }), ::testing::HasSubstr("evaluation"));
 }
 
 // Between the least and the greatest acceptance that a router predicts after some beginnings of a text.
