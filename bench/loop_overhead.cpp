@@ -11,6 +11,7 @@
 
 #include "base/allocator.h"
 #include "base/timing.h"
+#include "infer/drafters/model_drafter.h"
 #include "infer/generator.h"
 #include "model/transformer/transformer_model.h"
 
@@ -126,7 +127,7 @@ void measure(const std::string& method, double temperature, model::LanguageModel
   TimedModel timed_drafter(drafter, inside);
   infer::GenerationModels models;
   models.target = &timed_target;
-  models.drafter = &timed_drafter;
+  models.drafter = infer::as_drafter(timed_drafter);
   const auto [stats, all] = decode(method, temperature, models, inside);
   fmt::print("{:<12} T={:<4} {:4} tokens {:4} target runs {:5} draft runs  {:7.2f} ms in models, {:6.2f} % added\n",
              method, temperature, stats.emitted, stats.target_runs, stats.draft_runs, inside * 1e3,
@@ -137,7 +138,7 @@ void measure_alone(const std::string& method, double temperature, model::Languag
   double inside = 0;
   infer::GenerationModels models;
   models.target = &nothing;
-  models.drafter = &nothing;
+  models.drafter = infer::as_drafter(nothing);
   const auto [stats, all] = decode(method, temperature, models, inside);
   fmt::print("{:<12} T={:<4} {:4} tokens {:4} target runs {:5} draft runs  {:7.1f} us a target run\n", method,
              temperature, stats.emitted, stats.target_runs, stats.draft_runs,

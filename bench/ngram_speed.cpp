@@ -214,12 +214,11 @@ int main() {
     fmt::print("n-gram table of order {}\n", table->info().order);
     NgramDrafter drafter(table->counts(), kVocabulary, at::kCPU);
     measure_proposals("the drafter alone, greedy", drafter, {2, 3});
-    models.ngrams = table;
+    models.drafter = as_drafter(std::shared_ptr<const data::NgramTable>(table, [](const auto*) {}));
     measure_in_loop("in the loop, greedy", models, 0);
     measure_distribution(drafter);
   }
-  models.ngrams = nullptr;
-  models.lookup = 4;
+  models.drafter = lookup_drafter(4);
   for (const int64_t length : {1000, 20000}) {
     fmt::print("look-up, prompt of {} tokens\n", length);
     PromptLookupDrafter drafter(4);

@@ -18,7 +18,8 @@
 #include "cli/generation_printer.h"
 #include "cli/model_input.h"
 #include "cli/option_flags.h"
-#include "infer/drafters/drafter_source.h"
+#include "infer/drafters/model_drafter.h"
+#include "infer/drafters/registry.h"
 #include "infer/generator.h"
 #include "infer/load_models.h"
 #include "infer/part_options.h"
@@ -79,44 +80,40 @@ void warn_of_unused(const OptionFlags<DecodeOptions>& given, const DecodeOptions
   }
 }
 
-// Fills in the drafter of `models`, whose target is there; a drafter that is the target is not loaded again. Errors:
-// UserError.
-infer::LoadedModel load_drafter(const GenerateFlags& flags, const model::LoadOptions& load,
-                                infer::GenerationModels& models) {
-  const infer::DrafterSource source = infer::parse_drafter(flags.drafter);
-  if (!source.model.empty() && fs::exists(source.model) && fs::equivalent(source.model, flags.model)) {
-    models.drafter = models.target;
-    return {};
+// Loads the drafter, unless it is the target, which is loaded already. Errors: UserError.
+infer::SharedDrafter load_drafter(const GenerateFlags& flags, const model::LoadOptions& load,
+                                  model::TransformerModel& target) {
+  const infer::DrafterSpec spec = infer::parse_drafter(flags.drafter);
+  const auto* model = std::get_if<infer::ModelSpec>(&spec);
+  if (model != nullptr && fs::exists(model->directory) && fs::equivalent(model->directory, flags.model)) {
+    return infer::as_drafter(target, nullptr, model->directory);
   }
-  infer::LoadedModel drafter = infer::load_drafter(source, flags.model, load);
-  infer::set_drafter(drafter, models);
-  return drafter;
+  return infer::load_drafter(spec, flags.model, load);
 }
 
-// The router that the window router asks, bound to the drafter of `models`; nothing without --router. Errors:
-// UserError.
+// Loads the router that the window router asks, bound to the drafter; nothing without --router. Errors: UserError.
 std::unique_ptr<model::RouterPredictor> load_router(const GenerateFlags& flags, const DecodeOptions& options,
-                                                    const infer::GenerationModels& models) {
+                                                    const infer::LoadedDrafter* drafter) {
   if (options.router.empty() || options.window_rule_name() != "router") return nullptr;
-  const auto* drafter =
-      models.tandem != nullptr ? models.tandem : dynamic_cast<const model::TransformerModel*>(models.drafter);
   const model::Router router = model::load_router(options.router);
-  if (drafter == nullptr) {
+  const model::TransformerModel* embeddings = drafter == nullptr ? nullptr : drafter->transformer();
+  if (embeddings == nullptr) {
     throw UserError({.where = "--router",
                      .what = "a router is for drafters that are models",
                      .expected = "the directory of a model or of a Tandem secondary as --drafter",
                      .found = flags.drafter.empty() ? "none" : flags.drafter,
                      .hint = ""});
   }
-  model::require_router_fits(router, options.router, {infer::parse_drafter(flags.drafter).directory(), *drafter});
-  return std::make_unique<model::RouterPredictor>(router, *drafter);
+  model::require_router_fits(router, options.router, {drafter->path(), *embeddings});
+  return std::make_unique<model::RouterPredictor>(router, *embeddings);
 }
 
-// Exits of the target, where the method or its drafter reads them; nullptr for the model's own norm and head. Errors:
+// Loads the target's exits where the method or its drafter reads them; nullptr: the model's own norm and head. Errors:
 // UserError.
 std::unique_ptr<model::Exits> load_exits(const GenerateFlags& flags, const DecodeOptions& options,
-                                         const infer::GenerationModels& models, const model::TransformerModel& target) {
-  if (options.drafts_inside() || options.decodes_inside() || models.exit_layer > 0) {
+                                         const infer::LoadedDrafter* drafter, const model::TransformerModel& target) {
+  const bool exit_drafts = drafter != nullptr && drafter->inside_target() > 0;
+  if (options.drafts_inside() || options.decodes_inside() || exit_drafts) {
     return infer::find_exits(flags.model, target, options.exits);
   }
   if (!options.exits.empty()) log_warning("--exits has no effect on method {}", options.method);
@@ -211,11 +208,10 @@ int run_generate(const GenerateFlags& flags) {
   models.target = target.model.get();
   models.target_tokenizer = target.tokenizer.get();
   models.generation = model::load_generation_config(flags.model);
-  infer::LoadedModel drafter;
-  if (takes_drafter && !flags.drafter.empty()) drafter = load_drafter(flags, load, models);
-  const auto router = load_router(flags, options, models);
+  if (takes_drafter && !flags.drafter.empty()) models.drafter = load_drafter(flags, load, *target.model);
+  const auto router = load_router(flags, options, models.drafter.get());
   models.router = router.get();
-  const auto exits = load_exits(flags, options, models, *target.model);
+  const auto exits = load_exits(flags, options, models.drafter.get(), *target.model);
   models.exits = exits.get();
   infer::Generator generator(models, options);
   const auto sources = read_token_lines(flags.input, target, LineKind::kSource, flags.ids);

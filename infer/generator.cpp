@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
+#include "infer/drafters/loaded_exit.h"
 #include "infer/inside_methods.h"
 #include "infer/loop/decode_loop.h"
 #include "infer/loop/plain_loop.h"
 #include "infer/loop/prefill.h"
 #include "infer/loop/standalone_loop.h"
 #include "infer/loop/vocabulary.h"
-#include "infer/make_drafter.h"
 #include "infer/parts.h"
 #include "model/transformer/decoding_guard.h"
 #include "model/transformer/transformer_model.h"
@@ -36,6 +36,24 @@ std::string where_of(uint64_t line) {
   return "input " + std::to_string(line + 1);
 }
 
+// Reports a problem if the method has no drafter, one of another kind than it needs, or one that does not fit the
+// target.
+void check_drafter(const GenerationModels& models, const DecodeOptions& options, Problems& problems) {
+  const std::string where = "method " + options.method;
+  const bool given = models.drafter != nullptr;
+  if (options.needs_tandem() && !(given && models.drafter->reads_target())) {
+    problems.add({where, "this method's drafter is a Tandem secondary of the model",
+                  "the directory of a Tandem secondary (DraftsmithTandem in its config.json)",
+                  "another drafter or none",
+                  "train one with a recipe, or use the method speculative, assisted or bild"});
+  } else if (!given) {
+    problems.add({where, "this method needs a drafter", "a drafter", "none",
+                  "give one with --drafter, or use the method greedy or sample"});
+  } else {
+    models.drafter->check(models.draft_target(), problems);
+  }
+}
+
 // One call of generate().
 struct Work {
   std::span<const std::vector<int64_t>> sources;
@@ -56,7 +74,7 @@ struct Generator::Impl {
     Problems problems;
     validate_options(options, "decoding", problems);
     problems.throw_if_any();
-    place_drafter(models, options);
+    if (options.drafts_inside()) models.drafter = exit_drafter(exit_layer_of(options, models.exits));
     generation = settings_of(models);
     model::require_supported(generation, models.target->info().name);
     settings.warping = warping_of(options, generation);
@@ -90,9 +108,8 @@ Context Generator::Impl::context() const {
   const auto limit = [&](int64_t tokens, const std::string& owner, const std::string& lift = "") {
     if (tokens > 0 && (context.tokens == 0 || tokens < context.tokens)) context = {tokens, owner, lift};
   };
-  const model::LanguageModel* drafter = models.tandem != nullptr ? models.tandem : models.drafter;
-  if (options.drafts() && drafter != nullptr) {
-    limit(drafter->info().max_positions, "the drafter " + drafter->info().name);
+  if (options.drafts() && models.drafter != nullptr && models.drafter->model() != nullptr) {
+    limit(models.drafter->model()->info().max_positions, "the drafter " + models.drafter->name());
   }
   if (!options.max_new_tokens && !generation.max_new_tokens && generation.max_length) {
     limit(*generation.max_length, "max_length in the model's generation_config.json",
@@ -206,12 +223,12 @@ RowBatch Generator::Impl::decode(const Work& work, std::span<const size_t> chose
 Generator::Generator(GenerationModels models, DecodeOptions options)
     : impl_(std::make_unique<Impl>(std::move(models), std::move(options))) {
   Problems problems;
-  if (impl_->options.drafts()) check_drafter(impl_->models, impl_->options.method, problems);
+  if (impl_->options.drafts()) check_drafter(impl_->models, impl_->options, problems);
   check_inside(impl_->models, impl_->options, problems);
   problems.throw_if_any();
   if (!impl_->options.drafts()) return;
-  impl_->use(
-      make_parts(impl_->options, make_drafter(impl_->models), {impl_->models.router, impl_->models.accepted_lengths}));
+  const GenerationModels& all = impl_->models;
+  impl_->use(make_parts(impl_->options, all.drafter->make(all.draft_target()), {all.router, all.accepted_lengths}));
 }
 
 Generator::Generator(GenerationModels models, DecodeOptions options, DraftParts parts)

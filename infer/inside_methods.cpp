@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "infer/drafters/loaded_exit.h"
 #include "model/kinds/exits.h"
 
 namespace draftsmith::infer {
@@ -14,14 +15,6 @@ namespace {
 
 int64_t half(const model::ModelInfo& info) {
   return (info.layers + 1) / 2;
-}
-
-// Whether the target is a transformer; a problem where it is not.
-bool check_transformer(const GenerationModels& models, const std::string& where, Problems& problems) {
-  if (dynamic_cast<const model::TransformerModel*>(models.target) != nullptr) return true;
-  problems.add(
-      {where, "needs the hidden states of the model's layers", "a transformer", models.target->info().name, ""});
-  return false;
 }
 
 // Exits that were asked for by name must have one at the layer, which the model's own head would read without a word.
@@ -74,43 +67,25 @@ int64_t exit_layer_of(const DecodeOptions& options, const model::Exits* exits) {
   return exits != nullptr && !exits->config().exits.empty() ? exits->config().exits.front().layer : 1;
 }
 
-void check_exit_layer(const GenerationModels& models, Problems& problems) {
-  const model::ModelInfo& info = models.target->info();
-  if (!check_transformer(models, "drafter exit:" + std::to_string(models.exit_layer), problems)) return;
-  if (models.exit_layer <= info.layers) return;
-  problems.add({"model " + info.name, "the exit layer is outside the model",
-                fmt::format("a layer from 1 to {}, the model's decoder layers", info.layers),
-                "exit layer " + std::to_string(models.exit_layer), "each layer drafted with saves less"});
-}
-
 bool check_layers(const GenerationModels& models, const std::string& where, Problems& problems) {
-  if (!check_transformer(models, where, problems)) return false;
+  if (transformer_of(*models.target, where, problems) == nullptr) return false;
   if (models.exits == nullptr) return true;
   const size_t before = problems.list().size();
   model::check_exits(models.exits->config(), inside_model(models).config(), "exits", problems);
   return problems.list().size() == before;
 }
 
-void place_drafter(GenerationModels& models, const DecodeOptions& options) {
-  if (!options.drafts_inside()) return;
-  models.drafter = nullptr;
-  models.ngrams = nullptr;
-  models.lookup = 0;
-  models.tandem = nullptr;
-  models.exit_layer = exit_layer_of(options, models.exits);
-}
-
 void check_inside(const GenerationModels& models, const DecodeOptions& options, Problems& problems) {
-  const bool exit_drafts = options.drafts() && models.exit_layer > 0;
-  if (!exit_drafts && !options.decodes_inside()) return;
-  if (exit_drafts && options.window_rule_name() == "router") {
+  const int64_t exit = options.drafts() && models.drafter != nullptr ? models.drafter->inside_target() : 0;
+  if (exit == 0 && !options.decodes_inside()) return;
+  if (exit > 0 && options.window_rule_name() == "router") {
     problems.add({"window router", "a router is trained for a drafter that is a model of its own",
-                  "a model or a Tandem secondary as drafter", "exit:" + std::to_string(models.exit_layer),
+                  "a model or a Tandem secondary as drafter", models.drafter->name(),
                   "use the window dynamic, entropy or fallback"});
   }
   if (!check_layers(models, "method " + options.method, problems)) return;
   if (options.method == "ppd") check_ppd(models, options, problems);
-  if (exit_drafts) check_exit_read(models, options, models.exit_layer, problems);
+  if (exit > 0) check_exit_read(models, options, exit, problems);
   if (options.method == "ppd") check_exit_read(models, options, ppd_settings(models, options).early_layer, problems);
 }
 

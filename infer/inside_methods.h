@@ -12,20 +12,14 @@
 
 namespace draftsmith::infer {
 
-// The target as a transformer. Models that check_inside() or check_exit_layer() found no problem with have one.
+// Returns the target as a transformer. check_inside() must have found no problem with the models.
 model::TransformerModel& inside_model(const GenerationModels& models);
 
 // The layers that draft in the method early-exit: the option, else the first exit, else 1.
 int64_t exit_layer_of(const DecodeOptions& options, const model::Exits* exits);
 
-// Adds a problem unless models.exit_layer are layers of the target.
-void check_exit_layer(const GenerationModels& models, Problems& problems);
-
 // Adds a problem, in this place, unless the target is a transformer and the exits are its own. False with a problem.
 bool check_layers(const GenerationModels& models, const std::string& where, Problems& problems);
-
-// Makes the target's first layers the drafter of `models` where the method drafts with nothing else.
-void place_drafter(GenerationModels& models, const DecodeOptions& options);
 
 // Adds the problems of calm's and ppd's options with the models, of exits that are not the target's, of those named by
 // the options that have none at the layer read, and of a router that would judge an exit. Other methods have none.

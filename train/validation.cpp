@@ -6,6 +6,7 @@
 
 #include "base/signals.h"
 #include "data/corpus/batches.h"
+#include "infer/drafters/loaded_tandem.h"
 #include "infer/generator.h"
 #include "infer/loop/vocabulary.h"
 #include "metrics/bleu.h"
@@ -155,7 +156,7 @@ double greedy_bleu(const TrainableModel& trained, const ValidationInputs& inputs
   decoding.max_new_tokens = options.max_new_tokens;
   infer::GenerationModels models;
   models.target = model.get();
-  models.tandem = writers.tandem.get();
+  if (writers.tandem) models.drafter = infer::tandem_drafter(writers.tandem);
   models.generation = model::default_generation_config(model->config());
   models.target_tokenizer = inputs.tokenizer;
   infer::Generator generator(models, decoding);

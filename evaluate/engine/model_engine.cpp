@@ -15,14 +15,13 @@
 #include "evaluate/engine/prompts.h"
 #include "evaluate/engine/suite_models.h"
 #include "evaluate/evaluation.h"
-#include "infer/costs/exit_costs.h"
 #include "infer/costs/step_costs.h"
+#include "infer/drafters/drafter.h"
 #include "infer/forced/forced_alpha.h"
 #include "infer/forced/teacher_forcing.h"
 #include "infer/generator.h"
 #include "infer/inside_methods.h"
 #include "infer/loop/vocabulary.h"
-#include "infer/make_drafter.h"
 #include "infer/parts.h"
 #include "infer/windows/oracle.h"
 
@@ -95,7 +94,7 @@ class ModelEngine final : public Engine {
     const at::NoGradGuard no_gradients;
     std::vector<std::vector<int64_t>> outputs{prefix};
     outputs[0].push_back(0);  // logits are those before the last token, whatever it is
-    infer::TeacherForcing forcing(*models_.at(run.model).model, {std::span(&prompt, 1), outputs});
+    infer::TeacherForcing forcing(*models_.model(run.model).model, {std::span(&prompt, 1), outputs});
     const at::Tensor logits = forcing.next(forcing.longest()).select(1, -1).flatten();  // [V]
     const at::Tensor top = std::get<0>(logits.to(at::kCPU, at::kDouble).topk(2));
     return top[0].item<double>() - top[1].item<double>();
@@ -103,46 +102,28 @@ class ModelEngine final : public Engine {
 
   infer::StepCosts step_costs(const Setting& run, const Prompt& prompt, const std::vector<int64_t>& output,
                               int64_t max_tokens) override {
-    const infer::CalibrationContext calibration = middle_of(prompt, output);
     const infer::GenerationModels models = models_.of(run);
-    model::TransformerModel& target = *models_.at(run.model).model;
-    if (models.exit_layer > 0) {
-      return infer::measure_exit_costs({target, models.exit_layer, models.exits}, calibration, max_tokens);
-    }
-    if (models.tandem != nullptr) return infer::measure_tandem_costs(target, *models.tandem, calibration, max_tokens);
-    if (models.drafter != nullptr) return infer::measure_step_costs(target, *models.drafter, calibration, max_tokens);
-    return infer::measure_step_costs(target, *infer::make_drafter(models), calibration, max_tokens);
+    return models.drafter->step_costs(models.draft_target(), middle_of(prompt, output), max_tokens);
   }
 
   ForcedAlphas forced_alpha(const Setting& run, std::span<const Prompt> prompts,
                             const std::vector<std::vector<int64_t>>& outputs) override {
     const at::NoGradGuard no_gradients;
     const infer::GenerationModels models = models_.of(run);
-    model::TransformerModel& target = *models_.at(run.model).model;
-    const infer::Warping warping{.temperature = 1};
-    const auto measure = [&] {
-      if (models.exit_layer > 0) {
-        return infer::alpha_forced_exit({target, models.exit_layer, models.exits}, {prompts, outputs}, warping);
-      }
-      if (models.tandem != nullptr) {
-        return infer::alpha_forced_tandem(target, *models.tandem, {prompts, outputs}, warping, options_.forced_block);
-      }
-      if (models.drafter != nullptr) return infer::alpha_forced({target, *models.drafter}, prompts, outputs, warping);
-      return infer::alpha_forced(target, *infer::make_drafter(models), prompts, outputs, warping);
-    };
-    const infer::ForcedAlpha sampled = measure();
+    const infer::ForcedAlpha sampled = models.drafter->forced_alpha(models.draft_target(), {prompts, outputs},
+                                                                    {.temperature = 1}, options_.forced_block);
     return {sampled.agreement, sampled.alpha, sampled.positions, sampled.target, sampled.drafter};
   }
 
   LayerDepth depth(const Setting& run) override {
     const infer::GenerationModels models = models_.of(run);
-    const int64_t layers = models_.at(run.model).model->info().layers;
+    const int64_t layers = models_.model(run.model).model->info().layers;
     if (run.method() == "ppd") return {layers, infer::ppd_settings(models, run.decode).early_layer};
-    return {layers, models.exit_layer};
+    return {layers, models.drafter != nullptr ? models.drafter->inside_target() : 0};
   }
 
   void check(const MatchRateTable& rates, const std::string& where, Problems& problems) override {
-    infer::check_match_rates(rates.options(), models_.at(rates.model).model->info(), where, problems);
+    infer::check_match_rates(rates.options(), models_.model(rates.model).model->info(), where, problems);
     Problems found;
     check_vocabulary(rates.model, found);
     try {
@@ -171,14 +152,14 @@ class ModelEngine final : public Engine {
 
   LayerTimes ppd_times(const Setting& run, const Prompt& prompt, const std::vector<int64_t>& output) override {
     const infer::GenerationModels models = models_.of(run);
-    return measure_layer_times(*models_.at(run.model).model, models.exits, infer::ppd_settings(models, run.decode),
+    return measure_layer_times(*models_.model(run.model).model, models.exits, infer::ppd_settings(models, run.decode),
                                middle_of(prompt, output));
   }
 
   nlohmann::ordered_json description() const override {
     const auto& target = models_.target().model->info();
     nlohmann::ordered_json json{{"model", options_.model.string()}};
-    for (const auto& drafter : options_.drafter) json["drafters"][drafter.name] = drafter.source().text();
+    for (const auto& drafter : options_.drafter) json["drafters"][drafter.name] = infer::to_text(drafter.spec());
     json["parameters"] = models_.parameters();
     json["dtype"] = options_.dtype;
     json["device"] = device_description(target.device);
@@ -195,7 +176,7 @@ class ModelEngine final : public Engine {
   void check_vocabulary(const std::string& model, Problems& problems) const {
     if (model == "target") return;
     const infer::LoadedModel& target = models_.target();
-    const infer::LoadedModel& alone = models_.at(model);
+    const infer::LoadedModel& alone = models_.model(model);
     infer::compare_vocabularies(target.model->info(), alone.model->info(), target.tokenizer.get(),
                                 alone.tokenizer.get(), problems);
   }
@@ -206,7 +187,7 @@ class ModelEngine final : public Engine {
     if (!recorded_.insert({run.label, batch.max_new_tokens, prompts}).second) return;
     infer::DecodeOptions decode = decode_options(run, batch.max_new_tokens);
     const infer::GenerationModels models = models_.of(run);
-    infer::DraftParts parts{infer::make_drafter(models),
+    infer::DraftParts parts{models.drafter->make(models.draft_target()),
                             std::make_unique<infer::RecordingWindow>(decode.longest_draft(), accepted_[run.label]),
                             infer::make_acceptance_rule(decode.acceptance_name(), decode)};
     decode.window_rule = "fixed";

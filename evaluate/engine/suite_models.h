@@ -1,4 +1,4 @@
-// The models of a suite, loaded once, by the names that its runs use, with their exits and routers.
+// The models and drafters of a suite, loaded once, by the names that its settings use, with their exits and routers.
 #pragma once
 
 #include <filesystem>
@@ -18,32 +18,33 @@ namespace draftsmith::evaluate {
 
 class SuiteModels {
  public:
-  // Loads target and drafters. Errors: UserError, those of load_evaluated() and load_drafter().
+  // Loads target and drafters. Errors: UserError, those of load_drafter().
   explicit SuiteModels(const SuiteOptions& options);
 
-  // "target" or a drafter's name; must exist.
-  const infer::LoadedModel& at(const std::string& name) const { return models_.at(name); }
-  const infer::LoadedModel& target() const { return at("target"); }
-  // The model of that name with its exits, or those in a directory given; loaded when first asked for. Errors:
-  // UserError, those of find_exits().
+  // Returns a model that decodes: "target", or a drafter that can decode alone; it must exist.
+  const infer::LoadedModel& model(const std::string& name) const { return *loaded_.at(name)->standalone(); }
+  const infer::LoadedModel& target() const { return model("target"); }
+  // Returns the model of that name with its exits, or with those in the directory `given`. Exits are loaded when they
+  // are first asked for. Errors: UserError, those of find_exits().
   infer::GenerationModels with_exits(const std::string& name, const std::filesystem::path& given);
-  // The run's model with what drafts for it, its exits where layers of its own are read early, and its router. Errors:
-  // UserError: the same, and a router that is not the drafter's.
+  // Returns the setting's model with its drafter, with its exits where its own layers are read early, and its router.
+  // Errors: UserError, those of find_exits(), and a router that is not the drafter's.
   infer::GenerationModels of(const Setting& run);
 
   // Methods are compared on equal outputs, so these must fit into the context of every model of the suite. Errors:
   // UserError with an empty `where`.
   void require_room(int64_t prompt, int64_t new_tokens) const;
-  // Of each model its number of parameters.
+  // Returns each model's number of parameters.
   nlohmann::ordered_json parameters() const;
-  // Of everything loaded so far.
+  // Names the files of everything that was loaded so far, with sizes and times.
   std::string fingerprint() const;
 
  private:
+  infer::GenerationModels without_exits(const std::string& name) const;
   const model::Exits* exits_of(const std::string& name, const std::filesystem::path& given);
   const model::RouterPredictor* router_of(const Setting& run);
 
-  std::map<std::string, infer::LoadedModel> models_;
+  std::map<std::string, infer::SharedDrafter> loaded_;  // the target too, as the drafter that it could be
   std::map<std::pair<std::string, std::filesystem::path>, std::unique_ptr<model::Exits>> exits_;  // null: it has none
   std::map<std::pair<std::filesystem::path, std::string>, model::RouterPredictor> routers_;  // by directory and drafter
 };

@@ -15,17 +15,9 @@
 namespace draftsmith::evaluate {
 namespace {
 
-// What can be said of a run's drafter without loading it.
-struct Drafting {
-  bool lookup = false;  // prompt look-up
-  bool exit = false;    // layers of the model itself
-};
-
-Drafting drafting_of(const Setting& run, const std::vector<DrafterOptions>& drafters) {
-  const auto named = [&](const DrafterOptions& drafter) { return drafter.name == run.drafter; };
-  const auto found = std::find_if(drafters.begin(), drafters.end(), named);
-  if (found == drafters.end()) return {.exit = run.decode.drafts_inside()};
-  return {.lookup = found->lookup, .exit = found->exit > 0};
+template <class Spec>
+bool is(const std::optional<infer::DrafterSpec>& drafter) {
+  return drafter && std::holds_alternative<Spec>(*drafter);
 }
 
 // Prompt look-up needs no file to say which parts it fits.
@@ -41,8 +33,9 @@ void check_lookup(const Setting& run, const std::string& where, Problems& proble
 }
 
 // Window rules that need more than options. False when the parts cannot be made to be checked further.
-bool check_window(const Setting& run, const Drafting& drafting, const std::string& where, Problems& problems) {
-  const auto [lookup, inside] = drafting;
+bool check_window(const Setting& run, const std::optional<infer::DrafterSpec>& drafter, const std::string& where,
+                  Problems& problems) {
+  const bool lookup = is<infer::LookupSpec>(drafter);
   const std::string rule = run.decode.window_rule_name();
   if (rule == "oracle" && run.temperature() != 0) {
     problems.add({where + ".temperature",
@@ -65,7 +58,7 @@ bool check_window(const Setting& run, const Drafting& drafting, const std::strin
     problems.add({where, "window " + rule + " is for drafters that are models", "a model or a Tandem secondary",
                   "prompt look-up", "use the window fixed"});
   }
-  if (rule == "router" && inside) {
+  if (rule == "router" && is<infer::ExitSpec>(drafter)) {
     problems.add({where, "a router is trained for a drafter that is a model of its own",
                   "a model or a Tandem secondary", run.drafter.empty() ? "the model's first layers" : run.drafter,
                   "use the window dynamic, entropy or fallback"});
@@ -74,7 +67,8 @@ bool check_window(const Setting& run, const Drafting& drafting, const std::strin
 }
 
 // What can be said of a setting without its models.
-void check_setting(const Setting& run, const Drafting& drafting, const std::string& where, Problems& problems) {
+void check_setting(const Setting& run, const std::optional<infer::DrafterSpec>& drafter, const std::string& where,
+                   Problems& problems) {
   const size_t before = problems.list().size();
   validate_options(run.decode, where, problems);
   const bool wants_drafter = run.decode.drafts() && !run.decode.drafts_inside();
@@ -85,8 +79,8 @@ void check_setting(const Setting& run, const Drafting& drafting, const std::stri
                   run.decode.drafts_inside() ? "its drafter is the model's own first layers: give exit_layer" : ""});
   }
   if (problems.list().size() != before || !run.decode.drafts()) return;
-  if (!check_window(run, drafting, where, problems)) return;
-  if (drafting.lookup) return check_lookup(run, where, problems);
+  if (!check_window(run, drafter, where, problems)) return;
+  if (is<infer::LookupSpec>(drafter)) return check_lookup(run, where, problems);
   if (run.temperature() == 0) return;
   const auto acceptance = infer::make_acceptance_rule(run.decode.acceptance_name(), run.decode)->traits();
   if (!acceptance.greedy_only) return;
@@ -127,11 +121,11 @@ void check_unused(const SettingGrid& run, const std::string& where, Problems& pr
 }
 
 // The same of exits, which a drafter may read as well as a method.
-void check_exits(const SettingGrid& run, const std::vector<DrafterOptions>& drafters, const std::string& where,
+void check_exits(const SettingGrid& run, const std::vector<infer::DrafterOptions>& drafters, const std::string& where,
                  Problems& problems) {
   if (run.exits.empty()) return;
   for (const Setting& point : expand_run(run)) {
-    if (point.inside() || drafting_of(point, drafters).exit) continue;
+    if (point.inside() || is<infer::ExitSpec>(drafter_spec(point, drafters))) continue;
     problems.add({where + ".exits", "this run does not read the option",
                   "method early-exit, calm or ppd, or a [[drafter]] with exit = its layers",
                   "method " + run.method + (point.drafter.empty() ? "" : " with drafter " + point.drafter),
@@ -141,10 +135,17 @@ void check_exits(const SettingGrid& run, const std::vector<DrafterOptions>& draf
 
 }  // namespace
 
-void check_run(const SettingGrid& run, const std::vector<DrafterOptions>& drafters, const std::string& where,
+std::optional<infer::DrafterSpec> drafter_spec(const Setting& setting,
+                                               const std::vector<infer::DrafterOptions>& drafters) {
+  if (setting.decode.drafts_inside()) return infer::ExitSpec{setting.decode.exit_layer.value_or(0)};
+  const auto found = std::ranges::find(drafters, setting.drafter, &infer::DrafterOptions::name);
+  return found == drafters.end() ? std::nullopt : std::optional(found->spec());
+}
+
+void check_run(const SettingGrid& run, const std::vector<infer::DrafterOptions>& drafters, const std::string& where,
                Problems& problems) {
   Problems found;
-  for (const Setting& point : expand_run(run)) check_setting(point, drafting_of(point, drafters), where, found);
+  for (const Setting& point : expand_run(run)) check_setting(point, drafter_spec(point, drafters), where, found);
   if (found.list().empty()) {
     check_unused(run, where, found);
     check_exits(run, drafters, where, found);

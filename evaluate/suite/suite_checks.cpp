@@ -64,26 +64,34 @@ void check_scored(const std::vector<TaskOptions>& tasks, const SettingGrid& run,
 }
 
 // Methods around a Tandem secondary draft with nothing else.
-void check_tandem(const SettingGrid& run, const std::vector<DrafterOptions>& drafters, const std::string& where,
+void check_tandem(const SettingGrid& run, const std::vector<infer::DrafterOptions>& drafters, const std::string& where,
                   Problems& problems) {
   infer::DecodeOptions decode;
   decode.method = run.method;
   if (!decode.needs_tandem()) return;
-  for (const DrafterOptions& drafter : drafters) {
+  for (const infer::DrafterOptions& drafter : drafters) {
     const bool asked = std::find(run.drafter.begin(), run.drafter.end(), drafter.name) != run.drafter.end();
-    if (!asked || !drafter.tandem.empty()) continue;
+    if (!asked || std::holds_alternative<infer::TandemSpec>(drafter.spec())) continue;
     problems.add({where, "method " + run.method + " drafts with a Tandem secondary",
-                  "a [[drafter]] with tandem = its directory", drafter.name + " = " + drafter.source().text(), ""});
+                  "a [[drafter]] with tandem = its directory", drafter.name + " = " + infer::to_text(drafter.spec()),
+                  ""});
   }
+}
+
+// Returns the names of the models that can decode alone.
+std::vector<std::string> decoding_models(const SuiteOptions& options) {
+  std::vector<std::string> models;
+  for (const auto& drafter : options.drafter) {
+    if (std::holds_alternative<infer::ModelSpec>(drafter.spec())) models.push_back(drafter.name);
+  }
+  models.emplace_back("target");
+  return models;
 }
 
 // Models and tasks of match rates are declared, and their files have different names.
 void check_rates(const SuiteOptions& options, const std::string& where, Problems& problems) {
   std::vector<std::string> names;
-  std::vector<std::string> models{"target"};
-  for (const auto& drafter : options.drafter) {
-    if (!drafter.model.empty()) models.push_back(drafter.name);
-  }
+  const std::vector<std::string> models = decoding_models(options);
   for (const MatchRateTable& rates : options.match_rates) {
     names.push_back(file_safe(rates.name));
     check_known(rates.model, models, where + ".model", problems);
@@ -92,21 +100,14 @@ void check_rates(const SuiteOptions& options, const std::string& where, Problems
   check_unique(names, where + ".name", problems, "several need a name each, by which their files are told apart");
 }
 
-// What drafts, whatever it is called.
-std::string source_of(const Setting& run, const std::vector<DrafterOptions>& drafters) {
-  if (run.decode.drafts_inside()) return infer::DrafterSource{.exit = run.decode.exit_layer.value_or(0)}.text();
-  const auto found =
-      std::find_if(drafters.begin(), drafters.end(), [&](const auto& one) { return one.name == run.drafter; });
-  return found == drafters.end() ? "" : found->source().text();
-}
-
 // Step times and alpha are measured once for each name of what drafts: two things must not share one.
-void check_drafting(const std::vector<Setting>& runs, const std::vector<DrafterOptions>& drafters,
+void check_drafting(const std::vector<Setting>& runs, const std::vector<infer::DrafterOptions>& drafters,
                     const std::string& where, Problems& problems) {
   std::map<std::string, std::string> sources;
   std::set<std::string> clashes;
   for (const Setting& run : runs) {
-    const std::string source = run.model + " " + source_of(run, drafters) + " " + run.decode.exits.string();
+    const auto spec = drafter_spec(run, drafters);
+    const std::string source = run.model + " " + (spec ? infer::to_text(*spec) : "") + " " + run.decode.exits.string();
     if (sources.emplace(run.drafter_label(), source).first->second != source) clashes.insert(run.drafter_label());
   }
   clashes.erase("");  // runs without a drafter
@@ -171,25 +172,13 @@ void check_task(const TaskOptions& task, const std::string& where, Problems& pro
   }
 }
 
-void check_drafter_source(const DrafterOptions& drafter, const std::string& where, Problems& problems) {
-  const int given = (drafter.model.empty() ? 0 : 1) + (drafter.tandem.empty() ? 0 : 1) +
-                    (drafter.ngram.empty() ? 0 : 1) + (drafter.lookup ? 1 : 0) + (drafter.exit > 0 ? 1 : 0);
-  if (given == 1) return;
-  problems.add({where, "a drafter is one thing", "one of model, tandem, ngram, exit and lookup = true",
-                given == 0 ? "none of them" : "several of them", ""});
-}
-
 void check_suite(const SuiteOptions& options, const std::string& where, Problems& problems) {
   const std::string dot = where.empty() ? "" : where + ".";
   const auto tasks = names_of(options.task);
   const auto drafters = names_of(options.drafter);
   check_tasks(tasks, dot + "task", problems);
   check_drafters(drafters, dot + "drafter", problems);
-  std::vector<std::string> models;  // what can decode alone
-  for (const auto& drafter : options.drafter) {
-    if (!drafter.model.empty()) models.push_back(drafter.name);
-  }
-  models.emplace_back("target");
+  const std::vector<std::string> models = decoding_models(options);
   for (size_t i = 0; i < options.run.size(); ++i) {
     const SettingGrid& run = options.run[i];
     const std::string at = fmt::format("{}run[{}]", dot, i);

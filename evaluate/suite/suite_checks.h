@@ -10,7 +10,6 @@ namespace draftsmith::evaluate {
 
 // Each adds its problems; `where` names the struct in the suite.
 void check_task(const TaskOptions& task, const std::string& where, Problems& problems);
-void check_drafter_source(const DrafterOptions& drafter, const std::string& where, Problems& problems);
 // Names that runs use must be declared, and runs must make sense.
 void check_suite(const SuiteOptions& options, const std::string& where, Problems& problems);
 

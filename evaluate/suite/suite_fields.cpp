@@ -33,21 +33,6 @@ Fields<TaskOptions> TaskOptions::fields() {
       .check(check_task);
 }
 
-Fields<DrafterOptions> DrafterOptions::fields() {
-  return Fields<DrafterOptions>("evaluation drafter")
-      .add("name", &DrafterOptions::name, Required{}, "Name by which runs refer to the drafter; not \"target\".")
-      .add("model", &DrafterOptions::model, "Its model directory; or")
-      .add("tandem", &DrafterOptions::tandem, "the directory of a Tandem secondary of the suite's model; or")
-      .add("ngram", &DrafterOptions::ngram, "its n-gram table, made by `draftsmith data ngrams`; or")
-      .add("exit", &DrafterOptions::exit, Range{0}, Unit{"layers"},
-           "the first so many layers of the model that decodes, read by its exits if it has any; 0: none; or")
-      .add("lookup", &DrafterOptions::lookup,
-           "true: prompt look-up, which copies what followed the last n-gram like the end of the text.")
-      .add("longest", &DrafterOptions::longest, Range{1, static_cast<double>(infer::kMostLookup)}, Unit{"tokens"},
-           "Longest n-gram that prompt look-up looks for.")
-      .check(check_drafter_source);
-}
-
 Fields<SettingGrid> SettingGrid::fields() {
   return Fields<SettingGrid>("evaluation run")
       .add("name", &SettingGrid::name, "Label in results; the default is made of method and parameters.")

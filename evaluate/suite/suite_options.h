@@ -25,7 +25,7 @@
 
 #include "base/options.h"
 #include "evaluate/suite/match_rate_options.h"
-#include "infer/drafters/drafter_source.h"
+#include "infer/drafters/registry.h"
 #include "metrics/metric.h"
 
 namespace draftsmith::evaluate {
@@ -49,20 +49,6 @@ struct TaskOptions {
   int64_t max_new_tokens = 0;
   metrics::MetricOptions metric;
   static Fields<TaskOptions> fields();
-};
-
-// A small model, a Tandem secondary of the suite's model, an n-gram table, prompt look-up, or the first layers of
-// whatever model decodes, known in runs by its name.
-struct DrafterOptions {
-  std::string name;
-  std::filesystem::path model{};
-  std::filesystem::path ngram{};
-  bool lookup = false;
-  int64_t longest = 4;
-  std::filesystem::path tandem{};
-  int64_t exit = 0;  // layers; 0: none
-  infer::DrafterSource source() const { return {model, ngram, lookup ? longest : 0, tandem, exit}; }
-  static Fields<DrafterOptions> fields();
 };
 
 // A method with lists of parameters; the lists span a grid. An empty list leaves the method's default.
@@ -104,7 +90,7 @@ struct SettingGrid {
 struct SuiteOptions {
   std::string name = "evaluation";
   std::filesystem::path model;
-  std::vector<DrafterOptions> drafter;
+  std::vector<infer::DrafterOptions> drafter;
   std::vector<TaskOptions> task;
   std::vector<SettingGrid> run;
   std::vector<MatchRateTable> match_rates;

@@ -11,6 +11,7 @@
 namespace draftsmith::infer {
 
 inline constexpr int64_t kCalibrationWarmup = 3;  // untimed repetitions before the timed ones
+inline constexpr int64_t kCalibrationRepetitions = 15;
 
 // What a calibration step works on: a source (empty for decoder-only models) and the tokens before the step.
 struct CalibrationContext {

@@ -2,27 +2,62 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "infer/costs/calibration_state.h"
 #include "infer/costs/step_times.h"
 #include "infer/drafters/drafter.h"
 #include "model/transformer/language_model.h"
-#include "model/transformer/transformer_model.h"
 
 namespace draftsmith::infer {
 
-// Median seconds of the steps of rounds as decoding runs them, after `prefix`: L-1 steps of the drafter, then one of
-// the target with L tokens, for L = 2..max_tokens in turn, so that each model finds the caches as the other left them;
-// and of a target's one-token step after another (greedy). Logits everywhere.
-StepCosts measure_step_costs(model::LanguageModel& target, model::LanguageModel& drafter,
-                             const CalibrationContext& context, int64_t max_tokens, int64_t repetitions = 15);
-// The same with a drafter that is no model.
-StepCosts measure_step_costs(model::LanguageModel& target, Drafter& drafter, const CalibrationContext& context,
-                             int64_t max_tokens, int64_t repetitions = 15);
+// A drafter after a prefix, whose draft steps are timed.
+class TimedDrafter {
+ public:
+  virtual ~TimedDrafter() = default;
+  // Drafts one token. Returns the seconds until it is on the host.
+  virtual double draft() = 0;
+  // Gives the drafter the output of the target's step of `tokens` tokens. Returns the seconds that reading it took.
+  virtual double observe(const model::StepOutput& /*output*/, int64_t /*tokens*/) { return 0; }
+  // Goes back to the prefix.
+  virtual void go_back() = 0;
+};
 
-// The same with a Tandem secondary of the target. Writing the target's projected representations into the secondary's
-// caches, once for each verification, counts as part of the target's step.
-StepCosts measure_tandem_costs(model::LanguageModel& target, model::TransformerModel& secondary,
-                               const CalibrationContext& context, int64_t max_tokens, int64_t repetitions = 15);
+// A model that has processed a prefix. As a drafter it drafts the prefix's last token again and again.
+class TimedModel final : public TimedDrafter {
+ public:
+  // Leaves room for `room` tokens after the prefix, and keeps the hidden states of `hidden_layers`.
+  TimedModel(model::LanguageModel& model, const CalibrationContext& context, int64_t room,
+             std::vector<int64_t> hidden_layers = {});
+
+  // Runs a step of `tokens` tokens. Returns the seconds until the most likely next tokens are on the host.
+  double run(int64_t tokens);
+  double draft() override { return run(1); }
+  void go_back() override;
+
+  // Output of the last step; the prefix is the first one.
+  const model::StepOutput& output() const { return prepared_.output; }
+  // Encoder states; nullptr: decoder-only.
+  const model::EncoderStates* encoder() const;
+
+ private:
+  model::LanguageModel& model_;
+  std::vector<int64_t> hidden_layers_;
+  int64_t length_ = 0;
+  int64_t token_ = 0;
+  CalibrationState prepared_;
+};
+
+// Returns the median seconds of steps in rounds as decoding runs them: L-1 draft steps, then one step of the target
+// with L tokens, for L = 1..max_tokens in turn, so that each model finds the caches as the other left them. target[0]
+// is a one-token step after another one, as in greedy decoding. Logits everywhere.
+StepCosts measure_rounds(TimedModel& target, TimedDrafter& drafter, int64_t max_tokens);
+
+// Measures rounds after the context's prefix with a drafter that is a model.
+StepCosts measure_step_costs(model::LanguageModel& target, model::LanguageModel& drafter,
+                             const CalibrationContext& context, int64_t max_tokens);
+// Measures rounds with a drafter that proposes tokens (Drafter::next_tokens).
+StepCosts measure_step_costs(model::LanguageModel& target, Drafter& drafter, const CalibrationContext& context,
+                             int64_t max_tokens);
 
 }  // namespace draftsmith::infer

@@ -3,10 +3,71 @@
 #include <algorithm>
 #include <limits>
 
+#include "infer/costs/step_costs.h"
+#include "infer/forced/forced_alpha.h"
+#include "infer/load_models.h"
 #include "infer/loop/prefill.h"
 #include "infer/loop/vocabulary.h"
 
 namespace draftsmith::infer {
+
+namespace {
+
+class LoadedModelDrafter : public LoadedDrafter {
+ public:
+  LoadedModelDrafter(model::LanguageModel& model, const data::Tokenizer* tokenizer, std::filesystem::path directory)
+      : model_(model), tokenizer_(tokenizer), directory_(std::move(directory)) {}
+
+  std::string name() const override { return model_.info().name; }
+  std::filesystem::path path() const override { return directory_; }
+  model::LanguageModel* model() const override { return &model_; }
+
+  void check(const DraftTarget& draft_target, Problems& problems) const override {
+    const model::ModelInfo& target = draft_target.model.info();
+    const model::ModelInfo& drafter = model_.info();
+    if (target.encoder_decoder != drafter.encoder_decoder) {
+      const auto kind = [](const model::ModelInfo& info) {
+        return info.encoder_decoder ? "encoder-decoder" : "decoder-only";
+      };
+      problems.add({"drafter " + name(), "drafter and target are models of different kinds", kind(target),
+                    kind(drafter), "use a drafter of the target's kind"});
+    }
+    compare_vocabularies(target, drafter, draft_target.tokenizer, tokenizer_, problems);
+  }
+
+  std::unique_ptr<Drafter> make(const DraftTarget& target) const override {
+    return std::make_unique<ModelDrafter>(model_, target.model.info().vocabulary);
+  }
+
+  StepCosts step_costs(const DraftTarget& target, const CalibrationContext& context,
+                       int64_t max_tokens) const override {
+    return measure_step_costs(target.model, model_, context, max_tokens);
+  }
+
+  ForcedAlpha forced_alpha(const DraftTarget& target, const ForcedBatch& texts, const Warping& warping,
+                           int64_t /*block*/) const override {
+    return alpha_forced({target.model, model_}, texts.sources, texts.outputs, warping);
+  }
+
+ private:
+  model::LanguageModel& model_;
+  const data::Tokenizer* tokenizer_;
+  std::filesystem::path directory_;
+};
+
+// A model directory's drafter, which owns what was loaded.
+class OwnedModelDrafter final : public LoadedModelDrafter {
+ public:
+  explicit OwnedModelDrafter(LoadedModel loaded)
+      : LoadedModelDrafter(*loaded.model, loaded.tokenizer.get(), loaded.directory), loaded_(std::move(loaded)) {}
+
+  const LoadedModel* standalone() const override { return &loaded_; }
+
+ private:
+  LoadedModel loaded_;
+};
+
+}  // namespace
 
 // Replaces ids that the drafter has no embedding for by padding.
 at::Tensor ModelDrafter::mask_unknown(const at::Tensor& tokens) const {
@@ -78,6 +139,15 @@ void ModelDrafter::observe(const DraftObservation& observation) {
 
 void ModelDrafter::select_rows(std::span<const int64_t> rows) {
   state_->select_rows(rows);
+}
+
+SharedDrafter load_model_drafter(const std::filesystem::path& directory, const model::LoadOptions& options) {
+  return std::make_shared<OwnedModelDrafter>(load_model_directory(directory, options));
+}
+
+SharedDrafter as_drafter(model::LanguageModel& model, const data::Tokenizer* tokenizer,
+                         std::filesystem::path directory) {
+  return std::make_shared<LoadedModelDrafter>(model, tokenizer, std::move(directory));
 }
 
 }  // namespace draftsmith::infer

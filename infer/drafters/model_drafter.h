@@ -1,9 +1,15 @@
 // The drafter `model`: a small language model with its own decode state. It may be the target itself.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 
 #include "infer/drafters/drafter.h"
+#include "infer/drafters/loaded_drafter.h"
+
+namespace draftsmith::model {
+struct LoadOptions;  // model/files/checkpoint.h
+}
 
 namespace draftsmith::infer {
 
@@ -29,5 +35,12 @@ class ModelDrafter : public Drafter {
   model::EncoderStates encoder_;
   std::unique_ptr<model::DecodeState> state_;
 };
+
+// Loads the model in a directory, with its tokenizer and its settings. Errors: those of load_model_directory().
+SharedDrafter load_model_drafter(const std::filesystem::path& directory, const model::LoadOptions& options);
+
+// Makes a drafter of a model that the caller owns. `directory`: where the model was loaded from; empty: nowhere.
+SharedDrafter as_drafter(model::LanguageModel& model, const data::Tokenizer* tokenizer = nullptr,
+                         std::filesystem::path directory = {});
 
 }  // namespace draftsmith::infer

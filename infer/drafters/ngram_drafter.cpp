@@ -3,7 +3,45 @@
 #include <algorithm>
 #include <limits>
 
+#include "data/ngrams/ngram_table.h"
+#include "data/tokenizers/tokenizer.h"
+
 namespace draftsmith::infer {
+
+namespace {
+
+class LoadedNgramDrafter final : public LoadedDrafter {
+ public:
+  explicit LoadedNgramDrafter(std::shared_ptr<const data::NgramTable> table) : table_(std::move(table)) {}
+
+  std::string name() const override { return path().string(); }
+  std::filesystem::path path() const override { return table_->file(); }
+
+  // A table has no pieces to compare, only its tokenizer's hash.
+  void check(const DraftTarget& target, Problems& problems) const override {
+    const data::NgramInfo& table = table_->info();
+    const std::string hint = "make the table from a corpus of the target's tokenizer, with `draftsmith data ngrams`";
+    if (target.tokenizer != nullptr && target.tokenizer->hash() != table.tokenizer_hash) {
+      problems.add({"drafter " + name(), "the n-gram table was made with another tokenizer than the target's",
+                    "tokenizer " + target.tokenizer->hash().substr(0, 16),
+                    "tokenizer " + table.tokenizer_hash.substr(0, 16), hint});
+    } else if (table.vocabulary > target.model.info().vocabulary) {
+      problems.add({"drafter " + name(), "the n-gram table has more token ids than the target",
+                    "at most " + std::to_string(target.model.info().vocabulary), std::to_string(table.vocabulary),
+                    hint});
+    }
+  }
+
+  std::unique_ptr<Drafter> make(const DraftTarget& target) const override {
+    const model::ModelInfo& info = target.model.info();
+    return std::make_unique<NgramDrafter>(table_->counts(), info.vocabulary, info.device);
+  }
+
+ private:
+  std::shared_ptr<const data::NgramTable> table_;
+};
+
+}  // namespace
 
 void NgramDrafter::prefill(const DraftBegin& begin) {
   encoder_decoder_ = begin.target_encoder != nullptr;
@@ -44,6 +82,14 @@ at::Tensor NgramDrafter::next_logits(const DraftRequest& request) {
     std::fill(row + counts_.vocabulary(), row + vocabulary_, -std::numeric_limits<float>::infinity());
   }
   return logits.to(device_);
+}
+
+SharedDrafter load_ngram_drafter(const std::filesystem::path& file) {
+  return as_drafter(std::make_shared<data::NgramTable>(file));
+}
+
+SharedDrafter as_drafter(std::shared_ptr<const data::NgramTable> table) {
+  return std::make_shared<LoadedNgramDrafter>(std::move(table));
 }
 
 }  // namespace draftsmith::infer

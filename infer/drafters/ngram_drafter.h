@@ -3,8 +3,15 @@
 // table's distribution, so rejection keeps the target's distribution.
 #pragma once
 
+#include <filesystem>
+
 #include "data/ngrams/ngram_counts.h"
 #include "infer/drafters/drafter.h"
+#include "infer/drafters/loaded_drafter.h"
+
+namespace draftsmith::data {
+class NgramTable;  // data/ngrams/ngram_table.h
+}
 
 namespace draftsmith::infer {
 
@@ -28,5 +35,11 @@ class NgramDrafter : public Drafter {
   at::Device device_;
   bool encoder_decoder_ = false;  // if so, a row's prefix is the start token, which the table calls the beginning
 };
+
+// Reads the table in a file. Errors: UserError, those of data::NgramTable.
+SharedDrafter load_ngram_drafter(const std::filesystem::path& file);
+
+// Makes a drafter of a table.
+SharedDrafter as_drafter(std::shared_ptr<const data::NgramTable> table);
 
 }  // namespace draftsmith::infer

@@ -5,6 +5,24 @@
 
 namespace draftsmith::infer {
 
+namespace {
+
+class LoadedLookupDrafter final : public LoadedDrafter {
+ public:
+  explicit LoadedLookupDrafter(int64_t longest) : longest_(longest) {}
+
+  std::string name() const override { return "lookup:" + std::to_string(longest_); }
+  void check(const DraftTarget& /*target*/, Problems& /*problems*/) const override {}
+  std::unique_ptr<Drafter> make(const DraftTarget& /*target*/) const override {
+    return std::make_unique<PromptLookupDrafter>(longest_);
+  }
+
+ private:
+  int64_t longest_;
+};
+
+}  // namespace
+
 // Extends an n-gram's hash by the token before it (a step of splitmix64): n-grams are hashed from their last token
 // backwards.
 uint64_t SuffixIndex::extended(uint64_t hash, int64_t token) {
@@ -128,6 +146,10 @@ void PromptLookupDrafter::observe(const DraftObservation& observation) {
 
 void PromptLookupDrafter::select_rows(std::span<const int64_t> rows) {
   keep_rows(texts_, rows);
+}
+
+SharedDrafter lookup_drafter(int64_t longest) {
+  return std::make_shared<LoadedLookupDrafter>(longest);
 }
 
 }  // namespace draftsmith::infer

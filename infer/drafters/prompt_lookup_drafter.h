@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "infer/drafters/drafter.h"
+#include "infer/drafters/loaded_drafter.h"
 
 namespace draftsmith::infer {
 
@@ -76,5 +77,8 @@ class PromptLookupDrafter : public Drafter {
   int64_t longest_;
   std::vector<Text> texts_;  // [B]
 };
+
+// Makes the drafter that looks for n-grams of up to `longest` tokens. It fits every target.
+SharedDrafter lookup_drafter(int64_t longest);
 
 }  // namespace draftsmith::infer

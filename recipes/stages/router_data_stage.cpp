@@ -11,9 +11,9 @@
 #include "data/teacher/router_data.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/acceptance/rejection.h"
+#include "infer/drafters/drafter.h"
+#include "infer/drafters/registry.h"
 #include "infer/generator.h"
-#include "infer/load_models.h"
-#include "infer/make_drafter.h"
 #include "infer/router_collection.h"
 #include "infer/windows/fixed.h"
 #include "model/files/checkpoint.h"
@@ -83,20 +83,20 @@ class Collection {
     drafter_ = infer::load_drafter(infer::parse_drafter(options.drafter), options.model, load);
     infer::GenerationModels models;
     models.target = target_.get();
-    infer::set_drafter(drafter_, models);
+    models.drafter = drafter_;
     models.generation = model::load_generation_config(options.model);
     models.target_tokenizer = tokenizer_.get();
     Problems problems;
-    infer::check_drafter(models, "speculative", problems);
+    drafter_->check(models.draft_target(), problems);
     problems.throw_if_any();
     generator_.emplace(
         models, decode_options(options),
-        collector_.around({infer::make_drafter(models), std::make_unique<infer::FixedWindow>(options.window),
+        collector_.around({drafter_->make(models.draft_target()), std::make_unique<infer::FixedWindow>(options.window),
                            std::make_unique<infer::RejectionAcceptance>()},
                           models.generation->eos_ids));
   }
 
-  int64_t vocabulary() const { return drafter_.model->config().vocabulary; }
+  int64_t vocabulary() const { return drafter_->transformer()->config().vocabulary; }
 
   data::RouterRows decode(const data::Corpus& inputs, int64_t begin, int64_t end) {
     std::vector<std::vector<int64_t>> sources;
@@ -134,7 +134,7 @@ class Collection {
   int64_t prompt_tokens_;
   std::unique_ptr<data::Tokenizer> tokenizer_;
   std::unique_ptr<model::TransformerModel> target_;
-  infer::LoadedModel drafter_;
+  infer::SharedDrafter drafter_;
   infer::RouterCollector collector_;
   std::optional<infer::Generator> generator_;
 };

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/logging.h"
 #include "base/signals.h"
-#include "infer/load_models.h"
+#include "infer/drafters/registry.h"
 #include "model/files/model_hash.h"
 #include "recipes/stages/stages.h"
 #include "train/router/router_training.h"
@@ -34,17 +34,18 @@ struct RouterStageOptions : train::RouterTrainingOptions {
 void run_router(const RouterStageOptions& options, const StageContext& run) {
   fs::remove_all(run.directory / "router");
   const data::RouterData data(options.data);
-  const infer::LoadedModel drafter = infer::load_drafter(infer::parse_drafter(options.drafter), {}, {});
+  const infer::SharedDrafter drafter = infer::load_drafter(infer::parse_drafter(options.drafter), {}, {});
   const std::string name =
       run.options.contains("drafter") ? run.options.at("drafter").get<std::string>() : options.drafter.string();
   Progress progress(
       {.style = run.execution.progress, .title = "training the router", .unit = "epochs", .total = options.epochs});
-  const train::TrainedRouter trained = train::train_router(
-      data, {*drafter.model, name, model::model_hash(options.drafter)}, options, [&](int64_t, double cross_entropy) {
-        progress.set_note(fmt::format("cross entropy {:.4f}", cross_entropy));
-        progress.advance();
-        throw_if_stop_requested("run the recipe again to train the router from the beginning");
-      });
+  const train::TrainedRouter trained =
+      train::train_router(data, {*drafter->transformer(), name, model::model_hash(options.drafter)}, options,
+                          [&](int64_t, double cross_entropy) {
+                            progress.set_note(fmt::format("cross entropy {:.4f}", cross_entropy));
+                            progress.advance();
+                            throw_if_stop_requested("run the recipe again to train the router from the beginning");
+                          });
   progress.finish();
   const auto report = train::to_json(trained.report);
   model::save_router(run.directory / "router", trained.router);

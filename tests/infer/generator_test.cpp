@@ -22,7 +22,7 @@ Case some_case() {
 GenerationModels models_of(model::LanguageModel& target, model::LanguageModel* drafter = nullptr) {
   GenerationModels models;
   models.target = &target;
-  models.drafter = drafter;
+  if (drafter != nullptr) models.drafter = as_drafter(*drafter);
   return models;
 }
 
@@ -113,7 +113,7 @@ TEST(Generator, PaddingIdsAreNeverPutOut) {
   options.max_new_tokens = 12;
   EXPECT_GE(largest(Generator(models, options).generate(sources)), kPieces);
   models.target_tokenizer = &tokenizer;
-  models.drafter_tokenizer = &tokenizer;
+  models.drafter = as_drafter(drafter, &tokenizer);
   const auto greedy = Generator(models, options).generate(sources);
   for (const char* method : {"greedy", "sample", "speculative", "assisted", "bild"}) {
     options.method = method;

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "infer/drafters/drafter_source.h"
+#include "infer/drafters/registry.h"
 #include "infer/part_options.h"
 #include "model/kinds/exits.h"
 #include "tests/support/early_exit_fixtures.h"
@@ -162,9 +162,9 @@ TEST_F(InsideMethods, OptionsOfOtherMethodsAreKnownToHaveNoEffect) {
   EXPECT_FALSE(used("calm", "window"));
 }
 
-TEST(DrafterSource, ExitsAreReadAndWritten) {
-  EXPECT_EQ(parse_drafter("exit:3").exit, 3);
-  EXPECT_EQ(parse_drafter("exit:3").text(), "exit:3");
+TEST(DrafterSpec, ExitsAreReadAndWritten) {
+  EXPECT_EQ(std::get<ExitSpec>(parse_drafter("exit:3")).layers, 3);
+  EXPECT_EQ(to_text(parse_drafter("exit:3")), "exit:3");
   for (const char* wrong : {"exit:0", "exit:-1", "exit:", "exit:two", "exit:2x"}) {
     EXPECT_THAT(message_of([&] { parse_drafter(wrong); }), AllOf(HasSubstr("exit:N"), HasSubstr(wrong)));
   }

@@ -80,7 +80,7 @@ struct Pair {
   std::vector<GenerationResult> run(const DecodeOptions& options, bool self = false) const {
     GenerationModels models;
     models.target = target.get();
-    models.drafter = self ? target.get() : drafter.get();
+    models.drafter = as_drafter(self ? *target : *drafter);
     return Generator(models, options).generate(sources());
   }
 };

@@ -34,7 +34,7 @@ TEST(RouterCollection, HoldsFeaturesAndTotalVariationOfKnownDistributions) {
   OracleModel target(oracle_info(4), constant_oracle(p));
   OracleModel drafter(oracle_info(4), constant_oracle(q));
   RouterCollector collector(4);
-  Generator generator({.target = &target, .drafter = &drafter, .generation = {}}, decoding(0.7),
+  Generator generator({.target = &target, .drafter = as_drafter(drafter), .generation = {}}, decoding(0.7),
                       collector.around(parts_around(drafter, 5), {kEos}));
   const auto results = generator.generate(std::vector<Ids>{{2}, {3, 3}}, 10);
   const data::RouterRows rows = collector.drain();
@@ -91,7 +91,7 @@ TEST(RouterCollection, DoesNotDependOnTheBatchAndChangesNoOutput) {
     DecodeOptions options = decoding(temperature);
     options.batch_size = batch;
     RouterCollector collector(3);
-    Generator generator({.target = &target, .drafter = &drafter, .generation = {}}, options,
+    Generator generator({.target = &target, .drafter = as_drafter(drafter), .generation = {}}, options,
                         collector.around(parts_around(drafter, 4), {kEos}));
     results = generator.generate(sources);
     return collector.drain();
@@ -105,7 +105,7 @@ TEST(RouterCollection, DoesNotDependOnTheBatchAndChangesNoOutput) {
     EXPECT_EQ(a.ids, b.ids);
     EXPECT_EQ(a.rejected, b.rejected);
     EXPECT_EQ(a.examples, b.examples);
-    Generator plain({.target = &target, .drafter = &drafter, .generation = {}}, decoding(temperature),
+    Generator plain({.target = &target, .drafter = as_drafter(drafter), .generation = {}}, decoding(temperature),
                     parts_around(drafter, 4));
     const auto expected = plain.generate(sources);
     for (size_t i = 0; i < expected.size(); ++i) {

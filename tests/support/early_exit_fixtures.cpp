@@ -4,6 +4,7 @@
 #include <map>
 #include <random>
 
+#include "infer/drafters/loaded_exit.h"
 #include "tests/model/kinds/tandem_fixtures.h"
 
 namespace draftsmith::infer::testing {
@@ -80,7 +81,7 @@ DecodeOptions exit_options(const std::string& method, int64_t batch) {
 GenerationModels exit_models(model::TransformerModel& model, int64_t layer) {
   GenerationModels models;
   models.target = &model;
-  models.exit_layer = layer;
+  if (layer > 0) models.drafter = exit_drafter(layer);
   return models;
 }
 

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/random.h"
+#include "infer/drafters/model_drafter.h"
 
 namespace draftsmith::infer::testing {
 
@@ -148,7 +149,7 @@ std::vector<GenerationResult> decode(const Case& oracles, const DecodeOptions& o
   OracleModel drafter(oracle_info(oracles.vocabulary, oracles.dtype), oracles.drafter);
   GenerationModels models;
   models.target = &target;
-  models.drafter = &drafter;
+  models.drafter = as_drafter(drafter);
   return Generator(models, options).generate(sources);
 }
 

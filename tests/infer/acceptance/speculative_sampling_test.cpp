@@ -152,7 +152,7 @@ TEST(SpeculativeSamplingCases, SingleRowsHaveTheTargetsDistribution) {
   options.num_samples = 1;
   options.batch_size = 1;
   options.max_new_tokens = 2;
-  Generator generator({.target = &target, .drafter = &drafter, .generation = {}}, options);
+  Generator generator({.target = &target, .drafter = as_drafter(drafter), .generation = {}}, options);
   std::vector<GenerationResult> results;
   for (uint64_t line = 0; line < 3000; ++line) {
     results.push_back(generator.generate(std::vector<Ids>{{2}}, line)[0]);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "infer/drafters/model_drafter.h"
 #include "tests/model/transformer/transformer_fixtures.h"
 #include "tests/support/early_exit_fixtures.h"
 #include "tests/support/oracle_fixtures.h"
@@ -52,7 +53,7 @@ TEST(EarlyExit, AlphaIsThatOfTheSameLayersAsAModel) {
   const auto small = first_layers(*model, 2);
   GenerationModels apart;
   apart.target = model.get();
-  apart.drafter = small.get();
+  apart.drafter = as_drafter(*small);
   DecodeOptions options = exit_options("speculative", 3);
   options.temperature = 1;
   options.measure_alpha = true;

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "infer/drafters/model_drafter.h"
 #include "model/kinds/exits.h"
 #include "tests/support/early_exit_fixtures.h"
 
@@ -150,7 +151,7 @@ TEST_P(EarlyExitOf, BildEqualsBildWithTheSameLayersAsAModel) {
     const auto small = first_layers(*model, layer);
     GenerationModels apart;
     apart.target = model.get();
-    apart.drafter = small.get();
+    apart.drafter = as_drafter(*small);
     int64_t rollbacks = 0;
     for (const char* rule : {"effective", "literal", "released_code"}) {
       for (const double fallback : {0.0, 0.5}) {
@@ -181,7 +182,7 @@ TEST(EarlyExit, SampledBildEqualsBildWithTheSameLayersAsAModel) {
   const auto small = first_layers(*model, 2);
   GenerationModels apart;
   apart.target = model.get();
-  apart.drafter = small.get();
+  apart.drafter = as_drafter(*small);
   DecodeOptions options = exit_options("early-exit", 3);
   options.exit_layer = 2;
   options.temperature = 0.8;
@@ -198,7 +199,7 @@ TEST_P(EarlyExitOf, WithoutVerificationTheSameLayersWriteTheSame) {
   const auto small = first_layers(*model, 2);
   GenerationModels apart;
   apart.target = model.get();
-  apart.drafter = small.get();
+  apart.drafter = as_drafter(*small);
   for (const char* window : {"fixed", "fallback", "dynamic"}) {
     DecodeOptions options = exit_options("early-exit", 3);
     options.exit_layer = 2;

@@ -9,9 +9,9 @@
 #include "data/ngrams/ngram_table.h"
 #include "infer/acceptance/rejection.h"
 #include "infer/drafters/drafter_probe.h"
-#include "infer/drafters/drafter_source.h"
 #include "infer/drafters/ngram_drafter.h"
 #include "infer/drafters/prompt_lookup_drafter.h"
+#include "infer/drafters/registry.h"
 #include "infer/forced/forced_alpha.h"
 #include "infer/windows/fixed.h"
 #include "tests/support/oracle_fixtures.h"
@@ -46,7 +46,7 @@ data::NgramTable make_table(int64_t order, int64_t vocabulary = kVocabulary) {
   return data::NgramTable(directory / "n.h5");
 }
 
-// One of the drafters: a table, or look-up.
+// One of the drafters: a table, look-up, or none.
 struct Source {
   const data::NgramTable* table = nullptr;
   int64_t lookup = 0;
@@ -55,8 +55,11 @@ struct Source {
 GenerationModels models_of(model::LanguageModel& target, const Source& drafter) {
   GenerationModels models;
   models.target = &target;
-  models.ngrams = drafter.table;
-  models.lookup = drafter.lookup;
+  if (drafter.table != nullptr) {
+    models.drafter = as_drafter(std::shared_ptr<const data::NgramTable>(drafter.table, [](const auto*) {}));
+  } else if (drafter.lookup > 0) {
+    models.drafter = lookup_drafter(drafter.lookup);
+  }
   return models;
 }
 
@@ -427,12 +430,12 @@ TEST(NgramDrafters, TablesOfOtherTokenizersAreRefused) {
               HasSubstr("more token ids than the target"));
 }
 
-TEST(DrafterSource, IsReadAsItIsWritten) {
-  EXPECT_EQ(parse_drafter("some/dir").model.string(), "some/dir");
-  EXPECT_EQ(parse_drafter("ngram:a/b.h5").ngram.string(), "a/b.h5");
-  EXPECT_EQ(parse_drafter("lookup").lookup, 4);
-  EXPECT_EQ(parse_drafter("lookup:2").lookup, 2);
-  for (const char* text : {"some/dir", "ngram:a/b.h5", "lookup:3"}) EXPECT_EQ(parse_drafter(text).text(), text);
+TEST(DrafterSpec, IsReadAsItIsWritten) {
+  EXPECT_EQ(std::get<ModelSpec>(parse_drafter("some/dir")).directory.string(), "some/dir");
+  EXPECT_EQ(std::get<NgramSpec>(parse_drafter("ngram:a/b.h5")).file.string(), "a/b.h5");
+  EXPECT_EQ(std::get<LookupSpec>(parse_drafter("lookup")).longest, 4);
+  EXPECT_EQ(std::get<LookupSpec>(parse_drafter("lookup:2")).longest, 2);
+  for (const char* text : {"some/dir", "ngram:a/b.h5", "lookup:3"}) EXPECT_EQ(to_text(parse_drafter(text)), text);
   for (const char* wrong : {"ngram:", "lookup:", "lookup:0", "lookup:17", "lookup:2x", "lookup:-1"}) {
     EXPECT_THAT(message_of([&] { parse_drafter(wrong); }), HasSubstr(wrong)) << wrong;
   }

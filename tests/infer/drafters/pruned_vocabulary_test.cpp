@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "infer/drafters/model_drafter.h"
 #include "infer/forced/forced_alpha.h"
 #include "model/pruning/pruning.h"
 #include "model/transformer/transformer_model.h"
@@ -71,7 +72,7 @@ std::vector<Ids> decoded(model::LanguageModel& target, model::LanguageModel* dra
   options.max_new_tokens = kLimit;
   GenerationModels models;
   models.target = &target;
-  models.drafter = drafter;
+  if (drafter != nullptr) models.drafter = as_drafter(*drafter);
   std::vector<Ids> ids;
   for (const GenerationResult& result : Generator(models, options).generate(sources())) {
     ids.push_back(result.ids);
@@ -123,7 +124,7 @@ TEST(PrunedVocabulary, SamplesHaveTheTargetsDistribution) {
   drafter->to(at::kCPU, at::kDouble);
   GenerationModels models;
   models.target = &target;
-  models.drafter = drafter.get();
+  models.drafter = as_drafter(*drafter);
   DecodeOptions options;
   options.method = "speculative";
   options.temperature = 1;

@@ -4,6 +4,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "infer/drafters/loaded_tandem.h"
 #include "model/kinds/tandem.h"
 #include "tests/model/transformer/transformer_fixtures.h"
 
@@ -66,7 +67,7 @@ std::unique_ptr<model::TransformerModel> lively_model(const model::TransformerCo
 GenerationModels TandemPair::models() const {
   GenerationModels models;
   models.target = primary.get();
-  models.tandem = secondary.get();
+  models.drafter = tandem_drafter(secondary);
   return models;
 }
 

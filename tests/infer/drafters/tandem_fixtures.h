@@ -14,7 +14,7 @@ enum class Kind { kEncoderDecoder, kDecoderOnly };
 
 struct TandemPair {
   std::unique_ptr<model::TransformerModel> primary;
-  std::unique_ptr<model::TransformerModel> secondary;
+  std::shared_ptr<model::TransformerModel> secondary;
 
   GenerationModels models() const;
   std::vector<GenerationResult> run(const DecodeOptions& options) const;

@@ -81,6 +81,11 @@ TEST(Tandem, SamplesOfTheStandaloneIdentityAreDistributedAsThePrimarys) {
   }
 }
 
+ForcedAlpha forced_alpha(const TandemPair& pair, const ForcedBatch& texts, int64_t block = 0) {
+  const GenerationModels models = pair.models();
+  return models.drafter->forced_alpha(models.draft_target(), texts, {.temperature = 1}, block);
+}
+
 // In an encoder-decoder blocks of outputs are the blocks of training, so one masked pass says the same.
 TEST(Tandem, ForcedAlphaGoesInBlocksAsTheMaskOfTrainingDoes) {
   const at::NoGradGuard no_gradients;
@@ -100,15 +105,13 @@ TEST(Tandem, ForcedAlphaGoesInBlocksAsTheMaskOfTrainingDoes) {
     own.primary = &states;
     own.block = block;
     const auto q = pair.secondary->head(pair.secondary->forward(own).hidden).softmax(-1);
-    const auto forced =
-        alpha_forced_tandem(*pair.primary, *pair.secondary, {sources, outputs}, {.temperature = 1}, block);
+    const auto forced = forced_alpha(pair, {sources, outputs}, block);
     EXPECT_EQ(forced.positions, 8);
     EXPECT_NEAR(forced.alpha, at::minimum(p, q).sum(-1).mean().item<double>(), 1e-9) << "block " << block;
     EXPECT_EQ(forced.agreement, p.argmax(-1).eq(q.argmax(-1)).to(at::kDouble).mean().item<double>());
   }
   // The default is the block of training, 3.
-  EXPECT_EQ(alpha_forced_tandem(*pair.primary, *pair.secondary, {sources, outputs}, {.temperature = 1}).alpha,
-            alpha_forced_tandem(*pair.primary, *pair.secondary, {sources, outputs}, {.temperature = 1}, 3).alpha);
+  EXPECT_EQ(forced_alpha(pair, {sources, outputs}).alpha, forced_alpha(pair, {sources, outputs}, 3).alpha);
 }
 
 TEST(Tandem, ForcedAlphaDoesNotDependOnTheTextsBesideIt) {
@@ -116,14 +119,13 @@ TEST(Tandem, ForcedAlphaDoesNotDependOnTheTextsBesideIt) {
     const TandemPair pair = identity_pair(kind, kNoise);
     const auto sources = tandem_sources(kind);
     const auto outputs = ids_of(pair.run(tandem_options("greedy")));
-    const Warping warping{.temperature = 1};
-    const auto all = alpha_forced_tandem(*pair.primary, *pair.secondary, {sources, outputs}, warping);
+    const auto all = forced_alpha(pair, {sources, outputs});
     double sum = 0;
     int64_t positions = 0;
     for (size_t i = 0; i < sources.size(); ++i) {
       const std::vector<Ids> source{sources[i]};
       const std::vector<Ids> output{outputs[i]};
-      const auto one = alpha_forced_tandem(*pair.primary, *pair.secondary, {source, output}, warping);
+      const auto one = forced_alpha(pair, {source, output});
       sum += one.alpha * static_cast<double>(one.positions);
       positions += one.positions;
     }

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "infer/drafters/model_drafter.h"
 #include "infer/drafters/tandem_drafter.h"
 #include "infer/parts.h"
 #include "infer/windows/oracle.h"
@@ -158,7 +159,7 @@ TEST(Tandem, CombinationsThatMakeNoSenseAreExplained) {
   EXPECT_THAT(message_of([&] { Generator(pair.models(), options); }), HasSubstr("may end before its first token"));
   GenerationModels plain;
   plain.target = pair.primary.get();
-  plain.drafter = pair.primary.get();
+  plain.drafter = as_drafter(*pair.primary);
   EXPECT_THAT(message_of([&] { Generator(plain, tandem_options("tandem-speed")); }), HasSubstr("Tandem secondary"));
   options = tandem_options("speculative");
   options.acceptance = "accept_all";

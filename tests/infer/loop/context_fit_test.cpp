@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "infer/drafters/model_drafter.h"
 #include "tests/support/oracle_fixtures.h"
 
 namespace draftsmith::infer::testing {
@@ -150,7 +151,7 @@ TEST(ContextFit, TheDraftersShorterContextBindsToo) {
   OracleModel drafter(info, function);
   GenerationModels models;
   models.target = &target;
-  models.drafter = &drafter;
+  models.drafter = as_drafter(drafter);
   DecodeOptions options;
   options.method = "assisted";
   options.max_new_tokens = 20;

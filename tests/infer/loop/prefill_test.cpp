@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "infer/drafters/model_drafter.h"
 #include "model/transformer/transformer_model.h"
 #include "tests/model/transformer/transformer_fixtures.h"
 #include "tests/support/oracle_fixtures.h"
@@ -49,7 +50,7 @@ TEST(Prefill, TargetAndDrafterReadEachPromptOnceForAllItsSamples) {
   Recorder drafter(prompt_info(), mixture(function, random_oracle(5, 7, 1.5, {kEos}), 0.4));
   GenerationModels models;
   models.target = &target;
-  models.drafter = &drafter;
+  models.drafter = as_drafter(drafter);
   DecodeOptions options;
   options.method = "speculative";
   options.num_samples = 4;
@@ -97,7 +98,7 @@ TEST(Prefill, SamplesOfASeedAreThoseOfSeparateRuns) {
   model::TransformerModel drafter = small_model(4);
   GenerationModels models;
   models.target = &target;
-  models.drafter = &drafter;
+  models.drafter = as_drafter(drafter);
   const std::vector<Ids> prompts = {{4, 5, 6}, {7}, Ids(40, 9)};
   for (const char* method : {"sample", "speculative"}) {
     DecodeOptions options;
@@ -119,7 +120,7 @@ TEST(OnTokens, TellsEveryTokenOnceInItsRowsOrderAndItsEnd) {
   OracleModel drafter(oracle_info(5), mixture(function, random_oracle(5, 7, 1.2), 0.4));
   GenerationModels models;
   models.target = &target;
-  models.drafter = &drafter;
+  models.drafter = as_drafter(drafter);
   const std::vector<Ids> sources = {{2}, {2, 2, 2}, {3, 3}, {}, {4, 4, 4, 4}};
   for (const char* method : {"greedy", "sample", "speculative", "assisted", "bild"}) {
     DecodeOptions options;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "infer/drafters/model_drafter.h"
 #include "tests/support/oracle_fixtures.h"
 
 namespace draftsmith::infer::testing {
@@ -19,7 +20,7 @@ Ids decode_with(const model::GenerationConfig& settings, DecodeOptions options, 
   OracleModel large(oracle_info(vocabulary), target);
   OracleModel small(oracle_info(vocabulary), drafter);
   if (!options.max_new_tokens) options.max_new_tokens = 8;
-  return Generator({.target = &large, .drafter = &small, .generation = settings}, options)
+  return Generator({.target = &large, .drafter = as_drafter(small), .generation = settings}, options)
       .generate(std::vector<Ids>{{4, 5, 2}})[0]
       .ids;
 }
@@ -107,7 +108,7 @@ TEST(Processors, SamplingKeepsTheProcessedDistribution) {
   options.window = 3;
   options.max_new_tokens = 3;
   options.num_samples = 4096;
-  const auto results = Generator({.target = &target, .drafter = &drafter, .generation = settings}, options)
+  const auto results = Generator({.target = &target, .drafter = as_drafter(drafter), .generation = settings}, options)
                            .generate(std::vector<Ids>{{2}});
   // The same processor written down as an oracle: tokens that came before (start token 0 counts) have no probability.
   const OracleFunction processed = [](std::span<const int64_t> source, std::span<const int64_t> prefix) {

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "infer/drafters/model_drafter.h"
 #include "infer/sampling/draft_features.h"
 #include "infer/sampling/row_kernels.h"
 #include "infer/windows/entropy.h"
@@ -205,7 +206,7 @@ TEST(AdaptiveWindows, KeepTheDistributionWhenSampling) {
   OracleModel drafter(oracle_info(4), mixture(function, random_oracle(4, 2), 0.6));
   GenerationModels models;
   models.target = &target;
-  models.drafter = &drafter;
+  models.drafter = as_drafter(drafter);
   models.router = &router;
   const auto expect_distribution = [&](const DecodeOptions& options, const std::string& what) {
     const auto results = Generator(models, options).generate(std::vector<Ids>{{2, 3}});

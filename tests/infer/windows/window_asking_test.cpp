@@ -38,7 +38,7 @@ std::vector<GenerationResult> decode_with(std::unique_ptr<WindowRule> window, st
   OracleModel drafter(oracle_info(4), next_token);
   GenerationModels models;
   models.target = &target;
-  models.drafter = &drafter;
+  models.drafter = as_drafter(drafter);
   DecodeOptions options;
   options.method = "assisted";
   options.max_new_tokens = 8;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "infer/drafters/model_drafter.h"
 #include "infer/generator.h"
 #include "model/kinds/router.h"
 #include "tests/support/oracle_fixtures.h"
@@ -58,7 +59,7 @@ struct Pair {
   GenerationModels models() const {
     GenerationModels all;
     all.target = target.get();
-    all.drafter = drafter.get();
+    all.drafter = as_drafter(*drafter);
     all.router = &router;
     return all;
   }

@@ -1,0 +1,19 @@
+// The target's own first layers as a loaded drafter (infer/drafters/early_exit_drafter.h): which targets have such
+// layers, what drafting with them costs, how well they predict.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "infer/drafters/loaded_drafter.h"
+#include "model/transformer/transformer_model.h"
+
+namespace draftsmith::infer {
+
+// Makes the drafter of the target's first `layers` layers, >= 1.
+SharedDrafter exit_drafter(int64_t layers);
+
+// Returns the target as a transformer, whose layers can be read; nullptr after a problem is reported at `where`.
+model::TransformerModel* transformer_of(model::LanguageModel& target, const std::string& where, Problems& problems);
+
+}  // namespace draftsmith::infer

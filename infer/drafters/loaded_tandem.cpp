@@ -1,0 +1,217 @@
+#include "infer/drafters/loaded_tandem.h"
+
+#include <algorithm>
+
+#include <ATen/core/grad_mode.h>
+
+#include "base/device.h"
+#include "base/timing.h"
+#include "infer/costs/step_costs.h"
+#include "infer/drafters/tandem_drafter.h"
+#include "infer/forced/alpha_sums.h"
+#include "model/files/checkpoint.h"
+#include "model/kinds/tandem.h"
+#include "model/transformer/decoding_guard.h"
+
+namespace draftsmith::infer {
+
+namespace {
+
+// A Tandem secondary whose primary has processed the prefix. Each draft begins from the prefix's last token.
+class TimedTandem final : public TimedDrafter {
+ public:
+  TimedTandem(TandemDrafter& drafter, const TimedModel& primary, const CalibrationContext& context, int64_t room)
+      : drafter_(drafter), rows_(1), prefix_(context.prefix) {
+    prefix_.push_back(prefix_.back());
+    rows_[0].tokens = {prefix_.front()};
+    const model::TokenBatch nothing;
+    const DraftBegin begin{nothing, 1, rows_, std::ssize(prefix_) + room, primary.encoder(), nullptr};
+    drafter_.encode(begin);
+    drafter_.prefill(begin);
+    rows_[0].tokens = prefix_;
+    drafter_.observe({rows_, primary.output(), std::vector<int64_t>{1}});
+  }
+
+  double draft() override {
+    const std::vector<int64_t> active{1};
+    const Stopwatch watch;
+    const auto logits = drafter_.next_logits({rows_, drafted_, active, {}});
+    logits.argmax(-1).to(at::kCPU);
+    const double seconds = watch.seconds();
+    drafted_.push_back(at::full({1}, prefix_.back(), at::TensorOptions(at::kLong).device(logits.device())));
+    return seconds;
+  }
+
+  double observe(const model::StepOutput& output, int64_t tokens) override {
+    const at::Device device = output.logits.device();
+    const std::vector<int64_t> base{std::ssize(prefix_)};
+    rows_[0].tokens.insert(rows_[0].tokens.end(), static_cast<size_t>(tokens), prefix_.back());
+    synchronize(device);
+    const Stopwatch watch;
+    drafter_.observe({rows_, output, base});
+    synchronize(device);
+    return watch.seconds();
+  }
+
+  void go_back() override {
+    drafted_.clear();
+    rows_[0].tokens = prefix_;
+    drafter_.observe({rows_, {}, std::vector<int64_t>{std::ssize(prefix_)}});
+  }
+
+ private:
+  TandemDrafter& drafter_;
+  std::vector<Row> rows_;
+  std::vector<int64_t> prefix_;
+  std::vector<at::Tensor> drafted_;
+};
+
+// A batch of texts that a Tandem secondary predicts block by block; its drafts are the texts' own tokens.
+class ForcedTandem {
+ public:
+  ForcedTandem(model::LanguageModel& target, TandemDrafter& drafter, const ForcedBatch& texts)
+      : forcing_(target, texts), drafter_(drafter), outputs_(texts.outputs), rows_(texts.outputs.size()) {
+    const bool encodes = target.info().encoder_decoder;
+    int64_t capacity = 1;
+    for (size_t b = 0; b < rows_.size(); ++b) {
+      rows_[b].tokens = encodes ? std::vector<int64_t>{target.info().decoder_start} : texts.sources[b];
+      rows_[b].prefix = rows_[b].length();
+      capacity = std::max(capacity, rows_[b].length() + std::ssize(outputs_[b]));
+    }
+    const model::TokenBatch nothing;
+    const DraftBegin begin{
+        nothing, 1, rows_, capacity, encodes ? &forcing_.encoder() : nullptr, nullptr, forcing_.prompt_hidden()};
+    drafter_.encode(begin);
+    drafter_.prefill(begin);
+  }
+
+  // Adds the next `width` positions.
+  void add_block(int64_t width, AlphaSums& sums) {
+    const std::vector<int64_t> valid = forcing_.valid(width);
+    const model::StepOutput target = forcing_.next_output(width);
+    std::vector<int64_t> first;
+    for (const Row& row : rows_) first.push_back(row.emitted());
+    sums.add({target.logits, draft(valid, width)}, labels_of(outputs_, first, valid, width));
+    std::vector<int64_t> base;
+    for (size_t b = 0; b < rows_.size(); ++b) {
+      Row& row = rows_[b];
+      base.push_back(row.length());
+      const auto next = outputs_[b].begin() + row.emitted();
+      row.tokens.insert(row.tokens.end(), next, next + valid[b]);
+    }
+    drafter_.observe({rows_, target, base});
+  }
+
+  int64_t longest() const { return forcing_.longest(); }
+
+ private:
+  // The drafter's logits [B,L,V], each row's up to valid[b].
+  at::Tensor draft(std::span<const int64_t> valid, int64_t width) {
+    std::vector<at::Tensor> drafted;
+    std::vector<at::Tensor> logits;
+    for (int64_t j = 0; j < width; ++j) {
+      std::vector<int64_t> active;
+      std::vector<int64_t> tokens;  // drafted at j
+      for (size_t b = 0; b < rows_.size(); ++b) {
+        active.push_back(j < valid[b] ? 1 : 0);
+        tokens.push_back(active[b] == 0 ? 0 : outputs_[b][static_cast<size_t>(rows_[b].emitted() + j)]);
+      }
+      logits.push_back(drafter_.next_logits({rows_, drafted, active, {}}));
+      drafted.push_back(to_device(tokens, {forcing_.rows()}, logits.back().device()));
+    }
+    return at::stack(logits, 1);
+  }
+
+  TeacherForcing forcing_;
+  TandemDrafter& drafter_;
+  std::span<const std::vector<int64_t>> outputs_;
+  std::vector<Row> rows_;
+};
+
+// Like measure_step_costs(). Writing the target's projected representations into the secondary's caches, once for each
+// verification, counts as part of the target's step.
+StepCosts measure_tandem_costs(model::LanguageModel& target, model::TransformerModel& secondary,
+                               const CalibrationContext& context, int64_t max_tokens) {
+  const model::DecodingGuard guard;
+  TandemDrafter drafter(secondary);
+  TimedModel verifier(target, context, max_tokens, drafter.target_layers());
+  TimedTandem timed(drafter, verifier, context, max_tokens);
+  return measure_rounds(verifier, timed, max_tokens);
+}
+
+// Like alpha_forced(), in blocks of `block` tokens (0: the γ the secondary was trained with). The secondary reads the
+// target's representations up to a block's beginning, as it does in decoding when all drafts are accepted.
+ForcedAlpha alpha_forced_tandem(model::LanguageModel& target, model::TransformerModel& secondary,
+                                const ForcedBatch& texts, const Warping& warping, int64_t block) {
+  const at::NoGradGuard no_grad;
+  const int64_t width = block > 0 ? block : secondary.config().tandem.block;
+  TandemDrafter drafter(secondary);
+  AlphaSums sums(warping);
+  for (size_t first = 0; first < texts.sources.size(); first += kForcedRows) {
+    const size_t count = std::min(kForcedRows, texts.sources.size() - first);
+    ForcedTandem batch(
+        target, drafter,
+        {texts.sources.subspan(first, count), texts.outputs.subspan(first, count), drafter.target_layers()});
+    for (int64_t done = 0; done < batch.longest(); done += width) {
+      batch.add_block(std::min(width, batch.longest() - done), sums);
+    }
+  }
+  return sums.mean();
+}
+
+class LoadedTandem final : public LoadedDrafter {
+ public:
+  LoadedTandem(std::shared_ptr<model::TransformerModel> secondary, std::filesystem::path directory)
+      : secondary_(std::move(secondary)), directory_(std::move(directory)) {}
+
+  std::string name() const override { return secondary_->info().name; }
+  std::filesystem::path path() const override { return directory_; }
+  model::LanguageModel* model() const override { return secondary_.get(); }
+  bool reads_target() const override { return true; }
+
+  // Without directories to compare, only shapes and vocabularies can show that the primary is another one.
+  void check(const DraftTarget& target, Problems& problems) const override {
+    const auto* primary = dynamic_cast<const model::TransformerModel*>(&target.model);
+    if (primary == nullptr) {
+      problems.add({"drafter " + name(), "a Tandem secondary reads the hidden states of its primary",
+                    "its primary as the model that decodes", target.model.info().name, ""});
+      return;
+    }
+    try {
+      model::require_tandem_pair(secondary_->config(), primary->config(), {name(), target.model.info().name});
+    } catch (const UserError& error) {
+      for (const Problem& problem : error.problems()) problems.add(problem);
+    }
+  }
+
+  std::unique_ptr<Drafter> make(const DraftTarget& /*target*/) const override {
+    return std::make_unique<TandemDrafter>(*secondary_);
+  }
+
+  StepCosts step_costs(const DraftTarget& target, const CalibrationContext& context,
+                       int64_t max_tokens) const override {
+    return measure_tandem_costs(target.model, *secondary_, context, max_tokens);
+  }
+
+  ForcedAlpha forced_alpha(const DraftTarget& target, const ForcedBatch& texts, const Warping& warping,
+                           int64_t block) const override {
+    return alpha_forced_tandem(target.model, *secondary_, texts, warping, block);
+  }
+
+ private:
+  std::shared_ptr<model::TransformerModel> secondary_;
+  std::filesystem::path directory_;
+};
+
+}  // namespace
+
+SharedDrafter load_tandem_drafter(const std::filesystem::path& directory, const std::filesystem::path& target,
+                                  const model::LoadOptions& options) {
+  return std::make_shared<LoadedTandem>(model::load_tandem_secondary(directory, target, options), directory);
+}
+
+SharedDrafter tandem_drafter(std::shared_ptr<model::TransformerModel> secondary) {
+  return std::make_shared<LoadedTandem>(std::move(secondary), std::filesystem::path());
+}
+
+}  // namespace draftsmith::infer

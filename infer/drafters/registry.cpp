@@ -1,0 +1,128 @@
+#include "infer/drafters/registry.h"
+
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+#include "base/error.h"
+#include "infer/drafters/loaded_exit.h"
+#include "infer/drafters/loaded_tandem.h"
+#include "infer/drafters/model_drafter.h"
+#include "infer/drafters/ngram_drafter.h"
+#include "infer/drafters/prompt_lookup_drafter.h"
+#include "model/kinds/tandem.h"
+
+namespace draftsmith::infer {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kNgram = "ngram:";
+constexpr std::string_view kLookup = "lookup";
+constexpr std::string_view kExit = "exit:";
+
+template <class... Cases>
+struct Overloaded : Cases... {
+  using Cases::operator()...;
+};
+
+// Absent: not a number.
+std::optional<int64_t> parse_number(std::string_view text) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = error == std::errc{} && end == text.data() + text.size();
+  return whole ? std::optional(number) : std::nullopt;
+}
+
+LookupSpec parse_lookup(const std::string& text) {
+  if (text == kLookup) return {};
+  const int64_t longest = parse_number(std::string_view(text).substr(kLookup.size() + 1)).value_or(0);
+  if (longest >= 1 && longest <= kMostLookup) return {longest};
+  throw UserError({.where = "drafter",
+                   .what = "prompt look-up begins with n-grams of another length",
+                   .expected = "lookup, or lookup:N with N from 1 to " + std::to_string(kMostLookup),
+                   .found = text});
+}
+
+ExitSpec parse_exit(const std::string& text) {
+  const int64_t layers = parse_number(std::string_view(text).substr(kExit.size())).value_or(0);
+  if (layers >= 1) return {layers};
+  throw UserError({.where = "drafter",
+                   .what = "an early exit drafts with the first layers of the model",
+                   .expected = "exit:N with N from 1 to the model's number of decoder layers",
+                   .found = text});
+}
+
+NgramSpec parse_ngram(const std::string& text) {
+  if (text != kNgram) return {text.substr(kNgram.size())};
+  throw UserError({.where = "drafter",
+                   .what = "an n-gram drafter needs its table",
+                   .expected = "ngram:FILE",
+                   .found = text,
+                   .hint = "make one with `draftsmith data ngrams`"});
+}
+
+// Reports a problem unless exactly one kind is given.
+void check_one_kind(const DrafterOptions& drafter, const std::string& where, Problems& problems) {
+  const int given = (drafter.model.empty() ? 0 : 1) + (drafter.tandem.empty() ? 0 : 1) +
+                    (drafter.ngram.empty() ? 0 : 1) + (drafter.lookup ? 1 : 0) + (drafter.exit > 0 ? 1 : 0);
+  if (given == 1) return;
+  problems.add({where, "a drafter is one thing", "one of model, tandem, ngram, exit and lookup = true",
+                given == 0 ? "none of them" : "several of them", ""});
+}
+
+}  // namespace
+
+DrafterSpec parse_drafter(const std::string& text) {
+  if (text == kLookup || text.starts_with(std::string(kLookup) + ":")) return parse_lookup(text);
+  if (text.starts_with(kExit)) return parse_exit(text);
+  if (text.starts_with(kNgram)) return parse_ngram(text);
+  if (model::is_tandem_directory(text)) return TandemSpec{text};
+  return ModelSpec{text};
+}
+
+std::string to_text(const DrafterSpec& spec) {
+  return std::visit(
+      Overloaded{[](const ModelSpec& model) { return model.directory.string(); },
+                 [](const TandemSpec& tandem) { return tandem.directory.string(); },
+                 [](const NgramSpec& table) { return std::string(kNgram) + table.file.string(); },
+                 [](const LookupSpec& lookup) { return std::string(kLookup) + ":" + std::to_string(lookup.longest); },
+                 [](const ExitSpec& exit) { return std::string(kExit) + std::to_string(exit.layers); }},
+      spec);
+}
+
+SharedDrafter load_drafter(const DrafterSpec& spec, const fs::path& target, const model::LoadOptions& options) {
+  return std::visit(
+      Overloaded{[&](const ModelSpec& model) { return load_model_drafter(model.directory, options); },
+                 [&](const TandemSpec& tandem) { return load_tandem_drafter(tandem.directory, target, options); },
+                 [](const NgramSpec& table) { return load_ngram_drafter(table.file); },
+                 [](const LookupSpec& lookup) { return lookup_drafter(lookup.longest); },
+                 [](const ExitSpec& exit) { return exit_drafter(exit.layers); }},
+      spec);
+}
+
+DrafterSpec DrafterOptions::spec() const {
+  if (lookup) return LookupSpec{longest};
+  if (exit > 0) return ExitSpec{exit};
+  if (!ngram.empty()) return NgramSpec{ngram};
+  if (!tandem.empty()) return TandemSpec{tandem};
+  return ModelSpec{model};
+}
+
+Fields<DrafterOptions> DrafterOptions::fields() {
+  return Fields<DrafterOptions>("evaluation drafter")
+      .add("name", &DrafterOptions::name, Required{}, "Name by which runs refer to the drafter; not \"target\".")
+      .add("model", &DrafterOptions::model, "Its model directory; or")
+      .add("tandem", &DrafterOptions::tandem, "the directory of a Tandem secondary of the suite's model; or")
+      .add("ngram", &DrafterOptions::ngram, "its n-gram table, made by `draftsmith data ngrams`; or")
+      .add("exit", &DrafterOptions::exit, Range{0}, Unit{"layers"},
+           "the first so many layers of the model that decodes, read by its exits if it has any; 0: none; or")
+      .add("lookup", &DrafterOptions::lookup,
+           "true: prompt look-up, which copies what followed the last n-gram like the end of the text.")
+      .add("longest", &DrafterOptions::longest, Range{1, static_cast<double>(kMostLookup)}, Unit{"tokens"},
+           "Longest n-gram that prompt look-up looks for.")
+      .check(check_one_kind);
+}
+
+}  // namespace draftsmith::infer

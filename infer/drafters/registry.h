@@ -1,0 +1,70 @@
+// The kinds of drafters: how users name each one, in `--drafter` and in a suite's [[drafter]], and how it is loaded.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <variant>
+
+#include "base/options.h"
+#include "infer/drafters/loaded_drafter.h"
+
+namespace draftsmith::model {
+struct LoadOptions;  // model/files/checkpoint.h
+}
+
+namespace draftsmith::infer {
+
+constexpr int64_t kLongestLookup = 4;  // default of LookupSpec::longest
+constexpr int64_t kMostLookup = 16;
+
+// A small language model.
+struct ModelSpec {
+  std::filesystem::path directory;
+};
+// A Tandem secondary of the target.
+struct TandemSpec {
+  std::filesystem::path directory;
+};
+// A table of n-gram counts, made by `draftsmith data ngrams`.
+struct NgramSpec {
+  std::filesystem::path file;
+};
+// Prompt look-up.
+struct LookupSpec {
+  int64_t longest = kLongestLookup;  // n of the longest n-gram that is looked for, 1..kMostLookup
+};
+// The first layers of the target itself.
+struct ExitSpec {
+  int64_t layers = 0;  // 1..N; 0: the method's default
+};
+
+// What a user names as a drafter. To add a kind: its struct here, its entries in registry.cpp, and its own two files.
+using DrafterSpec = std::variant<ModelSpec, TandemSpec, NgramSpec, LookupSpec, ExitSpec>;
+
+// Reads "DIR" (a directory's config.json says whether it is a Tandem secondary), "ngram:FILE", "lookup" or "lookup:N"
+// (N from 1 to 16), or "exit:N" (N from 1). Errors: UserError for another N and for "ngram:" without a file.
+DrafterSpec parse_drafter(const std::string& text);
+
+// Returns the text that parse_drafter() reads as `spec`.
+std::string to_text(const DrafterSpec& spec);
+
+// Loads a drafter for the model in the directory `target`; empty: a Tandem secondary is not compared with its primary.
+// Errors: UserError for files that cannot be read, and for a Tandem secondary of another primary.
+SharedDrafter load_drafter(const DrafterSpec& spec, const std::filesystem::path& target,
+                           const model::LoadOptions& options);
+
+// A drafter as a suite's [[drafter]] describes it.
+struct DrafterOptions {
+  std::string name;  // by which settings refer to it
+  std::filesystem::path model{};
+  std::filesystem::path ngram{};
+  bool lookup = false;
+  int64_t longest = kLongestLookup;
+  std::filesystem::path tandem{};
+  int64_t exit = 0;  // layers; 0: none
+  DrafterSpec spec() const;
+  static Fields<DrafterOptions> fields();
+};
+
+}  // namespace draftsmith::infer
