@@ -7,6 +7,7 @@
 #include "base/logging.h"
 #include "base/signals.h"
 #include "infer/drafters/registry.h"
+#include "model/files/checkpoint.h"
 #include "model/files/model_hash.h"
 #include "recipes/stages/stages.h"
 #include "train/router/router_training.h"

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "infer/drafters/registry.h"
 #include "infer/part_options.h"
 #include "model/kinds/exits.h"
 #include "tests/support/early_exit_fixtures.h"
@@ -160,14 +159,6 @@ TEST_F(InsideMethods, OptionsOfOtherMethodsAreKnownToHaveNoEffect) {
   EXPECT_FALSE(used("ppd", "exit_threshold"));
   EXPECT_TRUE(used("ppd", "candidates"));
   EXPECT_FALSE(used("calm", "window"));
-}
-
-TEST(DrafterSpec, ExitsAreReadAndWritten) {
-  EXPECT_EQ(std::get<ExitSpec>(parse_drafter("exit:3")).layers, 3);
-  EXPECT_EQ(to_text(parse_drafter("exit:3")), "exit:3");
-  for (const char* wrong : {"exit:0", "exit:-1", "exit:", "exit:two", "exit:2x"}) {
-    EXPECT_THAT(message_of([&] { parse_drafter(wrong); }), AllOf(HasSubstr("exit:N"), HasSubstr(wrong)));
-  }
 }
 
 }  // namespace

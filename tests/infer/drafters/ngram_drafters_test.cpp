@@ -11,7 +11,6 @@
 #include "infer/drafters/drafter_probe.h"
 #include "infer/drafters/ngram_drafter.h"
 #include "infer/drafters/prompt_lookup_drafter.h"
-#include "infer/drafters/registry.h"
 #include "infer/forced/forced_alpha.h"
 #include "infer/windows/fixed.h"
 #include "tests/support/oracle_fixtures.h"
@@ -428,17 +427,6 @@ TEST(NgramDrafters, TablesOfOtherTokenizersAreRefused) {
   OracleModel smaller(oracle_info(3), random_oracle(3, 1));
   EXPECT_THAT(message_of([&] { Generator(models_of(smaller, {.table = &table}), options); }),
               HasSubstr("more token ids than the target"));
-}
-
-TEST(DrafterSpec, IsReadAsItIsWritten) {
-  EXPECT_EQ(std::get<ModelSpec>(parse_drafter("some/dir")).directory.string(), "some/dir");
-  EXPECT_EQ(std::get<NgramSpec>(parse_drafter("ngram:a/b.h5")).file.string(), "a/b.h5");
-  EXPECT_EQ(std::get<LookupSpec>(parse_drafter("lookup")).longest, 4);
-  EXPECT_EQ(std::get<LookupSpec>(parse_drafter("lookup:2")).longest, 2);
-  for (const char* text : {"some/dir", "ngram:a/b.h5", "lookup:3"}) EXPECT_EQ(to_text(parse_drafter(text)), text);
-  for (const char* wrong : {"ngram:", "lookup:", "lookup:0", "lookup:17", "lookup:2x", "lookup:-1"}) {
-    EXPECT_THAT(message_of([&] { parse_drafter(wrong); }), HasSubstr(wrong)) << wrong;
-  }
 }
 
 TEST(NgramDrafters, ForcedAlphaIsThatOfAModelWithTheTablesDistribution) {

@@ -1,0 +1,92 @@
+// How drafters are named, and what each kind says of itself once it is loaded.
+#include "infer/drafters/registry.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "infer/drafters/drafter.h"
+#include "infer/drafters/model_drafter.h"
+#include "model/files/checkpoint.h"
+#include "tests/infer/drafters/tandem_fixtures.h"
+#include "tests/support/early_exit_fixtures.h"
+#include "tests/support/oracle_fixtures.h"
+
+namespace draftsmith::infer::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string message_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(DrafterSpec, IsReadAsItIsWritten) {
+  EXPECT_EQ(std::get<ModelSpec>(parse_drafter("some/dir")).directory.string(), "some/dir");
+  EXPECT_EQ(std::get<NgramSpec>(parse_drafter("ngram:a/b.h5")).file.string(), "a/b.h5");
+  EXPECT_EQ(std::get<LookupSpec>(parse_drafter("lookup")).longest, 4);
+  EXPECT_EQ(std::get<LookupSpec>(parse_drafter("lookup:2")).longest, 2);
+  EXPECT_EQ(std::get<ExitSpec>(parse_drafter("exit:3")).layers, 3);
+  for (const char* text : {"some/dir", "ngram:a/b.h5", "lookup:3", "exit:3"}) {
+    EXPECT_EQ(to_text(parse_drafter(text)), text);
+  }
+}
+
+TEST(DrafterSpec, OtherTextsAreErrorsThatNameTheForm) {
+  for (const char* wrong : {"ngram:", "lookup:", "lookup:0", "lookup:17", "lookup:2x", "lookup:-1"}) {
+    EXPECT_THAT(message_of([&] { parse_drafter(wrong); }), HasSubstr(wrong)) << wrong;
+  }
+  for (const char* wrong : {"exit:0", "exit:-1", "exit:", "exit:two", "exit:2x"}) {
+    EXPECT_THAT(message_of([&] { parse_drafter(wrong); }), AllOf(HasSubstr("exit:N"), HasSubstr(wrong)));
+  }
+}
+
+TEST(DrafterSpec, ASuitesDraftersHaveTheSameTexts) {
+  EXPECT_EQ(to_text(DrafterOptions{.name = "a", .model = "dir"}.spec()), "dir");
+  EXPECT_EQ(to_text(DrafterOptions{.name = "a", .ngram = "n.h5"}.spec()), "ngram:n.h5");
+  EXPECT_EQ(to_text(DrafterOptions{.name = "a", .lookup = true, .longest = 3}.spec()), "lookup:3");
+  EXPECT_EQ(to_text(DrafterOptions{.name = "a", .exit = 2}.spec()), "exit:2");
+  EXPECT_TRUE(std::holds_alternative<TandemSpec>(DrafterOptions{.name = "a", .tandem = "pair"}.spec()));
+}
+
+TEST(LoadedDrafter, KindsWithoutFilesSayWhatTheyAre) {
+  const auto lookup = load_drafter(LookupSpec{3}, {}, {});
+  EXPECT_EQ(lookup->name(), "lookup:3");
+  EXPECT_EQ(lookup->model(), nullptr);
+  EXPECT_EQ(lookup->transformer(), nullptr);
+  EXPECT_EQ(lookup->inside_target(), 0);
+  const auto exit = load_drafter(ExitSpec{2}, {}, {});
+  EXPECT_EQ(exit->name(), "exit:2");
+  EXPECT_EQ(exit->inside_target(), 2);
+  EXPECT_EQ(exit->model(), nullptr);
+  EXPECT_TRUE(exit->path().empty());
+}
+
+TEST(LoadedDrafter, MakesTheDrafterOfItsName) {
+  const auto model = exit_model({});
+  const DraftTarget target{*model};
+  EXPECT_EQ(load_drafter(LookupSpec{}, {}, {})->make(target)->traits().name, "lookup");
+  EXPECT_EQ(load_drafter(ExitSpec{2}, {}, {})->make(target)->traits().name, "early-exit");
+  EXPECT_EQ(as_drafter(*model)->make(target)->traits().name, "model");
+  const TandemPair pair = identity_pair(Kind::kEncoderDecoder);
+  const GenerationModels models = pair.models();
+  EXPECT_EQ(models.drafter->make(models.draft_target())->traits().name, "tandem");
+  EXPECT_TRUE(models.drafter->reads_target());
+}
+
+TEST(LoadedDrafter, OfACallersModelDoesNotDecodeAlone) {
+  OracleModel oracle(oracle_info(4), random_oracle(4, 1));
+  const auto drafter = as_drafter(oracle, nullptr, "somewhere");
+  EXPECT_EQ(drafter->model(), &oracle);
+  EXPECT_EQ(drafter->transformer(), nullptr) << "an oracle has no embeddings";
+  EXPECT_EQ(drafter->standalone(), nullptr);
+  EXPECT_EQ(drafter->path(), "somewhere");
+}
+
+}  // namespace
+}  // namespace draftsmith::infer::testing
