@@ -1,6 +1,8 @@
 // How drafters are named, and what each kind says of itself once it is loaded.
 #include "infer/drafters/registry.h"
 
+#include <functional>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -85,7 +87,7 @@ TEST(LoadedDrafter, OfACallersModelDoesNotDecodeAlone) {
   EXPECT_EQ(drafter->model(), &oracle);
   EXPECT_EQ(drafter->transformer(), nullptr) << "an oracle has no embeddings";
   EXPECT_EQ(drafter->standalone(), nullptr);
-  EXPECT_EQ(drafter->path(), "somewhere");
+  EXPECT_EQ(drafter->path().string(), "somewhere");
 }
 
 }  // namespace
