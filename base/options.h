@@ -58,6 +58,29 @@ struct Required {};
 struct NoResult {};
 // `inf` is a meaningful value (a rollback threshold that never triggers); otherwise infinite numbers are errors.
 struct AllowInfinity {};
+// How a grid over the struct (base/options_grid.h) takes the field: not at all, as one value, or as a list of values
+// that spans the grid.
+enum class GridKey { kNone, kValue, kList };
+// Marks a field whose list spans the outer loop of a grid: fields with it come before all others.
+struct OuterLoop {};
+// Short name of the field in labels made of its value, "H" in "H0.5". Without it the field's own name is taken; an
+// empty one keeps the field out of labels.
+struct Label {
+  std::string text;
+};
+// Labels name the field even where it has its default, provided that the parts in use read it.
+struct AlwaysNamed {};
+// Labels leave the field out where `test` holds of the struct, for values that mean the same as none.
+template <class T>
+struct UnnamedIf {
+  bool (*test)(const T&);
+};
+// The field is read by some of the program's parts only: ReadBy{"window_rule", {"entropy"}}. What a part is, the code
+// that owns the struct knows.
+struct ReadBy {
+  std::string part;
+  std::vector<std::string> names;
+};
 
 // A nested options struct, an optional of one or a vector of them, seen without its type as a sequence of structs.
 struct NestedType {
@@ -93,6 +116,13 @@ struct Field {
   bool required = false;
   bool affects_result = true;
   bool allow_infinity = false;
+  bool accepts_one = false;  // of a list: a value without brackets is a list of one
+  GridKey grid = GridKey::kNone;
+  bool outer_loop = false;
+  std::optional<std::string> label;
+  bool always_named = false;
+  std::function<bool(const void* object)> unnamed_if;  // empty: never
+  std::optional<ReadBy> read_by;                       // absent: every part
   std::function<FieldPointer(void* object)> pointer;
 };
 
@@ -108,6 +138,10 @@ class FieldList {
   const std::vector<Check>& checks() const { return checks_; }
 
  protected:
+  // Errors: std::logic_error for an unknown name.
+  std::vector<Field>::iterator find(const std::string& name);
+  void move_before(const std::string& name, const std::string& next);
+
   std::string title_;
   std::vector<Field> fields_;
   std::vector<Check> checks_;
@@ -209,6 +243,25 @@ inline void apply(Field& field, NoResult) {
 inline void apply(Field& field, AllowInfinity) {
   field.allow_infinity = true;
 }
+inline void apply(Field& field, GridKey key) {
+  field.grid = key;
+}
+inline void apply(Field& field, OuterLoop) {
+  field.outer_loop = true;
+}
+inline void apply(Field& field, Label label) {
+  field.label = std::move(label.text);
+}
+inline void apply(Field& field, AlwaysNamed) {
+  field.always_named = true;
+}
+template <class T>
+void apply(Field& field, UnnamedIf<T> unnamed) {
+  field.unnamed_if = [test = unnamed.test](const void* object) { return test(*static_cast<const T*>(object)); };
+}
+inline void apply(Field& field, ReadBy readers) {
+  field.read_by = std::move(readers);
+}
 inline void apply(Field& field, std::string help) {
   field.help = std::move(help);
 }
@@ -231,6 +284,24 @@ class Fields : public FieldList {
     (options_detail::apply(field, std::forward<Rest>(rest)), ...);
     field.pointer = [member](void* object) { return options_detail::pointer_to(static_cast<T*>(object)->*member); };
     fields_.push_back(std::move(field));
+    return *this;
+  }
+
+  // Adds a field that is described already.
+  Fields& add(Field field) {
+    fields_.push_back(std::move(field));
+    return *this;
+  }
+
+  // Makes the field `name` one that must be given. Errors: std::logic_error for an unknown name.
+  Fields& require(const std::string& name) {
+    find(name)->required = true;
+    return *this;
+  }
+
+  // Moves the field `name` to the place before the field `next`. Errors: std::logic_error for unknown names.
+  Fields& place(const std::string& name, const std::string& next) {
+    move_before(name, next);
     return *this;
   }
 
@@ -267,6 +338,8 @@ void parse_fields(const FieldList& fields, const toml::table& table, const std::
 void validate_fields(const FieldList& fields, const void* object, const std::string& where, Problems& problems);
 std::string dump_fields(const FieldList& fields, const void* object, const std::string& path);
 nlohmann::ordered_json fields_to_json(const FieldList& fields, const void* object, bool results_only);
+// The value of one field; infinite numbers become strings, absent optionals null.
+nlohmann::ordered_json field_json(const Field& field, const void* object);
 std::string describe_fields(const FieldList& fields, const void* defaults);
 // What the user types behind a field's flag.
 enum class FlagKind { kNone, kSwitch, kValue, kValues };  // kNone: a nested table; kSwitch: true or false
@@ -321,9 +394,9 @@ std::vector<std::filesystem::path> option_paths(const T& options) {
 nlohmann::ordered_json identity_of_fields(const FieldList& fields, const void* object, const void* defaults);
 std::string hash_of_identity(const nlohmann::ordered_json& identity);
 
-// What makes these options these: the fields that change results and differ from their defaults, and required ones. A
-// field that is added later with a default leaves it as it is, so finished work stays finished. Who changes a default
-// that was there raises the version of what reads it (StageKind::version).
+// Returns what identifies these options: the fields that change results and differ from their defaults, and required
+// ones. A field that is added later with a default leaves the identity as it is, so finished work stays finished.
+// If you change an existing default, increment StageKind::version.
 template <class T, class Json = nlohmann::ordered_json>
 Json options_identity(const T& options) {
   const T defaults{};

@@ -1,5 +1,7 @@
 // From options structs to TOML text, JSON, hashes and help.
+#include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -133,7 +135,7 @@ std::string wrapped(const std::string& text, size_t indent) {
 template <class M>
 std::string described(const Field& field, const M& member) {
   using E = typename ElementOf<M>::type;
-  std::string text = (kIsVector<M> ? "list of " : "") + type_name<E>();
+  std::string text = (kIsVector<M> ? field.accepts_one ? "one or a list of " : "list of " : "") + type_name<E>();
   if (!field.unit.empty()) text += " (" + field.unit + ")";
   const std::string bounds = bounds_text(field);
   if (!bounds.empty()) text += ", " + bounds;
@@ -218,6 +220,10 @@ ordered_json fields_to_json(const FieldList& fields, const void* object, bool re
   return json;
 }
 
+ordered_json field_json(const Field& field, const void* object) {
+  return member_json(field.pointer(const_cast<void*>(object)));
+}
+
 ordered_json identity_of_fields(const FieldList& fields, const void* object, const void* defaults) {
   ordered_json json = ordered_json::object();
   for (const Field& field : fields.all()) {
@@ -234,6 +240,22 @@ ordered_json identity_of_fields(const FieldList& fields, const void* object, con
 
 std::string hash_of_identity(const ordered_json& identity) {
   return sha256(identity.dump(-1, ' ', true, ordered_json::error_handler_t::replace));
+}
+
+std::vector<Field>::iterator FieldList::find(const std::string& name) {
+  const auto found = std::find_if(fields_.begin(), fields_.end(), [&](const Field& one) { return one.name == name; });
+  if (found == fields_.end()) throw std::logic_error("there is no field " + name + " of " + title_);
+  return found;
+}
+
+void FieldList::move_before(const std::string& name, const std::string& next) {
+  const auto from = find(name);
+  const auto to = find(next);
+  if (from < to) {
+    std::rotate(from, from + 1, to);
+  } else {
+    std::rotate(to, from, from + 1);
+  }
 }
 
 std::string field_text(const Field& field, void* object) {

@@ -123,6 +123,10 @@ void parse_value(const Field& field, const toml::node& node, const std::string& 
   using E = typename ElementOf<M>::type;
   if constexpr (kIsVector<M>) {
     const toml::array* array = node.as_array();
+    if (!array && field.accepts_one) {
+      if (auto value = parse_element<E>(field, node, path, problems)) member = {std::move(*value)};
+      return;
+    }
     if (!array) {
       problems.add({where_is(node, path), "the value has the wrong type",
                     "a list, each element " + expectation<E>(field), shown(node), "write it in brackets: [...]"});

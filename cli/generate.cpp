@@ -22,7 +22,6 @@
 #include "infer/drafters/registry.h"
 #include "infer/generator.h"
 #include "infer/load_models.h"
-#include "infer/part_options.h"
 #include "model/kinds/router.h"
 
 namespace draftsmith::cli {
@@ -72,11 +71,11 @@ ordered_json stats_json(const DecodeStats& stats, bool with_alpha) {
   return json;
 }
 
-// Options that the method's parts do not read, so that nobody wonders why they change nothing.
+// Warns of options that the method's parts do not read, so that nobody wonders why they change nothing.
 void warn_of_unused(const OptionFlags<DecodeOptions>& given, const DecodeOptions& options) {
-  for (const infer::PartOption& option : infer::part_options(options)) {
-    if (option.used || !given.given(option.name)) continue;
-    log_warning("{} has no effect on method {}", flag_name(option.name), options.method);
+  for (const Field& field : DecodeOptions::fields().all()) {
+    if (options.reads(field) || !given.given(field.name)) continue;
+    log_warning("{} has no effect on method {}", flag_name(field.name), options.method);
   }
 }
 

@@ -10,6 +10,17 @@ std::string flag_name(const std::string& field_name) {
   return name;
 }
 
+namespace {
+
+// What help shows for a flag's value: its choices, the empty one left out.
+std::string value_name(const Field& field) {
+  std::vector<std::string> choices = field.choices;
+  std::erase(choices, "");
+  return choices.empty() ? "VALUE" : CLI::detail::join(choices, "|");
+}
+
+}  // namespace
+
 FieldFlags::FieldFlags(CLI::App& app, FieldList fields, void* defaults, const std::set<std::string>& except)
     : fields_(std::move(fields)) {
   const CLI::callback_t keep_results = [](const CLI::results_t&) { return true; };
@@ -23,7 +34,7 @@ FieldFlags::FieldFlags(CLI::App& app, FieldList fields, void* defaults, const st
       continue;
     }
     CLI::Option* option = app.add_option(flag_name(field.name), keep_results, help);
-    option->type_name(field.choices.empty() ? "VALUE" : CLI::detail::join(field.choices, "|"));
+    option->type_name(value_name(field));
     option->default_str(field_text(field, defaults));
     if (kind == FlagKind::kValues) option->expected(1, 1 << 20)->allow_extra_args(false);
     flags_.push_back({field, option});

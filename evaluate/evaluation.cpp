@@ -71,7 +71,7 @@ class Suite {
     Problems problems;
     validate_options(options_, "", problems);
     problems.throw_if_any();
-    runs_ = expand_runs(options_);
+    runs_ = expand_settings(options_);
     for (const auto& run : runs_) engine_.check(run, problems);
     for (size_t i = 0; i < options_.match_rates.size(); ++i) {
       engine_.check(options_.match_rates[i], fmt::format("match_rates[{}]", i), problems);
@@ -183,11 +183,11 @@ class Suite {
       throw_if_stop_requested(kHowToGoOn);
       const Setting& run = row.settings;
       const std::string drafting = run.drafter_label();
-      if (drafting.empty() && run.method() != "ppd") continue;
+      if (drafting.empty() && run.decode.method_info().algorithm != infer::Algorithm::kPpd) continue;
       const SettingRecords& greedy = task.own_greedy(run);
       const size_t line = typical_line(greedy);
       if (greedy[line].ids.empty()) continue;
-      if (options_.calibrate && run.method() == "ppd") {
+      if (options_.calibrate && run.decode.method_info().algorithm == infer::Algorithm::kPpd) {
         task.ppd_times[run.label] = engine_.ppd_times(run, task.prompts[line], greedy[line].ids);
       }
       if (drafting.empty()) continue;

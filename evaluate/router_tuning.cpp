@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
 bool asks_router(const SettingGrid& run) {
-  return run.window_rule == "router";
+  return run.decode.window_rule == "router";
 }
 
 // Where routers are tuned that their own runs say nothing of: what other runs choose on, routers' first.
@@ -32,7 +32,7 @@ std::string usual_task(const SuiteOptions& options) {
 
 // Whether outputs follow the target's distribution; with lossy ones speed alone says nothing.
 bool lossless(const SettingGrid& run) {
-  std::vector<Setting> settings = expand_run(run);
+  std::vector<Setting> settings = expand_grid(run);
   return std::all_of(settings.begin(), settings.end(), [](Setting& one) {
     one.decode.temperature = 0;
     return one.equals_greedy();
@@ -42,7 +42,7 @@ bool lossless(const SettingGrid& run) {
 // Settings are chosen by speed and quality, which a task without a metric does not measure and lossless greedy runs do
 // not lose.
 bool can_choose(const SuiteOptions& options, const SettingGrid& run, const std::string& task) {
-  const auto settings = expand_run(run);
+  const auto settings = expand_grid(run);
   return std::all_of(settings.begin(), settings.end(), [](const auto& one) { return one.equals_greedy(); }) ||
          std::any_of(options.task.begin(), options.task.end(),
                      [&](const TaskOptions& one) { return one.name == task && one.metric.name != "none"; });
@@ -78,16 +78,16 @@ std::vector<TunedRouter> routers_to_tune(const SuiteOptions& suite, Problems& pr
     if (!tunes(run)) continue;
     for (const std::string& drafter : run.drafter) {
       const auto same = std::find_if(routers.begin(), routers.end(), [&](const TunedRouter& one) {
-        return one.router == run.router && one.drafter == drafter;
+        return one.router == run.decode.router && one.drafter == drafter;
       });
       if (same == routers.end()) {
         TunedRouter& added = routers.emplace_back();
-        added.router = run.router;
+        added.router = run.decode.router;
         added.drafter = drafter;
         added.task = run.choose_on;
         runs.push_back(run.name);
       } else if (same->task != run.choose_on) {
-        problems.add({"run.choose_on", "a router is tuned on one task, and two runs tune " + run.router.string(),
+        problems.add({"run.choose_on", "a router is tuned on one task, and two runs tune " + run.decode.router.string(),
                       same->task, run.choose_on, "choose on the same task in both runs"});
       }
     }
@@ -120,12 +120,12 @@ void require_tuned(const SuiteOptions& suite, const std::vector<TunedRouter>& ro
   for (const SettingGrid& run : suite.run) {
     if (!asks_router(run)) continue;
     const bool tuned =
-        std::any_of(routers.begin(), routers.end(), [&](const TunedRouter& one) { return one.router == run.router; });
+        std::any_of(routers.begin(), routers.end(), [&](const TunedRouter& one) { return one.router == run.decode.router; });
     if (tuned) continue;
-    problems.add({"tune_router", "no run can tune the router " + run.router.string(),
+    problems.add({"tune_router", "no run can tune the router " + run.decode.router.string(),
                   "a run whose outputs are the target's (acceptance exact or rejection), at temperature 0 or on a task "
                   "with a metric",
-                  "run " + (run.name.empty() ? run.method : run.name), "add such a run, or leave --tune-router out"});
+                  "run " + (run.name.empty() ? run.decode.method : run.name), "add such a run, or leave --tune-router out"});
   }
 }
 
@@ -163,11 +163,13 @@ const ordered_json* find_result(const ordered_json& results, const std::string& 
 SuiteOptions with_router_defaults(const SuiteOptions& options) {
   SuiteOptions suite = options;
   for (SettingGrid& run : suite.run) {
-    if (!asks_router(run) || (!run.threshold.empty() && !run.max_draft.empty())) continue;
-    if (run.router.empty() || !model::is_router(run.router)) continue;
-    const model::RouterConfig config = model::load_router(run.router).config();
-    if (run.threshold.empty()) run.threshold = {config.threshold};
-    if (run.max_draft.empty()) run.max_draft = {config.max_draft};
+    auto& thresholds = run.lists[&DecodeOptions::threshold];
+    auto& longest = run.lists[&DecodeOptions::max_draft];
+    if (!asks_router(run) || (!thresholds.empty() && !longest.empty())) continue;
+    if (run.decode.router.empty() || !model::is_router(run.decode.router)) continue;
+    const model::RouterConfig config = model::load_router(run.decode.router).config();
+    if (thresholds.empty()) thresholds = {config.threshold};
+    if (longest.empty()) longest = {config.max_draft};
   }
   return suite;
 }
@@ -181,8 +183,10 @@ SuiteOptions with_tuning_grids(const SuiteOptions& options) {
     const std::string task = run.choose_on.empty() ? usual : run.choose_on;
     if (!can_choose(options, run, task)) continue;
     run.choose_on = task;
-    if (run.threshold.empty()) run.threshold = {0.3, 0.5, 0.6, 0.7, 0.8, 0.9};
-    if (run.max_draft.empty()) run.max_draft = {4, 8, 16};
+    auto& thresholds = run.lists[&DecodeOptions::threshold];
+    auto& longest = run.lists[&DecodeOptions::max_draft];
+    if (thresholds.empty()) thresholds = {0.3, 0.5, 0.6, 0.7, 0.8, 0.9};
+    if (longest.empty()) longest = {4, 8, 16};
   }
   Problems problems;
   require_tuned(suite, routers_to_tune(suite, problems), problems);
@@ -196,11 +200,11 @@ std::vector<TunedRouter> tuned_routers(const SuiteOptions& suite, const ordered_
   problems.throw_if_any();
   for (const SettingGrid& run : suite.run) {
     if (!tunes(run)) continue;
-    for (const Setting& setting : expand_run(run)) {
+    for (const Setting& setting : expand_grid(run)) {
       const ordered_json* measured = find_result(results, setting.choose_on, setting.label);
       if (measured == nullptr) continue;
       const auto router = std::find_if(routers.begin(), routers.end(), [&](const TunedRouter& one) {
-        return one.router == run.router && one.drafter == setting.drafter;
+        return one.router == run.decode.router && one.drafter == setting.drafter;
       });
       TunedRouter tuned = *router;
       tuned.temperature = setting.temperature();

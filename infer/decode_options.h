@@ -8,11 +8,9 @@
 #include <vector>
 
 #include "base/options.h"
+#include "infer/methods.h"
 
 namespace draftsmith::infer {
-
-// Names of the methods that exist.
-std::vector<std::string> decoding_methods();
 
 struct DecodeOptions {
   std::string method = "greedy";
@@ -30,9 +28,9 @@ struct DecodeOptions {
   std::filesystem::path router;      // directory, of the router window
   std::optional<double> threshold;   // of the router window; absent: its own
   std::string rollback_rule = "effective";
-  std::optional<std::string> window_rule;  // absent: the method's own
-  std::optional<std::string> acceptance;   // absent: the method's own
-  bool free_token = true;                  // of accept_all: the target adds a token to each block
+  std::string window_rule;  // empty: the method's own
+  std::string acceptance;   // empty: the method's own
+  bool free_token = true;   // of accept_all: the target adds a token to each block
   // --- inside the model: early-exit, calm, ppd ---
   std::filesystem::path exits;              // directory of exits; empty: the model's own, if it has any
   std::optional<int64_t> exit_layer;        // of early-exit: layers that draft; absent: its first exit, else 1
@@ -54,19 +52,27 @@ struct DecodeOptions {
   // Most tokens that the drafter writes in a row, of window rules without a length of their own.
   int64_t longest_draft() const { return max_draft.value_or(10); }
 
+  // The method's row in the table of methods; a method without any property if the name is unknown.
+  const Method& method_info() const;
   // Whether the method's drafter is a Tandem secondary of the target.
-  bool needs_tandem() const { return method == "tandem" || method == "tandem-speed"; }
+  bool needs_tandem() const { return method_info().drafts == DraftSource::kTandem; }
   // Whether the method's drafter is the first layers of the target, whatever drafter is named.
-  bool drafts_inside() const { return method == "early-exit"; }
+  bool drafts_inside() const { return method_info().drafts == DraftSource::kOwnLayers; }
   // Whether the method decodes with the model's layers in an order of its own, without a drafter.
-  bool decodes_inside() const { return method == "calm" || method == "ppd"; }
+  bool decodes_inside() const { return method_info().is_inside(); }
   // Whether the method drafts, i.e. needs a drafter.
-  bool drafts() const { return method != "greedy" && method != "sample" && !decodes_inside(); }
+  bool drafts() const { return method_info().drafts != DraftSource::kNone; }
   // Whether the method samples when no temperature is given.
-  bool samples_by_default() const { return method == "sample" || method == "speculative"; }
+  bool samples_by_default() const { return method_info().sampling == Sampling::kByDefault; }
   // Names of the method's parts, overrides included; empty for methods without parts.
   std::string window_rule_name() const;
   std::string acceptance_name() const;
+
+  // Whether the method or its parts read the field; fields without ReadBy are read by all.
+  bool reads(const Field& field) const;
 };
+
+// Returns who reads a field with ReadBy, for messages: "window_rule fixed, dynamic".
+std::string readers_of(const Field& field);
 
 }  // namespace draftsmith::infer

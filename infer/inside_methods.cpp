@@ -84,9 +84,10 @@ void check_inside(const GenerationModels& models, const DecodeOptions& options, 
                   "use the window dynamic, entropy or fallback"});
   }
   if (!check_layers(models, "method " + options.method, problems)) return;
-  if (options.method == "ppd") check_ppd(models, options, problems);
   if (exit > 0) check_exit_read(models, options, exit, problems);
-  if (options.method == "ppd") check_exit_read(models, options, ppd_settings(models, options).early_layer, problems);
+  if (options.method_info().algorithm != Algorithm::kPpd) return;
+  check_ppd(models, options, problems);
+  check_exit_read(models, options, ppd_settings(models, options).early_layer, problems);
 }
 
 CalmSettings calm_settings(const DecodeOptions& options) {
@@ -117,7 +118,7 @@ PpdSettings ppd_settings(const GenerationModels& models, const DecodeOptions& op
 void decode_inside(const GenerationModels& models, const DecodeOptions& options, const DecodeSettings& settings,
                    RowBatch& batch, PhaseTimer& timer) {
   model::TransformerModel& target = inside_model(models);
-  if (options.method == "calm") {
+  if (options.method_info().algorithm == Algorithm::kCalm) {
     decode_calm(target, models.exits, calm_settings(options), settings, batch, timer);
   } else {
     decode_ppd(target, models.exits, ppd_settings(models, options), settings, batch, timer);

@@ -123,6 +123,10 @@ std::unique_ptr<AcceptanceRule> make_acceptance_rule(const std::string& name, co
   return make(acceptance_rules(), "acceptance rule", name, options);
 }
 
+AcceptanceTraits acceptance_traits(const DecodeOptions& options) {
+  return make_acceptance_rule(options.acceptance_name(), options)->traits();
+}
+
 DraftParts make_parts(const DecodeOptions& options, std::unique_ptr<Drafter> drafter, const WindowInputs& inputs) {
   return {std::move(drafter), make_window_rule(options.window_rule_name(), options, inputs),
           make_acceptance_rule(options.acceptance_name(), options)};

@@ -33,6 +33,9 @@ std::unique_ptr<WindowRule> make_window_rule(const std::string& name, const Deco
                                              const WindowInputs& inputs = {});
 std::unique_ptr<AcceptanceRule> make_acceptance_rule(const std::string& name, const DecodeOptions& options);
 
+// What the options' acceptance rule is like. Errors: UserError for an unknown name.
+AcceptanceTraits acceptance_traits(const DecodeOptions& options);
+
 // The parts of a method that drafts, around a drafter.
 DraftParts make_parts(const DecodeOptions& options, std::unique_ptr<Drafter> drafter, const WindowInputs& inputs = {});
 

@@ -1,4 +1,4 @@
-// What can be wrong with one run of a suite, found before anything is loaded.
+// What can be wrong with one [[run]] of a suite, found before anything is loaded.
 #pragma once
 
 #include <optional>
@@ -11,10 +11,10 @@
 
 namespace draftsmith::evaluate {
 
-// Every point of a run's grid, found wrong before a recipe has trained for hours and comes to its evaluation. Adds
-// problems at `where`; `drafters` are the suite's.
-void check_run(const SettingGrid& run, const std::vector<infer::DrafterOptions>& drafters, const std::string& where,
-               Problems& problems);
+// Reports what is wrong with a [[run]] at `where`, before a recipe has trained for hours and comes to its evaluation.
+// `settings` are the grid's (expand_grid), `drafters` the suite's.
+void check_grid(const SettingGrid& grid, const std::vector<Setting>& settings,
+                const std::vector<infer::DrafterOptions>& drafters, const std::string& where, Problems& problems);
 
 // Returns the setting's drafter, one of the suite's `drafters` or the method's own; absent: none of that name.
 std::optional<infer::DrafterSpec> drafter_spec(const Setting& setting,

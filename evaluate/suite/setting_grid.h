@@ -1,4 +1,4 @@
-// One setting of one method, and the grids that suites span of them.
+// One setting of one method, and how a suite's grids expand to settings.
 #pragma once
 
 #include <string>
@@ -20,44 +20,52 @@ struct Setting {
   std::string group;             // label without the grid's parameters: choices are made inside a group
   std::string model = "target";  // "target" or the name of a drafter that decodes alone
   std::string drafter;           // empty: none
-  infer::DecodeOptions decode;
+  DecodeOptions decode;
   std::string choose_on;
   std::vector<double> max_drop;
 
   const std::string& method() const { return decode.method; }
   double temperature() const { return decode.temperature.value_or(0); }
-  // Whether the output must equal greedy decoding of the run's own model token by token.
+  // Whether the output must equal greedy decoding of the setting's own model token by token. False for the baselines.
   bool lossless() const;
-  // The same of the suite's target.
+  // Whether the output must equal greedy decoding of the suite's target.
   bool equals_greedy() const { return lossless() && model == "target"; }
   // Whether layers of the model itself draft, leave early or run ahead (early-exit, calm, ppd).
-  bool inside() const { return decode.drafts_inside() || method() == "calm" || method() == "ppd"; }
-  // Names what drafts, with exits given, for which model: "small", "other/exit2 [heads]". A suite has one of each name.
+  bool inside() const { return decode.drafts_inside() || decode.decodes_inside(); }
+  // Returns the drafter's name, with the exits given and the model it drafts for: "small", "other/exit2 [heads]". Two
+  // drafters of a suite never share one.
   std::string drafter_label() const;
-  // What was given, for results.json; infinite thresholds become the string "inf".
+  // Returns the parameters that were given, for results.json; infinite thresholds become the string "inf".
   nlohmann::ordered_json params() const;
 };
 
-// Greedy decoding of the target: every suite's first run.
+// Returns greedy decoding of the target: every suite's first setting.
 Setting greedy_baseline();
 
-// The autoregressive run that `run` is compared with: greedy, or sampling with the same warping.
-Setting baseline_of(const Setting& run);
+// Returns the autoregressive setting that `setting` is compared with: greedy, or sampling with the same warping.
+Setting baseline_of(const Setting& setting);
 
-// Greedy decoding of the run's own model, whose tokens a lossless run at temperature 0 must give.
-Setting greedy_of(const Setting& run);
-// Whether these are decoded: at temperature 0 outputs are compared with them, and of any model alpha_forced is
-// measured.
-bool compares_with_own_greedy(const Setting& run);
+// Returns greedy decoding of the setting's own model, whose tokens a lossless setting at temperature 0 must give.
+Setting greedy_of(const Setting& setting);
+// Whether greedy_of(setting) is decoded: at temperature 0 outputs are compared with it, and for models other than the
+// target alpha_forced is measured on it.
+bool compares_with_own_greedy(const Setting& setting);
 
-// All points of one run's grid.
-std::vector<Setting> expand_run(const SettingGrid& run);
+// Returns all settings of one grid: drafters change slowest, then sampling, then the other lists in the order of
+// DecodeOptions' fields.
+std::vector<Setting> expand_grid(const SettingGrid& grid);
 
-// Name of the setting that a group chose for a value of max_drop: "bild.aligned.drop1".
+// Returns the settings of each [[run]], in the order of the suite.
+std::vector<std::vector<Setting>> expand_grids(const SuiteOptions& options);
+
+// Returns the settings of all grids in their order, each after the baselines that it needs; greedy decoding of the
+// target comes first. Errors: UserError when two settings get the same label.
+std::vector<Setting> with_baselines(const std::vector<std::vector<Setting>>& grids);
+
+// Returns with_baselines() of the suite's grids.
+std::vector<Setting> expand_settings(const SuiteOptions& options);
+
+// Returns the name of the setting that a group chose for a value of max_drop: "bild.aligned.drop1".
 std::string chosen_label(const std::string& group, double max_drop);
-
-// All settings of all runs, in the order of the suite, each baseline that they need before them.
-// Errors: UserError when two settings get the same label.
-std::vector<Setting> expand_runs(const SuiteOptions& options);
 
 }  // namespace draftsmith::evaluate

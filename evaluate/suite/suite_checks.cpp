@@ -52,27 +52,24 @@ void check_drafters(const std::vector<std::string>& drafters, const std::string&
 }
 
 // Settings are chosen by what they lose, those that lose nothing by their speed alone.
-void check_scored(const std::vector<TaskOptions>& tasks, const SettingGrid& run, const std::string& where,
-                  Problems& problems) {
-  const auto settings = expand_run(run);
+void check_scored(const std::vector<TaskOptions>& tasks, const std::string& choose_on,
+                  const std::vector<Setting>& settings, const std::string& where, Problems& problems) {
   if (std::all_of(settings.begin(), settings.end(), [](const auto& one) { return one.equals_greedy(); })) return;
   for (const TaskOptions& task : tasks) {
-    if (task.name != run.choose_on || task.metric.name != "none") continue;
+    if (task.name != choose_on || task.metric.name != "none") continue;
     problems.add({where, "settings are chosen by their quality, which this task does not measure",
-                  "a task with a metric, or runs that are lossless at temperature 0", "metric none", ""});
+                  "a task with a metric, or settings that are lossless at temperature 0", "metric none", ""});
   }
 }
 
 // Methods around a Tandem secondary draft with nothing else.
-void check_tandem(const SettingGrid& run, const std::vector<infer::DrafterOptions>& drafters, const std::string& where,
+void check_tandem(const SettingGrid& grid, const std::vector<infer::DrafterOptions>& drafters, const std::string& where,
                   Problems& problems) {
-  infer::DecodeOptions decode;
-  decode.method = run.method;
-  if (!decode.needs_tandem()) return;
+  if (!grid.decode.needs_tandem()) return;
   for (const infer::DrafterOptions& drafter : drafters) {
-    const bool asked = std::find(run.drafter.begin(), run.drafter.end(), drafter.name) != run.drafter.end();
+    const bool asked = std::find(grid.drafter.begin(), grid.drafter.end(), drafter.name) != grid.drafter.end();
     if (!asked || std::holds_alternative<infer::TandemSpec>(drafter.spec())) continue;
-    problems.add({where, "method " + run.method + " drafts with a Tandem secondary",
+    problems.add({where, "method " + grid.decode.method + " drafts with a Tandem secondary",
                   "a [[drafter]] with tandem = its directory", drafter.name + " = " + infer::to_text(drafter.spec()),
                   ""});
   }
@@ -101,37 +98,35 @@ void check_rates(const SuiteOptions& options, const std::string& where, Problems
 }
 
 // Step times and alpha are measured once for each name of what drafts: two things must not share one.
-void check_drafting(const std::vector<Setting>& runs, const std::vector<infer::DrafterOptions>& drafters,
+void check_drafting(const std::vector<Setting>& settings, const std::vector<infer::DrafterOptions>& drafters,
                     const std::string& where, Problems& problems) {
   std::map<std::string, std::string> sources;
   std::set<std::string> clashes;
-  for (const Setting& run : runs) {
-    const auto spec = drafter_spec(run, drafters);
-    const std::string source = run.model + " " + (spec ? infer::to_text(*spec) : "") + " " + run.decode.exits.string();
-    if (sources.emplace(run.drafter_label(), source).first->second != source) clashes.insert(run.drafter_label());
+  for (const Setting& one : settings) {
+    const auto spec = drafter_spec(one, drafters);
+    const std::string source = one.model + " " + (spec ? infer::to_text(*spec) : "") + " " + one.decode.exits.string();
+    if (sources.emplace(one.drafter_label(), source).first->second != source) clashes.insert(one.drafter_label());
   }
-  clashes.erase("");  // runs without a drafter
+  clashes.erase("");  // settings without a drafter
   for (const std::string& name : clashes) {
     problems.add({where, "two things that draft have the same name in results", "different ones", name,
                   "early-exit drafts with exitN, N its exit_layer: call the drafter something else"});
   }
 }
 
-// Labels are unique, those of chosen settings too, and runs that are chosen among together want the same choices.
-void check_labels(const SuiteOptions& options, const std::string& where, Problems& problems) {
+// Labels are unique, those of chosen settings too, and settings that are chosen among together want the same choices.
+void check_labels(const std::vector<Setting>& settings, const std::string& where, Problems& problems) {
   std::vector<std::string> labels;
   std::map<std::string, Setting> groups;
   std::set<std::string> conflicts;
-  const std::vector<Setting> runs = expand_runs(options);
-  check_drafting(runs, options.drafter, where, problems);
-  for (const Setting& run : runs) {
-    labels.push_back(run.label);
-    if (run.choose_on.empty()) continue;
-    const auto [first, added] = groups.emplace(run.group, run);
+  for (const Setting& setting : settings) {
+    labels.push_back(setting.label);
+    if (setting.choose_on.empty()) continue;
+    const auto [first, added] = groups.emplace(setting.group, setting);
     if (added) {
-      for (const double max_drop : run.max_drop) labels.push_back(chosen_label(run.group, max_drop));
-    } else if (run.choose_on != first->second.choose_on || run.max_drop != first->second.max_drop) {
-      conflicts.insert(run.group);
+      for (const double max_drop : setting.max_drop) labels.push_back(chosen_label(setting.group, max_drop));
+    } else if (setting.choose_on != first->second.choose_on || setting.max_drop != first->second.max_drop) {
+      conflicts.insert(setting.group);
     }
   }
   for (const auto& group : conflicts) {
@@ -179,21 +174,26 @@ void check_suite(const SuiteOptions& options, const std::string& where, Problems
   check_tasks(tasks, dot + "task", problems);
   check_drafters(drafters, dot + "drafter", problems);
   const std::vector<std::string> models = decoding_models(options);
-  for (size_t i = 0; i < options.run.size(); ++i) {
-    const SettingGrid& run = options.run[i];
+  const auto grids = expand_grids(options);
+  for (size_t i = 0; i < grids.size(); ++i) {
+    const SettingGrid& grid = options.run[i];
     const std::string at = fmt::format("{}run[{}]", dot, i);
-    for (const auto& name : run.drafter) check_known(name, drafters, at + ".drafter", problems);
-    check_tandem(run, options.drafter, at + ".drafter", problems);
-    check_known(run.model, models, at + ".model", problems);
-    if (!run.choose_on.empty()) {
-      check_known(run.choose_on, tasks, at + ".choose_on", problems);
-      check_scored(options.task, run, at + ".choose_on", problems);
+    for (const auto& name : grid.drafter) check_known(name, drafters, at + ".drafter", problems);
+    check_tandem(grid, options.drafter, at + ".drafter", problems);
+    check_known(grid.model, models, at + ".model", problems);
+    const size_t before = problems.list().size();
+    check_grid(grid, grids[i], options.drafter, at, problems);
+    if (grid.choose_on.empty()) continue;
+    check_known(grid.choose_on, tasks, at + ".choose_on", problems);
+    if (problems.list().size() == before) {
+      check_scored(options.task, grid.choose_on, grids[i], at + ".choose_on", problems);
     }
-    check_run(run, options.drafter, at, problems);
   }
   check_rates(options, dot + "match_rates", problems);
   try {
-    check_labels(options, dot + "run", problems);
+    const std::vector<Setting> settings = with_baselines(grids);
+    check_drafting(settings, options.drafter, dot + "run", problems);
+    check_labels(settings, dot + "run", problems);
   } catch (const UserError& error) {
     for (Problem problem : error.problems()) {
       problem.where = dot + problem.where;

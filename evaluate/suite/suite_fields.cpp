@@ -34,63 +34,20 @@ Fields<TaskOptions> TaskOptions::fields() {
 }
 
 Fields<SettingGrid> SettingGrid::fields() {
-  return Fields<SettingGrid>("evaluation run")
-      .add("name", &SettingGrid::name, "Label in results; the default is made of method and parameters.")
-      .add("method", &SettingGrid::method, Required{}, Choices(infer::decoding_methods()),
-           "Decoding method, as in `draftsmith generate --method`.")
+  Fields<SettingGrid> fields("evaluation run");
+  fields.add("name", &SettingGrid::name, "Label in results; the default is made of method and parameters.")
       .add("model", &SettingGrid::model, "Model that decodes: \"target\", or a drafter's name, which then runs alone.")
-      .add("drafter", &SettingGrid::drafter, "Names of drafters; a run for each.")
-      .add("window", &SettingGrid::window, Range{1, 256}, Unit{"tokens"}, "Draft windows G.")
-      .add("temperature", &SettingGrid::temperature, Range{0, 1000},
-           "Sampling temperatures; 0 is greedy. Default: 1 for sample and speculative, else 0. A run is compared with "
-           "the target's own decoding at the same temperature, top_k and top_p.")
-      .add("top_k", &SettingGrid::top_k, Range{0}, "Top-k cuts; 0: none.")
-      .add("top_p", &SettingGrid::top_p, Above{0}, Range{0, 1}, "Nucleus masses; 1: none.")
-      .add("fallback", &SettingGrid::fallback, Range{0}, "BiLD's fallback thresholds.")
-      .add("rollback", &SettingGrid::rollback, Range{0}, AllowInfinity{}, "BiLD's rollback thresholds.")
-      .add("max_draft", &SettingGrid::max_draft, Range{1, 256}, Unit{"tokens"},
-           "Longest drafts of the windows fallback (BiLD), entropy, router and oracle.")
-      .add("max_entropy", &SettingGrid::max_entropy, Range{0}, AllowInfinity{}, Unit{"nats"},
-           "Thresholds of the window entropy.")
-      .add("router", &SettingGrid::router,
-           "Directory of the router that the window router asks; trained for the run's drafter.")
-      .add("threshold", &SettingGrid::threshold, Range{0, 2},
-           "Thresholds of the window router: least predicted acceptance.")
-      .add("schedule", &SettingGrid::schedule, Choices{"heuristic", "constant"}, "Schedules of the dynamic window.")
-      .add("confidence", &SettingGrid::confidence, Range{0, 1}, "Confidence stops of the dynamic window.")
-      .add("rollback_rule", &SettingGrid::rollback_rule, Choices{"effective", "literal", "released_code"},
-           "Variants of BiLD's rollback.")
-      .add("window_rule", &SettingGrid::window_rule,
-           "Replaces the method's window rule: fixed, fallback, dynamic, entropy, router or oracle; empty: its own. "
-           "oracle stops exactly before the first rejection, which an untimed pass finds: the upper bound at "
-           "temperature 0.")
-      .add("acceptance", &SettingGrid::acceptance,
-           "Replaces the method's acceptance rule: accept_all, exact, rejection or rollback; empty: its own.")
-      .add("free_token", &SettingGrid::free_token,
-           "Of accept_all (method tandem): the target writes the first token and one after each block.")
-      .add("exits", &SettingGrid::exits,
-           "Directory of exits of the run's model, for early-exit, calm, ppd and drafters that are exits; empty: the "
-           "model's own, if it has any.")
-      .add("exit_layer", &SettingGrid::exit_layer, Range{1}, Unit{"layers"},
-           "Of early-exit: how many of the first layers draft.")
-      .add("exit_measure", &SettingGrid::exit_measure, Choices{"saturation", "margin"},
-           "Of calm: what says that a token may leave.")
-      .add("exit_threshold", &SettingGrid::exit_threshold, Range{0, 1}, "Of calm: thresholds lambda.")
-      .add("exit_decay", &SettingGrid::exit_decay, Range{0},
-           "Of calm: how fast the threshold falls along the output (temp).")
-      .add("early_layer", &SettingGrid::early_layer, Range{1}, Unit{"layers"},
-           "Of ppd: layers after which the next token is predicted early (d-bar).")
-      .add("candidates", &SettingGrid::candidates, Range{1}, Unit{"tokens"}, "Of ppd: early candidates k.")
-      .add("execution", &SettingGrid::execution, Choices{"auto", "batched", "threads", "streams"},
-           "Of ppd: how the candidates' branches run beside the last layers.")
-      .add(
-          "num_samples", &SettingGrid::num_samples, Range{1, 4096},
-          "Outputs for each line, decoded together and compared with as many of the target's own: counts and speed are "
-          "of all, quality of the first.")
+      .add("drafter", &SettingGrid::drafter, "Names of drafters; a setting for each.");
+  add_grid(fields, &SettingGrid::decode, &SettingGrid::lists);
+  fields
       .add("choose_on", &SettingGrid::choose_on,
            "Task (validation data) on which the grid runs and settings are chosen for the other tasks.")
       .add("max_drop", &SettingGrid::max_drop, Range{0}, Unit{"points"},
            "With choose_on: for each value the fastest setting that loses at most so many points is chosen.");
+  // Stage identities hash the keys in this order: moving one would make finished evaluations run again.
+  fields.require("method").place("method", "model").place("window", "temperature");
+  fields.place("schedule", "rollback_rule").place("confidence", "rollback_rule");
+  return fields;
 }
 
 Fields<SuiteOptions> SuiteOptions::fields() {

@@ -14,8 +14,8 @@
 //   drafter = ["aligned"]
 //   fallback = [0.5, 0.7]                 # lists span a grid
 //   rollback = [1, 3]
-//   choose_on = "val"                     # the grid runs on this task only; on the others runs what is chosen there:
-//   max_drop = [0, 1]                     # the fastest run that loses at most so many points, one for each value
+//   choose_on = "val"                     # the grid runs on this task only; the others run the settings chosen there:
+//   max_drop = [0, 1]                     # the fastest setting that loses at most so many points, one for each value
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,15 @@
 #include <vector>
 
 #include "base/options.h"
+#include "base/options_grid.h"
 #include "evaluate/suite/match_rate_options.h"
+#include "infer/decode_options.h"
 #include "infer/drafters/registry.h"
 #include "metrics/metric.h"
 
 namespace draftsmith::evaluate {
+
+using infer::DecodeOptions;
 
 // Where sources and references come from, and how hypotheses are scored.
 struct TaskOptions {
@@ -51,37 +55,14 @@ struct TaskOptions {
   static Fields<TaskOptions> fields();
 };
 
-// A method with lists of parameters; the lists span a grid. An empty list leaves the method's default.
+// A [[run]] of a suite: a grid of settings. Any option of decoding may be given that is a key of grids
+// (infer/decode_options.h); lists span the grid, one setting for each combination.
 struct SettingGrid {
   std::string name;
-  std::string method;
   std::string model = "target";
   std::vector<std::string> drafter;
-  std::vector<int64_t> window;
-  std::vector<double> temperature;
-  std::vector<int64_t> top_k;
-  std::vector<double> top_p;
-  std::vector<double> fallback;
-  std::vector<double> rollback;
-  std::vector<int64_t> max_draft;
-  std::vector<double> max_entropy;
-  std::filesystem::path router;
-  std::vector<double> threshold;
-  std::vector<std::string> schedule;
-  std::vector<double> confidence;
-  std::vector<std::string> rollback_rule;
-  std::string window_rule;
-  std::string acceptance;
-  bool free_token = true;
-  std::filesystem::path exits;
-  std::vector<int64_t> exit_layer;
-  std::vector<std::string> exit_measure;
-  std::vector<double> exit_threshold;
-  std::vector<double> exit_decay;
-  std::vector<int64_t> early_layer;
-  std::vector<int64_t> candidates;
-  std::vector<std::string> execution;
-  std::vector<int64_t> num_samples;
+  DecodeOptions decode;              // the keys with one value, and defaults
+  OptionLists<DecodeOptions> lists;  // the keys with lists; an empty one leaves the default
   std::string choose_on;
   std::vector<double> max_drop{0, 1};
   static Fields<SettingGrid> fields();

@@ -138,8 +138,8 @@ TEST(EvaluationSuite, LongNamesOfRunsAreShownWhole) {
   FakeSuite suite;
   SettingGrid run = FakeSuite::run("bild");
   run.name = "bild.with_a_drafter_of_a_long_name";
-  run.fallback = {0.6};
-  run.rollback = {1.5, 2.5};
+  run.lists[&DecodeOptions::fallback] = {0.6};
+  run.lists[&DecodeOptions::rollback] = {1.5, 2.5};
   suite.options.run = {run};
   FakeEngine engine;
   const std::string table = suite.evaluate(engine).table;
@@ -224,8 +224,8 @@ TEST(EvaluationSuite, SettingsAreChosenOnOneTaskAndMeasuredOnTheOthers) {
   FakeSuite suite;
   suite.options.task = {suite.task("test"), suite.task("val")};
   SettingGrid bild = FakeSuite::run("bild");
-  bild.fallback = {0.3, 0.5, 0.7};
-  bild.rollback = {5};
+  bild.lists[&DecodeOptions::fallback] = {0.3, 0.5, 0.7};
+  bild.lists[&DecodeOptions::rollback] = {5};
   bild.choose_on = "val";
   bild.max_drop = {0, 30};
   suite.options.run = {bild, FakeSuite::run("assisted")};
@@ -262,8 +262,8 @@ TEST(EvaluationSuite, LosslessSettingsAreChosenByTheirSpeedAloneWhereNothingIsSc
     task.metric.name = "none";
   }
   SettingGrid run = FakeSuite::run("speculative");
-  run.temperature = {0};
-  run.window = {2, 3, 4};
+  run.lists[&DecodeOptions::temperature] = {0};
+  run.lists[&DecodeOptions::window] = {2, 3, 4};
   run.choose_on = "val";
   run.max_drop = {0};
   suite.options.run = {run};
@@ -272,7 +272,7 @@ TEST(EvaluationSuite, LosslessSettingsAreChosenByTheirSpeedAloneWhereNothingIsSc
   const auto chosen = run_named(suite.evaluate(engine), "test", "speculative.small.drop0");
   EXPECT_EQ(chosen.at("params").at("window"), 3);
 
-  suite.options.run[0].temperature = {1};
+  suite.options.run[0].lists[&DecodeOptions::temperature] = {1};
   EXPECT_THROW(suite.evaluate(engine), UserError);
 }
 

@@ -141,7 +141,7 @@ struct FakeSuite {
   }
   static SettingGrid run(const std::string& method) {
     SettingGrid result;
-    result.method = method;
+    result.decode.method = method;
     if (method != "greedy" && method != "sample") result.drafter = {"small"};
     return result;
   }

@@ -48,12 +48,12 @@ class InsideSuite : public ModelSuite {
 
 TEST_F(InsideSuite, LosslessMethodsGiveTheGreedyIdsAndSayWhatLayersRan) {
   SettingGrid& exit = add_inside("early-exit");
-  exit.acceptance = "exact";
-  exit.exit_layer = {1, 2};
+  exit.decode.acceptance = "exact";
+  exit.lists[&DecodeOptions::exit_layer] = {1, 2};
   add_run("assisted", "exit2");
   SettingGrid& ppd = add_inside("ppd");
-  ppd.candidates = {1, 3};
-  ppd.early_layer = {2};
+  ppd.lists[&DecodeOptions::candidates] = {1, 3};
+  ppd.lists[&DecodeOptions::early_layer] = {2};
   const auto results = run_suite();
   for (const char* name :
        {"early-exit.FB0.5.exact.exit1", "early-exit.FB0.5.exact.exit2", "assisted.exit2", "ppd.d2.k1", "ppd.d2.k3"}) {
@@ -77,7 +77,7 @@ TEST_F(InsideSuite, LosslessMethodsGiveTheGreedyIdsAndSayWhatLayersRan) {
 
 TEST_F(InsideSuite, RunsOnAnotherModelMustEqualItsOwnGreedyDecoding) {
   SettingGrid& ppd = add_inside("ppd", "deep");
-  ppd.early_layer = {2};
+  ppd.lists[&DecodeOptions::early_layer] = {2};
   SettingGrid& assisted = add_run("assisted", "exit2");
   assisted.model = "deep";
   const auto results = run_suite();
@@ -96,9 +96,9 @@ TEST_F(InsideSuite, RunsOnAnotherModelMustEqualItsOwnGreedyDecoding) {
 
 TEST_F(InsideSuite, CalmSaysWhereTokensLeft) {
   SettingGrid& calm = add_inside("calm");
-  calm.exit_measure = {"saturation", "margin"};
-  calm.exit_threshold = {0, 1};
-  calm.exit_decay = {0};
+  calm.lists[&DecodeOptions::exit_measure] = {"saturation", "margin"};
+  calm.lists[&DecodeOptions::exit_threshold] = {0, 1};
+  calm.lists[&DecodeOptions::exit_decay] = {0};
   const auto results = run_suite();
   const auto all = find(results, "calm.margin.lambda1.temp0");
   EXPECT_DOUBLE_EQ(all.at("inside").at("average_exit_layer"), 3);
@@ -113,10 +113,10 @@ TEST_F(InsideSuite, CalmSaysWhereTokensLeft) {
 
 TEST_F(InsideSuite, WindowsOfExitsOfAnotherModelMakeACurve) {
   SettingGrid& run = add_inside("early-exit", "deep");
-  run.window_rule = "fixed";
-  run.acceptance = "exact";
-  run.exit_layer = {1, 2};
-  run.window = {2, 3};
+  run.decode.window_rule = "fixed";
+  run.decode.acceptance = "exact";
+  run.lists[&DecodeOptions::exit_layer] = {1, 2};
+  run.lists[&DecodeOptions::window] = {2, 3};
   const auto result = run_evaluation(options_, root_ / "out", {.quiet = true});
   EXPECT_EQ(find(result.results, "early-exit.deep.G2.fixed.exact.exit2").at("drafting"), "deep/exit2");
   for (const char* line : {"early-exit [^\n]*deep/exit1( \\*)? +[23] ", "early-exit [^\n]*deep/exit2( \\*)? +[23] "}) {
@@ -161,8 +161,8 @@ TEST_F(InsideSuite, MatchRatesOfAnotherVocabularyOrOfLayersWithoutExitsAreRefuse
 TEST_F(InsideSuite, AnExitAtTheLastLayerPredictsAsTheModelDoes) {
   options_.drafter.push_back({.name = "exit3", .exit = 3});
   SettingGrid& run = add_run("speculative", "exit3");
-  run.temperature = {0};
-  run.window = {3};
+  run.lists[&DecodeOptions::temperature] = {0};
+  run.lists[&DecodeOptions::window] = {3};
   const auto results = run_suite();
   EXPECT_DOUBLE_EQ(find(results, "speculative.exit3.T0.G3").at("acceptance").at("acceptance_rate"), 1);
   const auto& drafter = results.at("tasks").at(0).at("drafters").at("exit3");
@@ -175,11 +175,11 @@ TEST_F(InsideSuite, AnExitAtTheLastLayerPredictsAsTheModelDoes) {
 TEST_F(InsideSuite, ExitsMayLieInADirectoryOfTheirOwn) {
   write_exits(root_ / "exits", root_ / "target", 2);
   SettingGrid& own = add_inside("ppd");
-  own.early_layer = {2};
+  own.lists[&DecodeOptions::early_layer] = {2};
   SettingGrid& given = add_inside("ppd");
   given.name = "given";
-  given.exits = root_ / "exits";
-  given.early_layer = {2};
+  given.decode.exits = root_ / "exits";
+  given.lists[&DecodeOptions::early_layer] = {2};
   const auto results = run_suite();
   EXPECT_EQ(find(results, "given").at("inside").at("match_rate"),
             find(results, "ppd.d2.k3").at("inside").at("match_rate"));
@@ -187,9 +187,9 @@ TEST_F(InsideSuite, ExitsMayLieInADirectoryOfTheirOwn) {
 
 TEST_F(InsideSuite, ExitsOfAnotherModelAndLayersOutsideItAreNamedBeforeAnyWork) {
   write_exits(root_ / "exits", root_ / "deep", 2);
-  add_inside("ppd").exits = root_ / "exits";
+  add_inside("ppd").decode.exits = root_ / "exits";
   SettingGrid& outside = add_inside("early-exit");
-  outside.exit_layer = {7};
+  outside.lists[&DecodeOptions::exit_layer] = {7};
   try {
     run_suite();
     FAIL();

@@ -56,7 +56,7 @@ class ModelSuite : public testing::Test {
 
   SettingGrid& add_run(const std::string& method, const std::string& drafter) {
     SettingGrid& run = options_.run.emplace_back();
-    run.method = method;
+    run.decode.method = method;
     if (!drafter.empty()) run.drafter = {drafter};
     return run;
   }

@@ -51,11 +51,11 @@ class RouterSuite : public testing::Test {
   SettingGrid& add_run(const std::string& window_rule, const std::string& drafter = "small") {
     SettingGrid& run = options_.run.emplace_back();
     run.name = window_rule;
-    run.method = "assisted";
+    run.decode.method = "assisted";
     run.drafter = {drafter};
-    run.window_rule = window_rule;
-    run.max_draft = {6};
-    if (window_rule == "router") run.router = root_ / "router";
+    run.decode.window_rule = window_rule;
+    run.lists[&DecodeOptions::max_draft] = {6};
+    if (window_rule == "router") run.decode.router = root_ / "router";
     return run;
   }
 
@@ -82,10 +82,10 @@ class RouterSuite : public testing::Test {
 
 TEST_F(RouterSuite, OracleDraftsNothingInVainAndNobodyChangesTheOutput) {
   SettingGrid& fixed = add_run("fixed");
-  fixed.max_draft = {};
-  fixed.window = {6};
-  add_run("entropy").max_entropy = {1.0};
-  add_run("router").threshold = {0.5};
+  fixed.lists[&DecodeOptions::max_draft] = {};
+  fixed.lists[&DecodeOptions::window] = {6};
+  add_run("entropy").lists[&DecodeOptions::max_entropy] = {1.0};
+  add_run("router").lists[&DecodeOptions::threshold] = {0.5};
   add_run("oracle");
   options_.batch_size = 2;
   const auto results = run_evaluation(options_, root_ / "out", {.quiet = true}).results;
@@ -104,28 +104,28 @@ TEST_F(RouterSuite, OracleDraftsNothingInVainAndNobodyChangesTheOutput) {
 }
 
 TEST_F(RouterSuite, RoutersAndOraclesThatMakeNoSenseAreRefusedBeforeAnythingIsRun) {
-  add_run("router").router = "";
+  add_run("router").decode.router = "";
   EXPECT_THAT(error_of_suite(), HasSubstr("none was given"));
   options_.run.clear();
-  add_run("router").router = root_ / "nowhere";
+  add_run("router").decode.router = root_ / "nowhere";
   EXPECT_THAT(error_of_suite(), HasSubstr("not a router directory"));
   options_.run.clear();
   add_run("router", "other");
   EXPECT_THAT(error_of_suite(), AllOf(HasSubstr("another drafter"), HasSubstr("other"), HasSubstr("small")));
   options_.run.clear();
-  add_run("fixed").router = root_ / "router";
+  add_run("fixed").decode.router = root_ / "router";
   EXPECT_THAT(error_of_suite(), HasSubstr("asked by the window router alone"));
   options_.run.clear();
   SettingGrid& sampled = add_run("oracle");
-  sampled.method = "speculative";
+  sampled.decode.method = "speculative";
   EXPECT_THAT(error_of_suite(), HasSubstr("temperature 0"));
   options_.run.clear();
-  add_run("oracle").acceptance = "accept_all";
+  add_run("oracle").decode.acceptance = "accept_all";
   EXPECT_THAT(error_of_suite(), HasSubstr("without verification none is"));
   options_.run.clear();
   SettingGrid& released = add_run("oracle");
-  released.method = "bild";
-  released.rollback_rule = {"released_code"};
+  released.decode.method = "bild";
+  released.lists[&DecodeOptions::rollback_rule] = {"released_code"};
   EXPECT_THAT(error_of_suite(), HasSubstr("rollback_rule effective or literal"));
   options_.run.clear();
   options_.drafter.push_back({.name = "copy", .lookup = true});
@@ -139,8 +139,8 @@ TEST_F(RouterSuite, TuningWritesACopyWithTheFastestSettingAndLeavesTheTrainedRou
   test.name = "test";
   options_.task.push_back(test);
   SettingGrid& run = add_run("router");
-  run.threshold = {0.0, 1.1};
-  run.max_draft = {1, 5};
+  run.lists[&DecodeOptions::threshold] = {0.0, 1.1};
+  run.lists[&DecodeOptions::max_draft] = {1, 5};
   run.choose_on = "ids";
   options_.tune_router = true;
   const auto result = run_evaluation(options_, root_ / "out", {.quiet = true});
@@ -166,34 +166,34 @@ TEST_F(RouterSuite, TuningWritesACopyWithTheFastestSettingAndLeavesTheTrainedRou
 
 // So that results say what was run, and drafts are as long as they are calibrated for.
 TEST_F(RouterSuite, RunsWithoutListsRecordTheRoutersOwnDefaults) {
-  add_run("router").max_draft = {};
+  add_run("router").lists[&DecodeOptions::max_draft] = {};
   const auto results = run_evaluation(options_, root_ / "out", {.quiet = true}).results;
   const auto params = find(results, "router").at("params");
   EXPECT_EQ(params.at("threshold"), 0.8);
   EXPECT_EQ(params.at("max_draft"), 16);
   options_.run[0].name = "";
   const SuiteOptions resolved = with_router_defaults(options_);
-  EXPECT_EQ(expand_run(resolved.run[0]).front().label, "assisted.small.max_draft16.tau0.8.router");
-  EXPECT_EQ(expand_run(resolved.run[0]).front().decode.longest_draft(), 16);
-  options_.run[0].threshold = {0.5};
-  EXPECT_EQ(with_router_defaults(options_).run[0].threshold, std::vector{0.5});
+  EXPECT_EQ(expand_grid(resolved.run[0]).front().label, "assisted.small.max_draft16.tau0.8.router");
+  EXPECT_EQ(expand_grid(resolved.run[0]).front().decode.longest_draft(), 16);
+  options_.run[0].lists[&DecodeOptions::threshold] = {0.5};
+  EXPECT_EQ(with_router_defaults(options_).run[0].lists[&DecodeOptions::threshold], std::vector{0.5});
 }
 
 TEST(WindowRules, AreComparedAndNotChosenAmong) {
   SuiteOptions options;
   for (const char* rule : {"router", "entropy"}) {
     SettingGrid& run = options.run.emplace_back();
-    run.method = "assisted";
+    run.decode.method = "assisted";
     run.drafter = {"small"};
-    run.window_rule = rule;
-    run.max_draft = {4, 8};
+    run.decode.window_rule = rule;
+    run.lists[&DecodeOptions::max_draft] = {4, 8};
     run.choose_on = "val";
   }
-  options.run[0].router = "router";
-  options.run[0].threshold = {0.5, 0.75};
+  options.run[0].decode.router = "router";
+  options.run[0].lists[&DecodeOptions::threshold] = {0.5, 0.75};
   std::set<std::string> groups;
   std::set<std::string> labels;
-  for (const Setting& run : expand_runs(options)) {
+  for (const Setting& run : expand_settings(options)) {
     if (!run.choose_on.empty()) groups.insert(run.group);
     labels.insert(run.label);
   }

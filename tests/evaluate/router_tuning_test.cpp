@@ -28,13 +28,13 @@ class TunedRouters : public testing::Test {
   SettingGrid& add_run(const std::string& router, const std::string& task) {
     SettingGrid& run = suite_.run.emplace_back();
     run.name = router + std::to_string(suite_.run.size());
-    run.method = "speculative";
+    run.decode.method = "speculative";
     run.drafter = {"small"};
-    run.temperature = {0};
-    run.window_rule = "router";
-    run.router = router;
-    run.threshold = {0.5, 0.7, 0.9};
-    run.max_draft = {8};
+    run.lists[&DecodeOptions::temperature] = {0};
+    run.decode.window_rule = "router";
+    run.decode.router = router;
+    run.lists[&DecodeOptions::threshold] = {0.5, 0.7, 0.9};
+    run.lists[&DecodeOptions::max_draft] = {8};
     run.choose_on = task;
     return run;
   }
@@ -45,7 +45,7 @@ class TunedRouters : public testing::Test {
     ordered_json results;
     for (const TaskOptions& task : suite_.task) {
       ordered_json runs = {{{"name", "greedy"}, {"speed", {{"tokens_per_second", 9000}}}}};
-      for (const Setting& run : expand_runs(suite_)) {
+      for (const Setting& run : expand_settings(suite_)) {
         if (run.decode.router.empty()) continue;
         const double factor = run.choose_on == task.name ? 1 : 10;
         runs.push_back({{"name", run.label}, {"speed", {{"tokens_per_second", factor * speed(run)}}}});
@@ -68,17 +68,17 @@ std::string error_of(const SuiteOptions& suite) {
 }
 
 TEST_F(TunedRouters, HaveAGridWhereTheSuiteHasNone) {
-  suite_.run[0].window_rule = "fixed";
-  suite_.run[0].threshold = {};
+  suite_.run[0].decode.window_rule = "fixed";
+  suite_.run[0].lists[&DecodeOptions::threshold] = {};
   SettingGrid& run = suite_.run[1];
-  run.threshold.clear();
-  run.max_draft.clear();
+  run.lists[&DecodeOptions::threshold].clear();
+  run.lists[&DecodeOptions::max_draft].clear();
   run.choose_on = "";
   const SuiteOptions suite = with_tuning_grids(suite_);
   EXPECT_EQ(suite.run[1].choose_on, "val");
-  EXPECT_GT(suite.run[1].threshold.size(), 3U);
-  EXPECT_GT(suite.run[1].max_draft.size(), 1U);
-  EXPECT_TRUE(suite.run[0].threshold.empty());
+  EXPECT_GT(suite.run[1].lists[&DecodeOptions::threshold].size(), 3U);
+  EXPECT_GT(suite.run[1].lists[&DecodeOptions::max_draft].size(), 1U);
+  EXPECT_TRUE(suite.run[0].lists[&DecodeOptions::threshold].empty());
   suite_.run.pop_back();
   EXPECT_THAT(error_of(suite_), HasSubstr("no router to tune"));
 }
@@ -88,7 +88,7 @@ TEST_F(TunedRouters, AreNotTunedOnTestDataWithoutAWord) {
   EXPECT_THAT(error_of(suite_), AllOf(HasSubstr("validation data"), HasSubstr("choose_on")));
   suite_.run[0].choose_on = "val";
   EXPECT_EQ(error_of(suite_), "no error");
-  suite_.run[1].acceptance = "rollback";  // fast, and another text
+  suite_.run[1].decode.acceptance = "rollback";  // fast, and another text
   EXPECT_THAT(error_of(suite_), HasSubstr("no run can tune the router b"));
 }
 
@@ -122,10 +122,10 @@ TEST_F(TunedRouters, AreTheFastestOfTheirOwnTask) {
 
 TEST_F(TunedRouters, AreComparedUnderTheSameConditions) {
   suite_.run.pop_back();
-  suite_.run[0].temperature = {1, 0};
-  suite_.run[0].num_samples = {4, 1};
+  suite_.run[0].lists[&DecodeOptions::temperature] = {1, 0};
+  suite_.run[0].lists[&DecodeOptions::num_samples] = {4, 1};
   SettingGrid& lossy = add_run("a", "val");
-  lossy.acceptance = "rollback";
+  lossy.decode.acceptance = "rollback";
   const auto found = tuned([](const Setting& run) {
     const bool usual = run.temperature() == 0 && run.decode.num_samples == 1 && run.equals_greedy();
     return usual ? 100 * *run.decode.threshold : 1000 - *run.decode.threshold;  // the others are faster

@@ -19,7 +19,7 @@ using nlohmann::ordered_json;
 
 TEST_F(ModelSuite, ExactMethodsGiveTheGreedyIdsAndTheirCountsAddUp) {
   add_run("assisted", "small");
-  add_run("speculative", "small").temperature = {0};
+  add_run("speculative", "small").lists[&DecodeOptions::temperature] = {0};
   add_run("bild", "small");
   const auto results = run_suite();
   for (const char* name : {"assisted.small", "speculative.small.T0"}) {
@@ -52,8 +52,8 @@ TEST_F(ModelSuite, TablesAndLookupAreDraftersToo) {
   options_.drafter = {{.name = "table", .ngram = root_ / "n.h5"}, {.name = "copy", .lookup = true, .longest = 3}};
   add_run("assisted", "table");
   add_run("assisted", "copy");
-  add_run("speculative", "table").window = {3};
-  add_run("speculative", "copy").window = {3};
+  add_run("speculative", "table").lists[&DecodeOptions::window] = {3};
+  add_run("speculative", "copy").lists[&DecodeOptions::window] = {3};
   const auto results = run_suite();
   for (const char* name : {"assisted.table", "assisted.copy"}) {
     const auto run = find(results, name);
@@ -82,13 +82,13 @@ TEST_F(ModelSuite, TandemSecondariesAreCalibratedMeasuredAndDraft) {
   write_identity_tandem(root_ / "tandem", root_ / "target");
   options_.drafter = {{.name = "same", .tandem = root_ / "tandem"}};
   SettingGrid& verified = add_run("tandem-speed", "same");
-  verified.window = {2, 4};
-  verified.num_samples = {1, 3};
-  add_run("tandem-speed", "same").temperature = {1};
-  add_run("tandem", "same").window = {3};
+  verified.lists[&DecodeOptions::window] = {2, 4};
+  verified.lists[&DecodeOptions::num_samples] = {1, 3};
+  add_run("tandem-speed", "same").lists[&DecodeOptions::temperature] = {1};
+  add_run("tandem", "same").lists[&DecodeOptions::window] = {3};
   SettingGrid& blind = add_run("tandem", "same");
-  blind.window = {3};
-  blind.free_token = false;
+  blind.lists[&DecodeOptions::window] = {3};
+  blind.decode.free_token = false;
   const auto results = run_suite();
   const auto fast = find(results, "tandem-speed.same.G4");
   EXPECT_EQ(fast.at("exactness").at("lossless"), true);
@@ -139,7 +139,7 @@ TEST_F(ModelSuite, TandemMethodsNeedATandemDrafterBeforeAnythingIsLoaded) {
 }
 
 TEST_F(ModelSuite, ADrafterThatIsTheTargetIsAlwaysAccepted) {
-  add_run("speculative", "self").window = {3};
+  add_run("speculative", "self").lists[&DecodeOptions::window] = {3};
   const auto results = run_suite();
   const auto run = find(results, "speculative.self.T1.G3");
   EXPECT_NEAR(run.at("acceptance").at("alpha").get<double>(), 1, 1e-12);

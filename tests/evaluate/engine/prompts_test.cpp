@@ -139,7 +139,7 @@ TEST_F(EvaluationPrompts, PlainTextMeasuresHowWellADecoderOnlyModelPredictsIt) {
   task.max_source_tokens = 8;
   task.metric.name = "none";
   SettingGrid& run = options_.run.emplace_back();
-  run.method = "assisted";
+  run.decode.method = "assisted";
   run.drafter = {"same"};
   const auto result = run_evaluation(options_, root_ / "out", {.quiet = true});
   const auto& prediction = result.results.at("tasks").at(0).at("prediction");

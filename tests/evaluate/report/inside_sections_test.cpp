@@ -24,7 +24,7 @@ using testing::HasSubstr;
 
 SettingGrid run_of(const std::string& method, const std::string& model = "target") {
   SettingGrid run;
-  run.method = method;
+  run.decode.method = method;
   run.model = model;
   return run;
 }
@@ -33,29 +33,29 @@ std::vector<std::string> labels(const SettingGrid& run) {
   SuiteOptions options;
   options.run = {run};
   std::vector<std::string> result;
-  for (const auto& one : expand_runs(options)) result.push_back(one.label);
+  for (const auto& one : expand_settings(options)) result.push_back(one.label);
   return result;
 }
 
 std::set<std::string> groups(const SettingGrid& run) {
   std::set<std::string> result;
-  for (const auto& one : expand_run(run)) result.insert(one.group);
+  for (const auto& one : expand_grid(run)) result.insert(one.group);
   return result;
 }
 
 TEST(InsideRuns, SettingsAreNamedByWhatTheyDecodeWith) {
   SettingGrid exit = run_of("early-exit");
-  exit.exit_layer = {1, 2};
-  exit.fallback = {0.4};
-  exit.rollback = {1.5};
+  exit.lists[&DecodeOptions::exit_layer] = {1, 2};
+  exit.lists[&DecodeOptions::fallback] = {0.4};
+  exit.lists[&DecodeOptions::rollback] = {1.5};
   EXPECT_THAT(labels(exit), ElementsAre("greedy", "early-exit.FB0.4.RB1.5.exit1", "early-exit.FB0.4.RB1.5.exit2"));
   SettingGrid calm = run_of("calm");
-  calm.exit_measure = {"margin"};
-  calm.exit_threshold = {0.9, 1};
+  calm.lists[&DecodeOptions::exit_measure] = {"margin"};
+  calm.lists[&DecodeOptions::exit_threshold] = {0.9, 1};
   EXPECT_THAT(labels(calm), ElementsAre("greedy", "calm.margin.lambda0.9.temp4", "calm.margin.lambda1.temp4"));
   SettingGrid ppd = run_of("ppd");
-  ppd.candidates = {1, 3};
-  ppd.execution = {"threads"};
+  ppd.lists[&DecodeOptions::candidates] = {1, 3};
+  ppd.lists[&DecodeOptions::execution] = {"threads"};
   EXPECT_THAT(labels(ppd), ElementsAre("greedy", "ppd.k1.threads", "ppd.k3.threads"));
 }
 
@@ -64,14 +64,14 @@ TEST(InsideRuns, AnotherModelBringsItsOwnGreedyDecoding) {
               ElementsAre("greedy", "greedy.other", "calm.other.saturation.lambda0.9.temp4"));
   SuiteOptions options;
   options.run = {run_of("ppd", "other"), run_of("greedy", "other")};  // asked for by name as well
-  EXPECT_EQ(expand_runs(options).size(), 3U);
+  EXPECT_EQ(expand_settings(options).size(), 3U);
 }
 
 TEST(InsideRuns, DraftingNamesModelAndExits) {
   SettingGrid run = run_of("early-exit", "other");
-  run.exit_layer = {2};
-  run.exits = "heads";
-  EXPECT_EQ(expand_run(run).front().drafter_label(), "other/exit2 [heads]");
+  run.lists[&DecodeOptions::exit_layer] = {2};
+  run.decode.exits = "heads";
+  EXPECT_EQ(expand_grid(run).front().drafter_label(), "other/exit2 [heads]");
 }
 
 TEST(InsideRuns, SamplesOfAnotherModelBringItsGreedyDecodingToo) {
@@ -82,31 +82,31 @@ TEST(InsideRuns, SamplesOfAnotherModelBringItsGreedyDecodingToo) {
 
 TEST(InsideRuns, MeasuresAndExitsAreComparedThresholdsChosenAmong) {
   SettingGrid calm = run_of("calm");
-  calm.exit_measure = {"margin", "saturation"};
-  calm.exit_threshold = {0.8, 0.9};
-  calm.exit_decay = {0, 4};
+  calm.lists[&DecodeOptions::exit_measure] = {"margin", "saturation"};
+  calm.lists[&DecodeOptions::exit_threshold] = {0.8, 0.9};
+  calm.lists[&DecodeOptions::exit_decay] = {0, 4};
   EXPECT_EQ(groups(calm), (std::set<std::string>{"calm.margin", "calm.saturation"}));
   SettingGrid exit = run_of("early-exit");
-  exit.exit_layer = {1, 2};
-  exit.fallback = {0.4, 0.6};
+  exit.lists[&DecodeOptions::exit_layer] = {1, 2};
+  exit.lists[&DecodeOptions::fallback] = {0.4, 0.6};
   EXPECT_EQ(groups(exit), (std::set<std::string>{"early-exit.exit1", "early-exit.exit2"}));
-  exit.acceptance = "exact";
+  exit.decode.acceptance = "exact";
   EXPECT_EQ(groups(exit), (std::set<std::string>{"early-exit.exit1.exact", "early-exit.exit2.exact"}));
 }
 
 TEST(InsideRuns, PpdAndExactDraftingAreLosslessForTheirOwnModel) {
-  const auto first = [](const SettingGrid& run) { return expand_run(run).front(); };
+  const auto first = [](const SettingGrid& run) { return expand_grid(run).front(); };
   EXPECT_TRUE(first(run_of("ppd")).equals_greedy());
   EXPECT_TRUE(first(run_of("ppd", "other")).lossless());
   EXPECT_FALSE(first(run_of("ppd", "other")).equals_greedy());
   EXPECT_FALSE(first(run_of("calm")).lossless());
   EXPECT_FALSE(first(run_of("early-exit")).lossless());
   SettingGrid exact = run_of("early-exit");
-  exact.acceptance = "exact";
+  exact.decode.acceptance = "exact";
   EXPECT_TRUE(first(exact).equals_greedy());
   EXPECT_EQ(first(exact).drafter_label(), "exit");
   exact.model = "other";
-  exact.exit_layer = {2};
+  exact.lists[&DecodeOptions::exit_layer] = {2};
   EXPECT_EQ(first(exact).drafter_label(), "other/exit2");
   EXPECT_EQ(first(run_of("calm")).drafter_label(), "");
 }
@@ -135,7 +135,7 @@ TEST(InsideRecords, SpeedIsBoundedByLayersOneAfterTheOther) {
 }
 
 TEST(InsideSummary, PpdStandsBesideTheTheorem) {
-  Setting run = expand_run(run_of("ppd")).front();
+  Setting run = expand_grid(run_of("ppd")).front();
   infer::DecodeStats stats;
   stats.emitted = 100;
   stats.layer_runs = 900;

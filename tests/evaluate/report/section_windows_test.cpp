@@ -21,8 +21,8 @@ struct WindowSuite : FakeSuite {
     options.task[0].references.clear();
     options.task[0].metric.name = "none";
     options.run = {run("speculative")};
-    options.run[0].temperature = {0};
-    options.run[0].window = {1, 2, 4, 7};
+    options.run[0].lists[&DecodeOptions::temperature] = {0};
+    options.run[0].lists[&DecodeOptions::window] = {1, 2, 4, 7};
     engine.seconds = [](const Setting& setting, int64_t) {
       if (!setting.decode.drafts()) return 0.1;
       return *setting.decode.window == 4 ? 0.05 : 0.08;
@@ -100,7 +100,7 @@ TEST(WindowCurves, AnAlphaThatRoundsAboveOneIsOne) {
 
 TEST(WindowCurves, OneWindowIsNoCurve) {
   WindowSuite suite;
-  suite.options.run[0].window = {4};
+  suite.options.run[0].lists[&DecodeOptions::window] = {4};
   EXPECT_THAT(suite.evaluate(suite.engine).table, Not(HasSubstr("best window")));
 }
 

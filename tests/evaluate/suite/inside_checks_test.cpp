@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 SettingGrid run_of(const std::string& method) {
   SettingGrid run;
-  run.method = method;
+  run.decode.method = method;
   return run;
 }
 
@@ -36,26 +36,26 @@ TEST(InsideChecks, OptionsThatTheMethodDoesNotReadAreErrors) {
   };
   EXPECT_EQ(problems_of(run_of("early-exit")), "");
   SettingGrid exits = run_of("greedy");
-  exits.exits = "heads";
+  exits.decode.exits = "heads";
   EXPECT_THAT(problems_of(exits), HasSubstr("run[0].exits: this run does not read"));
-  exits.method = "assisted";
+  exits.decode.method = "assisted";
   exits.drafter = {"small"};
   options.drafter = {{"small", "small"}};
   EXPECT_THAT(problems_of(exits), HasSubstr("run[0].exits"));
   options.drafter = {{.name = "small", .exit = 2}};
   EXPECT_EQ(problems_of(exits), "");
-  exits.router = "router";
-  exits.window_rule = "router";
+  exits.decode.router = "router";
+  exits.decode.window_rule = "router";
   EXPECT_THAT(problems_of(exits), HasSubstr("a router is trained for a drafter that is a model of its own"));
-  exits.method = "early-exit";
+  exits.decode.method = "early-exit";
   exits.drafter.clear();
   EXPECT_THAT(problems_of(exits), HasSubstr("the model's first layers"));
   options.drafter.clear();
   SettingGrid run = run_of("calm");
-  run.candidates = {3};
+  run.lists[&DecodeOptions::candidates] = {3};
   EXPECT_THAT(problems_of(run), HasSubstr("candidates"));
   run = run_of("calm");
-  run.exit_threshold = {1.5};
+  run.lists[&DecodeOptions::exit_threshold] = {1.5};
   EXPECT_THAT(problems_of(run), HasSubstr("exit_threshold"));
   run = run_of("early-exit");
   run.drafter = {"small"};
@@ -97,7 +97,7 @@ TEST(InsideChecks, ADrafterIsNotNamedLikeOtherLayersThatDraft) {
   options.task[0].source = "val.src";
   options.task[0].references = {"val.tgt"};
   options.run = {run_of("early-exit"), run_of("assisted")};
-  options.run[0].exit_layer = {2};
+  options.run[0].lists[&DecodeOptions::exit_layer] = {2};
   options.run[1].drafter = {"exit2"};
   const auto clash = [&](int64_t exit) {
     options.drafter = {{.name = "exit2", .exit = exit}};

@@ -25,17 +25,17 @@ std::vector<std::string> labels(const std::vector<Setting>& runs) {
 TEST(EvaluationRuns, ListsSpanAGridAndBaselinesComeFirst) {
   SuiteOptions options;
   SettingGrid bild;
-  bild.method = "bild";
+  bild.decode.method = "bild";
   bild.drafter = {"a", "b"};
-  bild.fallback = {0.5, 0.9};
-  bild.rollback = {2};
+  bild.lists[&DecodeOptions::fallback] = {0.5, 0.9};
+  bild.lists[&DecodeOptions::rollback] = {2};
   SettingGrid sampled;
-  sampled.method = "speculative";
+  sampled.decode.method = "speculative";
   sampled.drafter = {"a"};
-  sampled.temperature = {0, 0.7};
-  sampled.window = {4};
+  sampled.lists[&DecodeOptions::temperature] = {0, 0.7};
+  sampled.lists[&DecodeOptions::window] = {4};
   options.run = {bild, sampled};
-  EXPECT_THAT(labels(expand_runs(options)),
+  EXPECT_THAT(labels(expand_settings(options)),
               ElementsAre("greedy", "bild.a.FB0.5.RB2", "bild.a.FB0.9.RB2", "bild.b.FB0.5.RB2", "bild.b.FB0.9.RB2",
                           "speculative.a.T0.G4", "sample.T0.7", "speculative.a.T0.7.G4"));
 }
@@ -44,37 +44,37 @@ TEST(EvaluationRuns, ANamedSingleSettingKeepsItsName) {
   SuiteOptions options;
   SettingGrid run;
   run.name = "no rollback";
-  run.method = "bild";
+  run.decode.method = "bild";
   run.drafter = {"a"};
-  run.rollback = {std::numeric_limits<double>::infinity()};
+  run.lists[&DecodeOptions::rollback] = {std::numeric_limits<double>::infinity()};
   options.run = {run};
-  const auto runs = expand_runs(options);
+  const auto runs = expand_settings(options);
   EXPECT_EQ(runs.at(1).label, "no_rollback");
   EXPECT_EQ(runs.at(1).params().at("rollback"), "inf");
 }
 
 TEST(EvaluationRuns, AskingForGreedyByNameAddsNothing) {
   SuiteOptions options;
-  options.run.emplace_back().method = "greedy";
-  EXPECT_THAT(labels(expand_runs(options)), ElementsAre("greedy"));
+  options.run.emplace_back().decode.method = "greedy";
+  EXPECT_THAT(labels(expand_settings(options)), ElementsAre("greedy"));
 }
 
 TEST(EvaluationRuns, ADrafterMayDecodeAlone) {
   SuiteOptions options;
   SettingGrid run;
-  run.method = "greedy";
+  run.decode.method = "greedy";
   run.model = "small";
   options.run = {run};
-  EXPECT_THAT(labels(expand_runs(options)), ElementsAre("greedy", "greedy.small"));
+  EXPECT_THAT(labels(expand_settings(options)), ElementsAre("greedy", "greedy.small"));
 }
 
 TEST(EvaluationRuns, EqualNamesAreAnError) {
   SuiteOptions options;
   SettingGrid run;
-  run.method = "assisted";
+  run.decode.method = "assisted";
   run.drafter = {"a", "a"};
   options.run = {run};
-  EXPECT_THROW(expand_runs(options), UserError);
+  EXPECT_THROW(expand_settings(options), UserError);
 }
 
 LineRecord timed(int64_t tokens, std::vector<double> verify, int64_t target_runs) {

@@ -36,7 +36,7 @@ std::string problems_of(const SuiteOptions& options) {
 
 SettingGrid run_of(const std::string& method, std::vector<std::string> drafter = {"a"}) {
   SettingGrid run;
-  run.method = method;
+  run.decode.method = method;
   run.drafter = std::move(drafter);
   return run;
 }
@@ -48,13 +48,13 @@ TEST(EvaluationChecks, RunsThatCannotWorkAreErrorsOfTheSuite) {
   EXPECT_THAT(problems_of(checked_suite({run_of("greedy")})), HasSubstr("no drafter, for method greedy"));
   EXPECT_THAT(problems_of(checked_suite({run_of("assisted"), run_of("assisted")})), HasSubstr("the same name"));
   SettingGrid run = run_of("assisted");
-  run.temperature = {1};
+  run.lists[&DecodeOptions::temperature] = {1};
   EXPECT_THAT(problems_of(checked_suite({run})), HasSubstr("samples nothing"));
   run = run_of("speculative");
-  run.acceptance = "exact";
+  run.decode.acceptance = "exact";
   EXPECT_THAT(problems_of(checked_suite({run})), HasSubstr("samples nothing"));
   run = run_of("bild");
-  run.window_rule = "fixd";
+  run.decode.window_rule = "fixd";
   EXPECT_THAT(problems_of(checked_suite({run})), HasSubstr("did you mean 'fixed'?"));
 }
 
@@ -66,26 +66,26 @@ TEST(EvaluationChecks, OptionsThatARunDoesNotReadAreNeitherLabelsNorGrids) {
   };
   EXPECT_THAT(problems(
                   [](auto& run) {
-                    run.threshold = {0.3, 0.5};
+                    run.lists[&DecodeOptions::threshold] = {0.3, 0.5};
                   },
                   "speculative"),
               AllOf(HasSubstr("run[0].threshold"), HasSubstr("window_rule router"), HasSubstr("window_rule fixed")));
-  EXPECT_THAT(problems([](auto& run) { run.max_entropy = {1, 2}; }, "assisted"), HasSubstr("run[0].max_entropy"));
-  EXPECT_THAT(problems([](auto& run) { run.free_token = false; }, "assisted"),
+  EXPECT_THAT(problems([](auto& run) { run.lists[&DecodeOptions::max_entropy] = {1, 2}; }, "assisted"), HasSubstr("run[0].max_entropy"));
+  EXPECT_THAT(problems([](auto& run) { run.decode.free_token = false; }, "assisted"),
               AllOf(HasSubstr("run[0].free_token"), HasSubstr("acceptance accept_all")));
-  EXPECT_THAT(problems([](auto& run) { run.fallback = {0.5}; }, "speculative"), HasSubstr("run[0].fallback"));
-  EXPECT_THAT(problems([](auto& run) { run.max_draft = {5}; }, "assisted"), HasSubstr("run[0].max_draft"));
-  EXPECT_THAT(problems([](auto& run) { run.rollback = {5}; }, "speculative"), HasSubstr("run[0].rollback"));
-  EXPECT_THAT(problems([](auto& run) { run.window = {5}; }, "bild"), HasSubstr("run[0].window"));
-  EXPECT_THAT(problems([](auto& run) { run.window = {5}; }, "greedy"), HasSubstr("method greedy"));
-  EXPECT_EQ(problems([](auto& run) { run.fallback = run.rollback = {0.5, 2}; }, "bild"), "");
-  EXPECT_EQ(problems([](auto& run) { run.schedule = {"constant"}, run.confidence = {0.5}; }, "assisted"), "");
+  EXPECT_THAT(problems([](auto& run) { run.lists[&DecodeOptions::fallback] = {0.5}; }, "speculative"), HasSubstr("run[0].fallback"));
+  EXPECT_THAT(problems([](auto& run) { run.lists[&DecodeOptions::max_draft] = {5}; }, "assisted"), HasSubstr("run[0].max_draft"));
+  EXPECT_THAT(problems([](auto& run) { run.lists[&DecodeOptions::rollback] = {5}; }, "speculative"), HasSubstr("run[0].rollback"));
+  EXPECT_THAT(problems([](auto& run) { run.lists[&DecodeOptions::window] = {5}; }, "bild"), HasSubstr("run[0].window"));
+  EXPECT_THAT(problems([](auto& run) { run.lists[&DecodeOptions::window] = {5}; }, "greedy"), HasSubstr("method greedy"));
+  EXPECT_EQ(problems([](auto& run) { run.lists[&DecodeOptions::fallback] = run.lists[&DecodeOptions::rollback] = {0.5, 2}; }, "bild"), "");
+  EXPECT_EQ(problems([](auto& run) { run.lists[&DecodeOptions::schedule] = {"constant"}, run.lists[&DecodeOptions::confidence] = {0.5}; }, "assisted"), "");
 }
 
 TEST(EvaluationChecks, AMistakeOfAWholeGridIsToldOnce) {
   SettingGrid run = run_of("assisted");
-  run.temperature = {1};
-  run.window = {3, 4, 5};
+  run.lists[&DecodeOptions::temperature] = {1};
+  run.lists[&DecodeOptions::window] = {3, 4, 5};
   Problems problems;
   validate_options(checked_suite({run}), "", problems);
   EXPECT_EQ(problems.list().size(), 1U);
@@ -123,10 +123,10 @@ TEST(EvaluationChecks, LookupNeitherDecodesAloneNorKnowsConfidence) {
 
 TEST(EvaluationChecks, RunsOfOneGroupChooseAlike) {
   SettingGrid first = run_of("bild");
-  first.fallback = {0.5};
+  first.lists[&DecodeOptions::fallback] = {0.5};
   first.choose_on = "val";
   SettingGrid second = first;
-  second.fallback = {0.7};
+  second.lists[&DecodeOptions::fallback] = {0.7};
   EXPECT_EQ(problems_of(checked_suite({first, second})), "");
   second.max_drop = {2};
   EXPECT_THAT(problems_of(checked_suite({first, second})), HasSubstr("choose in different ways"));

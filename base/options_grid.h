@@ -1,0 +1,122 @@
+// Grids over an options struct: one value or a list of values for each field, and every combination of the lists. The
+// fields that may have lists are marked GridKey::kList in the struct's own list of fields.
+//
+//   struct Runs {
+//     WindowOptions base;                // fields with one value
+//     OptionLists<WindowOptions> lists;  // fields with lists
+//     static Fields<Runs> fields() {
+//       Fields<Runs> fields("runs");
+//       add_grid(fields, &Runs::base, &Runs::lists);
+//       return fields;
+//     }
+//   };
+//   runs.lists[&WindowOptions::window] = {3, 5};
+//   runs.lists.combinations(runs.base);  // two WindowOptions
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/options.h"
+#include "base/options_text.h"
+
+namespace draftsmith {
+
+// The list of one field, of the field's own type; std::monostate where the field takes no list.
+using OptionList = std::variant<std::monostate, std::vector<int64_t>, std::vector<uint64_t>, std::vector<double>,
+                                std::vector<std::string>, std::vector<std::filesystem::path>>;
+
+namespace options_detail {
+
+// An empty list for each field marked GridKey::kList. Errors: std::logic_error for a type that has no lists.
+std::vector<OptionList> empty_lists(const FieldList& fields, void* object);
+// Where the list is, to be parsed and dumped like any other field.
+FieldPointer pointer_to_list(OptionList& list);
+size_t list_size(const OptionList& list);
+// Gives the field of `object` the list's value at `index`.
+void set_from_list(const Field& field, const OptionList& list, size_t index, void* object);
+// Position in `fields` of the field whose member is at `address` in `object`. Errors: std::logic_error without one.
+size_t index_of_member(const FieldList& fields, void* object, const void* address);
+// Positions of the fields with non-empty lists, those with OuterLoop first.
+std::vector<size_t> loop_order(const FieldList& fields, const std::vector<OptionList>& lists);
+
+}  // namespace options_detail
+
+template <class T>
+class OptionLists {
+ public:
+  OptionLists() : lists_(options_detail::empty_lists(fields(), &example())) {}
+
+  // The fields of T, made once.
+  static const FieldList& fields() {
+    static const FieldList kFields = T::fields();
+    return kFields;
+  }
+
+  // The list of a field; empty: none was given.
+  template <class M>
+  auto& operator[](M T::*member) {
+    return std::get<std::vector<typename options_detail::ElementOf<M>::type>>(lists_[position(member)]);
+  }
+  template <class M>
+  const auto& operator[](M T::*member) const {
+    return std::get<std::vector<typename options_detail::ElementOf<M>::type>>(lists_[position(member)]);
+  }
+
+  // Whether the field at this position of fields() has a list.
+  bool given(size_t field) const { return options_detail::list_size(lists_[field]) > 0; }
+
+  // `base` with every combination of the lists' values; the last field with a list changes fastest.
+  std::vector<T> combinations(const T& base) const {
+    std::vector<T> points{base};
+    for (const size_t field : options_detail::loop_order(fields(), lists_)) {
+      std::vector<T> spread;
+      for (const T& point : points) {
+        for (size_t i = 0; i < options_detail::list_size(lists_[field]); ++i) {
+          options_detail::set_from_list(fields().all()[field], lists_[field], i, &spread.emplace_back(point));
+        }
+      }
+      points = std::move(spread);
+    }
+    return points;
+  }
+
+  FieldPointer pointer(size_t field) { return options_detail::pointer_to_list(lists_[field]); }
+
+ private:
+  static T& example() {
+    static T object;
+    return object;
+  }
+  template <class M>
+  static size_t position(M T::*member) {
+    return options_detail::index_of_member(fields(), &example(), &(example().*member));
+  }
+
+  std::vector<OptionList> lists_;  // one a field
+};
+
+// Adds the fields of T that grids take to the list of G: those of one value at `base`, those of lists at `lists`. All of
+// them change results. A list of one may be written without brackets.
+template <class G, class T>
+void add_grid(Fields<G>& fields, T G::*base, OptionLists<T> G::*lists) {
+  const std::vector<Field>& all = OptionLists<T>::fields().all();
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].grid == GridKey::kNone) continue;
+    Field field = all[i];
+    field.affects_result = true;
+    if (field.grid == GridKey::kList) {
+      field.accepts_one = true;
+      field.pointer = [lists, i](void* object) { return (static_cast<G*>(object)->*lists).pointer(i); };
+    } else {
+      field.pointer = [base, inner = field.pointer](void* object) { return inner(&(static_cast<G*>(object)->*base)); };
+    }
+    fields.add(std::move(field));
+  }
+}
+
+}  // namespace draftsmith

@@ -1,0 +1,183 @@
+// The list of DecodeOptions' fields: command line, help, suites' grids, labels, results and messages come from it.
+#include "infer/decode_options.h"
+#include "infer/parts.h"
+
+namespace draftsmith::infer {
+
+namespace {
+
+using O = DecodeOptions;
+
+ReadBy methods(std::vector<std::string> names) {
+  return {"method", std::move(names)};
+}
+ReadBy window_rules(std::vector<std::string> names) {
+  return {"window_rule", std::move(names)};
+}
+ReadBy acceptances(std::vector<std::string> names) {
+  return {"acceptance", std::move(names)};
+}
+
+// Names of rules, and the empty one for the method's own.
+Choices or_none(std::vector<std::string> names) {
+  names.insert(names.begin(), "");
+  return Choices(std::move(names));
+}
+
+void check_temperature(const O& options, const std::string& where, Problems& problems) {
+  const Method& method = options.method_info();
+  if (method.sampling != Sampling::kNever || options.temperature.value_or(0) == 0) return;
+  problems.add({.where = where,
+                .what = "method " + options.method + " takes the most likely token and samples nothing",
+                .expected = "temperature 0 or none",
+                .found = "temperature " + std::to_string(*options.temperature),
+                .hint = method.is_baseline() ? "to sample, use the method sample"
+                                             : "to sample with a drafter, use the method speculative"});
+}
+
+void check_parts(const O& options, const std::string& where, Problems& problems) {
+  if (options.drafts() || (options.window_rule.empty() && options.acceptance.empty())) return;
+  problems.add({.where = where,
+                .what = "method " + options.method + " drafts nothing, so it has no window or acceptance rule",
+                .expected = "method speculative, assisted, bild, early-exit, tandem or tandem-speed",
+                .found = !options.window_rule.empty() ? "window_rule " + options.window_rule
+                                                      : "acceptance " + options.acceptance,
+                .hint = "leave window_rule and acceptance out, or choose a method that drafts"});
+}
+
+void add_sampling(Fields<O>& fields) {
+  fields
+      .add("temperature", &O::temperature, GridKey::kList, OuterLoop{}, Label{"T"}, Range{0, 1000},
+           "Sampling temperature T of target and drafter; 0 (or below 1e-30) takes the most likely token. Default: 0; "
+           "for sample and speculative the model's own setting or 1 (in suites always 1).")
+      .add("top_k", &O::top_k, GridKey::kList, OuterLoop{}, Range{0},
+           UnnamedIf<O>{[](const O& o) { return o.top_k.value_or(0) == 0; }},
+           "Sample among the k most likely tokens; 0 is off.")
+      .add("top_p", &O::top_p, GridKey::kList, OuterLoop{}, Above{0}, Range{0, 1},
+           UnnamedIf<O>{[](const O& o) { return o.top_p.value_or(1) == 1; }},
+           "Sample from the smallest set of tokens that holds this share of the probability; 1 is off.");
+}
+
+void add_window_options(Fields<O>& fields) {
+  fields
+      .add("window", &O::window, GridKey::kList, window_rules({"fixed", "dynamic"}), Label{"G"}, Range{1, 256},
+           Unit{"tokens"},
+           "Draft window G, tokens drafted before each verification; the initial window of assisted. "
+           "Default 5; 20 for assisted with schedule constant.")
+      .add("schedule", &O::schedule, GridKey::kList, window_rules({"dynamic"}), Choices{"heuristic", "constant"},
+           "How the dynamic window changes: heuristic adds 2 after a full acceptance and takes 1 off otherwise; "
+           "constant keeps it.")
+      .add("confidence", &O::confidence, GridKey::kList, window_rules({"dynamic"}), Range{0, 1},
+           "The dynamic window ends after a token that the drafter gave a probability below this; 0 is off. "
+           "Default 0.4 for constant, 0 for heuristic.")
+      .add("fallback", &O::fallback, GridKey::kList, window_rules({"fallback"}), Label{"FB"}, AlwaysNamed{}, Range{0},
+           "BiLD's fallback threshold alpha_FB: the drafter goes on while its largest probability is at least this. "
+           "0 never falls back before max_draft, above 1 always.")
+      .add("rollback", &O::rollback, GridKey::kList, acceptances({"rollback"}), Label{"RB"}, AlwaysNamed{}, Range{0},
+           AllowInfinity{},
+           "BiLD's rollback threshold alpha_RB: a drafted token is taken back when -log p of the target exceeds it. "
+           "inf never rolls back.")
+      .add("max_draft", &O::max_draft, GridKey::kList, window_rules({"fallback", "entropy", "router", "oracle"}),
+           UnnamedIf<O>{[](const O& o) { return o.longest_draft() == 10 && o.window_rule_name() != "router"; }},
+           Range{1, 256}, Unit{"tokens"},
+           "Most tokens that the drafter writes before the target runs, of the windows fallback (BiLD), entropy, "
+           "router and oracle. Default 10; of the router its own.")
+      .add("max_entropy", &O::max_entropy, GridKey::kList, window_rules({"entropy"}), Label{"H"}, AlwaysNamed{},
+           Range{0}, AllowInfinity{}, Unit{"nats"},
+           "The window entropy ends after a token that was taken from a distribution of more entropy than this.")
+      .add("router", &O::router, GridKey::kValue, window_rules({"router"}), Label{""},
+           "Directory of the router that the window router asks; it was trained for this drafter.")
+      .add("threshold", &O::threshold, GridKey::kList, window_rules({"router"}), Label{"tau"}, Range{0, 2},
+           "The window router ends after a token whose predicted acceptance is below this. 0 never ends before "
+           "max_draft, above 1 after each token. Default: the router's own, 0.8 unless it was tuned.")
+      .add("rollback_rule", &O::rollback_rule, GridKey::kList, acceptances({"rollback"}),
+           Choices{"effective", "literal", "released_code"},
+           "effective: under greedy decoding a token that is the target's own choice is never rolled back (it would "
+           "change nothing). literal: the paper's Algorithm 1. released_code: as the authors' program, where the "
+           "target writes the first token and runs once more after each rollback.")
+      .add("window_rule", &O::window_rule, GridKey::kValue, or_none(window_rule_names()),
+           "Replaces the method's window rule (bild with fixed is BiLD without fallback). router asks a trained "
+           "predictor. oracle stops exactly before the first rejection, which an untimed pass finds: the upper bound "
+           "at temperature 0, for evaluations only.")
+      .add("acceptance", &O::acceptance, GridKey::kValue, or_none(acceptance_rule_names()),
+           "Replaces the method's acceptance rule.")
+      .add("free_token", &O::free_token, GridKey::kValue, acceptances({"accept_all"}),
+           "Of accept_all (method tandem): the model writes the first token and one after each block of the drafter. "
+           "false: it writes none, and only supplies the drafter with representations of finished blocks.");
+}
+
+void add_inside_options(Fields<O>& fields) {
+  fields
+      .add("exits", &O::exits, GridKey::kValue, Label{""},
+           "Directory of exits, which read the model's layers early. Default: draftsmith/exits inside the model's "
+           "directory, or where there is none the model's own final norm and head.")
+      .add("exit_layer", &O::exit_layer, GridKey::kList, methods({"early-exit"}), Label{"exit"}, Range{1},
+           Unit{"layers"},
+           "Layers of the model that draft in the method early-exit, of its N; with N it is plain decoding. Default: "
+           "the first layer that has an exit, else 1. Other methods draft so with the drafter exit:N.")
+      .add("exit_measure", &O::exit_measure, GridKey::kList, methods({"calm"}), AlwaysNamed{},
+           Choices{"saturation", "margin"},
+           "How calm sees that a token is finished: saturation is the cosine similarity of its hidden state to that "
+           "of the layer before, margin the difference of the two largest probabilities its exit gives.")
+      .add("exit_threshold", &O::exit_threshold, GridKey::kList, methods({"calm"}), Label{"lambda"}, AlwaysNamed{},
+           Range{0, 1},
+           "calm's lambda: new token t of at most N leaves at the first layer whose measure exceeds "
+           "clip(0.9 lambda + 0.1 exp(-temp t / N), 0, 1). At 1 no token leaves early, at 0 every one after layer 1.")
+      .add("exit_decay", &O::exit_decay, GridKey::kList, methods({"calm"}), Label{"temp"}, AlwaysNamed{}, Range{0},
+           "calm's temp, how fast the threshold falls as an output grows; 0 keeps it at 0.9 lambda + 0.1.")
+      .add("early_layer", &O::early_layer, GridKey::kList, methods({"ppd"}), Label{"d"}, Range{1}, Unit{"layers"},
+           "Layer d-bar whose hidden state predicts the candidates of ppd, from half of the model's d layers to d - 1. "
+           "Default: the first of these that has an exit, else half.")
+      .add("candidates", &O::candidates, GridKey::kList, methods({"ppd"}), Label{"k"}, AlwaysNamed{}, Range{1},
+           "Most likely next tokens of layer d-bar that ppd begins with, k: each has a branch of its own.")
+      .add("execution", &O::execution, GridKey::kList, methods({"ppd"}),
+           Choices{"auto", "batched", "threads", "streams"}, NoResult{},
+           "How ppd runs its branches beside the last layers: batched is one after the other on one device, the "
+           "branches as one pass; threads gives each side its share of a CPU's cores; streams runs both on one GPU. "
+           "auto: batched, the fastest on CPUs (of GPUs nothing was measured).");
+}
+
+void add_lengths(Fields<O>& fields) {
+  fields
+      .add("num_samples", &O::num_samples, GridKey::kList, OuterLoop{}, Label{"samples"}, Range{1, 4096},
+           "Outputs for each input; they share one encoder run or prompt prefill. In suites counts and speed are of "
+           "all outputs, quality is of the first.")
+      .add("max_new_tokens", &O::max_new_tokens, Range{1, 1 << 20}, Unit{"tokens"},
+           "Most tokens put out, EOS included. Default: the model's own setting, else 128. A decoder-only model's "
+           "context may leave room for fewer.")
+      .add("min_new_tokens", &O::min_new_tokens, Range{0, 1 << 20}, Unit{"tokens"},
+           "EOS is impossible before this many new tokens.")
+      .add("long_prompts", &O::long_prompts, Choices{"error", "truncate-left", "skip"},
+           "A prompt that fills the context of the model or its drafter, so that no token could follow: error refuses "
+           "it; truncate-left drops its beginning (never the BOS) so that max_new_tokens fit, at most half of the "
+           "context; skip gives it an empty output.")
+      .add("batch_size", &O::batch_size, Range{1, 4096}, "Inputs decoded together.")
+      .add("seed", &O::seed, "Seed of all sampling. The same seed gives the same output at every batch size.")
+      .add("measure_alpha", &O::measure_alpha, NoResult{},
+           "Measure alpha, the mean of sum_x min(p, q), when sampling (costs a pass over the vocabulary for each "
+           "token; at temperature 0 it is always measured).");
+}
+
+}  // namespace
+
+Fields<DecodeOptions> DecodeOptions::fields() {
+  Fields<O> fields("decoding options");
+  fields.add("method", &O::method, GridKey::kValue, Choices(method_names()),
+             "Decoding method: greedy and sample use the model alone; speculative is rejection sampling (lossless), "
+             "assisted accepts what equals the model's own greedy tokens, bild is the Big Little Decoder. tandem keeps "
+             "all that a Tandem secondary writes, the model only reads it; tandem-speed verifies it (lossless). Three "
+             "need no second model: early-exit is BiLD whose drafter is the model's own first layers, calm lets each "
+             "token leave the decoder where it looks finished, ppd begins the next token before one is finished "
+             "(lossless).");
+  add_sampling(fields);
+  add_window_options(fields);
+  add_inside_options(fields);
+  add_lengths(fields);
+  fields.check([](const O& options, const std::string& where, Problems& problems) {
+    check_temperature(options, where, problems);
+    check_parts(options, where, problems);
+  });
+  return fields;
+}
+
+}  // namespace draftsmith::infer
