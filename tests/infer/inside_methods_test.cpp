@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "infer/part_options.h"
+#include "infer/decode_options.h"
 #include "model/kinds/exits.h"
 #include "tests/support/early_exit_fixtures.h"
 #include "tests/support/oracle_fixtures.h"
@@ -145,8 +145,8 @@ TEST_F(InsideMethods, DefaultsComeFromTheExits) {
 
 TEST_F(InsideMethods, OptionsOfOtherMethodsAreKnownToHaveNoEffect) {
   const auto used = [](const std::string& method, const std::string& name) {
-    for (const PartOption& option : part_options(exit_options(method))) {
-      if (option.name == name) return option.used;
+    for (const Field& field : DecodeOptions::fields().all()) {
+      if (field.name == name) return exit_options(method).reads(field);
     }
     ADD_FAILURE() << name;
     return false;
