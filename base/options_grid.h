@@ -100,8 +100,8 @@ class OptionLists {
   std::vector<OptionList> lists_;  // one a field
 };
 
-// Adds the fields of T that grids take to the list of G: those of one value at `base`, those of lists at `lists`. All of
-// them change results. A list of one may be written without brackets.
+// Adds the fields of T that grids take to the list of G: those of one value at `base`, those of lists at `lists`. All
+// of them change results. A list of one may be written without brackets.
 template <class G, class T>
 void add_grid(Fields<G>& fields, T G::*base, OptionLists<T> G::*lists) {
   const std::vector<Field>& all = OptionLists<T>::fields().all();

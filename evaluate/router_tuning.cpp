@@ -119,13 +119,14 @@ void require_tunable(const SuiteOptions& options) {
 void require_tuned(const SuiteOptions& suite, const std::vector<TunedRouter>& routers, Problems& problems) {
   for (const SettingGrid& run : suite.run) {
     if (!asks_router(run)) continue;
-    const bool tuned =
-        std::any_of(routers.begin(), routers.end(), [&](const TunedRouter& one) { return one.router == run.decode.router; });
+    const bool tuned = std::any_of(routers.begin(), routers.end(),
+                                   [&](const TunedRouter& one) { return one.router == run.decode.router; });
     if (tuned) continue;
     problems.add({"tune_router", "no run can tune the router " + run.decode.router.string(),
                   "a run whose outputs are the target's (acceptance exact or rejection), at temperature 0 or on a task "
                   "with a metric",
-                  "run " + (run.name.empty() ? run.decode.method : run.name), "add such a run, or leave --tune-router out"});
+                  "run " + (run.name.empty() ? run.decode.method : run.name),
+                  "add such a run, or leave --tune-router out"});
   }
 }
 

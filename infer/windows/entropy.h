@@ -11,7 +11,8 @@ class EntropyWindow : public BoundedWindow {
  public:
   // `most_entropy` in nats.
   EntropyWindow(double most_entropy, int64_t max_draft) : BoundedWindow(max_draft), most_entropy_(most_entropy) {}
-  WindowTraits traits() const override { return {.name = "entropy", .decides = Decides::kAfterToken}; }
+  static WindowTraits kind() { return {.name = "entropy", .decides = Decides::kAfterToken}; }
+  WindowTraits traits() const override { return kind(); }
   at::Tensor go_on(const DraftStep& step) override;
 
  private:

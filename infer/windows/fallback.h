@@ -9,7 +9,8 @@ namespace draftsmith::infer {
 class FallbackWindow : public BoundedWindow {
  public:
   FallbackWindow(double threshold, int64_t max_draft) : BoundedWindow(max_draft), threshold_(threshold) {}
-  WindowTraits traits() const override { return {.name = "fallback", .decides = Decides::kBeforeToken}; }
+  static WindowTraits kind() { return {.name = "fallback", .decides = Decides::kBeforeToken}; }
+  WindowTraits traits() const override { return kind(); }
   at::Tensor go_on(const DraftStep& step) override;
 
  private:

@@ -8,7 +8,8 @@ namespace draftsmith::infer {
 class FixedWindow : public BoundedWindow {
  public:
   using BoundedWindow::BoundedWindow;
-  WindowTraits traits() const override { return {.name = "fixed"}; }
+  static WindowTraits kind() { return {.name = "fixed"}; }
+  WindowTraits traits() const override { return kind(); }
 };
 
 }  // namespace draftsmith::infer

@@ -14,7 +14,8 @@ class RouterWindow : public BoundedWindow {
  public:
   // The predictor must outlive the rule.
   RouterWindow(const model::RouterPredictor& router, double threshold, int64_t max_draft);
-  WindowTraits traits() const override { return {.name = "router", .decides = Decides::kAfterToken}; }
+  static WindowTraits kind() { return {.name = "router", .decides = Decides::kAfterToken, .asks_router = true}; }
+  WindowTraits traits() const override { return kind(); }
   at::Tensor go_on(const DraftStep& step) override;
 
  private:

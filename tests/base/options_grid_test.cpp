@@ -83,8 +83,7 @@ TEST(OptionsGrid, ElementsAreCheckedAndOtherKeysUnknown) {
 TEST(OptionsGrid, JsonAndIdentityShowListsInTheirOrder) {
   Problems problems;
   const Menu menu = parsed("degrees = [100]\nfan = false\nname = \"bread\"\n", problems);
-  EXPECT_EQ(options_to_json(menu).dump(),
-            R"({"name":"bread","degrees":[100],"hours":[],"shelf":[],"fan":false})");
+  EXPECT_EQ(options_to_json(menu).dump(), R"({"name":"bread","degrees":[100],"hours":[],"shelf":[],"fan":false})");
   EXPECT_EQ(options_identity(menu).dump(), R"({"name":"bread","degrees":[100],"fan":false})");
 }
 

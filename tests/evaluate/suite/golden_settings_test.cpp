@@ -33,12 +33,9 @@ TEST(GoldenSettings, LabelsGroupsAndParametersAreAsEver) {
   ASSERT_EQ(settings.size(), expected.size());
   for (size_t i = 0; i < settings.size(); ++i) {
     const Setting& setting = settings[i];
-    const ordered_json found{{"label", setting.label},
-                             {"group", setting.group},
-                             {"method", setting.method()},
-                             {"drafter_label", setting.drafter_label()},
-                             {"lossless", setting.lossless()},
-                             {"params", setting.params()}};
+    const ordered_json found{{"label", setting.label},         {"group", setting.group},
+                             {"method", setting.method()},     {"drafter_label", setting.drafter_label()},
+                             {"lossless", setting.lossless()}, {"params", setting.params()}};
     EXPECT_EQ(found.dump(), expected[i].dump());  // dumped, since the order of keys counts as well
   }
 }

@@ -70,16 +70,35 @@ TEST(EvaluationChecks, OptionsThatARunDoesNotReadAreNeitherLabelsNorGrids) {
                   },
                   "speculative"),
               AllOf(HasSubstr("run[0].threshold"), HasSubstr("window_rule router"), HasSubstr("window_rule fixed")));
-  EXPECT_THAT(problems([](auto& run) { run.lists[&DecodeOptions::max_entropy] = {1, 2}; }, "assisted"), HasSubstr("run[0].max_entropy"));
+  EXPECT_THAT(problems(
+                  [](auto& run) {
+                    run.lists[&DecodeOptions::max_entropy] = {1, 2};
+                  },
+                  "assisted"),
+              HasSubstr("run[0].max_entropy"));
   EXPECT_THAT(problems([](auto& run) { run.decode.free_token = false; }, "assisted"),
               AllOf(HasSubstr("run[0].free_token"), HasSubstr("acceptance accept_all")));
-  EXPECT_THAT(problems([](auto& run) { run.lists[&DecodeOptions::fallback] = {0.5}; }, "speculative"), HasSubstr("run[0].fallback"));
-  EXPECT_THAT(problems([](auto& run) { run.lists[&DecodeOptions::max_draft] = {5}; }, "assisted"), HasSubstr("run[0].max_draft"));
-  EXPECT_THAT(problems([](auto& run) { run.lists[&DecodeOptions::rollback] = {5}; }, "speculative"), HasSubstr("run[0].rollback"));
+  EXPECT_THAT(problems([](auto& run) { run.lists[&DecodeOptions::fallback] = {0.5}; }, "speculative"),
+              HasSubstr("run[0].fallback"));
+  EXPECT_THAT(problems([](auto& run) { run.lists[&DecodeOptions::max_draft] = {5}; }, "assisted"),
+              HasSubstr("run[0].max_draft"));
+  EXPECT_THAT(problems([](auto& run) { run.lists[&DecodeOptions::rollback] = {5}; }, "speculative"),
+              HasSubstr("run[0].rollback"));
   EXPECT_THAT(problems([](auto& run) { run.lists[&DecodeOptions::window] = {5}; }, "bild"), HasSubstr("run[0].window"));
-  EXPECT_THAT(problems([](auto& run) { run.lists[&DecodeOptions::window] = {5}; }, "greedy"), HasSubstr("method greedy"));
-  EXPECT_EQ(problems([](auto& run) { run.lists[&DecodeOptions::fallback] = run.lists[&DecodeOptions::rollback] = {0.5, 2}; }, "bild"), "");
-  EXPECT_EQ(problems([](auto& run) { run.lists[&DecodeOptions::schedule] = {"constant"}, run.lists[&DecodeOptions::confidence] = {0.5}; }, "assisted"), "");
+  EXPECT_THAT(problems([](auto& run) { run.lists[&DecodeOptions::window] = {5}; }, "greedy"),
+              HasSubstr("method greedy"));
+  EXPECT_EQ(problems(
+                [](auto& run) {
+                  run.lists[&DecodeOptions::fallback] = run.lists[&DecodeOptions::rollback] = {0.5, 2};
+                },
+                "bild"),
+            "");
+  EXPECT_EQ(problems(
+                [](auto& run) {
+                  run.lists[&DecodeOptions::schedule] = {"constant"}, run.lists[&DecodeOptions::confidence] = {0.5};
+                },
+                "assisted"),
+            "");
 }
 
 TEST(EvaluationChecks, AMistakeOfAWholeGridIsToldOnce) {
