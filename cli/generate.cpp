@@ -22,6 +22,7 @@
 #include "infer/drafters/registry.h"
 #include "infer/generator.h"
 #include "infer/load_models.h"
+#include "infer/parts.h"
 #include "model/kinds/router.h"
 
 namespace draftsmith::cli {
@@ -93,15 +94,11 @@ infer::SharedDrafter load_drafter(const GenerateFlags& flags, const model::LoadO
 // Loads the router that the window router asks, bound to the drafter; nothing without --router. Errors: UserError.
 std::unique_ptr<model::RouterPredictor> load_router(const GenerateFlags& flags, const DecodeOptions& options,
                                                     const infer::LoadedDrafter* drafter) {
-  if (options.router.empty() || options.window_rule_name() != "router") return nullptr;
+  if (options.router.empty() || !options.drafts() || !infer::window_traits(options).asks_router) return nullptr;
   const model::Router router = model::load_router(options.router);
   const model::TransformerModel* embeddings = drafter == nullptr ? nullptr : drafter->transformer();
   if (embeddings == nullptr) {
-    throw UserError({.where = "--router",
-                     .what = "a router is for drafters that are models",
-                     .expected = "the directory of a model or of a Tandem secondary as --drafter",
-                     .found = flags.drafter.empty() ? "none" : flags.drafter,
-                     .hint = ""});
+    throw UserError(infer::router_needs_model("--router", flags.drafter));
   }
   model::require_router_fits(router, options.router, {drafter->path(), *embeddings});
   return std::make_unique<model::RouterPredictor>(router, *embeddings);

@@ -51,6 +51,9 @@ void check_drafter(const GenerationModels& models, const DecodeOptions& options,
                   "give one with --drafter, or use the method greedy or sample"});
   } else {
     models.drafter->check(models.draft_target(), problems);
+    if (window_traits(options).asks_router && models.drafter->transformer() == nullptr) {
+      problems.add(router_needs_model("window " + options.window_rule_name(), models.drafter->name()));
+    }
   }
 }
 
@@ -87,7 +90,7 @@ struct Generator::Impl {
   void use(DraftParts given) {
     parts = std::move(given);
     Problems problems;
-    validate_parts(parts, settings.warping.temperature, problems);
+    validate_parts(traits_of(parts), settings.warping.temperature, problems);
     problems.throw_if_any();
   }
 

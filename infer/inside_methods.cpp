@@ -78,11 +78,6 @@ bool check_layers(const GenerationModels& models, const std::string& where, Prob
 void check_inside(const GenerationModels& models, const DecodeOptions& options, Problems& problems) {
   const int64_t exit = options.drafts() && models.drafter != nullptr ? models.drafter->inside_target() : 0;
   if (exit == 0 && !options.decodes_inside()) return;
-  if (exit > 0 && options.window_rule_name() == "router") {
-    problems.add({"window router", "a router is trained for a drafter that is a model of its own",
-                  "a model or a Tandem secondary as drafter", models.drafter->name(),
-                  "use the window dynamic, entropy or fallback"});
-  }
   if (!check_layers(models, "method " + options.method, problems)) return;
   if (exit > 0) check_exit_read(models, options, exit, problems);
   if (options.method_info().algorithm != Algorithm::kPpd) return;

@@ -15,18 +15,19 @@ namespace draftsmith::infer {
 // Returns the target as a transformer. check_inside() must have found no problem with the models.
 model::TransformerModel& inside_model(const GenerationModels& models);
 
-// The layers that draft in the method early-exit: the option, else the first exit, else 1.
+// Returns the number of layers that draft in the method early-exit: the option, else the first exit, else 1.
 int64_t exit_layer_of(const DecodeOptions& options, const model::Exits* exits);
 
-// Adds a problem, in this place, unless the target is a transformer and the exits are its own. False with a problem.
+// Reports a problem at `where` if the target is no transformer or the exits belong to another model. Returns whether all
+// is well.
 bool check_layers(const GenerationModels& models, const std::string& where, Problems& problems);
 
-// Adds the problems of calm's and ppd's options with the models, of exits that are not the target's, of those named by
-// the options that have none at the layer read, and of a router that would judge an exit. Other methods have none.
+// Reports problems of calm's and ppd's options with the models, exits that are not the target's, and exits named by the
+// options that have none at the layer read. Other methods have no such problems.
 void check_inside(const GenerationModels& models, const DecodeOptions& options, Problems& problems);
 
 CalmSettings calm_settings(const DecodeOptions& options);
-// d-bar: the option, else the first exit from half of the layers to all but one, else half.
+// Returns the settings of ppd; d-bar is the option, else the first exit from half of the layers to all but one, else half.
 PpdSettings ppd_settings(const GenerationModels& models, const DecodeOptions& options);
 
 // Decodes by calm or ppd.

@@ -1,8 +1,6 @@
 #include "infer/parts.h"
 
-#include <functional>
-#include <map>
-
+#include "base/registry.h"
 #include "infer/acceptance/accept_all.h"
 #include "infer/acceptance/exact.h"
 #include "infer/acceptance/rejection.h"
@@ -18,31 +16,38 @@ namespace draftsmith::infer {
 
 namespace {
 
-template <class Part, class... Inputs>
-using Registry = std::map<std::string, std::function<std::unique_ptr<Part>(const DecodeOptions&, Inputs...)>>;
-using WindowRules = Registry<WindowRule, const WindowInputs&>;
-using AcceptanceRules = Registry<AcceptanceRule>;
+using O = DecodeOptions;
+using I = WindowInputs;
 
-std::unique_ptr<WindowRule> dynamic_window(const DecodeOptions& options) {
-  const bool heuristic = options.schedule == "heuristic";
-  return std::make_unique<DynamicWindow>(DynamicWindowOptions{options.window.value_or(heuristic ? 5 : 20), heuristic,
-                                                              options.confidence.value_or(heuristic ? 0 : 0.4)});
+struct WindowRuleEntry {
+  std::string name;
+  WindowTraits (*traits)(const O&);
+  std::unique_ptr<WindowRule> (*make)(const O&, const I&);
+};
+
+struct AcceptanceRuleEntry {
+  std::string name;
+  std::unique_ptr<AcceptanceRule> (*make)(const O&);  // a rule's traits cost no more than making it
+};
+
+template <class Rule>
+WindowTraits kind_of_rule(const O&) {
+  return Rule::kind();
 }
 
-std::unique_ptr<WindowRule> router_window(const DecodeOptions& options, const WindowInputs& inputs) {
-  if (inputs.router == nullptr) {
-    throw UserError({.where = "window router",
-                     .what = "this window rule asks a router, and none was given",
-                     .expected = "the directory of a router",
-                     .found = "none",
-                     .hint = "give --router DIR (router = \"DIR\" in a suite), made by a stage of kind router"});
-  }
+DynamicWindowOptions dynamic_options(const O& options) {
+  const bool heuristic = options.schedule == "heuristic";
+  return {options.window.value_or(heuristic ? 5 : 20), heuristic, options.confidence.value_or(heuristic ? 0 : 0.4)};
+}
+
+std::unique_ptr<WindowRule> router_window(const O& options, const I& inputs) {
+  if (inputs.router == nullptr) throw UserError(missing_router("window router"));
   const model::RouterConfig& config = inputs.router->config();
   return std::make_unique<RouterWindow>(*inputs.router, options.threshold.value_or(config.threshold),
                                         options.max_draft.value_or(config.max_draft));
 }
 
-std::unique_ptr<WindowRule> oracle_window(const DecodeOptions& options, const WindowInputs& inputs) {
+std::unique_ptr<WindowRule> oracle_window(const O& options, const I& inputs) {
   if (inputs.accepted_lengths == nullptr) {
     throw UserError({.where = "window oracle",
                      .what = "knows where the next rejection is only from an earlier run",
@@ -53,128 +58,168 @@ std::unique_ptr<WindowRule> oracle_window(const DecodeOptions& options, const Wi
   return std::make_unique<OracleWindow>(options.longest_draft(), *inputs.accepted_lengths);
 }
 
-const WindowRules& window_rules() {
-  using O = DecodeOptions;
-  using I = WindowInputs;
-  static const WindowRules kRules = {
-      {"fixed", [](const O& o, const I&) { return std::make_unique<FixedWindow>(o.window.value_or(5)); }},
-      {"fallback",
-       [](const O& o, const I&) { return std::make_unique<FallbackWindow>(o.fallback, o.longest_draft()); }},
-      {"dynamic", [](const O& o, const I&) { return dynamic_window(o); }},
-      {"entropy",
-       [](const O& o, const I&) { return std::make_unique<EntropyWindow>(o.max_entropy, o.longest_draft()); }},
-      {"router", router_window},
-      {"oracle", oracle_window}};
-  return kRules;
-}
-
 RollbackRule rollback_rule(const std::string& name) {
   if (name == "literal") return RollbackRule::kLiteral;
   return name == "released_code" ? RollbackRule::kReleasedCode : RollbackRule::kEffective;
 }
 
-const AcceptanceRules& acceptance_rules() {
-  static const AcceptanceRules kRules = {
-      {"accept_all", [](const DecodeOptions& o) { return std::make_unique<AcceptAll>(o.free_token); }},
-      {"exact", [](const DecodeOptions&) { return std::make_unique<ExactAcceptance>(); }},
-      {"rejection", [](const DecodeOptions&) { return std::make_unique<RejectionAcceptance>(); }},
-      {"rollback", [](const DecodeOptions& o) {
-         return std::make_unique<RollbackAcceptance>(o.rollback, rollback_rule(o.rollback_rule));
-       }}};
+template <class Part, class Rule, class... Arguments>
+std::unique_ptr<Part> rule(Arguments... arguments) {
+  return std::make_unique<Rule>(arguments...);
+}
+
+const Registry<WindowRuleEntry>& window_rules() {
+  using W = WindowRule;
+  static const Registry<WindowRuleEntry> kRules(
+      "window rule",
+      {{"fixed", kind_of_rule<FixedWindow>,
+        [](const O& o, const I&) { return rule<W, FixedWindow>(o.window.value_or(5)); }},
+       {"fallback", kind_of_rule<FallbackWindow>,
+        [](const O& o, const I&) { return rule<W, FallbackWindow>(o.fallback, o.longest_draft()); }},
+       {"dynamic", [](const O& o) { return DynamicWindow::kind(dynamic_options(o)); },
+        [](const O& o, const I&) { return rule<W, DynamicWindow>(dynamic_options(o)); }},
+       {"entropy", kind_of_rule<EntropyWindow>,
+        [](const O& o, const I&) { return rule<W, EntropyWindow>(o.max_entropy, o.longest_draft()); }},
+       {"router", kind_of_rule<RouterWindow>, router_window},
+       {"oracle", kind_of_rule<OracleWindow>, oracle_window}});
   return kRules;
 }
 
-template <class Rules>
-std::vector<std::string> names(const Rules& registry) {
-  std::vector<std::string> list;
-  for (const auto& entry : registry) list.push_back(entry.first);
-  return list;
+const Registry<AcceptanceRuleEntry>& acceptance_rules() {
+  using A = AcceptanceRule;
+  static const Registry<AcceptanceRuleEntry> kRules(
+      "acceptance rule",
+      {{"accept_all", [](const O& o) { return rule<A, AcceptAll>(o.free_token); }},
+       {"exact", [](const O&) { return rule<A, ExactAcceptance>(); }},
+       {"rejection", [](const O&) { return rule<A, RejectionAcceptance>(); }},
+       {"rollback",
+        [](const O& o) { return rule<A, RollbackAcceptance>(o.rollback, rollback_rule(o.rollback_rule)); }}});
+  return kRules;
 }
 
-template <class Rules, class... Inputs>
-auto make(const Rules& registry, const std::string& kind, const std::string& name, const Inputs&... inputs) {
-  const auto found = registry.find(name);
-  if (found != registry.end()) return found->second(inputs...);
-  std::string known;
-  for (const std::string& one : names(registry)) known += (known.empty() ? "" : ", ") + one;
-  const std::string near = nearest(name, names(registry));
-  throw UserError({.where = kind,
-                   .what = "there is no " + kind + " of this name",
-                   .expected = "one of " + known,
-                   .found = name,
-                   .hint = near.empty() ? "" : "did you mean " + near + "?"});
+// Adds one problem after the other about the same parts.
+class PartProblems {
+ public:
+  PartProblems(const PartTraits& parts, Problems& problems)
+      : where_("drafter " + parts.drafter.name + ", window " + parts.window.name + ", acceptance " +
+               parts.acceptance.name),
+        problems_(problems) {}
+  void add(std::string what, std::string expected, std::string found, std::string hint) const {
+    problems_.add({where_, std::move(what), std::move(expected), std::move(found), std::move(hint)});
+  }
+
+ private:
+  std::string where_;
+  Problems& problems_;
+};
+
+void check_free_token(const PartTraits& parts, const PartProblems& problems) {
+  if (parts.acceptance.target != TargetRole::kReads) return;
+  if (!parts.drafter.reads_target) {
+    problems.add("without the free token the target writes nothing, and this drafter does not read it either",
+                 "drafter tandem, or free_token = true", "drafter " + parts.drafter.name,
+                 "decode with the drafter alone");
+  } else if (parts.window.decides == Decides::kBeforeToken) {
+    problems.add("without the free token a window that may end before its first token would write nothing",
+                 "a window rule that keeps the token it looks at, or free_token = true", "window " + parts.window.name,
+                 "use the window fixed or dynamic");
+  }
+}
+
+// A window that replays an earlier pass must not fall out of step with it.
+void check_replay(const PartTraits& parts, double temperature, const PartProblems& problems) {
+  const AcceptanceTraits& acceptance = parts.acceptance;
+  const std::string window = "window " + parts.window.name;
+  if (acceptance.target != TargetRole::kVerifies) {
+    problems.add(window + " replays where drafts were rejected, and without verification none is",
+                 "an acceptance that verifies: exact, rejection or rollback", "acceptance " + acceptance.name,
+                 "use the window fixed");
+  } else if (acceptance.first_from_target) {
+    problems.add(window + " replays window by window, and after a rollback the target writes alone",
+                 "rollback_rule effective or literal", "rollback_rule released_code", "");
+  }
+  if (temperature != 0) {
+    problems.add(window + " replays where greedy drafts were rejected, and sampled ones are rejected elsewhere",
+                 "temperature 0", "temperature " + std::to_string(temperature), "use another window rule to sample");
+  }
+  if (!parts.drafter.logits) {
+    problems.add(window + " replays whole windows, and this drafter ends its drafts where it likes",
+                 "a drafter with probabilities", "drafter " + parts.drafter.name, "use the window fixed");
+  }
 }
 
 }  // namespace
 
 std::vector<std::string> window_rule_names() {
-  return names(window_rules());
+  return window_rules().names();
 }
 std::vector<std::string> acceptance_rule_names() {
-  return names(acceptance_rules());
+  return acceptance_rules().names();
 }
 
-std::unique_ptr<WindowRule> make_window_rule(const std::string& name, const DecodeOptions& options,
-                                             const WindowInputs& inputs) {
-  return make(window_rules(), "window rule", name, options, inputs);
-}
-
-std::unique_ptr<AcceptanceRule> make_acceptance_rule(const std::string& name, const DecodeOptions& options) {
-  return make(acceptance_rules(), "acceptance rule", name, options);
+WindowTraits window_traits(const DecodeOptions& options) {
+  return window_rules().at(options.window_rule_name()).traits(options);
 }
 
 AcceptanceTraits acceptance_traits(const DecodeOptions& options) {
-  return make_acceptance_rule(options.acceptance_name(), options)->traits();
+  return make_acceptance_rule(options)->traits();
+}
+
+std::unique_ptr<WindowRule> make_window_rule(const DecodeOptions& options, const WindowInputs& inputs) {
+  return window_rules().at(options.window_rule_name()).make(options, inputs);
+}
+
+std::unique_ptr<AcceptanceRule> make_acceptance_rule(const DecodeOptions& options) {
+  return acceptance_rules().at(options.acceptance_name()).make(options);
 }
 
 DraftParts make_parts(const DecodeOptions& options, std::unique_ptr<Drafter> drafter, const WindowInputs& inputs) {
-  return {std::move(drafter), make_window_rule(options.window_rule_name(), options, inputs),
-          make_acceptance_rule(options.acceptance_name(), options)};
+  return {std::move(drafter), make_window_rule(options, inputs), make_acceptance_rule(options)};
 }
 
-void check_replay(const AcceptanceTraits& acceptance, const std::string& where, Problems& problems) {
-  if (acceptance.target != TargetRole::kVerifies) {
-    problems.add({where, "window oracle replays where drafts were rejected, and without verification none is",
-                  "an acceptance that verifies: exact, rejection or rollback", "acceptance " + acceptance.name,
-                  "use the window fixed"});
-  } else if (acceptance.first_from_target) {
-    problems.add({where, "window oracle replays window by window, and after a rollback the target writes alone",
-                  "rollback_rule effective or literal", "rollback_rule released_code", ""});
-  }
-}
-
-void validate_parts(const DraftParts& parts, double temperature, Problems& problems) {
+PartTraits traits_of(const DraftParts& parts) {
   const DrafterTraits drafter = parts.drafter->traits();
-  const WindowTraits window = parts.window->traits();
-  const AcceptanceTraits acceptance = parts.acceptance->traits();
-  const auto add = [&](std::string what, std::string expected, std::string found, std::string hint) {
-    problems.add({"drafter " + drafter.name + ", window " + window.name + ", acceptance " + acceptance.name,
-                  std::move(what), std::move(expected), std::move(found), std::move(hint)});
-  };
+  return {{.name = drafter.name,
+           .logits = drafter.logits,
+           .reads_target = !parts.drafter->target_layers().empty(),
+           .is_model = true},
+          parts.window->traits(),
+          parts.acceptance->traits()};
+}
+
+void validate_parts(const PartTraits& parts, double temperature, Problems& all) {
+  const PartProblems problems(parts, all);
+  const auto& [drafter, window, acceptance] = parts;
   if (acceptance.greedy_only && temperature != 0) {
-    add("acceptance " + acceptance.name + " compares with the target's most likely token, which is not sampling",
-        "temperature 0", "temperature " + std::to_string(temperature), "use the acceptance rejection to sample");
+    problems.add("acceptance " + acceptance.name +
+                     " compares with the target's most likely token, which is not sampling",
+                 "temperature 0", "temperature " + std::to_string(temperature),
+                 "use the acceptance rejection to sample");
   }
-  const bool adds_token = acceptance.target != TargetRole::kReads;
-  if (!adds_token && parts.drafter->target_layers().empty()) {
-    add("without the free token the target writes nothing, and this drafter does not read it either",
-        "drafter tandem, or free_token = true", "drafter " + drafter.name, "decode with the drafter alone");
-  } else if (!adds_token && window.decides == Decides::kBeforeToken) {
-    add("without the free token a window that may end before its first token would write nothing",
-        "a window rule that keeps the token it looks at, or free_token = true", "window " + window.name,
-        "use the window fixed or dynamic");
+  check_free_token(parts, problems);
+  if (window.replays) check_replay(parts, temperature, problems);
+  if (window.asks_router && !drafter.is_model) {
+    all.add(router_needs_model("window " + window.name, drafter.name));
+  } else if (window.decides != Decides::kUpFront && !drafter.logits) {
+    problems.add("window " + window.name + " stops where the drafter is unsure, and this drafter only proposes tokens",
+                 "a drafter whose probabilities say how sure it is", "drafter " + drafter.name, "use the window fixed");
   }
-  if (window.replays) {
-    check_replay(acceptance, "window " + window.name + ", acceptance " + acceptance.name, problems);
-  }
-  if (window.replays && temperature != 0) {
-    add("window " + window.name + " replays where greedy drafts were rejected, and sampled ones are rejected elsewhere",
-        "temperature 0", "temperature " + std::to_string(temperature), "use another window rule to sample");
-  }
-  if (window.decides != Decides::kUpFront && !drafter.logits) {
-    add("window " + window.name + " stops where the drafter is unsure, and this drafter only proposes tokens",
-        "a drafter whose probabilities say how sure it is", "drafter " + drafter.name, "use the window fixed");
-  }
+}
+
+Problem missing_router(const std::string& where) {
+  return {.where = where,
+          .what = "this window rule asks a router, and none was given",
+          .expected = "the directory of a router",
+          .found = "none",
+          .hint = "give --router DIR (router = \"DIR\" in a suite), made by a stage of kind router"};
+}
+
+Problem router_needs_model(const std::string& where, const std::string& drafter) {
+  return {.where = where,
+          .what = "a router is trained for a drafter that is a model of its own",
+          .expected = "a model or a Tandem secondary as drafter",
+          .found = drafter.empty() ? "none" : drafter,
+          .hint = "use the window dynamic, entropy or fallback"};
 }
 
 }  // namespace draftsmith::infer

@@ -69,7 +69,7 @@ class ModelEngine final : public Engine {
   }
 
   std::vector<LineRecord> decode(const Setting& run, const DecodeBatch& batch) override {
-    if (run.decode.window_rule_name() == "oracle") record_accepted(run, batch);
+    if (replays(run)) record_accepted(run, batch);
     infer::Generator& generator = generator_for(run, batch.max_new_tokens, batch.count);
     const at::Device device = models_.target().model->info().device;
     synchronize(device);
@@ -118,7 +118,7 @@ class ModelEngine final : public Engine {
   LayerDepth depth(const Setting& run) override {
     const infer::GenerationModels models = models_.of(run);
     const int64_t layers = models_.model(run.model).model->info().layers;
-    if (run.method() == "ppd") return {layers, infer::ppd_settings(models, run.decode).early_layer};
+    if (run.decode.method_info().algorithm == infer::Algorithm::kPpd) return {layers, infer::ppd_settings(models, run.decode).early_layer};
     return {layers, models.drafter != nullptr ? models.drafter->inside_target() : 0};
   }
 
@@ -181,6 +181,11 @@ class ModelEngine final : public Engine {
                                 alone.tokenizer.get(), problems);
   }
 
+  // Whether the setting's window rule replays an earlier pass.
+  static bool replays(const Setting& setting) {
+    return setting.decode.drafts() && infer::window_traits(setting.decode).replays;
+  }
+
   // What the window oracle replays: a pass with windows as long as may be, outside of all timing, once for each prompt.
   void record_accepted(const Setting& run, const DecodeBatch& batch) {
     const std::vector<Prompt> prompts(batch.prompts.begin(), batch.prompts.end());
@@ -189,7 +194,7 @@ class ModelEngine final : public Engine {
     const infer::GenerationModels models = models_.of(run);
     infer::DraftParts parts{models.drafter->make(models.draft_target()),
                             std::make_unique<infer::RecordingWindow>(decode.longest_draft(), accepted_[run.label]),
-                            infer::make_acceptance_rule(decode.acceptance_name(), decode)};
+                            infer::make_acceptance_rule(decode)};
     decode.window_rule = "fixed";
     infer::Generator(models, decode, std::move(parts)).generate(batch.prompts, static_cast<uint64_t>(batch.first_line));
   }
@@ -206,7 +211,7 @@ class ModelEngine final : public Engine {
     infer::DecodeOptions decode = decode_options(run, max_new_tokens);
     decode.measure_alpha = count;
     infer::GenerationModels models = models_.of(run);
-    if (decode.window_rule_name() == "oracle") models.accepted_lengths = &accepted_[run.label];
+    if (replays(run)) models.accepted_lengths = &accepted_[run.label];
     return {models, decode};
   }
 

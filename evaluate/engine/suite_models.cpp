@@ -1,5 +1,7 @@
 #include "evaluate/engine/suite_models.h"
 
+#include "infer/parts.h"
+
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -68,8 +70,7 @@ const model::RouterPredictor* SuiteModels::router_of(const Setting& run) {
   const infer::LoadedDrafter& drafter = *loaded_.at(run.drafter);
   const model::TransformerModel* embeddings = drafter.transformer();
   if (embeddings == nullptr) {
-    throw UserError({"run.router", "a router is for drafters that are models", "a model or a Tandem secondary",
-                     "drafter " + run.drafter, "use the window fixed"});
+    throw UserError(infer::router_needs_model("run.router", run.drafter));
   }
   model::require_router_fits(router, run.decode.router, {drafter.path(), *embeddings});
   return &routers_.try_emplace(key, router, *embeddings).first->second;

@@ -92,6 +92,17 @@ std::string to_text(const DrafterSpec& spec) {
       spec);
 }
 
+DrafterKind kind_of(const DrafterSpec& spec) {
+  using K = DrafterKind;
+  return std::visit(
+      Overloaded{[](const ModelSpec&) { return K{.name = "model", .is_model = true}; },
+                 [](const TandemSpec&) { return K{.name = "tandem", .reads_target = true, .is_model = true}; },
+                 [](const NgramSpec&) { return K{.name = "ngram"}; },
+                 [](const LookupSpec&) { return K{.name = "lookup", .logits = false}; },
+                 [](const ExitSpec&) { return K{.name = "early-exit"}; }},
+      spec);
+}
+
 SharedDrafter load_drafter(const DrafterSpec& spec, const fs::path& target, const model::LoadOptions& options) {
   return std::visit(
       Overloaded{[&](const ModelSpec& model) { return load_model_drafter(model.directory, options); },

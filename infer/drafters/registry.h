@@ -49,6 +49,17 @@ DrafterSpec parse_drafter(const std::string& text);
 // Returns the text that parse_drafter() reads as `spec`.
 std::string to_text(const DrafterSpec& spec);
 
+// What window and acceptance rules ask of a kind of drafter (infer/parts.h), known before a drafter is loaded.
+struct DrafterKind {
+  std::string name;
+  bool logits = true;         // gives probabilities; false: only proposes tokens
+  bool reads_target = false;  // drafts from the target's hidden states
+  bool is_model = false;      // a model of its own, for which a router can be trained
+};
+
+// Returns the kind of drafter that `spec` names.
+DrafterKind kind_of(const DrafterSpec& spec);
+
 // Loads a drafter for the model in the directory `target`; empty: a Tandem secondary is not compared with its primary.
 // Errors: UserError for files that cannot be read, and for a Tandem secondary of another primary.
 SharedDrafter load_drafter(const DrafterSpec& spec, const std::filesystem::path& target,

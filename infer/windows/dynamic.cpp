@@ -7,8 +7,8 @@
 
 namespace draftsmith::infer {
 
-WindowTraits DynamicWindow::traits() const {
-  return {.name = "dynamic", .decides = options_.confidence > 0 ? Decides::kAfterToken : Decides::kUpFront};
+WindowTraits DynamicWindow::kind(const DynamicWindowOptions& options) {
+  return {.name = "dynamic", .decides = options.confidence > 0 ? Decides::kAfterToken : Decides::kUpFront};
 }
 
 void DynamicWindow::begin(std::span<const Row> rows) {

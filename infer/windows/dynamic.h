@@ -17,7 +17,8 @@ struct DynamicWindowOptions {
 class DynamicWindow : public WindowRule {
  public:
   explicit DynamicWindow(DynamicWindowOptions options) : options_(options) {}
-  WindowTraits traits() const override;
+  static WindowTraits kind(const DynamicWindowOptions& options);
+  WindowTraits traits() const override { return kind(options_); }
   int64_t maximum() const override { return options_.heuristic ? 0 : options_.initial; }
   void begin(std::span<const Row> rows) override;
   int64_t length(int64_t row) const override { return windows_[static_cast<size_t>(row)]; }

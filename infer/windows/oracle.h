@@ -56,7 +56,8 @@ class OracleWindow : public BoundedWindow {
  public:
   // The record must outlive the rule.
   OracleWindow(int64_t max_draft, const AcceptedLengths& record) : BoundedWindow(max_draft), record_(record) {}
-  WindowTraits traits() const override { return {.name = "oracle", .replays = true}; }
+  static WindowTraits kind() { return {.name = "oracle", .replays = true}; }
+  WindowTraits traits() const override { return kind(); }
   // Throws std::logic_error for a row that was not recorded.
   void begin(std::span<const Row> rows) override;
   int64_t length(int64_t row) const override;

@@ -70,7 +70,7 @@ TEST_F(RouterProgram, ARouterThatIsMissingOrOfAnotherDrafterExitsWith2) {
   EXPECT_THAT(other.err, AllOf(HasSubstr("another drafter"), HasSubstr("work/small/model"), HasSubstr("target")));
   const ProgramResult lookup = with({"--drafter", "lookup", "--router", path("router")});
   EXPECT_EQ(lookup.exit_code, 2);
-  EXPECT_THAT(lookup.err, HasSubstr("drafters that are models"));
+  EXPECT_THAT(lookup.err, HasSubstr("a drafter that is a model of its own"));
 }
 
 TEST_F(RouterProgram, TuningWritesARouterThatInspectShows) {

@@ -114,7 +114,7 @@ TEST_F(RouterSuite, RoutersAndOraclesThatMakeNoSenseAreRefusedBeforeAnythingIsRu
   EXPECT_THAT(error_of_suite(), AllOf(HasSubstr("another drafter"), HasSubstr("other"), HasSubstr("small")));
   options_.run.clear();
   add_run("fixed").decode.router = root_ / "router";
-  EXPECT_THAT(error_of_suite(), HasSubstr("asked by the window router alone"));
+  EXPECT_THAT(error_of_suite(), HasSubstr("this run does not read the option"));
   options_.run.clear();
   SettingGrid& sampled = add_run("oracle");
   sampled.decode.method = "speculative";
@@ -130,7 +130,7 @@ TEST_F(RouterSuite, RoutersAndOraclesThatMakeNoSenseAreRefusedBeforeAnythingIsRu
   options_.run.clear();
   options_.drafter.push_back({.name = "copy", .lookup = true});
   add_run("router", "copy");
-  EXPECT_THAT(error_of_suite(), HasSubstr("drafters that are models"));
+  EXPECT_THAT(error_of_suite(), HasSubstr("a drafter that is a model of its own"));
   EXPECT_FALSE(std::filesystem::exists(root_ / "out"));
 }
 

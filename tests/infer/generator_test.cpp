@@ -66,7 +66,7 @@ TEST(Generator, ValidatorKnowsWhatPartsNeedAndGive) {
     options.window_rule = window;
     options.acceptance = acceptance;
     Problems problems;
-    validate_parts(make_parts(options, std::make_unique<Copier>(model, 5)), temperature, problems);
+    validate_parts(traits_of(make_parts(options, std::make_unique<Copier>(model, 5))), temperature, problems);
     return problems.list().size();
   };
   EXPECT_EQ(problems_of("fixed", "exact", 0), 0u);
@@ -78,8 +78,12 @@ TEST(Generator, ValidatorKnowsWhatPartsNeedAndGive) {
 }
 
 TEST(Generator, UnknownPartsAreNamedWithWhatIsKnown) {
-  EXPECT_NE(message_of([] { make_window_rule("fixd", {}); }).find("did you mean fixed"), std::string::npos);
-  EXPECT_NE(message_of([] { make_acceptance_rule("x", {}); }).find("exact, rejection, rollback"), std::string::npos);
+  DecodeOptions options;
+  options.method = "assisted";
+  options.window_rule = "fixd";
+  options.acceptance = "x";
+  EXPECT_NE(message_of([&] { make_window_rule(options); }).find("did you mean fixed"), std::string::npos);
+  EXPECT_NE(message_of([&] { make_acceptance_rule(options); }).find("exact, rejection, rollback"), std::string::npos);
 }
 
 TEST(Generator, VocabulariesOfDifferentSizesAreAnError) {

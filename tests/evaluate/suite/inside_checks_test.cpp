@@ -49,7 +49,7 @@ TEST(InsideChecks, OptionsThatTheMethodDoesNotReadAreErrors) {
   EXPECT_THAT(problems_of(exits), HasSubstr("a router is trained for a drafter that is a model of its own"));
   exits.decode.method = "early-exit";
   exits.drafter.clear();
-  EXPECT_THAT(problems_of(exits), HasSubstr("the model's first layers"));
+  EXPECT_THAT(problems_of(exits), HasSubstr(":    early-exit"));
   options.drafter.clear();
   SettingGrid run = run_of("calm");
   run.lists[&DecodeOptions::candidates] = {3};

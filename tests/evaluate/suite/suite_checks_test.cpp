@@ -52,7 +52,7 @@ TEST(EvaluationChecks, RunsThatCannotWorkAreErrorsOfTheSuite) {
   EXPECT_THAT(problems_of(checked_suite({run})), HasSubstr("samples nothing"));
   run = run_of("speculative");
   run.decode.acceptance = "exact";
-  EXPECT_THAT(problems_of(checked_suite({run})), HasSubstr("samples nothing"));
+  EXPECT_THAT(problems_of(checked_suite({run})), HasSubstr("which is not sampling"));
   run = run_of("bild");
   run.decode.window_rule = "fixd";
   EXPECT_THAT(problems_of(checked_suite({run})), HasSubstr("did you mean 'fixed'?"));
