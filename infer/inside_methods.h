@@ -18,8 +18,8 @@ model::TransformerModel& inside_model(const GenerationModels& models);
 // Returns the number of layers that draft in the method early-exit: the option, else the first exit, else 1.
 int64_t exit_layer_of(const DecodeOptions& options, const model::Exits* exits);
 
-// Reports a problem at `where` if the target is no transformer or the exits belong to another model. Returns whether all
-// is well.
+// Reports a problem at `where` if the target is no transformer or the exits belong to another model. Returns whether
+// all is well.
 bool check_layers(const GenerationModels& models, const std::string& where, Problems& problems);
 
 // Reports problems of calm's and ppd's options with the models, exits that are not the target's, and exits named by the
@@ -27,7 +27,8 @@ bool check_layers(const GenerationModels& models, const std::string& where, Prob
 void check_inside(const GenerationModels& models, const DecodeOptions& options, Problems& problems);
 
 CalmSettings calm_settings(const DecodeOptions& options);
-// Returns the settings of ppd; d-bar is the option, else the first exit from half of the layers to all but one, else half.
+// Returns the settings of ppd; d-bar is the option, else the first exit from half of the layers to all but one, else
+// half.
 PpdSettings ppd_settings(const GenerationModels& models, const DecodeOptions& options);
 
 // Decodes by calm or ppd.

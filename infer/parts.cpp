@@ -71,29 +71,28 @@ std::unique_ptr<Part> rule(Arguments... arguments) {
 const Registry<WindowRuleEntry>& window_rules() {
   using W = WindowRule;
   static const Registry<WindowRuleEntry> kRules(
-      "window rule",
-      {{"fixed", kind_of_rule<FixedWindow>,
-        [](const O& o, const I&) { return rule<W, FixedWindow>(o.window.value_or(5)); }},
-       {"fallback", kind_of_rule<FallbackWindow>,
-        [](const O& o, const I&) { return rule<W, FallbackWindow>(o.fallback, o.longest_draft()); }},
-       {"dynamic", [](const O& o) { return DynamicWindow::kind(dynamic_options(o)); },
-        [](const O& o, const I&) { return rule<W, DynamicWindow>(dynamic_options(o)); }},
-       {"entropy", kind_of_rule<EntropyWindow>,
-        [](const O& o, const I&) { return rule<W, EntropyWindow>(o.max_entropy, o.longest_draft()); }},
-       {"router", kind_of_rule<RouterWindow>, router_window},
-       {"oracle", kind_of_rule<OracleWindow>, oracle_window}});
+      "window rule", {{"fixed", kind_of_rule<FixedWindow>,
+                       [](const O& o, const I&) { return rule<W, FixedWindow>(o.window.value_or(5)); }},
+                      {"fallback", kind_of_rule<FallbackWindow>,
+                       [](const O& o, const I&) { return rule<W, FallbackWindow>(o.fallback, o.longest_draft()); }},
+                      {"dynamic", [](const O& o) { return DynamicWindow::kind(dynamic_options(o)); },
+                       [](const O& o, const I&) { return rule<W, DynamicWindow>(dynamic_options(o)); }},
+                      {"entropy", kind_of_rule<EntropyWindow>,
+                       [](const O& o, const I&) { return rule<W, EntropyWindow>(o.max_entropy, o.longest_draft()); }},
+                      {"router", kind_of_rule<RouterWindow>, router_window},
+                      {"oracle", kind_of_rule<OracleWindow>, oracle_window}});
   return kRules;
 }
 
 const Registry<AcceptanceRuleEntry>& acceptance_rules() {
   using A = AcceptanceRule;
   static const Registry<AcceptanceRuleEntry> kRules(
-      "acceptance rule",
-      {{"accept_all", [](const O& o) { return rule<A, AcceptAll>(o.free_token); }},
-       {"exact", [](const O&) { return rule<A, ExactAcceptance>(); }},
-       {"rejection", [](const O&) { return rule<A, RejectionAcceptance>(); }},
-       {"rollback",
-        [](const O& o) { return rule<A, RollbackAcceptance>(o.rollback, rollback_rule(o.rollback_rule)); }}});
+      "acceptance rule", {{"accept_all", [](const O& o) { return rule<A, AcceptAll>(o.free_token); }},
+                          {"exact", [](const O&) { return rule<A, ExactAcceptance>(); }},
+                          {"rejection", [](const O&) { return rule<A, RejectionAcceptance>(); }},
+                          {"rollback", [](const O& o) {
+                             return rule<A, RollbackAcceptance>(o.rollback, rollback_rule(o.rollback_rule));
+                           }}});
   return kRules;
 }
 
@@ -191,10 +190,9 @@ void validate_parts(const PartTraits& parts, double temperature, Problems& all) 
   const PartProblems problems(parts, all);
   const auto& [drafter, window, acceptance] = parts;
   if (acceptance.greedy_only && temperature != 0) {
-    problems.add("acceptance " + acceptance.name +
-                     " compares with the target's most likely token, which is not sampling",
-                 "temperature 0", "temperature " + std::to_string(temperature),
-                 "use the acceptance rejection to sample");
+    problems.add(
+        "acceptance " + acceptance.name + " compares with the target's most likely token, which is not sampling",
+        "temperature 0", "temperature " + std::to_string(temperature), "use the acceptance rejection to sample");
   }
   check_free_token(parts, problems);
   if (window.replays) check_replay(parts, temperature, problems);

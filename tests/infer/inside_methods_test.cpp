@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "infer/decode_options.h"
-#include "infer/drafters/drafter_source.h"
 #include "model/kinds/exits.h"
 #include "tests/support/early_exit_fixtures.h"
 #include "tests/support/oracle_fixtures.h"
