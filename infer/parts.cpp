@@ -186,21 +186,20 @@ PartTraits traits_of(const DraftParts& parts) {
           parts.acceptance->traits()};
 }
 
-void validate_parts(const PartTraits& parts, double temperature, Problems& all) {
-  const PartProblems problems(parts, all);
+void validate_parts(const PartTraits& parts, double temperature, Problems& problems) {
+  const PartProblems found(parts, problems);
   const auto& [drafter, window, acceptance] = parts;
   if (acceptance.greedy_only && temperature != 0) {
-    problems.add(
-        "acceptance " + acceptance.name + " compares with the target's most likely token, which is not sampling",
-        "temperature 0", "temperature " + std::to_string(temperature), "use the acceptance rejection to sample");
+    found.add("acceptance " + acceptance.name + " compares with the target's most likely token, which is not sampling",
+              "temperature 0", "temperature " + std::to_string(temperature), "use the acceptance rejection to sample");
   }
-  check_free_token(parts, problems);
-  if (window.replays) check_replay(parts, temperature, problems);
+  check_free_token(parts, found);
+  if (window.replays) check_replay(parts, temperature, found);
   if (window.asks_router && !drafter.is_model) {
-    all.add(router_needs_model("window " + window.name, drafter.name));
+    problems.add(router_needs_model("window " + window.name, drafter.name));
   } else if (window.decides != Decides::kUpFront && !drafter.logits) {
-    problems.add("window " + window.name + " stops where the drafter is unsure, and this drafter only proposes tokens",
-                 "a drafter whose probabilities say how sure it is", "drafter " + drafter.name, "use the window fixed");
+    found.add("window " + window.name + " stops where the drafter is unsure, and this drafter only proposes tokens",
+              "a drafter whose probabilities say how sure it is", "drafter " + drafter.name, "use the window fixed");
   }
 }
 
