@@ -183,11 +183,11 @@ class Suite {
       throw_if_stop_requested(kHowToGoOn);
       const Setting& run = row.settings;
       const std::string drafting = run.drafter_label();
-      if (drafting.empty() && run.decode.method_info().algorithm != infer::Algorithm::kPpd) continue;
+      if (drafting.empty() && run.algorithm() != infer::Algorithm::kPpd) continue;
       const SettingRecords& greedy = task.own_greedy(run);
       const size_t line = typical_line(greedy);
       if (greedy[line].ids.empty()) continue;
-      if (options_.calibrate && run.decode.method_info().algorithm == infer::Algorithm::kPpd) {
+      if (options_.calibrate && run.algorithm() == infer::Algorithm::kPpd) {
         task.ppd_times[run.label] = engine_.ppd_times(run, task.prompts[line], greedy[line].ids);
       }
       if (drafting.empty()) continue;

@@ -60,7 +60,7 @@ std::string label_with_parameters(const std::string& name, const Setting& settin
 // Drafters, exits that draft, models, rules, measures and ways of sampling are compared, not chosen among.
 std::string group_of(const std::string& name, const Setting& setting) {
   const DecodeOptions& decode = setting.decode;
-  const infer::Algorithm algorithm = decode.method_info().algorithm;
+  const infer::Algorithm algorithm = setting.algorithm();
   std::string group = label_of(name, setting);
   if (decode.exit_layer) group += fmt::format(".exit{}", *decode.exit_layer);
   if (algorithm == infer::Algorithm::kCalm) group += "." + decode.exit_measure;

@@ -25,6 +25,7 @@ struct Setting {
   std::vector<double> max_drop;
 
   const std::string& method() const { return decode.method; }
+  infer::Algorithm algorithm() const { return decode.method_info().algorithm; }
   double temperature() const { return decode.temperature.value_or(0); }
   // Whether the output must equal greedy decoding of the setting's own model token by token. False for the baselines.
   bool lossless() const;
