@@ -118,8 +118,7 @@ class ModelEngine final : public Engine {
   LayerDepth depth(const Setting& run) override {
     const infer::GenerationModels models = models_.of(run);
     const int64_t layers = models_.model(run.model).model->info().layers;
-    if (run.algorithm() == infer::Algorithm::kPpd)
-      return {layers, infer::ppd_settings(models, run.decode).early_layer};
+    if (run.algorithm() == infer::Algorithm::kPpd) return {layers, infer::ppd_settings(models, run.decode).early_layer};
     return {layers, models.drafter != nullptr ? models.drafter->inside_target() : 0};
   }
 
