@@ -1,7 +1,5 @@
 #include "evaluate/engine/suite_models.h"
 
-#include "infer/parts.h"
-
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -10,6 +8,7 @@
 #include "infer/drafters/loaded_exit.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/inside_methods.h"
+#include "infer/parts.h"
 #include "model/transformer/parameters.h"
 
 namespace draftsmith::evaluate {

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-const std::filesystem::path kFolder = draftsmith::testing::source_dir() / "tests/evaluate/suite";
+const std::filesystem::path kFolder = draftsmith::test::source_dir() / "tests/evaluate/suite";
 
 SuiteOptions golden_suite() {
   Problems problems;
