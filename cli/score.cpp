@@ -1,20 +1,18 @@
-// `draftsmith score`: BLEU, chrF or ROUGE of a file of hypotheses, with intervals and a paired test against a second
-// system.
+// `draftsmith score`: a metric of a file of hypotheses, with intervals and paired tests against a second system.
 
 #include <filesystem>
 #include <iostream>
 #include <memory>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/option_flags.h"
 #include "data/text/readers.h"
-#include "metrics/bleu.h"
-#include "metrics/chrf.h"
-#include "metrics/metric.h"
-#include "metrics/rouge.h"
+#include "metrics/registry.h"
 
 namespace draftsmith::cli {
 namespace {
@@ -26,7 +24,11 @@ using metrics::PairedTest;
 using nlohmann::ordered_json;
 
 struct ScoreFlags {
-  metrics::MetricOptions metric;
+  explicit ScoreFlags(CLI::App& app) : options(app, {}, {"name", "chrf_word_order"}) {}
+
+  OptionFlags<metrics::MetricOptions> options;
+  std::string metric;
+  int64_t word_order = 0;
   metrics::ResamplingOptions resampling;
   fs::path hypotheses;
   std::vector<fs::path> references;
@@ -34,11 +36,9 @@ struct ScoreFlags {
   bool json = false;
 };
 
-std::vector<std::string> read_texts(const fs::path& file, const metrics::MetricOptions& metric) {
+std::vector<std::string> read_texts(const fs::path& file, const Metric& metric) {
   auto lines = data::read_lines(file);
-  if (metric.name == "rouge") {
-    for (auto& line : lines) line = metrics::unescape_sentences(line);
-  }
+  for (auto& line : lines) line = metric.text_of(line);
   return lines;
 }
 
@@ -60,39 +60,18 @@ struct Report {
   std::vector<std::pair<std::string, std::pair<PairedTest, PairedTest>>> tests;  // bootstrap, randomisation
 };
 
-ordered_json bleu_details(const metrics::LineStatistics& statistics) {
-  const auto bleu = metrics::bleu_from_sums(statistics.sum());
-  return {{"precisions", bleu.precisions},
-          {"correct", bleu.correct},
-          {"total", bleu.total},
-          {"brevity_penalty", bleu.brevity_penalty},
-          {"hypothesis_length", bleu.hypothesis_length},
-          {"reference_length", bleu.reference_length}};
-}
-
-ordered_json rouge_details(const metrics::LineStatistics& statistics) {
-  ordered_json json;
-  const auto rouge = metrics::rouge_from_sums(statistics.sum());
-  for (size_t type = 0; type < metrics::kRougeTypes; ++type) {
-    json[std::string(metrics::kRougeNames[type]) + "_precision"] = rouge[type].precision;
-    json[std::string(metrics::kRougeNames[type]) + "_recall"] = rouge[type].recall;
-  }
-  return json;
-}
-
 ordered_json test_json(const PairedTest& test) {
   return {{"difference", test.difference}, {"p_value", test.p_value}};
 }
 
 void print_json(const Metric& metric, const metrics::LineStatistics& statistics, const Report& report,
                 const std::string& signature) {
-  ordered_json json{{"metric", metric.options().name}, {"lines", statistics.lines()}, {"signature", signature}};
+  ordered_json json{{"metric", metric.name()}, {"lines", statistics.lines()}, {"signature", signature}};
   for (const auto& score : report.scores) {
     json[score.name] = score.value;
     json[score.name + "_ci95"] = interval_json(score.interval);
   }
-  if (metric.options().name == "bleu") json.update(bleu_details(statistics));
-  if (metric.options().name == "rouge") json.update(rouge_details(statistics));
+  json.update(metric.details(statistics.sum()));
   for (const auto& [name, tests] : report.tests) {
     auto& entry = json["compared"][name];
     entry["other"] = tests.first.score_b;
@@ -105,21 +84,10 @@ void print_json(const Metric& metric, const metrics::LineStatistics& statistics,
 
 void print_text(const Metric& metric, const metrics::LineStatistics& statistics, const Report& report,
                 const std::string& signature, int64_t resamples) {
-  const std::string& name = metric.options().name;
-  const bool rouge = name == "rouge";
-  if (name == "bleu") {
-    fmt::print("BLEU|{} = {}\n", signature, to_string(metrics::bleu_from_sums(statistics.sum())));
-  } else if (name == "chrf") {
-    fmt::print("{}|{} = {:.2f}\n", metrics::chrf_name({.word_order = metric.options().chrf_word_order}), signature,
-               report.scores.front().value);
-  } else {
-    fmt::print("ROUGE|{}\n", signature);
-    for (const auto& score : report.scores) fmt::print("{:<10}{:.4f}\n", score.name, score.value);
-  }
+  fmt::print("{}", metric.text(statistics.sum(), signature));
   for (const auto& score : report.scores) {
-    fmt::print(fmt::runtime(rouge ? "{}: 95 % interval {:.4f} to {:.4f} ({} bootstrap resamples of {} lines)\n"
-                                  : "{}: 95 % interval {:.2f} to {:.2f} ({} bootstrap resamples of {} lines)\n"),
-               score.name, score.interval.low, score.interval.high, resamples, statistics.lines());
+    fmt::print("{0}: 95 % interval {1:.{3}f} to {2:.{3}f} ({4} bootstrap resamples of {5} lines)\n", score.name,
+               score.interval.low, score.interval.high, metric.digits(), resamples, statistics.lines());
   }
   for (const auto& [score, tests] : report.tests) {
     fmt::print(
@@ -130,9 +98,19 @@ void print_text(const Metric& metric, const metrics::LineStatistics& statistics,
   }
 }
 
+metrics::MetricOptions metric_options(const ScoreFlags& flags) {
+  Problems problems;
+  metrics::MetricOptions options = flags.options.value(problems);
+  problems.throw_if_any();
+  options.name = flags.metric;
+  options.word_order = flags.word_order;
+  return options;
+}
+
 int run_score(const ScoreFlags& flags) {
-  const Metric metric(flags.metric);
-  const auto hypotheses = read_texts(flags.hypotheses, flags.metric);
+  const auto made = metrics::make_metric(metric_options(flags));
+  const Metric& metric = *made;
+  const auto hypotheses = read_texts(flags.hypotheses, metric);
   if (hypotheses.empty()) {
     throw UserError({.where = flags.hypotheses.string(),
                      .what = "there is nothing to score",
@@ -142,7 +120,7 @@ int run_score(const ScoreFlags& flags) {
   }
   std::vector<std::vector<std::string>> streams;
   for (const auto& file : flags.references) {
-    streams.push_back(read_texts(file, flags.metric));
+    streams.push_back(read_texts(file, metric));
     require_same_lines(file, streams.back().size(), flags.hypotheses, hypotheses.size());
   }
   const metrics::References references = metrics::references_from_streams(streams);
@@ -150,14 +128,15 @@ int run_score(const ScoreFlags& flags) {
   Report report;
   report.scores = metrics::all_scores(metric, statistics, flags.resampling);
   if (!flags.other.empty()) {
-    const auto other = read_texts(flags.other, flags.metric);
+    const auto other = read_texts(flags.other, metric);
     require_same_lines(flags.other, other.size(), flags.hypotheses, hypotheses.size());
     const auto other_statistics = metric.statistics(other, references);
     auto trials = flags.resampling;
     trials.resamples *= 10;
-    for (size_t which = 0; which < metric.names().size(); ++which) {
+    const auto names = metric.scores();
+    for (size_t which = 0; which < names.size(); ++which) {
       const auto score = metric.function(which);
-      report.tests.push_back({metric.names()[which],
+      report.tests.push_back({names[which],
                               {metrics::paired_bootstrap(statistics, other_statistics, score, flags.resampling),
                                metrics::paired_randomization(statistics, other_statistics, score, trials)}});
     }
@@ -174,14 +153,12 @@ int run_score(const ScoreFlags& flags) {
 }  // namespace
 
 std::function<int()> add_score(CLI::App& app) {
-  auto flags = std::make_shared<ScoreFlags>();
-  app.add_option("metric", flags->metric.name, "bleu, chrf or rouge")->required();
+  auto flags = std::make_shared<ScoreFlags>(app);
+  app.add_option("metric", flags->metric, fmt::format("{}", fmt::join(metrics::metric_names(), ", ")))->required();
   app.add_option("--hyp", flags->hypotheses, "Hypotheses, one a line")->required();
   app.add_option("--ref", flags->references, "References, one a line; several files are several references")
       ->required();
-  app.add_option("--tokenize", flags->metric.tokenize, "BLEU's tokenizer: 13a, none or char")->capture_default_str();
-  app.add_flag("--stemmer", flags->metric.stemmer, "ROUGE compares Porter stems");
-  app.add_option("--word-order", flags->metric.chrf_word_order, "Word n-grams of chrF; 2 is chrF++")
+  app.add_option("--word-order", flags->word_order, "Word n-grams of chrF; 2 is chrF++")
       ->check(CLI::Range(0, 2))
       ->capture_default_str();
   app.add_option("--paired", flags->other, "Hypotheses of another system, for paired tests of the difference");
@@ -191,8 +168,8 @@ std::function<int()> add_score(CLI::App& app) {
   app.add_option("--seed", flags->resampling.seed, "Seed of the resampling")->capture_default_str();
   app.add_flag("--json", flags->json, "Print one JSON object with full precision");
   app.footer(
-      "ROUGE is in 0 to 1, the mean over lines; a line's sentences (for rougeLsum) are separated by a literal \\n or "
-      "<n>.\nExample:\n  draftsmith score bleu --hyp out.txt --ref test.de");
+      "A literal \\n or <n> separates the sentences of a line, which scores like rougeLsum compare one by one.\n"
+      "Example:\n  draftsmith score bleu --hyp out.txt --ref test.de");
   return [flags] { return run_score(*flags); };
 }
 

@@ -150,9 +150,9 @@ class Suite {
     for (const auto& run : runs_) {
       if (run.group == member.group && run.choose_on == member.choose_on) group.push_back(run);
     }
-    const metrics::Metric metric(measured.task->metric);
-    const double baseline = metric.scores() ? metric.score(measured.statistics.at(baseline_of(member).label).sum()) : 0;
-    Choice choice = choose(candidates_of(measured, group), baseline, metric.point(), max_drop).value();
+    const auto metric = metrics::make_metric(measured.task->metric);
+    const double baseline = metric->score(measured.statistics.at(baseline_of(member).label).sum(), 0);
+    Choice choice = choose(candidates_of(measured, group), baseline, metric->point(), max_drop).value();
     choice.task = member.choose_on;
     return choice;
   }

@@ -45,7 +45,7 @@ bool can_choose(const SuiteOptions& options, const SettingGrid& run, const std::
   const auto settings = expand_grid(run);
   return std::all_of(settings.begin(), settings.end(), [](const auto& one) { return one.equals_greedy(); }) ||
          std::any_of(options.task.begin(), options.task.end(),
-                     [&](const TaskOptions& one) { return one.name == task && one.metric.name != "none"; });
+                     [&](const TaskOptions& one) { return one.name == task && one.metric.scored(); });
 }
 
 bool tunes(const SettingGrid& run) {

@@ -151,4 +151,39 @@ std::string to_string(const BleuScore& score) {
                      score.brevity_penalty, ratio, score.hypothesis_length, score.reference_length);
 }
 
+Fields<BleuOptions> BleuOptions::fields() {
+  return Fields<BleuOptions>("BLEU options")
+      .add("tokenize", &BleuOptions::tokenize, Choices{"13a", "none", "char"}, "BLEU's tokenizer, as in sacreBLEU.");
+}
+
+std::vector<std::string> Bleu::scores() const {
+  return {kName};
+}
+
+LineStatistics Bleu::statistics(const std::vector<std::string>& hypotheses, const References& references) const {
+  return bleu_statistics(hypotheses, references, tokenizer_);
+}
+
+double Bleu::score(std::span<const double> sums, size_t /*which*/) const {
+  return bleu_from_sums(sums).score;
+}
+
+std::string Bleu::signature(const References& references) const {
+  return bleu_signature(references, tokenizer_);
+}
+
+std::string Bleu::text(std::span<const double> sums, const std::string& signature) const {
+  return fmt::format("BLEU|{} = {}\n", signature, to_string(bleu_from_sums(sums)));
+}
+
+nlohmann::ordered_json Bleu::details(std::span<const double> sums) const {
+  const BleuScore bleu = bleu_from_sums(sums);
+  return {{"precisions", bleu.precisions},
+          {"correct", bleu.correct},
+          {"total", bleu.total},
+          {"brevity_penalty", bleu.brevity_penalty},
+          {"hypothesis_length", bleu.hypothesis_length},
+          {"reference_length", bleu.reference_length}};
+}
+
 }  // namespace draftsmith::metrics

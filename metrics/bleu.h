@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/options.h"
+#include "metrics/metric.h"
 #include "metrics/resampling.h"
 #include "metrics/text.h"
 
@@ -54,6 +56,31 @@ std::string to_string(const BleuScore& score);
 
 // Returns the number of references per line for signatures: "1", or "var" if it varies.
 std::string reference_count(const References& references);
+
+struct BleuOptions {
+  std::string tokenize = "13a";
+  static Fields<BleuOptions> fields();
+};
+
+// BLEU as a metric of tasks.
+class Bleu : public Metric {
+ public:
+  using Options = BleuOptions;
+  static constexpr const char* kName = "bleu";
+  // Errors: UserError for an unknown tokenizer.
+  explicit Bleu(const Options& options) : tokenizer_(bleu_tokenizer(options.tokenize)) {}
+
+  std::string name() const override { return kName; }
+  std::vector<std::string> scores() const override;
+  LineStatistics statistics(const std::vector<std::string>& hypotheses, const References& references) const override;
+  double score(std::span<const double> sums, size_t which) const override;
+  std::string signature(const References& references) const override;
+  std::string text(std::span<const double> sums, const std::string& signature) const override;
+  nlohmann::ordered_json details(std::span<const double> sums) const override;
+
+ private:
+  BleuTokenizer tokenizer_;
+};
 
 // The version in signatures, which differs from any version of sacreBLEU.
 inline constexpr std::string_view kMetricsVersion = "draftsmith-0.1.0";

@@ -155,4 +155,30 @@ std::string chrf_signature(const References& references, const ChrfOptions& opti
                      kMetricsVersion);
 }
 
+Fields<ChrfOptions> ChrfOptions::fields() {
+  return Fields<ChrfOptions>("chrF options")
+      .add("chrf_word_order", &ChrfOptions::word_order, Range{0, 2},
+           "Highest order of the word n-grams of chrF; 0: chrF, 2: chrF++.");
+}
+
+std::vector<std::string> Chrf::scores() const {
+  return {kName};
+}
+
+LineStatistics Chrf::statistics(const std::vector<std::string>& hypotheses, const References& references) const {
+  return chrf_statistics(hypotheses, references, options_);
+}
+
+double Chrf::score(std::span<const double> sums, size_t /*which*/) const {
+  return chrf_from_sums(sums, options_);
+}
+
+std::string Chrf::signature(const References& references) const {
+  return chrf_signature(references, options_);
+}
+
+std::string Chrf::text(std::span<const double> sums, const std::string& signature) const {
+  return fmt::format("{}|{} = {:.2f}\n", chrf_name(options_), signature, chrf_from_sums(sums, options_));
+}
+
 }  // namespace draftsmith::metrics

@@ -1,4 +1,4 @@
-// A metric with its settings, for suites, validation during training and `draftsmith score`.
+// The interface of a metric: per-line statistics, scores of their sums, and how scores are written.
 #pragma once
 
 #include <cstdint>
@@ -6,49 +6,49 @@
 #include <string>
 #include <vector>
 
-#include "base/options.h"
+#include <nlohmann/json.hpp>
+
 #include "metrics/resampling.h"
 #include "metrics/text.h"
 
 namespace draftsmith::metrics {
 
-struct MetricOptions {
-  std::string name = "bleu";
-  std::string tokenize = "13a";
-  bool stemmer = false;
-  int64_t chrf_word_order = 0;
-  static Fields<MetricOptions> fields();
-};
-
-// Returns a metric's main score: "bleu", "chrf" or "rougeL"; empty for "none".
-std::string leading_score(const std::string& metric);
-
+// Scores hypotheses against references. metrics/registry.h makes one from its options.
 class Metric {
  public:
-  // Throws UserError for an unknown name or tokenizer.
-  explicit Metric(MetricOptions options);
+  virtual ~Metric() = default;
 
-  const MetricOptions& options() const { return options_; }
-  // Returns the names of its scores, the main score first: {"bleu"}, {"chrf"}, {"rougeL", "rouge1", "rouge2",
-  // "rougeLsum"}, or nothing for the metric "none" of tasks without references.
-  const std::vector<std::string>& names() const { return names_; }
-  // Returns the size of "one point": 1 on the scale of 100 of BLEU and chrF, 0.01 for ROUGE.
-  double point() const;
+  // Name of the metric, as options give it: "rouge".
+  virtual std::string name() const = 0;
+  // Names of its scores, the leading one first: {"bleu"} or {"rougeL", "rouge1", ...}; empty if nothing is scored.
+  virtual std::vector<std::string> scores() const = 0;
+  // Name of the leading score; empty if nothing is scored.
+  std::string leading_score() const { return scores().empty() ? "" : scores().front(); }
+  // Size of "one point" of its scores: 1 on a scale of 100, 0.01 on a scale of 1.
+  virtual double point() const { return 1; }
+  // Digits behind the decimal point of a score that is shown.
+  int digits() const { return point() < 1 ? 4 : 2; }
 
-  bool scores() const { return !names_.empty(); }
-
-  // Returns sufficient statistics of each line; none for "none". Throws std::logic_error if the numbers of lines
-  // differ.
-  LineStatistics statistics(const std::vector<std::string>& hypotheses, const References& references) const;
-  // Returns the score names()[which] of summed statistics; 0 for "none".
-  double score(std::span<const double> sums, size_t which = 0) const;
+  // Returns the sufficient statistics of each line. Throws std::logic_error when the numbers of lines differ.
+  virtual LineStatistics statistics(const std::vector<std::string>& hypotheses, const References& references) const = 0;
+  // Returns the score scores()[which] of summed statistics.
+  virtual double score(std::span<const double> sums, size_t which) const = 0;
+  // Returns a score as a function of summed statistics; the metric must outlive it.
   ScoreFunction function(size_t which = 0) const;
-  // Returns the signature in sacreBLEU's form; for ROUGE "nrefs:1|stemmer:no|lines:mean|version:...".
-  std::string signature(const References& references) const;
+  // Returns what was compared and how, in sacreBLEU's form: "nrefs:1|case:mixed|...".
+  virtual std::string signature(const References& references) const = 0;
 
- private:
-  MetricOptions options_;
-  std::vector<std::string> names_;
+  // Returns the scores as `draftsmith score` prints them, one or more lines.
+  virtual std::string text(std::span<const double> sums, const std::string& signature) const = 0;
+  // Returns further values of the summed statistics, for `draftsmith score --json`.
+  virtual nlohmann::ordered_json details(std::span<const double> /*sums*/) const {
+    return nlohmann::ordered_json::object();
+  }
+
+  // Returns a text as one line of a file of hypotheses. By default newlines become blanks, which scores alike.
+  virtual std::string line_of(const std::string& text) const;
+  // Returns the text to be scored of such a line, or of a line of references.
+  virtual std::string text_of(const std::string& line) const { return line; }
 };
 
 struct NamedScore {

@@ -4,6 +4,9 @@
 #include <map>
 #include <stdexcept>
 
+#include <fmt/format.h>
+
+#include "metrics/bleu.h"
 #include "metrics/ngrams.h"
 #include "metrics/porter.h"
 
@@ -228,6 +231,48 @@ std::string escape_sentences(std::string_view text) {
     }
   }
   return result;
+}
+
+Fields<RougeOptions> RougeOptions::fields() {
+  return Fields<RougeOptions>("ROUGE options")
+      .add("stemmer", &RougeOptions::stemmer, "ROUGE: compare Porter stems, like use_stemmer of rouge_score.");
+}
+
+std::vector<std::string> Rouge::scores() const {
+  return {"rougeL", "rouge1", "rouge2", "rougeLsum"};
+}
+
+LineStatistics Rouge::statistics(const std::vector<std::string>& hypotheses, const References& references) const {
+  return rouge_statistics(hypotheses, references, options_);
+}
+
+double Rouge::score(std::span<const double> sums, size_t which) const {
+  const auto* const type = std::find(kRougeNames.begin(), kRougeNames.end(), scores().at(which));
+  return rouge_from_sums(sums).at(static_cast<size_t>(type - kRougeNames.begin())).f1;
+}
+
+std::string Rouge::signature(const References& references) const {
+  return fmt::format("nrefs:{}|stemmer:{}|lines:mean|version:{}", reference_count(references),
+                     options_.stemmer ? "yes" : "no", kMetricsVersion);
+}
+
+std::string Rouge::text(std::span<const double> sums, const std::string& signature) const {
+  std::string text = fmt::format("ROUGE|{}\n", signature);
+  const auto names = scores();
+  for (size_t which = 0; which < names.size(); ++which) {
+    text += fmt::format("{:<10}{:.4f}\n", names[which], score(sums, which));
+  }
+  return text;
+}
+
+nlohmann::ordered_json Rouge::details(std::span<const double> sums) const {
+  nlohmann::ordered_json json;
+  const RougeScore rouge = rouge_from_sums(sums);
+  for (size_t type = 0; type < kRougeTypes; ++type) {
+    json[std::string(kRougeNames[type]) + "_precision"] = rouge[type].precision;
+    json[std::string(kRougeNames[type]) + "_recall"] = rouge[type].recall;
+  }
+  return json;
 }
 
 }  // namespace draftsmith::metrics

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/options.h"
+#include "metrics/metric.h"
 #include "metrics/resampling.h"
 #include "metrics/text.h"
 
@@ -15,6 +17,7 @@ namespace draftsmith::metrics {
 
 struct RougeOptions {
   bool stemmer = false;
+  static Fields<RougeOptions> fields();
 };
 
 struct RougeValue {
@@ -50,5 +53,28 @@ std::string unescape_sentences(std::string_view line);
 
 // Returns the line of a file for a text: newlines become a literal \n, carriage returns are dropped.
 std::string escape_sentences(std::string_view text);
+
+// ROUGE as a metric of tasks; the leading score is rougeL's F1.
+class Rouge : public Metric {
+ public:
+  using Options = RougeOptions;
+  static constexpr const char* kName = "rouge";
+  explicit Rouge(const Options& options) : options_(options) {}
+
+  std::string name() const override { return kName; }
+  std::vector<std::string> scores() const override;
+  double point() const override { return 0.01; }
+  LineStatistics statistics(const std::vector<std::string>& hypotheses, const References& references) const override;
+  double score(std::span<const double> sums, size_t which) const override;
+  std::string signature(const References& references) const override;
+  std::string text(std::span<const double> sums, const std::string& signature) const override;
+  nlohmann::ordered_json details(std::span<const double> sums) const override;
+  // Sentences are separated by newlines in texts, by a literal \n in lines.
+  std::string line_of(const std::string& text) const override { return escape_sentences(text); }
+  std::string text_of(const std::string& line) const override { return unescape_sentences(line); }
+
+ private:
+  RougeOptions options_;
+};
 
 }  // namespace draftsmith::metrics

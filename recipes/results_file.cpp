@@ -1,9 +1,11 @@
 #include "recipes/results_file.h"
 
+#include <algorithm>
 #include <string>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "metrics/registry.h"
 
 namespace draftsmith::recipes {
 
@@ -14,7 +16,8 @@ bool has(const nlohmann::json& object, const char* key, nlohmann::json::value_t 
 }
 
 bool is_metric(const nlohmann::json& value) {
-  return value == "bleu" || value == "chrf" || value == "rouge" || value == "none";
+  const auto known = metrics::metric_names();
+  return value.is_string() && std::find(known.begin(), known.end(), value.get<std::string>()) != known.end();
 }
 
 // What keeps a value from being a results.json; empty when nothing does.

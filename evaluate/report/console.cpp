@@ -12,7 +12,7 @@
 #include "evaluate/report/section_match_rates.h"
 #include "evaluate/report/section_prediction.h"
 #include "evaluate/report/section_windows.h"
-#include "metrics/metric.h"
+#include "metrics/registry.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -89,7 +89,7 @@ std::string cut_sources(const ordered_json& task) {
 }
 
 std::string task_table(const ordered_json& task) {
-  const std::string score = metrics::leading_score(task.at("metric"));
+  const std::string score = metrics::make_metric(task.at("metric").get<std::string>())->leading_score();
   std::vector<Column> columns{
       {"run", Align::kLeft}, {score},   {"diff"},  {"speedup"}, {"decode"}, {"theory"}, {"runs"},
       {"tok/run"},           {"alpha"}, {"fallb"}, {"rollb"}};
@@ -180,7 +180,7 @@ std::string csv_cell(const ordered_json& value) {
 }
 
 std::string csv_line(const ordered_json& task, const ordered_json& run) {
-  const std::string score = metrics::leading_score(task.at("metric"));
+  const std::string score = metrics::make_metric(task.at("metric").get<std::string>())->leading_score();
   const auto quality = [&](const std::string& path) { return score.empty() ? ordered_json() : at(run, path); };
   std::vector<std::string> cells{csv_cell(task.at("name")), score, csv_cell(quality("/quality/" + score)),
                                  csv_cell(quality("/quality/" + score + "_ci95/0")),

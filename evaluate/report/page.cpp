@@ -9,7 +9,7 @@
 #include "evaluate/report/section_match_rates.h"
 #include "evaluate/report/section_prediction.h"
 #include "evaluate/report/section_windows.h"
-#include "metrics/metric.h"
+#include "metrics/registry.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -116,7 +116,7 @@ std::string cut_sources(const ordered_json& task) {
 }
 
 std::string section(const ordered_json& task, const ordered_json& parameters) {
-  const std::string score = metrics::leading_score(task.at("metric"));
+  const std::string score = metrics::make_metric(task.at("metric").get<std::string>())->leading_score();
   std::string html = fmt::format(
       "<h2>{}</h2>\n<p>{} lines{}, {}; 95 % bootstrap intervals in brackets; runs are means over "
       "outputs.</p>\n<table>\n",

@@ -8,7 +8,6 @@
 #include "base/json.h"
 #include "evaluate/results/drafter_summary.h"
 #include "evaluate/results/inside_summary.h"
-#include "metrics/rouge.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -36,12 +35,12 @@ double step_error(const std::string& dtype) {
 class TaskSummary {
  public:
   TaskSummary(const MeasuredTask& measured, const SuiteOptions& options, Engine& engine)
-      : measured_(measured), options_(options), engine_(engine), metric_(measured.task->metric) {}
+      : measured_(measured), options_(options), engine_(engine), metric_(metrics::make_metric(measured.task->metric)) {}
 
   ordered_json json() {
     ordered_json result{{"name", measured_.task->name},
-                        {"metric", metric_.options().name},
-                        {"signature", metric_.signature(measured_.data.references)},
+                        {"metric", metric_->name()},
+                        {"signature", metric_->signature(measured_.data.references)},
                         {"lines", measured_.data.lines()},
                         {"cut_sources", measured_.cut_sources},
                         {"max_new_tokens", measured_.max_new_tokens},
@@ -83,14 +82,14 @@ class TaskSummary {
 
   ordered_json quality_json(const Setting& run) const {
     ordered_json json = ordered_json::object();
-    if (!metric_.scores()) return json;
-    for (const auto& score : metrics::all_scores(metric_, statistics(run), resampling_of(options_))) {
+    if (metric_->scores().empty()) return json;
+    for (const auto& score : metrics::all_scores(*metric_, statistics(run), resampling_of(options_))) {
       json[score.name] = score.value;
       json[score.name + "_ci95"] = interval_json(score.interval);
     }
     if (run.label == "greedy") return json;
     const metrics::PairedTest test = metrics::paired_bootstrap(
-        statistics(run), statistics(measured_.rows.front().settings), metric_.function(), resampling_of(options_));
+        statistics(run), statistics(measured_.rows.front().settings), metric_->function(), resampling_of(options_));
     json["difference"] = test.difference;
     json["difference_ci95"] = interval_json(test.difference_interval);
     json["p_value"] = test.p_value;
@@ -217,7 +216,7 @@ class TaskSummary {
   const MeasuredTask& measured_;
   const SuiteOptions& options_;
   Engine& engine_;
-  metrics::Metric metric_;
+  std::unique_ptr<const metrics::Metric> metric_;
 };
 
 }  // namespace
@@ -227,25 +226,25 @@ std::string hypotheses_file(const TaskOptions& task, const SettingRow& row) {
 }
 
 void score_hypotheses(MeasuredTask& measured, const Engine& engine) {
-  const metrics::Metric metric(measured.task->metric);
+  const auto metric = metrics::make_metric(measured.task->metric);
   for (const auto& [label, records] : measured.records) {
     auto& lines = measured.hypotheses[label];
     std::vector<std::string> texts;
     for (const LineRecord& record : records) {
-      lines.push_back(hypothesis_line(engine.text(record.ids, measured.task->ids), metric.options()));
-      texts.push_back(metric.options().name == "rouge" ? metrics::unescape_sentences(lines.back()) : lines.back());
+      lines.push_back(metric->line_of(engine.text(record.ids, measured.task->ids)));
+      texts.push_back(metric->text_of(lines.back()));
     }
-    measured.statistics[label] = metric.statistics(texts, measured.data.references);
+    measured.statistics[label] = metric->statistics(texts, measured.data.references);
   }
 }
 
 std::vector<Candidate> candidates_of(const MeasuredTask& measured, const std::vector<Setting>& runs) {
-  const metrics::Metric metric(measured.task->metric);
+  const auto metric = metrics::make_metric(measured.task->metric);
   const metrics::ResamplingOptions few{.resamples = 1, .seed = 1, .confidence = 0.95};  // only the values are used
   std::vector<Candidate> candidates;
   for (const Setting& run : runs) {
     const Speed speed = measure_speed(measured.records.at(run.label), measured.records.at(baseline_of(run).label), few);
-    const double quality = metric.scores() ? metric.score(measured.statistics.at(run.label).sum()) : 0;
+    const double quality = metric->score(measured.statistics.at(run.label).sum(), 0);
     candidates.push_back({run.label, quality, speed.speedup_total.value});
   }
   return candidates;

@@ -56,7 +56,7 @@ void check_scored(const std::vector<TaskOptions>& tasks, const std::string& choo
                   const std::vector<Setting>& settings, const std::string& where, Problems& problems) {
   if (std::all_of(settings.begin(), settings.end(), [](const auto& one) { return one.equals_greedy(); })) return;
   for (const TaskOptions& task : tasks) {
-    if (task.name != choose_on || task.metric.name != "none") continue;
+    if (task.name != choose_on || task.metric.scored()) continue;
     problems.add({where, "settings are chosen by their quality, which this task does not measure",
                   "a task with a metric, or settings that are lossless at temperature 0", "metric none", ""});
   }
@@ -145,7 +145,7 @@ void check_task(const TaskOptions& task, const std::string& where, Problems& pro
                   task.source.empty() ? "neither" : "both", ""});
   }
   const char* unscored = "prompts that are not scored need metric = { name = \"none\" }";
-  const bool scored = task.metric.name != "none";
+  const bool scored = task.metric.scored();
   if (scored && !task.source.empty() && task.references.empty()) {
     problems.add(
         {where + ".references", "a task needs references to be scored", "at least one file", "none", unscored});

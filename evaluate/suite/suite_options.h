@@ -28,7 +28,7 @@
 #include "evaluate/suite/match_rate_options.h"
 #include "infer/decode_options.h"
 #include "infer/drafters/registry.h"
-#include "metrics/metric.h"
+#include "metrics/registry.h"
 
 namespace draftsmith::evaluate {
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "data/text/readers.h"
-#include "metrics/rouge.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -49,7 +48,7 @@ std::vector<data::Example> read_jsonl(const TaskOptions& task, const std::string
 
 TaskData from_jsonl(const TaskOptions& task) {
   TaskData data;
-  if (task.metric.name == "none") {
+  if (!task.metric.scored()) {
     const auto stream = data::open_jsonl(task.jsonl, {"", {task.source_field}, " "}, {.empty = "keep"});
     for (auto& example : data::read_all(*stream)) data.sources.push_back(std::move(example.targets.front()));
     cut_out(data.sources, task);
@@ -75,10 +74,9 @@ TaskData load_task(const TaskOptions& task) {
                      .hint = ""});
   }
   for (auto& source : data.sources) source.insert(0, task.prefix);
+  const auto metric = metrics::make_metric(task.metric);
   for (auto& line : data.references) {
-    for (auto& reference : line) {
-      if (task.metric.name == "rouge") reference = metrics::unescape_sentences(reference);
-    }
+    for (auto& reference : line) reference = metric->text_of(reference);
   }
   return data;
 }
@@ -94,14 +92,6 @@ const std::filesystem::path& source_file(const TaskOptions& task) {
 
 const std::filesystem::path& reference_file(const TaskOptions& task) {
   return task.references.empty() ? source_file(task) : task.references.front();
-}
-
-std::string hypothesis_line(const std::string& text, const metrics::MetricOptions& metric) {
-  if (metric.name == "rouge") return metrics::escape_sentences(text);
-  std::string line = text;
-  std::replace_if(
-      line.begin(), line.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
-  return line;
 }
 
 }  // namespace draftsmith::evaluate

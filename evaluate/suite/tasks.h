@@ -30,8 +30,4 @@ std::string place_of(const TaskOptions& task, const std::filesystem::path& file,
 const std::filesystem::path& source_file(const TaskOptions& task);
 const std::filesystem::path& reference_file(const TaskOptions& task);
 
-// A hypothesis as it is scored and written: one line. For ROUGE newlines become a literal \n, which `draftsmith score
-// rouge` reads back; for the other metrics, which treat them alike, a blank, so that sacreBLEU gives the same score.
-std::string hypothesis_line(const std::string& text, const metrics::MetricOptions& metric);
-
 }  // namespace draftsmith::evaluate

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/environment.h"
-#include "metrics/metric.h"
+#include "metrics/registry.h"
 #include "model/kinds/exits.h"
 #include "recipes/export/measurements.h"
 #include "recipes/export/provenance.h"
@@ -126,7 +126,7 @@ std::string where_it_was_measured(const CardInputs& inputs) {
                                            text_of("device"), text_of("dtype"), text_of("threads"),
                                            text_of("draftsmith"), text_of("commit"), text_of("date"));
   for (const auto& task : measured.tasks) {
-    const std::string score = metrics::leading_score(task.value("metric", "bleu"));
+    const std::string score = metrics::make_metric(task.value("metric", "bleu"))->leading_score();
     text += fmt::format("\n{}:\n\n| run | {} | speedup | alpha | tokens per target run |\n|---|---|---|---|---|\n",
                         cell(task.at("name").get<std::string>()), score.empty() ? "quality" : score);
     if (task.at("baseline").contains("name")) text += run_row(task.at("baseline"), score);

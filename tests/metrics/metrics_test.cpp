@@ -6,9 +6,11 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/options.h"
 #include "metrics/bleu.h"
 #include "metrics/chrf.h"
 #include "metrics/porter.h"
+#include "metrics/registry.h"
 #include "metrics/rouge.h"
 
 namespace draftsmith::metrics {
@@ -123,6 +125,41 @@ TEST(Rouge, EmptyTextsScoreZero) {
 TEST(Rouge, SentencesAreEscapedInFiles) {
   EXPECT_EQ(unescape_sentences("a\\nb<n>c\\"), "a\nb\nc\\");
   EXPECT_EQ(escape_sentences("a\r\nb"), "a\\nb");
+}
+
+TEST(MetricRegistry, HypothesesAreOneLineThatScoresAsTheText) {
+  const auto rouge = make_metric("rouge");
+  EXPECT_EQ(make_metric("bleu")->line_of("a\nb"), "a b");
+  EXPECT_EQ(rouge->line_of("a\nb"), "a\\nb");
+  EXPECT_EQ(rouge->text_of(rouge->line_of("a\nb")), "a\nb");
+}
+
+TEST(MetricRegistry, EachMetricSaysItsScoresAndTheirScale) {
+  EXPECT_THAT(metric_names(), ElementsAre("bleu", "rouge", "chrf", "none"));
+  EXPECT_EQ(make_metric("rouge")->leading_score(), "rougeL");
+  EXPECT_EQ(make_metric("rouge")->point(), 0.01);
+  EXPECT_EQ(make_metric("rouge")->digits(), 4);
+  EXPECT_EQ(make_metric("chrf")->digits(), 2);
+  EXPECT_EQ(make_metric("none")->leading_score(), "");
+  EXPECT_FALSE(make_metric("none")->signature({}).empty());
+}
+
+TEST(MetricRegistry, OptionsAreThoseOfAllMetricsInOneTable) {
+  EXPECT_EQ(options_to_json(MetricOptions()).dump(),
+            R"({"name":"bleu","tokenize":"13a","stemmer":false,"chrf_word_order":0})");
+  MetricOptions options;
+  options.name = "rouge";
+  options.stemmer = true;
+  EXPECT_EQ(make_metric(options)->signature({{"a"}}), "nrefs:1|stemmer:yes|lines:mean|version:draftsmith-0.1.0");
+}
+
+TEST(MetricRegistry, AnUnknownMetricIsAUserErrorThatNamesTheKnownOnes) {
+  try {
+    make_metric("blue");
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("bleu, rouge, chrf, none"));
+  }
 }
 
 }  // namespace

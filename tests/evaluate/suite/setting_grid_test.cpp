@@ -197,13 +197,5 @@ TEST(EvaluationPrediction, UsesTheMeasuredVerificationCurve) {
   EXPECT_DOUBLE_EQ(costs.relative_target(5), 2.6);
 }
 
-TEST(EvaluationTasks, HypothesesAreOneLineThatScoresAsTheText) {
-  metrics::MetricOptions bleu;
-  metrics::MetricOptions rouge;
-  rouge.name = "rouge";
-  EXPECT_EQ(hypothesis_line("a\nb", bleu), "a b");
-  EXPECT_EQ(hypothesis_line("a\nb", rouge), "a\\nb");
-}
-
 }  // namespace
 }  // namespace draftsmith::evaluate
