@@ -1,6 +1,7 @@
 #include "base/environment.h"
 
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
@@ -56,6 +57,21 @@ std::string now_utc() {
   return text;
 }
 
+std::string command_line() {
+  std::ifstream arguments("/proc/self/cmdline");
+  std::string text;
+  for (std::string argument; std::getline(arguments, argument, '\0');) {
+    if (text.empty()) {
+      text = std::filesystem::path(argument).filename().string();
+    } else if (!argument.empty() && argument.find_first_of(" \t\n'\"\\$*?;&|<>()") == std::string::npos) {
+      text += " " + argument;
+    } else {
+      text += " '" + argument + "'";
+    }
+  }
+  return text;
+}
+
 nlohmann::ordered_json environment() {
   const auto memory = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
   nlohmann::ordered_json json;
@@ -67,6 +83,7 @@ nlohmann::ordered_json environment() {
   json["cores"] = cpu_cores();
   json["memory_bytes"] = memory;
   json["date"] = now_utc();
+  json["command"] = command_line();
   return json;
 }
 

@@ -17,7 +17,11 @@ std::string cpu_name();          // "Intel(R) Xeon(R) Processor"
 int64_t cpu_cores();             // logical cores this process may run on
 std::string now_utc();           // "2026-11-21T11:40:03Z"
 
-// All of them in one object: version, commit, compiler, cpu, cores, date, libtorch, host memory in bytes.
+// Returns the command line of this process as a shell would read it, the program without its folder.
+std::string command_line();
+
+// Returns all of them in one object: version, commit, compiler, cpu, cores, date, command, libtorch, host memory in
+// bytes.
 nlohmann::ordered_json environment();
 
 }  // namespace draftsmith

@@ -38,6 +38,13 @@ std::string svg_line(double x1, double y1, double x2, double y2, const char* kin
                      kind);
 }
 
+std::string svg_box(const SvgBox& box, const std::string& color, const std::string& title, double opacity) {
+  const std::string fill = opacity < 1 ? fmt::format("{}\" fill-opacity=\"{:.3f}", color, opacity) : color;
+  return fmt::format(
+      "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\"><title>{}</title></rect>\n",
+      box.left, box.top, box.width, box.height, fill, escape_html(title));
+}
+
 Scale::Scale(double low, double high, double from, double to) : from_(from), to_(to) {
   const double span = std::max(high - low, std::max(std::abs(high) * 0.02, 1e-6));
   low_ = low - span * 0.06;

@@ -25,6 +25,15 @@ std::string svg_text(double x, double y, const std::string& text, const char* an
 // kind: a class of the report's style, "grid" or "whisker".
 std::string svg_line(double x1, double y1, double x2, double y2, const char* kind);
 
+// A rectangle with a text that is shown when the pointer rests on it. opacity: of the fill, 0 to 1.
+struct SvgBox {
+  double left;
+  double top;
+  double width;
+  double height;
+};
+std::string svg_box(const SvgBox& box, const std::string& color, const std::string& title, double opacity = 1);
+
 // A linear scale from data to pixels, with round tick values.
 class Scale {
  public:

@@ -5,6 +5,7 @@ namespace draftsmith::cli {
 // One declaration and one line below for each subcommand.
 std::function<int()> add_train(CLI::App& app);
 std::function<int()> add_eval(CLI::App& app);
+std::function<int()> add_report(CLI::App& app);
 std::function<int()> add_validate(CLI::App& app);
 std::function<int()> add_generate(CLI::App& app);
 std::function<int()> add_logits(CLI::App& app);
@@ -21,10 +22,11 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> list = {
       {"train", "Run a recipe: train models, make teacher outputs, evaluate", add_train},
       {"eval", "Run an evaluation suite: quality and speed of methods against baselines", add_eval},
+      {"report", "Show the results of an evaluation, or write them as a Markdown or HTML page", add_report},
       {"validate", "Find every error of recipes and suites without running them", add_validate},
       {"generate", "Outputs for each line of a file, by any decoding method", add_generate},
       {"logits", "Teacher-forced logits as HDF5, for comparing with other implementations", add_logits},
-      {"score", "BLEU, chrF or ROUGE of a file of hypotheses", add_score},
+      {"score", "BLEU, chrF, ROUGE: a metric of a file of hypotheses", add_score},
       {"data", "Prepare, show, make up and tokenise text", add_data},
       {"plan", "Speed that theory promises: best window, SpecGame's and PPD's latencies", add_plan},
       {"prune", "Cut a smaller model out of a trained one: layers, neurons, heads, vocabulary", add_prune},

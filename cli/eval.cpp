@@ -5,11 +5,13 @@
 
 #include <fmt/format.h>
 
+#include "base/files.h"
 #include "base/signals.h"
 #include "cli/commands.h"
 #include "cli/common_flags.h"
 #include "cli/suite_file.h"
 #include "evaluate/evaluation.h"
+#include "evaluate/report/report.h"
 
 namespace draftsmith::cli {
 namespace {
@@ -20,6 +22,7 @@ struct EvalFlags {
   CommonFlags common;
   fs::path suite;
   fs::path out;
+  fs::path markdown;
   bool tune_router = false;
 };
 
@@ -37,6 +40,7 @@ int run_eval(const EvalFlags& flags) {
   const fs::path out = flags.out.empty() ? fs::path("results") / options.name : flags.out;
   const SignalWatch signals;
   const auto result = evaluate::run_evaluation(options, out, {.quiet = flags.common.run.quiet});
+  if (!flags.markdown.empty()) write_file_atomic(flags.markdown, evaluate::report_markdown(result.results));
   fmt::print("{}\nwritten: {}\n", result.table, out.string());
   return 0;
 }
@@ -47,6 +51,8 @@ std::function<int()> add_eval(CLI::App& app) {
   auto flags = std::make_shared<EvalFlags>();
   app.add_option("suite", flags->suite, "Suite: tasks, models and methods (TOML)")->required();
   app.add_option("--out", flags->out, "Directory of the results; default: results/<name of the suite>");
+  app.add_option("--markdown", flags->markdown, "Write the tables as a Markdown page too (see `draftsmith report`)")
+      ->type_name("FILE");
   app.add_flag("--tune-router", flags->tune_router,
                "Choose each router's threshold and longest draft by measured tokens per second on validation data, and "
                "write a copy of the router with these defaults: OUT/router");

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/text_table.h"
+#include "base/table.h"
 #include "evaluate/costs/theory.h"
 
 namespace draftsmith::cli {
@@ -52,7 +52,7 @@ std::string best_sentence(const ordered_json& plan) {
 void print_windows(const ordered_json& plan) {
   // Windows far beyond the best one tell nothing: a few more show that the curve has turned.
   const int64_t shown = std::max<int64_t>(plan["best_window"].get<int64_t>() + 3, 8);
-  TextTable table({{"window"}, {"tokens per target run"}, {"speedup"}, {"operations"}, {"", Align::kLeft}});
+  Table table({{"window"}, {"tokens per target run"}, {"speedup"}, {"operations"}, {"", Align::kLeft}});
   for (const auto& row : plan["windows"]) {
     const int64_t window = row["window"];
     if (window > shown) break;
@@ -61,14 +61,14 @@ void print_windows(const ordered_json& plan) {
                    fmt::format("{:.3f}", row["operations"].get<double>()),
                    window == plan["best_window"] ? "best" : ""});
   }
-  std::cout << table.str() << best_sentence(plan);
+  std::cout << table.text() << best_sentence(plan);
 }
 
 // Rows: acceptance rates; columns: cost ratios; cells: best window and its speedup (Figure 3 of the paper).
 void print_best_windows(const SpeculativeQuestion& asked, const ordered_json& plans) {
   std::vector<Column> columns{{"alpha"}};
   for (const double cost_ratio : asked.cost_ratios) columns.push_back({fmt::format("c = {:g}", cost_ratio)});
-  TextTable table(columns);
+  Table table(columns);
   auto plan = plans.begin();
   for (const double alpha : asked.alphas) {
     std::vector<std::string> cells{fmt::format("{:g}", alpha)};
@@ -78,7 +78,7 @@ void print_best_windows(const SpeculativeQuestion& asked, const ordered_json& pl
     }
     table.add_row(cells);
   }
-  std::cout << "Best window and its speedup; 0 is the target alone.\n" << table.str();
+  std::cout << "Best window and its speedup; 0 is the target alone.\n" << table.text();
 }
 
 // "3:0.54" -> candidates and match rate of `setting`. Errors: UserError.
@@ -117,7 +117,7 @@ void print_speculative(SpeculativeQuestion asked) {
 void print_specgame(const SpecGameQuestion& asked) {
   const infer::StepCosts costs{.target = asked.target_ms, .draft = asked.draft_ms};
   const double alone = costs.target.front();
-  TextTable table({{"method", Align::kLeft}, {"K"}, {"P"}, {"E_pt ms"}, {"long-run ms"}, {"speedup"}});
+  Table table({{"method", Align::kLeft}, {"K"}, {"P"}, {"E_pt ms"}, {"long-run ms"}, {"speedup"}});
   ordered_json rows = ordered_json::array();
   const auto add = [&](const char* method, int64_t drafted, double acceptance) {
     const evaluate::SpecGameLatency latency = evaluate::specgame_latency(acceptance, drafted, costs);
@@ -140,7 +140,7 @@ void print_specgame(const SpecGameQuestion& asked) {
   };
   add_all("SpS", asked.acceptance);
   add_all("AsG", asked.agreement);
-  std::cout << (asked.json ? rows.dump(2) + "\n" : table.str());
+  std::cout << (asked.json ? rows.dump(2) + "\n" : table.text());
 }
 
 void print_ppd(const PpdQuestion& asked) {
@@ -153,8 +153,7 @@ void print_ppd(const PpdQuestion& asked) {
                      .found = std::to_string(setting.early_layer),
                      .hint = ""});
   }
-  TextTable table(
-      {{"k"}, {"match rate"}, {"latency"}, {"speedup"}, {"long-run speedup"}, {"units in use"}, {"compute"}});
+  Table table({{"k"}, {"match rate"}, {"latency"}, {"speedup"}, {"long-run speedup"}, {"units in use"}, {"compute"}});
   ordered_json rows = ordered_json::array();
   const double alone = static_cast<double>(setting.layers * asked.tokens);
   for (const std::string& match : asked.matches) {
@@ -180,7 +179,7 @@ void print_ppd(const PpdQuestion& asked) {
                      "{} tokens, {} layers, early prediction at layer {}.\n"
                      "Latency and compute in layers; decoding alone takes {:.0f}.\n",
                      asked.tokens, setting.layers, setting.early_layer, alone)
-              << table.str();
+              << table.text();
   }
 }
 

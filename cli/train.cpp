@@ -5,12 +5,12 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "base/json.h"
+#include "base/error.h"
 #include "base/logging.h"
 #include "base/signals.h"
 #include "cli/commands.h"
 #include "cli/common_flags.h"
-#include "evaluate/report/console.h"
+#include "evaluate/report/report.h"
 #include "recipes/pipeline.h"
 
 namespace draftsmith::cli {
@@ -39,8 +39,8 @@ std::string finished_table(const std::filesystem::path& directory) {
   const auto file = directory / "results.json";
   if (!std::filesystem::exists(file)) return "";
   try {
-    return evaluate::results_table(nlohmann::ordered_json(load_json(file)));
-  } catch (const nlohmann::json::exception&) {
+    return evaluate::results_table(evaluate::load_results(file));
+  } catch (const UserError&) {
     log_warning("{}: written by a version whose results this one cannot show", file.string());
     return "";
   }

@@ -11,9 +11,7 @@
 #include "base/sha256.h"
 #include "base/signals.h"
 #include "evaluate/measure/measure.h"
-#include "evaluate/report/console.h"
-#include "evaluate/report/page.h"
-#include "evaluate/report/section_match_rates.h"
+#include "evaluate/report/report.h"
 #include "evaluate/results/task_summary.h"
 #include "evaluate/router_tuning.h"
 
@@ -21,7 +19,6 @@ namespace draftsmith::evaluate {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::ordered_json;
 
 // Median line of a task by output length: where step times are measured.
 size_t typical_line(const SettingRecords& greedy) {
@@ -71,8 +68,8 @@ class Suite {
     Problems problems;
     validate_options(options_, "", problems);
     problems.throw_if_any();
-    runs_ = expand_settings(options_);
-    for (const auto& run : runs_) engine_.check(run, problems);
+    settings_ = expand_settings(options_);
+    for (const auto& setting : settings_) engine_.check(setting, problems);
     for (size_t i = 0; i < options_.match_rates.size(); ++i) {
       engine_.check(options_.match_rates[i], fmt::format("match_rates[{}]", i), problems);
     }
@@ -85,7 +82,8 @@ class Suite {
   }
 
   bool is_choosing(const std::string& task) const {
-    return std::any_of(runs_.begin(), runs_.end(), [&](const auto& run) { return run.choose_on == task; });
+    return std::any_of(settings_.begin(), settings_.end(),
+                       [&](const auto& setting) { return setting.choose_on == task; });
   }
 
   void add_task(const TaskOptions& task, bool chooses) {
@@ -98,10 +96,10 @@ class Suite {
     const auto forced = static_cast<size_t>(std::min(options_.forced_lines, measured.data.lines()));
     measured.forced_texts =
         forced_texts(task, measured.data, std::span(measured.prompts).first(forced), measured.max_new_tokens, engine_);
-    for (const auto& run : runs_) {
+    for (const auto& setting : settings_) {
       const bool baseline =
-          run.choose_on.empty() && (run.label == "greedy" || !chooses || is_needed_baseline(run, task));
-      if (baseline || run.choose_on == task.name) measured.rows.push_back({run.label, run, std::nullopt});
+          setting.choose_on.empty() && (setting.label == "greedy" || !chooses || is_needed_baseline(setting, task));
+      if (baseline || setting.choose_on == task.name) measured.rows.push_back({setting.label, setting, std::nullopt});
     }
   }
 
@@ -121,24 +119,25 @@ class Suite {
   }
 
   // On a choosing task only the grid and what it is compared with are run.
-  bool is_needed_baseline(const Setting& run, const TaskOptions& task) const {
-    return std::any_of(runs_.begin(), runs_.end(), [&](const auto& other) {
-      return other.choose_on == task.name && (baseline_of(other).label == run.label ||
-                                              (compares_with_own_greedy(other) && greedy_of(other).label == run.label));
+  bool is_needed_baseline(const Setting& setting, const TaskOptions& task) const {
+    return std::any_of(settings_.begin(), settings_.end(), [&](const auto& other) {
+      return other.choose_on == task.name &&
+             (baseline_of(other).label == setting.label ||
+              (compares_with_own_greedy(other) && greedy_of(other).label == setting.label));
     });
   }
 
   // Rows for what the choosing tasks say; two that chose the same setting share its measurement.
   void add_chosen_rows(MeasuredTask& task) const {
     std::vector<std::string> groups;
-    for (const auto& run : runs_) {
-      if (run.choose_on.empty() || std::find(groups.begin(), groups.end(), run.group) != groups.end()) continue;
-      groups.push_back(run.group);
-      for (const double max_drop : run.max_drop) {
-        const Choice choice = choose_in_group(run, max_drop);
-        const auto chosen =
-            std::find_if(runs_.begin(), runs_.end(), [&](const auto& other) { return other.label == choice.label; });
-        task.rows.push_back({chosen_label(run.group, max_drop), *chosen, choice});
+    for (const auto& setting : settings_) {
+      if (setting.choose_on.empty() || std::find(groups.begin(), groups.end(), setting.group) != groups.end()) continue;
+      groups.push_back(setting.group);
+      for (const double max_drop : setting.max_drop) {
+        const Choice choice = choose_in_group(setting, max_drop);
+        const auto chosen = std::find_if(settings_.begin(), settings_.end(),
+                                         [&](const auto& other) { return other.label == choice.label; });
+        task.rows.push_back({chosen_label(setting.group, max_drop), *chosen, choice});
       }
     }
   }
@@ -147,8 +146,8 @@ class Suite {
     const auto& measured = *std::find_if(tasks_.begin(), tasks_.end(),
                                          [&](const auto& task) { return task.task->name == member.choose_on; });
     std::vector<Setting> group;
-    for (const auto& run : runs_) {
-      if (run.group == member.group && run.choose_on == member.choose_on) group.push_back(run);
+    for (const auto& setting : settings_) {
+      if (setting.group == member.group && setting.choose_on == member.choose_on) group.push_back(setting);
     }
     const auto metric = metrics::make_metric(measured.task->metric);
     const double baseline = metric->score(measured.statistics.at(baseline_of(member).label).sum(), 0);
@@ -160,13 +159,13 @@ class Suite {
   void measure(MeasuredTask& task, MeasurementStore& store) {
     MeasureTask request{.name = task.task->name,
                         .prompts = task.prompts,
-                        .runs = {},
+                        .settings = {},
                         .max_new_tokens = task.max_new_tokens,
                         .timed = task.task->timed};
     for (const auto& row : task.rows) {
-      const bool known = std::any_of(request.runs.begin(), request.runs.end(),
-                                     [&](const auto& run) { return run.label == row.settings.label; });
-      if (!known) request.runs.push_back(row.settings);
+      const bool known = std::any_of(request.settings.begin(), request.settings.end(),
+                                     [&](const auto& setting) { return setting.label == row.settings.label; });
+      if (!known) request.settings.push_back(row.settings);
     }
     task.records = measure_task(request, options_, engine_, store, context_);
     score_hypotheses(task, engine_);
@@ -181,60 +180,64 @@ class Suite {
     }
     for (const auto& row : task.rows) {
       throw_if_stop_requested(kHowToGoOn);
-      const Setting& run = row.settings;
-      const std::string drafting = run.drafter_label();
-      if (drafting.empty() && run.algorithm() != infer::Algorithm::kPpd) continue;
-      const SettingRecords& greedy = task.own_greedy(run);
+      const Setting& setting = row.settings;
+      const std::string drafting = setting.drafter_label();
+      if (drafting.empty() && setting.algorithm() != infer::Algorithm::kPpd) continue;
+      const SettingRecords& greedy = task.own_greedy(setting);
       const size_t line = typical_line(greedy);
       if (greedy[line].ids.empty()) continue;
-      if (options_.calibrate && run.algorithm() == infer::Algorithm::kPpd) {
-        task.ppd_times[run.label] = engine_.ppd_times(run, task.prompts[line], greedy[line].ids);
+      if (options_.calibrate && setting.algorithm() == infer::Algorithm::kPpd) {
+        task.ppd_times[setting.label] = engine_.ppd_times(setting, task.prompts[line], greedy[line].ids);
       }
       if (drafting.empty()) continue;
-      task.drafted_for[drafting] = run.model;
+      task.drafted_for[drafting] = setting.model;
       if (options_.calibrate && !task.costs.contains(drafting)) {
-        task.costs[drafting] = engine_.step_costs(run, task.prompts[line], greedy[line].ids, longest + 1);
+        task.costs[drafting] = engine_.step_costs(setting, task.prompts[line], greedy[line].ids, longest + 1);
       }
       if (options_.forced_lines > 0 && !task.forced.contains(drafting)) {
-        task.forced[drafting] = forced_alpha(run, task);
-        predict_texts(run, task);
+        task.forced[drafting] = forced_alpha(setting, task);
+        predict_texts(setting, task);
       }
     }
   }
 
-  ForcedAlphas forced_alpha(const Setting& run, const MeasuredTask& task) {
+  ForcedAlphas forced_alpha(const Setting& setting, const MeasuredTask& task) {
     const auto lines = static_cast<size_t>(std::min(options_.forced_lines, task.data.lines()));
     std::vector<std::vector<int64_t>> outputs;
-    for (size_t line = 0; line < lines; ++line) outputs.push_back(task.own_greedy(run)[line].ids);
-    return engine_.forced_alpha(run, std::span(task.prompts).first(lines), outputs);
+    for (size_t line = 0; line < lines; ++line) outputs.push_back(task.own_greedy(setting)[line].ids);
+    return engine_.forced_alpha(setting, std::span(task.prompts).first(lines), outputs);
   }
 
-  void predict_texts(const Setting& run, MeasuredTask& task) {
+  void predict_texts(const Setting& setting, MeasuredTask& task) {
     const auto& [prompts, outputs] = task.forced_texts;
-    if (!outputs.empty()) task.predicted[run.drafter_label()] = engine_.forced_alpha(run, prompts, outputs);
+    if (!outputs.empty()) task.predicted[setting.drafter_label()] = engine_.forced_alpha(setting, prompts, outputs);
   }
 
-  ordered_json summarize() {
-    ordered_json results{{"suite", options_.name}, {"environment", environment()}};
-    results["environment"].update(engine_.description());
-    results["options"] = options_to_json(options_);
-    results["tasks"] = ordered_json::array();
-    for (const auto& task : tasks_) results["tasks"].push_back(summarize_task(task, options_, engine_));
-    for (const auto& rates : options_.match_rates) results["match_rates"].push_back(count_match_rates(rates));
+  Results summarize() {
+    Results results;
+    results.suite = options_.name;
+    results.environment = environment();
+    results.environment.update(engine_.description());
+    results.options = options_to_json(options_);
+    for (const auto& task : tasks_) results.tasks.push_back(summarize_task(task, options_, engine_));
+    for (const auto& rates : options_.match_rates) results.match_rates.push_back(count_match_rates(rates));
     return results;
   }
 
-  ordered_json count_match_rates(const MatchRateTable& rates) {
+  MatchRateResult count_match_rates(const MatchRateTable& rates) {
     const std::string& name = rates.task.empty() ? options_.task.front().name : rates.task;
     const auto task =
         std::find_if(tasks_.begin(), tasks_.end(), [&](const auto& one) { return one.task->name == name; });
     const auto lines = static_cast<size_t>(std::min(rates.prompts, task->data.lines()));
     throw_if_stop_requested(kHowToGoOn);
-    const auto cells = engine_.match_rates(rates, std::span(task->prompts).first(lines), task->max_new_tokens);
-    return match_rates_entry(rates, name, static_cast<int64_t>(lines), cells);
+    return {.name = rates.name,
+            .task = name,
+            .model = rates.model,
+            .prompts = static_cast<int64_t>(lines),
+            .cells = engine_.match_rates(rates, std::span(task->prompts).first(lines), task->max_new_tokens)};
   }
 
-  void write(const ordered_json& results) const {
+  void write(const Results& results) const {
     make_directories(out_dir_ / "hyp");
     for (const auto& task : tasks_) {
       for (const auto& row : task.rows) {
@@ -243,23 +246,22 @@ class Suite {
         write_file_atomic(out_dir_ / hypotheses_file(*task.task, row), lines);
       }
     }
-    for (const auto& entry : results.value("match_rates", ordered_json::array())) write_match_rates(entry, out_dir_);
+    for (const auto& rates : results.match_rates) write_match_rates(rates, out_dir_);
     write_file_atomic(out_dir_ / "results.csv", results_csv(results));
     write_file_atomic(out_dir_ / "report.html", report_html(results));
-    write_json(out_dir_ / "results.json", results);
+    write_json(out_dir_ / "results.json", to_json(results));
   }
 
-  void fail_on_measurement_errors(const ordered_json& results) const {
-    for (const auto& task : results.at("tasks")) {
-      for (const auto& run : task.at("runs")) {
-        if (!run.contains("measurement_error")) continue;
-        const auto& speed = run.at("speed");
-        throw RunError({.where = (out_dir_ / "results.json").string() + ", task " + task.at("name").get<std::string>() +
-                                 ", run " + run.at("name").get<std::string>(),
-                        .what = "measurement error: decoding was faster than its number of target runs allows",
-                        .expected = "speedup_decode at most " + speed.at("speedup_decode_bound").dump(),
-                        .found = speed.at("speedup_decode").dump(),
-                        .hint = "something disturbed the baseline's times; measure again on an idle machine"});
+  void fail_on_measurement_errors(const Results& results) const {
+    for (const TaskResult& task : results.tasks) {
+      for (const SettingResult& setting : task.settings) {
+        if (!setting.measurement_error) continue;
+        throw RunError(
+            {.where = fmt::format("{}, task {}, run {}", (out_dir_ / "results.json").string(), task.name, setting.name),
+             .what = "measurement error: decoding was faster than its number of target runs allows",
+             .expected = fmt::format("speedup_decode at most {}", setting.speed.bound.value()),
+             .found = fmt::format("{}", setting.speed.speedup_decode.value),
+             .hint = "something disturbed the baseline's times; measure again on an idle machine"});
       }
     }
   }
@@ -268,7 +270,7 @@ class Suite {
   fs::path out_dir_;
   Engine& engine_;
   const SuiteContext& context_;
-  std::vector<Setting> runs_;
+  std::vector<Setting> settings_;
   std::vector<MeasuredTask> tasks_;  // choosing ones first
 };
 

@@ -1,7 +1,7 @@
 // Runs a suite: every method on every task, interleaved, timed and compared with autoregressive decoding of the same
-// prompts in the same process (methods.md §3), and writes what was found.
+// prompts in the same process (methods.md §3), and writes the results.
 //
-// In the output directory: results.json, results.csv, report.html, hyp/<task>.<run>.txt (one hypothesis a line),
+// In the output directory: results.json, results.csv, report.html, hyp/<task>.<setting>.txt (one hypothesis a line),
 // match_rates.csv and .svg when asked for, router/ when one is tuned, and while it runs measurements.jsonl, from which
 // an interrupted evaluation goes on.
 #pragma once
@@ -10,17 +10,16 @@
 #include <memory>
 #include <string>
 
-#include <nlohmann/json.hpp>
-
 #include "evaluate/engine/engine.h"
 #include "evaluate/measure/context.h"
+#include "evaluate/results/results.h"
 #include "evaluate/suite/suite_options.h"
 
 namespace draftsmith::evaluate {
 
 struct SuiteResult {
-  nlohmann::ordered_json results;  // what results.json holds
-  std::string table;               // for the console, at most 100 columns
+  Results results;    // what results.json holds
+  std::string table;  // for the console, at most 100 columns
 };
 
 // Loads the models of the suite. Errors: UserError for wrong directories, vocabularies that differ, unknown devices.

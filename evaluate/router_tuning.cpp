@@ -14,7 +14,6 @@ namespace draftsmith::evaluate {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::ordered_json;
 
 bool asks_router(const SettingGrid& run) {
   return run.decode.window_rule == "router";
@@ -148,13 +147,10 @@ void merge(TunedRouter& best, const TunedRouter& other) {
   best.settings = settings;
 }
 
-// What the task measured of a setting; null: nothing.
-const ordered_json* find_result(const ordered_json& results, const std::string& task, const std::string& label) {
-  for (const auto& measured : results.at("tasks")) {
-    if (measured.at("name") != task) continue;
-    for (const auto& run : measured.at("runs")) {
-      if (run.at("name") == label) return &run;
-    }
+// Returns the result of a setting on a task, or nullptr.
+const SettingResult* find_result(const Results& results, const std::string& task, const std::string& label) {
+  for (const TaskResult& measured : results.tasks) {
+    if (measured.name == task) return measured.find(label);
   }
   return nullptr;
 }
@@ -195,14 +191,14 @@ SuiteOptions with_tuning_grids(const SuiteOptions& options) {
   return suite;
 }
 
-std::vector<TunedRouter> tuned_routers(const SuiteOptions& suite, const ordered_json& results) {
+std::vector<TunedRouter> tuned_routers(const SuiteOptions& suite, const Results& results) {
   Problems problems;
   std::vector<TunedRouter> routers = routers_to_tune(suite, problems);
   problems.throw_if_any();
   for (const SettingGrid& run : suite.run) {
     if (!tunes(run)) continue;
     for (const Setting& setting : expand_grid(run)) {
-      const ordered_json* measured = find_result(results, setting.choose_on, setting.label);
+      const SettingResult* measured = find_result(results, setting.choose_on, setting.label);
       if (measured == nullptr) continue;
       const auto router = std::find_if(routers.begin(), routers.end(), [&](const TunedRouter& one) {
         return one.router == run.decode.router && one.drafter == setting.drafter;
@@ -212,7 +208,7 @@ std::vector<TunedRouter> tuned_routers(const SuiteOptions& suite, const ordered_
       tuned.num_samples = setting.decode.num_samples;
       tuned.threshold = setting.decode.threshold.value();
       tuned.max_draft = setting.decode.max_draft.value();
-      tuned.slowest = tuned.tokens_per_second = measured->at("speed").at("tokens_per_second");
+      tuned.slowest = tuned.tokens_per_second = measured->speed.tokens_per_second;
       tuned.settings = 1;
       merge(*router, tuned);
     }

@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "evaluate/results/results.h"
 #include "evaluate/suite/suite_options.h"
 
 namespace draftsmith::evaluate {
@@ -41,7 +40,7 @@ struct TunedRouter {
 
 // The fastest setting of each router and drafter in the results of such a suite. Compared is what decodes under the
 // same conditions: of several, the lowest temperature and the fewest samples.
-std::vector<TunedRouter> tuned_routers(const SuiteOptions& suite, const nlohmann::ordered_json& results);
+std::vector<TunedRouter> tuned_routers(const SuiteOptions& suite, const Results& results);
 
 // Writes the tuned copies, replacing those of an earlier run; returns what to tell the user.
 std::string write_tuned_routers(const std::vector<TunedRouter>& tuned, const std::filesystem::path& out_dir);

@@ -9,18 +9,18 @@
 #include <fmt/format.h>
 
 #include "base/files.h"
-#include "base/text_table.h"
+#include "base/table.h"
 #include "data/corpus/corpus.h"
 #include "data/ngrams/ngram_table.h"
 #include "data/teacher/router_data.h"
 #include "data/teacher/teacher_cache.h"
+#include "evaluate/results/results.h"
 #include "model/files/weight_files.h"
 #include "model/kinds/exits.h"
 #include "model/kinds/router.h"
 #include "recipes/done_file.h"
 #include "recipes/export/export_record.h"
 #include "recipes/model_inspection.h"
-#include "recipes/results_file.h"
 #include "recipes/validation_file.h"
 #include "train/router/router_training.h"
 
@@ -90,10 +90,10 @@ std::string inspect_corpus(const fs::path& file) {
 }
 
 std::string inspect_results(const fs::path& file) {
-  const nlohmann::json results = load_results(file);
-  std::string text = fmt::format("results of suite '{}'\n", results.at("suite").get<std::string>());
-  for (const auto& task : results.at("tasks")) {
-    text += fmt::format("  task {}: {} runs\n", task.at("name").get<std::string>(), task.at("runs").size());
+  const evaluate::Results results = evaluate::load_results(file);
+  std::string text = fmt::format("results of suite '{}'\n", results.suite);
+  for (const auto& task : results.tasks) {
+    text += fmt::format("  task {}: {} runs\n", task.name, task.settings.size());
   }
   return text;
 }
@@ -158,13 +158,13 @@ std::vector<WorkStage> stages_of(const fs::path& work) {
 }
 
 std::string inspect_work(const fs::path& work) {
-  TextTable table({{"stage", Align::kLeft},
-                   {"in use", Align::kLeft},
-                   {"kind", Align::kLeft},
-                   {"finished", Align::kLeft},
-                   {"seconds"},
-                   {"loss"},
-                   {"accuracy"}});
+  Table table({{"stage", Align::kLeft},
+               {"in use", Align::kLeft},
+               {"kind", Align::kLeft},
+               {"finished", Align::kLeft},
+               {"seconds"},
+               {"loss"},
+               {"accuracy"}});
   for (const WorkStage& stage : stages_of(work)) {
     const std::string name = stage.directory.filename().string();
     const std::string in_use = stage.in_use ? "yes" : "no";
@@ -176,7 +176,7 @@ std::string inspect_work(const fs::path& work) {
                    measures ? fmt::format("{:.4f}", measures->loss) : "",
                    measures ? fmt::format("{:.4f}", measures->accuracy) : ""});
   }
-  return table.str();
+  return table.text();
 }
 
 std::string describe(const fs::path& path, Kind kind) {
@@ -243,7 +243,7 @@ void check_form(const fs::path& path, Kind kind, std::vector<Problem>& problems)
     if (kind == Kind::kRouter) model::load_router(path);
     if (kind == Kind::kExits) check_exits(path);
     if (kind == Kind::kRouterData) data::RouterData{path};
-    if (kind == Kind::kResults) load_results(path);
+    if (kind == Kind::kResults) evaluate::load_results(path);
   });
 }
 

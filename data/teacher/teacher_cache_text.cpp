@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "base/files.h"
-#include "base/text_table.h"
+#include "base/table.h"
 #include "data/teacher/teacher_cache.h"
 
 namespace draftsmith::data {
@@ -15,7 +15,7 @@ std::string truncation_table(const TruncationError& truncation) {
     columns.push_back({loss});
     columns.push_back({"error"});
   }
-  TextTable table(std::move(columns));
+  Table table(std::move(columns));
   std::vector<std::string> exact = {"all ids", ""};
   for (const double loss : truncation.exact) exact.insert(exact.end(), {fmt::format("{:.5f}", loss), ""});
   table.add_row(exact);
@@ -28,7 +28,7 @@ std::string truncation_table(const TruncationError& truncation) {
     }
     table.add_row(cells);
   }
-  return table.str();
+  return table.text();
 }
 
 }  // namespace

@@ -188,33 +188,4 @@ PpdSimulation simulate_ppd(const LayerTimes& times, const PpdSetting& setting, d
   return result;
 }
 
-nlohmann::ordered_json PpdSimulation::to_json() const {
-  nlohmann::ordered_json json;
-  json["layers"] = setting.layers;
-  json["early_layer"] = setting.early_layer;
-  json["candidates"] = setting.candidates;
-  json["match_rate"] = setting.match_rate;
-  json["tokens"] = tokens;
-  nlohmann::ordered_json& parts = json["seconds"];
-  parts["embedding"] = times.embedding;
-  parts["layer"] = times.layer;
-  parts["head"] = times.head;
-  parts["early_head"] = times.early_head;
-  for (const auto& [branches, seconds] : times.branches) parts["branches"][std::to_string(branches)] = seconds;
-  parts["message"] = times.message;
-  parts["copy"] = times.copy;
-  json["copy_bytes"] = times.copy_bytes;
-  json["plain"] = plain;
-  json["latency_by_devices"] = latency;
-  for (size_t n = 1; n <= latency.size(); ++n) json["speedup_by_devices"].push_back(speedup(static_cast<int64_t>(n)));
-  json["pays_from_devices"] = pays_from ? nlohmann::ordered_json(*pays_from) : nlohmann::ordered_json();
-  json["break_even_match_rate"] =
-      break_even_match_rate ? nlohmann::ordered_json(*break_even_match_rate) : nlohmann::ordered_json();
-  json["theorem"] = {{"latency_units", theorem.latency},
-                     {"compute_units", theorem.compute},
-                     {"units_in_use", theorem.units_in_use()},
-                     {"speedup", theorem_speedup()}};
-  return json;
-}
-
 }  // namespace draftsmith::evaluate

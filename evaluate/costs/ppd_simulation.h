@@ -7,8 +7,6 @@
 #include <optional>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "evaluate/costs/theory.h"
 #include "infer/costs/step_costs.h"
 #include "infer/inside/ppd.h"
@@ -48,7 +46,6 @@ struct PpdSimulation {
   double theorem_speedup() const;
   // `plain` over the latency on n devices, 1..k+1.
   double speedup(int64_t devices) const;
-  nlohmann::ordered_json to_json() const;
 };
 
 // One device runs the main process, the n - 1 others share the branches, as one pass each; of one device alone the

@@ -38,9 +38,9 @@ Batch batch_from_json(const nlohmann::json& json) {
   return batch;
 }
 
-bool covers(const Batch& batch, const std::vector<Setting>& runs, size_t lines) {
-  return std::all_of(runs.begin(), runs.end(), [&](const auto& run) {
-    const auto found = batch.find(run.label);
+bool covers(const Batch& batch, const std::vector<Setting>& settings, size_t lines) {
+  return std::all_of(settings.begin(), settings.end(), [&](const auto& setting) {
+    const auto found = batch.find(setting.label);
     return found != batch.end() && found->second.size() == lines;
   });
 }
@@ -54,8 +54,8 @@ class TaskMeasurement {
   void warm_up() {
     const int64_t lines = std::min<int64_t>(options_.warmup, lines_of_task());
     for (int64_t first = 0; first < lines; first += options_.batch_size) {
-      for (const auto& run : task_.runs) {
-        const double seconds = seconds_of(engine_.decode(run, request(first, false)));
+      for (const auto& setting : task_.settings) {
+        const double seconds = seconds_of(engine_.decode(setting, request(first, false)));
         fastest_ = fastest_ > 0 ? std::min(fastest_, seconds) : seconds;
       }
       throw_if_stop_requested(kHowToGoOn);
@@ -71,16 +71,17 @@ class TaskMeasurement {
   // The batches that begin at these lines, in this order.
   std::vector<Batch> measure(const std::vector<int64_t>& first_lines) {
     std::vector<Batch> results(first_lines.size());
-    for (const auto& run : task_.runs) {
+    for (const auto& setting : task_.settings) {
       for (size_t b = 0; b < first_lines.size(); ++b) {
-        SettingRecords& records = results[b][run.label] = engine_.decode(run, request(first_lines[b], true));
+        SettingRecords& records = results[b][setting.label] = engine_.decode(setting, request(first_lines[b], true));
         for (auto& record : records) record.repetitions.clear();
       }
       throw_if_stop_requested(kHowToGoOn);
     }
     for (int64_t repetition = 0; repetition < options_.repetitions; ++repetition) {
-      for (size_t i = 0; i < task_.runs.size(); ++i) {
-        time(task_.runs[(i + static_cast<size_t>(repetition) + turns_) % task_.runs.size()], first_lines, results);
+      for (size_t i = 0; i < task_.settings.size(); ++i) {
+        time(task_.settings[(i + static_cast<size_t>(repetition) + turns_) % task_.settings.size()], first_lines,
+             results);
         throw_if_stop_requested(kHowToGoOn);
       }
     }
@@ -101,21 +102,21 @@ class TaskMeasurement {
   }
 
   // One turn of a setting, over those of the batches that are timed.
-  void time(const Setting& run, const std::vector<int64_t>& first_lines, std::vector<Batch>& results) {
+  void time(const Setting& setting, const std::vector<int64_t>& first_lines, std::vector<Batch>& results) {
     bool settled = false;
     for (size_t b = 0; b < first_lines.size(); ++b) {
       if (task_.timed > 0 && first_lines[b] >= task_.timed) continue;
-      if (!settled) settle(run, first_lines[b]);
+      if (!settled) settle(setting, first_lines[b]);
       settled = true;
-      add_seconds(engine_.decode(run, request(first_lines[b], false)), results[b][run.label]);
+      add_seconds(engine_.decode(setting, request(first_lines[b], false)), results[b][setting.label]);
     }
   }
 
-  // A user's run goes on alone, not after another model's.
-  void settle(const Setting& run, int64_t first_line) {
+  // A user's decoding goes on alone, not after another model's.
+  void settle(const Setting& setting, int64_t first_line) {
     DecodeBatch beginning = request(first_line, false);
     beginning.max_new_tokens = std::min(beginning.max_new_tokens, kSettlingTokens);
-    engine_.decode(run, beginning);
+    engine_.decode(setting, beginning);
   }
 
   static double seconds_of(const SettingRecords& batch) {
@@ -158,7 +159,7 @@ void MeasurementStore::load(const std::string& key) {
     if (!std::getline(input, line) || nlohmann::json::parse(line).at("key") != key) return;
     whole = line.size() + 1;
     while (std::getline(input, line)) {
-      if (input.eof()) break;  // a killed run's last line has no end
+      if (input.eof()) break;  // a killed evaluation's last line has no end
       const auto json = nlohmann::json::parse(line);
       batches_[{json.at("task"), json.at("line")}] = batch_from_json(json.at("runs"));
       whole += line.size() + 1;
@@ -207,7 +208,7 @@ TaskRecords measure_task(const MeasureTask& task, const SuiteOptions& options, E
   for (int64_t first = 0; first < measurement.lines_of_task(); first += options.batch_size) {
     const size_t rows = measurement.batch(first).size();
     const Batch* known = store.find(task.name, first);
-    if (known != nullptr && covers(*known, task.runs, rows)) {
+    if (known != nullptr && covers(*known, task.settings, rows)) {
       progress.advance(static_cast<int64_t>(rows));
     } else {
       missing.push_back(first);
@@ -229,9 +230,9 @@ TaskRecords measure_task(const MeasureTask& task, const SuiteOptions& options, E
   progress.finish();
   TaskRecords records;
   for (int64_t first = 0; first < measurement.lines_of_task(); first += options.batch_size) {
-    for (const auto& run : task.runs) {
-      const SettingRecords& batch = store.find(task.name, first)->at(run.label);
-      records[run.label].insert(records[run.label].end(), batch.begin(), batch.end());
+    for (const auto& setting : task.settings) {
+      const SettingRecords& batch = store.find(task.name, first)->at(setting.label);
+      records[setting.label].insert(records[setting.label].end(), batch.begin(), batch.end());
     }
   }
   return records;

@@ -47,7 +47,7 @@ class MeasurementStore {
 struct MeasureTask {
   std::string name;
   std::vector<Prompt> prompts;
-  std::vector<Setting> runs;
+  std::vector<Setting> settings;
   int64_t max_new_tokens = 0;
   int64_t timed = 0;  // lines; 0: all
 };

@@ -1,91 +1,208 @@
-#include "evaluate/report/section_match_rates.h"
-
+// Match rates of early predictions (infer/forced/match_rates.h), PPD's tables 2 and 5 to 8: totals as a table, rates by
+// layer and position as heat maps.
 #include <algorithm>
-#include <functional>
-#include <set>
+#include <cmath>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "base/add_new.h"
 #include "base/files.h"
-#include "base/html.h"
 #include "base/svg.h"
-#include "evaluate/report/match_rate_plot.h"
-#include "evaluate/report/match_rate_text.h"
+#include "evaluate/report/report.h"
+#include "evaluate/report/sections.h"
 #include "evaluate/suite/setting_grid.h"
 
 namespace draftsmith::evaluate {
 namespace {
 
-using nlohmann::ordered_json;
+using infer::MatchRate;
+using Cells = std::vector<MatchRate>;
 
-// In the order of the cells.
-std::vector<std::string> decodings_of(const std::vector<infer::MatchRate>& rates) {
+constexpr double kRow = 18;
+constexpr double kGap = 20;     // between panels
+constexpr double kLabels = 34;  // left of a panel, for its layers
+constexpr double kHeading = 36;
+
+const char* head_name(const MatchRate& rate) {
+  return rate.trained ? "trained" : "own";
+}
+
+bool same_row(const MatchRate& a, const MatchRate& b) {
+  return a.layer == b.layer && a.k == b.k && a.trained == b.trained;
+}
+
+std::string percentage(const MatchRate& rate) {
+  return rate.tokens == 0 ? "" : fmt::format("{:.1f}", 100 * rate.rate());
+}
+
+// A row for each layer, k and head; a column for each decoding.
+Table totals_table(const Cells& cells) {
+  Cells totals;
+  std::copy_if(cells.begin(), cells.end(), std::back_inserter(totals),
+               [](const MatchRate& rate) { return rate.positions == "total"; });
+  std::vector<std::string> decodings;
+  Cells rows;  // the first cell of each
+  for (const MatchRate& rate : totals) {
+    add_new(decodings, rate.decoding);
+    const auto known = [&](const MatchRate& row) { return same_row(row, rate); };
+    if (std::none_of(rows.begin(), rows.end(), known)) rows.push_back(rate);
+  }
+  std::vector<Column> columns{{"layer"}, {"k"}, {"head", Align::kLeft}};
+  for (const std::string& decoding : decodings) columns.push_back({decoding});
+  Table table(std::move(columns));
+  for (const MatchRate& row : rows) {
+    std::vector<std::string> line{std::to_string(row.layer), std::to_string(row.k), head_name(row)};
+    for (const std::string& decoding : decodings) {
+      const auto found = std::find_if(totals.begin(), totals.end(), [&](const MatchRate& rate) {
+        return same_row(rate, row) && rate.decoding == decoding;
+      });
+      line.push_back(found == totals.end() ? "" : percentage(*found));
+    }
+    table.add_row(std::move(line));
+  }
+  return table;
+}
+
+// What all panels of a heat map have in common.
+struct Grid {
+  std::vector<int64_t> layers;
+  std::vector<std::string> positions;
+  std::vector<int64_t> candidates;
+  bool trained = false;  // has cells of exits
+
+  double panel_height() const { return kHeading + kRow * static_cast<double>(layers.size()) + kGap; }
+  double cell_width() const {
+    const double panel = (kPlotWidth - kGap) / 2 - kLabels;
+    return panel / static_cast<double>(std::max<size_t>(positions.size(), 1));
+  }
+};
+
+template <class T>
+double place_of(const std::vector<T>& values, const T& value) {
+  return static_cast<double>(std::find(values.begin(), values.end(), value) - values.begin());
+}
+
+// From white to a blue on which black text can be read; most of it above one half, where rates are.
+std::string colour(double rate) {
+  const double depth = rate * rate * rate;
+  const auto mix = [&](double full) { return static_cast<int>(std::lround(255 + (full - 255) * depth)); };
+  return fmt::format("#{:02x}{:02x}{:02x}", mix(104), mix(162), mix(214));
+}
+
+// The first position of a bin: columns are narrower than their names.
+std::string column_label(const std::string& positions) {
+  if (positions == "total") return "all";
+  return positions.substr(0, positions.find('-')) + (positions.ends_with('-') ? "+" : "");
+}
+
+std::string panel_frame(const Grid& grid, const std::string& title, double left, double top) {
+  std::string svg = svg_text(left + kLabels, top + 12, title + ", by layer and position");
+  for (size_t column = 0; column < grid.positions.size(); ++column) {
+    const double x = left + kLabels + grid.cell_width() * (static_cast<double>(column) + 0.5);
+    svg += svg_text(x, top + kHeading - 5, column_label(grid.positions[column]), "middle");
+  }
+  for (size_t row = 0; row < grid.layers.size(); ++row) {
+    const double y = top + kHeading + kRow * static_cast<double>(row) + 13;
+    svg += svg_text(left + kLabels - 6, y, std::to_string(grid.layers[row]), "end");
+  }
+  return svg;
+}
+
+std::string cell(const Grid& grid, const MatchRate& rate, double left, double top) {
+  const double width = grid.cell_width();
+  const double x = left + kLabels + width * place_of(grid.positions, rate.positions);
+  const double y = top + kHeading + kRow * place_of(grid.layers, rate.layer);
+  const std::string title = fmt::format("layer {}, k = {}, {} head, positions {}: {:.2f} % of {}", rate.layer, rate.k,
+                                        head_name(rate), rate.positions, 100 * rate.rate(), rate.tokens);
+  return svg_box({x, y, width - 1, kRow - 1}, colour(rate.rate()), title) +
+         svg_text(x + width / 2, y + 13, fmt::format("{:.0f}", 100 * rate.rate()), "middle");
+}
+
+Grid grid_of(const Cells& cells, const std::string& decoding) {
+  Grid grid;
+  for (const MatchRate& rate : cells) {
+    if (rate.decoding != decoding) continue;
+    add_new(grid.layers, rate.layer);
+    add_new(grid.positions, rate.positions);
+    add_new(grid.candidates, rate.k);
+    grid.trained = grid.trained || rate.trained;
+  }
+  return grid;
+}
+
+// A panel for each k, layers from top to bottom and positions to the right, the model's own head beside the trained
+// one. Each cell says its percentage. Empty without cells of that decoding.
+std::string heat_map(const Cells& cells, const std::string& decoding) {
+  const Grid grid = grid_of(cells, decoding);
+  if (grid.layers.empty()) return "";
+  std::string svg = open_svg(grid.panel_height() * static_cast<double>(grid.candidates.size()),
+                             "match rates by layer and position, " + decoding + " decoding");
+  const double beside = (kPlotWidth + kGap) / 2;
+  for (const int64_t k : grid.candidates) {
+    const double top = grid.panel_height() * place_of(grid.candidates, k);
+    svg += panel_frame(grid, fmt::format("k = {}, the model's own head", k), 0, top);
+    if (grid.trained) svg += panel_frame(grid, fmt::format("k = {}, trained exits", k), beside, top);
+    for (const MatchRate& rate : cells) {
+      if (rate.decoding != decoding || rate.k != k || rate.tokens == 0) continue;
+      svg += cell(grid, rate, rate.trained ? beside : 0, top);
+    }
+  }
+  return svg + "</svg>\n";
+}
+
+std::vector<std::string> decodings_of(const Cells& cells) {
   std::vector<std::string> names;
-  for (const infer::MatchRate& rate : rates) add_new(names, rate.decoding);
+  for (const MatchRate& rate : cells) add_new(names, rate.decoding);
   return names;
 }
 
-std::string heading(const ordered_json& entry) {
-  const std::string name = entry.at("name");
-  return fmt::format("match rates of early predictions{} ({} prompts of {}, model {})", name.empty() ? "" : ": " + name,
-                     entry.at("prompts").dump(), entry.at("task").get<std::string>(),
-                     entry.at("model").get<std::string>());
+std::string heading(const MatchRateResult& rates) {
+  return fmt::format("match rates of early predictions{} ({} prompts of {}, model {})",
+                     rates.name.empty() ? "" : ": " + rates.name, rates.prompts, rates.task, rates.model);
 }
 
-const ordered_json& entries(const ordered_json& results) {
-  static const ordered_json kNone = ordered_json::array();
-  return results.contains("match_rates") ? results.at("match_rates") : kNone;
+constexpr const char* kMeaning =
+    "The share of new tokens that are among the k which a layer finds most likely, by position in the output: through "
+    "the model's own final norm and head, and through the layer's trained exit.";
+
+std::vector<Part> parts(const TaskView& view, Form form) {
+  std::vector<Part> parts;
+  for (const MatchRateResult& rates : view.results.match_rates) {
+    if (rates.task != view.task.name) continue;
+    Part& part = parts.emplace_back();
+    part.caption = heading(rates) + "\nmatch rates of early predictions, % of new tokens";
+    part.table = totals_table(rates.cells);
+    if (form == Form::kBrief) continue;
+    part.notes.emplace_back(kMeaning);
+    for (const std::string& decoding : decodings_of(rates.cells)) part.plots.push_back(heat_map(rates.cells, decoding));
+  }
+  return parts;
+}
+
+Table cells_table(const Cells& cells) {
+  Table table({{"decoding"}, {"layer"}, {"k"}, {"head"}, {"positions"}, {"matches"}, {"tokens"}, {"rate"}});
+  for (const MatchRate& rate : cells) {
+    table.add_row({rate.decoding, std::to_string(rate.layer), std::to_string(rate.k), head_name(rate), rate.positions,
+                   std::to_string(rate.matches), std::to_string(rate.tokens),
+                   rate.tokens == 0 ? "" : fmt::format("{:.6f}", rate.rate())});
+  }
+  return table;
 }
 
 }  // namespace
 
-ordered_json match_rates_entry(const MatchRateTable& asked, const std::string& task, int64_t prompts,
-                               const std::vector<infer::MatchRate>& rates) {
-  return {{"name", asked.name},
-          {"task", task},
-          {"model", asked.model},
-          {"prompts", prompts},
-          {"cells", match_rates_json(rates)}};
+Section match_rates_section() {
+  return {.title = "Match rates of early predictions", .parts = parts};
 }
 
-void write_match_rates(const ordered_json& entry, const std::filesystem::path& directory) {
-  const std::vector<infer::MatchRate> rates = match_rates_from_json(entry.at("cells"));
-  const std::string name = entry.at("name");
+void write_match_rates(const MatchRateResult& rates, const std::filesystem::path& directory) {
   std::string stem = "match_rates";
-  if (!name.empty()) stem.append(".").append(file_safe(name));
-  write_file_atomic(directory / (stem + ".csv"), match_rates_csv(rates));
-  for (const std::string& decoding : decodings_of(rates)) {
-    const std::string svg = match_rate_svg(rates, decoding);
-    if (svg.empty()) continue;
+  if (!rates.name.empty()) stem.append(".").append(file_safe(rates.name));
+  write_file_atomic(directory / (stem + ".csv"), cells_table(rates.cells).csv());
+  for (const std::string& decoding : decodings_of(rates.cells)) {
+    const std::string svg = heat_map(rates.cells, decoding);
     write_file_atomic(directory / fmt::format("{}.{}.svg", stem, file_safe(decoding)), standalone_svg(svg));
   }
-}
-
-std::string match_rates_text(const ordered_json& results) {
-  std::string text;
-  for (const auto& entry : entries(results)) {
-    if (!text.empty()) text += '\n';
-    text += fmt::format("{}\n{}", heading(entry), match_totals_table(match_rates_from_json(entry.at("cells"))));
-  }
-  return text;
-}
-
-std::string match_rates_section(const ordered_json& results) {
-  std::string html;
-  for (const auto& entry : entries(results)) {
-    const std::vector<infer::MatchRate> rates = match_rates_from_json(entry.at("cells"));
-    html += fmt::format(
-        "<h2>{}</h2>\n<p>The share of new tokens that are among the k which a layer finds most likely, by position in "
-        "the "
-        "output: through the model's own final norm and head, and through the layer's trained exit.</p>\n",
-        escape_html(heading(entry)));
-    for (const std::string& decoding : decodings_of(rates)) {
-      html += fmt::format("<h3>{}</h3>\n{}", escape_html(decoding), match_rate_svg(rates, decoding));
-    }
-  }
-  return html;
 }
 
 }  // namespace draftsmith::evaluate

@@ -1,55 +1,63 @@
 #include "evaluate/results/drafter_summary.h"
 
-#include "base/json.h"
+#include <algorithm>
+#include <map>
 
 namespace draftsmith::evaluate {
 namespace {
 
-using nlohmann::ordered_json;
+PredictionResult model_prediction(const infer::PredictionQuality& quality) {
+  return {
+      .accuracy = quality.accuracy, .cross_entropy = quality.cross_entropy, .relative_accuracy = {}, .relative_tv = {}};
+}
 
-ordered_json quality_json(const infer::PredictionQuality& quality) {
-  return {{"accuracy", finite_or_null(quality.accuracy)}, {"cross_entropy", finite_or_null(quality.cross_entropy)}};
+// Returns the drafter of that name, added if it is missing.
+DrafterResult& entry(Named<DrafterResult>& drafters, const std::string& name) {
+  const auto found = std::find_if(drafters.begin(), drafters.end(), [&](const auto& one) { return one.first == name; });
+  return found == drafters.end() ? drafters.emplace_back(name, DrafterResult{}).second : found->second;
 }
 
 }  // namespace
 
-ordered_json drafter_quality_json(const ForcedAlphas& predicted) {
-  ordered_json json = quality_json(predicted.drafter);
-  json["relative_accuracy"] = predicted.at_temperature_0;
-  json["relative_tv"] = 1 - predicted.at_temperature_1;
-  return json;
+PredictionResult drafter_prediction(const ForcedAlphas& predicted) {
+  PredictionResult result = model_prediction(predicted.drafter);
+  result.relative_accuracy = predicted.at_temperature_0;
+  result.relative_tv = 1 - predicted.at_temperature_1;
+  return result;
 }
 
-ordered_json prediction_json(const MeasuredTask& measured) {
+TaskPrediction task_prediction(const MeasuredTask& measured) {
   std::map<std::string, infer::PredictionQuality> decoders;
   for (const auto& [name, predicted] : measured.predicted) {
     decoders.emplace(measured.drafted_for.at(name), predicted.target);
   }
-  ordered_json models = ordered_json::object();
-  if (decoders.contains("target")) models["target"] = quality_json(decoders.at("target"));
-  for (const auto& [name, quality] : decoders) models[name] = quality_json(quality);
-  for (const auto& [name, predicted] : measured.predicted) models[name] = drafter_quality_json(predicted);
-  const char* texts = measured.data.references.empty() ? "continuations" : "references";
-  return {{"texts", texts},
-          {"lines", measured.forced_texts.outputs.size()},
-          {"positions", measured.predicted.begin()->second.positions},
-          {"models", models}};
+  TaskPrediction result;
+  result.texts = measured.data.references.empty() ? "continuations" : "references";
+  result.lines = static_cast<int64_t>(measured.forced_texts.outputs.size());
+  result.positions = measured.predicted.begin()->second.positions;
+  if (decoders.contains("target")) result.models.emplace_back("target", model_prediction(decoders.at("target")));
+  for (const auto& [name, quality] : decoders) {
+    if (name != "target") result.models.emplace_back(name, model_prediction(quality));
+  }
+  for (const auto& [name, predicted] : measured.predicted) {
+    result.models.emplace_back(name, drafter_prediction(predicted));
+  }
+  return result;
 }
 
-ordered_json drafters_json(const MeasuredTask& measured) {
-  ordered_json json = ordered_json::object();
+Named<DrafterResult> drafter_results(const MeasuredTask& measured) {
+  Named<DrafterResult> drafters;
   for (const auto& [name, costs] : measured.costs) {
-    auto& entry = json[name];
-    entry["cost_ratio"] = costs.cost_ratio();
-    entry["draft_step_seconds"] = costs.draft;
-    entry["target_step_seconds"] = costs.target;
+    DrafterResult& drafter = entry(drafters, name);
+    drafter.cost_ratio = costs.cost_ratio();
+    drafter.draft_step_seconds = costs.draft;
+    drafter.target_step_seconds = costs.target;
   }
   for (const auto& [name, alpha] : measured.forced) {
-    json[name]["alpha_forced"] = {{"temperature_0", alpha.at_temperature_0},
-                                  {"temperature_1", alpha.at_temperature_1},
-                                  {"positions", alpha.positions}};
+    entry(drafters, name).alpha_forced = {
+        .temperature_0 = alpha.at_temperature_0, .temperature_1 = alpha.at_temperature_1, .positions = alpha.positions};
   }
-  return json;
+  return drafters;
 }
 
 }  // namespace draftsmith::evaluate

@@ -2,8 +2,8 @@
 
 namespace draftsmith::evaluate {
 
-const SettingRecords& MeasuredTask::own_greedy(const Setting& run) const {
-  return records.at(greedy_of(run).label);
+const SettingRecords& MeasuredTask::own_greedy(const Setting& setting) const {
+  return records.at(greedy_of(setting).label);
 }
 
 }  // namespace draftsmith::evaluate

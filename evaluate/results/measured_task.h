@@ -34,15 +34,16 @@ struct MeasuredTask {
   TaskRecords records;
   std::map<std::string, std::vector<std::string>> hypotheses;  // by records' label, as scored and written
   std::map<std::string, metrics::LineStatistics> statistics;   // by records' label
-  // By Setting::drafter_label(): what drafts, for which model.
-  std::map<std::string, std::string> drafted_for;  // the model, "target" or a drafter's name
+  // By Setting::drafter_label().
+  std::map<std::string, std::string> drafted_for;  // model that decodes: "target" or a drafter's name
   std::map<std::string, infer::StepCosts> costs;
   std::map<std::string, ForcedAlphas> forced;     // on that model's greedy outputs
   std::map<std::string, ForcedAlphas> predicted;  // on forced_texts
   std::map<std::string, LayerTimes> ppd_times;    // by records' label
 
-  // Of the run's own model; for runs that compares_with_own_greedy() is true of, and those of the target.
-  const SettingRecords& own_greedy(const Setting& run) const;
+  // Returns the greedy decoding of the setting's own model, for settings of the target and those that
+  // compares_with_own_greedy() is true of.
+  const SettingRecords& own_greedy(const Setting& setting) const;
 };
 
 }  // namespace draftsmith::evaluate

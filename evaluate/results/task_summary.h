@@ -1,4 +1,4 @@
-// From records to the numbers of results.json: quality with intervals, speed, acceptance, prediction, checks.
+// Results of a task from its records: quality with intervals, speed, acceptance, prediction, checks.
 #pragma once
 
 #include <map>
@@ -6,22 +6,21 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "evaluate/results/measured_task.h"
+#include "evaluate/results/results.h"
 
 namespace draftsmith::evaluate {
 
-// Fills hypotheses and statistics from the records.
+// Fills in hypotheses and statistics from the records.
 void score_hypotheses(MeasuredTask& measured, const Engine& engine);
 
-// Where a row's hypotheses lie, relative to results.json.
+// Returns the file of a row's hypotheses, relative to results.json.
 std::string hypotheses_file(const TaskOptions& task, const SettingRow& row);
 
-// Candidates of one group on a choosing task.
-std::vector<Candidate> candidates_of(const MeasuredTask& measured, const std::vector<Setting>& runs);
+// Returns the settings of one group on a choosing task with their quality and speed.
+std::vector<Candidate> candidates_of(const MeasuredTask& measured, const std::vector<Setting>& settings);
 
-// The task's object of results.json.
-nlohmann::ordered_json summarize_task(const MeasuredTask& measured, const SuiteOptions& options, Engine& engine);
+// Returns the results of the task.
+TaskResult summarize_task(const MeasuredTask& measured, const SuiteOptions& options, Engine& engine);
 
 }  // namespace draftsmith::evaluate

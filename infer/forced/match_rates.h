@@ -1,14 +1,12 @@
 // Match rates of early predictions (Yang et al. 2024, PPD's p-hat, tables 2 and 5 to 8): the share of new tokens that
-// are among the k which a decoder layer finds most likely, by layer, k, head and position in the output. Also as CSV,
-// as tables of text and as a heat map (evaluate/report/match_rate_plot.h).
+// are among the k which a decoder layer finds most likely, by layer, k, head and position in the output.
+// Reports: evaluate/report/section_match_rates.cpp.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "infer/generator.h"
 

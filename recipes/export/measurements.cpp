@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "recipes/results_file.h"
 
 namespace draftsmith::recipes {
 
@@ -19,9 +18,9 @@ bool same_directory(const std::string& named, const fs::path& model) {
 }
 
 // Models of an evaluation by the names its runs use.
-std::map<std::string, std::string> measured_models(const nlohmann::json& environment) {
+std::map<std::string, std::string> measured_models(const nlohmann::ordered_json& environment) {
   std::map<std::string, std::string> models;
-  const auto add = [&](const std::string& name, const nlohmann::json& directory) {
+  const auto add = [&](const std::string& name, const nlohmann::ordered_json& directory) {
     if (directory.is_string()) models[name] = directory.get<std::string>();
   };
   if (environment.contains("model")) add("target", environment.at("model"));
@@ -31,12 +30,11 @@ std::map<std::string, std::string> measured_models(const nlohmann::json& environ
   return models;
 }
 
-bool uses(const nlohmann::json& run, const std::string& name) {
+bool uses(const evaluate::SettingResult& setting, const std::string& name) {
   if (name == "target") return true;
-  const auto params = run.find("params");
-  if (params == run.end() || !params->is_object()) return false;
   for (const char* key : {"drafter", "model"}) {
-    if (const auto found = params->find(key); found != params->end() && *found == name) return true;
+    const auto found = setting.params.find(key);
+    if (found != setting.params.end() && *found == name) return true;
   }
   return false;
 }
@@ -50,9 +48,9 @@ std::string directories(const std::map<std::string, std::string>& models) {
 
 }  // namespace
 
-CardMeasurements measurements_of(const fs::path& results, const fs::path& model) {
-  const nlohmann::json json = load_results(results);
-  const auto models = measured_models(json.at("environment"));
+evaluate::Results measurements_of(const fs::path& results, const fs::path& model) {
+  evaluate::Results measured = evaluate::load_results(results);
+  const auto models = measured_models(measured.environment);
   std::string name;
   for (const auto& [candidate, directory] : models) {
     if (same_directory(directory, model)) name = candidate;
@@ -64,14 +62,10 @@ CardMeasurements measurements_of(const fs::path& results, const fs::path& model)
                      .found = directories(models),
                      .hint = "give the results of an evaluation with this model, or leave --results out"});
   }
-  CardMeasurements measured{.environment = json.at("environment"), .tasks = nlohmann::json::array()};
-  for (nlohmann::json task : json.at("tasks")) {
-    auto& runs = task.at("runs");
-    for (size_t i = runs.size(); i > 0; --i) {
-      if (!uses(runs.at(i - 1), name)) runs.erase(i - 1);
-    }
-    if (!runs.empty()) measured.tasks.push_back(std::move(task));
+  for (evaluate::TaskResult& task : measured.tasks) {
+    std::erase_if(task.settings, [&](const auto& setting) { return !uses(setting, name); });
   }
+  std::erase_if(measured.tasks, [](const auto& task) { return task.settings.empty(); });
   return measured;
 }
 

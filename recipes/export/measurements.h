@@ -1,20 +1,15 @@
-// What an evaluation says of one model, for its card.
+// The part of an evaluation that concerns one model, for its card.
 #pragma once
 
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
+#include "evaluate/results/results.h"
 
 namespace draftsmith::recipes {
 
-// Measurements of one model, cut out of a results.json.
-struct CardMeasurements {
-  nlohmann::json environment;
-  nlohmann::json tasks;  // as in results.json, with the runs that concern the model
-};
-
-// The runs of an evaluation that `model` takes part in, as drafter or decoding alone; all of them when it is the
-// target. Errors: UserError when the file is no results.json or does not measure this model (says which it measures).
-CardMeasurements measurements_of(const std::filesystem::path& results, const std::filesystem::path& model);
+// Returns the results of the settings that `model` takes part in, as drafter or decoding alone; all settings when it is
+// the target. Tasks without such a setting are left out. Errors: UserError when the file is no results.json or does not
+// measure this model (names the models that it measures).
+evaluate::Results measurements_of(const std::filesystem::path& results, const std::filesystem::path& model);
 
 }  // namespace draftsmith::recipes

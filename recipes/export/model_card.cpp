@@ -1,6 +1,7 @@
 #include "recipes/export/model_card.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -97,18 +98,17 @@ std::string how_it_was_made(const CardInputs& inputs) {
   return text;
 }
 
-// The value at a path of keys as a number in text, or a dash.
-std::string number_at(const nlohmann::json& run, const std::string& pointer, int digits) {
-  const nlohmann::json::json_pointer path(pointer);
-  if (!run.contains(path) || !run.at(path).is_number()) return "–";
-  return fmt::format("{:.{}f}", run.at(path).get<double>(), digits);
+// A number as text, or a dash.
+std::string number(double value, int digits) {
+  return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : "–";
 }
 
-std::string run_row(const nlohmann::json& run, const std::string& score) {
-  return fmt::format("| {} | {} | {} | {} | {} |\n", cell(run.at("name").get<std::string>()),
-                     number_at(run, "/quality/" + score, score.starts_with("rouge") ? 4 : 2),
-                     number_at(run, "/speed/speedup", 2), number_at(run, "/acceptance/alpha", 3),
-                     number_at(run, "/acceptance/tokens_per_target_run", 2));
+std::string setting_row(const evaluate::SettingResult& setting, const metrics::Metric& metric) {
+  const auto* score = setting.quality.find(metric.leading_score());
+  return fmt::format("| {} | {} | {} | {} | {} |\n", cell(setting.name),
+                     number(score == nullptr ? NAN : score->value, metric.digits()),
+                     number(setting.speed.speedup.value, 2), number(setting.acceptance.alpha, 3),
+                     number(setting.acceptance.tokens_per_target_run, 2));
 }
 
 std::string where_it_was_measured(const CardInputs& inputs) {
@@ -116,7 +116,7 @@ std::string where_it_was_measured(const CardInputs& inputs) {
   if (!inputs.options.results) {
     return heading + "No evaluation was given to the export (`draftsmith export --results results.json`).\n";
   }
-  const CardMeasurements measured = measurements_of(*inputs.options.results, inputs.options.model);
+  const evaluate::Results measured = measurements_of(*inputs.options.results, inputs.options.model);
   const auto text_of = [&](const char* key) {
     const auto found = measured.environment.find(key);
     if (found == measured.environment.end()) return std::string("unknown");
@@ -126,11 +126,12 @@ std::string where_it_was_measured(const CardInputs& inputs) {
                                            text_of("device"), text_of("dtype"), text_of("threads"),
                                            text_of("draftsmith"), text_of("commit"), text_of("date"));
   for (const auto& task : measured.tasks) {
-    const std::string score = metrics::make_metric(task.value("metric", "bleu"))->leading_score();
+    const auto metric = metrics::make_metric(task.metric);
+    const std::string score = metric->leading_score();
     text += fmt::format("\n{}:\n\n| run | {} | speedup | alpha | tokens per target run |\n|---|---|---|---|---|\n",
-                        cell(task.at("name").get<std::string>()), score.empty() ? "quality" : score);
-    if (task.at("baseline").contains("name")) text += run_row(task.at("baseline"), score);
-    for (const auto& run : task.at("runs")) text += run_row(run, score);
+                        cell(task.name), score.empty() ? "quality" : score);
+    if (!task.baseline.name.empty()) text += setting_row(task.baseline, *metric);
+    for (const auto& setting : task.settings) text += setting_row(setting, *metric);
   }
   return text;
 }

@@ -4,7 +4,7 @@
 
 #include "base/environment.h"
 #include "base/progress.h"
-#include "base/text_table.h"
+#include "base/table.h"
 #include "base/utf8.h"
 
 namespace draftsmith {
@@ -106,12 +106,12 @@ TEST(HumanNumbers, AreShort) {
   EXPECT_EQ(human_count(999'700), "1.00M");
 }
 
-TEST(TextTable, AlignsByDisplayWidth) {
-  TextTable table({{"method", Align::kLeft}, {"BLEU"}, {"speedup"}});
+TEST(Table, AlignsByDisplayWidth) {
+  Table table({{"method", Align::kLeft}, {"BLEU"}, {"speedup"}});
   table.add_row({"grün", "31.2", "1.00"});
   table.add_rule();
   table.add_row({"日本", "9.9", "12.34"});
-  EXPECT_EQ(table.str(),
+  EXPECT_EQ(table.text(),
             "method  BLEU  speedup\n"
             "---------------------\n"
             "grün    31.2     1.00\n"
@@ -120,10 +120,34 @@ TEST(TextTable, AlignsByDisplayWidth) {
   EXPECT_THROW(table.add_row({"x"}), std::logic_error);
 }
 
-TEST(TextTable, CutsWordsNotNumbersToTheLimit) {
-  TextTable table({{"name", Align::kLeft}, {"value"}}, 20);
+TEST(Table, CutsWordsNotNumbersToTheLimit) {
+  Table table({{"name", Align::kLeft}, {"value"}});
   table.add_row({"a name that is far too long", "1234567"});
-  EXPECT_THAT(table.str(), HasSubstr("a name tha…  1234567\n"));
+  EXPECT_THAT(table.text(20), HasSubstr("a name tha…  1234567\n"));
+}
+
+TEST(Table, WholeNamesTakeSeveralLines) {
+  Table table({{"name", Align::kLeft}, {"value"}});
+  table.add_row({"bild.with_a_drafter_of_a_long_name.FB0.6.RB1.5", "1"});
+  EXPECT_EQ(table.text_with_whole_names(40),
+            "name                               value\n"
+            "----------------------------------------\n"
+            "bild.with_a_drafter_of_a_long_       1\n"
+            "  name.FB0.6.RB1.5\n");
+}
+
+TEST(Table, IsTheSameAsHtmlCsvAndMarkdown) {
+  Table table({{"run", Align::kLeft}, {"empty"}, {"a|b"}});
+  table.add_row({"<1>, \"x\"", "", "2"});
+  table.add_rule();
+  table.add_row({"two", "", "3"});
+  table.drop_empty_columns();
+  EXPECT_EQ(table.html(),
+            "<table>\n<tr><th class=\"left\">run</th><th>a|b</th></tr>\n"
+            "<tr><td class=\"left\">&lt;1&gt;, &quot;x&quot;</td><td>2</td></tr>\n"
+            "<tr><td class=\"left\">two</td><td>3</td></tr>\n</table>\n");
+  EXPECT_EQ(table.csv(), "run,a|b\n\"<1>, \"\"x\"\"\",2\ntwo,3\n");
+  EXPECT_EQ(table.markdown(), "| run | a\\|b |\n|:---|---:|\n| <1>, \"x\" | 2 |\n| two | 3 |\n");
 }
 
 TEST(CutToWidth, CountsColumnsAndKeepsCharactersWhole) {

@@ -113,6 +113,18 @@ TEST_F(RecipeProgram, TrainsAlignsAndEvaluates) {
   EXPECT_TRUE(fs::exists(work("evaluation/report.html")));
 }
 
+TEST_F(RecipeProgram, AFinishedEvaluationBecomesAPage) {
+  const std::string page = *folder_ / "page.md";
+  const ProgramResult made = run_program({"report", work(), "--markdown", page, "--html", *folder_ / "page.html"});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  const std::string text = read_file(page);
+  EXPECT_THAT(text, HasSubstr("command `draftsmith train "));
+  EXPECT_THAT(text, HasSubstr("\n| greedy | "));
+  EXPECT_EQ(read_file(*folder_ / "page.html"), read_file(work("evaluation/report.html")));
+  EXPECT_THAT(run_program({"report", work("evaluation")}).out, HasSubstr("tokens/s)\n"));
+  EXPECT_EQ(run_program({"report", work("target")}).exit_code, 2);
+}
+
 TEST_F(RecipeProgram, HypothesesAreOneALine) {
   int64_t files = 0;
   for (const auto& entry : fs::directory_iterator(work("evaluation/hyp"))) {

@@ -61,7 +61,9 @@ class ModelSuite : public testing::Test {
     return run;
   }
 
-  nlohmann::ordered_json run_suite() { return run_evaluation(options_, root_ / "out", {.quiet = true}).results; }
+  nlohmann::ordered_json run_suite() {
+    return to_json(run_evaluation(options_, root_ / "out", {.quiet = true}).results);
+  }
 
   static nlohmann::ordered_json find(const nlohmann::ordered_json& results, const std::string& name) {
     for (const auto& run : results.at("tasks").at(0).at("runs")) {

@@ -12,7 +12,6 @@
 namespace draftsmith::evaluate {
 namespace {
 
-using nlohmann::ordered_json;
 using testing::AllOf;
 using testing::HasSubstr;
 
@@ -42,15 +41,22 @@ class TunedRouters : public testing::Test {
   // Every setting at the speed that `speed` says, on every task, those it is not tuned on ten times as fast.
   template <class SpeedOf>
   std::vector<TunedRouter> tuned(const SpeedOf& speed) const {
-    ordered_json results;
+    Results results;
+    const auto result_of = [](const std::string& name, double tokens_per_second) {
+      SettingResult result;
+      result.name = name;
+      result.speed.tokens_per_second = tokens_per_second;
+      return result;
+    };
     for (const TaskOptions& task : suite_.task) {
-      ordered_json runs = {{{"name", "greedy"}, {"speed", {{"tokens_per_second", 9000}}}}};
-      for (const Setting& run : expand_settings(suite_)) {
-        if (run.decode.router.empty()) continue;
-        const double factor = run.choose_on == task.name ? 1 : 10;
-        runs.push_back({{"name", run.label}, {"speed", {{"tokens_per_second", factor * speed(run)}}}});
+      TaskResult& measured = results.tasks.emplace_back();
+      measured.name = task.name;
+      measured.baseline = result_of("greedy", 9000);
+      for (const Setting& setting : expand_settings(suite_)) {
+        if (setting.decode.router.empty()) continue;
+        const double factor = setting.choose_on == task.name ? 1 : 10;
+        measured.settings.push_back(result_of(setting.label, factor * speed(setting)));
       }
-      results["tasks"].push_back({{"name", task.name}, {"runs", runs}});
     }
     return tuned_routers(suite_, results);
   }

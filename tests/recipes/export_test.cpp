@@ -6,6 +6,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "evaluate/results/results.h"
 #include "model/files/checkpoint.h"
 #include "recipes/done_file.h"
 #include "recipes/export/export_formats.h"
@@ -13,7 +14,6 @@
 #include "recipes/export/export_record.h"
 #include "recipes/export/model_facts.h"
 #include "recipes/inspection.h"
-#include "recipes/results_file.h"
 #include "tests/model/files/checkpoint_files.h"
 #include "tests/model/transformer/transformer_fixtures.h"
 
@@ -426,7 +426,7 @@ TEST_F(Cards, ResultsOfWrongTypesAreRefused) {
     nlohmann::json changed = sound;
     changed[nlohmann::json::json_pointer(pointer)] = value;
     write_json(folder_ / "changed.json", changed);
-    return user_error([&] { load_results(folder_ / "changed.json"); });
+    return user_error([&] { evaluate::load_results(folder_ / "changed.json"); });
   };
   for (const nlohmann::json& metric : {nlohmann::json(7), nlohmann::json("blue"), nlohmann::json()}) {
     EXPECT_THAT(refusal("/tasks/0/metric", metric), HasSubstr("no 'metric' that is known of task 'test'")) << metric;

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
-#include "base/svg.h"
-#include "base/text_table.h"
+#include "base/plot.h"
+#include "base/table.h"
 #include "train/router/router_training.h"
 
 namespace draftsmith::train {
@@ -60,42 +60,41 @@ std::string report_text(const nlohmann::json& report) {
       report.at("target").get<std::string>(), report.at("training_positions").dump(),
       report.at("validation_positions").dump(), shown(report.at("cross_entropy")),
       shown(report.at("constant_cross_entropy")), shown(report.at("least_cross_entropy")));
-  TextTable auc({{"AUC", Align::kLeft}, {"of rejections"}, {"of disagreement"}});
+  Table auc({{"AUC", Align::kLeft}, {"of rejections"}, {"of disagreement"}});
   for (const auto& [score, values] : report.at("auc").items()) {
     auc.add_row({score, shown(values.at("rejected")), shown(values.at("disagreement"))});
   }
-  TextTable bins({{"predicted", Align::kLeft}, {"positions"}, {"mean"}, {"disagreement"}, {"rejected"}});
+  Table bins({{"predicted", Align::kLeft}, {"positions"}, {"mean"}, {"disagreement"}, {"rejected"}});
   for (const auto& bin : report.at("calibration")) {
     bins.add_row({fmt::format("{:.1f} to {:.1f}", bin.at("low").get<double>(), bin.at("high").get<double>()),
                   bin.at("count").dump(), shown(bin.at("predicted")), shown(bin.at("disagreement")),
                   shown(bin.at("rejected"))});
   }
-  return text + auc.str() + bins.str() + fmt::format("calibration error {}\n", shown(report.at("calibration_error")));
+  return text + auc.text() + bins.text() + fmt::format("calibration error {}\n", shown(report.at("calibration_error")));
 }
 
 std::string reliability_svg(const RouterReport& report) {
-  constexpr double kLeft = 60;
-  constexpr double kBottom = 340;
-  const Scale x(0, 1, kLeft, kPlotWidth - 20);
-  const Scale y(0, 1, kBottom, 20);
-  std::string svg = open_svg(390, "predicted disagreement against what came true");
-  svg.replace(0, 5, "<svg xmlns=\"http://www.w3.org/2000/svg\" ");
-  svg += "<style>text{font:12px system-ui,sans-serif}.grid{stroke:#e3e8ec}.whisker{stroke:#888}</style>\n";
-  svg += axes(x, y, kLeft, kBottom) + svg_line(x(0), y(0), x(1), y(1), "whisker");
+  PlotSeries diagonal{.name = "", .style = {"#888", true}};
+  diagonal.line = {{0, 0, ""}, {1, 1, ""}};
+  diagonal.line_width = 1;
+  PlotSeries rejected{.name = "rejected tokens", .style = {"#e8963e", true}};
+  PlotSeries disagreement{.name = "mean total variation", .style = {"#3a76b1", true}};
   for (const ReliabilityBin& bin : report.bins) {
     if (bin.count == 0) continue;
-    const auto mark = [&](double value, const char* color, const char* name) {
-      svg += fmt::format(
-          "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"5\" fill=\"{}\"><title>{}: {} positions, predicted {:.3f}, {} "
-          "{:.3f}</title></circle>\n",
-          x(bin.predicted), y(value), color, name, bin.count, bin.predicted, name, value);
+    const auto point = [&](double value, const char* name) {
+      return PlotPoint{
+          bin.predicted, value,
+          fmt::format("{}: {} positions, predicted {:.3f}, {} {:.3f}", name, bin.count, bin.predicted, name, value)};
     };
-    mark(bin.rejected, "#e8963e", "rejected");
-    mark(bin.disagreement, "#3a76b1", "disagreement");
-    svg += svg_text(x(bin.predicted), y(bin.disagreement) - 9, std::to_string(bin.count), "middle");
+    rejected.marks.push_back(point(bin.rejected, "rejected"));
+    disagreement.marks.push_back(point(bin.disagreement, "disagreement"));
+    disagreement.marks.back().label = std::to_string(bin.count);
   }
-  svg += svg_text(kPlotWidth / 2, 378, "predicted disagreement (numbers: positions)", "middle");
-  return svg + svg_text(8, 12, "blue: mean total variation, orange: rejected tokens") + "</svg>\n";
+  const Plot plot{.label = "predicted disagreement against what came true",
+                  .x_title = "predicted disagreement (numbers: positions)",
+                  .y_title = "what came true",
+                  .series = {diagonal, rejected, disagreement}};
+  return standalone_svg(plot.svg());
 }
 
 nlohmann::json load_router_report(const std::filesystem::path& file) {

@@ -142,7 +142,7 @@ TEST_F(EvaluationPrompts, PlainTextMeasuresHowWellADecoderOnlyModelPredictsIt) {
   run.decode.method = "assisted";
   run.drafter = {"same"};
   const auto result = run_evaluation(options_, root_ / "out", {.quiet = true});
-  const auto& prediction = result.results.at("tasks").at(0).at("prediction");
+  const auto prediction = to_json(result.results).at("tasks").at(0).at("prediction");
   EXPECT_EQ(prediction.at("lines"), 1);  // the other text is no longer than a prompt
   EXPECT_EQ(prediction.at("positions"), 12);
   EXPECT_LT(prediction.at("models").at("target").at("cross_entropy"), 4);  // of 512 pieces: 6.2 by chance

@@ -10,8 +10,8 @@
 
 #include "base/utf8.h"
 #include "evaluate/measure/records.h"
-#include "evaluate/report/quality_curves.h"
-#include "evaluate/report/section_inside.h"
+#include "evaluate/report/report.h"
+#include "evaluate/report/sections.h"
 #include "evaluate/results/inside_summary.h"
 #include "evaluate/suite/setting_grid.h"
 
@@ -143,13 +143,13 @@ TEST(InsideSummary, PpdStandsBesideTheTheorem) {
   stats.early_matches = 45;
   stats.latency_units = 510;
   stats.compute_units = 1400;
-  const auto json = inside_json(run, {6, 4}, stats, 10);
-  EXPECT_DOUBLE_EQ(json.at("match_rate"), 0.5);
-  EXPECT_DOUBLE_EQ(json.at("path_per_token"), 5.1);
-  EXPECT_DOUBLE_EQ(json.at("theorem").at("latency_per_token"), 6 - 2 * 0.9 * 0.5);
-  EXPECT_DOUBLE_EQ(json.at("theorem").at("speedup"), 6 / 5.1);
-  EXPECT_DOUBLE_EQ(json.at("theorem").at("compute_per_token"), 5.1 + 3 * 2);
-  EXPECT_DOUBLE_EQ(json.at("units_in_use"), 1400.0 / 510);
+  const auto inside = inside_result(run, {6, 4}, stats, 10).value();
+  EXPECT_DOUBLE_EQ(inside.match_rate.value(), 0.5);
+  EXPECT_DOUBLE_EQ(inside.path_per_token, 5.1);
+  EXPECT_DOUBLE_EQ(inside.theorem->latency_per_token, 6 - 2 * 0.9 * 0.5);
+  EXPECT_DOUBLE_EQ(inside.theorem->speedup, 6 / 5.1);
+  EXPECT_DOUBLE_EQ(inside.theorem->compute_per_token, 5.1 + 3 * 2);
+  EXPECT_DOUBLE_EQ(inside.units_in_use.value(), 1400.0 / 510);
 }
 
 TEST(InsideSummary, WithoutLayersThatDraftThereIsNothingToSay) {
@@ -159,8 +159,8 @@ TEST(InsideSummary, WithoutLayersThatDraftThereIsNothingToSay) {
   Setting assisted;
   assisted.decode.method = "assisted";
   assisted.drafter = "small";
-  EXPECT_TRUE(inside_json(assisted, {6, 0}, stats, 1).empty());
-  EXPECT_FALSE(inside_json(assisted, {6, 2}, stats, 1).empty());
+  EXPECT_FALSE(inside_result(assisted, {6, 0}, stats, 1).has_value());
+  EXPECT_TRUE(inside_result(assisted, {6, 2}, stats, 1).has_value());
 }
 
 // A task of results.json with a run for each point of two grids.
@@ -182,8 +182,23 @@ ordered_json task_of(const std::vector<std::pair<double, double>>& speed_and_qua
   return task;
 }
 
+Results results_of(const ordered_json& task) {
+  return results_from_json({{"suite", "s"}, {"environment", ordered_json::object()}, {"tasks", {task}}}, "here");
+}
+
+std::string page_of(const ordered_json& task) {
+  return report_html(results_of(task));
+}
+
+// The plots of quality against latency.
+std::string curves_of(const ordered_json& task) {
+  const Results results = results_of(task);
+  const auto parts = quality_latency_section().parts({results, results.tasks.front()}, Form::kFull);
+  return parts.empty() ? "" : parts.front().plots.front();
+}
+
 TEST(QualityCurves, JoinThePointsThatNoOtherBeats) {
-  const std::string svg = quality_curves_svg(task_of({{2, 25}, {1.5, 29}, {1.4, 28}, {1.1, 30}}), "bleu");
+  const std::string svg = curves_of(task_of({{2, 25}, {1.5, 29}, {1.4, 28}, {1.1, 30}}));
   EXPECT_THAT(svg, HasSubstr("calm.2: latency 0.714"));  // beaten: a point, but not on the line
   const size_t line = svg.find("<polyline points=\"");
   ASSERT_NE(line, std::string::npos);
@@ -192,8 +207,10 @@ TEST(QualityCurves, JoinThePointsThatNoOtherBeats) {
 }
 
 TEST(QualityCurves, NeedSeveralPointsOfOneGroup) {
-  EXPECT_EQ(quality_curves_svg(task_of({{2, 25}}), "bleu"), "");
-  EXPECT_EQ(quality_curves_svg(task_of({{2, 25}, {1, 30}}), ""), "");
+  EXPECT_EQ(curves_of(task_of({{2, 25}})), "");
+  ordered_json unscored = task_of({{2, 25}, {1, 30}});
+  unscored["metric"] = "none";
+  EXPECT_EQ(curves_of(unscored), "");
 }
 
 ordered_json ppd_task(double decode, const ordered_json& pays_from) {
@@ -207,25 +224,26 @@ ordered_json ppd_task(double decode, const ordered_json& pays_from) {
                                {"units_in_use", 2.4},
                                {"theorem", {{"speedup", 1.18}, {"units_in_use", 2.59}}},
                                {"simulation",
-                                {{"speedup_by_devices", {0.6, 0.9, 1.0, 1.12}},
+                                {{"plain", 1.0},
+                                 {"latency_by_devices", {1 / 0.6, 1 / 0.9, 1.0, 1 / 1.12}},
                                  {"pays_from_devices", pays_from},
                                  {"break_even_match_rate", 0.7}}}};
   return task;
 }
 
 TEST(InsideReport, SaysInWordsThatOneDeviceShowsNoneOfTheGain) {
-  const std::string text = inside_table(ppd_task(0.61, 4));
-  // Lines of the table break anywhere.
-  EXPECT_THAT(inside_section(ppd_task(0.61, 4)), HasSubstr("none of that gain"));
-  EXPECT_THAT(inside_section(ppd_task(0.61, 4)), HasSubstr("speed with 2.59 units in use; measured on this one device "
-                                                           "0.61, with 2.40 units"));
-  EXPECT_THAT(inside_section(ppd_task(0.61, 4)), HasSubstr("pays from 4"));
-  EXPECT_THAT(inside_section(ppd_task(1.2, 1)), HasSubstr("it pays on one device already."));
+  const std::string text = results_table(results_of(ppd_task(0.61, 4)));
+  EXPECT_THAT(text, HasSubstr("k+1 dev."));
+  EXPECT_THAT(page_of(ppd_task(0.61, 4)), HasSubstr("none of that gain"));
+  EXPECT_THAT(page_of(ppd_task(0.61, 4)), HasSubstr("speed with 2.59 units in use; measured on this one device "
+                                                    "0.61, with 2.40 units"));
+  EXPECT_THAT(page_of(ppd_task(0.61, 4)), HasSubstr("pays from 4"));
+  EXPECT_THAT(page_of(ppd_task(1.2, 1)), HasSubstr("it pays on one device already."));
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(display_width(line), 100U) << line;
-  EXPECT_THAT(inside_section(ppd_task(1.1, 4)), testing::Not(HasSubstr("none of that gain")));
-  EXPECT_THAT(inside_section(ppd_task(0.6, nullptr)), HasSubstr("match rate of 0.700"));
-  EXPECT_THAT(inside_section(ppd_task(0.61, 4)), HasSubstr("Theorem 4.1"));
+  EXPECT_THAT(page_of(ppd_task(1.1, 4)), testing::Not(HasSubstr("none of that gain")));
+  EXPECT_THAT(page_of(ppd_task(0.6, nullptr)), HasSubstr("match rate of 0.700"));
+  EXPECT_THAT(page_of(ppd_task(0.61, 4)), HasSubstr("Theorem 4.1"));
 }
 
 TEST(InsideReport, ShowsWhereTokensLeft) {
@@ -235,9 +253,9 @@ TEST(InsideReport, ShowsWhereTokensLeft) {
                                {"path_per_token", 1.25},
                                {"average_exit_layer", 1.25},
                                {"exit_histogram", {75, 25}}};
-  EXPECT_THAT(inside_table(task), HasSubstr("1.25"));
-  EXPECT_THAT(inside_section(task), HasSubstr("layer 1: 75.0 %"));
-  EXPECT_EQ(inside_table(task_of({{1, 30}})), "");
+  EXPECT_THAT(results_table(results_of(task)), HasSubstr("1.25"));
+  EXPECT_THAT(page_of(task), HasSubstr("layer 1: 75.0 %"));
+  EXPECT_THAT(results_table(results_of(task_of({{1, 30}}))), testing::Not(HasSubstr("layers a token")));
 }
 
 }  // namespace

@@ -1,11 +1,10 @@
 // Grids over draft windows: the best window of each method and drafter, beside the latencies that theory gives.
-#include "evaluate/report/section_windows.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/utf8.h"
 #include "evaluate/costs/theory.h"
+#include "evaluate/report/report.h"
 #include "evaluate/suite/tasks.h"
 #include "tests/evaluate/fake_engine.h"
 
@@ -34,7 +33,7 @@ struct WindowSuite : FakeSuite {
 TEST(WindowCurves, ThePromptsOfATaskNeedNoReferences) {
   WindowSuite suite;
   const auto result = suite.evaluate(suite.engine);
-  const auto& task = result.results.at("tasks").at(0);
+  const auto task = to_json(result.results).at("tasks").at(0);
   EXPECT_EQ(task.at("metric"), "none");
   EXPECT_TRUE(task.at("baseline").at("quality").empty());
   EXPECT_NEAR(task.at("runs").at(2).at("speed").at("speedup").get<double>(), 2, 1e-3);
@@ -67,15 +66,15 @@ TEST(WindowCurves, ModelsHaveCurvesOfTheirOwn) {
 
 TEST(WindowCurves, ScalingIsTheRatioOfParameters) {
   WindowSuite suite;
-  const auto result = suite.evaluate(suite.engine);
-  const nlohmann::ordered_json parameters{{"target", 5000}, {"small", 400}};
-  EXPECT_THAT(window_table(result.results.at("tasks").at(0), parameters), HasSubstr("12.5x"));
+  Results results = suite.evaluate(suite.engine).results;
+  results.environment["parameters"] = {{"target", 5000}, {"small", 400}};
+  EXPECT_THAT(results_table(results), HasSubstr("12.5x"));
 }
 
 TEST(WindowCurves, LatenciesAreThoseOfTheTheory) {
   WindowSuite suite;
   const auto result = suite.evaluate(suite.engine);
-  const auto& run = result.results.at("tasks").at(0).at("runs").at(2);
+  const auto run = to_json(result.results).at("tasks").at(0).at("runs").at(2);
   infer::StepCosts costs{{0.01, 0.011, 0.012, 0.013, 0.014}, 0.001};
   const SpecGameLatency expected = specgame_latency(0.8, 4, costs);
   EXPECT_NEAR(run.at("predicted").at("e_pt_ms").get<double>(), 1000 * expected.e_pt, 1e-9);

@@ -20,10 +20,10 @@ TEST(ForcedTexts, WithoutReferencesDraftersAreMeasuredOnWhatPromptsGoOnWith) {
   task.references.clear();
   task.metric.name = "none";
   FakeEngine engine;
-  EXPECT_FALSE(suite.evaluate(engine).results.at("tasks").at(0).contains("prediction"));
+  EXPECT_FALSE(to_json(suite.evaluate(engine).results).at("tasks").at(0).contains("prediction"));
   task.max_source_tokens = 8;
   const auto result = suite.evaluate(engine);
-  const auto& prediction = result.results.at("tasks").at(0).at("prediction");
+  const auto prediction = to_json(result.results).at("tasks").at(0).at("prediction");
   EXPECT_EQ(prediction.at("texts"), "continuations");
   EXPECT_EQ(prediction.at("lines"), 2);
   EXPECT_EQ(prediction.at("models").at("small").at("accuracy"), 0.5);

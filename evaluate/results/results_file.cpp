@@ -1,28 +1,29 @@
-#include "recipes/results_file.h"
-
+// Reading results.json: what an evaluation did not write is refused with the defect's name.
 #include <algorithm>
-#include <string>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/json.h"
+#include "evaluate/results/results.h"
 #include "metrics/registry.h"
 
-namespace draftsmith::recipes {
-
+namespace draftsmith::evaluate {
 namespace {
 
-bool has(const nlohmann::json& object, const char* key, nlohmann::json::value_t type) {
+using nlohmann::ordered_json;
+
+bool has(const ordered_json& object, const char* key, ordered_json::value_t type) {
   return object.is_object() && object.contains(key) && object.at(key).type() == type;
 }
 
-bool is_metric(const nlohmann::json& value) {
+bool is_metric(const ordered_json& value) {
   const auto known = metrics::metric_names();
   return value.is_string() && std::find(known.begin(), known.end(), value.get<std::string>()) != known.end();
 }
 
-// What keeps a value from being a results.json; empty when nothing does.
-std::string results_defect(const nlohmann::json& results) {
-  using Type = nlohmann::json::value_t;
+// Returns what keeps a value from being results; empty when nothing does.
+std::string defect_of(const ordered_json& results) {
+  using Type = ordered_json::value_t;
   if (!has(results, "suite", Type::string)) return "no name 'suite'";
   if (!has(results, "environment", Type::object)) return "no object 'environment'";
   if (!has(results, "tasks", Type::array)) return "no list 'tasks'";
@@ -41,17 +42,27 @@ std::string results_defect(const nlohmann::json& results) {
   return "";
 }
 
-}  // namespace
-
-nlohmann::json load_results(const std::filesystem::path& file) {
-  nlohmann::json results = load_json(file);
-  if (const std::string defect = results_defect(results); !defect.empty()) {
-    throw UserError({.where = file.string(),
-                     .what = "is no results.json",
-                     .expected = "what an evaluation writes: 'suite', 'environment' and a list 'tasks' with their runs",
-                     .found = defect});
-  }
-  return results;
+UserError no_results(const std::string& where, const std::string& defect) {
+  return UserError({.where = where,
+                    .what = "is no results.json",
+                    .expected = "what an evaluation writes: 'suite', 'environment' and a list 'tasks' with their runs",
+                    .found = defect});
 }
 
-}  // namespace draftsmith::recipes
+}  // namespace
+
+Results results_from_json(const ordered_json& json, const std::string& where) {
+  if (const std::string defect = defect_of(json); !defect.empty()) throw no_results(where, defect);
+  try {
+    return read_results(json);
+  } catch (const ordered_json::exception& error) {
+    throw no_results(where, error.what());
+  }
+}
+
+Results load_results(const std::filesystem::path& file) {
+  load_json(file);  // refuses what is not JSON, naming the line
+  return results_from_json(ordered_json::parse(read_file(file)), file.string());
+}
+
+}  // namespace draftsmith::evaluate

@@ -1,0 +1,228 @@
+#include "base/table.h"
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+
+#include "base/html.h"
+#include "base/utf8.h"
+
+namespace draftsmith {
+
+namespace {
+
+constexpr size_t kGap = 2;
+constexpr size_t kNarrowest = 8;
+constexpr size_t kNarrowestName = 20;  // of whole names, whatever the numbers take
+constexpr const char* kIndent = "  ";  // of a name's second piece
+
+std::string padded(const std::string& text, size_t width, Align align) {
+  const size_t used = display_width(text);
+  const std::string blanks(width > used ? width - used : 0, ' ');
+  return align == Align::kLeft ? text + blanks : blanks + text;
+}
+
+std::string without_trailing_blanks(std::string line) {
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line;
+}
+
+// Returns the position of the last '.' before `end` that is not a decimal point, or npos.
+size_t last_break(const std::string& name, size_t end) {
+  const auto is_digit = [&](size_t i) { return i < name.size() && name[i] >= '0' && name[i] <= '9'; };
+  size_t dot = name.rfind('.', end - 1);
+  while (dot != std::string::npos && dot > 0 && is_digit(dot - 1) && is_digit(dot + 1)) dot = name.rfind('.', dot - 1);
+  return dot;
+}
+
+// Returns an ASCII name in pieces that fit.
+std::vector<std::string> name_pieces(std::string name, size_t width) {
+  std::vector<std::string> pieces;
+  while (name.size() > width) {
+    const size_t dot = last_break(name, width);
+    const bool found = dot != std::string::npos && dot > std::string(kIndent).size();
+    const size_t end = found ? dot + 1 : width;
+    pieces.push_back(name.substr(0, end));
+    name = kIndent + name.substr(end);
+  }
+  pieces.push_back(std::move(name));
+  return pieces;
+}
+
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"') quoted.push_back('"');
+    quoted.push_back(c);
+  }
+  quoted.push_back('"');
+  return quoted;
+}
+
+std::string csv_line(const std::vector<std::string>& cells) {
+  std::string line;
+  for (size_t i = 0; i < cells.size(); ++i) line += (i > 0 ? "," : "") + csv_cell(cells[i]);
+  return line + "\n";
+}
+
+// No text may end a cell.
+std::string markdown_line(const std::vector<std::string>& cells) {
+  std::string line = "|";
+  for (std::string cell : cells) {
+    std::replace(cell.begin(), cell.end(), '\n', ' ');
+    for (size_t bar = cell.find('|'); bar != std::string::npos; bar = cell.find('|', bar + 2)) cell.insert(bar, "\\");
+    line += " " + cell + " |";
+  }
+  return line + "\n";
+}
+
+}  // namespace
+
+std::string cut_to_width(const std::string& text, size_t width) {
+  if (display_width(text) <= width) return text;
+  return text.substr(0, prefix_of_width(text, width > 0 ? width - 1 : 0)) + "…";
+}
+
+void Table::add_row(std::vector<std::string> cells) {
+  if (cells.size() != columns_.size()) throw std::logic_error("Table: a row needs one cell a column");
+  rows_.push_back(std::move(cells));
+}
+
+void Table::drop_empty_columns() {
+  for (size_t i = columns_.size(); i-- > 1;) {
+    const bool filled =
+        std::any_of(rows_.begin(), rows_.end(), [&](const auto& row) { return !row.empty() && !row[i].empty(); });
+    if (filled) continue;
+    columns_.erase(columns_.begin() + static_cast<std::ptrdiff_t>(i));
+    for (auto& row : rows_) {
+      if (!row.empty()) row.erase(row.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+}
+
+std::vector<std::string> Table::headers() const {
+  std::vector<std::string> headers;
+  for (const Column& column : columns_) headers.push_back(column.header);
+  return headers;
+}
+
+std::vector<size_t> Table::widths(size_t max_width) const {
+  std::vector<size_t> widths;
+  for (const Column& column : columns_) widths.push_back(display_width(column.header));
+  for (const auto& row : rows_) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], display_width(row[i]));
+  }
+  const auto total = [&] { return std::accumulate(widths.begin(), widths.end(), kGap * (widths.size() - 1)); };
+  while (!widths.empty() && total() > max_width) {
+    size_t widest = columns_.size();
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      if (columns_[i].align != Align::kLeft || widths[i] <= kNarrowest) continue;
+      if (widest == columns_.size() || widths[i] > widths[widest]) widest = i;
+    }
+    if (widest == columns_.size()) break;
+    --widths[widest];
+  }
+  return widths;
+}
+
+std::string Table::text(size_t max_width) const {
+  if (columns_.empty()) return "";
+  const std::vector<size_t> column_widths = widths(max_width);
+  const auto line = [&](const std::vector<std::string>& cells) {
+    std::string text;
+    for (size_t i = 0; i < cells.size(); ++i) {
+      if (i > 0) text += std::string(kGap, ' ');
+      const bool may_cut = columns_[i].align == Align::kLeft;
+      const std::string cell = may_cut ? cut_to_width(cells[i], column_widths[i]) : cells[i];
+      text += padded(cell, column_widths[i], columns_[i].align);
+    }
+    return without_trailing_blanks(text) + "\n";
+  };
+  const size_t width = std::accumulate(column_widths.begin(), column_widths.end(), kGap * (column_widths.size() - 1));
+  const std::string rule = std::string(width, '-') + "\n";
+  std::string text = line(headers()) + rule;
+  for (const auto& row : rows_) text += row.empty() ? rule : line(row);
+  return text;
+}
+
+// Returns what the other columns leave of `max_width` for the names in the first.
+size_t Table::name_width(size_t max_width) const {
+  size_t numbers = 0;
+  for (size_t i = 1; i < columns_.size(); ++i) {
+    size_t widest = display_width(columns_[i].header);
+    for (const auto& row : rows_) widest = std::max(widest, row.empty() ? 0 : display_width(row[i]));
+    numbers += kGap + widest;
+  }
+  return std::max(kNarrowestName, max_width - std::min(numbers, max_width));
+}
+
+std::string Table::text_with_whole_names(size_t max_width) const {
+  const size_t width = name_width(max_width);
+  Table broken(columns_);
+  for (std::vector<std::string> row : rows_) {
+    if (row.empty()) broken.add_rule();
+    if (row.empty()) continue;
+    for (std::string& piece : name_pieces(row.front(), width)) {
+      row.front() = std::move(piece);
+      broken.add_row(row);
+      std::fill(row.begin(), row.end(), std::string());
+    }
+  }
+  return broken.text(max_width);
+}
+
+std::string Table::html() const {
+  const auto line = [&](const std::vector<std::string>& cells, const std::string& tag) {
+    std::string html = "<tr>";
+    for (size_t i = 0; i < cells.size(); ++i) {
+      html += "<" + tag + (columns_[i].align == Align::kLeft ? " class=\"left\">" : ">");
+      html += escape_html(cells[i]);
+      html.append("</").append(tag).append(">");
+    }
+    return html + "</tr>\n";
+  };
+  std::string html = "<table>\n" + line(headers(), "th");
+  for (const auto& row : rows_) {
+    if (!row.empty()) html += line(row, "td");
+  }
+  return html + "</table>\n";
+}
+
+std::string Table::csv() const {
+  std::string csv = csv_line(headers());
+  for (const auto& row : rows_) {
+    if (!row.empty()) csv += csv_line(row);
+  }
+  return csv;
+}
+
+std::string Table::markdown() const {
+  std::string text = markdown_line(headers()) + "|";
+  for (const Column& column : columns_) text += column.align == Align::kLeft ? ":---|" : "---:|";
+  text += "\n";
+  for (const auto& row : rows_) {
+    if (!row.empty()) text += markdown_line(row);
+  }
+  return text;
+}
+
+std::string wrapped(const std::string& text, size_t width) {
+  std::string lines;
+  std::string line;
+  size_t begin = 0;
+  while (begin <= text.size()) {
+    const size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    if (!line.empty() && display_width(line) + 1 + display_width(word) > width) {
+      lines += line + "\n";
+      line = std::string(kIndent) + kIndent + word;
+    } else {
+      line += (begin == 0 ? "" : " ") + word;
+    }
+    begin = end + 1;
+  }
+  return lines + line + "\n";
+}
+
+}  // namespace draftsmith

@@ -1,0 +1,56 @@
+// Tables of text: for the console (columns aligned by display width, never wider than a limit), and as HTML, CSV and
+// Markdown.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace draftsmith {
+
+enum class Align { kLeft, kRight };
+
+struct Column {
+  std::string header;
+  Align align = Align::kRight;
+};
+
+class Table {
+ public:
+  explicit Table(std::vector<Column> columns = {}) : columns_(std::move(columns)) {}
+
+  // Adds a row. Throws std::logic_error unless there is one cell a column.
+  void add_row(std::vector<std::string> cells);
+  // Adds a horizontal line between the rows before and after; only text() shows it.
+  void add_rule() { rows_.emplace_back(); }
+  // Removes the columns, but for the first, that no row fills.
+  void drop_empty_columns();
+  bool empty() const { return rows_.empty(); }
+
+  // Returns the table for the console, with a trailing newline. When it would be wider than `max_width`, the widest
+  // left-aligned columns are cut (shown by an ellipsis), but never below 8 columns; numbers are never cut.
+  std::string text(size_t max_width = 100) const;
+  // Like text(), but long names in the first column take several lines, broken behind a '.' where there is one: what
+  // tells grids of settings apart stands at the end of a name.
+  std::string text_with_whole_names(size_t max_width = 100) const;
+  std::string html() const;
+  // Cells with a comma, a quote or a newline are quoted (RFC 4180).
+  std::string csv() const;
+  std::string markdown() const;
+
+ private:
+  std::vector<std::string> headers() const;
+  std::vector<size_t> widths(size_t max_width) const;
+  size_t name_width(size_t max_width) const;
+
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;  // a rule is an empty row
+};
+
+// `text` cut to `width` display columns, ending in "…" when cut.
+std::string cut_to_width(const std::string& text, size_t width);
+
+// Returns a text in lines of at most `width` columns, broken at blanks, each with a newline; all but the first are
+// indented.
+std::string wrapped(const std::string& text, size_t width);
+
+}  // namespace draftsmith

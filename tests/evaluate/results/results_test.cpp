@@ -1,0 +1,116 @@
+// results.json: what an older program wrote comes back as it was, and what is missing stays missing.
+#include "evaluate/results/results.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "evaluate/report/report.h"
+#include "tests/evaluate/fake_engine.h"
+#include "tests/support/paths.h"
+
+namespace draftsmith::evaluate {
+namespace {
+
+using nlohmann::ordered_json;
+using testing::HasSubstr;
+
+// Written by the program of commit 2a718b9 and shortened by hand: settings of every kind of method, an intended
+// measurement error, a choice, a simulation, match rates.
+std::filesystem::path old_results() {
+  return draftsmith::testing::source_dir() / "tests/evaluate/results/old_results.json";
+}
+
+TEST(ResultsFile, AnOlderFileComesBackByteForByte) {
+  EXPECT_EQ(to_json(load_results(old_results())).dump(2) + "\n", read_file(old_results()));
+}
+
+TEST(ResultsFile, ResultsComeBackFromTheirJson) {
+  FakeSuite suite;
+  suite.options.run = {FakeSuite::run("bild"), FakeSuite::run("assisted")};
+  FakeEngine engine;
+  const Results results = suite.evaluate(engine).results;
+  const std::string text = to_json(results).dump(2) + "\n";
+  EXPECT_EQ(text, read_file(suite.directory / "out/results.json"));
+  const Results back = load_results(suite.directory / "out/results.json");
+  EXPECT_EQ(to_json(back).dump(2) + "\n", text);
+  EXPECT_EQ(results_csv(back), read_file(suite.directory / "out/results.csv"));
+  EXPECT_EQ(report_html(back), read_file(suite.directory / "out/report.html"));
+}
+
+TEST(ResultsFile, NumbersAreReadAsTheyStand) {
+  const Results results = load_results(old_results());
+  const TaskResult& task = results.tasks.at(1);
+  EXPECT_EQ(task.name, "test");
+  const SettingResult& ppd = *task.find("ppd.k3");
+  EXPECT_EQ(ppd.inside->candidates, 3);
+  EXPECT_EQ(ppd.inside->simulation->latency.size(), 4U);
+  EXPECT_DOUBLE_EQ(ppd.predicted->speedup, ppd.inside->theorem->speedup);
+  EXPECT_FALSE(ppd.predicted->cost_ratio.has_value());
+  EXPECT_EQ(task.find("bild.small.drop0")->chosen->on, "val");
+  EXPECT_TRUE(task.find("speculative.small.T0.G1")->measurement_error.has_value());
+  EXPECT_TRUE(std::isnan(task.baseline.acceptance.alpha));
+  EXPECT_EQ(task.find("greedy"), &task.baseline);
+  EXPECT_EQ(task.find("nothing"), nullptr);
+}
+
+TEST(ResultsFile, MissingNumbersAreUnknown) {
+  const Results results = results_from_json(
+      ordered_json::parse(R"({"suite": "s", "environment": {}, "tasks": [{"name": "t", "baseline": {"name": "greedy"},
+        "runs": [{"name": "a", "method": "bild", "quality": {"bleu": 20}, "acceptance": {"alpha": null}}]}]})"),
+      "here");
+  const SettingResult& setting = results.tasks.front().settings.front();
+  EXPECT_EQ(setting.quality.find("bleu")->value, 20);
+  EXPECT_TRUE(std::isnan(setting.speed.speedup.value));
+  EXPECT_TRUE(std::isnan(setting.acceptance.alpha));
+  EXPECT_FALSE(setting.predicted.has_value());
+  EXPECT_THAT(results_table(results), HasSubstr("greedy"));
+  EXPECT_THAT(report_html(results), HasSubstr("bild"));
+}
+
+TEST(ResultsFile, WrongTypesAreRefused) {
+  try {
+    results_from_json(ordered_json::parse(R"({"suite": "s", "environment": {}, "tasks": [
+      {"name": "t", "baseline": {}, "runs": [{"name": "a", "method": "bild", "speed": {"speedup": "fast"}}]}]})"),
+                      "here.json");
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("here.json"));
+    EXPECT_THAT(error.what(), HasSubstr("is no results.json"));
+  }
+}
+
+TEST(MarkdownPage, SaysWhatWasMeasuredWhereAndWhen) {
+  FakeSuite suite;
+  suite.options.run = {FakeSuite::run("bild")};
+  suite.options.forced_lines = 5;
+  FakeEngine engine;
+  Results results = suite.evaluate(engine).results;
+  results.environment["command"] = "draftsmith eval suite.toml";
+  results.environment["commit"] = "0123abc";
+  results.environment["cpu"] = "a fast processor";
+  results.environment["cores"] = 2;
+  results.environment["threads"] = 1;
+  results.environment["date"] = "2026-11-22T12:00:00Z";
+  const std::string page = report_markdown(results);
+  EXPECT_TRUE(
+      page.starts_with("# evaluation\n\nSuite `evaluation`; command `draftsmith eval suite.toml`; commit "
+                       "0123abc; a fast processor, 2 cores, threads: 1, dtype not recorded; 2026-11-22"))
+      << page;
+  EXPECT_THAT(page, HasSubstr("\n## test\n"));
+  EXPECT_THAT(page, HasSubstr("\n| run | bleu | diff | speedup |"));
+  EXPECT_THAT(page, HasSubstr("\n| bild.small.FB0.5.RB5 | "));
+  EXPECT_THAT(page, HasSubstr("\n### How well each drafter predicts\n"));
+}
+
+TEST(MarkdownPage, OfAnOldFileSaysWhatWasNotRecorded) {
+  const std::string page = report_markdown(load_results(old_results()));
+  EXPECT_THAT(page, HasSubstr("command not recorded; commit 2a718b9414; "));
+  EXPECT_THAT(page, HasSubstr("\n- ! speculative.small.T0.G1: "));
+}
+
+}  // namespace
+}  // namespace draftsmith::evaluate
