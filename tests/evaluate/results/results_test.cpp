@@ -21,7 +21,7 @@ using testing::HasSubstr;
 // Written by the program of commit 2a718b9 and shortened by hand: settings of every kind of method, an intended
 // measurement error, a choice, a simulation, match rates.
 std::filesystem::path old_results() {
-  return draftsmith::testing::source_dir() / "tests/evaluate/results/old_results.json";
+  return draftsmith::test::source_dir() / "tests/evaluate/results/old_results.json";
 }
 
 TEST(ResultsFile, AnOlderFileComesBackByteForByte) {
