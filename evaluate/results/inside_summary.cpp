@@ -30,7 +30,7 @@ void add_ppd(const PpdSetting& setting, const infer::DecodeStats& stats, int64_t
 }
 
 int64_t path(const Setting& setting, const infer::DecodeStats& stats) {
-  return setting.method() == "calm" ? stats.layer_runs : stats.latency_units;
+  return setting.algorithm() == infer::Algorithm::kCalm ? stats.layer_runs : stats.latency_units;
 }
 
 }  // namespace
@@ -51,10 +51,10 @@ std::optional<Inside> inside_result(const Setting& setting, const LayerDepth& de
   inside.layers = depth.layers;
   inside.layer_runs_per_token = per(stats.layer_runs, stats.emitted);
   inside.path_per_token = per(path(setting, stats), stats.emitted);
-  if (setting.method() == "calm") {
+  if (setting.algorithm() == infer::Algorithm::kCalm) {
     inside.average_exit_layer = stats.average_exit_layer();
     inside.exit_histogram = stats.exits_by_layer;
-  } else if (setting.method() == "ppd") {
+  } else if (setting.algorithm() == infer::Algorithm::kPpd) {
     add_ppd(ppd_setting(setting, depth, stats), stats, outputs, inside);
   } else {
     inside.exit_layer = depth.early;

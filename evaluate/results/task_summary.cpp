@@ -185,7 +185,7 @@ class TaskSummary {
     const bool verifies = setting.decode.drafts() && setting.decode.acceptance_name() != "accept_all";
     // At other temperatures the speed of a drafter that decodes alone is unknown.
     const bool comparable = setting.model == "target" || setting.temperature() == 0;
-    if (!(verifies || setting.method() == "ppd") || !comparable) return;
+    if (!(verifies || setting.algorithm() == infer::Algorithm::kPpd) || !comparable) return;
     SpeedResult& speed = result.speed;
     if (speed.lines == 0 || options_.batch_size * setting.decode.num_samples > 1) return;
     // A model is bounded by its own steps, however fast the target's are.
