@@ -11,7 +11,7 @@ namespace draftsmith {
 void keep_freed_memory() {
 #ifdef __GLIBC__
   constexpr int kLargest = 1 << 30;
-  mallopt(M_MMAP_THRESHOLD, kLargest);  // blocks below it come from the heap, which is kept
+  mallopt(M_MMAP_THRESHOLD, kLargest);  // smaller blocks come from the heap, which the process keeps
   mallopt(M_TRIM_THRESHOLD, kLargest);
 #endif
 }

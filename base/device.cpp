@@ -30,7 +30,7 @@ constexpr NamedType kTypes[] = {{"fp32", c10::ScalarType::Float},
                                 {"fp16", c10::ScalarType::Half},
                                 {"fp64", c10::ScalarType::Double}};
 
-// The index behind "cuda:", 0 for "cuda" alone, nothing for other words.
+// Returns the index after "cuda:", 0 for "cuda", nothing for other words.
 std::optional<int> cuda_index(const std::string& name) {
   if (name == "cuda") return 0;
   if (!name.starts_with("cuda:")) return std::nullopt;

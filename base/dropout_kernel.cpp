@@ -10,12 +10,12 @@ namespace draftsmith::dropout_detail {
 
 namespace {
 
-// Groups drawn at a time: their words (8 KB) stay in the first-level cache until they are used.
+// Groups drawn at a time. Their words (8 KB) stay in the first-level cache until they are used.
 constexpr int64_t kChunk = 32;
 constexpr int64_t kWordsOfGroup = 4 * kLanes;
 using ChunkWords = std::array<uint32_t, static_cast<size_t>(kChunk* kWordsOfGroup)>;
 
-// philox4x32 (base/random.h) of 16 blocks side by side. Inlined into a function for each instruction set.
+// Computes philox4x32 (base/random.h) of 16 blocks at once. Inlined into a function for each instruction set.
 [[gnu::always_inline]] inline void draw_group(uint32_t group, const DropoutKey& key, uint32_t* words) {
   constexpr auto kCount = static_cast<uint32_t>(kLanes);
   uint32_t a[kCount], b[kCount], c[kCount], d[kCount];
@@ -79,10 +79,10 @@ bool has_avx512() {
 }
 #endif
 
-// One group's 128 elements, the first `count` of them.
+// Computes the first `count` of a group's 128 elements.
 template <class T>
 void apply_group(const T* in, T* out, int64_t count, const uint32_t* words, uint32_t threshold) {
-  // Reduced types scale in fp32, as their product would be computed anyway.
+  // Types of 16 bits are scaled in fp32, in which their product is computed anyway.
   using Factor = std::conditional_t<std::is_same_v<T, double>, double, float>;
   const auto scale = static_cast<Factor>(scale_of(threshold));
   const auto value = [&](int64_t i, uint32_t bits) {

@@ -27,8 +27,8 @@ uint64_t random_bits() {
   return (uint64_t{device()} << 32) | device();
 }
 
-// A name beside `final_path` that no other process or thread uses, nor one of an earlier process with the same number
-// that was killed (in containers numbers repeat) and left its file behind.
+// Returns a name beside `final_path` that no other process or thread uses. It also differs from files that a killed
+// process with the same number left behind; in containers numbers repeat.
 fs::path temporary_name(const fs::path& final_path) {
   static const uint64_t kStart = random_bits();
   static std::atomic<uint64_t> counter{0};
@@ -36,12 +36,12 @@ fs::path temporary_name(const fs::path& final_path) {
          fmt::format(".{}.tmp-{}-{:x}-{}", final_path.filename().string(), getpid(), kStart, counter++);
 }
 
-// Whether a rename to `path` would replace a device, a pipe or the like, as root may: /dev/null, /dev/stdout.
+// Returns whether a rename to `path` would replace a device or a pipe, as root may do: /dev/null, /dev/stdout.
 bool is_special(const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   const bool special = fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status);
-  // /dev/stdout and its like are links into /proc, whatever lies behind them.
+  // Links into /proc, such as /dev/stdout, lead to open files of any kind.
   return special || fs::read_symlink(path, error).string().starts_with("/proc/");
 }
 
@@ -54,7 +54,7 @@ RunError failed_write(const fs::path& file, const std::string& doing, int error)
   return RunError({file.string(), doing, "", std::strerror(error), hint_for(error, file)});
 }
 
-// Makes a rename or an unlink in `directory` survive a crash; file systems that cannot sync a directory are let be.
+// Makes a rename or an unlink in `directory` survive a crash. Ignores file systems that cannot sync a directory.
 void sync_directory(const fs::path& directory) {
   const int descriptor = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return;
@@ -87,7 +87,7 @@ void AtomicPath::commit() {
   const int synced = fsync(descriptor);
   const int sync_error = errno;
   close(descriptor);
-  // EINVAL: a file system without syncing, where the rename is all that can be done.
+  // EINVAL: the file system cannot sync.
   if (synced != 0 && sync_error != EINVAL) throw failed_write(final_, "the file cannot be written to disk", sync_error);
   if (std::rename(temporary_.c_str(), final_.c_str()) != 0) {
     throw failed_write(final_, "the finished file cannot be renamed into place", errno);

@@ -19,14 +19,14 @@ std::string place(const std::string& source_name, std::string_view text, size_t 
   return fmt::format("{}:{}", source_name, 1 + std::count(text.begin(), end, '\n'));
 }
 
-// nlohmann's message without its "[json.exception...] parse error at line 1, column 2: " head.
+// Returns nlohmann's message without its head "[json.exception...] parse error at line 1, column 2: ".
 std::string bare_message(const std::string& message) {
   const size_t column = message.find("column ");
   const size_t colon = message.find(": ", column == std::string::npos ? 0 : column);
   return colon == std::string::npos ? message : message.substr(colon + 2);
 }
 
-// Refuses what the parser lets pass: deep nesting and a key given twice.
+// Callback that refuses deep nesting and a key given twice, which the parser accepts.
 class Guard {
  public:
   Guard(const JsonLimits& limits, const std::string& source_name) : limits_(limits), source_name_(source_name) {}
@@ -71,7 +71,7 @@ std::string range_text(IntRange range) {
   return "an integer";
 }
 
-// The value as int64 when it is an integer that fits.
+// Returns the value if it is an integer that fits into int64.
 std::optional<int64_t> integer(const json& value) {
   if (value.is_number_unsigned()) {
     const auto number = value.get<uint64_t>();
@@ -85,7 +85,7 @@ std::optional<int64_t> integer(const json& value) {
 }  // namespace
 
 json parse_json(std::string_view text, const std::string& source_name, const JsonLimits& limits) {
-  // The guard lives outside because the parser copies its callback.
+  // The guard is a separate object because the parser copies its callback.
   Guard guard(limits, source_name);
   try {
     return json::parse(text,
@@ -123,7 +123,7 @@ bool JsonReader::has(const std::string& key) const {
 
 const json* JsonReader::find(const std::string& key, bool required) {
   if (has(key)) return &object_.at(key);
-  // A value that is no object was reported once, by the constructor.
+  // The constructor has reported a value that is not an object.
   if (required && object_.is_object()) {
     problems_.add({where_, fmt::format("the key '{}' is missing", key), "", "", ""});
   }

@@ -1,4 +1,4 @@
-// The one place where nlohmann's classes are instantiated. Compiled without the precompiled header, which declares that
-// they are instantiated elsewhere.
+// Instantiates nlohmann's classes for all other files. Compiled without the precompiled header, which declares them as
+// instantiated elsewhere.
 #define DRAFTSMITH_JSON_TEMPLATES
 #include "base/json_templates.h"

@@ -9,7 +9,7 @@ namespace draftsmith {
 
 namespace {
 
-// "warning: " and "error: " before messages of those levels, nothing before others.
+// Formatter that writes "warning: " and "error: " before messages of those levels.
 class LevelPrefix : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {

@@ -95,7 +95,7 @@ std::string Progress::line(Clock::time_point now) const {
   } else if (options_.total > done_ && rate > 0) {
     text += ", " + human_duration(static_cast<double>(options_.total - done_) / rate) + " left";
   }
-  // A note that does not fit would wrap the bar onto a second line.
+  // A longer note would wrap the bar onto a second line.
   if (!note_.empty() && display_width(text) + display_width(note_) + 2 <= kLineWidth) text += ", " + note_;
   return text;
 }

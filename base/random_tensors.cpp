@@ -19,7 +19,7 @@ namespace dropout_detail {
 
 namespace {
 
-// High and low words of a 32x32-bit product; int64 arithmetic wraps, which leaves all 64 bits right.
+// Computes the high and low words of a 32x32-bit product. int64 arithmetic wraps, so all 64 bits are right.
 std::array<at::Tensor, 2> product_words(const at::Tensor& x, int64_t factor) {
   const at::Tensor product = x * factor;
   return {product.bitwise_right_shift(32).bitwise_and_(0xffffffff), product.bitwise_and(0xffffffff)};
@@ -56,18 +56,18 @@ namespace {
 
 using namespace dropout_detail;
 
-// Groups a thread takes at least: 32,768 elements, some 20 microseconds.
+// Fewest groups for a thread: 32,768 elements, about 20 microseconds.
 constexpr int64_t kGrain = 256;
 
 void check(double probability, at::ScalarType dtype, int64_t elements) {
   if (!(probability >= 0 && probability < 1)) throw std::logic_error("dropout: the probability must be in [0, 1)");
   const bool known = dtype == at::kFloat || dtype == at::kDouble || dtype == at::kBFloat16 || dtype == at::kHalf;
   if (!known) throw std::logic_error("dropout: the dtype must be fp32, fp64, bf16 or fp16");
-  // 2^32 blocks of 8 elements are what one key can tell apart.
+  // One key has 2^32 blocks of 8 elements.
   if (elements > int64_t{8} << 32) throw std::logic_error("dropout: the tensor is too large for one key");
 }
 
-// On the CPU. `in` undefined: every element is 1. Both contiguous.
+// Applies dropout on the CPU to contiguous tensors. If `in` is undefined, every element is 1.
 void apply_on_cpu(const at::Tensor& in, at::Tensor& out, uint32_t threshold, const DropoutKey& key) {
   const int64_t elements = out.numel();
   const int64_t groups = (elements + kGroup - 1) / kGroup;
@@ -82,7 +82,7 @@ void apply_on_cpu(const at::Tensor& in, at::Tensor& out, uint32_t threshold, con
   });
 }
 
-// in * mask, or the mask itself when `in` is undefined.
+// Returns in * mask, or the mask itself if `in` is undefined.
 at::Tensor applied(const at::Tensor& in, at::IntArrayRef shape, uint32_t threshold, const DropoutKey& key,
                    at::TensorOptions options) {
   at::Tensor out = at::empty(shape, options.requires_grad(std::nullopt).memory_format(at::MemoryFormat::Contiguous));

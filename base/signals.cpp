@@ -8,7 +8,7 @@ namespace draftsmith {
 
 namespace {
 
-// Handlers can reach nothing but globals; a lock-free atomic is async-signal-safe.
+// A handler can only use globals; a lock-free atomic is async-signal-safe.
 std::atomic<int> received{0};
 std::atomic<bool> watching{false};
 static_assert(std::atomic<int>::is_always_lock_free);
@@ -31,7 +31,7 @@ SignalWatch::SignalWatch() {
   struct sigaction action {};
   action.sa_handler = note_signal;
   sigemptyset(&action.sa_mask);
-  // SA_RESETHAND: a second signal acts as if there were no watch. SA_RESTART: reads and writes go on.
+  // SA_RESETHAND: a second signal acts as without a watch. SA_RESTART: interrupted reads and writes continue.
   action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
   sigaction(SIGINT, &action, &earlier_interrupt);
   sigaction(SIGTERM, &action, &earlier_terminate);

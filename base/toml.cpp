@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kOverlayPrefix = "--set ";
 constexpr uint64_t kLargestToml = 16'000'000;
 
-// Components of a dotted path; components may be quoted to hold dots. Empty when malformed.
+// Returns the components of a dotted path, empty if it is malformed. Quoted components may contain dots.
 std::vector<std::string> split_path(std::string_view path) {
   std::vector<std::string> parts(1);
   char quote = 0;
@@ -47,7 +47,7 @@ std::string_view first_words(std::string_view text) {
   return text.substr(0, text.find('\n'));
 }
 
-// A table {value = ...} whose nodes carry the assignment as their source.
+// Returns a table {value = ...} whose nodes have the assignment as their source.
 toml::table parse_value(std::string_view text, const std::string& assignment, Problems& problems) {
   const std::string source = std::string(kOverlayPrefix) + assignment;
   const bool one_line = text.find('\n') == std::string_view::npos;
@@ -94,7 +94,7 @@ std::vector<std::string> names_in(const toml::node& node) {
   return names;
 }
 
-// Where the path starts: `root`, or the table of `search_in` that knows the first component.
+// Returns the table where the path starts: `root`, or the table of `search_in` with the first component as a key.
 toml::node* start_of(toml::table& root, const std::vector<std::string>& parts,
                      const std::vector<std::string>& search_in) {
   if (root.contains(parts.front()) || parts.size() == 1) return &root;
@@ -105,7 +105,7 @@ toml::node* start_of(toml::table& root, const std::vector<std::string>& parts,
   return &root;
 }
 
-// What `component` could have been meant to be, for the hint.
+// Returns a hint with the key that `component` may be a misspelling of.
 std::string suggestion(const toml::table& root, const toml::node& node, const std::string& component,
                        const std::vector<std::string>& search_in) {
   std::vector<std::string> known = names_in(node);
@@ -162,7 +162,7 @@ void apply_overlay(toml::table& root, const std::string& assignment, const std::
   toml::node* node = start_of(root, parts, search_in);
   for (size_t i = 0; i + 1 < parts.size(); ++i) {
     toml::node* next = child_of(*node, parts[i]);
-    // A missing table inside a known one is created; a first component nobody knows is a misspelt stage.
+    // Missing nested tables are created, but an unknown first component is a misspelt stage.
     if (!next && node->is_table() && i > 0) {
       next = &node->as_table()->insert_or_assign(parts[i], toml::table{}).first->second;
     }

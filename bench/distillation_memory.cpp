@@ -19,6 +19,7 @@
 #include "base/timing.h"
 #include "model/kinds/exits.h"
 #include "model/transformer/transformer_model.h"
+#include "tests/support/models.h"
 #include "train/memory.h"
 #include "train/objectives/distill.h"
 
@@ -54,15 +55,8 @@ double mib(const at::Tensor& tensor) {
 }
 
 model::TransformerConfig head_alone(const Settings& settings) {
-  model::TransformerConfig config;
-  config.family = "t5";
-  config.vocabulary = settings.vocabulary;
-  config.width = settings.width;
-  config.heads = 1;
-  config.head_width = 8;
-  config.ff_width = 8;
-  config.encoder_layers = 1;
-  config.decoder_layers = 1;
+  model::TransformerConfig config = model::t5_config(
+      {.vocabulary = settings.vocabulary, .width = settings.width, .heads = 1, .ff_width = 8, .decoder_layers = 1});
   config.tied_head = true;
   config.output_scale = 1 / std::sqrt(static_cast<double>(settings.width));
   return config;

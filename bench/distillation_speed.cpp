@@ -15,6 +15,7 @@
 #include "base/files.h"
 #include "base/random.h"
 #include "base/timing.h"
+#include "tests/support/models.h"
 #include "train/memory.h"
 #include "train/objectives/cached_teacher.h"
 #include "train/teacher/teacher_logits.h"
@@ -34,17 +35,13 @@ struct Settings {
 };
 
 model::TransformerConfig shape(const Settings& settings, int64_t decoder_layers) {
-  model::TransformerConfig config;
-  config.family = "t5";
-  config.vocabulary = settings.vocabulary;
-  config.width = 256;
-  config.heads = 8;
-  config.head_width = 32;
-  config.ff_width = 1024;
-  config.encoder_layers = 4;
-  config.decoder_layers = decoder_layers;
-  config.tied_head = false;
-  return config;
+  return model::t5_config({.vocabulary = settings.vocabulary,
+                           .width = 256,
+                           .heads = 8,
+                           .head_width = 32,
+                           .ff_width = 1024,
+                           .encoder_layers = 4,
+                           .decoder_layers = decoder_layers});
 }
 
 void write_random_corpus(const std::filesystem::path& file, const Settings& settings) {

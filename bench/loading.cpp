@@ -20,6 +20,7 @@
 #include "base/files.h"
 #include "base/timing.h"
 #include "model/files/checkpoint.h"
+#include "tests/support/models.h"
 
 namespace {
 
@@ -35,23 +36,14 @@ struct Setting {
 };
 
 model::TransformerConfig shape(int64_t layers) {
-  model::TransformerConfig config;
-  config.family = "llama";
-  config.encoder_decoder = false;
+  model::TransformerConfig config = model::llama_config({.vocabulary = 32000,
+                                                         .width = 2048,
+                                                         .heads = 32,
+                                                         .kv_heads = 4,
+                                                         .head_width = 64,
+                                                         .ff_width = 5632,
+                                                         .decoder_layers = layers});
   config.tied_head = false;
-  config.vocabulary = 32000;
-  config.width = 2048;
-  config.heads = 32;
-  config.kv_heads = 4;
-  config.head_width = 64;
-  config.ff_width = 5632;
-  config.gated = true;
-  config.activation = model::Activation::kSilu;
-  config.encoder_layers = 0;
-  config.decoder_layers = layers;
-  config.positions = model::Positions::kRotary;
-  config.rotary.width = 64;
-  config.attention_scale = 0.125;
   config.max_positions = 2048;
   return config;
 }

@@ -14,6 +14,7 @@
 #include "infer/drafters/model_drafter.h"
 #include "infer/generator.h"
 #include "model/transformer/transformer_model.h"
+#include "tests/support/models.h"
 
 namespace {
 
@@ -88,15 +89,14 @@ class NullModel : public model::LanguageModel {
 };
 
 std::unique_ptr<model::TransformerModel> make_model(int64_t width, int64_t layers) {
-  model::TransformerConfig config;
-  config.family = "t5";
-  config.vocabulary = 32128;
-  config.width = width;
-  config.heads = width / 64;
-  config.head_width = 64;
-  config.ff_width = 4 * width;
-  config.encoder_layers = layers;
-  config.decoder_layers = layers;
+  model::TransformerConfig config = model::t5_config({.vocabulary = 32128,
+                                                      .width = width,
+                                                      .heads = width / 64,
+                                                      .head_width = 64,
+                                                      .ff_width = 4 * width,
+                                                      .encoder_layers = layers,
+                                                      .decoder_layers = layers});
+  config.tied_head = true;
   config.output_scale = 1 / std::sqrt(static_cast<double>(width));  // logits as spread as a trained T5's
   auto made = std::make_unique<model::TransformerModel>(config, 1);
   made->requires_grad(false);

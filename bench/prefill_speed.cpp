@@ -12,6 +12,7 @@
 
 #include "infer/loop/prefill.h"
 #include "model/transformer/transformer_model.h"
+#include "tests/support/models.h"
 
 namespace {
 
@@ -19,21 +20,9 @@ using draftsmith::infer::Row;
 using draftsmith::model::TransformerConfig;
 using draftsmith::model::TransformerModel;
 
-TransformerConfig llama_config() {
-  TransformerConfig config;
-  config.family = "llama";
-  config.encoder_decoder = false;
-  config.vocabulary = 32000;
-  config.width = 512;
-  config.heads = 8;
-  config.kv_heads = 8;
-  config.head_width = 64;
-  config.ff_width = 1408;
-  config.decoder_layers = 6;
-  config.gated = true;
-  config.positions = draftsmith::model::Positions::kRotary;
-  config.rotary.width = 64;
-  config.attention_scale = 0.125;
+TransformerConfig measured_config() {
+  TransformerConfig config = draftsmith::model::llama_config(
+      {.vocabulary = 32000, .width = 512, .heads = 8, .head_width = 64, .ff_width = 1408, .decoder_layers = 6});
   config.max_positions = 8192;
   return config;
 }
@@ -66,7 +55,7 @@ int main(int argc, char** argv) {
       return 2;
     }
   }
-  TransformerModel model(llama_config(), 1);
+  TransformerModel model(measured_config(), 1);
   model.pack();
   Row row;
   for (int64_t i = 0; i < prompt; ++i) row.tokens.push_back(3 + i % 1000);

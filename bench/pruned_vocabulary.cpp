@@ -17,6 +17,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "model/pruning/pruning.h"
+#include "tests/support/models.h"
 
 namespace {
 
@@ -26,18 +27,16 @@ constexpr int64_t kVocabulary = 250112;
 constexpr int64_t kPrefix = 16;
 
 TransformerConfig mt5_small() {
-  TransformerConfig config;
+  TransformerConfig config = draftsmith::model::t5_config({.vocabulary = kVocabulary,
+                                                           .width = 512,
+                                                           .heads = 6,
+                                                           .head_width = 64,
+                                                           .ff_width = 1024,
+                                                           .encoder_layers = 8,
+                                                           .decoder_layers = 8});
   config.family = "mt5";
-  config.vocabulary = kVocabulary;
-  config.width = 512;
-  config.heads = 6;
-  config.head_width = 64;
-  config.ff_width = 1024;
-  config.encoder_layers = 8;
-  config.decoder_layers = 8;
   config.activation = Activation::kGeluTanh;
   config.gated = true;
-  config.tied_head = false;
   return config;
 }
 

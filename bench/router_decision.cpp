@@ -10,6 +10,7 @@
 #include "infer/sampling/draft_features.h"
 #include "infer/sampling/row_kernels.h"
 #include "infer/windows/router.h"
+#include "tests/support/models.h"
 
 namespace {
 
@@ -29,15 +30,8 @@ double microseconds(const Call& call) {
 }
 
 void measure(int64_t vocabulary, int64_t width) {
-  model::TransformerConfig config;
-  config.family = "t5";
-  config.vocabulary = vocabulary;
-  config.width = width;
-  config.heads = 1;
-  config.head_width = 8;
-  config.ff_width = 8;
-  config.encoder_layers = 1;
-  config.decoder_layers = 1;
+  const model::TransformerConfig config =
+      model::t5_config({.vocabulary = vocabulary, .width = width, .heads = 1, .ff_width = 8, .decoder_layers = 1});
   const model::TransformerModel drafter(config, 1);
   model::RouterConfig shape;
   shape.width = width;

@@ -13,6 +13,7 @@
 #include <ATen/Parallel.h>
 
 #include "model/transformer/transformer_model.h"
+#include "tests/support/models.h"
 
 namespace {
 
@@ -30,15 +31,14 @@ struct Shape {
 };
 
 TransformerConfig config_of(const Shape& shape) {
-  TransformerConfig config;
-  config.family = "t5";
-  config.vocabulary = shape.vocabulary;
-  config.width = shape.width;
-  config.heads = shape.heads;
-  config.head_width = 64;
-  config.ff_width = 4 * shape.width;
-  config.encoder_layers = shape.layers;
-  config.decoder_layers = shape.layers;
+  TransformerConfig config = draftsmith::model::t5_config({.vocabulary = shape.vocabulary,
+                                                           .width = shape.width,
+                                                           .heads = shape.heads,
+                                                           .head_width = 64,
+                                                           .ff_width = 4 * shape.width,
+                                                           .encoder_layers = shape.layers,
+                                                           .decoder_layers = shape.layers});
+  config.tied_head = true;
   return config;
 }
 

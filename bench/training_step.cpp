@@ -15,6 +15,7 @@
 #include "base/files.h"
 #include "base/random.h"
 #include "base/timing.h"
+#include "tests/support/models.h"
 #include "train/memory.h"
 #include "train/optimizers/optimizer.h"
 
@@ -33,15 +34,14 @@ struct Settings {
 };
 
 model::TransformerConfig t5_small() {
-  model::TransformerConfig config;
-  config.family = "t5";
-  config.vocabulary = 32128;
-  config.width = 512;
-  config.heads = 8;
-  config.head_width = 64;
-  config.ff_width = 2048;
-  config.encoder_layers = 6;
-  config.decoder_layers = 6;
+  model::TransformerConfig config = model::t5_config({.vocabulary = 32128,
+                                                      .width = 512,
+                                                      .heads = 8,
+                                                      .head_width = 64,
+                                                      .ff_width = 2048,
+                                                      .encoder_layers = 6,
+                                                      .decoder_layers = 6});
+  config.tied_head = true;
   config.output_scale = 1 / std::sqrt(512.0);
   return config;
 }

@@ -18,22 +18,27 @@ namespace draftsmith::cli {
 namespace {
 
 constexpr const char* kDescription =
-    "Draftsmith trains drafters for a large sequence model and measures how much each one speeds up\n"
+    "Draftsmith trains small drafters for large sequence models and measures how much each one speeds up\n"
     "decoding and what it costs in quality.";
 
 constexpr const char* kExamples =
     "Examples:\n"
+    "Train a target and drafters and measure them, in minutes on a CPU:\n"
     "  draftsmith train recipes/quickstart.toml --work work/quickstart\n"
+    "Describe the result, and decode with the model and with a drafter:\n"
+    "  draftsmith inspect work/quickstart\n"
     "  draftsmith generate --model work/quickstart/target/model --input source.txt\n"
-    "  draftsmith help options\n"
-    "\n"
-    "`draftsmith COMMAND --help` explains one command.";
+    "  draftsmith generate --model work/quickstart/target/model --input source.txt \\\n"
+    "    --drafter work/quickstart/aligned/model --method speculative\n"
+    "Explain one command, or every option of recipes and suites:\n"
+    "  draftsmith help generate\n"
+    "  draftsmith help options";
 
 std::string version_text() {
   return fmt::format("draftsmith {} ({}, {}, LibTorch {})", version(), git_commit(), compiler(), libtorch_version());
 }
 
-// The innermost command that was chosen, for its help and its flags' names.
+// Returns the innermost chosen command.
 const CLI::App& chosen(const CLI::App& app) {
   const auto inner = app.get_subcommands();
   return inner.empty() ? app : chosen(*inner.front());
@@ -47,12 +52,12 @@ std::vector<std::string> flag_names(const CLI::App& app) {
   return names;
 }
 
-// "draftsmith data prepare".
+// Returns the command with its parents, for example "draftsmith data prepare".
 std::string full_name(const CLI::App& app) {
   return app.get_parent() ? full_name(*app.get_parent()) + " " + app.get_name() : app.get_name();
 }
 
-// Finds a misspelt command, at any level, before CLI11 complains about something else.
+// Throws UserError for a misspelt command at any level, before CLI11 reports another error.
 void check_command_names(const CLI::App& root, const std::vector<std::string>& arguments) {
   const CLI::App* command = &root;
   for (const std::string& argument : arguments) {
@@ -75,7 +80,7 @@ void check_command_names(const CLI::App& root, const std::vector<std::string>& a
   }
 }
 
-// Help whose lines fit a hundred columns.
+// Formatter whose help lines fit a hundred columns.
 class WrappingFormatter : public CLI::Formatter {
  public:
   std::string make_option_desc(const CLI::Option* option) const override {

@@ -1,4 +1,4 @@
-// Finds the subcommand, parses its flags and runs it.
+// The command line of `draftsmith`: finds the subcommand, parses its flags and runs it.
 #pragma once
 
 #include <functional>
@@ -10,11 +10,11 @@
 
 namespace draftsmith::cli {
 
-// Runs the command line `arguments` (without the program's name); gives the exit code. Throws UserError for a command
-// line that cannot be parsed, and what the subcommand throws.
+// Runs the command line `arguments`, which omits the program's name, and returns the exit code. Throws UserError for a
+// command line that cannot be parsed. Errors of the subcommand pass through.
 int run(const std::vector<std::string>& arguments);
 
-// Builds the parser with every subcommand, and for each what it runs.
+// Adds every subcommand to the parser. Returns each with the function that runs it.
 std::vector<std::pair<CLI::App*, std::function<int()>>> add_commands(CLI::App& app);
 
 }  // namespace draftsmith::cli

@@ -1,5 +1,5 @@
-// The subcommands of `draftsmith`: an explicit list (commands.cpp). Each lives in cli/<name>.cpp, declares its flags
-// and returns what runs when it is chosen.
+// The subcommands of `draftsmith`: an explicit list (commands.cpp). Each one is a file cli/<name>.cpp, which declares
+// the flags and returns the function that runs the command.
 //
 //   // cli/score.cpp
 //   std::function<int()> add_score(CLI::App& app) {
@@ -21,12 +21,12 @@ namespace draftsmith::cli {
 struct Command {
   std::string name;
   std::string summary;  // one line, without a full stop
-  // Declares the command's flags on `app`; the function it returns does the work and gives the exit code. Errors are
-  // thrown (base/error.h) and become messages and exit codes in main.
+  // Declares the command's flags on `app`. Returns the function that runs the command and returns its exit code. Errors
+  // are thrown (base/error.h); main turns them into messages and exit codes.
   std::function<std::function<int()>(CLI::App& app)> add;
 };
 
-// Every subcommand in the order of `draftsmith --help`.
+// Returns every subcommand in the order of `draftsmith --help`.
 const std::vector<Command>& commands();
 
 }  // namespace draftsmith::cli

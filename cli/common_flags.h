@@ -1,4 +1,4 @@
-// Flags that many subcommands share (--device, --threads, --quiet, --set), and what they become before the work begins.
+// Flags that many subcommands share: --device, --threads, --quiet, --set.
 #pragma once
 
 #include <cstdint>
@@ -13,31 +13,32 @@
 
 namespace draftsmith::cli {
 
-struct RunOptions {
+// Device, threads and verbosity of a command, as the user gives them.
+struct ExecutionOptions {
   std::string device = "auto";
   int64_t threads = 0;
   bool quiet = false;
-  static Fields<RunOptions> fields();
+  static Fields<ExecutionOptions> fields();
 };
 
 struct CommonFlags {
-  RunOptions run;
+  ExecutionOptions execution;
   std::vector<std::string> set;  // --set a.b=c, in order
 };
 
 // Adds --device, --threads and --quiet.
-void add_run_flags(CLI::App& app, RunOptions& run);
-// Adds --set, which may be repeated.
+void add_execution_flags(CLI::App& app, ExecutionOptions& execution);
+// Adds --set, which the user may repeat.
 void add_set_flag(CLI::App& app, std::vector<std::string>& set);
 
-// What a subcommand runs with.
-struct RunContext {
+// Device, threads and progress style of a command, after its flags were checked.
+struct ExecutionContext {
   c10::Device device{c10::kCPU};
   int64_t threads = 1;
   ProgressStyle progress = ProgressStyle::kQuiet;
 };
 
-// Checks the flags, starts logging, sets the threads and chooses the device. Throws UserError with every problem.
-RunContext begin_run(const RunOptions& run);
+// Checks the flags, starts logging, sets the threads and chooses the device. Throws a UserError with every problem.
+ExecutionContext begin_execution(const ExecutionOptions& execution);
 
 }  // namespace draftsmith::cli

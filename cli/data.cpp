@@ -1,4 +1,4 @@
-// `draftsmith data`: make tokenizers, corpora, n-gram tables and the synthetic language, and look at them.
+// `draftsmith data`: makes and shows tokenizers, corpora, n-gram tables and the synthetic language.
 #include <iostream>
 #include <memory>
 
@@ -41,15 +41,22 @@ Action add_prepare(CLI::App& app) {
   app.add_option("--tokenizer", flags->tokenizer,
                  "Tokenizer file (spiece.model, tokenizer.json), or a directory with one")
       ->required();
-  app.add_option("--out", flags->out, "Corpus to write (HDF5)")->required();
-  app.add_flag("--quiet", flags->quiet, "No progress, no summary");
+  app.add_option("--out", flags->out, "Corpus file to write (HDF5)")->required();
+  app.add_flag("--quiet", flags->quiet, "Print no progress and no summary");
   app.footer(
-      "Every problem of the text is an error unless a policy is given; what a policy does is counted and printed.\n"
+      "A problem in the text is an error unless a policy allows it. The command prints how often each\n"
+      "policy was applied.\n"
       "Examples:\n"
-      "  draftsmith data prepare --source train.de --target train.en --tokenizer spiece.model --out train.h5\n"
-      "  draftsmith data prepare --source train.de --target train.en --tokenizer spiece.model --out train.h5 \\\n"
+      "Two files with one sentence a line:\n"
+      "  draftsmith data prepare --source train.de --target train.en \\\n"
+      "    --tokenizer spiece.model --out train.h5\n"
+      "The same files without long and empty lines:\n"
+      "  draftsmith data prepare --source train.de --target train.en \\\n"
+      "    --tokenizer spiece.model --out train.h5 \\\n"
       "    --max-source 128 --max-target 128 --too-long drop --empty drop\n"
-      "  draftsmith data prepare --jsonl dialogsum.train.jsonl --source-field dialogue --target-fields summary \\\n"
+      "A file of JSON objects, one a line:\n"
+      "  draftsmith data prepare --jsonl dialogsum.train.jsonl \\\n"
+      "    --source-field dialogue --target-fields summary \\\n"
       "    --tokenizer spiece.model --out dialogsum.h5 --max-source 512 --too-long truncate");
   return [flags, input, policies, options] {
     Problems problems;
@@ -82,8 +89,8 @@ Action add_show(CLI::App& app) {
   };
   auto flags = std::make_shared<Flags>();
   app.add_option("file", flags->file, "Corpus (HDF5)")->required();
-  app.add_option("--tokenizer", flags->tokenizer, "Tokenizer to print the examples as text");
-  app.add_option("--examples", flags->examples, "How many examples to print")->check(CLI::NonNegativeNumber);
+  app.add_option("--tokenizer", flags->tokenizer, "Tokenizer that turns the examples into text");
+  app.add_option("--examples", flags->examples, "Number of examples to print")->check(CLI::NonNegativeNumber);
   app.footer("Example:\n  draftsmith data show train.h5 --tokenizer spiece.model --examples 5");
   return [flags] {
     const data::Corpus corpus(flags->file);
@@ -97,7 +104,7 @@ Action add_synth(CLI::App& app) {
   auto out = std::make_shared<std::string>();
   auto options = std::make_shared<OptionFlags<data::SyntheticOptions>>(app);
   app.add_option("--out", *out, "Directory for train.src, train.tgt, valid.src, ...")->required();
-  app.footer("Example:\n  draftsmith data synth --out made_up --train 40000 --vocabulary 800 --seed 1");
+  app.footer("Example:\n  draftsmith data synth --out synthetic --train 40000 --vocabulary 800 --seed 1");
   return [out, options] {
     Problems problems;
     const data::SyntheticOptions synthetic = options->value(problems);
@@ -109,12 +116,12 @@ Action add_synth(CLI::App& app) {
   };
 }
 
-// Writes one line for each input line.
+// Prints the ids or the text of each line.
 void tokenize_lines(const data::Tokenizer& tokenizer, data::LineReader& lines, bool decode, bool eos) {
   for (std::string line; lines.next(line);) {
     if (decode) {
       const auto ids = data::parse_token_ids(line, tokenizer.vocabulary(), lines.where(),
-                                             "without --decode the lines are taken as text");
+                                             "without --decode, lines are read as text");
       std::cout << tokenizer.decode(std::vector<int32_t>(ids.begin(), ids.end())) << '\n';
       continue;
     }
@@ -137,7 +144,7 @@ Action add_tokenize(CLI::App& app) {
       ->required();
   app.add_option("--input", flags->input, "Text (or ids, with --decode), one example a line; - is standard input");
   app.add_flag("--decode", flags->decode, "Turn lines of ids into text");
-  app.add_flag("--eos", flags->eos, "End each line of ids with EOS, as corpora and the encoder of a T5 do");
+  app.add_flag("--eos", flags->eos, "End each line of ids with EOS, as in corpora and for the encoder of a T5");
   app.footer(
       "Examples:\n  draftsmith data tokenize --model DIR --input test.de > ids.txt\n"
       "  draftsmith data tokenize --model DIR --input ids.txt --decode");
@@ -166,7 +173,7 @@ Action add_train_tokenizer(CLI::App& app) {
   app.add_option("--input", flags->input, "Text files, one sentence a line")->required();
   app.add_option("--out", flags->out, "SentencePiece model to write, usually spiece.model")->required();
   app.footer(
-      "The model has pad 0, eos 1, unk 2 and no bos, as T5's.\nExample:\n"
+      "The special ids are T5's: pad 0, eos 1, unk 2, no bos.\nExample:\n"
       "  draftsmith data train-tokenizer --input train.de train.en --vocabulary 8000 --out spiece.model");
   return [flags, options] {
     Problems problems;
@@ -189,10 +196,11 @@ Action add_ngrams(CLI::App& app) {
   auto options = std::make_shared<OptionFlags<data::NgramOptions>>(app);
   app.add_option("--corpus", flags->corpus, "Corpus whose targets are counted (HDF5)")->required();
   app.add_option("--out", flags->out, "N-gram table to write (HDF5)")->required();
-  app.add_flag("--quiet", flags->quiet, "No progress, no summary");
+  app.add_flag("--quiet", flags->quiet, "Print no progress and no summary");
   app.footer(
-      "The table is a drafter: `draftsmith generate --drafter ngram:FILE`.\n"
-      "Example:\n  draftsmith data ngrams --corpus train.h5 --order 3 --out ngram.h5");
+      "The table is a drafter without weights.\n"
+      "Examples:\n  draftsmith data ngrams --corpus train.h5 --order 3 --out ngram.h5\n"
+      "  draftsmith generate --model TARGET --drafter ngram:ngram.h5 --method assisted");
   return [flags, options] {
     Problems problems;
     const data::NgramOptions ngrams = options->value(problems);
@@ -222,17 +230,19 @@ std::function<int()> add_data(CLI::App& app) {
     entries->push_back({child, declare(*child)});
   };
   add("prepare", "Tokenize text into a corpus", add_prepare);
-  add("show", "Print what a corpus holds", add_show);
-  add("synth", "Write the synthetic pair of languages", add_synth);
-  add("tokenize", "Token ids of each line of text, or text of each line of ids", add_tokenize);
-  add("ngrams", "Count n-grams of a corpus: a drafter without weights", add_ngrams);
+  add("show", "Print a corpus's counts and some examples", add_show);
+  add("synth", "Write text of a synthetic pair of languages", add_synth);
+  add("tokenize", "Print the token ids of each line of text, or the reverse", add_tokenize);
+  add("ngrams", "Count the n-grams of a corpus, for a drafter without weights", add_ngrams);
   add("train-tokenizer", "Train a SentencePiece tokenizer", add_train_tokenizer);
   app.require_subcommand(1);
   app.footer(
-      "Examples:\n  draftsmith data prepare --source train.de --target train.en --tokenizer spiece.model --out "
-      "train.h5\n"
+      "Examples:\n"
+      "  draftsmith data train-tokenizer --input train.de train.en --out spiece.model\n"
+      "  draftsmith data prepare --source train.de --target train.en \\\n"
+      "    --tokenizer spiece.model --out train.h5\n"
       "  draftsmith data show train.h5 --tokenizer spiece.model\n"
-      "`draftsmith data COMMAND --help` gives the options of each and more examples.");
+      "`draftsmith data COMMAND --help` explains the options of each command.");
   return [entries] {
     for (const Entry& entry : *entries) {
       if (entry.app->parsed()) return entry.action();

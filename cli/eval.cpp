@@ -28,18 +28,18 @@ struct EvalFlags {
 
 evaluate::SuiteOptions read_suite(const EvalFlags& flags) {
   evaluate::SuiteOptions options = load_suite(flags.suite, flags.common.set);
-  if (flags.common.run.device != "auto") options.device = flags.common.run.device;
-  if (flags.common.run.threads != 0) options.threads = flags.common.run.threads;
+  if (flags.common.execution.device != "auto") options.device = flags.common.execution.device;
+  if (flags.common.execution.threads != 0) options.threads = flags.common.execution.threads;
   options.tune_router = options.tune_router || flags.tune_router;
   return options;
 }
 
 int run_eval(const EvalFlags& flags) {
-  begin_run(flags.common.run);
+  begin_execution(flags.common.execution);
   const auto options = read_suite(flags);
   const fs::path out = flags.out.empty() ? fs::path("results") / options.name : flags.out;
   const SignalWatch signals;
-  const auto result = evaluate::run_evaluation(options, out, {.quiet = flags.common.run.quiet});
+  const auto result = evaluate::run_evaluation(options, out, {.quiet = flags.common.execution.quiet});
   if (!flags.markdown.empty()) write_file_atomic(flags.markdown, evaluate::report_markdown(result.results));
   fmt::print("{}\nwritten: {}\n", result.table, out.string());
   return 0;
@@ -57,10 +57,13 @@ std::function<int()> add_eval(CLI::App& app) {
                "Choose each router's threshold and longest draft by measured tokens per second on validation data, and "
                "write a copy of the router with these defaults: OUT/router");
   add_set_flag(app, flags->common.set);
-  add_run_flags(app, flags->common.run);
+  add_execution_flags(app, flags->common.execution);
   app.footer(
-      "`draftsmith help options evaluate` explains the suite's keys. An interrupted evaluation goes on where it "
-      "stopped when it is run again.\nExample:\n  draftsmith eval suite.toml --set task.test.limit=100 --out results");
+      "`draftsmith help options evaluate` explains the keys of a suite. Run the same command again to\n"
+      "continue an interrupted evaluation.\n"
+      "Examples:\n"
+      "  draftsmith eval suite.toml\n"
+      "  draftsmith eval suite.toml --set task.test.limit=100 --out results");
   return [flags] { return run_eval(*flags); };
 }
 

@@ -1,4 +1,4 @@
-// draftsmith export: a model as a directory that other engines load, with proof that it arrived whole.
+// `draftsmith export`: writes a model as a directory that other engines load, and verifies the copy.
 #include <fmt/format.h>
 
 #include "base/error.h"
@@ -15,11 +15,11 @@ namespace {
 struct ExportFlags {
   std::string model;
   std::string out;
-  RunOptions run;
+  ExecutionOptions execution;
 };
 
-int run_export(const recipes::ExportOptions& options, const RunOptions& run) {
-  const RunContext context = begin_run(run);
+int run_export(const recipes::ExportOptions& options, const ExecutionOptions& execution) {
+  const ExecutionContext context = begin_execution(execution);
   const SignalWatch watch;
   const recipes::ExportSummary done = recipes::export_model(options, context.device);
   fmt::print("{}: {} parameters as {}, equal bit for bit; logits on probes {}\n", options.out.string(), done.tensors,
@@ -36,14 +36,15 @@ int run_export(const recipes::ExportOptions& options, const RunOptions& run) {
 std::function<int()> add_export(CLI::App& app) {
   auto flags = std::make_shared<ExportFlags>();
   app.add_option("--model", flags->model, "Model directory to export")->required();
-  app.add_option("--out", flags->out, "New directory; one that holds anything is not overwritten")->required();
+  app.add_option("--out", flags->out, "New directory; an existing one with content is not overwritten")->required();
   auto options = std::make_shared<OptionFlags<recipes::ExportOptions>>(app);
-  add_run_flags(app, flags->run);
+  add_execution_flags(app, flags->execution);
   app.footer(
-      "What was written is loaded again and compared before it gets its name; `draftsmith verify DIR`\n"
-      "does the same later. README.md in the directory is a model card.\n"
+      "The written model is loaded again and compared before the directory gets its name. `draftsmith\n"
+      "verify DIR` repeats the comparison later. README.md in the directory is a model card.\n"
       "Examples:\n  draftsmith export --model work/quickstart/aligned/model --out drafter\n"
-      "  draftsmith export --model DRAFTER --format vllm --dtype bf16 --out DIR --target TARGET --text prompts.txt\n"
+      "  draftsmith export --model DRAFTER --format vllm --dtype bf16 --out DIR \\\n"
+      "    --target TARGET --text prompts.txt\n"
       "  draftsmith export --model DRAFTER --out DIR --results work/quickstart/evaluation/results.json\n"
       "Then, in Python:  target.generate(**inputs, assistant_model=AutoModelForCausalLM.from_pretrained(\"DIR\"))\n"
       "or:  vllm serve TARGET --speculative-config\n"
@@ -54,7 +55,7 @@ std::function<int()> add_export(CLI::App& app) {
     problems.throw_if_any();
     wanted.model = flags->model;
     wanted.out = flags->out;
-    return run_export(wanted, flags->run);
+    return run_export(wanted, flags->execution);
   };
 }
 

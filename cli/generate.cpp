@@ -1,4 +1,4 @@
-// `draftsmith generate`: outputs for each line of a file, by any decoding method.
+// `draftsmith generate`: prints outputs for each line of a file, by any decoding method.
 
 #include <algorithm>
 #include <iostream>
@@ -40,8 +40,8 @@ struct GenerateFlags {
   std::string dtype = "fp32";
   bool ids = false;
   bool json = false;
-  std::optional<bool> stream;  // absent: on a terminal
-  RunOptions run;
+  std::optional<bool> stream;  // absent: stream on a terminal
+  ExecutionOptions execution;
   std::unique_ptr<OptionFlags<DecodeOptions>> decoding;
 };
 
@@ -72,7 +72,7 @@ ordered_json stats_json(const DecodeStats& stats, bool with_alpha) {
   return json;
 }
 
-// Warns of options that the method's parts do not read, so that nobody wonders why they change nothing.
+// Warns of given options that the method does not read.
 void warn_of_unused(const OptionFlags<DecodeOptions>& given, const DecodeOptions& options) {
   for (const Field& field : DecodeOptions::fields().all()) {
     if (options.reads(field) || !given.given(field.name)) continue;
@@ -141,7 +141,7 @@ class Printer {
   bool with_alpha_;
 };
 
-// Whether text is printed as it is committed.
+// Returns whether text is printed as it is committed. Errors: UserError.
 bool prints_live(const GenerateFlags& flags) {
   if (flags.json && flags.stream.value_or(false)) {
     throw UserError({.where = "draftsmith generate",
@@ -153,7 +153,7 @@ bool prints_live(const GenerateFlags& flags) {
   return flags.stream.value_or(!flags.json && isatty(STDOUT_FILENO) != 0);
 }
 
-// One warning for each thing that happens to prompts near the context's end.
+// Warns once for each way in which prompts are fitted to the context.
 void warn_of_fits(const std::vector<infer::PromptFit>& fits) {
   using infer::PromptFit;
   const auto warn = [&](auto happened, const char* what, const auto& detail) {
@@ -171,7 +171,7 @@ void warn_of_fits(const std::vector<infer::PromptFit>& fits) {
        [](const PromptFit& fit) { return fmt::format(", {} of {}", fit.room, fit.wanted); });
 }
 
-// Lines that are sorted by length together: enough for even batches, few enough that output comes soon.
+// Batches whose lines are sorted by length together: enough for even batches, few enough for early output.
 constexpr size_t kBatchesAtOnce = 16;
 
 void generate_lines(infer::Generator& generator, std::span<const std::vector<int64_t>> sources,
@@ -188,7 +188,7 @@ void generate_lines(infer::Generator& generator, std::span<const std::vector<int
 }
 
 int run_generate(const GenerateFlags& flags) {
-  const RunContext context = begin_run(flags.run);
+  const ExecutionContext context = begin_execution(flags.execution);
   Problems problems;
   const DecodeOptions options = flags.decoding->value(problems);
   problems.throw_if_any();
@@ -226,37 +226,46 @@ int run_generate(const GenerateFlags& flags) {
 
 std::function<int()> add_generate(CLI::App& app) {
   auto flags = std::make_shared<GenerateFlags>();
-  app.add_option("--model", flags->model, "Directory of the (target) model")->required();
+  app.add_option("--model", flags->model, "Directory of the target model")->required();
   app.add_option(
       "--drafter", flags->drafter,
-      "Directory of the drafter (the model itself is allowed; a Tandem secondary of the model, for the "
-      "methods tandem and tandem-speed, is known by its config.json), ngram:FILE for a table of "
-      "`draftsmith data ngrams`, lookup[:N] to copy what followed the last N-gram (4) like the end of the text, or "
-      "exit:N for the model's own first N layers");
-  app.add_option("--input", flags->input, "One source or prompt a line; - is standard input")->capture_default_str();
-  app.add_flag("--ids", flags->ids, "Lines of token ids in and out, no tokenizer; taken verbatim, no EOS is added");
-  app.add_flag("--json", flags->json, "One JSON object a line: ids, text, counts and seconds");
+      "Directory of a drafter, of a Tandem secondary of the model, or of the model itself; ngram:FILE for a table of "
+      "`draftsmith data ngrams`; lookup[:N] to copy the continuation of the last N-gram (default 4) that equals the "
+      "end of the text; or exit:N for the model's own first N layers");
+  app.add_option("--input", flags->input, "File with one source or prompt a line; - is standard input")
+      ->capture_default_str();
+  app.add_flag("--ids", flags->ids, "Read and print token ids instead of text; no EOS is added");
+  app.add_flag("--json", flags->json, "Print one JSON object a line: ids, text, counts and seconds");
   app.add_flag("--stream,!--no-stream", flags->stream,
-               "Print text as it is committed, or only complete lines. Default: as it is committed on a terminal, "
-               "unless --json is given. Of several samples or a batch the first unfinished line is shown; the others "
-               "wait for their turn");
+               "Print text as it is committed, or only complete lines. By default, text is streamed on a terminal "
+               "without --json. With several samples or a batch, the first unfinished line grows and the others wait");
   app.add_option("--dtype", flags->dtype, "fp32, bf16, fp16 or fp64")->capture_default_str();
   flags->decoding = std::make_unique<OptionFlags<DecodeOptions>>(app);
-  add_run_flags(app, flags->run);
+  add_execution_flags(app, flags->execution);
   app.footer(
       "Examples:\n"
+      "Without a drafter, and with a small model as drafter, by three methods:\n"
       "  draftsmith generate --model target --input test.de\n"
-      "  draftsmith generate --model target --drafter small --method bild --fallback 0.6 --rollback 3 --json < "
-      "test.de\n"
-      "  draftsmith generate --model target --drafter small --method speculative --temperature 0.7 --window 4\n"
-      "  draftsmith generate --model target --drafter lookup --method assisted --input documents.txt\n"
-      "  draftsmith generate --model target --drafter secondary --method tandem-speed --window 5 --input test.de\n"
-      "  draftsmith generate --model target --drafter secondary --method tandem --free-token=false --window 3\n"
-      "  draftsmith generate --model target --method early-exit --exit-layer 2 --fallback 0.6 --rollback 1\n"
-      "  draftsmith generate --model target --drafter exit:2 --method assisted\n"
-      "  draftsmith generate --model target --method calm --exit-threshold 0.9\n"
-      "  draftsmith generate --model target --method ppd --candidates 3\n"
-      "  echo 'Once upon a time' | draftsmith generate --model gpt2 --method sample --num-samples 3 --stream");
+      "  draftsmith generate --model target --input test.de --drafter small --method assisted\n"
+      "  draftsmith generate --model target --input test.de --drafter small \\\n"
+      "    --method speculative --temperature 0.7 --window 4\n"
+      "  draftsmith generate --model target --input test.de --drafter small \\\n"
+      "    --method bild --fallback 0.6 --rollback 3 --json\n"
+      "With a drafter that copies from the text, and with Tandem secondaries:\n"
+      "  draftsmith generate --model target --input documents.txt --drafter lookup --method assisted\n"
+      "  draftsmith generate --model target --input test.de --drafter secondary \\\n"
+      "    --method tandem-speed --window 5\n"
+      "  draftsmith generate --model target --input test.de --drafter secondary \\\n"
+      "    --method tandem --free-token=false --window 3\n"
+      "With the target's own first layers:\n"
+      "  draftsmith generate --model target --input test.de --drafter exit:2 --method assisted\n"
+      "  draftsmith generate --model target --input test.de \\\n"
+      "    --method early-exit --exit-layer 2 --fallback 0.6 --rollback 1\n"
+      "  draftsmith generate --model target --input test.de --method calm --exit-threshold 0.9\n"
+      "  draftsmith generate --model target --input test.de --method ppd --candidates 3\n"
+      "Prompts of a decoder-only model, printed as they grow:\n"
+      "  echo 'Once upon a time' | draftsmith generate --model gpt2 \\\n"
+      "    --method sample --num-samples 3 --stream");
   return [flags] { return run_generate(*flags); };
 }
 

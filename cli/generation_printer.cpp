@@ -78,7 +78,7 @@ void generate_live(infer::Generator& generator, std::span<const std::vector<int6
   const auto samples = static_cast<size_t>(generator.options().num_samples);
   const auto fits = generator.fit(sources);
   for (size_t line = 0; line < sources.size() * samples; ++line) {
-    if (fits[line / samples].skipped) printer.add(line, {}, true);  // nothing waits for what never comes
+    if (fits[line / samples].skipped) printer.add(line, {}, true);  // has no output; later lines must not wait for it
   }
   try {
     for (size_t first = 0; first < sources.size(); first += batch) {

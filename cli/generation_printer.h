@@ -1,4 +1,4 @@
-// Output lines of `generate` while they grow: the first unfinished line live, the lines after it in their turn.
+// Prints output lines of `generate` while they grow: the first unfinished line live, later lines in their turn.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +13,28 @@
 
 namespace draftsmith::cli {
 
-// Throws RunError when writing to standard output failed.
+// Throws RunError if writing to `out` failed.
 void require_written(const std::ostream& out);
 
-// Several lines may grow at once (a batch, samples): what belongs to a later line waits until all before it are
-// complete, then it is printed as far as it has come and goes on live. Never prints half a character; a complete line
-// is the text_of(), or with ids the words_of(), of its tokens.
+// Printer of lines that grow at the same time (a batch, samples). Text of a later line waits until all lines before it
+// are complete. Never prints half a character. A complete line equals text_of() of its tokens or, for ids, words_of().
 class LivePrinter {
  public:
-  // With a null tokenizer token ids are printed. Both must outlive the printer.
+  // Prints token ids if the tokenizer is null. Both arguments must outlive the printer.
   LivePrinter(std::ostream& out, const data::Tokenizer* tokenizer) : out_(out), tokenizer_(tokenizer) {}
 
-  // More tokens of line `line`, counted from 0; `finished`: its last. Throws RunError when writing fails.
+  // Adds tokens to line `line`, counted from 0, and ends the line if `finished`. Throws RunError if writing fails.
   void add(size_t line, std::span<const int64_t> tokens, bool finished);
-  // Lines before `line` get nothing more.
+  // Ends all lines before `line`.
   void finish_before(size_t line);
-  // Ends a line that stays incomplete, so that a message can follow.
+  // Ends the unfinished line on the terminal, so that a message can follow.
   void break_off();
 
  private:
   struct Line {
     std::optional<data::StreamDecoder> decoder;
     std::string waiting;  // not printed yet
-    bool empty = true;    // has no token yet
+    bool empty = true;    // no token so far
     bool finished = false;
   };
   Line& line_at(size_t line);
@@ -44,14 +43,14 @@ class LivePrinter {
 
   std::ostream& out_;
   const data::Tokenizer* tokenizer_;
-  std::map<size_t, Line> lines_;  // from current_ on
-  size_t current_ = 0;            // the line that is printed live
-  bool begun_ = false;            // something of it is printed
+  std::map<size_t, Line> lines_;  // line current_ and later ones
+  size_t current_ = 0;            // line that is printed live
+  bool begun_ = false;            // whether a part of line current_ is printed
 };
 
-// One line for each sample of each source, in their order. Batches take the sources in their order, so that the first
-// unfinished line is always growing. Errors: those of Generator::generate; RunError when writing fails; Interrupted.
-// After each of them the line that was growing is ended, so that a message can follow.
+// Prints one line for each sample of each source, in order. Batches take the sources in order, so that the first
+// unfinished line always grows. Errors: as Generator::generate; RunError if writing fails; Interrupted. On each error,
+// the growing line is ended first.
 void generate_live(infer::Generator& generator, std::span<const std::vector<int64_t>> sources, LivePrinter& printer);
 
 }  // namespace draftsmith::cli

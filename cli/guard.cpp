@@ -29,7 +29,7 @@ std::string with_heading(const Error& error) {
   return std::string("error: ") + error.what();
 }
 
-// Results go to standard output: that they did not all arrive is a failed run.
+// Reports a failed run if standard output could not take all results.
 int flushed(int exit_code) {
   std::cout.flush();
   if (std::cout.good()) return exit_code;
@@ -48,7 +48,7 @@ int guarded(const std::function<int()>& work) {
   } catch (const c10::Error& error) {
     return report("error: LibTorch: " + std::string(error.what_without_backtrace()), kFailed);
   } catch (const std::bad_alloc&) {
-    return report("error: out of memory\n  hint:     smaller batches or a smaller model need less", kFailed);
+    return report("error: out of memory\n  hint:     use smaller batches or a smaller model", kFailed);
   } catch (const std::logic_error& error) {
     return report("internal error: " + std::string(error.what()) +
                       "\n  hint:     this is a bug in draftsmith; please report it with the command and its input",

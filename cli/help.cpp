@@ -1,4 +1,4 @@
-// `draftsmith help`: a command's help, or every option of the configuration files.
+// `draftsmith help`: explains a command, or every option of the configuration files.
 #include <iostream>
 #include <memory>
 
@@ -33,7 +33,11 @@ int print_options(const std::string& wanted) {
 std::function<int()> add_help(CLI::App& app) {
   auto topic = std::make_shared<std::vector<std::string>>();
   app.add_option("topic", *topic, "'options', 'options NAME', or a command");
-  app.footer("Examples:\n  draftsmith help options\n  draftsmith help options run\n  draftsmith help generate");
+  app.footer(
+      "Examples:\n"
+      "  draftsmith help generate        explains one command\n"
+      "  draftsmith help options         explains every option of recipes and suites\n"
+      "  draftsmith help options train   explains the options of one kind of stage");
   return [topic] {
     if (topic->empty()) return run({"--help"});
     if (topic->front() == "options") return print_options(topic->size() > 1 ? (*topic)[1] : "");

@@ -1,4 +1,4 @@
-// `draftsmith inspect` and `draftsmith verify`: what a directory holds, and whether it is still what was written.
+// `draftsmith inspect` and `draftsmith verify`: describe a directory, and check that it is as it was written.
 #include <iostream>
 #include <memory>
 
@@ -22,7 +22,9 @@ std::function<int()> add_inspect(CLI::App& app) {
 std::function<int()> add_verify(CLI::App& app) {
   auto path = std::make_shared<std::filesystem::path>();
   app.add_option("path", *path, "Model, exits, corpus, stage or work directory, or results.json")->required();
-  app.footer("Exit code 2 when anything differs.\nExample:\n  draftsmith verify work/quickstart/target");
+  app.footer(
+      "The exit code is 2 if anything differs.\nExamples:\n  draftsmith verify work/quickstart\n  draftsmith verify "
+      "work/quickstart/target");
   return [path] {
     const auto problems = recipes::verify(*path);
     if (!problems.empty()) throw UserError(problems);

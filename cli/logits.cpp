@@ -1,4 +1,4 @@
-// `draftsmith logits`: teacher-forced logits of given targets as HDF5, for comparing with other implementations.
+// `draftsmith logits`: writes teacher-forced logits of given targets as HDF5, to compare implementations.
 
 #include <memory>
 
@@ -24,7 +24,7 @@ struct LogitsFlags {
   std::string out;
   std::string dtype = "fp32";
   bool ids = false;
-  RunOptions run;
+  ExecutionOptions execution;
 };
 
 // Positions computed at once: 32 MB of a vocabulary of 32,000.
@@ -48,7 +48,7 @@ void write_line(model::LanguageModel& model, const infer::ForcedBatch& line, siz
 }
 
 int run_logits(const LogitsFlags& flags) {
-  const RunContext context = begin_run(flags.run);
+  const ExecutionContext context = begin_execution(flags.execution);
   const at::NoGradGuard no_grad;
   const auto loaded = load_with_tokenizer(flags.model, {.device = context.device, .dtype = parse_dtype(flags.dtype)});
   const auto sources = read_token_lines(flags.source, loaded, LineKind::kSource, flags.ids);
@@ -71,15 +71,16 @@ int run_logits(const LogitsFlags& flags) {
 std::function<int()> add_logits(CLI::App& app) {
   auto flags = std::make_shared<LogitsFlags>();
   app.add_option("--model", flags->model, "Model directory")->required();
-  app.add_option("--source", flags->source, "Sources (prompts of decoder-only models), one a line")->required();
-  app.add_option("--target", flags->target, "Targets, one a line; text gets an EOS, ids are taken verbatim")
+  app.add_option("--source", flags->source, "File with one source (or prompt of a decoder-only model) a line")
       ->required();
-  app.add_option("--out", flags->out, "HDF5 file: /logits/<line> [T,V] in fp32, lines from 0")->required();
-  app.add_flag("--ids", flags->ids, "Lines of token ids instead of text");
-  app.add_option("--dtype", flags->dtype, "fp32, bf16, fp16 or fp64 for the computation")->capture_default_str();
-  add_run_flags(app, flags->run);
+  app.add_option("--target", flags->target, "File with one target a line; an EOS is added to text, not to ids")
+      ->required();
+  app.add_option("--out", flags->out, "HDF5 file to write: /logits/<line> [T,V] in fp32, lines from 0")->required();
+  app.add_flag("--ids", flags->ids, "Read token ids instead of text");
+  app.add_option("--dtype", flags->dtype, "Type of the computation: fp32, bf16, fp16 or fp64")->capture_default_str();
+  add_execution_flags(app, flags->execution);
   app.footer(
-      "Row t of a line are the logits for target position t, given the target's positions before it.\n"
+      "Row t of a dataset holds the logits for target position t, given all earlier positions.\n"
       "Example:\n  draftsmith logits --model DIR --source test.de --target test.en --out logits.h5");
   return [flags] { return run_logits(*flags); };
 }

@@ -1,4 +1,4 @@
-// The program `draftsmith`; everything of it that tests can call is in application.cpp.
+// The program `draftsmith`. application.cpp has all that tests can call.
 #include <algorithm>
 
 #include "base/allocator.h"

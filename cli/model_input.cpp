@@ -22,7 +22,7 @@ const data::Tokenizer& tokenizer_of(const LoadedModel& loaded) {
   throw UserError({.where = loaded.model->info().name,
                    .what = "the model's directory has no tokenizer, so text cannot be read",
                    .expected = "spiece.model, tokenizer.model or tokenizer.json in the directory",
-                   .found = "neither",
+                   .found = "none of them",
                    .hint = "give token ids with --ids"});
 }
 
@@ -44,7 +44,7 @@ std::vector<std::vector<int64_t>> read_token_lines(const std::string& file, cons
   std::vector<std::vector<int64_t>> result;
   for (std::string line; lines.next(line);) {
     if (ids) {
-      result.push_back(data::parse_token_ids(line, info.vocabulary, lines.where(), "leave --ids out to read text"));
+      result.push_back(data::parse_token_ids(line, info.vocabulary, lines.where(), "omit --ids to read text"));
       continue;
     }
     if (const auto bad = invalid_utf8_offset(line)) data::throw_invalid_utf8(lines.where(), line, *bad);

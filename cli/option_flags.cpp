@@ -27,7 +27,7 @@ FieldFlags::FieldFlags(CLI::App& app, FieldList fields, void* defaults, const st
   for (const Field& field : fields_.all()) {
     const FlagKind kind = flag_kind(field, defaults);
     if (kind == FlagKind::kNone || except.contains(field.name)) continue;
-    // const: add_flag takes a mutable string for a variable to store into.
+    // Must be const: add_flag would store the flag's value into a mutable string.
     const std::string help = field.help + (field.unit.empty() ? "" : " Unit: " + field.unit + ".");
     if (kind == FlagKind::kSwitch) {
       flags_.push_back({field, app.add_flag(flag_name(field.name), help)});

@@ -1,6 +1,6 @@
-// Flags made from an options struct's list of fields: `max_draft` becomes --max-draft, with the help, range and choices
-// that the configuration files have. A list field's flag is repeated for each element; a true/false field's flag takes
-// no value (or =false).
+// Flags made from the fields of an options struct: `max_draft` becomes --max-draft, with the help, range and choices of
+// configuration files. The flag of a list is repeated for each element. The flag of a true/false field takes no value,
+// or =false.
 #pragma once
 
 #include <set>
@@ -17,12 +17,12 @@ namespace draftsmith::cli {
 // Type-erased part of OptionFlags.
 class FieldFlags {
  public:
-  // Adds one flag for each field that is no nested table and not in `except`; `defaults` is shown in the help.
+  // Adds a flag for each field that is neither a nested table nor in `except`. The help shows `defaults`.
   FieldFlags(CLI::App& app, FieldList fields, void* defaults, const std::set<std::string>& except);
 
-  // Whether the flag of field `name` was on the command line.
+  // Returns whether the flag of field `name` was on the command line.
   bool given(const std::string& name) const;
-  // Reads the flags given into `object`, then checks it as a whole.
+  // Reads the given flags into `object`, then checks it as a whole.
   void parse_into(void* object, Problems& problems) const;
 
  private:
@@ -38,13 +38,13 @@ class FieldFlags {
 template <class T>
 class OptionFlags {
  public:
-  // Defaults shown and kept are those of `defaults`. Fields named in `except` get no flag.
+  // Takes default values from `defaults`. Fields in `except` get no flag.
   explicit OptionFlags(CLI::App& app, T defaults = {}, const std::set<std::string>& except = {})
       : defaults_(std::move(defaults)), flags_(app, T::fields(), &defaults_, except) {}
 
   bool given(const std::string& name) const { return flags_.given(name); }
 
-  // The options after CLI parsing. Adds problems for wrong values.
+  // Returns the options, after the command line was parsed. Adds problems for wrong values.
   T value(Problems& problems) const {
     T options = defaults_;
     flags_.parse_into(&options, problems);
@@ -56,7 +56,7 @@ class OptionFlags {
   FieldFlags flags_;
 };
 
-// "max_draft" -> "--max-draft".
+// Returns the flag of a field: "--max-draft" for "max_draft".
 std::string flag_name(const std::string& field_name);
 
 }  // namespace draftsmith::cli

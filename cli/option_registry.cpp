@@ -10,7 +10,7 @@ namespace draftsmith::cli {
 const std::vector<OptionSection>& option_sections() {
   // One line for each options struct: {"name", describe_options<Struct>}.
   static const std::vector<OptionSection> list = [] {
-    std::vector<OptionSection> sections = {{"run", describe_options<RunOptions>},
+    std::vector<OptionSection> sections = {{"run", describe_options<ExecutionOptions>},
                                            {"decoding", describe_options<infer::DecodeOptions>}};
     for (const recipes::StageKind& kind : recipes::stage_kinds())
       sections.push_back({kind.name, kind.describe_options});

@@ -1,4 +1,4 @@
-// The options structs that `draftsmith help options` explains: an explicit list (option_registry.cpp).
+// Options structs that `draftsmith help options` explains: an explicit list (option_registry.cpp).
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 namespace draftsmith::cli {
 
 struct OptionSection {
-  std::string name;                       // what the user types: `draftsmith help options NAME`
+  std::string name;                       // NAME of `draftsmith help options NAME`
   std::function<std::string()> describe;  // describe_options<T>
 };
 

@@ -21,7 +21,7 @@ infer::StepCosts costs_of(const SpeculativeQuestion& asked, double cost_ratio) {
   return {.target = asked.curve, .draft = cost_ratio * asked.curve.front()};
 }
 
-// One row a window, for one acceptance rate and one cost ratio.
+// Returns one row for each window, for one acceptance rate and one cost ratio.
 ordered_json windows_json(const SpeculativeQuestion& asked, double alpha, double cost_ratio) {
   const infer::StepCosts costs = costs_of(asked, cost_ratio);
   const evaluate::BestWindow best = evaluate::best_window(alpha, costs, asked.max_window);
@@ -50,7 +50,7 @@ std::string best_sentence(const ordered_json& plan) {
 }
 
 void print_windows(const ordered_json& plan) {
-  // Windows far beyond the best one tell nothing: a few more show that the curve has turned.
+  // A few windows after the best one show that the curve has turned.
   const int64_t shown = std::max<int64_t>(plan["best_window"].get<int64_t>() + 3, 8);
   Table table({{"window"}, {"tokens per target run"}, {"speedup"}, {"operations"}, {"", Align::kLeft}});
   for (const auto& row : plan["windows"]) {
@@ -64,7 +64,8 @@ void print_windows(const ordered_json& plan) {
   std::cout << table.text() << best_sentence(plan);
 }
 
-// Rows: acceptance rates; columns: cost ratios; cells: best window and its speedup (Figure 3 of the paper).
+// Prints the best window and its speedup for each acceptance rate (rows) and cost ratio (columns): the paper's
+// Figure 3.
 void print_best_windows(const SpeculativeQuestion& asked, const ordered_json& plans) {
   std::vector<Column> columns{{"alpha"}};
   for (const double cost_ratio : asked.cost_ratios) columns.push_back({fmt::format("c = {:g}", cost_ratio)});
@@ -81,14 +82,14 @@ void print_best_windows(const SpeculativeQuestion& asked, const ordered_json& pl
   std::cout << "Best window and its speedup; 0 is the target alone.\n" << table.text();
 }
 
-// "3:0.54" -> candidates and match rate of `setting`. Errors: UserError.
+// Returns `setting` with the candidates and match rate of a text such as "3:0.54". Errors: UserError.
 evaluate::PpdSetting parse_match(const std::string& text, evaluate::PpdSetting setting) {
   const size_t colon = text.find(':');
   if (colon == std::string::npos || !CLI::detail::lexical_cast(text.substr(0, colon), setting.candidates) ||
       !CLI::detail::lexical_cast(text.substr(colon + 1), setting.match_rate) || setting.candidates < 1 ||
       !(setting.match_rate >= 0 && setting.match_rate <= 1)) {
     throw UserError({.where = "draftsmith plan ppd --match",
-                     .what = "this is no pair of candidates and match rate",
+                     .what = "this is not a pair of candidates and match rate",
                      .expected = "K:RATE, a number of candidates of at least 1 and a rate in 0..1",
                      .found = "'" + text + "'",
                      .hint = "for example --match 3:0.54"});
@@ -148,7 +149,7 @@ void print_ppd(const PpdQuestion& asked) {
   if (setting.early_layer == 0) setting.early_layer = (setting.layers + 1) / 2;
   if (setting.early_layer > setting.layers || 2 * setting.early_layer < setting.layers) {
     throw UserError({.where = "draftsmith plan ppd --early-layer",
-                     .what = "the theorem holds for predictions in the upper half of the layers",
+                     .what = "the theorem holds only for predictions in the upper half of the layers",
                      .expected = fmt::format("{} to {}", (setting.layers + 1) / 2, setting.layers),
                      .found = std::to_string(setting.early_layer),
                      .hint = ""});

@@ -1,4 +1,4 @@
-// The tables of `draftsmith plan`: the papers' formulas (evaluate/costs/theory.h) for what the command line asks.
+// Tables of `draftsmith plan`, computed by the papers' formulas (evaluate/costs/theory.h).
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace draftsmith::cli {
 
-// Speculative decoding. Each alpha with each cost ratio: one of each prints a table of windows, several a table of best
-// windows; none at all: usual values.
+// Question about speculative decoding, for each alpha with each cost ratio. One of each gives a table of windows,
+// several give a table of best windows. Empty lists stand for usual values.
 struct SpeculativeQuestion {
   std::vector<double> alphas;
   std::vector<double> cost_ratios;
@@ -19,26 +19,26 @@ struct SpeculativeQuestion {
 };
 void print_speculative(SpeculativeQuestion asked);
 
-// SpecGame: ArD, and SpS and AsG for each of their rates.
+// Question about SpecGame: ArD alone, SpS for each acceptance rate, AsG for each agreement rate.
 struct SpecGameQuestion {
   std::vector<double> acceptance;  // P of SpS
   std::vector<double> agreement;   // P of AsG
-  double draft_ms = 0;             // of a drafter step
-  std::vector<double> target_ms;   // of a target step of 1, 2, 3, ... tokens
+  double draft_ms = 0;             // time of a drafter step
+  std::vector<double> target_ms;   // times of target steps of 1, 2, 3, ... tokens
   int64_t max_tokens = 7;
   bool json = false;
 };
 void print_specgame(const SpecGameQuestion& asked);
 
-// Predictive pipelined decoding.
+// Question about predictive pipelined decoding.
 struct PpdQuestion {
   int64_t layers = 0;
-  int64_t early_layer = 0;           // 0: half of them
+  int64_t early_layer = 0;           // 0: half of the layers
   std::vector<std::string> matches;  // "3:0.54", candidates and match rate
   int64_t tokens = 128;
   bool json = false;
 };
-// Errors: UserError for what is no match or an early layer outside the upper half.
+// Errors: UserError for a malformed match, and for an early layer outside the upper half.
 void print_ppd(const PpdQuestion& asked);
 
 }  // namespace draftsmith::cli

@@ -1,4 +1,5 @@
-// `draftsmith score`: a metric of a file of hypotheses, with intervals and paired tests against a second system.
+// `draftsmith score`: computes BLEU, chrF or ROUGE of a file of hypotheses, with intervals and a paired test against a
+// second system.
 
 #include <filesystem>
 #include <iostream>
@@ -155,21 +156,25 @@ int run_score(const ScoreFlags& flags) {
 std::function<int()> add_score(CLI::App& app) {
   auto flags = std::make_shared<ScoreFlags>(app);
   app.add_option("metric", flags->metric, fmt::format("{}", fmt::join(metrics::metric_names(), ", ")))->required();
-  app.add_option("--hyp", flags->hypotheses, "Hypotheses, one a line")->required();
-  app.add_option("--ref", flags->references, "References, one a line; several files are several references")
+  app.add_option("--hyp", flags->hypotheses, "File of hypotheses, one a line")->required();
+  app.add_option("--ref", flags->references, "File of references, one a line; several files are several references")
       ->required();
   app.add_option("--word-order", flags->word_order, "Word n-grams of chrF; 2 is chrF++")
       ->check(CLI::Range(0, 2))
       ->capture_default_str();
-  app.add_option("--paired", flags->other, "Hypotheses of another system, for paired tests of the difference");
+  app.add_option("--paired", flags->other, "File of another system's hypotheses, for paired tests of the difference");
   app.add_option("--resamples", flags->resampling.resamples, "Bootstrap resamples; ten times as many randomizations")
       ->check(CLI::Range(10, 1000000))
       ->capture_default_str();
   app.add_option("--seed", flags->resampling.seed, "Seed of the resampling")->capture_default_str();
   app.add_flag("--json", flags->json, "Print one JSON object with full precision");
   app.footer(
-      "A literal \\n or <n> separates the sentences of a line, which scores like rougeLsum compare one by one.\n"
-      "Example:\n  draftsmith score bleu --hyp out.txt --ref test.de");
+      "ROUGE is a number from 0 to 1, the mean over lines. For rougeLsum, a literal \\n or <n> separates\n"
+      "the sentences of a line.\n"
+      "Examples:\n"
+      "  draftsmith score bleu --hyp out.txt --ref test.de\n"
+      "  draftsmith score chrf --hyp out.txt --ref test.de --paired other.txt\n"
+      "  draftsmith score rouge --hyp out.txt --ref summaries.txt --stemmer");
   return [flags] { return run_score(*flags); };
 }
 

@@ -1,4 +1,4 @@
-// An evaluation suite's file, as `draftsmith eval` and `draftsmith validate` both read it.
+// Reader of evaluation suites, for `draftsmith eval` and `draftsmith validate`.
 #pragma once
 
 #include <filesystem>
@@ -9,8 +9,8 @@
 
 namespace draftsmith::cli {
 
-// Reads a suite and `--set` overlays; tasks, runs and drafters may be overlaid by their names. A suite without a name
-// gets the file's. Errors: UserError with everything that is wrong, files and model directories that are missing too.
+// Reads a suite and applies `--set` overlays; a path may begin with the name of a task, run or drafter. A suite without
+// a name takes the file's. Errors: a UserError with all problems, missing files and model directories included.
 evaluate::SuiteOptions load_suite(const std::filesystem::path& file, const std::vector<std::string>& overrides);
 
 }  // namespace draftsmith::cli

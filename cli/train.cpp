@@ -25,7 +25,7 @@ struct TrainFlags {
   bool fresh = false;
 };
 
-// What a stage made that a user looks for.
+// Lists the results of a stage that a user looks for.
 std::string products(const std::filesystem::path& directory) {
   std::string text;
   for (const char* name : {"model", "corpus.h5", "spiece.model", "results.json", "report.html", "hyp"}) {
@@ -34,7 +34,7 @@ std::string products(const std::filesystem::path& directory) {
   return text.empty() ? fmt::format("    {}\n", directory.string()) : text;
 }
 
-// The table of an evaluation that was finished before, which its stage does not print again.
+// Returns the results table of a finished evaluation, whose stage was skipped; empty without results.
 std::string finished_table(const std::filesystem::path& directory) {
   const auto file = directory / "results.json";
   if (!std::filesystem::exists(file)) return "";
@@ -47,20 +47,20 @@ std::string finished_table(const std::filesystem::path& directory) {
 }
 
 int run_train(const TrainFlags& flags) {
-  const RunContext context = begin_run(flags.common.run);
+  const ExecutionContext context = begin_execution(flags.common.execution);
   const recipes::Recipe recipe = recipes::load_recipe(flags.recipe, flags.common.set);
   recipes::PipelineOptions options;
   options.work = flags.work.empty() ? std::filesystem::path("work") / recipe.name : flags.work;
   options.until = flags.until;
   options.fresh = flags.fresh;
   options.execution = {
-      .device = flags.common.run.device, .threads = flags.common.run.threads, .progress = context.progress};
+      .device = flags.common.execution.device, .threads = flags.common.execution.threads, .progress = context.progress};
   const SignalWatch signals;
   const auto results = recipes::run_recipe(recipe, options);
   for (const auto& result : results) {
     if (result.skipped) std::cout << finished_table(result.directory);
   }
-  std::cout << "\nWhat lies where:\n";
+  std::cout << "\nResults:\n";
   for (const auto& result : results) {
     std::cout << fmt::format("  {}{}\n{}", result.stage, result.skipped ? " (was finished)" : "",
                              products(result.directory));
@@ -73,13 +73,14 @@ int run_train(const TrainFlags& flags) {
 std::function<int()> add_train(CLI::App& app) {
   auto flags = std::make_shared<TrainFlags>();
   app.add_option("recipe", flags->recipe, "Recipe (TOML)")->required()->type_name("RECIPE.toml");
-  app.add_option("--work", flags->work, "Where the stages' directories lie (default: work/NAME)")->type_name("DIR");
+  app.add_option("--work", flags->work, "Directory of the stages' directories (default: work/NAME)")->type_name("DIR");
   app.add_option("--until", flags->until, "Last stage to run")->type_name("STAGE");
-  app.add_flag("--fresh", flags->fresh, "Redo every stage; what is there is kept under another name");
+  app.add_flag("--fresh", flags->fresh, "Redo every stage; existing results are kept under another name");
   add_set_flag(app, flags->common.set);
-  add_run_flags(app, flags->common.run);
+  add_execution_flags(app, flags->common.execution);
   app.footer(
-      "Finished stages are skipped, changed ones are redone beside the old, an interrupted one goes on.\n"
+      "Finished stages are skipped, changed stages are redone beside the old ones, and an interrupted stage\n"
+      "continues.\n"
       "Examples:\n"
       "  draftsmith train recipes/quickstart.toml\n"
       "  draftsmith train recipes/quickstart.toml --until target --set target.training.length='2 epochs'\n"

@@ -1,4 +1,4 @@
-// `draftsmith validate`: every error of recipes and suites at once; nothing is run.
+// `draftsmith validate`: reports every error of recipes and suites at once; runs nothing.
 #include <iostream>
 #include <memory>
 
@@ -15,7 +15,7 @@ namespace draftsmith::cli {
 
 namespace {
 
-// The file in one line, or a UserError with everything that is wrong with it.
+// Returns a line about the file. Throws a UserError with all its problems.
 std::string validate_file(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
   if (recipes::is_recipe(load_toml(file))) {
     const recipes::Recipe recipe = recipes::load_recipe(file, overrides);
@@ -46,7 +46,9 @@ std::function<int()> add_validate(CLI::App& app) {
   auto overrides = std::make_shared<std::vector<std::string>>();
   app.add_option("file", *files, "Recipes and suites (TOML)")->required()->type_name("FILE.toml");
   add_set_flag(app, *overrides);
-  app.footer("Example:\n  draftsmith validate recipes/*.toml");
+  app.footer(
+      "Examples:\n  draftsmith validate recipes/*.toml\n"
+      "  draftsmith validate suite.toml --set task.test.limit=100");
   return [files, overrides] { return run_validate(*files, *overrides); };
 }
 

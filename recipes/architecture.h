@@ -1,4 +1,4 @@
-// The shape of a model that a recipe trains from random weights.
+// Shape of a model that a recipe trains from random weights.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct ArchitectureOptions {
   static Fields<ArchitectureOptions> fields();
 };
 
-// Ids of a tokenizer that a model's configuration holds; -1: it has none.
+// Ids of a tokenizer that a model's configuration contains; -1 stands for none.
 struct SpecialIds {
   int64_t vocabulary = 0;
   int64_t pad = 0;
@@ -43,7 +43,7 @@ struct SpecialIds {
   int64_t bos = -1;
 };
 
-// The configuration of a new model. `options` are valid.
+// Returns the configuration of a new model; `options` must be valid.
 model::TransformerConfig make_config(const ArchitectureOptions& options, const SpecialIds& ids);
 
 }  // namespace draftsmith::recipes

@@ -1,14 +1,14 @@
-// One run at a time in a work directory.
+// Lock that allows one run at a time in a work directory.
 #pragma once
 
 #include <filesystem>
 
 namespace draftsmith::recipes {
 
-// Holds `directory`/.lock from construction to destruction; the system releases it when the process dies.
+// Lock on `directory`/.lock from construction to destruction. The system releases it when the process ends.
 class DirectoryLock {
  public:
-  // Throws UserError when another process holds it.
+  // Throws UserError if another process holds the lock.
   explicit DirectoryLock(const std::filesystem::path& directory);
   ~DirectoryLock();
   DirectoryLock(const DirectoryLock&) = delete;

@@ -49,7 +49,7 @@ std::optional<Done> read_done(const std::filesystem::path& directory) {
                      .what = "damaged stage marker",
                      .expected = "the DONE file of a finished stage",
                      .found = error.what(),
-                     .hint = "remove the stage's directory; the recipe makes it again"});
+                     .hint = "remove the stage's directory; the recipe then runs the stage again"});
   }
 }
 

@@ -1,4 +1,4 @@
-// DONE: the last file a stage writes. It says what made the stage directory and what it held when it was finished.
+// DONE: the last file that a stage writes. It records the stage's identity and all files of the finished directory.
 #pragma once
 
 #include <filesystem>
@@ -18,24 +18,24 @@ struct Done {
   std::string kind{};
   int64_t version = 0;
   std::string hash{};                           // identity of the stage: options, version, inputs
-  nlohmann::ordered_json options{};             // resolved options behind the hash
+  nlohmann::ordered_json options{};             // resolved options
   std::map<std::string, std::string> inputs{};  // input stage or file -> its hash
   std::map<std::string, std::string> files{};   // file of the directory -> SHA-256 of its content
   std::string finished{};                       // UTC, ISO 8601
-  double seconds = 0.0;                         // of the run that finished it
+  double seconds = 0.0;                         // duration of the run that finished the stage
 };
 
 // Hashes the directory's files and writes DONE by atomic rename.
 void write_done(const std::filesystem::path& directory, Done done);
-// The directory's DONE, or nothing when there is none. UserError when it is damaged.
+// Reads the directory's DONE; nothing if there is none. Errors: UserError if the file is damaged.
 std::optional<Done> read_done(const std::filesystem::path& directory);
-// File of a directory -> SHA-256 of its content.
+// Maps each file of a directory to the SHA-256 of its content.
 using FileHashes = std::map<std::string, std::string>;
-// How the files that a directory holds `now` differ from those at `moment` ("the export"): each missing, changed or
-// added file is one problem.
+// Compares a directory's files `now` with those at an earlier `moment` ("the export"). Returns one problem for each
+// missing, changed or added file.
 std::vector<Problem> changed_files(const std::filesystem::path& directory, const FileHashes& then,
                                    const FileHashes& now, const std::string& moment);
-// Compares the directory with its DONE: each missing, changed or added file is one problem.
+// Compares a directory with its DONE. Returns one problem for each missing, changed or added file.
 std::vector<Problem> verify_done(const std::filesystem::path& directory, const Done& done);
 
 }  // namespace draftsmith::recipes

@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 
 enum class Kind { kStage, kModel, kCorpus, kNgrams, kTeacherCache, kRouter, kRouterData, kExits, kResults, kWork };
 
-// Whether a directory is one the pipeline made for a stage, finished or not: NAME-hash8 beside a link NAME.
+// Returns whether the pipeline made a directory for a stage, finished or not: NAME-hash8 beside a link NAME.
 bool is_stage(const fs::path& directory) {
   if (!fs::is_directory(directory) || fs::is_symlink(directory)) return false;
   if (fs::exists(directory / "DONE")) return true;
@@ -57,7 +57,7 @@ Kind kind_of(const fs::path& path) {
       throw UserError({.where = path.string(),
                        .what = "is the directory of a stage that has not finished",
                        .expected = "a file DONE, which a stage writes last",
-                       .hint = "run the recipe again: the stage goes on where it stopped"});
+                       .hint = "run the recipe again; the stage continues where it stopped"});
     }
     for (const auto& entry : fs::directory_iterator(path)) {
       if (is_stage(entry.path())) return Kind::kWork;
@@ -65,13 +65,13 @@ Kind kind_of(const fs::path& path) {
   }
   throw UserError(
       {.where = path.string(),
-       .what = fs::exists(path) ? "is nothing that Draftsmith writes" : "does not exist",
+       .what = fs::exists(path) ? "is not a file or directory that Draftsmith writes" : "does not exist",
        .expected =
            "a stage directory (DONE), a model or router directory (config.json), a directory of exits (exits.json), a "
            "corpus, n-gram table, teacher cache or router data (.h5), a results.json or a work directory"});
 }
 
-// With the report of its training where that lies beside it.
+// Includes the report of the router's training if it lies beside the router.
 std::string inspect_router(const fs::path& directory) {
   std::string text = model::describe_router(model::load_router(directory));
   const fs::path report = fs::canonical(directory).parent_path() / "router_report.json";
@@ -98,7 +98,7 @@ std::string inspect_results(const fs::path& file) {
   return text;
 }
 
-// The parts of a stage directory that have a form of their own.
+// Parts of a stage directory that can be described.
 std::vector<fs::path> parts_of(const fs::path& stage) {
   std::vector<fs::path> parts;
   for (const char* name :
@@ -108,7 +108,7 @@ std::vector<fs::path> parts_of(const fs::path& stage) {
   return parts;
 }
 
-// What a part of a stage is by its name, whatever is left of it.
+// Returns the kind of a stage's part by its name, even if the part is damaged.
 Kind part_kind(const fs::path& part) {
   const std::string name = part.filename().string();
   if (name == "model") return Kind::kModel;
@@ -138,11 +138,11 @@ std::string inspect_stage(const fs::path& directory) {
 
 struct WorkStage {
   fs::path directory;
-  bool in_use = false;  // a link of the work directory leads to it
+  bool in_use = false;  // whether a link of the work directory leads to the stage
   bool finished = false;
 };
 
-// Stage directories of a work directory, those in use first.
+// Returns the stage directories of a work directory, first those in use.
 std::vector<WorkStage> stages_of(const fs::path& work) {
   std::vector<WorkStage> stages;
   std::set<fs::path> linked;
@@ -192,13 +192,13 @@ std::string describe(const fs::path& path, Kind kind) {
   return inspect_work(path);
 }
 
-// Checkpoints of training have a DONE of their own, which is no stage's.
+// Checkpoints of training also have a DONE, which is not a stage's.
 bool is_checkpoint(const fs::path& directory) {
   return directory.parent_path().filename() == "checkpoints";
 }
 
-// The stage directory that a path is or lies in: parts of a stage lie at most five levels deep (exits in the model of a
-// checkpoint).
+// Returns the stage directory that contains a path or equals it. Parts of a stage lie at most five levels deep (exits
+// in the model of a checkpoint).
 std::optional<fs::path> enclosing_stage(const fs::path& path) {
   fs::path candidate = fs::canonical(path);
   for (int level = 0; level < 6; ++level, candidate = candidate.parent_path()) {
@@ -207,7 +207,7 @@ std::optional<fs::path> enclosing_stage(const fs::path& path) {
   return std::nullopt;
 }
 
-// Files at or below `path` that are not what the stage's DONE or the export's record says.
+// Returns a problem for each file at or below `path` that differs from the stage's DONE or the export's record.
 std::vector<Problem> changed_files(const fs::path& path) {
   std::vector<Problem> changed = is_export(path) ? changes_since_export(path) : std::vector<Problem>{};
   const auto stage = enclosing_stage(path);
@@ -215,7 +215,7 @@ std::vector<Problem> changed_files(const fs::path& path) {
   const std::string whole = fs::canonical(path).string();
   for (Problem problem : verify_done(*stage, read_done(*stage).value())) {
     if (problem.where != whole && !problem.where.starts_with(whole + "/")) continue;
-    problem.where = path.string() + problem.where.substr(whole.size());  // as the user named it
+    problem.where = path.string() + problem.where.substr(whole.size());  // the path as the user wrote it
     changed.push_back(std::move(problem));
   }
   return changed;
@@ -233,7 +233,7 @@ void append(std::vector<Problem>& problems, const std::vector<Problem>& more) {
   problems.insert(problems.end(), more.begin(), more.end());
 }
 
-// What is wrong with the form of a model, a corpus or a results.json.
+// Returns the problems of a model, a corpus or a results.json that is not well formed.
 void check_form(const fs::path& path, Kind kind, std::vector<Problem>& problems) {
   add_errors(problems, [&] {
     if (kind == Kind::kModel) check_model_directory(path);
@@ -260,7 +260,7 @@ void verify_work(const fs::path& work, std::vector<Problem>& problems) {
       problems.push_back({.where = stage.directory.string(),
                           .what = "this stage has not finished",
                           .expected = "a file DONE, which a stage writes last",
-                          .hint = "run the recipe again: the stage goes on where it stopped"});
+                          .hint = "run the recipe again; the stage continues where it stopped"});
     }
   }
 }
@@ -285,7 +285,7 @@ std::vector<Problem> verify(const fs::path& path) {
   } else {
     add_errors(problems, [&] { append(problems, changed_files(path)); });
     check_form(path, kind, problems);
-    // A model with a damaged tensor need not be run to be told apart.
+    // A model with a damaged tensor is known to differ, so it need not be run.
     if (problems.empty() && kind == Kind::kModel && is_export(path)) {
       add_errors(problems, [&] { append(problems, changed_logits(path)); });
     }

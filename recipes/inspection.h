@@ -1,4 +1,4 @@
-// What a model, corpus, results or stage directory holds, and whether it is still what was written.
+// `inspect` describes models, corpora, results and stage directories; `verify` checks that they are as written.
 #pragma once
 
 #include <filesystem>
@@ -9,18 +9,18 @@
 
 namespace draftsmith::recipes {
 
-// A description for people, several lines, at most 100 columns. `path` is a stage directory, a model directory, a
-// directory of exits, a corpus, a recipe's work directory or a results.json. Errors: UserError when it is none of
-// these, is damaged, or is or lies in a stage directory or is an export and differs from what was written there.
+// Returns a description of several lines, at most 100 columns wide. `path` is a stage directory, a model directory, a
+// directory of exits, a corpus, a recipe's work directory or a results.json. Errors: UserError for other paths, for
+// damaged files, and for a stage or an export that is not as it was written.
 std::string inspect(const std::filesystem::path& path);
 
-// Everything that is wrong with it: files that differ from the DONE of the stage that it is or lies in, or from the
-// record of an export; a damaged model, corpus or results.json; an exported model that gives other logits for its
-// stored probes; in a work directory a stage in use that has not finished. Errors: UserError as above.
+// Returns all problems of a path: files that differ from the DONE of their stage or from the record of an export; a
+// damaged model, corpus or results.json; an exported model with other logits for its stored probes; in a work
+// directory, a stage in use that has not finished. Errors: UserError as for inspect().
 std::vector<Problem> verify(const std::filesystem::path& path);
 
-// Whether a DONE or the record of an export says what was written there. Of anything else verify() can check the form
-// only.
+// Returns whether a DONE or the record of an export describes the path. For other paths, verify() checks only that
+// files are well formed.
 bool is_recorded(const std::filesystem::path& path);
 
 }  // namespace draftsmith::recipes

@@ -29,11 +29,11 @@ std::string describe_tandem(const fs::path& directory, const model::TandemShape&
                                  fmt::join(tandem.layer_map, ", "), tandem.primary_layers, tandem.primary_width);
   text += fmt::format("  block          trained with {} tokens (any number decodes)\n", tandem.block);
   const auto primary = model::recorded_primary(directory);
-  if (!primary) return text + "  primary        none is named\n";
+  if (!primary) return text + "  primary        not named\n";
   return text + fmt::format("  primary        {}, sha256 {}\n", primary->path, primary->hash.substr(0, 16));
 }
 
-// The lines that every model of one transformer has.
+// Returns the lines about one transformer.
 std::string describe_shape(const model::ModelDescription& model) {
   const auto& c = model.config;
   std::string text = fmt::format("  parameters     {} ({})\n", model.parameters, stored_types(model));

@@ -1,5 +1,5 @@
-// What `inspect` and `verify` say of model directories of every kind: ordinary ones, Tandem secondaries with their
-// primary, models of block prediction, deep Tandems; and of the exits inside them (model/kinds/exits.h).
+// Descriptions and checks of model directories for `inspect` and `verify`: ordinary models, Tandem secondaries with
+// their primary, models of block prediction, deep Tandems, and exits inside models (model/kinds/exits.h).
 #pragma once
 
 #include <filesystem>
@@ -7,14 +7,14 @@
 
 namespace draftsmith::recipes {
 
-// Several lines for people. Errors: UserError when it is damaged.
+// Returns a description of several lines. Errors: UserError if the model is damaged.
 std::string describe_model_directory(const std::filesystem::path& directory);
 
-// Opens and checks everything that belongs to the model; of a Tandem secondary its primary too, whose hash must be the
-// recorded one, and of exits that they are this model's. Errors: UserError.
+// Opens and checks all parts of a model. The primary of a Tandem secondary must have the recorded hash; exits must
+// belong to this model. Errors: UserError.
 void check_model_directory(const std::filesystem::path& directory);
 
-// The same of a directory of exits; where it lies in a model's directory, it must be that model's.
+// Opens and checks a directory of exits. Exits inside a model's directory must belong to that model. Errors: UserError.
 void check_exits(const std::filesystem::path& directory);
 
 }  // namespace draftsmith::recipes

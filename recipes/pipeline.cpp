@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kShortHash = 8;
 
-// Content hash of an input file; of a folder, over its files' names and contents.
+// Returns the hash of an input file's content, or of the names and contents of a folder's files.
 std::string path_hash(const std::filesystem::path& path) {
   if (!std::filesystem::is_directory(path)) return sha256_file(path);
   std::map<std::string, std::string> hashes;
@@ -36,7 +36,7 @@ std::filesystem::path unused_name(const std::filesystem::path& directory) {
   }
 }
 
-// The stage's directory, and the link to it; with --fresh what was there is first moved aside.
+// Makes the stage's directory and the link to it. With --fresh, first renames an existing directory.
 void prepare_directory(const RecipeStage& stage, const PipelineOptions& options,
                        const std::filesystem::path& directory) {
   if (options.fresh && std::filesystem::exists(directory)) {
@@ -46,7 +46,7 @@ void prepare_directory(const RecipeStage& stage, const PipelineOptions& options,
   replace_link(options.work / stage.name, directory);
 }
 
-// Runs one stage in its directory; false when it is finished there already.
+// Runs one stage in its directory. Returns false if it was finished before.
 bool finish_stage(const RecipeStage& stage, Done done, const PipelineOptions& options,
                   const std::filesystem::path& directory) {
   if (const auto existing = read_done(directory); existing && existing->hash == done.hash) return false;
@@ -88,7 +88,7 @@ size_t stages_to_run(const Recipe& recipe, const std::string& until) {
 }  // namespace
 
 std::string stage_hash(const RecipeStage& stage, const std::map<std::string, std::string>& input_hashes) {
-  // Where an input lies does not matter, only what it holds; the options name it as the recipe's author wrote it.
+  // The hash of an input depends on its content, not on its place; the options contain the name in the recipe.
   std::vector<std::string> contents;
   for (const auto& [name, hash] : input_hashes) contents.push_back(hash);
   const nlohmann::json identity = {{"kind", stage.kind->name},
@@ -105,7 +105,7 @@ std::vector<StageResult> run_recipe(const Recipe& recipe, const PipelineOptions&
   std::map<std::string, std::string> hashes;
   std::vector<StageResult> results;
   for (size_t i = 0; i < count; ++i) {
-    throw_if_stop_requested(fmt::format("{} of {} stages are finished; run it again to go on", i, count));
+    throw_if_stop_requested(fmt::format("{} of {} stages are finished; run it again to continue", i, count));
     const RecipeStage& stage = recipe.stages[i];
     Done done{.stage = stage.name,
               .kind = stage.kind->name,

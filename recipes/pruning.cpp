@@ -45,11 +45,11 @@ Ids ids_of(std::span<const int32_t> tokens) {
   return {tokens.begin(), tokens.end()};
 }
 
-// A model directory with its tokenizer, which corpora must share.
+// Model directory with its tokenizer, which corpora must share.
 struct Whole {
   fs::path directory;
   std::unique_ptr<model::TransformerModel> model;
-  std::unique_ptr<data::Tokenizer> tokenizer;  // nullptr: the directory has none
+  std::unique_ptr<data::Tokenizer> tokenizer;  // null if the directory has none
 
   void read_corpus(const fs::path& file, const OnExample& on_example) const {
     const data::Corpus corpus(file);
@@ -164,7 +164,7 @@ std::string PruneReport::text() const {
                                  millions(numbers_after), millions(numbers_before), layers, after.heads, before.heads,
                                  after.ff_width, before.ff_width);
   if (tokens > 0) {
-    text += fmt::format("\n  {} of {} ids, which are {:.2f} % of the tokens counted", after.vocabulary_rows(),
+    text += fmt::format("\n  {} of {} ids, which cover {:.2f} % of the counted tokens", after.vocabulary_rows(),
                         before.vocabulary, 100.0 * static_cast<double>(kept) / static_cast<double>(tokens));
   }
   return text;
@@ -174,7 +174,7 @@ PruneReport prune_directory(const fs::path& model, const fs::path& out, const mo
                             at::Device device) {
   model::require_free_place(out);
   if (fs::exists(model::exits_directory(model))) {
-    log_info("{}: its exits are left behind, they belong to the whole model", model.string());
+    log_info("{}: its exits are not copied, because they belong to the whole model", model.string());
   }
   Whole whole{model, model::load_model(model, {.device = device, .pack = false}), nullptr};
   if (data::has_tokenizer(model)) {

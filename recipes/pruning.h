@@ -1,4 +1,4 @@
-// Pruning of a model directory: what `draftsmith prune` and the recipe stage `prune` both do.
+// Pruning of a model directory, for `draftsmith prune` and stages of kind `prune`.
 #pragma once
 
 #include <filesystem>
@@ -14,19 +14,19 @@ namespace draftsmith::recipes {
 struct PruneReport {
   model::TransformerConfig before;
   model::TransformerConfig after;
-  int64_t numbers_before = 0;  // in all parameters, tied ones once
+  int64_t numbers_before = 0;  // numbers in all parameters, tied ones once
   int64_t numbers_after = 0;
-  int64_t tokens = 0;  // counted for the vocabulary
-  int64_t kept = 0;    // of them, those whose ids stay
+  int64_t tokens = 0;  // tokens counted for the vocabulary
+  int64_t kept = 0;    // counted tokens whose ids stay
 
-  // A line for a person, two with a pruned vocabulary.
+  // Returns a description of one line, two with a pruned vocabulary.
   std::string text() const;
 };
 
-// Writes the pruned model of the directory `model` as the new directory `out`, with the tokenizer and the generation
-// settings of the whole one; `device` runs it over the calibration text. Errors (UserError): those of load_model,
-// prune() and save_model, of the files that options name, a corpus of another tokenizer, files without tokens; what can
-// be known before text is read is refused before. Interrupted when a stop is requested. Nothing is left behind.
+// Prunes the model in the directory `model` and writes the new directory `out`, with the tokenizer and the generation
+// settings of the whole model. `device` runs the model on the calibration text. Errors: UserError as load_model,
+// prune() and save_model, for files of the options, a corpus of another tokenizer and files without tokens; Interrupted
+// if a stop is requested. Checks options before it reads text. After an error, there is no `out`.
 PruneReport prune_directory(const std::filesystem::path& model, const std::filesystem::path& out,
                             const model::PruneOptions& options, at::Device device = at::kCPU);
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kDataPrefix = "$DATA";
 
-// Calls visit(string value) on every string inside a node, arrays and tables included.
+// Calls visit(string value) on every string inside a node and its nested arrays and tables.
 template <class Node, class Visit>
 void for_each_string(Node& node, const Visit& visit) {
   if (auto* table = node.as_table()) {
@@ -39,7 +39,7 @@ std::string expand_data(const std::string& text) {
   return data_folder().string() + text.substr(std::string(kDataPrefix).size());
 }
 
-// Gives `table` what it lacks of `defaults`, table by table.
+// Copies missing keys of `table` and its nested tables from `defaults`.
 void fill_in(toml::table& table, toml::table&& defaults) {
   for (auto&& [key, value] : defaults) {
     toml::node* own = table.get(key);
@@ -110,7 +110,7 @@ void collect_inputs(const std::vector<RecipeStage>& earlier, RecipeStage& stage,
   });
 }
 
-// Beside stages a recipe has a name, what it includes, and defaults for kinds of stages.
+// Checks the keys of a recipe that are not stages: name, include and defaults.
 void check_top_level(const toml::table& root, Problems& problems) {
   for (auto&& [key, value] : root) {
     if (value.is_table() || key.str() == "name") continue;
@@ -174,7 +174,7 @@ Recipe load_recipe(const std::filesystem::path& file, const std::vector<std::str
   for (const RecipeSource& source : recipe_sources(file, overrides, problems)) {
     check_top_level(source.root(), problems);
     add_stages(source, recipe.stages, problems);
-    recipe.name = source.root()["name"].value_or(file.stem().string());  // the last is the recipe itself
+    recipe.name = source.root()["name"].value_or(file.stem().string());  // the last source is the recipe itself
   }
   if (recipe.stages.empty() && problems.empty()) {
     problems.add({.where = file.string(), .what = "the recipe has no stage", .expected = "tables with a `kind`"});

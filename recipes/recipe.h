@@ -1,8 +1,8 @@
-// A recipe: a TOML file that lists stages. Reading, overlaying --set, resolving references between stages.
+// Recipe: a TOML file that lists stages. Reads it, applies --set and resolves references between stages.
 //
 //   name = "quickstart"
-//   include = { recipe = "multi30k_bild.toml", until = "aligned" }  # its stages, as it makes them itself, come first
-//   [defaults.train]                  # options of every stage of that kind that does not set them itself
+//   include = { recipe = "multi30k_bild.toml", until = "aligned" }  # stages of another recipe come first, unchanged
+//   [defaults.train]                  # defaults of options for every stage of that kind
 //   training = { schedule = { name = "cosine", warmup = "4 %" } }
 //   [tokenizer]                       # a stage, named by its table
 //   kind = "tokenizer"
@@ -22,29 +22,29 @@ namespace draftsmith::recipes {
 struct RecipeStage {
   std::string name;
   const StageKind* kind = nullptr;
-  toml::table table;                  // its options, without `kind`; references unresolved
-  CheckedOptions checked{};           // the same, read
-  std::vector<std::string> inputs{};  // stages it refers to, in order of first use
-  std::vector<std::string> files{};   // other files and folders it reads, after "$DATA" was replaced
+  toml::table table;                  // options without `kind`, with unresolved references
+  CheckedOptions checked{};           // parsed options
+  std::vector<std::string> inputs{};  // stages that the options refer to, in order of first use
+  std::vector<std::string> files{};   // other input files and folders, with "$DATA" replaced
 };
 
 struct Recipe {
   std::filesystem::path file{};
   std::string name{};
-  std::vector<RecipeStage> stages{};  // in the order of the file, included ones first
+  std::vector<RecipeStage> stages{};  // in the order of the file, after included stages
 };
 
-// Reads and checks a recipe; every error at once (UserError). `overrides` are "stage.key=value"; those of `defaults`
-// are for the included recipe too.
+// Reads and checks a recipe. `overrides` are "stage.key=value"; overrides of `defaults` apply to included recipes too.
+// Errors: a UserError with all problems.
 Recipe load_recipe(const std::filesystem::path& file, const std::vector<std::string>& overrides);
 
-// True when a TOML file has the form of a recipe (some table has a `kind`), as opposed to an evaluation suite.
+// Returns whether a TOML file is a recipe (some table has a `kind`) and not an evaluation suite.
 bool is_recipe(const toml::table& table);
 
-// The folder that "$DATA" stands for: the environment's DRAFTSMITH_DATA, else ../shared/data.
+// Returns the folder that "$DATA" stands for: the environment variable DRAFTSMITH_DATA, else ../shared/data.
 std::filesystem::path data_folder();
 
-// The stage's table with the "@stage/path" and "$DATA/path" of its paths replaced by paths, references under `work`.
+// Returns the stage's table with paths in place of "@stage/path" (under `work`) and "$DATA/path".
 toml::table resolve_references(const RecipeStage& stage, const std::filesystem::path& work);
 
 }  // namespace draftsmith::recipes

@@ -8,18 +8,18 @@ namespace draftsmith::recipes {
 
 namespace {
 
-// What a recipe takes over from another: its stages, up to one of them.
+// Part of another recipe that a recipe includes: all stages, or those up to one.
 struct IncludeOptions {
   std::filesystem::path recipe;
   std::string until;
   static Fields<IncludeOptions> fields() {
     return Fields<IncludeOptions>("include")
         .add("recipe", &IncludeOptions::recipe, Required{}, "Recipe whose stages come first, relative to this file.")
-        .add("until", &IncludeOptions::until, "Its last stage that is wanted; absent: all of them.");
+        .add("until", &IncludeOptions::until, "Last stage to include; absent: all stages.");
   }
 };
 
-// Names of the stages' tables, in the order of the file (toml++ sorts them by name).
+// Returns the names of the stages' tables in the order of the file (toml++ sorts them by name).
 std::vector<std::string> stage_names(const toml::table& root) {
   std::vector<std::pair<uint32_t, std::string>> found;
   for (auto&& [key, value] : root) {
@@ -32,14 +32,14 @@ std::vector<std::string> stage_names(const toml::table& root) {
   return names;
 }
 
-// One file of a recipe as it is found, before any override.
+// File of a recipe, before any override.
 struct FoundFile {
   std::filesystem::path path;
-  std::vector<std::string> stages;  // up to `until`: what lies behind is nobody's, overrides included
+  std::vector<std::string> stages;  // stages up to `until`; overrides of later stages are errors
   std::string until;
 };
 
-// Leaves the stages up to `last`; false when it is none of them.
+// Removes the stages after `last`. Returns false if `last` is not a stage of the file.
 bool drop_behind(const std::string& last, std::vector<std::string>& stages) {
   const auto found = std::find(stages.begin(), stages.end(), last);
   if (found == stages.end()) return false;
@@ -47,7 +47,7 @@ bool drop_behind(const std::string& last, std::vector<std::string>& stages) {
   return true;
 }
 
-// The file and what it includes, innermost first.
+// Returns the file and the files that it includes, innermost first.
 void find_files(const std::filesystem::path& file, const std::string& until, std::vector<std::filesystem::path> outer,
                 std::vector<FoundFile>& files, Problems& problems) {
   const toml::table root = load_toml(file);
@@ -80,7 +80,7 @@ bool has_stage(const FoundFile& file, const std::string& name) {
   return std::find(file.stages.begin(), file.stages.end(), name) != file.stages.end();
 }
 
-// The overrides that are for files[index].
+// Returns the overrides that apply to files[index].
 std::vector<std::string> overrides_for(const std::vector<FoundFile>& files, size_t index,
                                        const std::vector<std::string>& overrides) {
   std::vector<std::string> mine;

@@ -1,4 +1,4 @@
-// The files that a recipe is made of: its own, and before it those of the recipes that it includes.
+// Files of a recipe: first the recipes that it includes, last its own.
 #pragma once
 
 #include <filesystem>
@@ -10,21 +10,21 @@
 
 namespace draftsmith::recipes {
 
-// Top-level tables that are no stages.
+// Top-level tables that are not stages.
 constexpr const char* kDefaults = "defaults";
 constexpr const char* kInclude = "include";
 
-// One file, with the overrides ("stage.key=value") that are for it.
+// File of a recipe, with its overrides ("stage.key=value").
 class RecipeSource {
  public:
-  // Its stages are those up to `until`; empty: all. Adds the problems of the overrides.
+  // Takes the stages up to `until`; all if it is empty. Adds problems for wrong overrides.
   RecipeSource(std::filesystem::path file, std::vector<std::string> overrides, const std::string& until,
                Problems& problems);
 
   const toml::table& root() const { return root_; }
-  // Names of the stages it contributes, in the order of the file.
+  // Returns the names of the stages that the file contributes, in the order of the file.
   const std::vector<std::string>& stages() const { return stages_; }
-  // The file anew: a copied node forgets its line, so that each stage is moved out of a parse of its own.
+  // Parses the file again. A copied node forgets its line, so each stage is moved out of a separate parse.
   toml::table parse() const;
 
  private:
@@ -34,10 +34,10 @@ class RecipeSource {
   std::vector<std::string> stages_;
 };
 
-// A recipe's files, included ones first. Overrides go to the file that has the stage they name, those of `defaults` to
-// all, any others to the recipe itself. Included files keep their own defaults, so that their stages are those that
-// they make by themselves. Adds a problem for a stage that an included recipe lacks and for recipes that include one
-// another. Errors (UserError): files that cannot be read.
+// Returns a recipe's files, first the included ones. An override applies to the file with the stage that it names, an
+// override of `defaults` to all files, any other to the recipe itself. Included files keep their own defaults, so their
+// stages are the same as when they run alone. Adds a problem for an unknown stage of an included recipe, and for
+// recipes that include one another. Errors: UserError for a file that cannot be read.
 std::vector<RecipeSource> recipe_sources(const std::filesystem::path& file, const std::vector<std::string>& overrides,
                                          Problems& problems);
 

@@ -1,4 +1,4 @@
-// A stage of a recipe: what it reads, makes and is identified by. Kinds of stages are listed in stage_kinds.cpp.
+// Stage of a recipe: its options, its work and its identity. stage_kinds.cpp lists the kinds of stages.
 #pragma once
 
 #include <filesystem>
@@ -26,36 +26,37 @@ struct Execution {
 
 // The context of a running stage.
 struct StageContext {
-  std::filesystem::path directory;  // the stage's own; exists, and keeps what an interrupted run left in it
+  std::filesystem::path directory;  // the stage's directory; it exists and keeps the files of an interrupted run
   std::string identity;             // the stage's hash
   Execution execution{};
-  nlohmann::ordered_json options{};  // resolved; references as the author wrote them; null: not run by a recipe
+  nlohmann::ordered_json options{};             // resolved, with references as in the recipe; null outside of recipes
   std::map<std::string, std::string> inputs{};  // input stage ("@name") or file -> its hash
 };
 
-// A stage's table, read and found to be without errors.
+// Options of a stage, parsed without errors.
 struct CheckedOptions {
-  nlohmann::ordered_json options;            // resolved, those that change the result
-  nlohmann::ordered_json identity;           // of these, what was given: enters the stage's hash
-  std::vector<std::filesystem::path> paths;  // what the stage reads, as written: references are not resolved
+  nlohmann::ordered_json options;            // resolved options that change the result
+  nlohmann::ordered_json identity;           // the given ones of them, which enter the stage's hash
+  std::vector<std::filesystem::path> paths;  // inputs of the stage, with unresolved references
 };
 
-// One kind of stage (kind = "train"): its options, and the function that runs it. Immutable.
+// Kind of stages (kind = "train"): its options, and the function that runs a stage. Immutable.
 struct StageKind {
   std::string name;
-  // Raised when the same options come to give another result, a changed default included: finished stages are redone.
+  // Increment it if the same options give another result, for example after a changed default: finished stages are then
+  // redone.
   int64_t version = 1;
   std::string summary;
-  // Text of the options for `draftsmith help options`.
+  // Returns the text of the options for `draftsmith help options`.
   std::function<std::string()> describe_options;
-  // Checks a stage's table and adds every error.
+  // Parses a stage's table and adds every error.
   std::function<CheckedOptions(const toml::table& table, const std::string& stage, Problems& problems)> check;
-  // Runs with references already replaced by paths. Must continue from what an earlier, interrupted run left behind.
-  // Stops early by throwing Interrupted.
+  // Runs a stage, whose table has paths in place of references. Must continue the work of an interrupted run. Throws
+  // Interrupted if a stop is requested.
   std::function<void(const toml::table& table, const StageContext& run)> run;
 };
 
-// The kind whose options are the struct Options and whose work is `run_stage(options, run)`.
+// Returns a kind with the options struct Options, whose stages run `run_stage(options, run)`.
 template <class Options>
 StageKind make_stage_kind(std::string name, int64_t version, const std::string& summary,
                           void (*run_stage)(const Options&, const StageContext&)) {

@@ -1,4 +1,4 @@
-// The measures that a train stage leaves of its model (validation.json, train/training_log.h).
+// Validation measures that a train stage writes (validation.json, train/training_log.h).
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,8 @@ struct ValidationMeasures {
   double accuracy = 0;  // share of labels
 };
 
-// Of the model that the stage keeps; nothing for stages that validate none. Errors: UserError naming what is malformed.
+// Returns the measures of a stage's model; nothing if the stage did not validate. Errors: a UserError with the
+// malformed part.
 std::optional<ValidationMeasures> load_validation(const std::filesystem::path& stage);
 
 }  // namespace draftsmith::recipes

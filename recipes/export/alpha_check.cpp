@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where no text is given: enough to see that nothing changed, not to measure a drafter.
+// Default text: enough to see that nothing changed, but not to measure a drafter.
 constexpr const char* kSentences[] = {"A man rides a bicycle down the street.",
                                       "Two children are playing football in the park.",
                                       "Once upon a time there was a little girl who lived by the sea.",
@@ -30,7 +30,7 @@ std::unique_ptr<data::Tokenizer> tokenizer_in(const fs::path& directory) {
   return data::has_tokenizer(directory) ? data::load_tokenizer(directory) : nullptr;
 }
 
-// A text's ids as the model reads a source or a prompt.
+// Returns the ids of a text as a source or a prompt of the model.
 std::vector<int64_t> source_of(const std::string& text, const data::Tokenizer& tokenizer,
                                const model::ModelInfo& info) {
   const auto pieces = tokenizer.encode(text);
@@ -46,16 +46,16 @@ void require_text_readable(const fs::path& text, const fs::path& target, const d
   throw UserError({.where = target.string(),
                    .what = "the target's directory has no tokenizer, so --text cannot be read",
                    .expected = "spiece.model, tokenizer.model or tokenizer.json in it",
-                   .hint = "leave --text out: alpha is then compared on made-up ids"});
+                   .hint = "omit --text to compare alpha on random ids"});
 }
 
-// Half of a small context is left to the prompt.
+// Leaves half of a small context to the prompt.
 int64_t new_tokens(const model::ModelInfo& info) {
   const int64_t most = AlphaCheck::kNewTokens;
   return info.max_positions > 0 ? std::clamp<int64_t>(info.max_positions / 2, 1, most) : most;
 }
 
-// The first lines that leave room for an output.
+// Returns the first lines that leave room for an output.
 std::vector<std::vector<int64_t>> read_sources(const fs::path& text, const data::Tokenizer& tokenizer,
                                                const model::ModelInfo& info) {
   const auto lines =
@@ -70,15 +70,15 @@ std::vector<std::vector<int64_t>> read_sources(const fs::path& text, const data:
   if (!sources.empty()) return sources;
   throw UserError({.where = text.empty() ? info.name : text.string(),
                    .what = text.empty() ? "the target has no room for a sentence and an output"
-                                        : "holds no line that the target can be given",
+                                        : "has no line that fits into the target's context",
                    .expected = fmt::format("lines that leave room for {} new tokens", new_tokens(info)),
                    .found = fmt::format("{} lines, all empty or too long", lines.size())});
 }
 
-// Target and drafter must speak of the same tokens, in the same way.
+// Throws UserError unless target and drafter have the same vocabulary and are of the same kind.
 void require_drafts_for(const model::ModelInfo& target, const data::Tokenizer* tokenizer, const fs::path& model) {
   const auto config = model::load_config(model);
-  model::ModelInfo drafter = target;  // its vocabulary is all that is compared
+  model::ModelInfo drafter = target;  // only vocabularies are compared
   drafter.name = model.string();
   drafter.vocabulary = config.vocabulary;
   Problems problems;
@@ -101,7 +101,7 @@ AlphaCheck::AlphaCheck(const fs::path& target, const fs::path& model, const fs::
   require_drafts_for(target_->info(), tokenizer.get(), model);
   if (tokenizer != nullptr) {
     sources_ = read_sources(text, *tokenizer, target_->info());
-    described_ = text.empty() ? "a few general sentences (--text gives others)"
+    described_ = text.empty() ? "a few general sentences (--text names others)"
                               : fmt::format("{} lines of {}", sources_.size(), text.filename().string());
   } else {
     const Probes probes = make_probes(target_->config());
@@ -110,7 +110,7 @@ AlphaCheck::AlphaCheck(const fs::path& target, const fs::path& model, const fs::
     for (auto& source : sources_) {
       if (target_->info().max_positions > 0 && source.size() > room) source.resize(room);
     }
-    described_ = "made-up ids";
+    described_ = "random ids";
   }
   make_outputs();
 }

@@ -1,4 +1,4 @@
-// How well a drafter predicts a target, asked of the same outputs before an export and after it.
+// Compares how well a drafter predicts a target before and after an export, on the same outputs.
 #pragma once
 
 #include <filesystem>
@@ -12,19 +12,19 @@
 
 namespace draftsmith::recipes {
 
-// A target and outputs of its own, on which a drafter's alpha is measured. Made once; drafters are then compared.
+// Target with some of its outputs, on which the alpha of drafters is measured.
 class AlphaCheck {
  public:
-  // `model` is the drafter's directory; `text`: one source or prompt a line, at most kLines of them are used; empty: a
-  // few sentences of ours, or random ids where there is no tokenizer. Errors: UserError when the target cannot be
-  // loaded, is of another kind, or has another vocabulary than the drafter (named).
+  // `model` is the drafter's directory. `text` has one source or prompt a line, of which at most kLines are used;
+  // empty: a few fixed sentences, or random ids if there is no tokenizer. Errors: UserError if the target cannot be
+  // loaded, is of another kind, or has another vocabulary than the drafter.
   AlphaCheck(const std::filesystem::path& target, const std::filesystem::path& model, const std::filesystem::path& text,
              at::Device device);
   ~AlphaCheck();
 
-  // alpha_forced at temperature 1, and greedy agreement.
+  // Returns alpha_forced at temperature 1, and greedy agreement.
   infer::ForcedAlpha measure(model::TransformerModel& drafter) const;
-  // "64 lines of test.de", for the card.
+  // Returns a description of the text for the card, for example "64 lines of test.de".
   const std::string& described() const { return described_; }
 
   static constexpr size_t kLines = 64;
@@ -35,7 +35,7 @@ class AlphaCheck {
 
   std::unique_ptr<model::TransformerModel> target_;
   std::vector<std::vector<int64_t>> sources_;
-  std::vector<std::vector<int64_t>> outputs_;  // the target's greedy ones
+  std::vector<std::vector<int64_t>> outputs_;  // greedy outputs of the target
   std::string described_;
 };
 

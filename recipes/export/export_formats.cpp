@@ -12,7 +12,7 @@ namespace {
 
 using Config = model::TransformerConfig;
 
-// Both formats hold the vocabulary that config.json says, row by row.
+// Both formats need a row for each id of config.json's vocabulary.
 void refuse_pruned_vocabulary(const std::string& where, const Config& config, const std::string& reader,
                               Problems& problems) {
   if (config.draft_vocabulary.ids.empty()) return;
@@ -20,8 +20,8 @@ void refuse_pruned_vocabulary(const std::string& where, const Config& config, co
                 .what = fmt::format("{} knows no draft model with a pruned vocabulary", reader),
                 .expected = fmt::format("an embedding and a head of {} rows, one an id", config.vocabulary),
                 .found = fmt::format("{} rows (draft_vocab_size)", config.draft_vocabulary.ids.size()),
-                .hint = "export the drafter as it was before its vocabulary was pruned; Draftsmith runs this one as it "
-                        "is. Rows put back would be logits nobody trained, and no file can say minus infinity"});
+                .hint = "export the drafter from before its vocabulary was pruned. Draftsmith can run this one; the "
+                        "format cannot say that the removed rows have logits of minus infinity"});
 }
 
 std::string decoder_only_families() {
@@ -48,10 +48,10 @@ void check_vllm(const std::string& where, const Config& config, const std::optio
   }
   if (target && target->vocabulary != config.vocabulary) {
     problems.add({.where = where,
-                  .what = "vLLM wants a draft model to have as many ids as its target, padding included",
+                  .what = "vLLM needs a draft model with as many ids as its target, padding included",
                   .expected = fmt::format("vocab_size {}, as the target", target->vocabulary),
                   .found = fmt::format("{}", config.vocabulary),
-                  .hint = "use a drafter whose embedding is padded to the target's size; --format hf takes this one"});
+                  .hint = "use a drafter whose embedding is padded to the target's size, or --format hf"});
   }
 }
 
@@ -75,7 +75,8 @@ std::string usage_vllm(const std::filesystem::path& directory, const Config& con
              "'{{\"method\": \"draft_model\", \"model\": \"{}\", \"num_speculative_tokens\": 5}}'\n"
              "```\n"
              "\n"
-             "vLLM wants target and drafter to have equally many ids (this one has {}) and computes both in one type "
+             "vLLM needs a target and a drafter with equally many ids (this drafter has {}) and computes both in one "
+             "type "
              "(`--dtype`).\n"
              "\n",
              directory.filename().string(), config.vocabulary) +
@@ -109,7 +110,7 @@ const ExportFormat& export_format_named(const std::string& name) {
 }
 
 void require_standalone(const std::filesystem::path& directory, const std::string& format) {
-  if (!std::filesystem::is_directory(directory)) return;  // opening it says so
+  if (!std::filesystem::is_directory(directory)) return;  // opening the model reports it
   const nlohmann::json config = load_json(directory / "config.json");
   if (model::kind_of(config) != model::tandem_kind()) return;
   throw UserError({.where = directory.string(),

@@ -31,10 +31,10 @@ namespace fs = std::filesystem;
 
 constexpr const char* kStopped = "nothing was exported";
 
-// The type of a directory's weights: the widest, but fp16 where only what must stay fp32 beside it is wider.
+// Returns the type of a directory's weights: the widest one, ignoring fp32 parameters that an fp16 model must keep.
 at::ScalarType stored_type(const model::ModelDirectory& opened) {
   std::set<std::string> types;
-  std::set<std::string> others;  // without what stays fp32 in fp16
+  std::set<std::string> others;  // without parameters that stay fp32 in fp16
   for (const auto& [parameter, stored] : opened.parameters()) {
     const std::string& dtype = opened.weights().entry(stored.name).dtype;
     types.insert(dtype);
@@ -53,7 +53,7 @@ void check_model(const model::ModelDirectory& opened, const ExportOptions& optio
   export_format_named(options.format).check(options.model.string(), opened.config(), target, problems);
   for (const Problem& problem : verify(options.model)) problems.add(problem);
   problems.throw_if_any();
-  if (options.results) measurements_of(*options.results, options.model);  // an error before anything is done
+  if (options.results) measurements_of(*options.results, options.model);  // reports errors before any work
 }
 
 // The model's files under a temporary name.
@@ -65,7 +65,7 @@ void write_files(const fs::path& directory, const model::TransformerModel& model
   save.generation = model::load_generation_config(options.model);
   if (data::has_tokenizer(options.model)) save.tokenizer = data::load_tokenizer(options.model)->file();
   model::save_model(directory, model, save);
-  // As its owner wrote it, with what only other programs read.
+  // Copied as it is, with keys that only other programs read.
   const fs::path settings = options.model / "generation_config.json";
   if (fs::exists(settings)) write_file_atomic(directory / "generation_config.json", read_file(settings));
   if (fs::exists(options.model / "chat_template.jinja")) {
@@ -73,14 +73,14 @@ void write_files(const fs::path& directory, const model::TransformerModel& model
   }
 }
 
-// Tensors in the files that no parameter is stored in: a reader would call them unexpected.
+// Returns a problem for each tensor in the files that stores no parameter.
 std::vector<Problem> extra_tensors(const model::ModelDirectory& written) {
   std::set<std::string> expected;
   for (const auto& [parameter, stored] : written.parameters()) expected.insert(stored.name);
   std::vector<Problem> problems;
   for (const auto& [name, file] : written.weights().tensors()) {
     if (!expected.contains(name))
-      problems.push_back({.where = written.weights().where(name), .what = "is no tensor of the model"});
+      problems.push_back({.where = written.weights().where(name), .what = "is not a tensor of the model"});
   }
   return problems;
 }
@@ -99,7 +99,7 @@ nlohmann::ordered_json proof_json(const ExportSummary& summary) {
   return json;
 }
 
-// The weights are written as they should be, but the type that was asked for cannot hold what the model computes.
+// Throws the error that the requested type cannot hold the model's values.
 [[noreturn]] void throw_type_too_narrow(const ExportOptions& options, const Problem& problem) {
   throw UserError({.where = options.model.string(),
                    .what = fmt::format("the model cannot be held in {}: {}", options.dtype, problem.what),
@@ -108,7 +108,7 @@ nlohmann::ordered_json proof_json(const ExportSummary& summary) {
                    .hint = options.dtype == "fp16" ? "choose --dtype stored or bf16" : "choose --dtype stored"});
 }
 
-// Nothing can be proven of a model that computes no numbers.
+// Throws UserError for logits that are not finite, which cannot be compared.
 void require_finite_logits(const at::Tensor& logits, const fs::path& model) {
   if (at::isfinite(logits).all().item<bool>()) return;
   throw UserError({.where = model.string(),
@@ -119,15 +119,15 @@ void require_finite_logits(const at::Tensor& logits, const fs::path& model) {
                    .hint = "its training diverged, or the files are damaged; export another checkpoint"});
 }
 
-// One problem for all that differs: the run failed, whatever the user gave was right.
+// Throws a RunError that summarises all differences.
 [[noreturn]] void throw_mismatch(const std::vector<Problem>& problems, const fs::path& out) {
   const Problem& first = problems.front();
   throw RunError({.where = out.string(),
-                  .what = fmt::format("what was written is not what the model is, in {} ways; {}: {}", problems.size(),
+                  .what = fmt::format("the written model differs from its source in {} ways; {}: {}", problems.size(),
                                       first.where, first.what),
                   .expected = first.expected,
                   .found = first.found,
-                  .hint = "the export was removed, the model is untouched; is the disk or the memory faulty?"});
+                  .hint = "the export was removed and the model is unchanged; check disk and memory for faults"});
 }
 
 class Export {
@@ -183,7 +183,7 @@ class Export {
     return facts;
   }
 
-  // Whether the type of the files cannot hold every value of the stored one.
+  // Returns whether the type of the files cannot hold every value of the stored type.
   bool narrows() const { return at::promoteTypes(stored_, dtype_) != dtype_; }
 
   void require_values_fit(const model::TransformerModel& model, const model::Exits* exits) const {

@@ -1,9 +1,9 @@
-// `draftsmith export`: a model as a directory that other engines load, with proof that it arrived whole.
+// `draftsmith export`: writes a model as a directory that other engines load, and verifies the copy.
 //
-// What is written is loaded again and compared with the model it was made from before it gets its name: every parameter
+// The written model is loaded again and compared with its source before the directory gets its name: every parameter
 // bit for bit in the stored type, no tensor missing and none added, logits on probe inputs, and alpha against a target
-// when one is given. The probes and all hashes go along (draftsmith/export.json), so that `draftsmith verify` can ask
-// again later; README.md is a model card.
+// if one is given. The export contains the probes and all hashes (draftsmith/export.json), so that `draftsmith verify`
+// can repeat the comparison. README.md is a model card.
 #pragma once
 
 #include <filesystem>
@@ -16,9 +16,9 @@
 
 namespace draftsmith::recipes {
 
-// Errors: UserError for options, models and files that cannot be used, a model without finite logits, and a type that
-// cannot hold what it computes; RunError when a write fails or what was written is not what the model is. In both cases
-// there is no `out`, and nothing else was touched.
+// Exports a model. Errors: UserError for unusable options, models and files, a model without finite logits, and a type
+// that cannot hold the model's values; RunError if a write fails or the copy differs. After an error, there is no
+// `out`.
 ExportSummary export_model(const ExportOptions& options, c10::Device device);
 
 }  // namespace draftsmith::recipes

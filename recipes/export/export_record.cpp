@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kFolder = "draftsmith";
 constexpr int64_t kVersion = 1;
-// Machines and numbers of threads add up in another order; a damaged weight that matters changes far more.
+// The order of sums depends on the machine and the number of threads. A damaged weight changes logits far more.
 constexpr double kLogitsTolerance = 1e-3;
 constexpr const char* kHint = "fetch or export the model again";
 
@@ -27,8 +27,8 @@ bool holds_weights(const fs::path& file) {
   return file.extension() == ".safetensors" || file.extension() == ".bin" || name.ends_with(".index.json");
 }
 
-// Files of the directory itself, of draftsmith/ and of exits in it that programs read, but for the record itself. What
-// a user lays beside them (the card, a licence, a picture) is their own.
+// Returns the files that programs read, in the directory, in draftsmith/ and in exits, except the record. Other files
+// (the card, a licence, a picture) belong to the user.
 bool is_recorded(const fs::path& file) {
   const std::string ending = file.extension().string();
   for (const char* known : {".json", ".model", ".safetensors", ".bin", ".jinja", ".py"}) {
@@ -71,7 +71,7 @@ void add_changed_tensors(const fs::path& directory, const ExportRecord& record, 
       problems.push_back({.where = where, .what = "is missing", .expected = text_of(written), .hint = kHint});
     } else if (found->second != written) {
       problems.push_back({.where = weights.where(name),
-                          .what = "is not what was exported",
+                          .what = "differs from the export",
                           .expected = text_of(written),
                           .found = text_of(found->second),
                           .hint = kHint});
@@ -161,7 +161,7 @@ std::vector<Problem> changes_since_export(const fs::path& directory) {
   problems = changed_files(directory, record.files, hash_files(directory), "the export");
   try {
     add_changed_tensors(directory, record, problems);
-  } catch (const UserError& error) {  // the weights cannot be opened: what is wrong with other files counts as well
+  } catch (const UserError& error) {  // the weights cannot be opened; other files are still compared
     problems.insert(problems.end(), error.problems().begin(), error.problems().end());
   }
   return problems;
@@ -176,7 +176,7 @@ std::vector<Problem> changed_logits(const fs::path& directory) {
   const double difference = relative_difference(now, stored);
   if (difference <= kLogitsTolerance) return {};
   return {{.where = directory.string(),
-           .what = "the model does not give the logits that it gave when it was exported",
+           .what = "the model gives other logits than when it was exported",
            .expected = fmt::format("equal up to {:.0e} of the largest", kLogitsTolerance),
            .found = fmt::format("a difference of {:.2e}", difference),
            .hint = kHint}};

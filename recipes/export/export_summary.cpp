@@ -13,8 +13,8 @@ namespace {
 void check_text(const ExportOptions& options, const std::string& where, Problems& problems) {
   if (options.text && !options.target) {
     problems.add({.where = where,
-                  .what = "a text is what alpha against a target is measured on",
-                  .expected = "--target beside --text",
+                  .what = "--text is used only to measure alpha against a target",
+                  .expected = "--target together with --text",
                   .found = "no target"});
   }
 }
@@ -28,8 +28,8 @@ Fields<ExportOptions> ExportOptions::fields() {
            fmt::format("What loads it: {}. hf: Transformers; vllm: the same, checked for vLLM's draft models.",
                        fmt::join(export_formats().names(), ", ")))
       .add("dtype", &T::dtype, Choices{"stored", "fp32", "bf16", "fp16"},
-           "Type of the weights in the files; stored: as they are.")
-      .add("target", &T::target, "Model directory of its target: alpha before and after is compared against it.")
+           "Type of the weights in the files; stored: unchanged.")
+      .add("target", &T::target, "Model directory of the target, to compare alpha before and after the export.")
       .add("text", &T::text,
            fmt::format("Sources or prompts, one a line, that alpha is measured on, the first {}; absent: a few "
                        "sentences of Draftsmith's.",

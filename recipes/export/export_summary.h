@@ -1,4 +1,4 @@
-// Options of an export, and what it did.
+// Options and results of an export.
 #pragma once
 
 #include <filesystem>
@@ -19,21 +19,21 @@ struct ExportOptions {
   std::optional<std::filesystem::path> text = {};
   std::optional<std::filesystem::path> results = {};
   int64_t shard_megabytes = 5000;
-  static Fields<ExportOptions> fields();  // of all but model and out
+  static Fields<ExportOptions> fields();  // all but model and out
 };
 
-// What an export did, for a message and the card.
+// Results of an export, for a message and the card.
 struct ExportSummary {
   std::string format;
-  std::string dtype;                         // of the files
+  std::string dtype;                         // type of the files
   size_t tensors = 0;                        // parameters compared
   double logits_difference = 0;              // relative to the largest
   std::optional<infer::ForcedAlpha> before;  // with a target
   std::optional<infer::ForcedAlpha> after;
-  std::string alpha_text;  // what alpha was measured on
+  std::string alpha_text;  // description of the text for alpha
 };
 
-// "equal", or "equal up to 1.4e-02 of the largest".
+// Returns the comparison of logits as text: "equal", or "equal up to 1.4e-02 of the largest".
 std::string equality(const ExportSummary& summary);
 
 }  // namespace draftsmith::recipes

@@ -1,4 +1,4 @@
-// The exits of a model (model/kinds/exits.h) as an export takes them along.
+// Exits of a model (model/kinds/exits.h) in an export.
 #pragma once
 
 #include <filesystem>
@@ -8,11 +8,11 @@
 
 namespace draftsmith::recipes {
 
-// The exits inside a directory, which `model` was loaded from; nullptr where there are none. Errors: load_exits.
+// Loads the exits in the directory of `model`; nullptr if there are none. Errors: as load_exits.
 std::unique_ptr<model::Exits> exits_of(const std::filesystem::path& directory, const model::TransformerModel& model);
 
-// Writes exits into the model directory that was made of their model, and binds them to it as `name`: in another type
-// the model has another hash. Errors: save_exits.
+// Writes exits into the exported directory of their model and binds them to it as `name`, since the hash of the model
+// depends on its type. Errors: as save_exits.
 void write_exits(const std::filesystem::path& directory, model::Exits& exits, const std::filesystem::path& name,
                  at::ScalarType dtype);
 

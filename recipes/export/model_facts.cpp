@@ -23,15 +23,15 @@ void compare_parameters(const ModelFacts& before, const ModelFacts& after, const
     if (found != after.parameters.end() && found->second == hash) continue;
     problems.push_back(
         {.where = fmt::format("{}: parameter {}", where, name),
-         .what = found == after.parameters.end() ? "is missing from what was written"
-                                                 : "was written with other values than the model has",
+         .what = found == after.parameters.end() ? "is missing in the export"
+                                                 : "has other values in the export than in the model",
          .expected = "sha256 " + hash.substr(0, 16),
          .found = found == after.parameters.end() ? "nothing" : "sha256 " + found->second.substr(0, 16)});
   }
   for (const auto& [name, hash] : after.parameters) {
     if (!before.parameters.contains(name)) {
       problems.push_back(
-          {.where = fmt::format("{}: parameter {}", where, name), .what = "was written and is not the model's"});
+          {.where = fmt::format("{}: parameter {}", where, name), .what = "is in the export but not in the model"});
     }
   }
 }

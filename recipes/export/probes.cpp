@@ -16,9 +16,9 @@ namespace {
 constexpr const char* kLogits = "logits";
 constexpr int64_t kLengths[] = {32, 24, 17, 9};
 constexpr int64_t kMostPositions = 8;
-constexpr int64_t kMostNumbers = int64_t{1} << 20;  // of logits: 4 MB
+constexpr int64_t kMostNumbers = int64_t{1} << 20;  // numbers of logits: 4 MB
 
-// Any ids: padding and special ones have embeddings too.
+// Draws any ids, padding and special ones included, since all have embeddings.
 std::vector<int64_t> random_row(int64_t length, int64_t vocabulary, RandomSequence& random) {
   std::vector<int64_t> row;
   for (int64_t t = 0; t < length; ++t) {
@@ -107,7 +107,7 @@ Probes probes_from_json(const nlohmann::json& json, const model::TransformerConf
   if (probes.targets.empty() || probes.positions < 1 || !sources_fit || !fit(probes.sources, 1, config) ||
       !fit(probes.targets, probes.positions, config)) {
     throw UserError({.where = where,
-                     .what = "its probes are none that this model can be given",
+                     .what = "this model cannot read the probes",
                      .expected = "rows of token ids of the model's vocabulary",
                      .hint = "the file or config.json was changed; export the model again"});
   }
@@ -124,7 +124,7 @@ at::Tensor read_probe_logits(const std::filesystem::path& file, const std::vecto
   if (found == opened.tensors().end() || found->second.shape != shape) {
     throw UserError(
         {.where = file.string(),
-         .what = "does not hold the logits of the probes",
+         .what = "does not contain the logits of the probes",
          .expected = "a tensor 'logits' of shape " + model::shape_text(shape),
          .found = found == opened.tensors().end() ? "no such tensor" : model::shape_text(found->second.shape)});
   }

@@ -8,7 +8,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The DONE of a directory that may have nothing to do with the model: nothing as well when it cannot be read.
+// Returns the DONE of a directory, nothing if it cannot be read: the directory may be unrelated to the model.
 std::optional<Done> readable_done(const fs::path& directory) {
   try {
     return read_done(directory);
@@ -19,7 +19,7 @@ std::optional<Done> readable_done(const fs::path& directory) {
   }
 }
 
-// Finished stages of a work directory by their hashes.
+// Returns the finished stages of a work directory by their hashes.
 std::map<std::string, Done> stages_by_hash(const fs::path& work) {
   std::map<std::string, Done> stages;
   for (const auto& entry : fs::directory_iterator(work)) {
@@ -32,7 +32,7 @@ std::map<std::string, Done> stages_by_hash(const fs::path& work) {
 }  // namespace
 
 std::optional<Provenance> find_provenance(const fs::path& model) {
-  const fs::path stage = fs::canonical(model).parent_path();  // a stage's model is its model/
+  const fs::path stage = fs::canonical(model).parent_path();  // the model of a stage is its folder model/
   auto made_by = read_done(stage);
   if (!made_by) return std::nullopt;
   Provenance provenance{.made_by = std::move(*made_by), .behind = {}, .data = {}};

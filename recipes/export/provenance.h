@@ -1,4 +1,4 @@
-// Where a model comes from: the stage that made it, as its DONE says, and the stages and data files behind that one.
+// Origin of a model: the stage that made it, as its DONE says, and the earlier stages and data files.
 #pragma once
 
 #include <filesystem>
@@ -12,12 +12,13 @@
 namespace draftsmith::recipes {
 
 struct Provenance {
-  Done made_by;              // the stage that the model lies in
-  std::vector<Done> behind;  // what it was made from, those nearest first; only what still lies beside it
-  std::map<std::string, std::string> data;  // files that all of these read -> SHA-256
+  Done made_by;                             // stage of the model
+  std::vector<Done> behind;                 // earlier stages that still exist, nearest first
+  std::map<std::string, std::string> data;  // data files of all these stages -> SHA-256
 };
 
-// Nothing for a model that lies in no stage directory. Errors: UserError when a DONE is damaged.
+// Returns the origin of a model; nothing if it does not lie in a stage directory. Errors: UserError if a DONE is
+// damaged.
 std::optional<Provenance> find_provenance(const std::filesystem::path& model);
 
 }  // namespace draftsmith::recipes

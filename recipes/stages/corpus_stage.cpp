@@ -16,7 +16,7 @@ struct CorpusStageOptions : data::TextInput, data::TextPolicies, data::PrepareOp
 
   static Fields<CorpusStageOptions> fields() {
     return Fields<CorpusStageOptions>("corpus stage (kind = \"corpus\"): makes corpus.h5")
-        .add("tokenizer", &CorpusStageOptions::tokenizer, Required{}, "Tokenizer file, or a directory that holds one.")
+        .add("tokenizer", &CorpusStageOptions::tokenizer, Required{}, "Tokenizer file, or a directory with one.")
         .inherit<data::TextInput>()
         .inherit<data::TextPolicies>()
         .inherit<data::PrepareOptions>();

@@ -10,7 +10,7 @@ namespace {
 
 void run_evaluate(const evaluate::SuiteOptions& suite, const StageContext& run) {
   evaluate::SuiteOptions options = suite;
-  // The command line goes before the recipe only where it says something.
+  // Given flags of the command line override the recipe.
   const Execution nothing_said;
   if (run.execution.device != nothing_said.device) options.device = run.execution.device;
   if (run.execution.threads != nothing_said.threads) options.threads = run.execution.threads;

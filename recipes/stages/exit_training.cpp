@@ -17,7 +17,7 @@ void take_up(const model::Exits& earlier, const model::Exits& into, const std::f
     begun.copy_(found->second);
     ++taken;
   }
-  if (taken > 0) log_info("  norms of the exits go on from those in {}", from.string());
+  if (taken > 0) log_info("  norms of the exits start from those in {}", from.string());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The table `exits` of a train stage: a whole model is trained with losses at several layers.
+// Table `exits` of a train stage: the whole model is trained with losses at several layers.
 #pragma once
 
 #include <filesystem>
@@ -9,9 +9,9 @@
 
 namespace draftsmith::recipes {
 
-// The model with exits. `from`, the directory that the model was loaded from, may hold exits already: norms of the same
-// layers go on from theirs; empty: random weights. Errors: UserError for layers outside the model, and for exits in
-// `from` that are damaged or of another model.
+// Returns the model with exits. `from` is the model's directory, empty for random weights. If it has exits, norms of
+// the same layers start from theirs. Errors: UserError for layers outside the model, and for exits in `from` that are
+// damaged or belong to another model.
 TrainableModels exit_trainable(const train::ExitTrainingOptions& options,
                                std::unique_ptr<model::TransformerModel> model, const std::filesystem::path& from);
 

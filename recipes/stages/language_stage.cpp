@@ -1,4 +1,4 @@
-// kind = "language": writes texts of the made-up language pair. Makes {train,valid,test}.{src,tgt}.
+// kind = "language": writes text of the synthetic language pair. Makes {train,valid,test}.{src,tgt}.
 
 #include "data/synthetic/synthetic.h"
 #include "recipes/stages/stages.h"
@@ -14,7 +14,7 @@ void run_language(const data::SyntheticOptions& options, const StageContext& run
 }  // namespace
 
 StageKind language_stage() {
-  return make_stage_kind<data::SyntheticOptions>("language", 1, "writes texts of a made-up pair of languages",
+  return make_stage_kind<data::SyntheticOptions>("language", 1, "writes text of a synthetic pair of languages",
                                                  run_language);
 }
 

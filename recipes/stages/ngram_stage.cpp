@@ -15,12 +15,12 @@ struct NgramStageOptions : data::NgramOptions {
 
   static Fields<NgramStageOptions> fields() {
     return Fields<NgramStageOptions>("ngram stage (kind = \"ngram\"): makes ngram.h5")
-        .add("corpus", &NgramStageOptions::corpus, Required{}, "Corpus whose targets are counted.")
+        .add("corpus", &NgramStageOptions::corpus, Required{}, "Corpus whose targets to count.")
         .inherit<data::NgramOptions>();
   }
 };
 
-// Counting takes seconds where training takes hours: an interrupted run begins again, without what a killed one left.
+// Starts from the beginning after an interruption, since counting takes seconds; removes files of a killed run.
 void run_ngram(const NgramStageOptions& options, const StageContext& run) {
   for (const auto& entry : std::filesystem::directory_iterator(run.directory)) {
     if (entry.path().filename().string().starts_with(".ngram.h5")) std::filesystem::remove_all(entry.path());

@@ -1,4 +1,4 @@
-// What stages write into the files they make about what those were made of.
+// Provenance of files that stages make.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,7 @@
 
 namespace draftsmith::recipes {
 
-// An input as the recipe's author named it: paths differ from one way of writing --work to another. Outside of recipes
-// the path.
+// Returns the name of an input in the recipe, which does not depend on --work. Outside of recipes, returns the path.
 std::string input_name(const StageContext& run, const std::string& option, const std::filesystem::path& path);
 
 }  // namespace draftsmith::recipes

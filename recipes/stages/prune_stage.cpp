@@ -13,12 +13,12 @@ struct PruneStageOptions : model::PruneOptions {
 
   static Fields<PruneStageOptions> fields() {
     return Fields<PruneStageOptions>("prune stage (kind = \"prune\"): makes model/")
-        .add("model", &PruneStageOptions::model, Required{}, "Model directory to cut from.")
+        .add("model", &PruneStageOptions::model, Required{}, "Model directory to cut the new model from.")
         .inherit<model::PruneOptions>();
   }
 };
 
-// Takes little time: an interrupted run begins again, without what a killed one left.
+// Starts from the beginning after an interruption, since pruning takes little time; removes files of a killed run.
 void run_prune(const PruneStageOptions& options, const StageContext& run) {
   for (const auto& entry : std::filesystem::directory_iterator(run.directory)) {
     const std::string name = entry.path().filename();

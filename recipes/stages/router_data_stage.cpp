@@ -1,4 +1,4 @@
-// kind = "router-data": decodes a corpus's sources with a target and a drafter and collects what a router is trained on
+// kind = "router-data": decodes a corpus's sources with a target and a drafter and collects training data of a router
 // (infer/router_collection.h). Makes router_data.h5; resumes at the last whole shard.
 #include <algorithm>
 
@@ -51,27 +51,27 @@ Fields<RouterDataOptions> RouterDataOptions::fields() {
   return Fields<R>("router data stage (kind = \"router-data\"): makes router_data.h5")
       .add("model", &R::model, Required{}, "Model directory of the target.")
       .add("drafter", &R::drafter, Required{},
-           "Directory of the drafter that a router is to be trained for: a model, or a Tandem secondary of the target.")
-      .add("corpus", &R::corpus, Required{}, "Corpus whose sources are decoded.")
-      .add("limit", &R::limit, Range{0}, Unit{"examples"}, "Sources used, from the first; 0: all.")
+           "Directory of the router's drafter: a model, or a Tandem secondary of the target.")
+      .add("corpus", &R::corpus, Required{}, "Corpus whose sources to decode.")
+      .add("limit", &R::limit, Range{0}, Unit{"examples"}, "Number of sources to decode, from the first; 0: all.")
       .add("prompt_tokens", &R::prompt_tokens, Range{1, 1 << 20}, Unit{"tokens"},
-           "Decoder-only models, examples of plain text without a source: the text's first tokens become the prompt.")
+           "Decoder-only models: number of first tokens of plain text that become its prompt.")
       .add("top_k", &R::top_k, Range{1, static_cast<double>(model::kMostRouterTokens)}, Unit{"tokens"},
-           "Most likely tokens of the drafter that are kept for each position; a router may read fewer.")
+           "Number of most likely tokens of the drafter to keep for each position; a router may read fewer.")
       .add("window", &R::window, Range{1, static_cast<double>(model::kMostRouterDraft)}, Unit{"tokens"},
-           "Fixed draft window, as long as the longest that the router is to decide about.")
+           "Fixed draft window, as long as the router's longest draft.")
       .add("temperature", &R::temperature, Range{0, 1000},
-           "Of the decoding whose positions are collected; 0: greedy. What is collected is at temperature 1 in any "
+           "Temperature of decoding; 0: greedy. The collected distributions are at temperature 1 in any "
            "case.")
       .add("max_new_tokens", &R::max_new_tokens, Range{1}, Unit{"tokens"}, "Longest output.")
       .add("seed", &R::seed, "Seed of sampling.")
       .add("dtype", &R::dtype, Choices{"fp32", "bf16", "fp16", "fp64"}, "Number type of both models.")
       .add("batch_size", &R::batch_size, Range{1, 4096}, Unit{"rows"}, "Sources decoded together, sorted by length.")
       .add("shard_examples", &R::shard_examples, Range{1}, Unit{"examples"}, NoResult{},
-           "Sources whose positions are written at a time: what a killed run can lose.");
+           "Number of sources whose positions are written at once; a killed run loses at most these.");
 }
 
-// Target and drafter, and a generator around both that is watched.
+// Target and drafter, and a generator whose decoding is observed.
 class Collection {
  public:
   Collection(const RouterDataOptions& options, const StageContext& run, const data::CorpusInfo& inputs)
@@ -105,13 +105,13 @@ class Collection {
       sources.emplace_back(source.begin(), source.end());
     }
     generator_->generate(sources, static_cast<uint64_t>(begin), [](size_t, const auto&) {
-      throw_if_stop_requested("whole shards are saved; run it again to go on");
+      throw_if_stop_requested("whole shards are saved; run it again to continue");
     });
     return collector_.drain();
   }
 
  private:
-  // Without a prompt of its own, a text's beginning: an empty one would give the same output every time.
+  // Plain text is its own prompt: its first tokens. An empty prompt would give the same output every time.
   std::span<const int32_t> source_of(const data::Corpus& inputs, int64_t example) const {
     const auto source = inputs.source(example);
     if (!source.empty() || target_->info().encoder_decoder) return source;
@@ -143,7 +143,7 @@ fs::path shard_file(const StageContext& run, int64_t index) {
   return run.directory / fmt::format("router_data.shard-{:05}.h5", index);
 }
 
-// Whether a file was made by this very job; another one's (of an earlier version) is made again.
+// Returns whether this job made the file. Files of other jobs or versions are made again.
 bool is_of_job(const fs::path& file, const StageContext& run) {
   if (!fs::exists(file)) return false;
   const data::RouterDataInfo info = data::read_router_data_info(file);
@@ -167,7 +167,7 @@ data::RouterDataInfo data_info(const RouterDataOptions& options, const StageCont
   return info;
 }
 
-// Decodes what no shard holds yet, shard by shard, and joins them.
+// Decodes the sources of missing shards and joins all shards.
 void collect(const RouterDataOptions& options, const StageContext& run, const fs::path& file) {
   const data::Corpus inputs(options.corpus);
   const int64_t count = options.limit > 0 ? std::min(options.limit, inputs.size()) : inputs.size();
@@ -177,7 +177,7 @@ void collect(const RouterDataOptions& options, const StageContext& run, const fs
   std::vector<fs::path> shards;
   Progress progress({.style = run.execution.progress, .title = "router data", .unit = "sources", .total = count});
   for (int64_t begin = 0; begin < count; begin += options.shard_examples) {
-    throw_if_stop_requested(fmt::format("{} of {} sources are saved; run it again to go on", begin, count));
+    throw_if_stop_requested(fmt::format("{} of {} sources are saved; run it again to continue", begin, count));
     const int64_t end = std::min(count, begin + options.shard_examples);
     shards.push_back(shard_file(run, static_cast<int64_t>(shards.size())));
     if (!is_of_job(shards.back(), run)) {
@@ -189,7 +189,7 @@ void collect(const RouterDataOptions& options, const StageContext& run, const fs
   data::merge_router_data(shards, file, info);
 }
 
-// A run that was killed after its shards were joined has only to remove them.
+// If a run was killed after it had joined its shards, only removes them.
 void run_router_data(const RouterDataOptions& options, const StageContext& run) {
   const fs::path file = run.directory / "router_data.h5";
   if (!is_of_job(file, run)) collect(options, run, file);
@@ -204,7 +204,7 @@ void run_router_data(const RouterDataOptions& options, const StageContext& run) 
 }  // namespace
 
 StageKind router_data_stage() {
-  return make_stage_kind<RouterDataOptions>("router-data", 2, "decodes and collects what a router is trained on",
+  return make_stage_kind<RouterDataOptions>("router-data", 2, "decodes a corpus and collects training data of a router",
                                             run_router_data);
 }
 

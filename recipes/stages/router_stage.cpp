@@ -26,12 +26,12 @@ struct RouterStageOptions : train::RouterTrainingOptions {
     return Fields<RouterStageOptions>("router stage (kind = \"router\"): makes router/")
         .add("data", &RouterStageOptions::data, Required{}, "Positions that a stage of kind router-data collected.")
         .add("drafter", &RouterStageOptions::drafter, Required{},
-             "Directory of the drafter that they were collected with, whose embeddings the router reads.")
+             "Directory of the drafter that collected them, whose embeddings the router reads.")
         .inherit<train::RouterTrainingOptions>();
   }
 };
 
-// Training takes seconds to minutes: an interrupted run begins again, without what a killed one left.
+// Starts from the beginning after an interruption, since training takes minutes at most; removes files of a killed run.
 void run_router(const RouterStageOptions& options, const StageContext& run) {
   fs::remove_all(run.directory / "router");
   const data::RouterData data(options.data);
@@ -58,7 +58,8 @@ void run_router(const RouterStageOptions& options, const StageContext& run) {
 }  // namespace
 
 StageKind router_stage() {
-  return make_stage_kind<RouterStageOptions>("router", 2, "trains a router, for windows that adapt", run_router);
+  return make_stage_kind<RouterStageOptions>("router", 2, "trains a router, which decides when a draft ends",
+                                             run_router);
 }
 
 }  // namespace draftsmith::recipes

@@ -1,11 +1,11 @@
-// The kinds of stages, a file each. A stage kind is an options struct and the function that runs it (recipes/stage.h).
+// Kinds of stages, one file each: an options struct and the function that runs a stage (recipes/stage.h).
 #pragma once
 
 #include "recipes/stage.h"
 
 namespace draftsmith::recipes {
 
-StageKind language_stage();         // kind = "language": texts of the made-up language
+StageKind language_stage();         // kind = "language": text of the synthetic language
 StageKind tokenizer_stage();        // kind = "tokenizer": spiece.model
 StageKind corpus_stage();           // kind = "corpus": corpus.h5
 StageKind ngram_stage();            // kind = "ngram": ngram.h5

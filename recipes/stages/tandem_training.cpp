@@ -16,7 +16,7 @@ bool from_tandem(const fs::path& from) {
   return !from.empty() && model::is_tandem_directory(from);
 }
 
-// A second stage: the secondary has its layer map and projections, but its block may change.
+// Continues a Tandem: the secondary keeps its layer map and projections, but its block may change.
 std::unique_ptr<model::TransformerModel> next_stage(const TandemTrainingOptions& options, const fs::path& from,
                                                     const fs::path& primary, at::Device device) {
   auto secondary = model::load_tandem_secondary(from, primary, {.device = device, .pack = false});
@@ -24,13 +24,13 @@ std::unique_ptr<model::TransformerModel> next_stage(const TandemTrainingOptions&
   Problems problems;
   if (!options.layer_map.empty() && options.layer_map != config.tandem.layer_map) {
     problems.add({.where = "tandem.layer_map",
-                  .what = fmt::format("the Tandem it begins from, {}, has another one", from.string()),
+                  .what = fmt::format("`from` is the Tandem {}, which has another one", from.string()),
                   .expected = fmt::format("{}, or none given", fmt::join(config.tandem.layer_map, ", ")),
                   .found = fmt::format("{}", fmt::join(options.layer_map, ", "))});
   }
   if (options.projections) {
     problems.add({.where = "tandem.projections",
-                  .what = fmt::format("the Tandem it begins from, {}, has its projections", from.string()),
+                  .what = fmt::format("`from` is the Tandem {}, which has projections already", from.string()),
                   .expected = "none given",
                   .found = *options.projections});
   }
@@ -64,32 +64,32 @@ Fields<TandemTrainingOptions> TandemTrainingOptions::fields() {
   using T = TandemTrainingOptions;
   return Fields<T>("Tandem training")
       .add("primary", &T::primary,
-           "Model directory of the primary; absent: that of the Tandem directory in `from`, for a second stage.")
+           "Model directory of the primary; absent: the primary of the Tandem directory in `from`.")
       .add("layer_map", &T::layer_map, Range{0},
-           "For each layer j of the secondary the representation of the primary that it reads: 0 its embedding output, "
-           "L_L its last layer. Absent: even, (j+1) L_L / L_S rounded down.")
+           "Representation of the primary that each layer j of the secondary reads: 0 is the embedding output, "
+           "L_L the last layer. Absent: evenly spread, (j+1) L_L / L_S rounded down.")
       .add("block", &T::block, Range{1}, Unit{"tokens"},
-           "Block length G of training; any may be used for decoding. Absent: 2, or what a Tandem in `from` had.")
+           "Block length G of training; decoding may use any. Absent: 2, or the block of the Tandem in `from`.")
       .add("projections", &T::projections, Choices{"random", "identity"},
-           "How the projections begin: random numbers (the default), or the unit matrix, cut or padded with zeros.")
+           "Initial projections: random numbers (the default), or the unit matrix, cut or padded with zeros.")
       .add("seed", &T::seed, "Seed of random projections.")
-      .add(
-          "configuration", &T::configuration, Choices(train::tandem_configuration_names()),
-          "What is trained: the secondary alone; both models by the secondary's loss; or both by the sum of the losses "
-          "of both.")
+      .add("configuration", &T::configuration, Choices(train::tandem_configuration_names()),
+           "Trained models: the secondary alone; both models by the secondary's loss; or both by the sum of the losses "
+           "of both.")
       .add("copy_primary", &T::copy_primary,
-           "Copy a frozen primary into the result, which then stands alone; else it is named by path and hash. A "
-           "trained one is always inside.");
+           "Copy a frozen primary into the result, instead of naming it by path and hash. A trained primary is always "
+           "copied.");
 }
 
 Fields<DeepTandemTrainingOptions> DeepTandemTrainingOptions::fields() {
   using T = DeepTandemTrainingOptions;
   return Fields<T>("deep Tandem training")
-      .add("large", &T::large, "Shape of the large part, a decoder-only model; `architecture` is the small part's.")
-      .add("block", &T::block, Range{1}, Unit{"tokens"}, "Block length G: the large part runs so many tokens behind.")
+      .add("large", &T::large,
+           "Shape of the large part, a decoder-only model; `architecture` is the shape of the small part.")
+      .add("block", &T::block, Range{1}, Unit{"tokens"}, "Block length G: the large part runs G tokens behind.")
       .check([](const T& options, const std::string& where, Problems& problems) {
         if (options.large) return;
-        problems.add({.where = where + ".large", .what = "a deep Tandem needs its large part's shape"});
+        problems.add({.where = where + ".large", .what = "a deep Tandem needs the shape of its large part"});
       });
 }
 

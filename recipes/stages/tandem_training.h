@@ -1,4 +1,4 @@
-// The tables `tandem` and `deep_tandem` of a train stage: several models are trained together.
+// Tables `tandem` and `deep_tandem` of a train stage: several models are trained together.
 #pragma once
 
 #include <filesystem>
@@ -29,14 +29,14 @@ struct TandemTrainingOptions {
 };
 
 struct DeepTandemTrainingOptions {
-  std::optional<ArchitectureOptions> large;  // always there in valid options
+  std::optional<ArchitectureOptions> large;  // present in valid options
   int64_t block = 2;
   static Fields<DeepTandemTrainingOptions> fields();
 };
 
 // The start of a Tandem's secondary.
 struct TandemBeginning {
-  std::filesystem::path from = {};  // a model directory, ordinary or of a Tandem; empty: `fresh`
+  std::filesystem::path from = {};                           // directory of a model or of a Tandem; empty: `fresh`
   std::unique_ptr<model::TransformerModel> fresh = nullptr;  // an ordinary model of random weights
 };
 
@@ -53,20 +53,21 @@ struct TandemPlace {
   at::Device device = at::kCPU;
   at::ScalarType frozen_primary = at::kFloat;
 };
-// bf16 where training computes in bf16 and the device multiplies it fast; else fp32.
+// Returns bf16 if training computes in bf16 and the device multiplies bf16 fast; else fp32.
 at::ScalarType frozen_primary_type(const std::string& precision, at::Device device);
 
-// Loads and makes the two models. Errors: UserError: what the directories lack, models that do not fit each other
-// (naming both), a layer map out of range, options of a new secondary where it begins from a Tandem.
+// Loads or makes the two models. Errors: UserError for incomplete directories, models that do not fit each other
+// (naming both), a layer map out of range, and options of a new secondary if `from` is a Tandem.
 TrainableModels tandem_trainable(const TandemTrainingOptions& options, TandemBeginning beginning,
                                  const TandemPlace& place);
 
-// Whether `model` is the primary, here or in a copy, and stays what it is: then it need not be loaded again as a
-// teacher. `from` as in TandemBeginning. Errors: as primary_of and model::model_hash.
+// Returns whether `model` is the frozen primary or a copy of it, so that it need not be loaded again as a teacher.
+// `from` as in TandemBeginning. Errors: as primary_of and model::model_hash.
 bool is_frozen_primary(const TandemTrainingOptions& options, const std::filesystem::path& from,
                        const std::filesystem::path& model);
 
-// Where the primary lies: the option, or what the Tandem directory `from` names. Errors: UserError for neither.
+// Returns the primary's directory: the option, or the one that the Tandem directory `from` names. Errors: UserError if
+// there is neither.
 std::filesystem::path primary_of(const TandemTrainingOptions& options, const std::filesystem::path& from);
 
 }  // namespace draftsmith::recipes

@@ -1,4 +1,4 @@
-// Whether a teacher's cache is what a stage may distil from.
+// Opens teacher caches for stages that distil.
 #pragma once
 
 #include <filesystem>
@@ -9,9 +9,8 @@
 
 namespace draftsmith::recipes {
 
-// Opens and checks a cache for training on `corpus`. Errors (UserError, all at once, each naming both sides): one made
-// from another corpus or with other counts of examples and positions, with another tokenizer or, where `teacher` is a
-// model directory, by another teacher.
+// Opens and checks a cache for training on `corpus`. Errors: a UserError with all problems, each naming both sides:
+// another corpus, other counts of examples and positions, another tokenizer or, if `teacher` is given, another teacher.
 data::TeacherCache open_teacher_cache(const std::filesystem::path& file, const data::Corpus& corpus,
                                       const std::optional<std::filesystem::path>& teacher);
 

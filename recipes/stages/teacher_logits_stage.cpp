@@ -1,6 +1,6 @@
-// kind = "teacher-logits": the teacher's next-token distributions for the targets of a corpus, so that students are
-// distilled without running it. Makes teacher_logits.h5 (data/teacher/teacher_cache.h); resumes at the last whole
-// shard.
+// kind = "teacher-logits": stores the teacher's next-token distributions for a corpus's targets, so that students are
+// distilled without running the teacher. Makes teacher_logits.h5 (data/teacher/teacher_cache.h); resumes at the last
+// whole shard.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ namespace draftsmith::recipes {
 
 namespace {
 
-// A shard is held in memory until it is written; whole distributions of large vocabularies fill it early.
+// Limit of a shard, which stays in memory until it is written. Whole distributions of large vocabularies reach it.
 constexpr int64_t kMostShardBytes = int64_t{256} << 20;
 
 struct TeacherLogitsOptions {
@@ -44,24 +44,26 @@ Fields<TeacherLogitsOptions> TeacherLogitsOptions::fields() {
   using T = TeacherLogitsOptions;
   return Fields<T>("teacher logits stage (kind = \"teacher-logits\"): makes teacher_logits.h5")
       .add("model", &T::model, Required{}, "Model directory of the teacher.")
-      .add("corpus", &T::corpus, Required{}, "Corpus whose targets students will be trained on.")
-      .add("k", &T::k, Range{0}, Unit{"ids"},
-           "Likeliest ids stored for each target token, beside the token itself and the mass of the rest; 6k + 4 bytes "
-           "a token. 0: the whole vocabulary V, 2V bytes a token.")
-      .add("temperature", &T::temperature, Range{0.01, 100},
-           "Temperature T of the stored probabilities, softmax(logits / T). With k below V it must be the objective's, "
-           "since the tail's ids cannot be tempered again one by one; whole distributions serve every temperature.")
-      .add("dtype", &T::dtype, Choices{"fp32", "bf16", "fp16", "fp64"}, "Number type the teacher runs in.")
+      .add("corpus", &T::corpus, Required{}, "Corpus that students will be trained on.")
+      .add(
+          "k", &T::k, Range{0}, Unit{"ids"},
+          "Number of most likely ids to store for each target token, beside the token itself and the mass of the rest: "
+          "6k + 4 bytes a token. 0: the whole vocabulary V, 2V bytes a token.")
+      .add(
+          "temperature", &T::temperature, Range{0.01, 100},
+          "Temperature T of the stored probabilities, softmax(logits / T). If k is below V, it must be the objective's "
+          "temperature, since the mass of the rest fits one temperature only; whole distributions fit every one.")
+      .add("dtype", &T::dtype, Choices{"fp32", "bf16", "fp16", "fp64"}, "Number type of the teacher.")
       .add("batch_tokens", &T::batch_tokens, Range{1, 1 << 24}, Unit{"tokens"},
-           "Most tokens the teacher reads at once, padding counted; examples are sorted by length within a shard.")
+           "Most tokens that the teacher reads at once, with padding; a shard's examples are sorted by length.")
       .add("shard_examples", &T::shard_examples, Range{1}, Unit{"examples"},
-           "Examples written at a time: what a killed run can lose. Fewer where they would take more than 256 MB.")
+           "Number of examples written at once; a killed run loses at most these. A shard takes at most 256 MB.")
       .add("student", &T::student,
            "Model directory whose q the loss error from truncation is measured against; absent: the teacher at twice "
            "the "
            "temperature.")
       .add("measured_positions", &T::measured_positions, Range{0, 1 << 24}, Unit{"tokens"},
-           "Target tokens, spread over the corpus, on which that error is measured; 0: it is not.");
+           "Number of target tokens, spread over the corpus, on which to measure that error; 0: do not measure it.");
 }
 
 data::TeacherCacheInfo cache_info(const TeacherLogitsOptions& options, const data::Corpus& corpus,
@@ -84,7 +86,7 @@ int64_t target_tokens(const data::Corpus& corpus, int64_t examples) {
   return tokens;
 }
 
-// Says what is going to be written, and refuses what the disk cannot hold beside the `done` examples' shards.
+// Logs the size of the cache. Throws UserError if it does not fit on the disk beside the shards of `done` examples.
 void announce(const data::TeacherCacheInfo& info, const data::Corpus& corpus, const std::filesystem::path& directory,
               int64_t done) {
   const int64_t each = data::teacher_bytes_per_position(info.k, info.vocabulary);
@@ -103,7 +105,7 @@ void announce(const data::TeacherCacheInfo& info, const data::Corpus& corpus, co
   }
 }
 
-// The end of the shard that begins with example `first`.
+// Returns the end of the shard that begins with example `first`.
 int64_t shard_end(const data::Corpus& corpus, int64_t first, const data::TeacherCacheInfo& info,
                   int64_t shard_examples) {
   const int64_t each = data::teacher_bytes_per_position(info.k, info.vocabulary);
@@ -131,7 +133,8 @@ void write_shards(model::TransformerModel& teacher, const TeacherLogitsOptions& 
     const int64_t end = shard_end(corpus, first, info, options.shard_examples);
     const train::StoredRows rows = logits.rows(first, end, [&](int64_t positions) {
       progress.advance(positions);
-      throw_if_stop_requested(fmt::format("{} of {} examples are saved; run it again to go on", first, corpus.size()));
+      throw_if_stop_requested(
+          fmt::format("{} of {} examples are saved; run it again to continue", first, corpus.size()));
     });
     cache.add_shard(train::by_example(rows, corpus, first, end));
   }

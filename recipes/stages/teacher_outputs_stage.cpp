@@ -1,4 +1,4 @@
-// kind = "teacher-outputs": the target's own outputs for calibration inputs, the corpus of prediction alignment
+// kind = "teacher-outputs": writes the target's outputs for calibration inputs, the corpus of prediction alignment
 // (BiLD §3.4: the small model learns the large one's predictions). Makes corpus.h5; resumes at the last whole shard.
 #include <algorithm>
 #include <functional>
@@ -39,14 +39,15 @@ Fields<TeacherOutputsOptions> TeacherOutputsOptions::fields() {
   return Fields<T>("teacher outputs stage (kind = \"teacher-outputs\"): makes corpus.h5")
       .add("model", &T::model, Required{}, "Model directory of the target.")
       .add("corpus", &T::corpus, Required{}, "Corpus whose sources are the calibration inputs.")
-      .add("limit", &T::limit, Range{0}, Unit{"examples"}, "Calibration inputs used, from the first; 0: all.")
-      .add("max_new_tokens", &T::max_new_tokens, Range{1}, Unit{"tokens"}, "Longest output; longer ones are cut.")
-      .add("temperature", &T::temperature, Range{0}, "0: greedy outputs; otherwise sampled at this temperature.")
+      .add("limit", &T::limit, Range{0}, Unit{"examples"}, "Number of calibration inputs, from the first; 0: all.")
+      .add("max_new_tokens", &T::max_new_tokens, Range{1}, Unit{"tokens"},
+           "Length of the longest output; longer ones are cut.")
+      .add("temperature", &T::temperature, Range{0}, "Temperature of sampling; 0: greedy outputs.")
       .add("seed", &T::seed, "Seed of sampling.")
-      .add("dtype", &T::dtype, Choices{"fp32", "bf16", "fp16", "fp64"}, "Number type the target runs in.")
+      .add("dtype", &T::dtype, Choices{"fp32", "bf16", "fp16", "fp64"}, "Number type of the target.")
       .add("batch_size", &T::batch_size, Range{1, 4096}, Unit{"rows"}, "Outputs decoded together, sorted by length.")
       .add("shard_examples", &T::shard_examples, Range{1}, Unit{"examples"}, NoResult{},
-           "Outputs written at a time: what a killed run can lose.");
+           "Number of outputs written at once; a killed run loses at most these.");
 }
 
 infer::DecodeOptions decode_options(const TeacherOutputsOptions& options) {
@@ -59,7 +60,7 @@ infer::DecodeOptions decode_options(const TeacherOutputsOptions& options) {
   return decode;
 }
 
-// Of an input by the name that input_name() gives it.
+// Returns the hash of the input that input_name() names.
 std::string hash_of(const StageContext& run, const std::string& name) {
   const auto input = run.inputs.find(name.substr(0, name.starts_with('@') ? name.find('/') : std::string::npos));
   return input == run.inputs.end() ? "unknown" : input->second;
@@ -85,7 +86,7 @@ data::CorpusInfo output_info(const data::Corpus& inputs, const TeacherOutputsOpt
   return info;
 }
 
-// The target with everything that decodes with it.
+// Target with its tokenizer and generator.
 struct Teacher {
   Teacher(const TeacherOutputsOptions& options, const StageContext& run, const data::CorpusInfo& inputs)
       : tokenizer(load_model_tokenizer(options.model, inputs.tokenizer_hash)),
@@ -95,16 +96,16 @@ struct Teacher {
         generator({.target = model.get(), .generation = settings, .target_tokenizer = tokenizer.get()},
                   decode_options(options)) {}
 
-  std::unique_ptr<data::Tokenizer> tokenizer;  // nullptr: the directory has none
+  std::unique_ptr<data::Tokenizer> tokenizer;  // null if the directory has none
   std::unique_ptr<model::TransformerModel> model;
   model::GenerationConfig settings;
   infer::Generator generator;
 };
 
-// Outputs that are not what the target would have given without limits, over all runs of the stage.
+// Counts of outputs that limits changed, over all runs of the stage.
 struct Losses {
   int64_t cut = 0;      // outputs that reached max_new_tokens without an end
-  int64_t foreign = 0;  // ids of this run that the corpus's tokenizer does not have, left out
+  int64_t foreign = 0;  // ids of this run that the corpus's tokenizer does not have, which are omitted
 
   void count(std::span<const int32_t> ids, int64_t limit, const std::vector<int64_t>& eos) {
     if (static_cast<int64_t>(ids.size()) < limit) return;
@@ -118,7 +119,7 @@ void decode_shard(Teacher& teacher, const data::Corpus& inputs, int64_t begin, i
   std::vector<std::vector<int64_t>> sources;
   for (int64_t i = begin; i < end; ++i) sources.emplace_back(inputs.source(i).begin(), inputs.source(i).end());
   const auto results = teacher.generator.generate(sources, static_cast<uint64_t>(begin), [](size_t, const auto&) {
-    throw_if_stop_requested("whole shards are saved; run it again to go on");
+    throw_if_stop_requested("whole shards are saved; run it again to continue");
   });
   for (int64_t i = begin; i < end; ++i) {
     const auto& ids = results[static_cast<size_t>(i - begin)].ids;
@@ -141,7 +142,7 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContex
   Losses losses;
   writer.read_targets([&](std::span<const int32_t> ids) { losses.count(ids, options.max_new_tokens, eos); });
   while (writer.done() < count) {
-    throw_if_stop_requested(fmt::format("{} of {} outputs are saved; run it again to go on", writer.safe(), count));
+    throw_if_stop_requested(fmt::format("{} of {} outputs are saved; run it again to continue", writer.safe(), count));
     const int64_t begin = writer.done();
     const int64_t end = std::min(count, begin + options.shard_examples);
     decode_shard(teacher, inputs, begin, end, [&](std::span<const int32_t> source, std::vector<int32_t> ids) {
@@ -155,7 +156,7 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContex
   progress.finish();
   writer.finish({{"count: outputs cut at max_new_tokens", fmt::format("{}", losses.cut)}});
   if (losses.cut > 0) log_warning("  {} outputs reached max_new_tokens = {}", losses.cut, options.max_new_tokens);
-  if (losses.foreign > 0) log_warning("  {} ids that the tokenizer does not have were left out", losses.foreign);
+  if (losses.foreign > 0) log_warning("  {} ids that the tokenizer does not have were omitted", losses.foreign);
 }
 
 }  // namespace

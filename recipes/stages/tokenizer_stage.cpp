@@ -19,8 +19,8 @@ struct TokenizerStageOptions : data::TokenizerOptions {
   static Fields<TokenizerStageOptions> fields() {
     return Fields<TokenizerStageOptions>("tokenizer stage (kind = \"tokenizer\"): makes spiece.model")
         .add("input", &TokenizerStageOptions::input, "Text files to train on, one sentence a line.")
-        .add("jsonl", &TokenizerStageOptions::jsonl, "jsonl files to train on, as well or instead.")
-        .add("fields", &TokenizerStageOptions::fields_of_jsonl, "Fields of the jsonl objects that hold text.")
+        .add("jsonl", &TokenizerStageOptions::jsonl, "jsonl files to train on, in addition to or in place of `input`.")
+        .add("fields", &TokenizerStageOptions::fields_of_jsonl, "Fields of the jsonl objects that contain text.")
         .inherit<data::TokenizerOptions>()
         .check([](const TokenizerStageOptions& options, const std::string& where, Problems& problems) {
           if (options.input.empty() && options.jsonl.empty()) {

@@ -23,8 +23,7 @@ void require_tokenizer(const data::Corpus& corpus, const data::Tokenizer& tokeni
 
 std::unique_ptr<data::Tokenizer> load_model_tokenizer(const std::filesystem::path& model, const std::string& expected) {
   if (!data::has_tokenizer(model)) {
-    log_warning("  {} holds no tokenizer: whether its token ids mean the same as the corpus's cannot be checked",
-                model.string());
+    log_warning("  {} has no tokenizer, so its token ids cannot be compared with the corpus's", model.string());
     return nullptr;
   }
   auto tokenizer = data::load_tokenizer(model);

@@ -1,4 +1,4 @@
-// What stages that train read: a corpus, one to validate on, and the tokenizer of both.
+// Input of stages that train: a corpus, a validation corpus, and the tokenizer of both.
 #pragma once
 
 #include <filesystem>
@@ -13,11 +13,11 @@
 namespace draftsmith::recipes {
 
 struct TrainingData {
-  // Errors: UserError for files that are missing or damaged, and for a corpus of another tokenizer.
+  // Opens the files. Errors: UserError for missing or damaged files, and for a corpus of another tokenizer.
   TrainingData(const std::filesystem::path& tokenizer, const std::filesystem::path& corpus,
                const std::optional<std::filesystem::path>& validation_corpus);
 
-  // A trainer's inputs over these, which must outlive it.
+  // Returns a trainer's inputs, which refer to this object.
   train::TrainerInputs inputs(train::TrainableModel& trainable, const StageContext& run) const;
 
   std::unique_ptr<data::Tokenizer> tokenizer;

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "tests/support/errors.h"
 
 namespace draftsmith {
 namespace {
@@ -17,33 +18,28 @@ int gpus() {
   return at::hasCUDA() ? at::detail::getCUDAHooks().getNumGPUs() : 0;
 }
 
-std::string error_of(const std::string& device) {
-  try {
-    choose_device(device);
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
+std::string choice_error(const std::string& device) {
+  return error_of([&] { choose_device(device); });
 }
 
 TEST(Device, WordsAreUnderstood) {
   EXPECT_TRUE(choose_device("cpu").is_cpu());
   EXPECT_EQ(choose_device("auto").is_cuda(), gpus() > 0);
   for (const char* bad : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cuda:999", "CPU", ""}) {
-    EXPECT_THAT(error_of(bad), HasSubstr("--device: unknown device")) << bad;
+    EXPECT_THAT(choice_error(bad), HasSubstr("--device: unknown device")) << bad;
   }
 }
 
 TEST(Device, AMissingGpuIsExplained) {
   if (gpus() > 0) GTEST_SKIP() << "this machine has a GPU";
-  EXPECT_THAT(error_of("cuda"), HasSubstr("no CUDA device is available"));
-  EXPECT_THAT(error_of("cuda:1"), HasSubstr("use --device cpu"));
+  EXPECT_THAT(choice_error("cuda"), HasSubstr("no CUDA device is available"));
+  EXPECT_THAT(choice_error("cuda:1"), HasSubstr("use --device cpu"));
 }
 
 TEST(Device, GpusBeyondTheLastAreExplained) {
   if (gpus() == 0) GTEST_SKIP() << "no CUDA device";
   EXPECT_EQ(choose_device("cuda:0").index(), 0);
-  EXPECT_THAT(error_of("cuda:100"), HasSubstr("there is no such CUDA device"));
+  EXPECT_THAT(choice_error("cuda:100"), HasSubstr("there is no such CUDA device"));
 }
 
 TEST(Device, SynchronizesAndDescribesTheCpu) {

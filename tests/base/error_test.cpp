@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/errors.h"
+
 namespace draftsmith {
 namespace {
 
@@ -21,13 +23,7 @@ TEST(Problems, AreThrownTogether) {
   problems.throw_if_any();
   problems.add({.what = "first"});
   problems.add({.what = "second"});
-  try {
-    problems.throw_if_any();
-    FAIL();
-  } catch (const UserError& error) {
-    EXPECT_STREQ(error.what(), "first\nsecond");
-    EXPECT_EQ(error.problems().size(), 2u);
-  }
+  EXPECT_EQ(error_of([&] { problems.throw_if_any(); }), "first\nsecond");
 }
 
 TEST(Nearest, FindsMisspellingsAndNothingFarAway) {

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/support/errors.h"
+
 namespace draftsmith {
 namespace {
 
@@ -57,14 +59,11 @@ TEST(AtomicFile, AFailedWriteNamesFileAndBytesAndLeavesNothing) {
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   const rlimit small{10'000, before.rlim_max};
   setrlimit(RLIMIT_FSIZE, &small);
-  std::string message;
-  try {
+  const std::string message = error_of<RunError>([&] {
     AtomicFile out(directory / "large.bin");
     out.write(std::string(8'000, 'x'));
     out.write(std::string(8'000, 'x'));
-  } catch (const RunError& error) {
-    message = error.what();
-  }
+  });
   setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, handler);
   EXPECT_THAT(message, HasSubstr("large.bin: writing failed after 10000 bytes, with 6000 more to write"));
@@ -116,18 +115,13 @@ TEST(ReadFile, ErrorsSayWhatIsWrong) {
   const TemporaryDirectory directory;
   write_file_atomic(directory / "ten", "0123456789");
   EXPECT_EQ(read_file(directory / "ten", 10), "0123456789");
-  const auto error_of = [](const fs::path& file, uint64_t limit) -> std::string {
-    try {
-      read_file(file, limit);
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "";
+  const auto read_error = [](const fs::path& file, uint64_t limit) {
+    return error_of([&] { read_file(file, limit); });
   };
-  EXPECT_THAT(error_of(directory / "ten", 9),
+  EXPECT_THAT(read_error(directory / "ten", 9),
               HasSubstr("too large\n  expected: at most 9 bytes\n  found:    10 bytes"));
-  EXPECT_THAT(error_of(directory.path(), 9), HasSubstr("is a directory"));
-  EXPECT_THAT(error_of(directory / "none", 9), HasSubstr("No such file"));
+  EXPECT_THAT(read_error(directory.path(), 9), HasSubstr("is a directory"));
+  EXPECT_THAT(read_error(directory / "none", 9), HasSubstr("No such file"));
 }
 
 TEST(Directories, AreCreatedRenamedAndNeverOverwritten) {

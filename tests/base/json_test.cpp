@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
+#include "tests/support/errors.h"
 
 namespace draftsmith {
 namespace {
@@ -11,34 +12,29 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::string error_of(const std::string& text) {
-  try {
-    parse_json(text, "config.json");
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
+std::string syntax_error(const std::string& text) {
+  return error_of([&] { parse_json(text, "config.json"); });
 }
 
 TEST(Json, SyntaxErrorsNameFileAndLine) {
-  EXPECT_THAT(error_of("{\n\"a\": 1,\n\"b\": }\n"), HasSubstr("config.json:3: not valid JSON"));
-  EXPECT_THAT(error_of(""), HasSubstr("config.json:1: not valid JSON"));
-  EXPECT_THAT(error_of("{\"a\": 1} x"), HasSubstr("not valid JSON"));
-  EXPECT_THAT(error_of("\"\xff\""), HasSubstr("not valid JSON"));
-  EXPECT_THAT(error_of("[1e999]"), HasSubstr("config.json"));
-  EXPECT_EQ(error_of("{\"a\": [1, 2.5, null, true, \"x\"]}"), "");
+  EXPECT_THAT(syntax_error("{\n\"a\": 1,\n\"b\": }\n"), HasSubstr("config.json:3: not valid JSON"));
+  EXPECT_THAT(syntax_error(""), HasSubstr("config.json:1: not valid JSON"));
+  EXPECT_THAT(syntax_error("{\"a\": 1} x"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(syntax_error("\"\xff\""), HasSubstr("not valid JSON"));
+  EXPECT_THAT(syntax_error("[1e999]"), HasSubstr("config.json"));
+  EXPECT_EQ(syntax_error("{\"a\": [1, 2.5, null, true, \"x\"]}"), "no error");
 }
 
 TEST(Json, NestingIsLimited) {
   const auto nested = [](size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
-  EXPECT_EQ(error_of(nested(64)), "");
-  EXPECT_THAT(error_of(nested(65)), HasSubstr("nested too deeply"));
-  EXPECT_THAT(error_of(nested(1'000'000)), HasSubstr("nested too deeply"));
+  EXPECT_EQ(syntax_error(nested(64)), "no error");
+  EXPECT_THAT(syntax_error(nested(65)), HasSubstr("nested too deeply"));
+  EXPECT_THAT(syntax_error(nested(1'000'000)), HasSubstr("nested too deeply"));
 }
 
 TEST(Json, KeysGivenTwiceAreRefused) {
-  EXPECT_THAT(error_of("{\"a\": {\"b\": 1, \"b\": 2}}"), HasSubstr("\"b\" is given twice"));
-  EXPECT_EQ(error_of("{\"a\": {\"b\": 1}, \"b\": [{\"b\": 1}, {\"b\": 2}]}"), "");
+  EXPECT_THAT(syntax_error("{\"a\": {\"b\": 1, \"b\": 2}}"), HasSubstr("\"b\" is given twice"));
+  EXPECT_EQ(syntax_error("{\"a\": {\"b\": 1}, \"b\": [{\"b\": 1}, {\"b\": 2}]}"), "no error");
 }
 
 TEST(Json, FilesAreWrittenAndReadBack) {

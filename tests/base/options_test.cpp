@@ -10,6 +10,8 @@
 
 #include "base/toml.h"
 #include "base/utf8.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 namespace draftsmith {
 namespace {
@@ -99,9 +101,7 @@ std::string problems_of(const std::string& text, T* result = nullptr) {
   Problems problems;
   const T options = parse_options<T>(parse_toml(text, "file.toml"), "", problems);
   if (result) *result = options;
-  std::string messages;
-  for (const Problem& problem : problems.list()) messages += to_string(problem) + "\n";
-  return messages;
+  return text_of(problems.list());
 }
 
 EveryOptions unusual() {
@@ -296,8 +296,7 @@ TEST(Options, DescriptionNamesEverythingWithinAHundredColumns) {
   EXPECT_THAT(text, HasSubstr("list[].rate: number, above 0, at most 1; default: 0.1"));
   EXPECT_THAT(text, HasSubstr("maybe_inner: table [maybe_inner]; default: none"));
   EXPECT_THAT(describe_options<RequiredOptions>(), HasSubstr("kind: string; required"));
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) EXPECT_LE(display_width(line), 100u) << line;
+  EXPECT_LE(widest_line(text), 100u) << text;
 }
 
 // The field of EveryOptions by name.

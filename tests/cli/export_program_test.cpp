@@ -9,7 +9,7 @@
 #include "base/files.h"
 #include "model/files/checkpoint.h"
 #include "tests/cli/program.h"
-#include "tests/model/transformer/transformer_fixtures.h"
+#include "tests/support/models.h"
 #include "tests/support/paths.h"
 
 namespace draftsmith::test {
@@ -22,7 +22,7 @@ using testing::HasSubstr;
 class ExportProgram : public testing::Test {
  protected:
   ExportProgram() {
-    model::TransformerConfig config = model::tiny_config();
+    model::TransformerConfig config = model::tiny_t5();
     config.output_scale = 1 / std::sqrt(static_cast<double>(config.width));  // the one that files can hold
     model::save_model(model_, model::TransformerModel(config, 3));
   }
@@ -42,7 +42,7 @@ TEST_F(ExportProgram, ProvesItselfNowAndLater) {
   const ProgramResult done = run_export({"--target", model_});
   ASSERT_EQ(done.exit_code, 0) << done.err;
   EXPECT_THAT(done.out,
-              AllOf(HasSubstr("equal bit for bit"), HasSubstr("alpha at temperature 1 on made-up ids: 1.0000")));
+              AllOf(HasSubstr("equal bit for bit"), HasSubstr("alpha at temperature 1 on random ids: 1.0000")));
   const ProgramResult verified = run_program({"verify", out_});
   EXPECT_EQ(verified.exit_code, 0) << verified.err;
   EXPECT_THAT(verified.out, HasSubstr("as it was written"));

@@ -10,7 +10,8 @@
 #include "model/files/model_directory.h"
 #include "tests/cli/program.h"
 #include "tests/data/tokenizers/tokenizer_files.h"
-#include "tests/model/transformer/transformer_fixtures.h"
+#include "tests/support/files.h"
+#include "tests/support/models.h"
 
 namespace draftsmith::test {
 namespace {
@@ -23,7 +24,7 @@ class GenerateProgram : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     folder_ = std::make_unique<TemporaryDirectory>();
-    data::write_text(*folder_ / "tokenizer.json", data::byte_level_json({"h e", "Ã ©", "æ Ĺ"}).dump());
+    write_text(*folder_ / "tokenizer.json", data::byte_level_json({"h e", "Ã ©", "æ Ĺ"}).dump());
     model::TransformerConfig config = model::tiny_llama(1);
     config.vocabulary = 264;  // the tokenizer's 259 and padding
     config.heads = config.kv_heads = 3;

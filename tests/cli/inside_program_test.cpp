@@ -9,7 +9,7 @@
 #include "model/files/model_hash.h"
 #include "model/kinds/exits.h"
 #include "tests/cli/program.h"
-#include "tests/model/transformer/transformer_fixtures.h"
+#include "tests/support/models.h"
 
 namespace draftsmith::test {
 namespace {

@@ -17,7 +17,7 @@ struct DraftOptions {
   bool stemmer = false;
   std::vector<int64_t> grid;
   std::optional<double> top_p;
-  RunOptions run;
+  ExecutionOptions run;
   static Fields<DraftOptions> fields() {
     return Fields<DraftOptions>("draft")
         .add("max_draft", &DraftOptions::max_draft, Range{1, 64}, Unit{"tokens"}, "Longest draft.")
@@ -90,13 +90,13 @@ TEST(OptionFlags, HelpShowsMeaningUnitAndDefault) {
   EXPECT_THAT(app.help(), Not(HasSubstr("--run")));
 }
 
-TEST(CommonFlags, RunOptionsAreCheckedBeforeAnythingBegins) {
-  RunOptions run;
-  run.threads = -1;
-  EXPECT_THROW(begin_run(run), UserError);
-  run = {};
-  run.device = "gpu";
-  EXPECT_THROW(begin_run(run), UserError);
+TEST(CommonFlags, ExecutionOptionsAreCheckedBeforeAnythingBegins) {
+  ExecutionOptions execution;
+  execution.threads = -1;
+  EXPECT_THROW(begin_execution(execution), UserError);
+  execution = {};
+  execution.device = "gpu";
+  EXPECT_THROW(begin_execution(execution), UserError);
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 
 #include "base/utf8.h"
 #include "tests/cli/program.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 namespace draftsmith {
 namespace {
@@ -24,8 +26,7 @@ std::string output_of(const std::vector<std::string>& arguments) {
 }
 
 void expect_fits(const std::string& text) {
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) EXPECT_LE(display_width(line), 100u) << line;
+  EXPECT_LE(widest_line(text), 100u) << text;
 }
 
 TEST(Plan, SpeculativeMarksTheBestWindow) {

@@ -15,7 +15,7 @@ struct ProgramResult {
 // Runs draftsmith with `arguments` and `input` on its standard input.
 ProgramResult run_program(const std::vector<std::string>& arguments, const std::string& input = "");
 
-// The first stages of recipes that tests run: text of the made-up language and a tokenizer of it.
+// The first stages of recipes that tests run: text of the synthetic language and its tokenizer.
 inline constexpr const char* kTinyLanguage = R"(
 [language]
 kind = "language"

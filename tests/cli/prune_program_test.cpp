@@ -11,7 +11,8 @@
 #include "data/corpus/corpus.h"
 #include "model/files/checkpoint.h"
 #include "tests/cli/program.h"
-#include "tests/model/transformer/transformer_fixtures.h"
+#include "tests/support/errors.h"
+#include "tests/support/models.h"
 #include "tests/support/paths.h"
 
 namespace draftsmith {

@@ -11,6 +11,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "tests/cli/program.h"
+#include "tests/support/files.h"
 #include "tests/support/paths.h"
 
 namespace draftsmith::test {
@@ -157,8 +158,7 @@ TEST_F(RecipeProgram, AssistedEqualsGreedyInFp64) {
     const ProgramResult result = run_program(arguments, ids.out);
     EXPECT_EQ(result.exit_code, 0) << result.err;
     std::vector<nlohmann::json> lines;
-    std::istringstream stream(result.out);
-    for (std::string line; std::getline(stream, line);) lines.push_back(nlohmann::json::parse(line).at("ids"));
+    for (const std::string& line : lines_of(result.out)) lines.push_back(nlohmann::json::parse(line).at("ids"));
     return lines;
   };
   const auto expected = ids_of(greedy);

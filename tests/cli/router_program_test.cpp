@@ -9,7 +9,7 @@
 #include "model/files/model_hash.h"
 #include "model/kinds/router.h"
 #include "tests/cli/program.h"
-#include "tests/support/small_t5.h"
+#include "tests/support/models.h"
 
 namespace draftsmith::test {
 namespace {
@@ -21,7 +21,7 @@ class RouterProgram : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     folder_ = std::make_unique<TemporaryDirectory>();
-    const model::TransformerConfig config = model::small_t5();
+    const model::TransformerConfig config = model::t5_config();
     model::save_model(*folder_ / "target", model::TransformerModel(config, 1));
     model::save_model(*folder_ / "small", model::TransformerModel(config, 2));
     model::RouterConfig shape;

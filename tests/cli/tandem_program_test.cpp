@@ -7,7 +7,7 @@
 #include "model/files/checkpoint.h"
 #include "model/kinds/tandem.h"
 #include "tests/cli/program.h"
-#include "tests/model/transformer/transformer_fixtures.h"
+#include "tests/support/models.h"
 
 namespace draftsmith::test {
 namespace {

@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "tests/cli/program.h"
 #include "tests/data/tokenizers/tokenizer_files.h"
+#include "tests/support/files.h"
 
 namespace draftsmith::test {
 namespace {
@@ -15,7 +16,7 @@ using testing::HasSubstr;
 
 TEST(TokenizeProgram, IdsOfEachLineAndBack) {
   const TemporaryDirectory directory;
-  data::write_text(directory / "tokenizer.json", data::byte_level_json({"h e", "l l", "he ll", "hell o"}).dump());
+  write_text(directory / "tokenizer.json", data::byte_level_json({"h e", "l l", "he ll", "hell o"}).dump());
   const std::string model = directory.path().string();
   const ProgramResult ids = run_program({"data", "tokenize", "--model", model}, "hello hello\n\né\n");
   EXPECT_EQ(ids.exit_code, 0) << ids.err;
@@ -27,12 +28,12 @@ TEST(TokenizeProgram, IdsOfEachLineAndBack) {
 
 TEST(TokenizeProgram, EndsLinesWithEosWhereThereIsOne) {
   const TemporaryDirectory directory;
-  data::write_text(directory / "tokenizer.json", data::byte_level_json({"h e"}).dump());
+  write_text(directory / "tokenizer.json", data::byte_level_json({"h e"}).dump());
   const std::string model = directory.path().string();
   const ProgramResult none = run_program({"data", "tokenize", "--model", model, "--eos"}, "he\n");
   EXPECT_EQ(none.exit_code, 2);
   EXPECT_THAT(none.err, HasSubstr("no EOS"));
-  data::write_text(directory / "tokenizer_config.json", R"({"eos_token": "z"})");
+  write_text(directory / "tokenizer_config.json", R"({"eos_token": "z"})");
   EXPECT_EQ(run_program({"data", "tokenize", "--model", model, "--eos"}, "he\n").out, "256 122\n");
 }
 
@@ -40,7 +41,7 @@ TEST(TokenizeProgram, NamesWhatIsNotSupported) {
   const TemporaryDirectory directory;
   auto file = data::byte_level_json({});
   file["pre_tokenizer"] = {{"type", "BertPreTokenizer"}};
-  data::write_text(directory / "tokenizer.json", file.dump());
+  write_text(directory / "tokenizer.json", file.dump());
   const ProgramResult result = run_program({"data", "tokenize", "--model", directory.path().string()}, "he\n");
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, HasSubstr("BertPreTokenizer"));

@@ -12,6 +12,8 @@
 #include "base/signals.h"
 #include "base/utf8.h"
 #include "tests/evaluate/fake_engine.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -68,8 +70,7 @@ TEST(EvaluationSuite, WritesResultsTableReportAndHypothesesThatScoreAlike) {
   const std::string html = read_file(out / "report.html");
   EXPECT_THAT(html, HasSubstr("<svg"));
   EXPECT_THAT(html, testing::Not(HasSubstr("src=")));
-  std::istringstream table(result.table);
-  for (std::string line; std::getline(table, line);) EXPECT_LE(display_width(line), 100U) << line;
+  EXPECT_LE(widest_line(result.table), 100u) << result.table;
   EXPECT_FALSE(std::filesystem::exists(out / "measurements.jsonl"));
 }
 
@@ -147,8 +148,7 @@ TEST(EvaluationSuite, LongNamesOfRunsAreShownWhole) {
   EXPECT_THAT(table, HasSubstr("FB0.6.RB1.5"));
   EXPECT_THAT(table, HasSubstr("FB0.6.RB2.5"));
   EXPECT_THAT(table, testing::Not(HasSubstr("…")));
-  std::istringstream lines(table);
-  for (std::string line; std::getline(lines, line);) EXPECT_LE(display_width(line), 100U) << line;
+  EXPECT_LE(widest_line(table), 100u) << table;
 }
 
 TEST(EvaluationSuite, CutSourcesAreReported) {
@@ -307,13 +307,9 @@ TEST(EvaluationSuite, MistakesAreFoundBeforeAnythingIsRunOrWritten) {
   run.choose_on = "vall";
   suite.options.run = {run};
   FakeEngine engine;
-  try {
-    suite.evaluate(engine);
-    FAIL();
-  } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("did you mean 'small'?"));
-    EXPECT_THAT(error.what(), HasSubstr("vall"));
-  }
+  const std::string error = error_of([&] { suite.evaluate(engine); });
+  EXPECT_THAT(error, HasSubstr("did you mean 'small'?"));
+  EXPECT_THAT(error, HasSubstr("vall"));
   EXPECT_EQ(engine.decodes, 0);
   EXPECT_FALSE(std::filesystem::exists(suite.directory / "out"));
 }
@@ -322,13 +318,9 @@ TEST(EvaluationSuite, UnequalLineCountsAreAnErrorThatNamesBoth) {
   FakeSuite suite;
   write_file_atomic(suite.directory / "reference", "w10\n");
   FakeEngine engine;
-  try {
-    suite.evaluate(engine);
-    FAIL();
-  } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("24 lines"));
-    EXPECT_THAT(error.what(), HasSubstr("1 lines"));
-  }
+  const std::string error = error_of([&] { suite.evaluate(engine); });
+  EXPECT_THAT(error, HasSubstr("24 lines"));
+  EXPECT_THAT(error, HasSubstr("1 lines"));
 }
 
 }  // namespace

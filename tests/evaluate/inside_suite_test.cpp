@@ -6,6 +6,7 @@
 #include "model/files/model_hash.h"
 #include "model/kinds/exits.h"
 #include "tests/evaluate/model_suite.h"
+#include "tests/support/errors.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -149,13 +150,9 @@ TEST_F(InsideSuite, MatchRatesOfAnotherVocabularyOrOfLayersWithoutExitsAreRefuse
   options_.match_rates[1].name = "b";
   options_.match_rates[1].exits = root_ / "exits";
   options_.match_rates[1].layers = {1};
-  try {
-    run_suite();
-    FAIL();
-  } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("match_rates[0]"), HasSubstr("vocabularies of different sizes"),
-                                             HasSubstr("match_rates[1], exits"), HasSubstr("no exit at any")));
-  }
+  const std::string error = error_of([&] { run_suite(); });
+  EXPECT_THAT(error, testing::AllOf(HasSubstr("match_rates[0]"), HasSubstr("vocabularies of different sizes"),
+                                    HasSubstr("match_rates[1], exits"), HasSubstr("no exit at any")));
 }
 
 TEST_F(InsideSuite, AnExitAtTheLastLayerPredictsAsTheModelDoes) {
@@ -190,13 +187,9 @@ TEST_F(InsideSuite, ExitsOfAnotherModelAndLayersOutsideItAreNamedBeforeAnyWork) 
   add_inside("ppd").decode.exits = root_ / "exits";
   SettingGrid& outside = add_inside("early-exit");
   outside.lists[&DecodeOptions::exit_layer] = {7};
-  try {
-    run_suite();
-    FAIL();
-  } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("run ppd.k3"));
-    EXPECT_THAT(error.what(), HasSubstr("exit layer 7"));
-  }
+  const std::string error = error_of([&] { run_suite(); });
+  EXPECT_THAT(error, HasSubstr("run ppd.k3"));
+  EXPECT_THAT(error, HasSubstr("exit layer 7"));
   EXPECT_FALSE(std::filesystem::exists(root_ / "out"));
 }
 

@@ -9,13 +9,15 @@
 #include "base/files.h"
 #include "evaluate/evaluation.h"
 #include "model/files/checkpoint.h"
-#include "tests/support/small_t5.h"
+#include "tests/support/models.h"
 
 namespace draftsmith::evaluate {
 
 inline void write_model(const std::filesystem::path& directory, int64_t decoder_layers, uint64_t seed,
                         int64_t vocabulary = 40) {
-  model::save_model(directory, model::TransformerModel(model::small_t5(decoder_layers, vocabulary), seed));
+  model::save_model(
+      directory,
+      model::TransformerModel(model::t5_config({.vocabulary = vocabulary, .decoder_layers = decoder_layers}), seed));
 }
 
 // A suite of one task of ids, whose lines are their own references, for the target in `root`; in fp64 so that exact

@@ -14,6 +14,8 @@
 #include "model/files/model_hash.h"
 #include "model/kinds/router.h"
 #include "tests/evaluate/model_suite.h"
+#include "tests/support/errors.h"
+#include "tests/support/models.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -26,13 +28,13 @@ using testing::HasSubstr;
 class RouterSuite : public testing::Test {
  protected:
   void SetUp() override {
-    const model::TransformerModel target(model::small_t5(), 1);
+    const model::TransformerModel target(model::t5_config(), 1);
     model::save_model(root_ / "target", target);
     for (const auto& [name, value] : target.parameters()) {
       if (name.starts_with("embedding")) value.add_(at::sin(at::arange(value.numel(), at::kFloat)).view_as(value), 0.5);
     }
     model::save_model(root_ / "small", target);
-    model::save_model(root_ / "other", model::TransformerModel(model::small_t5(1), 3));
+    model::save_model(root_ / "other", model::TransformerModel(model::t5_config({.decoder_layers = 1}), 3));
     model::RouterConfig config;
     config.width = 16;
     config.vocabulary = 40;
@@ -59,13 +61,8 @@ class RouterSuite : public testing::Test {
     return run;
   }
 
-  std::string error_of_suite() const {
-    try {
-      run_evaluation(options_, root_ / "out", {.quiet = true});
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "";
+  std::string suite_error() const {
+    return error_of([&] { run_evaluation(options_, root_ / "out", {.quiet = true}); });
   }
 
   static ordered_json find(const ordered_json& results, const std::string& name, size_t task = 0) {
@@ -105,32 +102,32 @@ TEST_F(RouterSuite, OracleDraftsNothingInVainAndNobodyChangesTheOutput) {
 
 TEST_F(RouterSuite, RoutersAndOraclesThatMakeNoSenseAreRefusedBeforeAnythingIsRun) {
   add_run("router").decode.router = "";
-  EXPECT_THAT(error_of_suite(), HasSubstr("none was given"));
+  EXPECT_THAT(suite_error(), HasSubstr("none was given"));
   options_.run.clear();
   add_run("router").decode.router = root_ / "nowhere";
-  EXPECT_THAT(error_of_suite(), HasSubstr("not a router directory"));
+  EXPECT_THAT(suite_error(), HasSubstr("not a router directory"));
   options_.run.clear();
   add_run("router", "other");
-  EXPECT_THAT(error_of_suite(), AllOf(HasSubstr("another drafter"), HasSubstr("other"), HasSubstr("small")));
+  EXPECT_THAT(suite_error(), AllOf(HasSubstr("another drafter"), HasSubstr("other"), HasSubstr("small")));
   options_.run.clear();
   add_run("fixed").decode.router = root_ / "router";
-  EXPECT_THAT(error_of_suite(), HasSubstr("this run does not read the option"));
+  EXPECT_THAT(suite_error(), HasSubstr("this run does not read the option"));
   options_.run.clear();
   SettingGrid& sampled = add_run("oracle");
   sampled.decode.method = "speculative";
-  EXPECT_THAT(error_of_suite(), HasSubstr("temperature 0"));
+  EXPECT_THAT(suite_error(), HasSubstr("temperature 0"));
   options_.run.clear();
   add_run("oracle").decode.acceptance = "accept_all";
-  EXPECT_THAT(error_of_suite(), HasSubstr("without verification none is"));
+  EXPECT_THAT(suite_error(), HasSubstr("without verification none is"));
   options_.run.clear();
   SettingGrid& released = add_run("oracle");
   released.decode.method = "bild";
   released.lists[&DecodeOptions::rollback_rule] = {"released_code"};
-  EXPECT_THAT(error_of_suite(), HasSubstr("rollback_rule effective or literal"));
+  EXPECT_THAT(suite_error(), HasSubstr("rollback_rule effective or literal"));
   options_.run.clear();
   options_.drafter.push_back({.name = "copy", .lookup = true});
   add_run("router", "copy");
-  EXPECT_THAT(error_of_suite(), HasSubstr("a drafter that is a model of its own"));
+  EXPECT_THAT(suite_error(), HasSubstr("a drafter that is a model of its own"));
   EXPECT_FALSE(std::filesystem::exists(root_ / "out"));
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "evaluate/suite/setting_grid.h"
+#include "tests/support/errors.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -64,13 +65,8 @@ class TunedRouters : public testing::Test {
   SuiteOptions suite_;
 };
 
-std::string error_of(const SuiteOptions& suite) {
-  try {
-    with_tuning_grids(suite);
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no error";
+std::string tuning_error(const SuiteOptions& suite) {
+  return error_of([&] { with_tuning_grids(suite); });
 }
 
 TEST_F(TunedRouters, HaveAGridWhereTheSuiteHasNone) {
@@ -86,27 +82,27 @@ TEST_F(TunedRouters, HaveAGridWhereTheSuiteHasNone) {
   EXPECT_GT(suite.run[1].lists[&DecodeOptions::max_draft].size(), 1U);
   EXPECT_TRUE(suite.run[0].lists[&DecodeOptions::threshold].empty());
   suite_.run.pop_back();
-  EXPECT_THAT(error_of(suite_), HasSubstr("no router to tune"));
+  EXPECT_THAT(tuning_error(suite_), HasSubstr("no router to tune"));
 }
 
 TEST_F(TunedRouters, AreNotTunedOnTestDataWithoutAWord) {
   for (SettingGrid& run : suite_.run) run.choose_on = "";
-  EXPECT_THAT(error_of(suite_), AllOf(HasSubstr("validation data"), HasSubstr("choose_on")));
+  EXPECT_THAT(tuning_error(suite_), AllOf(HasSubstr("validation data"), HasSubstr("choose_on")));
   suite_.run[0].choose_on = "val";
-  EXPECT_EQ(error_of(suite_), "no error");
+  EXPECT_EQ(tuning_error(suite_), "no error");
   suite_.run[1].decode.acceptance = "rollback";  // fast, and another text
-  EXPECT_THAT(error_of(suite_), HasSubstr("no run can tune the router b"));
+  EXPECT_THAT(tuning_error(suite_), HasSubstr("no run can tune the router b"));
 }
 
 TEST_F(TunedRouters, OfOneDrafterAreToldApart) {
-  EXPECT_EQ(error_of(suite_), "no error");
+  EXPECT_EQ(tuning_error(suite_), "no error");
   for (SettingGrid& run : suite_.run) run.name = "";
-  EXPECT_THAT(error_of(suite_), HasSubstr("the same name"));
+  EXPECT_THAT(tuning_error(suite_), HasSubstr("the same name"));
   suite_.run[1].drafter = {"other"};
-  EXPECT_EQ(error_of(suite_), "no error");
+  EXPECT_EQ(tuning_error(suite_), "no error");
   suite_.run[1] = suite_.run[0];
   suite_.run[1].choose_on = "more";
-  EXPECT_THAT(error_of(suite_), AllOf(HasSubstr("tuned on one task"), HasSubstr("val"), HasSubstr("more")));
+  EXPECT_THAT(tuning_error(suite_), AllOf(HasSubstr("tuned on one task"), HasSubstr("val"), HasSubstr("more")));
 }
 
 TEST_F(TunedRouters, AreTheFastestOfTheirOwnTask) {

@@ -9,8 +9,10 @@
 #include "infer/windows/dynamic.h"
 #include "infer/windows/fallback.h"
 #include "infer/windows/fixed.h"
+#include "tests/support/errors.h"
 #include "tests/support/oracle_fixtures.h"
 #include "tests/support/pieces_tokenizer.h"
+#include "tests/support/tensors.h"
 
 namespace draftsmith::infer::testing {
 namespace {
@@ -26,29 +28,20 @@ GenerationModels models_of(model::LanguageModel& target, model::LanguageModel* d
   return models;
 }
 
-std::string message_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST(Generator, ExplainsCombinationsThatMakeNoSense) {
   DecodeOptions options;
   options.method = "speculative";
   options.acceptance = "exact";
   options.temperature = 1;
   const auto run = [&] { decode(some_case(), options, std::vector<Ids>{{2}}); };
-  EXPECT_NE(message_of(run).find("compares with the target's most likely token"), std::string::npos);
+  EXPECT_NE(error_of(run).find("compares with the target's most likely token"), std::string::npos);
   options = {};
   options.method = "assisted";
   options.temperature = 0.5;
-  EXPECT_NE(message_of(run).find("use the method speculative"), std::string::npos);
+  EXPECT_NE(error_of(run).find("use the method speculative"), std::string::npos);
   options = {};
   options.window_rule = "fixed";
-  EXPECT_NE(message_of(run).find("drafts nothing"), std::string::npos);
+  EXPECT_NE(error_of(run).find("drafts nothing"), std::string::npos);
 }
 
 // A drafter that only proposes tokens.
@@ -82,8 +75,8 @@ TEST(Generator, UnknownPartsAreNamedWithWhatIsKnown) {
   options.method = "assisted";
   options.window_rule = "fixd";
   options.acceptance = "x";
-  EXPECT_NE(message_of([&] { make_window_rule(options); }).find("did you mean fixed"), std::string::npos);
-  EXPECT_NE(message_of([&] { make_acceptance_rule(options); }).find("exact, rejection, rollback"), std::string::npos);
+  EXPECT_NE(error_of([&] { make_window_rule(options); }).find("did you mean fixed"), std::string::npos);
+  EXPECT_NE(error_of([&] { make_acceptance_rule(options); }).find("exact, rejection, rollback"), std::string::npos);
 }
 
 TEST(Generator, VocabulariesOfDifferentSizesAreAnError) {
@@ -91,14 +84,14 @@ TEST(Generator, VocabulariesOfDifferentSizesAreAnError) {
   OracleModel drafter(oracle_info(6), random_oracle(6, 1));
   DecodeOptions options;
   options.method = "assisted";
-  const auto text = message_of([&] { Generator(models_of(target, &drafter), options); });
+  const auto text = error_of([&] { Generator(models_of(target, &drafter), options); });
   EXPECT_NE(text.find("5 ids"), std::string::npos) << text;
   EXPECT_NE(text.find("6 ids"), std::string::npos) << text;
-  EXPECT_NE(message_of([&] { Generator(models_of(target), options); }).find("needs a drafter"), std::string::npos);
+  EXPECT_NE(error_of([&] { Generator(models_of(target), options); }).find("needs a drafter"), std::string::npos);
 }
 
 TEST(Generator, IdsOutsideTheVocabularyAreAnError) {
-  EXPECT_NE(message_of([] { decode(some_case(), {}, std::vector<Ids>{{2}, {9}}); }).find("input 2"), std::string::npos);
+  EXPECT_NE(error_of([] { decode(some_case(), {}, std::vector<Ids>{{2}, {9}}); }).find("input 2"), std::string::npos);
 }
 
 TEST(Generator, PaddingIdsAreNeverPutOut) {
@@ -140,17 +133,12 @@ OracleFunction broken_oracle() {
 
 TEST(Generator, LogitsThatAreNotFiniteAreAnErrorWithLineAndPosition) {
   const OracleFunction sound = constant_oracle({0.5, 0, 0.3, 0.2});
-  const auto message = [](const Case& oracles, const std::string& method) -> std::string {
+  const auto message = [](const Case& oracles, const std::string& method) {
     DecodeOptions options;
     options.method = method;
     options.batch_size = 2;
     options.max_new_tokens = 9;
-    try {
-      decode(oracles, options, std::vector<Ids>{{2}, {3}});
-    } catch (const RunError& error) {
-      return error.what();
-    }
-    return "";
+    return error_of<RunError>([&] { decode(oracles, options, std::vector<Ids>{{2}, {3}}); });
   };
   for (const char* method : {"greedy", "sample", "speculative", "assisted"}) {
     EXPECT_THAT(message({broken_oracle(), sound}, method),

@@ -7,6 +7,7 @@
 #include "infer/decode_options.h"
 #include "model/kinds/exits.h"
 #include "tests/support/early_exit_fixtures.h"
+#include "tests/support/errors.h"
 #include "tests/support/oracle_fixtures.h"
 
 namespace draftsmith::infer::testing {
@@ -15,21 +16,12 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::string message_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
-}
-
 class InsideMethods : public ::testing::Test {
  protected:
   std::string problem(const DecodeOptions& options, int64_t drafter = 0, const model::Exits* exits = nullptr) {
     GenerationModels models = exit_models(*model, drafter);
     models.exits = exits;
-    return message_of([&] { Generator(models, options); });
+    return error_of([&] { Generator(models, options); });
   }
 
   std::unique_ptr<model::TransformerModel> model = exit_model({});
@@ -43,7 +35,7 @@ TEST_F(InsideMethods, AnExitOutsideTheModelIsAnErrorThatNamesBoth) {
   options.exit_layer = 0;
   EXPECT_THAT(problem(options), HasSubstr("exit_layer"));
   options.exit_layer = 4;
-  EXPECT_EQ(problem(options), "");
+  EXPECT_EQ(problem(options), "no error");
 }
 
 TEST_F(InsideMethods, OptionsOutOfRangeAreErrors) {
@@ -79,16 +71,16 @@ TEST_F(InsideMethods, EarlyLayersAndCandidatesFitTheModel) {
     EXPECT_THAT(problem(options), AllOf(HasSubstr("a layer from 2 to 3"), HasSubstr(std::to_string(layer))));
   }
   options.early_layer = 3;
-  EXPECT_EQ(problem(options), "");
+  EXPECT_EQ(problem(options), "no error");
   options.candidates = 24;
-  EXPECT_EQ(problem(options), "");
+  EXPECT_EQ(problem(options), "no error");
   options.candidates = 25;
   EXPECT_THAT(problem(options), AllOf(HasSubstr("at most 24"), HasSubstr("25")));
   options = exit_options("ppd");
   options.execution = "streams";
   EXPECT_THAT(problem(options), HasSubstr("streams are a GPU's"));
   const auto single = exit_model({.layers = 1});
-  EXPECT_THAT(message_of([&] { Generator(exit_models(*single), exit_options("ppd")); }),
+  EXPECT_THAT(error_of([&] { Generator(exit_models(*single), exit_options("ppd")); }),
               HasSubstr("at least 2 decoder layers"));
 }
 
@@ -97,7 +89,7 @@ TEST_F(InsideMethods, OnlyTransformersHaveLayers) {
   GenerationModels models;
   models.target = &oracle;
   for (const char* method : {"early-exit", "calm", "ppd"}) {
-    EXPECT_THAT(message_of([&] { Generator(models, exit_options(method)); }), HasSubstr("a transformer")) << method;
+    EXPECT_THAT(error_of([&] { Generator(models, exit_options(method)); }), HasSubstr("a transformer")) << method;
   }
 }
 
@@ -111,18 +103,18 @@ TEST_F(InsideMethods, ExitsAskedForByNameHaveOneAtTheLayerThatIsRead) {
   const model::Exits exits({.exits = {{.layer = 3}}}, *model, 1);
   DecodeOptions options = exit_options("ppd");
   options.early_layer = 2;
-  EXPECT_EQ(problem(options, 0, &exits), "");  // the model's own exits are taken where there are any
+  EXPECT_EQ(problem(options, 0, &exits), "no error");  // the model's own exits are taken where there are any
   options.exits = "heads";
   EXPECT_THAT(problem(options, 0, &exits), AllOf(HasSubstr("a layer of heads: 3"), HasSubstr("layer 2")));
   options.early_layer = 3;
-  EXPECT_EQ(problem(options, 0, &exits), "");
+  EXPECT_EQ(problem(options, 0, &exits), "no error");
   options = exit_options("early-exit");
   options.exits = "heads";
-  EXPECT_EQ(problem(options, 0, &exits), "");  // its first exit
+  EXPECT_EQ(problem(options, 0, &exits), "no error");  // its first exit
   options.exit_layer = 1;
   EXPECT_THAT(problem(options, 0, &exits), HasSubstr("there is no exit at the layer"));
   options.exit_layer = 4;
-  EXPECT_EQ(problem(options, 0, &exits), "");  // all layers: the model's own head
+  EXPECT_EQ(problem(options, 0, &exits), "no error");  // all layers: the model's own head
   options = exit_options("assisted");
   options.exits = "heads";
   EXPECT_THAT(problem(options, 2, &exits), HasSubstr("layer 2"));

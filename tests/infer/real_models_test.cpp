@@ -12,6 +12,7 @@
 #include "infer/generator.h"
 #include "infer/parts.h"
 #include "model/transformer/transformer_model.h"
+#include "tests/support/models.h"
 
 namespace draftsmith::infer::testing {
 namespace {
@@ -30,18 +31,10 @@ struct RandomModel {
 
 // Weights large enough that outputs vary, EOS likelier than other tokens so that some outputs end early.
 std::unique_ptr<model::TransformerModel> random_model(const RandomModel& wanted) {
-  model::TransformerConfig config;
-  config.family = "t5";
-  config.vocabulary = wanted.vocabulary;
-  config.width = 16;
-  config.heads = 2;
-  config.head_width = 6;
-  config.ff_width = 24;
-  config.encoder_layers = 1;
-  config.decoder_layers = 2;
+  model::TransformerConfig config =
+      model::t5_config({.vocabulary = wanted.vocabulary, .head_width = 6, .ff_width = 24});
   config.relative_buckets = 8;
   config.relative_max_distance = 12;
-  config.tied_head = false;
   config.eos = {1, 7, 22};
   std::erase_if(config.eos, [&](int64_t id) { return id >= wanted.vocabulary; });
   auto made = std::make_unique<model::TransformerModel>(config, 1);

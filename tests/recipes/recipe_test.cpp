@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
+#include "tests/support/errors.h"
 #include "tests/support/paths.h"
 
 namespace draftsmith::recipes {
@@ -21,13 +22,8 @@ class RecipeFile : public testing::Test {
     return load_recipe(folder_ / "recipe.toml", overrides);
   }
 
-  std::string error_of(const std::string& text, const std::vector<std::string>& overrides = {}) const {
-    try {
-      load(text, overrides);
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "";
+  std::string load_error(const std::string& text, const std::vector<std::string>& overrides = {}) const {
+    return error_of([&] { load(text, overrides); });
   }
 
   TemporaryDirectory folder_;
@@ -90,13 +86,14 @@ kind = "language"
 }
 
 TEST_F(RecipeFile, IncludeErrorsNameTheFileAndTheStage) {
-  EXPECT_THAT(error_of("include = { recipe = \"none.toml\" }\n[words]\nkind = \"language\"\n"), HasSubstr("none.toml"));
+  EXPECT_THAT(load_error("include = { recipe = \"none.toml\" }\n[words]\nkind = \"language\"\n"),
+              HasSubstr("none.toml"));
   write_file_atomic(folder_ / "inner.toml", std::string("[words]\nkind = \"language\"\n"));
   const std::string include = "include = { recipe = \"inner.toml\", until = \"";
-  EXPECT_THAT(error_of(include + "pieces\" }\n"), HasSubstr("no such stage"));
-  EXPECT_THAT(error_of(include + "words\" }\n[words]\nkind = \"language\"\n"), HasSubstr("of this name"));
+  EXPECT_THAT(load_error(include + "pieces\" }\n"), HasSubstr("no such stage"));
+  EXPECT_THAT(load_error(include + "words\" }\n[words]\nkind = \"language\"\n"), HasSubstr("of this name"));
   write_file_atomic(folder_ / "inner.toml", std::string("include = { recipe = \"recipe.toml\" }\n"));
-  EXPECT_THAT(error_of("include = { recipe = \"inner.toml\" }\n"), HasSubstr("include one another"));
+  EXPECT_THAT(load_error("include = { recipe = \"inner.toml\" }\n"), HasSubstr("include one another"));
 }
 
 TEST_F(RecipeFile, SetOverridesAStagesKey) {
@@ -109,7 +106,7 @@ TEST_F(RecipeFile, ReferencesBecomePathsInTheWorkDirectory) {
 }
 
 TEST_F(RecipeFile, EveryErrorIsReportedAtOnceWithItsLine) {
-  const std::string error = error_of(R"(
+  const std::string error = load_error(R"(
 [words]
 kind = "langage"
 [pieces]
@@ -133,28 +130,28 @@ TEST_F(RecipeFile, DefaultsFillInWhatAStageOfTheirKindLacks) {
 }
 
 TEST_F(RecipeFile, MistakesInsideStagesAndDefaultsAreNamedWithTheirLine) {
-  EXPECT_THAT(error_of("[defaults.language]\ntrian = 1\n[a]\nkind = \"language\"\ntset = 2\n"),
+  EXPECT_THAT(load_error("[defaults.language]\ntrian = 1\n[a]\nkind = \"language\"\ntset = 2\n"),
               testing::AllOf(HasSubstr("recipe.toml:2"), HasSubstr("recipe.toml:5")));
-  EXPECT_THAT(error_of("[defaults.langage]\ntrain = 1\n[a]\nkind = \"language\"\n"), HasSubstr("did you mean"));
+  EXPECT_THAT(load_error("[defaults.langage]\ntrain = 1\n[a]\nkind = \"language\"\n"), HasSubstr("did you mean"));
 }
 
 TEST_F(RecipeFile, AReferenceToALaterStageIsAnError) {
-  EXPECT_THAT(error_of("[a]\nkind = \"tokenizer\"\ninput = [\"@b/x\"]\n[b]\nkind = \"language\"\n"),
+  EXPECT_THAT(load_error("[a]\nkind = \"tokenizer\"\ninput = [\"@b/x\"]\n[b]\nkind = \"language\"\n"),
               HasSubstr("does not come before"));
 }
 
 TEST_F(RecipeFile, AStageWithoutKindIsAnErrorThatListsTheKinds) {
-  EXPECT_THAT(error_of("[a]\nx = 1\n"), HasSubstr("teacher-outputs"));
+  EXPECT_THAT(load_error("[a]\nx = 1\n"), HasSubstr("teacher-outputs"));
 }
 
 TEST_F(RecipeFile, AnEmptyRecipeIsAnError) {
-  EXPECT_THAT(error_of("name = \"x\"\n"), HasSubstr("no stage"));
+  EXPECT_THAT(load_error("name = \"x\"\n"), HasSubstr("no stage"));
 }
 
 TEST_F(RecipeFile, AModelStartsFromOneThingOnly) {
   const std::string stage = "[t]\nkind = \"train\"\ncorpus = \".\"\ntokenizer = \".\"\n";
-  EXPECT_THAT(error_of(stage), HasSubstr("one of `from` and `architecture`"));
-  EXPECT_EQ(error_of(stage + "from = \".\"\n"), "");
+  EXPECT_THAT(load_error(stage), HasSubstr("one of `from` and `architecture`"));
+  EXPECT_EQ(load_error(stage + "from = \".\"\n"), "no error");
 }
 
 constexpr const char* kEvaluation = R"(
@@ -174,20 +171,18 @@ method = "bild"
 
 TEST_F(RecipeFile, MistakesInTheRunsOfAnEvaluationAreFoundBeforeAnythingIsTrained) {
   const std::string suite = kEvaluation;
-  EXPECT_EQ(error_of(suite + "drafter = [\"small\"]\n"), "");
-  EXPECT_THAT(error_of(suite), HasSubstr("a drafter, for method bild"));
-  EXPECT_THAT(error_of(suite + "drafter = [\"small\"]\nwindow_rule = \"fixd\"\n"), HasSubstr("did you mean 'fixed'?"));
+  EXPECT_EQ(load_error(suite + "drafter = [\"small\"]\n"), "no error");
+  EXPECT_THAT(load_error(suite), HasSubstr("a drafter, for method bild"));
+  EXPECT_THAT(load_error(suite + "drafter = [\"small\"]\nwindow_rule = \"fixd\"\n"),
+              HasSubstr("did you mean 'fixed'?"));
 }
 
 TEST_F(RecipeFile, TheDeviceOfAnEvaluationIsTheRecipesUnlessTheCommandLineNamesOne) {
   const Recipe recipe = load(std::string(kEvaluation) + "drafter = [\"small\"]\n", {"e.device=\"tpu\""});
-  const auto error_on = [&](const std::string& device) -> std::string {
-    try {
+  const auto error_on = [&](const std::string& device) {
+    return error_of([&] {
       recipe.stages[0].kind->run(recipe.stages[0].table, {folder_ / "e", "", {.device = device}});
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "";
+    });
   };
   EXPECT_THAT(error_on("auto"), HasSubstr("tpu"));
   EXPECT_THAT(error_on("npu"), HasSubstr("npu"));

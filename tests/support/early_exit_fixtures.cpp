@@ -5,7 +5,8 @@
 #include <random>
 
 #include "infer/drafters/loaded_exit.h"
-#include "tests/model/kinds/tandem_fixtures.h"
+#include "tests/model/kinds/tandem_passes.h"
+#include "tests/support/models.h"
 
 namespace draftsmith::infer::testing {
 

@@ -1,4 +1,4 @@
-"""Tests of tools/check_format and tools/lint on small made-up repositories, with a made-up clang-format."""
+"""Tests of tools/check_format and tools/lint on small repositories, with a clang-format that prints its arguments."""
 
 import importlib.machinery
 import importlib.util
@@ -31,9 +31,10 @@ class CheckFormat(unittest.TestCase):
         (self.root / ".bin" / name).write_text("#!/bin/bash\n" + text + "\n")
         (self.root / ".bin" / name).chmod(0o755)
 
-    def run_tool(self):
+    def run_tool(self, *arguments):
         path = f"{self.root}/.bin:/usr/bin:/bin"
-        result = subprocess.run([self.root / "tools/check_format"], env={"PATH": path}, capture_output=True, text=True)
+        result = subprocess.run([self.root / "tools/check_format", *arguments], env={"PATH": path}, capture_output=True,
+                                text=True)
         return result.returncode, {line.removeprefix("./") for line in result.stdout.splitlines()}, result.stderr
 
     def test_checks_every_file_where_there_is_no_git(self):
@@ -50,6 +51,25 @@ class CheckFormat(unittest.TestCase):
             status, _, errors = self.run_tool()
             self.assertEqual(status, 1)
             self.assertIn("no .cpp or .h file", errors)
+
+    def test_documents_have_lines_of_at_most_120_columns(self):
+        fits, long = "é" * 120 + "\n", "one\n" + "x" * 121 + "\n"
+        (self.root / "fits.md").write_text(fits)
+        (self.root / "long.md").write_text(long)
+        status, output, _ = self.run_tool("fits.md")
+        self.assertEqual((status, output), (0, set()))
+        for arguments in (["fits.md", "long.md"], ["--fix", "long.md"]):
+            status, output, errors = self.run_tool(*arguments)
+            self.assertEqual((status, output), (1, {"long.md:2:" + "x" * 121}))
+            self.assertIn("120 columns", errors)
+        self.assertEqual((self.root / "long.md").read_text(), long)
+
+    def test_code_and_documents_are_both_checked(self):
+        self.add_program("clang-format-14", "exit 1")
+        (self.root / "long.md").write_text("x" * 121 + "\n")
+        status, output, _ = self.run_tool("a.cpp", "long.md")
+        self.assertEqual(status, 1)
+        self.assertEqual(len(output), 1)
 
 
 class Lint(unittest.TestCase):

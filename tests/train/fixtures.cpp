@@ -10,21 +10,14 @@
 #include <ATen/core/grad_mode.h>
 
 #include "base/random.h"
+#include "tests/support/models.h"
 #include "tests/support/paths.h"
+#include "tests/support/tensors.h"
 
 namespace draftsmith::train {
 
 model::TransformerConfig tiny_config() {
-  model::TransformerConfig config;
-  config.family = "t5";
-  config.vocabulary = kTestVocabulary;
-  config.width = 16;
-  config.heads = 2;
-  config.head_width = 6;
-  config.ff_width = 24;
-  config.encoder_layers = 1;
-  config.decoder_layers = 2;
-  config.tied_head = false;
+  model::TransformerConfig config = model::t5_config({.vocabulary = kTestVocabulary, .head_width = 6, .ff_width = 24});
   config.embedding_std = 0.1;
   return config;
 }
@@ -78,23 +71,14 @@ TrainResult train_tiny_validated(const std::filesystem::path& directory, const T
       .run();
 }
 
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 std::string differences(const std::map<std::string, at::Tensor>& a, const std::map<std::string, at::Tensor>& b,
                         double tolerance) {
   std::string names;
   for (const auto& [name, tensor] : a) {
     const at::Tensor& other = b.at(name);
-    const double difference = (tensor - other).abs().max().item<double>();
-    if (difference > tolerance * std::max(1e-12, other.abs().max().item<double>())) {
-      names += name + " (" + std::to_string(difference) + ") ";
+    const double change = difference(tensor, other);
+    if (change > tolerance * std::max(1e-12, largest(other))) {
+      names += name + " (" + std::to_string(change) + ") ";
     }
   }
   return names;

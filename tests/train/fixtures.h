@@ -30,9 +30,6 @@ TrainResult train_tiny(const std::filesystem::path& directory, const TrainOption
 // The same with a validation corpus too.
 TrainResult train_tiny_validated(const std::filesystem::path& directory, const TrainOptions& options);
 
-// The whole message of the Error that a call throws; "no error" when it throws nothing.
-std::string error_of(const std::function<void()>& call);
-
 // Names of parameters or gradients that differ between two sets by more than `tolerance` (relative to the largest).
 std::string differences(const std::map<std::string, at::Tensor>& a, const std::map<std::string, at::Tensor>& b,
                         double tolerance);

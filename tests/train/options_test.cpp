@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/toml.h"
+#include "tests/support/errors.h"
 #include "tests/train/fixtures.h"
 
 namespace draftsmith::train {

@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "tests/support/errors.h"
+#include "tests/support/models.h"
+#include "tests/support/tensors.h"
 #include "tests/train/fixtures.h"
 #include "train/batch.h"
 #include "train/objectives/cross_entropy.h"
@@ -15,34 +18,17 @@ constexpr int64_t kVocabulary = 23;
 
 // Every kind of positions that a decoder-only family has.
 std::vector<model::TransformerConfig> decoder_only_configs() {
-  model::TransformerConfig base;
-  base.encoder_decoder = false;
-  base.vocabulary = kVocabulary;
-  base.width = 16;
-  base.heads = 4;
-  base.head_width = 4;
-  base.ff_width = 24;
-  base.decoder_layers = 2;
-  base.attention_scale = 0.5;
-  base.initializer_range = 0.3;
-  base.dropout = 0;
-  base.decoder_start = 2;
-  base.max_positions = 64;
-  base.norm = model::Norm::kLayer;
-  base.projection_bias = base.output_bias = base.feed_forward_bias = true;
-  std::vector<model::TransformerConfig> configs(3, base);
-  configs[0].family = "llama";
-  configs[0].positions = model::Positions::kRotary;
-  configs[0].rotary.width = 4;
-  configs[0].kv_heads = 2;
-  configs[0].norm = model::Norm::kRms;
-  configs[0].gated = true;
-  configs[0].projection_bias = configs[0].output_bias = configs[0].feed_forward_bias = false;
-  configs[1].family = "gpt2";
-  configs[1].positions = model::Positions::kLearned;
-  configs[2].family = "bloom";
-  configs[2].positions = model::Positions::kAlibi;
-  configs[2].embedding_norm = true;
+  const model::ModelSizes sizes = {.vocabulary = kVocabulary, .heads = 4, .head_width = 4};
+  model::ModelSizes grouped = sizes;
+  grouped.kv_heads = 2;
+  std::vector<model::TransformerConfig> configs = {model::llama_config(grouped), model::gpt2_config(sizes),
+                                                   model::bloom_config(sizes)};
+  for (model::TransformerConfig& config : configs) {
+    config.initializer_range = 0.3;
+    config.dropout = 0;
+    config.decoder_start = 2;
+    config.max_positions = 64;
+  }
   return configs;
 }
 
@@ -112,7 +98,7 @@ TEST(PackedBatch, LossAndGradientsAreThoseOfTheExamplesAlone) {
     EXPECT_NEAR(packed.sum.item<double>(), alone, 1e-9 * alone) << config.family;
     EXPECT_EQ(packed.count, corpus.info().target_tokens);
     for (const auto& [name, tensor] : model.parameters()) {
-      EXPECT_LT((tensor.grad() - gradients.at(name)).abs().max().item<double>(), 1e-9) << config.family << ' ' << name;
+      EXPECT_LT(difference(tensor.grad(), gradients.at(name)), 1e-9) << config.family << ' ' << name;
     }
   }
 }

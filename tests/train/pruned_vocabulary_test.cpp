@@ -4,7 +4,7 @@
 #include "model/files/checkpoint.h"
 #include "model/pruning/pruning.h"
 #include "tests/train/fixtures.h"
-#include "tests/train/loss_fixtures.h"
+#include "tests/train/objectives/loss_fixtures.h"
 #include "train/objectives/cross_entropy.h"
 #include "train/validation.h"
 

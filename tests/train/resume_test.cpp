@@ -15,6 +15,7 @@
 
 #include "base/random.h"
 #include "base/signals.h"
+#include "tests/support/files.h"
 #include "tests/train/fixtures.h"
 #include "train/training_log.h"
 
@@ -62,9 +63,10 @@ pid_t start_worker(const std::filesystem::path& directory) {
 }
 
 int64_t steps_logged(const std::filesystem::path& directory) {
-  std::ifstream file(directory / "metrics.jsonl");
+  const auto file = directory / "metrics.jsonl";
+  if (!std::filesystem::exists(file)) return 0;
   int64_t last = 0;
-  for (std::string line; std::getline(file, line);) {
+  for (const std::string& line : lines_of(read_file(file))) {
     const auto json = nlohmann::json::parse(line, nullptr, false);
     if (json.is_object()) last = json.value("step", last);
   }
@@ -86,9 +88,8 @@ bool kill_at(const std::filesystem::path& directory, int64_t step) {
 
 // metrics.jsonl without the times, which differ from run to run.
 std::string timeless_log(const std::filesystem::path& directory) {
-  std::istringstream lines(read_file(directory / "metrics.jsonl"));
   std::string log;
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : lines_of(read_file(directory / "metrics.jsonl"))) {
     auto json = nlohmann::json::parse(line);
     json.erase("seconds");
     json.erase("tokens_per_second");

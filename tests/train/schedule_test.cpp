@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/errors.h"
 #include "tests/train/fixtures.h"
 
 namespace draftsmith::train {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/files.h"
 #include "tests/train/fixtures.h"
 #include "train/training_log.h"
 
@@ -61,7 +62,7 @@ TEST(TensorBoard, ResumedFilesHoldNoStepTwice) {
 TEST(TrainingLog, MetricsBeyondTheResumedStepAreDropped) {
   const TemporaryDirectory folder;
   const std::filesystem::path file = folder / "metrics.jsonl";
-  std::ofstream(file) << "{\"step\":1}\n{\"step\":2,\"loss\":3}\n{\"step\":3}\n{\"ste";
+  write_text(file, "{\"step\":1}\n{\"step\":2,\"loss\":3}\n{\"step\":3}\n{\"ste");
   truncate_metrics(file, 2);
   EXPECT_EQ(read_file(file), "{\"step\":1}\n{\"step\":2,\"loss\":3}\n");
 }

@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "model/files/checkpoint.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 #include "tests/train/fixtures.h"
 #include "train/training_checkpoint.h"
 #include "train/training_step.h"
@@ -25,9 +27,8 @@ class TrainerTest : public testing::Test {
 
   // Lines of metrics.jsonl; validations only, or steps only.
   std::vector<nlohmann::json> metrics(bool validations) const {
-    std::istringstream lines(read_file(run_directory() / "metrics.jsonl"));
     std::vector<nlohmann::json> found;
-    for (std::string line; std::getline(lines, line);) {
+    for (const std::string& line : lines_of(read_file(run_directory() / "metrics.jsonl"))) {
       const auto json = nlohmann::json::parse(line);
       if (json.contains("validation") == validations) found.push_back(json);
     }

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "tests/data/test_files.h"
+#include "tests/support/tensors.h"
 
 namespace draftsmith::data {
 namespace {

@@ -8,7 +8,9 @@
 
 #include "data/corpus/show.h"
 #include "data/hdf5/hdf5.h"
-#include "tests/data/test_files.h"
+#include "tests/data/small_tokenizer.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 namespace draftsmith::data {
 namespace {
@@ -129,11 +131,11 @@ std::filesystem::path write_raw(const std::filesystem::path& file, const RawCorp
 std::string open_error(const RawCorpus& raw) {
   const TemporaryDirectory directory;
   const auto file = write_raw(directory / "raw.h5", raw);
-  return user_error([&] { Corpus corpus(file); });
+  return error_of([&] { Corpus corpus(file); });
 }
 
 TEST(CorpusChecks, TheUndamagedFileOpens) {
-  EXPECT_EQ(open_error({}), "");
+  EXPECT_EQ(open_error({}), "no error");
 }
 
 TEST(CorpusChecks, FormatAndVersion) {
@@ -179,12 +181,12 @@ TEST(CorpusChecks, FilesThatAreNoHdf5) {
   const TemporaryDirectory directory;
   const auto open = [&](std::string_view content) {
     const auto file = write_text(directory / "bad.h5", content);
-    return user_error([&] { Corpus corpus(file); });
+    return error_of([&] { Corpus corpus(file); });
   };
   EXPECT_THAT(open(""), AllOf(HasSubstr("bad.h5"), HasSubstr("HDF5")));
   EXPECT_THAT(open("plain text, and enough of it to be longer than a signature"), HasSubstr("not an HDF5 file"));
-  EXPECT_THAT(user_error([&] { Corpus corpus(directory / "absent.h5"); }), HasSubstr("no such file"));
-  EXPECT_THAT(user_error([&] { Corpus corpus(directory.path()); }), HasSubstr("no such file"));
+  EXPECT_THAT(error_of([&] { Corpus corpus(directory / "absent.h5"); }), HasSubstr("no such file"));
+  EXPECT_THAT(error_of([&] { Corpus corpus(directory.path()); }), HasSubstr("no such file"));
 }
 
 TEST(CorpusChecks, TruncatedFilesAreErrorsWhereverTheyEnd) {
@@ -192,7 +194,7 @@ TEST(CorpusChecks, TruncatedFilesAreErrorsWhereverTheyEnd) {
   const std::string whole = read_file(write_raw(directory / "whole.h5", {}));
   for (size_t length = 0; length < whole.size(); length += 97) {
     const auto file = write_text(directory / "cut.h5", std::string_view(whole).substr(0, length));
-    EXPECT_THAT(user_error([&] { Corpus corpus(file); }), HasSubstr("cut.h5")) << length;
+    EXPECT_THAT(error_of([&] { Corpus corpus(file); }), HasSubstr("cut.h5")) << length;
   }
 }
 
@@ -227,7 +229,7 @@ TEST(Hdf5, HalfPrecisionTablesReadBackByRange) {
   const Hdf5Reader reader(directory / "t.h5");
   EXPECT_THAT(reader.shape("/teacher/log_probs", Hdf5Type::kFloat16, 2), ElementsAre(100, 3));
   EXPECT_THAT(reader.read_rows<uint16_t>("/teacher/log_probs", 2, 10, 2), ElementsAre(30, 31, 32, 33, 34, 35));
-  EXPECT_THAT(user_error([&] { reader.read<float>("/teacher/log_probs", 2); }), HasSubstr("float16"));
+  EXPECT_THAT(error_of([&] { reader.read<float>("/teacher/log_probs", 2); }), HasSubstr("float16"));
   EXPECT_THROW(reader.read_rows<uint16_t>("/teacher/log_probs", 2, 99, 2), std::out_of_range);
   EXPECT_THAT(reader.list("/teacher"), ElementsAre("log_probs"));
 }
@@ -244,7 +246,7 @@ TEST(Show, PrintsInfoHistogramsAndExamples) {
                           HasSubstr("source lengths")));
   const auto other = write_corpus(directory / "other.h5", {});
   const Corpus foreign(other);
-  EXPECT_THAT(user_error([&] { describe_corpus(foreign, {.tokenizer = tokenizer.get()}); }),
+  EXPECT_THAT(error_of([&] { describe_corpus(foreign, {.tokenizer = tokenizer.get()}); }),
               HasSubstr("another tokenizer"));
 }
 

@@ -6,7 +6,9 @@
 
 #include "base/sha256.h"
 #include "data/tokenizers/load_tokenizer.h"
-#include "tests/data/test_files.h"
+#include "tests/data/small_tokenizer.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 #include "tests/support/paths.h"
 
 namespace draftsmith::data {
@@ -61,7 +63,7 @@ TEST_F(Prepare, SkipAndLimitTakeASlice) {
 
 TEST_F(Prepare, LimitsThatLeaveNoRoomForSourcesAreErrors) {
   const auto error = [&](const PrepareOptions& options) {
-    return user_error([&] { prepare("the cat\n", "a dog\n", options); });
+    return error_of([&] { prepare("the cat\n", "a dog\n", options); });
   };
   EXPECT_THAT(error({.max_source = 2, .prompt_tokens = 4}), HasSubstr("4 tokens at least"));
   EXPECT_THAT(error({.suffix = "the", .prompt_tokens = 4}), HasSubstr("neither prefix nor suffix"));
@@ -101,7 +103,7 @@ TEST_F(Prepare, TheFirstTokensOfPlainTextBecomeItsPrompt) {
   EXPECT_EQ(whole, with_eos(text));
   EXPECT_EQ(report.dropped_short, 1);
   EXPECT_TRUE(continues_prompts(corpus.info()));
-  EXPECT_THAT(user_error([&] { prepare("the cat\n", "a dog\n", {.prompt_tokens = 3}); }), HasSubstr("prompts = true"));
+  EXPECT_THAT(error_of([&] { prepare("the cat\n", "a dog\n", {.prompt_tokens = 3}); }), HasSubstr("prompts = true"));
 }
 
 TEST_F(Prepare, PromptsHaveNoEos) {
@@ -140,10 +142,10 @@ TEST_F(Prepare, OrderDoesNotDependOnThreads) {
 }
 
 TEST_F(Prepare, TooLongIsAnErrorThatNamesTheLine) {
-  const auto message = user_error([&] { prepare("the cat\nthe cat sees the dog\n", "a\nb\n", {.max_source = 5}); });
+  const auto message = error_of([&] { prepare("the cat\nthe cat sees the dog\n", "a\nb\n", {.max_source = 5}); });
   EXPECT_THAT(message, AllOf(HasSubstr("a.src:2"), HasSubstr("source is too long"), HasSubstr("at most 5")));
   EXPECT_FALSE(std::filesystem::exists(out_));
-  EXPECT_THAT(user_error([&] { prepare("a\n", "the cat sees the dog\n", {.max_target = 3}); }), HasSubstr("target"));
+  EXPECT_THAT(error_of([&] { prepare("a\n", "the cat sees the dog\n", {.max_target = 3}); }), HasSubstr("target"));
 }
 
 TEST_F(Prepare, TooLongCanBeDroppedAndIsCounted) {
@@ -174,7 +176,7 @@ TEST_F(Prepare, TheFirstBadLineIsReportedWhateverIsFoundFirst) {
   for (size_t i = 0; i < 5000; ++i) target[2 * i] = 'a';
   source += "\xFF\n";  // line 5001, found while line 11 still waits for its tokens
   target += "a\n";
-  EXPECT_THAT(user_error([&] { prepare(source, target, {.max_source = 5}); }), HasSubstr("a.src:11"));
+  EXPECT_THAT(error_of([&] { prepare(source, target, {.max_source = 5}); }), HasSubstr("a.src:11"));
 }
 
 TEST_F(Prepare, ReaderErrorsLeaveNothingBehind) {
@@ -224,9 +226,9 @@ TEST_F(Prepare, PipesAreRefused) {
   ASSERT_EQ(mkfifo((directory_ / "pipe").c_str(), 0600), 0);
   const auto file = write_text(directory_ / "a.txt", "the cat\n");
   const auto refused = AllOf(HasSubstr("pipe"), HasSubstr("regular file"), HasSubstr("to a file first"));
-  EXPECT_THAT(user_error([&] { open_text({.jsonl = directory_ / "pipe"}, {}); }), refused);
-  EXPECT_THAT(user_error([&] { open_text({.text = directory_ / "pipe"}, {}); }), refused);
-  EXPECT_THAT(user_error([&] { open_text({.source = file, .target = directory_ / "pipe"}, {}); }), refused);
+  EXPECT_THAT(error_of([&] { open_text({.jsonl = directory_ / "pipe"}, {}); }), refused);
+  EXPECT_THAT(error_of([&] { open_text({.text = directory_ / "pipe"}, {}); }), refused);
+  EXPECT_THAT(error_of([&] { open_text({.source = file, .target = directory_ / "pipe"}, {}); }), refused);
 }
 
 TEST_F(Prepare, PlainTextHasNoSourceTokens) {
@@ -238,9 +240,9 @@ TEST_F(Prepare, PlainTextHasNoSourceTokens) {
 }
 
 TEST_F(Prepare, InputMustBeOneKind) {
-  EXPECT_THAT(user_error([] { open_text({}, {}); }), HasSubstr("no input"));
-  EXPECT_THAT(user_error([] { open_text({.source = "a"}, {}); }), HasSubstr("half of a pair"));
-  EXPECT_THAT(user_error([] { open_text({.jsonl = "a", .text = "b"}, {}); }), HasSubstr("more than one kind"));
+  EXPECT_THAT(error_of([] { open_text({}, {}); }), HasSubstr("no input"));
+  EXPECT_THAT(error_of([] { open_text({.source = "a"}, {}); }), HasSubstr("half of a pair"));
+  EXPECT_THAT(error_of([] { open_text({.jsonl = "a", .text = "b"}, {}); }), HasSubstr("more than one kind"));
 }
 
 TEST_F(Prepare, ProgressCountsEveryExample) {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/data/test_files.h"
+#include "tests/support/errors.h"
 
 namespace draftsmith::data {
 namespace {
@@ -67,11 +67,11 @@ TEST(ShardedCorpus, RefusesShardsOfAnotherJob) {
   }
   CorpusInfo other = info;
   other.provenance["teacher"] = "another";
-  EXPECT_THAT(user_error([&] { ShardedCorpusWriter writer(directory / "c.h5", other, 2); }),
+  EXPECT_THAT(error_of([&] { ShardedCorpusWriter writer(directory / "c.h5", other, 2); }),
               AllOf(HasSubstr("c.shard-00000.h5"), HasSubstr("provenance")));
   other = info;
   other.tokenizer_hash = "xyz";
-  EXPECT_THAT(user_error([&] { ShardedCorpusWriter writer(directory / "c.h5", other, 2); }), HasSubstr("tokenizer"));
+  EXPECT_THAT(error_of([&] { ShardedCorpusWriter writer(directory / "c.h5", other, 2); }), HasSubstr("tokenizer"));
 }
 
 TEST(ShardedCorpus, TheJobAloneTellsItsShards) {
@@ -81,7 +81,7 @@ TEST(ShardedCorpus, TheJobAloneTellsItsShards) {
     add_until(writer, 4);
   }
   EXPECT_EQ(ShardedCorpusWriter(directory / "c.h5", job_info("one", "./work/target"), 2).done(), 4);
-  EXPECT_THAT(user_error([&] { ShardedCorpusWriter writer(directory / "c.h5", job_info("two"), 2); }),
+  EXPECT_THAT(error_of([&] { ShardedCorpusWriter writer(directory / "c.h5", job_info("two"), 2); }),
               AllOf(HasSubstr("c.shard-00000.h5"), HasSubstr("provenance")));
 }
 

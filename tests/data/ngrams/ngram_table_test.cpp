@@ -10,7 +10,8 @@
 #include "base/random.h"
 #include "data/corpus/corpus.h"
 #include "data/hdf5/hdf5.h"
-#include "tests/data/test_files.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 namespace draftsmith::data {
 namespace {
@@ -152,7 +153,7 @@ TEST(NgramTable, SortingOnDiskGivesTheSameFileAndLeavesNothingBehind) {
 TEST(NgramTable, RefusesWhatItsNumbersCannotHold) {
   const TemporaryDirectory directory;
   const auto large = write_corpus(directory / "c.h5", (1 << 21) - 1, {{2, 1}});
-  EXPECT_THAT(user_error([&] { build_ngram_table(large, {}, directory / "n.h5"); }),
+  EXPECT_THAT(error_of([&] { build_ngram_table(large, {}, directory / "n.h5"); }),
               AllOf(HasSubstr("c.h5"), HasSubstr("2097150")));
   const auto corpus = write_corpus(directory / "c.h5", 5, {{2, 1}});
   EXPECT_THROW(build_ngram_table(corpus, {}, directory / "no/such/n.h5"), UserError);
@@ -174,9 +175,9 @@ TEST(NgramTable, CorporaWhoseOffsetsAreDamagedAreRefused) {
     writer.append(writer.create("/target/tokens", Hdf5Type::kInt32), std::span(ids));
     writer.append(writer.create("/target/offsets", Hdf5Type::kInt64), std::span(offsets));
     writer.finish();
-    return user_error([&] { build_ngram_table(directory / "raw.h5", {}, directory / "n.h5"); });
+    return error_of([&] { build_ngram_table(directory / "raw.h5", {}, directory / "n.h5"); });
   };
-  EXPECT_EQ(error({0, 2, 3}, {1, 2, 3}), "");
+  EXPECT_EQ(error({0, 2, 3}, {1, 2, 3}), "no error");
   EXPECT_THAT(error({0, 4, 3}, {1, 2, 3}), HasSubstr("/target/offsets[1]"));
   EXPECT_THAT(error({0, 2, 1}, {1, 2, 3}), HasSubstr("/target/offsets[2]"));
   EXPECT_THAT(error({-1, 2, 3}, {1, 2, 3}), HasSubstr("/target/offsets[0]"));
@@ -228,11 +229,11 @@ std::filesystem::path write_raw(const std::filesystem::path& file, const RawTabl
 std::string open_error(const RawTable& raw) {
   const TemporaryDirectory directory;
   const auto file = write_raw(directory / "raw.h5", raw);
-  return user_error([&] { NgramTable table(file); });
+  return error_of([&] { NgramTable table(file); });
 }
 
 TEST(NgramTableChecks, TheUndamagedFileOpens) {
-  EXPECT_EQ(open_error({}), "");
+  EXPECT_EQ(open_error({}), "no error");
 }
 
 TEST(NgramTableChecks, FormatVersionAndRanges) {
@@ -272,7 +273,7 @@ TEST(NgramTableChecks, TruncatedAndDamagedFilesAreRefusedOrHarmless) {
   const std::string whole = read_file(write_raw(directory / "whole.h5", {}));
   for (size_t length = 0; length < whole.size(); length += 113) {
     const auto file = write_text(directory / "cut.h5", std::string_view(whole).substr(0, length));
-    EXPECT_THAT(user_error([&] { NgramTable table(file); }), HasSubstr("cut.h5")) << length;
+    EXPECT_THAT(error_of([&] { NgramTable table(file); }), HasSubstr("cut.h5")) << length;
   }
   int64_t refused = 0;
   for (size_t at = 0; at < whole.size(); at += 29) {

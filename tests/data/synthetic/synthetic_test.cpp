@@ -9,7 +9,6 @@
 
 #include "data/synthetic/synthetic_grammar.h"
 #include "data/text/readers.h"
-#include "tests/data/test_files.h"
 
 namespace draftsmith::data {
 namespace {
@@ -100,16 +99,16 @@ TEST(Synthetic, WordFrequenciesHaveALongTail) {
 
 TEST(Synthetic, FilesHoldTheGeneratedPairs) {
   const TemporaryDirectory directory;
-  write_synthetic(small(), directory / "made_up");
+  write_synthetic(small(), directory / "language");
   const SyntheticText text = generate_pairs(small());
-  const std::vector<std::string> sources = read_lines(directory / "made_up" / "valid.src");
-  const std::vector<std::string> targets = read_lines(directory / "made_up" / "valid.tgt");
+  const std::vector<std::string> sources = read_lines(directory / "language" / "valid.src");
+  const std::vector<std::string> targets = read_lines(directory / "language" / "valid.tgt");
   ASSERT_EQ(sources.size(), 50U);
   for (size_t i = 0; i < sources.size(); ++i) {
     EXPECT_EQ(sources[i], text.valid[i].source);
     EXPECT_EQ(targets[i], text.valid[i].target);
   }
-  EXPECT_EQ(read_lines(directory / "made_up" / "train.tgt").size(), 500U);
+  EXPECT_EQ(read_lines(directory / "language" / "train.tgt").size(), 500U);
 }
 
 TEST(Synthetic, ImpossibleOptionsAreErrors) {

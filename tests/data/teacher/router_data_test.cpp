@@ -7,7 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "data/hdf5/hdf5.h"
-#include "tests/data/test_files.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 namespace draftsmith::data {
 namespace {
@@ -81,7 +82,7 @@ TEST(RouterData, ValuesOutOfRangeAreRefusedByNameAndPlace) {
     RouterRows rows = some_rows();
     damage.change(rows);
     write_router_data(root / "r.h5", some_info(), rows);
-    EXPECT_THAT(user_error([&] { RouterData{root / "r.h5"}; }), HasSubstr(damage.said));
+    EXPECT_THAT(error_of([&] { RouterData{root / "r.h5"}; }), HasSubstr(damage.said));
   }
 }
 
@@ -99,13 +100,13 @@ TEST(RouterData, TextOfTheFileIsPrintedEscaped) {
 TEST(RouterData, OtherFilesAndWrongShapesAreRefused) {
   const TemporaryDirectory root;
   write_text(root / "text.h5", "no file of this kind");
-  EXPECT_NE(user_error([&] { RouterData{root / "text.h5"}; }), "");
+  EXPECT_NE(error_of([&] { RouterData{root / "text.h5"}; }), "no error");
   EXPECT_FALSE(is_router_data(root / "text.h5"));
   // A truncated file.
   write_router_data(root / "r.h5", some_info(), some_rows());
   const std::string whole = read_file(root / "r.h5");
   write_text(root / "half.h5", whole.substr(0, whole.size() / 2));
-  EXPECT_NE(user_error([&] { RouterData{root / "half.h5"}; }), "");
+  EXPECT_NE(error_of([&] { RouterData{root / "half.h5"}; }), "no error");
 
   Hdf5Writer writer(root / "raw.h5");
   for (const char* name : {"entropy", "disagreement"}) {
@@ -120,7 +121,7 @@ TEST(RouterData, OtherFilesAndWrongShapesAreRefused) {
   writer.set_attribute("/", "examples", int64_t{3});
   writer.set_attribute("/", "drafter_hash", std::string("abc"));
   writer.finish();
-  EXPECT_THAT(user_error([&] { RouterData{root / "raw.h5"}; }), HasSubstr("positions in /router/entropy"));
+  EXPECT_THAT(error_of([&] { RouterData{root / "raw.h5"}; }), HasSubstr("positions in /router/entropy"));
 }
 
 TEST(RouterData, AnotherFormatVersionIsRefused) {
@@ -129,7 +130,7 @@ TEST(RouterData, AnotherFormatVersionIsRefused) {
   writer.set_attribute("/", "format", std::string("draftsmith router data"));
   writer.set_attribute("/", "format_version", int64_t{9});
   writer.finish();
-  EXPECT_THAT(user_error([&] { RouterData{root / "raw.h5"}; }), HasSubstr("another format version"));
+  EXPECT_THAT(error_of([&] { RouterData{root / "raw.h5"}; }), HasSubstr("another format version"));
 }
 
 }  // namespace

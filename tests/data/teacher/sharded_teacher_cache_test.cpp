@@ -4,7 +4,7 @@
 
 #include "base/sha256.h"
 #include "tests/data/teacher/teacher_cache_fixtures.h"
-#include "tests/data/test_files.h"
+#include "tests/support/errors.h"
 
 namespace draftsmith::data {
 namespace {
@@ -50,7 +50,7 @@ TEST(ShardedTeacherCache, RefusesShardsOfAnotherJob) {
     add_shard(writer, 2);
   }
   const auto error = [&](const TeacherCacheInfo& info) {
-    return user_error([&] { ShardedTeacherCache(directory / "t.h5", info); });
+    return error_of([&] { ShardedTeacherCache(directory / "t.h5", info); });
   };
   const auto changed = [](const auto& change) {
     TeacherCacheInfo info = info_of(2, 0);
@@ -67,7 +67,7 @@ TEST(ShardedTeacherCache, RefusesShardsOfAnotherJob) {
               AllOf(HasSubstr("its number of ids differs"), HasSubstr("3 of 4"), HasSubstr("2 of 4")));
   EXPECT_THAT(error(info_of(2, 0, "job two")),
               AllOf(HasSubstr("its provenance differs"), HasSubstr("job two"), HasSubstr("job one")));
-  EXPECT_EQ(error(info_of(2, 0)), "");
+  EXPECT_EQ(error(info_of(2, 0)), "no error");
 }
 
 TEST(ShardedTeacherCache, AMergedCacheNeedsNothingMore) {

@@ -9,7 +9,7 @@
 #include "base/half.h"
 #include "data/hdf5/hdf5.h"
 #include "tests/data/teacher/teacher_cache_fixtures.h"
-#include "tests/data/test_files.h"
+#include "tests/support/errors.h"
 
 namespace draftsmith::data {
 namespace {
@@ -95,7 +95,7 @@ TEST_P(DamagedTeacherCache, IsRefusedByName) {
   CacheExample example(3);
   GetParam().change(example);
   write_cache(directory / "t.h5", example.rows());
-  EXPECT_THAT(user_error([&] { TeacherCache{directory / "t.h5"}; }),
+  EXPECT_THAT(error_of([&] { TeacherCache{directory / "t.h5"}; }),
               AllOf(HasSubstr("t.h5"), HasSubstr(GetParam().message)));
 }
 
@@ -121,7 +121,7 @@ TEST(TeacherCache, RefusesTruncatedFiles) {
     std::filesystem::copy_file(directory / "t.h5", directory / "cut.h5",
                                std::filesystem::copy_options::overwrite_existing);
     std::filesystem::resize_file(directory / "cut.h5", left);
-    EXPECT_THAT(user_error([&] { TeacherCache{directory / "cut.h5"}; }), HasSubstr("cut.h5")) << left;
+    EXPECT_THAT(error_of([&] { TeacherCache{directory / "cut.h5"}; }), HasSubstr("cut.h5")) << left;
     EXPECT_FALSE(is_teacher_cache(directory / "cut.h5"));
   }
 }
@@ -158,9 +158,9 @@ TEST(TeacherCache, RefusesFilesThatAreNoneOrDoNotFitTogether) {
   const TemporaryDirectory directory;
   const auto error = [&](const std::string& left_out, int64_t version = 1, int64_t positions = 2) {
     write_by_hand(directory / "t.h5", left_out, version, positions);
-    return user_error([&] { TeacherCache{directory / "t.h5"}; });
+    return error_of([&] { TeacherCache{directory / "t.h5"}; });
   };
-  EXPECT_EQ(error(""), "");
+  EXPECT_EQ(error(""), "no error");
   EXPECT_THAT(error("format"), HasSubstr("not a teacher cache"));
   EXPECT_THAT(error("teacher_hash"), HasSubstr("no attribute teacher_hash"));
   EXPECT_THAT(error("log_probs"), HasSubstr("no dataset /teacher/log_probs"));
@@ -168,9 +168,9 @@ TEST(TeacherCache, RefusesFilesThatAreNoneOrDoNotFitTogether) {
   EXPECT_THAT(error("", 2), HasSubstr("another format version"));
   EXPECT_THAT(error("", 1, 3), HasSubstr("/teacher/offsets"));
   EXPECT_THAT(error("", 1, -1), HasSubstr("positions"));
-  EXPECT_THAT(user_error([&] { TeacherCache{directory / "absent.h5"}; }), HasSubstr("absent.h5"));
+  EXPECT_THAT(error_of([&] { TeacherCache{directory / "absent.h5"}; }), HasSubstr("absent.h5"));
   CorpusWriter(directory / "corpus.h5", {.tokenizer_hash = "aaaa", .vocabulary = 4}).finish();
-  EXPECT_THAT(user_error([&] { TeacherCache{directory / "corpus.h5"}; }), HasSubstr("not a teacher cache"));
+  EXPECT_THAT(error_of([&] { TeacherCache{directory / "corpus.h5"}; }), HasSubstr("not a teacher cache"));
   EXPECT_FALSE(is_teacher_cache(directory / "corpus.h5"));
 }
 

@@ -5,7 +5,8 @@
 
 #include "base/utf8.h"
 #include "data/text/line_reader.h"
-#include "tests/data/test_files.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 #include "tests/support/paths.h"
 
 namespace draftsmith::data {
@@ -70,7 +71,7 @@ TEST_F(Readers, CarriageReturnInsideALineIsKept) {
 
 TEST_F(Readers, UnequalLineCountsAreAnErrorThatNamesBoth) {
   const auto stream = parallel("1\n2\n3\n", "1\n2\n3\n4\n5\n");
-  EXPECT_THAT(user_error([&] { read_all(*stream); }),
+  EXPECT_THAT(error_of([&] { read_all(*stream); }),
               AllOf(HasSubstr("a.src"), HasSubstr("a.tgt"), HasSubstr("3 and 5 lines")));
 }
 
@@ -84,9 +85,9 @@ TEST_F(Readers, UnequalLineCountsCanBeTruncatedAndAreCounted) {
 
 TEST_F(Readers, InvalidUtf8IsAnErrorThatNamesFileLineAndByte) {
   const auto stream = parallel("gut\nschlecht \xFF!\n", "good\nbad\n");
-  EXPECT_THAT(user_error([&] { read_all(*stream); }), AllOf(HasSubstr("a.src:2"), HasSubstr("0xFF at byte 10")));
+  EXPECT_THAT(error_of([&] { read_all(*stream); }), AllOf(HasSubstr("a.src:2"), HasSubstr("0xFF at byte 10")));
   const auto target = parallel("eins\n", "\xC3(\n");
-  EXPECT_THAT(user_error([&] { read_all(*target); }), AllOf(HasSubstr("a.tgt:1"), HasSubstr("byte 1 ")));
+  EXPECT_THAT(error_of([&] { read_all(*target); }), AllOf(HasSubstr("a.tgt:1"), HasSubstr("byte 1 ")));
 }
 
 TEST_F(Readers, InvalidUtf8CanBeDroppedOrReplaced) {
@@ -101,8 +102,7 @@ TEST_F(Readers, InvalidUtf8CanBeDroppedOrReplaced) {
 TEST_F(Readers, EmptyLinesFollowTheirPolicy) {
   const std::string_view source = "a\n\xE3\x80\x80 \nc\nd\n";  // line 2: an ideographic space and a blank
   const std::string_view target = "1\n2\n\n4\n";
-  EXPECT_THAT(user_error([&] { read_all(*parallel(source, target)); }),
-              AllOf(HasSubstr("a.src:2"), HasSubstr("empty")));
+  EXPECT_THAT(error_of([&] { read_all(*parallel(source, target)); }), AllOf(HasSubstr("a.src:2"), HasSubstr("empty")));
   const auto dropped = parallel(source, target, {.empty = "drop"});
   EXPECT_THAT(sources(*dropped), ElementsAre("a", "d"));
   EXPECT_EQ(dropped->counts().dropped_empty, 2);
@@ -118,7 +118,7 @@ TEST_F(Readers, UnknownPoliciesAreErrors) {
 
 TEST_F(Readers, FilesThatCannotBeReadAreErrors) {
   EXPECT_THROW(open_parallel(directory_ / "absent", directory_ / "absent2", {}), UserError);
-  EXPECT_THAT(user_error([&] { read_lines(directory_.path()); }), HasSubstr("directory"));
+  EXPECT_THAT(error_of([&] { read_lines(directory_.path()); }), HasSubstr("directory"));
 }
 
 TEST_F(Readers, EmptyFilesGiveNoExamples) {
@@ -159,7 +159,7 @@ TEST_F(Readers, JsonlListsOfSentencesAreJoined) {
 TEST_F(Readers, JsonlProblemsNameTheLine) {
   const JsonFields fields = {.source = "document", .targets = {"summary"}};
   const auto message = [&](std::string_view bad) {
-    return user_error(
+    return error_of(
         [&] { read_all(*jsonl("{\"document\": \"a\", \"summary\": \"b\"}\n" + std::string(bad) + "\n", fields)); });
   };
   EXPECT_THAT(message("{\"documents\": \"a\", \"summary\": \"b\"}"),
@@ -194,7 +194,7 @@ TEST_F(Readers, PlainTextDocumentsAreSplitAtTheSeparator) {
   const std::string end = "<|endoftext|>";
   EXPECT_THAT(first_targets(*plain(end + "\na\nb\n" + end + "\nc\n" + end + "\n", end)), ElementsAre("a\nb", "c"));
   EXPECT_THAT(first_targets(*plain("a\n" + end + "\nb", end)), ElementsAre("a", "b"));
-  EXPECT_THAT(user_error([&] { read_all(*plain("a\n" + end + "\n" + end + "\nb\n", end)); }), HasSubstr("a.txt:3"));
+  EXPECT_THAT(error_of([&] { read_all(*plain("a\n" + end + "\n" + end + "\nb\n", end)); }), HasSubstr("a.txt:3"));
 }
 
 TEST(Readers2, RealParallelFilesReadWhole) {

@@ -10,7 +10,10 @@
 #include "base/sha256.h"
 #include "data/tokenizers/bpe_model.h"
 #include "data/tokenizers/load_tokenizer.h"
+#include "tests/data/small_tokenizer.h"
 #include "tests/data/tokenizers/tokenizer_files.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 namespace draftsmith::data {
 namespace {
@@ -114,7 +117,7 @@ TEST(BpeTokenizer, AddedTokensTakeTheNextIdsAndTheirOwnPieces) {
   file["added_tokens"] = {added_token("hello", 259), added_token("<x>", 261)};
   EXPECT_THAT(load_json_tokenizer(file)->encode("<x>hello"), ElementsAre(261, 259));
   file["added_tokens"] = {added_token("hello", 260)};
-  EXPECT_THAT(user_error([&] { load_json_tokenizer(file); }), HasSubstr("'hello'"));
+  EXPECT_THAT(error_of([&] { load_json_tokenizer(file); }), HasSubstr("'hello'"));
 }
 
 TEST(BpeTokenizer, PrefixSpaceIsPutBeforeEveryStretchOfText) {
@@ -213,8 +216,8 @@ TEST(BpeTokenizer, GivesTheSameIdsOnManyThreads) {
 
 TEST(BpeTokenizer, TextThatIsNoUtf8IsAnError) {
   const auto tokenizer = load_json_tokenizer(hello_json());
-  EXPECT_THAT(user_error([&] { tokenizer->encode("ab\xFF"); }), HasSubstr("byte 2"));
-  EXPECT_THAT(user_error([&] { tokenizer->encode("ab\xE6\x97"); }), HasSubstr("byte 2"));
+  EXPECT_THAT(error_of([&] { tokenizer->encode("ab\xFF"); }), HasSubstr("byte 2"));
+  EXPECT_THAT(error_of([&] { tokenizer->encode("ab\xE6\x97"); }), HasSubstr("byte 2"));
 }
 
 TEST(BpeTokenizer, IdsOutsideTheVocabularyAreErrorsAndGapsPrintNothing) {
@@ -223,8 +226,8 @@ TEST(BpeTokenizer, IdsOutsideTheVocabularyAreErrorsAndGapsPrintNothing) {
   const auto tokenizer = load_json_tokenizer(file);
   EXPECT_EQ(tokenizer->vocabulary(), 301);
   EXPECT_EQ(tokenizer->decode(Ids{280, 300}), "far");
-  EXPECT_THAT(user_error([&] { tokenizer->decode(Ids{301}); }), HasSubstr("0 to 300"));
-  EXPECT_THAT(user_error([&] { tokenizer->piece(-1); }), HasSubstr("-1"));
+  EXPECT_THAT(error_of([&] { tokenizer->decode(Ids{301}); }), HasSubstr("0 to 300"));
+  EXPECT_THAT(error_of([&] { tokenizer->piece(-1); }), HasSubstr("-1"));
 }
 
 TEST(TokenizerChoice, ByteLevelJsonComesBeforeOtherFilesAndUnigramJsonAfterSentencePiece) {
@@ -232,7 +235,7 @@ TEST(TokenizerChoice, ByteLevelJsonComesBeforeOtherFilesAndUnigramJsonAfterSente
   EXPECT_FALSE(has_tokenizer(directory.path()));
   write_text(directory / "tokenizer.json", R"({"model": {"type": "Unigram", "vocab": []}})");
   EXPECT_TRUE(has_tokenizer(directory.path()));
-  EXPECT_THAT(user_error([&] { load_tokenizer(directory.path()); }), HasSubstr("Unigram"));
+  EXPECT_THAT(error_of([&] { load_tokenizer(directory.path()); }), HasSubstr("Unigram"));
   small_tokenizer(directory / "spiece.model");
   EXPECT_EQ(load_tokenizer(directory.path())->file().filename(), "spiece.model");
   write_text(directory / "tokenizer.json", hello_json().dump());
@@ -242,7 +245,7 @@ TEST(TokenizerChoice, ByteLevelJsonComesBeforeOtherFilesAndUnigramJsonAfterSente
 TEST(TokenizerChoice, TiktokensFileBesideTokenizerJsonIsLeftAlone) {
   const TemporaryDirectory directory;
   write_text(directory / "tokenizer.model", "IQ== 0\nIg== 1\n");
-  EXPECT_THAT(user_error([&] { load_tokenizer(directory.path()); }), HasSubstr("not a SentencePiece model"));
+  EXPECT_THAT(error_of([&] { load_tokenizer(directory.path()); }), HasSubstr("not a SentencePiece model"));
   write_text(directory / "tokenizer.json", hello_json().dump());
   EXPECT_EQ(load_tokenizer(directory.path())->file().filename(), "tokenizer.json");
 }

@@ -9,7 +9,7 @@
 #include "base/utf8.h"
 #include "data/tokenizers/character_classes.h"
 #include "data/tokenizers/text_normalizer.h"
-#include "tests/data/test_files.h"
+#include "tests/support/errors.h"
 
 namespace draftsmith::data {
 namespace {

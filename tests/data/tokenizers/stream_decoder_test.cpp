@@ -8,6 +8,7 @@
 
 #include "base/utf8.h"
 #include "data/tokenizers/load_tokenizer.h"
+#include "tests/data/small_tokenizer.h"
 #include "tests/data/tokenizers/tokenizer_files.h"
 #include "tests/support/paths.h"
 

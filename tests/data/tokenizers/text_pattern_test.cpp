@@ -8,7 +8,7 @@
 
 #include "base/utf8.h"
 #include "data/tokenizers/character_classes.h"
-#include "tests/data/test_files.h"
+#include "tests/support/errors.h"
 
 namespace draftsmith::data {
 namespace {
@@ -133,7 +133,7 @@ TEST(TextPattern, MalformedExpressionsAreNamed) {
       {std::string(10'000, '(') + "a" + std::string(10'000, ')'), "parse depth"},
   };
   for (const auto& [expression, part] : cases) {
-    const std::string message = user_error([&] { TextPattern(expression, "tokenizer.json: pre_tokenizer"); });
+    const std::string message = error_of([&] { TextPattern(expression, "tokenizer.json: pre_tokenizer"); });
     EXPECT_THAT(message, HasSubstr(part)) << expression;
     EXPECT_THAT(message, HasSubstr("tokenizer.json: pre_tokenizer")) << expression;
     EXPECT_THAT(message, HasSubstr("Oniguruma's syntax")) << expression;
@@ -142,7 +142,7 @@ TEST(TextPattern, MalformedExpressionsAreNamed) {
 
 TEST(TextPattern, ExpressionsThatTakeForeverAreAnError) {
   const TextPattern pattern("(?:a|aa)+(?:b|c)", "slow.json");
-  const std::string message = user_error([&] { pattern.matches(std::string(200, 'a') + "d"); });
+  const std::string message = error_of([&] { pattern.matches(std::string(200, 'a') + "d"); });
   EXPECT_THAT(message, HasSubstr("slow.json"));
   EXPECT_THAT(message, HasSubstr("retry-limit"));
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "tests/support/errors.h"
 
 namespace draftsmith::data {
 namespace {
@@ -19,14 +20,8 @@ TEST(TokenIds, AreSeparatedByBlanks) {
 
 TEST(TokenIds, OthersAreErrorsThatNameThePlace) {
   for (const char* word : {"10", "-1", "x", "1x", "99999999999999999999", "1.5", "+1"}) {
-    try {
-      parse_token_ids(std::string("1 ") + word, 10, "ids.txt:7", "give ids");
-      FAIL() << word;
-    } catch (const UserError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("ids.txt:7"));
-      EXPECT_THAT(error.what(), HasSubstr("0..9"));
-      EXPECT_THAT(error.what(), HasSubstr(word));
-    }
+    EXPECT_THAT(error_of([&] { parse_token_ids(std::string("1 ") + word, 10, "ids.txt:7", "give ids"); }),
+                testing::AllOf(HasSubstr("ids.txt:7"), HasSubstr("0..9"), HasSubstr(word)));
   }
 }
 

@@ -11,7 +11,7 @@
 #include "base/files.h"
 #include "data/tokenizers/byte_level.h"
 #include "data/tokenizers/load_tokenizer.h"
-#include "tests/data/test_files.h"
+#include "tests/support/files.h"
 
 namespace draftsmith::data {
 

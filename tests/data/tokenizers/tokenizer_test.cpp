@@ -4,7 +4,9 @@
 #include "base/sha256.h"
 #include "data/text/readers.h"
 #include "data/tokenizers/load_tokenizer.h"
-#include "tests/data/test_files.h"
+#include "tests/data/small_tokenizer.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 #include "tests/support/paths.h"
 
 namespace draftsmith::data {
@@ -111,7 +113,7 @@ TEST(Tokenizer, ByteFallbackEncodesCharactersWithoutPiece) {
 TEST(Tokenizer, VocabularyThatDoesNotFitTheTextIsAnErrorWithAHint) {
   const TemporaryDirectory directory;
   const auto train = [&](int64_t vocabulary) {
-    return user_error([&] { train_tokenizer(caption_lines(), {.vocabulary = vocabulary}, directory / "a.model"); });
+    return error_of([&] { train_tokenizer(caption_lines(), {.vocabulary = vocabulary}, directory / "a.model"); });
   };
   EXPECT_THAT(train(100000), HasSubstr("exact_size"));
   EXPECT_THAT(train(10), HasSubstr("cannot be trained"));
@@ -121,12 +123,12 @@ TEST(Tokenizer, VocabularyThatDoesNotFitTheTextIsAnErrorWithAHint) {
 TEST(Tokenizer, TextWithoutWordsIsAnError) {
   const TemporaryDirectory directory;
   const std::vector<std::string> lines = {"", " "};
-  EXPECT_THAT(user_error([&] { train_tokenizer(lines, {}, directory / "a.model"); }), HasSubstr("no text"));
+  EXPECT_THAT(error_of([&] { train_tokenizer(lines, {}, directory / "a.model"); }), HasSubstr("no text"));
 }
 
 TEST(Tokenizer, IsFoundInAModelDirectory) {
   const TemporaryDirectory directory;
-  EXPECT_THAT(user_error([&] { load_tokenizer(directory.path()); }), HasSubstr("spiece.model"));
+  EXPECT_THAT(error_of([&] { load_tokenizer(directory.path()); }), HasSubstr("spiece.model"));
   small_tokenizer(directory / "tokenizer.model");
   EXPECT_EQ(load_tokenizer(directory.path())->file().filename(), "tokenizer.model");
   small_tokenizer(directory / "spiece.model");
@@ -137,7 +139,7 @@ TEST(Tokenizer, FilesThatAreNoModelsAreErrors) {
   const TemporaryDirectory directory;
   const auto load = [&](std::string_view content) {
     const auto file = write_text(directory / "bad.model", content);
-    return user_error([&] { load_tokenizer(file); });
+    return error_of([&] { load_tokenizer(file); });
   };
   EXPECT_THAT(load(""), HasSubstr("not a SentencePiece model"));
   EXPECT_THAT(load("this is plain text, not a model"), HasSubstr("not a SentencePiece model"));
@@ -145,7 +147,7 @@ TEST(Tokenizer, FilesThatAreNoModelsAreErrors) {
   small_tokenizer(directory / "spiece.model");
   const std::string model = read_file(directory / "spiece.model");
   EXPECT_THAT(load(model.substr(0, model.size() / 2)), HasSubstr("not a SentencePiece model"));
-  EXPECT_THAT(user_error([&] { load_tokenizer(directory / "absent.model"); }), HasSubstr("absent.model"));
+  EXPECT_THAT(error_of([&] { load_tokenizer(directory / "absent.model"); }), HasSubstr("absent.model"));
 }
 
 TEST(Tokenizer, IdsOutsideTheVocabularyAreErrors) {

@@ -8,7 +8,8 @@
 #include "data/tokenizers/load_tokenizer.h"
 #include "evaluate/evaluation.h"
 #include "model/files/checkpoint.h"
-#include "tests/data/test_files.h"
+#include "tests/support/errors.h"
+#include "tests/support/models.h"
 #include "tests/support/paths.h"
 
 namespace draftsmith::evaluate {
@@ -18,16 +19,7 @@ namespace {
 class EvaluationPrompts : public testing::Test {
  protected:
   void SetUp() override {
-    model::TransformerConfig config;
-    config.family = "t5";
-    config.vocabulary = 40;
-    config.width = 16;
-    config.heads = 2;
-    config.head_width = 8;
-    config.ff_width = 32;
-    config.encoder_layers = 1;
-    config.decoder_layers = 1;
-    model::save_model(root_ / "target", model::TransformerModel(config, 1));
+    model::save_model(root_ / "target", model::TransformerModel(model::t5_config({.decoder_layers = 1}), 1));
     options_.model = root_ / "target";
     options_.device = "cpu";
     options_.threads = 1;
@@ -53,7 +45,7 @@ TEST_F(EvaluationPrompts, CuttingIdsKeepsTheirEos) {
 
 TEST_F(EvaluationPrompts, PromptsMustLeaveRoomForTheNewTokens) {
   const std::filesystem::path stories =
-      draftsmith::test::data_dir() / "models/stories260k_hf";  // a context of 512 tokens
+      test::data_dir() / "models/stories260k_hf";  // a context of 512 tokens
   if (!std::filesystem::exists(stories)) GTEST_SKIP() << "no shared data";
   options_.model = stories;
   const auto engine = make_model_engine(options_);
@@ -62,16 +54,12 @@ TEST_F(EvaluationPrompts, PromptsMustLeaveRoomForTheNewTokens) {
   task.max_new_tokens = 500;
   bool cut = false;
   EXPECT_EQ(engine->encode("5 6 7 8 9 10 11 12 13 14 15 16", task, cut).size(), 12);
-  try {
-    engine->encode("5 6 7 8 9 10 11 12 13 14 15 16 17", task, cut);
-    ADD_FAILURE() << "no error";
-  } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("at most 12 prompt tokens"));
-  }
+  EXPECT_THAT(error_of([&] { engine->encode("5 6 7 8 9 10 11 12 13 14 15 16 17", task, cut); }),
+              ::testing::HasSubstr("at most 12 prompt tokens"));
 }
 
 TEST_F(EvaluationPrompts, CuttingPromptsKeepsTheirSuffix) {
-  const std::filesystem::path stories = draftsmith::test::data_dir() / "models/stories260k_hf";
+  const std::filesystem::path stories = test::data_dir() / "models/stories260k_hf";
   if (!std::filesystem::exists(stories)) GTEST_SKIP() << "no shared data";
   options_.model = stories;
   const auto engine = make_model_engine(options_);
@@ -92,7 +80,7 @@ TEST_F(EvaluationPrompts, CuttingPromptsKeepsTheirSuffix) {
 }
 
 TEST_F(EvaluationPrompts, WhatACutPromptGoesOnWithIsTheRestOfItsText) {
-  const std::filesystem::path stories = draftsmith::test::data_dir() / "models/stories260k_hf";
+  const std::filesystem::path stories = test::data_dir() / "models/stories260k_hf";
   if (!std::filesystem::exists(stories)) GTEST_SKIP() << "no shared data";
   options_.model = stories;
   const auto engine = make_model_engine(options_);
@@ -122,7 +110,7 @@ TEST_F(EvaluationPrompts, AnEncodersSourceIsNoBeginningOfAText) {
 }
 
 TEST_F(EvaluationPrompts, PlainTextMeasuresHowWellADecoderOnlyModelPredictsIt) {
-  const std::filesystem::path stories = draftsmith::test::data_dir() / "models/stories260k_hf";
+  const std::filesystem::path stories = test::data_dir() / "models/stories260k_hf";
   if (!std::filesystem::exists(stories)) GTEST_SKIP() << "no shared data";
   write_file_atomic(root_ / "text",
                     "Once upon a time there was a little girl. She had a dog and a cat, and they played.\n<|end|>\nThe "

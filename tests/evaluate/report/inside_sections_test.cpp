@@ -14,6 +14,7 @@
 #include "evaluate/report/sections.h"
 #include "evaluate/results/inside_summary.h"
 #include "evaluate/suite/setting_grid.h"
+#include "tests/support/files.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -239,8 +240,7 @@ TEST(InsideReport, SaysInWordsThatOneDeviceShowsNoneOfTheGain) {
                                                     "0.61, with 2.40 units"));
   EXPECT_THAT(page_of(ppd_task(0.61, 4)), HasSubstr("pays from 4"));
   EXPECT_THAT(page_of(ppd_task(1.2, 1)), HasSubstr("it pays on one device already."));
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) EXPECT_LE(display_width(line), 100U) << line;
+  EXPECT_LE(widest_line(text), 100u) << text;
   EXPECT_THAT(page_of(ppd_task(1.1, 4)), testing::Not(HasSubstr("none of that gain")));
   EXPECT_THAT(page_of(ppd_task(0.6, nullptr)), HasSubstr("match rate of 0.700"));
   EXPECT_THAT(page_of(ppd_task(0.61, 4)), HasSubstr("Theorem 4.1"));

@@ -7,6 +7,8 @@
 #include "evaluate/report/report.h"
 #include "evaluate/suite/tasks.h"
 #include "tests/evaluate/fake_engine.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -49,8 +51,7 @@ TEST(WindowCurves, TheTableNamesTheBestWindow) {
   ASSERT_NE(begin, std::string::npos) << result.table;
   const std::string table = result.table.substr(begin);
   EXPECT_THAT(table, testing::ContainsRegex("speculative T=0  small \\* +4 +0\\.800 +2\\.00"));
-  std::istringstream lines(table);
-  for (std::string line; std::getline(lines, line);) EXPECT_LE(display_width(line), 100U) << line;
+  EXPECT_LE(widest_line(table), 100u) << table;
   EXPECT_THAT(read_file(suite.directory / "out/report.html"), HasSubstr("<polyline"));
 }
 
@@ -129,15 +130,10 @@ TEST(PromptTasks, NothingLossyIsChosenOnATaskWithoutAMetric) {
 }
 
 TEST(PromptTasks, MetricAndReferencesGoTogether) {
-  const auto problem = [](const std::function<void(TaskOptions&)>& change) -> std::string {
+  const auto problem = [](const std::function<void(TaskOptions&)>& change) {
     WindowSuite suite;
     change(suite.options.task[0]);
-    try {
-      suite.evaluate(suite.engine);
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "no error";
+    return error_of([&] { suite.evaluate(suite.engine); });
   };
   EXPECT_THAT(problem([](auto& task) { task.metric.name = "bleu"; }), HasSubstr("metric = { name = \"none\" }"));
   EXPECT_THAT(problem([](auto& task) { task.references = {"x"}; }), HasSubstr("scores nothing"));

@@ -4,7 +4,7 @@
 
 #include "infer/drafters/early_exit_drafter.h"
 #include "infer/parts.h"
-#include "tests/model/transformer/transformer_fixtures.h"
+#include "tests/support/batches.h"
 #include "tests/support/early_exit_fixtures.h"
 
 namespace draftsmith::infer::testing {

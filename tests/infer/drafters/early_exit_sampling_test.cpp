@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "infer/drafters/model_drafter.h"
-#include "tests/model/transformer/transformer_fixtures.h"
+#include "tests/support/batches.h"
 #include "tests/support/early_exit_fixtures.h"
 #include "tests/support/oracle_fixtures.h"
 

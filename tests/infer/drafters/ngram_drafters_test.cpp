@@ -13,6 +13,7 @@
 #include "infer/drafters/prompt_lookup_drafter.h"
 #include "infer/forced/forced_alpha.h"
 #include "infer/windows/fixed.h"
+#include "tests/support/errors.h"
 #include "tests/support/oracle_fixtures.h"
 #include "tests/support/pieces_tokenizer.h"
 
@@ -364,29 +365,20 @@ TEST(SuffixIndex, FindsWhatASearchOfTheWholeTextFinds) {
   }
 }
 
-std::string message_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST(NgramDrafters, MethodsThatNeedConfidenceRefuseLookup) {
   OracleModel target(oracle_info(kVocabulary), random_oracle(kVocabulary, 1));
   const auto message = [&](const DecodeOptions& options) {
-    return message_of([&] { Generator(models_of(target, {.lookup = 4}), options); });
+    return error_of([&] { Generator(models_of(target, {.lookup = 4}), options); });
   };
   DecodeOptions options;
   options.method = "bild";
   EXPECT_THAT(message(options), AllOf(HasSubstr("drafter lookup, window fallback"), HasSubstr("unsure"),
                                       HasSubstr("use the window fixed")));
   options.window_rule = "fixed";
-  EXPECT_EQ(message(options), "");
+  EXPECT_EQ(message(options), "no error");
   options = {};
   options.method = "assisted";
-  EXPECT_EQ(message(options), "");
+  EXPECT_EQ(message(options), "no error");
   options.confidence = 0.4;
   EXPECT_THAT(message(options), HasSubstr("window dynamic"));
 }
@@ -421,11 +413,11 @@ TEST(NgramDrafters, TablesOfOtherTokenizersAreRefused) {
   const Pieces same(kVocabulary, "abc");
   const Pieces other(kVocabulary, "def");
   models.target_tokenizer = &same;
-  EXPECT_EQ(message_of([&] { Generator(models, options); }), "");
+  EXPECT_EQ(error_of([&] { Generator(models, options); }), "no error");
   models.target_tokenizer = &other;
-  EXPECT_THAT(message_of([&] { Generator(models, options); }), AllOf(HasSubstr("another tokenizer"), HasSubstr("def")));
+  EXPECT_THAT(error_of([&] { Generator(models, options); }), AllOf(HasSubstr("another tokenizer"), HasSubstr("def")));
   OracleModel smaller(oracle_info(3), random_oracle(3, 1));
-  EXPECT_THAT(message_of([&] { Generator(models_of(smaller, {.table = &table}), options); }),
+  EXPECT_THAT(error_of([&] { Generator(models_of(smaller, {.table = &table}), options); }),
               HasSubstr("more token ids than the target"));
 }
 

@@ -9,6 +9,7 @@
 #include "infer/forced/forced_alpha.h"
 #include "model/pruning/pruning.h"
 #include "model/transformer/transformer_model.h"
+#include "tests/support/models.h"
 #include "tests/support/oracle_fixtures.h"
 
 namespace draftsmith::infer::testing {
@@ -19,25 +20,11 @@ constexpr int64_t kLimit = 16;
 
 // Weights large enough that outputs vary; `noise` makes a drafter that is right now and then.
 std::unique_ptr<model::TransformerModel> random_model(double noise, bool encoder_decoder, int64_t vocabulary) {
-  model::TransformerConfig config;
-  config.family = encoder_decoder ? "t5" : "llama";
-  config.encoder_decoder = encoder_decoder;
-  config.vocabulary = vocabulary;
-  config.width = 16;
-  config.heads = 2;
-  config.head_width = 8;
-  config.ff_width = 24;
-  config.encoder_layers = encoder_decoder ? 1 : 0;
-  config.decoder_layers = 2;
+  const model::ModelSizes sizes = {.vocabulary = vocabulary, .ff_width = 24};
+  model::TransformerConfig config = encoder_decoder ? model::t5_config(sizes) : model::llama_config(sizes);
   config.tied_head = false;
-  config.bos = encoder_decoder ? std::nullopt : std::optional<int64_t>(0);
+  if (!encoder_decoder) config.bos = 0;
   config.initializer_range = 0.5;
-  if (!encoder_decoder) {
-    config.gated = true;
-    config.positions = model::Positions::kRotary;
-    config.rotary.width = 8;
-    config.max_positions = 64;
-  }
   auto made = std::make_unique<model::TransformerModel>(config, 1);
   std::mt19937_64 random(4), other(5);
   const auto uniform = [](std::mt19937_64& bits) { return static_cast<double>(bits() >> 11) * 0x1p-53 - 0.5; };

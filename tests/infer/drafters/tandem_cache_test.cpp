@@ -3,8 +3,8 @@
 
 #include "infer/drafters/tandem_drafter.h"
 #include "infer/parts.h"
-#include "tests/infer/drafters/tandem_fixtures.h"
-#include "tests/model/transformer/transformer_fixtures.h"
+#include "tests/infer/drafters/tandem_pairs.h"
+#include "tests/support/batches.h"
 
 namespace draftsmith::infer::testing {
 namespace {

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "infer/forced/forced_alpha.h"
-#include "tests/infer/drafters/tandem_fixtures.h"
-#include "tests/model/transformer/transformer_fixtures.h"
+#include "tests/infer/drafters/tandem_pairs.h"
+#include "tests/support/batches.h"
 #include "tests/support/oracle_fixtures.h"
 
 namespace draftsmith::infer::testing {

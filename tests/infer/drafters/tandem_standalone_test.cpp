@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "evaluate/costs/prediction.h"
-#include "tests/infer/drafters/tandem_fixtures.h"
+#include "tests/infer/drafters/tandem_pairs.h"
 #include "tests/support/oracle_fixtures.h"
 
 namespace draftsmith::infer::testing {

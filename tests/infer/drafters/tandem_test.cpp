@@ -9,7 +9,8 @@
 #include "infer/drafters/tandem_drafter.h"
 #include "infer/parts.h"
 #include "infer/windows/oracle.h"
-#include "tests/infer/drafters/tandem_fixtures.h"
+#include "tests/infer/drafters/tandem_pairs.h"
+#include "tests/support/errors.h"
 #include "tests/support/oracle_fixtures.h"
 
 namespace draftsmith::infer::testing {
@@ -22,15 +23,6 @@ constexpr Kind kKinds[] = {Kind::kEncoderDecoder, Kind::kDecoderOnly};
 
 int64_t up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
-}
-
-std::string message_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(Tandem, PrimariesOutputsVaryAndSomeEndEarly) {
@@ -156,15 +148,15 @@ TEST(Tandem, CombinationsThatMakeNoSenseAreExplained) {
   DecodeOptions options = tandem_options("tandem");
   options.free_token = false;
   options.window_rule = "fallback";
-  EXPECT_THAT(message_of([&] { Generator(pair.models(), options); }), HasSubstr("may end before its first token"));
+  EXPECT_THAT(error_of([&] { Generator(pair.models(), options); }), HasSubstr("may end before its first token"));
   GenerationModels plain;
   plain.target = pair.primary.get();
   plain.drafter = as_drafter(*pair.primary);
-  EXPECT_THAT(message_of([&] { Generator(plain, tandem_options("tandem-speed")); }), HasSubstr("Tandem secondary"));
+  EXPECT_THAT(error_of([&] { Generator(plain, tandem_options("tandem-speed")); }), HasSubstr("Tandem secondary"));
   options = tandem_options("speculative");
   options.acceptance = "accept_all";
   options.free_token = false;
-  EXPECT_THAT(message_of([&] { Generator(plain, options); }), HasSubstr("this drafter does not read it either"));
+  EXPECT_THAT(error_of([&] { Generator(plain, options); }), HasSubstr("this drafter does not read it either"));
 }
 
 TEST(Tandem, AnOracleReplaysNothingThatIsNotJudgedWindowByWindow) {
@@ -174,11 +166,11 @@ TEST(Tandem, AnOracleReplaysNothingThatIsNotJudgedWindowByWindow) {
   models.accepted_lengths = &lengths;
   DecodeOptions options = tandem_options("tandem");
   options.window_rule = "oracle";
-  EXPECT_THAT(message_of([&] { Generator(models, options); }), HasSubstr("without verification none is"));
+  EXPECT_THAT(error_of([&] { Generator(models, options); }), HasSubstr("without verification none is"));
   options.method = "bild";
-  EXPECT_EQ(message_of([&] { Generator(models, options); }), "");
+  EXPECT_EQ(error_of([&] { Generator(models, options); }), "no error");
   options.rollback_rule = "released_code";
-  EXPECT_THAT(message_of([&] { Generator(models, options); }), HasSubstr("rollback_rule effective or literal"));
+  EXPECT_THAT(error_of([&] { Generator(models, options); }), HasSubstr("rollback_rule effective or literal"));
 }
 
 TEST(Tandem, APrimaryOfAnotherShapeOrVocabularyIsAnErrorThatNamesBoth) {
@@ -186,12 +178,12 @@ TEST(Tandem, APrimaryOfAnotherShapeOrVocabularyIsAnErrorThatNamesBoth) {
   const auto other = tandem_primary_model(Kind::kDecoderOnly, 30);
   GenerationModels models = pair.models();
   models.target = other.get();
-  const auto text = message_of([&] { Generator(models, tandem_options("tandem-speed")); });
+  const auto text = error_of([&] { Generator(models, tandem_options("tandem-speed")); });
   EXPECT_THAT(text, HasSubstr("24"));
   EXPECT_THAT(text, HasSubstr("30"));
   OracleModel oracle(oracle_info(24), random_oracle(24, 1));
   models.target = &oracle;
-  EXPECT_THAT(message_of([&] { Generator(models, tandem_options("tandem")); }), HasSubstr("hidden states"));
+  EXPECT_THAT(error_of([&] { Generator(models, tandem_options("tandem")); }), HasSubstr("hidden states"));
 }
 
 }  // namespace

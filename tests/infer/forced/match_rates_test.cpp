@@ -11,8 +11,11 @@
 #include "base/random_tensors.h"
 #include "infer/loop/prefill.h"
 #include "model/kinds/exits.h"
-#include "tests/infer/drafters/tandem_fixtures.h"
-#include "tests/model/kinds/tandem_fixtures.h"
+#include "tests/infer/drafters/tandem_pairs.h"
+#include "tests/model/kinds/tandem_passes.h"
+#include "tests/support/batches.h"
+#include "tests/support/errors.h"
+#include "tests/support/models.h"
 #include "tests/support/pieces_tokenizer.h"
 
 namespace draftsmith::infer::testing {
@@ -211,12 +214,7 @@ TEST(MatchRates, AnExitLikeTheModelsOwnHeadHasNoCellsOfItsOwn) {
 
 std::string problems_of(const MatchRateOptions& options) {
   const Model target = tandem_primary_model(Kind::kDecoderOnly);
-  try {
-    match_rates(models_of(*target), prompts_for(*target), options);
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
+  return error_of([&] { match_rates(models_of(*target), prompts_for(*target), options); });
 }
 
 TEST(MatchRates, OptionsOutOfRangeAreNamed) {

@@ -7,7 +7,9 @@
 #include "infer/inside/calm.h"
 #include "model/transformer/decoder_state.h"
 #include "tests/infer/inside/calm_fixtures.h"
-#include "tests/model/kinds/tandem_fixtures.h"
+#include "tests/model/kinds/tandem_passes.h"
+#include "tests/support/batches.h"
+#include "tests/support/models.h"
 
 namespace draftsmith::infer::testing {
 namespace {

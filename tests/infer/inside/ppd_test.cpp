@@ -11,8 +11,9 @@
 #include "evaluate/costs/theory.h"
 #include "infer/inside/ppd_account.h"
 #include "tests/infer/inside/ppd_fixtures.h"
-#include "tests/model/transformer/transformer_fixtures.h"
+#include "tests/support/batches.h"
 #include "tests/support/early_exit_fixtures.h"
+#include "tests/support/tensors.h"
 
 namespace draftsmith::infer::testing {
 namespace {

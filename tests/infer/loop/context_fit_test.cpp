@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "infer/drafters/model_drafter.h"
+#include "tests/support/errors.h"
 #include "tests/support/oracle_fixtures.h"
 
 namespace draftsmith::infer::testing {
@@ -20,15 +21,6 @@ PromptFit fit(int64_t prompt, int64_t wanted, LongPrompts policy, const Context&
   return fit_prompt(prompt, wanted, context, policy, "input 3");
 }
 
-std::string message_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST(ContextFit, WithoutALimitEverythingFits) {
   const PromptFit free = fit(1'000'000, 128, LongPrompts::kError, {});
   EXPECT_EQ(free.room, 128);
@@ -42,7 +34,7 @@ TEST(ContextFit, NewTokensEndWithTheContext) {
 }
 
 TEST(ContextFit, APromptThatFillsTheContextIsAnErrorWithTheRemedy) {
-  const std::string message = message_of([] { fit(10, 1, LongPrompts::kError); });
+  const std::string message = error_of([] { fit(10, 1, LongPrompts::kError); });
   EXPECT_THAT(message, HasSubstr("input 3: the prompt leaves no room"));
   EXPECT_THAT(message, HasSubstr("the model m"));
   EXPECT_THAT(message, HasSubstr("fewer than 10 tokens"));
@@ -64,7 +56,7 @@ TEST(ContextFit, TruncationMakesRoomForWhatIsWantedUpToHalfTheContext) {
   EXPECT_EQ(fit(25, 128, LongPrompts::kTruncateLeft).dropped, 20);
   EXPECT_EQ(fit(25, 128, LongPrompts::kTruncateLeft).room, 5);
   EXPECT_EQ(fit(3, 128, LongPrompts::kTruncateLeft).room, 7);
-  EXPECT_THAT(message_of([] { fit(2, 1, LongPrompts::kTruncateLeft, {1, "m"}); }), HasSubstr("no room"));
+  EXPECT_THAT(error_of([] { fit(2, 1, LongPrompts::kTruncateLeft, {1, "m"}); }), HasSubstr("no room"));
 }
 
 model::ModelInfo prompt_info(int64_t positions) {
@@ -88,7 +80,7 @@ TEST(ContextFit, GenerationStopsAtTheContextAndNamesThePromptThatFillsIt) {
   const auto results = generate({{2}, {2, 3, 4, 3, 2}}, options);
   EXPECT_EQ(results[0].ids.size(), 6u);
   EXPECT_EQ(results[1].ids.size(), 3u);
-  const std::string message = message_of([&] { generate({{2}, {2, 3, 4, 3, 2, 2, 2, 2, 2}}, options); });
+  const std::string message = error_of([&] { generate({{2}, {2, 3, 4, 3, 2, 2, 2, 2, 2}}, options); });
   EXPECT_THAT(message, HasSubstr("input 42"));  // first_line 40, counted from 1
   EXPECT_THAT(message, HasSubstr("9 tokens"));
 }
@@ -157,7 +149,7 @@ TEST(ContextFit, TheDraftersShorterContextBindsToo) {
   options.max_new_tokens = 20;
   Generator generator(models, options);
   EXPECT_EQ(generator.generate(std::vector<Ids>{{2, 3}})[0].ids.size(), 5u);
-  EXPECT_THAT(message_of([&] { generator.generate(std::vector<Ids>{Ids(7, 2)}); }), HasSubstr("the drafter tiny"));
+  EXPECT_THAT(error_of([&] { generator.generate(std::vector<Ids>{Ids(7, 2)}); }), HasSubstr("the drafter tiny"));
 }
 
 TEST(ContextFit, AMaximalLengthOfTheModelsSettingsIsAContext) {
@@ -182,12 +174,12 @@ TEST(ContextFit, AMaximalLengthThatIsTooShortSaysHowItIsLifted) {
   models.generation.emplace();
   models.generation->max_length = 6;
   const auto refusal = [&](const DecodeOptions& options, int64_t prompt) {
-    return message_of([&] { Generator(models, options).fit(std::vector<Ids>{Ids(static_cast<size_t>(prompt), 2)}); });
+    return error_of([&] { Generator(models, options).fit(std::vector<Ids>{Ids(static_cast<size_t>(prompt), 2)}); });
   };
   EXPECT_THAT(refusal({}, 7), HasSubstr("truncate-left or skip; --max-new-tokens lifts this limit"));
   DecodeOptions options;
   options.max_new_tokens = 2;
-  EXPECT_EQ(refusal(options, 7), "");
+  EXPECT_EQ(refusal(options, 7), "no error");
   EXPECT_THAT(refusal(options, 20), ::testing::AllOf(HasSubstr("the model small"), Not(HasSubstr("lifts"))));
 }
 

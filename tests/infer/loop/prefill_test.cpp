@@ -6,8 +6,9 @@
 
 #include "infer/drafters/model_drafter.h"
 #include "model/transformer/transformer_model.h"
-#include "tests/model/transformer/transformer_fixtures.h"
+#include "tests/support/models.h"
 #include "tests/support/oracle_fixtures.h"
+#include "tests/support/tensors.h"
 
 namespace draftsmith::infer::testing {
 namespace {
@@ -87,7 +88,7 @@ TEST(Prefill, SharedPromptsGiveEveryRowTheStateItWouldHaveAlone) {
     input.tokens = to_device(tokens, {9, 1}, at::kCPU);
     input.new_tokens.assign(9, 1);
     const auto ours = model.step(input, *shared).logits;
-    EXPECT_LT((ours - model.step(input, *apart).logits).abs().max().item<double>(), 1e-11) << "step " << step;
+    EXPECT_LT(difference(ours, model.step(input, *apart).logits), 1e-11) << "step " << step;
   }
   for (int64_t row = 0; row < 9; ++row) EXPECT_EQ(shared->length(row), apart->length(row));
 }

@@ -6,6 +6,7 @@
 #include "base/files.h"
 #include "data/tokenizers/load_tokenizer.h"
 #include "data/tokenizers/tokenizer_training.h"
+#include "tests/support/tensors.h"
 
 namespace draftsmith::infer {
 namespace {

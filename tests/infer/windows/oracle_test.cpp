@@ -1,12 +1,14 @@
 // The oracle that replays accepted lengths: nothing it drafts is rejected, and no rule runs the target less often.
 #include "infer/windows/oracle.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "infer/acceptance/exact.h"
 #include "infer/drafters/model_drafter.h"
 #include "tests/infer/windows/window_fixtures.h"
+#include "tests/support/errors.h"
 
 namespace draftsmith::infer::testing {
 namespace {
@@ -74,12 +76,7 @@ TEST(OracleWindow, RefusesToSample) {
   DecodeOptions options = assisted("oracle", 1);
   options.method = "speculative";
   options.temperature = 0.7;
-  try {
-    Generator(models, options);
-    FAIL() << "no error";
-  } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("temperature 0"), std::string::npos);
-  }
+  EXPECT_THAT(error_of([&] { Generator(models, options); }), ::testing::HasSubstr("temperature 0"));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <limits>
 #include <random>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "infer/drafters/model_drafter.h"
@@ -12,6 +13,7 @@
 #include "infer/sampling/row_kernels.h"
 #include "infer/windows/entropy.h"
 #include "tests/infer/windows/window_fixtures.h"
+#include "tests/support/errors.h"
 #include "tests/support/oracle_fixtures.h"
 
 namespace draftsmith::infer::testing {
@@ -172,18 +174,8 @@ TEST(AdaptiveWindows, RouterIsAskedForAndRefusedByName) {
   const Pair pair;
   GenerationModels models = pair.models();
   models.router = nullptr;
-  try {
-    Generator(models, assisted("router", 1));
-    FAIL() << "no error";
-  } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("--router"), std::string::npos);
-  }
-  try {
-    Generator(models, assisted("oracle", 1));
-    FAIL() << "no error";
-  } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("evaluation"), std::string::npos);
-  }
+  EXPECT_THAT(error_of([&] { Generator(models, assisted("router", 1)); }), ::testing::HasSubstr("--router"));
+  EXPECT_THAT(error_of([&] { Generator(models, assisted("oracle", 1)); }), ::testing::HasSubstr("evaluation"));
 }
 
 // Between the least and the greatest acceptance that a router predicts after some beginnings of a text.

@@ -9,16 +9,14 @@
 #include "infer/drafters/model_drafter.h"
 #include "infer/generator.h"
 #include "model/kinds/router.h"
+#include "tests/support/models.h"
 #include "tests/support/oracle_fixtures.h"
-#include "tests/support/small_t5.h"
 
 namespace draftsmith::infer::testing {
 
 // A drafter with weights, for routers to be bound to: of equal ones, disturbed by `noise`.
 inline std::unique_ptr<model::TransformerModel> random_model(int64_t vocabulary, double noise, at::ScalarType dtype) {
-  model::TransformerConfig config = model::small_t5(2, vocabulary);
-  config.head_width = 6;
-  config.ff_width = 24;
+  const auto config = model::t5_config({.vocabulary = vocabulary, .head_width = 6, .ff_width = 24});
   auto made = std::make_unique<model::TransformerModel>(config, 1);
   std::mt19937_64 random(4);
   std::mt19937_64 other(5);

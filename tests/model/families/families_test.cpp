@@ -8,6 +8,7 @@
 #include "model/files/checkpoint.h"
 #include "model/layers/rotary.h"
 #include "tests/model/files/checkpoint_files.h"
+#include "tests/support/errors.h"
 
 namespace draftsmith::model {
 namespace {
@@ -61,7 +62,7 @@ class Families : public testing::Test {
     return load_config(folder_.path());
   }
   std::string error(const json& config, const json& changes) const {
-    return user_error([&] { read(config, changes); });
+    return error_of([&] { read(config, changes); });
   }
 
   TemporaryDirectory folder_;
@@ -151,7 +152,7 @@ TEST_F(Families, ATensorThatHoldsJoinedParametersIsCheckedAsAWhole) {
   }
   std::filesystem::remove(file);
   write_safetensors(file, std::move(tensors));
-  EXPECT_THAT(user_error([&] { load_model(folder_ / "model"); }),
+  EXPECT_THAT(error_of([&] { load_model(folder_ / "model"); }),
               AllOf(HasSubstr("gpt_neox.layers.1.attention.query_key_value.weight"), HasSubstr("[48, 16]"),
                     HasSubstr("[40, 16]")));
 }

@@ -10,7 +10,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "model/files/safetensors.h"
 
 namespace draftsmith::model {
@@ -26,16 +25,5 @@ void write_directory(const std::filesystem::path& directory, const nlohmann::jso
 
 // A safetensors file: length of the header, header, data.
 std::string raw_safetensors(const std::string& header, const std::string& data);
-
-// The whole message of the UserError that a call throws; "no error" when it throws nothing.
-template <class Call>
-std::string user_error(Call&& call) {
-  try {
-    call();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 }  // namespace draftsmith::model

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/sha256.h"
 #include "tests/model/files/checkpoint_files.h"
+#include "tests/support/errors.h"
 
 namespace draftsmith::model {
 namespace {
@@ -83,7 +84,7 @@ TEST_F(Checkpoint, FeedForwardKeysAreReadAsTransformersReadsThem) {
 
 TEST_F(Checkpoint, EmbeddingCopiesAndUnusedBiasesAreAcceptedOthersAreNot) {
   const auto open = [&](const TensorToStore& more) {
-    return user_error([&] { ModelDirectory opened(write({}, {more})); });
+    return error_of([&] { ModelDirectory opened(write({}, {more})); });
   };
   EXPECT_EQ(open(tensor("encoder.embed_tokens.weight", embedding())), "no error");
   EXPECT_EQ(open(tensor("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight", at::ones({32, 2}))),
@@ -105,7 +106,7 @@ TEST_F(Checkpoint, AllProblemsAreReportedAtOnce) {
   const fs::path directory =
       write({}, {tensor("encoder.final_layer_norm.weight", at::ones({5})), tensor("stray", at::ones({2}))},
             "decoder.final_layer_norm.weight");
-  EXPECT_THAT(user_error([&] { load_model(directory); }),
+  EXPECT_THAT(error_of([&] { load_model(directory); }),
               AllOf(HasSubstr("'encoder.final_layer_norm.weight'"), HasSubstr("[6]"), HasSubstr("[5]"),
                     HasSubstr("'decoder.final_layer_norm.weight'"), HasSubstr("'stray'")));
 }
@@ -149,7 +150,7 @@ TEST_F(Checkpoint, ATokenizersOwnSettingsAreCopiedWithIt) {
 TEST_F(Checkpoint, SavingNeverOverwritesAndLeavesNothingBehindWhenItFails) {
   const fs::path original = write({});
   const auto model = load_model(original, {.pack = false});
-  EXPECT_THAT(user_error([&] { save_model(original, *model); }), HasSubstr("not overwritten"));
+  EXPECT_THAT(error_of([&] { save_model(original, *model); }), HasSubstr("not overwritten"));
   model->parameters().at("encoder.final_norm.weight").fill_(std::numeric_limits<float>::infinity());
   EXPECT_THROW(save_model(root_ / "bad" / "model", *model), RunError);
   EXPECT_TRUE(fs::is_empty(root_ / "bad"));
@@ -182,7 +183,7 @@ TEST_F(Checkpoint, DescribesADirectoryWithoutLoadingIt) {
 TEST_F(Checkpoint, ATokenizerLargerThanTheEmbeddingIsRefused) {
   const TransformerConfig config = load_config(write({}));
   EXPECT_NO_THROW(require_vocabulary_fits(config, 10, "here"));
-  EXPECT_THAT(user_error([&] { require_vocabulary_fits(config, 12, "here"); }),
+  EXPECT_THAT(error_of([&] { require_vocabulary_fits(config, 12, "here"); }),
               AllOf(HasSubstr("here"), HasSubstr("11"), HasSubstr("12")));
 }
 

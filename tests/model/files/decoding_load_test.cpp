@@ -6,7 +6,9 @@
 
 #include "base/files.h"
 #include "model/files/checkpoint.h"
-#include "tests/model/transformer/transformer_fixtures.h"
+#include "tests/support/batches.h"
+#include "tests/support/models.h"
+#include "tests/support/tensors.h"
 
 namespace draftsmith::model {
 namespace {
@@ -18,7 +20,7 @@ struct Stored {
 };
 
 TransformerConfig config_of(const Stored& stored) {
-  TransformerConfig config = tiny_config();
+  TransformerConfig config = tiny_t5();
   config.tied_head = stored.tied;
   if (stored.family == "t5") {
     config.output_scale = stored.tied ? 1 / std::sqrt(20.0) : 1.0;

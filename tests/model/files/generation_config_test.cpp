@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "tests/model/files/checkpoint_files.h"
+#include "tests/support/errors.h"
 
 namespace draftsmith::model {
 namespace {
@@ -92,7 +93,7 @@ TEST_F(GenerationSettings, WhatIsNotImplementedIsNamed) {
                                             {"exponential_decay_length_penalty", {5, 1.1}},
                                             {"a_key_of_tomorrow", true}});
   EXPECT_EQ(generation.unsupported.size(), 7);
-  EXPECT_THAT(user_error([&] { require_supported(generation, "dir"); }),
+  EXPECT_THAT(error_of([&] { require_supported(generation, "dir"); }),
               AllOf(HasSubstr("num_beams"), HasSubstr("beam search"), HasSubstr("typical_p"),
                     HasSubstr("guidance_scale"), HasSubstr("stop_strings"), HasSubstr("sequence_bias"),
                     HasSubstr("exponential_decay_length_penalty"), HasSubstr("a_key_of_tomorrow")));
@@ -124,7 +125,7 @@ TEST_F(GenerationSettings, OldModelsKeepThemInConfigJson) {
 
 TEST_F(GenerationSettings, IdsOutsideTheVocabularyAndBadValuesAreAllReported) {
   EXPECT_THAT(
-      user_error([&] {
+      error_of([&] {
         read({{"eos_token_id", 100},
               {"suppress_tokens", {3, -1}},
               {"bad_words_ids", {{5}, json::array()}},

@@ -12,6 +12,8 @@
 #include "base/json.h"
 #include "model/files/model_directory.h"
 #include "tests/model/files/checkpoint_files.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 namespace draftsmith::model {
 namespace {
@@ -263,11 +265,11 @@ TEST_P(MalformedDirectory, IsRefusedByName) {
   const TemporaryDirectory temporary;
   const fs::path directory = temporary / "model";
   write_directory(directory, tiny_t5_config());
-  ASSERT_EQ(user_error([&] { ModelDirectory opened(directory); }), "no error");
+  ASSERT_EQ(error_of([&] { ModelDirectory opened(directory); }), "no error");
 
   GetParam().apply(directory);
 
-  const std::string message = user_error([&] { ModelDirectory opened(directory); });
+  const std::string message = error_of([&] { ModelDirectory opened(directory); });
   for (const std::string& part : GetParam().message) {
     EXPECT_THAT(message, HasSubstr(part));
   }
@@ -281,19 +283,14 @@ INSTANTIATE_TEST_SUITE_P(Header, MalformedDirectory, testing::ValuesIn(header_da
 INSTANTIATE_TEST_SUITE_P(File, MalformedDirectory, testing::ValuesIn(file_damages()), case_name);
 INSTANTIATE_TEST_SUITE_P(Config, MalformedDirectory, testing::ValuesIn(config_damages()), case_name);
 
-// Without write_file_atomic's syncing, thousands of times.
-void overwrite(const fs::path& file, const std::string& content) {
-  std::ofstream(file, std::ios::binary | std::ios::trunc) << content;
-}
-
 TEST(MalformedWeights, TruncatedAnywhereAreRefused) {
   const TemporaryDirectory temporary;
   write_directory(temporary / "model", tiny_t5_config());
   const fs::path weights = temporary / "model" / "model.safetensors";
   const std::string whole = read_file(weights);
   for (size_t length = 0; length < whole.size(); length += length < 16 ? 1 : 97) {
-    overwrite(weights, whole.substr(0, length));
-    EXPECT_THAT(user_error([&] { ModelDirectory opened(temporary / "model"); }), HasSubstr("model.safetensors"))
+    write_text(weights, whole.substr(0, length));
+    EXPECT_THAT(error_of([&] { ModelDirectory opened(temporary / "model"); }), HasSubstr("model.safetensors"))
         << length << " of " << whole.size() << " bytes";
   }
 }
@@ -312,8 +309,8 @@ TEST(MalformedWeights, RandomDamageToTheHeaderNeverCrashes) {
     for (uint64_t flips = 1 + random() % 4; flips > 0; --flips) {
       damaged[random() % (8 + length)] ^= static_cast<char>(1 << (random() % 8));
     }
-    overwrite(weights, damaged);
-    refused += user_error([&] { SafetensorsFile opened(weights); }) != "no error" ? 1 : 0;
+    write_text(weights, damaged);
+    refused += error_of([&] { SafetensorsFile opened(weights); }) != "no error" ? 1 : 0;
   }
   // Flips inside names and of blanks to other blanks leave a well-formed file.
   EXPECT_GT(refused, 750);
@@ -329,8 +326,8 @@ TEST(MalformedWeights, RandomDamageToConfigNeverCrashes) {
   for (int round = 0; round < 500; ++round) {
     std::string damaged = whole;
     damaged[random() % whole.size()] = static_cast<char>(random() % 256);
-    overwrite(file, damaged);
-    refused += user_error([&] { ModelDirectory opened(temporary / "model"); }) != "no error" ? 1 : 0;
+    write_text(file, damaged);
+    refused += error_of([&] { ModelDirectory opened(temporary / "model"); }) != "no error" ? 1 : 0;
   }
   EXPECT_GT(refused, 100);
 }

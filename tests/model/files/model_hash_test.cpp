@@ -7,6 +7,7 @@
 
 #include "base/files.h"
 #include "model/files/checkpoint.h"
+#include "tests/support/models.h"
 
 namespace draftsmith::model {
 namespace {
@@ -14,14 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 
 void save(const fs::path& directory, uint64_t seed) {
-  TransformerConfig config;
-  config.family = "t5";
-  config.vocabulary = 11;
-  config.width = 4;
-  config.heads = 1;
-  config.head_width = 4;
-  config.ff_width = 4;
-  config.encoder_layers = config.decoder_layers = 1;
+  const TransformerConfig config =
+      t5_config({.vocabulary = 11, .width = 4, .heads = 1, .head_width = 4, .ff_width = 4, .decoder_layers = 1});
   save_model(directory, TransformerModel(config, seed));
 }
 

@@ -11,23 +11,20 @@
 #include "base/json.h"
 #include "model/files/weight_files.h"
 #include "tests/model/files/checkpoint_files.h"
+#include "tests/support/errors.h"
+#include "tests/support/tensors.h"
 
 namespace draftsmith::model {
 namespace {
 
 using testing::HasSubstr;
 
-at::Tensor random(at::IntArrayRef shape, uint64_t seed = 1) {
-  at::Generator generator = at::detail::createCPUGenerator(seed);
-  return at::randn(shape, generator);
-}
-
 TEST(Safetensors, WrittenTensorsAreReadBackBitForBitInEveryType) {
   const TemporaryDirectory directory;
   for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble}) {
     const auto file = directory / stored_dtype_name(type);
-    const at::Tensor matrix = random({3, 5}).to(type);
-    const at::Tensor scalar = random({}).to(type);
+    const at::Tensor matrix = random_tensor({3, 5}).to(type);
+    const at::Tensor scalar = random_tensor({}).to(type);
     write_safetensors(file, {{"m", matrix, type}, {"s", scalar, type}, {"empty", at::empty({0, 4}), type}});
     const SafetensorsFile read(file);
     EXPECT_EQ(read.tensors().at("m").dtype, stored_dtype_name(type));
@@ -40,7 +37,7 @@ TEST(Safetensors, WrittenTensorsAreReadBackBitForBitInEveryType) {
 
 TEST(Safetensors, MixedTypesAreAlignedAndConvertedOnReading) {
   const TemporaryDirectory directory;
-  const at::Tensor odd = random({3});
+  const at::Tensor odd = random_tensor({3});
   write_safetensors(directory / "f", {{"a", odd, at::kBFloat16}, {"b", odd, at::kFloat}, {"c", odd, at::kHalf}});
   const SafetensorsFile read(directory / "f");
   EXPECT_EQ(read.tensors().at("b").begin, 0);
@@ -54,22 +51,19 @@ TEST(Safetensors, MixedTypesAreAlignedAndConvertedOnReading) {
 
 TEST(Safetensors, TransposedTensorsAreStoredAsTheyRead) {
   const TemporaryDirectory directory;
-  const at::Tensor transposed = random({4, 3}).t();
+  const at::Tensor transposed = random_tensor({4, 3}).t();
   write_safetensors(directory / "f", {{"t", transposed, at::kFloat}});
   EXPECT_TRUE(at::equal(SafetensorsFile(directory / "f").read("t", at::kFloat), transposed));
 }
 
 TEST(Safetensors, AValueThatIsNotFiniteIsNeverWritten) {
   const TemporaryDirectory directory;
-  at::Tensor bad = random({4});
+  at::Tensor bad = random_tensor({4});
   bad[2] = std::numeric_limits<float>::quiet_NaN();
-  try {
-    write_safetensors(directory / "f", {{"good", random({2}), at::kFloat}, {"bad.weight", bad, at::kFloat}});
-    FAIL() << "wrote a NaN";
-  } catch (const RunError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("bad.weight"));
-    EXPECT_THAT(error.what(), HasSubstr("1 NaN and 0 infinite of 4"));
-  }
+  const std::vector<TensorToStore> tensors = {{"good", random_tensor({2}), at::kFloat},
+                                              {"bad.weight", bad, at::kFloat}};
+  EXPECT_THAT(error_of<RunError>([&] { write_safetensors(directory / "f", tensors); }),
+              testing::AllOf(HasSubstr("bad.weight"), HasSubstr("1 NaN and 0 infinite of 4")));
   EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
   EXPECT_THROW(write_safetensors(directory / "f", {{"large", at::full({1}, 70000.0), at::kHalf}}), RunError);
 }
@@ -80,7 +74,7 @@ TEST(Safetensors, IntegersAreListedButNotReadAsWeights) {
                                                      std::string(8, 'x')));
   const SafetensorsFile read(directory / "f");
   EXPECT_EQ(read.tensors().at("ids").dtype, "I64");
-  const std::string message = user_error([&] { read.read("ids", at::kFloat); });
+  const std::string message = error_of([&] { read.read("ids", at::kFloat); });
   EXPECT_THAT(message, HasSubstr("'ids'"));
   EXPECT_THAT(message, HasSubstr("I64"));
 }
@@ -98,10 +92,10 @@ TEST(Safetensors, ReadsAHeaderOfOddLength) {
 class Shards : public testing::Test {
  protected:
   const TemporaryDirectory directory_;
-  const std::vector<TensorToStore> tensors_ = {{"a", random({10}, 1), at::kFloat},
-                                               {"b", random({20}, 2), at::kFloat},
-                                               {"c", random({10}, 3), at::kFloat},
-                                               {"d", random({1}, 4), at::kFloat}};
+  const std::vector<TensorToStore> tensors_ = {{"a", random_tensor({10}, 1), at::kFloat},
+                                               {"b", random_tensor({20}, 2), at::kFloat},
+                                               {"c", random_tensor({10}, 3), at::kFloat},
+                                               {"d", random_tensor({1}, 4), at::kFloat}};
 };
 
 TEST_F(Shards, AreWrittenWithAnIndexAndReadBack) {
@@ -126,8 +120,8 @@ TEST_F(Shards, AreNotUsedWhereOneFileIsEnough) {
 
 TEST_F(Shards, MixedUpWithAnotherModelsAreRefused) {
   write_weight_files(directory_.path(), tensors_, 60);
-  write_safetensors(directory_ / "model-00002-of-00003.safetensors", {{"other", random({2}), at::kFloat}});
-  const std::string message = user_error([&] { WeightFiles read(directory_.path()); });
+  write_safetensors(directory_ / "model-00002-of-00003.safetensors", {{"other", random_tensor({2}), at::kFloat}});
+  const std::string message = error_of([&] { WeightFiles read(directory_.path()); });
   EXPECT_THAT(message, HasSubstr("tensor 'b'"));
   EXPECT_THAT(message, HasSubstr("tensor 'other'"));
   EXPECT_THAT(message, HasSubstr("model-00002-of-00003.safetensors"));
@@ -136,20 +130,20 @@ TEST_F(Shards, MixedUpWithAnotherModelsAreRefused) {
 TEST_F(Shards, OutsideTheDirectoryAreRefused) {
   for (const std::string file : {"../model.safetensors", "/etc/passwd", "..", ""}) {
     write_json(directory_ / "model.safetensors.index.json", {{"weight_map", {{"a", file}}}});
-    EXPECT_THAT(user_error([&] { WeightFiles read(directory_.path()); }), HasSubstr("inside the directory")) << file;
+    EXPECT_THAT(error_of([&] { WeightFiles read(directory_.path()); }), HasSubstr("inside the directory")) << file;
   }
 }
 
 TEST_F(Shards, MissingOnesAreNamed) {
   write_weight_files(directory_.path(), tensors_, 60);
   std::filesystem::remove(directory_ / "model-00003-of-00003.safetensors");
-  EXPECT_THAT(user_error([&] { WeightFiles read(directory_.path()); }), HasSubstr("model-00003-of-00003.safetensors"));
+  EXPECT_THAT(error_of([&] { WeightFiles read(directory_.path()); }), HasSubstr("model-00003-of-00003.safetensors"));
 }
 
 TEST(WeightFiles, ADamagedPickleIsRefusedWithAWayOut) {
   const TemporaryDirectory directory;
   write_file_atomic(directory / "pytorch_model.bin", "PK");
-  EXPECT_THAT(user_error([&] { WeightFiles read(directory.path()); }), HasSubstr("save_pretrained"));
+  EXPECT_THAT(error_of([&] { WeightFiles read(directory.path()); }), HasSubstr("save_pretrained"));
 }
 
 }  // namespace

@@ -7,7 +7,11 @@
 #include "model/kinds/block_prediction.h"
 #include "model/kinds/deep_tandem.h"
 #include "tests/model/files/checkpoint_files.h"
-#include "tests/model/kinds/tandem_fixtures.h"
+#include "tests/model/kinds/tandem_passes.h"
+#include "tests/support/batches.h"
+#include "tests/support/errors.h"
+#include "tests/support/models.h"
+#include "tests/support/tensors.h"
 
 namespace draftsmith::model {
 namespace {
@@ -168,7 +172,7 @@ TEST_P(DeepTandem, GradientsReachBothPartsAndTheProjection) {
   for (const auto& [name, value] : deep->parameters()) {
     if (name == "large.head.weight") continue;  // nothing reads it
     ASSERT_TRUE(value.grad().defined()) << name;
-    EXPECT_GT(value.grad().abs().max().item<double>(), 0) << name;
+    EXPECT_GT(largest(value.grad()), 0) << name;
   }
 }
 
@@ -198,12 +202,12 @@ TEST_F(BlockDirectories, BlockPredictionIsReadBackAndTakenForNothingElse) {
   const auto again = load_block_prediction(root_ / "model", {.pack = false});
   EXPECT_EQ(again->config().block_attention, 8);
   for (const auto& [name, value] : model.parameters()) EXPECT_EQ(difference(again->parameters().at(name), value), 0);
-  EXPECT_THAT(user_error([&] { load_model(root_ / "model"); }), HasSubstr("block prediction"));
+  EXPECT_THAT(error_of([&] { load_model(root_ / "model"); }), HasSubstr("block prediction"));
   nlohmann::json config = load_json(root_ / "model" / "config.json");
   EXPECT_EQ(config.at("model_type"), "draftsmith_block_prediction");
   config["draftsmith_block_prediction"]["block"] = 0;
   write_json(root_ / "model" / "config.json", nlohmann::ordered_json(config));
-  EXPECT_THAT(user_error([&] { load_block_prediction(root_ / "model"); }), HasSubstr("block"));
+  EXPECT_THAT(error_of([&] { load_block_prediction(root_ / "model"); }), HasSubstr("block"));
 }
 
 TEST_F(BlockDirectories, DeepTandemIsReadBackAndTakenForNothingElse) {
@@ -213,42 +217,39 @@ TEST_F(BlockDirectories, DeepTandemIsReadBackAndTakenForNothingElse) {
   ASSERT_EQ(parameters.size(), deep_.parameters().size());
   for (const auto& [name, value] : deep_.parameters()) EXPECT_EQ(difference(parameters.at(name), value), 0) << name;
   EXPECT_EQ(again->block(), 3);
-  EXPECT_THAT(user_error([&] { load_model(root_ / "deep"); }), HasSubstr("a deep Tandem"));
+  EXPECT_THAT(error_of([&] { load_model(root_ / "deep"); }), HasSubstr("a deep Tandem"));
   save_model(root_ / "ordinary", deep_.small());
-  EXPECT_THAT(user_error([&] { load_deep_tandem(root_ / "ordinary"); }), HasSubstr("a deep Tandem"));
-  EXPECT_THAT(user_error([&] { load_deep_tandem(root_ / "nothing"); }), HasSubstr("no such model directory"));
+  EXPECT_THAT(error_of([&] { load_deep_tandem(root_ / "ordinary"); }), HasSubstr("a deep Tandem"));
+  EXPECT_THAT(error_of([&] { load_deep_tandem(root_ / "nothing"); }), HasSubstr("no such model directory"));
 }
 
 TEST_F(BlockDirectories, DamagedDeepTandemIsRefused) {
   save_deep_tandem(root_ / "deep", deep_);
   fs::remove(root_ / "deep" / "model.safetensors");
   write_weight_files(root_ / "deep", {{"projection.weight", at::zeros({3, 4}), at::kFloat}}, 1000000);
-  EXPECT_THAT(user_error([&] { load_deep_tandem(root_ / "deep"); }),
+  EXPECT_THAT(error_of([&] { load_deep_tandem(root_ / "deep"); }),
               AllOf(HasSubstr("projection.weight"), HasSubstr("[16, 12]"), HasSubstr("[3, 4]")));
   fs::remove_all(root_ / "deep" / "large");
-  EXPECT_THAT(user_error([&] { load_deep_tandem(root_ / "deep"); }), HasSubstr("large"));
+  EXPECT_THAT(error_of([&] { load_deep_tandem(root_ / "deep"); }), HasSubstr("large"));
 }
 
 TEST_F(BlockDirectories, PartsThatDoNotFitAreRefused) {
   TransformerConfig other = smaller(tiny_llama(3));
   other.vocabulary = 40;
-  EXPECT_THAT(user_error([&] {
+  EXPECT_THAT(error_of([&] {
                 DeepTandemModel({tiny_llama(3), other, 3}, 1);
               }),
               AllOf(HasSubstr("vocabulary"), HasSubstr("40"), HasSubstr("31")));
-  EXPECT_THAT(user_error([&] {
+  EXPECT_THAT(error_of([&] {
                 DeepTandemModel({tiny_llama(3), smaller(tiny_llama(3)), 0}, 1);
               }),
               HasSubstr("at least one token"));
-  EXPECT_THAT(user_error([&] {
-                DeepTandemModel({tiny_config(), smaller(tiny_config()), 2}, 1);
-              }),
-              HasSubstr("decoder-only"));
+  EXPECT_THAT(error_of([&] { DeepTandemModel({tiny_t5(), smaller(tiny_t5()), 2}, 1); }), HasSubstr("decoder-only"));
 }
 
 // The small part begins alone, and the large one can learn: only the projection's own gradient is not zero at first.
 TEST_F(BlockDirectories, FirstSketchesAreZero) {
-  EXPECT_EQ(deep_.projection().abs().max().item<double>(), 0);
+  EXPECT_EQ(largest(deep_.projection()), 0);
   EXPECT_EQ(deep_.projection().sizes(), at::IntArrayRef({16, 12}));
 }
 

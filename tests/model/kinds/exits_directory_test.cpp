@@ -15,6 +15,8 @@
 #include "model/pruning/pruning.h"
 #include "tests/model/files/checkpoint_files.h"
 #include "tests/model/kinds/exits_fixtures.h"
+#include "tests/support/errors.h"
+#include "tests/support/models.h"
 
 namespace draftsmith::model {
 namespace {
@@ -36,7 +38,7 @@ class ExitDirectories : public ::testing::Test {
 
   static std::string load_error(const fs::path& exits, const fs::path& model, bool check_hash = true) {
     const auto loaded = load_model(model);
-    return user_error([&] { load_exits(exits, model, *loaded, check_hash); });
+    return error_of([&] { load_exits(exits, model, *loaded, check_hash); });
   }
 
   // The error of loading the exits of MODEL with one value of exits.json changed.
@@ -47,7 +49,7 @@ class ExitDirectories : public ::testing::Test {
     json[nlohmann::json::json_pointer(pointer)] = value;
     write_file_atomic(file, json.dump());
     const std::string message = load_error(exits_directory(model), model);
-    EXPECT_EQ(user_error([&] { check_exit_directory(exits_directory(model), model); }), message);
+    EXPECT_EQ(error_of([&] { check_exit_directory(exits_directory(model), model); }), message);
     write_file_atomic(file, original);
     return message;
   }
@@ -78,7 +80,7 @@ class ExitDirectories : public ::testing::Test {
 };
 
 TEST_F(ExitDirectories, HoldEveryForm) {
-  for (const TransformerConfig& config : {exits_t5(), exits_bloom(), exits_pruned_llama()}) {
+  for (const TransformerConfig& config : {exits_t5(), tiny_bloom(), exits_pruned_llama()}) {
     const fs::path directory = save(config.family, config);
     const auto plain = load_model(directory, {.pack = false});
     const auto packed = load_model(directory);
@@ -137,8 +139,8 @@ TEST_F(ExitDirectories, OfSharedHeadsNeedNoWeights) {
   EXPECT_FALSE(fs::exists(root_ / "exits/exits.safetensors"));
   EXPECT_EQ(load_exit_config(root_ / "exits").trained_as, "calm_weighted");
   EXPECT_EQ(load_error(root_ / "exits", root_ / "model"), "no error");
-  EXPECT_EQ(user_error([&] { check_exit_directory(root_ / "exits", root_ / "model"); }), "no error");
-  expect_said(user_error([&] { save_exits(root_ / "exits", exits); }), {"exists already"});
+  EXPECT_EQ(error_of([&] { check_exit_directory(root_ / "exits", root_ / "model"); }), "no error");
+  expect_said(error_of([&] { save_exits(root_ / "exits", exits); }), {"exists already"});
 }
 
 TEST_F(ExitDirectories, DoNotChangeTheirModel) {
@@ -147,7 +149,7 @@ TEST_F(ExitDirectories, DoNotChangeTheirModel) {
   const std::string before = model_hash(root_ / "model");
   save_exits(exits_directory(root_ / "model"), Exits(forms_for(model->config()), *model, 5));
   EXPECT_EQ(model_hash(root_ / "model"), before);
-  EXPECT_EQ(user_error([&] { ModelDirectory{root_ / "model"}; }), "no error");
+  EXPECT_EQ(error_of([&] { ModelDirectory{root_ / "model"}; }), "no error");
 }
 
 TEST_F(ExitDirectories, OfAnotherModelAreRefusedNamingBoth) {
@@ -156,9 +158,9 @@ TEST_F(ExitDirectories, OfAnotherModelAreRefusedNamingBoth) {
   const std::string message = load_error(exits_directory(own), other);
   expect_said(message, {"belong to another model", "work/target/model", model_hash(own).substr(0, 16), other.string(),
                         model_hash(other).substr(0, 16), "stage of kind heads"});
-  EXPECT_EQ(user_error([&] { check_exit_directory(exits_directory(own), other); }), message);
+  EXPECT_EQ(error_of([&] { check_exit_directory(exits_directory(own), other); }), message);
   EXPECT_EQ(load_error(exits_directory(own), other, false), "no error") << "as in checkpoints of training";
-  EXPECT_EQ(user_error([&] { check_exit_directory(exits_directory(own)); }), "no error") << "by itself";
+  EXPECT_EQ(error_of([&] { check_exit_directory(exits_directory(own)); }), "no error") << "by itself";
   TransformerConfig wide = exits_t5();
   wide.width = 24;
   wide.output_scale = 1 / std::sqrt(24.0);
@@ -242,7 +244,7 @@ TEST_F(ExitDirectories, DamagedWeightsAreRefusedByName) {
   std::memcpy(broken.data() + broken.size() - sizeof(nan), &nan, sizeof(nan));
   write_file_atomic(file, broken);
   expect_said(load_error(exits_directory(model), model), {"NaN", "train the exits again"});
-  EXPECT_NE(user_error([&] { check_exit_directory(exits_directory(model)); }).find("NaN"), std::string::npos);
+  EXPECT_NE(error_of([&] { check_exit_directory(exits_directory(model)); }).find("NaN"), std::string::npos);
   for (const size_t size : {size_t{0}, size_t{5}, size_t{40}, whole.size() - 1}) {
     write_file_atomic(file, whole.substr(0, size));
     expect_said(load_error(exits_directory(model), model), {"exits.safetensors"});

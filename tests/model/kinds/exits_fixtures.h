@@ -4,7 +4,8 @@
 #include <ATen/core/grad_mode.h>
 
 #include "model/kinds/exits.h"
-#include "tests/model/transformer/transformer_fixtures.h"
+#include "tests/support/models.h"
+#include "tests/support/tensors.h"
 
 namespace draftsmith::model {
 
@@ -15,30 +16,8 @@ inline at::Tensor dense(const HeadWeights& head) {
 
 // An encoder-decoder with RMS norms and the output scale that files can hold.
 inline TransformerConfig exits_t5() {
-  TransformerConfig config = tiny_config();
+  TransformerConfig config = tiny_t5();
   config.output_scale = 1 / std::sqrt(static_cast<double>(config.width));
-  return config;
-}
-
-// Decoder-only with layer norms and their biases.
-inline TransformerConfig exits_bloom(int64_t layers = 3) {
-  TransformerConfig config;
-  config.family = "bloom";
-  config.encoder_decoder = false;
-  config.vocabulary = 17;
-  config.heads = 2;
-  config.head_width = 4;
-  config.width = 8;
-  config.ff_width = 32;
-  config.decoder_layers = layers;
-  config.norm = Norm::kLayer;
-  config.norm_epsilon = 1e-5;
-  config.activation = Activation::kGeluTanh;
-  config.projection_bias = config.output_bias = config.feed_forward_bias = true;
-  config.positions = Positions::kAlibi;
-  config.embedding_norm = true;
-  config.attention_scale = 0.5;
-  config.initializer_range = 0.3;
   return config;
 }
 

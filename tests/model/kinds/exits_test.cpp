@@ -10,12 +10,14 @@
 #include "model/kinds/block_prediction.h"
 #include "tests/model/files/checkpoint_files.h"
 #include "tests/model/kinds/exits_fixtures.h"
+#include "tests/support/errors.h"
+#include "tests/support/models.h"
 
 namespace draftsmith::model {
 namespace {
 
 std::vector<TransformerConfig> configs() {
-  return {exits_t5(), tiny_llama(3), exits_bloom(), exits_pruned_llama()};
+  return {exits_t5(), tiny_llama(3), tiny_bloom(), exits_pruned_llama()};
 }
 
 // The header's formula in tensor operations: norm, output scale, weight [rows,D].
@@ -83,7 +85,7 @@ TEST(Exits, ComputeTheFormulaPlainAndPacked) {
 
 // Also where heads are packed: what is packed has no gradients.
 TEST(Exits, GradientsEqualFiniteDifferences) {
-  const TransformerConfig config = exits_bloom();
+  const TransformerConfig config = tiny_bloom();
   const auto model = tiny_model(config, at::kDouble);
   Exits exits(forms_for(config), *model, 5);
   disturb(exits);
@@ -164,7 +166,7 @@ TEST(Exits, StartDependsOnTheSeedAlone) {
 }
 
 TEST(Exits, ParametersAreCopiesThatCanBeConverted) {
-  const auto model = tiny_model(exits_bloom(), at::kFloat);
+  const auto model = tiny_model(tiny_bloom(), at::kFloat);
   Exits exits(forms_for(model->config()), *model, 5);
   const at::Tensor before = model->parameters().at("embedding.weight").clone();
   disturb(exits);
@@ -177,11 +179,11 @@ TEST(Exits, ParametersAreCopiesThatCanBeConverted) {
 }
 
 TEST(Exits, NumbersOfEveryFormAreCounted) {
-  const TransformerConfig bloom = exits_bloom();  // width 8, 17 ids, layer norms
+  const TransformerConfig bloom = tiny_bloom();  // width 24, 31 ids, layer norms
   EXPECT_EQ(count_numbers({.layer = 1}, bloom), 0);
-  EXPECT_EQ(count_numbers({.layer = 1, .own_norm = true}, bloom), 16);
-  EXPECT_EQ(count_numbers({.layer = 1, .head = ExitHead::kFull}, bloom), 17 * 8);
-  EXPECT_EQ(count_numbers({.layer = 1, .head = ExitHead::kLowRank, .rank = 3}, bloom), 3 * (17 + 8));
+  EXPECT_EQ(count_numbers({.layer = 1, .own_norm = true}, bloom), 48);
+  EXPECT_EQ(count_numbers({.layer = 1, .head = ExitHead::kFull}, bloom), 31 * 24);
+  EXPECT_EQ(count_numbers({.layer = 1, .head = ExitHead::kLowRank, .rank = 3}, bloom), 3 * (31 + 24));
   EXPECT_EQ(count_numbers({.layer = 1, .own_norm = true}, tiny_llama()), 12);
   EXPECT_EQ(count_numbers({.layer = 1, .head = ExitHead::kFull}, exits_pruned_llama()), 6 * 12);
 }
@@ -189,7 +191,7 @@ TEST(Exits, NumbersOfEveryFormAreCounted) {
 TEST(Exits, WhatFitsNoModelIsRefusedByName) {
   const auto model = tiny_model(exits_t5(), at::kFloat);  // 3 decoder layers, width 20
   const auto refusal = [&](std::vector<ExitShape> exits) {
-    return user_error([&] { Exits({.exits = std::move(exits)}, *model, 1); });
+    return error_of([&] { Exits({.exits = std::move(exits)}, *model, 1); });
   };
   const auto said = [](const std::string& message, const char* text) {
     return message.find(text) != std::string::npos ? std::string() : message;
@@ -205,19 +207,19 @@ TEST(Exits, WhatFitsNoModelIsRefusedByName) {
   const std::string all = refusal({{.layer = 5}, {.layer = 1, .head = ExitHead::kLowRank, .rank = -1}});
   EXPECT_EQ(said(all, "5"), "");
   EXPECT_EQ(said(all, "rank"), "");
-  const TransformerModel blocks(block_prediction_config(exits_bloom(), 4), 3);
-  EXPECT_EQ(said(user_error([&] { Exits({.exits = {{.layer = 1}}}, blocks, 1); }), "block prediction"), "");
+  const TransformerModel blocks(block_prediction_config(tiny_bloom(), 4), 3);
+  EXPECT_EQ(said(error_of([&] { Exits({.exits = {{.layer = 1}}}, blocks, 1); }), "block prediction"), "");
 }
 
 TEST(Exits, MissingUnknownAndMisshapenParametersAreRefused) {
   const auto model = tiny_model(exits_t5(), at::kFloat);
   const ExitConfig config = forms_for(model->config());
   auto parameters = Exits(config, *model, 1).parameters();
-  EXPECT_EQ(user_error([&] { Exits(config, model->config(), parameters); }), "no error");
+  EXPECT_EQ(error_of([&] { Exits(config, model->config(), parameters); }), "no error");
   parameters.erase("exit.1.head.up");
   parameters["exit.3.norm.bias"] = at::zeros({20});  // of layer norms alone
   parameters["exit.2.head.weight"] = at::zeros({23, 19});
-  const std::string message = user_error([&] { Exits(config, model->config(), parameters); });
+  const std::string message = error_of([&] { Exits(config, model->config(), parameters); });
   EXPECT_NE(message.find("exit.1.head.up [23, 2]"), std::string::npos) << message;
   EXPECT_NE(message.find("exit.3.norm.bias"), std::string::npos) << message;
   EXPECT_NE(message.find("[23, 19]"), std::string::npos) << message;

@@ -12,7 +12,8 @@
 #include "model/files/checkpoint.h"
 #include "model/files/model_hash.h"
 #include "tests/model/files/checkpoint_files.h"
-#include "tests/model/transformer/transformer_fixtures.h"
+#include "tests/support/errors.h"
+#include "tests/support/models.h"
 
 namespace draftsmith::model {
 namespace {
@@ -31,7 +32,7 @@ RouterConfig config_for(const TransformerModel& drafter, int64_t top_k = 3, int6
 
 // A config that a directory can hold.
 TransformerConfig small_config() {
-  TransformerConfig config = tiny_config();
+  TransformerConfig config = tiny_t5();
   config.output_scale = 1;
   return config;
 }
@@ -161,7 +162,7 @@ TEST_F(RouterTest, DirectoryHoldsEverything) {
   EXPECT_EQ(loaded.config().drafter, "small");
   EXPECT_EQ(loaded.config().embedding_scale, 0.7);
   for (const auto& [name, value] : router.parameters()) EXPECT_TRUE(at::equal(loaded.parameters().at(name), value));
-  EXPECT_NE(user_error([&] { save_router(root / "router", router); }).find("exists already"), std::string::npos);
+  EXPECT_NE(error_of([&] { save_router(root / "router", router); }).find("exists already"), std::string::npos);
   EXPECT_NE(describe_router(loaded).find("threshold 0.65"), std::string::npos);
 }
 
@@ -175,7 +176,7 @@ TEST_F(RouterTest, RandomWeightsDependOnTheSeedAlone) {
 
 // config.json with one value changed.
 void change(const std::filesystem::path& directory, const std::string& key, const nlohmann::json& value) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::parse(read_file(directory / "config.json"));
+  nlohmann::ordered_json json = load_json(directory / "config.json");
   json[key] = value;
   write_json(directory / "config.json", json);
 }
@@ -195,24 +196,24 @@ TEST_F(RouterTest, DamagedDirectoriesAreRefusedByName) {
     const TemporaryDirectory root;
     save_router(root / "router", Router(config_for(*drafter_), 3));
     change(root / "router", damage.key, damage.value);
-    EXPECT_NE(user_error([&] { load_router(root / "router"); }).find(damage.said), std::string::npos)
-        << damage.key << ": " << user_error([&] { load_router(root / "router"); });
+    EXPECT_NE(error_of([&] { load_router(root / "router"); }).find(damage.said), std::string::npos)
+        << damage.key << ": " << error_of([&] { load_router(root / "router"); });
   }
 }
 
 TEST_F(RouterTest, MissingUnknownAndBrokenTensorsAreRefused) {
   const TemporaryDirectory root;
-  EXPECT_NE(user_error([&] { load_router(root / "none"); }).find("not a router directory"), std::string::npos);
+  EXPECT_NE(error_of([&] { load_router(root / "none"); }).find("not a router directory"), std::string::npos);
   const RouterConfig config = config_for(*drafter_);
   auto parameters = Router(config, 3).parameters();
   parameters.erase("hidden.bias");
   parameters["more.weight"] = at::zeros({1});
-  const std::string message = user_error([&] { Router(config, parameters, "here"); });
+  const std::string message = error_of([&] { Router(config, parameters, "here"); });
   EXPECT_NE(message.find("hidden.bias"), std::string::npos);
   EXPECT_NE(message.find("more.weight"), std::string::npos);
   auto broken = Router(config, 3).parameters();
   broken["output.bias"] = at::full({1}, std::numeric_limits<float>::quiet_NaN());
-  EXPECT_NE(user_error([&] { Router(config, broken, "here"); }).find("NaN"), std::string::npos);
+  EXPECT_NE(error_of([&] { Router(config, broken, "here"); }).find("NaN"), std::string::npos);
 }
 
 TEST_F(RouterTest, TensorsThatARouterLacksAreRefusedUnread) {
@@ -223,7 +224,7 @@ TEST_F(RouterTest, TensorsThatARouterLacksAreRefusedUnread) {
   for (const auto& [name, value] : router.parameters()) tensors.push_back({name, value, at::kFloat});
   tensors.push_back({"more.ids", at::zeros({3}, at::kLong), at::kLong});  // reading it as numbers is another error
   write_safetensors(root / "router/model.safetensors", std::move(tensors));
-  const std::string message = user_error([&] { load_router(root / "router"); });
+  const std::string message = error_of([&] { load_router(root / "router"); });
   EXPECT_NE(message.find("a tensor that no router has"), std::string::npos) << message;
   EXPECT_NE(message.find("more.ids"), std::string::npos);
 }
@@ -235,7 +236,7 @@ TEST_F(RouterTest, TextOfItsFilesIsPrintedEscaped) {
   save_router(root / "router", Router(config, 3));
   EXPECT_NE(describe_router(load_router(root / "router")).find("a\\x1b[31mb"), std::string::npos);
   change(root / "router", "drafter_sha256", "\x1b]0;");
-  EXPECT_NE(user_error([&] { load_router(root / "router"); }).find("\\x1b]0;"), std::string::npos);
+  EXPECT_NE(error_of([&] { load_router(root / "router"); }).find("\\x1b]0;"), std::string::npos);
 }
 
 TEST_F(RouterTest, AnotherDraftersRouterIsRefusedNamingBoth) {
@@ -247,7 +248,7 @@ TEST_F(RouterTest, AnotherDraftersRouterIsRefusedNamingBoth) {
   config.drafter_hash = model_hash(root / "small");
   const Router router(config, 3);
   const auto message = [&](const char* name, const TransformerModel& model) {
-    return user_error([&] { require_router_fits(router, "router", {root / name, model}); });
+    return error_of([&] { require_router_fits(router, "router", {root / name, model}); });
   };
   EXPECT_EQ(message("small", *drafter_), "no error");
   const std::string other = message("other", *drafter_);

@@ -1,32 +1,25 @@
 #include "model/layers/linear.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
+
+#include "tests/support/tensors.h"
 
 namespace draftsmith::model {
 namespace {
-
-at::Tensor random(at::IntArrayRef shape, uint64_t seed) {
-  return at::empty(shape, at::kFloat).normal_(0.0, 1.0, at::detail::createCPUGenerator(seed));
-}
-
-double difference(const at::Tensor& a, const at::Tensor& b) {
-  return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
-}
 
 const std::vector<std::pair<int64_t, int64_t>> kShapes{{64, 64}, {1, 5}, {63, 17}, {65, 96}, {200, 129}, {3000, 257}};
 
 TEST(LinearPacked, EqualsThePlainLayerForAnyShapeAndNumberOfRows) {
   WeightArena arena;
   for (const auto& [outputs, inputs] : kShapes) {
-    const at::Tensor weight = random({outputs, inputs}, 1);
+    const at::Tensor weight = random_tensor({outputs, inputs}, 1);
     Linear layer(weight);
     layer.pack(arena);
     for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 12, 13, 40, 193, 1030}) {
-      const at::Tensor x = random({rows, inputs}, 2);
+      const at::Tensor x = random_tensor({rows, inputs}, 2);
       const at::Tensor exact = at::linear(x.to(at::kDouble), weight.to(at::kDouble));
       EXPECT_LT(difference(layer(x), exact), 1e-4) << outputs << "x" << inputs << " rows " << rows;
-      const at::Tensor residual = random({rows, outputs}, 3);
+      const at::Tensor residual = random_tensor({rows, outputs}, 3);
       EXPECT_LT(difference(layer.add_to(residual, x), exact + residual), 1e-4);
     }
   }
@@ -37,32 +30,32 @@ TEST(LinearPacked, WeightsOutliveTheArenaAndSpanItsBlocks) {
   {
     WeightArena arena;
     for (uint64_t i = 0; i < 3; ++i) {
-      layers.emplace_back(random({2500, 2000}, i));  // 20 MB each: more than one block
+      layers.emplace_back(random_tensor({2500, 2000}, i));  // 20 MB each: more than one block
       layers.back().pack(arena);
     }
   }
   for (const Linear& layer : layers) {
-    const at::Tensor x = random({2, 2000}, 9);
+    const at::Tensor x = random_tensor({2, 2000}, 9);
     EXPECT_LT(difference(layer(x), at::linear(x, layer.weight())), 1e-3);
   }
 }
 
 TEST(LinearPacked, KeepsOnlyWhatIsPackedAndConvertsItOnTheWay) {
   for (const at::ScalarType stored : {at::kFloat, at::kBFloat16, at::kHalf}) {
-    const at::Tensor weight = random({70, 33}, 4).to(stored);
+    const at::Tensor weight = random_tensor({70, 33}, 4).to(stored);
     WeightArena arena(at::kFloat);
     Linear layer(weight);
     layer.pack(arena);
     EXPECT_EQ(layer.weight().scalar_type(), at::kFloat);
     EXPECT_EQ(layer.weight().is_meta(), layer.packed());
     for (const int64_t rows : {0, 1, 9}) {
-      const at::Tensor x = random({rows, 33}, 5);
+      const at::Tensor x = random_tensor({rows, 33}, 5);
       const at::Tensor expected = at::linear(x, weight.to(at::kFloat));
       EXPECT_TRUE(at::allclose(layer(x), expected, 1e-4, 1e-4)) << stored << " rows " << rows;
       EXPECT_TRUE(at::allclose(layer.add_to(expected, x), 2 * expected, 1e-4, 1e-4)) << stored << " rows " << rows;
     }
     if (layer.packed()) {
-      EXPECT_THROW(layer(random({1, 33}, 6).requires_grad_()), std::logic_error);
+      EXPECT_THROW(layer(random_tensor({1, 33}, 6).requires_grad_()), std::logic_error);
       EXPECT_THROW(layer.unpack(), std::logic_error);
     }
   }
@@ -70,9 +63,9 @@ TEST(LinearPacked, KeepsOnlyWhatIsPackedAndConvertsItOnTheWay) {
 
 TEST(LinearPacked, FusedActivationsEqualTheirDefinitions) {
   WeightArena arena;
-  const at::Tensor weight = random({70, 33}, 4);
+  const at::Tensor weight = random_tensor({70, 33}, 4);
   for (const int64_t rows : {1, 8, 1030}) {
-    const at::Tensor x = random({rows, 33}, 5);
+    const at::Tensor x = random_tensor({rows, 33}, 5);
     const at::Tensor plain = at::linear(x, weight);
     for (const PostOp then : {PostOp::kRelu, PostOp::kGelu, PostOp::kGeluTanh, PostOp::kSilu}) {
       Linear layer(weight);
@@ -91,12 +84,12 @@ TEST(LinearPacked, FusedActivationsEqualTheirDefinitions) {
 
 TEST(LinearPacked, RowsDoNotDependOnTheOthersToTheLastBit) {
   WeightArena arena;
-  if (!PackedMatrix::pack(random({2, 2}, 1), {}, arena)) {
+  if (!PackedMatrix::pack(random_tensor({2, 2}, 1), {}, arena)) {
     GTEST_SKIP() << "this processor has no AVX-512";
   }
-  Linear layer(random({300, 100}, 6));
+  Linear layer(random_tensor({300, 100}, 6));
   layer.pack(arena);
-  const at::Tensor x = random({13, 100}, 7);
+  const at::Tensor x = random_tensor({13, 100}, 7);
   const at::Tensor together = layer(x);
   for (int64_t row = 0; row < 13; ++row) {
     EXPECT_TRUE(at::equal(layer(x.narrow(0, row, 1)), together.narrow(0, row, 1)));
@@ -106,10 +99,10 @@ TEST(LinearPacked, RowsDoNotDependOnTheOthersToTheLastBit) {
 TEST(LinearPacked, OtherDtypesAndEmptyInputsWork) {
   WeightArena arena;
   for (const at::ScalarType type : {at::kDouble, at::kBFloat16, at::kHalf}) {
-    const at::Tensor weight = random({20, 10}, 8).to(type);
+    const at::Tensor weight = random_tensor({20, 10}, 8).to(type);
     Linear layer(weight);
     layer.pack(arena);
-    const at::Tensor x = random({3, 10}, 9).to(type);
+    const at::Tensor x = random_tensor({3, 10}, 9).to(type);
     EXPECT_LT(difference(layer(x), at::linear(x, weight)), 0.1);
     EXPECT_EQ(layer(x.narrow(0, 0, 0)).sizes(), (std::vector<int64_t>{0, 20}));
   }
@@ -117,25 +110,25 @@ TEST(LinearPacked, OtherDtypesAndEmptyInputsWork) {
 
 TEST(LinearPacked, GradientsComeFromThePlainWeight) {
   WeightArena arena;
-  Linear layer(random({20, 10}, 10).requires_grad_(true));
+  Linear layer(random_tensor({20, 10}, 10).requires_grad_(true));
   layer.pack(arena);
-  layer(random({3, 10}, 11)).sum().backward();
+  layer(random_tensor({3, 10}, 11)).sum().backward();
   EXPECT_TRUE(layer.weight().grad().defined());
 }
 
 TEST(LinearPacked, GradientsReachTheInputOfAFrozenLayer) {
   WeightArena arena;
-  Linear layer(random({20, 10}, 10));
+  Linear layer(random_tensor({20, 10}, 10));
   layer.pack(arena, PostOp::kRelu);
-  const at::Tensor x = random({3, 10}, 11).requires_grad_(true);
+  const at::Tensor x = random_tensor({3, 10}, 11).requires_grad_(true);
   EXPECT_FALSE(layer.fuses(x));
-  layer.add_to(random({3, 20}, 12), x).sum().backward();
+  layer.add_to(random_tensor({3, 20}, 12), x).sum().backward();
   EXPECT_TRUE(x.grad().defined());
 }
 
 TEST(LinearPacked, InputTakesTheWeightsDtype) {
-  const Linear layer(random({4, 3}, 12));
-  EXPECT_EQ(layer(random({2, 3}, 13).to(at::kHalf)).scalar_type(), at::kFloat);
+  const Linear layer(random_tensor({4, 3}, 12));
+  EXPECT_EQ(layer(random_tensor({2, 3}, 13).to(at::kHalf)).scalar_type(), at::kFloat);
 }
 
 }  // namespace

@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "tests/model/files/checkpoint_files.h"
-#include "tests/model/transformer/transformer_fixtures.h"
+#include "tests/support/batches.h"
+#include "tests/support/errors.h"
+#include "tests/support/models.h"
+#include "tests/support/tensors.h"
 
 namespace draftsmith::model {
 namespace {
@@ -25,7 +28,7 @@ TEST(Pruning, LayersAreChosenByCountStepOrList) {
   EXPECT_THAT(layers_to_keep("every:2", 5, "x"), ElementsAre(0, 2, 4));
   EXPECT_THAT(layers_to_keep("1,4", 5, "x"), ElementsAre(1, 4));
   for (const char* bad : {"5", "2,1", "1,1", "first:6", "first:0", "last:2", "every:", "a", "1,", "-1", "first:2x"}) {
-    EXPECT_THAT(user_error([&] { layers_to_keep(bad, 5, "decoder_layers"); }), HasSubstr("decoder_layers")) << bad;
+    EXPECT_THAT(error_of([&] { layers_to_keep(bad, 5, "decoder_layers"); }), HasSubstr("decoder_layers")) << bad;
   }
 }
 
@@ -49,7 +52,7 @@ TEST(Pruning, WhatContributesNothingIsCutFirst) {
   EXPECT_EQ(pruned->config().heads, 4);
   EXPECT_EQ(pruned->config().kv_heads, 2);
   const at::Tensor tokens = at::arange(0, 24, at::kLong).view({2, 12});
-  EXPECT_LT((logits(*pruned, tokens) - logits(model, tokens)).abs().max().item<double>(), 1e-5);
+  EXPECT_LT(difference(logits(*pruned, tokens), logits(model, tokens)), 1e-5);
 }
 
 // The first tokens' activations, measured.
@@ -82,11 +85,11 @@ TEST(Pruning, ByActivationGoesWhatIsSilentHoweverLargeItsWeights) {
   const at::Tensor expected = logits(model, tokens);
   const ActivationMoments moments = moments_of(model, tokens);
   const auto pruned = prune(model, {.ff_width = 16, .heads = 4, .by = "activation"}, {.activations = &moments});
-  EXPECT_LT((logits(*pruned, tokens) - expected).abs().max().item<double>(), 1e-5);
+  EXPECT_LT(difference(logits(*pruned, tokens), expected), 1e-5);
 }
 
 TEST(Pruning, ActivationsAreTheRootMeanSquareOfWhatIsAdded) {
-  TransformerModel model(tiny_config(), 3);
+  TransformerModel model(tiny_t5(), 3);
   const TransformerConfig& config = model.config();
   const TokenBatch source = random_batch({5}, config.vocabulary, 1);
   const TokenBatch target = random_batch({4}, config.vocabulary, 2);
@@ -112,7 +115,7 @@ TEST(Pruning, ActivationsAreTheRootMeanSquareOfWhatIsAdded) {
 }
 
 TEST(Pruning, HeadsThatShareAPositionBiasAreTheSameInAllLayers) {
-  TransformerModel model(tiny_config(), 3);
+  TransformerModel model(tiny_t5(), 3);
   const int64_t heads = model.config().heads;
   const auto pruned = prune(model, {.decoder_layers = "first:1", .heads = heads - 1});
   EXPECT_EQ(pruned->config().decoder_layers, 1);
@@ -123,18 +126,18 @@ TEST(Pruning, HeadsThatShareAPositionBiasAreTheSameInAllLayers) {
 
 TEST(Pruning, ShapesThatCannotBeAreErrors) {
   const TransformerModel model(tiny_llama(4), 3);
-  EXPECT_THAT(user_error([&] { prune(model, {.heads = 5}); }), HasSubstr("multiple of 2"));
-  EXPECT_THAT(user_error([&] { prune(model, {.heads = 8}); }), HasSubstr("at most 6"));
-  EXPECT_THAT(user_error([&] { prune(model, {.ff_width = 21}); }), HasSubstr("at most 20"));
-  EXPECT_THAT(user_error([&] { prune(model, {.decoder_layers = "4"}); }), HasSubstr("0..3"));
-  EXPECT_THAT(user_error([&] { prune(model, {.encoder_layers = "0"}); }), HasSubstr("has no encoder"));
+  EXPECT_THAT(error_of([&] { prune(model, {.heads = 5}); }), HasSubstr("multiple of 2"));
+  EXPECT_THAT(error_of([&] { prune(model, {.heads = 8}); }), HasSubstr("at most 6"));
+  EXPECT_THAT(error_of([&] { prune(model, {.ff_width = 21}); }), HasSubstr("at most 20"));
+  EXPECT_THAT(error_of([&] { prune(model, {.decoder_layers = "4"}); }), HasSubstr("0..3"));
+  EXPECT_THAT(error_of([&] { prune(model, {.encoder_layers = "0"}); }), HasSubstr("has no encoder"));
 }
 
 TEST(Pruning, FilesAreGivenWhereTheyAreUsed) {
   const auto problems_of = [](const PruneOptions& options) {
     Problems problems;
     validate_options(options, "small", problems);
-    return user_error([&] { problems.throw_if_any(); });
+    return error_of([&] { problems.throw_if_any(); });
   };
   EXPECT_EQ(problems_of({}), "no error");
   EXPECT_THAT(problems_of({.ff_width = 4, .by = "activation"}), HasSubstr("small.calibration"));

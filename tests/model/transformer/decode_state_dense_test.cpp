@@ -3,13 +3,15 @@
 #include <gtest/gtest.h>
 
 #include "model/layers/cache_write.h"
-#include "tests/model/transformer/transformer_fixtures.h"
+#include "tests/support/batches.h"
+#include "tests/support/models.h"
+#include "tests/support/tensors.h"
 
 namespace draftsmith::model {
 namespace {
 
 TEST(DecodeStateDense, ManySiblingsEqualSeparateStates) {
-  TransformerConfig config = tiny_config();
+  TransformerConfig config = tiny_t5();
   config.vocabulary = 60;
   const auto model = tiny_model(config, at::kDouble);
   const TokenBatch source = random_batch({5, 0}, 60, 1);
@@ -31,7 +33,7 @@ TEST(DecodeStateDense, ManySiblingsEqualSeparateStates) {
 }
 
 TEST(DecodeStateDense, SamplesOfOneSourceEqualSeparateRows) {
-  const auto model = tiny_model(tiny_config(), at::kDouble);
+  const auto model = tiny_model(tiny_t5(), at::kDouble);
   const EncoderStates encoded = model->encode(random_batch({5}, 23, 2));
   const TokenBatch target = random_batch({40, 35}, 23, 3);
   const auto shared = model->begin(encoded, 40, 2);

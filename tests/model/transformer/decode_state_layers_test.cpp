@@ -3,14 +3,16 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/model/transformer/transformer_fixtures.h"
+#include "tests/support/batches.h"
+#include "tests/support/models.h"
+#include "tests/support/tensors.h"
 
 namespace draftsmith::model {
 namespace {
 
 class DecodeStateLayers : public testing::Test {
  protected:
-  std::unique_ptr<TransformerModel> model_ = tiny_model(tiny_config(), at::kDouble);
+  std::unique_ptr<TransformerModel> model_ = tiny_model(tiny_t5(), at::kDouble);
   TokenBatch source_ = random_batch({5, 8}, 23, 1);
   EncoderStates encoded_ = model_->encode(source_);
   std::unique_ptr<DecodeState> fresh() { return model_->begin(encoded_, 16); }

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/model/transformer/transformer_fixtures.h"
+#include "tests/support/batches.h"
+#include "tests/support/models.h"
+#include "tests/support/tensors.h"
 
 namespace draftsmith::model {
 namespace {
@@ -52,7 +54,7 @@ double worst_error_of_random_walk(TransformerModel& model, const std::vector<int
 }
 
 TEST(DecodeStateStep, StepsOfAnyLengthWithRollbacksEqualTheWholeSequence) {
-  const auto model = tiny_model(tiny_config(), at::kDouble);
+  const auto model = tiny_model(tiny_t5(), at::kDouble);
   for (uint64_t seed = 1; seed <= 6; ++seed) {
     EXPECT_LT(worst_error_of_random_walk(*model, {7}, seed), 1e-10) << seed;
     EXPECT_LT(worst_error_of_random_walk(*model, {5, 1, 9}, seed), 1e-10) << seed;
@@ -60,7 +62,7 @@ TEST(DecodeStateStep, StepsOfAnyLengthWithRollbacksEqualTheWholeSequence) {
 }
 
 TEST(DecodeStateStep, FloatStepsEqualTheWholeSequence) {
-  const auto model = tiny_model(tiny_config(), at::kFloat);
+  const auto model = tiny_model(tiny_t5(), at::kFloat);
   EXPECT_LT(worst_error_of_random_walk(*model, {5, 1, 9}, 20), 1e-4);
   model->pack();
   EXPECT_LT(worst_error_of_random_walk(*model, {5, 1, 9}, 20), 1e-4);
@@ -68,13 +70,13 @@ TEST(DecodeStateStep, FloatStepsEqualTheWholeSequence) {
 
 TEST(DecodeStateStep, HalfTypesStepNearTheWholeSequence) {
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
-    const auto model = tiny_model(tiny_config(), type);
+    const auto model = tiny_model(tiny_t5(), type);
     EXPECT_LT(worst_error_of_random_walk(*model, {5, 1, 9}, 21), 0.6);
   }
 }
 
 TEST(DecodeStateStep, StepsLongerThanTheKernelsEqualTheWholeSequence) {
-  const auto model = tiny_model(tiny_config(), at::kDouble);
+  const auto model = tiny_model(tiny_t5(), at::kDouble);
   const TokenBatch source = random_batch({6, 2}, 23, 30);
   const TokenBatch target = random_batch({60, 45}, 23, 31);
   const at::Tensor expected = full_logits(*model, source, target);
@@ -86,13 +88,13 @@ TEST(DecodeStateStep, StepsLongerThanTheKernelsEqualTheWholeSequence) {
 }
 
 TEST(DecodeStateStep, EmptySourceEqualsTheWholeSequence) {
-  const auto model = tiny_model(tiny_config(), at::kDouble);
+  const auto model = tiny_model(tiny_t5(), at::kDouble);
   EXPECT_LT(worst_error_of_random_walk(*model, {0}, 22), 1e-10);
   EXPECT_LT(worst_error_of_random_walk(*model, {4, 0}, 23), 1e-10);
 }
 
 TEST(DecodeStateStep, LogitsComeOnlyWhereAsked) {
-  const auto model = tiny_model(tiny_config(), at::kDouble);
+  const auto model = tiny_model(tiny_t5(), at::kDouble);
   const EncoderStates source = model->encode(random_batch({4, 6}, 23, 40));
   const std::vector<std::vector<int64_t>> tokens{{3, 4, 5}, {6}};
   const auto run = [&](Logits logits) {
@@ -108,7 +110,7 @@ TEST(DecodeStateStep, LogitsComeOnlyWhereAsked) {
 }
 
 TEST(DecodeStateStep, HiddenStatesOfWantedLayersComeInTheAskedOrder) {
-  const auto model = tiny_model(tiny_config(), at::kDouble);
+  const auto model = tiny_model(tiny_t5(), at::kDouble);
   const TokenBatch source = random_batch({4}, 23, 41);
   const TokenBatch target = random_batch({5}, 23, 42);
   StepInput input = step_input({slice(target, 0, 0, 5)}, Logits::kNone);
@@ -123,7 +125,7 @@ TEST(DecodeStateStep, HiddenStatesOfWantedLayersComeInTheAskedOrder) {
 
 TEST(DecodeStateStep, PackedEqualsUnpacked) {
   for (const bool gated : {false, true}) {
-    TransformerConfig config = tiny_config();
+    TransformerConfig config = tiny_t5();
     config.gated = gated;
     config.activation = gated ? Activation::kGeluTanh : Activation::kRelu;
     const auto model = tiny_model(config, at::kFloat);
@@ -141,7 +143,7 @@ TEST(DecodeStateStep, PackedEqualsUnpacked) {
 }
 
 TEST(DecodeStateStep, TrainingAPackedModelUsesItsParameters) {
-  const auto model = tiny_model(tiny_config(), at::kFloat);
+  const auto model = tiny_model(tiny_t5(), at::kFloat);
   model->pack();
   model->requires_grad(true);
   const TokenBatch source = random_batch({4}, 23, 44);
@@ -150,7 +152,7 @@ TEST(DecodeStateStep, TrainingAPackedModelUsesItsParameters) {
 }
 
 TEST(DecodeStateStep, SamplesShareOneSource) {
-  const auto model = tiny_model(tiny_config(), at::kDouble);
+  const auto model = tiny_model(tiny_t5(), at::kDouble);
   const TokenBatch source = random_batch({4, 6}, 23, 46);
   const auto shared = model->begin(model->encode(source), 9, 3);
   EXPECT_EQ(shared->rows(), 6);
@@ -164,7 +166,7 @@ TEST(DecodeStateStep, SamplesShareOneSource) {
 }
 
 TEST(DecodeStateStep, SelectedRowsGoOnAsBefore) {
-  const auto model = tiny_model(tiny_config(), at::kDouble);
+  const auto model = tiny_model(tiny_t5(), at::kDouble);
   const TokenBatch source = random_batch({4, 6, 2}, 23, 47);
   const auto state = model->begin(model->encode(source), 9);
   model->step(step_input({{3}, {4, 5}, {6, 7, 8}}), *state);
@@ -179,7 +181,7 @@ TEST(DecodeStateStep, SelectedRowsGoOnAsBefore) {
 // Rows leave, change places and are doubled; what remains goes on in the same caches, over the first slots' end.
 TEST(DecodeStateStep, RowsSelectedAgainAndAgainEqualRowsAlone) {
   for (const at::ScalarType type : {at::kDouble, at::kHalf}) {
-    const auto model = tiny_model(tiny_config(), type);
+    const auto model = tiny_model(tiny_t5(), type);
     const TokenBatch source = random_batch({4, 6, 2, 5}, 23, 50);
     const TokenBatch target = random_batch({100, 100, 100, 100}, 23, 51);
     const auto state = model->begin(model->encode(source), 100);
@@ -219,7 +221,7 @@ TEST(DecodeStateStep, RowsSelectedAgainAndAgainEqualRowsAlone) {
 }
 
 TEST(DecodeStateStep, PassingTheCapacityIsALogicErrorThatLeavesTheStateAsItWas) {
-  const auto model = tiny_model(tiny_config(), at::kDouble);
+  const auto model = tiny_model(tiny_t5(), at::kDouble);
   const auto state = model->begin(model->encode(random_batch({4}, 23, 48)), 3);
   model->step(step_input({{3, 4}}), *state);
   EXPECT_THROW(model->step(step_input({{5, 6}}), *state), std::logic_error);
@@ -230,7 +232,7 @@ TEST(DecodeStateStep, PassingTheCapacityIsALogicErrorThatLeavesTheStateAsItWas) 
 
 // A table over every position of this capacity would take hours to fill, as caches of it would not fit.
 TEST(DecodeStateStep, AHighCapacityCostsNothingUntilItIsUsed) {
-  const auto model = tiny_model(tiny_config(), at::kDouble);
+  const auto model = tiny_model(tiny_t5(), at::kDouble);
   const TokenBatch source = random_batch({4}, 23, 52);
   const TokenBatch target = random_batch({90}, 23, 53);  // beyond what caches and tables begin with
   const at::Tensor expected = full_logits(*model, source, target);
@@ -242,7 +244,7 @@ TEST(DecodeStateStep, AHighCapacityCostsNothingUntilItIsUsed) {
 }
 
 TEST(DecodeStateStep, DecoderOnlyStepsEqualTheWholeSequence) {
-  TransformerConfig config = tiny_config();
+  TransformerConfig config = tiny_t5();
   config.encoder_decoder = false;
   const auto model = tiny_model(config, at::kDouble);
   const TokenBatch target = random_batch({12, 12}, 23, 49);
@@ -255,8 +257,8 @@ TEST(DecodeStateStep, DecoderOnlyStepsEqualTheWholeSequence) {
 }
 
 TEST(DecodeStateStep, FollowsWeightsThatChangedSinceAnEarlierState) {
-  const auto changed = tiny_model(tiny_config(), at::kDouble, 7);
-  const auto fresh = tiny_model(tiny_config(), at::kDouble, 8);
+  const auto changed = tiny_model(tiny_t5(), at::kDouble, 7);
+  const auto fresh = tiny_model(tiny_t5(), at::kDouble, 8);
   const TokenBatch source = random_batch({5}, 23, 1);
   const auto logits = [&](TransformerModel& model) {
     const auto state = model.begin(model.encode(source), 12);

@@ -12,7 +12,10 @@
 #include "model/files/checkpoint.h"
 #include "model/pruning/pruning.h"
 #include "tests/model/files/checkpoint_files.h"
-#include "tests/model/transformer/transformer_fixtures.h"
+#include "tests/support/batches.h"
+#include "tests/support/errors.h"
+#include "tests/support/models.h"
+#include "tests/support/tensors.h"
 
 namespace draftsmith::model {
 namespace {
@@ -32,7 +35,7 @@ std::unique_ptr<TransformerModel> pruned(const TransformerModel& model) {
 }
 
 std::unique_ptr<TransformerModel> whole(bool tied) {
-  TransformerConfig config = tiny_config();
+  TransformerConfig config = tiny_t5();
   config.tied_head = tied;
   config.output_scale = 1.0;  // what config.json can hold
   return tiny_model(config, at::kFloat);
@@ -103,11 +106,11 @@ TEST(DraftVocabulary, TheStandInIsNearestToTheMeanOfWhatGoes) {
 TEST(DraftVocabulary, SizesThatCannotBeAreErrors) {
   const auto model = whole(true);
   const PruneEvidence evidence{.token_counts = std::vector<int64_t>(23, 1), .special_ids = {0, 1, 2}};
-  EXPECT_THAT(user_error([&] { prune(*model, {.vocabulary_from = "text", .vocabulary_size = 24}, evidence); }),
+  EXPECT_THAT(error_of([&] { prune(*model, {.vocabulary_from = "text", .vocabulary_size = 24}, evidence); }),
               AllOf(HasSubstr("vocabulary_size"), HasSubstr("3 to 23")));
-  EXPECT_THAT(user_error([&] { prune(*model, {.vocabulary_from = "text", .vocabulary_size = 2}, evidence); }),
+  EXPECT_THAT(error_of([&] { prune(*model, {.vocabulary_from = "text", .vocabulary_size = 2}, evidence); }),
               HasSubstr("special tokens alone are more"));
-  EXPECT_THAT(user_error([&] { prune(*pruned(*model), {.vocabulary_from = "text"}, evidence); }),
+  EXPECT_THAT(error_of([&] { prune(*pruned(*model), {.vocabulary_from = "text"}, evidence); }),
               HasSubstr("has already been pruned"));
 }
 
@@ -143,7 +146,7 @@ class DraftVocabularyFiles : public testing::Test {
   }
 
   std::string load_error() const {
-    return user_error([&] { load_model(directory_); });
+    return error_of([&] { load_model(directory_); });
   }
 
   TemporaryDirectory folder_;

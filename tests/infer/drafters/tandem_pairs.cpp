@@ -1,0 +1,131 @@
+#include "tests/infer/drafters/tandem_pairs.h"
+
+#include <random>
+
+#include <ATen/core/grad_mode.h>
+
+#include "infer/drafters/loaded_tandem.h"
+#include "model/kinds/tandem.h"
+#include "tests/support/models.h"
+
+namespace draftsmith::infer::testing {
+
+namespace {
+
+constexpr int64_t kLimit = 18;
+
+double uniform(std::mt19937_64& bits) {
+  return static_cast<double>(bits() >> 11) * 0x1p-53 - 0.5;
+}
+
+model::TransformerConfig primary_config(Kind kind, int64_t vocabulary) {
+  model::TransformerConfig config = model::tiny_llama(3);
+  if (kind == Kind::kEncoderDecoder) {
+    config = model::t5_config({.head_width = 6, .ff_width = 24, .decoder_layers = 3});
+    config.relative_buckets = 8;
+    config.relative_max_distance = 12;
+  }
+  config.vocabulary = vocabulary;
+  config.tied_head = false;
+  return config;
+}
+
+// Weights whose outputs vary, EOS likelier than the other tokens.
+void make_lively(const model::TransformerModel& made, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  for (const auto& [name, value] : made.parameters()) {
+    if (value.dim() != 2) continue;
+    const bool head = name.starts_with("head");
+    const double scale = head ? 3 : name.starts_with("embedding") ? 0.5 : 2.5;
+    at::Tensor weight = value.view(-1);
+    for (int64_t i = 0; i < weight.numel(); ++i) weight[i] = scale * uniform(random);
+    if (head) value.select(0, made.config().eos.front()).mul_(1.7);
+  }
+}
+
+std::unique_ptr<model::TransformerModel> lively_model(const model::TransformerConfig& config, uint64_t seed) {
+  auto made = std::make_unique<model::TransformerModel>(config, seed);
+  made->requires_grad(false);
+  make_lively(*made, seed + 3);
+  made->to(at::kCPU, at::kDouble);
+  return made;
+}
+
+}  // namespace
+
+GenerationModels TandemPair::models() const {
+  GenerationModels models;
+  models.target = primary.get();
+  models.drafter = tandem_drafter(secondary);
+  return models;
+}
+
+std::vector<GenerationResult> TandemPair::run(const DecodeOptions& options) const {
+  const bool encoder_decoder = primary->info().encoder_decoder;
+  return Generator(models(), options)
+      .generate(tandem_sources(encoder_decoder ? Kind::kEncoderDecoder : Kind::kDecoderOnly));
+}
+
+std::unique_ptr<model::TransformerModel> tandem_primary_model(Kind kind, int64_t vocabulary) {
+  return lively_model(primary_config(kind, vocabulary), 1);
+}
+
+TandemPair identity_pair(Kind kind, double noise, int64_t vocabulary) {
+  TandemPair pair;
+  pair.primary = tandem_primary_model(kind, vocabulary);
+  pair.secondary = model::make_tandem_secondary(
+      *pair.primary, *pair.primary, {.layer_map = {0, 1, 2}, .projections = model::ProjectionStart::kIdentity});
+  pair.secondary->requires_grad(false);
+  std::mt19937_64 random(9);
+  for (const auto& [name, value] : pair.secondary->parameters()) {
+    if (noise == 0 || value.dim() != 2) continue;
+    at::Tensor weight = value.view(-1);
+    for (int64_t i = 0; i < weight.numel(); ++i) weight[i] += noise * uniform(random);
+  }
+  pair.secondary->pack();
+  pair.primary->pack();
+  return pair;
+}
+
+TandemPair random_pair(Kind kind) {
+  TandemPair pair;
+  pair.primary = tandem_primary_model(kind);
+  model::TransformerConfig config = pair.primary->config();
+  config.width = 10;
+  config.heads = 3;
+  config.kv_heads = kind == Kind::kDecoderOnly ? 1 : 0;
+  config.ff_width = 12;
+  config.encoder_layers = config.encoder_decoder ? 1 : 0;
+  config.decoder_layers = 2;
+  const auto small = lively_model(config, 11);
+  pair.secondary = model::make_tandem_secondary(*small, *pair.primary, {.layer_map = {2, 0}, .block = 3});
+  pair.secondary->requires_grad(false);
+  pair.secondary->pack();
+  pair.primary->pack();
+  return pair;
+}
+
+std::vector<std::vector<int64_t>> tandem_sources(Kind kind) {
+  std::vector<std::vector<int64_t>> sources = {
+      {5, 9, 14, 3, 1}, {7}, {2, 1}, {11, 12, 13, 20, 21, 8, 1}, {22}, {6, 6, 17}, {9, 4, 2, 16, 1}};
+  sources.push_back(kind == Kind::kEncoderDecoder ? std::vector<int64_t>{} : std::vector<int64_t>(9, 3));
+  return sources;
+}
+
+DecodeOptions tandem_options(const std::string& method, int64_t window, int64_t batch) {
+  DecodeOptions options;
+  options.method = method;
+  options.temperature = 0;
+  if (method != "greedy") options.window = window;
+  options.batch_size = batch;
+  options.max_new_tokens = kLimit;
+  return options;
+}
+
+std::vector<std::vector<int64_t>> ids_of(const std::vector<GenerationResult>& results) {
+  std::vector<std::vector<int64_t>> ids;
+  for (const auto& result : results) ids.push_back(result.ids);
+  return ids;
+}
+
+}  // namespace draftsmith::infer::testing

@@ -1,0 +1,89 @@
+// Train stages that distil: from a live teacher, from a cache, from a Tandem's own primary, and what is refused before
+// anything is trained.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/recipes/stages/train_stage_fixtures.h"
+#include "tests/support/tensors.h"
+
+namespace draftsmith::recipes {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+
+class DistillationStages : public TrainStageTest {
+ protected:
+  void SetUp() override {
+    TrainStageTest::SetUp();
+    save("teacher", 2, 16);
+    save("student", 1, 8);
+  }
+
+  // A train stage of two steps that distils with `distill`'s options; `more` of its table.
+  toml::table stage(const std::string& more, const std::string& distill = "") const {
+    return toml::parse(option("corpus", "corpus.h5") + option("tokenizer", "spiece.model") + option("from", "student") +
+                       more + "\n[training]\nlength = \"2 steps\"\ntensorboard = false\n" +
+                       "[training.objective]\nname = \"distill\"\n[training.objective.distill]\n" + distill);
+  }
+
+  std::map<std::string, at::Tensor> trained(const toml::table& table, const std::string& directory) const {
+    run("train", table, directory);
+    return model::load_model(path(directory) / "model", {.pack = false})->parameters();
+  }
+};
+
+TEST_F(DistillationStages, AWholeCacheTeachesAsTheLiveTeacher) {
+  run("teacher-logits", toml::parse(option("model", "teacher") + option("corpus", "corpus.h5") + "k = 0\n"), "logits");
+  const auto live = trained(stage(option("teacher", "teacher")), "live"),
+             cached = trained(stage(option("teacher_logits", "logits/teacher_logits.h5")), "cached"),
+             start = model::load_model(path("student"), {.pack = false})->parameters();
+  double moved = 0;
+  for (const auto& [name, parameter] : live) {
+    const double change = difference(parameter, cached.at(name));
+    EXPECT_LT(change, 2e-4) << name;  // fp16, in two steps of 1e-3 at most
+    moved = std::max(moved, difference(parameter, start.at(name)));
+  }
+  EXPECT_GT(moved, 1e-3);
+}
+
+// It teaches and is measured against all the same. Its copy cannot be loaded: the generation settings, which are no
+// part of what a model is, are malformed.
+TEST_F(DistillationStages, AFrozenPrimaryNamedAsTeacherIsNotLoadedAgain) {
+  fs::copy(path("teacher"), path("copy"), fs::copy_options::recursive);
+  write_file_atomic(path("copy/generation_config.json"), "{");
+  const std::string validation = option("validation_corpus", "corpus.h5");
+  const std::string tandem = "[tandem]\n" + option("primary", "teacher");
+  run("train", stage(validation + tandem), "own");
+  for (const std::string teacher : {"teacher", "copy"}) {
+    run("train", stage(validation + option("teacher", teacher) + tandem), "named " + teacher);
+    for (const std::string file : {"model/model.safetensors", "validation.json"}) {
+      EXPECT_EQ(read_file(path("own") / file), read_file(path("named " + teacher) / file)) << teacher << " " << file;
+    }
+  }
+  EXPECT_THAT(read_file(path("own/validation.json")), HasSubstr("alpha"));
+  // A primary that is trained is soon another than the teacher that it began as.
+  EXPECT_THAT(stage_error(stage(option("teacher", "copy") + tandem + "configuration = \"both_secondary_loss\"\n")),
+              HasSubstr("generation_config.json"));
+}
+
+TEST_F(DistillationStages, WhatCannotTeachIsRefusedBeforeAnythingRuns) {
+  EXPECT_THAT(problems_of(stage("")), HasSubstr("needs a teacher"));
+  EXPECT_THAT(problems_of(stage(option("teacher_logits", "logits.h5"), "on_policy.share = 0.5\n")),
+              AllOf(HasSubstr("need a teacher that runs"), HasSubstr("teacher_logits")));
+  EXPECT_THAT(problems_of(stage("[tandem]\n" + option("primary", "teacher"), "on_policy.share = 0.5\n")),
+              HasSubstr("a Tandem"));
+  EXPECT_THAT(problems_of(stage(option("teacher", "teacher"), "temperature = 0.0\n")), HasSubstr("above 0"));
+  EXPECT_EQ(problems_of(stage(option("teacher", "teacher"), "on_policy.share = 0.5\n")), "no error");
+}
+
+TEST_F(DistillationStages, ACacheOfAnotherTemperatureIsRefused) {
+  run("teacher-logits",
+      toml::parse(option("model", "teacher") + option("corpus", "corpus.h5") + "k = 4\ntemperature = 2.0\n"), "logits");
+  EXPECT_THAT(stage_error(stage(option("teacher_logits", "logits/teacher_logits.h5"))),
+              AllOf(HasSubstr("expected: temperature 1"), HasSubstr("found:    temperature 2")));
+}
+
+}  // namespace
+}  // namespace draftsmith::recipes

@@ -1,0 +1,29 @@
+// Messages of errors and problems, for tests that compare them.
+#pragma once
+
+#include <concepts>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace draftsmith {
+
+// Returns the whole message of the `Expected` error that `action` throws, or "no error" if it throws nothing. Passes
+// errors of other types on, so that a test with the wrong kind of error fails.
+template <class Expected = UserError, std::invocable Action>
+std::string error_of(Action&& action) {
+  try {
+    action();
+  } catch (const Expected& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// Returns the problems as one message, empty if there are none.
+inline std::string text_of(const std::vector<Problem>& problems) {
+  return problems.empty() ? std::string() : UserError(problems).what();
+}
+
+}  // namespace draftsmith

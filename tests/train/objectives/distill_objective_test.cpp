@@ -1,0 +1,336 @@
+// The objective distill: live teachers, teachers that the trainable runs itself, samples of the student, exact resume.
+#include <csignal>
+#include <numeric>
+
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "base/signals.h"
+#include "model/files/checkpoint.h"
+#include "model/pruning/pruning.h"
+#include "tests/support/errors.h"
+#include "tests/train/fixtures.h"
+#include "train/objectives/distill.h"
+#include "train/training_step.h"
+
+namespace draftsmith::train {
+namespace {
+
+ObjectiveOptions distill_options(double lambda = 0.5) {
+  ObjectiveOptions options{.name = "distill"};
+  options.distill.lambda = lambda;
+  return options;
+}
+
+// A trainable that runs another model beside its own, as a Tandem secondary's does.
+class TaughtTrainable : public PlainTrainable {
+ public:
+  TaughtTrainable(model::TransformerModel& model, model::TransformerModel& teacher)
+      : PlainTrainable(model), teacher_(teacher) {}
+  TrainableOutput forward(const Batch& batch, const model::DropoutContext& dropout) override {
+    TrainableOutput output = PlainTrainable::forward(batch, dropout);
+    output.teacher =
+        Predictions{.model = &teacher_, .hidden = hidden_at_labels(teacher_, batch, {}), .labels = batch.labels};
+    return output;
+  }
+  bool teaches() const override { return true; }
+
+ private:
+  model::TransformerModel& teacher_;
+};
+
+// A trainable that cannot decode alone.
+class MuteTrainable : public PlainTrainable {
+ public:
+  using PlainTrainable::PlainTrainable;
+  bool decodes() const override { return false; }
+  std::unique_ptr<model::TransformerModel> decoding_copy() const override { return nullptr; }
+};
+
+// Stored distributions, of which only the description is read.
+class StoredTeacher : public TeacherSource {
+ public:
+  StoredTeacher(int64_t vocabulary, double temperature) : vocabulary_(vocabulary), temperature_(temperature) {}
+  std::string name() const override { return "teacher.h5"; }
+  int64_t vocabulary() const override { return vocabulary_; }
+  std::optional<double> temperature() const override { return temperature_; }
+  std::unique_ptr<TeacherDistributions> distributions(const Batch&) override { return nullptr; }
+
+ private:
+  int64_t vocabulary_;
+  double temperature_;
+};
+
+class DistillTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    write_reversal_corpus(folder_ / "train.h5", 200, 1);
+    write_reversal_corpus(folder_ / "validation.h5", 30, 2);
+    corpus_.emplace(folder_ / "train.h5");
+  }
+
+  // The message of making the objective for a student with this teacher.
+  std::string error_with(TeacherSource* source, const ObjectiveOptions& options) {
+    return error_of([&] { make_objective(options, {&trainable_, &*corpus_, source}); });
+  }
+
+  TrainResult train(const std::string& directory, const TrainOptions& options, TeacherSource& source) {
+    model::TransformerModel student(tiny_config(), 5);
+    PlainTrainable trainable(student);
+    const data::Corpus validation(folder_ / "validation.h5");
+    return Trainer({.trainable = trainable,
+                    .corpus = *corpus_,
+                    .validation = &validation,
+                    .teacher = &teacher_,
+                    .distilled = &source},
+                   options, folder_ / directory)
+        .run();
+  }
+
+  TemporaryDirectory folder_;
+  std::optional<data::Corpus> corpus_;
+  model::TransformerModel student_{tiny_config(), 5}, teacher_{tiny_config(), 6};
+  PlainTrainable trainable_{student_};
+};
+
+// Probabilities of a model at a batch's labels. [P,V]
+at::Tensor probabilities_at(model::TransformerModel& model, const Batch& batch) {
+  return model.head(hidden_at_labels(model, batch, {})).to(at::kDouble).softmax(1);
+}
+
+TEST_F(DistillTest, TheLossIsTheMixtureOverALiveTeachersDistributions) {
+  LiveTeacher source(teacher_);
+  const auto objective = make_objective(distill_options(0.3), {&trainable_, &*corpus_, &source});
+  const at::NoGradGuard no_grad;
+  const Batch batch = make_batch(*corpus_, {0, 1, 2}, student_.info());
+  const at::Tensor p = probabilities_at(teacher_, batch), q = probabilities_at(student_, batch);  // [P,V]
+  const double nll = -q.gather(1, batch.labels.unsqueeze(1)).log().sum().item<double>();
+  const double kl = (p * (p.log() - q.log())).sum().item<double>();
+  const Loss loss = objective->loss(trainable_, batch, {});
+  EXPECT_NEAR(loss.sum.item<double>(), 0.3 * nll + 0.7 * kl, 1e-4 * nll);
+  EXPECT_EQ(loss.count, batch.label_count());
+}
+
+TEST_F(DistillTest, MicroBatchesAddUpToTheBatch) {
+  LiveTeacher source(teacher_);
+  const auto objective = make_objective(distill_options(), {&trainable_, &*corpus_, &source});
+  const at::NoGradGuard no_grad;
+  Loss parts{at::zeros({}), 0};
+  for (const int64_t example : {0, 1, 2, 3, 4}) {
+    const Loss part = objective->loss(trainable_, make_batch(*corpus_, {example}, student_.info()), {});
+    parts = {parts.sum + part.sum, parts.count + part.count};
+  }
+  const Loss whole = objective->loss(trainable_, make_batch(*corpus_, {0, 1, 2, 3, 4}, student_.info()), {});
+  EXPECT_EQ(whole.count, parts.count);
+  EXPECT_NEAR(whole.sum.item<double>(), parts.sum.item<double>(), 1e-4 * whole.sum.item<double>());
+}
+
+TEST_F(DistillTest, ATrainablesOwnTeacherTeachesAsALiveOne) {
+  LiveTeacher source(teacher_);
+  TaughtTrainable taught(student_, teacher_);
+  const Batch batch = make_batch(*corpus_, {3, 4}, student_.info());
+  const at::NoGradGuard no_grad;
+  const Loss live = make_objective(distill_options(), {&trainable_, &*corpus_, &source})->loss(trainable_, batch, {});
+  const Loss own = make_objective(distill_options(), {&taught, &*corpus_})->loss(taught, batch, {});
+  EXPECT_EQ(live.sum.item<double>(), own.sum.item<double>());
+}
+
+TEST_F(DistillTest, Bf16ComesCloseToFp32) {
+  teacher_.pack();
+  LiveTeacher source(teacher_);
+  for (const double on_policy : {0.0, 1.0}) {
+    ObjectiveOptions options = distill_options();
+    options.distill.on_policy = {.share = on_policy, .max_new_tokens = 9};
+    const auto objective = make_objective(options, {&trainable_, &*corpus_, &source});
+    std::vector<StepResult> results;
+    for (const bool autocast : {false, true}) {
+      require_gradients(trainable_, true);
+      for (const auto& [name, parameter] : student_.parameters()) at::Tensor(parameter).mutable_grad().reset();
+      results.push_back(accumulate_gradients(trainable_, *objective, *corpus_, {{0, 1, 2, 3}}, {.autocast = autocast}));
+    }
+    EXPECT_EQ(results[0].labels, results[1].labels);
+    EXPECT_NEAR(results[0].gradient_norm, results[1].gradient_norm, 0.03 * results[0].gradient_norm);
+    EXPECT_NEAR(results[0].loss_sum, results[1].loss_sum, 0.03 * results[0].loss_sum);
+  }
+}
+
+// Without ground truth the teacher is all there is to learn.
+TEST_F(DistillTest, TheStudentComesToAgreeWithItsTeacher) {
+  LiveTeacher source(teacher_);
+  const data::Corpus validation(folder_ / "validation.h5");
+  const double before = *validate(trainable_, {.corpus = &validation, .teacher = &teacher_}, {}).alpha;
+  for (const std::string& divergence : divergence_names()) {
+    TrainOptions options = tiny_options();
+    options.length = "15 steps";
+    options.dropout = 0;
+    options.optimizer.lr = 2e-2;
+    options.schedule = {};
+    options.objective = distill_options(0);
+    options.objective.distill.divergence = divergence;
+    options.validation.measure = "alpha";
+    const TrainResult result = train(divergence, options, source);
+    EXPECT_GT(*result.state.best_value, before + 0.05) << divergence << " from " << before;
+  }
+}
+
+TEST_F(DistillTest, APrunedStudentLearnsWhatTheTeacherThinksOfItsIds) {
+  const auto pruned = model::prune(student_, {.vocabulary_from = "text", .vocabulary_size = 15},
+                                   {.token_counts = std::vector<int64_t>(kTestVocabulary, 1), .unknown = 2});
+  PlainTrainable trainable(*pruned);
+  LiveTeacher source(teacher_);
+  const Batch batch = make_batch(*corpus_, {0, 1, 2, 3, 4}, pruned->info());
+  const at::NoGradGuard no_grad;
+  const Loss loss = make_objective(distill_options(0), {&trainable, &*corpus_, &source})->loss(trainable, batch, {});
+  const at::Tensor known = batch.labels.lt(15).nonzero().squeeze(1);
+  at::Tensor p = probabilities_at(teacher_, batch).index_select(0, known).narrow(1, 0, 15);  // [Q,15]
+  p = p / p.sum(1, true);
+  const at::Tensor q = probabilities_at(*pruned, batch).index_select(0, known).narrow(1, 0, 15);
+  ASSERT_LT(known.size(0), batch.label_count());
+  EXPECT_EQ(loss.count, known.size(0));
+  EXPECT_NEAR(loss.sum.item<double>(), (p * (p.log() - q.log())).sum().item<double>(),
+              1e-4 * static_cast<double>(loss.count));
+}
+
+TEST_F(DistillTest, StudentsThatLackIdsOfACacheOfSomeIdsAreRefused) {
+  StoredTeacher stored(kTestVocabulary, 1);
+  const auto pruned = model::prune(student_, {.vocabulary_from = "text", .vocabulary_size = 15},
+                                   {.token_counts = std::vector<int64_t>(kTestVocabulary, 1), .unknown = 2});
+  PlainTrainable trainable(*pruned);
+  const Batch batch = make_batch(*corpus_, {0, 1}, pruned->info());
+  const auto objective = make_objective(distill_options(), {&trainable, &*corpus_, &stored});
+  const std::string message = error_of([&] { objective->loss(trainable, batch, {}); });
+  EXPECT_NE(message.find("teacher.h5"), std::string::npos) << message;
+  EXPECT_NE(message.find("a pruned vocabulary of 15 ids"), std::string::npos) << message;
+  EXPECT_NE(message.find("k = 0"), std::string::npos) << message;
+  StoredTeacher larger(kTestVocabulary + 3, 1);
+  const auto padded = make_objective(distill_options(), {&trainable_, &*corpus_, &larger});
+  EXPECT_NE(error_of([&] { padded->loss(trainable_, batch, {}); }).find("lacks ids"), std::string::npos);
+}
+
+TEST_F(DistillTest, APrunedPrimaryCannotTeach) {
+  const auto pruned = model::prune(teacher_, {.vocabulary_from = "text", .vocabulary_size = 15},
+                                   {.token_counts = std::vector<int64_t>(kTestVocabulary, 1), .unknown = 2});
+  TaughtTrainable taught(student_, *pruned);
+  const Batch batch = make_batch(*corpus_, {3, 4}, student_.info());
+  const auto objective = make_objective(distill_options(), {&taught, &*corpus_});
+  EXPECT_NE(error_of([&] { objective->loss(taught, batch, {}); }).find("cannot be a teacher"), std::string::npos);
+}
+
+TEST_F(DistillTest, WithoutWeightOnTheDivergenceNoTeacherIsAsked) {
+  StoredTeacher stored(kTestVocabulary, 1);  // has nothing to give
+  const at::NoGradGuard no_grad;
+  const Batch batch = make_batch(*corpus_, {3, 4}, student_.info());
+  const Loss loss = make_objective(distill_options(1), {&trainable_, &*corpus_, &stored})->loss(trainable_, batch, {});
+  EXPECT_EQ(loss.sum.item<double>(), make_objective({})->loss(trainable_, batch, {}).sum.item<double>());
+}
+
+TEST_F(DistillTest, TheShareOfOnPolicyMicroBatchesIsTheOneAskedFor) {
+  for (const double share : {0.25, 1.0}) {
+    const StudentSamples samples({.share = share}, *corpus_);
+    int64_t taken = 0;
+    for (uint64_t step = 0; step < 2000; ++step) taken += samples.takes(step) ? 1 : 0;
+    // Five standard deviations of a fair draw, which a right share leaves once in two million seeds.
+    EXPECT_NEAR(static_cast<double>(taken), 2000 * share, 5 * std::sqrt(2000 * share * (1 - share)) + 1e-9);
+  }
+}
+
+TEST_F(DistillTest, SamplesAreOfTheSameSourcesAndDependOnTheMicroStepAlone) {
+  const StudentSamples samples({.share = 1, .max_new_tokens = 9}, *corpus_);
+  const Batch given = make_batch(*corpus_, {5, 0, 7}, student_.info());
+  const Batch first = samples.batch(trainable_, given, 4), again = samples.batch(trainable_, given, 4),
+              other = samples.batch(trainable_, given, 5);
+  EXPECT_TRUE(first.labels.equal(again.labels));
+  EXPECT_FALSE(first.labels.equal(other.labels));
+  EXPECT_FALSE(first.labels.equal(given.labels));
+  EXPECT_TRUE(first.source.tokens.equal(given.source.tokens));
+  for (const int64_t length : first.decoder_input.lengths) EXPECT_LE(length, 9);
+  // Each input is the label before it.
+  EXPECT_EQ(first.decoder_input.tokens[0][1].item<int64_t>(), first.labels[0].item<int64_t>());
+}
+
+TEST_F(DistillTest, SamplesStayWithinTheBudgetOfBatches) {
+  const OnPolicyOptions options{.share = 1, .max_new_tokens = 20};
+  std::vector<int64_t> examples(30);
+  std::iota(examples.begin(), examples.end(), 0);
+  const Batch given = make_batch(*corpus_, examples, student_.info());
+  const Batch all = StudentSamples(options, *corpus_).batch(trainable_, given, 4);
+  ASSERT_GT(all.decoder_input.tokens.numel(), 240);
+  const Batch some = StudentSamples(options, *corpus_, 240).batch(trainable_, given, 4);
+  EXPECT_LE(some.decoder_input.tokens.numel(), 240);
+  EXPECT_GE(some.decoder_input.tokens.numel(), 120);
+  EXPECT_TRUE(some.labels.equal(all.labels.narrow(0, 0, some.label_count())));
+  EXPECT_EQ(StudentSamples(options, *corpus_, 1).batch(trainable_, given, 4).decoder_input.tokens.size(0), 1);
+}
+
+TEST_F(DistillTest, SamplesLearnFromTheTeacherAlone) {
+  LiveTeacher source(teacher_);
+  ObjectiveOptions options = distill_options(0.4);
+  options.distill.on_policy = {.share = 1, .max_new_tokens = 9};
+  const auto objective = make_objective(options, {&trainable_, &*corpus_, &source});
+  const StudentSamples samples(options.distill.on_policy, *corpus_);
+  const at::NoGradGuard no_grad;
+  const Batch given = make_batch(*corpus_, {5, 0, 7}, student_.info());
+  const Batch batch = samples.batch(trainable_, given, 3);
+  const at::Tensor p = probabilities_at(teacher_, batch), q = probabilities_at(student_, batch);
+  const Loss loss = objective->loss(trainable_, given, {.step = 3});
+  EXPECT_EQ(loss.count, batch.label_count());
+  EXPECT_NEAR(loss.sum.item<double>(), 0.6 * (p * (p.log() - q.log())).sum().item<double>(), 1e-3);
+}
+
+TEST_F(DistillTest, StoppedRunsWithSamplesEndWithTheSameBits) {
+  LiveTeacher source(teacher_);
+  TrainOptions options = tiny_options();
+  options.length = "8 steps";
+  options.checkpoint_every = "";
+  options.objective = distill_options();
+  options.objective.distill.on_policy = {.share = 0.5, .max_new_tokens = 9};
+  const TrainResult whole = train("whole", options, source);
+  for (int stop = 0; stop < 3; ++stop) {
+    const SignalWatch watch;
+    raise(SIGTERM);
+    EXPECT_THROW(train("stopped", options, source), Interrupted);
+  }
+  const TrainResult stopped = train("stopped", options, source);
+  EXPECT_EQ(read_file(whole.model / "model.safetensors"), read_file(stopped.model / "model.safetensors"));
+  EXPECT_EQ(whole.state.labels, stopped.state.labels);
+}
+
+TEST_F(DistillTest, TeachersThatDoNotFitAreRefusedAndBothSidesNamed) {
+  EXPECT_NE(error_with(nullptr, distill_options()).find("needs a teacher"), std::string::npos);
+
+  model::TransformerConfig config = tiny_config();
+  config.decoder_start = 3;
+  config.vocabulary = 20;
+  model::TransformerModel other(config, 6);
+  LiveTeacher live(other);
+  std::string message = error_with(&live, distill_options());
+  EXPECT_NE(message.find("train.h5 has more token ids than the teacher"), std::string::npos) << message;
+  EXPECT_NE(message.find("decoder_start_token_id 0"), std::string::npos) << message;
+
+  StoredTeacher stored(kTestVocabulary, 2);
+  ObjectiveOptions options = distill_options();
+  options.distill.on_policy.share = 0.1;
+  message = error_with(&stored, options);
+  EXPECT_NE(message.find("temperature 2"), std::string::npos) << message;
+  EXPECT_NE(message.find("need a teacher that runs"), std::string::npos) << message;
+
+  const auto pruned = model::prune(teacher_, {.vocabulary_from = "text", .vocabulary_size = 15},
+                                   {.token_counts = std::vector<int64_t>(kTestVocabulary, 1), .unknown = 2});
+  EXPECT_NE(error_of([&] { LiveTeacher narrow(*pruned); }).find("15 rows"), std::string::npos);
+}
+
+TEST_F(DistillTest, SamplesNeedAStudentThatDecodesAndADivergenceWithWeight) {
+  LiveTeacher source(teacher_);
+  MuteTrainable mute(student_);
+  ObjectiveOptions options = distill_options();
+  options.distill.on_policy.share = 0.1;
+  std::string message = error_of([&] { make_objective(options, {&mute, &*corpus_, &source}); });
+  EXPECT_NE(message.find("cannot decode on their own"), std::string::npos) << message;
+  options.distill.lambda = 1;
+  message = error_with(&source, options);
+  EXPECT_NE(message.find("no weight"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace draftsmith::train

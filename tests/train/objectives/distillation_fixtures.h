@@ -1,0 +1,198 @@
+// What the tests of distillation share: losses of every kind, teachers made of tables, a student's head with labels,
+// and the definitions written out with plain loops.
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/tensors.h"
+#include "tests/train/fixtures.h"
+#include "tests/train/objectives/loss_fixtures.h"
+
+namespace draftsmith::train {
+
+inline constexpr int64_t kWidth = 5;
+
+inline const std::vector<DivergenceKind>& kinds() {
+  static const std::vector<DivergenceKind> all{{.divergence = Divergence::kForwardKl},
+                                               {.divergence = Divergence::kReverseKl},
+                                               {.divergence = Divergence::kJsd, .beta = 0.5},
+                                               {.divergence = Divergence::kJsd, .beta = 0.1},
+                                               {.divergence = Divergence::kTotalVariation}};
+  return all;
+}
+
+inline std::string label_of(const DistillationTerms& terms) {
+  return divergence_names()[static_cast<size_t>(terms.kind.divergence)] + " beta " + std::to_string(terms.kind.beta) +
+         " T " + std::to_string(terms.temperature) + " lambda " + std::to_string(terms.lambda);
+}
+
+inline std::vector<DistillationTerms> all_terms(double label_smoothing) {
+  std::vector<DistillationTerms> all;
+  for (const DivergenceKind& kind : kinds()) {
+    for (const double temperature : {1.0, 2.5}) {
+      for (const double lambda : {0.0, 0.3, 1.0}) all.push_back({lambda, kind, temperature, label_smoothing});
+    }
+  }
+  return all;
+}
+
+// A teacher that gives logits [P,V].
+class TableTeacher : public TeacherDistributions {
+ public:
+  explicit TableTeacher(at::Tensor logits) : logits_(std::move(logits)) {}
+  TeacherBlock block(const at::Tensor& positions) override {
+    ++blocks;
+    return {.logits = logits_.index_select(0, positions)};
+  }
+  int64_t blocks = 0;
+
+ private:
+  at::Tensor logits_;
+};
+
+// A teacher that gives the k most likely ids and the label at a temperature; an unused place where that is among them.
+class TopKTeacher : public TeacherDistributions {
+ public:
+  TopKTeacher(const at::Tensor& logits, const at::Tensor& labels, int64_t k, double temperature) {
+    const at::Tensor log_probs = (logits / temperature).log_softmax(1);
+    const auto [top, ids] = log_probs.topk(k, 1);
+    const at::Tensor label = labels.unsqueeze(1);
+    const at::Tensor among = ids.eq(label).any(1, true);
+    all_.ids = at::cat({ids, at::where(among, at::full_like(label, -1), label)}, 1);
+    all_.log_probs = at::cat({top, log_probs.gather(1, label)}, 1);
+    const at::Tensor left = log_probs.exp().scatter(1, at::cat({ids, label}, 1), 0).sum(1);
+    all_.tail_log_mass = left.log();
+  }
+  TeacherBlock block(const at::Tensor& positions) override {
+    return {.ids = all_.ids.index_select(0, positions),
+            .log_probs = all_.log_probs.index_select(0, positions),
+            .tail_log_mass = all_.tail_log_mass.index_select(0, positions)};
+  }
+
+ private:
+  TeacherBlock all_;
+};
+
+inline model::TransformerConfig ids_config(int64_t vocabulary, std::vector<int64_t> kept = {}) {
+  model::TransformerConfig config;
+  config.vocabulary = vocabulary;
+  config.draft_vocabulary.ids = std::move(kept);
+  return config;
+}
+
+// A student's head, a teacher of `teacher_vocabulary` ids, and labels.
+struct Lesson {
+  Lesson(int64_t positions, int64_t teacher_vocabulary, const model::TransformerConfig& student)
+      : shared(student, teacher_vocabulary) {
+    at::manual_seed(7);
+    const auto options = at::TensorOptions(at::kDouble);
+    const int64_t head_rows =
+        student.draft_vocabulary.ids.empty() ? student.vocabulary : int64_t(student.draft_vocabulary.ids.size());
+    hidden = at::randn({positions, kWidth}, options).requires_grad_(true);
+    weight = at::randn({head_rows, kWidth}, options).requires_grad_(true);
+    teacher_logits = at::randn({positions, teacher_vocabulary}, options) * 2;
+    labels = at::randint(shared.shared, {positions}, at::TensorOptions(at::kLong));
+    positions_of = at::arange(positions, at::kLong);
+  }
+
+  // Labels as the teacher's ids.
+  at::Tensor label_ids() const { return shared.ids.defined() ? shared.ids.index_select(0, labels) : labels; }
+
+  at::Tensor loss(TeacherDistributions& teacher, const DistillationTerms& terms) const {
+    return linear_distillation(
+        hidden, weight, {.labels = labels, .teacher = &teacher, .positions = positions_of, .shared = &shared}, terms);
+  }
+
+  SharedRows shared;
+  at::Tensor hidden, weight;  // [P,D], [rows,D]
+  at::Tensor teacher_logits;  // [P,V]
+  at::Tensor labels;          // [P]
+  at::Tensor positions_of;    // [P]
+};
+
+inline Lesson simple_lesson(int64_t positions = 6, int64_t vocabulary = 11) {
+  return {positions, vocabulary, ids_config(vocabulary)};
+}
+
+inline std::vector<double> softmax_of(const std::vector<double>& logits) {
+  double sum = 0;
+  std::vector<double> probabilities;
+  for (const double z : logits) sum += std::exp(z);
+  for (const double z : logits) probabilities.push_back(std::exp(z) / sum);
+  return probabilities;
+}
+
+inline double kl(const std::vector<double>& p, const std::vector<double>& q) {
+  double sum = 0;
+  for (size_t v = 0; v < p.size(); ++v) sum += p[v] > 0 ? p[v] * std::log(p[v] / q[v]) : 0;
+  return sum;
+}
+
+// methods.md §2, to the letter.
+inline double divergence_by_definition(const DivergenceKind& kind, const std::vector<double>& p,
+                                       const std::vector<double>& q) {
+  if (kind.divergence == Divergence::kForwardKl) return kl(p, q);
+  if (kind.divergence == Divergence::kReverseKl) return kl(q, p);
+  double distance = 0;
+  std::vector<double> m;
+  for (size_t v = 0; v < p.size(); ++v) {
+    distance += std::abs(p[v] - q[v]) / 2;
+    m.push_back(kind.beta * p[v] + (1 - kind.beta) * q[v]);
+  }
+  if (kind.divergence == Divergence::kTotalVariation) return distance;
+  return kind.beta * kl(p, m) + (1 - kind.beta) * kl(q, m);
+}
+
+// Row `row` of a matrix's columns `columns`, divided by `temperature`.
+inline std::vector<double> row_of(const at::Tensor& matrix, int64_t row, const std::vector<int64_t>& columns,
+                                  double temperature) {
+  std::vector<double> values;
+  for (const int64_t v : columns) values.push_back(matrix[row][v].item<double>() / temperature);
+  return values;
+}
+
+inline std::vector<int64_t> counted(int64_t count) {
+  std::vector<int64_t> numbers;
+  for (int64_t i = 0; i < count; ++i) numbers.push_back(i);
+  return numbers;
+}
+
+inline double loss_by_definition(const Lesson& lesson, const DistillationTerms& terms) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor logits = lesson.hidden.mm(lesson.weight.t());  // [P,rows]
+  const auto shared = counted(lesson.shared.shared);
+  std::vector<int64_t> ids = shared;
+  for (size_t i = 0; i < ids.size() && lesson.shared.ids.defined(); ++i) {
+    ids[i] = lesson.shared.ids[static_cast<int64_t>(i)].item<int64_t>();
+  }
+  double sum = 0;
+  for (int64_t t = 0; t < logits.size(0); ++t) {
+    const auto q1 = softmax_of(row_of(logits, t, counted(logits.size(1)), 1));
+    double spread = 0;
+    for (const double q : q1) spread -= std::log(q) / static_cast<double>(q1.size());
+    const double nll = -std::log(q1[static_cast<size_t>(lesson.labels[t].item<int64_t>())]);
+    const auto q = softmax_of(row_of(logits, t, shared, terms.temperature));
+    const auto p = softmax_of(row_of(lesson.teacher_logits, t, ids, terms.temperature));
+    sum += terms.lambda * ((1 - terms.label_smoothing) * nll + terms.label_smoothing * spread);
+    sum += (1 - terms.lambda) * terms.temperature * terms.temperature * divergence_by_definition(terms.kind, p, q);
+  }
+  return sum;
+}
+
+inline void expect_finite_differences(const Lesson& lesson, TeacherDistributions& teacher,
+                                      const DistillationTerms& terms) {
+  lesson.hidden.mutable_grad().reset();
+  lesson.weight.mutable_grad().reset();
+  lesson.loss(teacher, terms).backward();
+  const auto value = [&] { return lesson.loss(teacher, terms).item<double>(); };
+  EXPECT_LT(difference(lesson.hidden.grad(), numeric_gradient(lesson.hidden, value)), 1e-7) << label_of(terms);
+  EXPECT_LT(difference(lesson.weight.grad(), numeric_gradient(lesson.weight, value)), 1e-7) << label_of(terms);
+}
+
+}  // namespace draftsmith::train

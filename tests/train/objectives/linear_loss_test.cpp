@@ -1,0 +1,207 @@
+// Several losses in one sum: values and gradients against plain operations, whatever heads they share.
+#include <algorithm>
+
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/tensors.h"
+#include "tests/train/fixtures.h"
+#include "tests/train/objectives/distillation_fixtures.h"
+#include "train/objectives/distill.h"
+
+namespace draftsmith::train {
+namespace {
+
+constexpr int64_t kWidthOfHeads = 5;
+
+at::Tensor random_leaf(at::IntArrayRef shape) {
+  return at::randn(shape, at::TensorOptions(at::kDouble)).requires_grad_(true);
+}
+
+struct Term {
+  at::Tensor hidden;  // [P,D]
+  model::HeadWeights head;
+  at::Tensor labels;  // [P]
+  double factor = 1;
+};
+
+Term random_term(int64_t positions, model::HeadWeights head, double factor) {
+  const at::Tensor labels = at::randint(head.weight.size(0), {positions}, at::TensorOptions(at::kLong));
+  return {random_leaf({positions, kWidthOfHeads}), std::move(head), labels, factor};
+}
+
+at::Tensor together(const std::vector<Term>& terms) {
+  std::vector<std::unique_ptr<LogitLoss>> losses;
+  std::vector<LinearLossTerm> all;
+  for (const Term& term : terms) {
+    losses.push_back(cross_entropy_loss(term.labels, 0.1));
+    all.push_back({.hidden = term.hidden, .head = term.head, .loss = losses.back().get(), .factor = term.factor});
+  }
+  return linear_loss(all);
+}
+
+at::Tensor by_definition(const std::vector<Term>& terms) {
+  at::Tensor sum = at::zeros({}, at::kDouble);
+  for (const Term& term : terms) {
+    at::Tensor weight = term.head.weight;
+    if (term.head.up.defined()) weight = weight + term.head.up.mm(term.head.down);
+    const at::Tensor log_probs = term.hidden.mm(weight.t()).log_softmax(1);
+    const at::Tensor nll = -log_probs.gather(1, term.labels.unsqueeze(1)).sum();
+    sum = sum + term.factor * (0.9 * nll - 0.1 * log_probs.mean(1).sum());
+  }
+  return sum;
+}
+
+void expect_by_definition(const std::vector<Term>& terms, double tolerance) {
+  std::vector<at::Tensor> leaves;
+  const auto add = [&](const at::Tensor& leaf) {
+    if (!leaf.defined() || !leaf.requires_grad()) return;
+    if (std::none_of(leaves.begin(), leaves.end(), [&](const auto& other) { return other.is_same(leaf); })) {
+      leaves.push_back(leaf);
+    }
+  };
+  for (const Term& term : terms) {
+    for (const at::Tensor& leaf : {term.hidden, term.head.weight, term.head.down, term.head.up}) add(leaf);
+  }
+  std::vector<at::Tensor> found;
+  const at::Tensor sum = together(terms);
+  sum.backward();
+  for (const at::Tensor& leaf : leaves) {
+    found.push_back(leaf.grad().clone());
+    leaf.mutable_grad().reset();
+  }
+  const at::Tensor expected = by_definition(terms);
+  expected.backward();
+  EXPECT_NEAR(sum.item<double>(), expected.item<double>(), tolerance);
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    const at::Tensor difference = (found[i] - leaves[i].grad()).abs();
+    EXPECT_TRUE(difference.lt(tolerance).all().item<bool>()) << i;
+    leaves[i].mutable_grad().reset();
+  }
+}
+
+TEST(LinearLoss, TermsMayShareTheirHeadOrHaveTheirOwn) {
+  at::manual_seed(3);
+  const model::HeadWeights shared{random_leaf({11, kWidthOfHeads})};
+  const model::HeadWeights other{random_leaf({7, kWidthOfHeads})};
+  expect_by_definition({random_term(6, shared, 1), random_term(6, shared, 0.3), random_term(4, other, 2)}, 1e-10);
+}
+
+TEST(LinearLoss, AdditionsOfLowRankLearnBesideAFrozenHeadOrATrainedOne) {
+  at::manual_seed(4);
+  for (const bool frozen : {true, false}) {
+    const at::Tensor weight = random_leaf({11, kWidthOfHeads}).detach().requires_grad_(!frozen);
+    const auto low_rank = [&](int64_t rank) {
+      return model::HeadWeights{weight, random_leaf({rank, kWidthOfHeads}), random_leaf({11, rank})};
+    };
+    expect_by_definition(
+        {random_term(6, low_rank(2), 0.5), random_term(6, low_rank(3), 1), random_term(6, {weight}, 1)}, 1e-10);
+  }
+}
+
+// Vocabularies so large that positions are cut into blocks, of one term more often than of the other.
+TEST(LinearLoss, BlocksOfTermsAddUp) {
+  at::manual_seed(5);
+  const model::HeadWeights large{random_leaf({300'000, kWidthOfHeads})};
+  const model::HeadWeights small{random_leaf({9, kWidthOfHeads})};
+  expect_by_definition({random_term(70, large, 0.5), random_term(70, small, 1), random_term(70, large, 1)}, 1e-9);
+}
+
+TEST(LinearLoss, AdditionsOfLowRankAddUpOverBlocks) {
+  at::manual_seed(8);
+  const model::HeadWeights head{random_leaf({300'000, kWidthOfHeads}), random_leaf({2, kWidthOfHeads}),
+                                random_leaf({300'000, 2})};
+  expect_by_definition({random_term(70, head, 0.5)}, 1e-9);
+}
+
+// All labels of a batch may be ids that a pruned head lacks.
+TEST(LinearLoss, TermsWithoutPositionsCostNothing) {
+  at::manual_seed(9);
+  const model::HeadWeights shared{random_leaf({11, kWidthOfHeads})};
+  const model::HeadWeights other{random_leaf({7, kWidthOfHeads})};
+  expect_by_definition({random_term(0, shared, 1), random_term(4, shared, 0.5), random_term(0, other, 1)}, 1e-10);
+  together({random_term(0, shared, 1), random_term(0, other, 1)}).backward();
+  EXPECT_EQ(largest(shared.weight.grad()), 0);
+}
+
+TEST(LinearLoss, GradientsFollowAFactorOnTheSum) {
+  at::manual_seed(10);
+  const model::HeadWeights shared{random_leaf({11, kWidthOfHeads})};
+  const std::vector<Term> terms{random_term(6, shared, 1), random_term(6, shared, 0.3)};
+  together(terms).backward();
+  const at::Tensor whole = shared.weight.grad().clone();
+  shared.weight.mutable_grad().reset();
+  (together(terms) * 0.25).backward();
+  EXPECT_LT(difference(shared.weight.grad(), whole * 0.25), 1e-12);
+}
+
+TEST(LinearLoss, NothingIsWantedOfWhatIsFrozen) {
+  at::manual_seed(6);
+  const Term term = random_term(5, {random_leaf({7, kWidthOfHeads}).detach()}, 1);
+  Term frozen = random_term(5, term.head, 1);
+  frozen.hidden = frozen.hidden.detach();
+  together({term, frozen}).backward();
+  EXPECT_TRUE(term.hidden.grad().defined());
+  EXPECT_FALSE(term.head.weight.grad().defined());
+  const at::NoGradGuard no_grad;
+  EXPECT_FALSE(together({term}).requires_grad());
+}
+
+class CountingLoss : public LogitLoss {
+ public:
+  CountingLoss(TeacherDistributions& teacher, at::Tensor positions)
+      : teacher_(teacher), positions_(std::move(positions)) {}
+  void begin_block(const PositionRange& block) override {
+    EXPECT_TRUE(teacher_.block(positions_.narrow(0, block.begin, block.count))
+                    .logits.flatten()
+                    .equal(positions_.narrow(0, block.begin, block.count).to(at::kDouble)));
+  }
+  at::Tensor rows(at::Tensor& logits, const PositionRange&, bool) override { return logits.sum(); }
+
+ private:
+  TeacherDistributions& teacher_;
+  at::Tensor positions_;
+};
+
+TEST(LinearLoss, ATeachersBlockIsMadeOnceForAllTermsThatReadIt) {
+  const int64_t positions = 150;  // three blocks of 64
+  const at::Tensor places = at::arange(positions, at::kLong);
+  TableTeacher teacher(places.to(at::kDouble).unsqueeze(1));
+  SharedTeacher shared(teacher);
+  CountingLoss first(shared, places);
+  CountingLoss second(shared, places);
+  const model::HeadWeights head{at::zeros({300'000, 1})};
+  const at::Tensor hidden = at::zeros({positions, 1});
+  const at::NoGradGuard no_grad;
+  linear_loss({{.hidden = hidden, .head = head, .loss = &first}, {.hidden = hidden, .head = head, .loss = &second}});
+  EXPECT_EQ(teacher.blocks, 3);
+}
+
+// A model's exits learn from a teacher whose logits are made once.
+TEST(LinearLoss, StudentsOfOneModelShareTheirTeachersBlocks) {
+  model::TransformerModel student(tiny_config(), 5);
+  const int64_t vocabulary = student.config().vocabulary;
+  at::manual_seed(7);
+  const at::Tensor labels = at::randint(vocabulary, {9}, at::TensorOptions(at::kLong));
+  const auto hidden = [&] { return at::randn({9, student.config().width}); };
+  TrainableOutput output;
+  output.predictions = {{.model = &student, .hidden = hidden(), .labels = labels, .weight = 0.75},
+                        {.model = &student, .hidden = hidden(), .labels = labels, .weight = 0.25}};
+  TableTeacher teacher(at::randn({9, vocabulary}));
+  const DistillationTerms terms{.lambda = 0.25};
+  const Loss loss = distillation_loss(output, teacher, vocabulary, terms);
+  EXPECT_EQ(teacher.blocks, 1);
+  EXPECT_EQ(loss.count, 9);
+  double expected = 0;
+  for (const Predictions& predictions : output.predictions) {
+    const SharedRows shared(student.config(), vocabulary);
+    const Teaching teaching{
+        .labels = labels, .teacher = &teacher, .positions = at::arange(9, labels.options()), .shared = &shared};
+    expected += predictions.weight *
+                linear_distillation(predictions.hidden, model::head_weight(student), teaching, terms).item<double>();
+  }
+  EXPECT_NEAR(loss.sum.item<double>(), expected, 1e-4);
+}
+
+}  // namespace
+}  // namespace draftsmith::train

@@ -1,0 +1,191 @@
+// Optimizers against the Python originals, parameter groups, and state that restores exactly.
+#include "train/optimizers/optimizer.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "model/files/safetensors.h"
+#include "tests/support/errors.h"
+#include "tests/support/tensors.h"
+#include "tests/train/fixtures.h"
+#include "train/training_step.h"
+
+namespace draftsmith::train {
+namespace {
+
+std::map<std::string, at::Tensor> two_parameters() {
+  at::manual_seed(11);
+  std::map<std::string, at::Tensor> parameters;
+  parameters["matrix.weight"] = at::randn({4, 6}).requires_grad_(true);
+  parameters["vector.weight"] = at::randn({5}).requires_grad_(true);
+  return parameters;
+}
+
+// Gradients that depend on the step alone.
+void set_gradients(const std::map<std::string, at::Tensor>& parameters, int64_t step) {
+  at::manual_seed(static_cast<uint64_t>(100 + step));
+  for (const auto& [name, parameter] : parameters) parameter.mutable_grad() = at::randn(parameter.sizes());
+}
+
+void take_steps(Optimizer& optimizer, const std::map<std::string, at::Tensor>& parameters, int64_t from, int64_t to) {
+  for (int64_t step = from; step < to; ++step) {
+    set_gradients(parameters, step);
+    optimizer.step(0.01 * static_cast<double>(step + 1), 0.5);
+  }
+}
+
+TEST(AdamW, FollowsItsFormula) {
+  auto parameters = two_parameters();
+  const at::Tensor weight = parameters.at("vector.weight");
+  at::Tensor expected = weight.detach().clone().to(at::kDouble);
+  at::Tensor first = at::zeros_like(expected), second = at::zeros_like(expected);
+  OptimizerOptions options;
+  options.weight_decay = 0.1;
+  const auto optimizer = make_optimizer(parameters, options);
+  for (int step = 1; step <= 5; ++step) {
+    set_gradients(parameters, step);
+    const at::Tensor g = weight.grad().to(at::kDouble) * 0.5;
+    optimizer->step(0.01, 0.5);
+    expected *= 1 - 0.01 * 0.1;
+    first = 0.9 * first + 0.1 * g;
+    second = 0.999 * second + 0.001 * g * g;
+    const at::Tensor root = (second / (1 - std::pow(0.999, step))).sqrt() + 1e-8;
+    expected -= 0.01 * (first / (1 - std::pow(0.9, step))) / root;
+  }
+  EXPECT_LT(difference(weight.detach(), expected), 1e-6);
+}
+
+TEST(Optimizers, GroupsScaleRateAndDecayOfWhatTheyMatch) {
+  for (const char* name : {"adamw", "adafactor"}) {
+    auto plain = two_parameters(), grouped = two_parameters();
+    const auto before = plain.at("matrix.weight").detach().clone();
+    OptimizerOptions options{.name = name, .lr = 1, .weight_decay = 0, .adamw = {}, .adafactor = {}, .groups = {}};
+    const auto one = make_optimizer(plain, options);
+    options.groups = {{.parameters = "matrix.*", .lr_factor = 0.25, .weight_decay_factor = 1}};
+    const auto other = make_optimizer(grouped, options);
+    take_steps(*one, plain, 0, 1);
+    take_steps(*other, grouped, 0, 1);
+    const at::Tensor full = plain.at("matrix.weight").detach() - before;
+    const at::Tensor quarter = grouped.at("matrix.weight").detach() - before;
+    EXPECT_LT(difference(quarter, 0.25 * full), 1e-6) << name;
+    EXPECT_TRUE(plain.at("vector.weight").equal(grouped.at("vector.weight"))) << name;
+  }
+}
+
+TEST(Optimizers, TheFirstMatchingGroupCountsAndZeroFreezes) {
+  OptimizerOptions options;
+  options.weight_decay = 0.5;
+  options.groups = {{.parameters = "vector.weight", .lr_factor = 0, .weight_decay_factor = 2},
+                    {.parameters = "*.weight", .lr_factor = 3, .weight_decay_factor = 0}};
+  auto parameters = two_parameters();
+  const auto grouped = group_parameters(parameters, options);
+  EXPECT_EQ(grouped[0].lr_factor, 3);
+  EXPECT_EQ(grouped[0].weight_decay, 0);
+  EXPECT_EQ(grouped[1].lr_factor, 0);
+  EXPECT_EQ(grouped[1].weight_decay, 1);
+  const at::Tensor frozen = parameters.at("vector.weight").detach().clone();
+  take_steps(*make_optimizer(parameters, options), parameters, 0, 3);
+  EXPECT_TRUE(parameters.at("vector.weight").equal(frozen));
+}
+
+TEST(Optimizers, AGroupWithoutParametersIsAnError) {
+  OptimizerOptions options;
+  options.groups = {{.parameters = "*.qery.weight"}};
+  const std::string message = error_of([&] { make_optimizer(two_parameters(), options); });
+  EXPECT_NE(message.find("*.qery.weight"), std::string::npos) << message;
+}
+
+// T5 from random weights wants queries at lr/sqrt(d_kv) and embeddings at 3 lr: the names of the model must allow it.
+TEST(Optimizers, GroupsReachTheQueriesAndEmbeddingsOfATransformer) {
+  model::TransformerModel model(tiny_config(), 1);
+  OptimizerOptions options;
+  options.groups = {{.parameters = "*.query.weight", .lr_factor = 0.4},
+                    {.parameters = "embedding.weight", .lr_factor = 3}};
+  int64_t queries = 0, embeddings = 0;
+  for (const OptimizedParameter& parameter : group_parameters(model.parameters(), options)) {
+    queries += parameter.lr_factor == 0.4;
+    embeddings += parameter.lr_factor == 3;
+  }
+  EXPECT_EQ(queries, 1 + 2 * 2);  // an encoder layer's, and two of each decoder layer
+  EXPECT_EQ(embeddings, 1);
+}
+
+class OptimizerResume : public testing::TestWithParam<OptimizerOptions> {};
+
+TEST_P(OptimizerResume, RestoredStateContinuesBitForBit) {
+  auto whole = two_parameters(), parts = two_parameters();
+  const auto uninterrupted = make_optimizer(whole, GetParam());
+  take_steps(*uninterrupted, whole, 0, 6);
+  std::map<std::string, at::Tensor> stored;
+  {
+    const auto first = make_optimizer(parts, GetParam());
+    take_steps(*first, parts, 0, 3);
+    for (const auto& [name, tensor] : first->state()) stored[name] = tensor.clone();
+  }
+  const auto second = make_optimizer(parts, GetParam());
+  second->restore(stored, 3);
+  take_steps(*second, parts, 3, 6);
+  for (const auto& [name, tensor] : whole) EXPECT_TRUE(tensor.equal(parts.at(name))) << name;
+  EXPECT_EQ(second->steps(), 6);
+}
+
+OptimizerOptions adafactor(bool scale_parameter, std::optional<double> beta1, double weight_decay) {
+  OptimizerOptions options;
+  options.name = "adafactor";
+  options.weight_decay = weight_decay;
+  options.adafactor.scale_parameter = scale_parameter;
+  options.adafactor.beta1 = beta1;
+  return options;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OptimizerResume,
+                         testing::Values(OptimizerOptions{}, adafactor(false, std::nullopt, 0),
+                                         adafactor(true, 0.9, 0)));
+
+// Parameters after 12 steps of Transformers' Adafactor on stored gradients.
+void expect_equals_transformers(const OptimizerOptions& options) {
+  const TemporaryDirectory folder;
+  auto parameters = two_parameters();
+  std::vector<model::TensorToStore> start, gradients;
+  for (const auto& [name, tensor] : parameters) start.push_back({.name = name, .tensor = tensor.detach()});
+  for (int64_t step = 0; step < 12; ++step) {
+    set_gradients(parameters, step);
+    for (const auto& [name, tensor] : parameters) {
+      gradients.push_back({.name = name + "@" + std::to_string(step), .tensor = tensor.grad() * 3});
+    }
+  }
+  model::write_safetensors(folder / "start.safetensors", start);
+  model::write_safetensors(folder / "gradients.safetensors", gradients);
+  const nlohmann::ordered_json arguments{
+      {"lr", 0.02},
+      {"eps", {options.adafactor.epsilon1, options.adafactor.epsilon2}},
+      {"clip_threshold", options.adafactor.clip_threshold},
+      {"decay_rate", options.adafactor.decay_rate},
+      {"beta1", options.adafactor.beta1 ? nlohmann::ordered_json(*options.adafactor.beta1) : nlohmann::ordered_json()},
+      {"weight_decay", options.weight_decay},
+      {"scale_parameter", options.adafactor.scale_parameter}};
+  write_json(folder / "options.json", arguments);
+  run_python("optimizers/reference_adafactor.py", {folder.path().string()});
+
+  const auto optimizer = make_optimizer(parameters, options);
+  for (int64_t step = 0; step < 12; ++step) {
+    set_gradients(parameters, step);
+    optimizer->step(0.02, 3);
+  }
+  const model::SafetensorsFile expected(folder / "result.safetensors");
+  for (const auto& [name, tensor] : parameters) {
+    const at::Tensor theirs = expected.read(name, at::kFloat);
+    EXPECT_LT(difference(tensor.detach(), theirs), 2e-6) << name;
+  }
+}
+
+TEST(AdafactorParity, EqualsTransformers) {
+  if (!peers_python()) GTEST_SKIP() << "no Python with Transformers (.venv-peers or DRAFTSMITH_PEERS_PYTHON)";
+  expect_equals_transformers(adafactor(false, std::nullopt, 0));
+  expect_equals_transformers(adafactor(true, 0.9, 0.01));
+}
+
+}  // namespace
+}  // namespace draftsmith::train

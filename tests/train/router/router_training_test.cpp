@@ -1,0 +1,193 @@
+// Training of routers: measures against cases worked out by hand, and learning what can be learnt.
+#include "train/router/router_training.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "base/random.h"
+#include "tests/support/errors.h"
+#include "tests/support/models.h"
+
+namespace draftsmith::train {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr double kTolerance = 1e-9;
+
+TEST(WeightedAuc, EqualsCasesWorkedOutByHand) {
+  const std::vector<float> scores{0.1F, 0.4F, 0.35F, 0.8F};
+  // Pairs (positive, negative): (.35,.1) right, (.35,.4) wrong, (.8,.1), (.8,.4) right.
+  EXPECT_NEAR(weighted_auc(scores, std::vector<float>{0, 0, 1, 1}), 0.75, kTolerance);
+  EXPECT_NEAR(weighted_auc(scores, std::vector<float>{1, 1, 0, 0}), 0.25, kTolerance);
+  EXPECT_NEAR(weighted_auc(std::vector<float>{1, 1, 1}, std::vector<float>{0, 1, 1}), 0.5, kTolerance);  // all equal
+  EXPECT_TRUE(std::isnan(weighted_auc(scores, std::vector<float>{0, 0, 0, 0})));
+  // Soft: (score 0, w .25), (score 1, w .75). Positive mass 1, negative mass 1. Positive of the first (.25) against
+  // its own negative (.75) half; of the second (.75) against the first's negative (.75) and half its own (.25).
+  EXPECT_NEAR(weighted_auc(std::vector<float>{0, 1}, std::vector<float>{0.25F, 0.75F}),
+              0.25 * 0.375 + 0.75 * (0.75 + 0.125), kTolerance);
+}
+
+TEST(Reliability, EqualsACaseWorkedOutByHand) {
+  const std::vector<float> predicted{0.05F, 0.15F, 0.19F, 1.0F, 0.95F};
+  const std::vector<float> targets{0.0F, 0.3F, 0.1F, 0.9F, 0.7F};
+  const std::vector<int32_t> rejected{0, 1, 0, 1, 1};
+  const auto bins = reliability({predicted, targets, rejected}, 10);
+  ASSERT_EQ(bins.size(), 10U);
+  EXPECT_EQ(bins[0].count, 1);
+  EXPECT_EQ(bins[1].count, 2);
+  EXPECT_NEAR(bins[1].predicted, 0.17, 1e-7);
+  EXPECT_NEAR(bins[1].disagreement, 0.2, 1e-7);
+  EXPECT_NEAR(bins[1].rejected, 0.5, kTolerance);
+  EXPECT_EQ(bins[2].count, 0);
+  EXPECT_EQ(bins[9].count, 2);  // 1 belongs to the last bin
+  EXPECT_NEAR(bins[9].predicted, 0.975, 1e-7);
+  EXPECT_NEAR(bins[9].disagreement, 0.8, 1e-7);
+  EXPECT_NEAR(calibration_error(bins, &ReliabilityBin::disagreement), (0.05 + 2 * 0.03 + 2 * 0.175) / 5, 1e-7);
+  EXPECT_NEAR(calibration_error(bins, &ReliabilityBin::rejected), (0.05 + 2 * 0.33 + 2 * 0.025) / 5, 1e-7);
+}
+
+const std::string kHash(64, 'b');
+
+std::unique_ptr<model::TransformerModel> small_drafter() {
+  const model::ModelSizes sizes = {.vocabulary = 30, .width = 12, .head_width = 6, .ff_width = 16, .decoder_layers = 1};
+  return std::make_unique<model::TransformerModel>(model::t5_config(sizes), 3);
+}
+
+// Positions whose disagreement is large where the most likely token is even, which only its embedding shows, and grows
+// with the entropy.
+data::RouterRows learnable_rows(int64_t count) {
+  const CounterRandom random(4, "rows");
+  data::RouterRows rows;
+  for (int64_t n = 0; n < count; ++n) {
+    const auto at = static_cast<uint64_t>(n) * 4;
+    const auto id = static_cast<int32_t>(random.below(at, 30));
+    const double entropy = 3 * random.uniform(at + 1);
+    const double disagreement = (id % 2 == 0 ? 0.55 : 0.05) + 0.1 * entropy;
+    rows.entropy.push_back(static_cast<float>(entropy));
+    rows.probabilities.insert(rows.probabilities.end(), {0.5F, 0.2F});
+    rows.ids.insert(rows.ids.end(), {id, static_cast<int32_t>((id + 7) % 30)});
+    rows.disagreement.push_back(static_cast<float>(disagreement));
+    rows.rejected.push_back(random.uniform(at + 2) < disagreement ? 1 : 0);
+    rows.examples.push_back(static_cast<int32_t>(n / 10));
+  }
+  return rows;
+}
+
+class RouterTraining : public testing::Test {
+ protected:
+  data::RouterData data(const std::string& hash = kHash, int64_t count = 3000) {
+    data::write_router_data(root_ / "r.h5",
+                            {.top_k = 2,
+                             .vocabulary = 30,
+                             .examples = count / 10,
+                             .drafter_hash = hash,
+                             .provenance = {{"drafter", "work/other"}}},
+                            learnable_rows(count));
+    return data::RouterData(root_ / "r.h5");
+  }
+
+  RoutedDrafter drafter() const { return {*drafter_, "work/small", kHash}; }
+
+  static RouterTrainingOptions options() {
+    return {.top_k = 2, .hidden = 16, .epochs = 30, .batch_size = 64, .lr = 1e-2, .threshold = 0.7, .max_draft = 9};
+  }
+
+  const TemporaryDirectory root_;
+  const std::unique_ptr<model::TransformerModel> drafter_ = small_drafter();
+};
+
+TEST_F(RouterTraining, LearnsWhatTheFeaturesShow) {
+  const TrainedRouter trained = train_router(data(), drafter(), options());
+  const RouterReport& report = trained.report;
+  EXPECT_EQ(report.training_positions + report.validation_positions, 3000);
+  EXPECT_GT(report.validation_positions, 150);
+  // All that can be won over the constant prediction but for a tenth.
+  EXPECT_LT(report.cross_entropy - report.least_cross_entropy,
+            0.1 * (report.constant_cross_entropy - report.least_cross_entropy));
+  ASSERT_EQ(report.auc.size(), 3U);
+  EXPECT_EQ(report.auc[0].score, "router");
+  EXPECT_GT(report.auc[0].disagreement, report.auc[1].disagreement + 0.1);  // entropy alone ranks worse
+  EXPECT_NEAR(report.auc[2].rejected, 0.5, kTolerance);                     // all had the same maximum
+  EXPECT_LT(report.calibration_error, 0.03);
+  int64_t counted = 0;
+  for (const ReliabilityBin& bin : report.bins) counted += bin.count;
+  EXPECT_EQ(counted, report.validation_positions);
+  EXPECT_EQ(trained.router.config().threshold, 0.7);
+  EXPECT_EQ(trained.router.config().max_draft, 9);
+  EXPECT_EQ(trained.router.config().drafter_hash, kHash);
+}
+
+TEST_F(RouterTraining, IsDeterministic) {
+  RouterTrainingOptions few = options();
+  few.epochs = 2;
+  const data::RouterData positions = data();
+  const TrainedRouter a = train_router(positions, drafter(), few);
+  const TrainedRouter b = train_router(positions, drafter(), few);
+  for (const auto& [name, value] : a.router.parameters()) EXPECT_TRUE(at::equal(value, b.router.parameters().at(name)));
+  EXPECT_EQ(to_json(a.report), to_json(b.report));
+  few.seed = 2;
+  EXPECT_NE(to_json(train_router(positions, drafter(), few).report), to_json(a.report));
+}
+
+TEST_F(RouterTraining, LearnsWhatWasRejectedWhereThatIsAskedFor) {
+  RouterTrainingOptions hard = options();
+  hard.target = "rejected";
+  const RouterReport report = train_router(data(), drafter(), hard).report;
+  EXPECT_EQ(report.target, "rejected");
+  EXPECT_NEAR(report.least_cross_entropy, 0, 1e-6);  // of labels 0 and 1
+  EXPECT_LT(report.cross_entropy, report.constant_cross_entropy - 0.1);
+  EXPECT_LT(report.calibration_error, 0.1);
+  EXPECT_GT(report.auc[0].rejected, report.auc[1].rejected + 0.1);
+  RouterTrainingOptions soft = options();
+  EXPECT_GT(train_router(data(), drafter(), soft).report.least_cross_entropy, 0.3);
+}
+
+TEST_F(RouterTraining, StopsWhenNothingGetsBetter) {
+  RouterTrainingOptions patient = options();
+  patient.lr = 1e-12;
+  patient.epochs = 50;
+  patient.patience = 3;
+  int64_t epochs = 0;
+  const TrainedRouter trained =
+      train_router(data(kHash, 300), drafter(), patient, [&](int64_t run, double) { epochs = run; });
+  EXPECT_EQ(trained.report.epochs, epochs);
+  EXPECT_LE(epochs, trained.report.best_epoch + 3);
+  EXPECT_LT(epochs, 50);
+}
+
+TEST_F(RouterTraining, RefusesDataThatDoNotFitNamingBothSides) {
+  const std::string other = error_of([&] { train_router(data(std::string(64, 'c')), drafter(), options()); });
+  EXPECT_THAT(other, HasSubstr("another drafter"));
+  EXPECT_THAT(other, HasSubstr("work/small"));
+  EXPECT_THAT(other, HasSubstr("work/other"));
+  RouterTrainingOptions more = options();
+  more.top_k = 3;
+  const std::string tokens = error_of([&] { train_router(data(), drafter(), more); });
+  EXPECT_THAT(tokens, HasSubstr("top_k = 3"));
+  EXPECT_THAT(tokens, HasSubstr("2 tokens"));
+  EXPECT_THAT(error_of([&] { train_router(data(kHash, 10), drafter(), options()); }), HasSubstr("too few"));
+}
+
+TEST_F(RouterTraining, ReportIsWrittenReadAndShown) {
+  RouterTrainingOptions few = options();
+  few.epochs = 1;
+  const RouterReport report = train_router(data(), drafter(), few).report;
+  write_json(root_ / "router_report.json", to_json(report));
+  const auto json = load_router_report(root_ / "router_report.json");
+  EXPECT_THAT(report_text(json), HasSubstr("calibration error"));
+  EXPECT_THAT(report_text(json), HasSubstr("max_probability"));
+  const std::string svg = reliability_svg(report);
+  EXPECT_TRUE(svg.starts_with("<svg xmlns="));
+  EXPECT_THAT(svg, HasSubstr("<circle"));
+  EXPECT_TRUE(svg.ends_with("</svg>\n"));
+  write_file_atomic(root_ / "bad.json", "{\"auc\": 1}");
+  EXPECT_THAT(message_of([&] { load_router_report(root_ / "bad.json"); }), HasSubstr("not a report of a router"));
+}
+
+}  // namespace
+}  // namespace draftsmith::train

@@ -1,0 +1,260 @@
+// Distilling from stored distributions: what a cache gives back is what the teacher said, as far as k ids tell.
+#include <cmath>
+#include <limits>
+
+#include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/errors.h"
+#include "tests/support/tensors.h"
+#include "tests/train/fixtures.h"
+#include "tests/train/objectives/loss_fixtures.h"
+#include "train/objectives/cached_teacher.h"
+#include "train/teacher/teacher_logits.h"
+#include "train/teacher/truncation_error.h"
+
+namespace draftsmith::train {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr int64_t kExamples = 9;
+
+at::Tensor random_logits(int64_t positions, int64_t vocabulary) {
+  at::Tensor logits = at::arange(positions * vocabulary, at::kDouble).mul(7.31).sin().mul(4);
+  return logits.reshape({positions, vocabulary});
+}
+
+// Labels of which some are likely and some are not.
+at::Tensor some_labels(const at::Tensor& logits) {
+  at::Tensor labels = logits.argmax(1);
+  labels.narrow(0, 0, labels.size(0) / 2).copy_(logits.argmin(1).narrow(0, 0, labels.size(0) / 2));
+  return labels;
+}
+
+TEST(StoredRows, HoldTheLikeliestIdsTheLabelAndTheMassOfTheRest) {
+  const at::Tensor logits = random_logits(10, 17);
+  const at::Tensor labels = some_labels(logits);
+  for (const double temperature : {1.0, 2.5}) {
+    const StoredRows rows = store_rows(logits, labels, {.k = 5, .temperature = temperature});
+    const at::Tensor p = (logits / temperature).softmax(1);
+    for (int64_t i = 0; i < 10; ++i) {
+      const at::Tensor expected = std::get<0>(std::get<1>(logits[i].topk(5)).sort());
+      EXPECT_TRUE(at::equal(rows.ids[i].to(at::kLong), expected)) << i;
+      double rest = 1;
+      for (int64_t j = 0; j < 5; ++j) rest -= p[i][expected[j]].item<double>();
+      const int64_t label = labels[i].item<int64_t>();
+      if (!expected.eq(label).any().item<bool>()) rest -= p[i][label].item<double>();
+      EXPECT_NEAR(std::exp(rows.tail_log_mass[i].item<float>()), rest, 1e-3) << i;
+      EXPECT_NEAR(std::exp(rows.label_log_probs[i].item<float>()), p[i][label].item<double>(), 1e-3) << i;
+    }
+    EXPECT_LT(difference(rows.log_probs.to(at::kDouble).exp(), p.gather(1, rows.ids.to(at::kLong))), 1e-3);
+  }
+}
+
+TEST(StoredRows, GiveTheLabelAPlaceOfItsOwnOnlyWhereItIsNoneOfTheK) {
+  const at::Tensor logits = random_logits(10, 17);
+  const at::Tensor labels = some_labels(logits);
+  const TeacherBlock block = read_rows(store_rows(logits, labels, {.k = 5}), labels, 1);
+  ASSERT_EQ(block.ids.size(1), 6);
+  for (int64_t i = 0; i < 10; ++i) EXPECT_EQ(block.ids[i][5].item<int64_t>(), i < 5 ? labels[i].item<int64_t>() : -1);
+  EXPECT_EQ(block.ids.eq(labels.unsqueeze(1)).sum(1).min().item<int64_t>(), 1);
+}
+
+TEST(StoredRows, WholeDistributionsServeEveryTemperature) {
+  const at::Tensor logits = random_logits(6, 17);
+  const at::Tensor labels = some_labels(logits);
+  const TeacherBlock block = read_rows(store_rows(logits, labels, {.k = 17, .temperature = 2}), labels, 2);
+  EXPECT_FALSE(block.ids.defined());
+  for (const double temperature : {0.5, 1.0, 2.0}) {
+    EXPECT_LT(difference((block.logits / temperature).softmax(1), (logits / temperature).softmax(1)), 5e-3);
+  }
+}
+
+TEST(StoredRows, AreFiniteWhereNothingIsLeft) {
+  at::Tensor logits = at::full({1, 6}, -1e9, at::kFloat);
+  logits[0][2] = 0;
+  const at::Tensor labels = at::zeros({1}, at::kLong);
+  const StoredRows rows = store_rows(logits, labels, {.k = 2});
+  EXPECT_TRUE(at::isfinite(rows.log_probs).all().item<bool>());
+  EXPECT_EQ(rows.tail_log_mass.item<float>(), -65504);
+  const StoredRows all_but_label = store_rows(logits, labels, {.k = 5});
+  EXPECT_TRUE(at::isfinite(all_but_label.tail_log_mass).all().item<bool>());
+}
+
+// A teacher, a student and a corpus; caches of the teacher for the corpus.
+class TeacherCaches : public testing::Test {
+ protected:
+  void SetUp() override {
+    write_reversal_corpus(folder_ / "train.h5", kExamples, 3);
+    corpus_.emplace(folder_ / "train.h5");
+  }
+
+  data::TeacherCache cache_of(int64_t k, double temperature = 1) {
+    const StoredForm form{.k = k, .temperature = temperature};
+    const StoredRows rows = TeacherLogits(teacher_, *corpus_, form, 64).rows(0, corpus_->size(), [](int64_t) {});
+    const data::TeacherCacheInfo info{.k = k,
+                                      .vocabulary = kTestVocabulary,
+                                      .positions = corpus_->info().target_tokens,
+                                      .temperature = temperature,
+                                      .tokenizer_hash = "none",
+                                      .corpus_hash = data::corpus_hash(*corpus_)};
+    data::TeacherCacheWriter writer(folder_ / "cache.h5", info);
+    for (const data::TeacherRows& example : by_example(rows, *corpus_, 0, corpus_->size())) writer.add(example);
+    writer.finish();
+    return data::TeacherCache(folder_ / "cache.h5");
+  }
+
+  // Of the student on a batch, taught by `source`.
+  double loss(TeacherSource& source, const Batch& batch, Divergence divergence, double temperature = 1) {
+    const at::NoGradGuard no_grad;
+    const auto distributions = source.distributions(batch);
+    const HeadLabels labels = labels_in_head(student_, batch.labels);
+    const SharedRows shared(student_.config(), source.vocabulary());
+    const Teaching teaching{
+        .labels = labels.rows, .teacher = distributions.get(), .positions = labels.kept, .shared = &shared};
+    const at::Tensor hidden = labels.of(hidden_at_labels(student_, batch, {}));
+    return linear_distillation(hidden, model::head_weight(student_), teaching,
+                               {.lambda = 0, .kind = {divergence, .5}, .temperature = temperature})
+        .item<double>();
+  }
+
+  Batch batch(const std::vector<int64_t>& examples) const { return make_batch(*corpus_, examples, teacher_.info()); }
+
+  TemporaryDirectory folder_;
+  std::optional<data::Corpus> corpus_;
+  model::TransformerModel teacher_{tiny_config(), 5};
+  model::TransformerModel student_{tiny_config(), 6};
+};
+
+constexpr std::array kDivergences = {Divergence::kForwardKl, Divergence::kReverseKl, Divergence::kJsd,
+                                     Divergence::kTotalVariation};
+
+TEST_F(TeacherCaches, AWholeCacheGivesTheLiveTeachersLoss) {
+  LiveTeacher live(teacher_);
+  const Batch examples = batch({4, 0, 7});
+  for (const double made_at : {1.0, 1.5}) {
+    const data::TeacherCache cache = cache_of(kTestVocabulary, made_at);
+    CachedTeacher cached(cache);
+    EXPECT_FALSE(cached.temperature().has_value());
+    EXPECT_EQ(cached.live(), nullptr);
+    for (const Divergence divergence : kDivergences) {
+      for (const double temperature : {1.0, 2.0}) {
+        const double expected = loss(live, examples, divergence, temperature);
+        EXPECT_NEAR(loss(cached, examples, divergence, temperature), expected, 5e-3 * std::abs(expected) + 1e-4);
+      }
+    }
+  }
+}
+
+TEST_F(TeacherCaches, ATruncatedCacheNeverSaysMoreThanTheLiveTeacher) {
+  LiveTeacher live(teacher_);
+  const Batch examples = batch({8, 1, 3});
+  for (const Divergence divergence : kDivergences) {
+    double before = 0;
+    for (const int64_t k : {1, 4, 12, 28}) {
+      const data::TeacherCache cache = cache_of(k);
+      CachedTeacher cached(cache);
+      EXPECT_EQ(cached.temperature(), 1.0);
+      const double truncated = loss(cached, examples, divergence);
+      const double rounding = 2e-3 * loss(live, examples, divergence);
+      EXPECT_LE(truncated, loss(live, examples, divergence) + rounding) << k;
+      EXPECT_GE(truncated, before - rounding) << k;
+      before = truncated;
+    }
+    // With all ids but one nothing is hidden.
+    EXPECT_NEAR(before, loss(live, examples, divergence), 5e-3 * before + 1e-4);
+  }
+}
+
+TEST_F(TeacherCaches, GiveEachPositionOfABatchItsOwnRow) {
+  for (const int64_t k : {int64_t{4}, kTestVocabulary}) {
+    const data::TeacherCache cache = cache_of(k);
+    CachedTeacher cached(cache);
+    const Batch examples = batch({6, 2, 5});
+    const auto distributions = cached.distributions(examples);
+    const at::Tensor positions = at::tensor({int64_t{1}, examples.label_count() - 1}, at::kLong);
+    const TeacherBlock block = distributions->block(positions);
+    const at::Tensor logits = teacher_.head(hidden_at_labels(teacher_, examples, {})).index_select(0, positions);
+    const at::Tensor labels = examples.labels.index_select(0, positions);
+    const TeacherBlock expected = read_rows(store_rows(logits, labels, {.k = k}), labels, 1);
+    if (k == kTestVocabulary) {
+      EXPECT_LT(difference(block.logits, expected.logits), 1e-2);
+      continue;
+    }
+    EXPECT_TRUE(at::equal(block.ids, expected.ids));
+    EXPECT_LT(difference(block.log_probs, expected.log_probs), 1e-2);
+    EXPECT_LT(difference(block.tail_log_mass, expected.tail_log_mass), 1e-2);
+  }
+}
+
+TEST_F(TeacherCaches, RefuseLabelsOfAnotherCorpus) {
+  const data::TeacherCache cache = cache_of(4);
+  CachedTeacher cached(cache);
+  Batch other = batch({0, 1});
+  other.labels = other.labels.narrow(0, 0, other.label_count() - 1);
+  EXPECT_THROW(cached.distributions(other), std::logic_error);
+}
+
+TEST_F(TeacherCaches, RowsOfARangeAreThoseOfTheWholeCorpus) {
+  TeacherLogits logits(teacher_, *corpus_, {.k = 4}, 40);
+  int64_t counted = 0;
+  const StoredRows whole = logits.rows(0, kExamples, [&](int64_t positions) { counted += positions; });
+  EXPECT_EQ(counted, corpus_->info().target_tokens);
+  const StoredRows part = logits.rows(3, 6, [](int64_t) {});
+  int64_t first = 0;
+  for (int64_t i = 0; i < 3; ++i) first += static_cast<int64_t>(corpus_->target(i).size());
+  const int64_t count = part.log_probs.size(0);
+  EXPECT_TRUE(at::equal(part.ids, whole.ids.narrow(0, first, count)));
+  EXPECT_LT(difference(part.log_probs, whole.log_probs.narrow(0, first, count)), 1e-2);
+  const StoredRows again = logits.rows(3, 6, [](int64_t) {});
+  EXPECT_TRUE(at::equal(part.log_probs, again.log_probs));
+}
+
+TEST_F(TeacherCaches, MoreIdsThanTheTeacherHasAreAnError) {
+  EXPECT_THAT(error_of([&] { TeacherLogits(teacher_, *corpus_, {.k = kTestVocabulary + 1}, 64); }),
+              AllOf(HasSubstr("more ids"), HasSubstr(std::to_string(kTestVocabulary))));
+}
+
+TEST_F(TeacherCaches, LogitsThatAreNotFiniteAreAnError) {
+  auto parameters = teacher_.parameters();
+  parameters["head.weight"] = at::full_like(parameters["head.weight"], std::numeric_limits<float>::quiet_NaN());
+  model::TransformerModel broken(tiny_config(), parameters);
+  TeacherLogits logits(broken, *corpus_, {.k = 4}, 64);
+  EXPECT_THAT(error_of([&] { logits.rows(0, 2, [](int64_t) {}); }), HasSubstr("not finite"));
+}
+
+TEST_F(TeacherCaches, TheTruncationErrorIsThatOfTheLossItself) {
+  const data::TruncationError error =
+      truncation_error(teacher_, student_, {.corpus = *corpus_, .positions = 1000, .k = 4});
+  ASSERT_EQ(error.positions, corpus_->info().target_tokens);
+  std::vector<int64_t> ks;
+  for (const auto& row : error.rows) ks.push_back(row.k);
+  EXPECT_THAT(ks, testing::ElementsAre(4, 8, kTestVocabulary));
+  LiveTeacher live(teacher_);
+  const data::TeacherCache cache = cache_of(8);
+  CachedTeacher cached(cache);
+  const Batch all = batch({0, 1, 2, 3, 4, 5, 6, 7, 8});
+  const auto positions = static_cast<double>(error.positions);
+  for (size_t i = 0; i < kDivergences.size(); ++i) {
+    EXPECT_NEAR(error.exact[i], loss(live, all, kDivergences[i]) / positions, 1e-4);
+    EXPECT_NEAR(error.rows[1].losses[i], loss(cached, all, kDivergences[i]) / positions, 1e-4);
+    EXPECT_NEAR(error.rows[2].losses[i], error.exact[i], 2e-3 * error.exact[i] + 1e-4);  // fp16 alone
+    EXPECT_LT(error.rows[0].losses[i], error.exact[i]);
+  }
+  EXPECT_GT(error.rows[0].tail_mass, error.rows[1].tail_mass);
+  EXPECT_EQ(error.rows[2].tail_mass, 0);
+}
+
+TEST_F(TeacherCaches, TheTruncationErrorIsMeasuredOnASample) {
+  const auto error = truncation_error(teacher_, teacher_, {.corpus = *corpus_, .positions = 5, .k = 4, .flattened = 2});
+  EXPECT_GT(error.positions, 0);
+  EXPECT_LT(error.positions, corpus_->info().target_tokens / 2);
+  EXPECT_GT(error.exact[0], 0);
+  EXPECT_THAT(error.student, HasSubstr("2 times the temperature"));
+}
+
+}  // namespace
+}  // namespace draftsmith::train

@@ -1,0 +1,138 @@
+// Training of models that work in blocks: block prediction's labels, and that both kinds learn and are saved.
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "model/kinds/block_prediction.h"
+#include "model/kinds/deep_tandem.h"
+#include "tests/model/kinds/tandem_passes.h"
+#include "tests/support/errors.h"
+#include "tests/support/models.h"
+#include "tests/train/fixtures.h"
+#include "train/objectives/cross_entropy.h"
+#include "train/trainable/block_trainables.h"
+
+namespace draftsmith::train {
+namespace {
+
+constexpr int64_t kBlock = 3;
+
+// Texts that repeat themselves after 3 tokens: a block says what the next one is.
+void write_periodic_corpus(const std::filesystem::path& file, int64_t examples, int64_t prompt) {
+  data::CorpusWriter writer(
+      file, {.tokenizer_hash = "none", .vocabulary = kTestVocabulary, .provenance = {{"prompts", "true"}}});
+  RandomSequence random{CounterRandom(5, "periodic corpus")};
+  for (int64_t i = 0; i < examples; ++i) {
+    std::vector<int32_t> period, text;
+    for (int64_t t = 0; t < kBlock; ++t) period.push_back(static_cast<int32_t>(3 + random.below(6)));
+    for (int64_t t = 0; t < 8 + i % 3; ++t) text.push_back(period[static_cast<size_t>(t % kBlock)]);
+    writer.add(std::span<const int32_t>(text).first(static_cast<size_t>(prompt)),
+               std::span<const int32_t>(text).subspan(static_cast<size_t>(prompt)));
+  }
+  writer.finish();
+}
+
+model::TransformerConfig tiny_decoder() {
+  model::TransformerConfig config = model::tiny_llama(2);
+  config.vocabulary = kTestVocabulary;
+  config.decoder_start = 2;
+  return config;
+}
+
+model::DeepTandemModel tiny_deep() {
+  return {{.large = tiny_decoder(), .small = tiny_decoder(), .block = kBlock}, 7};
+}
+
+TrainOptions options(const std::string& length) {
+  TrainOptions options = tiny_options();
+  options.length = length;
+  options.dropout = 0;
+  options.optimizer.lr = 1e-2;
+  options.batches.pack_tokens = 24;
+  options.batches.token_budget = 96;
+  options.tensorboard = false;
+  return options;
+}
+
+class BlockTraining : public testing::Test {
+ protected:
+  void SetUp() override {
+    write_periodic_corpus(folder_ / "train.h5", 120, 1);
+    write_periodic_corpus(folder_ / "plain.h5", 12, 0);
+  }
+  TrainResult train(TrainableModel& trainable, const TrainOptions& training, const std::string& run) const {
+    const data::Corpus corpus(folder_ / "train.h5");
+    return Trainer({.trainable = trainable, .corpus = corpus, .validation = &corpus}, training, folder_ / run).run();
+  }
+  TemporaryDirectory folder_;
+};
+
+// The label at position p is token p + 1: predicted by the state at token p + 1 - γ, which the first ones lack.
+TEST_F(BlockTraining, BlockPredictionIsJudgedOnTheTokensThatItPredicts) {
+  model::TransformerModel model(model::block_prediction_config(tiny_decoder(), kBlock), 5);
+  model.to(at::kCPU, at::kDouble);
+  BlockPredictionTrainable trainable(model);
+  const data::Corpus corpus(folder_ / "plain.h5");
+  const at::NoGradGuard no_grad;
+  double expected = 0;
+  int64_t labels = 0;
+  std::vector<int64_t> all;
+  for (int64_t i = 0; i < corpus.size(); ++i) {
+    all.push_back(i);
+    const Batch batch = make_batch(corpus, {i}, model.info());
+    model::ForwardInput input;
+    input.target = batch.decoder_input;
+    const at::Tensor log_probs = model.head(model.forward(input).hidden)[0].log_softmax(1);  // [T,V]
+    for (int64_t p = kBlock - 1; p < batch.label_count(); ++p, ++labels) {
+      expected -= log_probs[p + 1 - kBlock][batch.labels[p].item<int64_t>()].item<double>();
+    }
+  }
+  const Loss loss = CrossEntropy({}).loss(trainable, make_batch(corpus, all, model.info(), 24), {});
+  EXPECT_EQ(loss.count, labels);
+  EXPECT_NEAR(loss.sum.item<double>(), expected, 1e-9 * expected);
+}
+
+TEST_F(BlockTraining, BlockPredictionLearnsAndItsResultLoads) {
+  model::TransformerModel model(model::block_prediction_config(tiny_decoder(), kBlock), 5);
+  BlockPredictionTrainable trainable(model);
+  const data::Corpus corpus(folder_ / "train.h5");
+  const double before = validate(trainable, {.corpus = &corpus}, {}).loss;
+  const TrainResult result = train(trainable, options("60 steps"), "run");
+  const auto stored = model::load_block_prediction(result.model, {.pack = false});
+  BlockPredictionTrainable loaded(*stored);
+  EXPECT_LT(validate(loaded, {.corpus = &corpus}, {}).loss, before - 1);
+}
+
+TEST_F(BlockTraining, ADeepTandemTrainsBothPartsAndItsCheckpointLoads) {
+  model::DeepTandemModel model = tiny_deep();
+  DeepTandemTrainable trainable(model);
+  std::map<std::string, at::Tensor> before;
+  for (const auto& [name, value] : trainable.parameters()) before[name] = value.clone();
+  const data::Corpus corpus(folder_ / "train.h5");
+  const double loss = validate(trainable, {.corpus = &corpus}, {}).loss;
+  const TrainResult result = train(trainable, options("40 steps"), "whole");
+  EXPECT_LT(validate(trainable, {.corpus = &corpus}, {}).loss, loss - 1);
+  for (const auto& [name, value] : trainable.parameters()) {
+    EXPECT_FALSE(value.equal(before.at(name))) << name;
+  }
+  // From its checkpoint another start becomes the same.
+  model::DeepTandemModel other({.large = tiny_decoder(), .small = tiny_decoder(), .block = kBlock}, 8);
+  DeepTandemTrainable resumed(other);
+  resumed.load(folder_ / "whole" / "checkpoints" / "last" / "model");
+  const auto stored = model::load_deep_tandem(result.model);
+  for (const auto& [name, value] : resumed.parameters()) {
+    EXPECT_TRUE(value.equal(stored->parameters().at(name))) << name;
+  }
+}
+
+TEST_F(BlockTraining, TextsThatAreTooLongForTheLargePartAreRefused) {
+  model::TransformerConfig large = tiny_decoder();
+  large.max_positions = 8;
+  model::DeepTandemModel model({.large = large, .small = tiny_decoder(), .block = kBlock}, 7);
+  DeepTandemTrainable trainable(model);
+  const std::string message = error_of([&] { train(trainable, options("1 steps"), "run"); });
+  EXPECT_NE(message.find("at most 8 tokens"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace draftsmith::train

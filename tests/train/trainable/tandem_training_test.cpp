@@ -1,0 +1,174 @@
+// Training of Tandems: right gradients in every configuration, only what is to be trained changes, it learns, and its
+// result decodes with its primary.
+
+#include <ATen/core/grad_mode.h>
+
+#include "tests/support/errors.h"
+#include "tests/support/models.h"
+#include "tests/support/tandem.h"
+#include "tests/train/trainable/tandem_training_fixtures.h"
+#include "tests/train/trainable/trainable_checks.h"
+
+namespace draftsmith::train {
+namespace {
+
+TEST_F(TandemTraining, GradientsEqualFiniteDifferencesInEveryConfiguration) {
+  for (const auto& config : {model::tiny_t5(), model::tiny_llama(3)}) {
+    const data::Corpus corpus(folder_ / (config.encoder_decoder ? "train.h5" : "copy.h5"));
+    for (const auto configuration : {TandemConfiguration::kPrimaryFrozen, TandemConfiguration::kBothSecondaryLoss,
+                                     TandemConfiguration::kBothBothLosses}) {
+      SCOPED_TRACE(config.family + " " + tandem_configuration_names()[static_cast<size_t>(configuration)]);
+      Pair pair(config, at::kDouble);
+      TandemTrainable trainable = pair.trainable(configuration);
+      expect_right_gradients(trainable, make_batch(corpus, {0, 1, 2, 3}, trainable.info(), 24));
+    }
+  }
+}
+
+TEST_F(TandemTraining, BothLossesAreTheSecondarysAndThePrimarys) {
+  Pair pair(model::tiny_t5());
+  const data::Corpus corpus(folder_ / "train.h5");
+  const Batch batch = make_batch(corpus, {0, 1, 2, 3}, pair.secondary->info());
+  const at::NoGradGuard no_grad;
+  const auto loss = [&](TrainableModel& trainable) { return CrossEntropy({}).loss(trainable, batch, {}); };
+  PlainTrainable alone(*pair.primary);
+  TandemTrainable secondary = pair.trainable(TandemConfiguration::kBothSecondaryLoss);
+  TandemTrainable both = pair.trainable(TandemConfiguration::kBothBothLosses);
+  const double expected = loss(alone).sum.item<double>() + loss(secondary).sum.item<double>();
+  EXPECT_NEAR(loss(both).sum.item<double>(), expected, 1e-4 * expected);
+  EXPECT_EQ(loss(both).count, batch.label_count());
+}
+
+TEST_F(TandemTraining, TheTeacherItOffersIsItsPrimary) {
+  Pair pair(model::tiny_t5());
+  TandemTrainable trainable = pair.trainable(TandemConfiguration::kBothBothLosses);
+  require_gradients(trainable, true);
+  const data::Corpus corpus(folder_ / "train.h5");
+  const Batch batch = make_batch(corpus, {0, 1, 2, 3}, trainable.info());
+  const TrainableOutput output = trainable.forward(batch, {});
+  ASSERT_TRUE(output.teacher.has_value());
+  EXPECT_FALSE(output.teacher->hidden.requires_grad());
+  EXPECT_LT(model::difference(output.teacher->hidden, hidden_at_labels(*pair.primary, batch, {})), 1e-6);
+  EXPECT_TRUE(output.predictions[0].taught);
+  EXPECT_FALSE(output.predictions[1].taught);
+}
+
+// Blocks are counted from the start of each text, not of the row.
+TEST_F(TandemTraining, PackedRowsHaveTheLossOfTheirTexts) {
+  Pair pair(model::tiny_llama(3), at::kDouble);
+  TandemTrainable trainable = pair.trainable(TandemConfiguration::kPrimaryFrozen);
+  const data::Corpus corpus(folder_ / "copy.h5");
+  const at::NoGradGuard no_grad;
+  CrossEntropy objective({});
+  double alone = 0;
+  for (int64_t i = 0; i < 7; ++i) {
+    alone += objective.loss(trainable, make_batch(corpus, {i}, trainable.info()), {}).sum.item<double>();
+  }
+  const Batch packed = make_batch(corpus, {0, 1, 2, 3, 4, 5, 6}, trainable.info(), 24);
+  ASSERT_LT(packed.decoder_input.lengths.size(), 7u);
+  EXPECT_NEAR(objective.loss(trainable, packed, {}).sum.item<double>(), alone, 1e-9 * alone);
+}
+
+TEST_F(TandemTraining, AFrozenPrimaryStaysAndIsNamedByTheResult) {
+  Pair pair(model::tiny_t5());
+  const Weights primary = copy_of(*pair.primary), secondary = copy_of(*pair.secondary);
+  const TrainResult result = train(pair, {}, options(), "run");
+  EXPECT_EQ(changed(primary, *pair.primary), 0);
+  EXPECT_EQ(changed(secondary, *pair.secondary), static_cast<int64_t>(secondary.size()));
+  EXPECT_FALSE(std::filesystem::exists(result.model / "primary"));
+  const model::Tandem stored = model::load_tandem(result.model, {.secondary = {.pack = false}});
+  EXPECT_EQ(changed(copy_of(*pair.secondary), *stored.secondary), 0);
+  // It runs packed as well as plain.
+  pair.primary->pack();
+  TandemTrainable packed = pair.trainable(TandemConfiguration::kPrimaryFrozen);
+  require_gradients(packed, true);
+  const data::Corpus corpus(folder_ / "train.h5");
+  CrossEntropy({}).loss(packed, make_batch(corpus, {0, 1}, packed.info()), {}).sum.backward();
+  EXPECT_TRUE(pair.secondary->parameters().at("decoder.0.primary_projection.weight").grad().defined());
+}
+
+TEST_F(TandemTraining, AFrozenPrimaryIsCopiedWhereThatIsWanted) {
+  Pair pair(model::tiny_t5());
+  const TrainResult result = train(pair, {.copy_primary = true}, options(), "run");
+  std::filesystem::remove_all(folder_ / "primary");
+  const model::Tandem stored = model::load_tandem(result.model, {.primary = {.pack = false}});
+  EXPECT_EQ(changed(copy_of(*pair.primary), *stored.primary), 0);
+}
+
+TEST_F(TandemTraining, ATrainedPrimaryChangesAndLiesInTheResult) {
+  for (const auto configuration : {TandemConfiguration::kBothSecondaryLoss, TandemConfiguration::kBothBothLosses}) {
+    const std::string name = tandem_configuration_names()[static_cast<size_t>(configuration)];
+    SCOPED_TRACE(name);
+    Pair pair(model::tiny_t5());
+    const Weights primary = copy_of(*pair.primary), secondary = copy_of(*pair.secondary);
+    const TrainResult result = train(pair, {.configuration = configuration}, options(), name);
+    EXPECT_GT(changed(primary, *pair.primary), static_cast<int64_t>(primary.size()) / 2);
+    EXPECT_EQ(changed(secondary, *pair.secondary), static_cast<int64_t>(secondary.size()));
+    const model::Tandem stored =
+        model::load_tandem(result.model, {.secondary = {.pack = false}, .primary = {.pack = false}});
+    EXPECT_EQ(changed(copy_of(*pair.primary), *stored.primary), 0);
+    EXPECT_EQ(changed(copy_of(*pair.secondary), *stored.secondary), 0);
+  }
+}
+
+// The two stages of Tandem-Distil. Alpha is against the primary, which no teacher was named for.
+TEST_F(TandemTraining, TheLossFallsInBothStages) {
+  Pair pair(model::tiny_t5());
+  TrainOptions training = options();
+  training.dropout = 0;
+  training.optimizer.lr = 1e-2;
+  training.length = "1 steps";
+  const auto before = summary_of(train(pair, {}, training, "before"));
+  training.length = "40 steps";
+  const auto first = summary_of(train(pair, {}, training, "first"));
+  EXPECT_LT(first["model"]["loss"].get<double>(), before["model"]["loss"].get<double>() - 0.2);
+  training.objective.name = "distill";
+  training.objective.distill.lambda = 0.5;
+  const auto second = summary_of(train(pair, {}, training, "second"));
+  EXPECT_GT(second["model"]["alpha"].get<double>(), first["model"]["alpha"].get<double>() + 0.02);
+}
+
+TEST_F(TandemTraining, TheSummaryHoldsTheKeptModelsMeasuresAndTheLast) {
+  Pair pair(model::tiny_t5());
+  TrainOptions training = options();
+  training.validation.every = "2 steps";
+  training.optimizer.lr = 0.5;  // soon worse
+  training.schedule = {};
+  const TrainResult result = train(pair, {}, training, "run");
+  const auto summary = summary_of(result);
+  EXPECT_EQ(summary["model"]["step"], result.state.best_step);
+  EXPECT_EQ(summary["model"]["loss"].get<double>(), *result.state.best_value);
+  EXPECT_EQ(summary["last"]["step"], 6);
+}
+
+// Learned positions end; what is beyond them would be read as the last one.
+TEST_F(TandemTraining, TextsThatAreTooLongForEitherModelAreRefused) {
+  for (const auto& [of_primary, of_secondary, shortest] : {std::tuple{6, 64, 6}, {64, 7, 7}, {0, 5, 5}, {6, 0, 6}}) {
+    const auto with_context = [&](model::TransformerConfig config, int64_t context) {
+      if (context == 0) config.positions = model::Positions::kAlibi;
+      config.max_positions = context;
+      return model::varied_model(with_test_vocabulary(config), 3, at::kFloat);
+    };
+    const auto primary = with_context(model::tiny_gpt2(), of_primary);
+    const auto ordinary = with_context(model::smaller(model::tiny_gpt2()), of_secondary);
+    const auto secondary = model::make_tandem_secondary(*ordinary, *primary);
+    TandemTrainable trainable(*secondary, *primary, {});
+    const data::Corpus corpus(folder_ / "copy.h5");
+    const std::string message =
+        error_of([&] { Trainer({.trainable = trainable, .corpus = corpus}, options(), folder_ / "run").run(); });
+    EXPECT_NE(message.find("longer than the model's positions"), std::string::npos) << message;
+    EXPECT_NE(message.find("at most " + std::to_string(shortest) + " tokens"), std::string::npos) << message;
+  }
+}
+
+TEST_F(TandemTraining, WhatDoesNotFitIsRefusedNamingBoth) {
+  Pair pair(model::tiny_t5()), other(model::tiny_llama(3));
+  pair.secondary->set_name("small");
+  other.primary->set_name("large");
+  const std::string message = error_of([&] { TandemTrainable(*pair.secondary, *other.primary, {}); });
+  EXPECT_NE(message.find("small"), std::string::npos) << message;
+  EXPECT_NE(message.find("large"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace draftsmith::train
