@@ -44,8 +44,7 @@ TEST_F(EvaluationPrompts, CuttingIdsKeepsTheirEos) {
 }
 
 TEST_F(EvaluationPrompts, PromptsMustLeaveRoomForTheNewTokens) {
-  const std::filesystem::path stories =
-      test::data_dir() / "models/stories260k_hf";  // a context of 512 tokens
+  const std::filesystem::path stories = test::data_dir() / "models/stories260k_hf";  // a context of 512 tokens
   if (!std::filesystem::exists(stories)) GTEST_SKIP() << "no shared data";
   options_.model = stories;
   const auto engine = make_model_engine(options_);
