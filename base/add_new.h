@@ -1,4 +1,4 @@
-// A list without repetitions.
+// Lists without repetitions.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 
 namespace draftsmith {
 
-// Appends `value` unless the list holds it already.
+// Appends `value` unless the list contains it.
 template <class T>
 void add_new(std::vector<T>& values, const T& value) {
   if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);

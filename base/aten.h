@@ -1,5 +1,5 @@
-// Tensors, and the free functions of ATen that this project calls: everything that <ATen/ATen.h> would bring costs each
-// file seconds. To call another at:: function, add its header here.
+// Tensors, and the free functions of ATen that this project calls. <ATen/ATen.h> would cost each file seconds of
+// compile time. To call another at:: function, add its header here.
 #pragma once
 
 #include <ATen/Context.h>

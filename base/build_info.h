@@ -1,4 +1,4 @@
-// What the build knows about itself; build_info.cpp is generated at configure and build time (base/CMakeLists.txt).
+// Version, commit and compiler of this build. CMake generates build_info.cpp (base/CMakeLists.txt).
 #pragma once
 
 namespace draftsmith::build_info {

@@ -1,4 +1,4 @@
-// Choice of device, number type and threads, from the words of options and flags.
+// Device, number type and threads, as named by options and flags.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,22 @@
 
 namespace draftsmith {
 
-// "auto" (the first CUDA device if there is one, else the CPU), "cpu", "cuda" or "cuda:N". Throws UserError for other
-// words and for CUDA devices that this machine or this LibTorch does not have. `where` names the option or flag.
+// Returns the device named "auto" (the first CUDA device, or the CPU if there is none), "cpu", "cuda" or "cuda:N".
+// `where` names the option or flag in errors. Throws UserError for other words, and for a CUDA device that this machine
+// or this LibTorch does not have.
 c10::Device choose_device(const std::string& name, const std::string& where = "--device");
 
-// "fp32", "bf16", "fp16" or "fp64". Throws UserError for other words.
+// Returns the type named "fp32", "bf16", "fp16" or "fp64". Throws UserError for other words.
 c10::ScalarType parse_dtype(const std::string& name, const std::string& where = "--dtype");
 std::string dtype_name(c10::ScalarType dtype);
 
-// Sets the number of threads for LibTorch's CPU work; 0 leaves LibTorch's choice. Returns the number in use.
+// Sets the number of threads for LibTorch's work on the CPU, unless it is 0. Returns the number in use.
 int64_t set_threads(int64_t threads);
 
-// Waits until everything enqueued on the device is done (for timing); nothing to wait for on the CPU.
+// Waits until the device has done all its work, so that times are right. Returns at once for the CPU.
 void synchronize(c10::Device device);
 
-// "Intel(R) Xeon(R) Processor" or "NVIDIA H200".
+// Returns the device's product name, for example "NVIDIA H200".
 std::string device_description(c10::Device device);
 
 }  // namespace draftsmith

@@ -1,11 +1,11 @@
-// The name of one dropout mask.
+// Key of one dropout mask.
 #pragma once
 
 #include <cstdint>
 
 namespace draftsmith {
 
-// Names one mask of a run: the micro-batch and the place in the model that draws it. Masks of different keys are
+// Key of one mask in a training run: the micro-batch and the place in the model. Masks of different keys are
 // independent.
 struct DropoutKey {
   uint64_t seed = 0;

@@ -1,4 +1,4 @@
-// What machine and build a measurement was made on, for results.json and `draftsmith --version`.
+// Machine and build of a measurement, for results.json and `draftsmith --version`.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,18 @@
 namespace draftsmith {
 
 std::string version();  // "0.1.0"
-std::string
-git_commit();            // short hash at configure time, "+" behind it when the tree had changes; "unknown" without git
-std::string compiler();  // "g++ 12.2.0, Release"
+// Returns the short hash at configure time, followed by "+" if the tree had changes; "unknown" without git.
+std::string git_commit();
+std::string compiler();          // "g++ 12.2.0, Release"
 std::string libtorch_version();  // "2.11.0"
 std::string cpu_name();          // "Intel(R) Xeon(R) Processor"
-int64_t cpu_cores();             // logical cores this process may run on
+int64_t cpu_cores();             // logical cores that this process may run on
 std::string now_utc();           // "2026-11-21T11:40:03Z"
 
 // Returns the command line of this process as a shell would read it, the program without its folder.
 std::string command_line();
 
-// Returns all of them in one object: version, commit, compiler, cpu, cores, date, command, libtorch, host memory in
-// bytes.
+// Returns an object with version, commit, compiler, cpu, cores, date, command, libtorch and host memory in bytes.
 nlohmann::ordered_json environment();
 
 }  // namespace draftsmith

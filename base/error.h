@@ -1,8 +1,8 @@
-// Errors that teach: where the problem is, what was expected, what was found and what to do about it.
+// Errors that say where the problem is, what was expected, what was found and what to do about it.
 //
-// UserError is what the user can correct (a bad argument, configuration or file): the program exits with 2 and has
-// written nothing. RunError is a run that failed (a disk that filled up, a loss that became NaN): exit 1, what was
-// finished stays. Bugs of our own are std::logic_error.
+// UserError: the user can correct it (a bad argument, configuration or file). The program exits with 2 and has written
+// nothing. RunError: the run failed (a full disk, a loss that became NaN). The program exits with 1 and keeps finished
+// work. Bugs of Draftsmith are std::logic_error.
 #pragma once
 
 #include <stdexcept>
@@ -11,7 +11,7 @@
 
 namespace draftsmith {
 
-// One problem. Empty members are left out of the message.
+// Problem that a message reports. The message omits empty members.
 struct Problem {
   std::string where = {};  // file, file:line, option name, tensor name
   std::string what = {};   // the problem in one sentence, without a full stop
@@ -20,7 +20,7 @@ struct Problem {
   std::string hint = {};  // what the user should do
 };
 
-// The message printed for a problem, several lines, no trailing newline.
+// Returns the message for a problem: several lines, no trailing newline.
 std::string to_string(const Problem& problem);
 
 class Error : public std::runtime_error {
@@ -33,7 +33,7 @@ class Error : public std::runtime_error {
   std::vector<Problem> problems_;
 };
 
-// The user can correct it; exit code 2.
+// Error that the user can correct; exit code 2.
 class UserError : public Error {
  public:
   explicit UserError(Problem problem) : Error({std::move(problem)}) {}
@@ -41,27 +41,27 @@ class UserError : public Error {
   int exit_code() const override { return 2; }
 };
 
-// The run failed; exit code 1.
+// Failure of a run; exit code 1.
 class RunError : public Error {
  public:
   explicit RunError(Problem problem) : Error({std::move(problem)}) {}
   int exit_code() const override { return 1; }
 };
 
-// Collects problems so that all are reported at once.
+// List of problems, so that all are reported at once.
 class Problems {
  public:
   void add(Problem problem) { list_.push_back(std::move(problem)); }
   bool empty() const { return list_.empty(); }
   const std::vector<Problem>& list() const { return list_; }
-  // Throws a UserError that names every problem collected, if there is any.
+  // Throws a UserError with every collected problem, if there is any.
   void throw_if_any() const;
 
  private:
   std::vector<Problem> list_;
 };
 
-// The element of `known` nearest to `name` by edit distance, or empty when none is near enough to be meant.
+// Returns the element of `known` with the smallest edit distance to `name`; empty if none is near enough.
 std::string nearest(const std::string& name, const std::vector<std::string>& known);
 
 }  // namespace draftsmith

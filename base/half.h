@@ -1,4 +1,4 @@
-// IEEE binary16 numbers as their bits, where there is no LibTorch.
+// IEEE binary16 numbers as bits, for code without LibTorch.
 #pragma once
 
 #include <bit>
@@ -7,7 +7,7 @@
 
 namespace draftsmith {
 
-// The value of a half's bits, exactly; infinities and NaN as such.
+// Returns the exact value; infinities and NaN stay what they are.
 inline float half_to_float(uint16_t bits) {
   const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
   const int exponent = (bits >> 10) & 0x1f;

@@ -20,14 +20,15 @@ struct JsonLimits {
   int max_depth = 64;
 };
 
-// Reads a JSON file. Throws UserError naming file:line for malformed text, nesting beyond the limit, a key given twice
-// in one object, invalid UTF-8.
+// Reads a JSON file. Throws a UserError with file:line for malformed text, nesting beyond the limit, a key given twice
+// in one object, and invalid UTF-8.
 nlohmann::json load_json(const std::filesystem::path& file, const JsonLimits& limits = {});
 
-// The same for text in memory; `source_name` stands in for the file's name.
+// Like load_json(), for text in memory. Errors name `source_name` as the file.
 nlohmann::json parse_json(std::string_view text, const std::string& source_name, const JsonLimits& limits = {});
 
-// Pretty-printed with two blanks, a newline at the end, written atomically. Infinite and NaN numbers become null.
+// Writes a JSON file atomically, indented by two blanks, with a newline at the end. Infinite and NaN numbers become
+// null.
 void write_json(const std::filesystem::path& file, const nlohmann::ordered_json& json);
 
 struct IntRange {
@@ -35,11 +36,12 @@ struct IntRange {
   int64_t max = std::numeric_limits<int64_t>::max();
 };
 
-// Reads the keys of one JSON object. A missing, mistyped or out-of-range value adds a problem "<where>: '<key>' ..."
-// and gives the fallback; keys with a fallback may be absent, null counts as absent. `where` is the file's name.
+// Reader of the keys of one JSON object. For a missing, mistyped or out-of-range value, a getter adds the problem
+// "<where>: '<key>' ..." and returns the fallback. Keys with a fallback may be absent; null counts as absent. `where`
+// is the file's name.
 class JsonReader {
  public:
-  // Adds a problem when `object` is no object. Both references must outlive the reader.
+  // Adds a problem if `object` is not a JSON object. Both references must outlive the reader.
   JsonReader(const nlohmann::json& object, std::string where, Problems& problems);
 
   bool has(const std::string& key) const;
@@ -48,7 +50,7 @@ class JsonReader {
   double get_double(const std::string& key, std::optional<double> fallback = std::nullopt);
   bool get_bool(const std::string& key, std::optional<bool> fallback = std::nullopt);
   std::string get_string(const std::string& key, std::optional<std::string> fallback = std::nullopt);
-  // An integer or a list of integers (Hugging Face's eos_token_id is either); empty when absent.
+  // Reads an integer or a list of integers (Hugging Face's eos_token_id may be either); empty if absent.
   std::vector<int64_t> get_ints(const std::string& key, IntRange range = {});
 
  private:
@@ -60,7 +62,7 @@ class JsonReader {
   Problems& problems_;
 };
 
-// A value as error messages show it: compact, at most `width` characters.
+// Returns a value as error messages show it: compact, at most `width` characters.
 std::string brief(const nlohmann::json& value, size_t width = 60);
 
 // JSON has no NaN and no infinity: returns null for a number that is not finite.

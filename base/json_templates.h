@@ -1,5 +1,5 @@
-// Declares nlohmann's classes as instantiated in json_templates.cpp: without it every file that touches JSON compiles
-// copies of them, a third of its time. Included by the precompiled headers.
+// Declares that json_templates.cpp instantiates nlohmann's classes. Otherwise each file with JSON would compile copies
+// of them, which takes a third of its time. The precompiled headers include this file.
 #pragma once
 
 #include <nlohmann/json.hpp>

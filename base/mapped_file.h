@@ -1,4 +1,4 @@
-// A file as read-only memory: pages come from disk when they are touched and leave memory again when it gets scarce.
+// File mapped as read-only memory: pages are read when they are touched and dropped when memory gets scarce.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@ namespace draftsmith {
 class MappedFile {
  public:
   MappedFile() = default;
-  // Errors: UserError when the file is absent, no regular file or cannot be mapped.
+  // Errors: UserError if the file is absent, not a regular file or cannot be mapped.
   explicit MappedFile(const std::filesystem::path& file);
 
-  // `count` values from byte `offset` on, valid as long as a copy of this mapping. Throws std::out_of_range outside the
-  // file and for offsets that are no multiple of a value's size.
+  // Returns `count` values from byte `offset` on, valid as long as a copy of this mapping. Throws std::out_of_range
+  // outside the file and for an offset that is not a multiple of a value's size.
   template <class T>
   std::span<const T> values(int64_t offset, int64_t count) const {
     if (count == 0) return {};
@@ -27,11 +27,11 @@ class MappedFile {
     return {reinterpret_cast<const T*>(data_.get() + offset), static_cast<size_t>(count)};
   }
   int64_t bytes() const { return bytes_; }
-  // Its beginning, as long as a copy of this mapping or of this pointer lives; null for an empty file.
+  // The first byte, valid as long as a copy of this mapping or of this pointer; null for an empty file.
   const std::shared_ptr<const char>& data() const { return data_; }
-  // Has the file read into the system's cache in the background, since all of it is needed soon.
+  // Starts reading the whole file into the system's cache in the background.
   void will_need() const;
-  // Gives the touched pages back; they come again from the file (or the system's cache of it) when they are needed.
+  // Drops the touched pages; later uses read them again from the file or the system's cache.
   void forget_pages() const;
 
  private:

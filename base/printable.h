@@ -1,4 +1,4 @@
-// Text of untrusted files in messages: a terminal gets no control characters, and no endless lines.
+// Text of untrusted files for messages, without control characters and endless lines.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace draftsmith {
 
-// Whatever is not printable ASCII escaped as \xNN, cut at 120 characters.
+// Returns the text with all but printable ASCII escaped as \xNN, cut at 120 characters.
 std::string printable(std::string_view text);
 
 }  // namespace draftsmith

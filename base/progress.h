@@ -11,15 +11,15 @@ namespace draftsmith {
 
 enum class ProgressStyle { kBar, kLines, kQuiet };
 
-// kQuiet when asked for, else kBar on a terminal, else kLines.
+// Returns kQuiet if `quiet`, else kBar on a terminal, else kLines.
 ProgressStyle progress_style(bool quiet);
 
 struct ProgressOptions {
   ProgressStyle style = ProgressStyle::kQuiet;
   std::string title;        // "tokenizing"
-  std::string unit;         // what is counted: "lines", "tokens"
+  std::string unit;         // unit of the counts: "lines", "tokens"
   int64_t total = 0;        // 0: unknown, no bar and no time left
-  int64_t done_before = 0;  // finished in an earlier run: shown as done, but not part of the rate
+  int64_t done_before = 0;  // finished in an earlier run: counts as done, but not in the rate
 };
 
 class Progress {
@@ -28,16 +28,16 @@ class Progress {
   using Sink = std::function<void(const std::string&)>;
 
   explicit Progress(ProgressOptions options);
-  // With another clock and output than the machine's, for tests.
+  // Takes a clock and an output, for tests.
   Progress(ProgressOptions options, std::function<Clock::time_point()> now, Sink sink);
   // Ends the line of an unfinished bar.
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Counts `count` more as done; prints only when due, so that calling it often is cheap.
+  // Counts `count` more as done. Frequent calls are cheap: a line is printed only when it is due.
   void advance(int64_t count = 1);
-  // Shown at the end of the line: "loss 2.31".
+  // Sets the text at the end of the line: "loss 2.31".
   void set_note(std::string note) { note_ = std::move(note); }
   // Prints the last line with the total time; later calls do nothing.
   void finish();
@@ -57,10 +57,10 @@ class Progress {
   std::string note_;
 };
 
-// "1h02m", "3m07s", "42s", "0.8s".
+// Returns a duration as text: "1h02m", "3m07s", "42s", "0.8s".
 std::string human_duration(double seconds);
 
-// "1.25M", "63.0k", "421", "0.53": a count or rate in few characters.
+// Returns a count or rate in few characters: "1.25M", "63.0k", "421", "0.53".
 std::string human_count(double count);
 
 }  // namespace draftsmith

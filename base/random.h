@@ -1,5 +1,5 @@
-// Counter-based random numbers (Philox4x32-10; Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011):
-// the value at any counter without state, so that resuming, batch size and the number of threads change nothing.
+// Counter-based random numbers (Philox4x32-10; Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
+// A value depends on its key and counter alone, so resuming, batch size and the number of threads change nothing.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@ namespace draftsmith {
 
 using PhiloxBlock = std::array<uint32_t, 4>;
 
-// Ten rounds of Philox4x32 of one counter block under one key.
+// Applies ten rounds of Philox4x32 to a counter block.
 constexpr PhiloxBlock philox4x32(PhiloxBlock counter, std::array<uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
     const uint64_t product0 = uint64_t{0xd2511f53} * counter[0];
@@ -23,7 +23,7 @@ constexpr PhiloxBlock philox4x32(PhiloxBlock counter, std::array<uint32_t, 2> ke
   return counter;
 }
 
-// A 64-bit number from a stream's name ("dropout/decoder/3"), the same on every machine (FNV-1a, then mixed).
+// Returns the 64-bit number of a stream's name ("dropout/decoder/3"), equal on all machines (FNV-1a, then mixed).
 constexpr uint64_t stream_of(std::string_view name) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
@@ -32,40 +32,40 @@ constexpr uint64_t stream_of(std::string_view name) {
   return hash ^ (hash >> 31);
 }
 
-// An independent sequence for each (seed, stream). Counter block: (counter low, counter high, stream low, stream high);
-// key: seed.
+// Independent sequence of random numbers for each (seed, stream). The Philox key is the seed; the counter block is
+// (counter low, counter high, stream low, stream high).
 class CounterRandom {
  public:
   constexpr CounterRandom(uint64_t seed, uint64_t stream) : seed_(seed), stream_(stream) {}
   constexpr CounterRandom(uint64_t seed, std::string_view stream_name) : CounterRandom(seed, stream_of(stream_name)) {}
 
-  // Four 32-bit words at `counter`.
+  // Returns four 32-bit words.
   constexpr PhiloxBlock block(uint64_t counter) const {
     return philox4x32({static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32),
                        static_cast<uint32_t>(stream_), static_cast<uint32_t>(stream_ >> 32)},
                       {static_cast<uint32_t>(seed_), static_cast<uint32_t>(seed_ >> 32)});
   }
 
-  // 64 random bits at `counter`.
+  // Returns 64 random bits.
   constexpr uint64_t bits(uint64_t counter) const {
     const PhiloxBlock words = block(counter);
     return uint64_t{words[1]} << 32 | words[0];
   }
 
-  // Uniform in [0, 1) at `counter`: 53 bits.
+  // Returns a number in [0, 1), uniform, with 53 bits.
   constexpr double uniform(uint64_t counter) const { return static_cast<double>(bits(counter) >> 11) * 0x1p-53; }
 
-  // Uniform in [0, 1) at `counter`: 24 bits.
+  // Returns a number in [0, 1), uniform, with 24 bits.
   constexpr float uniform_float(uint64_t counter) const {
     return static_cast<float>(block(counter)[0] >> 8) * 0x1p-24f;
   }
 
-  // Uniform integer in [0, bound); bound > 0. The bias is below bound / 2^64.
+  // Returns an integer in [0, bound), uniform up to a bias below bound / 2^64; bound > 0.
   constexpr uint64_t below(uint64_t counter, uint64_t bound) const {
     return static_cast<uint64_t>(static_cast<unsigned __int128>(bits(counter)) * bound >> 64);
   }
 
-  // Standard normal at `counter` (Box-Muller, cosine branch).
+  // Returns a standard normal number (Box-Muller, cosine branch).
   double normal(uint64_t counter) const;
 
   constexpr uint64_t seed() const { return seed_; }
@@ -76,7 +76,7 @@ class CounterRandom {
   uint64_t stream_;
 };
 
-// A running position in a CounterRandom, for loops that draw one after the other; the position is all there is to save.
+// Position in a CounterRandom, for loops that draw one number after another. The position is the whole state.
 struct RandomSequence {
   CounterRandom random;
   uint64_t position = 0;

@@ -1,6 +1,6 @@
-// Random tensors from counter-based streams (base/random.h): each element is a function of the key and its index,
-// whatever the device, the number of threads or what was drawn before. (LibTorch's own CPU generator is serial:
-// bernoulli_ alone took 23 % of a training step.)
+// Random tensors from counter-based streams (base/random.h): each element is a function of the key and its index, on
+// any device, with any number of threads, after any other draws. (LibTorch's generator for CPUs is serial: bernoulli_
+// alone took 23 % of a training step.)
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace draftsmith {
 
-// Mask of `shape`: 0 with `probability`, else 1 / (1 - probability). The probability is rounded to a multiple of 2^-16
-// (and the scale is that of the rounded one, so that the mean stays 1). Throws std::logic_error unless 0 <= probability
-// < 1 and the dtype is fp32, fp64, bf16 or fp16.
+// Returns a mask of `shape`: 0 with `probability`, else 1 / (1 - probability). The probability is first rounded to a
+// multiple of 2^-16, so that the mean stays 1. Throws std::logic_error unless 0 <= probability < 1 and the dtype is
+// fp32, fp64, bf16 or fp16.
 at::Tensor dropout_mask(at::IntArrayRef shape, double probability, const DropoutKey& key, at::TensorOptions options);
 
-// x * dropout_mask(x.sizes(), ...) with gradient, in one pass and without keeping the mask: the backward pass draws it
-// again. x itself when probability is 0.
+// Returns x * dropout_mask(x.sizes(), ...), with gradient; x itself if the probability is 0. Takes one pass and keeps
+// no mask: the backward pass draws it again.
 at::Tensor dropout(const at::Tensor& x, double probability, const DropoutKey& key);
 
 // Returns normal numbers with mean 0 and the given standard deviation (Box-Muller in fp64, rounded to the dtype at the

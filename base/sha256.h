@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4), for the hashes recorded in corpora, stages and model manifests.
+// SHA-256 (FIPS 180-4), for the hashes in corpora, stages and model manifests.
 #pragma once
 
 #include <array>
@@ -9,12 +9,12 @@
 
 namespace draftsmith {
 
-// Incremental: update any number of times, then hex_digest once.
+// Hash computed in pieces: call update any number of times, then hex_digest once.
 class Sha256 {
  public:
   Sha256();
   void update(std::string_view bytes);
-  // The digest of all bytes so far as 64 lower-case hex digits; the object is used up.
+  // Returns the digest of all bytes so far as 64 lower-case hex digits. The object cannot be used afterwards.
   std::string hex_digest();
 
  private:
@@ -27,7 +27,7 @@ class Sha256 {
 
 std::string sha256(std::string_view bytes);
 
-// Hash of a file's content, read in pieces. Throws UserError when it cannot be read.
+// Returns the hash of a file's content, read in pieces. Throws UserError if the file cannot be read.
 std::string sha256_file(const std::filesystem::path& file);
 
 }  // namespace draftsmith

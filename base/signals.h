@@ -1,4 +1,4 @@
-// SIGINT and SIGTERM as a request that loops poll, so that a run saves what it has and exits with 130 or 143.
+// SIGINT and SIGTERM as a request that loops poll, so that a run saves its work and exits with 130 or 143.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace draftsmith {
 
-// The run was asked to stop and did; its exit code is 128 plus the signal.
+// End of a run that was asked to stop; the exit code is 128 plus the signal.
 class Interrupted : public Error {
  public:
-  // `saved` says what was kept and how to go on, for the message.
+  // `saved` tells the user which work was kept and how to continue.
   Interrupted(int signal, const std::string& saved);
   int exit_code() const override { return 128 + signal_; }
 
@@ -18,8 +18,9 @@ class Interrupted : public Error {
   int signal_;
 };
 
-// While one exists, the first SIGINT or SIGTERM only sets a flag; a second one ends the process at once. The flag is of
-// the process (signals are), so at most one watch exists at a time; its destructor restores the earlier handlers.
+// Watch for signals: while it exists, the first SIGINT or SIGTERM only sets a flag, and a second one ends the process
+// at once. The flag belongs to the process, so at most one watch may exist. Its destructor restores the earlier
+// handlers.
 class SignalWatch {
  public:
   SignalWatch();
@@ -28,10 +29,10 @@ class SignalWatch {
   SignalWatch& operator=(const SignalWatch&) = delete;
 };
 
-// The signal received since the watch began, 0 for none. Cheap enough for every step of a loop.
+// Returns the signal received since the watch began, 0 for none. Loops may call it in every step.
 int stop_requested();
 
-// Throws Interrupted when a stop was requested.
+// Throws Interrupted if a stop was requested.
 void throw_if_stop_requested(const std::string& saved);
 
 }  // namespace draftsmith

@@ -7,7 +7,7 @@
 
 namespace draftsmith {
 
-// The upper one of two; `values` must not be empty.
+// Returns the median, the upper one of two; `values` must not be empty.
 inline double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());

@@ -7,9 +7,9 @@ namespace draftsmith {
 
 class Stopwatch {
  public:
-  // Seconds since construction or the last restart.
+  // Returns the seconds since construction or the last restart.
   double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
-  // Seconds so far, then begins anew.
+  // Returns the seconds so far and starts again from 0.
   double restart() {
     const auto now = Clock::now();
     const double elapsed = std::chrono::duration<double>(now - begin_).count();

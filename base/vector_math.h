@@ -1,4 +1,4 @@
-// Loops that the compiler is to vectorise: how to declare them, and exponentials for them.
+// Declarations of functions whose loops the compiler shall vectorise, and an exponential for such loops.
 #pragma once
 
 #include <algorithm>
@@ -6,18 +6,18 @@
 #include <cmath>
 #include <cstdint>
 
-// Instances for the vector widths of the machine at hand, chosen when the program starts.
+// Compiles a function for several vector widths; the program chooses one when it starts.
 #ifdef __x86_64__
 #define DRAFTSMITH_VECTOR_CODE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define DRAFTSMITH_VECTOR_CODE
 #endif
-// What such functions call, so that it is compiled with each of them.
+// Marks a function that vectorised functions call, so that it is compiled with each of them.
 #define DRAFTSMITH_INLINE inline __attribute__((always_inline))
 
 namespace draftsmith {
 
-// exp(x) for x <= 0 to 2 ulp (Cephes' expf polynomial); exactly 0 below -87, NaN for NaN.
+// Returns exp(x) for x <= 0 to 2 ulp (Cephes' expf polynomial); exactly 0 below -87, NaN for NaN.
 DRAFTSMITH_INLINE float exponential(float x) {
   const float clamped = std::max(x, -87.0F);
   const float n = std::floor(clamped * 1.44269504088896341F + 0.5F);
