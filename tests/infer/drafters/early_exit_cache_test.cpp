@@ -6,6 +6,7 @@
 #include "infer/parts.h"
 #include "tests/support/batches.h"
 #include "tests/support/early_exit_fixtures.h"
+#include "tests/support/tensors.h"
 
 namespace draftsmith::infer::testing {
 namespace {
@@ -105,12 +106,11 @@ class CheckedExit : public EarlyExitDrafter {
     for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
       ASSERT_EQ(state_->layer_length(layer, row), length) << "layer " << layer;
       if (length == 0) continue;
-      EXPECT_LT(
-          model::difference(state_->keys(layer)[row].narrow(1, 0, length), other.keys(layer)[0].narrow(1, 0, length)),
-          1e-9);
-      EXPECT_LT(model::difference(state_->values(layer)[row].narrow(1, 0, length),
-                                  other.values(layer)[0].narrow(1, 0, length)),
+      EXPECT_LT(difference(state_->keys(layer)[row].narrow(1, 0, length), other.keys(layer)[0].narrow(1, 0, length)),
                 1e-9);
+      EXPECT_LT(
+          difference(state_->values(layer)[row].narrow(1, 0, length), other.values(layer)[0].narrow(1, 0, length)),
+          1e-9);
     }
   }
 
@@ -206,11 +206,11 @@ TEST(EarlyExit, HiddenStatesFromTheExitOnAreServed) {
     const auto output = drafter.run_target(*model, input, *state);
     ASSERT_EQ(output.hidden.size(), 3U);
     for (size_t i = 0; i < 3; ++i) {
-      EXPECT_LT(model::difference(output.hidden[i][0], expected.hidden[i][0]), 1e-10);
-      EXPECT_LT(model::difference(output.hidden[i][1][0], expected.hidden[i][1][0]), 1e-10);
+      EXPECT_LT(difference(output.hidden[i][0], expected.hidden[i][0]), 1e-10);
+      EXPECT_LT(difference(output.hidden[i][1][0], expected.hidden[i][1][0]), 1e-10);
     }
-    EXPECT_LT(model::difference(output.logits[0], expected.logits[0]), 1e-10);
-    EXPECT_LT(model::difference(output.logits[1][0], expected.logits[1][0]), 1e-10);
+    EXPECT_LT(difference(output.logits[0], expected.logits[0]), 1e-10);
+    EXPECT_LT(difference(output.logits[1][0], expected.logits[1][0]), 1e-10);
     for (model::DecodeState* one : {state.get(), plain.get()}) one->rollback(std::vector<int64_t>{0, 0});
     if (logits == model::Logits::kAll) drafter.next_logits({rows, {}, active, {}});
   }

@@ -5,6 +5,7 @@
 #include "infer/parts.h"
 #include "tests/infer/drafters/tandem_pairs.h"
 #include "tests/support/batches.h"
+#include "tests/support/tensors.h"
 
 namespace draftsmith::infer::testing {
 namespace {
@@ -26,7 +27,7 @@ class CheckedDrafter : public TandemDrafter {
       Ids own{request.rows[b].tokens.back()};
       for (const at::Tensor& drafted : request.drafted) own.push_back(drafted[static_cast<int64_t>(b)].item<int64_t>());
       const auto expected = pair_.secondary->step(model::step_input({own}), *state).logits[0][-1];
-      EXPECT_LT(model::difference(logits[static_cast<int64_t>(b)], expected), 1e-10);
+      EXPECT_LT(difference(logits[static_cast<int64_t>(b)], expected), 1e-10);
       compare(*state, static_cast<int64_t>(b));
       ++logits_checked;
     }
@@ -76,8 +77,8 @@ class CheckedDrafter : public TandemDrafter {
     for (int64_t layer = 0; layer < pair_.secondary->config().decoder_layers && length > 0; ++layer) {
       const auto own_keys = state().keys(layer)[row].narrow(1, 0, length);
       const auto own_values = state().values(layer)[row].narrow(1, 0, length);
-      EXPECT_LT(model::difference(own_keys, other.keys(layer)[0].narrow(1, 0, length)), 1e-10);
-      EXPECT_LT(model::difference(own_values, other.values(layer)[0].narrow(1, 0, length)), 1e-10);
+      EXPECT_LT(difference(own_keys, other.keys(layer)[0].narrow(1, 0, length)), 1e-10);
+      EXPECT_LT(difference(own_values, other.values(layer)[0].narrow(1, 0, length)), 1e-10);
     }
   }
 

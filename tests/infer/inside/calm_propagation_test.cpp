@@ -10,6 +10,7 @@
 #include "tests/model/kinds/tandem_passes.h"
 #include "tests/support/batches.h"
 #include "tests/support/models.h"
+#include "tests/support/tensors.h"
 
 namespace draftsmith::infer::testing {
 namespace {
@@ -133,12 +134,12 @@ TEST_P(CalmPropagation, EqualsTheLayersWrittenOut) {
 
   EXPECT_EQ(row.tokens, tokens);
   const auto step = target->step(model::step_input({{row.tokens.back()}}), *batch.state);
-  EXPECT_LT(model::difference(step.logits[0][0], logits), 1e-11);
+  EXPECT_LT(difference(step.logits[0][0], logits), 1e-11);
   const auto& state = dynamic_cast<const model::DecoderState&>(*batch.state);
   for (int64_t i = 0; i < layers; ++i) {
     const HandCache& cache = caches[static_cast<size_t>(i)];
-    EXPECT_LT(model::difference(flat(state.keys(i)), at::stack(cache.keys)), 1e-11) << "layer " << i;
-    EXPECT_LT(model::difference(flat(state.values(i)), at::stack(cache.values)), 1e-11) << "layer " << i;
+    EXPECT_LT(difference(flat(state.keys(i)), at::stack(cache.keys)), 1e-11) << "layer " << i;
+    EXPECT_LT(difference(flat(state.values(i)), at::stack(cache.values)), 1e-11) << "layer " << i;
   }
 }
 
@@ -156,8 +157,8 @@ TEST(CalmPropagation, IsNotWhatTheLayersWouldHaveWritten) {
   const auto keys = [](const RowBatch& batch, int64_t layer) {
     return dynamic_cast<const model::DecoderState&>(*batch.state).keys(layer);
   };
-  EXPECT_EQ(model::difference(keys(early, 1), keys(full, 1)), 0);
-  EXPECT_GT(model::difference(keys(early, 2), keys(full, 2)), 1e-3);
+  EXPECT_EQ(difference(keys(early, 1), keys(full, 1)), 0);
+  EXPECT_GT(difference(keys(early, 2), keys(full, 2)), 1e-3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Layers, CalmPropagation, ::testing::Values(2, 3));

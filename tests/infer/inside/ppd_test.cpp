@@ -18,7 +18,6 @@
 namespace draftsmith::infer::testing {
 namespace {
 
-using model::difference;
 using model::transformer_state;
 
 constexpr PpdExecution kOnCpu[] = {PpdExecution::kBatched, PpdExecution::kThreads};

@@ -67,8 +67,7 @@ TEST_F(HeadTraining, HeadsBeginAsTheModelsOwn) {
     for (size_t i = 0; i < layers.size(); ++i) {
       const Predictions& head = output.predictions[i];
       EXPECT_EQ(head.layer, options.layers[i]);
-      EXPECT_LT(model::difference(logits(head, head.hidden), pair.model->exit_head(at_labels(layers[i], batch))),
-                1e-12);
+      EXPECT_LT(difference(logits(head, head.hidden), pair.model->exit_head(at_labels(layers[i], batch))), 1e-12);
     }
   }
 }
@@ -101,7 +100,7 @@ TEST_F(HeadTraining, HeadsTrainedTogetherAreThoseTrainedAlone) {
     HeadPair alone(config, {.layers = {layer}, .own_norms = true}, at::kFloat, 3, saved_base(config));
     train(alone.trainable, training, "alone " + std::to_string(layer));
     for (const auto& [name, value] : alone.heads.parameters()) {
-      EXPECT_LT(model::difference(both.heads.parameters().at(name), value), 1e-6) << name;
+      EXPECT_LT(difference(both.heads.parameters().at(name), value), 1e-6) << name;
     }
   }
 }
@@ -124,7 +123,7 @@ TEST_F(HeadTraining, TheResultIsACopyOfTheModelWithItsHeadsInside) {
   const at::Tensor hidden = at::randn({5, config.width});
   for (const int64_t layer : {1, 2}) {
     EXPECT_LT(
-        model::difference(
+        difference(
             heads->logits(*stored, layer, hidden),
             pair.heads.finish(*pair.model, layer, hidden).mm(model::dense(pair.heads.head(*pair.model, layer)).t())),
         1e-4);

@@ -6,6 +6,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
 #include "tests/support/tandem.h"
+#include "tests/support/tensors.h"
 #include "tests/train/trainable/tandem_training_fixtures.h"
 #include "tests/train/trainable/trainable_checks.h"
 
@@ -48,7 +49,7 @@ TEST_F(TandemTraining, TheTeacherItOffersIsItsPrimary) {
   const TrainableOutput output = trainable.forward(batch, {});
   ASSERT_TRUE(output.teacher.has_value());
   EXPECT_FALSE(output.teacher->hidden.requires_grad());
-  EXPECT_LT(model::difference(output.teacher->hidden, hidden_at_labels(*pair.primary, batch, {})), 1e-6);
+  EXPECT_LT(difference(output.teacher->hidden, hidden_at_labels(*pair.primary, batch, {})), 1e-6);
   EXPECT_TRUE(output.predictions[0].taught);
   EXPECT_FALSE(output.predictions[1].taught);
 }
