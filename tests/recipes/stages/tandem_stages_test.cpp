@@ -120,7 +120,8 @@ TEST_F(TandemStages, ModelsInBlocksAreTrainedFromTheirShapes) {
   toml::table bleu = stage("block_prediction = 2\n[architecture]\n" + shape, "prompts.h5");
   bleu["training"].as_table()->insert("validation", toml::table{{"bleu_examples", 3}});
   EXPECT_THAT(stage_error(bleu), HasSubstr("cannot decode on their own"));
-  EXPECT_THAT(stage_error(stage("block_prediction = 2\n[architecture]\ndecoder_layers = 1\n")), HasSubstr("decoder-only"));
+  EXPECT_THAT(stage_error(stage("block_prediction = 2\n[architecture]\ndecoder_layers = 1\n")),
+              HasSubstr("decoder-only"));
 }
 
 }  // namespace
