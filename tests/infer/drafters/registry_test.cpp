@@ -1,16 +1,15 @@
 // How drafters are named, and what each kind says of itself once it is loaded.
 #include "infer/drafters/registry.h"
 
-#include <functional>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "infer/drafters/drafter.h"
 #include "infer/drafters/model_drafter.h"
 #include "model/files/checkpoint.h"
-#include "tests/infer/drafters/tandem_fixtures.h"
+#include "tests/infer/drafters/tandem_pairs.h"
 #include "tests/support/early_exit_fixtures.h"
+#include "tests/support/errors.h"
 #include "tests/support/oracle_fixtures.h"
 
 namespace draftsmith::infer::testing {
@@ -18,15 +17,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-std::string message_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
-}
 
 TEST(DrafterSpec, IsReadAsItIsWritten) {
   EXPECT_EQ(std::get<ModelSpec>(parse_drafter("some/dir")).directory.string(), "some/dir");
@@ -41,10 +31,10 @@ TEST(DrafterSpec, IsReadAsItIsWritten) {
 
 TEST(DrafterSpec, OtherTextsAreErrorsThatNameTheForm) {
   for (const char* wrong : {"ngram:", "lookup:", "lookup:0", "lookup:17", "lookup:2x", "lookup:-1"}) {
-    EXPECT_THAT(message_of([&] { parse_drafter(wrong); }), HasSubstr(wrong)) << wrong;
+    EXPECT_THAT(error_of([&] { parse_drafter(wrong); }), HasSubstr(wrong)) << wrong;
   }
   for (const char* wrong : {"exit:0", "exit:-1", "exit:", "exit:two", "exit:2x"}) {
-    EXPECT_THAT(message_of([&] { parse_drafter(wrong); }), AllOf(HasSubstr("exit:N"), HasSubstr(wrong)));
+    EXPECT_THAT(error_of([&] { parse_drafter(wrong); }), AllOf(HasSubstr("exit:N"), HasSubstr(wrong)));
   }
 }
 
