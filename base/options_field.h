@@ -117,7 +117,8 @@ class FieldList {
  public:
   explicit FieldList(std::string title) : title_(std::move(title)) {}
   const std::string& title() const { return title_; }
-  const std::vector<Field>& all() const { return fields_; }
+  const std::vector<Field>& all() const& { return fields_; }
+  std::vector<Field> all() && { return std::move(fields_); }  // so that a loop over a temporary's fields is sound
 
   // A check across fields: (object, where the struct was given, problems).
   using Check = std::function<void(const void*, const std::string&, Problems&)>;

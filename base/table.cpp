@@ -62,8 +62,12 @@ std::string csv_cell(const std::string& text) {
 
 std::string csv_line(const std::vector<std::string>& cells) {
   std::string line;
-  for (size_t i = 0; i < cells.size(); ++i) line += (i > 0 ? "," : "") + csv_cell(cells[i]);
-  return line + "\n";
+  for (const std::string& cell : cells) {
+    line += csv_cell(cell);
+    line += ',';
+  }
+  if (!line.empty()) line.pop_back();
+  return line + '\n';
 }
 
 // No text may end a cell.

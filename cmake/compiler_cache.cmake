@@ -5,13 +5,22 @@
 option(DRAFTSMITH_CCACHE "Compile through ccache when it is installed" ON)
 find_program(CCACHE ccache)
 if(DRAFTSMITH_CCACHE AND CCACHE)
-  set(ccache_sloppiness pch_defines,time_macros,include_file_mtime,include_file_ctime)
+  set(ccache_environment
+    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+    "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" CCACHE_NOHASHDIR=1)
   foreach(language C CXX)
-    set(CMAKE_${language}_COMPILER_LAUNCHER
-      "${CMAKE_COMMAND}" -E env "CCACHE_SLOPPINESS=${ccache_sloppiness}" "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}"
-      CCACHE_NOHASHDIR=1 "${CCACHE}")
+    set(CMAKE_${language}_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env ${ccache_environment} "${CCACHE}")
   endforeach()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>")
   endif()
 endif()
+
+# draftsmith_cache_precompiled(TARGET): a precompiled header holds checksums of its files, comments included. So a change
+# of a comment alone must be compiled anew: otherwise GCC takes `#pragma once` for that of another file.
+function(draftsmith_cache_precompiled target)
+  if(DRAFTSMITH_CCACHE AND CCACHE)
+    set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER
+      "${CMAKE_COMMAND};-E;env;${ccache_environment};CCACHE_COMMENTS=1;${CCACHE}")
+  endif()
+endfunction()

@@ -8,6 +8,7 @@ function(draftsmith_precompiled name header)
   target_include_directories(${target} PRIVATE "${CMAKE_SOURCE_DIR}")
   target_link_libraries(${target} PRIVATE draftsmith::fmt draftsmith::torch nlohmann_json::nlohmann_json ${ARGN})
   target_precompile_headers(${target} PRIVATE "${CMAKE_SOURCE_DIR}/cmake/${header}")
+  draftsmith_cache_precompiled(${target})
 endfunction()
 
 draftsmith_precompiled(plain precompiled_plain.h)

@@ -11,10 +11,10 @@ using O = DecodeOptions;
 ReadBy methods(std::vector<std::string> names) {
   return {"method", std::move(names)};
 }
-ReadBy window_rules(std::vector<std::string> names) {
+ReadBy read_by_windows(std::vector<std::string> names) {
   return {"window_rule", std::move(names)};
 }
-ReadBy acceptances(std::vector<std::string> names) {
+ReadBy read_by_acceptances(std::vector<std::string> names) {
   return {"acceptance", std::move(names)};
 }
 
@@ -60,37 +60,38 @@ void add_sampling(Fields<O>& fields) {
 
 void add_window_options(Fields<O>& fields) {
   fields
-      .add("window", &O::window, GridKey::kList, window_rules({"fixed", "dynamic"}), Label{"G"}, Range{1, 256},
+      .add("window", &O::window, GridKey::kList, read_by_windows({"fixed", "dynamic"}), Label{"G"}, Range{1, 256},
            Unit{"tokens"},
            "Draft window G, tokens drafted before each verification; the initial window of assisted. "
            "Default 5; 20 for assisted with schedule constant.")
-      .add("schedule", &O::schedule, GridKey::kList, window_rules({"dynamic"}), Choices{"heuristic", "constant"},
+      .add("schedule", &O::schedule, GridKey::kList, read_by_windows({"dynamic"}), Choices{"heuristic", "constant"},
            "How the dynamic window changes: heuristic adds 2 after a full acceptance and takes 1 off otherwise; "
            "constant keeps it.")
-      .add("confidence", &O::confidence, GridKey::kList, window_rules({"dynamic"}), Range{0, 1},
+      .add("confidence", &O::confidence, GridKey::kList, read_by_windows({"dynamic"}), Range{0, 1},
            "The dynamic window ends after a token that the drafter gave a probability below this; 0 is off. "
            "Default 0.4 for constant, 0 for heuristic.")
-      .add("fallback", &O::fallback, GridKey::kList, window_rules({"fallback"}), Label{"FB"}, AlwaysNamed{}, Range{0},
+      .add("fallback", &O::fallback, GridKey::kList, read_by_windows({"fallback"}), Label{"FB"}, AlwaysNamed{},
+           Range{0},
            "BiLD's fallback threshold alpha_FB: the drafter goes on while its largest probability is at least this. "
            "0 never falls back before max_draft, above 1 always.")
-      .add("rollback", &O::rollback, GridKey::kList, acceptances({"rollback"}), Label{"RB"}, AlwaysNamed{}, Range{0},
-           AllowInfinity{},
+      .add("rollback", &O::rollback, GridKey::kList, read_by_acceptances({"rollback"}), Label{"RB"}, AlwaysNamed{},
+           Range{0}, AllowInfinity{},
            "BiLD's rollback threshold alpha_RB: a drafted token is taken back when -log p of the target exceeds it. "
            "inf never rolls back.")
-      .add("max_draft", &O::max_draft, GridKey::kList, window_rules({"fallback", "entropy", "router", "oracle"}),
+      .add("max_draft", &O::max_draft, GridKey::kList, read_by_windows({"fallback", "entropy", "router", "oracle"}),
            UnnamedIf<O>{[](const O& o) { return o.longest_draft() == 10 && o.window_rule_name() != "router"; }},
            Range{1, 256}, Unit{"tokens"},
            "Most tokens that the drafter writes before the target runs, of the windows fallback (BiLD), entropy, "
            "router and oracle. Default 10; of the router its own.")
-      .add("max_entropy", &O::max_entropy, GridKey::kList, window_rules({"entropy"}), Label{"H"}, AlwaysNamed{},
+      .add("max_entropy", &O::max_entropy, GridKey::kList, read_by_windows({"entropy"}), Label{"H"}, AlwaysNamed{},
            Range{0}, AllowInfinity{}, Unit{"nats"},
            "The window entropy ends after a token that was taken from a distribution of more entropy than this.")
-      .add("router", &O::router, GridKey::kValue, window_rules({"router"}), Label{""},
+      .add("router", &O::router, GridKey::kValue, read_by_windows({"router"}), Label{""},
            "Directory of the router that the window router asks; it was trained for this drafter.")
-      .add("threshold", &O::threshold, GridKey::kList, window_rules({"router"}), Label{"tau"}, Range{0, 2},
+      .add("threshold", &O::threshold, GridKey::kList, read_by_windows({"router"}), Label{"tau"}, Range{0, 2},
            "The window router ends after a token whose predicted acceptance is below this. 0 never ends before "
            "max_draft, above 1 after each token. Default: the router's own, 0.8 unless it was tuned.")
-      .add("rollback_rule", &O::rollback_rule, GridKey::kList, acceptances({"rollback"}),
+      .add("rollback_rule", &O::rollback_rule, GridKey::kList, read_by_acceptances({"rollback"}),
            Choices{"effective", "literal", "released_code"},
            "effective: under greedy decoding a token that is the target's own choice is never rolled back (it would "
            "change nothing). literal: the paper's Algorithm 1. released_code: as the authors' program, where the "
@@ -101,7 +102,7 @@ void add_window_options(Fields<O>& fields) {
            "at temperature 0, for evaluations only.")
       .add("acceptance", &O::acceptance, GridKey::kValue, or_none(acceptance_rule_names()),
            "Replaces the method's acceptance rule.")
-      .add("free_token", &O::free_token, GridKey::kValue, acceptances({"accept_all"}),
+      .add("free_token", &O::free_token, GridKey::kValue, read_by_acceptances({"accept_all"}),
            "Of accept_all (method tandem): the model writes the first token and one after each block of the drafter. "
            "false: it writes none, and only supplies the drafter with representations of finished blocks.");
 }

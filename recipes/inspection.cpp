@@ -42,7 +42,7 @@ bool is_stage(const fs::path& directory) {
          fs::is_symlink(directory.parent_path() / name.substr(0, dash));
 }
 
-Kind kind_of(const fs::path& path) {
+Kind kind_of_path(const fs::path& path) {
   if (fs::is_regular_file(path)) {
     if (path.extension() == ".json") return Kind::kResults;
     if (data::is_teacher_cache(path)) return Kind::kTeacherCache;
@@ -268,7 +268,7 @@ void verify_work(const fs::path& work, std::vector<Problem>& problems) {
 }  // namespace
 
 std::string inspect(const fs::path& path) {
-  const Kind kind = kind_of(path);
+  const Kind kind = kind_of_path(path);
   if (kind != Kind::kWork) {
     if (const auto changed = changed_files(path); !changed.empty()) throw UserError(changed);
   }
@@ -277,7 +277,7 @@ std::string inspect(const fs::path& path) {
 
 std::vector<Problem> verify(const fs::path& path) {
   std::vector<Problem> problems;
-  const Kind kind = kind_of(path);
+  const Kind kind = kind_of_path(path);
   if (kind == Kind::kWork) {
     verify_work(path, problems);
   } else if (kind == Kind::kStage) {
@@ -294,7 +294,7 @@ std::vector<Problem> verify(const fs::path& path) {
 }
 
 bool is_recorded(const fs::path& path) {
-  return kind_of(path) == Kind::kWork || is_export(path) || enclosing_stage(path).has_value();
+  return kind_of_path(path) == Kind::kWork || is_export(path) || enclosing_stage(path).has_value();
 }
 
 }  // namespace draftsmith::recipes

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kLengthBytes = 8;
 constexpr size_t kCrcBytes = 4;
 constexpr size_t kFrameBytes = kLengthBytes + 2 * kCrcBytes;
-constexpr std::string_view kPrefix = "events.out.tfevents.";
+constexpr std::string_view kEventFilePrefix = "events.out.tfevents.";
 
 constexpr std::array<uint32_t, 256> make_table() {
   std::array<uint32_t, 256> table{};
@@ -116,11 +116,11 @@ size_t valid_bytes(std::string_view content, int64_t last_step) {
 
 std::filesystem::path event_file(const std::filesystem::path& directory) {
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
-    if (entry.path().filename().string().starts_with(kPrefix)) return entry.path();
+    if (entry.path().filename().string().starts_with(kEventFilePrefix)) return entry.path();
   }
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const int64_t seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
-  return directory / (std::string(kPrefix) + std::to_string(seconds) + ".draftsmith");
+  return directory / (std::string(kEventFilePrefix) + std::to_string(seconds) + ".draftsmith");
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace draftsmith::train {
 
 namespace {
 
-constexpr const char* kPrefix = "step-";
+constexpr const char* kStepPrefix = "step-";
 constexpr const char* kTemporary = "unfinished-";
 constexpr const char* kModel = "model";
 constexpr const char* kOptimizer = "optimizer.safetensors";
@@ -49,7 +49,7 @@ std::map<std::string, at::Tensor> read_optimizer(const std::filesystem::path& fi
 void remove_others(const std::filesystem::path& folder, const std::filesystem::path& keep) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    const bool ours = name.starts_with(kPrefix) || name.starts_with(kTemporary);
+    const bool ours = name.starts_with(kStepPrefix) || name.starts_with(kTemporary);
     if (ours && entry.path() != keep && !entry.is_symlink()) std::filesystem::remove_all(entry.path());
   }
 }
@@ -62,7 +62,7 @@ CheckpointFolder::CheckpointFolder(std::filesystem::path folder, std::string ide
 void CheckpointFolder::write(const TrainableModel& trainable, const Optimizer& optimizer, const TrainingState& state,
                              const model::SaveOptions& save) {
   const std::string number = fmt::format("{:09}", state.step);
-  const std::filesystem::path final_path = folder_ / (kPrefix + number);
+  const std::filesystem::path final_path = folder_ / (kStepPrefix + number);
   const std::filesystem::path path = folder_ / (kTemporary + number);
   const nlohmann::ordered_json json{{"format_version", kFormatVersion},
                                     {"identity", identity_},
@@ -91,7 +91,7 @@ std::optional<std::filesystem::path> CheckpointFolder::newest() const {
   if (!std::filesystem::is_directory(folder_)) return found;
   for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
     const std::string name = entry.path().filename().string();
-    if (!name.starts_with(kPrefix) || !std::filesystem::exists(entry.path() / kDone)) continue;
+    if (!name.starts_with(kStepPrefix) || !std::filesystem::exists(entry.path() / kDone)) continue;
     if (!found || found->filename() < entry.path().filename()) found = entry.path();
   }
   return found;

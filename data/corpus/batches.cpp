@@ -23,20 +23,21 @@ int64_t length(std::span<const int32_t> row) {
 }
 
 // A limit beyond any use: the window times another option still fits int64.
-constexpr double kMostTokens = 1LL << 31;
+constexpr double kMostBatchTokens = 1LL << 31;
 constexpr double kMostWindows = 1LL << 20;
 
 }  // namespace
 
 Fields<BatchOptions> BatchOptions::fields() {
   return Fields<BatchOptions>("batch options")
-      .add("token_budget", &BatchOptions::token_budget, Range{1, kMostTokens}, Unit{"tokens"},
+      .add("token_budget", &BatchOptions::token_budget, Range{1, kMostBatchTokens}, Unit{"tokens"},
            "Maximum tokens of a batch, padding included: rows times its longest source or target. A longer example "
            "forms a batch of its own.")
-      .add("pack_tokens", &BatchOptions::pack_tokens, Range{0, kMostTokens}, Unit{"tokens"},
+      .add("pack_tokens", &BatchOptions::pack_tokens, Range{0, kMostBatchTokens}, Unit{"tokens"},
            "Decoder-only models: fill rows of this many tokens with examples, one after the other. Attention and "
            "positions do not cross examples. 0: one example per row, sorted by length.")
-      .add("max_rows", &BatchOptions::max_rows, Range{1, kMostTokens}, Unit{"examples"}, "Maximum examples of a batch.")
+      .add("max_rows", &BatchOptions::max_rows, Range{1, kMostBatchTokens}, Unit{"examples"},
+           "Maximum examples of a batch.")
       .add("bucket_window", &BatchOptions::bucket_window, Range{1, kMostWindows}, Unit{"batches"},
            "Examples sorted by length together, in batches. Larger values pad less, smaller values mix more.")
       .add("seed", &BatchOptions::seed, "Seed of the order of examples and batches.")

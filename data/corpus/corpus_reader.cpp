@@ -25,18 +25,18 @@ struct Side {
   }
 };
 
-constexpr Hdf5Format kFormat{"draftsmith corpus", CorpusInfo::kFormatVersion, "a Draftsmith corpus",
-                             "`draftsmith data prepare`"};
+constexpr Hdf5Format kCorpusFormat{"draftsmith corpus", CorpusInfo::kFormatVersion, "a Draftsmith corpus",
+                                   "`draftsmith data prepare`"};
 
 // Reads a corpus and checks that its parts fit together.
 class CorpusChecks : Hdf5Checks {
  public:
-  explicit CorpusChecks(const Hdf5Reader& input) : Hdf5Checks(input, kFormat) {}
+  explicit CorpusChecks(const Hdf5Reader& input) : Hdf5Checks(input, kCorpusFormat) {}
 
   CorpusInfo info() const {
     check_format();
     CorpusInfo info;
-    info.format_version = kFormat.version;
+    info.format_version = kCorpusFormat.version;
     info.tokenizer_hash = input_.string_attribute("/", "tokenizer_hash");
     info.vocabulary = input_.integer_attribute("/", "vocabulary");
     info.examples = input_.integer_attribute("/", "examples");

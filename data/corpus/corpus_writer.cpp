@@ -11,7 +11,7 @@ namespace draftsmith::data {
 namespace {
 
 // One side of the file.
-struct Side {
+struct SideNames {
   std::string name;
   size_t tokens = 0;
   size_t offsets = 0;
@@ -22,23 +22,23 @@ struct Side {
 
 struct CorpusWriter::Impl {
   Impl(const std::filesystem::path& file, CorpusInfo about) : output(file), info(std::move(about)) {
-    for (Side* side : {&source, &target}) {
+    for (SideNames* side : {&source, &target}) {
       side->tokens = output.create("/" + side->name + "/tokens", Hdf5Type::kInt32);
       side->offsets = output.create("/" + side->name + "/offsets", Hdf5Type::kInt64);
       append_offset(*side);
     }
   }
 
-  void append_offset(const Side& side) { output.append(side.offsets, std::span<const int64_t>(&side.count, 1)); }
+  void append_offset(const SideNames& side) { output.append(side.offsets, std::span<const int64_t>(&side.count, 1)); }
 
-  void check(const Side& side, std::span<const int32_t> row) const {
+  void check(const SideNames& side, std::span<const int32_t> row) const {
     const auto bad = std::find_if(row.begin(), row.end(), [&](int32_t id) { return id < 0 || id >= info.vocabulary; });
     if (bad == row.end()) return;
     throw std::logic_error("corpus " + side.name + " row " + std::to_string(examples) + ": id " + std::to_string(*bad) +
                            " outside the vocabulary of " + std::to_string(info.vocabulary));
   }
 
-  void add(Side& side, std::span<const int32_t> row) {
+  void add(SideNames& side, std::span<const int32_t> row) {
     output.append(side.tokens, row);
     side.count += static_cast<int64_t>(row.size());
     append_offset(side);
@@ -46,8 +46,8 @@ struct CorpusWriter::Impl {
 
   Hdf5Writer output;
   CorpusInfo info;
-  Side source{.name = "source"};
-  Side target{.name = "target"};
+  SideNames source{.name = "source"};
+  SideNames target{.name = "target"};
   int64_t examples = 0;
 };
 

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kAlignment = 64;
+constexpr int64_t kTableAlignment = 64;
 
 // The arrays of a table while they grow: arrays as long as the vocabulary in memory, the others on disk.
 struct TableArrays {
@@ -199,7 +199,7 @@ void write_level(Hdf5Writer& output, const std::string& group, const NgramLevel&
 
 void write_table(const fs::path& out, const NgramInfo& info, const TableArrays& arrays,
                  const FinishedArrays& finished) {
-  Hdf5Writer output(out, kAlignment);
+  Hdf5Writer output(out, kTableAlignment);
   output.set_attribute("/", "format", "draftsmith ngrams");
   output.set_attribute("/", "format_version", NgramInfo::kFormatVersion);
   output.set_attribute("/", "tokenizer_hash", info.tokenizer_hash);

@@ -11,13 +11,14 @@ namespace draftsmith::data {
 
 namespace {
 
-constexpr Hdf5Format kFormat{"draftsmith ngrams", NgramInfo::kFormatVersion, "an n-gram table",
-                             "`draftsmith data ngrams`"};
+constexpr Hdf5Format kNgramFormat{"draftsmith ngrams", NgramInfo::kFormatVersion, "an n-gram table",
+                                  "`draftsmith data ngrams`"};
 
 // Reads the arrays of a mapped table and checks that they fit together.
 class TableReader : Hdf5Checks {
  public:
-  TableReader(const Hdf5Reader& input, const MappedFile& mapping) : Hdf5Checks(input, kFormat), mapping_(mapping) {}
+  TableReader(const Hdf5Reader& input, const MappedFile& mapping)
+      : Hdf5Checks(input, kNgramFormat), mapping_(mapping) {}
 
   NgramInfo info() const {
     check_format();
@@ -129,7 +130,7 @@ std::string describe_ngram_table(const NgramTable& table) {
 }
 
 bool is_ngram_table(const std::filesystem::path& file) {
-  return has_hdf5_format(file, kFormat.name);
+  return has_hdf5_format(file, kNgramFormat.name);
 }
 
 }  // namespace draftsmith::data

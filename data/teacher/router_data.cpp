@@ -14,21 +14,21 @@ namespace draftsmith::data {
 
 namespace {
 
-constexpr Hdf5Format kFormat{"draftsmith router data", RouterDataInfo::kFormatVersion, "the data of a router",
-                             "a stage of kind router-data"};
-constexpr int64_t kMostPositions = int64_t{1} << 40;
-constexpr int64_t kMostTokens = 1024;
+constexpr Hdf5Format kRouterDataFormat{"draftsmith router data", RouterDataInfo::kFormatVersion, "the data of a router",
+                                       "a stage of kind router-data"};
+constexpr int64_t kMostRouterPositions = int64_t{1} << 40;
+constexpr int64_t kMostTopTokens = 1024;
 
 class RouterReader : Hdf5Checks {
  public:
-  explicit RouterReader(const Hdf5Reader& input) : Hdf5Checks(input, kFormat) {}
+  explicit RouterReader(const Hdf5Reader& input) : Hdf5Checks(input, kRouterDataFormat) {}
 
   RouterDataInfo info() const {
     check_format();
     RouterDataInfo info;
-    info.top_k = number("top_k", 1, kMostTokens);
+    info.top_k = number("top_k", 1, kMostTopTokens);
     info.vocabulary = number("vocabulary", 1, INT32_MAX);
-    info.positions = number("positions", 0, kMostPositions);
+    info.positions = number("positions", 0, kMostRouterPositions);
     info.examples = number("examples", 0, INT32_MAX);
     info.drafter_hash = input_.string_attribute("/", "drafter_hash");
     info.provenance = input_.string_attributes("/provenance");
@@ -112,7 +112,7 @@ void write_router_data(const std::filesystem::path& file, const RouterDataInfo& 
   write("disagreement", rows.disagreement, 0);
   write("rejected", rows.rejected, 0);
   write("examples", rows.examples, 0);
-  output.set_attribute("/", "format", kFormat.name);
+  output.set_attribute("/", "format", kRouterDataFormat.name);
   output.set_attribute("/", "format_version", RouterDataInfo::kFormatVersion);
   output.set_attribute("/", "top_k", info.top_k);
   output.set_attribute("/", "vocabulary", info.vocabulary);
@@ -149,7 +149,7 @@ RouterDataInfo read_router_data_info(const std::filesystem::path& file) {
 }
 
 bool is_router_data(const std::filesystem::path& file) {
-  return has_hdf5_format(file, kFormat.name);
+  return has_hdf5_format(file, kRouterDataFormat.name);
 }
 
 std::string describe_router_data(const RouterData& data) {

@@ -15,18 +15,18 @@ namespace draftsmith::data {
 
 namespace {
 
-constexpr Hdf5Format kFormat{"draftsmith teacher cache", TeacherCacheInfo::kFormatVersion, "a teacher cache",
-                             "a stage of kind teacher-logits"};
+constexpr Hdf5Format kTeacherCacheFormat{"draftsmith teacher cache", TeacherCacheInfo::kFormatVersion,
+                                         "a teacher cache", "a stage of kind teacher-logits"};
 // A limit beyond any use; products of two still fit int64.
 constexpr int64_t kMostIds = int64_t{1} << 24;
-constexpr int64_t kMostPositions = int64_t{1} << 38;
+constexpr int64_t kMostCachedPositions = int64_t{1} << 38;
 // Rounding to fp16 changes a mass of 1 by at most the entropy times 2^-11, which is below .007 for 2^20 ids.
 constexpr double kRounding = 0.01;
 
 // Reads a cache and checks that its parts fit together.
 class CacheReader : Hdf5Checks {
  public:
-  explicit CacheReader(const Hdf5Reader& input) : Hdf5Checks(input, kFormat) {}
+  explicit CacheReader(const Hdf5Reader& input) : Hdf5Checks(input, kTeacherCacheFormat) {}
 
   TeacherCacheInfo info() const {
     check_format();
@@ -42,8 +42,8 @@ class CacheReader : Hdf5Checks {
     info.provenance = input_.string_attributes("/provenance");
     check_range("vocabulary", info.vocabulary, 1, kMostIds);
     check_range("k", info.k, 1, info.vocabulary);
-    check_range("examples", info.examples, 0, kMostPositions);
-    check_range("positions", info.positions, 0, kMostPositions);
+    check_range("examples", info.examples, 0, kMostCachedPositions);
+    check_range("positions", info.positions, 0, kMostCachedPositions);
     if (input_.has("/truncation/k")) info.truncation = truncation();
     return info;
   }
@@ -238,7 +238,7 @@ TeacherCacheInfo read_teacher_cache_info(const std::filesystem::path& file) {
 }
 
 bool is_teacher_cache(const std::filesystem::path& file) {
-  return has_hdf5_format(file, kFormat.name);
+  return has_hdf5_format(file, kTeacherCacheFormat.name);
 }
 
 }  // namespace draftsmith::data

@@ -11,7 +11,7 @@ namespace draftsmith::data {
 
 namespace {
 
-constexpr int64_t kAlignment = 8;  // alignment of mapped values in bytes
+constexpr int64_t kMappedAlignment = 8;  // alignment of mapped values in bytes
 
 // Converts to fp32, in which the truncation errors are stored.
 std::vector<float> to_floats(const auto& values) {
@@ -37,7 +37,8 @@ void write_truncation(Hdf5Writer& output, const TruncationError& truncation) {
 }  // namespace
 
 struct TeacherCacheWriter::Impl {
-  Impl(const std::filesystem::path& file, TeacherCacheInfo about) : output(file, kAlignment), info(std::move(about)) {
+  Impl(const std::filesystem::path& file, TeacherCacheInfo about)
+      : output(file, kMappedAlignment), info(std::move(about)) {
     if (!info.whole()) {
       ids = output.create_plain("/teacher/ids", Hdf5Type::kInt32, info.positions, info.k);
       labels = output.create_plain("/teacher/label_log_probs", Hdf5Type::kFloat16, info.positions);

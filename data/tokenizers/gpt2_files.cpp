@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMaxFileBytes = 256'000'000;
+constexpr uint64_t kMaxGpt2Bytes = 256'000'000;
 const std::string kDefaultToken = "<|endoftext|>";  // GPT2Tokenizer's default for BOS, EOS and <unk>
 
 std::vector<std::pair<std::string, std::string>> parse_merges(std::string_view text, const fs::path& file) {
@@ -48,8 +48,8 @@ void add_special(BpeParts& parts, const std::string& content) {
 }  // namespace
 
 std::unique_ptr<Tokenizer> load_gpt2_files(const fs::path& vocabulary, const fs::path& merges) {
-  const std::string vocabulary_text = read_file(vocabulary, kMaxFileBytes);
-  const std::string merges_text = read_file(merges, kMaxFileBytes);
+  const std::string vocabulary_text = read_file(vocabulary, kMaxGpt2Bytes);
+  const std::string merges_text = read_file(merges, kMaxGpt2Bytes);
   if (const auto bad = invalid_utf8_offset(merges_text)) {
     throw UserError({.where = merges.string(), .what = fmt::format("not valid UTF-8 at byte {}", *bad)});
   }

@@ -12,13 +12,13 @@ namespace draftsmith::data {
 
 namespace {
 
-constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;
+constexpr uint64_t kMaxModelBytes = uint64_t{256} << 20;
 constexpr const char* kSpaceSymbol = "\xE2\x96\x81";  // U+2581
 
 class SentencePieceTokenizer : public Tokenizer {
  public:
   explicit SentencePieceTokenizer(const std::filesystem::path& file) : file_(file) {
-    const std::string model = read_file(file, kMaxFileBytes);
+    const std::string model = read_file(file, kMaxModelBytes);
     const sentencepiece::util::Status status = processor_.LoadFromSerializedProto(model);
     if (model.empty() || !status.ok() || processor_.GetPieceSize() == 0) {
       throw UserError({.where = file.string(),

@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr uint64_t kMaxFileBytes = 256'000'000;
+constexpr uint64_t kMaxJsonBytes = 256'000'000;
 
 const json* member(const json& object, const char* key) {
   if (!object.is_object() || !object.contains(key) || object[key].is_null()) return nullptr;
@@ -148,7 +148,7 @@ bool is_bpe_json(const fs::path& file) {
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer_json(const fs::path& file) {
-  const std::string text = read_file(file, kMaxFileBytes);
+  const std::string text = read_file(file, kMaxJsonBytes);
   const json whole = parse_json(text, file.string());
   const std::string where = file.string();
   if (!is_bpe(whole)) {

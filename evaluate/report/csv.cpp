@@ -4,7 +4,7 @@
 namespace draftsmith::evaluate {
 namespace {
 
-std::string cell(const nlohmann::ordered_json& value) {
+std::string text_of_cell(const nlohmann::ordered_json& value) {
   if (value.is_null()) return "";
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
@@ -20,7 +20,7 @@ std::string results_csv(const Results& results) {
   for (const TaskResult& task : results.tasks) {
     for (const SettingResult* setting : task.rows()) {
       std::vector<std::string> cells;
-      for (const CsvColumn& column : columns) cells.push_back(cell(column.value({results, task}, *setting)));
+      for (const CsvColumn& column : columns) cells.push_back(text_of_cell(column.value({results, task}, *setting)));
       table.add_row(std::move(cells));
     }
   }

@@ -45,7 +45,7 @@ void add_row(const SettingResult& setting, Table& table) {
                  inside.simulation ? pays_from(*inside.simulation) : ""});
 }
 
-constexpr const char* kMeaning =
+constexpr const char* kInsideMeaning =
     "layers a token: work, all that ran; path, one after the other; layer: where drafts or candidates come from, of "
     "calm the mean exit";
 constexpr const char* kMoreMeaning =
@@ -109,11 +109,11 @@ std::string exits_svg(const std::vector<const SettingResult*>& settings) {
   return body.empty() ? "" : open_svg(top + 6, "exits by layer") + body + "</svg>\n";
 }
 
-std::vector<Part> parts(const TaskView& view, Form form) {
+std::vector<Part> inside_parts(const TaskView& view, Form form) {
   const auto settings = inside_settings(view.task);
   if (settings.empty()) return {};
   const bool full = form == Form::kFull;
-  Part part{.caption = full ? std::string(kMeaning) + kMoreMeaning : view.task.name + ": " + kMeaning,
+  Part part{.caption = full ? std::string(kInsideMeaning) + kMoreMeaning : view.task.name + ": " + kInsideMeaning,
             .table = Table({{"run", Align::kLeft},
                             {"layers"},
                             {"work"},
@@ -138,7 +138,7 @@ std::vector<Part> parts(const TaskView& view, Form form) {
 
 // A column of a member of Inside.
 template <auto kMember>
-CsvColumn column(const std::string& header) {
+CsvColumn inside_column(const std::string& header) {
   return {header, [](const TaskView&, const SettingResult& row) {
             if (!row.inside) return ordered_json();
             const auto& value = (*row.inside).*kMember;
@@ -154,15 +154,15 @@ CsvColumn column(const std::string& header) {
 
 Section inside_section() {
   return {.title = "Inside the model",
-          .parts = parts,
-          .csv = {column<&Inside::layer_runs_per_token>("layer_runs_per_token"),
-                  column<&Inside::path_per_token>("path_per_token"),
-                  column<&Inside::exit_layer>("exit_layer"),
-                  column<&Inside::average_exit_layer>("average_exit_layer"),
-                  column<&Inside::early_layer>("early_layer"),
-                  column<&Inside::candidates>("candidates"),
-                  column<&Inside::match_rate>("match_rate"),
-                  column<&Inside::units_in_use>("units_in_use"),
+          .parts = inside_parts,
+          .csv = {inside_column<&Inside::layer_runs_per_token>("layer_runs_per_token"),
+                  inside_column<&Inside::path_per_token>("path_per_token"),
+                  inside_column<&Inside::exit_layer>("exit_layer"),
+                  inside_column<&Inside::average_exit_layer>("average_exit_layer"),
+                  inside_column<&Inside::early_layer>("early_layer"),
+                  inside_column<&Inside::candidates>("candidates"),
+                  inside_column<&Inside::match_rate>("match_rate"),
+                  inside_column<&Inside::units_in_use>("units_in_use"),
                   {"theorem_speedup", [](const TaskView&, const SettingResult& row) {
                      return row.inside && row.inside->theorem ? csv_number(row.inside->theorem->speedup)
                                                               : ordered_json();

@@ -18,7 +18,7 @@ namespace {
 using infer::MatchRate;
 using Cells = std::vector<MatchRate>;
 
-constexpr double kRow = 18;
+constexpr double kPanelRow = 18;
 constexpr double kGap = 20;     // between panels
 constexpr double kLabels = 34;  // left of a panel, for its layers
 constexpr double kHeading = 36;
@@ -70,7 +70,7 @@ struct Grid {
   std::vector<int64_t> candidates;
   bool trained = false;  // has cells of exits
 
-  double panel_height() const { return kHeading + kRow * static_cast<double>(layers.size()) + kGap; }
+  double panel_height() const { return kHeading + kPanelRow * static_cast<double>(layers.size()) + kGap; }
   double cell_width() const {
     const double panel = (kPlotWidth - kGap) / 2 - kLabels;
     return panel / static_cast<double>(std::max<size_t>(positions.size(), 1));
@@ -102,7 +102,7 @@ std::string panel_frame(const Grid& grid, const std::string& title, double left,
     svg += svg_text(x, top + kHeading - 5, column_label(grid.positions[column]), "middle");
   }
   for (size_t row = 0; row < grid.layers.size(); ++row) {
-    const double y = top + kHeading + kRow * static_cast<double>(row) + 13;
+    const double y = top + kHeading + kPanelRow * static_cast<double>(row) + 13;
     svg += svg_text(left + kLabels - 6, y, std::to_string(grid.layers[row]), "end");
   }
   return svg;
@@ -111,10 +111,10 @@ std::string panel_frame(const Grid& grid, const std::string& title, double left,
 std::string cell(const Grid& grid, const MatchRate& rate, double left, double top) {
   const double width = grid.cell_width();
   const double x = left + kLabels + width * place_of(grid.positions, rate.positions);
-  const double y = top + kHeading + kRow * place_of(grid.layers, rate.layer);
+  const double y = top + kHeading + kPanelRow * place_of(grid.layers, rate.layer);
   const std::string title = fmt::format("layer {}, k = {}, {} head, positions {}: {:.2f} % of {}", rate.layer, rate.k,
                                         head_name(rate), rate.positions, 100 * rate.rate(), rate.tokens);
-  return svg_box({x, y, width - 1, kRow - 1}, colour(rate.rate()), title) +
+  return svg_box({x, y, width - 1, kPanelRow - 1}, colour(rate.rate()), title) +
          svg_text(x + width / 2, y + 13, fmt::format("{:.0f}", 100 * rate.rate()), "middle");
 }
 
@@ -161,11 +161,11 @@ std::string heading(const MatchRateResult& rates) {
                      rates.name.empty() ? "" : ": " + rates.name, rates.prompts, rates.task, rates.model);
 }
 
-constexpr const char* kMeaning =
+constexpr const char* kMatchRatesMeaning =
     "The share of new tokens that are among the k which a layer finds most likely, by position in the output: through "
     "the model's own final norm and head, and through the layer's trained exit.";
 
-std::vector<Part> parts(const TaskView& view, Form form) {
+std::vector<Part> match_rate_parts(const TaskView& view, Form form) {
   std::vector<Part> parts;
   for (const MatchRateResult& rates : view.results.match_rates) {
     if (rates.task != view.task.name) continue;
@@ -173,7 +173,7 @@ std::vector<Part> parts(const TaskView& view, Form form) {
     part.caption = heading(rates) + "\nmatch rates of early predictions, % of new tokens";
     part.table = totals_table(rates.cells);
     if (form == Form::kBrief) continue;
-    part.notes.emplace_back(kMeaning);
+    part.notes.emplace_back(kMatchRatesMeaning);
     for (const std::string& decoding : decodings_of(rates.cells)) part.plots.push_back(heat_map(rates.cells, decoding));
   }
   return parts;
@@ -192,7 +192,7 @@ Table cells_table(const Cells& cells) {
 }  // namespace
 
 Section match_rates_section() {
-  return {.title = "Match rates of early predictions", .parts = parts};
+  return {.title = "Match rates of early predictions", .parts = match_rate_parts};
 }
 
 void write_match_rates(const MatchRateResult& rates, const std::filesystem::path& directory) {

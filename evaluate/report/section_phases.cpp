@@ -22,7 +22,7 @@ constexpr std::array kPhases{PhaseStyle{"encode", &infer::PhaseSeconds::encode, 
                              PhaseStyle{"verify", &infer::PhaseSeconds::verify, "#3a76b1"},
                              PhaseStyle{"other", &infer::PhaseSeconds::other, "#9b9b9b"}};
 constexpr double kLeft = 260;
-constexpr double kRow = 22;
+constexpr double kBarRow = 22;
 
 std::string phase_legend(double top) {
   std::string svg;
@@ -43,7 +43,7 @@ std::string phase_bar(const SettingResult& setting, double top, double longest) 
   for (const PhaseStyle& phase : kPhases) {
     const double milliseconds = 1000 * speed.seconds.*phase.seconds / tokens;
     const double width = milliseconds / longest * (kPlotWidth - kLeft - 70);
-    svg += svg_box({left, top + 2, width, kRow - 6}, phase.color,
+    svg += svg_box({left, top + 2, width, kBarRow - 6}, phase.color,
                    fmt::format("{}: {:.3f} ms per token", phase.name, milliseconds));
     left += width;
   }
@@ -60,7 +60,7 @@ std::vector<Part> phase_parts(const TaskView& view, Form form) {
   for (const SettingResult* setting : view.task.rows()) {
     if (!(setting->speed.ms_per_token > 0)) continue;
     svg += phase_bar(*setting, top, longest);
-    top += kRow;
+    top += kBarRow;
   }
   return {{.plots = {open_svg(top + 30, "time by phase") + svg + phase_legend(top + 10) + "</svg>\n"}}};
 }

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kDigits = 3;
 
-std::vector<Part> parts(const TaskView& view, Form form) {
+std::vector<Part> prediction_parts(const TaskView& view, Form form) {
   if (!view.task.prediction) return {};
   const TaskPrediction& prediction = *view.task.prediction;
   const std::string heading = fmt::format("next tokens of {} {} ({} positions), teacher-forced", prediction.lines,
@@ -25,7 +25,7 @@ std::vector<Part> parts(const TaskView& view, Form form) {
 
 // A column of a member of PredictionResult.
 template <auto kMember>
-CsvColumn column(const std::string& header) {
+CsvColumn prediction_column(const std::string& header) {
   return {header, [](const TaskView&, const SettingResult& row) {
             return row.prediction ? csv_number((*row.prediction).*kMember) : nlohmann::ordered_json();
           }};
@@ -35,11 +35,11 @@ CsvColumn column(const std::string& header) {
 
 Section prediction_section() {
   return {.title = "How well each drafter predicts",
-          .parts = parts,
-          .csv = {column<&PredictionResult::accuracy>("drafter_accuracy"),
-                  column<&PredictionResult::cross_entropy>("drafter_cross_entropy"),
-                  column<&PredictionResult::relative_accuracy>("drafter_relative_accuracy"),
-                  column<&PredictionResult::relative_tv>("drafter_relative_tv")}};
+          .parts = prediction_parts,
+          .csv = {prediction_column<&PredictionResult::accuracy>("drafter_accuracy"),
+                  prediction_column<&PredictionResult::cross_entropy>("drafter_cross_entropy"),
+                  prediction_column<&PredictionResult::relative_accuracy>("drafter_relative_accuracy"),
+                  prediction_column<&PredictionResult::relative_tv>("drafter_relative_tv")}};
 }
 
 }  // namespace draftsmith::evaluate

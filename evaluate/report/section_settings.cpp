@@ -178,7 +178,7 @@ std::string full_caption(const TaskResult& task) {
                      cut, task.signature);
 }
 
-std::vector<Part> parts(const TaskView& view, Form form) {
+std::vector<Part> setting_parts(const TaskView& view, Form form) {
   const TaskResult& task = view.task;
   const bool full = form == Form::kFull;
   Part part{.caption = full ? full_caption(task) : brief_caption(task),
@@ -280,7 +280,7 @@ std::vector<CsvColumn> acceptance_columns() {
 }  // namespace
 
 Section settings_section() {
-  Section section{.title = "", .parts = parts, .csv = quality_columns()};
+  Section section{.title = "", .parts = setting_parts, .csv = quality_columns()};
   for (const auto& more : {speed_columns(), acceptance_columns()}) {
     section.csv.insert(section.csv.end(), more.begin(), more.end());
   }

@@ -164,18 +164,18 @@ Plot plot_of(const std::string& method, const std::vector<const Curve*>& curves,
   return plot;
 }
 
-constexpr const char* kMeaning =
+constexpr const char* kWindowsMeaning =
     "ms/token as measured without encoder and prefill; long-run and E_pt are what theory says of it from alpha and the "
     "times of single steps. E_pt averages over iterations: only the long-run latency predicts a speed.";
 
 // A row for each method and drafter that ran with several fixed windows: its fastest one. On pages a plot a method.
-std::vector<Part> parts(const TaskView& view, Form form) {
+std::vector<Part> window_parts(const TaskView& view, Form form) {
   const auto curves = curves_of(view.task);
   if (curves.empty()) return {};
   Part part{.caption = "best window of each method and drafter (* the method's fastest)",
             .table = table_of(view, curves)};
   if (form == Form::kBrief) return {part};
-  part.notes.emplace_back(kMeaning);
+  part.notes.emplace_back(kWindowsMeaning);
   std::map<std::string, std::vector<const Curve*>> methods;
   for (const Curve& curve : curves) methods[curve.method].push_back(&curve);
   for (const auto& [method, of_method] : methods) {
@@ -188,7 +188,7 @@ std::vector<Part> parts(const TaskView& view, Form form) {
 }  // namespace
 
 Section windows_section() {
-  return {.title = "Best window of each method and drafter", .parts = parts};
+  return {.title = "Best window of each method and drafter", .parts = window_parts};
 }
 
 }  // namespace draftsmith::evaluate

@@ -78,7 +78,9 @@ class JsonWriter {
  private:
   template <class T>
   static nlohmann::ordered_json written(const T& value) {
-    if constexpr (std::is_same_v<T, double>) {
+    if constexpr (std::is_same_v<T, nlohmann::ordered_json>) {
+      return value;  // before the others: JSON converts to whatever a visit() takes
+    } else if constexpr (std::is_same_v<T, double>) {
       return finite_or_null(value);
     } else if constexpr (std::is_same_v<T, metrics::Interval>) {
       return {finite_or_null(value.low), finite_or_null(value.high)};

@@ -8,7 +8,7 @@ namespace draftsmith::infer {
 namespace {
 
 template <class T>
-RowJudgement judge_row(const RowVerification<T>& in, int64_t b, double* overlaps) {
+RowJudgement judge_exactly(const RowVerification<T>& in, int64_t b, double* overlaps) {
   RowJudgement row;
   for (;; ++row.accepted) {
     row.next = row_argmax(in.logits(b, row.accepted), in.vocabulary());
@@ -22,7 +22,7 @@ RowJudgement judge_row(const RowVerification<T>& in, int64_t b, double* overlaps
 Judgement ExactAcceptance::judge(const Verification& verification) {
   if (!judged_by_rows(verification)) return judge_tensors(verification);
   return judge_rows(verification, verification.tokens.size(1) > 0,
-                    [](const auto& rows, int64_t b, double* overlaps) { return judge_row(rows, b, overlaps); });
+                    [](const auto& rows, int64_t b, double* overlaps) { return judge_exactly(rows, b, overlaps); });
 }
 
 Judgement ExactAcceptance::judge_tensors(const Verification& verification) const {

@@ -22,7 +22,7 @@ at::Tensor residual(const Verification& verification, const at::Tensor& p, const
 }
 
 template <class T>
-RowJudgement judge_row(const RowVerification<T>& in, int64_t b, double* overlaps) {
+RowJudgement judge_by_rejection(const RowVerification<T>& in, int64_t b, double* overlaps) {
   const Row& row = in.row(b);
   const int64_t vocabulary = in.vocabulary();
   std::vector<T> p(static_cast<size_t>(vocabulary));  // of position j
@@ -72,7 +72,7 @@ Judgement RejectionAcceptance::judge(const Verification& verification) {
   if (!judged_by_rows(verification)) return judge_tensors(verification);
   const bool overlaps = verification.measure_overlap && verification.tokens.size(1) > 0;
   return judge_rows(verification, overlaps,
-                    [](const auto& rows, int64_t b, double* values) { return judge_row(rows, b, values); });
+                    [](const auto& rows, int64_t b, double* values) { return judge_by_rejection(rows, b, values); });
 }
 
 }  // namespace draftsmith::infer

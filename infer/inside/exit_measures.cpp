@@ -14,7 +14,7 @@ namespace draftsmith::infer {
 namespace {
 
 // Returns whether a loop over rows measures: on the CPU it is faster than tensor operations.
-bool runs_by_rows(const at::Tensor& values) {
+bool has_row_kernels(const at::Tensor& values) {
   return values.is_cpu() && (values.scalar_type() == at::kFloat || values.scalar_type() == at::kDouble);
 }
 
@@ -52,7 +52,7 @@ double margin(const T* logits, int64_t count) {
 }  // namespace
 
 std::vector<double> cosine_similarities(const at::Tensor& a, const at::Tensor& b) {
-  if (!runs_by_rows(a)) {
+  if (!has_row_kernels(a)) {
     const at::Tensor x = promoted(a).flatten(1);
     const at::Tensor y = promoted(b).flatten(1);
     return on_host(((x * y).sum(1) / (x.norm(2, 1) * y.norm(2, 1))).clamp(-1, 1));
@@ -72,7 +72,7 @@ std::vector<double> cosine_similarities(const at::Tensor& a, const at::Tensor& b
 }
 
 std::vector<double> top_two_margins(const at::Tensor& logits) {
-  if (!runs_by_rows(logits)) {
+  if (!has_row_kernels(logits)) {
     const at::Tensor best = std::get<0>(promoted(logits).softmax(1).topk(2, 1));
     return on_host(best.select(1, 0) - best.select(1, 1));
   }

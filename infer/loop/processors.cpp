@@ -8,12 +8,12 @@ namespace draftsmith::infer {
 
 namespace {
 
-constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+constexpr double kBannedLogit = -std::numeric_limits<double>::infinity();
 
 void ban(const at::Tensor& logits, const std::vector<int64_t>& ids) {
   if (ids.empty()) return;
   at::Tensor row = logits;
-  row.index_fill_(0, to_device(ids, {static_cast<int64_t>(ids.size())}, logits.device()), kMinusInfinity);
+  row.index_fill_(0, to_device(ids, {static_cast<int64_t>(ids.size())}, logits.device()), kBannedLogit);
 }
 
 // Divides positive and multiplies negative logits of the given tokens.
@@ -125,7 +125,7 @@ void LogitsProcessors::bound_length(const Position& position) const {
 void LogitsProcessors::force_and_suppress(const Position& position) const {
   at::Tensor logits = position.logits;
   const auto force = [&](const std::vector<int64_t>& ids) {
-    logits.fill_(kMinusInfinity);
+    logits.fill_(kBannedLogit);
     logits.index_fill_(0, to_device(ids, {static_cast<int64_t>(ids.size())}, logits.device()), 0);
   };
   if (settings_.forced_bos && position.length == 1) force({*settings_.forced_bos});

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kSize = "draft_vocab_size";
 constexpr const char* kStandIn = "draft_unknown_token_id";
-constexpr const char* kHint = "the maps must be those the model was pruned with; prune it again";
+constexpr const char* kPruneAgain = "the maps must be those the model was pruned with; prune it again";
 
 fs::path maps_file(const fs::path& directory) {
   return directory / "draftsmith" / "vocabulary.safetensors";
@@ -48,7 +48,7 @@ class MapReader {
                    .what = what,
                    .expected = expected,
                    .found = found,
-                   .hint = kHint});
+                   .hint = kPruneAgain});
   }
 
   void check(const std::string& name, const std::string& dtype, int64_t size) {
@@ -107,7 +107,7 @@ DraftVocabulary read_draft_vocabulary(const fs::path& directory, ConfigReader& r
                     .what = "maps a pruned vocabulary that config.json does not mention",
                     .expected = std::string(kSize) + " in config.json",
                     .found = "no such key",
-                    .hint = kHint});
+                    .hint = kPruneAgain});
     }
     return {};
   }

@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr size_t kMostProblems = 40;
+constexpr size_t kMostMissingTensors = 40;
 
 json load_config_json(const fs::path& directory) {
   std::error_code status;
@@ -197,7 +197,7 @@ void ModelDirectory::match_parameters() {
     tensor.name = tensor.name == family_->stored_embedding ? embedding : in_files(tensor.name);
     parameters_.push_back({spec, std::move(tensor)});
     // The first of joined parameters stands for all.
-    if (problems.list().size() < kMostProblems && parameters_.back().tensor.part == 0) {
+    if (problems.list().size() < kMostMissingTensors && parameters_.back().tensor.part == 0) {
       check_parameter(parameters_.back(), problems);
     }
   }
@@ -220,7 +220,7 @@ void ModelDirectory::check_others(Problems& problems) const {
   std::vector<std::string> copies = family_->embedding_copies;
   copies.push_back(family_->stored_head);
   for (const auto& [name, file] : weights_.tensors()) {
-    if (used.count(name) != 0 || problems.list().size() >= kMostProblems) {
+    if (used.count(name) != 0 || problems.list().size() >= kMostMissingTensors) {
       continue;
     }
     const bool copy = std::find(copies.begin(), copies.end(), name) != copies.end() && weights_.contains(embedding);

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMostProblems = 20;
+constexpr size_t kMostHeaderProblems = 20;
 
 // Bytes of one element; 0 for an unknown type.
 uint64_t element_bytes(const std::string& dtype) {
@@ -157,7 +157,7 @@ void check_cover(const std::filesystem::path& file, const std::map<std::string, 
   uint64_t covered = 0;
   const std::string* previous = nullptr;
   for (const auto& [name, entry] : order) {
-    if (entry->begin != covered && problems.list().size() < kMostProblems) {
+    if (entry->begin != covered && problems.list().size() < kMostHeaderProblems) {
       const bool overlap = entry->begin < covered;
       problems.add({.where = tensor_where(file, *name),
                     .what = overlap ? fmt::format("bytes overlap the bytes of tensor '{}'", printable(*previous))
@@ -194,7 +194,7 @@ SafetensorsHeader read_safetensors_header(std::string_view text, uint64_t data_b
   Problems problems;
   const EntryReader reader(file, data_bytes, problems);
   for (const auto& [name, value] : root.items()) {
-    if (problems.list().size() >= kMostProblems) {
+    if (problems.list().size() >= kMostHeaderProblems) {
       break;
     }
     if (name == "__metadata__") {

@@ -12,7 +12,7 @@ namespace draftsmith::model {
 namespace {
 
 // The tensors begin at a multiple of this, so that a mapped file can be read with any vector width.
-constexpr size_t kAlignment = 64;
+constexpr size_t kTensorAlignment = 64;
 
 uint64_t stored_bytes(const TensorToStore& item) {
   return static_cast<uint64_t>(item.tensor.numel()) * c10::elementSize(item.dtype);
@@ -31,7 +31,7 @@ std::string make_header(const std::vector<TensorToStore>& tensors) {
     offset = end;
   }
   std::string text = header.dump();
-  text.append((kAlignment - (8 + text.size()) % kAlignment) % kAlignment, ' ');
+  text.append((kTensorAlignment - (8 + text.size()) % kTensorAlignment) % kTensorAlignment, ' ');
   const uint64_t bytes = text.size();
   std::string length(sizeof(bytes), '\0');
   std::memcpy(length.data(), &bytes, sizeof(bytes));

@@ -20,12 +20,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFormat = "draftsmith_exits";
-constexpr int64_t kFormatVersion = 1;
+constexpr int64_t kExitsVersion = 1;
 constexpr const char* kConfigFile = "exits.json";
 constexpr const char* kWeightFile = "exits.safetensors";
 constexpr uint64_t kMostConfigBytes = 1'000'000;
 constexpr int64_t kMostLayers = 100'000;
-constexpr const char* kHint = "train the exits again, or fetch their directory again";
+constexpr const char* kTrainAgain = "train the exits again, or fetch their directory again";
 
 struct HeadName {
   ExitHead head;
@@ -46,15 +46,16 @@ struct StoredExits {
   TransformerConfig model;
 };
 
-ExitShape read_exit(const nlohmann::json& json, const std::string& where, Problems& problems) {
-  JsonReader values(json, where, problems);
+ExitShape read_exit(const nlohmann::json& object, const std::string& where, Problems& problems) {
+  JsonReader values(object, where, problems);
   ExitShape exit;
   exit.layer = values.get_int("layer", {INT32_MIN, INT32_MAX}, 0);  // check_exits names those outside the model
   const std::string head = values.get_string("head", "");
   const auto* known =
       std::find_if(std::begin(kHeads), std::end(kHeads), [&](const HeadName& each) { return each.name == head; });
   if (known == std::end(kHeads)) {
-    problems.add({where, "'head' is not a form of an exit's head", "shared, full or low_rank", printable(head), kHint});
+    problems.add(
+        {where, "'head' is not a form of an exit's head", "shared, full or low_rank", printable(head), kTrainAgain});
   } else {
     exit.head = known->head;
   }
@@ -63,15 +64,15 @@ ExitShape read_exit(const nlohmann::json& json, const std::string& where, Proble
   return exit;
 }
 
-TransformerConfig read_model(const nlohmann::json& json, const std::string& where, Problems& problems) {
-  JsonReader values(json, where, problems);
+TransformerConfig read_model(const nlohmann::json& object, const std::string& where, Problems& problems) {
+  JsonReader values(object, where, problems);
   TransformerConfig model;
   model.decoder_layers = values.get_int("layers", {1, kMostLayers});
   model.width = values.get_int("width", {1, 1 << 20});
   model.vocabulary = values.get_int("rows", {1, 1 << 24});
   const std::string norm = values.get_string("norm", "");
   if (norm != "rms" && norm != "layer") {
-    problems.add({where, "'norm' is not a kind of norm", "rms or layer", printable(norm), kHint});
+    problems.add({where, "'norm' is not a kind of norm", "rms or layer", printable(norm), kTrainAgain});
   }
   model.norm = norm == "layer" ? Norm::kLayer : Norm::kRms;
   return model;
@@ -80,10 +81,10 @@ TransformerConfig read_model(const nlohmann::json& json, const std::string& wher
 void check_format(const JsonReader& values, const std::string& format, int64_t version, const fs::path& file) {
   if (!values.has("format") || format != kFormat) {
     throw UserError({file.string(), "does not describe exits", std::string("format ") + kFormat,
-                     format.empty() ? "no format" : printable(format), kHint});
+                     format.empty() ? "no format" : printable(format), kTrainAgain});
   }
-  if (version == kFormatVersion) return;
-  throw UserError({file.string(), "the exits have another format version", std::to_string(kFormatVersion),
+  if (version == kExitsVersion) return;
+  throw UserError({file.string(), "the exits have another format version", std::to_string(kExitsVersion),
                    std::to_string(version), "train the exits again, or use the Draftsmith that wrote them"});
 }
 
@@ -94,31 +95,31 @@ StoredExits read_stored(const fs::path& directory) {
                      "exits are trained by a stage of kind heads, or by a train stage with the option exits"});
   }
   const fs::path file = directory / kConfigFile;
-  const nlohmann::json json = load_json(file, {.max_bytes = kMostConfigBytes});
+  const nlohmann::json root = load_json(file, {.max_bytes = kMostConfigBytes});
   const std::string where = file.string();
   Problems problems;
-  JsonReader values(json, where, problems);
+  JsonReader values(root, where, problems);
   const std::string format = values.get_string("format", "");
   const int64_t version = values.get_int("format_version", {0, INT32_MAX}, 0);
   problems.throw_if_any();
   check_format(values, format, version, file);
   StoredExits stored;
   stored.config.trained_as = values.get_string("trained_as", "");
-  const nlohmann::json model = json.value("model", nlohmann::json::object());
+  const nlohmann::json model = root.value("model", nlohmann::json::object());
   stored.model = read_model(model, where + ": model", problems);
   if (model.is_object()) {
     JsonReader names(model, where + ": model", problems);
     stored.config.model = names.get_string("name", "");
     stored.config.model_hash = names.get_string("sha256", "");
   }
-  const nlohmann::json exits = json.value("exits", nlohmann::json());
-  if (!exits.is_array()) problems.add({where, "'exits' is not a list", "a list of exits", brief(exits), kHint});
+  const nlohmann::json exits = root.value("exits", nlohmann::json());
+  if (!exits.is_array()) problems.add({where, "'exits' is not a list", "a list of exits", brief(exits), kTrainAgain});
   for (size_t i = 0; exits.is_array() && i < exits.size(); ++i) {
     stored.config.exits.push_back(read_exit(exits[i], fmt::format("{}: exits[{}]", where, i), problems));
   }
   const std::string& hash = stored.config.model_hash;
   if (!hash.empty() && (hash.size() != 64 || hash.find_first_not_of("0123456789abcdef") != std::string::npos)) {
-    problems.add({where, "the model's 'sha256' is not a hash", "64 hex digits", printable(hash), kHint});
+    problems.add({where, "the model's 'sha256' is not a hash", "64 hex digits", printable(hash), kTrainAgain});
   }
   problems.throw_if_any();
   check_exits(stored.config, stored.model, where, problems);
@@ -129,13 +130,13 @@ StoredExits read_stored(const fs::path& directory) {
 nlohmann::ordered_json to_json(const ExitConfig& config, const TransformerConfig& model) {
   auto exits = nlohmann::ordered_json::array();
   for (const ExitShape& exit : config.exits) {
-    nlohmann::ordered_json json = {{"layer", exit.layer}, {"head", name_of(exit.head).name}};
-    if (exit.head == ExitHead::kLowRank) json["rank"] = exit.rank;
-    json["own_norm"] = exit.own_norm;
-    exits.push_back(std::move(json));
+    nlohmann::ordered_json entry = {{"layer", exit.layer}, {"head", name_of(exit.head).name}};
+    if (exit.head == ExitHead::kLowRank) entry["rank"] = exit.rank;
+    entry["own_norm"] = exit.own_norm;
+    exits.push_back(std::move(entry));
   }
   return {{"format", kFormat},
-          {"format_version", kFormatVersion},
+          {"format_version", kExitsVersion},
           {"trained_as", config.trained_as},
           {"model",
            {{"name", config.model},
@@ -160,7 +161,7 @@ std::optional<SafetensorsFile> open_weights(const fs::path& directory, const Sto
     shapes[name] = entry.shape;
     if (float_type(entry.dtype)) continue;
     problems.add({path.string(), "the tensor " + printable(name) + " holds no floating-point numbers",
-                  "F16, BF16, F32 or F64", entry.dtype, kHint});
+                  "F16, BF16, F32 or F64", entry.dtype, kTrainAgain});
   }
   check_exit_shapes(stored.config, stored.model, shapes, path.string(), problems);
   problems.throw_if_any();
@@ -183,7 +184,7 @@ std::map<std::string, at::Tensor> read_weights(const SafetensorsFile& file, at::
     const at::Tensor stored = file.stored(entry.first);
     if (!all_finite(stored)) {
       problems.add({file.file().string(), "the tensor " + printable(entry.first) + " holds NaN or infinity", "numbers",
-                    "NaN or infinity", kHint});
+                    "NaN or infinity", kTrainAgain});
     }
     parameters[entry.first] = stored.to(options, false, !unchanged, at::MemoryFormat::Contiguous);
   }

@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kKind = "draftsmith_router";
-constexpr int64_t kFormatVersion = 1;
+constexpr int64_t kRouterVersion = 1;
 
 bool is_hash(const std::string& text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
@@ -23,17 +23,17 @@ bool is_hash(const std::string& text) {
 
 RouterConfig read_config(const fs::path& directory) {
   const fs::path file = directory / "config.json";
-  const nlohmann::json json = load_json(file);
+  const nlohmann::json root = load_json(file);
   Problems problems;
-  JsonReader values(json, file.string(), problems);
+  JsonReader values(root, file.string(), problems);
   const std::string kind = values.get_string("model_type", "");
   if (kind != kKind) {
     throw UserError({file.string(), "is not the config.json of a router", std::string("model_type ") + kKind,
                      kind.empty() ? "no model_type" : printable(kind), "a router is made by a stage of kind router"});
   }
   const int64_t version = values.get_int("format_version", {1, INT32_MAX});
-  if (version != kFormatVersion) {
-    problems.add({file.string(), "the router has another format version", std::to_string(kFormatVersion),
+  if (version != kRouterVersion) {
+    problems.add({file.string(), "the router has another format version", std::to_string(kRouterVersion),
                   std::to_string(version), "train the router again"});
   }
   RouterConfig config;
@@ -55,7 +55,7 @@ RouterConfig read_config(const fs::path& directory) {
 nlohmann::ordered_json to_json(const RouterConfig& config) {
   return {{"architectures", {"DraftsmithRouter"}},
           {"model_type", kKind},
-          {"format_version", kFormatVersion},
+          {"format_version", kRouterVersion},
           {"top_k", config.top_k},
           {"hidden", config.hidden},
           {"drafter_width", config.width},
@@ -117,8 +117,8 @@ Router load_router(const fs::path& directory) {
 bool is_router(const fs::path& directory) {
   if (!fs::is_regular_file(directory / "config.json")) return false;
   try {
-    const nlohmann::json json = load_json(directory / "config.json");
-    return json.is_object() && json.contains("model_type") && json.at("model_type") == kKind;
+    const nlohmann::json root = load_json(directory / "config.json");
+    return root.is_object() && root.contains("model_type") && root.at("model_type") == kKind;
   } catch (const UserError&) {
     return false;
   }

@@ -13,7 +13,7 @@ namespace draftsmith::model {
 namespace {
 
 // Multiplications one thread takes at least; less is faster on one thread than shared.
-constexpr int64_t kWorkPerTask = 1 << 18;
+constexpr int64_t kAttentionPerTask = 1 << 18;
 
 constexpr int64_t kLanes = 16;
 
@@ -125,10 +125,10 @@ void attention_kernel(const KernelShape& shape, const VisibleKeys& visible, cons
   };
   const int64_t tasks = static_cast<int64_t>(visible.first.size()) * shape.heads;
   const int64_t work = std::max<int64_t>(1, visible.used(shape.tokens) * shape.tokens * shape.head_width * 2);
-  if (tasks * work <= kWorkPerTask) {
+  if (tasks * work <= kAttentionPerTask) {
     task(0, tasks);
   } else {
-    at::parallel_for(0, tasks, std::max<int64_t>(1, kWorkPerTask / work), task);
+    at::parallel_for(0, tasks, std::max<int64_t>(1, kAttentionPerTask / work), task);
   }
 }
 

@@ -12,10 +12,10 @@
 namespace draftsmith::model {
 namespace {
 
-constexpr int64_t kPanel = 64;             // outputs of a panel: four vectors of 16
-constexpr int64_t kRows = 6;               // rows at a time: 24 sums, 4 weights and a factor fill the 32 registers
-constexpr int64_t kPrefetch = 4 * kPanel;  // floats ahead: what reads fastest from memory (2 to 6 panel lines)
-constexpr int64_t kWorkPerTask = 1 << 17;  // multiplications; a second thread costs about as much as these
+constexpr int64_t kPanel = 64;                 // outputs of a panel: four vectors of 16
+constexpr int64_t kRows = 6;                   // rows at a time: 24 sums, 4 weights and a factor fill the 32 registers
+constexpr int64_t kPrefetch = 4 * kPanel;      // floats ahead: what reads fastest from memory (2 to 6 panel lines)
+constexpr int64_t kProductsPerTask = 1 << 17;  // multiplications; a second thread costs about as much as these
 
 // Sums of one panel for Rows rows: out [Rows,64] of `stride` floats a row; `valid` outputs of the panel exist.
 struct PanelTask {
@@ -161,7 +161,7 @@ void PackedMatrix::fill(const T* rows) {
       fill_panel(rows + panel * numbers, std::min(kPanel, outputs_ - panel * kPanel), inputs_, to + panel * numbers);
     }
   };
-  at::parallel_for(0, panels_.size(0), std::max<int64_t>(1, kWorkPerTask / numbers), task);
+  at::parallel_for(0, panels_.size(0), std::max<int64_t>(1, kProductsPerTask / numbers), task);
 }
 
 void PackedMatrix::run(const float* x, const float* residual, Finish finish, const at::Tensor& y) const {
@@ -182,10 +182,10 @@ void PackedMatrix::run(const float* x, const float* residual, Finish finish, con
   };
   const int64_t panels = panels_.size(0);
   const int64_t work = inputs_ * kPanel * rows;
-  if (panels * work <= kWorkPerTask) {
+  if (panels * work <= kProductsPerTask) {
     task(0, panels);
   } else {
-    at::parallel_for(0, panels, std::max<int64_t>(1, kWorkPerTask / 2 / work), task);
+    at::parallel_for(0, panels, std::max<int64_t>(1, kProductsPerTask / 2 / work), task);
   }
 }
 

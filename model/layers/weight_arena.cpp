@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kHugePage = size_t{1} << 21;
 constexpr size_t kSmallestBlock = size_t{1} << 25;
-constexpr size_t kAlignment = 64;
+constexpr size_t kArenaAlignment = 64;
 
 size_t rounded(size_t bytes, size_t unit) {
   return (bytes + unit - 1) / unit * unit;
@@ -20,7 +20,7 @@ size_t rounded(size_t bytes, size_t unit) {
 }  // namespace
 
 at::Tensor WeightArena::take(at::IntArrayRef shape) {
-  const size_t bytes = rounded(static_cast<size_t>(c10::multiply_integers(shape)) * sizeof(float), kAlignment);
+  const size_t bytes = rounded(static_cast<size_t>(c10::multiply_integers(shape)) * sizeof(float), kArenaAlignment);
   if (used_ + bytes > size_) {
     size_ = rounded(std::max(bytes, kSmallestBlock), kHugePage);
     used_ = 0;

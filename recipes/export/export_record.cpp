@@ -48,7 +48,7 @@ void hash_folder(const fs::path& folder, const std::string& prefix, std::map<std
   }
 }
 
-std::map<std::string, std::string> hash_files(const fs::path& directory) {
+std::map<std::string, std::string> hash_exported_files(const fs::path& directory) {
   std::map<std::string, std::string> hashes;
   hash_folder(directory, "", hashes);
   hash_folder(directory / kFolder, std::string(kFolder) + "/", hashes);
@@ -118,7 +118,7 @@ std::map<std::string, TensorRecord> record_tensors(const model::WeightFiles& wei
 
 void write_export_record(const fs::path& directory, ExportRecord record) {
   record.tensors = record_tensors(model::WeightFiles(directory));
-  record.files = hash_files(directory);
+  record.files = hash_exported_files(directory);
   const nlohmann::ordered_json json = {
       {"version", kVersion},     {"draftsmith", version()}, {"commit", git_commit()},
       {"format", record.format}, {"date", record.date},     {"proof", record.proof},
@@ -158,7 +158,7 @@ ExportRecord read_export_record(const fs::path& directory) {
 std::vector<Problem> changes_since_export(const fs::path& directory) {
   const ExportRecord record = read_export_record(directory);
   std::vector<Problem> problems;
-  problems = changed_files(directory, record.files, hash_files(directory), "the export");
+  problems = changed_files(directory, record.files, hash_exported_files(directory), "the export");
   try {
     add_changed_tensors(directory, record, problems);
   } catch (const UserError& error) {  // the weights cannot be opened; other files are still compared

@@ -16,7 +16,7 @@ using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
 // Logits of a block. Large enough for efficient matrix products, small enough to stay cheap beside the activations.
-constexpr int64_t kLogitsAtOnce = int64_t{1} << 24;
+constexpr int64_t kLossLogitsAtOnce = int64_t{1} << 24;
 constexpr int64_t kFewestRows = 64;
 // Logits that a loss reads at a time on a CPU: its passes over them stay in the caches.
 constexpr int64_t kLogitsInCache = int64_t{1} << 19;
@@ -61,7 +61,7 @@ struct Plan {
   // The positions of a term that its n-th block holds; none after the last.
   PositionRange block(const PlannedTerm& term, int64_t n) const {
     const int64_t positions = tensors[term.products[0].rows].size(0);
-    const int64_t at_once = std::max(kFewestRows, kLogitsAtOnce / vocabulary(term));
+    const int64_t at_once = std::max(kFewestRows, kLossLogitsAtOnce / vocabulary(term));
     return {n * at_once, std::clamp<int64_t>(positions - n * at_once, 0, at_once)};
   }
 

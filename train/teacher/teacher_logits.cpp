@@ -15,7 +15,7 @@ namespace draftsmith::train {
 
 namespace {
 
-constexpr int64_t kLogitsAtOnce = int64_t{1} << 24;
+constexpr int64_t kTeacherLogitsAtOnce = int64_t{1} << 24;
 
 void check(const model::TransformerModel& teacher, const data::Corpus& corpus, const StoredForm& form) {
   Problems problems;
@@ -103,7 +103,7 @@ void TeacherLogits::add_batch(const std::vector<int64_t>& examples, const std::v
   const auto distributions = teacher_.distributions(batch);
   const at::Tensor positions = at::arange(batch.label_count(), batch.labels.options());  // [P]
   StoredRows rows = empty_rows(batch.label_count(), form_, !all.ids.defined());
-  const int64_t block = std::max<int64_t>(1, kLogitsAtOnce / info_.vocabulary);
+  const int64_t block = std::max<int64_t>(1, kTeacherLogitsAtOnce / info_.vocabulary);
   for (int64_t begin = 0; begin < batch.label_count(); begin += block) {
     const int64_t count = std::min(block, batch.label_count() - begin);
     const TeacherBlock given = distributions->block(positions.narrow(0, begin, count));  // logits [C,V]

@@ -17,7 +17,7 @@ namespace draftsmith::train {
 
 namespace {
 
-constexpr int64_t kLogitsAtOnce = int64_t{1} << 22;  // fp64, several times
+constexpr int64_t kErrorLogitsAtOnce = int64_t{1} << 22;  // fp64, several times
 constexpr std::array<DivergenceKind, 4> kKinds = {
     {{Divergence::kForwardKl}, {Divergence::kReverseKl}, {Divergence::kJsd, 0.5}, {Divergence::kTotalVariation}}};
 static_assert(kKinds.size() == data::kTruncationLosses.size());
@@ -50,7 +50,7 @@ class Measurement {
     const Batch batch = make_batch(sample_.corpus, examples, teacher_.info());
     const auto teacher = LiveTeacher(teacher_).distributions(batch);
     const at::Tensor student = hidden_at_labels(student_, batch, {});
-    const int64_t block = std::max<int64_t>(1, kLogitsAtOnce / teacher_.config().vocabulary);
+    const int64_t block = std::max<int64_t>(1, kErrorLogitsAtOnce / teacher_.config().vocabulary);
     for (int64_t begin = 0; begin < batch.label_count(); begin += block) {
       const int64_t count = std::min(block, batch.label_count() - begin);
       const at::Tensor positions = at::arange(begin, begin + count, batch.labels.options());
