@@ -12,29 +12,29 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::string syntax_error(const std::string& text) {
+std::string json_syntax_error(const std::string& text) {
   return error_of([&] { parse_json(text, "config.json"); });
 }
 
 TEST(Json, SyntaxErrorsNameFileAndLine) {
-  EXPECT_THAT(syntax_error("{\n\"a\": 1,\n\"b\": }\n"), HasSubstr("config.json:3: not valid JSON"));
-  EXPECT_THAT(syntax_error(""), HasSubstr("config.json:1: not valid JSON"));
-  EXPECT_THAT(syntax_error("{\"a\": 1} x"), HasSubstr("not valid JSON"));
-  EXPECT_THAT(syntax_error("\"\xff\""), HasSubstr("not valid JSON"));
-  EXPECT_THAT(syntax_error("[1e999]"), HasSubstr("config.json"));
-  EXPECT_EQ(syntax_error("{\"a\": [1, 2.5, null, true, \"x\"]}"), "no error");
+  EXPECT_THAT(json_syntax_error("{\n\"a\": 1,\n\"b\": }\n"), HasSubstr("config.json:3: not valid JSON"));
+  EXPECT_THAT(json_syntax_error(""), HasSubstr("config.json:1: not valid JSON"));
+  EXPECT_THAT(json_syntax_error("{\"a\": 1} x"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(json_syntax_error("\"\xff\""), HasSubstr("not valid JSON"));
+  EXPECT_THAT(json_syntax_error("[1e999]"), HasSubstr("config.json"));
+  EXPECT_EQ(json_syntax_error("{\"a\": [1, 2.5, null, true, \"x\"]}"), "no error");
 }
 
 TEST(Json, NestingIsLimited) {
   const auto nested = [](size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
-  EXPECT_EQ(syntax_error(nested(64)), "no error");
-  EXPECT_THAT(syntax_error(nested(65)), HasSubstr("nested too deeply"));
-  EXPECT_THAT(syntax_error(nested(1'000'000)), HasSubstr("nested too deeply"));
+  EXPECT_EQ(json_syntax_error(nested(64)), "no error");
+  EXPECT_THAT(json_syntax_error(nested(65)), HasSubstr("nested too deeply"));
+  EXPECT_THAT(json_syntax_error(nested(1'000'000)), HasSubstr("nested too deeply"));
 }
 
 TEST(Json, KeysGivenTwiceAreRefused) {
-  EXPECT_THAT(syntax_error("{\"a\": {\"b\": 1, \"b\": 2}}"), HasSubstr("\"b\" is given twice"));
-  EXPECT_EQ(syntax_error("{\"a\": {\"b\": 1}, \"b\": [{\"b\": 1}, {\"b\": 2}]}"), "no error");
+  EXPECT_THAT(json_syntax_error("{\"a\": {\"b\": 1, \"b\": 2}}"), HasSubstr("\"b\" is given twice"));
+  EXPECT_EQ(json_syntax_error("{\"a\": {\"b\": 1}, \"b\": [{\"b\": 1}, {\"b\": 2}]}"), "no error");
 }
 
 TEST(Json, FilesAreWrittenAndReadBack) {

@@ -11,7 +11,7 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string syntax_error(const std::string& text) {
+std::string toml_syntax_error(const std::string& text) {
   return error_of([&] { parse_toml(text, "recipe.toml"); });
 }
 
@@ -35,10 +35,10 @@ std::string overlay_error(const std::string& assignment) {
 }
 
 TEST(Toml, SyntaxErrorsNameFileLineAndColumn) {
-  EXPECT_THAT(syntax_error("a = 1\nb = = 2\n"), HasSubstr("recipe.toml:2:5: not valid TOML"));
-  EXPECT_THAT(syntax_error("a = 1\na = 2\n"), HasSubstr("recipe.toml:2:"));
-  EXPECT_THAT(syntax_error("a = '\xff'"), HasSubstr("not valid UTF-8 (byte offset 5)"));
-  EXPECT_EQ(syntax_error("a = 1\n"), "no error");
+  EXPECT_THAT(toml_syntax_error("a = 1\nb = = 2\n"), HasSubstr("recipe.toml:2:5: not valid TOML"));
+  EXPECT_THAT(toml_syntax_error("a = 1\na = 2\n"), HasSubstr("recipe.toml:2:"));
+  EXPECT_THAT(toml_syntax_error("a = '\xff'"), HasSubstr("not valid UTF-8 (byte offset 5)"));
+  EXPECT_EQ(toml_syntax_error("a = 1\n"), "no error");
 }
 
 TEST(Toml, MissingFilesAreNamed) {

@@ -120,9 +120,9 @@ struct BadDirectory {
 };
 
 void change(const fs::path& file, const std::function<void(nlohmann::json&)>& edit) {
-  nlohmann::json json = load_json(file);
-  edit(json);
-  write_json(file, json);
+  nlohmann::json root = load_json(file);
+  edit(root);
+  write_json(file, root);
 }
 
 const std::string kFirstShard = "model-00001-of-00002.safetensors";
@@ -132,27 +132,27 @@ std::vector<BadDirectory> bad_directories() {
       {"sound", [](const fs::path&) {}, {}},
       {"architecture",
        [](const fs::path& d) {
-         change(d / "config.json", [](auto& json) { json["architectures"] = {"MambaForCausalLM"}; });
+         change(d / "config.json", [](auto& root) { root["architectures"] = {"MambaForCausalLM"}; });
        },
        {"MambaForCausalLM", "LlamaForCausalLM", "GPT2LMHeadModel", "GPTNeoXForCausalLM", "BloomForCausalLM",
         "T5ForConditionalGeneration"}},
       {"tokenizer",
        [](const fs::path& d) {
-         change(d / "tokenizer.json", [](auto& json) {
-           for (int i = 0; i < 8; ++i) json["model"]["vocab"]["more" + std::to_string(i)] = 259 + i;
+         change(d / "tokenizer.json", [](auto& root) {
+           for (int i = 0; i < 8; ++i) root["model"]["vocab"]["more" + std::to_string(i)] = 259 + i;
          });
        },
        {"the tokenizer has more ids than the model has embeddings", "264", "267"}},
       {"component",
        [](const fs::path& d) {
-         change(d / "tokenizer.json", [](auto& json) { json["pre_tokenizer"] = {{"type", "BertPreTokenizer"}}; });
+         change(d / "tokenizer.json", [](auto& root) { root["pre_tokenizer"] = {{"type", "BertPreTokenizer"}}; });
        },
        {"tokenizer.json", "BertPreTokenizer"}},
       {"shard", [](const fs::path& d) { fs::remove(d / kFirstShard); }, {kFirstShard}},
       {"index",
        [](const fs::path& d) {
          change(d / "model.safetensors.index.json",
-                [](auto& json) { json["weight_map"]["lm_head.weight"] = kFirstShard; });
+                [](auto& root) { root["weight_map"]["lm_head.weight"] = kFirstShard; });
        },
        {"lm_head.weight", "the tensor is not in the shard that the index names"}},
   };
@@ -170,7 +170,7 @@ TEST_F(GenerateProgram, BadDirectoriesAreRefusedByName) {
 
 TEST_F(GenerateProgram, AHeadUnlikeTheEmbeddingItIsTiedToIsUsedWithAWarning) {
   const fs::path directory = damaged("tied", [](const fs::path& d) {
-    change(d / "config.json", [](auto& json) { json["tie_word_embeddings"] = true; });
+    change(d / "config.json", [](auto& root) { root["tie_word_embeddings"] = true; });
   });
   const std::vector<std::string> more = {"--ids", "--dtype", "fp64"};
   std::vector<std::string> arguments = {"generate", "--model", directory.string()};

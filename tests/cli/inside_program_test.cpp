@@ -18,8 +18,6 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr const char* kPrompts = "5 9 14 3\n7\n11 12 13 20 21 8\n";
-
 class InsideProgram : public testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -76,9 +74,9 @@ TEST_F(InsideProgram, EarlyExitDraftsWithTheModelsOwnExits) {
   const std::vector<std::string> bild = {"--method", "early-exit", "--fallback", "0", "--rollback", "inf", "--json"};
   std::vector<std::string> second = bild;
   second.insert(second.end(), {"--exit-layer", "2"});
-  const auto json = first_stats(generate(bild, "exits"));
-  EXPECT_GT(json.at("drafted"), 0);
-  EXPECT_EQ(json.at("layer_runs").get<int64_t>() % 4, 0);
+  const auto stats = first_stats(generate(bild, "exits"));
+  EXPECT_GT(stats.at("drafted"), 0);
+  EXPECT_EQ(stats.at("layer_runs").get<int64_t>() % 4, 0);
   const auto ids = [](const ProgramResult& result) {
     return nlohmann::json::parse(result.out.substr(0, result.out.find('\n'))).at("ids");
   };

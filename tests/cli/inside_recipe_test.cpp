@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-const std::string kRecipe = std::string("name = \"tiny_inside\"\n") + kTinyLanguage + R"(
+const std::string kInsideRecipe = std::string("name = \"tiny_inside\"\n") + kTinyLanguage + R"(
 [corpus]
 kind = "corpus"
 tokenizer = "@tokenizer/spiece.model"
@@ -83,7 +83,7 @@ candidates = [1, 3]
 
 TEST(InsideRecipe, TrainsExitsAndHeadsAndMeasuresThem) {
   const TemporaryDirectory folder;
-  write_file_atomic(folder / "tiny.toml", kRecipe);
+  write_file_atomic(folder / "tiny.toml", kInsideRecipe);
   const std::string work = (folder / "work").string();
   const ProgramResult result = run_program({"train", folder / "tiny.toml", "--work", work, "--threads", "1"});
   ASSERT_EQ(result.exit_code, 0) << result.err;

@@ -15,6 +15,9 @@ struct ProgramResult {
 // Runs draftsmith with `arguments` and `input` on its standard input.
 ProgramResult run_program(const std::vector<std::string>& arguments, const std::string& input = "");
 
+// Prompts of token ids for models of 31 ids.
+inline constexpr const char* kPrompts = "5 9 14 3\n7\n11 12 13 20 21 8\n";
+
 // The first stages of recipes that tests run: text of the synthetic language and its tokenizer.
 inline constexpr const char* kTinyLanguage = R"(
 [language]

@@ -15,8 +15,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-constexpr const char* kPrompts = "5 9 14 3\n7\n11 12 13 20 21 8\n";
-
 class TandemProgram : public testing::Test {
  protected:
   static void SetUpTestSuite() {

@@ -13,24 +13,25 @@
 #include "infer/parts.h"
 #include "model/transformer/transformer_model.h"
 #include "tests/support/models.h"
+#include "tests/support/token_ids.h"
 
 namespace draftsmith::infer::testing {
 namespace {
 
 using Ids = std::vector<int64_t>;
 
-constexpr int64_t kVocabulary = 24;
-constexpr int64_t kLimit = 18;
+constexpr int64_t kModelIds = 24;
+constexpr int64_t kModelLimit = 18;
 
 struct RandomModel {
   double noise = 0;  // perturbs all weights: the drafter is the target with noise, so that it is right now and then
   at::ScalarType dtype = at::kDouble;
-  int64_t vocabulary = kVocabulary;
+  int64_t vocabulary = kModelIds;
   double head_sign = 1;  // -1: what the target finds least likely comes first
 };
 
 // Weights large enough that outputs vary, EOS likelier than other tokens so that some outputs end early.
-std::unique_ptr<model::TransformerModel> random_model(const RandomModel& wanted) {
+std::unique_ptr<model::TransformerModel> real_model(const RandomModel& wanted) {
   model::TransformerConfig config =
       model::t5_config({.vocabulary = wanted.vocabulary, .head_width = 6, .ff_width = 24});
   config.relative_buckets = 8;
@@ -56,19 +57,13 @@ std::unique_ptr<model::TransformerModel> random_model(const RandomModel& wanted)
   return made;
 }
 
-const std::vector<Ids>& sources() {
-  static const std::vector<Ids> kSources = {
-      {5, 9, 14, 3, 1}, {7}, {}, {2, 1}, {11, 12, 13, 20, 21, 8, 1}, {1}, {22}, {6, 6, 17}, {9, 4, 2, 16, 1}};
-  return kSources;
-}
-
-struct Pair {
+struct RealPair {
   std::unique_ptr<model::TransformerModel> target;
   std::unique_ptr<model::TransformerModel> drafter;
 
-  explicit Pair(at::ScalarType dtype, double head_sign = 1)
-      : target(random_model({.dtype = dtype})),
-        drafter(random_model({.noise = head_sign < 0 ? 0 : 0.25, .dtype = dtype, .head_sign = head_sign})) {}
+  explicit RealPair(at::ScalarType dtype, double head_sign = 1)
+      : target(real_model({.dtype = dtype})),
+        drafter(real_model({.noise = head_sign < 0 ? 0 : 0.25, .dtype = dtype, .head_sign = head_sign})) {}
 
   std::vector<GenerationResult> run(const DecodeOptions& options, bool self = false) const {
     GenerationModels models;
@@ -78,8 +73,8 @@ struct Pair {
   }
 };
 
-const Pair& fp64() {
-  static const Pair kPair(at::kDouble);
+const RealPair& fp64() {
+  static const RealPair kPair(at::kDouble);
   return kPair;
 }
 
@@ -89,14 +84,8 @@ DecodeOptions options_of(const std::string& method, int64_t window = 5, int64_t 
   if (method == "speculative") options.temperature = 0;
   if (method != "greedy") options.window = window;
   options.batch_size = batch;
-  options.max_new_tokens = kLimit;
+  options.max_new_tokens = kModelLimit;
   return options;
-}
-
-std::vector<Ids> ids_of(const std::vector<GenerationResult>& results) {
-  std::vector<Ids> ids;
-  for (const auto& result : results) ids.push_back(result.ids);
-  return ids;
 }
 
 TEST(RealModels, GreedyOutputsVaryAndSomeEndEarly) {
@@ -104,7 +93,7 @@ TEST(RealModels, GreedyOutputsVaryAndSomeEndEarly) {
   size_t early = 0;
   std::set<int64_t> seen;
   for (const Ids& ids : outputs) {
-    early += ids.size() < static_cast<size_t>(kLimit) ? 1 : 0;
+    early += ids.size() < static_cast<size_t>(kModelLimit) ? 1 : 0;
     seen.insert(ids.begin(), ids.end());
   }
   EXPECT_GE(early, 2u);
@@ -125,7 +114,7 @@ TEST(RealModels, SpeculativeAndAssistedEqualGreedyInDoublePrecision) {
 }
 
 TEST(RealModels, DrafterThatIsAlwaysWrongChangesNothing) {
-  const Pair wrong(at::kDouble, -1);
+  const RealPair wrong(at::kDouble, -1);
   const auto expected = ids_of(fp64().run(options_of("greedy")));
   for (const char* method : {"speculative", "assisted"}) {
     for (int64_t window = 1; window <= 12; ++window) {
@@ -144,13 +133,13 @@ TEST(RealModels, EosInsideADraftEndsTheOutput) {
   const auto expected = ids_of(fp64().run(options_of("greedy")));
   for (const char* method : {"speculative", "assisted", "bild"}) {
     for (const int64_t batch : {1, 4, 9}) {
-      DecodeOptions options = options_of(method, kLimit - 1, batch);
+      DecodeOptions options = options_of(method, kModelLimit - 1, batch);
       options.window_rule = "fixed";
       const auto results = fp64().run(options, true);
       EXPECT_EQ(ids_of(results), expected) << method << " batch " << batch;
       size_t early = 0;
       for (const auto& [ids, stats] : results) {
-        if (static_cast<int64_t>(ids.size()) == kLimit) continue;
+        if (static_cast<int64_t>(ids.size()) == kModelLimit) continue;
         ++early;
         EXPECT_EQ(stats.target_runs, 1) << method;
         EXPECT_EQ(stats.drafted, static_cast<int64_t>(ids.size())) << method;
@@ -168,12 +157,12 @@ TEST(RealModels, DrafterWithFewerEmbeddingsThanTheTargetIsNeverAskedForTheOthers
     return std::any_of(ids.begin(), ids.end(), [](int64_t id) { return id >= kFewer; });
   });
   ASSERT_TRUE(feeds_others);
-  const auto small = random_model({.vocabulary = kFewer});
+  const auto small = real_model({.vocabulary = kFewer});
   for (const char* method : {"speculative", "assisted"}) {
     const DecodeOptions options = options_of(method, 4, 3);
     GenerationModels models;
     models.target = fp64().target.get();
-    Generator generator(models, options, make_parts(options, std::make_unique<ModelDrafter>(*small, kVocabulary)));
+    Generator generator(models, options, make_parts(options, std::make_unique<ModelDrafter>(*small, kModelIds)));
     EXPECT_EQ(ids_of(generator.generate(sources())), expected) << method;
   }
   const auto forced = alpha_forced({*fp64().target, *small}, sources(), expected, {.temperature = 1});
@@ -253,7 +242,7 @@ double margin(model::LanguageModel& target, const Ids& source, const Ids& prefix
   return (best.select(1, 0) - best.select(1, 1)).item<double>();
 }
 
-void expect_equal_within_rounding(const Pair& models, const std::vector<Ids>& outputs,
+void expect_equal_within_rounding(const RealPair& models, const std::vector<Ids>& outputs,
                                   const std::vector<Ids>& expected) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     const auto [ours, theirs] =
@@ -264,7 +253,7 @@ void expect_equal_within_rounding(const Pair& models, const std::vector<Ids>& ou
 }
 
 TEST(RealModels, SinglePrecisionDiffersOnlyWhereTheMarginIsWithinRounding) {
-  const Pair fp32(at::kFloat);
+  const RealPair fp32(at::kFloat);
   const auto expected = ids_of(fp32.run(options_of("greedy")));
   for (const char* method : {"speculative", "assisted"}) {
     for (int64_t window = 1; window <= 12; ++window) {

@@ -15,11 +15,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::vector<std::string> kModels = {"llama3", "llama_linear", "gpt2", "gpt_neox", "gpt_neox_serial", "bloom"};
+const std::vector<std::string> kDecoderOnlyModels = {"llama3",   "llama_linear",    "gpt2",
+                                                     "gpt_neox", "gpt_neox_serial", "bloom"};
 
 // What greedy decoding puts out, EOS included, in batches of prompts of different lengths.
-std::vector<std::vector<int64_t>> greedy(TransformerModel& model, const GreedyReference& wanted, int64_t new_tokens,
-                                         int64_t batch_size) {
+std::vector<std::vector<int64_t>> greedy_continuations(TransformerModel& model, const GreedyReference& wanted,
+                                                       int64_t new_tokens, int64_t batch_size) {
   infer::DecodeOptions options;
   options.method = "greedy";
   options.max_new_tokens = new_tokens;
@@ -51,7 +52,7 @@ class DecoderOnlyParity : public testing::Test {
 };
 
 TEST_F(DecoderOnlyParity, LogitsOfWholeSequencesAreEqual) {
-  for (const std::string& name : kModels) {
+  for (const std::string& name : kDecoderOnlyModels) {
     for (const bool pack : {false, true}) {
       const auto model = load(reference_->directory(name), pack);
       const Reference reference = reference_->batch(name);
@@ -61,7 +62,7 @@ TEST_F(DecoderOnlyParity, LogitsOfWholeSequencesAreEqual) {
 }
 
 TEST_F(DecoderOnlyParity, LogitsOfCachedStepsWithRollbacksAreEqual) {
-  for (const std::string& name : kModels) {
+  for (const std::string& name : kDecoderOnlyModels) {
     for (const bool pack : {false, true}) {
       const auto model = load(reference_->directory(name), pack);
       EXPECT_LT(steps_difference(*model, reference_->batch(name)), kLogitsTolerance) << name << pack;
@@ -70,7 +71,7 @@ TEST_F(DecoderOnlyParity, LogitsOfCachedStepsWithRollbacksAreEqual) {
 }
 
 TEST_F(DecoderOnlyParity, CachedStepsInFloat64AndHalfTypesAreNear) {
-  for (const std::string& name : kModels) {
+  for (const std::string& name : kDecoderOnlyModels) {
     const Reference reference = reference_->batch(name);
     EXPECT_LT(steps_difference(*load(reference_->directory(name), true, at::kDouble), reference), kLogitsTolerance);
     EXPECT_LT(steps_difference(*load(reference_->directory(name), true, at::kBFloat16), reference), 0.15) << name;
@@ -78,18 +79,19 @@ TEST_F(DecoderOnlyParity, CachedStepsInFloat64AndHalfTypesAreNear) {
 }
 
 TEST_F(DecoderOnlyParity, GradientsOfEveryParameterAreEqual) {
-  for (const std::string& name : kModels) {
+  for (const std::string& name : kDecoderOnlyModels) {
     expect_equal_gradients(name, *load(reference_->directory(name), false), reference_->batch(name));
   }
 }
 
 TEST_F(DecoderOnlyParity, GreedyOutputsAreIdenticalForEveryBatchSize) {
-  for (const std::string& name : kModels) {
+  for (const std::string& name : kDecoderOnlyModels) {
     const auto model = load(reference_->directory(name), true);
     const GreedyReference wanted = reference_->greedy(name);
     ASSERT_EQ(wanted.sources.size(), 200);
     for (const int64_t batch_size : {1, 25}) {
-      EXPECT_EQ(greedy(*model, wanted, 14, batch_size), wanted.outputs) << name << ", batch " << batch_size;
+      EXPECT_EQ(greedy_continuations(*model, wanted, 14, batch_size), wanted.outputs)
+          << name << ", batch " << batch_size;
     }
     size_t ended = 0;
     for (const auto& output : wanted.outputs) ended += output.back() == 1 ? 1 : 0;
@@ -100,7 +102,7 @@ TEST_F(DecoderOnlyParity, GreedyOutputsAreIdenticalForEveryBatchSize) {
 
 TEST_F(DecoderOnlyParity, WhatWeSaveLoadsThereAndGeneratesTheSame) {
   const fs::path saved = reference_->root() / "saved";
-  for (const std::string& name : kModels) {
+  for (const std::string& name : kDecoderOnlyModels) {
     const auto model = load(reference_->directory(name), false);
     save_model(
         saved / name, *model,
@@ -157,7 +159,7 @@ TEST_F(DecoderOnlyParity, ATrainedModelTellsTheSameStories) {
   ASSERT_EQ(wanted.sources.size(), 100);
   const auto model = load(directory, true);
   for (const int64_t batch_size : {1, 16}) {
-    EXPECT_EQ(greedy(*model, wanted, 60, batch_size), wanted.outputs) << batch_size;
+    EXPECT_EQ(greedy_continuations(*model, wanted, 60, batch_size), wanted.outputs) << batch_size;
   }
 }
 

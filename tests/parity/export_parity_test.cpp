@@ -12,7 +12,8 @@
 namespace draftsmith::model {
 namespace {
 
-std::vector<std::vector<int64_t>> greedy(TransformerModel& model, const std::vector<std::vector<int64_t>>& sources) {
+std::vector<std::vector<int64_t>> greedy_outputs(TransformerModel& model,
+                                                 const std::vector<std::vector<int64_t>>& sources) {
   infer::DecodeOptions options;
   options.method = "greedy";
   options.max_new_tokens = 14;
@@ -36,7 +37,7 @@ void export_drafter(const TransformersReference& reference, const std::string& n
   const auto done = recipes::export_model({.model = cut, .out = out, .target = reference.directory(name)}, at::kCPU);
   ASSERT_TRUE(done.after.has_value());
   EXPECT_LT(done.after->agreement, 0.99) << name << ": a drafter that is its target tests nothing";
-  const nlohmann::ordered_json ours = greedy(*load(out, true), reference.greedy(name).sources);
+  const nlohmann::ordered_json ours = greedy_outputs(*load(out, true), reference.greedy(name).sources);
   write_json(reference.root() / (name + ".ours.json"), ours);
 }
 

@@ -13,11 +13,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::vector<std::string> kModels = {"t5_v1_0", "t5_v1_1", "t5_tied_unscaled", "mt5"};
+const std::vector<std::string> kT5Models = {"t5_v1_0", "t5_v1_1", "t5_tied_unscaled", "mt5"};
 constexpr size_t kNewTokens = 14;  // NEW_TOKENS of tools/parity_t5.py
 
 // Plain greedy decoding of one batch, written out: one token a step, rows cut at their first EOS.
-std::vector<std::vector<int64_t>> greedy(TransformerModel& model, std::span<const std::vector<int64_t>> sources) {
+std::vector<std::vector<int64_t>> greedy_by_steps(TransformerModel& model,
+                                                  std::span<const std::vector<int64_t>> sources) {
   const auto rows = static_cast<int64_t>(sources.size());
   auto state = model.begin(model.encode(batch_of(sources)), static_cast<int64_t>(kNewTokens) + 1);
   std::vector<std::vector<int64_t>> outputs(sources.size());
@@ -57,7 +58,7 @@ class TransformersParity : public testing::Test {
 };
 
 TEST_F(TransformersParity, LogitsOfWholeSequencesAreEqual) {
-  for (const std::string& name : kModels) {
+  for (const std::string& name : kT5Models) {
     for (const bool pack : {false, true}) {
       const auto model = load(reference_->directory(name), pack);
       const Reference reference = reference_->batch(name);
@@ -67,7 +68,7 @@ TEST_F(TransformersParity, LogitsOfWholeSequencesAreEqual) {
 }
 
 TEST_F(TransformersParity, LogitsOfCachedStepsWithRollbacksAreEqual) {
-  for (const std::string& name : kModels) {
+  for (const std::string& name : kT5Models) {
     for (const bool pack : {false, true}) {
       const auto model = load(reference_->directory(name), pack);
       const Reference reference = reference_->batch(name);
@@ -77,20 +78,20 @@ TEST_F(TransformersParity, LogitsOfCachedStepsWithRollbacksAreEqual) {
 }
 
 TEST_F(TransformersParity, GradientsOfEveryParameterAreEqual) {
-  for (const std::string& name : kModels) {
+  for (const std::string& name : kT5Models) {
     expect_equal_gradients(name, *load(reference_->directory(name), false), reference_->batch(name));
   }
 }
 
 TEST_F(TransformersParity, GreedyOutputsAreIdentical) {
   constexpr size_t kRows = 25;
-  for (const std::string& name : kModels) {
+  for (const std::string& name : kT5Models) {
     const auto model = load(reference_->directory(name), true);
     const GreedyReference wanted = reference_->greedy(name);
     ASSERT_EQ(wanted.sources.size(), 200);
     size_t ended = 0;
     for (size_t begin = 0; begin < wanted.sources.size(); begin += kRows) {
-      const auto outputs = greedy(*model, std::span(wanted.sources).subspan(begin, kRows));
+      const auto outputs = greedy_by_steps(*model, std::span(wanted.sources).subspan(begin, kRows));
       for (size_t i = 0; i < outputs.size(); ++i) {
         EXPECT_EQ(outputs[i], wanted.outputs[begin + i]) << name << ", input " << begin + i;
         ended += outputs[i].back() == 1 ? 1 : 0;
@@ -134,7 +135,7 @@ TEST_F(TransformersParity, HalfPrecisionDirectoriesLoad) {
 
 TEST_F(TransformersParity, WhatWeSaveLoadsThereAndGeneratesTheSame) {
   const fs::path saved = reference_->root() / "saved";
-  for (const std::string& name : kModels) {
+  for (const std::string& name : kT5Models) {
     const auto model = load(reference_->directory(name), false);
     SaveOptions options;
     if (name == "t5_v1_0") {

@@ -104,7 +104,7 @@ struct RawCorpus {
   std::string skip{};  // dataset left out
 };
 
-std::filesystem::path write_raw(const std::filesystem::path& file, const RawCorpus& raw) {
+std::filesystem::path write_raw_corpus(const std::filesystem::path& file, const RawCorpus& raw) {
   Hdf5Writer writer(file);
   writer.set_attribute("/", "format", raw.format);
   writer.set_attribute("/", "format_version", raw.version);
@@ -128,53 +128,53 @@ std::filesystem::path write_raw(const std::filesystem::path& file, const RawCorp
   return file;
 }
 
-std::string open_error(const RawCorpus& raw) {
+std::string corpus_error(const RawCorpus& raw) {
   const TemporaryDirectory directory;
-  const auto file = write_raw(directory / "raw.h5", raw);
+  const auto file = write_raw_corpus(directory / "raw.h5", raw);
   return error_of([&] { Corpus corpus(file); });
 }
 
 TEST(CorpusChecks, TheUndamagedFileOpens) {
-  EXPECT_EQ(open_error({}), "no error");
+  EXPECT_EQ(corpus_error({}), "no error");
 }
 
 TEST(CorpusChecks, FormatAndVersion) {
-  EXPECT_THAT(open_error({.format = "teacher cache"}),
+  EXPECT_THAT(corpus_error({.format = "teacher cache"}),
               AllOf(HasSubstr("raw.h5"), HasSubstr("not a Draftsmith corpus")));
-  EXPECT_THAT(open_error({.version = 2}),
+  EXPECT_THAT(corpus_error({.version = 2}),
               AllOf(HasSubstr("version"), HasSubstr("expected: 1"), HasSubstr("found:    2")));
 }
 
 TEST(CorpusChecks, MissingDatasets) {
-  EXPECT_THAT(open_error({.skip = "/source/tokens"}), HasSubstr("no dataset /source/tokens"));
-  EXPECT_THAT(open_error({.skip = "/target/offsets"}), HasSubstr("/target/offsets"));
+  EXPECT_THAT(corpus_error({.skip = "/source/tokens"}), HasSubstr("no dataset /source/tokens"));
+  EXPECT_THAT(corpus_error({.skip = "/target/offsets"}), HasSubstr("/target/offsets"));
 }
 
 TEST(CorpusChecks, TypesAndShapes) {
-  EXPECT_THAT(open_error({.int64_ids = true}),
+  EXPECT_THAT(corpus_error({.int64_ids = true}),
               AllOf(HasSubstr("/source/tokens"), HasSubstr("int32"), HasSubstr("int64")));
-  EXPECT_THAT(open_error({.two_dimensional = true}), AllOf(HasSubstr("/source/tokens"), HasSubstr("rank")));
+  EXPECT_THAT(corpus_error({.two_dimensional = true}), AllOf(HasSubstr("/source/tokens"), HasSubstr("rank")));
 }
 
 TEST(CorpusChecks, Offsets) {
-  EXPECT_THAT(open_error({.offsets = {1, 2, 3}}), HasSubstr("/source/offsets[0]"));
-  EXPECT_THAT(open_error({.offsets = {0, 4, 3}}), HasSubstr("/source/offsets[1]"));   // out of range
-  EXPECT_THAT(open_error({.offsets = {0, -1, 3}}), HasSubstr("/source/offsets[1]"));  // negative, decreasing
-  EXPECT_THAT(open_error({.offsets = {0, 2, 1}}), HasSubstr("/source/offsets[2]"));   // decreasing
-  EXPECT_THAT(open_error({.offsets = {0, 1, 2}}), HasSubstr("/source/offsets[2]"));   // does not reach the end
-  EXPECT_THAT(open_error({.offsets = {0, 3}}), HasSubstr("/source/offsets"));         // too few
+  EXPECT_THAT(corpus_error({.offsets = {1, 2, 3}}), HasSubstr("/source/offsets[0]"));
+  EXPECT_THAT(corpus_error({.offsets = {0, 4, 3}}), HasSubstr("/source/offsets[1]"));   // out of range
+  EXPECT_THAT(corpus_error({.offsets = {0, -1, 3}}), HasSubstr("/source/offsets[1]"));  // negative, decreasing
+  EXPECT_THAT(corpus_error({.offsets = {0, 2, 1}}), HasSubstr("/source/offsets[2]"));   // decreasing
+  EXPECT_THAT(corpus_error({.offsets = {0, 1, 2}}), HasSubstr("/source/offsets[2]"));   // does not reach the end
+  EXPECT_THAT(corpus_error({.offsets = {0, 3}}), HasSubstr("/source/offsets"));         // too few
 }
 
 TEST(CorpusChecks, CountsInAttributes) {
-  EXPECT_THAT(open_error({.examples = 3}), HasSubstr("/source/offsets"));
-  EXPECT_THAT(open_error({.examples = -1}), HasSubstr("number of examples"));
-  EXPECT_THAT(open_error({.examples = std::numeric_limits<int64_t>::max()}), HasSubstr("number of examples"));
-  EXPECT_THAT(open_error({.tokens = 4}), HasSubstr("/source/tokens"));
+  EXPECT_THAT(corpus_error({.examples = 3}), HasSubstr("/source/offsets"));
+  EXPECT_THAT(corpus_error({.examples = -1}), HasSubstr("number of examples"));
+  EXPECT_THAT(corpus_error({.examples = std::numeric_limits<int64_t>::max()}), HasSubstr("number of examples"));
+  EXPECT_THAT(corpus_error({.tokens = 4}), HasSubstr("/source/tokens"));
 }
 
 TEST(CorpusChecks, IdsMustLieInTheVocabulary) {
-  EXPECT_THAT(open_error({.ids = {1, 10, 3}}), AllOf(HasSubstr("/source/tokens[1]"), HasSubstr("0 to 9")));
-  EXPECT_THAT(open_error({.ids = {1, 2, -3}}), HasSubstr("/source/tokens[2]"));
+  EXPECT_THAT(corpus_error({.ids = {1, 10, 3}}), AllOf(HasSubstr("/source/tokens[1]"), HasSubstr("0 to 9")));
+  EXPECT_THAT(corpus_error({.ids = {1, 2, -3}}), HasSubstr("/source/tokens[2]"));
 }
 
 TEST(CorpusChecks, FilesThatAreNoHdf5) {
@@ -191,7 +191,7 @@ TEST(CorpusChecks, FilesThatAreNoHdf5) {
 
 TEST(CorpusChecks, TruncatedFilesAreErrorsWhereverTheyEnd) {
   const TemporaryDirectory directory;
-  const std::string whole = read_file(write_raw(directory / "whole.h5", {}));
+  const std::string whole = read_file(write_raw_corpus(directory / "whole.h5", {}));
   for (size_t length = 0; length < whole.size(); length += 97) {
     const auto file = write_text(directory / "cut.h5", std::string_view(whole).substr(0, length));
     EXPECT_THAT(error_of([&] { Corpus corpus(file); }), HasSubstr("cut.h5")) << length;
@@ -200,7 +200,7 @@ TEST(CorpusChecks, TruncatedFilesAreErrorsWhereverTheyEnd) {
 
 TEST(CorpusChecks, DamagedBytesNeverGiveIdsOutsideTheVocabulary) {
   const TemporaryDirectory directory;
-  const std::string whole = read_file(write_raw(directory / "whole.h5", {}));
+  const std::string whole = read_file(write_raw_corpus(directory / "whole.h5", {}));
   int64_t refused = 0;
   for (size_t at = 0; at < whole.size(); at += 61) {
     std::string damaged = whole;

@@ -19,10 +19,10 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using Row = std::vector<int32_t>;
-using Ids = std::vector<int64_t>;
+using WideIds = std::vector<int64_t>;
 
-std::filesystem::path write_corpus(const std::filesystem::path& file, int64_t vocabulary,
-                                   const std::vector<Row>& targets) {
+std::filesystem::path write_targets(const std::filesystem::path& file, int64_t vocabulary,
+                                    const std::vector<Row>& targets) {
   CorpusWriter writer(file, {.tokenizer_hash = "abc", .vocabulary = vocabulary, .provenance = {{"text", "hash"}}});
   for (const Row& target : targets) writer.add(Row{0}, target);
   writer.finish();
@@ -51,19 +51,19 @@ class Reference {
  public:
   Reference(const std::vector<Row>& rows, int64_t order, int64_t vocabulary) : vocabulary_(vocabulary) {
     for (const Row& row : rows) {
-      Ids text = {-1};
+      WideIds text = {-1};
       for (const int32_t token : row) {
         for (int64_t n = 0; n < std::min<int64_t>(order, static_cast<int64_t>(text.size()) + 1); ++n) {
-          ++counts_[Ids(text.end() - n, text.end())][token];
+          ++counts_[WideIds(text.end() - n, text.end())][token];
         }
         text.push_back(token);
       }
     }
   }
 
-  double probability(const Ids& context, int64_t token) const {
+  double probability(const WideIds& context, int64_t token) const {
     const double lower = context.empty() ? 1 / static_cast<double>(vocabulary_)
-                                         : probability(Ids(context.begin() + 1, context.end()), token);
+                                         : probability(WideIds(context.begin() + 1, context.end()), token);
     const auto found = counts_.find(context);
     if (found == counts_.end()) return lower;
     double total = 0;
@@ -75,7 +75,7 @@ class Reference {
 
  private:
   int64_t vocabulary_;
-  std::map<Ids, std::map<int64_t, int>> counts_;
+  std::map<WideIds, std::map<int64_t, int>> counts_;
 };
 
 // Compares every probability of every context.
@@ -91,7 +91,7 @@ void expect_equal(const NgramCounts& counts, const Reference& reference) {
       double highest = 0;
       for (int64_t token = 0; token < vocabulary; ++token) {
         const double q = counts.probability(nodes, token);
-        const double expected = reference.probability(last < 0 ? Ids{-1} : Ids{before, last}, token);
+        const double expected = reference.probability(last < 0 ? WideIds{-1} : WideIds{before, last}, token);
         ASSERT_NEAR(q, expected, 1e-12) << before << " " << last << " " << token;
         ASSERT_NEAR(std::exp(static_cast<double>(logs[static_cast<size_t>(token)])), q, 1e-6 * q + 1e-9);
         sum += q;
@@ -112,7 +112,7 @@ TEST_P(NgramTables, EqualCountsInPlainLoopsAndSumToOneInEveryContext) {
   for (const int64_t vocabulary : {2, 3, 7}) {
     for (const int64_t rows : {0, 1, 3, 40}) {
       const auto targets = random_rows(vocabulary, rows, static_cast<uint64_t>(vocabulary));
-      const auto corpus = write_corpus(directory / "c.h5", vocabulary, targets);
+      const auto corpus = write_targets(directory / "c.h5", vocabulary, targets);
       build_ngram_table(corpus, {.order = order}, directory / "n.h5");
       const NgramTable table(directory / "n.h5");
       EXPECT_EQ(table.info().order, order);
@@ -126,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(Orders, NgramTables, testing::Values(1, 2, 3));
 
 TEST(NgramTable, SaysWhereItComesFrom) {
   const TemporaryDirectory directory;
-  const auto corpus = write_corpus(directory / "c.h5", 5, {{2, 3, 1}, {2, 3, 4, 1}});
+  const auto corpus = write_targets(directory / "c.h5", 5, {{2, 3, 1}, {2, 3, 4, 1}});
   const NgramReport report = build_ngram_table(corpus, {}, directory / "n.h5");
   EXPECT_EQ(report.target_tokens, 7);
   EXPECT_EQ(report.bigrams, 5);   // with the beginning: (begin 2) (2 3) (3 1) (3 4) (4 1)
@@ -142,7 +142,7 @@ TEST(NgramTable, SaysWhereItComesFrom) {
 
 TEST(NgramTable, SortingOnDiskGivesTheSameFileAndLeavesNothingBehind) {
   const TemporaryDirectory directory;
-  const auto corpus = write_corpus(directory / "c.h5", 50, random_rows(50, 80000, 3));
+  const auto corpus = write_targets(directory / "c.h5", 50, random_rows(50, 80000, 3));
   const auto report = build_ngram_table(corpus, {.memory_mb = 512}, directory / "memory.h5");
   ASSERT_GT(report.target_tokens, 2 * (1 << 20) / 8) << "the parts would not be several";
   build_ngram_table(corpus, {.memory_mb = 1}, directory / "disk.h5");
@@ -152,10 +152,10 @@ TEST(NgramTable, SortingOnDiskGivesTheSameFileAndLeavesNothingBehind) {
 
 TEST(NgramTable, RefusesWhatItsNumbersCannotHold) {
   const TemporaryDirectory directory;
-  const auto large = write_corpus(directory / "c.h5", (1 << 21) - 1, {{2, 1}});
+  const auto large = write_targets(directory / "c.h5", (1 << 21) - 1, {{2, 1}});
   EXPECT_THAT(error_of([&] { build_ngram_table(large, {}, directory / "n.h5"); }),
               AllOf(HasSubstr("c.h5"), HasSubstr("2097150")));
-  const auto corpus = write_corpus(directory / "c.h5", 5, {{2, 1}});
+  const auto corpus = write_targets(directory / "c.h5", 5, {{2, 1}});
   EXPECT_THROW(build_ngram_table(corpus, {}, directory / "no/such/n.h5"), UserError);
   EXPECT_THROW(build_ngram_table(directory / "absent.h5", {}, directory / "n.h5"), UserError);
   EXPECT_FALSE(std::filesystem::exists(directory / "n.h5"));
@@ -203,7 +203,7 @@ struct RawTable {
   bool chunked = false;
 };
 
-std::filesystem::path write_raw(const std::filesystem::path& file, const RawTable& raw) {
+std::filesystem::path write_raw_table(const std::filesystem::path& file, const RawTable& raw) {
   Hdf5Writer writer(file, 64);
   writer.set_attribute("/", "format", raw.format);
   writer.set_attribute("/", "tokenizer_hash", std::string("abc"));
@@ -226,51 +226,51 @@ std::filesystem::path write_raw(const std::filesystem::path& file, const RawTabl
   return file;
 }
 
-std::string open_error(const RawTable& raw) {
+std::string table_error(const RawTable& raw) {
   const TemporaryDirectory directory;
-  const auto file = write_raw(directory / "raw.h5", raw);
+  const auto file = write_raw_table(directory / "raw.h5", raw);
   return error_of([&] { NgramTable table(file); });
 }
 
 TEST(NgramTableChecks, TheUndamagedFileOpens) {
-  EXPECT_EQ(open_error({}), "no error");
+  EXPECT_EQ(table_error({}), "no error");
 }
 
 TEST(NgramTableChecks, FormatVersionAndRanges) {
-  EXPECT_THAT(open_error({.format = "draftsmith corpus"}),
+  EXPECT_THAT(table_error({.format = "draftsmith corpus"}),
               AllOf(HasSubstr("raw.h5"), HasSubstr("not an n-gram table")));
-  EXPECT_THAT(open_error({.version = 2}), HasSubstr("version"));
-  EXPECT_THAT(open_error({.vocabulary = 0}), HasSubstr("vocabulary"));
-  EXPECT_THAT(open_error({.vocabulary = int64_t{1} << 40}), HasSubstr("vocabulary"));
-  EXPECT_THAT(open_error({.vocabulary = 3}), HasSubstr("/unigrams/counts"));
-  EXPECT_THAT(open_error({.order = 0}), HasSubstr("order"));
-  EXPECT_THAT(open_error({.order = 4}), HasSubstr("order"));
-  EXPECT_THAT(open_error({.order = 3}), HasSubstr("no dataset /trigrams/children"));
-  EXPECT_THAT(open_error({.tokens = 5}), HasSubstr("/unigrams/counts"));
-  EXPECT_THAT(open_error({.tokens = 0, .unigrams = {-1, 1}}), HasSubstr("/unigrams/counts[0]"));
+  EXPECT_THAT(table_error({.version = 2}), HasSubstr("version"));
+  EXPECT_THAT(table_error({.vocabulary = 0}), HasSubstr("vocabulary"));
+  EXPECT_THAT(table_error({.vocabulary = int64_t{1} << 40}), HasSubstr("vocabulary"));
+  EXPECT_THAT(table_error({.vocabulary = 3}), HasSubstr("/unigrams/counts"));
+  EXPECT_THAT(table_error({.order = 0}), HasSubstr("order"));
+  EXPECT_THAT(table_error({.order = 4}), HasSubstr("order"));
+  EXPECT_THAT(table_error({.order = 3}), HasSubstr("no dataset /trigrams/children"));
+  EXPECT_THAT(table_error({.tokens = 5}), HasSubstr("/unigrams/counts"));
+  EXPECT_THAT(table_error({.tokens = 0, .unigrams = {-1, 1}}), HasSubstr("/unigrams/counts[0]"));
 }
 
 TEST(NgramTableChecks, ArraysMustFitTogether) {
-  EXPECT_THAT(open_error({.children = {0, 1, 2}}), HasSubstr("/bigrams/children"));
-  EXPECT_THAT(open_error({.children = {1, 1, 1, 2}}), HasSubstr("/bigrams/children"));
-  EXPECT_THAT(open_error({.children = {0, 1, 1, 3}}), HasSubstr("/bigrams/children"));
-  EXPECT_THAT(open_error({.children = {0, 3, 1, 2}}), HasSubstr("/bigrams/children[1]"));
-  EXPECT_THAT(open_error({.children = {0, 2, 1, 2}}), HasSubstr("/bigrams"));
-  EXPECT_THAT(open_error({.children = {0, -1, 1, 2}}), HasSubstr("/bigrams/children[1]"));
-  EXPECT_THAT(open_error({.totals = {2, 1, 2}}), HasSubstr("/bigrams/totals[1]"));
-  EXPECT_THAT(open_error({.best = {2, 0, 0}}), HasSubstr("/bigrams/best[0]"));
-  EXPECT_THAT(open_error({.best = {1, 0, -1}}), HasSubstr("/bigrams/best[2]"));
-  EXPECT_THAT(open_error({.next = {2, 0}}), HasSubstr("/bigrams/tokens[0]"));
-  EXPECT_THAT(open_error({.next = {-1, 0}}), HasSubstr("/bigrams/tokens[0]"));
-  EXPECT_THAT(open_error({.children = {0, 2, 2, 2}, .totals = {4, 0, 0}}), HasSubstr("/bigrams/tokens[1]"));
-  EXPECT_THAT(open_error({.counts = {0, 2}}), HasSubstr("/bigrams/counts[0]"));
-  EXPECT_THAT(open_error({.counts = {2}}), HasSubstr("/bigrams/counts"));
-  EXPECT_THAT(open_error({.chunked = true}), HasSubstr("/bigrams/children cannot be mapped"));
+  EXPECT_THAT(table_error({.children = {0, 1, 2}}), HasSubstr("/bigrams/children"));
+  EXPECT_THAT(table_error({.children = {1, 1, 1, 2}}), HasSubstr("/bigrams/children"));
+  EXPECT_THAT(table_error({.children = {0, 1, 1, 3}}), HasSubstr("/bigrams/children"));
+  EXPECT_THAT(table_error({.children = {0, 3, 1, 2}}), HasSubstr("/bigrams/children[1]"));
+  EXPECT_THAT(table_error({.children = {0, 2, 1, 2}}), HasSubstr("/bigrams"));
+  EXPECT_THAT(table_error({.children = {0, -1, 1, 2}}), HasSubstr("/bigrams/children[1]"));
+  EXPECT_THAT(table_error({.totals = {2, 1, 2}}), HasSubstr("/bigrams/totals[1]"));
+  EXPECT_THAT(table_error({.best = {2, 0, 0}}), HasSubstr("/bigrams/best[0]"));
+  EXPECT_THAT(table_error({.best = {1, 0, -1}}), HasSubstr("/bigrams/best[2]"));
+  EXPECT_THAT(table_error({.next = {2, 0}}), HasSubstr("/bigrams/tokens[0]"));
+  EXPECT_THAT(table_error({.next = {-1, 0}}), HasSubstr("/bigrams/tokens[0]"));
+  EXPECT_THAT(table_error({.children = {0, 2, 2, 2}, .totals = {4, 0, 0}}), HasSubstr("/bigrams/tokens[1]"));
+  EXPECT_THAT(table_error({.counts = {0, 2}}), HasSubstr("/bigrams/counts[0]"));
+  EXPECT_THAT(table_error({.counts = {2}}), HasSubstr("/bigrams/counts"));
+  EXPECT_THAT(table_error({.chunked = true}), HasSubstr("/bigrams/children cannot be mapped"));
 }
 
 TEST(NgramTableChecks, TruncatedAndDamagedFilesAreRefusedOrHarmless) {
   const TemporaryDirectory directory;
-  const std::string whole = read_file(write_raw(directory / "whole.h5", {}));
+  const std::string whole = read_file(write_raw_table(directory / "whole.h5", {}));
   for (size_t length = 0; length < whole.size(); length += 113) {
     const auto file = write_text(directory / "cut.h5", std::string_view(whole).substr(0, length));
     EXPECT_THAT(error_of([&] { NgramTable table(file); }), HasSubstr("cut.h5")) << length;

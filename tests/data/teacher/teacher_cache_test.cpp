@@ -82,13 +82,13 @@ TEST(TeacherCache, KeepsTheTruncationError) {
 }
 
 // Where a file that was written well is damaged afterwards, by values that the writer does not look at.
-struct Damage {
+struct CacheDamage {
   const char* what;
   void (*change)(CacheExample&);
   const char* message;
 };
 
-class DamagedTeacherCache : public testing::TestWithParam<Damage> {};
+class DamagedTeacherCache : public testing::TestWithParam<CacheDamage> {};
 
 TEST_P(DamagedTeacherCache, IsRefusedByName) {
   const TemporaryDirectory directory;
@@ -102,15 +102,18 @@ TEST_P(DamagedTeacherCache, IsRefusedByName) {
 INSTANTIATE_TEST_SUITE_P(
     Values, DamagedTeacherCache,
     testing::Values(
-        Damage{"NegativeId", [](CacheExample& e) { e.ids[2] = -1; }, "/teacher/ids[2]"},
-        Damage{"IdBeyondTheVocabulary", [](CacheExample& e) { e.ids[3] = 4; }, "an id from 2 to 3, ascending"},
-        Damage{"IdTwice", [](CacheExample& e) { e.ids[2] = 3; }, "/teacher/ids[3]"},
-        Damage{"InfiniteLogProbability", [](CacheExample& e) { e.log_probs[1] = 0xfc00; }, "/teacher/log_probs[1]"},
-        Damage{"PositiveLogProbability", [](CacheExample& e) { e.log_probs[1] = 0x0001; }, "/teacher/log_probs[1]"},
-        Damage{"NotANumberInTheTail", [](CacheExample& e) { e.tails[2] = 0x7e00; }, "/teacher/tail_log_mass[2]"},
-        Damage{"NotANumberForALabel", [](CacheExample& e) { e.labels[0] = 0xfe00; }, "/teacher/label_log_probs[0]"},
-        Damage{"TooMuchMass", [](CacheExample& e) { e.tails[1] = kHalf; }, "probability at position 1"},
-        Damage{"TooLittleMass", [](CacheExample& e) { e.log_probs[4] = kEighth; }, "probability at position 2"}),
+        CacheDamage{"NegativeId", [](CacheExample& e) { e.ids[2] = -1; }, "/teacher/ids[2]"},
+        CacheDamage{"IdBeyondTheVocabulary", [](CacheExample& e) { e.ids[3] = 4; }, "an id from 2 to 3, ascending"},
+        CacheDamage{"IdTwice", [](CacheExample& e) { e.ids[2] = 3; }, "/teacher/ids[3]"},
+        CacheDamage{"InfiniteLogProbability", [](CacheExample& e) { e.log_probs[1] = 0xfc00; },
+                    "/teacher/log_probs[1]"},
+        CacheDamage{"PositiveLogProbability", [](CacheExample& e) { e.log_probs[1] = 0x0001; },
+                    "/teacher/log_probs[1]"},
+        CacheDamage{"NotANumberInTheTail", [](CacheExample& e) { e.tails[2] = 0x7e00; }, "/teacher/tail_log_mass[2]"},
+        CacheDamage{"NotANumberForALabel", [](CacheExample& e) { e.labels[0] = 0xfe00; },
+                    "/teacher/label_log_probs[0]"},
+        CacheDamage{"TooMuchMass", [](CacheExample& e) { e.tails[1] = kHalf; }, "probability at position 1"},
+        CacheDamage{"TooLittleMass", [](CacheExample& e) { e.log_probs[4] = kEighth; }, "probability at position 2"}),
     [](const auto& damage) { return damage.param.what; });
 
 TEST(TeacherCache, RefusesTruncatedFiles) {

@@ -18,7 +18,7 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-struct Damage {
+struct TokenizerDamage {
   std::string name;
   std::function<void(json&)> apply;
   std::vector<std::string> message;
@@ -31,7 +31,8 @@ json sound_json() {
   return file;
 }
 
-Damage set(const std::string& name, const std::string& pointer, const json& value, std::vector<std::string> message) {
+TokenizerDamage set(const std::string& name, const std::string& pointer, const json& value,
+                    std::vector<std::string> message) {
   return {name, [=](json& file) { file[json::json_pointer(pointer)] = value; }, std::move(message)};
 }
 
@@ -39,7 +40,7 @@ json split_of(const json& pattern, const std::string& behavior = "Isolated") {
   return {{"type", "Split"}, {"pattern", pattern}, {"behavior", behavior}, {"invert", false}};
 }
 
-std::vector<Damage> component_damages() {
+std::vector<TokenizerDamage> component_damages() {
   return {
       set("ModelUnigram", "/model/type", "Unigram", {"model", "BPE", "Unigram", "spiece.model"}),
       set("ModelWordPiece", "/model/type", "WordPiece", {"model", "WordPiece"}),
@@ -92,7 +93,7 @@ std::vector<Damage> component_damages() {
   };
 }
 
-std::vector<Damage> model_damages() {
+std::vector<TokenizerDamage> model_damages() {
   return {
       set("SubwordPrefix", "/model/continuing_subword_prefix", "##", {"continuing_subword_prefix", "##"}),
       set("WordSuffix", "/model/end_of_word_suffix", "</w>", {"end_of_word_suffix", "</w>"}),
@@ -125,7 +126,7 @@ std::vector<Damage> model_damages() {
   };
 }
 
-class MalformedTokenizer : public testing::TestWithParam<Damage> {};
+class MalformedTokenizer : public testing::TestWithParam<TokenizerDamage> {};
 
 TEST_P(MalformedTokenizer, IsRefusedByName) {
   json file = sound_json();
@@ -136,7 +137,7 @@ TEST_P(MalformedTokenizer, IsRefusedByName) {
   for (const std::string& part : GetParam().message) EXPECT_THAT(message, HasSubstr(part));
 }
 
-std::string case_name(const testing::TestParamInfo<Damage>& info) {
+std::string case_name(const testing::TestParamInfo<TokenizerDamage>& info) {
   return info.param.name;
 }
 

@@ -17,7 +17,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 // Returns the matches and what lies between them.
-std::vector<std::string> cut(std::string_view expression, std::string_view text) {
+std::vector<std::string> cut_by(std::string_view expression, std::string_view text) {
   std::vector<std::string> parts;
   size_t gap = 0;
   const auto add = [&](size_t begin, size_t end) {
@@ -33,62 +33,62 @@ std::vector<std::string> cut(std::string_view expression, std::string_view text)
 }
 
 TEST(TextPattern, AlternativesGroupsAndCounts) {
-  EXPECT_THAT(cut("ab|cd", "xabcdy"), ElementsAre("x", "ab", "cd", "y"));
-  EXPECT_THAT(cut("(?:ab)+", "ababxab"), ElementsAre("abab", "x", "ab"));
-  EXPECT_THAT(cut("(?:ab|c){2,3}", "abcabc"), ElementsAre("abcab", "c"));
-  EXPECT_THAT(cut("a{2}", "aaaaa"), ElementsAre("aa", "aa", "a"));
-  EXPECT_THAT(cut("a{2,}b", "aaab"), ElementsAre("aaab"));
-  EXPECT_THAT(cut("(a|ab)(c|bcd)x?", "abcd"), ElementsAre("abcd")) << "goes back to other alternatives";
-  EXPECT_THAT(cut("(a)\\1", "aab"), ElementsAre("aa", "b"));
-  EXPECT_THAT(cut("(?>a|ab)c", "abcac"), ElementsAre("abc", "ac")) << "an atomic group keeps its alternative";
+  EXPECT_THAT(cut_by("ab|cd", "xabcdy"), ElementsAre("x", "ab", "cd", "y"));
+  EXPECT_THAT(cut_by("(?:ab)+", "ababxab"), ElementsAre("abab", "x", "ab"));
+  EXPECT_THAT(cut_by("(?:ab|c){2,3}", "abcabc"), ElementsAre("abcab", "c"));
+  EXPECT_THAT(cut_by("a{2}", "aaaaa"), ElementsAre("aa", "aa", "a"));
+  EXPECT_THAT(cut_by("a{2,}b", "aaab"), ElementsAre("aaab"));
+  EXPECT_THAT(cut_by("(a|ab)(c|bcd)x?", "abcd"), ElementsAre("abcd")) << "goes back to other alternatives";
+  EXPECT_THAT(cut_by("(a)\\1", "aab"), ElementsAre("aa", "b"));
+  EXPECT_THAT(cut_by("(?>a|ab)c", "abcac"), ElementsAre("abc", "ac")) << "an atomic group keeps its alternative";
 }
 
 TEST(TextPattern, LazyAndPossessiveRepetition) {
-  EXPECT_THAT(cut("<.+?>", "<a><b>c"), ElementsAre("<a>", "<b>", "c"));
-  EXPECT_THAT(cut("a{1,2}?a", "aaaa"), ElementsAre("aa", "aa"));
-  EXPECT_THAT(cut("a++b", "aab"), ElementsAre("aab"));
-  EXPECT_THAT(cut("a++ab|b", "aaab"), ElementsAre("aaa", "b")) << "gives nothing back";
+  EXPECT_THAT(cut_by("<.+?>", "<a><b>c"), ElementsAre("<a>", "<b>", "c"));
+  EXPECT_THAT(cut_by("a{1,2}?a", "aaaa"), ElementsAre("aa", "aa"));
+  EXPECT_THAT(cut_by("a++b", "aab"), ElementsAre("aab"));
+  EXPECT_THAT(cut_by("a++ab|b", "aaab"), ElementsAre("aaa", "b")) << "gives nothing back";
 }
 
 TEST(TextPattern, LooksAround) {
-  EXPECT_THAT(cut("a+(?=b)", "aab aac"), ElementsAre("aa", "b aac"));
-  EXPECT_THAT(cut("a(?!b)", "abac"), ElementsAre("ab", "a", "c"));
-  EXPECT_THAT(cut("(?<=a)b", "abb"), ElementsAre("a", "b", "b"));
-  EXPECT_THAT(cut("(?<!a)b", "abb"), ElementsAre("ab", "b"));
-  EXPECT_THAT(cut("\\bword", "word sword"), ElementsAre("word", " sword"));
-  EXPECT_THAT(cut("\\d{1,3}(?=(?:\\d{3})*\\b)", "1234567"), ElementsAre("1", "234", "567"));
+  EXPECT_THAT(cut_by("a+(?=b)", "aab aac"), ElementsAre("aa", "b aac"));
+  EXPECT_THAT(cut_by("a(?!b)", "abac"), ElementsAre("ab", "a", "c"));
+  EXPECT_THAT(cut_by("(?<=a)b", "abb"), ElementsAre("a", "b", "b"));
+  EXPECT_THAT(cut_by("(?<!a)b", "abb"), ElementsAre("ab", "b"));
+  EXPECT_THAT(cut_by("\\bword", "word sword"), ElementsAre("word", " sword"));
+  EXPECT_THAT(cut_by("\\d{1,3}(?=(?:\\d{3})*\\b)", "1234567"), ElementsAre("1", "234", "567"));
 }
 
 TEST(TextPattern, EmptyMatchesCut) {
-  EXPECT_THAT(cut("a*", "bab"), ElementsAre("b", "a", "b"));
-  EXPECT_THAT(cut("a*", "bb"), ElementsAre("b", "b"));
-  EXPECT_THAT(cut("(?=(\\d{3})+(?!\\d))", "a1234567"), ElementsAre("a1", "234", "567"));
-  EXPECT_THAT(cut("(?<=[a-z])(?=[A-Z])", "camelCaseText"), ElementsAre("camel", "Case", "Text"));
-  EXPECT_THAT(cut("(?=日)", "é日日"), ElementsAre("é", "日", "日")) << "goes on behind a whole character";
+  EXPECT_THAT(cut_by("a*", "bab"), ElementsAre("b", "a", "b"));
+  EXPECT_THAT(cut_by("a*", "bb"), ElementsAre("b", "b"));
+  EXPECT_THAT(cut_by("(?=(\\d{3})+(?!\\d))", "a1234567"), ElementsAre("a1", "234", "567"));
+  EXPECT_THAT(cut_by("(?<=[a-z])(?=[A-Z])", "camelCaseText"), ElementsAre("camel", "Case", "Text"));
+  EXPECT_THAT(cut_by("(?=日)", "é日日"), ElementsAre("é", "日", "日")) << "goes on behind a whole character";
   EXPECT_THAT(TextPattern("a|(?=c)", "test").matches("xac"), ElementsAre(TextMatch{1, 2}))
       << "no empty match where another ends";
 }
 
 TEST(TextPattern, Classes) {
-  EXPECT_THAT(cut("[a-c\\]\\-]+", "xab]-cx"), ElementsAre("x", "ab]-c", "x"));
-  EXPECT_THAT(cut("[^\\p{L}\\s]+", "é12 日"), ElementsAre("é", "12", " 日"));
-  EXPECT_THAT(cut("[a[bc]]+", "xabcx"), ElementsAre("x", "abc", "x"));
-  EXPECT_THAT(cut("[^a[bc]]+", "xabcx"), ElementsAre("x", "abc", "x"));
-  EXPECT_THAT(cut("[a-z&&[^aeiou]]+", "banana"), ElementsAre("b", "a", "n", "a", "n", "a"));
-  EXPECT_THAT(cut("[[:alpha:]]+", "ab1"), ElementsAre("ab", "1"));
-  EXPECT_THAT(cut("\\p{Han}+", "日本語kana"), ElementsAre("日本語", "kana"));
-  EXPECT_THAT(cut("\\P{N}+", "ab1²c"), ElementsAre("ab", "1²", "c"));
-  EXPECT_THAT(cut("[\\p{^L}]+", "ab12"), ElementsAre("ab", "12"));
-  EXPECT_THAT(cut("[\\P{L}]+|\\S", "ab12"), ElementsAre("a", "b", "12"));
-  EXPECT_THAT(cut("\\S+", "a\u2003b"), ElementsAre("a", "\u2003", "b"));
-  EXPECT_THAT(cut("[]\\s]+", "a] ]b"), ElementsAre("a", "] ]", "b"));
+  EXPECT_THAT(cut_by("[a-c\\]\\-]+", "xab]-cx"), ElementsAre("x", "ab]-c", "x"));
+  EXPECT_THAT(cut_by("[^\\p{L}\\s]+", "é12 日"), ElementsAre("é", "12", " 日"));
+  EXPECT_THAT(cut_by("[a[bc]]+", "xabcx"), ElementsAre("x", "abc", "x"));
+  EXPECT_THAT(cut_by("[^a[bc]]+", "xabcx"), ElementsAre("x", "abc", "x"));
+  EXPECT_THAT(cut_by("[a-z&&[^aeiou]]+", "banana"), ElementsAre("b", "a", "n", "a", "n", "a"));
+  EXPECT_THAT(cut_by("[[:alpha:]]+", "ab1"), ElementsAre("ab", "1"));
+  EXPECT_THAT(cut_by("\\p{Han}+", "日本語kana"), ElementsAre("日本語", "kana"));
+  EXPECT_THAT(cut_by("\\P{N}+", "ab1²c"), ElementsAre("ab", "1²", "c"));
+  EXPECT_THAT(cut_by("[\\p{^L}]+", "ab12"), ElementsAre("ab", "12"));
+  EXPECT_THAT(cut_by("[\\P{L}]+|\\S", "ab12"), ElementsAre("a", "b", "12"));
+  EXPECT_THAT(cut_by("\\S+", "a\u2003b"), ElementsAre("a", "\u2003", "b"));
+  EXPECT_THAT(cut_by("[]\\s]+", "a] ]b"), ElementsAre("a", "] ]", "b"));
 }
 
 TEST(TextPattern, CaseIsIgnoredWithUnicodesFoldings) {
-  EXPECT_THAT(cut("(?i:'s)|x", "'S'ſ'sX"), ElementsAre("'S", "'ſ", "'s", "X"));
-  EXPECT_THAT(cut("(?i:k)", "kK\u212A"), ElementsAre("k", "K", "\u212A"));
-  EXPECT_THAT(cut("(?i:é)", "Éé"), ElementsAre("É", "é"));
-  EXPECT_THAT(cut("(?i:[a-c]+)x", "aBCx"), ElementsAre("aBCx"));
+  EXPECT_THAT(cut_by("(?i:'s)|x", "'S'ſ'sX"), ElementsAre("'S", "'ſ", "'s", "X"));
+  EXPECT_THAT(cut_by("(?i:k)", "kK\u212A"), ElementsAre("k", "K", "\u212A"));
+  EXPECT_THAT(cut_by("(?i:é)", "Éé"), ElementsAre("É", "é"));
+  EXPECT_THAT(cut_by("(?i:[a-c]+)x", "aBCx"), ElementsAre("aBCx"));
   // U+0345 is no letter, but a letter is its other case: only classes in brackets take it.
   EXPECT_TRUE(TextPattern("(?i:\\p{L})", "test").matches("\u0345").empty());
   EXPECT_EQ(TextPattern("(?i:[\\p{L}])", "test").matches("\u0345").size(), 1U);

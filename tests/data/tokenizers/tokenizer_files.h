@@ -80,9 +80,9 @@ inline nlohmann::json added_token(const std::string& content, int64_t id, const 
   return token;
 }
 
-inline std::unique_ptr<Tokenizer> load_json_tokenizer(const nlohmann::json& json) {
+inline std::unique_ptr<Tokenizer> load_json_tokenizer(const nlohmann::json& root) {
   const TemporaryDirectory directory;
-  write_text(directory / "tokenizer.json", json.dump());
+  write_text(directory / "tokenizer.json", root.dump());
   return load_tokenizer(directory / "tokenizer.json");
 }
 

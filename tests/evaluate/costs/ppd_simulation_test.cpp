@@ -5,10 +5,8 @@
 
 #include "tests/support/early_exit_fixtures.h"
 
-namespace draftsmith::evaluate::testing {
+namespace draftsmith::evaluate {
 namespace {
-
-using namespace infer::testing;
 
 // A model without heads or copies, whose wider passes cost nothing: what the theorem is about.
 LayerTimes ideal_times(int64_t ahead) {
@@ -78,7 +76,7 @@ TEST(PpdSimulation, OneTokenGainsNothing) {
 
 TEST(PpdSimulation, TimesOfARealModelArePositiveAndComplete) {
   for (const char* family : {"t5", "llama"}) {
-    const auto model = exit_model({.family = family, .type = at::kFloat, .layers = 5});
+    const auto model = infer::testing::exit_model({.family = family, .type = at::kFloat, .layers = 5});
     const infer::PpdSettings ppd{3, 5};
     const LayerTimes times = measure_layer_times(*model, nullptr, ppd, {{4, 5, 6, 1}, {0, 7, 8}}, 3);
     EXPECT_GT(times.embedding, 0);
@@ -96,4 +94,4 @@ TEST(PpdSimulation, TimesOfARealModelArePositiveAndComplete) {
 }
 
 }  // namespace
-}  // namespace draftsmith::evaluate::testing
+}  // namespace draftsmith::evaluate

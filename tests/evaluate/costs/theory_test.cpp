@@ -6,10 +6,17 @@
 
 #include "tests/support/oracle_fixtures.h"
 
-namespace draftsmith::evaluate::testing {
+namespace draftsmith::evaluate {
 namespace {
 
-using namespace infer::testing;
+using infer::testing::Case;
+using infer::testing::constant_oracle;
+using infer::testing::decode;
+using infer::testing::Ids;
+using infer::testing::kEos;
+using infer::testing::mixture;
+using infer::testing::random_oracle;
+using infer::testing::warped;
 
 infer::DecodeOptions long_run(int64_t window) {
   infer::DecodeOptions options;
@@ -121,4 +128,4 @@ TEST(Theory, GreedyRunsTheTargetOnceForEachToken) {
 }
 
 }  // namespace
-}  // namespace draftsmith::evaluate::testing
+}  // namespace draftsmith::evaluate

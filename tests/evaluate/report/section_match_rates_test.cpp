@@ -28,7 +28,7 @@ MatchRateResult some_rates() {
                     {"top-k", 2, 1, false, "total", 1, 4}}};
 }
 
-Results results_of(const MatchRateResult& rates) {
+Results results_with(const MatchRateResult& rates) {
   Results results;
   results.tasks.emplace_back().name = "test";
   results.match_rates = {rates};
@@ -49,7 +49,7 @@ TEST(MatchRateSection, CsvHasALineForEachCell) {
 }
 
 TEST(MatchRateSection, TheTableShowsTotalsOfEachDecoding) {
-  const std::string text = results_table(results_of(some_rates()));
+  const std::string text = results_table(results_with(some_rates()));
   EXPECT_THAT(text, HasSubstr("match rates of early predictions (5 prompts of test, model target)\n"
                               "match rates of early predictions, % of new tokens\n"
                               "layer  k  head     greedy  top-k\n"));
@@ -66,7 +66,7 @@ TEST(MatchRateSection, HeatMapsHaveAPanelForEachHeadAndACellForEachRate) {
   const std::string alone = read_file(folder / "match_rates.top-k.svg");
   EXPECT_THAT(alone, Not(HasSubstr("trained exits")));
   EXPECT_THAT(alone, Not(HasSubstr("positions 1-2")));  // no tokens there
-  EXPECT_THAT(report_html(results_of(some_rates())), HasSubstr("37.50 % of 8"));
+  EXPECT_THAT(report_html(results_with(some_rates())), HasSubstr("37.50 % of 8"));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-SettingGrid run_of(const std::string& method) {
+SettingGrid bare_run(const std::string& method) {
   SettingGrid run;
   run.decode.method = method;
   return run;
@@ -34,8 +34,8 @@ TEST(InsideChecks, OptionsThatTheMethodDoesNotReadAreErrors) {
     for (const Problem& problem : problems.list()) text += to_string(problem) + "\n";
     return text;
   };
-  EXPECT_EQ(problems_of(run_of("early-exit")), "");
-  SettingGrid exits = run_of("greedy");
+  EXPECT_EQ(problems_of(bare_run("early-exit")), "");
+  SettingGrid exits = bare_run("greedy");
   exits.decode.exits = "heads";
   EXPECT_THAT(problems_of(exits), HasSubstr("run[0].exits: this run does not read"));
   exits.decode.method = "assisted";
@@ -51,22 +51,23 @@ TEST(InsideChecks, OptionsThatTheMethodDoesNotReadAreErrors) {
   exits.drafter.clear();
   EXPECT_THAT(problems_of(exits), HasSubstr(":    early-exit"));
   options.drafter.clear();
-  SettingGrid run = run_of("calm");
+  SettingGrid run = bare_run("calm");
   run.lists[&DecodeOptions::candidates] = {3};
   EXPECT_THAT(problems_of(run), HasSubstr("candidates"));
-  run = run_of("calm");
+  run = bare_run("calm");
   run.lists[&DecodeOptions::exit_threshold] = {1.5};
   EXPECT_THAT(problems_of(run), HasSubstr("exit_threshold"));
-  run = run_of("early-exit");
+  run = bare_run("early-exit");
   run.drafter = {"small"};
   options.drafter = {{"small", "small"}};
   EXPECT_THAT(problems_of(run), HasSubstr("no drafter, for method early-exit"));
   options.drafter = {{.name = "two", .model = "small", .exit = 2}};
-  EXPECT_THAT(problems_of(run_of("greedy")), HasSubstr("a drafter is one thing"));
+  EXPECT_THAT(problems_of(bare_run("greedy")), HasSubstr("a drafter is one thing"));
   options.drafter.clear();
   options.match_rates.resize(2);
   options.match_rates[0].model = "nobody";
-  EXPECT_THAT(problems_of(run_of("greedy")), testing::AllOf(HasSubstr("match_rates.model"), HasSubstr("a name each")));
+  EXPECT_THAT(problems_of(bare_run("greedy")),
+              testing::AllOf(HasSubstr("match_rates.model"), HasSubstr("a name each")));
 }
 
 std::string match_problems(const std::function<void(MatchRateTable&)>& change) {
@@ -96,7 +97,7 @@ TEST(InsideChecks, ADrafterIsNotNamedLikeOtherLayersThatDraft) {
   options.task[0].name = "val";
   options.task[0].source = "val.src";
   options.task[0].references = {"val.tgt"};
-  options.run = {run_of("early-exit"), run_of("assisted")};
+  options.run = {bare_run("early-exit"), bare_run("assisted")};
   options.run[0].lists[&DecodeOptions::exit_layer] = {2};
   options.run[1].drafter = {"exit2"};
   const auto clash = [&](int64_t exit) {

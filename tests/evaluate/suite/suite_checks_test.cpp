@@ -34,7 +34,7 @@ std::string problems_of(const SuiteOptions& options) {
   return text;
 }
 
-SettingGrid run_of(const std::string& method, std::vector<std::string> drafter = {"a"}) {
+SettingGrid drafted_run(const std::string& method, std::vector<std::string> drafter = {"a"}) {
   SettingGrid run;
   run.decode.method = method;
   run.drafter = std::move(drafter);
@@ -42,25 +42,27 @@ SettingGrid run_of(const std::string& method, std::vector<std::string> drafter =
 }
 
 TEST(EvaluationChecks, RunsThatCannotWorkAreErrorsOfTheSuite) {
-  EXPECT_EQ(problems_of(checked_suite({run_of("assisted"), run_of("greedy", {})})), "");
-  EXPECT_THAT(problems_of(checked_suite({run_of("asisted")})), HasSubstr("did you mean 'assisted'?"));
-  EXPECT_THAT(problems_of(checked_suite({run_of("bild", {})})), HasSubstr("a drafter, for method bild"));
-  EXPECT_THAT(problems_of(checked_suite({run_of("greedy")})), HasSubstr("no drafter, for method greedy"));
-  EXPECT_THAT(problems_of(checked_suite({run_of("assisted"), run_of("assisted")})), HasSubstr("the same name"));
-  SettingGrid run = run_of("assisted");
+  EXPECT_EQ(problems_of(checked_suite({drafted_run("assisted"), drafted_run("greedy", {})})), "");
+  EXPECT_THAT(problems_of(checked_suite({drafted_run("asisted")})), HasSubstr("did you mean 'assisted'?"));
+  EXPECT_THAT(problems_of(checked_suite({drafted_run("bild", {})})), HasSubstr("a drafter, for method bild"));
+  EXPECT_THAT(problems_of(checked_suite({drafted_run("greedy")})), HasSubstr("no drafter, for method greedy"));
+  EXPECT_THAT(problems_of(checked_suite({drafted_run("assisted"), drafted_run("assisted")})),
+              HasSubstr("the same name"));
+  SettingGrid run = drafted_run("assisted");
   run.lists[&DecodeOptions::temperature] = {1};
   EXPECT_THAT(problems_of(checked_suite({run})), HasSubstr("samples nothing"));
-  run = run_of("speculative");
+  run = drafted_run("speculative");
   run.decode.acceptance = "exact";
   EXPECT_THAT(problems_of(checked_suite({run})), HasSubstr("which is not sampling"));
-  run = run_of("bild");
+  run = drafted_run("bild");
   run.decode.window_rule = "fixd";
   EXPECT_THAT(problems_of(checked_suite({run})), HasSubstr("did you mean 'fixed'?"));
 }
 
 TEST(EvaluationChecks, OptionsThatARunDoesNotReadAreNeitherLabelsNorGrids) {
   const auto problems = [](void (*set)(SettingGrid&), const std::string& method) {
-    SettingGrid run = run_of(method, method == "greedy" ? std::vector<std::string>{} : std::vector<std::string>{"a"});
+    SettingGrid run =
+        drafted_run(method, method == "greedy" ? std::vector<std::string>{} : std::vector<std::string>{"a"});
     set(run);
     return problems_of(checked_suite({run}));
   };
@@ -102,7 +104,7 @@ TEST(EvaluationChecks, OptionsThatARunDoesNotReadAreNeitherLabelsNorGrids) {
 }
 
 TEST(EvaluationChecks, AMistakeOfAWholeGridIsToldOnce) {
-  SettingGrid run = run_of("assisted");
+  SettingGrid run = drafted_run("assisted");
   run.lists[&DecodeOptions::temperature] = {1};
   run.lists[&DecodeOptions::window] = {3, 4, 5};
   Problems problems;
@@ -117,7 +119,7 @@ TEST(EvaluationChecks, NoDrafterTakesTheTargetsName) {
 }
 
 TEST(EvaluationChecks, ADrafterIsAModelATableOrLookup) {
-  SuiteOptions options = checked_suite({run_of("assisted")});
+  SuiteOptions options = checked_suite({drafted_run("assisted")});
   options.drafter = {{.name = "a", .ngram = "n.h5"}};
   EXPECT_EQ(problems_of(options), "");
   options.drafter = {{.name = "a", .lookup = true}};
@@ -131,17 +133,17 @@ TEST(EvaluationChecks, ADrafterIsAModelATableOrLookup) {
 }
 
 TEST(EvaluationChecks, LookupNeitherDecodesAloneNorKnowsConfidence) {
-  SuiteOptions options = checked_suite({run_of("bild")});
+  SuiteOptions options = checked_suite({drafted_run("bild")});
   options.drafter = {{.name = "a", .lookup = true}};
   EXPECT_THAT(problems_of(options), HasSubstr("a drafter whose probabilities say how sure it is"));
-  SettingGrid alone = run_of("greedy", {});
+  SettingGrid alone = drafted_run("greedy", {});
   alone.model = "a";
   options.run = {alone};
   EXPECT_THAT(problems_of(options), HasSubstr("run[0].model"));
 }
 
 TEST(EvaluationChecks, RunsOfOneGroupChooseAlike) {
-  SettingGrid first = run_of("bild");
+  SettingGrid first = drafted_run("bild");
   first.lists[&DecodeOptions::fallback] = {0.5};
   first.choose_on = "val";
   SettingGrid second = first;

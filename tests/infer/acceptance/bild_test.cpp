@@ -111,14 +111,14 @@ Case different_models() {
   return {random_oracle(7, 21, 1.5, {kEos}), random_oracle(7, 22, 1.5, {kEos}), 7};
 }
 
-Ids greedy(const OracleFunction& function, int64_t limit) {
+Ids greedy_ids(const OracleFunction& function, int64_t limit) {
   DecodeOptions options;
   options.max_new_tokens = limit;
   return run({function, function, 7}, options).ids;
 }
 
 TEST(Bild, AlwaysFallingBackOrAlwaysRollingBackIsTheTarget) {
-  const Ids target = greedy(different_models().target, 25);
+  const Ids target = greedy_ids(different_models().target, 25);
   const auto fallback = run(different_models(), bild(1.01, kNever, 25));
   EXPECT_EQ(fallback.ids, target);
   EXPECT_EQ(fallback.stats.drafted, 0);
@@ -133,9 +133,9 @@ TEST(Bild, WithoutFallbackAndRollbackItIsTheSmallModelButForHandOvers) {
   EXPECT_EQ(result.stats.drafted, 23);
   EXPECT_EQ(result.stats.rollbacks, 0);
   // Within the first ten tokens nobody but the small model writes.
-  const Ids small = greedy(different_models().drafter, 10);
+  const Ids small = greedy_ids(different_models().drafter, 10);
   EXPECT_TRUE(std::equal(small.begin(), small.end(), result.ids.begin()));
-  EXPECT_EQ(run(different_models(), bild(0, kNever, 8)).ids, greedy(different_models().drafter, 8));
+  EXPECT_EQ(run(different_models(), bild(0, kNever, 8)).ids, greedy_ids(different_models().drafter, 8));
   // The rest: whose turn it is says who chooses.
   for (size_t i = 0; i < result.ids.size(); ++i) {
     const auto& model = i % 11 == 10 ? different_models().target : different_models().drafter;

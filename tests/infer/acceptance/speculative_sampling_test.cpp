@@ -9,53 +9,19 @@
 #include "infer/acceptance/rejection.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/windows/fixed.h"
+#include "tests/support/distribution_tests.h"
 #include "tests/support/oracle_fixtures.h"
 
 namespace draftsmith::infer::testing {
 namespace {
 
-constexpr double kAlarm = 4.75;
-constexpr int64_t kSamples = 2048;
-constexpr int64_t kLimit = 4;
-
-const std::vector<Ids>& sources() {
-  static const std::vector<Ids> kSources = {{2, 3}, {}, {3}, {2, 2, 3, 1}};
-  return kSources;
-}
-
 Case resembling_case() {
   return {random_oracle(4, 1), mixture(random_oracle(4, 1), random_oracle(4, 2), 0.6)};
 }
 
-DecodeOptions sampling(double temperature, int64_t window, int64_t batch = 4) {
-  DecodeOptions options;
-  options.method = "speculative";
-  options.temperature = temperature;
-  options.window = window;
-  options.max_new_tokens = kLimit;
-  options.num_samples = kSamples;
-  options.batch_size = batch;
-  return options;
-}
-
-Warping warping_of(const DecodeOptions& options) {
-  return {*options.temperature, options.top_k.value_or(0), options.top_p.value_or(1)};
-}
-
-// The largest deviate over the sources.
-double worst_deviate(const Case& oracles, const DecodeOptions& options, std::span<const GenerationResult> results) {
-  double worst = -10;
-  const auto samples = static_cast<size_t>(options.num_samples);
-  for (size_t line = 0; line < sources().size(); ++line) {
-    const auto expected = enumerate(oracles.target, sources()[line], warping_of(options), *options.max_new_tokens);
-    worst = std::max(worst, chi_square_deviate(expected, count_sequences(results.subspan(line * samples, samples))));
-  }
-  return worst;
-}
-
 void expect_targets_distribution(const Case& oracles, const DecodeOptions& options, const std::string& what) {
-  const auto results = decode(oracles, options, sources());
-  EXPECT_LT(worst_deviate(oracles, options, results), kAlarm) << what;
+  const auto results = decode(oracles, options, sampled_sources());
+  EXPECT_LT(worst_deviate(oracles.target, options, results), kAlarm) << what;
 }
 
 class SpeculativeSampling : public ::testing::TestWithParam<double> {};
@@ -132,9 +98,9 @@ TEST(SpeculativeSamplingCases, PlainSamplingHasTheTargetsDistribution) {
 TEST(SpeculativeSamplingCases, OutputsDoNotDependOnTheBatch) {
   DecodeOptions options = sampling(1.0, 3);
   options.num_samples = 40;
-  const auto batched = decode(resembling_case(), options, sources());
+  const auto batched = decode(resembling_case(), options, sampled_sources());
   options.batch_size = 1;
-  const auto alone = decode(resembling_case(), options, sources());
+  const auto alone = decode(resembling_case(), options, sampled_sources());
   ASSERT_EQ(batched.size(), alone.size());
   for (size_t i = 0; i < alone.size(); ++i) {
     EXPECT_EQ(batched[i].ids, alone[i].ids);
@@ -172,16 +138,6 @@ class NoResidual : public RejectionAcceptance {
   }
 };
 
-// Accepts one token more than it may, now and then.
-class TooGenerous : public RejectionAcceptance {
- public:
-  Judgement judge(const Verification& verification) override {
-    Verification flattered = verification;
-    for (at::Tensor& q : flattered.probabilities) q = q * 0.8;
-    return RejectionAcceptance::judge(flattered);
-  }
-};
-
 double deviate_of(std::unique_ptr<AcceptanceRule> rule) {
   const Case oracles = resembling_case();
   OracleModel target(oracle_info(4), oracles.target);
@@ -189,13 +145,13 @@ double deviate_of(std::unique_ptr<AcceptanceRule> rule) {
   const DecodeOptions options = sampling(1.0, 3);
   DraftParts parts{std::make_unique<ModelDrafter>(drafter, 4), std::make_unique<FixedWindow>(3), std::move(rule)};
   Generator generator({.target = &target, .drafter = nullptr, .generation = {}}, options, std::move(parts));
-  return worst_deviate(oracles, options, generator.generate(sources()));
+  return worst_deviate(oracles.target, options, generator.generate(sampled_sources()));
 }
 
 TEST(SpeculativeSamplingCases, TestFindsWrongAcceptanceRules) {
   EXPECT_LT(deviate_of(std::make_unique<RejectionAcceptance>()), kAlarm);
   EXPECT_GT(deviate_of(std::make_unique<NoResidual>()), 2 * kAlarm);
-  EXPECT_GT(deviate_of(std::make_unique<TooGenerous>()), 2 * kAlarm);
+  EXPECT_GT(deviate_of(std::make_unique<TooGenerous>(0.8)), 2 * kAlarm);
 }
 
 // Why window rules never drop a token that was sampled: the acceptance rule alone, on drafts that lack the tokens which

@@ -52,16 +52,17 @@ class OracleExit : public Drafter {
   model::DecodeState* state_ = nullptr;
 };
 
-const std::vector<Ids> kSources = {{2}, {3, 4}, {5, 2, 3}, {4}, {2, 2}, {3}, {5, 5}};
+const std::vector<Ids> kOracleSources = {{2}, {3, 4}, {5, 2, 3}, {4}, {2, 2}, {3}, {5, 5}};
 
-struct OracleRun {
+struct OracleExitRun {
   std::vector<GenerationResult> results;
   int64_t runs = 0;   // of run_target()
   int64_t steps = 0;  // of the target
 };
 
-OracleRun run(const DecodeOptions& options, int64_t vocabulary = 6, const std::vector<Ids>& sources = kSources) {
-  OracleRun made;
+OracleExitRun run(const DecodeOptions& options, int64_t vocabulary = 6,
+                  const std::vector<Ids>& sources = kOracleSources) {
+  OracleExitRun made;
   const OracleFunction whole = random_oracle(vocabulary, 3);
   OracleModel target(oracle_info(vocabulary), whole);
   GenerationModels models;
@@ -86,7 +87,7 @@ TEST(EarlyExit, OnOraclesVerifiedDraftsEqualGreedyForAllWindowsAndBatches) {
         options.window = window;
         options.max_draft = window;
         options.confidence = 0.3;
-        const OracleRun made = run(options);
+        const OracleExitRun made = run(options);
         ASSERT_EQ(tokens_of(made.results), expected) << rule << " window " << window << " batch " << batch;
         EXPECT_EQ(made.runs, made.steps);
       }

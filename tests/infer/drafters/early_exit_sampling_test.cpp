@@ -1,34 +1,18 @@
 // Samples of verified early-exit drafting are distributed as the whole model's, whatever the first layers say.
-#include <map>
-
 #include <gtest/gtest.h>
 
 #include "infer/drafters/model_drafter.h"
-#include "tests/support/batches.h"
+#include "tests/support/distribution_tests.h"
 #include "tests/support/early_exit_fixtures.h"
 #include "tests/support/oracle_fixtures.h"
 
 namespace draftsmith::infer::testing {
 namespace {
 
-constexpr int64_t kVocabulary = 5;
-
-// Probability of every output of up to `limit` tokens, from the model's own logits.
-std::map<Ids, double> enumerate_outputs(model::TransformerModel& model, const Ids& prompt, int64_t limit) {
-  const OracleFunction next = [&](std::span<const int64_t> start, std::span<const int64_t> prefix) {
-    auto state = model.begin(1, 32);
-    Ids tokens(start.begin(), start.end());
-    tokens.insert(tokens.end(), prefix.begin(), prefix.end());
-    const auto p = model.step(model::step_input({tokens}), *state).logits[0][-1].softmax(0).contiguous();
-    return std::vector<double>(p.const_data_ptr<double>(), p.const_data_ptr<double>() + p.numel());
-  };
-  return enumerate(next, prompt, {.temperature = 1}, limit);
-}
-
 // 8000 draws and about 60 cells: a deviate above 4.5 happens once in 300,000 true tests; what the first layers write
 // gives deviates above 20.
 TEST(EarlyExit, SamplesAreDistributedAsTheWholeModels) {
-  const auto model = exit_model({.family = "llama", .layers = 3, .vocabulary = kVocabulary});
+  const auto model = exit_model({.family = "llama", .layers = 3, .vocabulary = 5});
   const std::vector<Ids> prompts = {{2, 3, 4}, {2, 3, 4}};
   const auto expected = enumerate_outputs(*model, prompts[0], 3);
   for (const char* window : {"fixed", "dynamic", "fallback"}) {

@@ -13,6 +13,7 @@
 #include "infer/drafters/prompt_lookup_drafter.h"
 #include "infer/forced/forced_alpha.h"
 #include "infer/windows/fixed.h"
+#include "tests/support/distribution_tests.h"
 #include "tests/support/errors.h"
 #include "tests/support/oracle_fixtures.h"
 #include "tests/support/pieces_tokenizer.h"
@@ -24,12 +25,10 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr double kAlarm = 4.75;
-constexpr int64_t kVocabulary = 4;
-constexpr int64_t kLimit = 4;
+constexpr int64_t kTableIds = 4;
 
 // A table of texts that a target like random_oracle(4, 1) might have written, and some that it would not.
-data::NgramTable make_table(int64_t order, int64_t vocabulary = kVocabulary) {
+data::NgramTable make_table(int64_t order, int64_t vocabulary = kTableIds) {
   const TemporaryDirectory directory;
   data::CorpusWriter writer(directory / "c.h5", {.tokenizer_hash = "abc", .vocabulary = vocabulary});
   for (uint64_t i = 0; i < 40; ++i) {
@@ -52,7 +51,7 @@ struct Source {
   int64_t lookup = 0;
 };
 
-GenerationModels models_of(model::LanguageModel& target, const Source& drafter) {
+GenerationModels models_drafting(model::LanguageModel& target, const Source& drafter) {
   GenerationModels models;
   models.target = &target;
   if (drafter.table != nullptr) {
@@ -63,39 +62,11 @@ GenerationModels models_of(model::LanguageModel& target, const Source& drafter) 
   return models;
 }
 
-const std::vector<Ids>& sources() {
-  static const std::vector<Ids> kSources = {{2, 3}, {}, {3}, {2, 2, 3, 1}};
-  return kSources;
-}
-
-DecodeOptions sampling(double temperature, int64_t window) {
-  DecodeOptions options;
-  options.method = "speculative";
-  options.temperature = temperature;
-  options.window = window;
-  options.max_new_tokens = kLimit;
-  options.num_samples = 2048;
-  options.batch_size = 4;
-  return options;
-}
-
-double worst_deviate(const OracleFunction& target, const DecodeOptions& options,
-                     std::span<const GenerationResult> results) {
-  const Warping warping{*options.temperature, options.top_k.value_or(0), options.top_p.value_or(1)};
-  const auto samples = static_cast<size_t>(options.num_samples);
-  double worst = -10;
-  for (size_t line = 0; line < sources().size(); ++line) {
-    const auto expected = enumerate(target, sources()[line], warping, *options.max_new_tokens);
-    worst = std::max(worst, chi_square_deviate(expected, count_sequences(results.subspan(line * samples, samples))));
-  }
-  return worst;
-}
-
-void expect_targets_distribution(const Source& drafter, const DecodeOptions& options, const std::string& what,
-                                 at::ScalarType dtype = at::kDouble) {
-  const OracleFunction function = random_oracle(kVocabulary, 1);
-  OracleModel target(oracle_info(kVocabulary, dtype), function);
-  const auto results = Generator(models_of(target, drafter), options).generate(sources());
+void expect_kept_distribution(const Source& drafter, const DecodeOptions& options, const std::string& what,
+                              at::ScalarType dtype = at::kDouble) {
+  const OracleFunction function = random_oracle(kTableIds, 1);
+  OracleModel target(oracle_info(kTableIds, dtype), function);
+  const auto results = Generator(models_drafting(target, drafter), options).generate(sampled_sources());
   EXPECT_LT(worst_deviate(function, options, results), kAlarm) << what;
   const DecodeStats stats = total(results);
   EXPECT_GT(stats.accepted, 0) << what;
@@ -107,8 +78,8 @@ TEST(NgramDrafters, SamplingWithATableKeepsTheTargetsDistribution) {
     const data::NgramTable table = make_table(order);
     for (const double temperature : {0.7, 1.0}) {
       for (const int64_t window : {1, 3, 8}) {
-        expect_targets_distribution({.table = &table}, sampling(temperature, window),
-                                    "order " + std::to_string(order) + ", window " + std::to_string(window));
+        expect_kept_distribution({.table = &table}, sampling(temperature, window),
+                                 "order " + std::to_string(order) + ", window " + std::to_string(window));
       }
     }
   }
@@ -117,10 +88,10 @@ TEST(NgramDrafters, SamplingWithATableKeepsTheTargetsDistribution) {
 TEST(NgramDrafters, SamplingWithLookupKeepsTheTargetsDistribution) {
   for (const double temperature : {0.7, 1.0, 1.5}) {
     for (const int64_t window : {1, 3, 8}) {
-      expect_targets_distribution({.lookup = 4}, sampling(temperature, window), "window " + std::to_string(window));
+      expect_kept_distribution({.lookup = 4}, sampling(temperature, window), "window " + std::to_string(window));
     }
   }
-  expect_targets_distribution({.lookup = 2}, sampling(1, 3), "fp32", at::kFloat);
+  expect_kept_distribution({.lookup = 2}, sampling(1, 3), "fp32", at::kFloat);
 }
 
 TEST(NgramDrafters, EveryWindowRuleAndCutKeepsTheDistribution) {
@@ -128,41 +99,31 @@ TEST(NgramDrafters, EveryWindowRuleAndCutKeepsTheDistribution) {
   DecodeOptions options = sampling(1, 3);
   options.top_k = 3;
   options.top_p = 0.7;
-  expect_targets_distribution({.table = &table}, options, "table, top-k 3, top-p 0.7");
-  expect_targets_distribution({.lookup = 4}, options, "lookup, top-k 3, top-p 0.7");
+  expect_kept_distribution({.table = &table}, options, "table, top-k 3, top-p 0.7");
+  expect_kept_distribution({.lookup = 4}, options, "lookup, top-k 3, top-p 0.7");
   options = sampling(1, 3);
   options.window_rule = "dynamic";
-  expect_targets_distribution({.table = &table}, options, "table, heuristic");
-  expect_targets_distribution({.lookup = 4}, options, "lookup, heuristic");
+  expect_kept_distribution({.table = &table}, options, "table, heuristic");
+  expect_kept_distribution({.lookup = 4}, options, "lookup, heuristic");
   options.schedule = "constant";
-  expect_targets_distribution({.table = &table}, options, "table, constant");
+  expect_kept_distribution({.table = &table}, options, "table, constant");
   options.window_rule = "fallback";
   options.fallback = 0.3;
-  expect_targets_distribution({.table = &table}, options, "table, fallback");
+  expect_kept_distribution({.table = &table}, options, "table, fallback");
 }
 
-// Keeps copied tokens too often.
-class TooGenerous : public RejectionAcceptance {
- public:
-  Judgement judge(const Verification& verification) override {
-    Verification flattered = verification;
-    for (at::Tensor& q : flattered.probabilities) q = q * 0.5;
-    return RejectionAcceptance::judge(flattered);
-  }
-};
-
 double lookup_deviate(std::unique_ptr<AcceptanceRule> rule) {
-  const OracleFunction function = random_oracle(kVocabulary, 1);
-  OracleModel target(oracle_info(kVocabulary), function);
+  const OracleFunction function = random_oracle(kTableIds, 1);
+  OracleModel target(oracle_info(kTableIds), function);
   const DecodeOptions options = sampling(1, 3);
   DraftParts parts{std::make_unique<PromptLookupDrafter>(4), std::make_unique<FixedWindow>(3), std::move(rule)};
-  Generator generator(models_of(target, {}), options, std::move(parts));
-  return worst_deviate(function, options, generator.generate(sources()));
+  Generator generator(models_drafting(target, {}), options, std::move(parts));
+  return worst_deviate(function, options, generator.generate(sampled_sources()));
 }
 
 TEST(NgramDrafters, ComparisonFindsARuleThatKeepsTooManyCopies) {
   EXPECT_LT(lookup_deviate(std::make_unique<RejectionAcceptance>()), kAlarm);
-  EXPECT_GT(lookup_deviate(std::make_unique<TooGenerous>()), 2 * kAlarm);
+  EXPECT_GT(lookup_deviate(std::make_unique<TooGenerous>(0.5)), 2 * kAlarm);
 }
 
 // Sources and prompts of different lengths, so that rows leave their batch at different times.
@@ -181,14 +142,14 @@ TEST(NgramDrafters, AssistedEqualsGreedyInEveryBatch) {
     OracleModel target(info, random_oracle(kIds, 4, 2.5));
     DecodeOptions options;
     options.max_new_tokens = 24;
-    const auto greedy = Generator(models_of(target, {}), options).generate(prompts());
+    const auto greedy = Generator(models_drafting(target, {}), options).generate(prompts());
     for (const Source& drafter : {Source{.table = &table}, Source{.lookup = 4}, Source{.lookup = 1}}) {
       for (const char* method : {"assisted", "speculative"}) {
         for (int64_t batch = 1; batch <= 8; ++batch) {
           options.method = method;
           options.temperature = 0;
           options.batch_size = batch;
-          const auto results = Generator(models_of(target, drafter), options).generate(prompts());
+          const auto results = Generator(models_drafting(target, drafter), options).generate(prompts());
           for (size_t i = 0; i < results.size(); ++i) EXPECT_EQ(results[i].ids, greedy[i].ids) << method << batch;
           const DecodeStats stats = total(results);
           EXPECT_EQ(stats.accepted + stats.verifications - stats.cut, stats.emitted);
@@ -201,15 +162,15 @@ TEST(NgramDrafters, AssistedEqualsGreedyInEveryBatch) {
 
 TEST(NgramDrafters, ProcessorsHoldForProposedTokensToo) {
   const data::NgramTable table = make_table(3);
-  OracleModel target(oracle_info(kVocabulary), random_oracle(kVocabulary, 4));
+  OracleModel target(oracle_info(kTableIds), random_oracle(kTableIds, 4));
   DecodeOptions options;
   options.max_new_tokens = 12;
   options.min_new_tokens = 8;
   const std::vector<Ids> ending = {{2, 1, 3, 1}, {1, 1, 1}, {3, 1}, {0, 1, 2, 1}};  // what is copied is EOS
-  const auto greedy = Generator(models_of(target, {}), options).generate(ending);
+  const auto greedy = Generator(models_drafting(target, {}), options).generate(ending);
   options.method = "assisted";
   for (const Source& drafter : {Source{.table = &table}, Source{.lookup = 4}}) {
-    const auto results = Generator(models_of(target, drafter), options).generate(ending);
+    const auto results = Generator(models_drafting(target, drafter), options).generate(ending);
     for (size_t i = 0; i < results.size(); ++i) {
       EXPECT_EQ(results[i].ids, greedy[i].ids);
       EXPECT_GE(results[i].ids.size(), 8U);
@@ -221,9 +182,9 @@ TEST(NgramDrafters, ProcessorsHoldForProposedTokensToo) {
 TEST(NgramDrafters, ProposalsAreTheMostLikelyTokensOfTheLogits) {
   for (const int64_t order : {1, 2, 3}) {
     const data::NgramTable table = make_table(order);
-    NgramDrafter drafter(table.counts(), kVocabulary + 2, at::kCPU);
+    NgramDrafter drafter(table.counts(), kTableIds + 2, at::kCPU);
     for (const bool encoder_decoder : {true, false}) {
-      model::ModelInfo info = oracle_info(kVocabulary + 2);
+      model::ModelInfo info = oracle_info(kTableIds + 2);
       info.encoder_decoder = encoder_decoder;
       for (const Ids& tokens : {Ids{0}, Ids{0, 2}, Ids{0, 2, 3}, Ids{0, 5, 3}, Ids{0, 3, 5}}) {
         DrafterProbe probe(drafter, info, {}, tokens);
@@ -232,7 +193,7 @@ TEST(NgramDrafters, ProposalsAreTheMostLikelyTokensOfTheLogits) {
           const int64_t token = probe.next_token();
           EXPECT_FLOAT_EQ(logits[0][token].item<float>(), logits.max().item<float>());
           EXPECT_NEAR(logits.exp().sum().item<double>(), 1, 1e-5);
-          EXPECT_EQ(logits.exp()[0][kVocabulary].item<float>(), 0);
+          EXPECT_EQ(logits.exp()[0][kTableIds].item<float>(), 0);
           probe.draft(token);
         }
       }
@@ -242,14 +203,14 @@ TEST(NgramDrafters, ProposalsAreTheMostLikelyTokensOfTheLogits) {
 
 TEST(NgramDrafters, TheStartTokenIsTheBeginningAndAPromptIsText) {
   const data::NgramTable table = make_table(3);
-  NgramDrafter drafter(table.counts(), kVocabulary, at::kCPU);
+  NgramDrafter drafter(table.counts(), kTableIds, at::kCPU);
   const auto logits = [&](bool encoder_decoder, const Ids& tokens) {
-    model::ModelInfo info = oracle_info(kVocabulary);
+    model::ModelInfo info = oracle_info(kTableIds);
     info.encoder_decoder = encoder_decoder;
     return DrafterProbe(drafter, info, {}, tokens).next_logits();
   };
   const auto expected = [&](const data::NgramContext& context) {
-    std::vector<float> values(kVocabulary);
+    std::vector<float> values(kTableIds);
     table.counts().log_probabilities(table.counts().find(context), values);
     return at::tensor(values).unsqueeze(0);
   };
@@ -315,7 +276,7 @@ TEST(PromptLookup, WindowsWithoutAProposalAreTargetRunsAlone) {
   options.method = "assisted";
   options.window = 4;
   options.max_new_tokens = 7;
-  const auto result = Generator(models_of(target, {.lookup = 4}), options).generate(std::vector<Ids>{{2, 3}})[0];
+  const auto result = Generator(models_drafting(target, {.lookup = 4}), options).generate(std::vector<Ids>{{2, 3}})[0];
   EXPECT_EQ(result.ids, Ids(7, 5));
   // 5 is new, then it follows itself.
   EXPECT_EQ(result.stats.target_runs, 3);
@@ -366,9 +327,9 @@ TEST(SuffixIndex, FindsWhatASearchOfTheWholeTextFinds) {
 }
 
 TEST(NgramDrafters, MethodsThatNeedConfidenceRefuseLookup) {
-  OracleModel target(oracle_info(kVocabulary), random_oracle(kVocabulary, 1));
+  OracleModel target(oracle_info(kTableIds), random_oracle(kTableIds, 1));
   const auto message = [&](const DecodeOptions& options) {
-    return error_of([&] { Generator(models_of(target, {.lookup = 4}), options); });
+    return error_of([&] { Generator(models_drafting(target, {.lookup = 4}), options); });
   };
   DecodeOptions options;
   options.method = "bild";
@@ -385,17 +346,17 @@ TEST(NgramDrafters, MethodsThatNeedConfidenceRefuseLookup) {
 
 TEST(NgramDrafters, BildTakesATableAndCopies) {
   const data::NgramTable table = make_table(3);
-  const OracleFunction function = random_oracle(kVocabulary, 1, 1.5, {kEos});
-  OracleModel target(oracle_info(kVocabulary), function);
+  const OracleFunction function = random_oracle(kTableIds, 1, 1.5, {kEos});
+  OracleModel target(oracle_info(kTableIds), function);
   DecodeOptions options;
   options.max_new_tokens = 12;
-  const auto greedy = Generator(models_of(target, {}), options).generate(sources());
+  const auto greedy = Generator(models_drafting(target, {}), options).generate(sampled_sources());
   options.method = "bild";
   options.fallback = 0.3;
   options.rollback = 0;  // every token that is not the target's own is taken back
-  const auto with_table = Generator(models_of(target, {.table = &table}), options).generate(sources());
+  const auto with_table = Generator(models_drafting(target, {.table = &table}), options).generate(sampled_sources());
   options.window_rule = "fixed";
-  const auto with_lookup = Generator(models_of(target, {.lookup = 4}), options).generate(sources());
+  const auto with_lookup = Generator(models_drafting(target, {.lookup = 4}), options).generate(sampled_sources());
   for (size_t i = 0; i < greedy.size(); ++i) {
     EXPECT_EQ(with_table[i].ids, greedy[i].ids);
     EXPECT_EQ(with_lookup[i].ids, greedy[i].ids);
@@ -406,18 +367,18 @@ TEST(NgramDrafters, BildTakesATableAndCopies) {
 
 TEST(NgramDrafters, TablesOfOtherTokenizersAreRefused) {
   const data::NgramTable table = make_table(2);
-  OracleModel target(oracle_info(kVocabulary), random_oracle(kVocabulary, 1));
+  OracleModel target(oracle_info(kTableIds), random_oracle(kTableIds, 1));
   DecodeOptions options;
   options.method = "assisted";
-  GenerationModels models = models_of(target, {.table = &table});
-  const Pieces same(kVocabulary, "abc");
-  const Pieces other(kVocabulary, "def");
+  GenerationModels models = models_drafting(target, {.table = &table});
+  const Pieces same(kTableIds, "abc");
+  const Pieces other(kTableIds, "def");
   models.target_tokenizer = &same;
   EXPECT_EQ(error_of([&] { Generator(models, options); }), "no error");
   models.target_tokenizer = &other;
   EXPECT_THAT(error_of([&] { Generator(models, options); }), AllOf(HasSubstr("another tokenizer"), HasSubstr("def")));
   OracleModel smaller(oracle_info(3), random_oracle(3, 1));
-  EXPECT_THAT(error_of([&] { Generator(models_of(smaller, {.table = &table}), options); }),
+  EXPECT_THAT(error_of([&] { Generator(models_drafting(smaller, {.table = &table}), options); }),
               HasSubstr("more token ids than the target"));
 }
 
@@ -429,16 +390,16 @@ TEST(NgramDrafters, ForcedAlphaIsThatOfAModelWithTheTablesDistribution) {
     if (prefix.size() > 1) context.before = prefix[prefix.size() - 2];
     const data::NgramNodes nodes = table.counts().find(context);
     std::vector<double> q;
-    for (int64_t token = 0; token < kVocabulary; ++token) q.push_back(table.counts().probability(nodes, token));
+    for (int64_t token = 0; token < kTableIds; ++token) q.push_back(table.counts().probability(nodes, token));
     return q;
   };
-  OracleModel target(oracle_info(kVocabulary), random_oracle(kVocabulary, 1));
-  OracleModel drafter(oracle_info(kVocabulary), same_as_table);
+  OracleModel target(oracle_info(kTableIds), random_oracle(kTableIds, 1));
+  OracleModel drafter(oracle_info(kTableIds), same_as_table);
   const std::vector<Ids> outputs = {{2, 3, 2, 1}, {3, 1}, {}, {0, 0, 2, 3}};
   for (const Warping& warping : {Warping{}, Warping{.temperature = 0}, Warping{.temperature = 0.7, .top_k = 2}}) {
-    NgramDrafter ngrams(table.counts(), kVocabulary, at::kCPU);
-    const ForcedAlpha expected = alpha_forced({target, drafter}, sources(), outputs, warping);
-    const ForcedAlpha found = alpha_forced(target, ngrams, sources(), outputs, warping);
+    NgramDrafter ngrams(table.counts(), kTableIds, at::kCPU);
+    const ForcedAlpha expected = alpha_forced({target, drafter}, sampled_sources(), outputs, warping);
+    const ForcedAlpha found = alpha_forced(target, ngrams, sampled_sources(), outputs, warping);
     EXPECT_EQ(found.positions, expected.positions);
     EXPECT_NEAR(found.alpha, expected.alpha, 1e-6);
     EXPECT_DOUBLE_EQ(found.agreement, expected.agreement);
@@ -446,7 +407,7 @@ TEST(NgramDrafters, ForcedAlphaIsThatOfAModelWithTheTablesDistribution) {
     EXPECT_NEAR(found.target.cross_entropy, expected.target.cross_entropy, 1e-9);
   }
   PromptLookupDrafter lookup(4);
-  const ForcedAlpha copied = alpha_forced(target, lookup, sources(), outputs, {});
+  const ForcedAlpha copied = alpha_forced(target, lookup, sampled_sources(), outputs, {});
   EXPECT_EQ(copied.positions, 10);
   EXPECT_GT(copied.alpha, 0);
   EXPECT_TRUE(std::isnan(copied.drafter.cross_entropy)) << "it gives no distribution";

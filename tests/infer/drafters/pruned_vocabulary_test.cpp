@@ -9,17 +9,18 @@
 #include "infer/forced/forced_alpha.h"
 #include "model/pruning/pruning.h"
 #include "model/transformer/transformer_model.h"
+#include "tests/support/distribution_tests.h"
 #include "tests/support/models.h"
 #include "tests/support/oracle_fixtures.h"
 
 namespace draftsmith::infer::testing {
 namespace {
 
-constexpr int64_t kVocabulary = 24;
-constexpr int64_t kLimit = 16;
+constexpr int64_t kWholeVocabulary = 24;
+constexpr int64_t kPrunedLimit = 16;
 
 // Weights large enough that outputs vary; `noise` makes a drafter that is right now and then.
-std::unique_ptr<model::TransformerModel> random_model(double noise, bool encoder_decoder, int64_t vocabulary) {
+std::unique_ptr<model::TransformerModel> whole_model(double noise, bool encoder_decoder, int64_t vocabulary) {
   const model::ModelSizes sizes = {.vocabulary = vocabulary, .ff_width = 24};
   model::TransformerConfig config = encoder_decoder ? model::t5_config(sizes) : model::llama_config(sizes);
   config.tied_head = false;
@@ -39,15 +40,15 @@ std::unique_ptr<model::TransformerModel> random_model(double noise, bool encoder
 
 // The drafter with the even ids, pad and EOS.
 std::unique_ptr<model::TransformerModel> pruned_drafter(bool encoder_decoder) {
-  const auto whole = random_model(0.2, encoder_decoder, kVocabulary);
-  std::vector<int64_t> counts(kVocabulary, 0);
+  const auto whole = whole_model(0.2, encoder_decoder, kWholeVocabulary);
+  std::vector<int64_t> counts(kWholeVocabulary, 0);
   for (size_t id = 0; id < counts.size(); id += 2) counts[id] = 1;
   return model::prune(*whole, {.vocabulary_from = "text"}, {.token_counts = counts, .unknown = 2});
 }
 
-const std::vector<Ids>& sources() {
-  static const std::vector<Ids> kSources = {{5, 9, 14, 3, 1}, {7}, {2, 1}, {11, 12, 13, 20, 21, 8, 1}, {22}, {6, 17}};
-  return kSources;
+const std::vector<Ids>& some_sources() {
+  static const std::vector<Ids> kSome = {{5, 9, 14, 3, 1}, {7}, {2, 1}, {11, 12, 13, 20, 21, 8, 1}, {22}, {6, 17}};
+  return kSome;
 }
 
 std::vector<Ids> decoded(model::LanguageModel& target, model::LanguageModel* drafter, const std::string& method,
@@ -56,12 +57,12 @@ std::vector<Ids> decoded(model::LanguageModel& target, model::LanguageModel* dra
   options.method = method;
   if (method == "speculative") options.temperature = 0;
   options.batch_size = batch;
-  options.max_new_tokens = kLimit;
+  options.max_new_tokens = kPrunedLimit;
   GenerationModels models;
   models.target = &target;
   if (drafter != nullptr) models.drafter = as_drafter(*drafter);
   std::vector<Ids> ids;
-  for (const GenerationResult& result : Generator(models, options).generate(sources())) {
+  for (const GenerationResult& result : Generator(models, options).generate(some_sources())) {
     ids.push_back(result.ids);
     if (total == nullptr) continue;
     total->drafted += result.stats.drafted;
@@ -72,7 +73,7 @@ std::vector<Ids> decoded(model::LanguageModel& target, model::LanguageModel* dra
 
 TEST(PrunedVocabulary, GreedyAndAssistedOutputsAreTheTargets) {
   for (const bool encoder_decoder : {true, false}) {
-    const auto target = random_model(0, encoder_decoder, kVocabulary);
+    const auto target = whole_model(0, encoder_decoder, kWholeVocabulary);
     const auto drafter = pruned_drafter(encoder_decoder);
     target->pack();
     drafter->pack();
@@ -101,10 +102,9 @@ TEST(PrunedVocabulary, ItProposesOnlyWhatItHas) {
 
 // An oracle of four ids as target, and as drafter a transformer with rows for ids 0, 1 and 3.
 TEST(PrunedVocabulary, SamplesHaveTheTargetsDistribution) {
-  constexpr double kAlarm = 4.75;
   const OracleFunction function = random_oracle(4, 1);
   OracleModel target(oracle_info(4), function);
-  const auto whole = random_model(0, true, 4);
+  const auto whole = whole_model(0, true, 4);
   const auto drafter =
       model::prune(*whole, {.vocabulary_from = "text", .vocabulary_size = 3}, {.token_counts = {0, 0, 1, 2}});
   ASSERT_EQ(drafter->config().draft_vocabulary.ids, (Ids{0, 1, 3}));
@@ -132,10 +132,10 @@ TEST(PrunedVocabulary, SamplesHaveTheTargetsDistribution) {
 
 // Alpha counts the probability of ids that the drafter lacks as 0.
 TEST(PrunedVocabulary, AlphaIsMeasuredOverTheWholeVocabulary) {
-  const auto target = random_model(0, true, kVocabulary);
+  const auto target = whole_model(0, true, kWholeVocabulary);
   const auto drafter = pruned_drafter(true);
-  const std::vector<Ids> outputs(sources().size(), Ids{4, 9, 6, 3});
-  const ForcedAlpha alpha = alpha_forced({*target, *drafter}, sources(), outputs, {.temperature = 1});
+  const std::vector<Ids> outputs(some_sources().size(), Ids{4, 9, 6, 3});
+  const ForcedAlpha alpha = alpha_forced({*target, *drafter}, some_sources(), outputs, {.temperature = 1});
   EXPECT_GT(alpha.alpha, 0.05);
   EXPECT_LT(alpha.alpha, 0.95);
 }

@@ -12,7 +12,7 @@ namespace draftsmith::infer::testing {
 
 namespace {
 
-constexpr int64_t kLimit = 18;
+constexpr int64_t kTandemLimit = 18;
 
 double uniform(std::mt19937_64& bits) {
   return static_cast<double>(bits() >> 11) * 0x1p-53 - 0.5;
@@ -118,14 +118,8 @@ DecodeOptions tandem_options(const std::string& method, int64_t window, int64_t 
   options.temperature = 0;
   if (method != "greedy") options.window = window;
   options.batch_size = batch;
-  options.max_new_tokens = kLimit;
+  options.max_new_tokens = kTandemLimit;
   return options;
-}
-
-std::vector<std::vector<int64_t>> ids_of(const std::vector<GenerationResult>& results) {
-  std::vector<std::vector<int64_t>> ids;
-  for (const auto& result : results) ids.push_back(result.ids);
-  return ids;
 }
 
 }  // namespace draftsmith::infer::testing

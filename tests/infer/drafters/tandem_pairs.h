@@ -7,10 +7,15 @@
 
 #include "infer/generator.h"
 #include "model/transformer/transformer_model.h"
+#include "tests/support/token_ids.h"
 
 namespace draftsmith::infer::testing {
 
 enum class Kind { kEncoderDecoder, kDecoderOnly };
+constexpr Kind kKinds[] = {Kind::kEncoderDecoder, Kind::kDecoderOnly};
+
+// Noise of secondaries that are right now and then.
+constexpr double kNoise = 0.1;
 
 struct TandemPair {
   std::unique_ptr<model::TransformerModel> primary;
@@ -36,6 +41,9 @@ std::vector<std::vector<int64_t>> tandem_sources(Kind kind);
 // Options of up to 18 new tokens at temperature 0.
 DecodeOptions tandem_options(const std::string& method, int64_t window = 4, int64_t batch = 1);
 
-std::vector<std::vector<int64_t>> ids_of(const std::vector<GenerationResult>& results);
+// Returns a / b, rounded up.
+inline int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
 
 }  // namespace draftsmith::infer::testing

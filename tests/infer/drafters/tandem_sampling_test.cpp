@@ -1,5 +1,4 @@
 // What is measured of Tandem decoding by chance: distributions of samples, and alpha over given outputs.
-#include <map>
 #include <set>
 
 #include <ATen/core/grad_mode.h>
@@ -7,14 +6,11 @@
 
 #include "infer/forced/forced_alpha.h"
 #include "tests/infer/drafters/tandem_pairs.h"
-#include "tests/support/batches.h"
+#include "tests/support/distribution_tests.h"
 #include "tests/support/oracle_fixtures.h"
 
 namespace draftsmith::infer::testing {
 namespace {
-
-constexpr double kNoise = 0.1;
-constexpr Kind kKinds[] = {Kind::kEncoderDecoder, Kind::kDecoderOnly};
 
 TEST(Tandem, SamplesShareThePromptAndDoNotDependOnTheBatch) {
   for (const Kind kind : kKinds) {
@@ -36,19 +32,6 @@ TEST(Tandem, SamplesShareThePromptAndDoNotDependOnTheBatch) {
     options.num_samples = 4;
     EXPECT_EQ(ids_of(pair.run(options)), ids_of(pair.run(greedy)));
   }
-}
-
-// Probability of every output of up to `limit` tokens, from the model's own logits.
-std::map<Ids, double> enumerate_outputs(model::TransformerModel& model, const Ids& prompt, int64_t limit) {
-  const OracleFunction next = [&](std::span<const int64_t> start, std::span<const int64_t> prefix) {
-    auto state = model.begin(1, 32);
-    Ids tokens(start.begin(), start.end());
-    tokens.insert(tokens.end(), prefix.begin(), prefix.end());
-    const auto logits = model.step(model::step_input({tokens}), *state).logits[0][-1];
-    const auto p = logits.softmax(0).contiguous();
-    return std::vector<double>(p.const_data_ptr<double>(), p.const_data_ptr<double>() + p.numel());
-  };
-  return enumerate(next, prompt, {.temperature = 1}, limit);
 }
 
 // 8000 draws and about 30 cells: a deviate above 4.5 happens once in 300,000 true tests; mistaking q for p gives

@@ -10,13 +10,6 @@
 namespace draftsmith::infer::testing {
 namespace {
 
-constexpr double kNoise = 0.1;
-constexpr Kind kKinds[] = {Kind::kEncoderDecoder, Kind::kDecoderOnly};
-
-int64_t up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 TEST(StandaloneTandem, IdentityWritesThePrimarysOutputAtAnyWindow) {
   for (const Kind kind : kKinds) {
     const TandemPair pair = identity_pair(kind);
@@ -30,7 +23,7 @@ TEST(StandaloneTandem, IdentityWritesThePrimarysOutputAtAnyWindow) {
           EXPECT_EQ(ids_of(results), expected) << "window " << window << " batch " << batch << " free " << free_token;
           for (const auto& [ids, stats] : results) {
             const int64_t tokens = std::ssize(ids);
-            EXPECT_EQ(stats.target_runs, free_token ? up(tokens, window + 1) : up(tokens, window) - 1);
+            EXPECT_EQ(stats.target_runs, free_token ? divide_up(tokens, window + 1) : divide_up(tokens, window) - 1);
             EXPECT_EQ(stats.draft_runs, stats.drafted);
             EXPECT_EQ(stats.drafted, free_token ? tokens - stats.target_runs : tokens);
             EXPECT_EQ(stats.cut, 0);
@@ -62,7 +55,7 @@ TEST(StandaloneTandem, WindowsThatEndEarlyKeepTheIdentity) {
 }
 
 // A primary that notes what is asked of it.
-class Recorder : public model::TransformerModel {
+class RecordingPrimary : public model::TransformerModel {
  public:
   using TransformerModel::TransformerModel;
   model::StepOutput step(const model::StepInput& input, model::DecodeState& state) override {
@@ -75,7 +68,7 @@ class Recorder : public model::TransformerModel {
 TEST(StandaloneTandem, ThePrimaryComputesLogitsAndRepresentationsOnlyWhereTheyAreUsed) {
   for (const Kind kind : kKinds) {
     const TandemPair pair = random_pair(kind);
-    Recorder primary(pair.primary->config(), pair.primary->parameters());
+    RecordingPrimary primary(pair.primary->config(), pair.primary->parameters());
     GenerationModels models = pair.models();
     models.target = &primary;
     for (const bool free_token : {true, false}) {

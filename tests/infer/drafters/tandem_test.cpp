@@ -18,13 +18,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr double kNoise = 0.1;
-constexpr Kind kKinds[] = {Kind::kEncoderDecoder, Kind::kDecoderOnly};
-
-int64_t up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 TEST(Tandem, PrimariesOutputsVaryAndSomeEndEarly) {
   for (const Kind kind : kKinds) {
     std::set<int64_t> seen;
@@ -49,7 +42,7 @@ TEST(Tandem, IdentitySecondaryIsAlwaysAccepted) {
       EXPECT_EQ(ids_of(results), expected);
       for (const auto& [ids, stats] : results) {
         EXPECT_EQ(stats.accepted, stats.drafted);
-        EXPECT_EQ(stats.target_runs, up(std::ssize(ids), window + 1)) << "window " << window;
+        EXPECT_EQ(stats.target_runs, divide_up(std::ssize(ids), window + 1)) << "window " << window;
       }
     }
   }

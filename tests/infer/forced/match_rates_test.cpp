@@ -36,7 +36,7 @@ Cells cells_of(const std::vector<MatchRate>& rates) {
   return cells;
 }
 
-GenerationModels models_of(model::TransformerModel& target, const model::Exits* exits = nullptr) {
+GenerationModels rated_models(model::TransformerModel& target, const model::Exits* exits = nullptr) {
   GenerationModels models;
   models.target = &target;
   models.exits = exits;
@@ -54,7 +54,7 @@ std::vector<Ids> prompts_for(const model::TransformerModel& target) {
 std::vector<Ids> outputs_of(model::TransformerModel& target, const MatchRateOptions& options) {
   DecodeOptions greedy;
   greedy.max_new_tokens = options.max_new_tokens;
-  return ids_of(Generator(models_of(target), greedy).generate(prompts_for(target)));
+  return ids_of(Generator(rated_models(target), greedy).generate(prompts_for(target)));
 }
 
 // A full head of random weights at layer 2 and an exit like the model's own at layer 1.
@@ -123,7 +123,7 @@ TEST(MatchRates, EqualANaiveLoopOverDecodingSteps) {
       for (const int64_t batch : {1, 3, 16}) {
         options.batch_size = batch;
         const auto rates =
-            count_matches(models_of(*target, &exits), {"greedy", prompts_for(*target), outputs}, options);
+            count_matches(rated_models(*target, &exits), {"greedy", prompts_for(*target), outputs}, options);
         Cells found = cells_of(rates);
         std::erase_if(found, [](const auto& cell) { return cell.second.second == 0; });
         EXPECT_EQ(found, expected) << target->info().name;
@@ -135,7 +135,7 @@ TEST(MatchRates, EqualANaiveLoopOverDecodingSteps) {
 TEST(MatchRates, PositionsAddUpToTheTotal) {
   const Model target = tandem_primary_model(Kind::kEncoderDecoder);
   const MatchRateOptions options{.bins = 4, .max_new_tokens = 18};
-  const auto rates = match_rates(models_of(*target), prompts_for(*target), options);
+  const auto rates = match_rates(rated_models(*target), prompts_for(*target), options);
   std::map<std::string, std::pair<int64_t, int64_t>> sums;  // by decoding, layer and k
   for (const MatchRate& rate : rates) {
     auto& [matches, tokens] = sums[rate.decoding + std::to_string(rate.layer) + " " + std::to_string(rate.k)];
@@ -156,7 +156,7 @@ TEST(MatchRates, LayersBelowOnesThatChangeNothingSayWhatTheLastOneSays) {
       if ((name.starts_with("decoder.1") || name.starts_with("decoder.2")) && adds) value.zero_();
     }
     const MatchRateOptions options{.layers = {1, 2, 3}, .candidates = {1, 3}, .max_new_tokens = 18};
-    for (const MatchRate& rate : match_rates(models_of(*target), prompts_for(*target), options)) {
+    for (const MatchRate& rate : match_rates(rated_models(*target), prompts_for(*target), options)) {
       // The 3 most likely tokens are those that top-k draws from.
       if (rate.decoding == "greedy" || (rate.decoding == "top-k" && rate.k == 3)) {
         EXPECT_EQ(rate.matches, rate.tokens) << rate.decoding << " " << rate.layer << " " << rate.positions;
@@ -169,7 +169,7 @@ TEST(MatchRates, LayersBelowOnesThatChangeNothingSayWhatTheLastOneSays) {
 
 TEST(MatchRates, EarlyPredictionsAreProcessedAsFinalOnesAre) {
   const Model target = tandem_primary_model(Kind::kEncoderDecoder);
-  GenerationModels models = models_of(*target);
+  GenerationModels models = rated_models(*target);
   models.generation.emplace();
   models.generation->eos_ids = {1};
   models.generation->forced_eos = {1};
@@ -191,7 +191,7 @@ TEST(MatchRates, EarlyPredictionsAreProcessedAsFinalOnesAre) {
 TEST(MatchRates, PaddingIdsAreNoCandidates) {
   const Pieces tokenizer(10);
   const Model target = tandem_primary_model(Kind::kDecoderOnly);
-  GenerationModels models = models_of(*target);
+  GenerationModels models = rated_models(*target);
   models.target_tokenizer = &tokenizer;
   const MatchRateOptions options{.decodings = {{"greedy"}}, .candidates = {10}, .max_new_tokens = 12};
   for (const MatchRate& rate : match_rates(models, prompts_for(*target), options)) {
@@ -204,7 +204,7 @@ TEST(MatchRates, AnExitLikeTheModelsOwnHeadHasNoCellsOfItsOwn) {
   const model::Exits exits = exits_for(*target);
   const MatchRateOptions options{.decodings = {{"greedy"}}, .candidates = {3, 1}, .max_new_tokens = 4};
   std::vector<std::tuple<int64_t, int64_t, bool>> order;
-  for (const MatchRate& rate : match_rates(models_of(*target, &exits), prompts_for(*target), options)) {
+  for (const MatchRate& rate : match_rates(rated_models(*target, &exits), prompts_for(*target), options)) {
     if (rate.positions == "total") order.emplace_back(rate.layer, rate.k, rate.trained);
   }
   const std::vector<std::tuple<int64_t, int64_t, bool>> expected{{1, 3, false}, {1, 1, false}, {2, 3, false},
@@ -214,7 +214,7 @@ TEST(MatchRates, AnExitLikeTheModelsOwnHeadHasNoCellsOfItsOwn) {
 
 std::string problems_of(const MatchRateOptions& options) {
   const Model target = tandem_primary_model(Kind::kDecoderOnly);
-  return error_of([&] { match_rates(models_of(*target), prompts_for(*target), options); });
+  return error_of([&] { match_rates(rated_models(*target), prompts_for(*target), options); });
 }
 
 TEST(MatchRates, OptionsOutOfRangeAreNamed) {

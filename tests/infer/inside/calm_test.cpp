@@ -28,8 +28,8 @@ DecodeSettings settings_of(const model::TransformerModel& target, bool sampling)
   return settings;
 }
 
-std::vector<Row> decode_with(model::TransformerModel& target, const CalmSettings& calm, const PlainRows& rows,
-                             size_t batch = 1, bool sampling = false) {
+std::vector<Row> decode_by_calm(model::TransformerModel& target, const CalmSettings& calm, const PlainRows& rows,
+                                size_t batch = 1, bool sampling = false) {
   const DecodeSettings settings = settings_of(target, sampling);
   return decode_rows(target, rows, batch, [&](RowBatch& own, PhaseTimer& timer) {
     decode_calm(target, nullptr, calm, settings, own, timer);
@@ -81,7 +81,7 @@ TEST(Calm, ThresholdAboveOneIsFullDecoding) {
     for (const bool sampling : {false, true}) {
       const auto expected = decode_fully(*target, rows, sampling);
       for (size_t batch = 1; batch <= 5; ++batch) {
-        const auto found = decode_with(*target, {kMeasures[batch % 2], 1.5, 4}, rows, batch, sampling);
+        const auto found = decode_by_calm(*target, {kMeasures[batch % 2], 1.5, 4}, rows, batch, sampling);
         EXPECT_EQ(tokens_of(found), tokens_of(expected)) << target->info().name << " batch " << batch;
         for (const Row& row : found) {
           EXPECT_EQ(row.stats.exits_by_layer.back(), row.emitted());
@@ -98,14 +98,14 @@ TEST(Calm, ThresholdOfZeroOrLessLeavesAtTheFirstLayer) {
     const PlainRows rows = rows_for(*target);
     for (const double threshold : {0.0, -1.0}) {
       for (const ExitMeasure measure : kMeasures) {
-        const auto alone = decode_with(*target, {measure, threshold, 4}, rows);
+        const auto alone = decode_by_calm(*target, {measure, threshold, 4}, rows);
         for (const Row& row : alone) {
           EXPECT_EQ(row.stats.exits_by_layer.front(), row.emitted());
           EXPECT_EQ(row.stats.layer_runs, row.emitted());
           EXPECT_EQ(row.stats.average_exit_layer(), 1);
         }
         for (const size_t batch : {2, 5}) {
-          EXPECT_EQ(tokens_of(decode_with(*target, {measure, threshold, 4}, rows, batch)), tokens_of(alone));
+          EXPECT_EQ(tokens_of(decode_by_calm(*target, {measure, threshold, 4}, rows, batch)), tokens_of(alone));
         }
       }
     }
@@ -120,7 +120,7 @@ TEST(Calm, RowsOfABatchAreAsAlone) {
     for (const ExitMeasure measure : kMeasures) {
       for (const double threshold : {0.5, 0.9}) {
         for (const bool sampling : {false, true}) {
-          const auto alone = decode_with(*target, {measure, threshold, 2}, rows, 1, sampling);
+          const auto alone = decode_by_calm(*target, {measure, threshold, 2}, rows, 1, sampling);
           std::set<size_t> layers;
           for (const Row& row : alone) {
             for (size_t i = 0; i < row.stats.exits_by_layer.size(); ++i) {
@@ -129,7 +129,7 @@ TEST(Calm, RowsOfABatchAreAsAlone) {
           }
           mixed += layers.size() > 2 ? 1 : 0;
           for (const size_t batch : {3, 8}) {
-            const auto together = decode_with(*target, {measure, threshold, 2}, rows, batch, sampling);
+            const auto together = decode_by_calm(*target, {measure, threshold, 2}, rows, batch, sampling);
             EXPECT_EQ(tokens_of(together), tokens_of(alone)) << target->info().name << " " << threshold;
             for (size_t b = 0; b < alone.size(); ++b) {
               EXPECT_EQ(together[b].stats.exits_by_layer, alone[b].stats.exits_by_layer);
@@ -214,7 +214,7 @@ Model idle_model(Kind kind) {
 TEST(Calm, AHiddenStateThatStaysIsSaturatedAtOnce) {
   for (const Kind kind : {Kind::kEncoderDecoder, Kind::kDecoderOnly}) {
     const Model target = idle_model(kind);
-    const auto rows = decode_with(*target, {ExitMeasure::kSaturation, 0.98, 4}, rows_for(*target), 3);
+    const auto rows = decode_by_calm(*target, {ExitMeasure::kSaturation, 0.98, 4}, rows_for(*target), 3);
     for (const Row& row : rows) EXPECT_EQ(row.stats.exits_by_layer.front(), row.emitted());
     EXPECT_EQ(tokens_of(rows), tokens_of(decode_fully(*target, rows_for(*target))));
   }
@@ -226,7 +226,7 @@ TEST(Calm, TokensLeaveWhereTheMarginOfTheirExitPassesTheThreshold) {
   for (const Kind kind : {Kind::kEncoderDecoder, Kind::kDecoderOnly}) {
     const Model target = idle_model(kind);
     const CalmSettings calm{ExitMeasure::kMargin, 0.5, 4};
-    for (const Row& row : decode_with(*target, calm, rows_for(*target), 3)) {
+    for (const Row& row : decode_by_calm(*target, calm, rows_for(*target), 3)) {
       std::vector<int64_t> expected(static_cast<size_t>(target->info().layers), 0);
       for (int64_t t = 0; t < row.emitted(); ++t) {
         const auto before = at::tensor({row.tokens[static_cast<size_t>(row.prefix + t - 1)]}, at::kLong);

@@ -11,8 +11,6 @@
 namespace draftsmith::infer::testing {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 TEST(ExitMeasures, SimilaritiesAreCosinesOfWholeRows) {
   const at::Tensor a = normal_tensor({5, 1, 33}, 1, 1, "a", at::kDouble);
   const at::Tensor b = a + normal_tensor({5, 1, 33}, 0.7, 1, "b", at::kDouble);
@@ -59,7 +57,8 @@ TEST(ExitMeasures, MarginsAreDifferencesOfProbabilities) {
 }
 
 TEST(ExitMeasures, MarginsOfTiesSingleTokensAndDamagedNumbers) {
-  const at::Tensor logits = at::full({4, 3}, -kInfinity, at::kDouble);
+  constexpr double kNothing = -std::numeric_limits<double>::infinity();
+  const at::Tensor logits = at::full({4, 3}, kNothing, at::kDouble);
   logits[0].fill_(2);
   logits[1][1] = 4;
   logits[2].fill_(std::numeric_limits<double>::quiet_NaN());

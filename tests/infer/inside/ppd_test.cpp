@@ -255,8 +255,8 @@ TEST(PpdCandidates, ArePredictedAsDecodingWouldChooseThem) {
 }
 
 TEST(PpdCandidates, AreTheMostLikelyTokensAndNoneThatIsRuledOut) {
-  constexpr double kNever = -std::numeric_limits<double>::infinity();
-  const at::Tensor logits = at::tensor({1.0, 3.0, kNever, 2.0, kNever, 1.0, 0.0, 5.0}, at::kDouble).view({2, 4});
+  constexpr double kMasked = -std::numeric_limits<double>::infinity();
+  const at::Tensor logits = at::tensor({1.0, 3.0, kMasked, 2.0, kMasked, 1.0, 0.0, 5.0}, at::kDouble).view({2, 4});
   for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
     const auto two = most_likely_tokens(logits.to(type), 2);
     EXPECT_EQ(two, (std::vector<std::vector<int64_t>>{{1, 3}, {3, 1}})) << type;

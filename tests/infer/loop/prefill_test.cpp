@@ -16,7 +16,7 @@ namespace {
 using ::testing::Each;
 using ::testing::Le;
 
-model::TransformerModel small_model(uint64_t seed) {
+model::TransformerModel small_llama(uint64_t seed) {
   model::TransformerConfig config = model::tiny_llama();
   config.initializer_range = 0.6;
   config.max_positions = 200;
@@ -27,7 +27,7 @@ model::TransformerModel small_model(uint64_t seed) {
 }
 
 // A model that notes the tokens it is given in each step.
-class Recorder : public OracleModel {
+class RecordingOracle : public OracleModel {
  public:
   using OracleModel::OracleModel;
   model::StepOutput step(const model::StepInput& input, model::DecodeState& state) override {
@@ -47,8 +47,8 @@ model::ModelInfo prompt_info() {
 
 TEST(Prefill, TargetAndDrafterReadEachPromptOnceForAllItsSamples) {
   const auto function = random_oracle(5, 6, 1.5, {kEos});
-  Recorder target(prompt_info(), function);
-  Recorder drafter(prompt_info(), mixture(function, random_oracle(5, 7, 1.5, {kEos}), 0.4));
+  RecordingOracle target(prompt_info(), function);
+  RecordingOracle drafter(prompt_info(), mixture(function, random_oracle(5, 7, 1.5, {kEos}), 0.4));
   GenerationModels models;
   models.target = &target;
   models.drafter = as_drafter(drafter);
@@ -59,7 +59,7 @@ TEST(Prefill, TargetAndDrafterReadEachPromptOnceForAllItsSamples) {
   options.window = 2;
   options.max_new_tokens = 6;
   Generator(models, options).generate(std::vector<Ids>{Ids(20, 2), Ids(30, 3)});
-  for (const Recorder* model : {&target, &drafter}) {
+  for (const RecordingOracle* model : {&target, &drafter}) {
     EXPECT_EQ(model->rows.front(), 2);
     EXPECT_EQ(model->widths.front(), 29);
     const std::vector<int64_t> later(model->widths.begin() + 1, model->widths.end());
@@ -69,7 +69,7 @@ TEST(Prefill, TargetAndDrafterReadEachPromptOnceForAllItsSamples) {
 }
 
 TEST(Prefill, SharedPromptsGiveEveryRowTheStateItWouldHaveAlone) {
-  model::TransformerModel model = small_model(3);
+  model::TransformerModel model = small_llama(3);
   const std::vector<Ids> prompts = {{4, 5, 6, 7, 8, 9, 10}, {11}, Ids(90, 12)};  // a cache that grew, one that is empty
   std::vector<Row> rows;
   for (const Ids& prompt : prompts) {
@@ -95,8 +95,8 @@ TEST(Prefill, SharedPromptsGiveEveryRowTheStateItWouldHaveAlone) {
 
 TEST(Prefill, SamplesOfASeedAreThoseOfSeparateRuns) {
   // The random stream depends on line and sample alone, so sample 0 of N equals the only sample.
-  model::TransformerModel target = small_model(3);
-  model::TransformerModel drafter = small_model(4);
+  model::TransformerModel target = small_llama(3);
+  model::TransformerModel drafter = small_llama(4);
   GenerationModels models;
   models.target = &target;
   models.drafter = as_drafter(drafter);

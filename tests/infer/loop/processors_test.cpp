@@ -15,8 +15,8 @@ model::GenerationConfig plain_settings() {
   return settings;
 }
 
-Ids decode_with(const model::GenerationConfig& settings, DecodeOptions options, const OracleFunction& target,
-                const OracleFunction& drafter, int64_t vocabulary = 6) {
+Ids decode_processed(const model::GenerationConfig& settings, DecodeOptions options, const OracleFunction& target,
+                     const OracleFunction& drafter, int64_t vocabulary = 6) {
   OracleModel large(oracle_info(vocabulary), target);
   OracleModel small(oracle_info(vocabulary), drafter);
   if (!options.max_new_tokens) options.max_new_tokens = 8;
@@ -27,15 +27,15 @@ Ids decode_with(const model::GenerationConfig& settings, DecodeOptions options, 
 
 // Greedy output, after checking that drafting methods give the same.
 Ids every_method(const model::GenerationConfig& settings, const OracleFunction& target, DecodeOptions options = {}) {
-  const Ids greedy = decode_with(settings, options, target, target);
+  const Ids greedy = decode_processed(settings, options, target, target);
   for (const char* method : {"speculative", "assisted"}) {
     for (const int64_t window : {1, 3, 7}) {
       options.method = method;
       options.window = window;
       options.temperature = 0;
-      EXPECT_EQ(decode_with(settings, options, target, target), greedy) << method;
+      EXPECT_EQ(decode_processed(settings, options, target, target), greedy) << method;
       const auto other = mixture(target, random_oracle(6, 5), 0.5);
-      EXPECT_EQ(decode_with(settings, options, target, other), greedy) << method << " with another drafter";
+      EXPECT_EQ(decode_processed(settings, options, target, other), greedy) << method << " with another drafter";
     }
   }
   return greedy;
@@ -126,7 +126,7 @@ TEST(Processors, SamplingKeepsTheProcessedDistribution) {
 TEST(Processors, UnsupportedSettingsAreAnError) {
   auto settings = plain_settings();
   settings.unsupported = {{"num_beams", "4"}};
-  EXPECT_THROW(decode_with(settings, {}, kDescending, kDescending), UserError);
+  EXPECT_THROW(decode_processed(settings, {}, kDescending, kDescending), UserError);
 }
 
 TEST(Processors, LengthsComeFromTheSettingsWhenNoneAreGiven) {

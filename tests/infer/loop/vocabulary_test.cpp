@@ -11,9 +11,9 @@
 namespace draftsmith::infer {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-class Vocabularies : public testing::Test {
+class Vocabularies : public ::testing::Test {
  protected:
   std::unique_ptr<data::Tokenizer> tokenizer(const std::string& name, const std::vector<std::string>& lines) const {
     const auto file = folder_ / name;
@@ -59,7 +59,7 @@ TEST_F(Vocabularies, WithoutTokenizersTheSizesMustAgree) {
   Problems problems;
   compare_vocabularies(target, drafter, nullptr, nullptr, problems);
   ASSERT_EQ(problems.list().size(), 1u);
-  EXPECT_THAT(to_string(problems.list().front()), testing::AllOf(HasSubstr("100 ids"), HasSubstr("90 ids")));
+  EXPECT_THAT(to_string(problems.list().front()), ::testing::AllOf(HasSubstr("100 ids"), HasSubstr("90 ids")));
 }
 
 TEST_F(Vocabularies, IdsThatTheTokenizerLacksPrintNothing) {

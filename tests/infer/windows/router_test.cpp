@@ -19,14 +19,14 @@
 namespace draftsmith::infer::testing {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kRuledOut = -std::numeric_limits<double>::infinity();
 
 // Random logits with equal ones among them and some ids ruled out.
 std::vector<double> some_logits(size_t count, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<double> logits(count);
   for (double& value : logits) value = std::round(static_cast<double>(random() % 4000) / 20.0) / 4.0 - 20.0;
-  for (size_t i = 3; i < count; i += 7) logits[i] = -kInfinity;
+  for (size_t i = 3; i < count; i += 7) logits[i] = kRuledOut;
   return logits;
 }
 
@@ -45,7 +45,7 @@ Naive naive_features(const std::vector<double>& logits, size_t k) {
   for (size_t i = 0; i < logits.size(); ++i) {
     const double p = std::exp(logits[i] - highest) / total;
     if (p > 0) naive.entropy -= p * std::log(p);
-    if (logits[i] > -kInfinity) order.push_back(static_cast<int64_t>(i));
+    if (logits[i] > kRuledOut) order.push_back(static_cast<int64_t>(i));
   }
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
     return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
@@ -86,7 +86,7 @@ TEST(RouterFeatures, TensorOperationsGiveTheSame) {
   const auto tensors = tensor_router_features(logits, 4);
   EXPECT_TRUE(at::allclose(rows.entropy, tensors.entropy, 1e-4, 1e-4));
   EXPECT_TRUE(at::allclose(rows.probabilities, tensors.probabilities, 1e-4, 1e-5));
-  const auto few = tensor_router_features(at::tensor({1.0, -kInfinity, 2.0}, at::kDouble).view({1, 3}), 4);
+  const auto few = tensor_router_features(at::tensor({1.0, kRuledOut, 2.0}, at::kDouble).view({1, 3}), 4);
   EXPECT_TRUE(at::equal(few.ids, at::tensor({2, 0, -1, -1}, at::kLong).view({1, 4})));
   EXPECT_EQ(few.probabilities[0][3].item<float>(), 0);
 }

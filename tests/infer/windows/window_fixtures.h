@@ -11,6 +11,7 @@
 #include "model/kinds/router.h"
 #include "tests/support/models.h"
 #include "tests/support/oracle_fixtures.h"
+#include "tests/support/token_ids.h"
 
 namespace draftsmith::infer::testing {
 
@@ -42,12 +43,6 @@ inline model::Router random_router(const model::TransformerModel& drafter, uint6
   return {config, seed};
 }
 
-inline const std::vector<Ids>& sources() {
-  static const std::vector<Ids> kSources = {
-      {5, 9, 14, 3, 1}, {7}, {}, {2, 1}, {11, 12, 13, 20, 21, 8, 1}, {1}, {22}, {6, 6, 17}, {9, 4, 2, 16, 1}};
-  return kSources;
-}
-
 // Target and drafter in fp64, where exact methods are exact.
 struct Pair {
   std::unique_ptr<model::TransformerModel> target = random_model(24, 0, at::kDouble);
@@ -70,12 +65,6 @@ inline DecodeOptions assisted(const std::string& window, int64_t batch) {
   options.batch_size = batch;
   options.max_new_tokens = 18;
   return options;
-}
-
-inline std::vector<Ids> ids_of(const std::vector<GenerationResult>& results) {
-  std::vector<Ids> ids;
-  for (const GenerationResult& result : results) ids.push_back(result.ids);
-  return ids;
 }
 
 inline std::vector<Ids> greedy(const Pair& pair) {

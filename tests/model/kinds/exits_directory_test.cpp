@@ -45,9 +45,9 @@ class ExitDirectories : public ::testing::Test {
   static std::string after_change(const fs::path& model, const std::string& pointer, const nlohmann::json& value) {
     const fs::path file = exits_directory(model) / "exits.json";
     const std::string original = read_file(file);
-    nlohmann::json json = nlohmann::json::parse(original);
-    json[nlohmann::json::json_pointer(pointer)] = value;
-    write_file_atomic(file, json.dump());
+    nlohmann::json root = nlohmann::json::parse(original);
+    root[nlohmann::json::json_pointer(pointer)] = value;
+    write_file_atomic(file, root.dump());
     const std::string message = load_error(exits_directory(model), model);
     EXPECT_EQ(error_of([&] { check_exit_directory(exits_directory(model), model); }), message);
     write_file_atomic(file, original);
@@ -260,10 +260,10 @@ TEST_F(ExitDirectories, AreDescribedWithTheSizesOfBothForms) {
   expect_said(text, {"layer 1        a low-rank head of rank 2 and a norm of its own, 106 numbers; a full head: 460"});
   expect_said(text, {"layer 2        a full head, 460 numbers; low-rank: 43 for each rank"});
   expect_said(text, {"layer 3        the model's head and a norm of its own, 20 numbers\n"});
-  nlohmann::json json = load_json(exits_directory(model) / "exits.json");
-  json["trained_as"] = "a\x1b[31mb";
-  json["model"]["name"] = "c\x1b[31md";
-  write_json(exits_directory(model) / "exits.json", json);
+  nlohmann::json root = load_json(exits_directory(model) / "exits.json");
+  root["trained_as"] = "a\x1b[31mb";
+  root["model"]["name"] = "c\x1b[31md";
+  write_json(exits_directory(model) / "exits.json", root);
   expect_said(describe_exits(exits_directory(model)), {"a\\x1b[31mb", "c\\x1b[31md"});
 }
 

@@ -176,23 +176,24 @@ TEST_F(RouterTest, RandomWeightsDependOnTheSeedAlone) {
 
 // config.json with one value changed.
 void change(const std::filesystem::path& directory, const std::string& key, const nlohmann::json& value) {
-  nlohmann::ordered_json json = load_json(directory / "config.json");
-  json[key] = value;
-  write_json(directory / "config.json", json);
+  nlohmann::ordered_json root = load_json(directory / "config.json");
+  root[key] = value;
+  write_json(directory / "config.json", root);
 }
 
 TEST_F(RouterTest, DamagedDirectoriesAreRefusedByName) {
-  struct Damage {
+  struct RouterDamage {
     std::string key;
     nlohmann::json value;
     std::string said;
   };
-  for (const Damage& damage :
-       {Damage{"model_type", "t5", "not the config.json of a router"}, Damage{"format_version", 7, "format version"},
-        Damage{"top_k", 2, "another shape"}, Damage{"top_k", 0, "top_k"}, Damage{"hidden", 9, "another shape"},
-        Damage{"drafter_width", 21, "another shape"}, Damage{"threshold", -1, "threshold"},
-        Damage{"max_draft", 0, "max_draft"}, Damage{"embedding_scale", 0, "embedding_scale"},
-        Damage{"drafter_sha256", "xyz", "drafter_sha256"}}) {
+  for (const RouterDamage& damage :
+       {RouterDamage{"model_type", "t5", "not the config.json of a router"},
+        RouterDamage{"format_version", 7, "format version"}, RouterDamage{"top_k", 2, "another shape"},
+        RouterDamage{"top_k", 0, "top_k"}, RouterDamage{"hidden", 9, "another shape"},
+        RouterDamage{"drafter_width", 21, "another shape"}, RouterDamage{"threshold", -1, "threshold"},
+        RouterDamage{"max_draft", 0, "max_draft"}, RouterDamage{"embedding_scale", 0, "embedding_scale"},
+        RouterDamage{"drafter_sha256", "xyz", "drafter_sha256"}}) {
     const TemporaryDirectory root;
     save_router(root / "router", Router(config_for(*drafter_), 3));
     change(root / "router", damage.key, damage.value);

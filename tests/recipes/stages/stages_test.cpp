@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr int64_t kExamples = 7;
+constexpr int64_t kCorpusExamples = 7;
 constexpr int64_t kLimit = 3;  // tokens of a teacher's output
 
 // Two tokenizers, a corpus and a model of the first ("model") and a model of the second ("foreign").
@@ -36,7 +36,7 @@ class Stages : public testing::Test {
                    "other.model");
     tokenizer_ = data::load_tokenizer(folder_ / "spiece.model");
     data::CorpusWriter writer(folder_ / "corpus.h5", info());
-    for (int32_t i = 0; i < kExamples; ++i) writer.add(std::vector{3 + i, 1}, std::vector{4, 1});
+    for (int32_t i = 0; i < kCorpusExamples; ++i) writer.add(std::vector{3 + i, 1}, std::vector{4, 1});
     writer.finish();
     save("model", "spiece.model");
     save("foreign", "other.model");
@@ -106,10 +106,10 @@ TEST_F(Stages, TeacherOutputsGoOnWhateverTheTeachersPathIs) {
   }
   run("teacher-outputs", outputs_of(path("./model")), "killed");
   const data::Corpus whole(folder_ / "whole" / "corpus.h5"), killed(folder_ / "killed" / "corpus.h5");
-  ASSERT_EQ(killed.size(), kExamples);
+  ASSERT_EQ(killed.size(), kCorpusExamples);
   EXPECT_THAT(killed.target(1), ElementsAre(6, 7, 5));
   int64_t cut = 2;
-  for (int64_t i = 4; i < kExamples; ++i) {
+  for (int64_t i = 4; i < kCorpusExamples; ++i) {
     const auto target = killed.target(i);
     EXPECT_TRUE(std::ranges::equal(target, whole.target(i))) << i;
     cut += static_cast<int64_t>(target.size()) == kLimit && target.back() != 1 ? 1 : 0;
@@ -129,7 +129,7 @@ TEST_F(Stages, NgramsAreCountedAnewAfterAnInterruption) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "killed"), {}), 1);
   const data::NgramTable ngrams(folder_ / "killed" / "ngram.h5");
   EXPECT_EQ(ngrams.info().order, 2);
-  EXPECT_EQ(ngrams.info().target_tokens, 2 * kExamples);
+  EXPECT_EQ(ngrams.info().target_tokens, 2 * kCorpusExamples);
   EXPECT_EQ(ngrams.info().tokenizer_hash, tokenizer_->hash());
 }
 

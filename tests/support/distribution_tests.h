@@ -1,0 +1,80 @@
+// What tests of sampled distributions share: sources and options of short outputs that can all be enumerated, the
+// deviate of samples from the exact distribution, and a rule that such a test must find.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "infer/acceptance/rejection.h"
+#include "infer/generator.h"
+#include "model/transformer/transformer_model.h"
+#include "tests/support/batches.h"
+#include "tests/support/oracle_fixtures.h"
+
+namespace draftsmith::infer::testing {
+
+// A deviate that samples of the right distribution exceed with probability 1e-6.
+constexpr double kAlarm = 4.75;
+
+// Returns four sources of different lengths.
+inline const std::vector<Ids>& sampled_sources() {
+  static const std::vector<Ids> kShort = {{2, 3}, {}, {3}, {2, 2, 3, 1}};
+  return kShort;
+}
+
+// Returns options of 2,048 samples of up to four tokens for each source.
+inline DecodeOptions sampling(double temperature, int64_t window, int64_t batch = 4) {
+  DecodeOptions options;
+  options.method = "speculative";
+  options.temperature = temperature;
+  options.window = window;
+  options.max_new_tokens = 4;
+  options.num_samples = 2048;
+  options.batch_size = batch;
+  return options;
+}
+
+// Returns the largest deviate over sampled_sources().
+inline double worst_deviate(const OracleFunction& target, const DecodeOptions& options,
+                            std::span<const GenerationResult> results) {
+  const Warping warping{*options.temperature, options.top_k.value_or(0), options.top_p.value_or(1)};
+  const auto samples = static_cast<size_t>(options.num_samples);
+  double worst = -10;
+  for (size_t line = 0; line < sampled_sources().size(); ++line) {
+    const auto expected = enumerate(target, sampled_sources()[line], warping, *options.max_new_tokens);
+    worst = std::max(worst, chi_square_deviate(expected, count_sequences(results.subspan(line * samples, samples))));
+  }
+  return worst;
+}
+
+// Returns the probability of every output of up to `limit` tokens, from the model's own logits.
+inline std::map<Ids, double> enumerate_outputs(model::TransformerModel& model, const Ids& prompt, int64_t limit) {
+  const OracleFunction next = [&](std::span<const int64_t> start, std::span<const int64_t> prefix) {
+    auto state = model.begin(1, 32);
+    Ids tokens(start.begin(), start.end());
+    tokens.insert(tokens.end(), prefix.begin(), prefix.end());
+    const auto p = model.step(model::step_input({tokens}), *state).logits[0][-1].softmax(0).contiguous();
+    return std::vector<double>(p.const_data_ptr<double>(), p.const_data_ptr<double>() + p.numel());
+  };
+  return enumerate(next, prompt, {.temperature = 1}, limit);
+}
+
+// A wrong rule: accepts more tokens than it may, since it takes the drafter's probabilities for `share` of what they
+// are.
+class TooGenerous : public RejectionAcceptance {
+ public:
+  explicit TooGenerous(double share) : share_(share) {}
+  Judgement judge(const Verification& verification) override {
+    Verification flattered = verification;
+    for (at::Tensor& q : flattered.probabilities) q = q * share_;
+    return RejectionAcceptance::judge(flattered);
+  }
+
+ private:
+  double share_;
+};
+
+}  // namespace draftsmith::infer::testing
