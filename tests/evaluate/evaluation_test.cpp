@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/json.h"
 #include "base/signals.h"
 #include "base/utf8.h"

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "model/files/model_hash.h"
 #include "model/kinds/exits.h"
 #include "tests/evaluate/model_suite.h"

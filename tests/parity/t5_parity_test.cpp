@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "base/json.h"
 #include "model/files/checkpoint.h"
 #include "tests/parity/model_comparison.h"

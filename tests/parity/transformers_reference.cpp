@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
+#include "base/files.h"
 #include "base/json.h"
 #include "model/files/safetensors.h"
 #include "tests/support/paths.h"

@@ -2,6 +2,7 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "data/tokenizers/load_tokenizer.h"
 #include "data/tokenizers/tokenizer_training.h"
 #include "infer/generator.h"

@@ -1,6 +1,7 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "base/random.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"

@@ -1,6 +1,7 @@
 // Training of models with a pruned vocabulary: labels without a row are left out, everything else is as usual.
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "model/files/checkpoint.h"
 #include "model/pruning/pruning.h"
 #include "tests/train/fixtures.h"

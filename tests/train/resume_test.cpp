@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/files.h"
 #include "base/random.h"
 #include "base/signals.h"
 #include "tests/support/files.h"

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/files.h"
 #include "tests/support/files.h"
 #include "tests/train/fixtures.h"
 #include "train/training_log.h"

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/files.h"
 #include "model/files/checkpoint.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"

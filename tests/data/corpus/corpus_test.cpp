@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "data/corpus/show.h"
 #include "data/hdf5/hdf5.h"
 #include "tests/data/small_tokenizer.h"

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "base/files.h"
 #include "base/sha256.h"
 #include "data/tokenizers/load_tokenizer.h"
 #include "tests/data/small_tokenizer.h"

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "base/random.h"
 #include "data/corpus/corpus.h"
 #include "data/hdf5/hdf5.h"

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "data/synthetic/synthetic_grammar.h"
 #include "data/text/readers.h"
 

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "data/hdf5/hdf5.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"

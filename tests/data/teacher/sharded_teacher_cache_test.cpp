@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "base/sha256.h"
 #include "tests/data/teacher/teacher_cache_fixtures.h"
 #include "tests/support/errors.h"

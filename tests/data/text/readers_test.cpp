@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "base/utf8.h"
 #include "data/text/line_reader.h"
 #include "tests/support/errors.h"

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "base/sha256.h"
 #include "data/tokenizers/bpe_model.h"
 #include "data/tokenizers/load_tokenizer.h"

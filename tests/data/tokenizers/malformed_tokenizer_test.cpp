@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "data/tokenizers/bpe_model.h"
 #include "data/tokenizers/load_tokenizer.h"
 #include "tests/data/tokenizers/tokenizer_files.h"

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "base/utf8.h"
 #include "data/tokenizers/load_tokenizer.h"
 #include "tests/data/small_tokenizer.h"

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "base/sha256.h"
 #include "data/text/readers.h"
 #include "data/tokenizers/load_tokenizer.h"

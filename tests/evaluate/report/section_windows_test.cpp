@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "base/utf8.h"
 #include "evaluate/costs/theory.h"
 #include "evaluate/report/report.h"

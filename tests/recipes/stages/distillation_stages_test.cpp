@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "tests/recipes/stages/train_stage_fixtures.h"
 #include "tests/support/tensors.h"
 

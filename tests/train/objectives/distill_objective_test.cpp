@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "base/random.h"
 #include "base/signals.h"
 #include "model/files/checkpoint.h"

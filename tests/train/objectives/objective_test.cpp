@@ -2,6 +2,7 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"
 #include "tests/train/fixtures.h"

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "base/json.h"
 #include "model/files/safetensors.h"
 #include "tests/support/errors.h"

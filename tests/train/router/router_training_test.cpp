@@ -186,7 +186,7 @@ TEST_F(RouterTraining, ReportIsWrittenReadAndShown) {
   EXPECT_THAT(svg, HasSubstr("<circle"));
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
   write_file_atomic(root_ / "bad.json", "{\"auc\": 1}");
-  EXPECT_THAT(message_of([&] { load_router_report(root_ / "bad.json"); }), HasSubstr("not a report of a router"));
+  EXPECT_THAT(error_of([&] { load_router_report(root_ / "bad.json"); }), HasSubstr("not a report of a router"));
 }
 
 }  // namespace

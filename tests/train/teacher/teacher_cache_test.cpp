@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"
 #include "tests/train/fixtures.h"

@@ -2,6 +2,7 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "base/random.h"
 #include "model/kinds/block_prediction.h"
 #include "model/kinds/deep_tandem.h"

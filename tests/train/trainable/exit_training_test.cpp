@@ -2,6 +2,7 @@
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 
+#include "base/files.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
 #include "tests/support/tensors.h"

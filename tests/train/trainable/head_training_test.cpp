@@ -2,6 +2,7 @@
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 
+#include "base/files.h"
 #include "model/files/model_hash.h"
 #include "tests/model/kinds/exits_fixtures.h"
 #include "tests/support/errors.h"

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/files.h"
 #include "base/json.h"
 #include "base/random.h"
 #include "model/kinds/tandem.h"

@@ -9,6 +9,7 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "base/random_tensors.h"
 #include "base/signals.h"
 #include "tests/train/fixtures.h"
