@@ -57,17 +57,23 @@ std::string now_utc() {
   return text;
 }
 
+namespace {
+
+// Returns an argument as a shell reads it back.
+std::string quoted(const std::string& argument) {
+  if (!argument.empty() && argument.find_first_of(" \t\n'\"\\$*?;&|<>()`#~") == std::string::npos) return argument;
+  std::string text = "'";
+  for (const char c : argument) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+}  // namespace
+
 std::string command_line() {
   std::ifstream arguments("/proc/self/cmdline");
   std::string text;
   for (std::string argument; std::getline(arguments, argument, '\0');) {
-    if (text.empty()) {
-      text = std::filesystem::path(argument).filename().string();
-    } else if (!argument.empty() && argument.find_first_of(" \t\n'\"\\$*?;&|<>()") == std::string::npos) {
-      text += " " + argument;
-    } else {
-      text += " '" + argument + "'";
-    }
+    text += text.empty() ? std::filesystem::path(argument).filename().string() : " " + quoted(argument);
   }
   return text;
 }

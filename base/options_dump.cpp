@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "base/options_text.h"
 #include "base/sha256.h"
+#include "base/table.h"
 #include "base/toml.h"
 #include "base/utf8.h"
 
@@ -112,26 +113,6 @@ std::string type_name() {
   if constexpr (std::is_same_v<E, std::filesystem::path>) return "path";
 }
 
-// `text` broken at blanks into lines of at most `kColumns`, each indented.
-std::string wrapped(const std::string& text, size_t indent) {
-  std::string result;
-  std::string line;
-  const auto flush = [&] {
-    if (!line.empty()) result += std::string(indent, ' ') + line + "\n";
-    line.clear();
-  };
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find(' ', begin), text.size());
-    const std::string word = text.substr(begin, end - begin);
-    begin = end + 1;
-    if (word.empty()) continue;
-    if (!line.empty() && indent + display_width(line) + 1 + display_width(word) > kColumns) flush();
-    line += (line.empty() ? "" : " ") + word;
-  }
-  flush();
-  return result;
-}
-
 template <class M>
 std::string described(const Field& field, const M& member) {
   using E = typename ElementOf<M>::type;
@@ -159,7 +140,7 @@ std::string describe_nested(const Field& field, const NestedPointer& nested, con
   std::string kind = many ? "list of tables [[" + prefix + field.name + "]]" : "table [" + prefix + field.name + "]";
   if (field.required) kind += "; required";
   if (nested.type->kind == NestedType::Kind::kOptional) kind += "; default: none";
-  std::string text = wrapped(name + ": " + kind, 2) + wrapped(field.help, 6);
+  std::string text = wrapped(name + ": " + kind, kColumns, 2, 2) + wrapped(field.help, kColumns, 6, 6);
   // An absent optional or an empty list has no element to take the defaults from: make one, describe it, remove it.
   const size_t size = nested.type->size(nested.member);
   if (size == 0) nested.type->resize(nested.member, 1);
@@ -171,12 +152,13 @@ std::string describe_nested(const Field& field, const NestedPointer& nested, con
 std::string describe_level(const FieldList& fields, const void* defaults, const std::string& prefix) {
   std::string text;
   for (const Field& field : fields.all()) {
-    text += std::visit(Overload{[&](NestedPointer nested) { return describe_nested(field, nested, prefix); },
-                                [&](auto* member) {
-                                  return wrapped(prefix + field.name + ": " + described(field, *member), 2) +
-                                         wrapped(field.help, 6);
-                                }},
-                       field.pointer(const_cast<void*>(defaults)));
+    text +=
+        std::visit(Overload{[&](NestedPointer nested) { return describe_nested(field, nested, prefix); },
+                            [&](auto* member) {
+                              return wrapped(prefix + field.name + ": " + described(field, *member), kColumns, 2, 2) +
+                                     wrapped(field.help, kColumns, 6, 6);
+                            }},
+                   field.pointer(const_cast<void*>(defaults)));
   }
   return text;
 }

@@ -211,20 +211,21 @@ std::string Table::markdown() const {
   return text;
 }
 
-std::string wrapped(const std::string& text, size_t width) {
+std::string wrapped(const std::string& text, size_t width, size_t first, size_t rest) {
   std::string lines;
-  std::string line;
-  size_t begin = 0;
-  while (begin <= text.size()) {
+  std::string line(first, ' ');
+  bool begun = false;
+  for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find(' ', begin), text.size());
     const std::string word = text.substr(begin, end - begin);
-    if (!line.empty() && display_width(line) + 1 + display_width(word) > width) {
-      lines += line + "\n";
-      line = std::string(kIndent) + kIndent + word;
-    } else {
-      line += (begin == 0 ? "" : " ") + word;
-    }
     begin = end + 1;
+    if (begun && display_width(line) + 1 + display_width(word) > width) {
+      lines += line + "\n";
+      line = std::string(rest, ' ') + word;
+    } else {
+      line += (begun ? " " : "") + word;
+    }
+    begun = true;
   }
   return lines + line + "\n";
 }

@@ -49,8 +49,8 @@ class Table {
 // `text` cut to `width` display columns, ending in "…" when cut.
 std::string cut_to_width(const std::string& text, size_t width);
 
-// Returns a text in lines of at most `width` columns, broken at blanks, each with a newline; all but the first are
-// indented.
-std::string wrapped(const std::string& text, size_t width);
+// Returns a text in lines of at most `width` columns, broken at blanks, each with a newline. The first line is indented
+// by `first` columns, the others by `rest`.
+std::string wrapped(const std::string& text, size_t width, size_t first = 0, size_t rest = 4);
 
 }  // namespace draftsmith

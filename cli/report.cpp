@@ -67,8 +67,8 @@ std::function<int()> add_report(CLI::App& app) {
   app.add_option("--markdown", flags->markdown, "Write the tables as a Markdown page")->type_name("FILE");
   app.add_option("--html", flags->html, "Write tables and plots as an HTML page")->type_name("FILE");
   app.footer(
-      "Without --markdown and --html the tables are printed. A page says what was measured, with which command, commit "
-      "and machine, and when; nothing is measured again.\n"
+      "Without --markdown and --html the tables are printed. A page says what was measured, with which\n"
+      "command, commit and machine, and when; nothing is measured again.\n"
       "Example:\n  draftsmith report work/quickstart --markdown docs/results/quickstart.md");
   return [flags] { return run_report(*flags); };
 }

@@ -51,7 +51,7 @@ void check_drafter(const GenerationModels& models, const DecodeOptions& options,
                   "give one with --drafter, or use the method greedy or sample"});
   } else {
     models.drafter->check(models.draft_target(), problems);
-    if (window_traits(options).asks_router && models.drafter->transformer() == nullptr) {
+    if (window_traits(options).asks_router && models.drafter->model() == nullptr) {
       problems.add(router_needs_model("window " + options.window_rule_name(), models.drafter->name()));
     }
   }

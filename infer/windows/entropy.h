@@ -3,6 +3,7 @@
 // so leaving it out would waste the run.
 #pragma once
 
+#include "infer/sampling/draft_features.h"
 #include "infer/windows/window_rule.h"
 
 namespace draftsmith::infer {
@@ -13,7 +14,7 @@ class EntropyWindow : public BoundedWindow {
   EntropyWindow(double most_entropy, int64_t max_draft) : BoundedWindow(max_draft), most_entropy_(most_entropy) {}
   static WindowTraits kind() { return {.name = "entropy", .decides = Decides::kAfterToken}; }
   WindowTraits traits() const override { return kind(); }
-  at::Tensor go_on(const DraftStep& step) override;
+  at::Tensor go_on(const DraftStep& step) override { return entropy(step.logits).le(most_entropy_); }
 
  private:
   double most_entropy_;

@@ -2,6 +2,7 @@
 // alpha_FB, for at most `max_draft` tokens in a row. It decides before the next token is taken.
 #pragma once
 
+#include "infer/sampling/sampling.h"
 #include "infer/windows/window_rule.h"
 
 namespace draftsmith::infer {
@@ -11,7 +12,13 @@ class FallbackWindow : public BoundedWindow {
   FallbackWindow(double threshold, int64_t max_draft) : BoundedWindow(max_draft), threshold_(threshold) {}
   static WindowTraits kind() { return {.name = "fallback", .decides = Decides::kBeforeToken}; }
   WindowTraits traits() const override { return kind(); }
-  at::Tensor go_on(const DraftStep& step) override;
+  at::Tensor go_on(const DraftStep& step) override {
+    // At thresholds of at most 0 or above 1 the answer must not depend on a rounding error.
+    if (threshold_ <= 0 || threshold_ > 1) {
+      return at::full({step.logits.size(0)}, threshold_ <= 0, step.logits.options().dtype(at::kBool));
+    }
+    return confidence(step.logits).ge(threshold_);
+  }
 
  private:
   double threshold_;

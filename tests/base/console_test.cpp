@@ -130,10 +130,11 @@ TEST(Table, WholeNamesTakeSeveralLines) {
   Table table({{"name", Align::kLeft}, {"value"}});
   table.add_row({"bild.with_a_drafter_of_a_long_name.FB0.6.RB1.5", "1"});
   EXPECT_EQ(table.text_with_whole_names(40),
-            "name                               value\n"
-            "----------------------------------------\n"
-            "bild.with_a_drafter_of_a_long_       1\n"
-            "  name.FB0.6.RB1.5\n");
+            "name                              value\n"
+            "---------------------------------------\n"
+            "bild.                                 1\n"
+            "  with_a_drafter_of_a_long_name.\n"
+            "  FB0.6.RB1.5\n");
 }
 
 TEST(Table, IsTheSameAsHtmlCsvAndMarkdown) {

@@ -103,14 +103,14 @@ TEST(Plan, ExplainsWhatIsWrong) {
   };
   EXPECT_THAT(error_of({"plan", "speculative", "--alpha", "1.2"}), HasSubstr("--alpha"));
   for (const char* flag : {"--alpha", "--cost-ratio", "--target-curve", "--operations-ratio"}) {
-    EXPECT_THAT(error_of({"plan", "speculative", flag, "nan"}), HasSubstr("'nan' is no number")) << flag;
+    EXPECT_THAT(error_of({"plan", "speculative", flag, "nan"}), HasSubstr("'nan' is not a number")) << flag;
   }
   const std::vector<std::string> specgame = {"plan",        "specgame", "--draft-ms",   "1",
                                              "--target-ms", "9",        "--acceptance", "0.5"};
   for (const size_t value : {3u, 5u, 7u}) {
     std::vector<std::string> wrong = specgame;
     wrong[value] = "nan";
-    EXPECT_THAT(error_of(wrong), HasSubstr("'nan' is no number")) << wrong[value - 1];
+    EXPECT_THAT(error_of(wrong), HasSubstr("'nan' is not a number")) << wrong[value - 1];
   }
   EXPECT_THAT(error_of({"plan", "ppd", "--layers", "40", "--match", "3"}), HasSubstr("K:RATE"));
   EXPECT_THAT(error_of({"plan", "ppd", "--layers", "40", "--match", "3:nan"}), HasSubstr("K:RATE"));

@@ -123,7 +123,7 @@ TEST_F(TrainerTest, ANonFiniteLossNamesTheExamplesAndKeepsTheCheckpoint) {
     const auto& row = corpus.source(i);
     if (std::find(row.begin(), row.end(), corpus.source(17)[0]) == row.end()) without.push_back(i);
   }
-  const std::string message = error_of([&] {
+  const std::string message = error_of<RunError>([&] {
     accumulate_gradients(trainable, *objective, corpus, {without, {17, 5}}, {});
   });
   EXPECT_NE(message.find("examples 17, 5"), std::string::npos) << message;
@@ -157,7 +157,7 @@ TEST_F(TrainerTest, ANonFiniteLossStopsTheRunNamingStepCorpusAndExamples) {
   poison(model, 0);
   const data::Corpus corpus(folder_ / "train.h5");
   Trainer trainer(TrainerInputs{.trainable = trainable, .corpus = corpus}, tiny_options(), run_directory());
-  const std::string message = error_of([&] { trainer.run(); });
+  const std::string message = error_of<RunError>([&] { trainer.run(); });
   EXPECT_NE(message.find("training step 1\n"), std::string::npos) << message;
   EXPECT_NE(message.find("train.h5"), std::string::npos) << message;
   EXPECT_NE(message.find("from the examples "), std::string::npos) << message;
@@ -182,7 +182,7 @@ TEST_F(TrainerTest, AValidationThatIsNotFiniteIsAnErrorAndNeverTheBest) {
   options.length = "4 steps";
   options.validation.every = "1 steps";
   Trainer trainer({.trainable = trainable, .corpus = corpus, .validation = &validation}, options, run_directory());
-  const std::string message = error_of([&] { trainer.run(); });
+  const std::string message = error_of<RunError>([&] { trainer.run(); });
   EXPECT_NE(message.find("validation"), std::string::npos) << message;
   EXPECT_NE(message.find("high.h5"), std::string::npos) << message;
   EXPECT_NE(message.find("training step 1\n"), std::string::npos) << message;

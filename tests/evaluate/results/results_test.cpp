@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "evaluate/report/report.h"
 #include "tests/evaluate/fake_engine.h"
+#include "tests/support/files.h"
 #include "tests/support/paths.h"
 
 namespace draftsmith::evaluate {
@@ -60,7 +61,7 @@ TEST(ResultsFile, NumbersAreReadAsTheyStand) {
 TEST(ResultsFile, MissingNumbersAreUnknown) {
   const Results results = results_from_json(
       ordered_json::parse(R"({"suite": "s", "environment": {}, "tasks": [{"name": "t", "baseline": {"name": "greedy"},
-        "runs": [{"name": "a", "method": "bild", "quality": {"bleu": 20}, "acceptance": {"alpha": null}}]}]})"),
+        "runs": [{"name": "bild.a", "method": "bild", "quality": {"bleu": 20}, "acceptance": {"alpha": null}}]}]})"),
       "here");
   const SettingResult& setting = results.tasks.front().settings.front();
   EXPECT_EQ(setting.quality.find("bleu")->value, 20);
@@ -68,7 +69,7 @@ TEST(ResultsFile, MissingNumbersAreUnknown) {
   EXPECT_TRUE(std::isnan(setting.acceptance.alpha));
   EXPECT_FALSE(setting.predicted.has_value());
   EXPECT_THAT(results_table(results), HasSubstr("greedy"));
-  EXPECT_THAT(report_html(results), HasSubstr("bild"));
+  EXPECT_THAT(report_html(results), HasSubstr("bild.a"));
 }
 
 TEST(ResultsFile, WrongTypesAreRefused) {
@@ -97,8 +98,8 @@ TEST(MarkdownPage, SaysWhatWasMeasuredWhereAndWhen) {
   results.environment["date"] = "2026-11-22T12:00:00Z";
   const std::string page = report_markdown(results);
   EXPECT_TRUE(
-      page.starts_with("# evaluation\n\nSuite `evaluation`; command `draftsmith eval suite.toml`; commit "
-                       "0123abc; a fast processor, 2 cores, threads: 1, dtype not recorded; 2026-11-22"))
+      page.starts_with("# evaluation\n\nSuite `evaluation`, commit 0123abc, 2026-11-22T12:00:00Z.\na fast processor, 2 "
+                       "cores, threads: 1, dtype not recorded.\n\n```\ndraftsmith eval suite.toml\n```\n"))
       << page;
   EXPECT_THAT(page, HasSubstr("\n## test\n"));
   EXPECT_THAT(page, HasSubstr("\n| run | bleu | diff | speedup |"));
@@ -106,9 +107,20 @@ TEST(MarkdownPage, SaysWhatWasMeasuredWhereAndWhen) {
   EXPECT_THAT(page, HasSubstr("\n### How well each drafter predicts\n"));
 }
 
+TEST(MarkdownPage, BreaksLongCommandsBeforeOptions) {
+  Results results;
+  results.environment = nlohmann::ordered_json::object();
+  std::string command = "draftsmith train recipe.toml";
+  for (int i = 0; i < 8; ++i) command += " --set evaluation.lines=" + std::to_string(i);
+  results.environment["command"] = command;
+  const std::string page = report_markdown(results);
+  EXPECT_LE(widest_line(page), 120U) << page;
+  EXPECT_THAT(page, HasSubstr("lines=2 \\\n  --set evaluation.lines=3"));
+}
+
 TEST(MarkdownPage, OfAnOldFileSaysWhatWasNotRecorded) {
   const std::string page = report_markdown(load_results(old_results()));
-  EXPECT_THAT(page, HasSubstr("command not recorded; commit 2a718b9414; "));
+  EXPECT_THAT(page, HasSubstr("The command was not recorded."));
   EXPECT_THAT(page, HasSubstr("\n- ! speculative.small.T0.G1: "));
 }
 

@@ -224,7 +224,7 @@ TEST_F(TeacherCaches, LogitsThatAreNotFiniteAreAnError) {
   parameters["head.weight"] = at::full_like(parameters["head.weight"], std::numeric_limits<float>::quiet_NaN());
   model::TransformerModel broken(tiny_config(), parameters);
   TeacherLogits logits(broken, *corpus_, {.k = 4}, 64);
-  EXPECT_THAT(error_of([&] { logits.rows(0, 2, [](int64_t) {}); }), HasSubstr("not finite"));
+  EXPECT_THAT(error_of<RunError>([&] { logits.rows(0, 2, [](int64_t) {}); }), HasSubstr("not finite"));
 }
 
 TEST_F(TeacherCaches, TheTruncationErrorIsThatOfTheLossItself) {
