@@ -17,7 +17,7 @@
 #include "base/timing.h"
 #include "tests/support/models.h"
 #include "train/memory.h"
-#include "train/objectives/cached_teacher.h"
+#include "train/teacher/cached_teacher.h"
 #include "train/teacher/teacher_logits.h"
 #include "train/training_step.h"
 

@@ -17,7 +17,7 @@
 #include "base/allocator.h"
 #include "base/device.h"
 #include "base/timing.h"
-#include "evaluate/costs/ppd_simulation.h"
+#include "evaluate/theory/ppd_simulation.h"
 #include "infer/generator.h"
 
 namespace {

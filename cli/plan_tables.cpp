@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/table.h"
-#include "evaluate/costs/theory.h"
+#include "evaluate/theory/formulas.h"
 
 namespace draftsmith::cli {
 namespace {

@@ -1,4 +1,4 @@
-// Tables of `draftsmith plan`, computed by the papers' formulas (evaluate/costs/theory.h).
+// Tables of `draftsmith plan`, computed by the papers' formulas (evaluate/theory/formulas.h).
 #pragma once
 
 #include <cstdint>

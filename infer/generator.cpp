@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "infer/drafters/loaded_exit.h"
+#include "infer/drafters/early_exit_loading.h"
 #include "infer/inside_methods.h"
 #include "infer/loop/decode_loop.h"
 #include "infer/loop/plain_loop.h"

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "infer/drafters/loaded_exit.h"
+#include "infer/drafters/early_exit_loading.h"
 #include "model/kinds/exits.h"
 
 namespace draftsmith::infer {

@@ -13,7 +13,7 @@
 #include <memory>
 #include <vector>
 
-#include "data/teacher/router_data.h"
+#include "data/router/router_data.h"
 #include "infer/loop/draft_parts.h"
 
 namespace draftsmith::infer {

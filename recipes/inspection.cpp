@@ -12,7 +12,7 @@
 #include "base/table.h"
 #include "data/corpus/corpus.h"
 #include "data/ngrams/ngram_table.h"
-#include "data/teacher/router_data.h"
+#include "data/router/router_data.h"
 #include "data/teacher/teacher_cache.h"
 #include "evaluate/results/results.h"
 #include "model/files/weight_files.h"

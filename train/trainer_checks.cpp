@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "data/corpus/batches.h"
-#include "train/objectives/teacher_source.h"
+#include "train/teacher/teacher_source.h"
 
 namespace draftsmith::train {
 

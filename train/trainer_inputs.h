@@ -9,7 +9,7 @@
 #include "data/corpus/corpus.h"
 #include "data/tokenizers/tokenizer.h"
 #include "model/files/generation_config.h"
-#include "train/objectives/teacher_source.h"
+#include "train/teacher/teacher_source.h"
 #include "train/trainable/trainable_model.h"
 
 namespace draftsmith::train {

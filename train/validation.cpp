@@ -6,7 +6,7 @@
 
 #include "base/signals.h"
 #include "data/corpus/batches.h"
-#include "infer/drafters/loaded_tandem.h"
+#include "infer/drafters/tandem_loading.h"
 #include "infer/generator.h"
 #include "infer/loop/vocabulary.h"
 #include "metrics/bleu.h"

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "evaluate/costs/ppd_simulation.h"
-#include "evaluate/costs/prediction.h"
 #include "evaluate/measure/records.h"
 #include "evaluate/suite/setting_grid.h"
+#include "evaluate/theory/ppd_simulation.h"
+#include "evaluate/theory/prediction.h"
 #include "infer/forced/prediction_quality.h"
 
 namespace draftsmith::evaluate {

@@ -287,16 +287,4 @@ Section settings_section() {
   return section;
 }
 
-Section checks_section() {
-  return {.title = "",
-          .parts = nullptr,
-          .csv = {{"differing_lines",
-                   [](const TaskView&, const SettingResult& row) {
-                     return row.exactness ? ordered_json(row.exactness->differing_lines) : ordered_json();
-                   }},
-                  {"measurement_error", [](const TaskView&, const SettingResult& row) {
-                     return row.measurement_error ? ordered_json(*row.measurement_error) : ordered_json();
-                   }}}};
-}
-
 }  // namespace draftsmith::evaluate

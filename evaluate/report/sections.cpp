@@ -11,8 +11,8 @@ namespace draftsmith::evaluate {
 
 const std::vector<Section>& sections() {
   static const std::vector<Section> kAll{
-      settings_section(),    windows_section(),         prediction_section(),      phases_section(),
-      inside_section(),      quality_latency_section(), quality_speedup_section(), accepted_lengths_section(),
+      settings_section(),    windows_section(),         prediction_quality_section(), phases_section(),
+      inside_section(),      quality_latency_section(), quality_speedup_section(),    accepted_lengths_section(),
       match_rates_section(), checks_section()};
   return kAll;
 }

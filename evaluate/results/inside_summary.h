@@ -4,9 +4,9 @@
 
 #include <optional>
 
-#include "evaluate/costs/ppd_simulation.h"
 #include "evaluate/results/results.h"
 #include "evaluate/suite/setting_grid.h"
+#include "evaluate/theory/ppd_simulation.h"
 
 namespace draftsmith::evaluate {
 

@@ -13,8 +13,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "evaluate/costs/ppd_simulation.h"
 #include "evaluate/measure/records.h"
+#include "evaluate/theory/ppd_simulation.h"
 #include "infer/forced/match_rates.h"
 #include "metrics/metric.h"
 

@@ -18,7 +18,7 @@ StepCosts LoadedDrafter::step_costs(const DraftTarget& target, const Calibration
 
 ForcedAlpha LoadedDrafter::forced_alpha(const DraftTarget& target, const ForcedBatch& texts, const Warping& warping,
                                         int64_t /*block*/) const {
-  return alpha_forced(target.model, *make(target), texts.sources, texts.outputs, warping);
+  return measure_forced_alpha(target.model, *make(target), texts.sources, texts.outputs, warping);
 }
 
 }  // namespace draftsmith::infer

@@ -46,7 +46,7 @@ class LoadedModelDrafter : public LoadedDrafter {
 
   ForcedAlpha forced_alpha(const DraftTarget& target, const ForcedBatch& texts, const Warping& warping,
                            int64_t /*block*/) const override {
-    return alpha_forced({target.model, model_}, texts.sources, texts.outputs, warping);
+    return measure_forced_alpha({target.model, model_}, texts.sources, texts.outputs, warping);
   }
 
  private:

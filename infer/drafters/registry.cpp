@@ -5,11 +5,11 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "infer/drafters/loaded_exit.h"
-#include "infer/drafters/loaded_tandem.h"
+#include "infer/drafters/early_exit_loading.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/drafters/ngram_drafter.h"
 #include "infer/drafters/prompt_lookup_drafter.h"
+#include "infer/drafters/tandem_loading.h"
 #include "model/kinds/tandem.h"
 
 namespace draftsmith::infer {

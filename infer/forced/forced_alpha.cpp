@@ -43,8 +43,9 @@ void add_row(model::LanguageModel& target, Drafter& drafter, const ForcedBatch& 
 
 }  // namespace
 
-ForcedAlpha alpha_forced(const ForcedPair& models, std::span<const std::vector<int64_t>> sources,
-                         std::span<const std::vector<int64_t>> outputs, const Warping& warping, int64_t batch_size) {
+ForcedAlpha measure_forced_alpha(const ForcedPair& models, std::span<const std::vector<int64_t>> sources,
+                                 std::span<const std::vector<int64_t>> outputs, const Warping& warping,
+                                 int64_t batch_size) {
   const at::NoGradGuard no_grad;
   AlphaSums sums(warping);
   const auto rows = static_cast<size_t>(batch_size);
@@ -55,8 +56,9 @@ ForcedAlpha alpha_forced(const ForcedPair& models, std::span<const std::vector<i
   return sums.mean();
 }
 
-ForcedAlpha alpha_forced(model::LanguageModel& target, Drafter& drafter, std::span<const std::vector<int64_t>> sources,
-                         std::span<const std::vector<int64_t>> outputs, const Warping& warping) {
+ForcedAlpha measure_forced_alpha(model::LanguageModel& target, Drafter& drafter,
+                                 std::span<const std::vector<int64_t>> sources,
+                                 std::span<const std::vector<int64_t>> outputs, const Warping& warping) {
   const at::NoGradGuard no_grad;
   AlphaSums sums(warping);
   for (size_t i = 0; i < sources.size(); ++i) {

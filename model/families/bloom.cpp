@@ -10,6 +10,7 @@
 
 namespace draftsmith::model {
 
+namespace bloom {
 namespace {
 
 constexpr int64_t kFeedForwardFactor = 4;  // config.json has no key for another
@@ -85,8 +86,10 @@ StoredTensor stored(const std::string& parameter, const TransformerConfig&) {
 }
 
 }  // namespace
+}  // namespace bloom
 
 Family bloom_family() {
+  using namespace bloom;
   return {.name = "bloom",
           .architecture = "BloomForCausalLM",
           .base = base(),

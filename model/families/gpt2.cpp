@@ -9,6 +9,7 @@
 
 namespace draftsmith::model {
 
+namespace gpt2 {
 namespace {
 
 // Variants of attention that change its numbers and that no model of the papers uses.
@@ -90,8 +91,10 @@ StoredTensor stored(const std::string& parameter, const TransformerConfig&) {
 }
 
 }  // namespace
+}  // namespace gpt2
 
 Family gpt2_family() {
+  using namespace gpt2;
   return {.name = "gpt2",
           .architecture = "GPT2LMHeadModel",
           .base = base(),

@@ -11,6 +11,7 @@
 
 namespace draftsmith::model {
 
+namespace gpt_neox {
 namespace {
 
 // Rotated numbers of a head: the share under rotary_pct or in rope_parameters.
@@ -99,8 +100,10 @@ StoredTensor stored(const std::string& parameter, const TransformerConfig&) {
 }
 
 }  // namespace
+}  // namespace gpt_neox
 
 Family gpt_neox_family() {
+  using namespace gpt_neox;
   return {.name = "gpt_neox",
           .architecture = "GPTNeoXForCausalLM",
           .base = base(),

@@ -11,6 +11,7 @@
 
 namespace draftsmith::model {
 
+namespace llama {
 namespace {
 
 void check_heads(ConfigReader& reader, TransformerConfig& config) {
@@ -93,8 +94,10 @@ StoredTensor stored(const std::string& parameter, const TransformerConfig&) {
 }
 
 }  // namespace
+}  // namespace llama
 
 Family llama_family() {
+  using namespace llama;
   return {.name = "llama",
           .architecture = "LlamaForCausalLM",
           .base = base(),

@@ -13,6 +13,7 @@
 
 namespace draftsmith::model {
 
+namespace t5 {
 namespace {
 
 struct Defaults {
@@ -222,11 +223,14 @@ Family make(const std::string& name, const std::string& architecture, Transforme
 }
 
 }  // namespace
+}  // namespace t5
 
 Family t5_family() {
+  using namespace t5;
   return make("t5", "T5ForConditionalGeneration", read_t5);
 }
 Family mt5_family() {
+  using namespace t5;
   return make("mt5", "MT5ForConditionalGeneration", read_mt5);
 }
 

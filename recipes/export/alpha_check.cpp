@@ -128,7 +128,7 @@ void AlphaCheck::make_outputs() {
 }
 
 infer::ForcedAlpha AlphaCheck::measure(model::TransformerModel& drafter) const {
-  return infer::alpha_forced({*target_, drafter}, sources_, outputs_, {.temperature = 1});
+  return infer::measure_forced_alpha({*target_, drafter}, sources_, outputs_, {.temperature = 1});
 }
 
 }  // namespace draftsmith::recipes

@@ -8,7 +8,7 @@
 #include "base/logging.h"
 #include "base/signals.h"
 #include "data/corpus/sharded_corpus.h"
-#include "data/teacher/router_data.h"
+#include "data/router/router_data.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/acceptance/rejection.h"
 #include "infer/drafters/drafter.h"

@@ -15,7 +15,7 @@
 #include "recipes/stages/teacher_caches.h"
 #include "recipes/stages/tokenizers.h"
 #include "recipes/stages/training_data.h"
-#include "train/objectives/cached_teacher.h"
+#include "train/teacher/cached_teacher.h"
 #include "train/trainable/block_trainables.h"
 
 namespace draftsmith::recipes {

@@ -4,7 +4,7 @@
 #include <map>
 #include <random>
 
-#include "infer/drafters/loaded_exit.h"
+#include "infer/drafters/early_exit_loading.h"
 #include "tests/model/kinds/tandem_passes.h"
 #include "tests/support/models.h"
 

@@ -9,7 +9,7 @@
 #include "tests/train/fixtures.h"
 #include "train/batch.h"
 #include "train/objectives/cross_entropy.h"
-#include "train/objectives/teacher_source.h"
+#include "train/teacher/teacher_source.h"
 #include "train/trainer.h"
 
 namespace draftsmith::train {

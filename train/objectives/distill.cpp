@@ -165,8 +165,8 @@ Loss distillation_loss(const TrainableOutput& output, TeacherDistributions& teac
             .first->second;
     losses.add(
         predictions,
-        distillation({.labels = labels.rows, .teacher = &shared_teacher, .positions = labels.kept, .shared = &rows},
-                     terms));
+        make_distillation_loss(
+            {.labels = labels.rows, .teacher = &shared_teacher, .positions = labels.kept, .shared = &rows}, terms));
   }
   return losses.sum();
 }

@@ -6,7 +6,7 @@
 
 #include "train/objectives/distillation_loss.h"
 #include "train/objectives/objective.h"
-#include "train/objectives/student_samples.h"
+#include "train/teacher/student_samples.h"
 
 namespace draftsmith::train {
 

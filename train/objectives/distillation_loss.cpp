@@ -165,7 +165,7 @@ TeacherBlock SharedTeacher::block(const at::Tensor& positions) {
   return block_;
 }
 
-std::unique_ptr<LogitLoss> distillation(const Teaching& teaching, const DistillationTerms& terms) {
+std::unique_ptr<LogitLoss> make_distillation_loss(const Teaching& teaching, const DistillationTerms& terms) {
   return std::make_unique<Distillation>(teaching, terms);
 }
 

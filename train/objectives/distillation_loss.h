@@ -17,7 +17,7 @@
 #include "model/transformer/transformer_config.h"
 #include "train/objectives/divergence.h"
 #include "train/objectives/linear_loss.h"
-#include "train/objectives/teacher_source.h"
+#include "train/teacher/teacher_source.h"
 
 namespace draftsmith::train {
 
@@ -61,12 +61,12 @@ class SharedTeacher : public TeacherDistributions {
 };
 
 // Returns the sum of D alone at a few positions, without T^2; log_q [C,n] is the student's over the shared rows at the
-// temperature. No gradients. Errors: as distillation().
+// temperature. No gradients. Errors: as make_distillation_loss().
 at::Tensor divergence_sum(const at::Tensor& log_q, const TeacherBlock& teacher, const SharedRows& shared,
                           const DistillationTerms& terms);
 
 // Returns the loss of the student's logits at its labels. Objects that `teaching` points to must outlive it. Its rows()
 // throw std::logic_error for a top-k teacher if the student lacks ids.
-std::unique_ptr<LogitLoss> distillation(const Teaching& teaching, const DistillationTerms& terms);
+std::unique_ptr<LogitLoss> make_distillation_loss(const Teaching& teaching, const DistillationTerms& terms);
 
 }  // namespace draftsmith::train

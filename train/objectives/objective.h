@@ -11,7 +11,7 @@
 
 #include "base/aten.h"
 #include "base/options.h"
-#include "train/objectives/student_samples.h"
+#include "train/teacher/student_samples.h"
 #include "train/trainable/trainable_model.h"
 
 namespace draftsmith::train {
@@ -56,7 +56,7 @@ struct ObjectiveOptions {
   static Fields<ObjectiveOptions> fields();
 };
 
-class TeacherSource;  // train/objectives/teacher_source.h
+class TeacherSource;  // train/teacher/teacher_source.h
 
 // Inputs of objectives beside the batches. Pointers must outlive the objective.
 struct ObjectiveInputs {

@@ -13,7 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/options.h"
-#include "data/teacher/router_data.h"
+#include "data/router/router_data.h"
 #include "model/kinds/router.h"
 #include "train/router/router_metrics.h"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "base/aten.h"
-#include "train/objectives/teacher_source.h"
+#include "train/teacher/teacher_source.h"
 
 namespace draftsmith::train {
 

@@ -26,7 +26,7 @@ void require_measurable(const model::TransformerConfig& teacher, const model::Tr
                         const std::string& name);
 
 // Measures the error for a teacher and a student, which is unpacked and has parameters(). Losses are those of
-// distillation(), over all ids in fp64. Errors: require_measurable; Interrupted, between two batches.
+// make_distillation_loss(), over all ids in fp64. Errors: require_measurable; Interrupted, between two batches.
 data::TruncationError truncation_error(model::TransformerModel& teacher, model::TransformerModel& student,
                                        const TruncationSample& sample);
 

@@ -4,9 +4,9 @@
 
 #include "base/files.h"
 #include "base/utf8.h"
-#include "evaluate/costs/theory.h"
 #include "evaluate/report/report.h"
 #include "evaluate/suite/tasks.h"
+#include "evaluate/theory/formulas.h"
 #include "tests/evaluate/fake_engine.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"

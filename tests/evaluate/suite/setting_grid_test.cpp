@@ -6,10 +6,10 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "evaluate/costs/prediction.h"
 #include "evaluate/measure/records.h"
 #include "evaluate/suite/choice.h"
 #include "evaluate/suite/tasks.h"
+#include "evaluate/theory/prediction.h"
 
 namespace draftsmith::evaluate {
 namespace {

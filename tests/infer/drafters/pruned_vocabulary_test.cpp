@@ -135,7 +135,7 @@ TEST(PrunedVocabulary, AlphaIsMeasuredOverTheWholeVocabulary) {
   const auto target = whole_model(0, true, kWholeVocabulary);
   const auto drafter = pruned_drafter(true);
   const std::vector<Ids> outputs(some_sources().size(), Ids{4, 9, 6, 3});
-  const ForcedAlpha alpha = alpha_forced({*target, *drafter}, some_sources(), outputs, {.temperature = 1});
+  const ForcedAlpha alpha = measure_forced_alpha({*target, *drafter}, some_sources(), outputs, {.temperature = 1});
   EXPECT_GT(alpha.alpha, 0.05);
   EXPECT_LT(alpha.alpha, 0.95);
 }

@@ -4,7 +4,7 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include "infer/drafters/loaded_tandem.h"
+#include "infer/drafters/tandem_loading.h"
 #include "model/kinds/tandem.h"
 #include "tests/support/models.h"
 

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "evaluate/costs/prediction.h"
+#include "evaluate/theory/prediction.h"
 #include "tests/infer/drafters/tandem_pairs.h"
 #include "tests/support/oracle_fixtures.h"
 

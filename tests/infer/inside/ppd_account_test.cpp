@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "evaluate/costs/theory.h"
+#include "evaluate/theory/formulas.h"
 
 namespace draftsmith::infer {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "evaluate/costs/theory.h"
+#include "evaluate/theory/formulas.h"
 #include "infer/inside/ppd_account.h"
 #include "tests/infer/inside/ppd_fixtures.h"
 #include "tests/support/batches.h"

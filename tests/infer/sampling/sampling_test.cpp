@@ -80,7 +80,7 @@ TEST(Sampling, ForcedOutputsSayHowWellEachModelPredictsThem) {
     }
     return quality;
   };
-  const auto forced = alpha_forced({target, drafter}, sources, outputs, {.temperature = 0}, 2);
+  const auto forced = measure_forced_alpha({target, drafter}, sources, outputs, {.temperature = 0}, 2);
   EXPECT_NEAR(forced.target.accuracy, expected(p).accuracy, 1e-12);
   EXPECT_NEAR(forced.target.cross_entropy, expected(p).cross_entropy, 1e-9);
   EXPECT_NEAR(forced.drafter.accuracy, expected(q).accuracy, 1e-12);
@@ -103,7 +103,7 @@ TEST(Sampling, ForcedAlphaIsTheMeanOverlapOnTheGivenOutputs) {
         for (size_t x = 0; x < a.size(); ++x) expected += std::min(a[x], b[x]) / 8;
       }
     }
-    const auto forced = alpha_forced({target, drafter}, sources, outputs, warping, 2);
+    const auto forced = measure_forced_alpha({target, drafter}, sources, outputs, warping, 2);
     EXPECT_EQ(forced.positions, 8);
     EXPECT_NEAR(forced.alpha, expected, 1e-12);
   }

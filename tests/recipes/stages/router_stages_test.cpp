@@ -14,7 +14,7 @@
 #include "base/signals.h"
 #include "base/toml.h"
 #include "data/corpus/sharded_corpus.h"
-#include "data/teacher/router_data.h"
+#include "data/router/router_data.h"
 #include "infer/sampling/draft_features.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_hash.h"

@@ -15,7 +15,7 @@ inline at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tenso
 
 inline at::Tensor linear_distillation(const at::Tensor& hidden, const at::Tensor& weight, const Teaching& teaching,
                                       const DistillationTerms& terms) {
-  const auto loss = distillation(teaching, terms);
+  const auto loss = make_distillation_loss(teaching, terms);
   return linear_loss({{.hidden = hidden, .head = {weight}, .loss = loss.get()}});
 }
 

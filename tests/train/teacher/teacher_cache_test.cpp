@@ -11,7 +11,7 @@
 #include "tests/support/tensors.h"
 #include "tests/train/fixtures.h"
 #include "tests/train/objectives/loss_fixtures.h"
-#include "train/objectives/cached_teacher.h"
+#include "train/teacher/cached_teacher.h"
 #include "train/teacher/teacher_logits.h"
 #include "train/teacher/truncation_error.h"
 

@@ -1,4 +1,4 @@
-#include "train/objectives/teacher_source.h"
+#include "train/teacher/teacher_source.h"
 
 #include <ATen/core/grad_mode.h>
 

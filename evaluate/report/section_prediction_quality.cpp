@@ -33,7 +33,7 @@ CsvColumn prediction_column(const std::string& header) {
 
 }  // namespace
 
-Section prediction_section() {
+Section prediction_quality_section() {
   return {.title = "How well each drafter predicts",
           .parts = prediction_parts,
           .csv = {prediction_column<&PredictionResult::accuracy>("drafter_accuracy"),

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "data/teacher/teacher_cache.h"
-#include "train/objectives/teacher_source.h"
+#include "train/teacher/teacher_source.h"
 
 namespace draftsmith::train {
 

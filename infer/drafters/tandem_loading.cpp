@@ -1,4 +1,4 @@
-#include "infer/drafters/loaded_tandem.h"
+#include "infer/drafters/tandem_loading.h"
 
 #include <algorithm>
 
@@ -139,8 +139,8 @@ StepCosts measure_tandem_costs(model::LanguageModel& target, model::TransformerM
   return measure_rounds(verifier, timed, max_tokens);
 }
 
-// Like alpha_forced(), in blocks of `block` tokens (0: the γ the secondary was trained with). The secondary reads the
-// target's representations up to a block's beginning, as it does in decoding when all drafts are accepted.
+// Like measure_forced_alpha(), in blocks of `block` tokens (0: the γ the secondary was trained with). The secondary
+// reads the target's representations up to a block's beginning, as it does in decoding when all drafts are accepted.
 ForcedAlpha alpha_forced_tandem(model::LanguageModel& target, model::TransformerModel& secondary,
                                 const ForcedBatch& texts, const Warping& warping, int64_t block) {
   const at::NoGradGuard no_grad;

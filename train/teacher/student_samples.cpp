@@ -1,4 +1,4 @@
-#include "train/objectives/student_samples.h"
+#include "train/teacher/student_samples.h"
 
 #include <algorithm>
 

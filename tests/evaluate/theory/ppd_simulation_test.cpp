@@ -1,5 +1,5 @@
 // PPD on several devices, from times of its parts: by hand, and measured on a small model.
-#include "evaluate/costs/ppd_simulation.h"
+#include "evaluate/theory/ppd_simulation.h"
 
 #include <gtest/gtest.h>
 

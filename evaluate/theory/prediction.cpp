@@ -1,4 +1,4 @@
-#include "evaluate/costs/prediction.h"
+#include "evaluate/theory/prediction.h"
 
 #include <algorithm>
 

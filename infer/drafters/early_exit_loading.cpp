@@ -1,4 +1,4 @@
-#include "infer/drafters/loaded_exit.h"
+#include "infer/drafters/early_exit_loading.h"
 
 #include <algorithm>
 #include <span>
@@ -112,7 +112,7 @@ StepCosts measure_exit_costs(const ExitDrafting& drafting, const CalibrationCont
   return costs;
 }
 
-// Like alpha_forced(), from one pass: the exit reads the target's hidden states of its layer.
+// Like measure_forced_alpha(), from one pass: the exit reads the target's hidden states of its layer.
 ForcedAlpha alpha_forced_exit(const ExitDrafting& drafting, const ForcedBatch& texts, const Warping& warping) {
   const at::NoGradGuard no_grad;
   AlphaSums sums(warping);

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "evaluate/costs/theory.h"
+#include "evaluate/theory/formulas.h"
 #include "infer/costs/step_costs.h"
 #include "infer/inside/ppd.h"
 

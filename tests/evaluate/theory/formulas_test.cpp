@@ -1,10 +1,11 @@
 // The papers' formulas: their published numbers, their limits, and brute force where they are expectations.
+#include "evaluate/theory/formulas.h"
+
 #include <cmath>
 
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "evaluate/costs/theory.h"
 
 namespace draftsmith::evaluate {
 namespace {

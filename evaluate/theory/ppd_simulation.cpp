@@ -1,4 +1,4 @@
-#include "evaluate/costs/ppd_simulation.h"
+#include "evaluate/theory/ppd_simulation.h"
 
 #include <algorithm>
 #include <stdexcept>

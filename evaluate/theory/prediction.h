@@ -4,9 +4,9 @@
 
 #include <optional>
 
-#include "evaluate/costs/theory.h"
 #include "evaluate/measure/records.h"
 #include "evaluate/suite/setting_grid.h"
+#include "evaluate/theory/formulas.h"
 
 namespace draftsmith::evaluate {
 

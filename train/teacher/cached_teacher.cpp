@@ -1,4 +1,4 @@
-#include "train/objectives/cached_teacher.h"
+#include "train/teacher/cached_teacher.h"
 
 #include <cstring>
 #include <stdexcept>

@@ -1,4 +1,4 @@
-#include "evaluate/costs/theory.h"
+#include "evaluate/theory/formulas.h"
 
 #include <algorithm>
 #include <cmath>

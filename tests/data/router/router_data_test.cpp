@@ -1,5 +1,5 @@
 // Router data: written, joined and read back, and files that cannot be trusted.
-#include "data/teacher/router_data.h"
+#include "data/router/router_data.h"
 
 #include <limits>
 

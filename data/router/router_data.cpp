@@ -1,4 +1,4 @@
-#include "data/teacher/router_data.h"
+#include "data/router/router_data.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,22 @@
+// What was checked of each measurement, as columns of the CSV file; section_settings.cpp has it as notes.
+#include <nlohmann/json.hpp>
+
+#include "evaluate/report/sections.h"
+
+namespace draftsmith::evaluate {
+
+using nlohmann::ordered_json;
+
+Section checks_section() {
+  return {.title = "",
+          .parts = nullptr,
+          .csv = {{"differing_lines",
+                   [](const TaskView&, const SettingResult& row) {
+                     return row.exactness ? ordered_json(row.exactness->differing_lines) : ordered_json();
+                   }},
+                  {"measurement_error", [](const TaskView&, const SettingResult& row) {
+                     return row.measurement_error ? ordered_json(*row.measurement_error) : ordered_json();
+                   }}}};
+}
+
+}  // namespace draftsmith::evaluate
