@@ -60,7 +60,7 @@ std::string now_utc() {
 namespace {
 
 // Returns an argument as a shell reads it back.
-std::string quoted(const std::string& argument) {
+std::string shell_quoted(const std::string& argument) {
   if (!argument.empty() && argument.find_first_of(" \t\n'\"\\$*?;&|<>()`#~") == std::string::npos) return argument;
   std::string text = "'";
   for (const char c : argument) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -73,7 +73,7 @@ std::string command_line() {
   std::ifstream arguments("/proc/self/cmdline");
   std::string text;
   for (std::string argument; std::getline(arguments, argument, '\0');) {
-    text += text.empty() ? std::filesystem::path(argument).filename().string() : " " + quoted(argument);
+    text += text.empty() ? std::filesystem::path(argument).filename().string() : " " + shell_quoted(argument);
   }
   return text;
 }

@@ -49,6 +49,8 @@ struct DecodeOptions {
 
   static Fields<DecodeOptions> fields();
 
+  // Tokens of the fixed window.
+  int64_t fixed_window() const { return window.value_or(5); }
   // Most tokens that the drafter writes in a row, of window rules without a length of their own.
   int64_t longest_draft() const { return max_draft.value_or(10); }
 

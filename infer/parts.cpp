@@ -72,7 +72,7 @@ const Registry<WindowRuleEntry>& window_rules() {
   using W = WindowRule;
   static const Registry<WindowRuleEntry> kRules(
       "window rule", {{"fixed", kind_of_rule<FixedWindow>,
-                       [](const O& o, const I&) { return rule<W, FixedWindow>(o.window.value_or(5)); }},
+                       [](const O& o, const I&) { return rule<W, FixedWindow>(o.fixed_window()); }},
                       {"fallback", kind_of_rule<FallbackWindow>,
                        [](const O& o, const I&) { return rule<W, FallbackWindow>(o.fallback, o.longest_draft()); }},
                       {"dynamic", [](const O& o) { return DynamicWindow::kind(dynamic_options(o)); },

@@ -9,7 +9,7 @@ namespace draftsmith::evaluate {
 namespace {
 
 // Sums of each timed line, from which every speed ratio follows.
-enum Column : size_t { kRatio, kLines, kBase, kRun, kBaseDecode, kBaseTokens, kRunDecode, kRunTokens, kColumns };
+enum TimeColumn : size_t { kRatio, kLines, kBase, kRun, kBaseDecode, kBaseTokens, kRunDecode, kRunTokens, kColumns };
 
 // The counts of DecodeStats that are kept on disk.
 constexpr std::array kCounts{

@@ -3,11 +3,6 @@
 #include <algorithm>
 
 namespace draftsmith::evaluate {
-namespace {
-
-constexpr int64_t kDefaultWindow = 5;  // DecodeOptions::window of a fixed window
-
-}  // namespace
 
 std::optional<Prediction> predict(const Setting& run, const infer::DecodeStats& stats, const infer::StepCosts& costs) {
   if (stats.drafted == 0 || stats.target_runs == 0 || costs.target.empty()) return std::nullopt;
@@ -19,7 +14,7 @@ std::optional<Prediction> predict(const Setting& run, const infer::DecodeStats& 
       static_cast<double>(stats.draft_runs) * prediction.cost_ratio + target_runs * costs.relative_target(mean_step);
   prediction.speedup_from_counts = static_cast<double>(stats.emitted) / time;
   if (run.decode.window_rule_name() == "fixed" && stats.overlap_count > 0) {
-    const int64_t window = run.decode.window.value_or(kDefaultWindow);
+    const int64_t window = run.decode.fixed_window();
     const double alpha = std::clamp(stats.alpha(), 0.0, 1.0);  // a mean of fp32 sums may be a hair above 1
     prediction.speedup = walltime_improvement(alpha, window, costs);
     prediction.latency = specgame_latency(alpha, window, costs);

@@ -136,7 +136,8 @@ TEST_F(PruneProgram, AskedToStopItEndsInOrder) {
 
 TEST_F(PruneProgram, HelpTeachesWithExamples) {
   const std::string help = run_program({"prune", "--help"}).out;
-  for (const char* part : {"--vocabulary-from", "--by activation --calibration", "every:3", "--vocabulary-size 16000"}) {
+  for (const char* part :
+       {"--vocabulary-from", "--by activation --calibration", "every:3", "--vocabulary-size 16000"}) {
     EXPECT_THAT(help, HasSubstr(part));
   }
 }

@@ -326,7 +326,8 @@ TEST_F(Exporting, EveryKindOfMismatchIsFound) {
   ModelFacts after = before;
   after.parameters.erase("embedding.weight");
   EXPECT_THAT(text_of(differences(before, after, {}, "out")), HasSubstr("embedding.weight: is missing"));
-  EXPECT_THAT(text_of(differences(after, before, {}, "out")), HasSubstr("embedding.weight: is in the export but not in the model"));
+  EXPECT_THAT(text_of(differences(after, before, {}, "out")),
+              HasSubstr("embedding.weight: is in the export but not in the model"));
 
   after = before;
   after.logits = before.logits * 1.001;
