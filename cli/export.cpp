@@ -46,7 +46,9 @@ std::function<int()> add_export(CLI::App& app) {
       "  draftsmith export --model DRAFTER --format vllm --dtype bf16 --out DIR \\\n"
       "    --target TARGET --text prompts.txt\n"
       "  draftsmith export --model DRAFTER --out DIR --results work/quickstart/evaluation/results.json\n"
-      "Then, in Python:  target.generate(**inputs, assistant_model=AutoModelForCausalLM.from_pretrained(\"DIR\"))\n"
+      "Then, in Python:\n"
+      "  drafter = AutoModelForCausalLM.from_pretrained(\"DIR\")\n"
+      "  target.generate(**inputs, assistant_model=drafter)\n"
       "or:  vllm serve TARGET --speculative-config\n"
       "     '{\"method\": \"draft_model\", \"model\": \"DIR\", \"num_speculative_tokens\": 5}'");
   return [flags, options] {

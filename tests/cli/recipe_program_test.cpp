@@ -119,7 +119,7 @@ TEST_F(RecipeProgram, AFinishedEvaluationBecomesAPage) {
   const ProgramResult made = run_program({"report", work(), "--markdown", page, "--html", *folder_ / "page.html"});
   ASSERT_EQ(made.exit_code, 0) << made.err;
   const std::string text = read_file(page);
-  EXPECT_THAT(text, HasSubstr("command `draftsmith train "));
+  EXPECT_THAT(text, HasSubstr("```\ndraftsmith train "));
   EXPECT_THAT(text, HasSubstr("\n| greedy | "));
   EXPECT_EQ(read_file(*folder_ / "page.html"), read_file(work("evaluation/report.html")));
   EXPECT_THAT(run_program({"report", work("evaluation")}).out, HasSubstr("tokens/s)\n"));
