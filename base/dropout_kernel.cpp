@@ -86,8 +86,7 @@ void apply_group(const T* in, T* out, int64_t count, const uint32_t* words, uint
   using Factor = std::conditional_t<std::is_same_v<T, double>, double, float>;
   const auto scale = static_cast<Factor>(scale_of(threshold));
   const auto value = [&](int64_t i, uint32_t bits) {
-    const Factor kept = in ? static_cast<Factor>(in[i]) * scale : scale;
-    return static_cast<T>(bits < threshold ? Factor{0} : kept);
+    return static_cast<T>(bits < threshold ? Factor{0} : static_cast<Factor>(in[i]) * scale);
   };
   const int64_t low = std::min(count, kWordsOfGroup);
   for (int64_t i = 0; i < low; ++i) out[i] = value(i, words[i] & 0xffff);
@@ -112,8 +111,8 @@ void apply_dropout(const T* in, T* out, int64_t count, int64_t first_group, uint
     const int64_t groups = std::min(kChunk, (count - done + kGroup - 1) / kGroup);
     draw(first_group + done / kGroup, groups, key, words.data());
     for (int64_t group = 0; group < groups; ++group, done += kGroup) {
-      apply_group(in ? in + done : nullptr, out + done, std::min(kGroup, count - done),
-                  words.data() + group * kWordsOfGroup, threshold);
+      apply_group(in + done, out + done, std::min(kGroup, count - done), words.data() + group * kWordsOfGroup,
+                  threshold);
     }
   }
 }

@@ -22,8 +22,8 @@ uint32_t threshold_of(double probability);
 // Returns 1 / (1 - threshold / 2^16).
 double scale_of(uint32_t threshold);
 
-// Writes out[i] = in[i] * scale for i in [0, count), or 0 where element 128 first_group + i is dropped. If `in` is
-// null, every in[i] is 1. T is float, double, at::BFloat16 or at::Half.
+// Writes out[i] = in[i] * scale for i in [0, count), or 0 where element 128 first_group + i is dropped. T is
+// float, double, at::BFloat16 or at::Half.
 template <class T>
 void apply_dropout(const T* in, T* out, int64_t count, int64_t first_group, uint32_t threshold, const DropoutKey& key);
 

@@ -43,6 +43,13 @@ std::string to_string(const Problem& problem) {
 
 Error::Error(std::vector<Problem> problems) : std::runtime_error(joined(problems)), problems_(std::move(problems)) {}
 
+void Problems::add_all(const std::vector<Problem>& problems, const std::string& prefix) {
+  for (Problem problem : problems) {
+    problem.where = prefix + problem.where;
+    add(std::move(problem));
+  }
+}
+
 void Problems::throw_if_any() const {
   if (!list_.empty()) throw UserError(list_);
 }

@@ -52,6 +52,8 @@ class RunError : public Error {
 class Problems {
  public:
   void add(Problem problem) { list_.push_back(std::move(problem)); }
+  // Adds each of `problems`, with `prefix` before its place.
+  void add_all(const std::vector<Problem>& problems, const std::string& prefix = "");
   bool empty() const { return list_.empty(); }
   const std::vector<Problem>& list() const { return list_; }
   // Throws a UserError with every collected problem, if there is any.

@@ -48,7 +48,6 @@ class AtomicFile {
   // Appends bytes. Throws a RunError with the file and the bytes written so far if the disk is full or fails.
   void write(std::string_view bytes);
   void write(const void* data, size_t bytes) { write(std::string_view(static_cast<const char*>(data), bytes)); }
-  uint64_t bytes_written() const { return written_; }
   void commit();
 
  private:

@@ -95,14 +95,14 @@ void parse_fields(const FieldList& fields, const toml::table& table, const std::
 void validate_fields(const FieldList& fields, const void* object, const std::string& where, Problems& problems);
 std::string dump_fields(const FieldList& fields, const void* object, const std::string& path);
 nlohmann::ordered_json fields_to_json(const FieldList& fields, const void* object, bool results_only);
-// The value of one field; infinite numbers become strings, absent optionals null.
+// Returns the value of one field; infinite numbers become strings, absent optionals null.
 nlohmann::ordered_json field_json(const Field& field, const void* object);
 std::string describe_fields(const FieldList& fields, const void* defaults);
-// What the user types behind a field's flag.
+// Values that the user types behind a field's flag.
 enum class FlagKind { kNone, kSwitch, kValue, kValues };  // kNone: a nested table; kSwitch: true or false
 FlagKind flag_kind(const Field& field, void* object);
 
-// Default value as text for help, empty for absent ones.
+// Returns the default value as text for help; empty: there is none.
 std::string field_text(const Field& field, void* object);
 
 // Parses the values of a command line flag into one field, all of them for a list, else the last. Strings are taken as
@@ -126,15 +126,15 @@ void validate_options(const T& options, const std::string& where, Problems& prob
   validate_fields(T::fields(), &options, where, problems);
 }
 
-// TOML text with every field (absent optionals are left out), which parses back to equal values. `path` becomes the
-// table's header: "" for the root, "stage.train" for [stage.train].
+// Returns TOML text with every field (absent optionals are left out), which parses back to equal values. `path` becomes
+// the table's header: "" for the root, "stage.train" for [stage.train].
 template <class T>
 std::string dump_options(const T& options, const std::string& path = "") {
   return dump_fields(T::fields(), &options, path);
 }
 
-// The same as JSON, in the order of the list. `results_only` leaves out NoResult fields. (Json is a parameter only so
-// that this header does without nlohmann's.)
+// Returns every field as JSON, in the order of the list. `results_only` leaves out NoResult fields. (Json is a
+// parameter only so that this header does without nlohmann's.)
 template <class T, class Json = nlohmann::ordered_json>
 Json options_to_json(const T& options, bool results_only = false) {
   return fields_to_json(T::fields(), &options, results_only);
@@ -142,7 +142,7 @@ Json options_to_json(const T& options, bool results_only = false) {
 
 std::vector<std::filesystem::path> paths_of_fields(const FieldList& fields, const void* object);
 
-// Every path the struct holds, nested structs included: the files and folders that a stage reads.
+// Returns every path the struct holds, nested structs included: the files and folders that a stage reads.
 template <class T>
 std::vector<std::filesystem::path> option_paths(const T& options) {
   return paths_of_fields(T::fields(), &options);
@@ -160,13 +160,14 @@ Json options_identity(const T& options) {
   return identity_of_fields(T::fields(), &options, &defaults);
 }
 
-// SHA-256 (64 hex digits) of options_identity().
+// Returns the SHA-256 of options_identity() in 64 hex digits.
 template <class T>
 std::string options_hash(const T& options) {
   return hash_of_identity(options_identity(options));
 }
 
-// Name, type, default, range, unit and meaning of every field, nested structs included; at most 100 columns wide.
+// Returns name, type, default, range, unit and meaning of every field, nested structs included; at most 100 columns
+// wide.
 template <class T>
 std::string describe_options() {
   const T defaults{};

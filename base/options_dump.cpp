@@ -8,6 +8,7 @@
 
 #include "base/options.h"
 #include "base/options_text.h"
+#include "base/overload.h"
 #include "base/sha256.h"
 #include "base/table.h"
 #include "base/toml.h"
@@ -132,6 +133,11 @@ std::string described(const Field& field, const M& member) {
   return text;
 }
 
+// Returns nothing for a field without help.
+std::string help_lines(const Field& field) {
+  return field.help.empty() ? "" : wrapped(field.help, kColumns, 6, 6);
+}
+
 std::string describe_level(const FieldList& fields, const void* defaults, const std::string& prefix);
 
 std::string describe_nested(const Field& field, const NestedPointer& nested, const std::string& prefix) {
@@ -140,7 +146,7 @@ std::string describe_nested(const Field& field, const NestedPointer& nested, con
   std::string kind = many ? "list of tables [[" + prefix + field.name + "]]" : "table [" + prefix + field.name + "]";
   if (field.required) kind += "; required";
   if (nested.type->kind == NestedType::Kind::kOptional) kind += "; default: none";
-  std::string text = wrapped(name + ": " + kind, kColumns, 2, 2) + wrapped(field.help, kColumns, 6, 6);
+  std::string text = wrapped(name + ": " + kind, kColumns, 2, 2) + help_lines(field);
   // An absent optional or an empty list has no element to take the defaults from: make one, describe it, remove it.
   const size_t size = nested.type->size(nested.member);
   if (size == 0) nested.type->resize(nested.member, 1);
@@ -156,7 +162,7 @@ std::string describe_level(const FieldList& fields, const void* defaults, const 
         std::visit(Overload{[&](NestedPointer nested) { return describe_nested(field, nested, prefix); },
                             [&](auto* member) {
                               return wrapped(prefix + field.name + ": " + described(field, *member), kColumns, 2, 2) +
-                                     wrapped(field.help, kColumns, 6, 6);
+                                     help_lines(field);
                             }},
                    field.pointer(const_cast<void*>(defaults)));
   }

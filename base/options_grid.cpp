@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/overload.h"
+
 namespace draftsmith::options_detail {
 
 namespace {

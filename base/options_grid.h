@@ -26,22 +26,24 @@
 
 namespace draftsmith {
 
-// The list of one field, of the field's own type; std::monostate where the field takes no list.
+// List of one field's values, of the field's own type; std::monostate: the field takes no list.
 using OptionList = std::variant<std::monostate, std::vector<int64_t>, std::vector<uint64_t>, std::vector<double>,
                                 std::vector<std::string>, std::vector<std::filesystem::path>>;
 
 namespace options_detail {
 
-// An empty list for each field marked GridKey::kList. Errors: std::logic_error for a type that has no lists.
+// Returns an empty list for each field marked GridKey::kList. Errors: std::logic_error for a type that has no lists.
 std::vector<OptionList> empty_lists(const FieldList& fields, void* object);
-// Where the list is, to be parsed and dumped like any other field.
+// Returns where the list is, to be parsed and dumped like any other field.
 FieldPointer pointer_to_list(OptionList& list);
+// Returns the number of values; 0: none were given.
 size_t list_size(const OptionList& list);
 // Gives the field of `object` the list's value at `index`.
 void set_from_list(const Field& field, const OptionList& list, size_t index, void* object);
-// Position in `fields` of the field whose member is at `address` in `object`. Errors: std::logic_error without one.
+// Returns the position in `fields` of the field whose member is at `address` in `object`. Errors: std::logic_error
+// without one.
 size_t index_of_member(const FieldList& fields, void* object, const void* address);
-// Positions of the fields with non-empty lists, those with OuterLoop first.
+// Returns the positions of the fields with non-empty lists, those with OuterLoop first.
 std::vector<size_t> loop_order(const FieldList& fields, const std::vector<OptionList>& lists);
 
 }  // namespace options_detail
@@ -51,13 +53,13 @@ class OptionLists {
  public:
   OptionLists() : lists_(options_detail::empty_lists(fields(), &example())) {}
 
-  // The fields of T, made once.
+  // Returns the fields of T, made once.
   static const FieldList& fields() {
     static const FieldList kFields = T::fields();
     return kFields;
   }
 
-  // The list of a field; empty: none was given.
+  // Returns the list of a field; empty: none was given.
   template <class M>
   auto& operator[](M T::*member) {
     return std::get<std::vector<typename options_detail::ElementOf<M>::type>>(lists_[position(member)]);
@@ -67,10 +69,10 @@ class OptionLists {
     return std::get<std::vector<typename options_detail::ElementOf<M>::type>>(lists_[position(member)]);
   }
 
-  // Whether the field at this position of fields() has a list.
+  // Returns whether the field at this position of fields() has a list.
   bool given(size_t field) const { return options_detail::list_size(lists_[field]) > 0; }
 
-  // `base` with every combination of the lists' values; the last field with a list changes fastest.
+  // Returns `base` with every combination of the lists' values; the last field with a list changes fastest.
   std::vector<T> combinations(const T& base) const {
     std::vector<T> points{base};
     for (const size_t field : options_detail::loop_order(fields(), lists_)) {
@@ -85,6 +87,7 @@ class OptionLists {
     return points;
   }
 
+  // Returns where the list of the field at this position is.
   FieldPointer pointer(size_t field) { return options_detail::pointer_to_list(lists_[field]); }
 
  private:

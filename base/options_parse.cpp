@@ -7,6 +7,7 @@
 
 #include "base/options.h"
 #include "base/options_text.h"
+#include "base/overload.h"
 #include "base/toml.h"
 
 namespace draftsmith {

@@ -7,24 +7,17 @@
 
 namespace draftsmith::options_detail {
 
-// A double as TOML writes it, shortest text that reads back equal: "1.0", "1e-05", "inf".
+// Returns a double as TOML writes it, the shortest text that reads back equal: "1.0", "1e-05", "inf".
 std::string number_text(double value);
 
-// Bounds as text: "1 to 64", "at least 1", "above 0"; empty when there are none.
+// Returns bounds as text: "1 to 64", "at least 1", "above 0"; empty: there are none.
 std::string bounds_text(const Field& field);
 
-// "'a', 'b' or 'c'".
+// Returns "'a', 'b' or 'c'".
 std::string choices_text(const std::vector<std::string>& choices);
 
-// Whether a number satisfies the field's bounds and is finite (or infinite where allowed).
+// Returns whether a number satisfies the field's bounds and is finite (or infinite where allowed).
 bool in_bounds(const Field& field, double value);
-
-template <class... F>
-struct Overload : F... {
-  using F::operator()...;
-};
-template <class... F>
-Overload(F...) -> Overload<F...>;
 
 template <class M>
 struct ElementOf {

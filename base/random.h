@@ -55,11 +55,6 @@ class CounterRandom {
   // Returns a number in [0, 1), uniform, with 53 bits.
   constexpr double uniform(uint64_t counter) const { return static_cast<double>(bits(counter) >> 11) * 0x1p-53; }
 
-  // Returns a number in [0, 1), uniform, with 24 bits.
-  constexpr float uniform_float(uint64_t counter) const {
-    return static_cast<float>(block(counter)[0] >> 8) * 0x1p-24f;
-  }
-
   // Returns an integer in [0, bound), uniform up to a bias below bound / 2^64; bound > 0.
   constexpr uint64_t below(uint64_t counter, uint64_t bound) const {
     return static_cast<uint64_t>(static_cast<unsigned __int128>(bits(counter)) * bound >> 64);

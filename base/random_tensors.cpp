@@ -67,33 +67,31 @@ void check(double probability, at::ScalarType dtype, int64_t elements) {
   if (elements > int64_t{8} << 32) throw std::logic_error("dropout: the tensor is too large for one key");
 }
 
-// Applies dropout on the CPU to contiguous tensors. If `in` is undefined, every element is 1.
+// Applies dropout on the CPU to contiguous tensors.
 void apply_on_cpu(const at::Tensor& in, at::Tensor& out, uint32_t threshold, const DropoutKey& key) {
   const int64_t elements = out.numel();
   const int64_t groups = (elements + kGroup - 1) / kGroup;
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, out.scalar_type(), "dropout", [&] {
-    const scalar_t* from = in.defined() ? in.const_data_ptr<scalar_t>() : nullptr;
+    const scalar_t* from = in.const_data_ptr<scalar_t>();
     auto* to = out.mutable_data_ptr<scalar_t>();
     at::parallel_for(0, groups, kGrain, [&](int64_t begin, int64_t end) {
       const int64_t first = begin * kGroup;
       const int64_t count = std::min(end * kGroup, elements) - first;
-      apply_dropout(from ? from + first : nullptr, to + first, count, begin, threshold, key);
+      apply_dropout(from + first, to + first, count, begin, threshold, key);
     });
   });
 }
 
-// Returns in * mask, or the mask itself if `in` is undefined.
-at::Tensor applied(const at::Tensor& in, at::IntArrayRef shape, uint32_t threshold, const DropoutKey& key,
-                   at::TensorOptions options) {
-  at::Tensor out = at::empty(shape, options.requires_grad(std::nullopt).memory_format(at::MemoryFormat::Contiguous));
+// Returns in * mask.
+at::Tensor applied(const at::Tensor& in, uint32_t threshold, const DropoutKey& key) {
+  at::Tensor out = at::empty(in.sizes(), in.options().memory_format(at::MemoryFormat::Contiguous));
   if (out.numel() == 0) return out;
   if (out.is_cpu()) {
-    apply_on_cpu(in.defined() ? in.contiguous() : in, out, threshold, key);
+    apply_on_cpu(in.contiguous(), out, threshold, key);
     return out;
   }
   const at::Tensor kept = decision_bits(out.numel(), key, out.device()).ge(static_cast<int64_t>(threshold));
-  if (!in.defined()) return out.copy_(kept.view(shape)).mul_(scale_of(threshold));
-  return at::where(kept.view(shape), in * scale_of(threshold), at::zeros({}, options));
+  return at::where(kept.view(in.sizes()), in * scale_of(threshold), at::zeros({}, in.options()));
 }
 
 class DropoutFunction : public torch::autograd::Function<DropoutFunction> {
@@ -114,16 +112,11 @@ class DropoutFunction : public torch::autograd::Function<DropoutFunction> {
   static at::Tensor run(const at::Tensor& x, const std::vector<int64_t>& key) {
     const DropoutKey dropout_key{static_cast<uint64_t>(key[1]), static_cast<uint64_t>(key[2]),
                                  static_cast<uint32_t>(key[3])};
-    return applied(x, x.sizes(), static_cast<uint32_t>(key[0]), dropout_key, x.options());
+    return applied(x, static_cast<uint32_t>(key[0]), dropout_key);
   }
 };
 
 }  // namespace
-
-at::Tensor dropout_mask(at::IntArrayRef shape, double probability, const DropoutKey& key, at::TensorOptions options) {
-  check(probability, at::typeMetaToScalarType(options.dtype()), c10::multiply_integers(shape));
-  return applied(at::Tensor(), shape, threshold_of(probability), key, options);
-}
 
 at::Tensor dropout(const at::Tensor& x, double probability, const DropoutKey& key) {
   check(probability, x.scalar_type(), x.numel());

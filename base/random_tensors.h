@@ -12,13 +12,10 @@
 
 namespace draftsmith {
 
-// Returns a mask of `shape`: 0 with `probability`, else 1 / (1 - probability). The probability is first rounded to a
-// multiple of 2^-16, so that the mean stays 1. Throws std::logic_error unless 0 <= probability < 1 and the dtype is
-// fp32, fp64, bf16 or fp16.
-at::Tensor dropout_mask(at::IntArrayRef shape, double probability, const DropoutKey& key, at::TensorOptions options);
-
-// Returns x * dropout_mask(x.sizes(), ...), with gradient; x itself if the probability is 0. Takes one pass and keeps
-// no mask: the backward pass draws it again.
+// Returns x times a mask that is 0 with `probability`, else 1 / (1 - probability), with gradient; x itself if the
+// probability is 0. The probability is first rounded to a multiple of 2^-16, so that the mask's mean stays 1. Keeps no
+// mask: the backward pass draws it again. Throws std::logic_error unless 0 <= probability < 1 and the dtype is fp32,
+// fp64, bf16 or fp16.
 at::Tensor dropout(const at::Tensor& x, double probability, const DropoutKey& key);
 
 // Returns normal numbers with mean 0 and the given standard deviation (Box-Muller in fp64, rounded to the dtype at the

@@ -1,4 +1,4 @@
-// An explicit list of named entries: optimizers, families, stage kinds, ... Adding one is a line in the list.
+// Explicit lists of named entries: optimizers, families, stage kinds, ... Adding one is a line in the list.
 //
 //   const Registry<ObjectiveEntry>& objectives() {
 //     static const Registry<ObjectiveEntry> kObjectives("objective", {{"cross_entropy", ...}, {"distill", ...}});
@@ -6,6 +6,7 @@
 //   }
 #pragma once
 
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,6 +53,41 @@ class Registry {
  private:
   std::string subject_;
   std::vector<Entry> entries_;
+};
+
+// Names of an enum's values, for options that choose one: field lists offer the names, code asks for the value.
+template <class Value>
+class NamedValues {
+ public:
+  NamedValues(std::string subject, std::vector<std::pair<std::string, Value>> values)
+      : subject_(std::move(subject)), values_(std::move(values)) {}
+
+  // Returns all names in the order of the list, for Choices and messages.
+  std::vector<std::string> names() const {
+    std::vector<std::string> list;
+    for (const auto& [name, value] : values_) list.push_back(name);
+    return list;
+  }
+
+  // Returns the value of that name. Errors: UserError with all known names and the nearest.
+  Value at(const std::string& wanted) const {
+    for (const auto& [name, value] : values_) {
+      if (name == wanted) return value;
+    }
+    throw UserError(unknown_name(subject_, wanted, names()));
+  }
+
+  // Returns the name of a value. Errors: std::logic_error for a value without one.
+  const std::string& name(Value wanted) const {
+    for (const auto& [name, value] : values_) {
+      if (value == wanted) return name;
+    }
+    throw std::logic_error("no name for a " + subject_);
+  }
+
+ private:
+  std::string subject_;
+  std::vector<std::pair<std::string, Value>> values_;
 };
 
 }  // namespace draftsmith

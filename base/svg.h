@@ -9,35 +9,36 @@ namespace draftsmith {
 
 inline constexpr double kPlotWidth = 760;  // of a plot's own coordinates
 
-// What tells series apart: a colour, from the first again after eight, which are filled; the others are hollow or thin.
+// Look of a series. After eight colours the first comes again, hollow or thin in place of filled.
 struct SeriesStyle {
   const char* color;
   bool filled;
 };
 SeriesStyle series_style(size_t index);
 
-// The opening tag, with a label for readers who do not see it.
+// Returns the opening tag, with a label for readers who do not see the plot.
 std::string open_svg(double height, const std::string& label);
-// An inline plot as a file of its own: with its namespace and the styles that the report gives it.
+// Returns an inline plot as a file of its own, with its namespace and the styles that reports give it.
 std::string standalone_svg(const std::string& svg);
-// Escapes the text. anchor: start, middle or end.
+// Returns a text, which is escaped. anchor: start, middle or end.
 std::string svg_text(double x, double y, const std::string& text, const char* anchor = "start");
-// kind: a class of the report's style, "grid" or "whisker".
+// Returns a line. kind: a class of the report's style, "grid" or "whisker".
 std::string svg_line(double x1, double y1, double x2, double y2, const char* kind);
 
-// A rectangle with a text that is shown when the pointer rests on it. opacity: of the fill, 0 to 1.
+// Rectangle of a plot.
 struct SvgBox {
   double left;
   double top;
   double width;
   double height;
 };
+// Returns a filled rectangle that shows `title` when the pointer rests on it. opacity: of the fill, 0 to 1.
 std::string svg_box(const SvgBox& box, const std::string& color, const std::string& title, double opacity = 1);
 
 // A linear scale from data to pixels, with round tick values.
 class Scale {
  public:
-  // [low,high] with some room on both sides onto [from,to].
+  // Maps [low,high], with some room on both sides, onto [from,to].
   Scale(double low, double high, double from, double to);
   double operator()(double value) const { return from_ + (value - low_) / (high_ - low_) * (to_ - from_); }
   std::vector<double> ticks() const;
@@ -50,7 +51,7 @@ class Scale {
   double high_ = 1;
 };
 
-// Grid lines and numbers at both scales' ticks; the plot's corner is at (left, bottom).
+// Returns grid lines and numbers at both scales' ticks; the plot's corner is at (left, bottom).
 std::string axes(const Scale& x, const Scale& y, double left, double bottom);
 
 }  // namespace draftsmith

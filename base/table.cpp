@@ -35,13 +35,14 @@ size_t last_break(const std::string& name, size_t end) {
   return dot;
 }
 
-// Returns an ASCII name in pieces that fit.
+// Returns a name in pieces of at most `width` columns, at least kNarrowestName.
 std::vector<std::string> name_pieces(std::string name, size_t width) {
   std::vector<std::string> pieces;
-  while (name.size() > width) {
-    const size_t dot = last_break(name, width);
+  while (display_width(name) > width) {
+    const size_t fits = prefix_of_width(name, width);
+    const size_t dot = last_break(name, fits);
     const bool found = dot != std::string::npos && dot > std::string(kIndent).size();
-    const size_t end = found ? dot + 1 : width;
+    const size_t end = found ? dot + 1 : fits;
     pieces.push_back(name.substr(0, end));
     name = kIndent + name.substr(end);
   }
@@ -212,6 +213,7 @@ std::string Table::markdown() const {
 }
 
 std::string wrapped(const std::string& text, size_t width, size_t first, size_t rest) {
+  if (text.empty()) return "\n";
   std::string lines;
   std::string line(first, ' ');
   bool begun = false;

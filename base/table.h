@@ -33,7 +33,7 @@ class Table {
   // tells grids of settings apart stands at the end of a name.
   std::string text_with_whole_names(size_t max_width = 100) const;
   std::string html() const;
-  // Cells with a comma, a quote or a newline are quoted (RFC 4180).
+  // Returns lines of cells; those with a comma, a quote or a newline are quoted (RFC 4180).
   std::string csv() const;
   std::string markdown() const;
 
@@ -46,11 +46,11 @@ class Table {
   std::vector<std::vector<std::string>> rows_;  // a rule is an empty row
 };
 
-// `text` cut to `width` display columns, ending in "…" when cut.
+// Returns the text cut to `width` display columns, ending in "…" when cut.
 std::string cut_to_width(const std::string& text, size_t width);
 
 // Returns a text in lines of at most `width` columns, broken at blanks, each with a newline. The first line is indented
-// by `first` columns, the others by `rest`.
+// by `first` columns, the others by `rest`; an empty text is an empty line.
 std::string wrapped(const std::string& text, size_t width, size_t first = 0, size_t rest = 4);
 
 }  // namespace draftsmith

@@ -23,7 +23,7 @@
 #include "infer/generator.h"
 #include "infer/load_models.h"
 #include "infer/parts.h"
-#include "model/kinds/router.h"
+#include "infer/router_loading.h"
 
 namespace draftsmith::cli {
 namespace {
@@ -95,13 +95,7 @@ infer::SharedDrafter load_drafter(const GenerateFlags& flags, const model::LoadO
 std::unique_ptr<model::RouterPredictor> load_router(const GenerateFlags& flags, const DecodeOptions& options,
                                                     const infer::LoadedDrafter* drafter) {
   if (options.router.empty() || !options.drafts() || !infer::window_traits(options).asks_router) return nullptr;
-  const model::Router router = model::load_router(options.router);
-  const model::TransformerModel* embeddings = drafter == nullptr ? nullptr : drafter->transformer();
-  if (embeddings == nullptr) {
-    throw UserError(infer::router_needs_model("--router", flags.drafter));
-  }
-  model::require_router_fits(router, options.router, {drafter->path(), *embeddings});
-  return std::make_unique<model::RouterPredictor>(router, *embeddings);
+  return infer::load_router(options.router, drafter, "--router", flags.drafter);
 }
 
 // Loads the target's exits where the method or its drafter reads them; nullptr: the model's own norm and head. Errors:
@@ -199,11 +193,11 @@ int run_generate(const GenerateFlags& flags) {
   }
   warn_of_unused(*flags.decoding, options);
   const model::LoadOptions load{.device = context.device, .dtype = parse_dtype(flags.dtype)};
-  const LoadedModel target = load_with_tokenizer(flags.model, load);
+  const infer::LoadedModel target = infer::load_model_directory(flags.model, load);
   infer::GenerationModels models;
   models.target = target.model.get();
   models.target_tokenizer = target.tokenizer.get();
-  models.generation = model::load_generation_config(flags.model);
+  models.generation = target.generation;
   if (takes_drafter && !flags.drafter.empty()) models.drafter = load_drafter(flags, load, *target.model);
   const auto router = load_router(flags, options, models.drafter.get());
   models.router = router.get();
@@ -227,11 +221,7 @@ int run_generate(const GenerateFlags& flags) {
 std::function<int()> add_generate(CLI::App& app) {
   auto flags = std::make_shared<GenerateFlags>();
   app.add_option("--model", flags->model, "Directory of the target model")->required();
-  app.add_option(
-      "--drafter", flags->drafter,
-      "Directory of a drafter, of a Tandem secondary of the model, or of the model itself; ngram:FILE for a table of "
-      "`draftsmith data ngrams`; lookup[:N] to copy the continuation of the last N-gram (default 4) that equals the "
-      "end of the text; or exit:N for the model's own first N layers");
+  app.add_option("--drafter", flags->drafter, infer::drafter_help());
   app.add_option("--input", flags->input, "File with one source or prompt a line; - is standard input")
       ->capture_default_str();
   app.add_flag("--ids", flags->ids, "Read and print token ids instead of text; no EOS is added");

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/registry.h"
 #include "cli/application.h"
 #include "cli/commands.h"
 #include "cli/option_registry.h"
@@ -21,11 +22,7 @@ int print_options(const std::string& wanted) {
     printed = true;
   }
   if (printed) return 0;
-  const std::string near = nearest(wanted, names);
-  std::string list;
-  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-  throw UserError({"draftsmith help options", "there are no options named '" + wanted + "'", "one of " + list, "",
-                   near.empty() ? "" : "did you mean '" + near + "'?"});
+  throw UserError(unknown_name("section of options", wanted, names));
 }
 
 }  // namespace

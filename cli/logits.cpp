@@ -50,7 +50,8 @@ void write_line(model::LanguageModel& model, const infer::ForcedBatch& line, siz
 int run_logits(const LogitsFlags& flags) {
   const ExecutionContext context = begin_execution(flags.execution);
   const at::NoGradGuard no_grad;
-  const auto loaded = load_with_tokenizer(flags.model, {.device = context.device, .dtype = parse_dtype(flags.dtype)});
+  const auto loaded =
+      infer::load_model_directory(flags.model, {.device = context.device, .dtype = parse_dtype(flags.dtype)});
   const auto sources = read_token_lines(flags.source, loaded, LineKind::kSource, flags.ids);
   const auto targets = read_token_lines(flags.target, loaded, LineKind::kTarget, flags.ids);
   require_same_lines(flags, sources.size(), targets.size());

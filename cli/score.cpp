@@ -1,6 +1,7 @@
 // `draftsmith score`: computes BLEU, chrF or ROUGE of a file of hypotheses, with intervals and a paired test against a
 // second system.
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/registry.h"
 #include "cli/commands.h"
 #include "cli/option_flags.h"
 #include "data/text/readers.h"
@@ -99,7 +101,18 @@ void print_text(const Metric& metric, const metrics::LineStatistics& statistics,
   }
 }
 
+// Returns the metrics that score something.
+std::vector<std::string> scoring_metrics() {
+  std::vector<std::string> names = metrics::metric_names();
+  std::erase(names, metrics::Unscored::kName);
+  return names;
+}
+
 metrics::MetricOptions metric_options(const ScoreFlags& flags) {
+  const std::vector<std::string> known = scoring_metrics();
+  if (std::find(known.begin(), known.end(), flags.metric) == known.end()) {
+    throw UserError(unknown_name("metric", flags.metric, known));
+  }
   Problems problems;
   metrics::MetricOptions options = flags.options.value(problems);
   problems.throw_if_any();
@@ -155,7 +168,7 @@ int run_score(const ScoreFlags& flags) {
 
 std::function<int()> add_score(CLI::App& app) {
   auto flags = std::make_shared<ScoreFlags>(app);
-  app.add_option("metric", flags->metric, fmt::format("{}", fmt::join(metrics::metric_names(), ", ")))->required();
+  app.add_option("metric", flags->metric, fmt::format("{}", fmt::join(scoring_metrics(), ", ")))->required();
   app.add_option("--hyp", flags->hypotheses, "File of hypotheses, one a line")->required();
   app.add_option("--ref", flags->references, "File of references, one a line; several files are several references")
       ->required();

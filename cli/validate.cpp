@@ -32,7 +32,7 @@ int run_validate(const std::vector<std::filesystem::path>& files, const std::vec
     try {
       std::cout << validate_file(file, overrides) << "\n";
     } catch (const UserError& error) {
-      for (const Problem& problem : error.problems()) problems.add(problem);
+      problems.add_all(error.problems());
     }
   }
   problems.throw_if_any();

@@ -1,5 +1,12 @@
 // The list of DecodeOptions' fields: command line, help, suites' grids, labels, results and messages come from it.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "infer/acceptance/rollback.h"
 #include "infer/decode_options.h"
+#include "infer/inside/calm.h"
+#include "infer/inside/ppd_sides.h"
+#include "infer/loop/context_fit.h"
 #include "infer/parts.h"
 
 namespace draftsmith::infer {
@@ -24,6 +31,11 @@ Choices or_none(std::vector<std::string> names) {
   return Choices(std::move(names));
 }
 
+Choices automatic_or(std::vector<std::string> names) {
+  names.insert(names.begin(), "auto");
+  return Choices(std::move(names));
+}
+
 void check_temperature(const O& options, const std::string& where, Problems& problems) {
   const Method& method = options.method_info();
   if (method.sampling != Sampling::kNever || options.temperature.value_or(0) == 0) return;
@@ -35,11 +47,20 @@ void check_temperature(const O& options, const std::string& where, Problems& pro
                                              : "to sample with a drafter, use the method speculative"});
 }
 
+// Returns the names of the methods that draft: "a, b or c".
+std::string drafting_methods() {
+  std::vector<std::string> names;
+  for (const Method& method : decoding_methods()) {
+    if (method.drafts != DraftSource::kNone) names.push_back(method.name);
+  }
+  return fmt::format("{} or {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());
+}
+
 void check_parts(const O& options, const std::string& where, Problems& problems) {
   if (options.drafts() || (options.window_rule.empty() && options.acceptance.empty())) return;
   problems.add({.where = where,
                 .what = "method " + options.method + " drafts nothing, so it has no window or acceptance rule",
-                .expected = "method speculative, assisted, bild, early-exit, tandem or tandem-speed",
+                .expected = "method " + drafting_methods(),
                 .found = !options.window_rule.empty() ? "window_rule " + options.window_rule
                                                       : "acceptance " + options.acceptance,
                 .hint = "leave window_rule and acceptance out, or choose a method that drafts"});
@@ -92,7 +113,7 @@ void add_window_options(Fields<O>& fields) {
            "The window router ends after a token whose predicted acceptance is below this. 0 never ends before "
            "max_draft, above 1 after each token. Default: the router's own, 0.8 unless it was tuned.")
       .add("rollback_rule", &O::rollback_rule, GridKey::kList, read_by_acceptances({"rollback"}),
-           Choices{"effective", "literal", "released_code"},
+           Choices(rollback_rules().names()),
            "effective: under greedy decoding a token that is the target's own choice is never rolled back (it would "
            "change nothing). literal: the paper's Algorithm 1. released_code: as the authors' program, where the "
            "target writes the first token and runs once more after each rollback.")
@@ -117,7 +138,7 @@ void add_inside_options(Fields<O>& fields) {
            "Layers of the model that draft in the method early-exit, of its N; with N it is plain decoding. Default: "
            "the first layer that has an exit, else 1. Other methods draft so with the drafter exit:N.")
       .add("exit_measure", &O::exit_measure, GridKey::kList, methods({"calm"}), AlwaysNamed{},
-           Choices{"saturation", "margin"},
+           Choices(exit_measures().names()),
            "How calm sees that a token is finished: saturation is the cosine similarity of its hidden state to that "
            "of the layer before, margin the difference of the two largest probabilities its exit gives.")
       .add("exit_threshold", &O::exit_threshold, GridKey::kList, methods({"calm"}), Label{"lambda"}, AlwaysNamed{},
@@ -131,11 +152,11 @@ void add_inside_options(Fields<O>& fields) {
            "Default: the first of these that has an exit, else half.")
       .add("candidates", &O::candidates, GridKey::kList, methods({"ppd"}), Label{"k"}, AlwaysNamed{}, Range{1},
            "Most likely next tokens of layer d-bar that ppd begins with, k: each has a branch of its own.")
-      .add("execution", &O::execution, GridKey::kList, methods({"ppd"}),
-           Choices{"auto", "batched", "threads", "streams"}, NoResult{},
+      .add("execution", &O::execution, GridKey::kList, methods({"ppd"}), automatic_or(ppd_executions().names()),
+           NoResult{},
            "How ppd runs its branches beside the last layers: batched is one after the other on one device, the "
            "branches as one pass; threads gives each side its share of a CPU's cores; streams runs both on one GPU. "
-           "auto: batched, the fastest on CPUs (of GPUs nothing was measured).");
+           "auto: batched, the fastest on CPUs (not measured on GPUs).");
 }
 
 void add_lengths(Fields<O>& fields) {
@@ -148,7 +169,7 @@ void add_lengths(Fields<O>& fields) {
            "context may leave room for fewer.")
       .add("min_new_tokens", &O::min_new_tokens, Range{0, 1 << 20}, Unit{"tokens"},
            "EOS is impossible before this many new tokens.")
-      .add("long_prompts", &O::long_prompts, Choices{"error", "truncate-left", "skip"},
+      .add("long_prompts", &O::long_prompts, Choices(long_prompt_policies().names()),
            "A prompt that fills the context of the model or its drafter, so that no token could follow: error refuses "
            "it; truncate-left drops its beginning (never the BOS) so that max_new_tokens fit, at most half of the "
            "context; skip gives it an empty output.")
@@ -163,7 +184,7 @@ void add_lengths(Fields<O>& fields) {
 
 Fields<DecodeOptions> DecodeOptions::fields() {
   Fields<O> fields("decoding options");
-  fields.add("method", &O::method, GridKey::kValue, Choices(method_names()),
+  fields.add("method", &O::method, GridKey::kValue, Choices(decoding_methods().names()),
              "Decoding method: greedy and sample use the model alone; speculative is rejection sampling (lossless), "
              "assisted accepts what equals the model's own greedy tokens, bild is the Big Little Decoder. tandem keeps "
              "all that a Tandem secondary writes, the model only reads it; tandem-speed verifies it (lossless). Three "

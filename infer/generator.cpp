@@ -143,7 +143,8 @@ PromptFit Generator::Impl::fit(const std::vector<int64_t>& source, uint64_t line
     throw UserError({where_of(line), "the prompt is empty and the model has no first token", "at least one token",
                      "none", "give a prompt"});
   }
-  return fit_prompt(prompt, wanted_tokens(prompt), context(), parse_long_prompts(options.long_prompts), where_of(line));
+  return fit_prompt(prompt, wanted_tokens(prompt), context(), long_prompt_policies().at(options.long_prompts),
+                    where_of(line));
 }
 
 void Generator::Impl::check_ids(const std::vector<int64_t>& source, uint64_t line) const {

@@ -46,10 +46,11 @@ void check_ppd(const GenerationModels& models, const DecodeOptions& options, Pro
     problems.add({where + ", candidates", "there are fewer tokens than candidates",
                   "at most " + std::to_string(info.vocabulary), std::to_string(options.candidates), ""});
   }
-  if (options.execution == "streams" && !info.device.is_cuda()) {
+  const PpdExecution execution = ppd_settings(models, options).execution;
+  if (execution == PpdExecution::kStreams && !info.device.is_cuda()) {
     problems.add({where + ", execution", "streams are a GPU's", "batched or threads", "streams", ""});
   }
-  if (options.execution == "threads" && !info.device.is_cpu()) {
+  if (execution == PpdExecution::kThreads && !info.device.is_cpu()) {
     problems.add({where + ", execution", "worker threads share a CPU's cores", "batched or streams", "threads", ""});
   }
 }
@@ -86,8 +87,7 @@ void check_inside(const GenerationModels& models, const DecodeOptions& options, 
 }
 
 CalmSettings calm_settings(const DecodeOptions& options) {
-  return {options.exit_measure == "margin" ? ExitMeasure::kMargin : ExitMeasure::kSaturation, options.exit_threshold,
-          options.exit_decay};
+  return {exit_measures().at(options.exit_measure), options.exit_threshold, options.exit_decay};
 }
 
 PpdSettings ppd_settings(const GenerationModels& models, const DecodeOptions& options) {
@@ -104,9 +104,8 @@ PpdSettings ppd_settings(const GenerationModels& models, const DecodeOptions& op
       settings.early_layer = found->layer;
     }
   }
-  if (options.execution == "auto") settings.execution = fastest_execution(info.device);
-  if (options.execution == "threads") settings.execution = PpdExecution::kThreads;
-  if (options.execution == "streams") settings.execution = PpdExecution::kStreams;
+  settings.execution =
+      options.execution == "auto" ? fastest_execution(info.device) : ppd_executions().at(options.execution);
   return settings;
 }
 

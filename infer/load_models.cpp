@@ -23,6 +23,33 @@ LoadedModel load_model_directory(const fs::path& directory, const model::LoadOpt
   return loaded;
 }
 
+const data::Tokenizer& tokenizer_of(const LoadedModel& loaded, const std::string& hint) {
+  if (loaded.tokenizer) return *loaded.tokenizer;
+  throw UserError({.where = loaded.directory.string(),
+                   .what = "the model's directory has no tokenizer, so text cannot be read",
+                   .expected = "spiece.model, tokenizer.model or tokenizer.json in the directory",
+                   .found = "none of them",
+                   .hint = hint});
+}
+
+std::vector<int64_t> source_ids(const std::string& text, const data::Tokenizer& tokenizer,
+                                const model::ModelInfo& info) {
+  if (info.encoder_decoder) return target_ids(text, tokenizer, info);
+  const auto before = tokenizer.frame().before;
+  const auto pieces = tokenizer.encode(text);
+  std::vector<int64_t> ids(before.begin(), before.end());
+  ids.insert(ids.end(), pieces.begin(), pieces.end());
+  return ids;
+}
+
+std::vector<int64_t> target_ids(const std::string& text, const data::Tokenizer& tokenizer,
+                                const model::ModelInfo& info) {
+  const auto pieces = tokenizer.encode(text);
+  std::vector<int64_t> ids(pieces.begin(), pieces.end());
+  if (!info.eos.empty()) ids.push_back(info.eos.front());
+  return ids;
+}
+
 std::unique_ptr<model::Exits> find_exits(const fs::path& directory, const model::TransformerModel& model,
                                          const fs::path& given) {
   const fs::path exits = given.empty() ? model::exits_directory(directory) : given;

@@ -1,9 +1,11 @@
-// Loads model directories for decoding: a model with its tokenizer, its generation settings and its exits.
+// Loads model directories for decoding: a model with its tokenizer, which reads texts, its generation settings and its
+// exits.
 #pragma once
 
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "data/tokenizers/tokenizer.h"
 #include "model/files/checkpoint.h"
@@ -22,6 +24,16 @@ struct LoadedModel {
 
 // Loads a model directory. Errors: UserError, those of load_model() and a tokenizer with more ids than the model.
 LoadedModel load_model_directory(const std::filesystem::path& directory, const model::LoadOptions& options);
+
+// Returns the tokenizer, with which the model reads text. Errors: UserError with the hint if it has none.
+const data::Tokenizer& tokenizer_of(const LoadedModel& loaded, const std::string& hint);
+
+// Returns the ids of a text as a source, with EOS, or as a prompt, with BOS if the tokenizer's settings ask for it.
+std::vector<int64_t> source_ids(const std::string& text, const data::Tokenizer& tokenizer,
+                                const model::ModelInfo& info);
+// Returns the ids of a text as a target, with EOS.
+std::vector<int64_t> target_ids(const std::string& text, const data::Tokenizer& tokenizer,
+                                const model::ModelInfo& info);
 
 // Loads exits of the model in `directory`, which was loaded as `model`: those in the directory `given` or, where that
 // is empty, those inside its own, nullptr if there are none. Errors: UserError, those of model::load_exits().

@@ -3,11 +3,12 @@
 #pragma once
 
 #include <string>
-#include <vector>
+
+#include "base/registry.h"
 
 namespace draftsmith::infer {
 
-// Where a method's drafts come from.
+// Source of a method's drafts.
 enum class DraftSource {
   kNone,       // nothing is drafted
   kDrafter,    // any drafter
@@ -15,7 +16,7 @@ enum class DraftSource {
   kOwnLayers,  // the target's first layers, whatever drafter is named
 };
 
-// How a method decodes.
+// Decoding algorithm.
 enum class Algorithm {
   kPlain,        // token by token with the target alone
   kDraftVerify,  // the loop of drafter, window rule and acceptance rule
@@ -23,7 +24,7 @@ enum class Algorithm {
   kPpd,          // inside the target: the next token begins before one is finished
 };
 
-// Whether a method draws tokens at random.
+// Use of random numbers.
 enum class Sampling {
   kNever,      // it takes the most likely token; the temperature must be 0
   kOnRequest,  // at the temperature that the user gives; 0 without one
@@ -46,9 +47,7 @@ struct Method {
 };
 
 // Returns every method.
-const std::vector<Method>& decoding_methods();
-// Returns the names of all methods.
-std::vector<std::string> method_names();
+const Registry<Method>& decoding_methods();
 // Returns the method of that name, or nullptr.
 const Method* find_method(const std::string& name);
 // Returns the method that others are compared with at this temperature: greedy at 0, else sample.

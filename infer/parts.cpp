@@ -58,11 +58,6 @@ std::unique_ptr<WindowRule> oracle_window(const O& options, const I& inputs) {
   return std::make_unique<OracleWindow>(options.longest_draft(), *inputs.accepted_lengths);
 }
 
-RollbackRule rollback_rule(const std::string& name) {
-  if (name == "literal") return RollbackRule::kLiteral;
-  return name == "released_code" ? RollbackRule::kReleasedCode : RollbackRule::kEffective;
-}
-
 template <class Part, class Rule, class... Arguments>
 std::unique_ptr<Part> rule(Arguments... arguments) {
   return std::make_unique<Rule>(arguments...);
@@ -91,7 +86,7 @@ const Registry<AcceptanceRuleEntry>& acceptance_rules() {
                           {"exact", [](const O&) { return rule<A, ExactAcceptance>(); }},
                           {"rejection", [](const O&) { return rule<A, RejectionAcceptance>(); }},
                           {"rollback", [](const O& o) {
-                             return rule<A, RollbackAcceptance>(o.rollback, rollback_rule(o.rollback_rule));
+                             return rule<A, RollbackAcceptance>(o.rollback, rollback_rules().at(o.rollback_rule));
                            }}});
   return kRules;
 }
@@ -216,7 +211,7 @@ Problem router_needs_model(const std::string& where, const std::string& drafter)
           .what = "a router is trained for a drafter that is a model of its own",
           .expected = "a model or a Tandem secondary as drafter",
           .found = drafter.empty() ? "none" : drafter,
-          .hint = "use the window dynamic, entropy or fallback"};
+          .hint = "the windows dynamic, entropy and fallback need no router"};
 }
 
 }  // namespace draftsmith::infer

@@ -136,10 +136,9 @@ std::string reference_count(const References& references) {
   return same ? std::to_string(count) : "var";
 }
 
-std::string bleu_signature(const References& references, BleuTokenizer tokenizer, bool brief) {
-  const char* format =
-      brief ? "#:{}|c:mixed|e:no|tok:{}|s:exp|v:{}" : "nrefs:{}|case:mixed|eff:no|tok:{}|smooth:exp|version:{}";
-  return fmt::format(fmt::runtime(format), reference_count(references), to_string(tokenizer), kMetricsVersion);
+std::string bleu_signature(const References& references, BleuTokenizer tokenizer) {
+  return fmt::format("nrefs:{}|case:mixed|eff:no|tok:{}|smooth:exp|version:{}", reference_count(references),
+                     bleu_tokenizers().name(tokenizer), kMetricsVersion);
 }
 
 std::string to_string(const BleuScore& score) {
@@ -153,7 +152,8 @@ std::string to_string(const BleuScore& score) {
 
 Fields<BleuOptions> BleuOptions::fields() {
   return Fields<BleuOptions>("BLEU options")
-      .add("tokenize", &BleuOptions::tokenize, Choices{"13a", "none", "char"}, "BLEU's tokenizer, as in sacreBLEU.");
+      .add("tokenize", &BleuOptions::tokenize, Choices(bleu_tokenizers().names()),
+           "BLEU's tokenizer, as in sacreBLEU.");
 }
 
 std::vector<std::string> Bleu::scores() const {

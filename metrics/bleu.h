@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/options.h"
+#include "base/registry.h"
 #include "metrics/metric.h"
 #include "metrics/resampling.h"
 #include "metrics/text.h"
@@ -20,9 +21,8 @@ inline constexpr size_t kBleuOrder = 4;
 
 enum class BleuTokenizer { k13a, kNone, kChar };
 
-// Parses "13a", "none" or "char". Errors: UserError for another name.
-BleuTokenizer bleu_tokenizer(std::string_view name);
-std::string to_string(BleuTokenizer tokenizer);
+// Returns their names in options: "13a", "none", "char".
+const NamedValues<BleuTokenizer>& bleu_tokenizers();
 
 // Returns the tokens of one segment.
 std::vector<std::string> bleu_tokens(std::string_view text, BleuTokenizer tokenizer);
@@ -45,13 +45,14 @@ LineStatistics bleu_statistics(const std::vector<std::string>& hypotheses, const
 // Returns the score of summed statistics.
 BleuScore bleu_from_sums(std::span<const double> sums);
 
+// Returns the score of all lines together.
 BleuScore corpus_bleu(const std::vector<std::string>& hypotheses, const References& references,
                       BleuTokenizer tokenizer = BleuTokenizer::k13a);
 
-// Returns sacreBLEU's signature with our version, long ("nrefs:1|case:mixed|...") or short ("#:1|c:mixed|...").
-std::string bleu_signature(const References& references, BleuTokenizer tokenizer, bool brief = false);
+// Returns sacreBLEU's signature with our version: "nrefs:1|case:mixed|...".
+std::string bleu_signature(const References& references, BleuTokenizer tokenizer);
 
-// "27.10 58.3/33.1/20.9/13.7 (BP = 1.000 ratio = 1.010 hyp_len = 12 ref_len = 11)".
+// Returns "27.10 58.3/33.1/20.9/13.7 (BP = 1.000 ratio = 1.010 hyp_len = 12 ref_len = 11)".
 std::string to_string(const BleuScore& score);
 
 // Returns the number of references per line for signatures: "1", or "var" if it varies.
@@ -68,7 +69,7 @@ class Bleu : public Metric {
   using Options = BleuOptions;
   static constexpr const char* kName = "bleu";
   // Errors: UserError for an unknown tokenizer.
-  explicit Bleu(const Options& options) : tokenizer_(bleu_tokenizer(options.tokenize)) {}
+  explicit Bleu(const Options& options) : tokenizer_(bleu_tokenizers().at(options.tokenize)) {}
 
   std::string name() const override { return kName; }
   std::vector<std::string> scores() const override;

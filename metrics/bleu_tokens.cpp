@@ -3,7 +3,6 @@
 #include <array>
 #include <utility>
 
-#include "base/error.h"
 #include "base/utf8.h"
 #include "metrics/bleu.h"
 
@@ -107,26 +106,10 @@ std::string_view without_trailing_space(std::string_view text) {
 
 }  // namespace
 
-BleuTokenizer bleu_tokenizer(std::string_view name) {
-  if (name == "13a") return BleuTokenizer::k13a;
-  if (name == "none") return BleuTokenizer::kNone;
-  if (name == "char") return BleuTokenizer::kChar;
-  throw UserError({.where = "tokenize",
-                   .what = "unknown BLEU tokenizer",
-                   .expected = "13a, none or char",
-                   .found = std::string(name),
-                   .hint = ""});
-}
-
-std::string to_string(BleuTokenizer tokenizer) {
-  switch (tokenizer) {
-    case BleuTokenizer::k13a:
-      return "13a";
-    case BleuTokenizer::kNone:
-      return "none";
-    default:
-      return "char";
-  }
+const NamedValues<BleuTokenizer>& bleu_tokenizers() {
+  static const NamedValues<BleuTokenizer> kTokenizers(
+      "BLEU tokenizer", {{"13a", BleuTokenizer::k13a}, {"none", BleuTokenizer::kNone}, {"char", BleuTokenizer::kChar}});
+  return kTokenizers;
 }
 
 std::vector<std::string> bleu_tokens(std::string_view text, BleuTokenizer tokenizer) {

@@ -139,20 +139,13 @@ double chrf_from_sums(std::span<const double> sums, const ChrfOptions& options) 
   return 100 * ((1 + weight) * precision * recall / (weight * precision + recall));
 }
 
-double corpus_chrf(const std::vector<std::string>& hypotheses, const References& references,
-                   const ChrfOptions& options) {
-  return chrf_from_sums(chrf_statistics(hypotheses, references, options).sum(), options);
-}
-
 std::string chrf_name(const ChrfOptions& options) {
   return fmt::format("chrF{}{}", options.beta, std::string(static_cast<size_t>(options.word_order), '+'));
 }
 
-std::string chrf_signature(const References& references, const ChrfOptions& options, bool brief) {
-  const char* format = brief ? "#:{}|c:mixed|e:yes|nc:{}|nw:{}|s:no|v:{}"
-                             : "nrefs:{}|case:mixed|eff:yes|nc:{}|nw:{}|space:no|version:{}";
-  return fmt::format(fmt::runtime(format), reference_count(references), options.char_order, options.word_order,
-                     kMetricsVersion);
+std::string chrf_signature(const References& references, const ChrfOptions& options) {
+  return fmt::format("nrefs:{}|case:mixed|eff:yes|nc:{}|nw:{}|space:no|version:{}", reference_count(references),
+                     options.char_order, options.word_order, kMetricsVersion);
 }
 
 Fields<ChrfOptions> ChrfOptions::fields() {

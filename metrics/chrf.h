@@ -29,14 +29,11 @@ LineStatistics chrf_statistics(const std::vector<std::string>& hypotheses, const
 // Returns the score of summed statistics, 0..100.
 double chrf_from_sums(std::span<const double> sums, const ChrfOptions& options = {});
 
-double corpus_chrf(const std::vector<std::string>& hypotheses, const References& references,
-                   const ChrfOptions& options = {});
-
 // Returns "chrF2" or "chrF2++".
 std::string chrf_name(const ChrfOptions& options);
 
 // Returns sacreBLEU's signature with our version.
-std::string chrf_signature(const References& references, const ChrfOptions& options, bool brief = false);
+std::string chrf_signature(const References& references, const ChrfOptions& options);
 
 // chrF as a metric of tasks.
 class Chrf : public Metric {

@@ -18,15 +18,16 @@ class Metric {
  public:
   virtual ~Metric() = default;
 
-  // Name of the metric, as options give it: "rouge".
+  // Returns the metric's name, as options give it: "rouge".
   virtual std::string name() const = 0;
-  // Names of its scores, the leading one first: {"bleu"} or {"rougeL", "rouge1", ...}; empty if nothing is scored.
+  // Returns the names of its scores, the leading one first: {"bleu"} or {"rougeL", "rouge1", ...}; empty if nothing is
+  // scored.
   virtual std::vector<std::string> scores() const = 0;
-  // Name of the leading score; empty if nothing is scored.
+  // Returns the name of the leading score; empty if nothing is scored.
   std::string leading_score() const { return scores().empty() ? "" : scores().front(); }
-  // Size of "one point" of its scores: 1 on a scale of 100, 0.01 on a scale of 1.
+  // Returns the size of "one point" of its scores: 1 on a scale of 100, 0.01 on a scale of 1.
   virtual double point() const { return 1; }
-  // Digits behind the decimal point of a score that is shown.
+  // Returns how many digits a shown score has behind the decimal point.
   int digits() const { return point() < 1 ? 4 : 2; }
 
   // Returns the sufficient statistics of each line. Throws std::logic_error when the numbers of lines differ.

@@ -1,11 +1,6 @@
 #include "metrics/registry.h"
 
-#include <algorithm>
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include "base/error.h"
+#include "base/registry.h"
 
 namespace draftsmith::metrics {
 namespace {
@@ -18,21 +13,21 @@ struct Kind {
 };
 
 template <class... Metrics>
-std::vector<Kind> kinds(const OptionsOf<Metrics...>&) {
-  return {{Metrics::kName, [](const MetricOptions& options) -> Made { return std::make_unique<Metrics>(options); }}...};
+Registry<Kind> kinds_of(const OptionsOf<Metrics...>&) {
+  return {
+      "metric",
+      {{Metrics::kName, [](const MetricOptions& options) -> Made { return std::make_unique<Metrics>(options); }}...}};
+}
+
+const Registry<Kind>& kinds() {
+  static const Registry<Kind> kKinds = kinds_of(MetricOptions());
+  return kKinds;
 }
 
 }  // namespace
 
 std::unique_ptr<const Metric> make_metric(const MetricOptions& options) {
-  for (const Kind& kind : kinds(options)) {
-    if (kind.name == options.name) return kind.make(options);
-  }
-  throw UserError({.where = "metric",
-                   .what = "unknown metric",
-                   .expected = fmt::format("one of {}", fmt::join(metric_names(), ", ")),
-                   .found = options.name,
-                   .hint = ""});
+  return kinds().at(options.name).make(options);
 }
 
 std::unique_ptr<const Metric> make_metric(const std::string& name) {
@@ -42,9 +37,7 @@ std::unique_ptr<const Metric> make_metric(const std::string& name) {
 }
 
 std::vector<std::string> metric_names() {
-  std::vector<std::string> names;
-  for (Kind& kind : kinds(MetricOptions())) names.push_back(std::move(kind.name));
-  return names;
+  return kinds().names();
 }
 
 }  // namespace draftsmith::metrics

@@ -205,11 +205,6 @@ RougeScore rouge_from_sums(std::span<const double> sums) {
   return score;
 }
 
-RougeScore corpus_rouge(const std::vector<std::string>& hypotheses, const References& references,
-                        const RougeOptions& options) {
-  return rouge_from_sums(rouge_statistics(hypotheses, references, options).sum());
-}
-
 std::string unescape_sentences(std::string_view line) {
   std::string result;
   for (size_t at = 0; at < line.size();) {

@@ -45,9 +45,6 @@ LineStatistics rouge_statistics(const std::vector<std::string>& hypotheses, cons
 // Returns the means over lines.
 RougeScore rouge_from_sums(std::span<const double> sums);
 
-RougeScore corpus_rouge(const std::vector<std::string>& hypotheses, const References& references,
-                        const RougeOptions& options = {});
-
 // Returns the text of a file's line, with newlines for a literal \n or <n> between sentences.
 std::string unescape_sentences(std::string_view line);
 

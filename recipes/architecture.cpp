@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/registry.h"
 #include "model/families/family.h"
 
 namespace draftsmith::recipes {
@@ -15,11 +16,11 @@ namespace {
 using model::Family;
 using model::Positions;
 
-model::Activation activation_named(const std::string& name) {
-  if (name == "relu") return model::Activation::kRelu;
-  if (name == "gelu") return model::Activation::kGelu;
-  if (name == "silu") return model::Activation::kSilu;
-  return model::Activation::kGeluTanh;
+const NamedValues<model::Activation>& named_activations() {
+  using enum model::Activation;
+  static const NamedValues<model::Activation> kActivations(
+      "activation", {{"relu", kRelu}, {"gelu", kGelu}, {"gelu_tanh", kGeluTanh}, {"silu", kSilu}});
+  return kActivations;
 }
 
 bool has_encoder(const Family& family) {
@@ -118,7 +119,7 @@ Fields<ArchitectureOptions> ArchitectureOptions::fields() {
       .add("encoder_layers", &A::encoder_layers, Range{1, 1024},
            fmt::format("Layers of the encoder ({}).", families_where(has_encoder)))
       .add("decoder_layers", &A::decoder_layers, Range{1, 1024}, "Layers N of the decoder.")
-      .add("activation", &A::activation, Choices{"relu", "gelu", "gelu_tanh", "silu"},
+      .add("activation", &A::activation, Choices(named_activations().names()),
            "Activation of the feed-forward layers. Default: the family's own.")
       .add("gated", &A::gated,
            fmt::format("Gated feed-forward layers, as in T5 v1.1 and mT5 ({}). In other families the family decides.",
@@ -155,7 +156,7 @@ model::TransformerConfig make_config(const ArchitectureOptions& options, const S
   config.ff_width = options.ff_width;
   if (config.encoder_decoder) config.encoder_layers = options.encoder_layers;
   config.decoder_layers = options.decoder_layers;
-  if (options.activation) config.activation = activation_named(*options.activation);
+  if (options.activation) config.activation = named_activations().at(*options.activation);
   if (family.shapes.optional_gate) config.gated = options.gated;
   if (has_parallel_residual(family)) config.parallel_residual = options.parallel_residual;
   // T5 does not scale attention; its initial weights do.

@@ -7,6 +7,7 @@
 #include "base/environment.h"
 #include "base/files.h"
 #include "base/logging.h"
+#include "base/registry.h"
 #include "base/sha256.h"
 #include "base/signals.h"
 #include "base/timing.h"
@@ -77,12 +78,9 @@ size_t stages_to_run(const Recipe& recipe, const std::string& until) {
   for (const RecipeStage& stage : recipe.stages) names.push_back(stage.name);
   const auto found = std::find(names.begin(), names.end(), until);
   if (found != names.end()) return static_cast<size_t>(found - names.begin()) + 1;
-  const std::string near = nearest(until, names);
-  throw UserError({.where = "--until",
-                   .what = "the recipe has no such stage",
-                   .expected = fmt::format("one of {}", fmt::join(names, ", ")),
-                   .found = until,
-                   .hint = near.empty() ? "" : "did you mean " + near + "?"});
+  Problem problem = unknown_name("stage", until, names);
+  problem.where = "--until";
+  throw UserError(std::move(problem));
 }
 
 }  // namespace

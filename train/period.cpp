@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "base/overload.h"
+
 namespace draftsmith::train {
 
 namespace {
@@ -21,11 +23,6 @@ constexpr double kPercent = 100.0;
                                       "\"5 %\" of the run",
                           .found = "\"" + text + "\""});
 }
-
-template <class... Visitors>
-struct Overloaded : Visitors... {
-  using Visitors::operator()...;
-};
 
 }  // namespace
 
@@ -44,10 +41,10 @@ Period parse_period(const std::string& text, const std::string& where) {
 }
 
 std::string to_string(const Period& period) {
-  return std::visit(Overloaded{[](Steps p) { return fmt::format("{} steps", p.count); },
-                               [](Epochs p) { return fmt::format("{} epochs", p.count); },
-                               [](Labels p) { return fmt::format("{} labels", p.count); },
-                               [](Share p) { return fmt::format("{} %", p.part * kPercent); }},
+  return std::visit(Overload{[](Steps p) { return fmt::format("{} steps", p.count); },
+                             [](Epochs p) { return fmt::format("{} epochs", p.count); },
+                             [](Labels p) { return fmt::format("{} labels", p.count); },
+                             [](Share p) { return fmt::format("{} %", p.part * kPercent); }},
                     period);
 }
 
@@ -56,26 +53,26 @@ void check_period(const std::string& text, const std::string& where, bool empty_
   try {
     parse_period(text, where);
   } catch (const UserError& error) {
-    for (const Problem& problem : error.problems()) problems.add(problem);
+    problems.add_all(error.problems());
   }
 }
 
 double in_steps(const Period& period, const Period& run, const PeriodScale& scale) {
-  return std::visit(
-      Overloaded{[](Steps p) { return p.count; }, [&](Epochs p) { return p.count * scale.steps_per_epoch; },
-                 [&](Labels p) { return p.count / scale.labels_per_epoch * scale.steps_per_epoch; },
-                 [&](Share p) {
-                   if (std::holds_alternative<Share>(run)) throw std::logic_error("a run's length cannot be a share");
-                   return p.part * in_steps(run, run, scale);
-                 }},
-      period);
+  return std::visit(Overload{[](Steps p) { return p.count; }, [&](Epochs p) { return p.count * scale.steps_per_epoch; },
+                             [&](Labels p) { return p.count / scale.labels_per_epoch * scale.steps_per_epoch; },
+                             [&](Share p) {
+                               if (std::holds_alternative<Share>(run))
+                                 throw std::logic_error("a run's length cannot be a share");
+                               return p.part * in_steps(run, run, scale);
+                             }},
+                    period);
 }
 
 double done(const Period& period, const Progressed& progress, const Period& run) {
   return std::visit(
-      Overloaded{[&](Steps p) { return progress.steps / p.count; }, [&](Epochs p) { return progress.epochs / p.count; },
-                 [&](Labels p) { return progress.labels / p.count; },
-                 [&](Share p) { return done(run, progress, run) / p.part; }},
+      Overload{[&](Steps p) { return progress.steps / p.count; }, [&](Epochs p) { return progress.epochs / p.count; },
+               [&](Labels p) { return progress.labels / p.count; },
+               [&](Share p) { return done(run, progress, run) / p.part; }},
       period);
 }
 

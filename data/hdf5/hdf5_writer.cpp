@@ -94,6 +94,18 @@ struct Hdf5Writer::Impl {
     dataset.buffer.erase(dataset.buffer.begin(), dataset.buffer.begin() + values * value_bytes);
   }
 
+  // Creates the dataset in the file. Returns its index.
+  size_t add(Dataset dataset, const Hdf5Handle& space, const Hdf5Handle& layout) {
+    make_groups(handle.id(), dataset.name);
+    const Hdf5Handle stored = hdf5_datatype(dataset.type);
+    dataset.handle = Hdf5Handle(
+        H5Dcreate2(handle.id(), dataset.name.c_str(), stored.id(), space.id(), H5P_DEFAULT, layout.id(), H5P_DEFAULT),
+        H5Dclose);
+    check(dataset.handle.valid(), "cannot create dataset " + dataset.name);
+    datasets.push_back(std::move(dataset));
+    return datasets.size() - 1;
+  }
+
   // Opens the object of an attribute and removes an existing attribute of the name, so that a second call replaces it.
   Hdf5Handle open_for_attribute(const std::string& object, const std::string& name) const {
     make_groups(handle.id(), object + "/");
@@ -130,43 +142,27 @@ size_t Hdf5Writer::create(const std::string& name, Hdf5Type type, int64_t column
   const std::array<hsize_t, 2> extent = {0, static_cast<hsize_t>(columns)};
   const std::array<hsize_t, 2> most = {H5S_UNLIMITED, static_cast<hsize_t>(columns)};
   const std::array<hsize_t, 2> chunk = {static_cast<hsize_t>(chunk_rows), static_cast<hsize_t>(columns)};
-  make_groups(impl_->handle.id(), name);
   const Hdf5Handle space(H5Screate_simple(rank, extent.data(), most.data()), H5Sclose);
   const Hdf5Handle layout = timeless(H5P_DATASET_CREATE);
   H5Pset_chunk(layout.id(), rank, chunk.data());
   H5Pset_shuffle(layout.id());
   H5Pset_deflate(layout.id(), kDeflateLevel);
-  const Hdf5Handle stored = hdf5_datatype(type);
-  Dataset dataset{.name = name,
-                  .type = type,
-                  .columns = columns,
-                  .chunk_values = chunk_rows * std::max<int64_t>(1, columns),
-                  .handle = Hdf5Handle(H5Dcreate2(impl_->handle.id(), name.c_str(), stored.id(), space.id(),
-                                                  H5P_DEFAULT, layout.id(), H5P_DEFAULT),
-                                       H5Dclose)};
-  impl_->check(dataset.handle.valid(), "cannot create dataset " + name);
-  impl_->datasets.push_back(std::move(dataset));
-  return impl_->datasets.size() - 1;
+  return impl_->add(
+      {.name = name, .type = type, .columns = columns, .chunk_values = chunk_rows * std::max<int64_t>(1, columns)},
+      space, layout);
 }
 
 size_t Hdf5Writer::create_plain(const std::string& name, Hdf5Type type, int64_t rows, int64_t columns) {
   const std::array<hsize_t, 2> extent = {static_cast<hsize_t>(rows), static_cast<hsize_t>(columns)};
-  make_groups(impl_->handle.id(), name);
   const Hdf5Handle space(H5Screate_simple(columns == 0 ? 1 : 2, extent.data(), nullptr), H5Sclose);
   const Hdf5Handle layout = timeless(H5P_DATASET_CREATE);
   H5Pset_layout(layout.id(), H5D_CONTIGUOUS);
-  const Hdf5Handle stored = hdf5_datatype(type);
-  Dataset dataset{.name = name,
-                  .type = type,
-                  .columns = columns,
-                  .chunk_values = rows_of_chunk(type, columns) * std::max<int64_t>(1, columns),
-                  .all_rows = rows,
-                  .handle = Hdf5Handle(H5Dcreate2(impl_->handle.id(), name.c_str(), stored.id(), space.id(),
-                                                  H5P_DEFAULT, layout.id(), H5P_DEFAULT),
-                                       H5Dclose)};
-  impl_->check(dataset.handle.valid(), "cannot create dataset " + name);
-  impl_->datasets.push_back(std::move(dataset));
-  return impl_->datasets.size() - 1;
+  return impl_->add({.name = name,
+                     .type = type,
+                     .columns = columns,
+                     .chunk_values = rows_of_chunk(type, columns) * std::max<int64_t>(1, columns),
+                     .all_rows = rows},
+                    space, layout);
 }
 
 void Hdf5Writer::append_bytes(size_t index, Hdf5Type type, const void* values, int64_t count) {

@@ -1,5 +1,8 @@
 #include "data/tokenizers/byte_level.h"
 
+#include <array>
+#include <cstdint>
+
 #include "base/utf8.h"
 
 namespace draftsmith::data {
@@ -12,6 +15,7 @@ constexpr bool is_printable(uint32_t byte) {
   return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
 }
 
+// Returns the character of each byte: the byte itself if it is printable in Latin-1, else U+0100 and following.
 constexpr std::array<char32_t, 256> make_characters() {
   std::array<char32_t, 256> characters{};
   char32_t next = 0x100;
@@ -32,10 +36,6 @@ constexpr auto kCharacterOf = make_characters();
 constexpr auto kByteOf = make_bytes();
 
 }  // namespace
-
-std::array<char32_t, 256> byte_characters() {
-  return kCharacterOf;
-}
 
 std::optional<std::string> bytes_of_piece(std::string_view piece) {
   std::string bytes;

@@ -2,16 +2,11 @@
 // bytes are valid text.
 #pragma once
 
-#include <array>
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 
 namespace draftsmith::data {
-
-// Returns the character of each byte: the byte itself if it is printable in Latin-1, else U+0100 and following.
-std::array<char32_t, 256> byte_characters();
 
 // Returns the bytes of a piece, or nothing if one of its characters stands for no byte.
 std::optional<std::string> bytes_of_piece(std::string_view piece);

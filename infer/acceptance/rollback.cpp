@@ -7,6 +7,13 @@
 
 namespace draftsmith::infer {
 
+const NamedValues<RollbackRule>& rollback_rules() {
+  static const NamedValues<RollbackRule> kRules("rollback rule", {{"effective", RollbackRule::kEffective},
+                                                                  {"literal", RollbackRule::kLiteral},
+                                                                  {"released_code", RollbackRule::kReleasedCode}});
+  return kRules;
+}
+
 AcceptanceTraits RollbackAcceptance::traits() const {
   return {.name = "rollback", .lossless = false, .first_from_target = rule_ == RollbackRule::kReleasedCode};
 }

@@ -3,6 +3,7 @@
 // target adds the next token.
 #pragma once
 
+#include "base/registry.h"
 #include "infer/acceptance/row_verification.h"
 
 namespace draftsmith::infer {
@@ -14,6 +15,9 @@ enum class RollbackRule {
   // instead of using the logits at hand.
   kReleasedCode,
 };
+
+// Returns their names in options.
+const NamedValues<RollbackRule>& rollback_rules();
 
 class RollbackAcceptance : public AcceptanceRule {
  public:

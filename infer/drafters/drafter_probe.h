@@ -8,21 +8,23 @@
 
 namespace draftsmith::infer {
 
+// Drafter at work on one row.
 class DrafterProbe {
  public:
   // Begins the row. `source` is empty for decoder-only targets; `tokens` are the start token or the prompt, then what
   // is committed already. The drafter must be one that proposes tokens, reads no encoder, and outlive the probe.
   DrafterProbe(Drafter& drafter, const model::ModelInfo& target, const std::vector<int64_t>& source,
                const std::vector<int64_t>& tokens);
-  // The drafter's next token, kNoProposal where it has none.
+  // Returns the drafter's next token; kNoProposal: none.
   int64_t next_token();
   bool gives_logits() const { return drafter_.traits().logits; }
-  // Logits [1,V] of the next token.
+  // Returns the logits [1,V] of the next token.
   at::Tensor next_logits();
-  // The next token, as far as this window is concerned.
+  // Appends a drafted token.
   void draft(int64_t token) { drafted_.front().push_back(token); }
+  // Removes all drafted tokens.
   void forget_draft() { drafted_.front().clear(); }
-  // The next token, once and for all. Nothing may be drafted.
+  // Commits a token. Nothing may be drafted.
   void commit(int64_t token);
 
  private:

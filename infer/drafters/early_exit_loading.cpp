@@ -116,17 +116,14 @@ StepCosts measure_exit_costs(const ExitDrafting& drafting, const CalibrationCont
 ForcedAlpha alpha_forced_exit(const ExitDrafting& drafting, const ForcedBatch& texts, const Warping& warping) {
   const at::NoGradGuard no_grad;
   AlphaSums sums(warping);
-  for (size_t first = 0; first < texts.sources.size(); first += kForcedRows) {
-    const size_t count = std::min(kForcedRows, texts.sources.size() - first);
-    const ForcedBatch batch{
-        texts.sources.subspan(first, count), texts.outputs.subspan(first, count), {drafting.layers}};
+  for_each_batch({texts.sources, texts.outputs, {drafting.layers}}, kForcedRows, [&](const ForcedBatch& batch) {
     TeacherForcing target(drafting.model, batch);
     sums.add_batch(target, batch, [&](int64_t width) {
       const model::StepOutput output = target.next_output(width);
       return LogitsPair{output.logits,
                         model::exit_logits(drafting.model, drafting.exits, drafting.layers, output.hidden.front())};
     });
-  }
+  });
   return sums.mean();
 }
 

@@ -3,8 +3,12 @@
 #include <charconv>
 #include <optional>
 #include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/overload.h"
 #include "infer/drafters/early_exit_loading.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/drafters/ngram_drafter.h"
@@ -21,11 +25,6 @@ namespace fs = std::filesystem;
 constexpr std::string_view kNgram = "ngram:";
 constexpr std::string_view kLookup = "lookup";
 constexpr std::string_view kExit = "exit:";
-
-template <class... Cases>
-struct Overloaded : Cases... {
-  using Cases::operator()...;
-};
 
 // Absent: not a number.
 std::optional<int64_t> parse_number(std::string_view text) {
@@ -63,10 +62,20 @@ NgramSpec parse_ngram(const std::string& text) {
                    .hint = "make one with `draftsmith data ngrams`"});
 }
 
+// Returns each kind of drafter that is given.
+std::vector<DrafterSpec> given_specs(const DrafterOptions& drafter) {
+  std::vector<DrafterSpec> specs;
+  if (!drafter.model.empty()) specs.emplace_back(ModelSpec{drafter.model});
+  if (!drafter.tandem.empty()) specs.emplace_back(TandemSpec{drafter.tandem});
+  if (!drafter.ngram.empty()) specs.emplace_back(NgramSpec{drafter.ngram});
+  if (drafter.exit > 0) specs.emplace_back(ExitSpec{drafter.exit});
+  if (drafter.lookup) specs.emplace_back(LookupSpec{drafter.longest});
+  return specs;
+}
+
 // Reports a problem unless exactly one kind is given.
 void check_one_kind(const DrafterOptions& drafter, const std::string& where, Problems& problems) {
-  const int given = (drafter.model.empty() ? 0 : 1) + (drafter.tandem.empty() ? 0 : 1) +
-                    (drafter.ngram.empty() ? 0 : 1) + (drafter.lookup ? 1 : 0) + (drafter.exit > 0 ? 1 : 0);
+  const size_t given = given_specs(drafter).size();
   if (given == 1) return;
   problems.add({where, "a drafter is one thing", "one of model, tandem, ngram, exit and lookup = true",
                 given == 0 ? "none of them" : "several of them", ""});
@@ -82,53 +91,58 @@ DrafterSpec parse_drafter(const std::string& text) {
   return ModelSpec{text};
 }
 
+std::string drafter_help() {
+  return fmt::format(
+      "Directory of a drafter, of a Tandem secondary of the model, or of the model itself; {}FILE for a table of "
+      "`draftsmith data ngrams`; {}[:N] to copy the continuation of the last N-gram (default {}) that equals the "
+      "end of the text; or {}N for the model's own first N layers",
+      kNgram, kLookup, kLongestLookup, kExit);
+}
+
 std::string to_text(const DrafterSpec& spec) {
   return std::visit(
-      Overloaded{[](const ModelSpec& model) { return model.directory.string(); },
-                 [](const TandemSpec& tandem) { return tandem.directory.string(); },
-                 [](const NgramSpec& table) { return std::string(kNgram) + table.file.string(); },
-                 [](const LookupSpec& lookup) { return std::string(kLookup) + ":" + std::to_string(lookup.longest); },
-                 [](const ExitSpec& exit) { return std::string(kExit) + std::to_string(exit.layers); }},
+      Overload{[](const ModelSpec& model) { return model.directory.string(); },
+               [](const TandemSpec& tandem) { return tandem.directory.string(); },
+               [](const NgramSpec& table) { return std::string(kNgram) + table.file.string(); },
+               [](const LookupSpec& lookup) { return std::string(kLookup) + ":" + std::to_string(lookup.longest); },
+               [](const ExitSpec& exit) { return std::string(kExit) + std::to_string(exit.layers); }},
       spec);
 }
 
 DrafterKind kind_of(const DrafterSpec& spec) {
   using K = DrafterKind;
   return std::visit(
-      Overloaded{[](const ModelSpec&) { return K{.name = "model", .is_model = true}; },
-                 [](const TandemSpec&) { return K{.name = "tandem", .reads_target = true, .is_model = true}; },
-                 [](const NgramSpec&) { return K{.name = "ngram"}; },
-                 [](const LookupSpec&) { return K{.name = "lookup", .logits = false}; },
-                 [](const ExitSpec&) { return K{.name = "early-exit"}; }},
+      Overload{[](const ModelSpec&) { return K{.name = "model", .is_model = true}; },
+               [](const TandemSpec&) { return K{.name = "tandem", .reads_target = true, .is_model = true}; },
+               [](const NgramSpec&) { return K{.name = "ngram"}; },
+               [](const LookupSpec&) { return K{.name = "lookup", .logits = false}; },
+               [](const ExitSpec&) { return K{.name = "early-exit"}; }},
       spec);
 }
 
 SharedDrafter load_drafter(const DrafterSpec& spec, const fs::path& target, const model::LoadOptions& options) {
   return std::visit(
-      Overloaded{[&](const ModelSpec& model) { return load_model_drafter(model.directory, options); },
-                 [&](const TandemSpec& tandem) { return load_tandem_drafter(tandem.directory, target, options); },
-                 [](const NgramSpec& table) { return load_ngram_drafter(table.file); },
-                 [](const LookupSpec& lookup) { return lookup_drafter(lookup.longest); },
-                 [](const ExitSpec& exit) { return exit_drafter(exit.layers); }},
+      Overload{[&](const ModelSpec& model) { return load_model_drafter(model.directory, options); },
+               [&](const TandemSpec& tandem) { return load_tandem_drafter(tandem.directory, target, options); },
+               [](const NgramSpec& table) { return load_ngram_drafter(table.file); },
+               [](const LookupSpec& lookup) { return lookup_drafter(lookup.longest); },
+               [](const ExitSpec& exit) { return exit_drafter(exit.layers); }},
       spec);
 }
 
 DrafterSpec DrafterOptions::spec() const {
-  if (lookup) return LookupSpec{longest};
-  if (exit > 0) return ExitSpec{exit};
-  if (!ngram.empty()) return NgramSpec{ngram};
-  if (!tandem.empty()) return TandemSpec{tandem};
-  return ModelSpec{model};
+  const std::vector<DrafterSpec> specs = given_specs(*this);
+  return specs.empty() ? DrafterSpec(ModelSpec{}) : specs.back();
 }
 
 Fields<DrafterOptions> DrafterOptions::fields() {
   return Fields<DrafterOptions>("evaluation drafter")
       .add("name", &DrafterOptions::name, Required{}, "Name by which runs refer to the drafter; not \"target\".")
-      .add("model", &DrafterOptions::model, "Its model directory; or")
-      .add("tandem", &DrafterOptions::tandem, "the directory of a Tandem secondary of the suite's model; or")
-      .add("ngram", &DrafterOptions::ngram, "its n-gram table, made by `draftsmith data ngrams`; or")
+      .add("model", &DrafterOptions::model, "Model directory of a small model.")
+      .add("tandem", &DrafterOptions::tandem, "Directory of a Tandem secondary of the suite's model.")
+      .add("ngram", &DrafterOptions::ngram, "N-gram table, made by `draftsmith data ngrams`.")
       .add("exit", &DrafterOptions::exit, Range{0}, Unit{"layers"},
-           "the first so many layers of the model that decodes, read by its exits if it has any; 0: none; or")
+           "First so many layers of the model that decodes, read by its exits if it has any; 0: none.")
       .add("lookup", &DrafterOptions::lookup,
            "true: prompt look-up, which copies what followed the last n-gram like the end of the text.")
       .add("longest", &DrafterOptions::longest, Range{1, static_cast<double>(kMostLookup)}, Unit{"tokens"},

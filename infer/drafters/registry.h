@@ -39,17 +39,20 @@ struct ExitSpec {
   int64_t layers = 0;  // 1..N; 0: the method's default
 };
 
-// What a user names as a drafter. To add a kind: its struct here, its entries in registry.cpp, and its own two files.
+// Drafter that a user names. To add a kind: its struct here, its entries in registry.cpp, and its own two files.
 using DrafterSpec = std::variant<ModelSpec, TandemSpec, NgramSpec, LookupSpec, ExitSpec>;
 
 // Reads "DIR" (a directory's config.json says whether it is a Tandem secondary), "ngram:FILE", "lookup" or "lookup:N"
 // (N from 1 to 16), or "exit:N" (N from 1). Errors: UserError for another N and for "ngram:" without a file.
 DrafterSpec parse_drafter(const std::string& text);
 
+// Returns help for users on the texts that parse_drafter() reads.
+std::string drafter_help();
+
 // Returns the text that parse_drafter() reads as `spec`.
 std::string to_text(const DrafterSpec& spec);
 
-// What window and acceptance rules ask of a kind of drafter (infer/parts.h), known before a drafter is loaded.
+// Properties of a kind of drafter that window and acceptance rules ask for (infer/parts.h), known before loading.
 struct DrafterKind {
   std::string name;
   bool logits = true;         // gives probabilities; false: only proposes tokens
@@ -74,6 +77,7 @@ struct DrafterOptions {
   int64_t longest = kLongestLookup;
   std::filesystem::path tandem{};
   int64_t exit = 0;  // layers; 0: none
+  // Returns the kind that is given; of several the last of the list of fields.
   DrafterSpec spec() const;
   static Fields<DrafterOptions> fields();
 };

@@ -147,15 +147,12 @@ ForcedAlpha alpha_forced_tandem(model::LanguageModel& target, model::Transformer
   const int64_t width = block > 0 ? block : secondary.config().tandem.block;
   TandemDrafter drafter(secondary);
   AlphaSums sums(warping);
-  for (size_t first = 0; first < texts.sources.size(); first += kForcedRows) {
-    const size_t count = std::min(kForcedRows, texts.sources.size() - first);
-    ForcedTandem batch(
-        target, drafter,
-        {texts.sources.subspan(first, count), texts.outputs.subspan(first, count), drafter.target_layers()});
-    for (int64_t done = 0; done < batch.longest(); done += width) {
-      batch.add_block(std::min(width, batch.longest() - done), sums);
+  for_each_batch({texts.sources, texts.outputs, drafter.target_layers()}, kForcedRows, [&](const ForcedBatch& batch) {
+    ForcedTandem forced(target, drafter, batch);
+    for (int64_t done = 0; done < forced.longest(); done += width) {
+      forced.add_block(std::min(width, forced.longest() - done), sums);
     }
-  }
+  });
   return sums.mean();
 }
 
@@ -180,7 +177,7 @@ class LoadedTandem final : public LoadedDrafter {
     try {
       model::require_tandem_pair(secondary_->config(), primary->config(), {name(), target.model.info().name});
     } catch (const UserError& error) {
-      for (const Problem& problem : error.problems()) problems.add(problem);
+      problems.add_all(error.problems());
     }
   }
 

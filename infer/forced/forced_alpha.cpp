@@ -48,11 +48,8 @@ ForcedAlpha measure_forced_alpha(const ForcedPair& models, std::span<const std::
                                  int64_t batch_size) {
   const at::NoGradGuard no_grad;
   AlphaSums sums(warping);
-  const auto rows = static_cast<size_t>(batch_size);
-  for (size_t first = 0; first < sources.size(); first += rows) {
-    const size_t count = std::min(rows, sources.size() - first);
-    add_batch(models, {sources.subspan(first, count), outputs.subspan(first, count)}, sums);
-  }
+  for_each_batch({sources, outputs}, static_cast<size_t>(batch_size),
+                 [&](const ForcedBatch& batch) { add_batch(models, batch, sums); });
   return sums.mean();
 }
 

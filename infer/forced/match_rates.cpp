@@ -195,7 +195,7 @@ void throw_problems(const MatchRateOptions& options, const GenerationModels& mod
 
 DecodeOptions decode_options(const MatchRateOptions& options, const MatchDecoding& decoding) {
   DecodeOptions wanted;
-  wanted.method = decoding.temperature == 0 ? "greedy" : "sample";
+  wanted.method = baseline_method(decoding.temperature).name;
   wanted.temperature = decoding.temperature;
   wanted.top_k = decoding.top_k;
   wanted.top_p = decoding.top_p;
@@ -247,11 +247,8 @@ std::vector<MatchRate> count_matches(const GenerationModels& models, const Match
   if (texts.prompts.size() != texts.outputs.size()) throw std::logic_error("prompts and outputs differ in number");
   const MatchPass pass(models, options);
   RankCounts counts(options, pass.readers().size());
-  const auto rows = static_cast<size_t>(options.batch_size);
-  for (size_t first = 0; first < texts.prompts.size(); first += rows) {
-    const size_t count = std::min(rows, texts.prompts.size() - first);
-    pass.add(texts.prompts.subspan(first, count), texts.outputs.subspan(first, count), counts);
-  }
+  for_each_batch({texts.prompts, texts.outputs}, static_cast<size_t>(options.batch_size),
+                 [&](const ForcedBatch& batch) { pass.add(batch.sources, batch.outputs, counts); });
   std::vector<MatchRate> rates;
   size_t readers = 1;  // of one layer
   for (size_t r = 0; r < pass.readers().size(); r += readers) {

@@ -28,6 +28,16 @@ model::EncoderStates encode(model::LanguageModel& model, std::span<const std::ve
 
 }  // namespace
 
+void for_each_batch(const ForcedBatch& texts, size_t rows, const std::function<void(const ForcedBatch&)>& use) {
+  for (size_t first = 0; first < texts.sources.size(); first += rows) {
+    const size_t count = std::min(rows, texts.sources.size() - first);
+    ForcedBatch batch = texts;
+    batch.sources = texts.sources.subspan(first, count);
+    batch.outputs = texts.outputs.subspan(first, count);
+    use(batch);
+  }
+}
+
 TeacherForcing::TeacherForcing(model::LanguageModel& model, const ForcedBatch& batch)
     : model_(model), hidden_layers_(batch.hidden_layers), logits_(batch.logits) {
   if (batch.sources.size() != batch.outputs.size()) throw std::logic_error("sources and outputs differ in number");

@@ -147,6 +147,12 @@ class Ascent {
 
 }  // namespace
 
+const NamedValues<ExitMeasure>& exit_measures() {
+  static const NamedValues<ExitMeasure> kMeasures(
+      "exit measure", {{"saturation", ExitMeasure::kSaturation}, {"margin", ExitMeasure::kMargin}});
+  return kMeasures;
+}
+
 double calm_threshold(const CalmSettings& settings, int64_t t, int64_t longest) {
   if (settings.threshold >= 1) return 1;
   if (settings.threshold <= 0) return 0;

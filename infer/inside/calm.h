@@ -2,17 +2,21 @@
 // first layer where its hidden state looks finished. That hidden state is then its input to all later layers.
 #pragma once
 
+#include "base/registry.h"
 #include "infer/loop/decode_settings.h"
 #include "infer/loop/row_batch.h"
 #include "model/kinds/exits.h"
 
 namespace draftsmith::infer {
 
-// The measure that decides whether a hidden state is finished.
+// Measure that decides whether a hidden state is finished.
 enum class ExitMeasure {
   kSaturation,  // cosine similarity to the previous layer's output; in layer 1 to the embedding
   kMargin,      // difference of the two largest probabilities of the layer's exit
 };
+
+// Returns their names in options.
+const NamedValues<ExitMeasure>& exit_measures();
 
 struct CalmSettings {
   ExitMeasure measure = ExitMeasure::kSaturation;

@@ -26,6 +26,13 @@ void limit_threads(int threads) {
 
 }  // namespace
 
+const NamedValues<PpdExecution>& ppd_executions() {
+  static const NamedValues<PpdExecution> kExecutions(
+      "execution of ppd",
+      {{"batched", PpdExecution::kBatched}, {"threads", PpdExecution::kThreads}, {"streams", PpdExecution::kStreams}});
+  return kExecutions;
+}
+
 // A thread that runs one piece of work at a time. One atomic hands the work over and back: each side's release store
 // and the other's acquire load order everything that was written.
 class PpdSides::Worker {

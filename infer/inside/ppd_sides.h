@@ -6,15 +6,19 @@
 #include <memory>
 
 #include "base/aten.h"
+#include "base/registry.h"
 
 namespace draftsmith::infer {
 
-// How the branches run beside the last layers of their parent.
+// Execution of the branches beside the last layers of their parent.
 enum class PpdExecution {
   kBatched,  // one side after the other: the k branches as one pass, then the last layers
   kThreads,  // branches on a worker thread; each side has its share of the cores (CPU)
   kStreams,  // branches on a second stream (GPU)
 };
+
+// Returns their names in options.
+const NamedValues<PpdExecution>& ppd_executions();
 
 // The work of one side.
 using PpdSide = std::function<void()>;

@@ -1,7 +1,6 @@
 #include "infer/loop/context_fit.h"
 
 #include <algorithm>
-#include <stdexcept>
 
 #include <fmt/format.h>
 
@@ -9,11 +8,11 @@
 
 namespace draftsmith::infer {
 
-LongPrompts parse_long_prompts(const std::string& name) {
-  if (name == "error") return LongPrompts::kError;
-  if (name == "truncate-left") return LongPrompts::kTruncateLeft;
-  if (name == "skip") return LongPrompts::kSkip;
-  throw std::logic_error("no policy for long prompts: " + name);
+const NamedValues<LongPrompts>& long_prompt_policies() {
+  static const NamedValues<LongPrompts> kPolicies(
+      "policy for long prompts",
+      {{"error", LongPrompts::kError}, {"truncate-left", LongPrompts::kTruncateLeft}, {"skip", LongPrompts::kSkip}});
+  return kPolicies;
 }
 
 PromptFit fit_prompt(int64_t prompt, int64_t wanted, const Context& context, LongPrompts policy,

@@ -5,16 +5,19 @@
 #include <cstdint>
 #include <string>
 
+#include "base/registry.h"
+
 namespace draftsmith::infer {
 
+// Treatment of a prompt that leaves no room: it
 enum class LongPrompts {
   kError,         // is an error that names the remedy
   kTruncateLeft,  // drops the prompt's beginning so that the wanted tokens fit behind it
   kSkip,          // gives empty results
 };
 
-// Parses the option `long_prompts`: error, truncate-left, skip.
-LongPrompts parse_long_prompts(const std::string& name);
+// Returns their names in options.
+const NamedValues<LongPrompts>& long_prompt_policies();
 
 struct Context {
   int64_t tokens = 0;  // prompt and new tokens together; 0: no limit

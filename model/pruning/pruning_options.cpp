@@ -133,7 +133,7 @@ class Check {
     try {
       layers_to_keep(choice, count, where);
     } catch (const UserError& error) {
-      for (const Problem& problem : error.problems()) problems_.add(problem);
+      problems_.add_all(error.problems());
     }
   }
 

@@ -8,6 +8,7 @@
 #include "data/text/readers.h"
 #include "data/tokenizers/load_tokenizer.h"
 #include "infer/generator.h"
+#include "infer/load_models.h"
 #include "infer/loop/vocabulary.h"
 #include "model/files/checkpoint.h"
 #include "recipes/export/probes.h"
@@ -28,17 +29,6 @@ constexpr const char* kSentences[] = {"A man rides a bicycle down the street.",
 
 std::unique_ptr<data::Tokenizer> tokenizer_in(const fs::path& directory) {
   return data::has_tokenizer(directory) ? data::load_tokenizer(directory) : nullptr;
-}
-
-// Returns the ids of a text as a source or a prompt of the model.
-std::vector<int64_t> source_of(const std::string& text, const data::Tokenizer& tokenizer,
-                               const model::ModelInfo& info) {
-  const auto pieces = tokenizer.encode(text);
-  const auto before = info.encoder_decoder ? std::vector<int32_t>{} : tokenizer.frame().before;
-  std::vector<int64_t> ids(before.begin(), before.end());
-  ids.insert(ids.end(), pieces.begin(), pieces.end());
-  if (info.encoder_decoder && !info.eos.empty()) ids.push_back(info.eos.front());
-  return ids;
 }
 
 void require_text_readable(const fs::path& text, const fs::path& target, const data::Tokenizer* tokenizer) {
@@ -62,7 +52,7 @@ std::vector<std::vector<int64_t>> read_sources(const fs::path& text, const data:
       text.empty() ? std::vector<std::string>(std::begin(kSentences), std::end(kSentences)) : data::read_lines(text);
   std::vector<std::vector<int64_t>> sources;
   for (const std::string& line : lines) {
-    auto ids = source_of(line, tokenizer, info);
+    auto ids = infer::source_ids(line, tokenizer, info);
     const bool fits = info.max_positions == 0 || std::ssize(ids) + new_tokens(info) <= info.max_positions;
     if (!ids.empty() && fits) sources.push_back(std::move(ids));
     if (sources.size() == AlphaCheck::kLines) return sources;

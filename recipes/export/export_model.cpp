@@ -51,7 +51,7 @@ void check_model(const model::ModelDirectory& opened, const ExportOptions& optio
   if (options.target) target = model::load_config(*options.target);
   Problems problems;
   export_format_named(options.format).check(options.model.string(), opened.config(), target, problems);
-  for (const Problem& problem : verify(options.model)) problems.add(problem);
+  problems.add_all(verify(options.model));
   problems.throw_if_any();
   if (options.results) measurements_of(*options.results, options.model);  // reports errors before any work
 }

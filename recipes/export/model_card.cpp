@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/environment.h"
+#include "base/table.h"
 #include "metrics/registry.h"
 #include "model/kinds/exits.h"
 #include "recipes/export/measurements.h"
@@ -23,7 +24,7 @@ std::string front_matter(const CardInputs& inputs) {
   return text + "tags:\n- draftsmith\n- speculative-decoding\n- draft-model\n- " + inputs.model.family + "\n---\n";
 }
 
-// A table's cell: no text of the user's may end it.
+// Returns text of the user's for a line or a table's cell, which it may not end.
 std::string cell(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c == '|' || c == '\n' || c == '\r' || c == '`'; }, ' ');
@@ -50,7 +51,7 @@ std::string what_it_is(const CardInputs& inputs) {
   return text;
 }
 
-// The exits that the model has, which were exported with it.
+// Returns the section on the exits that the model has, which were exported with it.
 std::string its_exits(const CardInputs& inputs) {
   const fs::path exits = model::exits_directory(inputs.options.model);
   if (!model::holds_exits(exits)) return "";
@@ -83,9 +84,9 @@ std::string how_it_was_made(const CardInputs& inputs) {
       stage.stage, stage.kind, stage.version, stage.finished, stage.hash);
   text += options_block(stage);
   if (!from->behind.empty()) {
-    text += "\nMade from these stages:\n\n| stage | kind | hash |\n|---|---|---|\n";
-    for (const Done& done : from->behind)
-      text += fmt::format("| {} | {} | `{}` |\n", cell(done.stage), done.kind, done.hash);
+    Table stages({{"stage", Align::kLeft}, {"kind", Align::kLeft}, {"hash", Align::kLeft}});
+    for (const Done& done : from->behind) stages.add_row({cell(done.stage), done.kind, "`" + done.hash + "`"});
+    text += "\nMade from these stages:\n\n" + stages.markdown();
   }
   text += "\n### Data\n\n";
   const bool made_up =
@@ -93,22 +94,31 @@ std::string how_it_was_made(const CardInputs& inputs) {
   if (from->data.empty()) {
     return text + (made_up ? "No data files: the stages made their text up.\n" : "These stages name no data files.\n");
   }
-  text += "| file | SHA-256 |\n|---|---|\n";
-  for (const auto& [file, hash] : from->data) text += fmt::format("| {} | `{}` |\n", cell(file), hash);
-  return text;
+  Table files({{"file", Align::kLeft}, {"SHA-256", Align::kLeft}});
+  for (const auto& [file, hash] : from->data) files.add_row({cell(file), "`" + hash + "`"});
+  return text + files.markdown();
 }
 
-// A number as text, or a dash.
+// Returns a number as text; a dash where nothing was measured.
 std::string number(double value, int digits) {
   return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : "–";
 }
 
-std::string setting_row(const evaluate::SettingResult& setting, const metrics::Metric& metric) {
+std::vector<std::string> setting_row(const evaluate::SettingResult& setting, const metrics::Metric& metric) {
   const auto* score = setting.quality.find(metric.leading_score());
-  return fmt::format("| {} | {} | {} | {} | {} |\n", cell(setting.name),
-                     number(score == nullptr ? NAN : score->value, metric.digits()),
-                     number(setting.speed.speedup.value, 2), number(setting.acceptance.alpha, 3),
-                     number(setting.acceptance.tokens_per_target_run, 2));
+  return {cell(setting.name), number(score == nullptr ? NAN : score->value, metric.digits()),
+          number(setting.speed.speedup.value, 2), number(setting.acceptance.alpha, 3),
+          number(setting.acceptance.tokens_per_target_run, 2)};
+}
+
+std::string task_table(const evaluate::TaskResult& task) {
+  const auto metric = metrics::make_metric(task.metric);
+  const std::string score = metric->leading_score();
+  Table table(
+      {{"run", Align::kLeft}, {score.empty() ? "quality" : score}, {"speedup"}, {"alpha"}, {"tokens per target run"}});
+  if (!task.baseline.name.empty()) table.add_row(setting_row(task.baseline, *metric));
+  for (const auto& setting : task.settings) table.add_row(setting_row(setting, *metric));
+  return table.markdown();
 }
 
 std::string where_it_was_measured(const CardInputs& inputs) {
@@ -125,14 +135,7 @@ std::string where_it_was_measured(const CardInputs& inputs) {
   std::string text = heading + fmt::format("On {} ({}, {} threads), Draftsmith {} (commit {}), {}.\n",
                                            text_of("device"), text_of("dtype"), text_of("threads"),
                                            text_of("draftsmith"), text_of("commit"), text_of("date"));
-  for (const auto& task : measured.tasks) {
-    const auto metric = metrics::make_metric(task.metric);
-    const std::string score = metric->leading_score();
-    text += fmt::format("\n{}:\n\n| run | {} | speedup | alpha | tokens per target run |\n|---|---|---|---|---|\n",
-                        cell(task.name), score.empty() ? "quality" : score);
-    if (!task.baseline.name.empty()) text += setting_row(task.baseline, *metric);
-    for (const auto& setting : task.settings) text += setting_row(setting, *metric);
-  }
+  for (const auto& task : measured.tasks) text += "\n" + cell(task.name) + ":\n\n" + task_table(task);
   return text;
 }
 

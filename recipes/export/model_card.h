@@ -10,12 +10,14 @@
 
 namespace draftsmith::recipes {
 
+// Subject of a card.
 struct CardInputs {
   const ExportOptions& options;
   const ExportSummary& summary;
   const model::ModelDescription& model;  // of what was written
 };
 
+// Returns the card's text.
 std::string model_card(const CardInputs& inputs);
 
 }  // namespace draftsmith::recipes

@@ -12,9 +12,9 @@
 #include "data/tokenizers/tokenizer.h"
 #include "infer/acceptance/rejection.h"
 #include "infer/drafters/drafter.h"
-#include "infer/drafters/registry.h"
 #include "infer/generator.h"
 #include "infer/router_collection.h"
+#include "infer/router_loading.h"
 #include "infer/windows/fixed.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_hash.h"
@@ -78,9 +78,10 @@ class Collection {
       : prompt_tokens_(options.prompt_tokens),
         tokenizer_(load_model_tokenizer(options.model, inputs.tokenizer_hash)),
         collector_(options.top_k) {
+    const infer::DrafterSpec spec = infer::parse_router_drafter(options.drafter, "drafter");
     const model::LoadOptions load{.device = choose_device(run.execution.device), .dtype = parse_dtype(options.dtype)};
     target_ = model::load_model(options.model, load);
-    drafter_ = infer::load_drafter(infer::parse_drafter(options.drafter), options.model, load);
+    drafter_ = infer::load_drafter(spec, options.model, load);
     infer::GenerationModels models;
     models.target = target_.get();
     models.drafter = drafter_;

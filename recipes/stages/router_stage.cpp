@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/logging.h"
 #include "base/signals.h"
-#include "infer/drafters/registry.h"
+#include "infer/router_loading.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_hash.h"
 #include "recipes/stages/stages.h"
@@ -33,9 +33,10 @@ struct RouterStageOptions : train::RouterTrainingOptions {
 
 // Starts from the beginning after an interruption, since training takes minutes at most; removes files of a killed run.
 void run_router(const RouterStageOptions& options, const StageContext& run) {
+  const infer::DrafterSpec spec = infer::parse_router_drafter(options.drafter, "drafter");
   fs::remove_all(run.directory / "router");
   const data::RouterData data(options.data);
-  const infer::SharedDrafter drafter = infer::load_drafter(infer::parse_drafter(options.drafter), {}, {});
+  const infer::SharedDrafter drafter = infer::load_drafter(spec, {}, {});
   const std::string name =
       run.options.contains("drafter") ? run.options.at("drafter").get<std::string>() : options.drafter.string();
   Progress progress(
@@ -48,11 +49,10 @@ void run_router(const RouterStageOptions& options, const StageContext& run) {
                             throw_if_stop_requested("run the recipe again to train the router from the beginning");
                           });
   progress.finish();
-  const auto report = train::to_json(trained.report);
   model::save_router(run.directory / "router", trained.router);
-  write_json(run.directory / "router_report.json", report);
+  write_json(run.directory / "router_report.json", train::to_json(trained.report));
   write_file_atomic(run.directory / "router_report.svg", train::reliability_svg(trained.report));
-  log_info("{}", train::report_text(report));
+  log_info("{}", train::report_text(trained.report));
 }
 
 }  // namespace

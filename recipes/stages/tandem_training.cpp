@@ -73,7 +73,7 @@ Fields<TandemTrainingOptions> TandemTrainingOptions::fields() {
       .add("projections", &T::projections, Choices{"random", "identity"},
            "Initial projections: random numbers (the default), or the unit matrix, cut or padded with zeros.")
       .add("seed", &T::seed, "Seed of random projections.")
-      .add("configuration", &T::configuration, Choices(train::tandem_configuration_names()),
+      .add("configuration", &T::configuration, Choices(train::tandem_configurations().names()),
            "Trained models: the secondary alone; both models by the secondary's loss; or both by the sum of the losses "
            "of both.")
       .add("copy_primary", &T::copy_primary,
@@ -103,7 +103,8 @@ fs::path primary_of(const TandemTrainingOptions& options, const fs::path& from) 
 }
 
 bool is_frozen_primary(const TandemTrainingOptions& options, const fs::path& from, const fs::path& model) {
-  if (train::tandem_configuration(options.configuration) != train::TandemConfiguration::kPrimaryFrozen) return false;
+  if (train::tandem_configurations().at(options.configuration) != train::TandemConfiguration::kPrimaryFrozen)
+    return false;
   const fs::path primary = primary_of(options, from);
   std::error_code error;
   return fs::equivalent(primary, model, error) || model::model_hash(primary) == model::model_hash(model);
@@ -117,7 +118,7 @@ TrainableModels tandem_trainable(const TandemTrainingOptions& options, TandemBeg
                                  const TandemPlace& place) {
   const fs::path& from = beginning.from;
   const fs::path directory = primary_of(options, from);
-  const auto configuration = train::tandem_configuration(options.configuration);
+  const auto configuration = train::tandem_configurations().at(options.configuration);
   const bool frozen = configuration == train::TandemConfiguration::kPrimaryFrozen;
   auto primary = model::load_model(
       directory, {.device = place.device, .dtype = frozen ? place.frozen_primary : at::kFloat, .pack = frozen});

@@ -52,7 +52,7 @@ Fields<TeacherOutputsOptions> TeacherOutputsOptions::fields() {
 
 infer::DecodeOptions decode_options(const TeacherOutputsOptions& options) {
   infer::DecodeOptions decode;
-  decode.method = options.temperature > 0 ? "sample" : "greedy";
+  decode.method = infer::baseline_method(options.temperature).name;
   if (options.temperature > 0) decode.temperature = options.temperature;
   decode.seed = options.seed;
   decode.max_new_tokens = options.max_new_tokens;

@@ -137,6 +137,30 @@ TEST(Table, WholeNamesTakeSeveralLines) {
             "  FB0.6.RB1.5\n");
 }
 
+TEST(Table, WholeNamesAreBrokenByColumnsAndKeepCharactersWhole) {
+  Table table({{"name", Align::kLeft}, {"value"}});
+  table.add_row({"grün.übergrößengröße", "1"});
+  table.add_row({"grün.öööööööööööööööööööö", "2"});
+  table.add_row({"ööööööööööööööööööööää", "3"});
+  table.add_row({"日本語日本語日本語日本語", "4"});
+  EXPECT_EQ(table.text_with_whole_names(27),
+            "name                  value\n"
+            "---------------------------\n"
+            "grün.übergrößengröße      1\n"
+            "grün.                     2\n"
+            "  öööööööööööööööööö\n"
+            "  öö\n"
+            "öööööööööööööööööööö      3\n"
+            "  ää\n"
+            "日本語日本語日本語日      4\n"
+            "  本語\n");
+}
+
+TEST(Wrapped, BreaksAtBlanksAndEndsNoLineInThem) {
+  EXPECT_EQ(wrapped("", 20, 6, 6), "\n");
+  EXPECT_EQ(wrapped("grün ist grün", 10, 2, 4), "  grün ist\n    grün\n");
+}
+
 TEST(Table, IsTheSameAsHtmlCsvAndMarkdown) {
   Table table({{"run", Align::kLeft}, {"empty"}, {"a|b"}});
   table.add_row({"<1>, \"x\"", "", "2"});

@@ -23,7 +23,8 @@ TEST(Problems, AreThrownTogether) {
   problems.throw_if_any();
   problems.add({.what = "first"});
   problems.add({.what = "second"});
-  EXPECT_EQ(error_of([&] { problems.throw_if_any(); }), "first\nsecond");
+  problems.add_all({{.where = "b", .what = "third"}}, "a.");
+  EXPECT_EQ(error_of([&] { problems.throw_if_any(); }), "first\nsecond\na.b: third");
 }
 
 TEST(Nearest, FindsMisspellingsAndNothingFarAway) {

@@ -16,6 +16,7 @@
 namespace draftsmith {
 namespace {
 
+using testing::EndsWith;
 using testing::HasSubstr;
 
 struct InnerOptions {
@@ -297,6 +298,15 @@ TEST(Options, DescriptionNamesEverythingWithinAHundredColumns) {
   EXPECT_THAT(text, HasSubstr("maybe_inner: table [maybe_inner]; default: none"));
   EXPECT_THAT(describe_options<RequiredOptions>(), HasSubstr("kind: string; required"));
   EXPECT_LE(widest_line(text), 100u) << text;
+}
+
+struct SilentOptions {
+  int64_t count = 1;
+  static Fields<SilentOptions> fields() { return Fields<SilentOptions>("silent").add("count", &SilentOptions::count); }
+};
+
+TEST(Options, DescriptionHasNoLineForAFieldWithoutHelp) {
+  EXPECT_THAT(describe_options<SilentOptions>(), EndsWith("count: integer; default: 1\n"));
 }
 
 // The field of EveryOptions by name.

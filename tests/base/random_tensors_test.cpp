@@ -31,6 +31,11 @@ at::Tensor reference_mask(int64_t elements, uint32_t threshold, const DropoutKey
   return mask;
 }
 
+// Returns what dropout multiplies a tensor of `shape` with.
+at::Tensor dropout_mask(at::IntArrayRef shape, double probability, const DropoutKey& key, at::TensorOptions options) {
+  return dropout(at::ones(shape, options), probability, key);
+}
+
 TEST(DropoutMask, EqualsItsDefinition) {
   for (const int64_t elements : {1, 63, 64, 65, 127, 128, 129, 5000}) {
     const at::Tensor mask = dropout_mask({elements}, 0.25, kKey, at::kFloat);

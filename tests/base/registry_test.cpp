@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/support/errors.h"
+
 namespace draftsmith {
 namespace {
 
@@ -31,6 +33,18 @@ TEST(Registry, AnUnknownNameIsAnErrorThatNamesTheKnownOnesAndTheNearest) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("there is no shape of this name"), HasSubstr("square, triangle"),
                                     HasSubstr("did you mean square?")));
   }
+}
+
+enum class Colour { kRed, kGreen };
+
+TEST(NamedValues, GiveTheValueOfANameAndTheNameOfAValue) {
+  const NamedValues<Colour> colours("colour", {{"red", Colour::kRed}, {"green", Colour::kGreen}});
+  EXPECT_THAT(colours.names(), ElementsAre("red", "green"));
+  EXPECT_EQ(colours.at("green"), Colour::kGreen);
+  EXPECT_EQ(colours.name(Colour::kRed), "red");
+  EXPECT_THAT(error_of([&] { colours.at("grene"); }),
+              AllOf(HasSubstr("there is no colour of this name"), HasSubstr("did you mean green?")));
+  EXPECT_THROW(colours.name(static_cast<Colour>(2)), std::logic_error);
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ namespace {
 using test::ProgramResult;
 using test::run_program;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 TEST(Program, HelpTeachesWithExamples) {
@@ -83,7 +84,14 @@ TEST(Program, OptionsAreExplainedWithinAHundredColumns) {
   EXPECT_THAT(run_program({"help", "options", "run"}).out, HasSubstr("threads: integer (threads), 0 to 1024"));
   const ProgramResult unknown = run_program({"help", "options", "rnu"});
   EXPECT_EQ(unknown.exit_code, 2);
-  EXPECT_THAT(unknown.err, HasSubstr("did you mean 'run'?"));
+  EXPECT_THAT(unknown.err, HasSubstr("did you mean run?"));
+}
+
+TEST(Program, ScoreKnowsTheMetricsThatScoreSomething) {
+  const ProgramResult none = run_program({"score", "none", "--hyp", "none", "--ref", "none"});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("one of bleu, rouge, chrf\n"));
+  EXPECT_THAT(run_program({"score", "--help"}).out, Not(HasSubstr("none")));
 }
 
 TEST(Program, OptionsOfDecodingAreExplained) {

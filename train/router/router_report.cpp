@@ -15,13 +15,46 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// A share without items is null.
-ordered_json number(double value) {
-  return std::isfinite(value) ? ordered_json(value) : ordered_json();
+// Returns a share as text; one without items is a dash.
+std::string shown(double value) {
+  return std::isfinite(value) ? fmt::format("{:.4f}", value) : "-";
 }
 
-std::string shown(const nlohmann::json& value) {
-  return value.is_number() ? fmt::format("{:.4f}", value.get<double>()) : "-";
+// Returns a number of the object; NaN for null and a missing key.
+double number_at(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? found->get<double>() : std::nan("");
+}
+
+int64_t count_at(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? found->get<int64_t>() : 0;
+}
+
+// Throws UserError unless the keys that report_text() shows are there.
+void check_report(const nlohmann::json& json, const std::filesystem::path& file) {
+  const auto wrong = [&](const std::string& key) {
+    throw UserError({file.string(), "is not a report of a router", "the key " + key, "none, or of another type",
+                     "the stage of kind router writes it"});
+  };
+  for (const char* key : {"training_positions", "validation_positions", "cross_entropy", "constant_cross_entropy",
+                          "least_cross_entropy", "calibration_error"}) {
+    if (!json.is_object() || !json.contains(key) || !(json.at(key).is_number() || json.at(key).is_null())) wrong(key);
+  }
+  if (!json.contains("target") || !json.at("target").is_string()) wrong("target");
+  if (!json.contains("auc") || !json.at("auc").is_object()) wrong("auc");
+  for (const auto& entry : json.at("auc").items()) {
+    if (!entry.value().is_object() || !entry.value().contains("rejected") || !entry.value().contains("disagreement")) {
+      wrong("auc." + entry.key());
+    }
+  }
+  if (!json.contains("calibration") || !json.at("calibration").is_array()) wrong("calibration");
+  for (const auto& bin : json.at("calibration")) {
+    for (const char* key : {"low", "high", "count", "predicted", "disagreement", "rejected"}) {
+      if (!bin.is_object() || !bin.contains(key)) wrong(std::string("calibration.") + key);
+    }
+    if (!bin.at("low").is_number() || !bin.at("high").is_number()) wrong("calibration.low");
+  }
 }
 
 }  // namespace
@@ -32,45 +65,42 @@ ordered_json to_json(const RouterReport& report) {
                     {"validation_positions", report.validation_positions},
                     {"epochs", report.epochs},
                     {"best_epoch", report.best_epoch},
-                    {"cross_entropy", number(report.cross_entropy)},
-                    {"constant_cross_entropy", number(report.constant_cross_entropy)},
-                    {"least_cross_entropy", number(report.least_cross_entropy)},
-                    {"mean_disagreement", number(report.mean_disagreement)},
-                    {"rejected", number(report.rejected)},
-                    {"calibration_error", number(report.calibration_error)}};
+                    {"cross_entropy", finite_or_null(report.cross_entropy)},
+                    {"constant_cross_entropy", finite_or_null(report.constant_cross_entropy)},
+                    {"least_cross_entropy", finite_or_null(report.least_cross_entropy)},
+                    {"mean_disagreement", finite_or_null(report.mean_disagreement)},
+                    {"rejected", finite_or_null(report.rejected)},
+                    {"calibration_error", finite_or_null(report.calibration_error)}};
   for (const auto& auc : report.auc) {
-    json["auc"][auc.score] = {{"rejected", number(auc.rejected)}, {"disagreement", number(auc.disagreement)}};
+    json["auc"][auc.score] = {{"rejected", finite_or_null(auc.rejected)},
+                              {"disagreement", finite_or_null(auc.disagreement)}};
   }
   json["calibration"] = ordered_json::array();
   for (const ReliabilityBin& bin : report.bins) {
     json["calibration"].push_back({{"low", bin.low},
                                    {"high", bin.high},
                                    {"count", bin.count},
-                                   {"predicted", number(bin.predicted)},
-                                   {"disagreement", number(bin.disagreement)},
-                                   {"rejected", number(bin.rejected)}});
+                                   {"predicted", finite_or_null(bin.predicted)},
+                                   {"disagreement", finite_or_null(bin.disagreement)},
+                                   {"rejected", finite_or_null(bin.rejected)}});
   }
   return json;
 }
 
-std::string report_text(const nlohmann::json& report) {
+std::string report_text(const RouterReport& report) {
   std::string text = fmt::format(
       "trained for {} on {} positions, judged on {} others; cross entropy {} (always the mean: {}, least possible: "
       "{})\n",
-      report.at("target").get<std::string>(), report.at("training_positions").dump(),
-      report.at("validation_positions").dump(), shown(report.at("cross_entropy")),
-      shown(report.at("constant_cross_entropy")), shown(report.at("least_cross_entropy")));
+      report.target, report.training_positions, report.validation_positions, shown(report.cross_entropy),
+      shown(report.constant_cross_entropy), shown(report.least_cross_entropy));
   Table auc({{"AUC", Align::kLeft}, {"of rejections"}, {"of disagreement"}});
-  for (const auto& [score, values] : report.at("auc").items()) {
-    auc.add_row({score, shown(values.at("rejected")), shown(values.at("disagreement"))});
-  }
+  for (const auto& one : report.auc) auc.add_row({one.score, shown(one.rejected), shown(one.disagreement)});
   Table bins({{"predicted", Align::kLeft}, {"positions"}, {"mean"}, {"disagreement"}, {"rejected"}});
-  for (const auto& bin : report.at("calibration")) {
-    bins.add_row({fmt::format("{:.1f} to {:.1f}", bin.at("low").get<double>(), bin.at("high").get<double>()),
-                  bin.at("count").dump(), shown(bin.at("predicted")), shown(bin.at("disagreement")),
-                  shown(bin.at("rejected"))});
+  for (const ReliabilityBin& bin : report.bins) {
+    bins.add_row({fmt::format("{:.1f} to {:.1f}", bin.low, bin.high), std::to_string(bin.count), shown(bin.predicted),
+                  shown(bin.disagreement), shown(bin.rejected)});
   }
-  return text + auc.text() + bins.text() + fmt::format("calibration error {}\n", shown(report.at("calibration_error")));
+  return text + auc.text() + bins.text() + fmt::format("calibration error {}\n", shown(report.calibration_error));
 }
 
 std::string reliability_svg(const RouterReport& report) {
@@ -97,31 +127,29 @@ std::string reliability_svg(const RouterReport& report) {
   return standalone_svg(plot.svg());
 }
 
-nlohmann::json load_router_report(const std::filesystem::path& file) {
-  nlohmann::json json = load_json(file);
-  const auto wrong = [&](const std::string& key) {
-    throw UserError({file.string(), "is not a report of a router", "the key " + key, "none, or of another type",
-                     "the stage of kind router writes it"});
-  };
-  for (const char* key : {"training_positions", "validation_positions", "cross_entropy", "constant_cross_entropy",
-                          "least_cross_entropy", "calibration_error"}) {
-    if (!json.is_object() || !json.contains(key) || !(json.at(key).is_number() || json.at(key).is_null())) wrong(key);
+RouterReport load_router_report(const std::filesystem::path& file) {
+  const nlohmann::json json = load_json(file);
+  check_report(json, file);
+  RouterReport report;
+  report.target = json.at("target").get<std::string>();
+  report.training_positions = count_at(json, "training_positions");
+  report.validation_positions = count_at(json, "validation_positions");
+  report.epochs = count_at(json, "epochs");
+  report.best_epoch = count_at(json, "best_epoch");
+  report.cross_entropy = number_at(json, "cross_entropy");
+  report.constant_cross_entropy = number_at(json, "constant_cross_entropy");
+  report.least_cross_entropy = number_at(json, "least_cross_entropy");
+  report.mean_disagreement = number_at(json, "mean_disagreement");
+  report.rejected = number_at(json, "rejected");
+  report.calibration_error = number_at(json, "calibration_error");
+  for (const auto& [score, values] : json.at("auc").items()) {
+    report.auc.push_back({score, number_at(values, "rejected"), number_at(values, "disagreement")});
   }
-  if (!json.contains("target") || !json.at("target").is_string()) wrong("target");
-  if (!json.contains("auc") || !json.at("auc").is_object()) wrong("auc");
-  for (const auto& entry : json.at("auc").items()) {
-    if (!entry.value().is_object() || !entry.value().contains("rejected") || !entry.value().contains("disagreement")) {
-      wrong("auc." + entry.key());
-    }
-  }
-  if (!json.contains("calibration") || !json.at("calibration").is_array()) wrong("calibration");
   for (const auto& bin : json.at("calibration")) {
-    for (const char* key : {"low", "high", "count", "predicted", "disagreement", "rejected"}) {
-      if (!bin.is_object() || !bin.contains(key)) wrong(std::string("calibration.") + key);
-    }
-    if (!bin.at("low").is_number() || !bin.at("high").is_number()) wrong("calibration.low");
+    report.bins.push_back({number_at(bin, "low"), number_at(bin, "high"), count_at(bin, "count"),
+                           number_at(bin, "predicted"), number_at(bin, "disagreement"), number_at(bin, "rejected")});
   }
-  return json;
+  return report;
 }
 
 }  // namespace draftsmith::train

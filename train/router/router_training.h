@@ -78,11 +78,12 @@ using OnRouterEpoch = std::function<void(int64_t epochs, double cross_entropy)>;
 TrainedRouter train_router(const data::RouterData& data, const RoutedDrafter& drafter,
                            const RouterTrainingOptions& options, const OnRouterEpoch& on_epoch = {});
 
-// Returns the report as router_report.json, as lines of text, and as a picture of predictions against outcomes.
+// Return the report as router_report.json, as lines of text, and as a picture of predictions against outcomes.
 nlohmann::ordered_json to_json(const RouterReport& report);
-std::string report_text(const nlohmann::json& report);
+std::string report_text(const RouterReport& report);
 std::string reliability_svg(const RouterReport& report);
-// Reads a router_report.json and checks its keys and types. Errors: UserError.
-nlohmann::json load_router_report(const std::filesystem::path& file);
+// Reads a router_report.json, whose scores come in the order of their names. Errors: UserError for missing keys and
+// other types.
+RouterReport load_router_report(const std::filesystem::path& file);
 
 }  // namespace draftsmith::train

@@ -63,7 +63,7 @@ Batch StudentSamples::batch(const TrainableModel& student, const Batch& given, u
   const PlainArithmetic plain(student.info().device.type());
   const auto model = student.decoding_copy();
   infer::DecodeOptions decoding;
-  decoding.method = options_.temperature > 0 ? "sample" : "greedy";
+  decoding.method = infer::baseline_method(options_.temperature).name;
   decoding.temperature = options_.temperature;
   decoding.top_k = 0;
   decoding.top_p = 1;

@@ -1,8 +1,5 @@
 #include "train/trainable/tandem_trainable.h"
 
-#include <algorithm>
-#include <stdexcept>
-
 #include "train/plain_arithmetic.h"
 
 namespace draftsmith::train {
@@ -15,16 +12,13 @@ constexpr uint64_t kPrimarySeed = 0x7072696d61727900;
 
 }  // namespace
 
-const std::vector<std::string>& tandem_configuration_names() {
-  static const std::vector<std::string> kNames = {"primary_frozen", "both_secondary_loss", "both_both_losses"};
-  return kNames;
-}
-
-TandemConfiguration tandem_configuration(const std::string& name) {
-  const std::vector<std::string>& names = tandem_configuration_names();
-  const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end()) throw std::logic_error("no Tandem configuration " + name);
-  return static_cast<TandemConfiguration>(found - names.begin());
+const NamedValues<TandemConfiguration>& tandem_configurations() {
+  using enum TandemConfiguration;
+  static const NamedValues<TandemConfiguration> kConfigurations("Tandem configuration",
+                                                                {{"primary_frozen", kPrimaryFrozen},
+                                                                 {"both_secondary_loss", kBothSecondaryLoss},
+                                                                 {"both_both_losses", kBothBothLosses}});
+  return kConfigurations;
 }
 
 TandemTrainable::TandemTrainable(model::TransformerModel& secondary, model::TransformerModel& primary,

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/registry.h"
 #include "model/kinds/tandem.h"
 #include "train/trainable/trainable_model.h"
 
@@ -15,10 +16,8 @@ namespace draftsmith::train {
 
 enum class TandemConfiguration { kPrimaryFrozen, kBothSecondaryLoss, kBothBothLosses };
 
-// Returns their names in recipes, in the enum's order: "primary_frozen", "both_secondary_loss", "both_both_losses".
-const std::vector<std::string>& tandem_configuration_names();
-// Errors: std::logic_error for another name.
-TandemConfiguration tandem_configuration(const std::string& name);
+// Returns their names in recipes: "primary_frozen", "both_secondary_loss", "both_both_losses".
+const NamedValues<TandemConfiguration>& tandem_configurations();
 
 struct TandemTrainableOptions {
   TandemConfiguration configuration = TandemConfiguration::kPrimaryFrozen;

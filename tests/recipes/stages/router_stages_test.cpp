@@ -213,6 +213,16 @@ TEST_F(RouterStages, FilesOfAnotherDrafterAreRefused) {
   EXPECT_FALSE(fs::exists(folder_ / "failing/router"));
 }
 
+TEST_F(RouterStages, DraftersThatAreNoModelsAreRefused) {
+  run("router-data", collection(), "collected");
+  toml::table lookup = collection();
+  lookup.insert_or_assign("drafter", "lookup");
+  EXPECT_THAT(stage_error("router-data", lookup), AllOf(HasSubstr("a model of its own"), HasSubstr("lookup")));
+  toml::table exit = training("collected/router_data.h5");
+  exit.insert_or_assign("drafter", "exit:1");
+  EXPECT_THAT(stage_error("router", exit), AllOf(HasSubstr("a model of its own"), HasSubstr("exit:1")));
+}
+
 // Sends this process SIGTERM when the next file of a directory gets its name, that is when it is complete.
 class StopAtNextFile {
  public:

@@ -75,7 +75,7 @@ TEST_F(TandemRuns, BlockPredictionResumesWithTheSameBits) {
 TEST_F(TandemRuns, Bf16ComesCloseToFp32) {
   const data::Corpus corpus(folder_ / "train.h5");
   for (const auto configuration : {TandemConfiguration::kPrimaryFrozen, TandemConfiguration::kBothBothLosses}) {
-    SCOPED_TRACE(tandem_configuration_names()[static_cast<size_t>(configuration)]);
+    SCOPED_TRACE(tandem_configurations().name(configuration));
     const bool frozen = configuration == TandemConfiguration::kPrimaryFrozen;
     std::vector<StepResult> results;
     std::vector<double> losses;
@@ -102,7 +102,7 @@ TEST_F(TandemRuns, Bf16ComesCloseToFp32) {
 
 TEST_F(TandemRuns, Bf16TrainingUpdatesFp32WeightsAsFp32Does) {
   for (const auto configuration : {TandemConfiguration::kPrimaryFrozen, TandemConfiguration::kBothBothLosses}) {
-    const std::string name = tandem_configuration_names()[static_cast<size_t>(configuration)];
+    const std::string name = tandem_configurations().name(configuration);
     SCOPED_TRACE(name);
     Pair start(model::tiny_t5());
     TandemTrainable untrained = start.trainable(configuration);

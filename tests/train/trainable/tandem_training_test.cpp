@@ -18,7 +18,7 @@ TEST_F(TandemTraining, GradientsEqualFiniteDifferencesInEveryConfiguration) {
     const data::Corpus corpus(folder_ / (config.encoder_decoder ? "train.h5" : "copy.h5"));
     for (const auto configuration : {TandemConfiguration::kPrimaryFrozen, TandemConfiguration::kBothSecondaryLoss,
                                      TandemConfiguration::kBothBothLosses}) {
-      SCOPED_TRACE(config.family + " " + tandem_configuration_names()[static_cast<size_t>(configuration)]);
+      SCOPED_TRACE(config.family + " " + tandem_configurations().name(configuration));
       Pair pair(config, at::kDouble);
       TandemTrainable trainable = pair.trainable(configuration);
       expect_right_gradients(trainable, make_batch(corpus, {0, 1, 2, 3}, trainable.info(), 24));
@@ -98,7 +98,7 @@ TEST_F(TandemTraining, AFrozenPrimaryIsCopiedWhereThatIsWanted) {
 
 TEST_F(TandemTraining, ATrainedPrimaryChangesAndLiesInTheResult) {
   for (const auto configuration : {TandemConfiguration::kBothSecondaryLoss, TandemConfiguration::kBothBothLosses}) {
-    const std::string name = tandem_configuration_names()[static_cast<size_t>(configuration)];
+    const std::string name = tandem_configurations().name(configuration);
     SCOPED_TRACE(name);
     Pair pair(model::tiny_t5());
     const Weights primary = copy_of(*pair.primary), secondary = copy_of(*pair.secondary);
