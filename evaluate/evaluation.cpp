@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Median line of a task by output length: where step times are measured.
+// Returns the line with the median output length, on which step times are measured.
 size_t typical_line(const SettingRecords& greedy) {
   std::vector<size_t> order(greedy.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -32,14 +32,16 @@ size_t typical_line(const SettingRecords& greedy) {
 
 class Suite {
  public:
-  Suite(const SuiteOptions& options, fs::path out_dir, Engine& engine, const SuiteContext& context)
-      : options_(options), out_dir_(std::move(out_dir)), engine_(engine), context_(context) {}
+  // `settings` are those of the suite (expand_settings()).
+  Suite(const SuiteOptions& options, const std::vector<Setting>& settings, fs::path out_dir, Engine& engine,
+        const SuiteContext& context)
+      : options_(options), settings_(settings), out_dir_(std::move(out_dir)), engine_(engine), context_(context) {}
 
   SuiteResult run() {
     prepare();
     make_directories(out_dir_);
     MeasurementStore store(out_dir_ / "measurements.jsonl", suite_key());
-    if (store.resumed() > 0) log_info("taking up {} measured batches in {}", store.resumed(), out_dir_.string());
+    if (store.resumed() > 0) log_info("resuming with {} measured batches in {}", store.resumed(), out_dir_.string());
     for (auto& task : tasks_) {
       if (!task.chooses) add_chosen_rows(task);
       measure(task, store);
@@ -54,21 +56,18 @@ class Suite {
   }
 
  private:
-  // What measurements depend on: with another one of these they are not taken up again.
+  // Returns a key of all that measurements depend on. Measurements of another key are not resumed.
   std::string suite_key() const {
-    Sha256 data;  // files may change under their names
+    Sha256 data;  // content of the files, since their names say nothing of it
     for (const auto& task : tasks_) {
       data.update(nlohmann::json{task.task->name, task.prompts, task.data.references}.dump());
     }
     return options_hash(options_) + " " + data.hex_digest() + " " + engine_.fingerprint();
   }
 
-  // Everything that can be wrong is found here, before anything is run or written.
+  // Checks all settings and reads all tasks, before anything is run or written.
   void prepare() {
     Problems problems;
-    validate_options(options_, "", problems);
-    problems.throw_if_any();
-    settings_ = expand_settings(options_);
     for (const auto& setting : settings_) engine_.check(setting, problems);
     for (size_t i = 0; i < options_.match_rates.size(); ++i) {
       engine_.check(options_.match_rates[i], fmt::format("match_rates[{}]", i), problems);
@@ -98,7 +97,7 @@ class Suite {
         forced_texts(task, measured.data, std::span(measured.prompts).first(forced), measured.max_new_tokens, engine_);
     for (const auto& setting : settings_) {
       const bool baseline =
-          setting.choose_on.empty() && (setting.label == "greedy" || !chooses || is_needed_baseline(setting, task));
+          setting.choose_on.empty() && (setting.is_greedy_baseline() || !chooses || is_needed_baseline(setting, task));
       if (baseline || setting.choose_on == task.name) measured.rows.push_back({setting.label, setting, std::nullopt});
     }
   }
@@ -118,7 +117,7 @@ class Suite {
     if (cut) ++measured.cut_sources;
   }
 
-  // On a choosing task only the grid and what it is compared with are run.
+  // Returns whether a setting of the choosing task is compared with `setting`. Choosing tasks run nothing else.
   bool is_needed_baseline(const Setting& setting, const TaskOptions& task) const {
     return std::any_of(settings_.begin(), settings_.end(), [&](const auto& other) {
       return other.choose_on == task.name &&
@@ -127,7 +126,7 @@ class Suite {
     });
   }
 
-  // Rows for what the choosing tasks say; two that chose the same setting share its measurement.
+  // Adds rows for the settings chosen on choosing tasks. Two rows with the same setting share its measurement.
   void add_chosen_rows(MeasuredTask& task) const {
     std::vector<std::string> groups;
     for (const auto& setting : settings_) {
@@ -267,10 +266,10 @@ class Suite {
   }
 
   const SuiteOptions& options_;
+  const std::vector<Setting>& settings_;
   fs::path out_dir_;
   Engine& engine_;
   const SuiteContext& context_;
-  std::vector<Setting> settings_;
   std::vector<MeasuredTask> tasks_;  // choosing ones first
 };
 
@@ -279,10 +278,14 @@ class Suite {
 SuiteResult run_evaluation(const SuiteOptions& options, const fs::path& out_dir, Engine& engine,
                            const SuiteContext& context) {
   const SuiteOptions suite = with_router_defaults(options.tune_router ? with_tuning_grids(options) : options);
-  SuiteResult result = Suite(suite, out_dir, engine, context).run();
+  Problems problems;
+  validate_options(suite, "", problems);
+  problems.throw_if_any();
+  const std::vector<Setting> settings = expand_settings(suite);
+  SuiteResult result = Suite(suite, settings, out_dir, engine, context).run();
   if (!options.tune_router) return result;
   result.table += '\n';
-  result.table += write_tuned_routers(tuned_routers(suite, result.results), out_dir);
+  result.table += write_tuned_routers(tuned_routers(suite, settings, result.results), out_dir);
   return result;
 }
 

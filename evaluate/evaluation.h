@@ -1,9 +1,9 @@
-// Runs a suite: every method on every task, interleaved, timed and compared with autoregressive decoding of the same
-// prompts in the same process (methods.md §3), and writes the results.
+// Evaluation of a suite: every method on every task, in turns, timed. Methods are compared with autoregressive decoding
+// of the same prompts in the same process (methods.md §3).
 //
-// In the output directory: results.json, results.csv, report.html, hyp/<task>.<setting>.txt (one hypothesis a line),
-// match_rates.csv and .svg when asked for, router/ when one is tuned, and while it runs measurements.jsonl, from which
-// an interrupted evaluation goes on.
+// The output directory gets results.json, results.csv, report.html and hyp/<task>.<setting>.txt (one hypothesis a
+// line). Match rates add match_rates.csv and .svg, a tuned router adds router/. measurements.jsonl exists only while
+// the evaluation runs: an interrupted one continues from it.
 #pragma once
 
 #include <filesystem>
@@ -18,20 +18,20 @@
 namespace draftsmith::evaluate {
 
 struct SuiteResult {
-  Results results;    // what results.json holds
-  std::string table;  // for the console, at most 100 columns
+  Results results;    // content of results.json
+  std::string table;  // text for the console, at most 100 columns
 };
 
 // Loads the models of the suite. Errors: UserError for wrong directories, vocabularies that differ, unknown devices.
 std::unique_ptr<Engine> make_model_engine(const SuiteOptions& options);
 
-// SIGINT and SIGTERM (base/signals.h) stop it between measurements; run again, it goes on.
-// Errors: UserError before anything is run; RunError, after all results are written, when a speedup exceeds what the
-// counted target runs allow (a measurement error; in batches the counts allow no such check).
+// Runs the suite. A stop request (base/signals.h) ends it between measurements; the next run continues.
+// Errors: UserError before any work; RunError if a speedup exceeds its bound, after the results are written. Batches
+// have no such bound.
 SuiteResult run_evaluation(const SuiteOptions& options, const std::filesystem::path& out_dir, Engine& engine,
                            const SuiteContext& context = {});
 
-// The same with the models of the suite.
+// Loads the models of the suite and runs it.
 SuiteResult run_evaluation(const SuiteOptions& options, const std::filesystem::path& out_dir,
                            const SuiteContext& context = {});
 

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "evaluate/suite/setting_grid.h"
+#include "infer/parts.h"
 #include "model/kinds/router.h"
 
 namespace draftsmith::evaluate {
@@ -15,31 +15,39 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool asks_router(const SettingGrid& run) {
-  return run.decode.window_rule == "router";
+bool asks_router(const DecodeOptions& decode) {
+  return decode.drafts() && infer::window_traits(decode).asks_router;
 }
 
-// Where routers are tuned that their own runs say nothing of: what other runs choose on, routers' first.
+bool run_asks_router(const SettingGrid& run) {
+  return asks_router(run.decode);
+}
+
+// Returns the task on which routers are tuned whose own runs name none: the task of other runs, routers' runs first.
 std::string usual_task(const SuiteOptions& options) {
   for (const bool routers : {true, false}) {
     for (const SettingGrid& run : options.run) {
-      if (!run.choose_on.empty() && asks_router(run) == routers) return run.choose_on;
+      if (!run.choose_on.empty() && run_asks_router(run) == routers) return run.choose_on;
     }
   }
   return "";
 }
 
-// Whether outputs follow the target's distribution; with lossy ones speed alone says nothing.
-bool lossless(const SettingGrid& run) {
-  std::vector<Setting> settings = expand_grid(run);
-  return std::all_of(settings.begin(), settings.end(), [](Setting& one) {
-    one.decode.temperature = 0;
-    return one.equals_greedy();
-  });
+// Returns whether outputs follow the target's distribution. Of lossy ones the speed alone says nothing.
+bool lossless(Setting setting) {
+  setting.decode.temperature = 0;
+  return setting.equals_greedy();
 }
 
-// Settings are chosen by speed and quality, which a task without a metric does not measure and lossless greedy runs do
-// not lose.
+// Returns whether all settings of a run are lossless: its lists change neither method nor acceptance.
+bool lossless(const SettingGrid& run) {
+  Setting setting;
+  setting.model = run.model;
+  setting.decode = run.decode;
+  return lossless(std::move(setting));
+}
+
+// Returns whether settings of the run can be chosen on the task: it has a metric, or none of them loses quality.
 bool can_choose(const SuiteOptions& options, const SettingGrid& run, const std::string& task) {
   const auto settings = expand_grid(run);
   return std::all_of(settings.begin(), settings.end(), [](const auto& one) { return one.equals_greedy(); }) ||
@@ -47,11 +55,13 @@ bool can_choose(const SuiteOptions& options, const SettingGrid& run, const std::
                      [&](const TaskOptions& one) { return one.name == task && one.metric.scored(); });
 }
 
-bool tunes(const SettingGrid& run) {
-  return asks_router(run) && !run.choose_on.empty() && lossless(run);
+// Returns whether a run, or a setting of it, tunes its router.
+template <class RunOrSetting>
+bool tunes(const RunOrSetting& one) {
+  return asks_router(one.decode) && !one.choose_on.empty() && lossless(one);
 }
 
-// `runs`: names of the runs that tune them.
+// Names the routers' copies. `runs` are the names of the runs that tune them.
 void name_copies(const std::vector<std::string>& runs, std::vector<TunedRouter>& routers, Problems& problems) {
   std::set<std::string> places;
   for (size_t i = 0; i < routers.size(); ++i) {
@@ -69,10 +79,10 @@ void name_copies(const std::vector<std::string>& runs, std::vector<TunedRouter>&
   }
 }
 
-// The routers that a suite tunes, each with one drafter, in its order; what was measured is still missing.
+// Returns the routers that a suite tunes, each with one drafter, in the order of its runs, without measurements.
 std::vector<TunedRouter> routers_to_tune(const SuiteOptions& suite, Problems& problems) {
   std::vector<TunedRouter> routers;
-  std::vector<std::string> runs;  // names of the first run of each
+  std::vector<std::string> runs;  // name of the first run of each router
   for (const SettingGrid& run : suite.run) {
     if (!tunes(run)) continue;
     for (const std::string& drafter : run.drafter) {
@@ -99,7 +109,7 @@ void require_tunable(const SuiteOptions& options) {
   if (options.task.empty()) {
     throw UserError({"task", "a suite needs a task", "at least one [[task]]", "none", ""});
   }
-  if (std::none_of(options.run.begin(), options.run.end(), asks_router)) {
+  if (std::none_of(options.run.begin(), options.run.end(), run_asks_router)) {
     throw UserError({.where = "tune_router",
                      .what = "there is no router to tune",
                      .expected = "a [[run]] with window_rule = \"router\" and router = \"DIR\"",
@@ -114,10 +124,10 @@ void require_tunable(const SuiteOptions& options) {
                    .hint = "what is tuned on the test data does not say how fast it decodes other data"});
 }
 
-// A router that no run tunes was asked for in vain.
+// Adds a problem for each router that no run tunes.
 void require_tuned(const SuiteOptions& suite, const std::vector<TunedRouter>& routers, Problems& problems) {
   for (const SettingGrid& run : suite.run) {
-    if (!asks_router(run)) continue;
+    if (!run_asks_router(run)) continue;
     const bool tuned = std::any_of(routers.begin(), routers.end(),
                                    [&](const TunedRouter& one) { return one.router == run.decode.router; });
     if (tuned) continue;
@@ -129,7 +139,7 @@ void require_tuned(const SuiteOptions& suite, const std::vector<TunedRouter>& ro
   }
 }
 
-// Fewer: conditions that a router's defaults are rather tuned for.
+// Returns a setting's conditions. Routers are tuned for the least of them.
 std::tuple<double, int64_t> conditions(const TunedRouter& one) {
   return {one.temperature, one.num_samples};
 }
@@ -162,7 +172,7 @@ SuiteOptions with_router_defaults(const SuiteOptions& options) {
   for (SettingGrid& run : suite.run) {
     auto& thresholds = run.lists[&DecodeOptions::threshold];
     auto& longest = run.lists[&DecodeOptions::max_draft];
-    if (!asks_router(run) || (!thresholds.empty() && !longest.empty())) continue;
+    if (!run_asks_router(run) || (!thresholds.empty() && !longest.empty())) continue;
     if (run.decode.router.empty() || !model::is_router(run.decode.router)) continue;
     const model::RouterConfig config = model::load_router(run.decode.router).config();
     if (thresholds.empty()) thresholds = {config.threshold};
@@ -176,7 +186,7 @@ SuiteOptions with_tuning_grids(const SuiteOptions& options) {
   SuiteOptions suite = options;
   const std::string usual = usual_task(options);
   for (SettingGrid& run : suite.run) {
-    if (!asks_router(run) || !lossless(run)) continue;
+    if (!run_asks_router(run) || !lossless(run)) continue;
     const std::string task = run.choose_on.empty() ? usual : run.choose_on;
     if (!can_choose(options, run, task)) continue;
     run.choose_on = task;
@@ -191,27 +201,26 @@ SuiteOptions with_tuning_grids(const SuiteOptions& options) {
   return suite;
 }
 
-std::vector<TunedRouter> tuned_routers(const SuiteOptions& suite, const Results& results) {
+std::vector<TunedRouter> tuned_routers(const SuiteOptions& suite, const std::vector<Setting>& settings,
+                                       const Results& results) {
   Problems problems;
   std::vector<TunedRouter> routers = routers_to_tune(suite, problems);
   problems.throw_if_any();
-  for (const SettingGrid& run : suite.run) {
-    if (!tunes(run)) continue;
-    for (const Setting& setting : expand_grid(run)) {
-      const SettingResult* measured = find_result(results, setting.choose_on, setting.label);
-      if (measured == nullptr) continue;
-      const auto router = std::find_if(routers.begin(), routers.end(), [&](const TunedRouter& one) {
-        return one.router == run.decode.router && one.drafter == setting.drafter;
-      });
-      TunedRouter tuned = *router;
-      tuned.temperature = setting.temperature();
-      tuned.num_samples = setting.decode.num_samples;
-      tuned.threshold = setting.decode.threshold.value();
-      tuned.max_draft = setting.decode.max_draft.value();
-      tuned.slowest = tuned.tokens_per_second = measured->speed.tokens_per_second;
-      tuned.settings = 1;
-      merge(*router, tuned);
-    }
+  for (const Setting& setting : settings) {
+    if (!tunes(setting)) continue;
+    const SettingResult* measured = find_result(results, setting.choose_on, setting.label);
+    if (measured == nullptr) continue;
+    const auto router = std::find_if(routers.begin(), routers.end(), [&](const TunedRouter& one) {
+      return one.router == setting.decode.router && one.drafter == setting.drafter;
+    });
+    TunedRouter tuned = *router;
+    tuned.temperature = setting.temperature();
+    tuned.num_samples = setting.decode.num_samples;
+    tuned.threshold = setting.decode.threshold.value();
+    tuned.max_draft = setting.decode.max_draft.value();
+    tuned.slowest = tuned.tokens_per_second = measured->speed.tokens_per_second;
+    tuned.settings = 1;
+    merge(*router, tuned);
   }
   std::erase_if(routers, [](const TunedRouter& one) { return one.settings == 0; });
   return routers;

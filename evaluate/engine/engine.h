@@ -1,5 +1,5 @@
-// What a suite asks of the models: the evaluation decides what is run, timed and compared; the engine decodes. The one
-// that loads model directories is made by make_model_engine; tests use one with known times and outputs.
+// Interface between an evaluation and the models: the evaluation chooses settings and times them, the engine decodes.
+// make_model_engine() makes the engine of model directories; tests have one with known outputs and times.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@
 
 namespace draftsmith::evaluate {
 
-using Prompt = std::vector<int64_t>;  // token ids as the model is given them
+using Prompt = std::vector<int64_t>;  // token ids, as a model reads them
 
-// alpha_forced over given outputs, and how well target and drafter predict their tokens.
+// alpha_forced over given outputs, and the quality of the predictions of target and drafter.
 struct ForcedAlphas {
   double at_temperature_0 = 0;
   double at_temperature_1 = 0;
@@ -28,56 +28,57 @@ struct ForcedAlphas {
   infer::PredictionQuality drafter = {};
 };
 
+// Lines that are decoded together.
 struct DecodeBatch {
   std::span<const Prompt> prompts;
-  int64_t first_line = 0;  // of the task: which random streams are used
+  int64_t first_line = 0;  // index of the first prompt in its task; chooses the random streams
   int64_t max_new_tokens = 0;
-  // Count everything, alpha included, even where that costs time.
-  bool count = false;
+  bool count = false;  // counts everything, alpha included, even if that costs time
 };
 
 class Engine {
  public:
   virtual ~Engine() = default;
 
-  // Adds a problem for a method that is unknown or whose parts and parameters make no sense together.
+  // Adds the problems of a setting: an unknown method, or parts and parameters that make no sense together.
   virtual void check(const Setting& run, Problems& problems) = 0;
-  // Token ids of a source line of a task: its suffix is added, and what is longer than its max_source_tokens is cut
-  // before suffix and EOS, which sets `cut`.
-  // Errors: UserError, whose empty `where` the caller fills in with file and line, for ids that are none of the
-  // model's and for prompts that leave a decoder-only model no room for the task's new tokens.
+  // Returns the token ids of a task's source line, with its suffix. Cuts sources longer than max_source_tokens and sets
+  // `cut`; suffix and EOS are kept.
+  // Errors: UserError for ids outside the vocabulary, and for prompts that leave no room for the new tokens. Its
+  // `where` is empty, and the caller adds file and line.
   virtual Prompt encode(const std::string& source, const TaskOptions& task, bool& cut) const = 0;
-  // Ids of a reference as outputs are, EOS included: what the models should have put out.
+  // Returns the ids of a reference in the form of an output, EOS included.
   virtual std::vector<int64_t> encode_reference(const std::string& reference, const TaskOptions& task) const = 0;
-  // What follows, in a source that max_source_tokens cuts, on the prompt: the rest of the text and, where it is no ids,
-  // EOS. Empty for sources that are not cut, for encoder-decoders, and where a suffix or an EOS ends the prompt.
+  // Returns the ids of the text that max_source_tokens cut off, with EOS unless the task's lines are ids. Empty if
+  // nothing was cut, if the model is an encoder-decoder, or if a suffix or an EOS ends the prompt.
   virtual std::vector<int64_t> encode_continuation(const std::string& source, const TaskOptions& task) const = 0;
-  // Text of generated ids; for `ids` the ids themselves without EOS, separated by blanks.
+  // Returns the text of generated ids. With `ids` it is the ids themselves without EOS, separated by blanks.
   virtual std::string text(const std::vector<int64_t>& generated, bool ids) const = 0;
-  // Decodes prompts as one batch. Each record has one repetition with the line's share of the batch's time.
+  // Decodes the prompts as one batch. Each record has one repetition with the line's share of the batch's time.
   virtual std::vector<LineRecord> decode(const Setting& run, const DecodeBatch& batch) = 0;
-  // Difference of the run's model's two highest logits after `prefix` of new tokens.
+  // Returns the difference of the two highest logits of the setting's model after the new tokens `prefix`.
   virtual double top_two_margin(const Setting& run, const Prompt& prompt, const std::vector<int64_t>& prefix) = 0;
-  // Step times of the model that decodes and of what drafts for it in this run, after half of `output`.
+  // Returns the step times of the setting's model and drafter, measured after half of `output`.
   virtual infer::StepCosts step_costs(const Setting& run, const Prompt& prompt, const std::vector<int64_t>& output,
                                       int64_t max_tokens) = 0;
-  // Of the same two.
+  // Returns how well the setting's drafter predicts its model on `outputs`.
   virtual ForcedAlphas forced_alpha(const Setting& run, std::span<const Prompt> prompts,
                                     const std::vector<std::vector<int64_t>>& outputs) = 0;
-  // Defaults resolved; zeros where it is unknown.
+  // Returns the layers of the setting's decoder and the layer it drafts or predicts at, defaults applied. Zeros if
+  // unknown.
   virtual LayerDepth depth(const Setting&) { return {}; }
-  // Adds a problem for match rates that the models cannot give, at `where`.
+  // Adds the problems of match rates that the models cannot give, at `where`.
   virtual void check(const MatchRateTable&, const std::string& /*where*/, Problems&) {}
-  // Counts them on these prompts.
+  // Counts match rates on the prompts.
   virtual std::vector<infer::MatchRate> match_rates(const MatchRateTable&, std::span<const Prompt> /*prompts*/,
                                                     int64_t /*max_new_tokens*/) {
     return {};
   }
-  // Times of the parts of a ppd run's tokens, after half of `output`.
+  // Returns the times of the parts of a ppd setting's tokens, measured after half of `output`.
   virtual LayerTimes ppd_times(const Setting&, const Prompt&, const std::vector<int64_t>&) { return {}; }
-  // Number types, sizes, threads and directories, for results.json.
+  // Returns number types, sizes, threads and directories, for results.json.
   virtual nlohmann::ordered_json description() const = 0;
-  // Changes when a model directory changes: measurements of other models are not taken up again.
+  // Returns a text that differs for other models. Measurements of another fingerprint are not resumed.
   virtual std::string fingerprint() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// The evaluation engine of model directories: loads target and drafters once and decodes through Generator.
+// Evaluation engine of model directories. It loads target and drafters once and decodes with Generator.
 
 #include <algorithm>
 #include <map>
@@ -28,7 +28,7 @@
 namespace draftsmith::evaluate {
 namespace {
 
-// The same problems, each in this place.
+// Adds the found problems with `where` before their own places.
 void add_at(const std::string& where, const std::vector<Problem>& found, Problems& problems) {
   for (Problem problem : found) {
     problem.where = where + (where.empty() || problem.where.empty() ? "" : ", ") + problem.where;
@@ -172,21 +172,21 @@ class ModelEngine final : public Engine {
   }
 
  private:
-  // A drafter that decodes alone is given the target's ids.
+  // Requires the target's vocabulary of a drafter that decodes alone, since it reads the target's ids.
   void check_vocabulary(const std::string& model, Problems& problems) const {
-    if (model == "target") return;
+    if (model == kTargetName) return;
     const infer::LoadedModel& target = models_.target();
     const infer::LoadedModel& alone = models_.model(model);
     infer::compare_vocabularies(target.model->info(), alone.model->info(), target.tokenizer.get(),
                                 alone.tokenizer.get(), problems);
   }
 
-  // Whether the setting's window rule replays an earlier pass.
+  // Returns whether the setting's window rule replays an earlier pass.
   static bool replays(const Setting& setting) {
     return setting.decode.drafts() && infer::window_traits(setting.decode).replays;
   }
 
-  // What the window oracle replays: a pass with windows as long as may be, outside of all timing, once for each prompt.
+  // Records the pass that the window oracle replays: untimed, with the longest windows, once for each batch.
   void record_accepted(const Setting& run, const DecodeBatch& batch) {
     const std::vector<Prompt> prompts(batch.prompts.begin(), batch.prompts.end());
     if (!recorded_.insert({run.label, batch.max_new_tokens, prompts}).second) return;
@@ -222,7 +222,7 @@ class ModelEngine final : public Engine {
     return generators_.emplace(key, make_generator(run, max_new_tokens, count)).first->second;
   }
 
-  // Where steps are timed: half of an output has been written.
+  // Returns the context in which steps are timed: half of the output after the prompt.
   infer::CalibrationContext middle_of(const Prompt& prompt, const std::vector<int64_t>& output) const {
     const auto& info = models_.target().model->info();
     infer::CalibrationContext context{prompt, info.encoder_decoder ? Prompt{info.decoder_start} : prompt};
@@ -234,7 +234,7 @@ class ModelEngine final : public Engine {
   SuiteOptions options_;
   int64_t threads_ = 0;
   SuiteModels models_;
-  std::map<std::string, infer::AcceptedLengths> accepted_;                    // by label, of the window oracle
+  std::map<std::string, infer::AcceptedLengths> accepted_;                    // by label, for the window oracle
   std::set<std::tuple<std::string, int64_t, std::vector<Prompt>>> recorded_;  // label, max_new_tokens, batch
   std::map<std::tuple<std::string, int64_t, bool>, infer::Generator> generators_;
 };

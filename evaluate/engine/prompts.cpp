@@ -28,11 +28,11 @@ const data::Tokenizer& tokenizer_of(const infer::LoadedModel& target) {
   throw UserError({.where = target.directory.string(),
                    .what = "the model has no tokenizer, so it cannot read text",
                    .expected = "spiece.model, tokenizer.model or tokenizer.json",
-                   .found = "neither",
+                   .found = "none of them",
                    .hint = "tasks with ids = true need none"});
 }
 
-// A source before it is cut, and what is kept behind it when it is: its suffix, EOS.
+// Source before it is cut, and the end that a cut keeps: suffix and EOS.
 struct Whole {
   Prompt text;
   Prompt end;

@@ -1,4 +1,4 @@
-// Lines of a suite's tasks as token ids of its target, and back.
+// Conversion of a suite's task lines to token ids of its target, and back.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@
 
 namespace draftsmith::evaluate {
 
-// Source line -> ids, as Engine::encode() says but for the check of the context's room.
+// Returns the ids of a source line, like Engine::encode(), but does not check the room in the context.
 Prompt encode_prompt(const infer::LoadedModel& target, const std::string& source, const TaskOptions& task, bool& cut);
 
-// The rest of a decoder-only model's text whose beginning is the prompt, see Engine::encode_continuation().
+// Returns the ids of the text that was cut off a decoder-only model's prompt, see Engine::encode_continuation().
 std::vector<int64_t> encode_rest(const infer::LoadedModel& target, const std::string& source, const TaskOptions& task);
 
-// Reference -> ids, EOS included.
+// Returns the ids of a reference, EOS included.
 std::vector<int64_t> encode_output(const infer::LoadedModel& target, const std::string& reference,
                                    const TaskOptions& task);
 
-// Text of generated ids; for `ids` the ids themselves without EOS.
+// Returns the text of generated ids. With `ids` it is the ids themselves without EOS.
 std::string output_text(const infer::LoadedModel& target, const std::vector<int64_t>& generated, bool ids);
 
 }  // namespace draftsmith::evaluate

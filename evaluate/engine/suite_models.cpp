@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 SuiteModels::SuiteModels(const SuiteOptions& options) {
   const model::LoadOptions load{.device = choose_device(options.device, "device"),
                                 .dtype = parse_dtype(options.dtype, "dtype")};
-  loaded_["target"] = infer::load_model_drafter(options.model, load);
+  loaded_[kTargetName] = infer::load_model_drafter(options.model, load);
   for (const auto& drafter : options.drafter) {
     loaded_[drafter.name] = infer::load_drafter(drafter.spec(), options.model, load);
   }
@@ -59,7 +59,7 @@ const model::Exits* SuiteModels::exits_of(const std::string& name, const fs::pat
   return exits_.emplace(key, infer::find_exits(loaded.directory, *loaded.model, given)).first->second.get();
 }
 
-// Bound to the run's drafter; null for runs without a router.
+// Returns the router, bound to the setting's drafter, or null for a setting without one.
 const model::RouterPredictor* SuiteModels::router_of(const Setting& run) {
   if (run.decode.router.empty() || run.drafter.empty()) return nullptr;
   const auto key = std::pair(run.decode.router, run.drafter);

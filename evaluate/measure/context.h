@@ -1,4 +1,4 @@
-// How an evaluation reports while it runs.
+// Reporting of an evaluation while it runs.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 namespace draftsmith::evaluate {
 
 struct SuiteContext {
-  bool quiet = false;  // no progress, no table
+  bool quiet = false;  // shows neither progress nor table
 };
 
 }  // namespace draftsmith::evaluate

@@ -13,11 +13,10 @@
 namespace draftsmith::evaluate {
 namespace {
 
-// A setting goes on for so long before the next one's turn, where lines are short: just after a model was changed for
-// another one, decoding is up to a seventh slower.
+// Length of a setting's turn where lines are short. Just after another model ran, decoding is up to a seventh slower.
 constexpr double kSecondsOfATurn = 0.1;
 constexpr int64_t kMostBatchesOfATurn = 16;
-// New tokens of the untimed decoding before each turn.
+// Number of new tokens that are decoded untimed before each turn.
 constexpr int64_t kSettlingTokens = 4;
 
 using Batch = std::map<std::string, SettingRecords>;
@@ -50,7 +49,7 @@ class TaskMeasurement {
   TaskMeasurement(const MeasureTask& task, const SuiteOptions& options, Engine& engine)
       : task_(task), options_(options), engine_(engine) {}
 
-  // Every setting sees the first lines once, untimed: allocations, thread pools and caches settle.
+  // Decodes the first lines with every setting, untimed, until allocations, thread pools and caches settle.
   void warm_up() {
     const int64_t lines = std::min<int64_t>(options_.warmup, lines_of_task());
     for (int64_t first = 0; first < lines; first += options_.batch_size) {
@@ -62,13 +61,13 @@ class TaskMeasurement {
     }
   }
 
-  // Batches that a setting decodes in a turn, so that the fastest goes on for kSecondsOfATurn.
+  // Returns the number of batches in a turn, so that the fastest setting's turn takes kSecondsOfATurn.
   int64_t batches_of_a_turn() const {
     if (fastest_ <= 0) return 1;
     return std::clamp<int64_t>(std::llround(std::ceil(kSecondsOfATurn / fastest_)), 1, kMostBatchesOfATurn);
   }
 
-  // The batches that begin at these lines, in this order.
+  // Measures the batches that begin at these lines, and returns them in this order.
   std::vector<Batch> measure(const std::vector<int64_t>& first_lines) {
     std::vector<Batch> results(first_lines.size());
     for (const auto& setting : task_.settings) {
@@ -101,7 +100,7 @@ class TaskMeasurement {
     return {batch(first_line), first_line, task_.max_new_tokens, count};
   }
 
-  // One turn of a setting, over those of the batches that are timed.
+  // Times one turn of a setting, over the batches with timed lines.
   void time(const Setting& setting, const std::vector<int64_t>& first_lines, std::vector<Batch>& results) {
     bool settled = false;
     for (size_t b = 0; b < first_lines.size(); ++b) {
@@ -112,7 +111,7 @@ class TaskMeasurement {
     }
   }
 
-  // A user's decoding goes on alone, not after another model's.
+  // Decodes a few tokens untimed, since a user's decoding does not follow another model's.
   void settle(const Setting& setting, int64_t first_line) {
     DecodeBatch beginning = request(first_line, false);
     beginning.max_new_tokens = std::min(beginning.max_new_tokens, kSettlingTokens);
@@ -135,8 +134,8 @@ class TaskMeasurement {
   const MeasureTask& task_;
   const SuiteOptions& options_;
   Engine& engine_;
-  double fastest_ = 0;  // seconds of a batch; 0: not known
-  size_t turns_ = 0;    // of all settings
+  double fastest_ = 0;  // seconds of the fastest batch; 0: unknown
+  size_t turns_ = 0;    // number of measure() calls
 };
 
 }  // namespace
@@ -159,7 +158,7 @@ void MeasurementStore::load(const std::string& key) {
     if (!std::getline(input, line) || nlohmann::json::parse(line).at("key") != key) return;
     whole = line.size() + 1;
     while (std::getline(input, line)) {
-      if (input.eof()) break;  // a killed evaluation's last line has no end
+      if (input.eof()) break;  // the last line of a killed evaluation may be cut off
       const auto json = nlohmann::json::parse(line);
       batches_[{json.at("task"), json.at("line")}] = batch_from_json(json.at("runs"));
       whole += line.size() + 1;

@@ -1,5 +1,5 @@
-// Runs the settings of one task on its lines, interleaved, and keeps every finished measurement on disk so that an
-// interrupted evaluation goes on where it stopped.
+// Measurement of all settings of a task on its lines. Finished measurements are kept on disk, and an interrupted
+// evaluation continues after the last one.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,26 @@
 
 namespace draftsmith::evaluate {
 
-// Records by label of the setting, one for each line.
+// Records of each setting by its label, one record for each line.
 using TaskRecords = std::map<std::string, SettingRecords>;
 
-// The hint of an evaluation that was asked to stop.
+// Hint in the message of an evaluation that was stopped.
 inline constexpr const char* kHowToGoOn = "finished measurements are kept; run the evaluation again to go on";
 
-// Finished measurements as JSON lines; the first line says what suite they belong to.
+// Store of finished measurements in a file of JSON lines. The first line identifies the suite.
 class MeasurementStore {
  public:
-  // Takes up the measurements in `file` if they belong to the same suite, data, models and build (`key`),
-  // else starts anew.
+  // Reads the measurements in `file` if its key equals `key`, which identifies suite, data, models and build.
+  // Empties the file otherwise.
   MeasurementStore(std::filesystem::path file, const std::string& key);
 
-  // A measured batch's records by label, or nullptr. `first_line` identifies the batch.
+  // Returns the records of the batch that begins at `first_line` by label, or nullptr if it was not measured.
   const std::map<std::string, SettingRecords>* find(const std::string& task, int64_t first_line) const;
-  // Adds and flushes.
+  // Adds a measured batch and writes it to the file at once. Errors: RunError if it cannot be written.
   void add(const std::string& task, int64_t first_line, const std::map<std::string, SettingRecords>& batch);
+  // Returns the number of batches that the constructor read.
   int64_t resumed() const { return resumed_; }
-  // Removes the file: the evaluation is complete.
+  // Removes the file after a complete evaluation.
   void remove();
 
  private:
@@ -44,17 +45,18 @@ class MeasurementStore {
   int64_t resumed_ = 0;
 };
 
+// Task with all that its measurement reads.
 struct MeasureTask {
   std::string name;
   std::vector<Prompt> prompts;
   std::vector<Setting> settings;
   int64_t max_new_tokens = 0;
-  int64_t timed = 0;  // lines; 0: all
+  int64_t timed = 0;  // number of timed lines; 0: all
 };
 
-// For some batches of lines and every repetition, all settings one after the other, beginning with another one each
-// time, so that drifts of the machine's speed hit all alike. In its turn a setting goes on for a while, and begins with
-// a few untimed tokens: whose model ran before matters little then.
+// Measures all settings on all lines. Settings take turns of a few batches, and each round of turns begins with another
+// setting, so that drifts of the machine affect all alike. A turn begins with a few untimed tokens, which hide what ran
+// before.
 TaskRecords measure_task(const MeasureTask& task, const SuiteOptions& options, Engine& engine, MeasurementStore& store,
                          const SuiteContext& context);
 

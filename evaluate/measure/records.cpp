@@ -8,10 +8,10 @@
 namespace draftsmith::evaluate {
 namespace {
 
-// Sums of each timed line, from which every speed ratio follows.
+// Columns of the statistics of a timed line, from whose sums every speed ratio follows.
 enum TimeColumn : size_t { kRatio, kLines, kBase, kRun, kBaseDecode, kBaseTokens, kRunDecode, kRunTokens, kColumns };
 
-// The counts of DecodeStats that are kept on disk.
+// Counts of DecodeStats that are kept on disk.
 constexpr std::array kCounts{
     &infer::DecodeStats::emitted,       &infer::DecodeStats::target_runs,       &infer::DecodeStats::draft_runs,
     &infer::DecodeStats::verifications, &infer::DecodeStats::drafted,           &infer::DecodeStats::accepted,
@@ -61,7 +61,7 @@ double ratio_of(int64_t a, int64_t b) {
   return divide(static_cast<double>(a), static_cast<double>(b));
 }
 
-// Counts of the timed lines, prefills left out.
+// Returns the counts of the timed lines without prefills.
 infer::DecodeStats timed_decoding(const SettingRecords& records) {
   infer::DecodeStats sum;
   for (const LineRecord& line : records) {

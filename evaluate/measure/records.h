@@ -1,4 +1,5 @@
-// What one line costs and gives under one setting, and the totals that speeds and rates are made of (methods.md §3).
+// Records of lines: output, counts and times of a line under a setting. Speeds and rates follow from them (methods.md
+// §3).
 #pragma once
 
 #include <cstdint>
@@ -11,66 +12,66 @@
 
 namespace draftsmith::evaluate {
 
-// One line under one setting: what came out, how, and how long each repetition took. Of several samples of a line
-// counts and times are sums, `ids` the first one's.
+// Output, counts and times of one line under one setting. With several samples of a line, counts and times are sums,
+// and `ids` is the first sample.
 struct LineRecord {
   std::vector<int64_t> ids;                      // new tokens, EOS included
-  infer::DecodeStats stats;                      // counts; its times are in `repetitions`
-  int64_t prefill_runs = 0;                      // of stats.target_runs, prefills whose logits emitted a token
+  infer::DecodeStats stats;                      // counts only; times are in `repetitions`
+  int64_t prefill_runs = 0;                      // target runs of `stats` that were prefills and emitted a token
   std::vector<infer::PhaseSeconds> repetitions;  // empty: not timed
 
-  // The repetition whose total is the median (the lower one of two).
+  // Returns the repetition with the median total; of an even number the lower of the two in the middle.
   const infer::PhaseSeconds& median() const;
-  // Emitted, by all samples.
+  // Returns the number of tokens that all samples emitted.
   int64_t tokens() const { return stats.emitted; }
   nlohmann::json to_json() const;
-  // Errors: nlohmann::json::exception for anything that to_json did not write.
+  // Reads what to_json() wrote. Errors: nlohmann::json::exception for other values.
   static LineRecord from_json(const nlohmann::json& json);
 };
 
-// One setting on one task: a record for each line, in order.
+// Records of a setting on a task, one for each line in order.
 using SettingRecords = std::vector<LineRecord>;
 
-// Adds to the last repetition of each of a batch's records an equal share of what the lines' phases leave out of the
-// batch's `elapsed` seconds: overhead, which counts. Lines share the phases' times already, whatever their lengths.
+// Adds the overhead of a batch to the last repetition of its records, each an equal share. The overhead is what remains
+// of the `elapsed` seconds after all phases of all lines.
 void add_overhead(SettingRecords& batch, double elapsed);
 
-// A ratio of times with its 95 % bootstrap interval over lines.
+// Ratio of times with its 95 % bootstrap interval over lines.
 struct Ratio {
   double value = 0;
   metrics::Interval interval;
 };
 
-// Speed of a run beside its baseline on the same lines in the same process.
+// Speed of a setting compared with its baseline on the same lines in the same process.
 struct Speed {
-  int64_t lines = 0;            // timed
-  int64_t tokens = 0;           // emitted on these
-  infer::PhaseSeconds seconds;  // median repetitions added up
+  int64_t lines = 0;            // timed lines
+  int64_t tokens = 0;           // tokens emitted on the timed lines
+  infer::PhaseSeconds seconds;  // sum of the lines' median repetitions
   double tokens_per_second = 0;
   double ms_per_token = 0;
   double decode_ms_per_token = 0;  // without encoder and prefill
-  Ratio speedup;                   // mean over lines of baseline time / run time, end to end
-  Ratio speedup_total;             // total baseline time / total run time
+  Ratio speedup;                   // mean over lines of baseline time / setting's time, end to end
+  Ratio speedup_total;             // total baseline time / setting's total time
   Ratio speedup_decode;            // per emitted token, without encoder and prefill
 };
 
-// How far a run goes into the layers of the model that decodes.
+// Depth of the decoder, and of the part of it that a setting reads early.
 struct LayerDepth {
-  int64_t layers = 0;  // of its decoder
-  int64_t early = 0;   // of these, how many draft (early-exit, exits as drafters) or predict early (ppd); 0: none
+  int64_t layers = 0;  // layers of the decoder
+  int64_t early = 0;   // first layers that draft (early-exit, exits as drafters) or predict early (ppd); 0: none
 };
 
-// The most that speedup_decode can be when a target run costs at least a plain decoding step: emitted tokens a target
-// run of the run, over those of the baseline, prefills left out, on the timed lines. For lines decoded one by one only:
-// the target runs of a batch are those of its slowest line, which sums over lines do not show.
-// Where layers of the model itself draft or predict early, in layers one after the other: the latency units counted.
-// 0 where nothing was counted that would bound it.
+// Returns the bound of speedup_decode: the setting's tokens per target run over the baseline's, without prefills. A
+// target run costs at least a plain decoding step. Where layers of the model itself draft or predict early, latency
+// units are compared instead of runs. Only for lines decoded one by one, since a batch runs as long as its slowest
+// line. Returns 0 if the counts bound nothing.
 double decode_bound(const SettingRecords& run, const SettingRecords& baseline, const LayerDepth& depth = {});
 
+// Returns the speed of the setting with records `run`. Errors: std::logic_error if the baseline has other lines.
 Speed measure_speed(const SettingRecords& run, const SettingRecords& baseline,
                     const metrics::ResamplingOptions& resampling);
 
-// Counts of a run over all its lines.
+// Returns the sum of the counts over all lines.
 infer::DecodeStats sum_of_stats(const SettingRecords& run);
 
 }  // namespace draftsmith::evaluate

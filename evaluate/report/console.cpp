@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kWidth = 100;  // columns
 
-// Each line of a text, wrapped.
+// Returns a text with each of its lines wrapped.
 std::string wrapped_lines(const std::string& text) {
   std::string lines;
   for (size_t begin = 0; begin <= text.size();) {

@@ -12,19 +12,37 @@ namespace {
 
 constexpr size_t kDocumentWidth = 120;  // columns of a document's lines
 
-// A value of the environment, as `format` shows it.
+// Returns a text or number of the environment in that format, or says that it was not recorded.
 std::string recorded(const Results& results, const std::string& key, fmt::format_string<std::string> format) {
-  const auto found = results.environment.find(key);
-  if (found == results.environment.end() || found->is_null()) return key + " not recorded";
-  return fmt::format(format, found->is_string() ? found->get<std::string>() : found->dump());
+  if (const auto text = results.environment_text(key)) return fmt::format(format, std::string(*text));
+  if (const auto number = results.environment_number(key)) return fmt::format(format, std::to_string(*number));
+  return key + " not recorded";
 }
 
-// Returns a command in lines, broken before options, which a shell reads as one.
+// Returns where the first option after `begin` starts with " --", or the command's end. `begin` is outside quotes.
+size_t next_option(const std::string& command, size_t begin) {
+  char quote = '\0';
+  for (size_t i = begin; i < command.size(); ++i) {
+    const char c = command[i];
+    if (c == '\\' && quote != '\'') {
+      ++i;  // the next character is literal
+    } else if (quote != '\0') {
+      if (c == quote) quote = '\0';
+    } else if (c == '\'' || c == '"') {
+      quote = c;
+    } else if (i > begin && command.compare(i, 3, " --") == 0) {
+      return i;
+    }
+  }
+  return command.size();
+}
+
+// Returns a command in lines that a shell reads as one. It is broken before options, and never inside quotes.
 std::string broken_command(const std::string& command) {
   std::string lines;
   std::string line;
   for (size_t begin = 0; begin < command.size();) {
-    const size_t end = std::min(command.find(" --", begin + 1), command.size());
+    const size_t end = next_option(command, begin);
     const std::string words = command.substr(begin, end - begin);
     if (!line.empty() && line.size() + words.size() + 2 > kDocumentWidth) {
       lines += line + " \\\n";
@@ -36,21 +54,22 @@ std::string broken_command(const std::string& command) {
   return lines + line + "\n";
 }
 
-// What was measured, how, where and when. Old files lack some of it. On a CPU the device is the processor.
+// Returns the head of the page: suite, commit, date, machine and command. Old files lack some of it. A device that is
+// the CPU is named once.
 std::string stamp(const Results& results) {
-  const std::string cpu = results.environment.value("cpu", "");
-  const std::string device = results.environment.value("device", cpu);
+  const std::string cpu = results.environment_text("cpu").value_or("");
+  const std::string device = results.environment_text("device").value_or(cpu);
   std::string text = fmt::format("Suite `{}`, {}, {}.\n", results.suite, recorded(results, "commit", "commit {}"),
                                  recorded(results, "date", "{}"));
   text += fmt::format("{}, {}{}, {}, {}.\n", recorded(results, "cpu", "{}"), recorded(results, "cores", "{} cores"),
                       device == cpu ? "" : ", " + device, recorded(results, "threads", "threads: {}"),
                       recorded(results, "dtype", "{}"));
-  const std::string command = results.environment.value("command", "");
+  const std::string command = results.environment_text("command").value_or("");
   return command.empty() ? text + "The command was not recorded.\n"
                          : text + "\n```\n" + broken_command(command) + "```\n";
 }
 
-// Text behind a table as a list; leading blanks would make it code.
+// Returns a note as an item of a list, without the leading blanks that would make it code.
 std::string item(const std::string& note) {
   const size_t begin = note.find_first_not_of(' ');
   return begin == std::string::npos ? "" : wrapped("- " + note.substr(begin), kDocumentWidth, 0, 2);

@@ -1,3 +1,5 @@
+#include <sstream>
+
 #include <fmt/format.h>
 
 #include "base/html.h"
@@ -20,8 +22,16 @@ std::string paragraph(const std::string& text) {
   return fmt::format("<p{}>{}</p>\n", error ? " class=\"error\"" : "", escape_html(text));
 }
 
+// Returns a paragraph for each line of a caption, since HTML shows newlines as blanks.
+std::string caption_html(const std::string& caption) {
+  std::string html;
+  std::istringstream lines(caption);
+  for (std::string line; std::getline(lines, line);) html += paragraph(line);
+  return html;
+}
+
 std::string part_html(const Part& part) {
-  std::string html = part.caption.empty() ? "" : paragraph(part.caption);
+  std::string html = caption_html(part.caption);
   if (!part.table.empty()) html += part.table.html();
   for (const std::string& note : part.notes) html += paragraph(note);
   for (const std::string& plot : part.plots) html += plot;

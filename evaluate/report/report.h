@@ -1,5 +1,5 @@
-// A suite's results for readers: as text for the console, a spreadsheet, an HTML page and a Markdown page. All go
-// through the same sections (evaluate/report/sections.h).
+// Reports of a suite's results: console text, spreadsheet, HTML page and Markdown page. All are made of the same
+// sections (evaluate/report/sections.h).
 #pragma once
 
 #include <filesystem>
@@ -9,23 +9,21 @@
 
 namespace draftsmith::evaluate {
 
-// Returns the tables of each task for the console, at most 100 columns wide, with notes on what needs attention
-// (measurement errors, inexact lossless settings). Speedup is end to end (mean over lines), decode without encoder and
-// prefill, theory what is predicted of the latter, runs those of target + drafter for each output.
+// Returns the tables of each task for the console, at most 100 columns wide. Notes report measurement errors and
+// lossless settings that differ. Speedup is end to end (mean over lines), decode is without encoder and prefill, and
+// theory predicts decode. Runs are those of target + drafter per output.
 std::string results_table(const Results& results);
 
-// Returns one line for each setting of each task; absent values are empty.
+// Returns a CSV file with a line for each setting of each task. Absent values are empty.
 std::string results_csv(const Results& results);
 
 // Returns one self-contained page with tables and inline SVG plots.
 std::string report_html(const Results& results);
 
-// Returns the tables as a Markdown page, whose first line says what was measured, with which command, commit, machine
-// and threads, and when.
+// Returns the tables as a Markdown page. Its head has suite, commit, date, machine, threads and command.
 std::string report_markdown(const Results& results);
 
-// Writes match_rates.csv and, for each decoding, match_rates.DECODING.svg, both with the name, if any, behind
-// "match_rates".
+// Writes match_rates.csv and, for each decoding, match_rates.DECODING.svg. A name of the rates follows "match_rates".
 void write_match_rates(const MatchRateResult& rates, const std::filesystem::path& directory);
 
 }  // namespace draftsmith::evaluate

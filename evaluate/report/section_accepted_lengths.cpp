@@ -1,4 +1,4 @@
-// How many drafted tokens were kept each time, as a histogram a setting.
+// Histograms of the number of drafted tokens kept per verification, one for each setting.
 #include <algorithm>
 #include <numeric>
 

@@ -1,4 +1,4 @@
-// What was checked of each measurement, as columns of the CSV file; section_settings.cpp has it as notes.
+// Checks of each measurement, as columns of the CSV file. section_settings.cpp shows them as notes.
 #include <nlohmann/json.hpp>
 
 #include "evaluate/report/sections.h"

@@ -1,5 +1,5 @@
-// Methods inside the model (early-exit, exits as drafters, calm, ppd): layers a token, where tokens leave or are
-// predicted, PPD's match rate, theorem and simulation, and what one device makes of PPD.
+// Methods inside the model (early-exit, exits as drafters, calm, ppd): layers per token, layers of exits and early
+// predictions, and PPD's match rate, theorem, simulation and speed on one device.
 #include <algorithm>
 #include <numeric>
 
@@ -25,7 +25,7 @@ std::string number(const std::optional<int64_t>& value) {
   return value ? std::to_string(*value) : "";
 }
 
-// Simulated speed of decoding without encoder and prefill on k + 1 devices.
+// Returns the simulated speedup on k + 1 devices, without encoder and prefill.
 std::string on_all_devices(const PpdSimulation& simulation) {
   return fixed(simulation.speedup(std::ssize(simulation.latency)), 2);
 }
@@ -63,7 +63,7 @@ std::string simulation_words(const PpdSimulation& simulation) {
                       : "it would not pay at any match rate.");
 }
 
-// What became of the theorem's gain; empty for settings without one.
+// Returns a comparison of the theorem's gain with the measured one; empty for settings without a theorem.
 std::string ppd_words(const SettingResult& setting) {
   const Inside& inside = *setting.inside;
   if (!inside.theorem) return "";
@@ -77,7 +77,7 @@ std::string ppd_words(const SettingResult& setting) {
   return inside.simulation ? text + simulation_words(*inside.simulation) : text;
 }
 
-// A row of a table of exits: the share of tokens that left at each layer.
+// Returns a row of the plot of exits: the share of tokens that left at each layer.
 std::string exits_row(const SettingResult& setting, double top, bool with_layers) {
   constexpr double kLeft = 260;
   constexpr double kRow = 20;
@@ -96,7 +96,7 @@ std::string exits_row(const SettingResult& setting, double top, bool with_layers
   return svg;
 }
 
-// Where calm's tokens leave: a row a setting, a column a layer. Empty without such settings.
+// Returns the plot of the layers where calm's tokens leave, a row for each setting. Empty without calm settings.
 std::string exits_svg(const std::vector<const SettingResult*>& settings) {
   std::string body;
   double top = 20;
@@ -136,7 +136,7 @@ std::vector<Part> inside_parts(const TaskView& view, Form form) {
   return {part, {.caption = "Where calm's tokens leave (%)", .plots = {exits}}};
 }
 
-// A column of a member of Inside.
+// Returns the column of a member of Inside.
 template <auto kMember>
 CsvColumn inside_column(const std::string& header) {
   return {header, [](const TaskView&, const SettingResult& row) {

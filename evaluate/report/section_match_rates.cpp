@@ -1,5 +1,5 @@
-// Match rates of early predictions (infer/forced/match_rates.h), PPD's tables 2 and 5 to 8: totals as a table, rates by
-// layer and position as heat maps.
+// Match rates of early predictions (infer/forced/match_rates.h), as in PPD's tables 2 and 5 to 8: a table of totals,
+// and heat maps by layer and position.
 #include <algorithm>
 #include <cmath>
 
@@ -20,11 +20,12 @@ using Cells = std::vector<MatchRate>;
 
 constexpr double kPanelRow = 18;
 constexpr double kGap = 20;     // between panels
-constexpr double kLabels = 34;  // left of a panel, for its layers
+constexpr double kLabels = 34;  // width left of a panel, for the layers
 constexpr double kHeading = 36;
 
-const char* head_name(const MatchRate& rate) {
-  return rate.trained ? "trained" : "own";
+// Returns whether a bin of positions is the total of all.
+bool is_total(const std::string& positions) {
+  return positions == "total";
 }
 
 bool same_row(const MatchRate& a, const MatchRate& b) {
@@ -35,13 +36,13 @@ std::string percentage(const MatchRate& rate) {
   return rate.tokens == 0 ? "" : fmt::format("{:.1f}", 100 * rate.rate());
 }
 
-// A row for each layer, k and head; a column for each decoding.
+// Returns the table of totals: a row for each layer, k and head, a column for each decoding.
 Table totals_table(const Cells& cells) {
   Cells totals;
   std::copy_if(cells.begin(), cells.end(), std::back_inserter(totals),
-               [](const MatchRate& rate) { return rate.positions == "total"; });
+               [](const MatchRate& rate) { return is_total(rate.positions); });
   std::vector<std::string> decodings;
-  Cells rows;  // the first cell of each
+  Cells rows;  // first cell of each row
   for (const MatchRate& rate : totals) {
     add_new(decodings, rate.decoding);
     const auto known = [&](const MatchRate& row) { return same_row(row, rate); };
@@ -51,7 +52,7 @@ Table totals_table(const Cells& cells) {
   for (const std::string& decoding : decodings) columns.push_back({decoding});
   Table table(std::move(columns));
   for (const MatchRate& row : rows) {
-    std::vector<std::string> line{std::to_string(row.layer), std::to_string(row.k), head_name(row)};
+    std::vector<std::string> line{std::to_string(row.layer), std::to_string(row.k), head_name(row.trained)};
     for (const std::string& decoding : decodings) {
       const auto found = std::find_if(totals.begin(), totals.end(), [&](const MatchRate& rate) {
         return same_row(rate, row) && rate.decoding == decoding;
@@ -63,12 +64,12 @@ Table totals_table(const Cells& cells) {
   return table;
 }
 
-// What all panels of a heat map have in common.
+// Layout that all panels of a heat map share.
 struct Grid {
   std::vector<int64_t> layers;
   std::vector<std::string> positions;
   std::vector<int64_t> candidates;
-  bool trained = false;  // has cells of exits
+  bool trained = false;  // there are cells of exits
 
   double panel_height() const { return kHeading + kPanelRow * static_cast<double>(layers.size()) + kGap; }
   double cell_width() const {
@@ -82,16 +83,16 @@ double place_of(const std::vector<T>& values, const T& value) {
   return static_cast<double>(std::find(values.begin(), values.end(), value) - values.begin());
 }
 
-// From white to a blue on which black text can be read; most of it above one half, where rates are.
+// Returns a colour between white and a light blue. It changes most above one half, where rates are.
 std::string colour(double rate) {
   const double depth = rate * rate * rate;
   const auto mix = [&](double full) { return static_cast<int>(std::lround(255 + (full - 255) * depth)); };
   return fmt::format("#{:02x}{:02x}{:02x}", mix(104), mix(162), mix(214));
 }
 
-// The first position of a bin: columns are narrower than their names.
+// Returns the first position of a bin, since columns are narrower than the bins' names.
 std::string column_label(const std::string& positions) {
-  if (positions == "total") return "all";
+  if (is_total(positions)) return "all";
   return positions.substr(0, positions.find('-')) + (positions.ends_with('-') ? "+" : "");
 }
 
@@ -113,7 +114,7 @@ std::string cell(const Grid& grid, const MatchRate& rate, double left, double to
   const double x = left + kLabels + width * place_of(grid.positions, rate.positions);
   const double y = top + kHeading + kPanelRow * place_of(grid.layers, rate.layer);
   const std::string title = fmt::format("layer {}, k = {}, {} head, positions {}: {:.2f} % of {}", rate.layer, rate.k,
-                                        head_name(rate), rate.positions, 100 * rate.rate(), rate.tokens);
+                                        head_name(rate.trained), rate.positions, 100 * rate.rate(), rate.tokens);
   return svg_box({x, y, width - 1, kPanelRow - 1}, colour(rate.rate()), title) +
          svg_text(x + width / 2, y + 13, fmt::format("{:.0f}", 100 * rate.rate()), "middle");
 }
@@ -130,8 +131,8 @@ Grid grid_of(const Cells& cells, const std::string& decoding) {
   return grid;
 }
 
-// A panel for each k, layers from top to bottom and positions to the right, the model's own head beside the trained
-// one. Each cell says its percentage. Empty without cells of that decoding.
+// Returns the heat map of a decoding, with percentages in the cells. Each k has a panel for the model's own head and
+// one for trained exits, with layers from top to bottom. Empty without cells of that decoding.
 std::string heat_map(const Cells& cells, const std::string& decoding) {
   const Grid grid = grid_of(cells, decoding);
   if (grid.layers.empty()) return "";
@@ -182,8 +183,8 @@ std::vector<Part> match_rate_parts(const TaskView& view, Form form) {
 Table cells_table(const Cells& cells) {
   Table table({{"decoding"}, {"layer"}, {"k"}, {"head"}, {"positions"}, {"matches"}, {"tokens"}, {"rate"}});
   for (const MatchRate& rate : cells) {
-    table.add_row({rate.decoding, std::to_string(rate.layer), std::to_string(rate.k), head_name(rate), rate.positions,
-                   std::to_string(rate.matches), std::to_string(rate.tokens),
+    table.add_row({rate.decoding, std::to_string(rate.layer), std::to_string(rate.k), head_name(rate.trained),
+                   rate.positions, std::to_string(rate.matches), std::to_string(rate.tokens),
                    rate.tokens == 0 ? "" : fmt::format("{:.6f}", rate.rate())});
   }
   return table;

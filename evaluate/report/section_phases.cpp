@@ -1,4 +1,4 @@
-// Where a setting's time goes, as a plot.
+// Plot of the time that each setting spends in each phase.
 #include <algorithm>
 #include <array>
 
@@ -33,7 +33,7 @@ std::string phase_legend(double top) {
   return svg;
 }
 
-// One bar a setting: milliseconds per token, split by phase. `longest`: milliseconds of the longest bar.
+// Returns the bar of a setting: milliseconds per token by phase. `longest` is the longest bar's milliseconds.
 std::string phase_bar(const SettingResult& setting, double top, double longest) {
   const SpeedResult& speed = setting.speed;
   const double tokens = std::max(static_cast<double>(speed.tokens), 1.0);

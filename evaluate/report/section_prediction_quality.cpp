@@ -1,4 +1,4 @@
-// How well each drafter predicts, teacher-forced on a task's texts: the measures of Nair et al. 2024, Table 1
+// Quality of the drafters' predictions, teacher-forced on a task's texts: measures of Nair et al. 2024, table 1
 // (methods.md §3).
 #include <fmt/format.h>
 
@@ -23,7 +23,7 @@ std::vector<Part> prediction_parts(const TaskView& view, Form form) {
   return {part};
 }
 
-// A column of a member of PredictionResult.
+// Returns the column of a member of PredictionResult.
 template <auto kMember>
 CsvColumn prediction_column(const std::string& header) {
   return {header, [](const TaskView&, const SettingResult& row) {

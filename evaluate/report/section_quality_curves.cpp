@@ -1,4 +1,4 @@
-// Quality against latency, as BiLD's Figure 7 (Kim et al. 2023) shows it, and against speedup.
+// Plots of quality against latency, as in BiLD's figure 7 (Kim et al. 2023), and against speedup.
 #include <algorithm>
 #include <cmath>
 
@@ -10,12 +10,12 @@
 namespace draftsmith::evaluate {
 namespace {
 
-// The settings of one method's grid, timed and at temperature 0.
+// Settings of one method's grid, timed and at temperature 0.
 struct Group {
   std::string name;
   std::vector<PlotPoint> points;  // x: latency relative to greedy decoding of the target, y: quality
 
-  // Returns, by rising latency, the points that no other is both faster and better than.
+  // Returns the points that no other point beats in both latency and quality, by rising latency.
   std::vector<PlotPoint> front() const {
     std::vector<PlotPoint> sorted = points;
     std::sort(sorted.begin(), sorted.end(),
@@ -32,13 +32,13 @@ PlotPoint latency_point(const std::string& name, double latency, double quality)
   return {latency, quality, fmt::format("{}: latency {:.3f}, quality {:.4g}", name, latency, quality)};
 }
 
-// Groups in the order of their first setting.
+// Returns the groups in the order of their first setting.
 std::vector<Group> groups_of(const TaskResult& task, const std::string& score) {
   std::vector<Group> groups;
   for (const SettingResult& setting : task.settings) {
     const auto* quality = setting.quality.find(score);
     const double speedup = setting.speed.speedup_total.value;
-    if (quality == nullptr || !(speedup > 0) || setting.baseline != "greedy") continue;
+    if (quality == nullptr || !(speedup > 0) || setting.baseline != task.baseline.name) continue;
     auto group =
         std::find_if(groups.begin(), groups.end(), [&](const Group& one) { return one.name == setting.group; });
     if (group == groups.end()) group = groups.insert(groups.end(), {setting.group, {}});
@@ -47,8 +47,8 @@ std::vector<Group> groups_of(const TaskResult& task, const std::string& score) {
   return groups;
 }
 
-// A colour for each group of settings, and the line through the points that no other of the group beats; greedy
-// decoding with lines at its quality and one point below. Nothing unless some group has several points.
+// Returns the plot against latency: a colour for each group and a line through the points that no other beats. Lines
+// mark the quality of greedy decoding and one point below. Returns nothing unless a group has several points.
 std::vector<Part> latency_parts(const TaskView& view, Form form) {
   const ScoreStyle score = score_style(view.task);
   const auto* greedy = view.task.baseline.quality.find(score.name);
@@ -69,7 +69,8 @@ std::vector<Part> latency_parts(const TaskView& view, Form form) {
                            .line_title = groups[i].name,
                            .dashes = style.filled ? "" : "5 3"});
   }
-  plot.series.push_back({.name = "", .style = {"#000", true}, .marks = {latency_point("greedy", 1, greedy->value)}});
+  plot.series.push_back(
+      {.name = "", .style = {"#000", true}, .marks = {latency_point(view.task.baseline.name, 1, greedy->value)}});
   return {{.plots = {plot.svg()}}};
 }
 

@@ -1,4 +1,6 @@
-// Quality, speed and acceptance of each setting of a task, with notes on what needs attention.
+// Table of quality, speed and acceptance of each setting of a task, with notes on errors, differences and choices.
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -8,13 +10,11 @@
 namespace draftsmith::evaluate {
 namespace {
 
-using nlohmann::ordered_json;
-
 bool known(const metrics::Interval& interval) {
   return std::isfinite(interval.low) && std::isfinite(interval.high);
 }
 
-// "1.93 ±0.02", or on pages "1.93 [1.91, 1.95]".
+// Returns a number with its interval: "1.93 ±0.02", on pages "1.93 [1.91, 1.95]".
 std::string with_interval(double value, const metrics::Interval& interval, int digits, Form form) {
   const std::string text = fixed(value, digits);
   if (text.empty()) return text;
@@ -36,116 +36,143 @@ std::string theory(const SettingResult& setting) {
   return setting.predicted ? fixed(setting.predicted->speedup, 2) : "";
 }
 
-// Runs of target and drafter for each output (Nair et al. 2024, Table 5).
+// Returns the runs of target and drafter per output (Nair et al. 2024, table 5).
 std::string runs_text(const Acceptance& acceptance) {
   const std::string drafter = fixed(acceptance.draft_runs_per_output, 1);
   const std::string target = fixed(acceptance.target_runs_per_output, 1);
   return drafter.empty() || drafter == "0.0" ? target : target + "+" + drafter;
 }
 
-// Whether the small model decodes until it falls back to the large one.
-bool falls_back(const SettingResult& setting) {
-  return setting.method == "bild" || setting.params.contains("rollback");
+// Setting whose row is written, with the table that the row is in.
+struct TableRow {
+  const SettingResult& setting;
+  const ScoreStyle& score;
+  Form form;
+  size_t index;
+  bool fallbacks;  // some setting of the task has a fallback rate
+
+  // Returns digits behind the point for the table's form.
+  int digits(int brief, int full) const { return form == Form::kBrief ? brief : full; }
+  // Returns a rate of fallbacks or rollbacks. Brief tables leave it out for settings that do not fall back.
+  std::string rate(double value) const { return form == Form::kFull || setting.falls_back() ? fixed(value, 3) : ""; }
+};
+
+// Column of the table of settings. Tables of a form lack the columns without a header for it.
+struct SettingColumn {
+  std::string brief;
+  std::string full;
+  std::string (*cell)(const TableRow& row);
+  Align align = Align::kRight;
+
+  const std::string& header(Form form) const { return form == Form::kBrief ? brief : full; }
+};
+
+std::vector<SettingColumn> quality_and_speed_cells(const std::string& score) {
+  return {
+      {"", "#", [](const TableRow& row) { return std::to_string(row.index); }},
+      {"run", "run", [](const TableRow& row) { return row.setting.name; }, Align::kLeft},
+      {score, score, [](const TableRow& row) { return quality(row.setting, row.score, row.form); }},
+      {"diff", "difference", [](const TableRow& row) { return difference(row.setting, row.score.digits); }},
+      {"", "p",
+       [](const TableRow& row) {
+         return row.setting.quality.difference ? fixed(row.setting.quality.difference->p_value, 3) : "";
+       }},
+      {"speedup", "speedup",
+       [](const TableRow& row) {
+         const Ratio& speedup = row.setting.speed.speedup;
+         return with_interval(speedup.value, speedup.interval, 2, row.form);
+       }},
+      {"", "total", [](const TableRow& row) { return fixed(row.setting.speed.speedup_total.value, 2); }},
+      {"decode", "decode", [](const TableRow& row) { return fixed(row.setting.speed.speedup_decode.value, 2); }},
+      {"theory", "theory", [](const TableRow& row) { return theory(row.setting); }},
+      {"", "counts say",
+       [](const TableRow& row) {
+         return row.setting.predicted ? fixed(row.setting.predicted->speedup_from_counts, 2) : "";
+       }},
+  };
 }
 
-Table brief_table(const TaskResult& task) {
+std::vector<SettingColumn> acceptance_cells() {
+  return {
+      // Without room for both, the fallback rate tells about the runs of BiLD.
+      {"runs", "", [](const TableRow& row) { return row.fallbacks ? "" : runs_text(row.setting.acceptance); }},
+      {"tok/run", "tokens/run",
+       [](const TableRow& row) { return fixed(row.setting.acceptance.tokens_per_target_run, row.digits(2, 3)); }},
+      {"alpha", "alpha", [](const TableRow& row) { return fixed(row.setting.acceptance.alpha, 3); }},
+      {"", "accepted", [](const TableRow& row) { return fixed(row.setting.acceptance.acceptance_rate, 3); }},
+      {"fallb", "fallback", [](const TableRow& row) { return row.rate(row.setting.acceptance.fallback_rate); }},
+      {"rollb", "rollback", [](const TableRow& row) { return row.rate(row.setting.acceptance.rollback_rate); }},
+      {"", "target runs", [](const TableRow& row) { return fixed(row.setting.acceptance.target_runs_per_output, 1); }},
+      {"", "draft runs", [](const TableRow& row) { return fixed(row.setting.acceptance.draft_runs_per_output, 1); }},
+      {"", "tokens/s", [](const TableRow& row) { return fixed(row.setting.speed.tokens_per_second, 0); }},
+  };
+}
+
+// Returns the columns of a form's tables.
+std::vector<SettingColumn> columns_of(const ScoreStyle& score, Form form) {
+  std::vector<SettingColumn> columns = quality_and_speed_cells(score.name);
+  for (SettingColumn& column : acceptance_cells()) columns.push_back(std::move(column));
+  std::erase_if(columns, [&](const SettingColumn& column) { return column.header(form).empty(); });
+  return columns;
+}
+
+Table settings_table(const TaskResult& task, Form form) {
   const ScoreStyle score = score_style(task);
-  const auto rows = task.rows();
-  const bool fallbacks = std::any_of(rows.begin(), rows.end(), [](const SettingResult* setting) {
-    return falls_back(*setting) && !fixed(setting->acceptance.fallback_rate, 3).empty();
+  const auto settings = task.rows();
+  const bool fallbacks = std::any_of(settings.begin(), settings.end(), [](const SettingResult* setting) {
+    return setting->falls_back() && !fixed(setting->acceptance.fallback_rate, 3).empty();
   });
-  Table table({{"run", Align::kLeft},
-               {score.name},
-               {"diff"},
-               {"speedup"},
-               {"decode"},
-               {"theory"},
-               {"runs"},
-               {"tok/run"},
-               {"alpha"},
-               {"fallb"},
-               {"rollb"}});
-  for (const SettingResult* setting : rows) {
-    const SpeedResult& speed = setting->speed;
-    const Acceptance& acceptance = setting->acceptance;
-    const bool bild = falls_back(*setting);
-    table.add_row({setting->name, quality(*setting, score, Form::kBrief), difference(*setting, score.digits),
-                   with_interval(speed.speedup.value, speed.speedup.interval, 2, Form::kBrief),
-                   fixed(speed.speedup_decode.value, 2), theory(*setting),
-                   fallbacks ? "" : runs_text(acceptance),  // no room for both, and fallb tells it of BiLD
-                   fixed(acceptance.tokens_per_target_run, 2), fixed(acceptance.alpha, 3),
-                   bild ? fixed(acceptance.fallback_rate, 3) : "", bild ? fixed(acceptance.rollback_rate, 3) : ""});
-    if (setting == &task.baseline) table.add_rule();
+  const std::vector<SettingColumn> columns = columns_of(score, form);
+  std::vector<Column> headers;
+  for (const SettingColumn& column : columns) headers.push_back({column.header(form), column.align});
+  Table table(std::move(headers));
+  for (size_t i = 0; i < settings.size(); ++i) {
+    const TableRow row{*settings[i], score, form, i, fallbacks};
+    std::vector<std::string> cells;
+    for (const SettingColumn& column : columns) cells.push_back(column.cell(row));
+    table.add_row(std::move(cells));
+    if (form == Form::kBrief && i == 0) table.add_rule();
   }
   table.drop_empty_columns();
   return table;
 }
 
-Table full_table(const TaskResult& task) {
-  const ScoreStyle score = score_style(task);
-  Table table({{"#"},
-               {"run", Align::kLeft},
-               {score.name},
-               {"difference"},
-               {"p"},
-               {"speedup"},
-               {"total"},
-               {"decode"},
-               {"theory"},
-               {"counts say"},
-               {"tokens/run"},
-               {"alpha"},
-               {"accepted"},
-               {"fallback"},
-               {"rollback"},
-               {"target runs"},
-               {"draft runs"},
-               {"tokens/s"}});
-  size_t index = 0;
-  for (const SettingResult* setting : task.rows()) {
-    const SpeedResult& speed = setting->speed;
-    const Acceptance& acceptance = setting->acceptance;
-    table.add_row({std::to_string(index++), setting->name, quality(*setting, score, Form::kFull),
-                   difference(*setting, score.digits),
-                   setting->quality.difference ? fixed(setting->quality.difference->p_value, 3) : "",
-                   with_interval(speed.speedup.value, speed.speedup.interval, 2, Form::kFull),
-                   fixed(speed.speedup_total.value, 2), fixed(speed.speedup_decode.value, 2), theory(*setting),
-                   setting->predicted ? fixed(setting->predicted->speedup_from_counts, 2) : "",
-                   fixed(acceptance.tokens_per_target_run, 3), fixed(acceptance.alpha, 3),
-                   fixed(acceptance.acceptance_rate, 3), fixed(acceptance.fallback_rate, 3),
-                   fixed(acceptance.rollback_rate, 3), fixed(acceptance.target_runs_per_output, 1),
-                   fixed(acceptance.draft_runs_per_output, 1), fixed(speed.tokens_per_second, 0)});
-  }
-  table.drop_empty_columns();
-  return table;
+std::string error_note(const SettingResult& setting, Form /*form*/) {
+  return setting.measurement_error ? fmt::format("! {}: {}", setting.name, *setting.measurement_error) : "";
 }
 
-void add_brief_notes(const SettingResult& setting, std::vector<std::string>& notes) {
-  const std::string& name = setting.name;
-  if (setting.measurement_error) notes.push_back(fmt::format("! {}: {}", name, *setting.measurement_error));
-  if (const auto& exactness = setting.exactness; exactness && exactness->lossless && exactness->differing_lines > 0) {
-    const bool rounding = exactness->explained_by_rounding.value_or(false);
-    notes.push_back(fmt::format("{} {}: {} of {} lines differ from greedy decoding, largest margin {:.2g}: {}",
-                                rounding ? " " : "!", name, exactness->differing_lines, exactness->lines,
-                                exactness->largest_margin.value_or(NAN),
-                                rounding ? "rounding" : "more than rounding explains"));
+std::string chosen_note(const SettingResult& setting, Form form) {
+  if (!setting.chosen) return "";
+  const ChosenSetting& chosen = *setting.chosen;
+  if (form == Form::kFull) {
+    return fmt::format("{}: {} chosen on {} for at most {:g} points lost there (it lost {:.2f}).", setting.name,
+                       chosen.setting, chosen.on, chosen.max_drop, chosen.drop_there);
   }
-  if (const auto& chosen = setting.chosen) {
-    notes.push_back(fmt::format("  {}: {}, chosen on {}{}", name, chosen->setting, chosen->on,
-                                chosen->allowed ? "" : " (no setting lost so little; this one lost least)"));
-  }
+  return fmt::format("  {}: {}, chosen on {}{}", setting.name, chosen.setting, chosen.on,
+                     chosen.allowed ? "" : " (no setting lost so little; this one lost least)");
 }
 
-void add_full_notes(const SettingResult& setting, std::vector<std::string>& notes) {
-  const std::string& name = setting.name;
-  if (setting.measurement_error) notes.push_back(fmt::format("! {}: {}", name, *setting.measurement_error));
-  if (const auto& chosen = setting.chosen) {
-    notes.push_back(fmt::format("{}: {} chosen on {} for at most {:g} points lost there (it lost {:.2f}).", name,
-                                chosen->setting, chosen->on, chosen->max_drop, chosen->drop_there));
-  }
-  if (const auto& exactness = setting.exactness; exactness && exactness->differing_lines > 0) {
-    notes.push_back(fmt::format("{}: {} of {} lines differ from greedy decoding{}.", name, exactness->differing_lines,
-                                exactness->lines, exactness->lossless ? ", though the method is lossless" : ""));
+// Returns a note on lines that differ from greedy decoding. Brief reports note them of lossless settings only.
+std::string exactness_note(const SettingResult& setting, Form form) {
+  if (!setting.exactness || setting.exactness->differing_lines == 0) return "";
+  const Exactness& exactness = *setting.exactness;
+  const std::string differ = fmt::format("{}: {} of {} lines differ from greedy decoding", setting.name,
+                                         exactness.differing_lines, exactness.lines);
+  if (form == Form::kFull) return differ + (exactness.lossless ? ", though the method is lossless." : ".");
+  if (!exactness.lossless) return "";
+  const bool rounding = exactness.explained_by_rounding.value_or(false);
+  return fmt::format("{} {}, largest margin {:.2g}: {}", rounding ? " " : "!", differ,
+                     exactness.largest_margin.value_or(NAN), rounding ? "rounding" : "more than rounding explains");
+}
+
+// Adds the notes of a setting, in the order of the form.
+void add_notes(const SettingResult& setting, Form form, std::vector<std::string>& notes) {
+  using Note = std::string (*)(const SettingResult&, Form);
+  constexpr std::array<Note, 3> kBriefOrder{error_note, exactness_note, chosen_note};
+  constexpr std::array<Note, 3> kFullOrder{error_note, chosen_note, exactness_note};
+  for (const Note note : form == Form::kBrief ? kBriefOrder : kFullOrder) {
+    std::string text = note(setting, form);
+    if (!text.empty()) notes.push_back(std::move(text));
   }
 }
 
@@ -163,128 +190,34 @@ std::string drafter_note(const std::string& name, const DrafterResult& drafter) 
   return note + ".";
 }
 
-std::string brief_caption(const TaskResult& task) {
-  const std::string cut = task.cut_sources > 0 ? fmt::format(", {} sources cut", task.cut_sources) : "";
+std::string caption_of(const TaskResult& task, Form form) {
+  std::string cut;
+  if (form == Form::kFull) {
+    if (task.cut_sources > 0) {
+      cut = fmt::format(" ({} sources were longer than max_source_tokens and were cut)", task.cut_sources);
+    }
+    return fmt::format("{} lines{}, {}; 95 % bootstrap intervals in brackets; runs are means over outputs.", task.lines,
+                       cut, task.signature);
+  }
+  if (task.cut_sources > 0) cut = fmt::format(", {} sources cut", task.cut_sources);
   return fmt::format("{} ({} lines{}, greedy {} tokens/s)\n{}", task.name, task.lines, cut,
                      fixed(task.baseline.speed.tokens_per_second, 0), task.signature);
 }
 
-std::string full_caption(const TaskResult& task) {
-  const std::string cut =
-      task.cut_sources > 0
-          ? fmt::format(" ({} sources were longer than max_source_tokens and were cut)", task.cut_sources)
-          : "";
-  return fmt::format("{} lines{}, {}; 95 % bootstrap intervals in brackets; runs are means over outputs.", task.lines,
-                     cut, task.signature);
-}
-
 std::vector<Part> setting_parts(const TaskView& view, Form form) {
   const TaskResult& task = view.task;
-  const bool full = form == Form::kFull;
-  Part part{.caption = full ? full_caption(task) : brief_caption(task),
-            .table = full ? full_table(task) : brief_table(task)};
-  for (const SettingResult& setting : task.settings) {
-    full ? add_full_notes(setting, part.notes) : add_brief_notes(setting, part.notes);
-  }
-  if (full) {
+  Part part{.caption = caption_of(task, form), .table = settings_table(task, form)};
+  for (const SettingResult& setting : task.settings) add_notes(setting, form, part.notes);
+  if (form == Form::kFull) {
     for (const auto& [name, drafter] : task.drafters) part.notes.push_back(drafter_note(name, drafter));
   }
   return {part};
 }
 
-// A number of the leading score; null if nothing is scored.
-ordered_json score_number(const TaskView& view, const SettingResult& setting,
-                          double (*number)(const metrics::NamedScore& score)) {
-  const auto* score = setting.quality.find(score_style(view.task).name);
-  return score == nullptr ? ordered_json() : csv_number(number(*score));
-}
-
-// A column of a member of QualityDifference.
-template <double QualityDifference::*kMember>
-CsvColumn difference_column(const std::string& header) {
-  return {header, [](const TaskView&, const SettingResult& row) {
-            return row.quality.difference ? csv_number((*row.quality.difference).*kMember) : ordered_json();
-          }};
-}
-
-std::vector<CsvColumn> quality_columns() {
-  using View = const TaskView&;
-  using Row = const SettingResult&;
-  using Score = const metrics::NamedScore&;
-  return {{"task", [](View view, Row) { return ordered_json(view.task.name); }},
-          {"metric", [](View view, Row) { return ordered_json(score_style(view.task).name); }},
-          {"quality", [](View view, Row row) { return score_number(view, row, [](Score one) { return one.value; }); }},
-          {"quality_low",
-           [](View view, Row row) { return score_number(view, row, [](Score one) { return one.interval.low; }); }},
-          {"quality_high",
-           [](View view, Row row) { return score_number(view, row, [](Score one) { return one.interval.high; }); }},
-          {"run", [](View, Row row) { return ordered_json(row.name); }},
-          {"method", [](View, Row row) { return ordered_json(row.method); }},
-          {"params", [](View, Row row) { return row.params; }},
-          difference_column<&QualityDifference::value>("quality_difference"),
-          difference_column<&QualityDifference::p_value>("quality_p_value")};
-}
-
-// A column of a member of PredictedSpeed.
-template <std::optional<double> PredictedSpeed::*kMember>
-CsvColumn predicted_column(const std::string& header) {
-  return {header, [](const TaskView&, const SettingResult& row) {
-            return row.predicted ? csv_number((*row.predicted).*kMember) : ordered_json();
-          }};
-}
-
-std::vector<CsvColumn> speed_columns() {
-  using View = const TaskView&;
-  using Row = const SettingResult&;
-  return {{"tokens_per_second", [](View, Row row) { return csv_number(row.speed.tokens_per_second); }},
-          {"ms_per_token", [](View, Row row) { return csv_number(row.speed.ms_per_token); }},
-          {"decode_ms_per_token", [](View, Row row) { return csv_number(row.speed.decode_ms_per_token); }},
-          {"speedup", [](View, Row row) { return csv_number(row.speed.speedup.value); }},
-          {"speedup_low", [](View, Row row) { return csv_number(row.speed.speedup.interval.low); }},
-          {"speedup_high", [](View, Row row) { return csv_number(row.speed.speedup.interval.high); }},
-          {"speedup_total", [](View, Row row) { return csv_number(row.speed.speedup_total.value); }},
-          {"speedup_decode", [](View, Row row) { return csv_number(row.speed.speedup_decode.value); }},
-          {"speedup_decode_bound", [](View, Row row) { return csv_number(row.speed.bound); }},
-          {"predicted_speedup",
-           [](View, Row row) { return row.predicted ? csv_number(row.predicted->speedup) : ordered_json(); }},
-          predicted_column<&PredictedSpeed::cost_ratio>("cost_ratio"),
-          predicted_column<&PredictedSpeed::e_pt_ms>("e_pt_ms"),
-          predicted_column<&PredictedSpeed::long_run_ms>("long_run_ms")};
-}
-
-// A column of a member of Acceptance.
-template <auto kMember>
-CsvColumn acceptance_column(const std::string& header) {
-  return {header, [](const TaskView&, const SettingResult& row) {
-            if constexpr (std::is_same_v<decltype(kMember), double Acceptance::*>) {
-              return csv_number(row.acceptance.*kMember);
-            } else {
-              return ordered_json(row.acceptance.*kMember);
-            }
-          }};
-}
-
-std::vector<CsvColumn> acceptance_columns() {
-  return {acceptance_column<&Acceptance::alpha>("alpha"),
-          acceptance_column<&Acceptance::acceptance_rate>("acceptance_rate"),
-          acceptance_column<&Acceptance::tokens_per_target_run>("tokens_per_target_run"),
-          acceptance_column<&Acceptance::fallback_rate>("fallback_rate"),
-          acceptance_column<&Acceptance::rollback_rate>("rollback_rate"),
-          acceptance_column<&Acceptance::target_runs>("target_runs"),
-          acceptance_column<&Acceptance::draft_runs>("draft_runs"),
-          acceptance_column<&Acceptance::target_runs_per_output>("target_runs_per_output"),
-          acceptance_column<&Acceptance::draft_runs_per_output>("draft_runs_per_output"),
-          acceptance_column<&Acceptance::tokens>("tokens")};
-}
-
 }  // namespace
 
 Section settings_section() {
-  Section section{.title = "", .parts = setting_parts, .csv = quality_columns()};
-  for (const auto& more : {speed_columns(), acceptance_columns()}) {
-    section.csv.insert(section.csv.end(), more.begin(), more.end());
-  }
-  return section;
+  return {.title = "", .parts = setting_parts, .csv = setting_columns()};
 }
 
 }  // namespace draftsmith::evaluate

@@ -1,5 +1,5 @@
-// What a grid over draft windows shows (SpecGame: how speculative can speculative decoding be?): for each method and
-// drafter the latency by window K and the best K, as in the paper's Table 1 and its figures 4 to 7.
+// Draft windows: latency by window K and the best K of each method and drafter, as in SpecGame's table 1 and figures 4
+// to 7.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -12,7 +12,7 @@
 namespace draftsmith::evaluate {
 namespace {
 
-// Settings of one method and drafter that differ in nothing but the window, by rising window.
+// Settings of one method and drafter that differ only in the window, by rising window.
 struct Curve {
   std::string method;   // with its other parameters: "speculative T=1"
   std::string drafter;  // Setting::drafter_label()
@@ -24,10 +24,6 @@ struct Curve {
     });
   }
 };
-
-int64_t window_of(const SettingResult& setting) {
-  return setting.params.at("window");
-}
 
 std::string shown_parameter(const std::string& key, const nlohmann::ordered_json& value) {
   const std::string name = key == "temperature" ? "T" : key == "num_samples" ? "samples" : key;
@@ -50,7 +46,7 @@ std::vector<Curve> curves_of(const TaskResult& task) {
   std::vector<Curve> curves;
   for (const SettingResult& setting : task.settings) {
     const bool fixed_window = setting.predicted && setting.predicted->long_run_ms;
-    if (!fixed_window || !setting.params.contains("window")) continue;
+    if (!fixed_window || !setting.window()) continue;
     const std::string method = method_of(setting);
     auto found = std::find_if(curves.begin(), curves.end(), [&](const Curve& curve) {
       return curve.method == method && curve.drafter == setting.drafter;
@@ -61,19 +57,17 @@ std::vector<Curve> curves_of(const TaskResult& task) {
   std::erase_if(curves, [](const Curve& curve) { return curve.settings.size() < 2; });
   for (Curve& curve : curves) {
     std::sort(curve.settings.begin(), curve.settings.end(),
-              [](const auto* a, const auto* b) { return window_of(*a) < window_of(*b); });
+              [](const auto* a, const auto* b) { return a->window() < b->window(); });
   }
   std::stable_sort(curves.begin(), curves.end(), [](const Curve& a, const Curve& b) { return a.method < b.method; });
   return curves;
 }
 
-// How many times smaller the drafter is than the model that it drafts for; empty for drafters without parameters.
+// Returns how many times smaller the drafter is than the model that it drafts for; empty for unknown sizes.
 std::string scaling(const Results& results, const SettingResult& setting) {
-  const auto parameters = results.environment.value("parameters", nlohmann::ordered_json::object());
-  const std::string drafter = setting.params.value("drafter", "");
-  const std::string model = setting.params.value("model", "target");
-  if (!parameters.contains(drafter) || !parameters.contains(model)) return "";
-  return fmt::format("{:.1f}x", parameters.at(model).get<double>() / parameters.at(drafter).get<double>());
+  const auto drafter = results.parameters_of(setting.drafter_name());
+  const auto model = results.parameters_of(setting.model());
+  return drafter && model ? fmt::format("{:.1f}x", *model / *drafter) : "";
 }
 
 std::vector<std::string> row_of(const Curve& curve, bool fastest, const Results& results) {
@@ -81,7 +75,7 @@ std::vector<std::string> row_of(const Curve& curve, bool fastest, const Results&
   return {curve.method,
           curve.drafter + (fastest ? " *" : ""),
           scaling(results, setting),
-          std::to_string(window_of(setting)),
+          std::to_string(*setting.window()),
           fixed(setting.acceptance.alpha, 3),
           fixed(setting.speed.speedup_total.value, 2),
           fixed(setting.predicted->speedup, 2),
@@ -90,7 +84,7 @@ std::vector<std::string> row_of(const Curve& curve, bool fastest, const Results&
           fixed(setting.predicted->e_pt_ms, 3)};
 }
 
-// Autoregressive decoding, which the curve is compared with.
+// Returns the autoregressive decoding that the curve is compared with.
 const SettingResult& baseline_of_curve(const TaskResult& task, const Curve& curve) {
   const SettingResult* named = task.find(curve.best().baseline);
   return named == nullptr ? task.baseline : *named;
@@ -136,8 +130,8 @@ Table table_of(const TaskView& view, const std::vector<Curve>& curves) {
   return table;
 }
 
-// Latency by window of one method's drafters: solid as measured, dashed the long-run latency; across, decoding without
-// a drafter (`without`, milliseconds a token).
+// Returns the plot of latency by window of one method's drafters: measured solid, long-run latency dashed. A level
+// marks decoding without a drafter (`without`, milliseconds per token).
 Plot plot_of(const std::string& method, const std::vector<const Curve*>& curves, double without) {
   Plot plot{.label = "latency by window, " + method,
             .x_title = "K, drafted tokens",
@@ -148,13 +142,13 @@ Plot plot_of(const std::string& method, const std::vector<const Curve*>& curves,
     const SeriesStyle style = series_style(i);
     PlotSeries measured{.name = curves[i]->drafter, .style = style};
     measured.line_title = curves[i]->drafter + " measured";
-    measured.line_width = style.filled ? 2 : 0.8;  // dashes are the long-run latency's
+    measured.line_width = style.filled ? 2 : 0.8;  // never dashed, unlike the long-run latency
     PlotSeries predicted{.name = "", .style = style};
     predicted.line_title = curves[i]->drafter + " long_run_ms";
     predicted.line_width = 1;
     predicted.dashes = "3 4";
     for (const SettingResult* setting : curves[i]->settings) {
-      const auto window = static_cast<double>(window_of(*setting));
+      const auto window = static_cast<double>(*setting->window());
       measured.line.push_back({window, setting->speed.decode_ms_per_token, ""});
       predicted.line.push_back({window, *setting->predicted->long_run_ms, ""});
     }
@@ -168,7 +162,8 @@ constexpr const char* kWindowsMeaning =
     "ms/token as measured without encoder and prefill; long-run and E_pt are what theory says of it from alpha and the "
     "times of single steps. E_pt averages over iterations: only the long-run latency predicts a speed.";
 
-// A row for each method and drafter that ran with several fixed windows: its fastest one. On pages a plot a method.
+// Returns a table with the fastest window of each method and drafter that ran with several fixed windows. Pages add a
+// plot for each method.
 std::vector<Part> window_parts(const TaskView& view, Form form) {
   const auto curves = curves_of(view.task);
   if (curves.empty()) return {};

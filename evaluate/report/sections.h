@@ -1,4 +1,5 @@
-// The sections of a suite's report. A new one is a file with its function, a declaration here and a line in sections().
+// List of the sections of a suite's report. A new section is a file with a function, a declaration here and a line in
+// sections().
 #pragma once
 
 #include <vector>
@@ -7,7 +8,7 @@
 
 namespace draftsmith::evaluate {
 
-// All sections in their order.
+// Returns all sections in their order.
 const std::vector<Section>& sections();
 
 Section settings_section();            // quality and speed of each setting
@@ -19,6 +20,9 @@ Section quality_latency_section();     // BiLD's figure 7
 Section quality_speedup_section();     // all settings as points
 Section accepted_lengths_section();    // histograms
 Section match_rates_section();         // PPD's tables 2 and 5 to 8
-Section checks_section();              // of the measurement, in CSV alone: settings_section() has them as notes
+Section checks_section();              // checks of the measurement, for CSV only: settings_section() has them as notes
+
+// Returns the CSV columns of settings_section().
+std::vector<CsvColumn> setting_columns();
 
 }  // namespace draftsmith::evaluate

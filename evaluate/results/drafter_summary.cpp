@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "evaluate/suite/names.h"
+
 namespace draftsmith::evaluate {
 namespace {
 
@@ -11,10 +13,11 @@ PredictionResult model_prediction(const infer::PredictionQuality& quality) {
       .accuracy = quality.accuracy, .cross_entropy = quality.cross_entropy, .relative_accuracy = {}, .relative_tv = {}};
 }
 
-// Returns the drafter of that name, added if it is missing.
-DrafterResult& entry(Named<DrafterResult>& drafters, const std::string& name) {
-  const auto found = std::find_if(drafters.begin(), drafters.end(), [&](const auto& one) { return one.first == name; });
-  return found == drafters.end() ? drafters.emplace_back(name, DrafterResult{}).second : found->second;
+// Returns the value of that name, added at the end if it is missing.
+template <class T>
+T& entry(Named<T>& values, const std::string& name) {
+  const auto found = std::find_if(values.begin(), values.end(), [&](const auto& one) { return one.first == name; });
+  return found == values.end() ? values.emplace_back(name, T{}).second : found->second;
 }
 
 }  // namespace
@@ -35,13 +38,9 @@ TaskPrediction task_prediction(const MeasuredTask& measured) {
   result.texts = measured.data.references.empty() ? "continuations" : "references";
   result.lines = static_cast<int64_t>(measured.forced_texts.outputs.size());
   result.positions = measured.predicted.begin()->second.positions;
-  if (decoders.contains("target")) result.models.emplace_back("target", model_prediction(decoders.at("target")));
-  for (const auto& [name, quality] : decoders) {
-    if (name != "target") result.models.emplace_back(name, model_prediction(quality));
-  }
-  for (const auto& [name, predicted] : measured.predicted) {
-    result.models.emplace_back(name, drafter_prediction(predicted));
-  }
+  if (decoders.contains(kTargetName)) entry(result.models, kTargetName);  // the first one
+  for (const auto& [name, quality] : decoders) entry(result.models, name) = model_prediction(quality);
+  for (const auto& [name, predicted] : measured.predicted) entry(result.models, name) = drafter_prediction(predicted);
   return result;
 }
 

@@ -1,4 +1,4 @@
-// Results of the drafters themselves, whatever method they serve.
+// Results of the drafters themselves, the same for all methods.
 #pragma once
 
 #include "evaluate/results/measured_task.h"
@@ -6,13 +6,14 @@
 
 namespace draftsmith::evaluate {
 
-// Returns accuracy and cross entropy of a drafter, and how often it agrees with its target in choice and distribution.
+// Returns accuracy and cross entropy of a drafter, and its agreement with the target in choice and distribution.
 PredictionResult drafter_prediction(const ForcedAlphas& predicted);
 
-// Returns how well each model of the task and each drafter predicts the texts (evaluate/suite/forced_texts.h).
+// Returns the quality of the predictions of the task's models and drafters (evaluate/suite/forced_texts.h). A model
+// that decodes and also drafts is listed once, as a drafter.
 TaskPrediction task_prediction(const MeasuredTask& measured);
 
-// Returns step times and alpha_forced by drafter.
+// Returns step times and alpha_forced by the drafter's name.
 Named<DrafterResult> drafter_results(const MeasuredTask& measured);
 
 }  // namespace draftsmith::evaluate

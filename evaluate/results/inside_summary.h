@@ -1,5 +1,5 @@
-// Results of what a setting did inside its own model: layers that ran, where tokens left (CALM), what was predicted
-// early and what the theorem says of it (PPD).
+// Results of the work inside a setting's own model: layers that ran, exits of tokens (CALM), early predictions and
+// their theorem (PPD).
 #pragma once
 
 #include <optional>
@@ -11,11 +11,11 @@
 namespace draftsmith::evaluate {
 
 // Returns the results of a setting whose own model's layers draft, are left early or run ahead; nothing for others.
-// `outputs` is the number of output sequences that `stats` sums over.
+// `stats` sums over `outputs` output sequences.
 std::optional<Inside> inside_result(const Setting& setting, const LayerDepth& depth, const infer::DecodeStats& stats,
                                     int64_t outputs);
 
-// Returns the layers, candidates and match rate of a ppd setting, as its simulation reads them.
+// Returns the layers, candidates and match rate of a ppd setting, for its simulation.
 PpdSetting ppd_setting(const Setting& setting, const LayerDepth& depth, const infer::DecodeStats& stats);
 
 }  // namespace draftsmith::evaluate

@@ -1,4 +1,4 @@
-// Writing structs to JSON and reading them, from one list of keys: a function visit(io, value) for each struct, which
+// Conversion of structs to JSON and back, from one list of keys. Each struct has a function visit(io, value), which
 // both JsonWriter and JsonReader call:
 //
 //   template <class Io>
@@ -8,9 +8,13 @@
 //   }
 #pragma once
 
+#include <charconv>
+#include <cstdint>
 #include <limits>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <system_error>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -22,7 +26,7 @@
 
 namespace draftsmith::evaluate {
 
-// The struct that visit() is given: constant where it is written.
+// Type of the struct that visit() gets: const for writing.
 template <class Io, class T>
 using Of = std::conditional_t<Io::kWrites, const T, T>;
 
@@ -43,12 +47,27 @@ concept Visited = requires(Io& io, Of<Io, T>& value) {
   visit(io, value);
 };
 
-// Fills `json`; numbers that are not finite become null.
+// Value that no writer writes, although its type is right.
+class InvalidValue : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Returns the number that a key spells. Errors: InvalidValue for other keys.
+inline int64_t key_number(const std::string& key) {
+  int64_t number = 0;
+  const char* end = key.data() + key.size();
+  const auto read = std::from_chars(key.data(), end, number);
+  if (read.ec != std::errc() || read.ptr != end) throw InvalidValue("the key '" + key + "' is no number");
+  return number;
+}
+
+// Writer of structs into `json`. Numbers that are not finite become null.
 class JsonWriter {
  public:
   static constexpr bool kWrites = true;
 
-  // Writes a value that has a key, unless it is absent.
+  // Writes the value of a key, unless it is absent.
   template <class T>
   void operator()(const std::string& key, const T& value) {
     if constexpr (kOptional<T>) {
@@ -57,12 +76,12 @@ class JsonWriter {
       json[key] = written(value);
     }
   }
-  // Writes null for an absent value.
+  // Writes the value of a key, null if it is absent.
   template <class T>
   void or_null(const std::string& key, const std::optional<T>& value) {
     json[key] = value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
   }
-  // Writes a value that follows from others; it is not read.
+  // Writes a value that follows from others. Readers ignore it.
   template <class T>
   void derived(const std::string& key, const T& value) {
     (*this)(key, value);
@@ -79,7 +98,7 @@ class JsonWriter {
   template <class T>
   static nlohmann::ordered_json written(const T& value) {
     if constexpr (std::is_same_v<T, nlohmann::ordered_json>) {
-      return value;  // before the others: JSON converts to whatever a visit() takes
+      return value;  // comes first, since JSON converts to the type of every visit()
     } else if constexpr (std::is_same_v<T, double>) {
       return finite_or_null(value);
     } else if constexpr (std::is_same_v<T, metrics::Interval>) {
@@ -102,7 +121,7 @@ class JsonWriter {
   }
 };
 
-// Reads the keys of an object. Missing and null numbers are NaN, other missing values keep their defaults.
+// Reader of an object's keys. Missing and null numbers are NaN, other missing values keep their defaults.
 // Errors: nlohmann::json::exception for wrong types.
 class JsonReader {
  public:
@@ -115,9 +134,11 @@ class JsonReader {
     if constexpr (kOptional<T>) {
       if (found != json.end()) read(*found, value.emplace());
     } else if constexpr (std::is_same_v<T, double>) {
-      read(found == json.end() ? nlohmann::ordered_json() : *found, value);
+      value = kUnknown;
+      if (found != json.end()) read(*found, value);
     } else if constexpr (Visited<JsonReader, T>) {
-      read(found == json.end() ? nlohmann::ordered_json::object() : *found, value);
+      static const nlohmann::ordered_json kEmpty = nlohmann::ordered_json::object();
+      read(found == json.end() ? kEmpty : *found, value);
     } else if (found != json.end()) {
       read(*found, value);
     }

@@ -1,4 +1,4 @@
-// Everything measured on one task of a suite.
+// Measurements of one task of a suite.
 #pragma once
 
 #include <map>
@@ -14,35 +14,35 @@
 
 namespace draftsmith::evaluate {
 
-// One line of a task's results: a setting, or one that was chosen elsewhere and stands under a name of its own.
+// Row of a task's results: a setting, or a setting chosen on another task, under a name of its own.
 struct SettingRow {
   std::string label;
   Setting settings;  // settings.label names its records
   std::optional<Choice> choice;
 };
 
-// A task with everything measured on it.
+// Task with everything measured on it.
 struct MeasuredTask {
   const TaskOptions* task = nullptr;
-  bool chooses = false;  // validation data on which settings are chosen
+  bool chooses = false;  // settings are chosen on this task (validation data)
   TaskData data;
   std::vector<Prompt> prompts;
   int64_t cut_sources = 0;
   int64_t max_new_tokens = 0;
-  ForcedTexts forced_texts;      // of the first forced_lines lines
+  ForcedTexts forced_texts;      // texts of the first forced_lines lines
   std::vector<SettingRow> rows;  // the greedy baseline first
   TaskRecords records;
-  std::map<std::string, std::vector<std::string>> hypotheses;  // by records' label, as scored and written
-  std::map<std::string, metrics::LineStatistics> statistics;   // by records' label
-  // By Setting::drafter_label().
-  std::map<std::string, std::string> drafted_for;  // model that decodes: "target" or a drafter's name
-  std::map<std::string, infer::StepCosts> costs;
-  std::map<std::string, ForcedAlphas> forced;     // on that model's greedy outputs
-  std::map<std::string, ForcedAlphas> predicted;  // on forced_texts
-  std::map<std::string, LayerTimes> ppd_times;    // by records' label
+  std::map<std::string, std::vector<std::string>>
+      hypotheses;  // by records' label, in the form that is scored and written
+  std::map<std::string, metrics::LineStatistics> statistics;  // by records' label
+  std::map<std::string, std::string> drafted_for;             // model that decodes, by Setting::drafter_label()
+  std::map<std::string, infer::StepCosts> costs;              // by Setting::drafter_label(), like the next two
+  std::map<std::string, ForcedAlphas> forced;                 // on greedy outputs of the model that decodes
+  std::map<std::string, ForcedAlphas> predicted;              // on forced_texts
+  std::map<std::string, LayerTimes> ppd_times;                // by records' label
 
-  // Returns the greedy decoding of the setting's own model, for settings of the target and those that
-  // compares_with_own_greedy() is true of.
+  // Returns the greedy decoding of the setting's own model. The setting is one of the target, or
+  // compares_with_own_greedy() holds.
   const SettingRecords& own_greedy(const Setting& setting) const;
 };
 

@@ -1,7 +1,7 @@
-// The numbers of results.json. Measurements fill these structs; tables, plots, CSV, router tuning and model cards read
-// them. results_json.cpp alone knows the file's keys.
+// Numbers of results.json. Measurements fill these structs; tables, plots, CSV, router tuning and model cards read
+// them. Only results_json.cpp knows the file's keys.
 //
-// A number that is not known is NaN (null in the file); what a task or setting does not have is absent.
+// An unknown number is NaN (null in the file); a part that a task or setting lacks is absent.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +24,14 @@ namespace draftsmith::evaluate {
 template <class T>
 using Named = std::vector<std::pair<std::string, T>>;
 
-// Difference of a setting's leading score to greedy decoding's, from the paired bootstrap.
+// Difference of a setting's leading score from greedy decoding, by the paired bootstrap.
 struct QualityDifference {
   double value = 0;
   metrics::Interval interval;
   double p_value = 1;
 };
 
+// Scores of a setting on a task.
 struct Quality {
   std::vector<metrics::NamedScore> scores;
   std::optional<QualityDifference> difference;  // absent for greedy decoding
@@ -39,8 +40,9 @@ struct Quality {
   const metrics::NamedScore* find(const std::string& score) const;
 };
 
+// Speed with its upper bound.
 struct SpeedResult : Speed {
-  std::optional<double> bound;  // the most that speedup_decode can be (decode_bound)
+  std::optional<double> bound;  // upper bound of speedup_decode (decode_bound())
 };
 
 // Counts and ratios of DecodeStats over all lines.
@@ -64,16 +66,16 @@ struct Acceptance {
   int64_t rollbacks = 0;
 };
 
-// What theory predicts of speedup_decode. With ppd only `speedup` is known, from Theorem 4.1.
+// Prediction of speedup_decode. For ppd only `speedup` is known, from theorem 4.1.
 struct PredictedSpeed {
   std::optional<double> cost_ratio;
   double speedup = 0;
   std::optional<double> speedup_from_counts;
-  std::optional<double> e_pt_ms;  // SpecGame's latencies a token, fixed windows only
+  std::optional<double> e_pt_ms;  // SpecGame's latencies per token, fixed windows only
   std::optional<double> long_run_ms;
 };
 
-// Theorem 4.1 at the measured match rate, over outputs of the measured lengths.
+// Theorem 4.1 at the measured match rate, for outputs of the measured lengths.
 struct PpdTheorem {
   double latency_per_token = 0;
   double compute_per_token = 0;
@@ -81,16 +83,16 @@ struct PpdTheorem {
   double speedup = 0;
 };
 
-// What a setting did inside its own model: layers that ran, where tokens left (calm), what was predicted early (ppd).
+// Work inside a setting's own model: layers that ran, exits of tokens (calm), early predictions (ppd).
 struct Inside {
-  int64_t layers = 0;               // of the decoder
-  double layer_runs_per_token = 0;  // of all runs, those of rejected tokens included
-  // Layers one after the other, which bound the time: a round of G tokens drafted with n of N layers takes G n + N; the
-  // last token runs all; of calm the layer runs, of ppd its latency units.
+  int64_t layers = 0;               // layers of the decoder
+  double layer_runs_per_token = 0;  // all runs, those for rejected tokens included
+  // Layers that run one after the other, which bound the time. A round of G tokens drafted with n of N layers takes
+  // G n + N. For calm these are the layer runs, for ppd the latency units.
   double path_per_token = 0;
   std::optional<double> average_exit_layer;            // calm
   std::optional<std::vector<int64_t>> exit_histogram;  // calm: tokens by layer 1..N
-  std::optional<int64_t> early_layer;                  // ppd, like the next six
+  std::optional<int64_t> early_layer;                  // ppd; so are the six members below
   std::optional<int64_t> candidates;
   std::optional<double> match_rate;
   std::optional<int64_t> early_predictions;
@@ -103,15 +105,16 @@ struct Inside {
 
 // Lines whose ids differ from greedy decoding of the same model.
 struct Exactness {
-  bool lossless = false;  // the method must not differ
+  bool lossless = false;  // the method guarantees equal lines
   int64_t lines = 0;
   int64_t differing_lines = 0;
-  // For lossless methods that differ: the largest margin of the two best logits where lines part.
+  // Largest margin of the two best logits where lines begin to differ; of lossless methods that differ.
   std::optional<double> largest_margin;
   std::optional<bool> explained_by_rounding;
 };
 
-// How well a model predicts given texts; of drafters also relative to the target: its choice, its distribution.
+// Quality of a model's predictions on given texts. Drafters are also compared with the target's choice and
+// distribution.
 struct PredictionResult {
   double accuracy = 0;
   double cross_entropy = 0;
@@ -119,23 +122,23 @@ struct PredictionResult {
   std::optional<double> relative_tv;
 };
 
-// Why a setting stands in a task's results: it was chosen on another task.
+// Choice on another task that put a setting into a task's results.
 struct ChosenSetting {
-  std::string on;  // task
+  std::string on;  // choosing task
   double max_drop = 0;
   std::string setting;
   double drop_there = 0;
   double speedup_there = 0;
-  bool allowed = true;  // false: no setting lost so little, this one lost least
+  bool allowed = true;  // false: every setting lost more than max_drop, this one lost least
 };
 
-// One setting on one task. In the file a setting is called a run.
+// Results of a setting on a task. The file calls a setting a run.
 struct SettingResult {
   std::string name;
   std::string group;
   std::string method;
   nlohmann::ordered_json params = nlohmann::ordered_json::object();  // as the suite gave them
-  std::string baseline;                                              // name of the setting it is compared with
+  std::string baseline;                                              // name of the setting for comparison
   std::string hypotheses;                                            // file, relative to results.json
   Quality quality;
   SpeedResult speed;
@@ -144,9 +147,18 @@ struct SettingResult {
   std::optional<Inside> inside;
   std::string drafter;  // Setting::drafter_label()
   std::optional<Exactness> exactness;
-  std::optional<PredictionResult> prediction;  // of its drafter
+  std::optional<PredictionResult> prediction;  // quality of the drafter
   std::optional<ChosenSetting> chosen;
   std::optional<std::string> measurement_error;
+
+  // Returns the name of the model that decodes: the target's, or that of a drafter that decodes alone.
+  std::string model() const;
+  // Returns the drafter's name in the suite; empty without one.
+  std::string drafter_name() const;
+  // Returns the draft window; nothing if the suite gave none.
+  std::optional<int64_t> window() const;
+  // Returns whether a small model decodes until it falls back to the large one (BiLD and methods like it).
+  bool falls_back() const;
 };
 
 struct ForcedAlphaResult {
@@ -155,15 +167,15 @@ struct ForcedAlphaResult {
   int64_t positions = 0;
 };
 
-// Step times and alpha_forced of a drafter, whatever method it serves.
+// Step times and alpha_forced of a drafter, the same for all methods.
 struct DrafterResult {
   std::optional<double> cost_ratio;
   std::optional<double> draft_step_seconds;
-  std::optional<std::vector<double>> target_step_seconds;  // [L-1] of an L-token step
+  std::optional<std::vector<double>> target_step_seconds;  // [L-1] for an L-token step
   std::optional<ForcedAlphaResult> alpha_forced;
 };
 
-// How well each model and each drafter of a task predicts its texts (evaluate/suite/forced_texts.h).
+// Quality of the predictions of each model and drafter on a task's texts (evaluate/suite/forced_texts.h).
 struct TaskPrediction {
   std::string texts = "references";  // or "continuations"
   int64_t lines = 0;
@@ -171,6 +183,7 @@ struct TaskPrediction {
   Named<PredictionResult> models;
 };
 
+// Results of all settings on a task.
 struct TaskResult {
   std::string name;
   std::string metric = "bleu";
@@ -178,7 +191,7 @@ struct TaskResult {
   int64_t lines = 0;
   int64_t cut_sources = 0;
   int64_t max_new_tokens = 0;
-  bool chooses = false;  // validation data on which settings are chosen
+  bool chooses = false;  // settings are chosen on this task (validation data)
   SettingResult baseline;
   std::vector<SettingResult> settings;
   Named<DrafterResult> drafters;
@@ -199,26 +212,37 @@ struct MatchRateResult {
   std::vector<infer::MatchRate> cells;
 };
 
+// Returns the name of the head that a cell was counted with: "trained" for the layer's exit, "own" for the model's
+// head.
+const char* head_name(bool trained);
+
+// Content of a results.json.
 struct Results {
   std::string suite;
   nlohmann::ordered_json environment = nlohmann::ordered_json::object();  // machine, build, models
-  nlohmann::ordered_json options;                                         // of the suite
+  nlohmann::ordered_json options;                                         // resolved options of the suite
   std::vector<TaskResult> tasks;
   std::vector<MatchRateResult> match_rates;
+
+  // Return a text or a number of the environment; nothing if it is missing or of another type.
+  std::optional<std::string> environment_text(const std::string& key) const;
+  std::optional<int64_t> environment_number(const std::string& key) const;
+  // Returns the number of parameters of the model of that name; nothing if it is not recorded or not positive.
+  std::optional<double> parameters_of(const std::string& model) const;
 };
 
-// Returns what results.json holds.
+// Return the JSON of results.json and of one of its tasks.
 nlohmann::ordered_json to_json(const Results& results);
 nlohmann::ordered_json to_json(const TaskResult& task);
 
-// Returns the results in such a value. Missing numbers are NaN. Errors: nlohmann::json::exception for wrong types.
+// Returns the results in the JSON of a results.json. Missing numbers are NaN. Errors: nlohmann::json::exception for
+// wrong types, InvalidValue (json_io.h) for other values that no evaluation writes.
 Results read_results(const nlohmann::ordered_json& json);
 
-// Like read_results(), but checks the value first. Errors: UserError naming `where` and what keeps the value from being
-// results.
+// Returns the results like read_results(). Errors: UserError with `where` and the defect of a value that is no results.
 Results results_from_json(const nlohmann::ordered_json& json, const std::string& where);
 
-// Returns the results in a file. Errors: UserError when it cannot be read or is no results.json.
+// Returns the results in a file. Errors: UserError if it cannot be read or is no results.json.
 Results load_results(const std::filesystem::path& file);
 
 }  // namespace draftsmith::evaluate

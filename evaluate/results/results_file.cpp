@@ -1,9 +1,10 @@
-// Reading results.json: what an evaluation did not write is refused with the defect's name.
+// Reader of results.json. It refuses values that no evaluation writes, with the defect's name.
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "evaluate/results/json_io.h"
 #include "evaluate/results/results.h"
 #include "metrics/registry.h"
 
@@ -21,7 +22,7 @@ bool is_metric(const ordered_json& value) {
   return value.is_string() && std::find(known.begin(), known.end(), value.get<std::string>()) != known.end();
 }
 
-// Returns what keeps a value from being results; empty when nothing does.
+// Returns the defect of a value that is no results; empty for results.
 std::string defect_of(const ordered_json& results) {
   using Type = ordered_json::value_t;
   if (!has(results, "suite", Type::string)) return "no name 'suite'";
@@ -57,11 +58,13 @@ Results results_from_json(const ordered_json& json, const std::string& where) {
     return read_results(json);
   } catch (const ordered_json::exception& error) {
     throw no_results(where, error.what());
+  } catch (const InvalidValue& error) {
+    throw no_results(where, error.what());
   }
 }
 
 Results load_results(const std::filesystem::path& file) {
-  load_json(file);  // refuses what is not JSON, naming the line
+  load_json(file);  // names the line of malformed JSON, but does not keep the order of keys
   return results_from_json(ordered_json::parse(read_file(file)), file.string());
 }
 

@@ -1,4 +1,4 @@
-// results.json: the keys of each struct's keys are listed once, in visit(), for writing and reading.
+// JSON of results.json: visit() lists each struct's keys once, for writing and reading.
 #include <map>
 
 #include "evaluate/results/json_io.h"
@@ -10,7 +10,7 @@ using nlohmann::ordered_json;
 
 constexpr const char* kInterval = "_ci95";
 
-// Scores stand under their own names.
+// Writes and reads scores under their own names.
 void visit(JsonWriter& io, const Quality& quality) {
   for (const auto& score : quality.scores) io.estimate(score.name, score.value, score.interval);
   if (!quality.difference) return;
@@ -92,12 +92,12 @@ void visit(Io& io, Of<Io, PpdTheorem>& theorem) {
   io("speedup", theorem.speedup);
 }
 
-// JSON's keys are strings.
+// Writes and reads numbers as keys, which are strings in JSON.
 void visit(JsonWriter& io, const std::map<int64_t, double>& seconds) {
   for (const auto& [branches, value] : seconds) io(std::to_string(branches), value);
 }
 void visit(JsonReader& io, std::map<int64_t, double>& seconds) {
-  for (const auto& [branches, value] : io.json.items()) seconds[std::stoll(branches)] = value.template get<double>();
+  for (const auto& [branches, value] : io.json.items()) seconds[key_number(branches)] = value.template get<double>();
 }
 
 template <class Io>
@@ -129,6 +129,7 @@ void visit(Io& io, Of<Io, PpdSimulation>& simulation) {
   io("copy_bytes", simulation.times.copy_bytes);
   io("plain", simulation.plain);
   io("latency_by_devices", simulation.latency);
+  if (!Io::kWrites && simulation.latency.empty()) throw InvalidValue("'latency_by_devices' of a simulation is empty");
   std::vector<double> speedups;
   for (size_t n = 1; n <= simulation.latency.size(); ++n)
     speedups.push_back(simulation.speedup(static_cast<int64_t>(n)));
@@ -242,28 +243,18 @@ void visit(Io& io, Of<Io, TaskResult>& task) {
   io("prediction", task.prediction);
 }
 
-constexpr const char* kTrained = "trained";
-
-void visit(JsonWriter& io, const infer::MatchRate& cell) {
+template <class Io>
+void visit(Io& io, Of<Io, infer::MatchRate>& cell) {
   io("decoding", cell.decoding);
   io("layer", cell.layer);
   io("k", cell.k);
-  io("head", std::string(cell.trained ? kTrained : "own"));
-  io("positions", cell.positions);
-  io("matches", cell.matches);
-  io("tokens", cell.tokens);
-  if (cell.tokens > 0) io("rate", cell.rate());
-}
-void visit(JsonReader& io, infer::MatchRate& cell) {
-  io("decoding", cell.decoding);
-  io("layer", cell.layer);
-  io("k", cell.k);
-  std::string head;
+  std::string head = head_name(cell.trained);
   io("head", head);
-  cell.trained = head == kTrained;
+  if constexpr (!Io::kWrites) cell.trained = head == head_name(true);
   io("positions", cell.positions);
   io("matches", cell.matches);
   io("tokens", cell.tokens);
+  if (cell.tokens > 0) io.derived("rate", cell.rate());
 }
 
 template <class Io>

@@ -7,18 +7,19 @@
 
 #include "evaluate/results/drafter_summary.h"
 #include "evaluate/results/inside_summary.h"
+#include "infer/parts.h"
 
 namespace draftsmith::evaluate {
 namespace {
 
-// Beyond the interval of the ratio itself, what clocks and caches may add to a correct measurement.
+// Factor by which clocks and caches may push a correct measurement beyond the interval of its ratio.
 constexpr double kBoundSlack = 1.03;
 
 metrics::ResamplingOptions resampling_of(const SuiteOptions& options) {
   return {.resamples = options.resamples, .seed = options.seed, .confidence = 0.95};
 }
 
-// Logits of an L-token and a one-token step differ by less than this.
+// Returns the bound on the difference between logits of an L-token and a one-token step.
 double step_error(const std::string& dtype) {
   if (dtype == "fp64") return 1e-9;
   if (dtype == "fp32") return 1e-3;
@@ -82,14 +83,14 @@ class TaskSummary {
     Quality quality;
     if (metric_->scores().empty()) return quality;
     quality.scores = metrics::all_scores(*metric_, statistics(setting), resampling_of(options_));
-    if (setting.label == "greedy") return quality;
+    if (setting.is_greedy_baseline()) return quality;
     const metrics::PairedTest test = metrics::paired_bootstrap(
         statistics(setting), statistics(measured_.rows.front().settings), metric_->function(), resampling_of(options_));
     quality.difference = {.value = test.difference, .interval = test.difference_interval, .p_value = test.p_value};
     return quality;
   }
 
-  // Output sequences of a setting on the whole task.
+  // Returns the number of a setting's output sequences on the whole task.
   int64_t outputs(const Setting& setting) const { return measured_.data.lines() * setting.decode.num_samples; }
 
   Acceptance acceptance(const Setting& setting, const infer::DecodeStats& stats) const {
@@ -117,7 +118,7 @@ class TaskSummary {
     const LayerDepth depth = engine_.depth(setting);
     result.inside = inside_result(setting, depth, stats, outputs(setting));
     if (!result.inside) return;
-    // The theorem leaves out heads, caches and anything else that a step has beside its layers.
+    // The theorem leaves out heads, caches and everything else beside the layers.
     if (result.inside->theorem) {
       if (!result.predicted) result.predicted.emplace();
       result.predicted->speedup = result.inside->theorem->speedup;
@@ -144,8 +145,8 @@ class TaskSummary {
     return result;
   }
 
-  // Counts lines whose ids differ from greedy decoding of the same model. Where they must not, the margin at the first
-  // divergence shows whether rounding explains it.
+  // Counts lines whose ids differ from greedy decoding of the same model. For lossless settings the margin at the first
+  // difference shows whether rounding explains it.
   Exactness exactness(const Setting& setting) {
     const SettingRecords& own = records(setting);
     const SettingRecords& greedy = measured_.own_greedy(setting);
@@ -181,15 +182,16 @@ class TaskSummary {
 
   void add_bound_check(const Setting& setting, const Setting& baseline, SettingResult& result) const {
     // In batches the lines' own counts bound nothing: a batch lasts as long as its slowest line. Without verification
-    // the drafter alone sets the pace.
-    const bool verifies = setting.decode.drafts() && setting.decode.acceptance_name() != "accept_all";
+    // only the drafter's speed counts.
+    const bool verifies =
+        setting.decode.drafts() && infer::acceptance_traits(setting.decode).target == infer::TargetRole::kVerifies;
     // At other temperatures the speed of a drafter that decodes alone is unknown.
-    const bool comparable = setting.model == "target" || setting.temperature() == 0;
+    const bool comparable = setting.decodes_target() || setting.temperature() == 0;
     if (!(verifies || setting.algorithm() == infer::Algorithm::kPpd) || !comparable) return;
     SpeedResult& speed = result.speed;
     if (speed.lines == 0 || options_.batch_size * setting.decode.num_samples > 1) return;
     // A model is bounded by its own steps, however fast the target's are.
-    const SettingRecords& plain = setting.model == "target" ? records(baseline) : measured_.own_greedy(setting);
+    const SettingRecords& plain = setting.decodes_target() ? records(baseline) : measured_.own_greedy(setting);
     const double bound = decode_bound(records(setting), plain, engine_.depth(setting));
     if (bound == 0) return;
     const Ratio own = measure_speed(records(setting), plain, resampling_of(options_)).speedup_decode;

@@ -1,4 +1,4 @@
-// Results of a task from its records: quality with intervals, speed, acceptance, prediction, checks.
+// Summary of a task's records: quality with intervals, speed, acceptance, prediction, checks.
 #pragma once
 
 #include <map>

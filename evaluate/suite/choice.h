@@ -1,4 +1,4 @@
-// Choosing settings on one task (validation data) for use on others: the fastest one whose loss of quality is allowed.
+// Choice of a setting on one task (validation data) for use on others: the fastest with an allowed loss of quality.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace draftsmith::evaluate {
 
-// What the choosing task says of one setting.
+// Setting that may be chosen, with its quality and speed on the choosing task.
 struct Candidate {
   std::string label;
   double quality = 0;
@@ -15,16 +15,16 @@ struct Candidate {
 };
 
 struct Choice {
-  std::string label;    // of the chosen setting
-  std::string task;     // where it was chosen
+  std::string label;    // label of the chosen setting
+  std::string task;     // choosing task
   double max_drop = 0;  // points
-  double drop = 0;      // points lost there; negative: gained
-  double speedup = 0;   // measured there
-  bool allowed = true;  // false: no setting lost so little, this one lost least
+  double drop = 0;      // points lost on the choosing task; negative: gained
+  double speedup = 0;   // speedup on the choosing task
+  bool allowed = true;  // false: every setting lost more than max_drop, this one lost least
 };
 
-// The fastest candidate that loses at most `max_drop` points of size `point` against `baseline_quality`; if there is
-// none, the one with the best quality. Nothing for no candidates.
+// Returns the fastest candidate that loses at most `max_drop` points of size `point` against `baseline_quality`, or, if
+// all lose more, the one with the best quality. Returns nothing for no candidates.
 std::optional<Choice> choose(const std::vector<Candidate>& candidates, double baseline_quality, double point,
                              double max_drop);
 

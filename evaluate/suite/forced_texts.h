@@ -1,5 +1,4 @@
-// What models are given to predict, token by token, when it is measured how well they do (Tandem paper, table 1): the
-// references of a task, or what follows in its texts on prompts that are their beginnings.
+// Texts on which drafters are measured teacher-forced: references, or the rest of cut prompts (Tandem paper, table 1).
 #pragma once
 
 #include <span>
@@ -10,15 +9,15 @@
 
 namespace draftsmith::evaluate {
 
+// Prompts with the outputs that are predicted after them.
 struct ForcedTexts {
   std::vector<Prompt> prompts;
-  std::vector<std::vector<int64_t>> outputs;  // one for each prompt, never empty
+  std::vector<std::vector<int64_t>> outputs;  // one for each prompt, none empty
 };
 
-// Of the lines of `prompts`, which are the task's first: the first reference of each, or, in tasks without references,
-// what max_source_tokens cut off; lines without are passed over. Outputs are cut to `max_new_tokens`.
-// References that the models could not put out (words in a task of ids) are told in a warning with file and line, and
-// nothing is returned.
+// Returns the texts of the task's first lines, whose prompts are given: the first reference of each line, or, without
+// references, what max_source_tokens cut off. Skips lines without such a text; cuts outputs to `max_new_tokens`.
+// If a reference cannot be an output (words in a task of ids), warns with file and line and returns nothing.
 ForcedTexts forced_texts(const TaskOptions& task, const TaskData& data, std::span<const Prompt> prompts,
                          int64_t max_new_tokens, const Engine& engine);
 

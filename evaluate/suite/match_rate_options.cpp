@@ -23,7 +23,7 @@ void check_rising(const std::vector<int64_t>& layers, const std::string& where, 
                 fmt::format("[{}]", fmt::join(layers, ", ")), ""});
 }
 
-// Some values, none of them twice.
+// Requires at least one value, and each value once.
 template <class T>
 void check_once(const std::vector<T>& values, const std::string& where, Problems& problems) {
   if (!values.empty() && std::set<T>(values.begin(), values.end()).size() == values.size()) return;

@@ -1,4 +1,4 @@
-// What a suite asks of match rates (infer/forced/match_rates.h): a [[match_rates]] table.
+// Options of match rates (infer/forced/match_rates.h) in a suite: a [[match_rates]] table.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/options.h"
+#include "evaluate/suite/names.h"
 #include "infer/forced/match_rates.h"
 
 namespace draftsmith::evaluate {
@@ -14,7 +15,7 @@ namespace draftsmith::evaluate {
 struct MatchRateTable {
   std::string name;
   std::string task;
-  std::string model = "target";
+  std::string model = kTargetName;
   std::filesystem::path exits;
   std::vector<int64_t> layers;
   std::vector<int64_t> candidates{1, 3, 5};
@@ -24,7 +25,7 @@ struct MatchRateTable {
   int64_t prompts = 200;
   static Fields<MatchRateTable> fields();
 
-  // But for the suite's own options.
+  // Returns the options of the count, without the seed and lengths that the suite sets.
   infer::MatchRateOptions options() const;
 };
 

@@ -10,7 +10,7 @@
 namespace draftsmith::evaluate {
 namespace {
 
-// Reports a setting whose method and drafter do not belong together. Returns whether they do.
+// Returns whether the setting's method and drafter belong together, and adds a problem if not.
 bool check_drafter(const Setting& setting, const std::string& where, Problems& problems) {
   const bool wants_drafter = setting.decode.drafts() && !setting.decode.drafts_inside();
   if (wants_drafter != setting.drafter.empty()) return true;
@@ -21,7 +21,7 @@ bool check_drafter(const Setting& setting, const std::string& where, Problems& p
   return false;
 }
 
-// Reports parts that make no sense together, as far as they are known before models are loaded.
+// Adds the problems of parts that make no sense together, as far as they are known before models are loaded.
 void check_parts(const Setting& setting, const infer::DrafterSpec& drafter, const std::string& where,
                  Problems& problems) {
   const infer::PartTraits parts{infer::kind_of(drafter), infer::window_traits(setting.decode),
@@ -35,7 +35,7 @@ void check_parts(const Setting& setting, const infer::DrafterSpec& drafter, cons
   if (parts.window.asks_router && setting.decode.router.empty()) problems.add(infer::missing_router(where));
 }
 
-// Reports what is wrong with a setting, as far as it is known before models are loaded.
+// Adds the problems of a setting that are known before models are loaded.
 void check_setting(const Setting& setting, const std::optional<infer::DrafterSpec>& drafter, const std::string& where,
                    Problems& problems) {
   Problems options;
@@ -45,7 +45,7 @@ void check_setting(const Setting& setting, const std::optional<infer::DrafterSpe
   if (options.list().empty() && setting.decode.drafts() && drafter) check_parts(setting, *drafter, where, problems);
 }
 
-// Reports the options of a grid that none of its parts reads: settings of different names would be all the same.
+// Adds a problem for each option that no part of the grid reads. Settings that differ only in it would be the same.
 void check_unused(const SettingGrid& grid, const DecodeOptions& decode, const std::string& where, Problems& problems) {
   static const DecodeOptions kDefaults;
   const std::vector<Field>& fields = OptionLists<DecodeOptions>::fields().all();
@@ -61,7 +61,7 @@ void check_unused(const SettingGrid& grid, const DecodeOptions& decode, const st
   }
 }
 
-// Reports exits that are not read. Both methods and drafters may read them, so they are no case of check_unused().
+// Adds a problem for exits that nothing reads. Unlike the options in check_unused(), drafters may read them too.
 void check_exits(const std::vector<Setting>& settings, const std::vector<infer::DrafterOptions>& drafters,
                  const std::string& where, Problems& problems) {
   for (const Setting& setting : settings) {

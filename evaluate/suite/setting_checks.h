@@ -1,4 +1,4 @@
-// What can be wrong with one [[run]] of a suite, found before anything is loaded.
+// Checks of one [[run]] of a suite, made before anything is loaded.
 #pragma once
 
 #include <optional>
@@ -11,12 +11,12 @@
 
 namespace draftsmith::evaluate {
 
-// Reports what is wrong with a [[run]] at `where`, before a recipe has trained for hours and comes to its evaluation.
-// `settings` are the grid's (expand_grid), `drafters` the suite's.
+// Adds the problems of a [[run]] at `where`, so that a recipe does not find them after hours of training. `settings`
+// are the grid's (expand_grid()), `drafters` the suite's.
 void check_grid(const SettingGrid& grid, const std::vector<Setting>& settings,
                 const std::vector<infer::DrafterOptions>& drafters, const std::string& where, Problems& problems);
 
-// Returns the setting's drafter, one of the suite's `drafters` or the method's own; absent: none of that name.
+// Returns the setting's drafter, one of the suite's `drafters` or the method's own; nothing for an unknown name.
 std::optional<infer::DrafterSpec> drafter_spec(const Setting& setting,
                                                const std::vector<infer::DrafterOptions>& drafters);
 

@@ -16,8 +16,8 @@ const std::vector<Field>& decode_fields() {
   return OptionLists<DecodeOptions>::fields().all();
 }
 
-// Whether results and labels name the field: a key of grids with a value of its own, or one that is always named and
-// read. The method is not among them, since labels begin with it.
+// Returns whether results and labels name the field: a key of grids that differs from its default, or that is always
+// named and read. The method is not among them, since labels begin with it.
 bool is_named(const Field& field, const DecodeOptions& decode) {
   static const DecodeOptions kDefaults;
   if (field.grid == GridKey::kNone || field.name == "method") return false;
@@ -30,7 +30,7 @@ std::string label_value(const ordered_json& value) {
   return text.ends_with(".0") ? text.substr(0, text.size() - 2) : text;
 }
 
-// "FB0.5", "constant", "no_free_token"; empty for fields that labels leave out.
+// Returns a field's part of a label: "FB0.5", "constant", "no_free_token". Empty for fields that labels leave out.
 std::string label_part(const Field& field, const ordered_json& value) {
   const std::string key = field.label.value_or(field.name);
   if (key.empty()) return "";
@@ -41,12 +41,12 @@ std::string label_part(const Field& field, const ordered_json& value) {
 
 std::string label_of(const std::string& name, const Setting& setting) {
   std::string label = name.empty() ? setting.method() : name;
-  if (setting.model != "target") label += "." + setting.model;
+  if (!setting.decodes_target()) label += "." + setting.model;
   if (!setting.drafter.empty()) label += "." + setting.drafter;
   return label;
 }
 
-// "assisted.aligned.G5"; a name given by the user stands alone when it means one setting only.
+// Returns the label with all named parameters: "assisted.aligned.G5".
 std::string label_with_parameters(const std::string& name, const Setting& setting) {
   std::string label = label_of(name, setting);
   for (const Field& field : decode_fields()) {
@@ -57,7 +57,8 @@ std::string label_with_parameters(const std::string& name, const Setting& settin
   return file_safe(label);
 }
 
-// Drafters, exits that draft, models, rules, measures and ways of sampling are compared, not chosen among.
+// Returns the label without the parameters that are chosen. Drafters, exits that draft, models, rules, measures and
+// sampling are compared, so they stay in it.
 std::string group_of(const std::string& name, const Setting& setting) {
   const DecodeOptions& decode = setting.decode;
   const infer::Algorithm algorithm = setting.algorithm();
@@ -74,12 +75,21 @@ std::string group_of(const std::string& name, const Setting& setting) {
   return file_safe(group);
 }
 
-// A directory's own sampling settings would make settings of different models incomparable.
+// Takes each of temperature, top_k and top_p that `decode` lacks from `from`.
+void take_sampling(const DecodeOptions& from, DecodeOptions& decode) {
+  if (!decode.temperature) decode.temperature = from.temperature;
+  if (!decode.top_k) decode.top_k = from.top_k;
+  if (!decode.top_p) decode.top_p = from.top_p;
+}
+
+// Returns the options with sampling defaults. A model's own sampling settings would make models incomparable.
 DecodeOptions with_sampling(DecodeOptions decode) {
   if (!decode.samples_by_default()) return decode;
-  decode.temperature = decode.temperature.value_or(1);
-  decode.top_k = decode.top_k.value_or(0);
-  decode.top_p = decode.top_p.value_or(1);
+  DecodeOptions plain;
+  plain.temperature = 1;
+  plain.top_k = 0;
+  plain.top_p = 1;
+  take_sampling(plain, decode);
   return decode;
 }
 
@@ -95,7 +105,7 @@ bool same_setting(const Setting& a, const Setting& b) {
   return a.method() == b.method() && a.params() == b.params();
 }
 
-// Adds a setting and its baselines, unless it is one of them that was asked for by name.
+// Adds a setting and its baselines. A setting that is one of its baselines adds nothing.
 void add_setting(std::vector<Setting>& settings, const Setting& setting) {
   const Setting baseline = baseline_of(setting);
   const Setting own = greedy_of(setting);
@@ -137,12 +147,12 @@ std::string Setting::drafter_label() const {
   std::string name = drafter;
   if (decode.drafts_inside()) name = "exit" + (decode.exit_layer ? std::to_string(*decode.exit_layer) : "");
   if (!decode.exits.empty()) name += " [" + decode.exits.string() + "]";
-  return model == "target" ? name : model + "/" + name;
+  return decodes_target() ? name : model + "/" + name;
 }
 
 ordered_json Setting::params() const {
   ordered_json result = ordered_json::object();
-  if (model != "target") result["model"] = model;
+  if (!decodes_target()) result["model"] = model;
   if (!drafter.empty()) result["drafter"] = drafter;
   for (const Field& field : decode_fields()) {
     if (is_named(field, decode)) result[field.name] = field_json(field, &decode);
@@ -152,8 +162,8 @@ ordered_json Setting::params() const {
 
 Setting greedy_baseline() {
   Setting greedy;
-  greedy.label = "greedy";
-  greedy.group = "greedy";
+  greedy.label = kGreedyLabel;
+  greedy.group = kGreedyLabel;
   return greedy;
 }
 
@@ -161,11 +171,7 @@ Setting baseline_of(const Setting& setting) {
   Setting baseline = greedy_baseline();
   baseline.decode.method = infer::baseline_method(setting.temperature()).name;
   baseline.decode.num_samples = setting.decode.num_samples;
-  if (setting.temperature() != 0) {
-    baseline.decode.temperature = setting.decode.temperature;
-    baseline.decode.top_k = setting.decode.top_k;
-    baseline.decode.top_p = setting.decode.top_p;
-  }
+  if (setting.temperature() != 0) take_sampling(setting.decode, baseline.decode);
   baseline.group = baseline.label = label_with_parameters("", baseline);
   return baseline;
 }
@@ -178,7 +184,7 @@ Setting greedy_of(const Setting& setting) {
 }
 
 bool compares_with_own_greedy(const Setting& setting) {
-  return (setting.temperature() == 0 || setting.model != "target") && (setting.decode.drafts() || setting.inside());
+  return (setting.temperature() == 0 || !setting.decodes_target()) && (setting.decode.drafts() || setting.inside());
 }
 
 std::vector<Setting> expand_grid(const SettingGrid& grid) {

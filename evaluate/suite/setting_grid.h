@@ -1,4 +1,4 @@
-// One setting of one method, and how a suite's grids expand to settings.
+// Setting of one method, and the expansion of a suite's grids to settings.
 #pragma once
 
 #include <string>
@@ -6,20 +6,21 @@
 
 #include <nlohmann/json.hpp>
 
+#include "evaluate/suite/names.h"
 #include "evaluate/suite/suite_options.h"
 #include "infer/decode_options.h"
 
 namespace draftsmith::evaluate {
 
-// `text` with everything but ASCII letters, digits, '.', '-' and '_' replaced by '_': a name for files.
+// Returns a name for files: `text` with '_' in place of all but ASCII letters, digits, '.', '-' and '_'.
 std::string file_safe(std::string text);
 
-// A method with one value for each parameter; parameters that were not given keep the method's default.
+// Method with one value for each parameter. Parameters that were not given keep the method's default.
 struct Setting {
-  std::string label;             // unique in a suite, safe in file names: "bild.aligned.FB0.5.RB2"
-  std::string group;             // label without the grid's parameters: choices are made inside a group
-  std::string model = "target";  // "target" or the name of a drafter that decodes alone
-  std::string drafter;           // empty: none
+  std::string label;                // unique in a suite, safe in file names: "bild.aligned.FB0.5.RB2"
+  std::string group;                // label without the grid's parameters; one of a group is chosen
+  std::string model = kTargetName;  // model that decodes: the target or a drafter alone
+  std::string drafter;              // empty: none
   DecodeOptions decode;
   std::string choose_on;
   std::vector<double> max_drop;
@@ -27,20 +28,24 @@ struct Setting {
   const std::string& method() const { return decode.method; }
   infer::Algorithm algorithm() const { return decode.method_info().algorithm; }
   double temperature() const { return decode.temperature.value_or(0); }
-  // Whether the output must equal greedy decoding of the setting's own model token by token. False for the baselines.
+  // Returns whether the suite's own model decodes.
+  bool decodes_target() const { return model == kTargetName; }
+  // Returns whether this is greedy_baseline(), the first setting of every suite.
+  bool is_greedy_baseline() const { return label == kGreedyLabel; }
+  // Returns whether the output must equal greedy decoding of the setting's own model. False for the baselines.
   bool lossless() const;
-  // Whether the output must equal greedy decoding of the suite's target.
-  bool equals_greedy() const { return lossless() && model == "target"; }
-  // Whether layers of the model itself draft, leave early or run ahead (early-exit, calm, ppd).
+  // Returns whether the output must equal greedy decoding of the suite's target.
+  bool equals_greedy() const { return lossless() && decodes_target(); }
+  // Returns whether layers of the model itself draft, leave early or run ahead (early-exit, calm, ppd).
   bool inside() const { return decode.drafts_inside() || decode.decodes_inside(); }
-  // Returns the drafter's name, with the exits given and the model it drafts for: "small", "other/exit2 [heads]". Two
-  // drafters of a suite never share one.
+  // Returns the drafter's name with its exits and the model it drafts for: "small", "other/exit2 [heads]". Each drafter
+  // of a suite has another one.
   std::string drafter_label() const;
   // Returns the parameters that were given, for results.json; infinite thresholds become the string "inf".
   nlohmann::ordered_json params() const;
 };
 
-// Returns greedy decoding of the target: every suite's first setting.
+// Returns greedy decoding of the target, the first setting of every suite.
 Setting greedy_baseline();
 
 // Returns the autoregressive setting that `setting` is compared with: greedy, or sampling with the same warping.
@@ -48,19 +53,19 @@ Setting baseline_of(const Setting& setting);
 
 // Returns greedy decoding of the setting's own model, whose tokens a lossless setting at temperature 0 must give.
 Setting greedy_of(const Setting& setting);
-// Whether greedy_of(setting) is decoded: at temperature 0 outputs are compared with it, and for models other than the
-// target alpha_forced is measured on it.
+// Returns whether greedy_of(setting) is decoded. At temperature 0 outputs are compared with it, and for models other
+// than the target alpha_forced is measured on it.
 bool compares_with_own_greedy(const Setting& setting);
 
-// Returns all settings of one grid: drafters change slowest, then sampling, then the other lists in the order of
-// DecodeOptions' fields.
+// Returns all settings of one grid. Drafters change slowest, then sampling, then the other lists in the order of the
+// fields of DecodeOptions.
 std::vector<Setting> expand_grid(const SettingGrid& grid);
 
 // Returns the settings of each [[run]], in the order of the suite.
 std::vector<std::vector<Setting>> expand_grids(const SuiteOptions& options);
 
-// Returns the settings of all grids in their order, each after the baselines that it needs; greedy decoding of the
-// target comes first. Errors: UserError when two settings get the same label.
+// Returns the settings of all grids in their order, each after the baselines that it needs, greedy_baseline() first.
+// Errors: UserError if two settings have the same label.
 std::vector<Setting> with_baselines(const std::vector<std::vector<Setting>>& grids);
 
 // Returns with_baselines() of the suite's grids.

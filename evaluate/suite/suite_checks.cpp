@@ -6,8 +6,8 @@
 #include <set>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
+#include "base/registry.h"
 #include "evaluate/suite/setting_checks.h"
 #include "evaluate/suite/setting_grid.h"
 
@@ -26,16 +26,17 @@ void check_unique(const std::vector<std::string>& names, const std::string& wher
   std::set<std::string> seen;
   for (const auto& name : names) {
     if (seen.insert(name).second) continue;
-    problems.add({where, "two have the same name", "different names", name, hint});
+    problems.add({where, "two entries have the same name", "different names", name, hint});
   }
 }
 
-void check_known(const std::string& name, const std::vector<std::string>& known, const std::string& where,
-                 Problems& problems) {
+// Adds a problem at `where` unless `name` is known; `subject` says what it names.
+void check_known(const std::string& subject, const std::string& name, const std::vector<std::string>& known,
+                 const std::string& where, Problems& problems) {
   if (std::find(known.begin(), known.end(), name) != known.end()) return;
-  const std::string near = nearest(name, known);
-  problems.add({where, "there is nothing of this name", fmt::format("one of: {}", fmt::join(known, ", ")), name,
-                near.empty() ? "" : "did you mean '" + near + "'?"});
+  Problem problem = unknown_name(subject, name, known);
+  problem.where = where;
+  problems.add(std::move(problem));
 }
 
 void check_tasks(const std::vector<std::string>& tasks, const std::string& where, Problems& problems) {
@@ -47,11 +48,11 @@ void check_tasks(const std::vector<std::string>& tasks, const std::string& where
 
 void check_drafters(const std::vector<std::string>& drafters, const std::string& where, Problems& problems) {
   check_unique(drafters, where, problems);
-  if (std::find(drafters.begin(), drafters.end(), "target") == drafters.end()) return;
-  problems.add({where, "a drafter has the name that stands for the suite's own model", "another name", "target", ""});
+  if (std::find(drafters.begin(), drafters.end(), kTargetName) == drafters.end()) return;
+  problems.add({where, "a drafter has the name of the suite's own model", "another name", kTargetName, ""});
 }
 
-// Settings are chosen by what they lose, those that lose nothing by their speed alone.
+// Requires a metric of the task that lossy settings are chosen on; lossless ones are chosen by their speed alone.
 void check_scored(const std::vector<TaskOptions>& tasks, const std::string& choose_on,
                   const std::vector<Setting>& settings, const std::string& where, Problems& problems) {
   if (std::all_of(settings.begin(), settings.end(), [](const auto& one) { return one.equals_greedy(); })) return;
@@ -62,7 +63,7 @@ void check_scored(const std::vector<TaskOptions>& tasks, const std::string& choo
   }
 }
 
-// Methods around a Tandem secondary draft with nothing else.
+// Requires a Tandem secondary for the methods that draft with nothing else.
 void check_tandem(const SettingGrid& grid, const std::vector<infer::DrafterOptions>& drafters, const std::string& where,
                   Problems& problems) {
   if (!grid.decode.needs_tandem()) return;
@@ -81,23 +82,23 @@ std::vector<std::string> decoding_models(const SuiteOptions& options) {
   for (const auto& drafter : options.drafter) {
     if (std::holds_alternative<infer::ModelSpec>(drafter.spec())) models.push_back(drafter.name);
   }
-  models.emplace_back("target");
+  models.emplace_back(kTargetName);
   return models;
 }
 
-// Models and tasks of match rates are declared, and their files have different names.
+// Requires that models and tasks of match rates are declared, and that their files have different names.
 void check_rates(const SuiteOptions& options, const std::string& where, Problems& problems) {
   std::vector<std::string> names;
   const std::vector<std::string> models = decoding_models(options);
   for (const MatchRateTable& rates : options.match_rates) {
     names.push_back(file_safe(rates.name));
-    check_known(rates.model, models, where + ".model", problems);
-    if (!rates.task.empty()) check_known(rates.task, names_of(options.task), where + ".task", problems);
+    check_known("model", rates.model, models, where + ".model", problems);
+    if (!rates.task.empty()) check_known("task", rates.task, names_of(options.task), where + ".task", problems);
   }
   check_unique(names, where + ".name", problems, "several need a name each, by which their files are told apart");
 }
 
-// Step times and alpha are measured once for each name of what drafts: two things must not share one.
+// Requires different names for different things that draft, since step times and alpha are measured once for a name.
 void check_drafting(const std::vector<Setting>& settings, const std::vector<infer::DrafterOptions>& drafters,
                     const std::string& where, Problems& problems) {
   std::map<std::string, std::string> sources;
@@ -114,7 +115,7 @@ void check_drafting(const std::vector<Setting>& settings, const std::vector<infe
   }
 }
 
-// Labels are unique, those of chosen settings too, and settings that are chosen among together want the same choices.
+// Requires unique labels, those of chosen settings included, and one choose_on and max_drop for each group.
 void check_labels(const std::vector<Setting>& settings, const std::string& where, Problems& problems) {
   std::vector<std::string> labels;
   std::map<std::string, Setting> groups;
@@ -178,13 +179,13 @@ void check_suite(const SuiteOptions& options, const std::string& where, Problems
   for (size_t i = 0; i < grids.size(); ++i) {
     const SettingGrid& grid = options.run[i];
     const std::string at = fmt::format("{}run[{}]", dot, i);
-    for (const auto& name : grid.drafter) check_known(name, drafters, at + ".drafter", problems);
+    for (const auto& name : grid.drafter) check_known("drafter", name, drafters, at + ".drafter", problems);
     check_tandem(grid, options.drafter, at + ".drafter", problems);
-    check_known(grid.model, models, at + ".model", problems);
+    check_known("model", grid.model, models, at + ".model", problems);
     const size_t before = problems.list().size();
     check_grid(grid, grids[i], options.drafter, at, problems);
     if (grid.choose_on.empty()) continue;
-    check_known(grid.choose_on, tasks, at + ".choose_on", problems);
+    check_known("task", grid.choose_on, tasks, at + ".choose_on", problems);
     if (problems.list().size() == before) {
       check_scored(options.task, grid.choose_on, grids[i], at + ".choose_on", problems);
     }

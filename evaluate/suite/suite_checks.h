@@ -1,4 +1,4 @@
-// What can be wrong with a suite beyond the ranges of its fields, found before anything is loaded.
+// Checks of a suite beyond the ranges of its fields, made before anything is loaded.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace draftsmith::evaluate {
 
-// Each adds its problems; `where` names the struct in the suite.
+// Adds the problems of the task at `where`: sources, references and metric must belong together.
 void check_task(const TaskOptions& task, const std::string& where, Problems& problems);
-// Names that runs use must be declared, and runs must make sense.
+// Adds the problems of the suite at `where`: names that runs use must be declared, and runs must make sense.
 void check_suite(const SuiteOptions& options, const std::string& where, Problems& problems);
 
 }  // namespace draftsmith::evaluate

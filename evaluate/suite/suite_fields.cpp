@@ -25,8 +25,8 @@ Fields<TaskOptions> TaskOptions::fields() {
       .add("timed", &TaskOptions::timed, Range{0}, Unit{"lines"},
            "Lines whose decoding is timed and repeated; the others count for quality only. 0: all.")
       .add("max_source_tokens", &TaskOptions::max_source_tokens, Range{0}, Unit{"tokens"},
-           "Longer sources are cut, and counted; 0: never. In tasks of plain text without references, what a "
-           "decoder-only model's prompts are cut off is what it is measured on predicting (see forced_lines).")
+           "Longer sources are cut, and counted; 0: never. In tasks of plain text without references, drafters of a "
+           "decoder-only model are measured on predicting the text that was cut off (see forced_lines).")
       .add("max_new_tokens", &TaskOptions::max_new_tokens, Range{0}, Unit{"tokens"},
            "Most tokens put out a line; 0: the suite's max_new_tokens.")
       .add("metric", &TaskOptions::metric, "How hypotheses are scored.")

@@ -1,5 +1,5 @@
-// What a suite asks for: tasks, models, and methods with parameter grids. Read from a TOML suite by `draftsmith eval`,
-// or filled in by a recipe's evaluate stage.
+// Options of a suite: tasks, models, and methods with parameter grids. `draftsmith eval` reads them from a TOML file,
+// and a recipe's evaluate stage fills them in.
 //
 //   model = "target/model"                # a model directory
 //   [[drafter]]
@@ -14,8 +14,8 @@
 //   drafter = ["aligned"]
 //   fallback = [0.5, 0.7]                 # lists span a grid
 //   rollback = [1, 3]
-//   choose_on = "val"                     # the grid runs on this task only; the others run the settings chosen there:
-//   max_drop = [0, 1]                     # the fastest setting that loses at most so many points, one for each value
+//   choose_on = "val"                     # the grid runs on this task only; other tasks run what is chosen there:
+//   max_drop = [0, 1]                     # for each value the fastest setting that loses at most so many points
 #pragma once
 
 #include <cstdint>
@@ -26,6 +26,7 @@
 #include "base/options.h"
 #include "base/options_grid.h"
 #include "evaluate/suite/match_rate_options.h"
+#include "evaluate/suite/names.h"
 #include "infer/decode_options.h"
 #include "infer/drafters/registry.h"
 #include "metrics/registry.h"
@@ -34,7 +35,7 @@ namespace draftsmith::evaluate {
 
 using infer::DecodeOptions;
 
-// Where sources and references come from, and how hypotheses are scored.
+// Data set: where sources and references come from, and how hypotheses are scored.
 struct TaskOptions {
   std::string name;
   std::filesystem::path source;  // text, one a line or between separators; or
@@ -55,19 +56,20 @@ struct TaskOptions {
   static Fields<TaskOptions> fields();
 };
 
-// A [[run]] of a suite: a grid of settings. Any option of decoding may be given that is a key of grids
-// (infer/decode_options.h); lists span the grid, one setting for each combination.
+// Grid of settings, a [[run]] of a suite. It takes every option of decoding that is marked as a key of grids
+// (infer/decode_options.h). Each combination of the lists' values is one setting.
 struct SettingGrid {
   std::string name;
-  std::string model = "target";
+  std::string model = kTargetName;
   std::vector<std::string> drafter;
-  DecodeOptions decode;              // the keys with one value, and defaults
-  OptionLists<DecodeOptions> lists;  // the keys with lists; an empty one leaves the default
+  DecodeOptions decode;              // values of the keys without lists, and defaults
+  OptionLists<DecodeOptions> lists;  // values of the keys with lists; an empty list leaves the default
   std::string choose_on;
   std::vector<double> max_drop{0, 1};
   static Fields<SettingGrid> fields();
 };
 
+// Suite: models, tasks, runs, and how they are measured.
 struct SuiteOptions {
   std::string name = "evaluation";
   std::filesystem::path model;

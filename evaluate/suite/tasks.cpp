@@ -7,7 +7,7 @@
 namespace draftsmith::evaluate {
 namespace {
 
-// The part of the lines that the task uses.
+// Keeps the lines that the task uses.
 template <class Line>
 void cut_out(std::vector<Line>& lines, const TaskOptions& task) {
   lines.erase(lines.begin(), lines.begin() + std::min<std::ptrdiff_t>(task.skip, std::ssize(lines)));
@@ -54,7 +54,7 @@ TaskData from_jsonl(const TaskOptions& task) {
     cut_out(data.sources, task);
     return data;
   }
-  // Lists are joined by blanks in sources, as models read them, and by newlines in references, as Lsum counts them.
+  // Models read lists joined by blanks; ROUGE-Lsum reads references joined by newlines.
   for (auto& example : read_jsonl(task, " ")) data.sources.push_back(std::move(example.source));
   for (auto& example : read_jsonl(task, "\n")) data.references.push_back(std::move(example.targets));
   cut_out(data.sources, task);
@@ -70,7 +70,7 @@ TaskData load_task(const TaskOptions& task) {
     throw UserError({.where = task.jsonl.empty() ? task.source.string() : task.jsonl.string(),
                      .what = "the task has no line",
                      .expected = "at least one line",
-                     .found = task.skip > 0 ? "none after those passed over" : "an empty file",
+                     .found = task.skip > 0 ? "no line after `skip`" : "an empty file",
                      .hint = ""});
   }
   for (auto& source : data.sources) source.insert(0, task.prefix);

@@ -1,4 +1,4 @@
-// The data of a suite's tasks: sources and references in memory.
+// Data of a suite's tasks in memory: sources and references.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,23 @@
 
 namespace draftsmith::evaluate {
 
+// Sources and references of one task.
 struct TaskData {
   std::vector<std::string> sources;
-  metrics::References
-      references;  // as scored: for ROUGE, sentences are separated by newlines; empty for the metric "none"
+  // In the form that is scored: newlines separate sentences for ROUGE. Empty for the metric "none".
+  metrics::References references;
 
   int64_t lines() const { return static_cast<int64_t>(sources.size()); }
 };
 
-// Reads the task's files, `limit` lines at most after `skip`.
+// Reads the task's files: at most `limit` lines after the first `skip`.
 // Errors: UserError for missing files, unequal line counts, missing fields, invalid UTF-8 and tasks without a line.
 TaskData load_task(const TaskOptions& task);
 
-// What line `line` (from 0) of the task is called in messages; `file` is where it was read.
+// Returns the name of line `line` (from 0) of the task in messages about `file`.
 std::string place_of(const TaskOptions& task, const std::filesystem::path& file, size_t line);
 
-// The files that sources and first references are read from.
+// Return the files of the sources and of the first references.
 const std::filesystem::path& source_file(const TaskOptions& task);
 const std::filesystem::path& reference_file(const TaskOptions& task);
 

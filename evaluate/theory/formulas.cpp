@@ -23,7 +23,7 @@ void check(const PpdSetting& setting) {
   require(setting.match_rate >= 0 && setting.match_rate <= 1, "a match rate is in 0 .. 1");
 }
 
-// Time of an iteration that drafts `window` tokens, in the unit of `costs`.
+// Returns the time of an iteration that drafts `window` tokens, in the unit of `costs`.
 double iteration_time(int64_t window, const infer::StepCosts& costs) {
   return static_cast<double>(window) * costs.draft +
          costs.target.at(0) * costs.relative_target(static_cast<double>(window + 1));
@@ -33,7 +33,7 @@ double iteration_time(int64_t window, const infer::StepCosts& costs) {
 
 double expected_tokens(double alpha, int64_t window) {
   check_acceptance(alpha, window);
-  // Summed, not (1 - alpha^(G+1)) / (1 - alpha), which loses all digits near alpha = 1.
+  // A sum, since (1 - alpha^(G+1)) / (1 - alpha) loses all digits near alpha = 1.
   double tokens = 1;
   for (int64_t drafted = 0; drafted < window; ++drafted) tokens = 1 + alpha * tokens;
   return tokens;
@@ -61,7 +61,7 @@ BestWindow best_window(double alpha, const infer::StepCosts& costs, int64_t max_
 SpecGameLatency specgame_latency(double acceptance, int64_t draft_tokens, double iteration) {
   check_acceptance(acceptance, draft_tokens);
   require(iteration >= 0, "an iteration takes no negative time");
-  // From the innermost term outwards: `mean` is 1 / (n + 1) averaged over iterations that accept i or more tokens.
+  // Begins with the innermost term: `mean` is 1 / (n + 1) averaged over iterations that accept i or more tokens.
   double mean = 1 / static_cast<double>(draft_tokens + 1);
   for (int64_t i = draft_tokens - 1; i >= 0; --i) {
     mean = (1 - acceptance) / static_cast<double>(i + 1) + acceptance * mean;

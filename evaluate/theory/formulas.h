@@ -1,10 +1,10 @@
-// What the papers' formulas say of a method before it is run: speculative decoding (Leviathan et al. 2023), the latency
-// of SpecGame (Liu, Zhang, Song 2024) and predictive pipelined decoding (Yang et al. 2024); methods.md §1. `draftsmith
-// plan` prints them, evaluations set them beside what they measure.
+// Formulas that predict a method's speed (methods.md §1): speculative decoding (Leviathan et al. 2023), SpecGame's
+// latency (Liu, Zhang, Song 2024) and predictive pipelined decoding (Yang et al. 2024). `draftsmith plan` prints them,
+// and evaluations compare them with measurements.
 //
-// Letters: alpha, the acceptance rate of one drafted token, acceptances taken as independent; G, the draft window
-// (gamma, SpecGame's K); c, a drafter step's time over a one-token target step's. Arguments outside their range throw
-// std::invalid_argument.
+// alpha is the acceptance rate of one drafted token; acceptances are assumed independent. G is the draft window (gamma,
+// SpecGame's K). c is the time of a drafter step over that of a one-token target step. All functions throw
+// std::invalid_argument for arguments outside their range.
 #pragma once
 
 #include <cstdint>
@@ -16,68 +16,69 @@ namespace draftsmith::evaluate {
 
 // ---- Speculative decoding: Leviathan et al. 2023, section 3
 
-// Equation (1): emitted tokens of one target run, (1 - alpha^(G+1)) / (1 - alpha), in 1 .. G+1. It is also the factor
-// by which the target's memory traffic shrinks. alpha in 0..1, window >= 0.
+// Returns equation (1), the tokens emitted per target run: (1 - alpha^(G+1)) / (1 - alpha), in 1 .. G+1. The target's
+// memory traffic shrinks by this factor. alpha in 0..1, window >= 0.
 double expected_tokens(double alpha, int64_t window);
 
-// Theorem 3.8: expected factor of speed over the target alone, (1 - alpha^(G+1)) / ((1 - alpha)(G c + t(G+1))) with
-// t(L) the relative time of an L-token step (1 in the theorem, else the measured curve).
+// Returns theorem 3.8, the expected speedup over the target alone: (1 - alpha^(G+1)) / ((1 - alpha)(G c + t(G+1))).
+// t(L) is the relative time of an L-token step: 1 in the theorem, here the measured curve.
 double walltime_improvement(double alpha, int64_t window, const infer::StepCosts& costs);
 
-// Theorem 3.11: expected factor of arithmetic over the target alone, (1 - alpha)(G c^ + G + 1) / (1 - alpha^(G+1)),
-// with c^ >= 0 the drafter's operations a token over the target's.
+// Returns theorem 3.11, the expected operations relative to the target alone:
+// (1 - alpha)(G c^ + G + 1) / (1 - alpha^(G+1)). c^ >= 0 is the drafter's operations per token over the target's.
 double operations_factor(double alpha, int64_t window, double operations_ratio);
 
 struct BestWindow {
-  int64_t window = 0;  // 0: no window beats the target alone
+  int64_t window = 0;  // 0: every window is slower than the target alone
   double speedup = 1;
 };
 
-// The window of 0..max_window with the greatest walltime_improvement, the smallest one among equals (section 3.5; by
-// Corollary 3.9 some window helps if and only if alpha > c, when verifying costs as much as one token).
+// Returns the window of 0..max_window with the greatest walltime_improvement(), the smallest of equals (section 3.5).
+// By corollary 3.9 some window helps if and only if alpha > c, provided that verifying costs as much as one token.
 BestWindow best_window(double alpha, const infer::StepCosts& costs, int64_t max_window = 64);
 
 // ---- SpecGame: Liu, Zhang, Song 2024, section 3
 
 // Latency per token of a decoder that drafts K tokens and verifies them, in the unit of its iteration.
 struct SpecGameLatency {
-  // The paper's E_pt, the mean over iterations of (time / emitted tokens).
-  double e_pt = 0;
-  // (a + b) / E[n + 1], total time over total tokens: the one that predicts a speedup.
-  double long_run = 0;
+  double e_pt = 0;      // E_pt of the paper: mean over iterations of (time / emitted tokens)
+  double long_run = 0;  // (a + b) / E[n + 1]: total time over total tokens; only this predicts a speedup
 };
 
-// Equations (12) and (13), (9) for K = 1: E_pt = (1-P)(a+b) + L(1), L(i) = P [(1-P)(a+b)/(i+1) + L(i+1)],
-// L(K) = P (a+b)/(K+1). `iteration` is a + b: the drafter's K tokens and the target's verification. `acceptance` is P,
-// of one token: alpha for SpS, how often both argmaxes agree for AsG. draft_tokens = 0 is ArD: a + b for both.
+// Returns equations (12) and (13), for K = 1 equation (9): E_pt = (1-P)(a+b) + L(1),
+// L(i) = P [(1-P)(a+b)/(i+1) + L(i+1)], L(K) = P (a+b)/(K+1).
+// `iteration` is a + b: the drafter's K tokens and the target's verification. `acceptance` is P of one token: alpha for
+// SpS, the agreement of both argmaxes for AsG. draft_tokens = 0 is ArD, with latency a + b.
 SpecGameLatency specgame_latency(double acceptance, int64_t draft_tokens, double iteration);
 
-// The same with a + b of K drafted tokens taken from step times, seconds: K drafter steps and a (K+1)-token target
-// step.
+// Returns the latency in seconds, with a + b from step times: K drafter steps and one (K+1)-token target step.
 SpecGameLatency specgame_latency(double acceptance, int64_t draft_tokens, const infer::StepCosts& costs);
 
 // ---- Predictive pipelined decoding: Yang et al. 2024, section 4
 
+// Parameters of PPD that its theorem reads.
 struct PpdSetting {
   int64_t layers = 0;       // d
-  int64_t early_layer = 0;  // d-bar, in d/2 .. d: the layer whose output predicts the next token early
+  int64_t early_layer = 0;  // d-bar, in d/2 .. d: the output of this layer predicts the next token early
   int64_t candidates = 1;   // k: sub-processes, one for each early candidate
-  double match_rate = 0;    // p_correct: the final token is among the candidates
+  double match_rate = 0;    // p_correct: how often the final token is among the candidates
 };
 
-// In layer-units: the time of one layer for one token.
+// Cost of PPD in layer-units: the time of one layer for one token.
 struct PpdCost {
   double latency = 0;
-  double compute = 0;  // units in use, summed over time
+  double compute = 0;  // sum over time of the units in use
 
   double units_in_use() const { return compute / latency; }
 };
 
-// Theorem 4.1, for a sequence of `tokens` >= 1: latency d l - (d - d-bar)(l - 1) p, compute that + k (d - d-bar) l.
+// Returns theorem 4.1 for a sequence of `tokens` l >= 1: latency d l - (d - d-bar)(l - 1) p, and compute, which is
+// k (d - d-bar) l more.
 PpdCost ppd_cost(const PpdSetting& setting, int64_t tokens);
 
-// Its limit per token for long sequences; at d-bar = d/2 equation (3), d (1 - p/2), for the latency, equation (5),
-// (k + 2 - p)/(2 - p), for units_in_use and equation (6) times d, d (2 + k - p)/2, for the compute.
+// Returns the limit of ppd_cost() per token for long sequences. At d-bar = d/2 the latency is equation (3),
+// d (1 - p/2); units_in_use() is equation (5), (k + 2 - p)/(2 - p); the compute is d times equation (6),
+// d (2 + k - p)/2.
 PpdCost ppd_cost_per_token(const PpdSetting& setting);
 
 }  // namespace draftsmith::evaluate

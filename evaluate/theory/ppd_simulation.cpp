@@ -15,12 +15,12 @@
 namespace draftsmith::evaluate {
 namespace {
 
-// Branches of a device where so many devices share them.
+// Returns the number of branches of one device if so many devices share all branches.
 int64_t branches_of_one(int64_t candidates, int64_t devices) {
   return (candidates + devices - 1) / devices;
 }
 
-// Seconds of each part, one for each time it ran.
+// Seconds of each part, one for each of its runs.
 struct Samples {
   std::vector<double> embedding;
   std::vector<double> layers;  // of all layers
@@ -29,7 +29,7 @@ struct Samples {
   std::map<int64_t, std::vector<double>> branches;
 };
 
-// A token's way through the target after the prefix, part by part.
+// Timer of the parts of decoding a token after the prefix.
 class PartTimer {
  public:
   PartTimer(model::TransformerModel& target, const model::Exits* exits, const infer::PpdSettings& ppd,
@@ -41,7 +41,7 @@ class PartTimer {
     prepared_ = infer::state_after(target, known[0], known[1], length_ + 1 + ppd.candidates);
   }
 
-  // A plain step, its parts one by one, then so many branches of the next token; forgets both.
+  // Times the parts of a plain step, then so many branches of the next token. Leaves the caches as they were.
   void run(int64_t branches, Samples& samples) {
     model::DecoderState& state = dynamic_cast<model::DecoderState&>(*prepared_.state);
     const int64_t layers = target_.info().layers;
@@ -65,7 +65,7 @@ class PartTimer {
     state.rollback(std::vector<int64_t>{length_});
   }
 
-  // Until it is done on the device.
+  // Returns the seconds until the work is done on the device.
   template <class Work>
   double seconds(const Work& work) const {
     synchronize(target_.info().device);
@@ -84,7 +84,7 @@ class PartTimer {
   infer::CalibrationState prepared_;
 };
 
-// A token's run that begins anew, and one that goes on from a branch.
+// Times of a token that begins anew and of one that continues from a branch.
 struct PpdTimes {
   double anew = 0;
   double resumed = 0;
@@ -101,7 +101,7 @@ PpdTimes run_times(const LayerTimes& times, const PpdSetting& setting, int64_t d
     return {begin + branches + finish, predict + branches + finish};
   }
   const double branches = times.message + times.branches.at(branches_of_one(setting.candidates, devices - 1));
-  // Of a token that begins anew, the other processes get the K/V while it goes on, and need them before they begin.
+  // The K/V of a token that begins anew are copied while it goes on; the other processes wait for them.
   const double late = std::max(0.0, times.copy - predict);
   return {begin + std::max(finish, late + branches), times.copy + predict + std::max(finish, branches)};
 }
@@ -169,7 +169,7 @@ PpdSimulation simulate_ppd(const LayerTimes& times, const PpdSetting& setting, d
   result.tokens = tokens;
   result.times = times;
   result.plain = times.embedding + static_cast<double>(setting.layers) * times.layer + times.head;
-  // Of l tokens the first begins anew, and so do those of the others that no branch was right about.
+  // The first token begins anew, and so does each other one that no branch predicted.
   const double followers = (tokens - 1) / tokens;
   const double resumed = setting.match_rate * followers;
   for (int64_t devices = 1; devices <= setting.candidates + 1; ++devices) {
@@ -182,7 +182,7 @@ PpdSimulation simulate_ppd(const LayerTimes& times, const PpdSetting& setting, d
   if (followers > 0 && runs.anew > runs.resumed && break_even <= 1) {
     result.break_even_match_rate = std::max(0.0, break_even);
   }
-  PpdSetting followed = setting;  // the theorem's sequence of l tokens has l - 1 that something is predicted for
+  PpdSetting followed = setting;  // in the theorem l - 1 of l tokens can be predicted
   followed.match_rate = resumed;
   result.theorem = ppd_cost_per_token(followed);
   return result;

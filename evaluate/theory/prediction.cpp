@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "infer/parts.h"
+
 namespace draftsmith::evaluate {
 
 std::optional<Prediction> predict(const Setting& run, const infer::DecodeStats& stats, const infer::StepCosts& costs) {
@@ -13,7 +15,8 @@ std::optional<Prediction> predict(const Setting& run, const infer::DecodeStats& 
   const double time =
       static_cast<double>(stats.draft_runs) * prediction.cost_ratio + target_runs * costs.relative_target(mean_step);
   prediction.speedup_from_counts = static_cast<double>(stats.emitted) / time;
-  if (run.decode.window_rule_name() == "fixed" && stats.overlap_count > 0) {
+  const bool constant = run.decode.drafts() && infer::window_traits(run.decode).constant_length;
+  if (constant && stats.overlap_count > 0) {
     const int64_t window = run.decode.fixed_window();
     const double alpha = std::clamp(stats.alpha(), 0.0, 1.0);  // a mean of fp32 sums may be a hair above 1
     prediction.speedup = walltime_improvement(alpha, window, costs);

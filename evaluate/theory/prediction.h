@@ -1,5 +1,5 @@
-// What theory predicts from measured parts: acceptance rate, cost ratio and the target's verification curve
-// (methods.md §1, after Leviathan et al., with the measured time of a (G+1)-token step in place of a one-token step's).
+// Prediction of a setting's speed from measured parts: acceptance rate, cost ratio and the target's verification curve
+// (methods.md §1). Unlike in Leviathan et al., verifying takes the measured time of a (G+1)-token step.
 #pragma once
 
 #include <optional>
@@ -10,17 +10,15 @@
 
 namespace draftsmith::evaluate {
 
+// Predicted speedup_decode and latency of a setting.
 struct Prediction {
   double cost_ratio = 0;
-  // From alpha, with acceptances independent of each other; fixed windows only.
-  std::optional<double> speedup;
-  // SpecGame's latencies per token without encoder and prefill, seconds, from the same; fixed windows only.
-  std::optional<SpecGameLatency> latency;
-  // From the run's own counts of drafter and target runs: what is missing from it to the measured speedup is overhead.
-  double speedup_from_counts = 0;
+  std::optional<double> speedup;           // from alpha, acceptances taken as independent; fixed windows only
+  std::optional<SpecGameLatency> latency;  // seconds per token without encoder and prefill; fixed windows only
+  double speedup_from_counts = 0;          // from counted drafter and target runs; the measured rest is overhead
 };
 
-// Prediction of speedup_decode for a run that drafts; nothing when nothing was drafted.
+// Returns the prediction for a setting that drafts; nothing if nothing was drafted.
 std::optional<Prediction> predict(const Setting& run, const infer::DecodeStats& stats, const infer::StepCosts& costs);
 
 }  // namespace draftsmith::evaluate

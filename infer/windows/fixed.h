@@ -8,7 +8,7 @@ namespace draftsmith::infer {
 class FixedWindow : public BoundedWindow {
  public:
   using BoundedWindow::BoundedWindow;
-  static WindowTraits kind() { return {.name = "fixed"}; }
+  static WindowTraits kind() { return {.name = "fixed", .constant_length = true}; }
   WindowTraits traits() const override { return kind(); }
 };
 

@@ -20,8 +20,9 @@ enum class Decides {
 struct WindowTraits {
   std::string name;
   Decides decides = Decides::kUpFront;
-  bool replays = false;      // repeats an earlier greedy pass, window by window
-  bool asks_router = false;  // asks a router, which is trained for a drafter that is a model
+  bool constant_length = false;  // every window has the same number of tokens, whatever is drafted
+  bool replays = false;          // repeats an earlier greedy pass, window by window
+  bool asks_router = false;      // asks a router, which is trained for a drafter that is a model
 };
 
 // One drafting step of all rows, on the device.

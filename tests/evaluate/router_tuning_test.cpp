@@ -59,7 +59,7 @@ class TunedRouters : public testing::Test {
         measured.settings.push_back(result_of(setting.label, factor * speed(setting)));
       }
     }
-    return tuned_routers(suite_, results);
+    return tuned_routers(suite_, expand_settings(suite_), results);
   }
 
   SuiteOptions suite_;

@@ -56,6 +56,12 @@ TEST(MatchRateSection, TheTableShowsTotalsOfEachDecoding) {
   EXPECT_THAT(text, HasSubstr("    2  1  own        33.3   25.0\n"));
 }
 
+TEST(MatchRateSection, APageShowsTheLinesOfTheCaptionApart) {
+  EXPECT_THAT(report_html(results_with(some_rates())),
+              HasSubstr("<p>match rates of early predictions (5 prompts of test, model target)</p>\n"
+                        "<p>match rates of early predictions, % of new tokens</p>\n"));
+}
+
 TEST(MatchRateSection, HeatMapsHaveAPanelForEachHeadAndACellForEachRate) {
   const TemporaryDirectory folder;
   write_match_rates(some_rates(), folder.path());

@@ -143,7 +143,7 @@ TEST(PromptTasks, MetricAndReferencesGoTogether) {
                 task.suffix = "x";
               }),
               HasSubstr("ids are taken as they are"));
-  EXPECT_THAT(problem([](auto& task) { task.skip = 99; }), HasSubstr("none after those passed over"));
+  EXPECT_THAT(problem([](auto& task) { task.skip = 99; }), HasSubstr("no line after `skip`"));
   EXPECT_EQ(problem([](auto&) {}), "no error");
 }
 

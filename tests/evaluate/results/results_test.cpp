@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "evaluate/report/report.h"
 #include "tests/evaluate/fake_engine.h"
+#include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/paths.h"
 
@@ -17,6 +18,7 @@ namespace draftsmith::evaluate {
 namespace {
 
 using nlohmann::ordered_json;
+using testing::AllOf;
 using testing::HasSubstr;
 
 // Written by the program of commit 2a718b9 and shortened by hand: settings of every kind of method, an intended
@@ -84,6 +86,74 @@ TEST(ResultsFile, WrongTypesAreRefused) {
   }
 }
 
+// Returns the old results as JSON, after an edit of the setting ppd.k3 on the task "test".
+template <class Edit>
+ordered_json edited_ppd(const Edit& edit) {
+  ordered_json json = ordered_json::parse(read_file(old_results()));
+  for (auto& setting : json.at("tasks").at(1).at("runs")) {
+    if (setting.at("name") == "ppd.k3") edit(setting.at("inside").at("simulation"));
+  }
+  return json;
+}
+
+TEST(ResultsFile, ASimulationThatNoEvaluationWritesIsRefused) {
+  const auto defect = [](const ordered_json& json) { return error_of([&] { results_from_json(json, "here.json"); }); };
+  EXPECT_EQ(defect(edited_ppd([](auto&) {})), "no error");
+  EXPECT_THAT(defect(edited_ppd([](auto& simulation) {
+                simulation["seconds"]["branches"] = {{"three", 0.1}};
+              })),
+              AllOf(HasSubstr("here.json"), HasSubstr("the key 'three' is no number")));
+  EXPECT_THAT(defect(edited_ppd([](auto& simulation) {
+                simulation["seconds"]["branches"] = {{"3x", 0.1}};
+              })),
+              HasSubstr("the key '3x' is no number"));
+  EXPECT_THAT(defect(edited_ppd([](auto& simulation) { simulation["latency_by_devices"] = ordered_json::array(); })),
+              HasSubstr("'latency_by_devices' of a simulation is empty"));
+  EXPECT_THAT(defect(edited_ppd([](auto& simulation) { simulation.erase("latency_by_devices"); })),
+              HasSubstr("'latency_by_devices' of a simulation is empty"));
+}
+
+// A results.json may be edited by hand, or come from a program that records less.
+TEST(ResultsFile, ValuesOfAnotherTypeAreNotRecorded) {
+  ordered_json json = ordered_json::parse(read_file(old_results()));
+  json["environment"]["cpu"] = nullptr;
+  json["environment"]["device"] = 3;
+  json["environment"]["command"] = {"draftsmith", "eval"};
+  json["environment"]["parameters"] = {{"target", "many"}, {"small", 0}};
+  for (auto& task : json.at("tasks")) {
+    for (auto& setting : task.at("runs")) {
+      setting["params"] = {{"drafter", nullptr}, {"model", 1}, {"window", "wide"}};
+    }
+    task.at("baseline").at("params") = nullptr;
+  }
+  const Results results = results_from_json(json, "here");
+  EXPECT_EQ(results.environment_text("cpu"), std::nullopt);
+  EXPECT_EQ(results.environment_text("nothing"), std::nullopt);
+  EXPECT_EQ(results.environment_number("cores"), 2);
+  EXPECT_EQ(results.environment_number("dtype"), std::nullopt);
+  EXPECT_EQ(results.parameters_of("target"), std::nullopt);
+  EXPECT_EQ(results.parameters_of("small"), std::nullopt);
+  const SettingResult& setting = results.tasks.front().settings.front();
+  EXPECT_EQ(setting.model(), "target");
+  EXPECT_EQ(setting.drafter_name(), "");
+  EXPECT_EQ(setting.window(), std::nullopt);
+  EXPECT_THAT(report_markdown(results),
+              AllOf(HasSubstr("\ncpu not recorded, 2 cores, threads: 1"), HasSubstr("The command was not recorded.")));
+  EXPECT_THAT(results_table(results), HasSubstr("greedy"));
+  EXPECT_THAT(report_html(results), HasSubstr("<dt>cpu</dt><dd>null</dd>"));
+}
+
+TEST(ResultsFile, AccessorsReadWhatTheSuiteGave) {
+  const Results results = load_results(old_results());
+  EXPECT_EQ(results.parameters_of("small"), 8048);
+  const SettingResult& speculative = *results.tasks.at(1).find("speculative.small.T0.G1");
+  EXPECT_EQ(speculative.window(), 1);
+  EXPECT_EQ(speculative.drafter_name(), "small");
+  EXPECT_EQ(speculative.model(), "target");
+  EXPECT_FALSE(speculative.falls_back());
+  EXPECT_TRUE(results.tasks.at(1).find("bild.small.drop0")->falls_back());
+}
+
 TEST(MarkdownPage, SaysWhatWasMeasuredWhereAndWhen) {
   FakeSuite suite;
   suite.options.run = {FakeSuite::run("bild")};
@@ -116,6 +186,20 @@ TEST(MarkdownPage, BreaksLongCommandsBeforeOptions) {
   const std::string page = report_markdown(results);
   EXPECT_LE(widest_line(page), 120U) << page;
   EXPECT_THAT(page, HasSubstr("lines=2 \\\n  --set evaluation.lines=3"));
+}
+
+TEST(MarkdownPage, BreaksCommandsNeverInsideQuotes) {
+  Results results;
+  const std::string words = "'note=" + std::string(40, 'a') + " --not-an-option " + std::string(40, 'b') + "'";
+  const std::string apostrophe = "'it'\\''s " + std::string(30, 'c') + " --nor-this'";
+  const std::string doubled = "\"say \\\" " + std::string(60, 'd') + " --nor-that\"";
+  results.environment["command"] =
+      "draftsmith eval suite.toml --set " + words + " --set " + apostrophe + " --set " + doubled + " --out results";
+  const std::string page = report_markdown(results);
+  for (const std::string& argument : {words, apostrophe, doubled}) EXPECT_THAT(page, HasSubstr(argument));
+  EXPECT_THAT(page, HasSubstr(" \\\n  --set 'note="));
+  EXPECT_THAT(page, HasSubstr(" \\\n  --set 'it'"));
+  EXPECT_THAT(page, HasSubstr(" \\\n  --set \"say"));
 }
 
 TEST(MarkdownPage, OfAnOldFileSaysWhatWasNotRecorded) {

@@ -2,6 +2,8 @@
 
 #include "evaluate/suite/setting_grid.h"
 
+#include <tuple>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -195,6 +197,23 @@ TEST(EvaluationPrediction, UsesTheMeasuredVerificationCurve) {
   EXPECT_DOUBLE_EQ(prediction->speedup_from_counts, 30 / (3 + 10 * 2.0));
   EXPECT_DOUBLE_EQ(costs.relative_target(1.5), 1.1);
   EXPECT_DOUBLE_EQ(costs.relative_target(5), 2.6);
+}
+
+TEST(EvaluationPrediction, OnlyWindowsOfConstantLengthHaveALatency) {
+  Setting run;
+  infer::DecodeStats stats;
+  stats.emitted = stats.target_tokens = 30;
+  stats.target_runs = 10;
+  stats.draft_runs = stats.drafted = stats.overlap_count = 30;
+  stats.overlap_sum = 15;
+  const infer::StepCosts costs{{0.01, 0.01, 0.01, 0.01, 0.01, 0.01}, 0.001};
+  for (const auto& [method, rule, constant] :
+       {std::tuple{"speculative", "", true}, std::tuple{"bild", "fixed", true}, std::tuple{"bild", "", false},
+        std::tuple{"assisted", "", false}, std::tuple{"greedy", "", false}}) {
+    run.decode.method = method;
+    run.decode.window_rule = rule;
+    EXPECT_EQ(predict(run, stats, costs)->latency.has_value(), constant) << method << " " << rule;
+  }
 }
 
 }  // namespace
