@@ -18,7 +18,6 @@ namespace {
 using test::ProgramResult;
 using test::run_program;
 using testing::HasSubstr;
-using testing::Not;
 using testing::StartsWith;
 
 TEST(Program, HelpTeachesWithExamples) {
@@ -91,7 +90,7 @@ TEST(Program, ScoreKnowsTheMetricsThatScoreSomething) {
   const ProgramResult none = run_program({"score", "none", "--hyp", "none", "--ref", "none"});
   EXPECT_EQ(none.exit_code, 2);
   EXPECT_THAT(none.err, HasSubstr("one of bleu, rouge, chrf\n"));
-  EXPECT_THAT(run_program({"score", "--help"}).out, Not(HasSubstr("none")));
+  EXPECT_THAT(run_program({"score", "--help"}).out, HasSubstr("bleu, rouge, chrf\n"));
 }
 
 TEST(Program, OptionsOfDecodingAreExplained) {
