@@ -64,6 +64,17 @@ class CheckFormat(unittest.TestCase):
             self.assertIn("120 columns", errors)
         self.assertEqual((self.root / "long.md").read_text(), long)
 
+    def test_rows_of_tables_that_the_program_writes_may_be_longer(self):
+        (self.root / "docs/results").mkdir(parents=True)
+        row = "|" + "x" * 121 + "\n"
+        for name in ("docs/results/study.md", "docs/results/README.md", "table.md"):
+            (self.root / name).write_text(row)
+        self.assertEqual(self.run_tool("docs/results/study.md")[0], 0)
+        for name in ("docs/results/README.md", "table.md"):
+            self.assertEqual(self.run_tool(name)[0], 1)
+        (self.root / "docs/results/study.md").write_text("x" * 121 + "\n")
+        self.assertEqual(self.run_tool("docs/results/study.md")[0], 1)
+
     def test_code_and_documents_are_both_checked(self):
         self.add_program("clang-format-14", "exit 1")
         (self.root / "long.md").write_text("x" * 121 + "\n")
