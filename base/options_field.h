@@ -17,7 +17,7 @@ namespace draftsmith {
 
 class FieldList;
 
-// What may stand behind a field's name and help in `add`, in any order.
+// Attributes of a field: they stand behind its name and help in `add`, in any order.
 
 // Inclusive bounds of a number, or of each element of a vector of numbers. Range{1} has no upper bound.
 struct Range {

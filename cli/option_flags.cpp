@@ -12,7 +12,7 @@ std::string flag_name(const std::string& field_name) {
 
 namespace {
 
-// What help shows for a flag's value: its choices, the empty one left out.
+// Returns the text that help shows for a flag's value: its choices without the empty one.
 std::string value_name(const Field& field) {
   std::vector<std::string> choices = field.choices;
   std::erase(choices, "");

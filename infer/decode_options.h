@@ -56,21 +56,21 @@ struct DecodeOptions {
 
   // The method's row in the table of methods; a method without any property if the name is unknown.
   const Method& method_info() const;
-  // Whether the method's drafter is a Tandem secondary of the target.
+  // Returns whether the method's drafter is a Tandem secondary of the target.
   bool needs_tandem() const { return method_info().drafts == DraftSource::kTandem; }
-  // Whether the method's drafter is the first layers of the target, whatever drafter is named.
+  // Returns whether the target's first layers draft, whatever drafter is named.
   bool drafts_inside() const { return method_info().drafts == DraftSource::kOwnLayers; }
-  // Whether the method decodes with the model's layers in an order of its own, without a drafter.
+  // Returns whether the method decodes with the model's layers in an order of its own, without a drafter.
   bool decodes_inside() const { return method_info().is_inside(); }
-  // Whether the method drafts, i.e. needs a drafter.
+  // Returns whether the method drafts, i.e. needs a drafter.
   bool drafts() const { return method_info().drafts != DraftSource::kNone; }
-  // Whether the method samples when no temperature is given.
+  // Returns whether the method samples when no temperature is given.
   bool samples_by_default() const { return method_info().sampling == Sampling::kByDefault; }
   // Names of the method's parts, overrides included; empty for methods without parts.
   std::string window_rule_name() const;
   std::string acceptance_name() const;
 
-  // Whether the method or its parts read the field; fields without ReadBy are read by all.
+  // Returns whether the method or its parts read the field; fields without ReadBy are read by all.
   bool reads(const Field& field) const;
 };
 

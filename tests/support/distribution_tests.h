@@ -1,4 +1,4 @@
-// What tests of sampled distributions share: sources and options of short outputs that can all be enumerated, the
+// Helpers of tests of sampled distributions: sources and options of short outputs that can all be enumerated, the
 // deviate of samples from the exact distribution, and a rule that such a test must find.
 #pragma once
 
