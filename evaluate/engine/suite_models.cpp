@@ -8,7 +8,7 @@
 #include "infer/drafters/early_exit_loading.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/inside_methods.h"
-#include "infer/parts.h"
+#include "infer/router_loading.h"
 #include "model/transformer/parameters.h"
 
 namespace draftsmith::evaluate {
@@ -64,15 +64,9 @@ const model::RouterPredictor* SuiteModels::router_of(const Setting& run) {
   if (run.decode.router.empty() || run.drafter.empty()) return nullptr;
   const auto key = std::pair(run.decode.router, run.drafter);
   const auto found = routers_.find(key);
-  if (found != routers_.end()) return &found->second;
-  const model::Router router = model::load_router(run.decode.router);
-  const infer::LoadedDrafter& drafter = *loaded_.at(run.drafter);
-  const model::TransformerModel* embeddings = drafter.transformer();
-  if (embeddings == nullptr) {
-    throw UserError(infer::router_needs_model("run.router", run.drafter));
-  }
-  model::require_router_fits(router, run.decode.router, {drafter.path(), *embeddings});
-  return &routers_.try_emplace(key, router, *embeddings).first->second;
+  if (found != routers_.end()) return found->second.get();
+  auto router = infer::load_router(run.decode.router, loaded_.at(run.drafter).get(), "run.router", run.drafter);
+  return routers_.try_emplace(key, std::move(router)).first->second.get();
 }
 
 void SuiteModels::require_room(int64_t prompt, int64_t new_tokens) const {

@@ -47,7 +47,8 @@ class SuiteModels {
 
   std::map<std::string, infer::SharedDrafter> loaded_;  // by name; includes the target
   std::map<std::pair<std::string, std::filesystem::path>, std::unique_ptr<model::Exits>> exits_;  // null: no exits
-  std::map<std::pair<std::filesystem::path, std::string>, model::RouterPredictor> routers_;  // by directory and drafter
+  // By directory and drafter.
+  std::map<std::pair<std::filesystem::path, std::string>, std::unique_ptr<model::RouterPredictor>> routers_;
 };
 
 }  // namespace draftsmith::evaluate
