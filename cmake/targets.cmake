@@ -46,7 +46,7 @@ function(draftsmith_test name)
   endif()
   add_executable(test_${name} ${sources})
   target_link_libraries(test_${name} PRIVATE
-    ${ARG_DEPENDS} draftsmith_test_paths GTest::gtest GTest::gmock GTest::gtest_main draftsmith_warnings)
+    ${ARG_DEPENDS} draftsmith_test_paths GTest::gtest GTest::gmock GTest::gtest_main draftsmith_test_warnings)
   target_link_libraries(test_${name} PRIVATE draftsmith_test_flags)
   draftsmith_compile_in_groups(test_${name})
   if(ARG_TORCH)
