@@ -1,14 +1,34 @@
-# Sources are compiled several at a time (CMake calls that a unity build). From nothing that takes a third of the time;
-# after a change of one file it takes somewhat longer, so who builds all day may turn it off. The preset debug compiles each source
-# alone, which also shows an #include that is missing.
+# Sources are compiled ten at a time: a group is a file of ten lines, `#include "base/registry.cpp"` and so on. From
+# nothing that takes a third of the time; after a change of one file it takes somewhat longer, so who builds all day may
+# turn it off. The preset debug compiles each source alone, which also shows an #include that is missing.
+#
+# CMake's own unity builds name sources by absolute path, so that ccache would find nothing for a second clone. These
+# files name sources below the repository, which is in the include path of every target.
+#
+# Sources of a group share one translation unit: a local name that stands in two of them must say which it is.
 option(DRAFTSMITH_GROUPS "Compile sources in groups" ON)
 
-function(draftsmith_compile_in_groups target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${DRAFTSMITH_GROUPS} UNITY_BUILD_BATCH_SIZE 10)
-endfunction()
-
-# draftsmith_compile_alone(FILE...): for sources that need flags of their own or change at every build. Local names that
-# stand in two files of a folder need no such thing: give them names that say which one they are.
-function(draftsmith_compile_alone)
-  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+# draftsmith_group_sources(TARGET OUT FILE...): sets OUT to what the target compiles in place of the files (absolute
+# paths below the repository): its groups, or the files themselves.
+function(draftsmith_group_sources target out)
+  if(NOT DRAFTSMITH_GROUPS)
+    set(${out} ${ARGN} PARENT_SCOPE)
+    return()
+  endif()
+  set(groups "")
+  set(files ${ARGN})
+  while(files)
+    list(SUBLIST files 0 10 group)
+    list(REMOVE_ITEM files ${group})
+    set(content "")
+    foreach(file IN LISTS group)
+      cmake_path(RELATIVE_PATH file BASE_DIRECTORY "${CMAKE_SOURCE_DIR}")
+      string(APPEND content "#include \"${file}\"\n")
+    endforeach()
+    list(LENGTH groups number)
+    set(path "${CMAKE_BINARY_DIR}/groups/${target}_${number}.cpp")
+    file(CONFIGURE OUTPUT "${path}" CONTENT "${content}" @ONLY)  # leaves a file that is the same as it is
+    list(APPEND groups "${path}")
+  endwhile()
+  set(${out} ${groups} PARENT_SCOPE)
 endfunction()

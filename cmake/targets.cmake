@@ -1,14 +1,25 @@
 # One library a folder, one test program a folder, one precompiled header with LibTorch and one without.
 
-# draftsmith_library(NAME [TORCH] DEPENDS lib...): all .cpp files of the folder, as the library draftsmith_NAME.
+# draftsmith_library(NAME [TORCH] DEPENDS lib... [ALONE file...] [VECTOR_CODE file...] [EXCEPT file...]): all .cpp files of
+# the folder, as the library draftsmith_NAME.
+# ALONE: sources that take no precompiled header, and no group therefore.
+# VECTOR_CODE: sources whose loops must become vector code. GCC vectorises a comparison inside a loop only when it may
+# assume that no floating-point exception is observed; nothing here observes one. Results are the same.
+# EXCEPT: sources that are not the library's.
 function(draftsmith_library name)
-  cmake_parse_arguments(ARG "TORCH" "" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH" "" "DEPENDS;ALONE;VECTOR_CODE;EXCEPT" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
-  add_library(draftsmith_${name} STATIC ${sources})
+  list(TRANSFORM ARG_ALONE PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+  list(TRANSFORM ARG_VECTOR_CODE PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+  list(TRANSFORM ARG_EXCEPT PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+  list(REMOVE_ITEM sources ${ARG_ALONE} ${ARG_VECTOR_CODE} ${ARG_EXCEPT})
+  draftsmith_group_sources(${name} sources ${sources})
+  add_library(draftsmith_${name} STATIC ${sources} ${ARG_ALONE} ${ARG_VECTOR_CODE})
+  set_source_files_properties(${ARG_ALONE} ${ARG_VECTOR_CODE} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+  set_source_files_properties(${ARG_VECTOR_CODE} PROPERTIES COMPILE_OPTIONS "-fno-trapping-math;-fno-math-errno")
   add_library(draftsmith::${name} ALIAS draftsmith_${name})
   target_include_directories(draftsmith_${name} PUBLIC "${CMAKE_SOURCE_DIR}")
   target_link_libraries(draftsmith_${name} PUBLIC ${ARG_DEPENDS} PRIVATE draftsmith_warnings)
-  draftsmith_compile_in_groups(draftsmith_${name})
   if(ARG_TORCH)
     draftsmith_use_torch(draftsmith_${name} PUBLIC)
   else()
@@ -44,11 +55,11 @@ function(draftsmith_test name)
   if(NOT sources)
     return()
   endif()
+  draftsmith_group_sources(test_${name} sources ${sources})
   add_executable(test_${name} ${sources})
   target_link_libraries(test_${name} PRIVATE
     ${ARG_DEPENDS} draftsmith_test_paths GTest::gtest GTest::gmock GTest::gtest_main draftsmith_test_warnings)
   target_link_libraries(test_${name} PRIVATE draftsmith_test_flags)
-  draftsmith_compile_in_groups(test_${name})
   if(ARG_TORCH)
     target_link_libraries(test_${name} PRIVATE draftsmith::torch)
     target_precompile_headers(test_${name} REUSE_FROM draftsmith_precompiled_test_torch)
@@ -59,11 +70,4 @@ function(draftsmith_test name)
     add_dependencies(test_${name} draftsmith)
   endif()
   draftsmith_register_suites(test_${name} "${ARG_LABEL}" "${ARG_TIMEOUT}")
-endfunction()
-
-# Sources whose loops must become vector code. GCC vectorises a comparison inside a loop only when it may assume that no
-# floating-point exception is observed; nothing here observes one. Results are the same.
-function(draftsmith_vector_code)
-  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "-fno-trapping-math;-fno-math-errno" SKIP_PRECOMPILE_HEADERS ON
-                              SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
