@@ -190,7 +190,8 @@ std::string dump_fields(const FieldList& fields, const void* object, const std::
     std::visit(Overload{[&](NestedPointer nested) { nested_text(field, nested); },
                         [&](auto* member) {
                           const auto value = member_text(*member);
-                          if (value) text += toml_key(field.name) + " = " + *value + "\n";
+                          const bool default_list = field.accepts_one && value == "[]";
+                          if (value && !default_list) text += toml_key(field.name) + " = " + *value + "\n";
                         }},
                field.pointer(const_cast<void*>(object)));
   }

@@ -102,7 +102,7 @@ struct Field {
   bool required = false;
   bool affects_result = true;
   bool allow_infinity = false;
-  bool accepts_one = false;  // of a list: a value without brackets is a list of one
+  bool accepts_one = false;  // of a list: a value without brackets is a list of one; an empty list is an error
   GridKey grid = GridKey::kNone;
   bool outer_loop = false;
   std::optional<std::string> label;

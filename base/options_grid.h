@@ -104,7 +104,8 @@ class OptionLists {
 };
 
 // Adds the fields of T that grids take to the list of G: those of one value at `base`, those of lists at `lists`. All
-// of them change results. A list of one may be written without brackets.
+// of them change results. A list of one may be written without brackets;
+// an empty one is refused, because it would mean the default.
 template <class G, class T>
 void add_grid(Fields<G>& fields, T G::*base, OptionLists<T> G::*lists) {
   const std::vector<Field>& all = OptionLists<T>::fields().all();

@@ -133,6 +133,11 @@ void parse_value(const Field& field, const toml::node& node, const std::string& 
                     "a list, each element " + expectation<E>(field), shown(node), "write it in brackets: [...]"});
       return;
     }
+    if (array->empty() && field.accepts_one) {
+      problems.add({where_is(node, path), "the list is empty", "one value or more, each " + expectation<E>(field), "[]",
+                    "to take the default, leave the key out"});
+      return;
+    }
     M values;
     for (size_t i = 0; i < array->size(); ++i) {
       auto value = parse_element<E>(field, *array->get(i), fmt::format("{}[{}]", path, i), problems);

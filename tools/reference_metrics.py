@@ -96,14 +96,12 @@ def scores_of(hypotheses, references):
         result[f"bleu_{tokenizer}"] = score.score
         result[f"bleu_{tokenizer}_text"] = re.sub(r"^BLEU = ", "", str(score))
         result[f"bleu_{tokenizer}_signature"] = str(metric.get_signature())
-        result[f"bleu_{tokenizer}_short"] = metric.get_signature().format(short=True)
     for word_order in (0, 2):
         metric = CHRF(word_order=word_order)
         score = metric.corpus_score(hypotheses, streams)
         result[f"chrf_{word_order}"] = score.score
         result[f"chrf_{word_order}_name"] = score.name
         result[f"chrf_{word_order}_signature"] = str(metric.get_signature())
-        result[f"chrf_{word_order}_short"] = metric.get_signature().format(short=True)
     types = ["rouge1", "rouge2", "rougeL", "rougeLsum"]
     for stemmer in (False, True):
         scorer = rouge_scorer.RougeScorer(types, use_stemmer=stemmer)

@@ -4,157 +4,16 @@
 #include <deque>
 #include <future>
 #include <iterator>
-#include <optional>
-#include <string_view>
 
 #include "base/error.h"
 #include "base/sha256.h"
-#include "base/utf8.h"
+#include "data/corpus/chunk_tokenizer.h"
 
 namespace draftsmith::data {
 
 namespace {
 
 constexpr size_t kChunkExamples = 2048;
-
-struct Pair {
-  std::vector<int32_t> source;
-  std::vector<int32_t> target;
-};
-
-// The result of one chunk of text. An error is kept until the earlier chunks are written, so that the first bad line of
-// the input is reported.
-struct Chunk {
-  std::vector<Pair> pairs;
-  PrepareReport counts;
-  std::optional<Problem> error;
-  int64_t examples = 0;
-};
-
-class ChunkTokenizer {
- public:
-  ChunkTokenizer(const Tokenizer& tokenizer, const PrepareOptions& options)
-      : tokenizer_(tokenizer), options_(options) {}
-
-  Chunk operator()(const std::vector<Example>& examples) const {
-    Chunk chunk;
-    chunk.examples = static_cast<int64_t>(examples.size());
-    for (const Example& example : examples) {
-      const std::vector<std::string> targets = usable_targets(example, chunk.counts);
-      const size_t used = options_.references == "all" ? targets.size() : 1;
-      chunk.counts.unused_references += static_cast<int64_t>(targets.size() - used);
-      for (size_t i = 0; i < used && !chunk.error; ++i) add(example, targets[i], chunk);
-      if (chunk.error) break;
-    }
-    return chunk;
-  }
-
- private:
-  // Returns the targets that are not empty, or all if all are empty (the stream's policy has allowed that).
-  static std::vector<std::string> usable_targets(const Example& example, PrepareReport& counts) {
-    std::vector<std::string> usable;
-    std::copy_if(example.targets.begin(), example.targets.end(), std::back_inserter(usable),
-                 [](const std::string& target) { return !is_blank(target); });
-    if (usable.empty()) return example.targets;
-    counts.empty_references += static_cast<int64_t>(example.targets.size() - usable.size());
-    return usable;
-  }
-
-  void add(const Example& example, const std::string& target, Chunk& chunk) const {
-    Pair pair = {.source = example.has_source ? source_ids(example.source) : std::vector<int32_t>(),
-                 .target = tokenizer_.encode(target)};
-    pair.target.push_back(tokenizer_.eos());
-    if (options_.prompt_tokens > 0) {
-      if (example.has_source) {
-        chunk.error = {.where = example.where,
-                       .what = "prompt_tokens applies to plain text only, but this text has sources",
-                       .expected = "text, or jsonl without a source field",
-                       .hint = "set prompts = true to use the sources as prompts"};
-        return;
-      }
-      if (!divide(pair)) {
-        ++chunk.counts.dropped_short;
-        return;
-      }
-    }
-    const bool long_source = over(pair.source, options_.max_source);
-    const bool long_target = over(pair.target, options_.max_target);
-    if (long_source || long_target) {
-      if (options_.too_long == "error") {
-        chunk.error = too_long(example, long_source ? "source" : "target", long_source ? pair.source : pair.target,
-                               long_source ? options_.max_source : options_.max_target);
-        return;
-      }
-      if (options_.too_long == "drop") {
-        ++chunk.counts.dropped_long;
-        return;
-      }
-      chunk.counts.truncated_sources += truncate_source(pair.source);
-      chunk.counts.truncated_targets += truncate_target(pair.target);
-    }
-    chunk.counts.unknown_source_tokens += std::count(pair.source.begin(), pair.source.end(), tokenizer_.unk());
-    chunk.counts.unknown_target_tokens += std::count(pair.target.begin(), pair.target.end(), tokenizer_.unk());
-    chunk.pairs.push_back(std::move(pair));
-  }
-
-  // Moves the first tokens of the target to the source. Returns false if only EOS would remain.
-  bool divide(Pair& pair) const {
-    if (static_cast<int64_t>(pair.target.size()) <= options_.prompt_tokens + 1) return false;
-    const auto end = pair.target.begin() + options_.prompt_tokens;
-    pair.source = before_;
-    pair.source.insert(pair.source.end(), pair.target.begin(), end);
-    pair.target.erase(pair.target.begin(), end);
-    return true;
-  }
-
-  // Adds the beginning that prompts have in generation (BOS, if the tokenizer's frame has one).
-  std::vector<int32_t> source_ids(const std::string& text) const {
-    std::vector<int32_t> ids = tokenizer_.encode(options_.prefix + text);
-    ids.insert(ids.end(), end_.begin(), end_.end());
-    if (options_.prompts) ids.insert(ids.begin(), before_.begin(), before_.end());
-    return ids;
-  }
-
-  static bool over(const std::vector<int32_t>& ids, int64_t limit) {
-    return limit > 0 && static_cast<int64_t>(ids.size()) > limit;
-  }
-
-  int64_t truncate_target(std::vector<int32_t>& ids) const {
-    if (!over(ids, options_.max_target)) return 0;
-    ids.resize(static_cast<size_t>(options_.max_target));
-    ids.back() = tokenizer_.eos();
-    return 1;
-  }
-
-  // Keeps the suffix and EOS of a source.
-  int64_t truncate_source(std::vector<int32_t>& ids) const {
-    if (!over(ids, options_.max_source)) return 0;
-    const auto kept = std::max<std::ptrdiff_t>(0, options_.max_source - std::ssize(end_));
-    ids.erase(ids.begin() + kept, ids.end() - std::ssize(end_));
-    return 1;
-  }
-
-  // Tokens at the end of every source: the suffix and EOS.
-  std::vector<int32_t> source_end() const {
-    std::vector<int32_t> ids = options_.suffix.empty() ? std::vector<int32_t>() : tokenizer_.encode(options_.suffix);
-    if (!options_.prompts) ids.push_back(tokenizer_.eos());
-    return ids;
-  }
-
-  static Problem too_long(const Example& example, const std::string& side, const std::vector<int32_t>& ids,
-                          int64_t limit) {
-    return {.where = example.where,
-            .what = side + " is too long",
-            .expected = "at most " + std::to_string(limit) + " tokens, EOS counted",
-            .found = std::to_string(ids.size()) + " tokens",
-            .hint = "raise max_" + side + ", or set too_long to drop or truncate"};
-  }
-
-  const Tokenizer& tokenizer_;
-  const PrepareOptions& options_;
-  std::vector<int32_t> before_ = tokenizer_.frame().before;
-  std::vector<int32_t> end_ = source_end();
-};
 
 // Reads the examples of a stream that `skip` and `limit` select, in chunks.
 class Slice {

@@ -77,7 +77,7 @@ std::vector<DrafterSpec> given_specs(const DrafterOptions& drafter) {
 void check_one_kind(const DrafterOptions& drafter, const std::string& where, Problems& problems) {
   const size_t given = given_specs(drafter).size();
   if (given == 1) return;
-  problems.add({where, "a drafter is one thing", "one of model, tandem, ngram, exit and lookup = true",
+  problems.add({where, "the drafter must be given in one way", "one of model, tandem, ngram, exit and lookup = true",
                 given == 0 ? "none of them" : "several of them", ""});
 }
 

@@ -62,7 +62,7 @@ TEST(InsideChecks, OptionsThatTheMethodDoesNotReadAreErrors) {
   options.drafter = {{"small", "small"}};
   EXPECT_THAT(problems_of(run), HasSubstr("no drafter, for method early-exit"));
   options.drafter = {{.name = "two", .model = "small", .exit = 2}};
-  EXPECT_THAT(problems_of(bare_run("greedy")), HasSubstr("a drafter is one thing"));
+  EXPECT_THAT(problems_of(bare_run("greedy")), HasSubstr("the drafter must be given in one way"));
   options.drafter.clear();
   options.match_rates.resize(2);
   options.match_rates[0].model = "nobody";
