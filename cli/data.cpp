@@ -14,6 +14,7 @@
 #include "data/ngrams/ngram_table.h"
 #include "data/synthetic/synthetic.h"
 #include "data/text/line_reader.h"
+#include "data/text/text_input.h"
 #include "data/tokenizers/load_tokenizer.h"
 #include "data/tokenizers/token_ids.h"
 #include "data/tokenizers/tokenizer_training.h"

@@ -41,7 +41,10 @@ std::vector<int32_t> source_end(const Tokenizer& tokenizer, const PrepareOptions
 }  // namespace
 
 ChunkTokenizer::ChunkTokenizer(const Tokenizer& tokenizer, const PrepareOptions& options)
-    : tokenizer_(tokenizer), options_(options), before_(tokenizer.frame().before), end_(source_end(tokenizer, options)) {}
+    : tokenizer_(tokenizer),
+      options_(options),
+      before_(tokenizer.frame().before),
+      end_(source_end(tokenizer, options)) {}
 
 Chunk ChunkTokenizer::operator()(const std::vector<Example>& examples) const {
   Chunk chunk;

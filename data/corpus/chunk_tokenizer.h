@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "data/corpus/prepare.h"
+#include "data/corpus/prepare_options.h"
 #include "data/text/example_stream.h"
 #include "data/tokenizers/tokenizer.h"
 

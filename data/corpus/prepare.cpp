@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <deque>
 #include <future>
-#include <iterator>
 
 #include "base/error.h"
 #include "base/sha256.h"
@@ -82,20 +81,6 @@ CorpusInfo corpus_info(const ExampleStream& stream, const Tokenizer& tokenizer, 
   return info;
 }
 
-// Refuses a pipe: text is read more than once, to count lines and to hash files, and the second pass over a pipe would
-// silently find less text.
-void require_regular_file(const std::filesystem::path& file) {
-  std::error_code ignored;
-  const auto type = std::filesystem::status(file, ignored).type();
-  using std::filesystem::file_type;
-  if (type == file_type::fifo || type == file_type::character || type == file_type::socket) {
-    throw UserError({.where = file.string(),
-                     .what = "is a pipe or a device, but text is read twice",
-                     .expected = "a regular file",
-                     .hint = "write the text to a file first"});
-  }
-}
-
 void check_options(const PrepareOptions& options, const Tokenizer& tokenizer) {
   Problems problems;
   validate_options(options, "prepare", problems);
@@ -164,73 +149,6 @@ PrepareReport prepare_corpus(ExampleStream& stream, const Tokenizer& tokenizer, 
   for (const auto& [name, count] : report.nonzero()) writer.set_provenance("count: " + name, std::to_string(count));
   writer.finish();
   return report;
-}
-
-std::vector<std::pair<std::string, int64_t>> PrepareReport::nonzero() const {
-  std::vector<std::pair<std::string, int64_t>> list = read.nonzero();
-  const std::vector<std::pair<std::string, int64_t>> own = {{"dropped: too long", dropped_long},
-                                                            {"dropped: no longer than the prompt", dropped_short},
-                                                            {"truncated sources", truncated_sources},
-                                                            {"truncated targets", truncated_targets},
-                                                            {"references not used", unused_references},
-                                                            {"references not used: empty", empty_references},
-                                                            {"unknown tokens in sources", unknown_source_tokens},
-                                                            {"unknown tokens in targets", unknown_target_tokens}};
-  std::copy_if(own.begin(), own.end(), std::back_inserter(list), [](const auto& entry) { return entry.second > 0; });
-  return list;
-}
-
-Fields<PrepareOptions> PrepareOptions::fields() {
-  return Fields<PrepareOptions>("corpus options")
-      .add("max_source", &PrepareOptions::max_source, Range{0}, Unit{"tokens"},
-           "Longest source, EOS counted; 0: no limit.")
-      .add("max_target", &PrepareOptions::max_target, Range{0}, Unit{"tokens"},
-           "Longest target, EOS counted; 0: no limit.")
-      .add("too_long", &PrepareOptions::too_long, Choices{"error", "drop", "truncate"},
-           "Longer examples: stop with an error, drop the example, or truncate it (EOS is kept).")
-      .add("references", &PrepareOptions::references, Choices{"first", "all"},
-           "Several targets for a source: use the first, or make one example of each.")
-      .add("prefix", &PrepareOptions::prefix, "Text before each source, such as \"summarize: \".")
-      .add("suffix", &PrepareOptions::suffix,
-           "Text after each source, such as \"Summary:\". Tokenized separately, and kept when a source is truncated.")
-      .add("prompts", &PrepareOptions::prompts,
-           "Decoder-only models: sources are prompts that the targets continue, without EOS.")
-      .add("prompt_tokens", &PrepareOptions::prompt_tokens, Range{0}, Unit{"tokens"},
-           "Plain text only: the first tokens become the prompt of the rest. 0: no prompts.")
-      .add("skip", &PrepareOptions::skip, Range{0}, Unit{"examples"},
-           "Examples to skip at the beginning, for instance the examples of another split.")
-      .add("limit", &PrepareOptions::limit, Range{0}, Unit{"examples"}, "Maximum examples after skip; 0: all.")
-      .add("threads", &PrepareOptions::threads, Range{1, 256}, NoResult{}, "Threads that tokenize.");
-}
-
-Fields<TextInput> TextInput::fields() {
-  return Fields<TextInput>("text input")
-      .add("source", &TextInput::source, "Parallel text: file with one source per line.")
-      .add("target", &TextInput::target, "Parallel text: file with one target per line.")
-      .add("jsonl", &TextInput::jsonl, "File with one JSON object per line.")
-      .add("source_field", &TextInput::source_field, "Field of the JSON objects with the source; empty: no source.")
-      .add("target_fields", &TextInput::target_fields,
-           "Fields with the targets; several fields give several references.")
-      .add("join", &TextInput::join, "Separator of the elements of fields that are lists of strings.")
-      .add("text", &TextInput::text, "Plain text: file of targets without sources.")
-      .add("separator", &TextInput::separator,
-           "Line that separates documents of plain text; empty: every line is a document.");
-}
-
-std::unique_ptr<ExampleStream> open_text(const TextInput& input, const TextPolicies& policies) {
-  const bool parallel = !input.source.empty() || !input.target.empty();
-  const int kinds = (parallel ? 1 : 0) + (input.jsonl.empty() ? 0 : 1) + (input.text.empty() ? 0 : 1);
-  if (kinds != 1 || input.source.empty() != input.target.empty()) {
-    throw UserError({.where = "text input",
-                     .what = kinds > 1    ? "more than one kind of input"
-                             : kinds == 0 ? "no input"
-                                          : "half of a pair of parallel files",
-                     .expected = "source and target, or jsonl, or text"});
-  }
-  for (const auto* file : {&input.source, &input.target, &input.jsonl, &input.text}) require_regular_file(*file);
-  if (parallel) return open_parallel(input.source, input.target, policies);
-  if (!input.text.empty()) return open_plain_text(input.text, input.separator, policies);
-  return open_jsonl(input.jsonl, {input.source_field, input.target_fields, input.join}, policies);
 }
 
 }  // namespace draftsmith::data

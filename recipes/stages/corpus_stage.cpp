@@ -4,6 +4,7 @@
 #include "base/logging.h"
 #include "base/sha256.h"
 #include "data/corpus/prepare.h"
+#include "data/text/text_input.h"
 #include "data/tokenizers/load_tokenizer.h"
 #include "recipes/stages/stages.h"
 

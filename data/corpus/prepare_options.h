@@ -1,0 +1,46 @@
+// How text becomes a corpus, and the counts of what was read, changed and left out.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/options.h"
+#include "data/text/example_stream.h"
+
+namespace draftsmith::data {
+
+struct PrepareOptions {
+  int64_t max_source = 0;  // tokens, EOS counted; 0: no limit
+  int64_t max_target = 0;
+  std::string too_long = "error";    // error | drop | truncate (EOS is kept)
+  std::string references = "first";  // first | all (one example for each)
+  std::string prefix{};              // text before each source
+  std::string suffix{};              // text after each source, tokenized separately; kept if the source is truncated
+  bool prompts = false;              // sources are prompts of a decoder-only model, without EOS
+  int64_t prompt_tokens = 0;         // first tokens of plain text that become the prompt; 0: no prompt
+  int64_t skip = 0;                  // examples to skip at the beginning
+  int64_t limit = 0;                 // maximum examples read after `skip`; 0: all
+  int64_t threads = 2;
+  static Fields<PrepareOptions> fields();
+};
+
+struct PrepareReport {
+  ReadCounts read{};
+  int64_t written = 0;
+  int64_t source_tokens = 0;
+  int64_t target_tokens = 0;
+  int64_t dropped_long = 0;
+  int64_t dropped_short = 0;  // with prompt_tokens: no token follows the prompt
+  int64_t truncated_sources = 0;
+  int64_t truncated_targets = 0;
+  int64_t unused_references = 0;
+  int64_t empty_references = 0;  // skipped because the source has another reference that is not empty
+  int64_t unknown_source_tokens = 0;
+  int64_t unknown_target_tokens = 0;
+  // Returns all counts of text that was changed or left out and are not zero, by name.
+  std::vector<std::pair<std::string, int64_t>> nonzero() const;
+};
+
+}  // namespace draftsmith::data
