@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "base/sha256.h"
 #include "data/text/readers.h"
+#include "data/text/text_input.h"
 #include "data/tokenizers/load_tokenizer.h"
 #include "tests/data/small_tokenizer.h"
 #include "tests/support/errors.h"
