@@ -1,6 +1,8 @@
 #include "train/router/router_training.h"
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include <ATen/core/grad_mode.h>
@@ -55,20 +57,32 @@ struct Split {
   std::vector<int64_t> test;
 };
 
-// Divides by source, so that no text is on two sides.
+// Returns the sources with positions in an order that depends on the seed alone.
+std::vector<int32_t> shuffled_sources(const data::RouterData& data, uint64_t seed) {
+  const CounterRandom random(seed, "router/validation");
+  std::vector<int32_t> sources = data.rows().examples;  // rising
+  sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
+  const auto place = [&](int32_t source) { return random.uniform(static_cast<uint64_t>(source)); };
+  std::stable_sort(sources.begin(), sources.end(), [&](int32_t a, int32_t b) { return place(a) < place(b); });
+  return sources;
+}
+
+// Divides by source, so that no text is on two sides. A share holds one source at least.
 Split split_by_source(const data::RouterData& data, const RouterTrainingOptions& options) {
-  const CounterRandom random(options.seed, "router/validation");
+  const std::vector<int32_t> sources = shuffled_sources(data, options.seed);
+  const auto count_of = [&](double share) {
+    return share == 0 ? 0 : std::max<int64_t>(1, std::llround(share * static_cast<double>(sources.size())));
+  };
+  const int64_t validation = count_of(options.validation_share);
+  const int64_t test = count_of(options.test_share);
+  std::map<int32_t, int64_t> place;
+  for (const int32_t source : sources) place.emplace(source, std::ssize(place));
   Split split;
   for (int64_t n = 0; n < data.rows().size(); ++n) {
-    const auto source = static_cast<uint64_t>(data.rows().examples[static_cast<size_t>(n)]);
-    const double place = random.uniform(source);
-    (place < options.validation_share                        ? split.validation
-     : place < options.validation_share + options.test_share ? split.test
-                                                             : split.training)
-        .push_back(n);
+    const int64_t at = place.at(data.rows().examples[static_cast<size_t>(n)]);
+    (at < validation ? split.validation : at < validation + test ? split.test : split.training).push_back(n);
   }
-  const bool tested = !split.test.empty() || options.test_share == 0;
-  if (!split.training.empty() && !split.validation.empty() && tested) return split;
+  if (!split.training.empty()) return split;
   throw UserError(
       {.where = "router data",
        .what = "there are too few positions to train on some, to choose by others and to judge by a third part",
