@@ -15,6 +15,7 @@ namespace {
 constexpr size_t kLengthBytes = 8;
 constexpr size_t kCrcBytes = 4;
 constexpr size_t kFrameBytes = kLengthBytes + 2 * kCrcBytes;
+constexpr std::string_view kValidationTag = "validation/";  // begins the tags of validations alone
 constexpr std::string_view kEventFilePrefix = "events.out.tfevents.";
 
 constexpr std::array<uint32_t, 256> make_table() {
@@ -100,15 +101,18 @@ int64_t step_of(std::string_view event) {
   return 0;
 }
 
-// Bytes of the leading whole and undamaged records whose steps are at most `last_step`.
-size_t valid_bytes(std::string_view content, int64_t last_step) {
+// Returns the bytes of the leading whole and undamaged records whose steps are at most `last_step`; without
+// `validated`, up to that step's validation.
+size_t valid_bytes(std::string_view content, int64_t last_step, bool validated) {
   size_t at = 0;
   while (content.size() - at >= kFrameBytes) {
     const auto length = get<uint64_t>(content, at);
     if (length > content.size() - at - kFrameBytes) break;
     const std::string_view event = content.substr(at + kLengthBytes + kCrcBytes, length);
     if (get<uint32_t>(content, at + kLengthBytes + kCrcBytes + length) != masked_crc32c(event)) break;
-    if (step_of(event) > last_step) break;
+    const int64_t step = step_of(event);
+    if (step > last_step) break;
+    if (step == last_step && !validated && event.find(kValidationTag) != std::string_view::npos) break;
     at += kFrameBytes + length;
   }
   return at;
@@ -135,12 +139,12 @@ uint32_t masked_crc32c(std::string_view bytes) {
   return std::rotr(crc32c(bytes), 15) + 0xa282ead8u;
 }
 
-EventWriter::EventWriter(const std::filesystem::path& directory, int64_t last_step) {
+EventWriter::EventWriter(const std::filesystem::path& directory, int64_t last_step, bool validated) {
   make_directories(directory);
   file_ = event_file(directory);
   size_t kept = 0;
   if (std::filesystem::exists(file_)) {
-    kept = valid_bytes(read_file(file_), last_step);
+    kept = valid_bytes(read_file(file_), last_step, validated);
     std::filesystem::resize_file(file_, kept);
   }
   out_.open(file_, std::ios::binary | std::ios::app);

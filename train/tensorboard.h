@@ -23,9 +23,10 @@ using Scalar = std::pair<std::string, double>;
 // Appends events to the one event file of a directory.
 class EventWriter {
  public:
-  // Opens the directory's event file, or makes one. Cuts off events of steps after `last_step` and an incomplete last
-  // record of a killed run, so that a resumed run logs no step twice. Throws UserError, RunError.
-  EventWriter(const std::filesystem::path& directory, int64_t last_step);
+  // Opens the directory's event file, or makes one. Cuts off events of steps after `last_step`, that step's validation
+  // unless `validated`, and an incomplete last record of a killed run. So a resumed run logs nothing twice. Throws
+  // UserError, RunError.
+  EventWriter(const std::filesystem::path& directory, int64_t last_step, bool validated = true);
 
   // Appends one event with all scalars of a step and flushes it: TensorBoard follows a running job.
   void add(int64_t step, std::span<const Scalar> scalars);

@@ -73,7 +73,7 @@ TrainingLog::TrainingLog(const std::filesystem::path& directory, const TrainingL
   truncate_metrics(file_, options.last_step, options.validated);
   out_.open(file_, std::ios::app);
   if (!out_) throw UserError(Problem{.where = file_.string(), .what = "the log cannot be opened for writing"});
-  if (options.tensorboard) events_.emplace(directory / "tensorboard", options.last_step);
+  if (options.tensorboard) events_.emplace(directory / "tensorboard", options.last_step, options.validated);
   progress_ = std::make_unique<Progress>(ProgressOptions{.style = options.progress,
                                                          .title = "training",
                                                          .unit = "steps",

@@ -24,22 +24,11 @@ int64_t examples_to_use(const ValidationInputs& inputs, int64_t limit) {
   return limit == 0 ? inputs.corpus->size() : std::min(limit, inputs.corpus->size());
 }
 
-// The first `count` examples in batches of similar lengths.
-std::vector<std::vector<int64_t>> batches_of(const data::Corpus& corpus, int64_t count, int64_t token_budget) {
-  std::vector<int64_t> order;
-  for (int64_t i = 0; i < count; ++i) order.push_back(i);
-  const auto width = [&](int64_t i) {
-    return static_cast<int64_t>(std::max(corpus.source(i).size(), corpus.target(i).size()));
-  };
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return width(a) < width(b); });
-  std::vector<std::vector<int64_t>> batches;
-  for (const int64_t example : order) {
-    if (batches.empty() || static_cast<int64_t>(batches.back().size() + 1) * width(example) > token_budget) {
-      batches.emplace_back();
-    }
-    batches.back().push_back(example);
-  }
-  return batches;
+// Returns the first `count` examples in batches of similar lengths, as the model's rows hold them.
+std::vector<std::vector<int64_t>> validation_batches(const data::Corpus& corpus, int64_t count, int64_t token_budget,
+                                                     bool encoder_decoder) {
+  const auto form = encoder_decoder ? data::RowForm::kSeparate : data::RowForm::kJoined;
+  return data::BatchOrder(corpus, {.token_budget = token_budget}, form).of_range(0, count);
 }
 
 // Sum over labels of sum over v of min(p, q). Ids that one of the models lacks count as 0.
@@ -128,7 +117,8 @@ std::optional<Predictions> teacher_of(const ValidationInputs& inputs, const Trai
 std::vector<Sums> measure(TrainableModel& trainable, const ValidationInputs& inputs, const ValidationOptions& options) {
   std::vector<Sums> sums;
   const int64_t count = examples_to_use(inputs, options.max_examples);
-  for (const auto& examples : batches_of(*inputs.corpus, count, options.token_budget)) {
+  const bool encoder_decoder = trainable.info().encoder_decoder;
+  for (const auto& examples : validation_batches(*inputs.corpus, count, options.token_budget, encoder_decoder)) {
     stop_if_asked();
     const Batch batch = make_batch(*inputs.corpus, examples, trainable.info());
     TrainableOutput output = trainable.forward(batch, {});
@@ -156,7 +146,7 @@ double greedy_bleu(const TrainableModel& trained, const ValidationInputs& inputs
   decoding.max_new_tokens = options.max_new_tokens;
   infer::GenerationModels models;
   models.target = model.get();
-  if (writers.tandem) models.drafter = infer::tandem_drafter(writers.tandem);
+  if (writers.tandem) models.drafter = infer::tandem_drafter(writers.tandem, inputs.tokenizer);
   models.generation = model::default_generation_config(model->config());
   models.target_tokenizer = inputs.tokenizer;
   infer::Generator generator(models, decoding);

@@ -31,6 +31,13 @@ Problem too_long(const Example& example, const std::string& side, const std::vec
           .hint = "raise max_" + side + ", or set too_long to drop or truncate"};
 }
 
+Problem needs_plain_text(const Example& example, const std::string& what, const std::string& hint) {
+  return {.where = example.where,
+          .what = what + " applies to plain text only, but this text has sources",
+          .expected = "text, or jsonl without a source field",
+          .hint = hint};
+}
+
 // Returns the tokens at the end of every source: the suffix and EOS.
 std::vector<int32_t> source_end(const Tokenizer& tokenizer, const PrepareOptions& options) {
   std::vector<int32_t> ids = options.suffix.empty() ? std::vector<int32_t>() : tokenizer.encode(options.suffix);
@@ -60,26 +67,54 @@ Chunk ChunkTokenizer::operator()(const std::vector<Example>& examples) const {
 }
 
 void ChunkTokenizer::add(const Example& example, const std::string& target, Chunk& chunk) const {
+  if (example.has_source && options_.prompt_tokens > 0) {
+    chunk.error = needs_plain_text(example, "prompt_tokens", "set prompts = true to use the sources as prompts");
+    return;
+  }
+  if (example.has_source && splits()) {
+    chunk.error = needs_plain_text(example, "too_long = split", "set too_long to drop or truncate");
+    return;
+  }
   Pair pair = {.source = example.has_source ? source_ids(example.source) : std::vector<int32_t>(),
                .target = tokenizer_.encode(target)};
   pair.target.push_back(tokenizer_.eos());
-  if (options_.prompt_tokens > 0) {
-    if (example.has_source) {
-      chunk.error = {.where = example.where,
-                     .what = "prompt_tokens applies to plain text only, but this text has sources",
-                     .expected = "text, or jsonl without a source field",
-                     .hint = "set prompts = true to use the sources as prompts"};
-      return;
-    }
-    if (!divide(pair)) {
-      ++chunk.counts.dropped_short;
-      return;
-    }
+  if (options_.prompt_tokens > 0 && std::ssize(pair.target) <= options_.prompt_tokens + 1) {
+    ++chunk.counts.dropped_short;
+    return;
   }
-  if (!fits(pair, example, chunk)) return;
+  if (splits()) return add_windows(pair.target, chunk);
+  if (options_.prompt_tokens > 0) pair = window(pair.target, options_.prompt_tokens, std::ssize(pair.target));
+  if (fits(pair, example, chunk)) keep(std::move(pair), chunk);
+}
+
+void ChunkTokenizer::keep(Pair pair, Chunk& chunk) const {
   chunk.counts.unknown_source_tokens += std::count(pair.source.begin(), pair.source.end(), tokenizer_.unk());
   chunk.counts.unknown_target_tokens += std::count(pair.target.begin(), pair.target.end(), tokenizer_.unk());
   chunk.pairs.push_back(std::move(pair));
+}
+
+// As few windows as keep to the limit, whose lengths differ by one token at most. So none is much shorter than the
+// others, and EOS does not stand alone in the last.
+void ChunkTokenizer::add_windows(const std::vector<int32_t>& text, Chunk& chunk) const {
+  const int64_t first = options_.prompt_tokens;
+  const int64_t tokens = std::ssize(text) - first;
+  const int64_t windows = (tokens + options_.max_target - 1) / options_.max_target;
+  if (windows > 1) {
+    ++chunk.counts.split_texts;
+    chunk.counts.windows += windows;
+  }
+  for (int64_t i = 0; i < windows; ++i) {
+    keep(window(text, first + tokens * i / windows, first + tokens * (i + 1) / windows), chunk);
+  }
+}
+
+// Returns the tokens [begin,end) of a text as a target. Its prompt is the tokens before it.
+Pair ChunkTokenizer::window(const std::vector<int32_t>& text, int64_t begin, int64_t end) const {
+  Pair pair = {.source = {}, .target = {text.begin() + begin, text.begin() + end}};
+  if (options_.prompt_tokens == 0) return pair;
+  pair.source = before_;
+  pair.source.insert(pair.source.end(), text.begin() + begin - options_.prompt_tokens, text.begin() + begin);
+  return pair;
 }
 
 // Applies `too_long`. Returns false if the pair is dropped or an error.
@@ -97,16 +132,6 @@ bool ChunkTokenizer::fits(Pair& pair, const Example& example, Chunk& chunk) cons
   }
   chunk.counts.truncated_sources += truncate_source(pair.source);
   chunk.counts.truncated_targets += truncate_target(pair.target);
-  return true;
-}
-
-// Moves the first tokens of the target to the source. Returns false if only EOS would remain.
-bool ChunkTokenizer::divide(Pair& pair) const {
-  if (static_cast<int64_t>(pair.target.size()) <= options_.prompt_tokens + 1) return false;
-  const auto end = pair.target.begin() + options_.prompt_tokens;
-  pair.source = before_;
-  pair.source.insert(pair.source.end(), pair.target.begin(), end);
-  pair.target.erase(pair.target.begin(), end);
   return true;
 }
 

@@ -38,7 +38,10 @@ class ChunkTokenizer {
 
  private:
   void add(const Example& example, const std::string& target, Chunk& chunk) const;
-  bool divide(Pair& pair) const;
+  void add_windows(const std::vector<int32_t>& text, Chunk& chunk) const;
+  Pair window(const std::vector<int32_t>& text, int64_t begin, int64_t end) const;
+  void keep(Pair pair, Chunk& chunk) const;
+  bool splits() const { return options_.too_long == "split"; }
   std::vector<int32_t> source_ids(const std::string& text) const;
   bool fits(Pair& pair, const Example& example, Chunk& chunk) const;
   int64_t truncate_target(std::vector<int32_t>& ids) const;

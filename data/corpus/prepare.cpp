@@ -51,6 +51,8 @@ void write_chunk(Chunk chunk, CorpusWriter& writer, PrepareReport& report) {
   report.dropped_short += chunk.counts.dropped_short;
   report.truncated_sources += chunk.counts.truncated_sources;
   report.truncated_targets += chunk.counts.truncated_targets;
+  report.split_texts += chunk.counts.split_texts;
+  report.windows += chunk.counts.windows;
   report.unused_references += chunk.counts.unused_references;
   report.empty_references += chunk.counts.empty_references;
   report.unknown_source_tokens += chunk.counts.unknown_source_tokens;
@@ -93,6 +95,12 @@ void check_options(const PrepareOptions& options, const Tokenizer& tokenizer) {
     problems.add({.where = "prepare.prompt_tokens",
                   .what = "prompts taken from the beginning of plain text cannot have a prefix or a suffix",
                   .expected = "neither prefix nor suffix"});
+  }
+  if (options.too_long == "split" && options.max_target < 2) {
+    problems.add({.where = "prepare.max_target",
+                  .what = "texts are split into windows of this many tokens",
+                  .expected = "2 tokens or more",
+                  .found = std::to_string(options.max_target)});
   }
   const auto framed = std::ssize(tokenizer.frame().before) + options.prompt_tokens;
   if (options.prompt_tokens > 0 && options.max_source > 0 && options.max_source < framed) {

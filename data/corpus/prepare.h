@@ -16,8 +16,9 @@ namespace draftsmith::data {
 using ProgressCallback = std::function<void(int64_t)>;
 
 // Tokenises the stream and writes the corpus in the stream's order, in bounded memory, for any number of threads.
-// Targets and sources end in EOS, with two exceptions. Prompts have no EOS, because the target continues them; they
-// begin with BOS if the tokenizer's frame has one. Sources of plain text are empty. Errors: UserError for text that the
+// Targets and sources end in EOS, with three exceptions. Prompts have no EOS, because the target continues them; they
+// begin with BOS if the tokenizer's frame has one. Sources of plain text are empty. Of a text that is split into
+// windows, only the last window ends in EOS. Errors: UserError for text that the
 // policies do not allow and for a tokenizer without EOS; no file is left then.
 PrepareReport prepare_corpus(ExampleStream& stream, const Tokenizer& tokenizer, const PrepareOptions& options,
                              const std::filesystem::path& out, const ProgressCallback& progress = {});

@@ -11,6 +11,8 @@ std::vector<std::pair<std::string, int64_t>> PrepareReport::nonzero() const {
                                                             {"dropped: no longer than the prompt", dropped_short},
                                                             {"truncated sources", truncated_sources},
                                                             {"truncated targets", truncated_targets},
+                                                            {"split texts", split_texts},
+                                                            {"windows of split texts", windows},
                                                             {"references not used", unused_references},
                                                             {"references not used: empty", empty_references},
                                                             {"unknown tokens in sources", unknown_source_tokens},
@@ -25,8 +27,10 @@ Fields<PrepareOptions> PrepareOptions::fields() {
            "Longest source, EOS counted; 0: no limit.")
       .add("max_target", &PrepareOptions::max_target, Range{0}, Unit{"tokens"},
            "Longest target, EOS counted; 0: no limit.")
-      .add("too_long", &PrepareOptions::too_long, Choices{"error", "drop", "truncate"},
-           "Longer examples: stop with an error, drop the example, or truncate it (EOS is kept).")
+      .add("too_long", &PrepareOptions::too_long, Choices{"error", "drop", "truncate", "split"},
+           "Longer examples: stop with an error, drop the example, truncate it (EOS is kept), or split it. Split plain "
+           "text becomes windows of equal length, an example each; only the last ends in EOS. A model reads each after "
+           "its start token, with positions from 0; with prompt_tokens, after the tokens before the window.")
       .add("references", &PrepareOptions::references, Choices{"first", "all"},
            "Several targets for a source: use the first, or make one example of each.")
       .add("prefix", &PrepareOptions::prefix, "Text before each source, such as \"summarize: \".")

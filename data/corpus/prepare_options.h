@@ -14,7 +14,7 @@ namespace draftsmith::data {
 struct PrepareOptions {
   int64_t max_source = 0;  // tokens, EOS counted; 0: no limit
   int64_t max_target = 0;
-  std::string too_long = "error";    // error | drop | truncate (EOS is kept)
+  std::string too_long = "error";    // error | drop | truncate (EOS is kept) | split (plain text, into windows)
   std::string references = "first";  // first | all (one example for each)
   std::string prefix{};              // text before each source
   std::string suffix{};              // text after each source, tokenized separately; kept if the source is truncated
@@ -35,6 +35,8 @@ struct PrepareReport {
   int64_t dropped_short = 0;  // with prompt_tokens: no token follows the prompt
   int64_t truncated_sources = 0;
   int64_t truncated_targets = 0;
+  int64_t split_texts = 0;
+  int64_t windows = 0;  // that split texts became
   int64_t unused_references = 0;
   int64_t empty_references = 0;  // skipped because the source has another reference that is not empty
   int64_t unknown_source_tokens = 0;

@@ -21,73 +21,53 @@ std::optional<ShardDifference> differing(const CorpusInfo& own, const CorpusInfo
   return job_difference(own.provenance, found.provenance);
 }
 
-int64_t check_shard(const std::filesystem::path& file, const CorpusInfo& own) {
+void check_shard(const std::filesystem::path& file, const ShardRange& range, const CorpusInfo& own) {
   const Corpus shard(file);
   if (const auto difference = differing(own, shard.info())) refuse_shard(file, *difference);
-  return shard.size();
+  check_shard_range(file, range, shard.info().provenance, shard.size());
 }
 
 // A merged corpus names its job. Any other file with the name is replaced.
-int64_t check_merged(const std::filesystem::path& file, const CorpusInfo& own) {
-  if (!own.provenance.contains(kJob)) return -1;
+bool is_merged(const std::filesystem::path& file, const CorpusInfo& own, int64_t examples) {
+  if (!own.provenance.contains(kJob)) return false;
   const CorpusInfo found = read_corpus_info(file);
-  return !found.provenance.contains(kJob) || differing(own, found) ? -1 : found.examples;
+  return found.provenance.contains(kJob) && !differing(own, found) && found.examples == examples;
 }
 
 }  // namespace
 
-struct ShardedCorpusWriter::Impl {
-  CorpusInfo info;
-  int64_t shard_examples = 0;
-  Shards shards;
-  std::optional<CorpusWriter> open{};
-
-  void close_shard() {
-    open->finish();
-    shards.add(open->examples());
-    open.reset();
-  }
-};
-
-ShardedCorpusWriter::ShardedCorpusWriter(const std::filesystem::path& file, CorpusInfo info, int64_t shard_examples) {
-  Shards shards(
-      file, [&](const auto& shard) { return check_shard(shard, info); },
-      [&](const auto& merged) { return check_merged(merged, info); });
-  impl_ = std::make_unique<Impl>(std::move(info), shard_examples, std::move(shards));
-}
-
-ShardedCorpusWriter::~ShardedCorpusWriter() = default;
-
-int64_t ShardedCorpusWriter::safe() const {
-  return impl_->shards.safe();
-}
-
-int64_t ShardedCorpusWriter::done() const {
-  return safe() + (impl_->open ? impl_->open->examples() : 0);
-}
+ShardedCorpusWriter::ShardedCorpusWriter(const std::filesystem::path& file, CorpusInfo info, int64_t examples)
+    : info_(std::move(info)),
+      shards_(
+          file, examples, [this](const auto& shard, const ShardRange& range) { check_shard(shard, range, info_); },
+          [&](const auto& merged) { return is_merged(merged, info_, examples); }) {}
 
 void ShardedCorpusWriter::read_targets(const std::function<void(std::span<const int32_t>)>& visit) const {
-  for (const std::filesystem::path& part : impl_->shards.parts()) {
+  for (const std::filesystem::path& part : shards_.parts()) {
     const Corpus corpus(part);
     for (int64_t i = 0; i < corpus.size(); ++i) visit(corpus.target(i));
   }
 }
 
-void ShardedCorpusWriter::add(std::span<const int32_t> source, std::span<const int32_t> target) {
-  if (impl_->shards.merged()) throw std::logic_error("an example was added to a finished sharded corpus");
-  if (!impl_->open) impl_->open.emplace(impl_->shards.next(), impl_->info);
-  impl_->open->add(source, target);
-  if (impl_->open->examples() == impl_->shard_examples) impl_->close_shard();
+void ShardedCorpusWriter::write(const ShardRange& range, const std::function<void(CorpusWriter&)>& fill) {
+  if (shards_.merged()) throw std::logic_error("a shard was added to a finished corpus");
+  CorpusInfo info = info_;
+  info.provenance = shard_provenance(std::move(info.provenance), range);
+  CorpusWriter shard(shards_.place(range), std::move(info));
+  fill(shard);
+  if (shard.examples() != range.size()) throw std::logic_error("shard " + range.text() + " has other examples");
+  shard.finish();
+  shards_.add(range);
 }
 
 void ShardedCorpusWriter::finish(const std::map<std::string, std::string>& extra) {
-  if (impl_->open) impl_->close_shard();
-  if (!impl_->shards.merged()) {
-    CorpusInfo info = impl_->info;
+  if (!shards_.merged()) {
+    shards_.require_complete();
+    CorpusInfo info = info_;
     for (const auto& [key, value] : extra) info.provenance[key] = value;
-    merge_corpora(impl_->shards.parts(), impl_->shards.file(), info);
+    merge_corpora(shards_.parts(), shards_.file(), info);
   }
-  impl_->shards.remove();
+  shards_.remove();
 }
 
 }  // namespace draftsmith::data

@@ -5,42 +5,43 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "data/corpus/corpus.h"
 #include "data/hdf5/shards.h"
 
 namespace draftsmith::data {
 
-// Each shard (data/hdf5/shards.h) is a whole corpus. New shards have `shard_examples` examples; shards of an earlier
-// run may have any number. finish() merges the shards into one corpus and removes them.
+// Each shard (data/hdf5/shards.h) is a whole corpus of some of the examples. finish() merges the shards into one corpus
+// and removes them.
 //
-//   ShardedCorpusWriter writer(file, info, 1000);
-//   for (int64_t i = writer.done(); i < inputs; ++i) writer.add(source(i), output(i));
+//   ShardedCorpusWriter writer(file, info, examples);
+//   for (const ShardRange& range : writer.missing(1000)) writer.write(range, [&](CorpusWriter& shard) { ... });
 //   writer.finish();
 class ShardedCorpusWriter {
  public:
-  // Finds and checks the shards of an earlier run, or FILE.h5 if that run had merged them. Two jobs are equal if
-  // tokenizer, vocabulary and kJob are equal; without kJob in `info`, if the whole provenance is. A shard without kJob
-  // counts as written by an earlier version. Errors: UserError that names a shard of another job or a damaged shard.
-  ShardedCorpusWriter(const std::filesystem::path& file, CorpusInfo info, int64_t shard_examples);
-  ~ShardedCorpusWriter();
-  // Returns the examples found at the beginning plus the examples added since: the index of the next example.
-  int64_t done() const;
+  // Finds and checks the shards of earlier runs, or FILE.h5 if a run had merged them. Two jobs are equal if tokenizer,
+  // vocabulary and kJob are equal; without kJob in `info`, if the whole provenance is. A shard without kJob counts as
+  // written by an earlier version. Errors: UserError that names a shard of another job or a damaged shard.
+  ShardedCorpusWriter(const std::filesystem::path& file, CorpusInfo info, int64_t examples);
   // Returns the examples in complete shards on disk, which survive a kill.
-  int64_t safe() const;
+  int64_t done() const { return shards_.safe(); }
+  // Returns the ranges of at most `shard_examples` that are still to be written.
+  std::vector<ShardRange> missing(int64_t shard_examples) const { return shards_.missing(shard_examples); }
   // Calls `visit` with the target of each example in a complete shard, in order.
   void read_targets(const std::function<void(std::span<const int32_t>)>& visit) const;
-  // Adds an example. Errors: std::logic_error after the corpus was merged.
-  void add(std::span<const int32_t> source, std::span<const int32_t> target);
-  // Writes the last shard, merges all shards into the corpus, adds `extra` to its provenance and removes the shards.
+  // Writes a shard, whose examples `fill` adds in order. Errors: std::logic_error for another number of examples, and
+  // for a range that is not missing.
+  void write(const ShardRange& range, const std::function<void(CorpusWriter&)>& fill);
+  // Merges all shards into the corpus, adds `extra` to its provenance and removes the shards. Errors: std::logic_error
+  // if a shard is missing.
   void finish(const std::map<std::string, std::string>& extra = {});
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  CorpusInfo info_;
+  Shards shards_;
 };
 
 }  // namespace draftsmith::data

@@ -1,23 +1,56 @@
 #include "data/hdf5/shards.h"
 
-#include <array>
-#include <cstdio>
-#include <ranges>
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <stdexcept>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/error.h"
+#include "base/logging.h"
 
 namespace draftsmith::data {
 
 namespace {
 
-std::filesystem::path shard_file(const std::filesystem::path& file, size_t index) {
-  std::array<char, 32> suffix{};
-  std::snprintf(suffix.data(), suffix.size(), ".shard-%05zu.h5", index);
-  return file.parent_path() / (file.stem().string() + suffix.data());
+// Returns the number that the text consists of.
+std::optional<int64_t> number_of(std::string_view text) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size() || number < 0) return std::nullopt;
+  return number;
+}
+
+// The part of a shard's name that says which one it is: the middle of FILE.shard-....h5.
+std::optional<std::string_view> shard_label(std::string_view name, const std::string& stem) {
+  const std::string before = stem + ".shard-";
+  constexpr std::string_view kAfter = ".h5";
+  if (!name.starts_with(before) || !name.ends_with(kAfter)) return std::nullopt;
+  if (name.size() < before.size() + kAfter.size()) return std::nullopt;
+  return name.substr(before.size(), name.size() - before.size() - kAfter.size());
+}
+
+std::optional<ShardRange> range_of(std::string_view label) {
+  const size_t dash = label.find('-');
+  if (dash == std::string_view::npos) return std::nullopt;
+  const auto first = number_of(label.substr(0, dash));
+  const auto last = number_of(label.substr(dash + 1));
+  if (!first || !last || *first >= *last) return std::nullopt;
+  return ShardRange{*first, *last};
+}
+
+std::map<std::string, std::string> without_range(std::map<std::string, std::string> provenance) {
+  provenance.erase(ShardRange::kKey);
+  return provenance;
 }
 
 }  // namespace
+
+std::string ShardRange::text() const {
+  return fmt::format("{}-{}", first, last);
+}
 
 void refuse_shard(const std::filesystem::path& shard, const ShardDifference& difference) {
   throw UserError({.where = shard.string(),
@@ -33,7 +66,7 @@ ShardDifference job_difference(const std::map<std::string, std::string>& own,
     std::string text;
     for (const auto& [key, value] : some) {
       const auto other = others.find(key);
-      if (other != others.end() && other->second == value) continue;
+      if (key == ShardRange::kKey || (other != others.end() && other->second == value)) continue;
       text += (text.empty() ? "" : ", ") + key + " = " + value;
     }
     return text.empty() ? std::string("nothing beyond it") : text;
@@ -43,43 +76,129 @@ ShardDifference job_difference(const std::map<std::string, std::string>& own,
 
 bool same_job(const std::map<std::string, std::string>& own, const std::map<std::string, std::string>& found) {
   const auto own_job = own.find(kJob);
-  if (own_job == own.end()) return found == own;
+  if (own_job == own.end()) return without_range(found) == own;
   const auto job = found.find(kJob);
   return job == found.end() || job->second == own_job->second;
 }
 
-// Shards are written in order: the earlier run stopped at the first missing number.
-Shards::Shards(std::filesystem::path file, const Check& check, const CheckMerged& check_merged)
-    : file_(std::move(file)) {
-  if (std::filesystem::exists(file_)) {
-    const int64_t examples = check_merged(file_);
-    merged_ = examples >= 0;
-    if (merged_) safe_ = examples;
+std::map<std::string, std::string> shard_provenance(std::map<std::string, std::string> provenance,
+                                                    const ShardRange& range) {
+  provenance[ShardRange::kKey] = range.text();
+  return provenance;
+}
+
+void check_shard_range(const std::filesystem::path& shard, const ShardRange& range,
+                       const std::map<std::string, std::string>& provenance, int64_t examples) {
+  const auto stored = provenance.find(ShardRange::kKey);
+  const std::string found = stored == provenance.end() ? "none" : stored->second;
+  if (found == range.text() && examples == range.size()) return;
+  throw UserError({.where = shard.string(),
+                   .what = "the shard holds other examples than its name says",
+                   .expected = fmt::format("{} examples: {}", range.size(), range.text()),
+                   .found = fmt::format("{} examples: {}", examples, found),
+                   .hint = "remove this file; its examples are then made again"});
+}
+
+Shards::Shards(std::filesystem::path file, int64_t examples, const Check& check, const CheckMerged& check_merged)
+    : file_(std::move(file)), examples_(examples) {
+  merged_ = std::filesystem::exists(file_) && check_merged(file_);
+  find();
+  if (merged_) return;
+  for (const ShardRange& range : shards_) {
+    if (range.last > examples_) {
+      refuse_shard(place(range), {"range", fmt::format("examples 0 to {}", examples_), range.text()});
+    }
+    check(place(range), range);
   }
-  while (std::filesystem::exists(next())) {
-    const int64_t examples = check(next());
-    if (!merged_) safe_ += examples;
-    shards_.push_back(next());
+}
+
+void Shards::find() {
+  if (!std::filesystem::is_directory(file_.parent_path())) return;
+  std::vector<ShardRange> found;
+  for (const auto& entry : std::filesystem::directory_iterator(file_.parent_path())) {
+    const std::string name = entry.path().filename().string();
+    const auto label = shard_label(name, file_.stem().string());
+    if (!label) continue;
+    const auto range = range_of(*label);
+    if (range && place(*range) == entry.path()) {
+      found.push_back(*range);
+    } else if (number_of(*label)) {
+      if (!merged_) log_warning("  {} was written by an earlier version and is made again", entry.path().string());
+      useless_.push_back(entry.path());
+    }
   }
+  // Of shards that begin with the same example, the longest comes first.
+  std::sort(found.begin(), found.end(), [](const ShardRange& a, const ShardRange& b) {
+    return a.first != b.first ? a.first < b.first : a.last > b.last;
+  });
+  for (const ShardRange& range : found) {
+    if (!shards_.empty() && range.first < shards_.back().last) {
+      useless_.push_back(place(range));
+    } else {
+      shards_.push_back(range);
+    }
+  }
+}
+
+int64_t Shards::safe() const {
+  if (merged_) return examples_;
+  int64_t examples = 0;
+  for (const ShardRange& range : shards_) examples += range.size();
+  return examples;
+}
+
+std::vector<ShardRange> Shards::missing(int64_t most) const {
+  std::vector<ShardRange> ranges;
+  if (merged_) return ranges;
+  const auto add_gap = [&](int64_t first, int64_t last) {
+    while (first < last) {
+      const int64_t end = std::min(last, (first / most + 1) * most);
+      ranges.push_back({first, end});
+      first = end;
+    }
+  };
+  int64_t covered = 0;
+  for (const ShardRange& range : shards_) {
+    add_gap(covered, range.first);
+    covered = range.last;
+  }
+  add_gap(covered, examples_);
+  return ranges;
 }
 
 std::vector<std::filesystem::path> Shards::parts() const {
-  return merged_ ? std::vector{file_} : shards_;
+  if (merged_) return {file_};
+  std::vector<std::filesystem::path> files;
+  for (const ShardRange& range : shards_) files.push_back(place(range));
+  return files;
 }
 
-std::filesystem::path Shards::next() const {
-  return shard_file(file_, shards_.size());
+std::filesystem::path Shards::place(const ShardRange& range) const {
+  return file_.parent_path() / fmt::format("{}.shard-{:09}-{:09}.h5", file_.stem().string(), range.first, range.last);
 }
 
-void Shards::add(int64_t examples) {
-  shards_.push_back(next());
-  safe_ += examples;
+void Shards::add(const ShardRange& range) {
+  if (merged_) throw std::logic_error("a shard was added to a finished file");
+  const auto after =
+      std::find_if(shards_.begin(), shards_.end(), [&](const ShardRange& other) { return other.first >= range.first; });
+  const bool overlaps = (after != shards_.end() && after->first < range.last) ||
+                        (after != shards_.begin() && std::prev(after)->last > range.first);
+  if (overlaps || range.size() < 1 || range.last > examples_) {
+    throw std::logic_error("shard " + range.text() + " is not one of those that are missing");
+  }
+  shards_.insert(after, range);
 }
 
-// Removes from the last to the first, so that the next run finds the shards that a kill leaves.
 void Shards::remove() {
-  for (const auto& shard : std::views::reverse(shards_)) std::filesystem::remove(shard);
+  for (const ShardRange& range : shards_) std::filesystem::remove(place(range));
+  for (const auto& file : useless_) std::filesystem::remove(file);
   shards_.clear();
+  useless_.clear();
+}
+
+void Shards::require_complete() const {
+  const auto gaps = missing(std::max<int64_t>(1, examples_));
+  if (!gaps.empty()) throw std::logic_error("a file is finished without its examples " + gaps.front().text());
 }
 
 }  // namespace draftsmith::data

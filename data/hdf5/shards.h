@@ -1,6 +1,6 @@
 // Manages the shards of a file that takes hours to make, so that a killed run loses at most one shard: their names,
-// which exist, and when they are removed. The content is defined by data/corpus/sharded_corpus.h and
-// data/teacher/teacher_cache.h.
+// which exist, which examples are missing, and when they are removed. The content is defined by
+// data/corpus/sharded_corpus.h, data/teacher/teacher_cache.h and data/router/sharded_router_data.h.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,17 @@ namespace draftsmith::data {
 
 // Key of the provenance that identifies the job that makes a file, for files that are made in several runs.
 inline constexpr const char* kJob = "job";
+
+// The examples [first, last) of the whole file that one shard holds.
+struct ShardRange {
+  // Key of a shard's provenance: the range as text().
+  static constexpr const char* kKey = "shard";
+  int64_t first = 0;
+  int64_t last = 0;
+  int64_t size() const { return last - first; }
+  std::string text() const;
+  bool operator==(const ShardRange&) const = default;
+};
 
 // The property in which a shard differs from the current job, and both values.
 struct ShardDifference {
@@ -29,42 +40,57 @@ struct ShardDifference {
 ShardDifference job_difference(const std::map<std::string, std::string>& own,
                                const std::map<std::string, std::string>& found);
 
-// Returns whether two provenances have the same kJob or, if `own` has none, are equal. A provenance `found` without
-// kJob counts as written by an earlier version, for the same job.
+// Returns whether two provenances have the same kJob or, if `own` has none, are equal but for the shard's range. A
+// provenance `found` without kJob counts as written by an earlier version, for the same job.
 bool same_job(const std::map<std::string, std::string>& own, const std::map<std::string, std::string>& found);
 
-// The shards of FILE.h5 are FILE.shard-00000.h5, FILE.shard-00001.h5, ... beside it, each complete from the moment it
-// has its name. At the end they are merged into FILE.h5 and removed.
+// Returns the provenance of a shard: that of the whole file, and the shard's range.
+std::map<std::string, std::string> shard_provenance(std::map<std::string, std::string> provenance,
+                                                    const ShardRange& range);
+
+// Checks a shard's provenance and number of examples against the range in its name. Errors: UserError.
+void check_shard_range(const std::filesystem::path& shard, const ShardRange& range,
+                       const std::map<std::string, std::string>& provenance, int64_t examples);
+
+// The shards of FILE.h5 are FILE.shard-FIRST-LAST.h5 beside it, each complete from the moment it has its name. Any
+// process may make any shard, in any order. At the end they are merged into FILE.h5 and removed.
 class Shards {
  public:
-  // Checks a shard and returns its number of examples. Errors: UserError for a shard of another job (refuse_shard) or a
-  // damaged shard.
-  using Check = std::function<int64_t(const std::filesystem::path&)>;
-  // Returns the number of examples of a merged file of this job, or -1 for another file, which will be replaced.
-  using CheckMerged = std::function<int64_t(const std::filesystem::path&)>;
+  // Checks a shard of a range. Errors: UserError for a shard of another job (refuse_shard), another range
+  // (check_shard_range) or a damaged shard.
+  using Check = std::function<void(const std::filesystem::path&, const ShardRange&)>;
+  // Returns whether the merged file is of this job; if not, it will be replaced.
+  using CheckMerged = std::function<bool(const std::filesystem::path&)>;
 
-  // Finds the shards of an earlier run, or its file if it had merged them.
-  Shards(std::filesystem::path file, const Check& check, const CheckMerged& check_merged);
+  // Finds the shards of earlier runs, or the file of `examples` if a run had merged them. Shards that overlap another
+  // one, and those of versions that numbered their shards, are not used, but removed at the end.
+  Shards(std::filesystem::path file, int64_t examples, const Check& check, const CheckMerged& check_merged);
 
   const std::filesystem::path& file() const { return file_; }
   // Returns whether an earlier run had finished, except perhaps for removing its shards.
   bool merged() const { return merged_; }
-  // Returns the examples in complete shards on disk, which survive a kill.
-  int64_t safe() const { return safe_; }
+  // Returns the number of examples in complete shards on disk, which survive a kill.
+  int64_t safe() const;
+  // Returns the ranges that no shard holds, in order, cut at multiples of `most` examples.
+  std::vector<ShardRange> missing(int64_t most) const;
   // Returns all files in order: the shards, or the merged file.
   std::vector<std::filesystem::path> parts() const;
-  // Returns the path for the next shard.
-  std::filesystem::path next() const;
-  // Registers that the file next() is complete and has this many examples.
-  void add(int64_t examples);
+  // Returns the path of the shard of a range.
+  std::filesystem::path place(const ShardRange& range) const;
+  // Registers that the file place(range) is complete. Errors: std::logic_error if a part of it was there already.
+  void add(const ShardRange& range);
   // Removes the shards, after they were merged.
   void remove();
+  // Errors: std::logic_error if a shard is missing.
+  void require_complete() const;
 
  private:
+  void find();
   std::filesystem::path file_;
-  std::vector<std::filesystem::path> shards_;  // complete shards on disk
+  int64_t examples_ = 0;
+  std::vector<ShardRange> shards_;              // complete shards on disk, in order, without overlaps
+  std::vector<std::filesystem::path> useless_;  // to be removed
   bool merged_ = false;
-  int64_t safe_ = 0;
 };
 
 }  // namespace draftsmith::data

@@ -132,19 +132,24 @@ std::string describe_teacher_cache(const TeacherCacheInfo& info);
 
 // Writes a cache in shards of some examples each (data/hdf5/shards.h).
 //
-//   ShardedTeacherCache writer(file, info);
-//   while (writer.done() < examples) writer.add_shard(positions of the next ones, their rows);
+//   ShardedTeacherCache writer(file, info, examples);
+//   for (const ShardRange& range : writer.missing(1000)) writer.add_shard(range, their rows);
 //   writer.finish(...);
 class ShardedTeacherCache {
  public:
   // Ignores the counts of `info`. Errors: UserError for shards of another job, with other hashes, or damaged.
-  ShardedTeacherCache(const std::filesystem::path& file, TeacherCacheInfo info);
+  ShardedTeacherCache(const std::filesystem::path& file, TeacherCacheInfo info, int64_t examples);
+  // Returns the examples in complete shards on disk.
   int64_t done() const { return shards_.safe(); }
+  // Returns the ranges of at most `shard_examples` that are still to be written.
+  std::vector<ShardRange> missing(int64_t shard_examples) const { return shards_.missing(shard_examples); }
   // Returns whether only finish() is left to do.
   bool merged() const { return shards_.merged(); }
-  // Writes the rows of the next examples.
-  void add_shard(std::span<const TeacherRows> examples);
-  // Merges the shards into the cache. Until the shards are removed, both take space on disk.
+  // Writes the rows of a range's examples. Errors: std::logic_error for another number of examples, and for a range
+  // that is not missing.
+  void add_shard(const ShardRange& range, std::span<const TeacherRows> examples);
+  // Merges the shards into the cache. Until the shards are removed, both take space on disk. Errors: std::logic_error
+  // if a shard is missing.
   void finish(const std::map<std::string, std::string>& extra, const std::optional<TruncationError>& truncation);
 
  private:

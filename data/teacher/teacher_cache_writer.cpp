@@ -125,41 +125,44 @@ std::optional<ShardDifference> differing(const TeacherCacheInfo& own, const Teac
   return job_difference(own.provenance, found.provenance);
 }
 
-int64_t check_shard(const std::filesystem::path& file, const TeacherCacheInfo& own) {
+void check_shard(const std::filesystem::path& file, const ShardRange& range, const TeacherCacheInfo& own) {
   const TeacherCache shard(file);
   if (const auto difference = differing(own, shard.info())) refuse_shard(file, *difference);
-  return shard.info().examples;
+  check_shard_range(file, range, shard.info().provenance, shard.info().examples);
 }
 
 // A merged cache names its job. Any other file with the name is replaced.
-int64_t check_merged(const std::filesystem::path& file, const TeacherCacheInfo& own) {
-  if (!is_teacher_cache(file)) return -1;
+bool is_merged(const std::filesystem::path& file, const TeacherCacheInfo& own, int64_t examples) {
+  if (!is_teacher_cache(file)) return false;
   const TeacherCacheInfo found = read_teacher_cache_info(file);
-  return differing(own, found) ? -1 : found.examples;
+  return !differing(own, found) && found.examples == examples;
 }
 
 }  // namespace
 
-ShardedTeacherCache::ShardedTeacherCache(const std::filesystem::path& file, TeacherCacheInfo info)
+ShardedTeacherCache::ShardedTeacherCache(const std::filesystem::path& file, TeacherCacheInfo info, int64_t examples)
     : info_(std::move(info)),
       shards_(
-          file, [this](const auto& shard) { return check_shard(shard, info_); },
-          [this](const auto& merged) { return check_merged(merged, info_); }) {}
+          file, examples, [this](const auto& shard, const ShardRange& range) { check_shard(shard, range, info_); },
+          [&](const auto& merged) { return is_merged(merged, info_, examples); }) {}
 
-void ShardedTeacherCache::add_shard(std::span<const TeacherRows> examples) {
+void ShardedTeacherCache::add_shard(const ShardRange& range, std::span<const TeacherRows> examples) {
   if (merged()) throw std::logic_error("examples added to a teacher cache that is finished");
+  if (std::ssize(examples) != range.size()) throw std::logic_error("shard " + range.text() + " has other examples");
   TeacherCacheInfo info = info_;
+  info.provenance = shard_provenance(std::move(info.provenance), range);
   info.positions = 0;
   for (const TeacherRows& rows : examples) info.positions += static_cast<int64_t>(rows.log_probs.size()) / info.k;
-  TeacherCacheWriter writer(shards_.next(), info);
+  TeacherCacheWriter writer(shards_.place(range), info);
   for (const TeacherRows& rows : examples) writer.add(rows);
   writer.finish();
-  shards_.add(writer.examples());
+  shards_.add(range);
 }
 
 void ShardedTeacherCache::finish(const std::map<std::string, std::string>& extra,
                                  const std::optional<TruncationError>& truncation) {
   if (!merged()) {
+    shards_.require_complete();
     TeacherCacheInfo info = info_;
     info.positions = 0;
     for (const auto& part : shards_.parts()) info.positions += read_teacher_cache_info(part).positions;

@@ -1,7 +1,6 @@
 #include "infer/drafters/model_drafter.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "infer/costs/step_costs.h"
 #include "infer/forced/forced_alpha.h"
@@ -71,8 +70,7 @@ class OwnedModelDrafter final : public LoadedModelDrafter {
 
 // Replaces ids that the drafter has no embedding for by padding.
 at::Tensor ModelDrafter::mask_unknown(const at::Tensor& tokens) const {
-  const int64_t own = model_.info().vocabulary;
-  return own < vocabulary_ ? tokens.masked_fill(tokens.ge(own), model_.info().pad) : tokens;
+  return known_tokens(tokens, model_.info(), vocabulary_);
 }
 
 void ModelDrafter::encode(const DraftBegin& begin) {
@@ -123,11 +121,7 @@ at::Tensor ModelDrafter::next_logits(const DraftRequest& request) {
     input.new_tokens.assign(request.active.begin(), request.active.end());
   }
   input.tokens = mask_unknown(input.tokens);
-  auto logits = model_.step(input, *state_).logits.select(1, 0);  // [B,V of the drafter]
-  const int64_t width = logits.size(1);
-  if (width == vocabulary_) return logits;
-  if (width > vocabulary_) return logits.narrow(1, 0, vocabulary_);
-  return at::constant_pad_nd(logits, {0, vocabulary_ - width}, -std::numeric_limits<double>::infinity());
+  return fit_vocabulary(model_.step(input, *state_).logits.select(1, 0), vocabulary_);
 }
 
 void ModelDrafter::observe(const DraftObservation& observation) {

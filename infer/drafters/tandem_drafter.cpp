@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "infer/loop/prefill.h"
+#include "infer/loop/vocabulary.h"
 
 namespace draftsmith::infer {
 
@@ -18,7 +19,8 @@ std::unique_ptr<model::DecoderState> transformer_state(std::unique_ptr<model::De
 
 }  // namespace
 
-TandemDrafter::TandemDrafter(model::TransformerModel& secondary) : secondary_(secondary) {
+TandemDrafter::TandemDrafter(model::TransformerModel& secondary, int64_t vocabulary)
+    : secondary_(secondary), vocabulary_(vocabulary > 0 ? vocabulary : secondary.info().vocabulary) {
   const std::vector<int64_t>& map = secondary.config().tandem.layer_map;
   if (map.empty()) throw std::logic_error("the drafter tandem needs a Tandem secondary");
   layers_ = map;
@@ -61,7 +63,8 @@ at::Tensor TandemDrafter::next_logits(const DraftRequest& request) {
   input.new_tokens.assign(request.active.begin(), request.active.end());
   input.tokens = request.drafted.empty() ? last_tokens(request.rows, secondary_.info().device)
                                          : request.drafted.back().unsqueeze(1);  // [B,1]
-  return secondary_.step(input, *state_).logits.select(1, 0);                    // [B,V]
+  input.tokens = known_tokens(input.tokens, secondary_.info(), vocabulary_);
+  return fit_vocabulary(secondary_.step(input, *state_).logits.select(1, 0), vocabulary_);  // [B,V]
 }
 
 void TandemDrafter::observe(const DraftObservation& observation) {

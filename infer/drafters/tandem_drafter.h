@@ -16,8 +16,9 @@ namespace draftsmith::infer {
 
 class TandemDrafter : public Drafter {
  public:
-  // `secondary` must be a Tandem secondary of the decoding loop's target, with its vocabulary, and outlive the drafter.
-  explicit TandemDrafter(model::TransformerModel& secondary);
+  // `secondary` must be a Tandem secondary of the decoding loop's target and outlive the drafter. `vocabulary` is the
+  // target's: logits have this width, whatever ids pad the secondary's. 0: the secondary's own.
+  explicit TandemDrafter(model::TransformerModel& secondary, int64_t vocabulary = 0);
 
   DrafterTraits traits() const override { return {.name = "tandem"}; }
   // Projects the target's encoder states (encoder-decoder).
@@ -39,6 +40,7 @@ class TandemDrafter : public Drafter {
   void append_primary(std::span<const at::Tensor> hidden, const std::vector<int64_t>& counts);
 
   model::TransformerModel& secondary_;
+  int64_t vocabulary_;           // of the target
   std::vector<int64_t> layers_;  // rising
   std::vector<size_t> place_;    // [decoder layers] of each layer's representation in layers_
   model::EncoderStates encoder_;

@@ -6,9 +6,11 @@
 
 #include "base/device.h"
 #include "base/timing.h"
+#include "data/tokenizers/load_tokenizer.h"
 #include "infer/costs/step_costs.h"
 #include "infer/drafters/tandem_drafter.h"
 #include "infer/forced/alpha_sums.h"
+#include "infer/loop/vocabulary.h"
 #include "model/files/checkpoint.h"
 #include "model/kinds/tandem.h"
 #include "model/transformer/decoding_guard.h"
@@ -133,7 +135,7 @@ class ForcedTandem {
 StepCosts measure_tandem_costs(model::LanguageModel& target, model::TransformerModel& secondary,
                                const CalibrationContext& context, int64_t max_tokens) {
   const model::DecodingGuard guard;
-  TandemDrafter drafter(secondary);
+  TandemDrafter drafter(secondary, target.info().vocabulary);
   TimedModel verifier(target, context, max_tokens, drafter.target_layers());
   TimedTandem timed(drafter, verifier, context, max_tokens);
   return measure_rounds(verifier, timed, max_tokens);
@@ -145,7 +147,7 @@ ForcedAlpha alpha_forced_tandem(model::LanguageModel& target, model::Transformer
                                 const ForcedBatch& texts, const Warping& warping, int64_t block) {
   const at::NoGradGuard no_grad;
   const int64_t width = block > 0 ? block : secondary.config().tandem.block;
-  TandemDrafter drafter(secondary);
+  TandemDrafter drafter(secondary, target.info().vocabulary);
   AlphaSums sums(warping);
   for_each_batch({texts.sources, texts.outputs, drafter.target_layers()}, kForcedRows, [&](const ForcedBatch& batch) {
     ForcedTandem forced(target, drafter, batch);
@@ -158,8 +160,15 @@ ForcedAlpha alpha_forced_tandem(model::LanguageModel& target, model::Transformer
 
 class LoadedTandem final : public LoadedDrafter {
  public:
+  LoadedTandem(std::shared_ptr<model::TransformerModel> secondary, const data::Tokenizer* tokenizer)
+      : secondary_(std::move(secondary)), tokenizer_(tokenizer) {}
+  // Reads the tokenizer of the directory, if there is one.
   LoadedTandem(std::shared_ptr<model::TransformerModel> secondary, std::filesystem::path directory)
-      : secondary_(std::move(secondary)), directory_(std::move(directory)) {}
+      : secondary_(std::move(secondary)), directory_(std::move(directory)) {
+    if (!data::has_tokenizer(directory_)) return;
+    owned_tokenizer_ = data::load_tokenizer(directory_);
+    tokenizer_ = owned_tokenizer_.get();
+  }
 
   std::string name() const override { return secondary_->info().name; }
   std::filesystem::path path() const override { return directory_; }
@@ -179,10 +188,11 @@ class LoadedTandem final : public LoadedDrafter {
     } catch (const UserError& error) {
       problems.add_all(error.problems());
     }
+    compare_vocabularies(target.model.info(), secondary_->info(), target.tokenizer, tokenizer_, problems);
   }
 
-  std::unique_ptr<Drafter> make(const DraftTarget& /*target*/) const override {
-    return std::make_unique<TandemDrafter>(*secondary_);
+  std::unique_ptr<Drafter> make(const DraftTarget& target) const override {
+    return std::make_unique<TandemDrafter>(*secondary_, target.model.info().vocabulary);
   }
 
   StepCosts step_costs(const DraftTarget& target, const CalibrationContext& context,
@@ -198,6 +208,8 @@ class LoadedTandem final : public LoadedDrafter {
  private:
   std::shared_ptr<model::TransformerModel> secondary_;
   std::filesystem::path directory_;
+  std::unique_ptr<data::Tokenizer> owned_tokenizer_;
+  const data::Tokenizer* tokenizer_ = nullptr;  // nullptr: only the numbers of token ids are compared
 };
 
 }  // namespace
@@ -207,8 +219,8 @@ SharedDrafter load_tandem_drafter(const std::filesystem::path& directory, const 
   return std::make_shared<LoadedTandem>(model::load_tandem_secondary(directory, target, options), directory);
 }
 
-SharedDrafter tandem_drafter(std::shared_ptr<model::TransformerModel> secondary) {
-  return std::make_shared<LoadedTandem>(std::move(secondary), std::filesystem::path());
+SharedDrafter tandem_drafter(std::shared_ptr<model::TransformerModel> secondary, const data::Tokenizer* tokenizer) {
+  return std::make_shared<LoadedTandem>(std::move(secondary), tokenizer);
 }
 
 }  // namespace draftsmith::infer

@@ -19,7 +19,8 @@ namespace draftsmith::infer {
 SharedDrafter load_tandem_drafter(const std::filesystem::path& directory, const std::filesystem::path& target,
                                   const model::LoadOptions& options);
 
-// Makes a drafter of a Tandem secondary.
-SharedDrafter tandem_drafter(std::shared_ptr<model::TransformerModel> secondary);
+// Makes a drafter of a Tandem secondary. Without its tokenizer, its vocabulary must be as large as the target's.
+SharedDrafter tandem_drafter(std::shared_ptr<model::TransformerModel> secondary,
+                             const data::Tokenizer* tokenizer = nullptr);
 
 }  // namespace draftsmith::infer

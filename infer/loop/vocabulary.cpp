@@ -64,6 +64,17 @@ void mask_padding(at::Tensor logits, int64_t ids) {
   logits.narrow(-1, ids, width - ids).fill_(-std::numeric_limits<double>::infinity());
 }
 
+at::Tensor known_tokens(const at::Tensor& tokens, const model::ModelInfo& model, int64_t vocabulary) {
+  return model.vocabulary < vocabulary ? tokens.masked_fill(tokens.ge(model.vocabulary), model.pad) : tokens;
+}
+
+at::Tensor fit_vocabulary(const at::Tensor& logits, int64_t vocabulary) {
+  const int64_t width = logits.size(1);
+  if (width == vocabulary) return logits;
+  if (width > vocabulary) return logits.narrow(1, 0, vocabulary);
+  return at::constant_pad_nd(logits, {0, vocabulary - width}, -std::numeric_limits<double>::infinity());
+}
+
 std::vector<std::vector<int64_t>> mask_unknown_ids(const model::ModelInfo& model,
                                                    std::span<const std::vector<int64_t>> lists) {
   std::vector<std::vector<int64_t>> known(lists.begin(), lists.end());

@@ -29,6 +29,12 @@ int64_t ids_in_use(const data::Tokenizer& tokenizer, std::span<const int64_t> eo
 // Sets the logits [...,V] of ids from `ids` on to -inf, in place. Costs nothing if there are none.
 void mask_padding(at::Tensor logits, int64_t ids);
 
+// Returns tokens of a model with `vocabulary` ids for another model: ids that the other lacks become its padding id.
+at::Tensor known_tokens(const at::Tensor& tokens, const model::ModelInfo& model, int64_t vocabulary);
+
+// Returns logits [B,V'] as logits [B,vocabulary]: without further ids, or with -inf for missing ones.
+at::Tensor fit_vocabulary(const at::Tensor& logits, int64_t vocabulary);
+
 // Returns the token lists with ids that the model lacks replaced by its padding id.
 std::vector<std::vector<int64_t>> mask_unknown_ids(const model::ModelInfo& model,
                                                    std::span<const std::vector<int64_t>> lists);

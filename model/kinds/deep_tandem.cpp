@@ -20,8 +20,18 @@ constexpr const char* kProjection = "projection.weight";
 // Makes the parts draw different dropout masks.
 constexpr uint64_t kSmallDropout = 0x5a11;
 
+// Both parts read the same ids, and config.json holds one vocabulary.
+void require_deep_pair(const TransformerConfig& small, const TransformerConfig& large, const TandemNames& names) {
+  require_tandem_pair(small, large, names);
+  if (small.vocabulary == large.vocabulary) return;
+  throw UserError({.where = names.secondary,
+                   .what = fmt::format("disagrees with {} about the vocabulary", names.primary),
+                   .expected = fmt::format("{}", large.vocabulary),
+                   .found = fmt::format("{}", small.vocabulary)});
+}
+
 void require_parts(const DeepTandemParts& parts) {
-  require_tandem_pair(parts.small, parts.large, {"small part", "large part"});
+  require_deep_pair(parts.small, parts.large, {"small part", "large part"});
   if (const ModelKind& kind = kind_of(parts.small); kind != ordinary_kind()) {
     throw UserError({.where = "small part",
                      .what = "is not an ordinary model",
@@ -121,8 +131,8 @@ DeepTandemDescription describe_deep_tandem(const fs::path& directory) {
   ModelDirectory(directory / "large", block_prediction_kind());
   ModelDirectory(directory / "small", ordinary_kind());
   DeepTandemDescription parts{describe_model(directory / "large"), describe_model(directory / "small")};
-  require_tandem_pair(parts.small.config, parts.large.config,
-                      {(directory / "small").string(), (directory / "large").string()});
+  require_deep_pair(parts.small.config, parts.large.config,
+                    {(directory / "small").string(), (directory / "large").string()});
   read_projection(directory, parts);
   return parts;
 }

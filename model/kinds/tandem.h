@@ -34,9 +34,10 @@ struct TandemNames {
   std::string secondary;
   std::string primary;
 };
-// Refuses a secondary, of a Tandem or to become one, that cannot read this primary: kind, vocabulary, token ids and,
-// for a Tandem secondary, the primary's width and layers must agree. Errors: UserError with every disagreement and both
-// names.
+// Refuses a secondary, of a Tandem or to become one, that cannot read this primary: kind, start and end ids and, for a
+// Tandem secondary, the primary's width and layers must agree. Vocabularies may have different sizes, as the models of
+// one tokenizer that are padded differently have (Pythia: 50,304 and 50,432 ids): whoever has tokenizers compares them.
+// Errors: UserError with every disagreement and both names.
 void require_tandem_pair(const TransformerConfig& secondary, const TransformerConfig& primary,
                          const TandemNames& names);
 

@@ -25,8 +25,10 @@ train::TrainOptions default_training() {
   training.optimizer.lr = 2e-5;
   training.schedule.name = "linear";
   training.schedule.warmup = "4 %";
-  training.batches.max_rows = 128;
+  // Batches of 128 texts of up to 2048 tokens.
+  training.batches.max_rows = 16;
   training.batches.token_budget = 32768;
+  training.accumulate = 8;
   return training;
 }
 
@@ -66,7 +68,8 @@ Fields<HeadsStageOptions> HeadsStageOptions::fields() {
       .inherit<train::HeadOptions>()
       .add("training", &T::training,
            "How they are trained. objective = { name = \"distill\" } learns from the model's last layer, which runs in "
-           "any case. Steps of max_rows examples, of fewer where token_budget is reached. Validation measures are "
+           "any case. Steps of accumulate times max_rows examples, of fewer where token_budget is reached. Validation "
+           "measures are "
            "means over the heads; each head's own are beside them.")
       .check(check_training);
 }
@@ -109,7 +112,7 @@ void run_heads(const HeadsStageOptions& options, const StageContext& run) {
 }  // namespace
 
 StageKind heads_stage() {
-  return make_stage_kind<HeadsStageOptions>("heads", 1, "trains early-prediction heads of a frozen model", run_heads);
+  return make_stage_kind<HeadsStageOptions>("heads", 2, "trains early-prediction heads of a frozen model", run_heads);
 }
 
 }  // namespace draftsmith::recipes

@@ -1,6 +1,6 @@
 // kind = "teacher-logits": stores the teacher's next-token distributions for a corpus's targets, so that students are
-// distilled without running the teacher. Makes teacher_logits.h5 (data/teacher/teacher_cache.h); resumes at the last
-// whole shard.
+// distilled without running the teacher. Makes teacher_logits.h5 (data/teacher/teacher_cache.h); goes on with the
+// missing shards.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -80,13 +80,16 @@ data::TeacherCacheInfo cache_info(const TeacherLogitsOptions& options, const dat
                          {"dtype", options.dtype}}};
 }
 
-int64_t target_tokens(const data::Corpus& corpus, int64_t examples) {
-  int64_t tokens = 0;
-  for (int64_t i = 0; i < examples; ++i) tokens += static_cast<int64_t>(corpus.target(i).size());
+// Returns the target tokens of the examples that a complete shard holds.
+int64_t tokens_done(const data::Corpus& corpus, const std::vector<data::ShardRange>& missing) {
+  int64_t tokens = corpus.info().target_tokens;
+  for (const data::ShardRange& range : missing) {
+    for (int64_t i = range.first; i < range.last; ++i) tokens -= static_cast<int64_t>(corpus.target(i).size());
+  }
   return tokens;
 }
 
-// Logs the size of the cache. Throws UserError if it does not fit on the disk beside the shards of `done` examples.
+// Logs the size of the cache. Throws UserError if it does not fit on the disk beside the shards of `done` tokens.
 void announce(const data::TeacherCacheInfo& info, const data::Corpus& corpus, const std::filesystem::path& directory,
               int64_t done) {
   const int64_t each = data::teacher_bytes_per_position(info.k, info.vocabulary);
@@ -95,7 +98,7 @@ void announce(const data::TeacherCacheInfo& info, const data::Corpus& corpus, co
       "  {} of {} ids for each of {} target tokens: {} bytes a token, {} in all, and as much again while shards are "
       "merged",
       info.k, info.vocabulary, corpus.info().target_tokens, each, human_bytes(bytes));
-  const uint64_t wanted = data::teacher_cache_space(info, corpus.info().target_tokens, target_tokens(corpus, done));
+  const uint64_t wanted = data::teacher_cache_space(info, corpus.info().target_tokens, done);
   if (const uint64_t free = disk_free(directory); wanted > free) {
     throw UserError({.where = directory.string(),
                      .what = "the teacher cache does not fit on this disk",
@@ -105,15 +108,14 @@ void announce(const data::TeacherCacheInfo& info, const data::Corpus& corpus, co
   }
 }
 
-// Returns the end of the shard that begins with example `first`.
-int64_t shard_end(const data::Corpus& corpus, int64_t first, const data::TeacherCacheInfo& info,
-                  int64_t shard_examples) {
+// Returns the end of a shard that begins with the first example of a range and is no longer than it.
+int64_t shard_end(const data::Corpus& corpus, const data::ShardRange& range, const data::TeacherCacheInfo& info) {
   const int64_t each = data::teacher_bytes_per_position(info.k, info.vocabulary);
-  int64_t end = first;
+  int64_t end = range.first;
   int64_t bytes = 0;
-  while (end < corpus.size() && end - first < shard_examples) {
+  while (end < range.last) {
     bytes += each * static_cast<int64_t>(corpus.target(end).size());
-    if (end > first && bytes > kMostShardBytes) break;
+    if (end > range.first && bytes > kMostShardBytes) break;
     ++end;
   }
   return end;
@@ -122,21 +124,26 @@ int64_t shard_end(const data::Corpus& corpus, int64_t first, const data::Teacher
 void write_shards(model::TransformerModel& teacher, const TeacherLogitsOptions& options, const data::Corpus& corpus,
                   const data::TeacherCacheInfo& info, const StageContext& run, data::ShardedTeacherCache& cache) {
   train::TeacherLogits logits(teacher, corpus, {.k = info.k, .temperature = info.temperature}, options.batch_tokens);
-  announce(info, corpus, run.directory, cache.done());
+  const auto missing = cache.missing(options.shard_examples);
+  const int64_t done = tokens_done(corpus, missing);
+  announce(info, corpus, run.directory, done);
   Progress progress({.style = run.execution.progress,
                      .title = "teacher logits",
                      .unit = "tokens",
                      .total = corpus.info().target_tokens,
-                     .done_before = target_tokens(corpus, cache.done())});
-  while (cache.done() < corpus.size()) {
-    const int64_t first = cache.done();
-    const int64_t end = shard_end(corpus, first, info, options.shard_examples);
-    const train::StoredRows rows = logits.rows(first, end, [&](int64_t positions) {
-      progress.advance(positions);
-      throw_if_stop_requested(
-          fmt::format("{} of {} examples are saved; run it again to continue", first, corpus.size()));
-    });
-    cache.add_shard(train::by_example(rows, corpus, first, end));
+                     .done_before = done});
+  const auto on_positions = [&](int64_t positions) {
+    progress.advance(positions);
+    throw_if_stop_requested(
+        fmt::format("{} of {} examples are saved; run it again to continue", cache.done(), corpus.size()));
+  };
+  for (data::ShardRange left : missing) {
+    while (left.size() > 0) {
+      const data::ShardRange shard{left.first, shard_end(corpus, left, info)};
+      const train::StoredRows rows = logits.rows(shard.first, shard.last, on_positions);
+      cache.add_shard(shard, train::by_example(rows, corpus, shard.first, shard.last));
+      left.first = shard.last;
+    }
   }
   progress.finish();
 }
@@ -165,7 +172,7 @@ void run_teacher_logits(const TeacherLogitsOptions& options, const StageContext&
   if (options.student && options.measured_positions > 0) {
     train::require_measurable(teacher->config(), model::load_config(*options.student), options.student->string());
   }
-  data::ShardedTeacherCache cache(run.directory / "teacher_logits.h5", info);
+  data::ShardedTeacherCache cache(run.directory / "teacher_logits.h5", info, corpus.size());
   if (cache.merged()) return cache.finish({}, {});
   write_shards(*teacher, options, corpus, info, run, cache);
   cache.finish({}, measure(*teacher, options, corpus, info.k, run.execution.progress));

@@ -1,5 +1,5 @@
 // kind = "teacher-outputs": writes the target's outputs for calibration inputs, the corpus of prediction alignment
-// (BiLD §3.4: the small model learns the large one's predictions). Makes corpus.h5; resumes at the last whole shard.
+// (BiLD §3.4: the small model learns the large one's predictions). Makes corpus.h5; goes on with the missing shards.
 #include <algorithm>
 #include <functional>
 #include <span>
@@ -13,6 +13,7 @@
 #include "data/tokenizers/tokenizer.h"
 #include "infer/generator.h"
 #include "model/files/checkpoint.h"
+#include "recipes/stages/decoded_sources.h"
 #include "recipes/stages/provenance.h"
 #include "recipes/stages/stages.h"
 #include "recipes/stages/tokenizers.h"
@@ -25,8 +26,11 @@ struct TeacherOutputsOptions {
   std::filesystem::path model;
   std::filesystem::path corpus;
   int64_t limit = 0;
+  int64_t prompt_tokens = 16;
   int64_t max_new_tokens = 128;
   double temperature = 0.0;
+  int64_t top_k = 0;
+  double top_p = 1.0;
   uint64_t seed = 1;
   std::string dtype = "fp32";
   int64_t batch_size = 64;
@@ -34,26 +38,48 @@ struct TeacherOutputsOptions {
   static Fields<TeacherOutputsOptions> fields();
 };
 
+void check_sampling(const TeacherOutputsOptions& options, const std::string& where, Problems& problems) {
+  if (options.temperature > 0 || (options.top_k == 0 && options.top_p == 1)) return;
+  problems.add({.where = where + (options.top_k > 0 ? ".top_k" : ".top_p"),
+                .what = "greedy outputs are not sampled, so there is nothing to sample from fewer tokens",
+                .expected = "a temperature above 0, or neither top_k nor top_p",
+                .found = "temperature 0"});
+}
+
 Fields<TeacherOutputsOptions> TeacherOutputsOptions::fields() {
   using T = TeacherOutputsOptions;
   return Fields<T>("teacher outputs stage (kind = \"teacher-outputs\"): makes corpus.h5")
       .add("model", &T::model, Required{}, "Model directory of the target.")
       .add("corpus", &T::corpus, Required{}, "Corpus whose sources are the calibration inputs.")
       .add("limit", &T::limit, Range{0}, Unit{"examples"}, "Number of calibration inputs, from the first; 0: all.")
+      .add("prompt_tokens", &T::prompt_tokens, Range{0, 1 << 20}, Unit{"tokens"},
+           "Decoder-only models: number of first tokens of plain text that become its prompt, which is the example's "
+           "source. 0: outputs begin with the start token, for sampled ones only.")
       .add("max_new_tokens", &T::max_new_tokens, Range{1}, Unit{"tokens"},
            "Length of the longest output; longer ones are cut.")
       .add("temperature", &T::temperature, Range{0}, "Temperature of sampling; 0: greedy outputs.")
+      .add("top_k", &T::top_k, Range{0}, Unit{"tokens"},
+           "Sample among the k most likely tokens; 0 is off, whatever the model's own settings are.")
+      .add("top_p", &T::top_p, Above{0}, Range{0, 1},
+           "Sample from the smallest set of tokens that holds this share of the probability; 1 is off, whatever the "
+           "model's own settings are.")
       .add("seed", &T::seed, "Seed of sampling.")
       .add("dtype", &T::dtype, Choices{"fp32", "bf16", "fp16", "fp64"}, "Number type of the target.")
       .add("batch_size", &T::batch_size, Range{1, 4096}, Unit{"rows"}, "Outputs decoded together, sorted by length.")
       .add("shard_examples", &T::shard_examples, Range{1}, Unit{"examples"}, NoResult{},
-           "Number of outputs written at once; a killed run loses at most these.");
+           "Number of outputs written at once; a killed run loses at most these. Outputs of a shard are decoded "
+           "together, so in bf16 and fp16 another number may change a token where two are almost equally likely.")
+      .check(check_sampling);
 }
 
 infer::DecodeOptions decode_options(const TeacherOutputsOptions& options) {
   infer::DecodeOptions decode;
   decode.method = infer::baseline_method(options.temperature).name;
-  if (options.temperature > 0) decode.temperature = options.temperature;
+  if (options.temperature > 0) {
+    decode.temperature = options.temperature;
+    decode.top_k = options.top_k;
+    decode.top_p = options.top_p;
+  }
   decode.seed = options.seed;
   decode.max_new_tokens = options.max_new_tokens;
   decode.batch_size = options.batch_size;
@@ -79,10 +105,13 @@ data::CorpusInfo output_info(const data::Corpus& inputs, const TeacherOutputsOpt
                      {"calibration_inputs", sources},
                      {"calibration_inputs_hash", hash_of(run, sources)},
                      {"temperature", fmt::format("{}", options.temperature)},
+                     {"top_k", fmt::format("{}", options.top_k)},
+                     {"top_p", fmt::format("{}", options.top_p)},
                      {"seed", fmt::format("{}", options.seed)},
                      {"prompts", data::continues_prompts(inputs.info()) ? "true" : "false"},
                      {"dtype", options.dtype},
                      {"max_new_tokens", fmt::format("{}", options.max_new_tokens)}};
+  if (is_plain_text(inputs.info())) info.provenance["prompt_tokens"] = fmt::format("{}", options.prompt_tokens);
   return info;
 }
 
@@ -113,47 +142,70 @@ struct Losses {
   }
 };
 
-// Decodes the sources [begin,end) and adds them to the corpus.
-void decode_shard(Teacher& teacher, const data::Corpus& inputs, int64_t begin, int64_t end,
-                  const std::function<void(std::span<const int32_t> source, std::vector<int32_t> ids)>& add) {
-  std::vector<std::vector<int64_t>> sources;
-  for (int64_t i = begin; i < end; ++i) sources.emplace_back(inputs.source(i).begin(), inputs.source(i).end());
-  const auto results = teacher.generator.generate(sources, static_cast<uint64_t>(begin), [](size_t, const auto&) {
-    throw_if_stop_requested("whole shards are saved; run it again to continue");
-  });
-  for (int64_t i = begin; i < end; ++i) {
-    const auto& ids = results[static_cast<size_t>(i - begin)].ids;
-    add(inputs.source(i), {ids.begin(), ids.end()});
-  }
+// Refuses an option that gives all examples the same output.
+void require_prompts(const TeacherOutputsOptions& options, const data::Corpus& inputs) {
+  if (!is_plain_text(inputs.info()) || options.prompt_tokens > 0 || options.temperature > 0) return;
+  throw UserError(
+      {.where = "teacher outputs: prompt_tokens",
+       .what = "from plain text without prompts, greedy decoding would write the same output for every example",
+       .expected = "1 token or more, or a temperature above 0",
+       .found = fmt::format("0, and {} without sources", inputs.file().string())});
 }
+
+// Decodes the sources of a range and adds them with their outputs.
+class OutputWriter {
+ public:
+  OutputWriter(const TeacherOutputsOptions& options, const StageContext& run, const data::Corpus& inputs)
+      : limit_(options.max_new_tokens),
+        vocabulary_(inputs.info().vocabulary),
+        teacher_(options, run, inputs.info()),
+        sources_(inputs, teacher_.model->info(), teacher_.tokenizer.get(), options.prompt_tokens) {}
+
+  // Counts an output of an earlier run.
+  void count(std::span<const int32_t> ids) { losses_.count(ids, limit_, teacher_.settings.eos_ids); }
+
+  void add(const data::ShardRange& range, data::CorpusWriter& shard) {
+    const auto results = teacher_.generator.generate(
+        sources_.of_range(range.first, range.last), static_cast<uint64_t>(range.first),
+        [](size_t, const auto&) { throw_if_stop_requested("whole shards are saved; run it again to continue"); });
+    for (int64_t i = range.first; i < range.last; ++i) {
+      const auto& output = results[static_cast<size_t>(i - range.first)].ids;
+      std::vector<int32_t> ids(output.begin(), output.end());
+      count(ids);
+      losses_.foreign += static_cast<int64_t>(std::erase_if(ids, [&](int32_t id) { return id >= vocabulary_; }));
+      shard.add(sources_(i), ids);
+    }
+  }
+
+  const Losses& losses() const { return losses_; }
+
+ private:
+  int64_t limit_;
+  int64_t vocabulary_;
+  Teacher teacher_;
+  DecodedSources sources_;
+  Losses losses_;
+};
 
 void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContext& run) {
   const data::Corpus inputs(options.corpus);
-  Teacher teacher(options, run, inputs.info());
-  const std::vector<int64_t>& eos = teacher.settings.eos_ids;
+  require_prompts(options, inputs);
+  OutputWriter outputs(options, run, inputs);
   const int64_t count = options.limit > 0 ? std::min(options.limit, inputs.size()) : inputs.size();
-  data::ShardedCorpusWriter writer(run.directory / "corpus.h5", output_info(inputs, options, run),
-                                   options.shard_examples);
+  data::ShardedCorpusWriter writer(run.directory / "corpus.h5", output_info(inputs, options, run), count);
   Progress progress({.style = run.execution.progress,
                      .title = "teacher outputs",
                      .unit = "outputs",
                      .total = count,
                      .done_before = writer.done()});
-  Losses losses;
-  writer.read_targets([&](std::span<const int32_t> ids) { losses.count(ids, options.max_new_tokens, eos); });
-  while (writer.done() < count) {
-    throw_if_stop_requested(fmt::format("{} of {} outputs are saved; run it again to continue", writer.safe(), count));
-    const int64_t begin = writer.done();
-    const int64_t end = std::min(count, begin + options.shard_examples);
-    decode_shard(teacher, inputs, begin, end, [&](std::span<const int32_t> source, std::vector<int32_t> ids) {
-      losses.count(ids, options.max_new_tokens, eos);
-      losses.foreign +=
-          static_cast<int64_t>(std::erase_if(ids, [&](int32_t id) { return id >= inputs.info().vocabulary; }));
-      writer.add(source, ids);
-    });
-    progress.advance(end - begin);
+  writer.read_targets([&](std::span<const int32_t> ids) { outputs.count(ids); });
+  for (const data::ShardRange& range : writer.missing(options.shard_examples)) {
+    throw_if_stop_requested(fmt::format("{} of {} outputs are saved; run it again to continue", writer.done(), count));
+    writer.write(range, [&](data::CorpusWriter& shard) { outputs.add(range, shard); });
+    progress.advance(range.size());
   }
   progress.finish();
+  const Losses& losses = outputs.losses();
   writer.finish({{"count: outputs cut at max_new_tokens", fmt::format("{}", losses.cut)}});
   if (losses.cut > 0) log_warning("  {} outputs reached max_new_tokens = {}", losses.cut, options.max_new_tokens);
   if (losses.foreign > 0) log_warning("  {} ids that the tokenizer does not have were omitted", losses.foreign);
@@ -161,9 +213,17 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContex
 
 }  // namespace
 
+// Earlier versions sampled with top-k and top-p of the model's own settings, so sampled outputs have another identity
+// than theirs. Greedy ones are the same and stay finished.
 StageKind teacher_outputs_stage() {
-  return make_stage_kind<TeacherOutputsOptions>("teacher-outputs", 1, "decodes calibration inputs with the target",
-                                                run_teacher_outputs);
+  StageKind kind = make_stage_kind<TeacherOutputsOptions>(
+      "teacher-outputs", 1, "decodes calibration inputs with the target", run_teacher_outputs);
+  kind.check = [check = kind.check](const toml::table& table, const std::string& stage, Problems& problems) {
+    CheckedOptions checked = check(table, stage, problems);
+    if (checked.options.at("temperature").get<double>() > 0) checked.identity["sampling"] = "top_k and top_p as given";
+    return checked;
+  };
+  return kind;
 }
 
 }  // namespace draftsmith::recipes

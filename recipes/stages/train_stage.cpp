@@ -98,11 +98,18 @@ void check_distillation(const TrainStageOptions& options, const std::string& whe
                   .found = "none of them"});
   }
   if (options.training.objective.distill.on_policy.share == 0) return;
-  if (options.teacher_logits || options.tandem || options.deep_tandem) {
-    problems.add({.where = where + ".training.objective.distill.on_policy.share",
-                  .what = "samples of the student need a teacher that runs and a student that decodes on its own",
-                  .expected = "0, or `teacher` without teacher_logits and tandem",
-                  .found = options.teacher_logits ? "teacher_logits" : "a Tandem"});
+  const std::string on_policy = where + ".training.objective.distill.on_policy.share";
+  if (options.tandem || options.deep_tandem) {
+    problems.add({.where = on_policy,
+                  .what = "a Tandem does not decode without its large model, so it has no samples of its own",
+                  .expected = "0",
+                  .hint = "train on the large model's outputs: a corpus of kind = \"teacher-outputs\""});
+  }
+  if (options.teacher_logits) {
+    problems.add({.where = on_policy,
+                  .what = "samples of the student need a teacher that runs, and this one is stored",
+                  .expected = "0, or `teacher` without teacher_logits",
+                  .found = options.teacher_logits->string()});
   }
 }
 

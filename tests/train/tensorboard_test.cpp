@@ -60,6 +60,28 @@ TEST(TensorBoard, ResumedFilesHoldNoStepTwice) {
   for (size_t i = 0; i < losses.size(); ++i) EXPECT_EQ(losses[i][0], i + 1);
 }
 
+// A run was killed between a validation and its checkpoint, so it validates again.
+TEST(TensorBoard, ResumedFilesHoldNoValidationTwice) {
+  const TemporaryDirectory folder;
+  const auto add = [&](EventWriter& writer, const char* tag) { writer.add(2, std::vector<Scalar>{{tag, 0.5}}); };
+  std::filesystem::path file;
+  {
+    EventWriter writer(folder.path(), 0);
+    add(writer, "train/loss");
+    file = writer.file();
+  }
+  const auto trained = std::filesystem::file_size(file);
+  {
+    EventWriter writer(folder.path(), 2);
+    add(writer, "validation/loss");
+  }
+  const auto both = std::filesystem::file_size(file);
+  EventWriter(folder.path(), 2, true);
+  EXPECT_EQ(std::filesystem::file_size(file), both);
+  EventWriter(folder.path(), 2, false);
+  EXPECT_EQ(std::filesystem::file_size(file), trained);
+}
+
 TEST(TrainingLog, MetricsBeyondTheResumedStepAreDropped) {
   const TemporaryDirectory folder;
   const std::filesystem::path file = folder / "metrics.jsonl";

@@ -174,7 +174,9 @@ Loss distillation_loss(const TrainableOutput& output, TeacherDistributions& teac
 Distill::Distill(const DistillOptions& options, const ObjectiveInputs& inputs)
     : terms_(terms_of(options)), teacher_(inputs.teacher) {
   check_inputs(options, inputs);
-  if (options.on_policy.share > 0) samples_.emplace(options.on_policy, *inputs.corpus, inputs.token_budget);
+  if (options.on_policy.share == 0) return;
+  const model::ModelInfo* live = teacher_ != nullptr ? teacher_->live() : nullptr;
+  samples_.emplace(options.on_policy, *inputs.corpus, inputs.token_budget, live != nullptr ? live->max_positions : 0);
 }
 
 Loss Distill::loss(TrainableModel& trainable, const Batch& batch, const model::DropoutContext& dropout) {

@@ -63,6 +63,7 @@ ordered_json to_json(const RouterReport& report) {
   ordered_json json{{"target", report.target},
                     {"training_positions", report.training_positions},
                     {"validation_positions", report.validation_positions},
+                    {"test_positions", report.test_positions},
                     {"epochs", report.epochs},
                     {"best_epoch", report.best_epoch},
                     {"cross_entropy", finite_or_null(report.cross_entropy)},
@@ -89,10 +90,11 @@ ordered_json to_json(const RouterReport& report) {
 
 std::string report_text(const RouterReport& report) {
   std::string text = fmt::format(
-      "trained for {} on {} positions, judged on {} others; cross entropy {} (always the mean: {}, least possible: "
-      "{})\n",
-      report.target, report.training_positions, report.validation_positions, shown(report.cross_entropy),
-      shown(report.constant_cross_entropy), shown(report.least_cross_entropy));
+      "trained for {} on {} positions, epoch {} of {} chosen by {} others, judged by {}; cross entropy {} (always the "
+      "mean: {}, least possible: {})\n",
+      report.target, report.training_positions, report.best_epoch, report.epochs, report.validation_positions,
+      report.test_positions > 0 ? fmt::format("{} more", report.test_positions) : "these too",
+      shown(report.cross_entropy), shown(report.constant_cross_entropy), shown(report.least_cross_entropy));
   Table auc({{"AUC", Align::kLeft}, {"of rejections"}, {"of disagreement"}});
   for (const auto& one : report.auc) auc.add_row({one.score, shown(one.rejected), shown(one.disagreement)});
   Table bins({{"predicted", Align::kLeft}, {"positions"}, {"mean"}, {"disagreement"}, {"rejected"}});
@@ -134,6 +136,7 @@ RouterReport load_router_report(const std::filesystem::path& file) {
   report.target = json.at("target").get<std::string>();
   report.training_positions = count_at(json, "training_positions");
   report.validation_positions = count_at(json, "validation_positions");
+  report.test_positions = count_at(json, "test_positions");  // earlier versions had none
   report.epochs = count_at(json, "epochs");
   report.best_epoch = count_at(json, "best_epoch");
   report.cross_entropy = number_at(json, "cross_entropy");

@@ -1,6 +1,8 @@
 #include "train/router/router_training.h"
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include <ATen/core/grad_mode.h>
@@ -52,21 +54,40 @@ Positions select(const data::RouterData& data, const std::vector<int64_t>& chose
 struct Split {
   std::vector<int64_t> training;
   std::vector<int64_t> validation;
+  std::vector<int64_t> test;
 };
 
-// Divides by source, so that no text is on both sides.
+// Returns the sources with positions in an order that depends on the seed alone.
+std::vector<int32_t> shuffled_sources(const data::RouterData& data, uint64_t seed) {
+  const CounterRandom random(seed, "router/validation");
+  std::vector<int32_t> sources = data.rows().examples;  // rising
+  sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
+  const auto place = [&](int32_t source) { return random.uniform(static_cast<uint64_t>(source)); };
+  std::stable_sort(sources.begin(), sources.end(), [&](int32_t a, int32_t b) { return place(a) < place(b); });
+  return sources;
+}
+
+// Divides by source, so that no text is on two sides. A share holds one source at least.
 Split split_by_source(const data::RouterData& data, const RouterTrainingOptions& options) {
-  const CounterRandom random(options.seed, "router/validation");
+  const std::vector<int32_t> sources = shuffled_sources(data, options.seed);
+  const auto count_of = [&](double share) {
+    return share == 0 ? 0 : std::max<int64_t>(1, std::llround(share * static_cast<double>(sources.size())));
+  };
+  const int64_t validation = count_of(options.validation_share);
+  const int64_t test = count_of(options.test_share);
+  std::map<int32_t, int64_t> place;
+  for (const int32_t source : sources) place.emplace(source, std::ssize(place));
   Split split;
   for (int64_t n = 0; n < data.rows().size(); ++n) {
-    const auto source = static_cast<uint64_t>(data.rows().examples[static_cast<size_t>(n)]);
-    (random.uniform(source) < options.validation_share ? split.validation : split.training).push_back(n);
+    const int64_t at = place.at(data.rows().examples[static_cast<size_t>(n)]);
+    (at < validation ? split.validation : at < validation + test ? split.test : split.training).push_back(n);
   }
-  if (!split.training.empty() && !split.validation.empty()) return split;
+  if (!split.training.empty()) return split;
   throw UserError(
       {.where = "router data",
-       .what = "there are too few positions to train on some and to judge by others",
-       .expected = fmt::format("sources on both sides of validation_share = {:g}", options.validation_share),
+       .what = "there are too few positions to train on some, to choose by others and to judge by a third part",
+       .expected = fmt::format("sources in each part, with validation_share = {:g} and test_share = {:g}",
+                               options.validation_share, options.test_share),
        .found = fmt::format("{} positions of {} sources", data.rows().size(), data.info().examples),
        .hint = "decode more sources in the router-data stage"});
 }
@@ -96,10 +117,12 @@ void check_data(const data::RouterData& data, const RoutedDrafter& drafter, cons
 
 class RouterTrainer {
  public:
-  RouterTrainer(const Positions& training, const Positions& validation, const RoutedDrafter& drafter,
-                const RouterTrainingOptions& options)
+  // Reports on `test` or, if it has no positions, on `validation`.
+  RouterTrainer(const Positions& training, const Positions& validation, const Positions& test,
+                const RoutedDrafter& drafter, const RouterTrainingOptions& options)
       : training_(training),
         validation_(validation),
+        test_(test),
         drafter_(drafter),
         options_(options),
         router_(config(), options.seed) {
@@ -116,7 +139,7 @@ class RouterTrainer {
     std::map<std::string, at::Tensor> kept;
     while (report.epochs < options_.epochs && report.epochs - report.best_epoch < options_.patience) {
       train_epoch(report.epochs++);
-      const double loss = cross_entropy(predict(validation_));
+      const double loss = cross_entropy(predict(validation_), validation_);
       if (on_epoch) on_epoch(report.epochs, loss);
       if (!(loss < best)) continue;
       best = loss;
@@ -206,40 +229,43 @@ class RouterTrainer {
     return at::cat(parts);
   }
 
-  double cross_entropy(const at::Tensor& predicted) const {
-    return at::binary_cross_entropy(predicted.to(at::kDouble), targets(validation_).to(at::kDouble)).item<double>();
+  double cross_entropy(const at::Tensor& predicted, const Positions& positions) const {
+    return at::binary_cross_entropy(predicted.to(at::kDouble), targets(positions).to(at::kDouble)).item<double>();
   }
 
   void judge(RouterReport& report) const {
-    const at::Tensor predicted = predict(validation_).contiguous();
-    const at::Tensor labels = targets(validation_).to(at::kDouble);
+    const Positions& judged = test_.size() > 0 ? test_ : validation_;
+    const at::Tensor predicted = predict(judged).contiguous();
+    const at::Tensor labels = targets(judged).to(at::kDouble);
     report.training_positions = training_.size();
     report.validation_positions = validation_.size();
-    report.cross_entropy = cross_entropy(predicted);
+    report.test_positions = test_.size();
+    report.cross_entropy = cross_entropy(predicted, judged);
     report.target = options_.target;
-    report.mean_disagreement = validation_.disagreement.to(at::kDouble).mean().item<double>();
-    report.constant_cross_entropy = cross_entropy(at::full_like(labels, labels.mean().item<double>()));
-    report.least_cross_entropy = cross_entropy(labels);
-    const std::vector<int32_t>& rejected = validation_.rejected;
+    report.mean_disagreement = judged.disagreement.to(at::kDouble).mean().item<double>();
+    report.constant_cross_entropy = cross_entropy(at::full_like(labels, labels.mean().item<double>()), judged);
+    report.least_cross_entropy = cross_entropy(labels, judged);
+    const std::vector<int32_t>& rejected = judged.rejected;
     report.rejected = std::accumulate(rejected.begin(), rejected.end(), 0.0) / static_cast<double>(rejected.size());
     const std::vector<float> hard(rejected.begin(), rejected.end());
     const auto numbers = [](const at::Tensor& values) {
       return std::span(values.const_data_ptr<float>(), static_cast<size_t>(values.numel()));
     };
     const auto add = [&](const char* score, const at::Tensor& values) {
-      report.auc.push_back({score, weighted_auc(numbers(values), hard),
-                            weighted_auc(numbers(values), numbers(validation_.disagreement))});
+      report.auc.push_back(
+          {score, weighted_auc(numbers(values), hard), weighted_auc(numbers(values), numbers(judged.disagreement))});
     };
     add("router", predicted);
-    add("entropy", validation_.features.entropy);
-    add("max_probability", (1 - validation_.features.probabilities.select(1, 0)).contiguous());
-    report.bins = reliability({numbers(predicted), numbers(validation_.disagreement), rejected});
+    add("entropy", judged.features.entropy);
+    add("max_probability", (1 - judged.features.probabilities.select(1, 0)).contiguous());
+    report.bins = reliability({numbers(predicted), numbers(judged.disagreement), rejected});
     report.calibration_error = calibration_error(
         report.bins, options_.target == "rejected" ? &ReliabilityBin::rejected : &ReliabilityBin::disagreement);
   }
 
   const Positions& training_;
   const Positions& validation_;
+  const Positions& test_;
   const RoutedDrafter& drafter_;
   const RouterTrainingOptions& options_;
   model::Router router_;
@@ -265,12 +291,23 @@ Fields<RouterTrainingOptions> RouterTrainingOptions::fields() {
       .add("lr", &O::lr, Above{0}, Range{0, 10}, "Learning rate of AdamW; falls linearly to 0 over all epochs.")
       .add("weight_decay", &O::weight_decay, Range{0, 100}, "Decoupled weight decay.")
       .add("validation_share", &O::validation_share, Above{0}, Range{0, 0.9},
-           "Share of the sources that is held out, for early stopping and the report.")
-      .add("seed", &O::seed, "Seed of initial weights, batches and the held out share.")
+           "Share of the sources that is held out for early stopping: the epoch is chosen on their positions.")
+      .add(
+          "test_share", &O::test_share, Range{0, 0.9},
+          "Share of the sources that is held out for the report alone; 0: the report is about the positions that chose "
+          "the epoch, and a little too good.")
+      .add("seed", &O::seed, "Seed of initial weights, batches and the held out shares.")
       .add("threshold", &O::threshold, Range{0, 2},
            "Default of the router: drafting ends when the predicted acceptance falls below.")
       .add("max_draft", &O::max_draft, Range{1, static_cast<double>(model::kMostRouterDraft)}, Unit{"tokens"},
-           "Default of the router: most tokens of a draft.");
+           "Default of the router: most tokens of a draft.")
+      .check([](const O& options, const std::string& where, Problems& problems) {
+        if (options.validation_share + options.test_share < 1) return;
+        problems.add({.where = where + ".test_share",
+                      .what = "validation_share and test_share leave no source to train on",
+                      .expected = "a sum below 1",
+                      .found = fmt::format("{:g} and {:g}", options.validation_share, options.test_share)});
+      });
 }
 
 TrainedRouter train_router(const data::RouterData& data, const RoutedDrafter& drafter,
@@ -279,7 +316,8 @@ TrainedRouter train_router(const data::RouterData& data, const RoutedDrafter& dr
   const Split split = split_by_source(data, options);
   const Positions training = select(data, split.training, options.top_k);
   const Positions validation = select(data, split.validation, options.top_k);
-  return RouterTrainer(training, validation, drafter, options).run(on_epoch);
+  const Positions test = select(data, split.test, options.top_k);
+  return RouterTrainer(training, validation, test, drafter, options).run(on_epoch);
 }
 
 }  // namespace draftsmith::train

@@ -1,7 +1,8 @@
 // Training of a router (model/kinds/router.h) on collected positions: cross entropy of the predicted disagreement
 // against the soft target TV(q, p) (methods.md §2), or against the rejections; AdamW with a learning rate that falls
-// linearly to 0. A share of the sources is held out: the weights of the epoch with the least cross entropy there are
-// kept, and the report is about those positions. Deterministic: batches and initial weights depend on the seed alone.
+// linearly to 0. Two shares of the sources are held out. The weights of the epoch with the least cross entropy on the
+// first are kept; the report is about the second, which chose nothing. Deterministic: batches and initial weights
+// depend on the seed alone.
 #pragma once
 
 #include <cstdint>
@@ -29,19 +30,21 @@ struct RouterTrainingOptions {
   double lr = 2e-3;
   double weight_decay = 0.1;
   double validation_share = 0.1;
+  double test_share = 0.1;
   uint64_t seed = 1;
   double threshold = 0.8;
   int64_t max_draft = 16;
   static Fields<RouterTrainingOptions> fields();
 };
 
-// Measures on the held out positions. Cross entropies are in nats per position, against the target of training.
+// Measures on the test positions. Cross entropies are in nats per position, against the target of training.
 struct RouterReport {
   std::string target;  // RouterTrainingOptions::target
   int64_t training_positions = 0;
-  int64_t validation_positions = 0;
-  int64_t epochs = 0;      // that were run
-  int64_t best_epoch = 0;  // counted from 1
+  int64_t validation_positions = 0;  // that chose the epoch
+  int64_t test_positions = 0;        // that the measures are about; 0: those that chose the epoch
+  int64_t epochs = 0;                // that were run
+  int64_t best_epoch = 0;            // counted from 1
   double cross_entropy = 0;
   double constant_cross_entropy = 0;  // of always predicting the mean target: an upper bound for a useful router
   double least_cross_entropy = 0;     // of predicting each target itself: the lower bound

@@ -26,6 +26,13 @@ std::vector<std::vector<int64_t>> sources_of(const data::Corpus& corpus, const s
   return sources;
 }
 
+// Cuts a sample whose last token a model of so many positions could not read; 0: any.
+void cut_to_positions(std::span<const int32_t> source, int64_t positions, std::vector<int32_t>& sample) {
+  // As data::joined_length(): the last token is predicted only, and the start token stands for an empty source.
+  const int64_t most = positions - (source.empty() ? 0 : std::ssize(source) - 1);
+  if (positions > 0 && std::ssize(sample) > most) sample.resize(static_cast<size_t>(std::max<int64_t>(0, most)));
+}
+
 // Returns how many of the first examples fit the budget, padded; at least one.
 size_t within_budget(const std::vector<ExampleTokens>& examples, bool encoder_decoder, int64_t token_budget) {
   int64_t longest = 0;
@@ -49,9 +56,8 @@ Fields<OnPolicyOptions> OnPolicyOptions::fields() {
           "teacher; their loss has no cross entropy. 0: off.")
       .add("temperature", &T::temperature, Range{0}, "Temperature of the samples; 0: greedy.")
       .add("max_new_tokens", &T::max_new_tokens, Range{1}, Unit{"tokens"},
-           "Longest sample; longer ones are cut. Where samples outgrow batches.token_budget, the last of a batch are "
-           "left "
-           "out.")
+           "Longest sample; longer ones are cut, also at the last position of student and teacher. Where samples "
+           "outgrow batches.token_budget, the last of a batch are left out.")
       .add("seed", &T::seed, "Seed of the choice of micro-batches and of the samples.");
 }
 
@@ -84,7 +90,10 @@ Batch StudentSamples::batch(const TrainableModel& student, const Batch& given, u
   }
   std::vector<ExampleTokens> examples;
   for (size_t i = 0; i < targets.size(); ++i) {
-    examples.push_back({corpus_->source(given.examples[i]), targets[i]});
+    const auto source = corpus_->source(given.examples[i]);
+    cut_to_positions(student.info().encoder_decoder ? std::span<const int32_t>() : source, teacher_positions_,
+                     targets[i]);
+    examples.push_back({source, targets[i]});
   }
   if (token_budget_ > 0) {
     examples.resize(within_budget(examples, student.info().encoder_decoder, token_budget_));

@@ -1,5 +1,7 @@
 #include "train/trainable/tandem_trainable.h"
 
+#include <algorithm>
+
 #include "train/plain_arithmetic.h"
 
 namespace draftsmith::train {
@@ -29,6 +31,8 @@ TandemTrainable::TandemTrainable(model::TransformerModel& secondary, model::Tran
       info_(of_both(secondary.info(), primary.info())),
       parameters_(secondary.parameters()) {
   model::require_tandem_pair(secondary.config(), primary.config(), {secondary.info().name, primary.info().name});
+  // Both models read a batch's ids, so neither may lack any.
+  info_.vocabulary = std::min(info_.vocabulary, primary.info().vocabulary);
   if (trains_primary()) parameters_.merge(with_prefix(kPrimaryPrefix, primary.parameters()));
 }
 

@@ -1,5 +1,7 @@
 #include "data/corpus/prepare.h"
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -107,6 +109,54 @@ TEST_F(Prepare, TheFirstTokensOfPlainTextBecomeItsPrompt) {
   EXPECT_EQ(report.dropped_short, 1);
   EXPECT_TRUE(continues_prompts(corpus.info()));
   EXPECT_THAT(error_of([&] { prepare("the cat\n", "a dog\n", {.prompt_tokens = 3}); }), HasSubstr("prompts = true"));
+}
+
+TEST_F(Prepare, LongTextsAreSplitIntoWindowsAndOnlyTheLastEndsInEos) {
+  const std::string text = "the cat sees a dog the bird sees the cat";
+  const std::vector<int32_t> whole = with_eos(text);
+  const auto stream = open_plain_text(write_text(directory_ / "a.txt", text + "\nthe\n"), "", {});
+  const int64_t limit = std::ssize(whole) - 1;  // one token too many: two halves, not a window with EOS alone
+  const PrepareReport report = prepare_corpus(*stream, *tokenizer_, {.max_target = limit, .too_long = "split"}, out_);
+  const Corpus corpus(out_);
+  ASSERT_EQ(corpus.size(), 3);
+  std::vector<int32_t> joined(corpus.target(0).begin(), corpus.target(0).end());
+  EXPECT_NE(joined.back(), tokenizer_->eos());
+  joined.insert(joined.end(), corpus.target(1).begin(), corpus.target(1).end());
+  EXPECT_EQ(joined, whole);
+  EXPECT_LE(corpus.target(1).size() - corpus.target(0).size(), 1U);
+  EXPECT_THAT(corpus.target(2), testing::ElementsAreArray(with_eos("the")));
+  for (int64_t i = 0; i < 3; ++i) EXPECT_TRUE(corpus.source(i).empty());
+  EXPECT_THAT(report.nonzero(),
+              ElementsAre(testing::Pair("split texts", 1), testing::Pair("windows of split texts", 2)));
+  EXPECT_EQ(corpus.info().provenance.at("count: windows of split texts"), "2");
+  EXPECT_EQ(corpus.info().provenance.at("too_long"), "split");
+}
+
+TEST_F(Prepare, WindowsContinueTheTokensBeforeThem) {
+  const std::string text = "the cat sees a dog the bird sees the cat";
+  const std::vector<int32_t> whole = with_eos(text);
+  const auto stream = open_plain_text(write_text(directory_ / "a.txt", text + "\n"), "", {});
+  prepare_corpus(*stream, *tokenizer_, {.max_target = 4, .too_long = "split", .prompt_tokens = 3}, out_);
+  const Corpus corpus(out_);
+  ASSERT_EQ(corpus.size(), (std::ssize(whole) - 3 + 3) / 4);
+  auto next = whole.begin() + 3;
+  for (int64_t i = 0; i < corpus.size(); ++i) {
+    EXPECT_LE(corpus.target(i).size(), 4U);
+    EXPECT_TRUE(std::equal(corpus.source(i).begin(), corpus.source(i).end(), next - 3, next)) << i;
+    const auto end = next + std::ssize(corpus.target(i));
+    EXPECT_TRUE(std::equal(corpus.target(i).begin(), corpus.target(i).end(), next, end)) << i;
+    next = end;
+  }
+  EXPECT_EQ(next, whole.end());
+}
+
+TEST_F(Prepare, OnlyPlainTextIsSplit) {
+  const auto error = [&](const PrepareOptions& options) {
+    return error_of([&] { prepare("the cat\n", "a dog\n", options); });
+  };
+  EXPECT_THAT(error({.max_target = 100, .too_long = "split"}),
+              AllOf(HasSubstr("too_long = split"), HasSubstr("a.src")));
+  EXPECT_THAT(error({.too_long = "split"}), AllOf(HasSubstr("max_target"), HasSubstr("2 tokens or more")));
 }
 
 TEST_F(Prepare, PromptsHaveNoEos) {

@@ -1,5 +1,7 @@
 #include "data/corpus/sharded_corpus.h"
 
+#include <stdexcept>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,9 +20,17 @@ CorpusInfo job_info(const std::string& job, const std::string& teacher = "t") {
   return {.tokenizer_hash = "abc", .vocabulary = 100, .provenance = {{kJob, job}, {"teacher", teacher}}};
 }
 
-// Adds the examples from where the writer stands to `end`.
-void add_until(ShardedCorpusWriter& writer, int64_t end) {
-  for (auto i = static_cast<int32_t>(writer.done()); i < end; ++i) writer.add(Row{i}, Row{i, 1});
+// Writes a shard whose examples say their own numbers.
+void write_shard(ShardedCorpusWriter& writer, const ShardRange& range) {
+  writer.write(range, [&](CorpusWriter& shard) {
+    for (auto i = static_cast<int32_t>(range.first); i < range.last; ++i) shard.add(Row{i}, Row{i, 1});
+  });
+}
+
+// Writes the shards that are missing, `most` at most.
+void write_missing(ShardedCorpusWriter& writer, int64_t shard_examples, size_t most = 100) {
+  const auto missing = writer.missing(shard_examples);
+  for (size_t i = 0; i < std::min(most, missing.size()); ++i) write_shard(writer, missing[i]);
 }
 
 void expect_counting(const std::filesystem::path& file, int32_t examples) {
@@ -31,124 +41,168 @@ void expect_counting(const std::filesystem::path& file, int32_t examples) {
 
 TEST(ShardedCorpus, MergesItsShardsInOrder) {
   const TemporaryDirectory directory;
-  ShardedCorpusWriter writer(directory / "c.h5", {.tokenizer_hash = "abc", .vocabulary = 100}, 3);
-  for (int32_t i = 0; i < 8; ++i) writer.add(Row{i}, Row{i, 1});
-  EXPECT_EQ(writer.done(), 8);
-  EXPECT_EQ(writer.safe(), 6);
+  ShardedCorpusWriter writer(directory / "c.h5", {.tokenizer_hash = "abc", .vocabulary = 100}, 8);
+  EXPECT_THAT(writer.missing(3), ElementsAre(ShardRange{0, 3}, ShardRange{3, 6}, ShardRange{6, 8}));
+  write_shard(writer, {6, 8});  // workers are not asked for an order
+  write_shard(writer, {0, 3});
+  EXPECT_EQ(writer.done(), 5);
+  EXPECT_THAT(writer.missing(3), ElementsAre(ShardRange{3, 6}));
+  EXPECT_THROW(writer.finish(), std::logic_error);
+  write_shard(writer, {3, 6});
   writer.finish({{"tokens_generated", "16"}});
-  const Corpus corpus(directory / "c.h5");
-  ASSERT_EQ(corpus.size(), 8);
-  for (int32_t i = 0; i < 8; ++i) EXPECT_THAT(corpus.target(i), ElementsAre(i, 1));
-  EXPECT_EQ(corpus.info().provenance.at("tokens_generated"), "16");
+  expect_counting(directory / "c.h5", 8);
+  const CorpusInfo info = read_corpus_info(directory / "c.h5");
+  EXPECT_EQ(info.provenance.at("tokens_generated"), "16");
+  EXPECT_FALSE(info.provenance.contains(ShardRange::kKey));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 1);
 }
 
-TEST(ShardedCorpus, GoesOnAfterTheLastWholeShard) {
+TEST(ShardedCorpus, GoesOnWithTheMissingShards) {
   const TemporaryDirectory directory;
   const CorpusInfo info = {.tokenizer_hash = "abc", .vocabulary = 100, .provenance = {{"teacher", "t"}}};
   {
-    ShardedCorpusWriter writer(directory / "c.h5", info, 3);
-    for (int32_t i = 0; i < 8; ++i) writer.add(Row{i}, Row{i, 1});
-  }  // killed: examples 6 and 7 are lost
-  ShardedCorpusWriter writer(directory / "c.h5", info, 3);
+    ShardedCorpusWriter writer(directory / "c.h5", info, 10);
+    write_shard(writer, {0, 3});
+    write_shard(writer, {6, 9});
+    const auto fail = [&](CorpusWriter& shard) {
+      shard.add(Row{3}, Row{3, 1});
+      throw std::runtime_error("killed");
+    };
+    EXPECT_THROW(writer.write({3, 6}, fail), std::runtime_error);
+  }
+  ShardedCorpusWriter writer(directory / "c.h5", info, 10);
   EXPECT_EQ(writer.done(), 6);
-  for (auto i = static_cast<int32_t>(writer.done()); i < 10; ++i) writer.add(Row{i}, Row{i, 1});
+  EXPECT_THAT(writer.missing(3), ElementsAre(ShardRange{3, 6}, ShardRange{9, 10}));
+  write_missing(writer, 3);
   writer.finish();
-  const Corpus corpus(directory / "c.h5");
-  ASSERT_EQ(corpus.size(), 10);
-  for (int32_t i = 0; i < 10; ++i) EXPECT_THAT(corpus.source(i), ElementsAre(i));
+  expect_counting(directory / "c.h5", 10);
 }
 
 TEST(ShardedCorpus, RefusesShardsOfAnotherJob) {
   const TemporaryDirectory directory;
   const CorpusInfo info = {.tokenizer_hash = "abc", .vocabulary = 100, .provenance = {{"teacher", "t"}}};
   {
-    ShardedCorpusWriter writer(directory / "c.h5", info, 2);
-    for (int32_t i = 0; i < 2; ++i) writer.add(Row{i}, Row{i});
+    ShardedCorpusWriter writer(directory / "c.h5", info, 4);
+    write_missing(writer, 2, 1);
   }
   CorpusInfo other = info;
   other.provenance["teacher"] = "another";
-  EXPECT_THAT(error_of([&] { ShardedCorpusWriter writer(directory / "c.h5", other, 2); }),
-              AllOf(HasSubstr("c.shard-00000.h5"), HasSubstr("provenance")));
+  EXPECT_THAT(error_of([&] { ShardedCorpusWriter writer(directory / "c.h5", other, 4); }),
+              AllOf(HasSubstr("c.shard-000000000-000000002.h5"), HasSubstr("provenance")));
   other = info;
   other.tokenizer_hash = "xyz";
-  EXPECT_THAT(error_of([&] { ShardedCorpusWriter writer(directory / "c.h5", other, 2); }), HasSubstr("tokenizer"));
+  EXPECT_THAT(error_of([&] { ShardedCorpusWriter writer(directory / "c.h5", other, 4); }), HasSubstr("tokenizer"));
+  EXPECT_THAT(error_of([&] { ShardedCorpusWriter writer(directory / "c.h5", info, 1); }),
+              AllOf(HasSubstr("its range differs"), HasSubstr("0 to 1"), HasSubstr("0-2")));
+}
+
+TEST(ShardedCorpus, RefusesShardsOfOtherExamplesThanTheirNamesSay) {
+  const TemporaryDirectory directory;
+  {
+    ShardedCorpusWriter writer(directory / "c.h5", job_info("one"), 8);
+    write_shard(writer, {2, 4});
+  }
+  std::filesystem::rename(directory / "c.shard-000000002-000000004.h5", directory / "c.shard-000000004-000000006.h5");
+  EXPECT_THAT(error_of([&] { ShardedCorpusWriter writer(directory / "c.h5", job_info("one"), 8); }),
+              AllOf(HasSubstr("other examples than its name says"), HasSubstr("4-6"), HasSubstr("2-4")));
+}
+
+TEST(ShardedCorpus, DoesNotMisreadTheNumberedShardsOfEarlierVersions) {
+  const TemporaryDirectory directory;
+  {
+    CorpusWriter old(directory / "c.shard-00000.h5", job_info("one"));
+    old.add(Row{77}, Row{77, 1});
+    old.finish();
+  }
+  ShardedCorpusWriter writer(directory / "c.h5", job_info("one"), 3);
+  EXPECT_EQ(writer.done(), 0);
+  write_missing(writer, 2);
+  writer.finish();
+  expect_counting(directory / "c.h5", 3);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 1);
 }
 
 TEST(ShardedCorpus, TheJobAloneTellsItsShards) {
   const TemporaryDirectory directory;
   {
-    ShardedCorpusWriter writer(directory / "c.h5", job_info("one", "work/target"), 2);
-    add_until(writer, 4);
+    ShardedCorpusWriter writer(directory / "c.h5", job_info("one", "work/target"), 6);
+    write_missing(writer, 2, 2);
   }
-  EXPECT_EQ(ShardedCorpusWriter(directory / "c.h5", job_info("one", "./work/target"), 2).done(), 4);
-  EXPECT_THAT(error_of([&] { ShardedCorpusWriter writer(directory / "c.h5", job_info("two"), 2); }),
-              AllOf(HasSubstr("c.shard-00000.h5"), HasSubstr("provenance")));
-}
-
-TEST(ShardedCorpus, TakesShardsOfVersionsThatNamedNoJob) {
-  const TemporaryDirectory directory;
-  {
-    ShardedCorpusWriter writer(directory / "c.h5",
-                               {.tokenizer_hash = "abc", .vocabulary = 100, .provenance = {{"teacher", "old"}}}, 2);
-    add_until(writer, 2);
-  }
-  ShardedCorpusWriter writer(directory / "c.h5", job_info("one"), 2);
-  EXPECT_EQ(writer.done(), 2);
-  add_until(writer, 5);
-  writer.finish();
-  expect_counting(directory / "c.h5", 5);
+  EXPECT_EQ(ShardedCorpusWriter(directory / "c.h5", job_info("one", "./work/target"), 6).done(), 4);
+  EXPECT_THAT(error_of([&] { ShardedCorpusWriter writer(directory / "c.h5", job_info("two"), 6); }),
+              AllOf(HasSubstr("c.shard-000000000"), HasSubstr("provenance")));
 }
 
 TEST(ShardedCorpus, GoesOnWithShardsOfAnotherSize) {
   const TemporaryDirectory directory;
-  for (const auto& [shard_examples, end] : {std::pair{4, 8}, std::pair{1, 10}, std::pair{7, 19}}) {
-    ShardedCorpusWriter writer(directory / "c.h5", job_info("one"), shard_examples);
-    add_until(writer, end);
+  for (const auto& [shard_examples, shards] : {std::pair{4, 2}, std::pair{1, 2}, std::pair{7, 1}}) {
+    ShardedCorpusWriter writer(directory / "c.h5", job_info("one"), 20);
+    write_missing(writer, shard_examples, static_cast<size_t>(shards));
   }
-  ShardedCorpusWriter writer(directory / "c.h5", job_info("one"), 3);
-  EXPECT_EQ(writer.done(), 8 + 2 + 7);
+  ShardedCorpusWriter writer(directory / "c.h5", job_info("one"), 20);
+  EXPECT_EQ(writer.done(), 8 + 2 + 4);  // up to the next multiple of 7
+  EXPECT_THAT(writer.missing(3), ElementsAre(ShardRange{14, 15}, ShardRange{15, 18}, ShardRange{18, 20}));
   int64_t targets = 0;
   writer.read_targets([&](std::span<const int32_t> ids) { EXPECT_EQ(ids[0], targets++); });
-  EXPECT_EQ(targets, 17);
-  add_until(writer, 20);
+  EXPECT_EQ(targets, 14);
+  write_missing(writer, 3);
   writer.finish();
   expect_counting(directory / "c.h5", 20);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 1);
 }
 
-TEST(ShardedCorpus, KilledWhileRemovingShardsIsDone) {
+TEST(ShardedCorpus, OfShardsThatOverlapOneIsTaken) {
   const TemporaryDirectory directory;
   {
-    ShardedCorpusWriter writer(directory / "c.h5", job_info("one"), 2);
-    add_until(writer, 4);
-    std::filesystem::copy(directory / "c.shard-00000.h5", directory / "kept");
-    add_until(writer, 6);
+    ShardedCorpusWriter one(directory / "c.h5", job_info("one"), 10);
+    ShardedCorpusWriter other(directory / "c.h5", job_info("one"), 10);
+    write_shard(one, {0, 4});
+    write_shard(other, {3, 6});
+    write_shard(other, {0, 3});
+    EXPECT_THROW(write_shard(one, {2, 5}), std::logic_error);
+    std::filesystem::remove(directory / "c.shard-000000002-000000005.h5");
+  }
+  ShardedCorpusWriter writer(directory / "c.h5", job_info("one"), 10);
+  EXPECT_EQ(writer.done(), 4);
+  write_missing(writer, 5);
+  writer.finish();
+  expect_counting(directory / "c.h5", 10);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 1);
+}
+
+TEST(ShardedCorpus, KilledWhileRemovingShardsIsDone) {
+  const TemporaryDirectory directory;
+  const auto shard = directory / "c.shard-000000000-000000002.h5";
+  {
+    ShardedCorpusWriter writer(directory / "c.h5", job_info("one"), 6);
+    write_missing(writer, 2);
+    std::filesystem::copy(shard, directory / "kept");
     writer.finish({{"note", "merged"}});
   }
-  std::filesystem::rename(directory / "kept", directory / "c.shard-00000.h5");
-  ShardedCorpusWriter writer(directory / "c.h5", job_info("one"), 2);
+  std::filesystem::rename(directory / "kept", shard);
+  ShardedCorpusWriter writer(directory / "c.h5", job_info("one"), 6);
   EXPECT_EQ(writer.done(), 6);
-  EXPECT_THROW(writer.add(Row{1}, Row{1}), std::logic_error);
+  EXPECT_TRUE(writer.missing(2).empty());
+  EXPECT_THROW(write_shard(writer, {2, 4}), std::logic_error);
   int64_t targets = 0;
   writer.read_targets([&](std::span<const int32_t>) { ++targets; });
   EXPECT_EQ(targets, 6);
   writer.finish();
   expect_counting(directory / "c.h5", 6);
   EXPECT_EQ(read_corpus_info(directory / "c.h5").provenance.at("note"), "merged");
-  EXPECT_FALSE(std::filesystem::exists(directory / "c.shard-00000.h5"));
+  EXPECT_FALSE(std::filesystem::exists(shard));
 }
 
 TEST(ShardedCorpus, ReplacesAMergedCorpusOfAnotherJob) {
   const TemporaryDirectory directory;
   {
-    ShardedCorpusWriter writer(directory / "c.h5", job_info("one"), 2);
-    add_until(writer, 6);
+    ShardedCorpusWriter writer(directory / "c.h5", job_info("one"), 6);
+    write_missing(writer, 2);
     writer.finish();
   }
-  ShardedCorpusWriter writer(directory / "c.h5", job_info("two"), 2);
+  ShardedCorpusWriter writer(directory / "c.h5", job_info("two"), 3);
   EXPECT_EQ(writer.done(), 0);
-  add_until(writer, 3);
+  write_missing(writer, 2);
   writer.finish();
   expect_counting(directory / "c.h5", 3);
 }

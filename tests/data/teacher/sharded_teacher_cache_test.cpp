@@ -1,4 +1,6 @@
 // Teacher caches in shards: they go on where they stopped, and shards of another job are refused by name.
+#include <stdexcept>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,26 +15,29 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-void add_shard(ShardedTeacherCache& writer, size_t examples) {
+// Writes a shard whose even examples have one position, the odd ones two.
+void add_shard(ShardedTeacherCache& writer, const ShardRange& range) {
   const CacheExample one(1), two(2);
   std::vector<TeacherRows> rows;
-  for (size_t i = 0; i < examples; ++i) rows.push_back(i % 2 == 0 ? one.rows() : two.rows());
-  writer.add_shard(rows);
+  for (int64_t i = range.first; i < range.last; ++i) rows.push_back(i % 2 == 0 ? one.rows() : two.rows());
+  writer.add_shard(range, rows);
 }
 
-TEST(ShardedTeacherCache, GoesOnAfterTheLastWholeShardToTheSameFile) {
+TEST(ShardedTeacherCache, GoesOnWithTheMissingShardsToTheSameFile) {
   const TemporaryDirectory directory;
   const auto write = [&](const std::string& name, bool killed) {
     {
-      ShardedTeacherCache writer(directory / name, info_of(2, 0));
-      add_shard(writer, 4);
-      if (!killed) add_shard(writer, 3);
+      ShardedTeacherCache writer(directory / name, info_of(2, 0), 7);
+      if (!killed) add_shard(writer, {0, 4});
+      add_shard(writer, {4, 7});
       if (!killed) writer.finish({}, {});
     }
     if (!killed) return;
-    ShardedTeacherCache writer(directory / name, info_of(2, 0));
-    EXPECT_EQ(writer.done(), 4);
-    add_shard(writer, 3);
+    ShardedTeacherCache writer(directory / name, info_of(2, 0), 7);
+    EXPECT_EQ(writer.done(), 3);
+    EXPECT_EQ(writer.missing(4), (std::vector{ShardRange{0, 4}}));
+    EXPECT_THROW(writer.finish({}, {}), std::logic_error);
+    add_shard(writer, {0, 4});
     writer.finish({}, {});
   };
   write("whole.h5", false);
@@ -47,11 +52,11 @@ TEST(ShardedTeacherCache, GoesOnAfterTheLastWholeShardToTheSameFile) {
 TEST(ShardedTeacherCache, RefusesShardsOfAnotherJob) {
   const TemporaryDirectory directory;
   {
-    ShardedTeacherCache writer(directory / "t.h5", info_of(2, 0));
-    add_shard(writer, 2);
+    ShardedTeacherCache writer(directory / "t.h5", info_of(2, 0), 2);
+    add_shard(writer, {0, 2});
   }
   const auto error = [&](const TeacherCacheInfo& info) {
-    return error_of([&] { ShardedTeacherCache(directory / "t.h5", info); });
+    return error_of([&] { ShardedTeacherCache(directory / "t.h5", info, 2); });
   };
   const auto changed = [](const auto& change) {
     TeacherCacheInfo info = info_of(2, 0);
@@ -59,7 +64,8 @@ TEST(ShardedTeacherCache, RefusesShardsOfAnotherJob) {
     return info;
   };
   EXPECT_THAT(error(changed([](auto& info) { info.teacher_hash = "dddd"; })),
-              AllOf(HasSubstr("shard-00000"), HasSubstr("its teacher differs"), HasSubstr("dddd"), HasSubstr("bbbb")));
+              AllOf(HasSubstr("shard-000000000-000000002"), HasSubstr("its teacher differs"), HasSubstr("dddd"),
+                    HasSubstr("bbbb")));
   EXPECT_THAT(error(changed([](auto& info) { info.corpus_hash = "dddd"; })),
               AllOf(HasSubstr("its corpus differs"), HasSubstr("dddd"), HasSubstr("cccc")));
   EXPECT_THAT(error(changed([](auto& info) { info.temperature = 2.5; })),
@@ -74,19 +80,20 @@ TEST(ShardedTeacherCache, RefusesShardsOfAnotherJob) {
 TEST(ShardedTeacherCache, AMergedCacheNeedsNothingMore) {
   const TemporaryDirectory directory;
   {
-    ShardedTeacherCache writer(directory / "t.h5", info_of(2, 0));
-    add_shard(writer, 2);
-    std::filesystem::copy(directory / "t.shard-00000.h5", directory / "kept");
+    ShardedTeacherCache writer(directory / "t.h5", info_of(2, 0), 2);
+    add_shard(writer, {0, 2});
+    std::filesystem::copy(directory / "t.shard-000000000-000000002.h5", directory / "kept");
     writer.finish({}, {});
   }
-  std::filesystem::rename(directory / "kept", directory / "t.shard-00000.h5");  // killed while removing it
-  ShardedTeacherCache writer(directory / "t.h5", info_of(2, 0));
+  std::filesystem::rename(directory / "kept",
+                          directory / "t.shard-000000000-000000002.h5");  // killed while removing it
+  ShardedTeacherCache writer(directory / "t.h5", info_of(2, 0), 2);
   EXPECT_TRUE(writer.merged());
   EXPECT_EQ(writer.done(), 2);
   writer.finish({}, {});
-  EXPECT_FALSE(std::filesystem::exists(directory / "t.shard-00000.h5"));
+  EXPECT_FALSE(std::filesystem::exists(directory / "t.shard-000000000-000000002.h5"));
   EXPECT_EQ(TeacherCache(directory / "t.h5").info().examples, 2);
-  ShardedTeacherCache another(directory / "t.h5", info_of(2, 0, "job two"));
+  ShardedTeacherCache another(directory / "t.h5", info_of(2, 0, "job two"), 2);
   EXPECT_FALSE(another.merged());
 }
 

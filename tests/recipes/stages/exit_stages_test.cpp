@@ -121,8 +121,10 @@ TEST_F(ExitStages, HeadsAreTrainedAsInThePaperUnlessToldOtherwise) {
   EXPECT_EQ(training["optimizer"]["lr"], 2e-5);
   EXPECT_EQ(training["optimizer"]["weight_decay"], 0);
   EXPECT_EQ(training["schedule"]["warmup"], "4 %");
-  EXPECT_EQ(training["batches"]["max_rows"], 128);
-  EXPECT_EQ(training["accumulate"], 1);
+  // 128 texts of up to 2048 tokens a step.
+  const auto rows = training["batches"]["max_rows"].get<int64_t>();
+  EXPECT_EQ(rows * training["accumulate"].get<int64_t>(), 128);
+  EXPECT_GE(training["batches"]["token_budget"].get<int64_t>(), rows * 2048);
 }
 
 TEST_F(ExitStages, ValidateFindsWhatTheTableAloneShows) {

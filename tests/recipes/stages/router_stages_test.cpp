@@ -14,7 +14,7 @@
 #include "base/signals.h"
 #include "base/toml.h"
 #include "data/corpus/sharded_corpus.h"
-#include "data/router/router_data.h"
+#include "data/router/sharded_router_data.h"
 #include "infer/sampling/draft_features.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_hash.h"
@@ -123,32 +123,46 @@ TEST_F(RouterStages, CollectTrainAndEvaluate) {
   }
 }
 
-TEST_F(RouterStages, CollectingGoesOnAtTheLastWholeShardAndGivesTheSame) {
-  run("router-data", collection(), "whole");
-  const data::RouterData whole(folder_ / "whole/router_data.h5");
-  // The first shard as a killed run leaves it, told from a decoded one by its targets.
-  data::RouterRows first;
-  for (size_t n = 0; n < whole.rows().entropy.size() && whole.rows().examples[n] < 16; ++n) {
-    first.entropy.push_back(whole.rows().entropy[n]);
-    first.disagreement.push_back(0.125F);
-    first.rejected.push_back(whole.rows().rejected[n]);
-    first.examples.push_back(whole.rows().examples[n]);
+// The positions of the sources [first,last), told from decoded ones by their targets.
+data::RouterRows marked_rows(const data::RouterRows& whole, int32_t first, int32_t last) {
+  data::RouterRows rows;
+  for (size_t n = 0; n < whole.entropy.size(); ++n) {
+    if (whole.examples[n] < first || whole.examples[n] >= last) continue;
+    rows.entropy.push_back(whole.entropy[n]);
+    rows.disagreement.push_back(0.125F);
+    rows.rejected.push_back(whole.rejected[n]);
+    rows.examples.push_back(whole.examples[n]);
     for (size_t i = 5 * n; i < 5 * (n + 1); ++i) {
-      first.probabilities.push_back(whole.rows().probabilities[i]);
-      first.ids.push_back(whole.rows().ids[i]);
+      rows.probabilities.push_back(whole.probabilities[i]);
+      rows.ids.push_back(whole.ids[i]);
     }
   }
+  return rows;
+}
+
+TEST_F(RouterStages, CollectingGoesOnWithTheMissingShardsAndGivesTheSame) {
+  run("router-data", collection(), "whole");
+  const data::RouterData whole(folder_ / "whole/router_data.h5");
+  // Two shards of another size than the one that goes on, as a killed run leaves them.
+  const data::RouterRows first = marked_rows(whole.rows(), 0, 10);
   fs::create_directories(folder_ / "killed");
-  data::write_router_data(folder_ / "killed/router_data.shard-00000.h5", whole.info(), first);
+  {
+    data::ShardedRouterData shards(folder_ / "killed/router_data.h5", whole.info());
+    shards.add_shard({0, 10}, first);
+    shards.add_shard({20, 30}, marked_rows(whole.rows(), 20, 30));
+  }
+  data::write_router_data(folder_ / "killed/router_data.shard-00000.h5", whole.info(), whole.rows());  // of old
   run("router-data", collection(), "killed");
   const data::RouterData killed(folder_ / "killed/router_data.h5");
   ASSERT_EQ(killed.rows().size(), whole.rows().size());
-  const auto cut = static_cast<std::ptrdiff_t>(first.entropy.size());
-  EXPECT_EQ(killed.rows().disagreement.front(), 0.125F);
-  EXPECT_TRUE(std::equal(killed.rows().disagreement.begin() + cut, killed.rows().disagreement.end(),
-                         whole.rows().disagreement.begin() + cut));
   EXPECT_EQ(killed.rows().ids, whole.rows().ids);
-  EXPECT_FALSE(fs::exists(folder_ / "killed/router_data.shard-00000.h5"));
+  EXPECT_EQ(killed.rows().examples, whole.rows().examples);
+  for (size_t n = 0; n < killed.rows().examples.size(); ++n) {
+    const int32_t source = killed.rows().examples[n];
+    const bool marked = source < 10 || (source >= 20 && source < 30);
+    EXPECT_EQ(killed.rows().disagreement[n], marked ? 0.125F : whole.rows().disagreement[n]) << source;
+  }
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "killed"), {}), 1) << "no shard is left";
   // Killed after joining: nothing is decoded again, whatever its name says.
   const auto before = fs::last_write_time(folder_ / "killed/router_data.h5");
   run("router-data", collection(), "killed");
@@ -247,10 +261,10 @@ TEST_F(RouterStages, AskedToStopCollectingKeepsWholeShards) {
     if (!stop.watches()) GTEST_SKIP() << "the file system tells nothing of its changes (F_NOTIFY)";
     EXPECT_THROW(run("router-data", collection(), "stopped"), Interrupted);
   }
-  EXPECT_TRUE(fs::exists(folder_ / "stopped/router_data.shard-00000.h5"));
-  EXPECT_FALSE(fs::exists(folder_ / "stopped/router_data.shard-00001.h5"));
+  EXPECT_TRUE(fs::exists(folder_ / "stopped/router_data.shard-000000000-000000016.h5"));
+  EXPECT_FALSE(fs::exists(folder_ / "stopped/router_data.shard-000000016-000000032.h5"));
   EXPECT_FALSE(fs::exists(folder_ / "stopped/router_data.h5"));
-  EXPECT_EQ(data::RouterData(folder_ / "stopped/router_data.shard-00000.h5").rows().examples.back(), 15);
+  EXPECT_EQ(data::RouterData(folder_ / "stopped/router_data.shard-000000000-000000016.h5").rows().examples.back(), 15);
   run("router-data", collection(), "stopped");
   run("router-data", collection(), "whole");
   const data::RouterData stopped(folder_ / "stopped/router_data.h5");

@@ -100,9 +100,14 @@ TEST_F(Stages, TeacherOutputsGoOnWhateverTheTeachersPathIs) {
   auto shard_info = info();
   shard_info.provenance = {{data::kJob, "this job"}, {"teacher", "named otherwise"}};
   {
-    data::ShardedCorpusWriter writer(folder_ / "killed" / "corpus.h5", shard_info, 2);
+    data::ShardedCorpusWriter writer(folder_ / "killed" / "corpus.h5", shard_info, kCorpusExamples);
     const data::Corpus corpus(folder_ / "corpus.h5");
-    for (const int32_t last : {1, 5, 5, 1}) writer.add(corpus.source(writer.done()), std::vector{6, 7, last});
+    for (const auto& [first, ends] : {std::pair{0, std::pair{1, 5}}, std::pair{2, std::pair{5, 1}}}) {
+      writer.write({first, first + 2}, [&](data::CorpusWriter& shard) {
+        shard.add(corpus.source(first), std::vector{6, 7, ends.first});
+        shard.add(corpus.source(first + 1), std::vector{6, 7, ends.second});
+      });
+    }
   }
   run("teacher-outputs", outputs_of(path("./model")), "killed");
   const data::Corpus whole(folder_ / "whole" / "corpus.h5"), killed(folder_ / "killed" / "corpus.h5");

@@ -80,10 +80,16 @@ TEST_F(TandemStages, ASecondaryMayStartFromRandomWeightsAndItsPrimaryBeTrained) 
                    .equal(before->parameters().at("decoder.0.self_attention.query.weight")));
 }
 
-TEST_F(TandemStages, WhatDoesNotFitIsRefusedNamingBoth) {
+// Models of one tokenizer, as Pythia's are.
+TEST_F(TandemStages, AVocabularyOfAnotherPaddingIsTrained) {
   save("other", 1, 8, tokenizer_->vocabulary() + 8);
-  EXPECT_THAT(stage_error(stage(tandem("other", "primary"))),
-              AllOf(HasSubstr(path("other")), HasSubstr(path("primary")), HasSubstr("vocabulary")));
+  run(stage(tandem("other", "primary")), "padded");
+  const auto made = model::load_tandem(path("padded/model"), {.primary = {.pack = false}});
+  EXPECT_EQ(made.secondary->config().vocabulary, tokenizer_->vocabulary() + 8);
+  EXPECT_NE(made.primary->config().vocabulary, tokenizer_->vocabulary() + 8);
+}
+
+TEST_F(TandemStages, WhatDoesNotFitIsRefusedNamingBoth) {
   EXPECT_THAT(stage_error(stage(tandem("small", "primary", "layer_map = [4]\n"))),
               AllOf(HasSubstr(path("small")), HasSubstr("layer_map"), HasSubstr("to 3"), HasSubstr("4")));
   EXPECT_THAT(stage_error(stage(option("from", "small") + "[tandem]\n")), HasSubstr("needs a primary"));

@@ -30,6 +30,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr int64_t kExamples = 7;
+const std::string kFirstShard = ".shard-000000000-000000003.h5";
 
 // A tokenizer, a corpus of it, an encoder-decoder and a decoder-only model.
 class TeacherLogitsStage : public testing::Test {
@@ -120,7 +121,7 @@ TEST_F(TeacherLogitsStage, StoresWholeDistributionsForK0) {
   EXPECT_EQ(cache.info().k, 48);
 }
 
-TEST_F(TeacherLogitsStage, GoesOnAfterTheLastWholeShardBitForBit) {
+TEST_F(TeacherLogitsStage, GoesOnWithTheMissingShardsBitForBit) {
   for (const int64_t k : {4, 0}) {
     const std::string name = "k" + std::to_string(k);
     const std::string whole = sha256_file(run(options("t5", k), name + " whole"));
@@ -131,10 +132,10 @@ TEST_F(TeacherLogitsStage, GoesOnAfterTheLastWholeShardBitForBit) {
       const data::TeacherCache cache(killed / "teacher_logits.h5");
       data::TeacherCacheInfo info = cache.info();
       info.truncation.reset();
-      data::ShardedTeacherCache shards(killed / "again.h5", info);
-      shards.add_shard(std::vector{cache.rows(0), cache.rows(1), cache.rows(2)});
+      data::ShardedTeacherCache shards(killed / "again.h5", info, kExamples);
+      shards.add_shard({0, 3}, std::vector{cache.rows(0), cache.rows(1), cache.rows(2)});
     }
-    fs::rename(killed / "again.shard-00000.h5", killed / "teacher_logits.shard-00000.h5");
+    fs::rename(killed / ("again" + kFirstShard), killed / ("teacher_logits" + kFirstShard));
     fs::remove(killed / "teacher_logits.h5");
     EXPECT_EQ(sha256_file(run(options("t5", k), name + " killed")), whole);
   }
@@ -155,7 +156,7 @@ class StopAt {
 
 TEST_F(TeacherLogitsStage, AskedToStopKeepsWholeShardsAndDoesNotComputeThemAgain) {
   write_corpus("corpus.h5", 120, {{"prompts", "true"}});  // 40 shards: the first is there long before the last
-  const fs::path shard = folder_ / "stopped" / "teacher_logits.shard-00000.h5";
+  const fs::path shard = folder_ / "stopped" / ("teacher_logits" + kFirstShard);
   {
     const SignalWatch watch;
     const StopAt stop(shard);
@@ -167,9 +168,9 @@ TEST_F(TeacherLogitsStage, AskedToStopKeepsWholeShardsAndDoesNotComputeThemAgain
   const data::TeacherCache other(run(options("student", 4), "other")), whole(run(options("t5", 4), "whole"));
   const data::TeacherCacheInfo info = data::TeacherCache(shard).info();
   fs::remove(shard);
-  data::ShardedTeacherCache(folder_ / "stopped" / "again.h5", info)
-      .add_shard(std::vector{other.rows(0), other.rows(1), other.rows(2)});
-  fs::rename(folder_ / "stopped" / "again.shard-00000.h5", shard);
+  data::ShardedTeacherCache(folder_ / "stopped" / "again.h5", info, 120)
+      .add_shard({0, 3}, std::vector{other.rows(0), other.rows(1), other.rows(2)});
+  fs::rename(folder_ / "stopped" / ("again" + kFirstShard), shard);
   const data::TeacherCache resumed(run(options("t5", 4), "stopped"));
   const auto logs = [](const data::TeacherCache& cache, int64_t example) {
     const auto values = cache.rows(example).log_probs;

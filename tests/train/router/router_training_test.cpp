@@ -105,8 +105,9 @@ class RouterTraining : public testing::Test {
 TEST_F(RouterTraining, LearnsWhatTheFeaturesShow) {
   const TrainedRouter trained = train_router(data(), drafter(), options());
   const RouterReport& report = trained.report;
-  EXPECT_EQ(report.training_positions + report.validation_positions, 3000);
+  EXPECT_EQ(report.training_positions + report.validation_positions + report.test_positions, 3000);
   EXPECT_GT(report.validation_positions, 150);
+  EXPECT_GT(report.test_positions, 150);
   // All that can be won over the constant prediction but for a tenth.
   EXPECT_LT(report.cross_entropy - report.least_cross_entropy,
             0.1 * (report.constant_cross_entropy - report.least_cross_entropy));
@@ -117,7 +118,7 @@ TEST_F(RouterTraining, LearnsWhatTheFeaturesShow) {
   EXPECT_LT(report.calibration_error, 0.03);
   int64_t counted = 0;
   for (const ReliabilityBin& bin : report.bins) counted += bin.count;
-  EXPECT_EQ(counted, report.validation_positions);
+  EXPECT_EQ(counted, report.test_positions);
   EXPECT_EQ(trained.router.config().threshold, 0.7);
   EXPECT_EQ(trained.router.config().max_draft, 9);
   EXPECT_EQ(trained.router.config().drafter_hash, kHash);
@@ -146,6 +147,30 @@ TEST_F(RouterTraining, LearnsWhatWasRejectedWhereThatIsAskedFor) {
   EXPECT_GT(report.auc[0].rejected, report.auc[1].rejected + 0.1);
   RouterTrainingOptions soft = options();
   EXPECT_GT(train_router(data(), drafter(), soft).report.least_cross_entropy, 0.3);
+}
+
+// The epoch is chosen on one part and the report is about another: what is never trained on and chose nothing.
+TEST_F(RouterTraining, TheReportIsAboutPositionsThatChoseNothing) {
+  RouterTrainingOptions few = options();
+  few.epochs = 3;
+  std::vector<double> losses;
+  const RouterReport apart =
+      train_router(data(), drafter(), few, [&](int64_t, double loss) { losses.push_back(loss); }).report;
+  const double chosen = *std::min_element(losses.begin(), losses.end());
+  EXPECT_GT(std::abs(apart.cross_entropy - chosen), 1e-6);
+  EXPECT_THAT(report_text(apart), HasSubstr(std::to_string(apart.test_positions) + " more"));
+  few.test_share = 0;  // as before: on the positions that chose
+  losses.clear();
+  const RouterReport same =
+      train_router(data(), drafter(), few, [&](int64_t, double loss) { losses.push_back(loss); }).report;
+  EXPECT_EQ(same.test_positions, 0);
+  EXPECT_NEAR(same.cross_entropy, *std::min_element(losses.begin(), losses.end()), 1e-6);
+  EXPECT_THAT(report_text(same), HasSubstr("these too"));
+  few.validation_share = 0.5;
+  few.test_share = 0.5;
+  Problems problems;
+  validate_options(few, "router", problems);
+  EXPECT_THAT(error_of([&] { problems.throw_if_any(); }), HasSubstr("test_share"));
 }
 
 TEST_F(RouterTraining, StopsWhenNothingGetsBetter) {

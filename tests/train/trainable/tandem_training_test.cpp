@@ -162,6 +162,32 @@ TEST_F(TandemTraining, TextsThatAreTooLongForEitherModelAreRefused) {
   }
 }
 
+// Models of one tokenizer may be padded to different sizes.
+TEST_F(TandemTraining, PairsOfDifferentPaddingLearn) {
+  for (const int64_t of_primary : {0, 5}) {
+    SCOPED_TRACE(of_primary);
+    model::TransformerConfig large = with_test_vocabulary(model::tiny_t5());
+    model::TransformerConfig small = model::smaller(large);
+    large.vocabulary += of_primary;
+    small.vocabulary += 5 - of_primary;
+    Pair pair(model::tiny_t5());
+    pair.primary = model::varied_model(large, 3, at::kFloat);
+    pair.secondary = model::make_tandem_secondary(*model::varied_model(small, 4, at::kFloat), *pair.primary);
+    EXPECT_EQ(pair.trainable(TandemConfiguration::kPrimaryFrozen).info().vocabulary, kTestVocabulary);
+    TrainOptions training = options();
+    training.objective.name = "distill";
+    const auto configuration = TandemConfiguration::kBothBothLosses;
+    const TrainResult result = train(pair, {.configuration = configuration}, training, std::to_string(of_primary));
+    const double alpha = summary_of(result)["model"]["alpha"].get<double>();
+    EXPECT_GT(alpha, 0.01);
+    EXPECT_LT(alpha, 1);
+    const model::Tandem stored =
+        model::load_tandem(result.model, {.secondary = {.pack = false}, .primary = {.pack = false}});
+    EXPECT_EQ(stored.primary->config().vocabulary, large.vocabulary);
+    EXPECT_EQ(changed(copy_of(*pair.secondary), *stored.secondary), 0);
+  }
+}
+
 TEST_F(TandemTraining, WhatDoesNotFitIsRefusedNamingBoth) {
   Pair pair(model::tiny_t5()), other(model::tiny_llama(3));
   pair.secondary->set_name("small");
