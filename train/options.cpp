@@ -58,7 +58,13 @@ Fields<TrainOptions> TrainOptions::fields() {
       .add("accumulate", &TrainOptions::accumulate, Range{1}, Unit{"micro-batches"},
            "Micro-batches of one step; their gradients add up to the gradient of one large batch.")
       .add("clip_norm", &TrainOptions::clip_norm, Range{0},
-           "Gradients with a larger global norm are scaled down to it; 0: off.")
+           "Gradients with a larger global norm are scaled down to it; 0: off. Adafactor clips its updates itself "
+           "(adafactor.clip_threshold): papers that fine-tune T5 with it use 0 here.")
+      .add("nonfinite", &TrainOptions::nonfinite, Choices{"stop", "skip"},
+           "A step whose loss or gradient is NaN or infinite: stop ends the run with an error; skip leaves the update "
+           "out. A skipped step counts as a step, and metrics.jsonl and checkpoints count the skipped ones.")
+      .add("nonfinite_limit", &TrainOptions::nonfinite_limit, Range{1}, Unit{"steps"},
+           "With nonfinite = \"skip\": the run ends with an error when more than so many steps in a row are skipped.")
       .add("dropout", &TrainOptions::dropout, Range{0, 0.99}, "Dropout probability; absent: the model's own.")
       .add("seed", &TrainOptions::seed, "Seed of dropout.")
       .add("precision", &TrainOptions::precision, Choices{"fp32", "bf16"},

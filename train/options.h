@@ -32,7 +32,9 @@ struct TrainOptions {
   data::BatchOptions batches;
   ValidationOptions validation;
   int64_t accumulate = 1;
-  double clip_norm = 1.0;         // 0: no clipping
+  double clip_norm = 1.0;  // 0: no clipping
+  std::string nonfinite = "stop";
+  int64_t nonfinite_limit = 10;   // consecutive skipped steps
   std::optional<double> dropout;  // absent: the model's own
   uint64_t seed = 1;              // of dropout
   std::string precision = "fp32";

@@ -11,6 +11,7 @@
 #include "base/signals.h"
 #include "base/timing.h"
 #include "train/memory.h"
+#include "train/step_window.h"
 #include "train/trainer_checks.h"
 #include "train/training_checkpoint.h"
 #include "train/training_log.h"
@@ -142,31 +143,36 @@ struct Trainer::Impl {
     const StepResult result = accumulate_gradients(inputs.trainable, *objective, inputs.corpus, data, step_settings());
     count(data, result);
     const double lr = options.optimizer.lr * schedule.factor(state.progressed());
-    optimizer->step(lr, gradient_scale(result, options.clip_norm));
+    if (result.nonfinite) {
+      skip(*result.nonfinite);
+    } else {
+      optimizer->step(lr, gradient_scale(result, options.clip_norm));
+      state.skipped_in_a_row = 0;
+    }
     optimizer->zero_grad();
     record(result, lr, watch.seconds());
   }
 
+  // Leaves the update of a step out, if the options allow it and not too many before it were left out. Errors:
+  // RunError.
+  void skip(Problem problem) {
+    if (options.nonfinite == "stop") throw RunError(std::move(problem));
+    ++state.skipped;
+    if (++state.skipped_in_a_row > options.nonfinite_limit) {
+      problem.what += fmt::format(", as in the {} steps before it, which were skipped (nonfinite_limit)",
+                                  state.skipped_in_a_row - 1);
+      throw RunError(std::move(problem));
+    }
+    log_warning("{}: the step is skipped ({} so far)", problem.what, state.skipped);
+  }
+
   void record(const StepResult& result, double lr, double seconds) {
-    state.seconds += seconds;
-    state.window_seconds += seconds;
-    state.window_loss += result.loss_sum;
-    state.window_labels += result.labels;
-    const auto labels = static_cast<double>(std::max<int64_t>(1, state.window_labels));
-    const double loss = state.window_loss / labels;
-    const double rate = labels / std::max(state.window_seconds, 1e-9);
-    log->advance(loss, lr, rate);
+    add_to_window(state, result, options.clip_norm, seconds);
+    const StepMetrics metrics = window_metrics(state, lr, result.gradient_norm);
+    log->advance(metrics.loss, lr, metrics.labels_per_second);
     if (state.step % options.log_every != 0) return;
-    log->add(StepMetrics{.step = state.step,
-                         .epochs = state.epochs,
-                         .labels = state.labels,
-                         .loss = loss,
-                         .lr = lr,
-                         .gradient_norm = result.gradient_norm,
-                         .labels_per_second = rate,
-                         .seconds = state.seconds});
-    state.window_loss = state.window_seconds = 0;
-    state.window_labels = 0;
+    log->add(metrics);
+    clear_window(state);
   }
 
   void require_finite(double value, const std::string& measure) const {

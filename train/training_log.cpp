@@ -1,5 +1,6 @@
 #include "train/training_log.h"
 
+#include <cmath>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -93,14 +94,22 @@ void TrainingLog::add(const StepMetrics& metrics) {
               {"loss", metrics.loss},
               {"lr", metrics.lr},
               {"gradient_norm", metrics.gradient_norm},
+              {"gradient_norm_max", metrics.largest_norm},
+              {"clipped", metrics.clipped},
+              {"skipped", metrics.skipped},
               {"tokens_per_second", metrics.labels_per_second},
               {"seconds", metrics.seconds}});
   if (!events_) return;
-  const std::vector<Scalar> scalars{{"train/loss", metrics.loss},
-                                    {"train/lr", metrics.lr},
-                                    {"train/gradient_norm", metrics.gradient_norm},
-                                    {"train/tokens_per_second", metrics.labels_per_second},
-                                    {"train/epochs", metrics.epochs}};
+  std::vector<Scalar> scalars{{"train/loss", metrics.loss},
+                              {"train/lr", metrics.lr},
+                              {"train/gradient_norm", metrics.gradient_norm},
+                              {"train/gradient_norm_max", metrics.largest_norm},
+                              {"train/clipped", metrics.clipped},
+                              {"train/skipped", static_cast<double>(metrics.skipped)},
+                              {"train/tokens_per_second", metrics.labels_per_second},
+                              {"train/epochs", metrics.epochs}};
+  // A skipped step has neither loss nor norm.
+  std::erase_if(scalars, [](const Scalar& scalar) { return !std::isfinite(scalar.second); });
   events_->add(metrics.step, scalars);
 }
 
