@@ -10,6 +10,7 @@
 #include "base/sha256.h"
 #include "base/signals.h"
 #include "base/timing.h"
+#include "train/continuation.h"
 #include "train/memory.h"
 #include "train/step_window.h"
 #include "train/trainer_checks.h"
@@ -28,6 +29,10 @@ TrainOptions checked(TrainOptions options) {
   validate_options(options, "train", problems);
   problems.throw_if_any();
   return options;
+}
+
+std::string size_text(const data::Corpus& corpus) {
+  return fmt::format("{}, {} of {}", corpus.size(), corpus.info().target_tokens, corpus.info().tokenizer_hash);
 }
 
 PeriodScale scale_of(const data::Corpus& corpus, int64_t batches, int64_t accumulate) {
@@ -51,16 +56,24 @@ struct Trainer::Impl {
         objective(make_objective(options.objective,
                                  {&inputs.trainable, &inputs.corpus, inputs.distilled, options.batches.token_budget})),
         optimizer(make_optimizer(inputs.trainable.parameters(), options.optimizer)),
-        checkpoints(directory / "checkpoints", identity()) {
+        record_of_run(described_run()),
+        checkpoints(directory / "checkpoints", record_of_run) {
     check_inputs(inputs);
     check_validation(inputs.trainable, validation_inputs, options.validation);
     check_groups();
   }
 
-  std::string identity() const { return sha256(inputs.identity + options_hash(options)); }
+  RunRecord described_run() const {
+    RunRecord made = record_run(sha256(inputs.identity + options_hash(options)), options);
+    made.inputs = inputs.shared;
+    made.inputs["examples and tokens of the corpus"] = size_text(inputs.corpus);
+    made.validated = inputs.validated;
+    if (inputs.validation) made.validated["examples and tokens"] = size_text(*inputs.validation);
+    return made;
+  }
   bool validates() const { return inputs.validation != nullptr; }
   bool over() const { return state.finished || done(length, state.progressed(), length) >= 1; }
-  std::filesystem::path best_directory(int64_t step) const { return directory / fmt::format("{}-{:09}", kBest, step); }
+  std::filesystem::path best_directory(int64_t step) const { return train::best_directory(directory, step); }
 
   model::SaveOptions save_options() const {
     model::SaveOptions save;
@@ -73,7 +86,7 @@ struct Trainer::Impl {
   bool due(const std::string& text, const Progressed& before) const {
     if (text.empty()) return false;
     const Period period = parse_period(text, "train");
-    return std::floor(done(period, state.progressed(), length)) > std::floor(done(period, before, length));
+    return times_done(period, state.progressed(), length) > times_done(period, before, length);
   }
 
   void check_groups() const {
@@ -97,6 +110,10 @@ struct Trainer::Impl {
     if (const auto checkpoint = checkpoints.newest()) {
       state = checkpoints.restore(*checkpoint, inputs.trainable, *optimizer);
       if (!state.finished) log_info("going on from {}", checkpoint->string());
+    } else if (!inputs.continue_from.empty()) {
+      state = continue_run({inputs.continue_from, directory, options}, record_of_run, inputs.trainable, *optimizer);
+      state.validation_due = state.validation_due && validates();
+      require_more_length();
     }
     log.emplace(directory,
                 TrainingLogOptions{.progress = inputs.progress,
@@ -104,6 +121,16 @@ struct Trainer::Impl {
                                    .last_step = state.step,
                                    .validated = !state.validation_due,
                                    .total_steps = static_cast<int64_t>(std::ceil(in_steps(length, length, scale)))});
+  }
+
+  void require_more_length() const {
+    if (!over()) return;
+    throw UserError({.where = "train.length",
+                     .what = "the run that `continue_from` names is not shorter",
+                     .expected = fmt::format("more than {} steps, {:.6g} epochs, {} labels", state.step, state.epochs,
+                                             state.labels),
+                     .found = options.length,
+                     .hint = "the length counts from the first step of the first run"});
   }
 
   // The next step's data. A step never reaches over the end of an epoch.
@@ -139,10 +166,11 @@ struct Trainer::Impl {
 
   void step() {
     const Stopwatch watch;
+    const Progressed before = state.progressed();
     const MicroBatches data = next_data();
     const StepResult result = accumulate_gradients(inputs.trainable, *objective, inputs.corpus, data, step_settings());
     count(data, result);
-    const double lr = options.optimizer.lr * schedule.factor(state.progressed());
+    const double lr = options.optimizer.lr * schedule.factor(before, state.progressed());
     if (result.nonfinite) {
       skip(*result.nonfinite);
     } else {
@@ -269,6 +297,7 @@ struct Trainer::Impl {
   Schedule schedule;
   std::unique_ptr<Objective> objective;
   std::unique_ptr<Optimizer> optimizer;
+  RunRecord record_of_run;
   CheckpointFolder checkpoints;
   TrainingState state;
   std::optional<TrainingLog> log;

@@ -136,7 +136,7 @@ TEST_F(TrainerTest, ANonFiniteLossNamesTheExamplesAndKeepsTheCheckpoint) {
   options.length = "200 steps";
   options.optimizer.weight_decay = 100;
   EXPECT_THROW(train_tiny(run_directory("exploding"), options), RunError);
-  CheckpointFolder unused(run_directory("exploding") / "checkpoints", "");
+  CheckpointFolder unused(run_directory("exploding") / "checkpoints", {});
   const auto last = unused.newest();
   ASSERT_TRUE(last.has_value());
   EXPECT_NO_THROW(model::load_model(*last / "model"));
