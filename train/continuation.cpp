@@ -1,9 +1,8 @@
 #include "train/continuation.h"
 
-#include <fmt/format.h>
-
 #include "base/files.h"
 #include "base/logging.h"
+#include "train/best_model.h"
 
 namespace draftsmith::train {
 
@@ -42,10 +41,6 @@ void take_best(const Continuation& continuation, bool alike, TrainingState& stat
 }
 
 }  // namespace
-
-fs::path best_directory(const fs::path& run, int64_t step) {
-  return run / fmt::format("best-{:09}", step);
-}
 
 TrainingState continue_run(const Continuation& continuation, const RunRecord& own, TrainableModel& trainable,
                            Optimizer& optimizer) {

@@ -21,7 +21,4 @@ struct Continuation {
 TrainingState continue_run(const Continuation& continuation, const RunRecord& own, TrainableModel& trainable,
                            Optimizer& optimizer);
 
-// Returns the directory of a run's best model after `step`.
-std::filesystem::path best_directory(const std::filesystem::path& run, int64_t step);
-
 }  // namespace draftsmith::train

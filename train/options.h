@@ -17,6 +17,9 @@ struct ValidationOptions {
   std::string every = "1 epochs";  // a period
   int64_t max_examples = 0;        // 0: all
   int64_t bleu_examples = 0;       // 0: no BLEU
+  int64_t draft_examples = 0;      // 0: no speculative decode
+  int64_t draft_window = 5;
+  double draft_temperature = 0;
   int64_t max_new_tokens = 128;
   int64_t token_budget = 8192;
   std::string measure = "loss";

@@ -10,6 +10,7 @@
 #include "base/sha256.h"
 #include "base/signals.h"
 #include "base/timing.h"
+#include "train/best_model.h"
 #include "train/continuation.h"
 #include "train/memory.h"
 #include "train/step_window.h"
@@ -21,8 +22,6 @@
 namespace draftsmith::train {
 
 namespace {
-
-constexpr const char* kBest = "best";
 
 TrainOptions checked(TrainOptions options) {
   Problems problems;
@@ -203,18 +202,9 @@ struct Trainer::Impl {
     clear_window(state);
   }
 
-  void require_finite(double value, const std::string& measure) const {
-    if (std::isfinite(value)) return;
-    throw RunError(
-        {.where = inputs.validation->file().string(),
-         .what = fmt::format("the validation's {} is not finite after training step {}", measure, state.step),
-         .expected = "a finite number",
-         .found = fmt::format("{}", value),
-         .hint = "lower the learning rate, warm up longer or clip. The last checkpoint is unharmed"});
-  }
-
   // Stays due if the run is stopped during it: a resumed run begins with it.
   void run_validation() {
+    const Stopwatch watch;
     ValidationResult result;
     try {
       result = validate(inputs.trainable, validation_inputs, options.validation);
@@ -224,22 +214,16 @@ struct Trainer::Impl {
     state.validation_due = false;
     const std::string& measure = options.validation.measure;
     const double value = value_of(result, measure);
-    require_finite(result.loss, "loss");
-    require_finite(value, measure);
-    const bool lower_is_better = measure == "loss";
-    const bool better = !state.best_value || (lower_is_better ? value < *state.best_value : value > *state.best_value);
-    ++state.validations;
+    const std::string corpus = inputs.validation->file().string();
+    require_finite_measure(result.loss, "loss", state.step, corpus);
+    require_finite_measure(value, measure, state.step, corpus);
+    const bool better = count_validation(state, value, measure);
     if (better) {
-      state.best_value = value;
-      state.best_step = state.step;
-      state.since_best = 0;
       // A run killed after this and before its next checkpoint comes here again.
       std::filesystem::remove_all(best_directory(state.step));
       inputs.trainable.save(best_directory(state.step), save_options());
-    } else {
-      ++state.since_best;
     }
-    log->add(state.step, result, better);
+    log->add({state.step, better, watch.seconds()}, result);
     if (options.validation.patience > 0 && state.since_best >= options.validation.patience) {
       log_info("no better {} for {} validations: stopping", measure, state.since_best);
       state.finished = true;
@@ -248,14 +232,8 @@ struct Trainer::Impl {
 
   void save_checkpoint() {
     checkpoints.write(inputs.trainable, *optimizer, state, save_options());
-    if (!state.best_value) return;
     // From here on no resumed run needs an older best model.
-    replace_link(directory / kBest, best_directory(state.best_step));
-    for (const auto& entry : std::filesystem::directory_iterator(directory)) {
-      const std::string name = entry.path().filename().string();
-      const bool old = name.starts_with(std::string(kBest) + "-") && entry.path() != best_directory(state.best_step);
-      if (old && !entry.is_symlink()) std::filesystem::remove_all(entry.path());
-    }
+    if (state.best_value) keep_best_only(directory, state.best_step);
   }
 
   void after_step(const Progressed& before) {

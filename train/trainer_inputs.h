@@ -23,7 +23,7 @@ struct TrainerInputs {
   const data::Corpus* validation = nullptr;    // none: no validation
   const data::Tokenizer* tokenizer = nullptr;  // copied into model directories; needed for BLEU
   std::vector<std::string> references = {};    // validation texts for BLEU, one an example; empty: the decoded targets
-  model::TransformerModel* teacher = nullptr;  // for alpha
+  model::TransformerModel* teacher = nullptr;  // for overlap and speculative decodes
   TeacherSource* distilled = nullptr;          // for distill; none: the teacher that the trained models run anyway
   std::optional<model::GenerationConfig> generation = {};  // written beside the models
   std::string identity = {};  // hash of inputs and options; a run of another identity is not resumed

@@ -28,6 +28,12 @@ struct StepMetrics {
   double seconds = 0;            // since the start, all sessions of the run together
 };
 
+struct ValidatedStep {
+  int64_t step = 0;
+  bool is_best = false;  // by the run's own measure
+  double seconds = 0;    // of the validation
+};
+
 struct TrainingLogOptions {
   ProgressStyle progress = ProgressStyle::kQuiet;
   bool tensorboard = true;
@@ -44,8 +50,7 @@ class TrainingLog {
   // Moves the progress bar by one step.
   void advance(double loss, double lr, double labels_per_second);
   void add(const StepMetrics& metrics);
-  // `is_best`: by the run's own measure.
-  void add(int64_t step, const ValidationResult& result, bool is_best);
+  void add(const ValidatedStep& validated, const ValidationResult& result);
   void finish();
 
  private:

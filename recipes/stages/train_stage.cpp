@@ -148,10 +148,9 @@ Fields<TrainStageOptions> TrainStageOptions::fields() {
       .add("validation_corpus", &T::validation_corpus, "Corpus to validate on; absent: no validation.")
       .add("validation_references", &T::validation_references,
            "Reference texts for validation BLEU, one a line; absent: the decoded targets of the corpus.")
-      .add(
-          "teacher", &T::teacher,
-          "Model directory that validation measures alpha against, and that objective distill learns from unless there "
-          "is teacher_logits. A Tandem without a teacher learns from its primary.")
+      .add("teacher", &T::teacher,
+           "Model directory that validation measures overlap with, and that objective distill learns from unless there "
+           "is teacher_logits. A Tandem without a teacher learns from its primary.")
       .add("teacher_logits", &T::teacher_logits,
            "Stored distributions of a teacher (teacher_logits.h5, kind = \"teacher-logits\") for objective distill, in "
            "place of running it. They must be of this corpus and, where `teacher` is given, that teacher's.")

@@ -52,6 +52,7 @@ class ContinuedRun : public testing::Test {
       lines.push_back(nlohmann::json::parse(line));
       lines.back().erase("seconds");
       lines.back().erase("tokens_per_second");
+      lines.back().erase("validation_seconds");
     }
     return lines;
   }

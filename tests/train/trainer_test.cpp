@@ -275,16 +275,16 @@ TEST_F(TrainerTest, AlphaAgainstItselfIsOneAndAgainstAnotherLess) {
   PlainTrainable trainable(model);
   ValidationInputs inputs{.corpus = &corpus};
   inputs.teacher = &model;
-  EXPECT_NEAR(*validate(trainable, inputs, {}).alpha, 1, 1e-5);
+  EXPECT_NEAR(*validate(trainable, inputs, {}).overlap, 1, 1e-5);
   inputs.teacher = &other;
-  const double alpha = *validate(trainable, inputs, {}).alpha;
+  const double alpha = *validate(trainable, inputs, {}).overlap;
   EXPECT_LT(alpha, 0.99);
   EXPECT_GT(alpha, 0.01);
 }
 
 TEST_F(TrainerTest, AMeasureWithoutItsInputsIsAnErrorBeforeAnythingIsWritten) {
   TrainOptions options = tiny_options();
-  options.validation.measure = "alpha";
+  options.validation.measure = "overlap";
   const std::string message = error_of([&] { train_tiny_validated(run_directory(), options); });
   EXPECT_NE(message.find("teacher"), std::string::npos) << message;
   EXPECT_FALSE(std::filesystem::exists(run_directory()));
