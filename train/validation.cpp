@@ -201,7 +201,7 @@ void check_drafts(const TrainableModel& trainable, const ValidationInputs& input
                   .expected = "0",
                   .found = std::to_string(options.draft_examples),
                   .hint = "measure it afterwards, with an evaluation of the result"});
-  } else if (!inputs.teacher && !trainable.teaches()) {
+  } else if (!inputs.teacher && trainable.decodes()) {  // a Tandem, which does not, has its primary
     problems.add({.where = where,
                   .what = "a speculative decode needs a target",
                   .expected = "`teacher`, the model that the trained one is to draft for",
