@@ -20,6 +20,7 @@ infer::DecodeOptions speculative_decoding(const ValidationOptions& options, bool
   decoding.temperature = options.draft_temperature;
   decoding.top_k = 0;
   decoding.top_p = 1;
+  decoding.measure_alpha = true;
   decoding.batch_size = kDraftedRows;
   decoding.max_new_tokens = options.max_new_tokens;
   return decoding;

@@ -4,8 +4,10 @@
 #include <array>
 
 #include <ATen/Parallel.h>
+#include <fmt/format.h>
 
 #include "base/json.h"
+#include "base/sha256.h"
 
 namespace draftsmith::train {
 
@@ -57,18 +59,29 @@ Texts texts_at(const nlohmann::json& json, const std::string& key, const std::st
   return texts;
 }
 
-Json measures_of(const RunRecord& record) {
-  Json validation = record.training.value("validation", Json::object());
+// The settings that decide a validation's measures. (Texts, since files do not keep the order of keys.)
+Texts measures_of(const RunRecord& record) {
+  Texts validation;
+  if (record.training.contains("validation")) flatten(record.training.at("validation"), "", validation);
   for (const char* name : kNoMeasure) validation.erase(name);
   return validation;
 }
 
+std::string size_text(const data::Corpus& corpus) {
+  return fmt::format("{}, {} of {}", corpus.size(), corpus.info().target_tokens, corpus.info().tokenizer_hash);
+}
+
 }  // namespace
 
-RunRecord record_run(std::string identity, const TrainOptions& options) {
-  return {.identity = std::move(identity),
-          .threads = at::get_num_threads(),
-          .training = options_to_json(options, /*results_only=*/true)};
+RunRecord record_run(const TrainerInputs& inputs, const TrainOptions& options) {
+  RunRecord record{.identity = sha256(inputs.identity + options_hash(options)),
+                   .threads = at::get_num_threads(),
+                   .training = options_to_json(options, /*results_only=*/true),
+                   .inputs = inputs.shared,
+                   .validated = inputs.validated};
+  record.inputs["examples and tokens of the corpus"] = size_text(inputs.corpus);
+  if (inputs.validation) record.validated["examples and tokens"] = size_text(*inputs.validation);
+  return record;
 }
 
 void to_json(Json& json, const RunRecord& record) {

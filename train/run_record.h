@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "train/options.h"
+#include "train/trainer_inputs.h"
 
 namespace draftsmith::train {
 
@@ -22,7 +23,7 @@ struct RunRecord {
 };
 
 // Returns the record of a run of this process.
-RunRecord record_run(std::string identity, const TrainOptions& options);
+RunRecord record_run(const TrainerInputs& inputs, const TrainOptions& options);
 
 void to_json(nlohmann::ordered_json& json, const RunRecord& record);
 // Adds a problem at `where` for keys of other types. Keys of later versions may be missing.

@@ -7,7 +7,6 @@
 
 #include "base/files.h"
 #include "base/logging.h"
-#include "base/sha256.h"
 #include "base/signals.h"
 #include "base/timing.h"
 #include "train/best_model.h"
@@ -28,10 +27,6 @@ TrainOptions checked(TrainOptions options) {
   validate_options(options, "train", problems);
   problems.throw_if_any();
   return options;
-}
-
-std::string size_text(const data::Corpus& corpus) {
-  return fmt::format("{}, {} of {}", corpus.size(), corpus.info().target_tokens, corpus.info().tokenizer_hash);
 }
 
 PeriodScale scale_of(const data::Corpus& corpus, int64_t batches, int64_t accumulate) {
@@ -55,21 +50,13 @@ struct Trainer::Impl {
         objective(make_objective(options.objective,
                                  {&inputs.trainable, &inputs.corpus, inputs.distilled, options.batches.token_budget})),
         optimizer(make_optimizer(inputs.trainable.parameters(), options.optimizer)),
-        record_of_run(described_run()),
-        checkpoints(directory / "checkpoints", record_of_run) {
+        record(record_run(inputs, options)),
+        checkpoints(directory / "checkpoints", record) {
     check_inputs(inputs);
     check_validation(inputs.trainable, validation_inputs, options.validation);
     check_groups();
   }
 
-  RunRecord described_run() const {
-    RunRecord made = record_run(sha256(inputs.identity + options_hash(options)), options);
-    made.inputs = inputs.shared;
-    made.inputs["examples and tokens of the corpus"] = size_text(inputs.corpus);
-    made.validated = inputs.validated;
-    if (inputs.validation) made.validated["examples and tokens"] = size_text(*inputs.validation);
-    return made;
-  }
   bool validates() const { return inputs.validation != nullptr; }
   bool over() const { return state.finished || done(length, state.progressed(), length) >= 1; }
   std::filesystem::path best_directory(int64_t step) const { return train::best_directory(directory, step); }
@@ -110,7 +97,7 @@ struct Trainer::Impl {
       state = checkpoints.restore(*checkpoint, inputs.trainable, *optimizer);
       if (!state.finished) log_info("going on from {}", checkpoint->string());
     } else if (!inputs.continue_from.empty()) {
-      state = continue_run({inputs.continue_from, directory, options}, record_of_run, inputs.trainable, *optimizer);
+      state = continue_run({inputs.continue_from, directory, options}, record, inputs.trainable, *optimizer);
       state.validation_due = state.validation_due && validates();
       require_more_length();
     }
@@ -177,7 +164,7 @@ struct Trainer::Impl {
       state.skipped_in_a_row = 0;
     }
     optimizer->zero_grad();
-    record(result, lr, watch.seconds());
+    log_step(result, lr, watch.seconds());
   }
 
   // Leaves the update of a step out, if the options allow it and not too many before it were left out. Errors:
@@ -193,7 +180,7 @@ struct Trainer::Impl {
     log_warning("{}: the step is skipped ({} so far)", problem.what, state.skipped);
   }
 
-  void record(const StepResult& result, double lr, double seconds) {
+  void log_step(const StepResult& result, double lr, double seconds) {
     add_to_window(state, result, options.clip_norm, seconds);
     const StepMetrics metrics = window_metrics(state, lr, result.gradient_norm);
     log->advance(metrics.loss, lr, metrics.labels_per_second);
@@ -275,7 +262,7 @@ struct Trainer::Impl {
   Schedule schedule;
   std::unique_ptr<Objective> objective;
   std::unique_ptr<Optimizer> optimizer;
-  RunRecord record_of_run;
+  RunRecord record;
   CheckpointFolder checkpoints;
   TrainingState state;
   std::optional<TrainingLog> log;

@@ -284,9 +284,7 @@ void run_train(const TrainStageOptions& options, const StageContext& run) {
   const auto distilled = distilled_from(options, files.corpus, teacher.get());
   inputs.distilled = distilled.get();
   inputs.continue_from = options.continue_from.value_or("");
-  std::set<std::string> of_validation = {"validation_corpus", "validation_references"};
-  if (!distils(options)) of_validation.insert("teacher");
-  describe_inputs(inputs, run, of_validation);
+  describe_inputs(inputs, run, {"validation_corpus", "validation_references", distils(options) ? "" : "teacher"});
   if (options.from) inputs.generation = model::load_generation_config(*options.from);
   train::Trainer trainer(std::move(inputs), options.training, run.directory);
   trainer.run();

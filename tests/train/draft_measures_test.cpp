@@ -74,6 +74,7 @@ TEST_F(DraftedValidation, AlphaAndTokensPerRunAreTheDecodes) {
     options.method = "speculative";
     options.window = 3;
     options.temperature = temperature;
+    options.measure_alpha = true;
     options.max_new_tokens = 10;
     infer::GenerationModels models;
     models.target = &target;
