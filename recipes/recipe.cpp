@@ -10,6 +10,7 @@ namespace draftsmith::recipes {
 namespace {
 
 constexpr const char* kDataPrefix = "$DATA";
+constexpr const char* kContinueFrom = "continue_from";
 
 // Calls visit(string value) on every string inside a node and its nested arrays and tables.
 template <class Node, class Visit>
@@ -131,6 +132,24 @@ void check_top_level(const toml::table& root, Problems& problems) {
   }
 }
 
+// Gives a stage with `continue_from = "@stage"` the options of that stage that it does not set itself.
+void inherit_continued(RecipeStage& stage, const std::vector<RecipeStage>& earlier, Problems& problems) {
+  const auto text = stage.table[kContinueFrom].value<std::string>();
+  if (!text || !is_reference(*text)) return;
+  const std::string name = referred_stage(*text);
+  const auto parent = std::find_if(earlier.begin(), earlier.end(), [&](const auto& s) { return s.name == name; });
+  if (parent == earlier.end()) return;  // check_reference() reports it
+  if (parent->kind == stage.kind) {
+    toml::table options = parent->table;
+    options.erase(kContinueFrom);
+    return fill_in(stage.table, std::move(options));
+  }
+  problems.add({.where = location_of(*stage.table.get(kContinueFrom)),
+                .what = "a stage continues another of its own kind",
+                .expected = "a stage of kind = \"" + stage.kind->name + "\"",
+                .found = *text + ", kind = \"" + parent->kind->name + "\""});
+}
+
 // Adds the stages that a recipe's file contributes.
 void add_stages(const RecipeSource& source, std::vector<RecipeStage>& stages, Problems& problems) {
   for (const std::string& name : source.stages()) {
@@ -146,6 +165,7 @@ void add_stages(const RecipeSource& source, std::vector<RecipeStage>& stages, Pr
     if (stage.kind == nullptr) continue;
     stage.table = std::move(*own[name].as_table());
     stage.table.erase("kind");
+    inherit_continued(stage, stages, problems);
     if (toml::table* defaults = own[kDefaults][stage.kind->name].as_table()) fill_in(stage.table, std::move(*defaults));
     stage.checked = stage.kind->check(stage.table, name, problems);
     collect_inputs(stages, stage, problems);

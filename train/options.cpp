@@ -6,6 +6,11 @@ namespace draftsmith::train {
 
 namespace {
 
+bool measures_drafts(const std::string& measure) {
+  return measure == "agreement" || measure == "alpha_forced" || measure == "alpha" ||
+         measure == "tokens_per_target_run";
+}
+
 // A run's own length cannot be a share of the run.
 void check_length(const std::string& text, const std::string& where, Problems& problems) {
   check_period(text, where, false, problems);
@@ -27,13 +32,26 @@ Fields<ValidationOptions> ValidationOptions::fields() {
            "The first so many examples count; 0: all.")
       .add("bleu_examples", &ValidationOptions::bleu_examples, Range{0}, Unit{"examples"},
            "Examples whose greedy translation is compared with the target by BLEU (13a); 0: none.")
+      .add("draft_examples", &ValidationOptions::draft_examples, Range{0}, Unit{"examples"},
+           "Examples that are decoded speculatively, with the trained model as the drafter and the teacher as the "
+           "target (for a Tandem, its primary): gives alpha, tokens_per_target_run, alpha_forced and agreement. 0: "
+           "none. The log shows the seconds that it takes.")
+      .add("draft_window", &ValidationOptions::draft_window, Range{1, 64}, Unit{"tokens"},
+           "Draft window of that decode.")
+      .add("draft_temperature", &ValidationOptions::draft_temperature, Range{0},
+           "Temperature of that decode and of its measures; 0: greedy.")
       .add("max_new_tokens", &ValidationOptions::max_new_tokens, Range{1}, Unit{"tokens"},
-           "Longest greedy output for BLEU.")
+           "Longest output for BLEU and the speculative decode.")
       .add("token_budget", &ValidationOptions::token_budget, Range{1}, Unit{"tokens"}, NoResult{},
            "Most tokens of a validation batch, padding counted.")
-      .add("measure", &ValidationOptions::measure, Choices{"loss", "accuracy", "bleu", "alpha"},
-           "What the best model is best at: cross entropy per label (where exits are trained too, the weighted sum of "
-           "theirs and the last layer's), token accuracy, BLEU, or alpha against the teacher.")
+      .add(
+          "measure", &ValidationOptions::measure,
+          Choices{"loss", "accuracy", "bleu", "overlap", "agreement", "alpha_forced", "alpha", "tokens_per_target_run"},
+          "What the best model is best at. On the corpus's tokens: loss (cross entropy per label; where exits are "
+          "trained too, the weighted sum of theirs and the last layer's), accuracy, overlap (mean of sum_x min(p, q) "
+          "with the teacher's p). BLEU of bleu_examples. Of draft_examples: agreement (of both models' most likely "
+          "tokens) and alpha_forced (mean of sum_x min(p, q)) on the target's own outputs, alpha (the same at the "
+          "positions that verification examined), tokens_per_target_run.")
       .add("patience", &ValidationOptions::patience, Range{0}, Unit{"validations"},
            "Stop after so many validations without a new best; 0: never.")
       .check([](const ValidationOptions& options, const std::string& where, Problems& problems) {
@@ -43,6 +61,14 @@ Fields<ValidationOptions> ValidationOptions::fields() {
                         .what = "the best model is to be chosen by BLEU, which is off",
                         .expected = "bleu_examples above 0",
                         .found = "bleu_examples = 0"});
+        }
+        if (measures_drafts(options.measure) && options.draft_examples == 0) {
+          problems.add(
+              {.where = where + ".measure",
+               .what = "the best model is to be chosen by a speculative decode, which is off",
+               .expected = "draft_examples above 0",
+               .found = "draft_examples = 0",
+               .hint = options.measure == "alpha" ? "the measure on the corpus's tokens is called \"overlap\"" : ""});
         }
       });
 }
@@ -58,7 +84,13 @@ Fields<TrainOptions> TrainOptions::fields() {
       .add("accumulate", &TrainOptions::accumulate, Range{1}, Unit{"micro-batches"},
            "Micro-batches of one step; their gradients add up to the gradient of one large batch.")
       .add("clip_norm", &TrainOptions::clip_norm, Range{0},
-           "Gradients with a larger global norm are scaled down to it; 0: off.")
+           "Gradients with a larger global norm are scaled down to it; 0: off. Adafactor clips its updates itself "
+           "(adafactor.clip_threshold): papers that fine-tune T5 with it use 0 here.")
+      .add("nonfinite", &TrainOptions::nonfinite, Choices{"stop", "skip"},
+           "A step whose loss or gradient is NaN or infinite: stop ends the run with an error; skip leaves the update "
+           "out. A skipped step counts as a step, and metrics.jsonl and checkpoints count the skipped ones.")
+      .add("nonfinite_limit", &TrainOptions::nonfinite_limit, Range{1}, Unit{"steps"},
+           "With nonfinite = \"skip\": the run ends with an error when more than so many steps in a row are skipped.")
       .add("dropout", &TrainOptions::dropout, Range{0, 0.99}, "Dropout probability; absent: the model's own.")
       .add("seed", &TrainOptions::seed, "Seed of dropout.")
       .add("precision", &TrainOptions::precision, Choices{"fp32", "bf16"},

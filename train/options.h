@@ -17,6 +17,9 @@ struct ValidationOptions {
   std::string every = "1 epochs";  // a period
   int64_t max_examples = 0;        // 0: all
   int64_t bleu_examples = 0;       // 0: no BLEU
+  int64_t draft_examples = 0;      // 0: no speculative decode
+  int64_t draft_window = 5;
+  double draft_temperature = 0;
   int64_t max_new_tokens = 128;
   int64_t token_budget = 8192;
   std::string measure = "loss";
@@ -32,7 +35,9 @@ struct TrainOptions {
   data::BatchOptions batches;
   ValidationOptions validation;
   int64_t accumulate = 1;
-  double clip_norm = 1.0;         // 0: no clipping
+  double clip_norm = 1.0;  // 0: no clipping
+  std::string nonfinite = "stop";
+  int64_t nonfinite_limit = 10;   // consecutive skipped steps
   std::optional<double> dropout;  // absent: the model's own
   uint64_t seed = 1;              // of dropout
   std::string precision = "fp32";

@@ -15,6 +15,7 @@ namespace draftsmith::train {
 namespace {
 
 constexpr double kPercent = 100.0;
+constexpr double kRounding = 1e-9;  // 0.3 / 0.1 is 2.9999999999999996
 
 [[noreturn]] void reject(const std::string& text, const std::string& where) {
   throw UserError(Problem{.where = where,
@@ -74,6 +75,10 @@ double done(const Period& period, const Progressed& progress, const Period& run)
                [&](Labels p) { return progress.labels / p.count; },
                [&](Share p) { return done(run, progress, run) / p.part; }},
       period);
+}
+
+int64_t times_done(const Period& period, const Progressed& progress, const Period& run) {
+  return static_cast<int64_t>(std::floor(done(period, progress, run) + kRounding));
 }
 
 }  // namespace draftsmith::train

@@ -58,4 +58,7 @@ double in_steps(const Period& period, const Period& run, const PeriodScale& scal
 // shares.
 double done(const Period& period, const Progressed& progress, const Period& run);
 
+// Returns how many whole periods are done. A period that misses its end by rounding alone is whole.
+int64_t times_done(const Period& period, const Progressed& progress, const Period& run);
+
 }  // namespace draftsmith::train

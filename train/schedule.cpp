@@ -15,7 +15,7 @@ Fields<ScheduleOptions> ScheduleOptions::fields() {
            "Length of the linear warm-up: \"500 steps\", \"0.5 epochs\", \"1e6 labels\" or \"4 %\" of the run; empty: "
            "none. inverse_sqrt needs one.")
       .add("final_factor", &ScheduleOptions::final_factor, Range{0, 1},
-           "Learning rate at the end of the run as a factor of the peak (linear, cosine).")
+           "Learning rate after the last step of the run as a factor of the peak (linear, cosine).")
       .check([](const ScheduleOptions& options, const std::string& where, Problems& problems) {
         check_period(options.warmup, where + ".warmup", true, problems);
         if (options.name == "inverse_sqrt" && options.warmup.empty()) {
@@ -49,12 +49,12 @@ double Schedule::decayed(const Progressed& progress) const {
   return std::clamp((run_done - warmup_share_) / (1 - warmup_share_), 0.0, 1.0);
 }
 
-double Schedule::factor(const Progressed& progress) const {
-  const double warmed = warmup_ ? done(*warmup_, progress, run_) : 1.0;
+double Schedule::factor(const Progressed& before, const Progressed& after) const {
+  const double warmed = warmup_ ? done(*warmup_, after, run_) : 1.0;
   if (warmed < 1) return warmed;
   const double fall = 1 - options_.final_factor;
-  if (options_.name == "linear") return 1 - fall * decayed(progress);
-  if (options_.name == "cosine") return 1 - fall * (1 - std::cos(std::numbers::pi * decayed(progress))) / 2;
+  if (options_.name == "linear") return 1 - fall * decayed(before);
+  if (options_.name == "cosine") return 1 - fall * (1 - std::cos(std::numbers::pi * decayed(before))) / 2;
   if (options_.name == "inverse_sqrt") return 1 / std::sqrt(warmed);
   return 1;
 }

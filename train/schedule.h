@@ -2,7 +2,8 @@
 //
 //   warm-up      u = done(warm-up):                   factor u while u < 1
 //   constant     1
-//   linear       from 1 at the end of the warm-up to `final_factor` at the end of the run
+//   linear       from 1 at the end of the warm-up to `final_factor` after the last step of the run, which itself still
+//                moves the model, as in Transformers
 //   cosine       the same way along half a cosine (Loshchilov and Hutter, SGDR, 2017, without restarts)
 //   inverse_sqrt 1 / sqrt(done(warm-up)) (Vaswani et al. 2017; T5's pre-training)
 #pragma once
@@ -27,9 +28,9 @@ class Schedule {
   // for inverse_sqrt without a warm-up.
   Schedule(const ScheduleOptions& options, const Period& run, const PeriodScale& scale);
 
-  // Returns the factor on the peak rate for the step that brings the run to `progress`, 0..1. (The first step has steps
-  // = 1, so that a warm-up does not begin with a step of size zero.)
-  double factor(const Progressed& progress) const;
+  // Returns the factor on the peak rate for the step that brings the run from `before` to `after`, 0..1. Warm-ups read
+  // `after` and decays read `before`, so that neither the first nor the last step has size zero.
+  double factor(const Progressed& before, const Progressed& after) const;
 
  private:
   // Returns the part of the way from the end of the warm-up to the end of the run, 0..1.

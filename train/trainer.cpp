@@ -7,10 +7,12 @@
 
 #include "base/files.h"
 #include "base/logging.h"
-#include "base/sha256.h"
 #include "base/signals.h"
 #include "base/timing.h"
+#include "train/best_model.h"
+#include "train/continuation.h"
 #include "train/memory.h"
+#include "train/step_window.h"
 #include "train/trainer_checks.h"
 #include "train/training_checkpoint.h"
 #include "train/training_log.h"
@@ -19,8 +21,6 @@
 namespace draftsmith::train {
 
 namespace {
-
-constexpr const char* kBest = "best";
 
 TrainOptions checked(TrainOptions options) {
   Problems problems;
@@ -50,16 +50,16 @@ struct Trainer::Impl {
         objective(make_objective(options.objective,
                                  {&inputs.trainable, &inputs.corpus, inputs.distilled, options.batches.token_budget})),
         optimizer(make_optimizer(inputs.trainable.parameters(), options.optimizer)),
-        checkpoints(directory / "checkpoints", identity()) {
+        record(record_run(inputs, options)),
+        checkpoints(directory / "checkpoints", record) {
     check_inputs(inputs);
     check_validation(inputs.trainable, validation_inputs, options.validation);
     check_groups();
   }
 
-  std::string identity() const { return sha256(inputs.identity + options_hash(options)); }
   bool validates() const { return inputs.validation != nullptr; }
   bool over() const { return state.finished || done(length, state.progressed(), length) >= 1; }
-  std::filesystem::path best_directory(int64_t step) const { return directory / fmt::format("{}-{:09}", kBest, step); }
+  std::filesystem::path best_directory(int64_t step) const { return train::best_directory(directory, step); }
 
   model::SaveOptions save_options() const {
     model::SaveOptions save;
@@ -72,7 +72,7 @@ struct Trainer::Impl {
   bool due(const std::string& text, const Progressed& before) const {
     if (text.empty()) return false;
     const Period period = parse_period(text, "train");
-    return std::floor(done(period, state.progressed(), length)) > std::floor(done(period, before, length));
+    return times_done(period, state.progressed(), length) > times_done(period, before, length);
   }
 
   void check_groups() const {
@@ -96,6 +96,10 @@ struct Trainer::Impl {
     if (const auto checkpoint = checkpoints.newest()) {
       state = checkpoints.restore(*checkpoint, inputs.trainable, *optimizer);
       if (!state.finished) log_info("going on from {}", checkpoint->string());
+    } else if (!inputs.continue_from.empty()) {
+      state = continue_run({inputs.continue_from, directory, options}, record, inputs.trainable, *optimizer);
+      state.validation_due = state.validation_due && validates();
+      require_more_length();
     }
     log.emplace(directory,
                 TrainingLogOptions{.progress = inputs.progress,
@@ -103,6 +107,16 @@ struct Trainer::Impl {
                                    .last_step = state.step,
                                    .validated = !state.validation_due,
                                    .total_steps = static_cast<int64_t>(std::ceil(in_steps(length, length, scale)))});
+  }
+
+  void require_more_length() const {
+    if (!over()) return;
+    throw UserError({.where = "train.length",
+                     .what = "the run that `continue_from` names is not shorter",
+                     .expected = fmt::format("more than {} steps, {:.6g} epochs, {} labels", state.step, state.epochs,
+                                             state.labels),
+                     .found = options.length,
+                     .hint = "the length counts from the first step of the first run"});
   }
 
   // The next step's data. A step never reaches over the end of an epoch.
@@ -138,49 +152,46 @@ struct Trainer::Impl {
 
   void step() {
     const Stopwatch watch;
+    const Progressed before = state.progressed();
     const MicroBatches data = next_data();
     const StepResult result = accumulate_gradients(inputs.trainable, *objective, inputs.corpus, data, step_settings());
     count(data, result);
-    const double lr = options.optimizer.lr * schedule.factor(state.progressed());
-    optimizer->step(lr, gradient_scale(result, options.clip_norm));
+    const double lr = options.optimizer.lr * schedule.factor(before, state.progressed());
+    if (result.nonfinite) {
+      skip(*result.nonfinite);
+    } else {
+      optimizer->step(lr, gradient_scale(result, options.clip_norm));
+      state.skipped_in_a_row = 0;
+    }
     optimizer->zero_grad();
-    record(result, lr, watch.seconds());
+    log_step(result, lr, watch.seconds());
   }
 
-  void record(const StepResult& result, double lr, double seconds) {
-    state.seconds += seconds;
-    state.window_seconds += seconds;
-    state.window_loss += result.loss_sum;
-    state.window_labels += result.labels;
-    const auto labels = static_cast<double>(std::max<int64_t>(1, state.window_labels));
-    const double loss = state.window_loss / labels;
-    const double rate = labels / std::max(state.window_seconds, 1e-9);
-    log->advance(loss, lr, rate);
+  // Leaves the update of a step out, if the options allow it and not too many before it were left out. Errors:
+  // RunError.
+  void skip(Problem problem) {
+    if (options.nonfinite == "stop") throw RunError(std::move(problem));
+    ++state.skipped;
+    if (++state.skipped_in_a_row > options.nonfinite_limit) {
+      problem.what += fmt::format(", as in the {} steps before it, which were skipped (nonfinite_limit)",
+                                  state.skipped_in_a_row - 1);
+      throw RunError(std::move(problem));
+    }
+    log_warning("{}: the step is skipped ({} so far)", problem.what, state.skipped);
+  }
+
+  void log_step(const StepResult& result, double lr, double seconds) {
+    add_to_window(state, result, options.clip_norm, seconds);
+    const StepMetrics metrics = window_metrics(state, lr, result.gradient_norm);
+    log->advance(metrics.loss, lr, metrics.labels_per_second);
     if (state.step % options.log_every != 0) return;
-    log->add(StepMetrics{.step = state.step,
-                         .epochs = state.epochs,
-                         .labels = state.labels,
-                         .loss = loss,
-                         .lr = lr,
-                         .gradient_norm = result.gradient_norm,
-                         .labels_per_second = rate,
-                         .seconds = state.seconds});
-    state.window_loss = state.window_seconds = 0;
-    state.window_labels = 0;
-  }
-
-  void require_finite(double value, const std::string& measure) const {
-    if (std::isfinite(value)) return;
-    throw RunError(
-        {.where = inputs.validation->file().string(),
-         .what = fmt::format("the validation's {} is not finite after training step {}", measure, state.step),
-         .expected = "a finite number",
-         .found = fmt::format("{}", value),
-         .hint = "lower the learning rate, warm up longer or clip. The last checkpoint is unharmed"});
+    log->add(metrics);
+    clear_window(state);
   }
 
   // Stays due if the run is stopped during it: a resumed run begins with it.
   void run_validation() {
+    const Stopwatch watch;
     ValidationResult result;
     try {
       result = validate(inputs.trainable, validation_inputs, options.validation);
@@ -190,22 +201,16 @@ struct Trainer::Impl {
     state.validation_due = false;
     const std::string& measure = options.validation.measure;
     const double value = value_of(result, measure);
-    require_finite(result.loss, "loss");
-    require_finite(value, measure);
-    const bool lower_is_better = measure == "loss";
-    const bool better = !state.best_value || (lower_is_better ? value < *state.best_value : value > *state.best_value);
-    ++state.validations;
+    const std::string corpus = inputs.validation->file().string();
+    require_finite_measure(result.loss, "loss", state.step, corpus);
+    require_finite_measure(value, measure, state.step, corpus);
+    const bool better = count_validation(state, value, measure);
     if (better) {
-      state.best_value = value;
-      state.best_step = state.step;
-      state.since_best = 0;
       // A run killed after this and before its next checkpoint comes here again.
       std::filesystem::remove_all(best_directory(state.step));
       inputs.trainable.save(best_directory(state.step), save_options());
-    } else {
-      ++state.since_best;
     }
-    log->add(state.step, result, better);
+    log->add({state.step, better, watch.seconds()}, result);
     if (options.validation.patience > 0 && state.since_best >= options.validation.patience) {
       log_info("no better {} for {} validations: stopping", measure, state.since_best);
       state.finished = true;
@@ -214,14 +219,8 @@ struct Trainer::Impl {
 
   void save_checkpoint() {
     checkpoints.write(inputs.trainable, *optimizer, state, save_options());
-    if (!state.best_value) return;
     // From here on no resumed run needs an older best model.
-    replace_link(directory / kBest, best_directory(state.best_step));
-    for (const auto& entry : std::filesystem::directory_iterator(directory)) {
-      const std::string name = entry.path().filename().string();
-      const bool old = name.starts_with(std::string(kBest) + "-") && entry.path() != best_directory(state.best_step);
-      if (old && !entry.is_symlink()) std::filesystem::remove_all(entry.path());
-    }
+    if (state.best_value) keep_best_only(directory, state.best_step);
   }
 
   void after_step(const Progressed& before) {
@@ -263,6 +262,7 @@ struct Trainer::Impl {
   Schedule schedule;
   std::unique_ptr<Objective> objective;
   std::unique_ptr<Optimizer> optimizer;
+  RunRecord record;
   CheckpointFolder checkpoints;
   TrainingState state;
   std::optional<TrainingLog> log;

@@ -39,9 +39,10 @@ class Trainer {
   ~Trainer();
 
   // Trains from the newest checkpoint in the directory, or from the start, to the end.
-  // Errors: RunError when the loss or a gradient is NaN or infinite (names step, corpus and examples; the last
-  // checkpoint stays), or a validation's measure; UserError when the directory holds another run; Interrupted after
-  // SIGINT or SIGTERM, with a checkpoint written, while a SignalWatch exists (base/signals.h; the caller holds it).
+  // Errors: RunError when the loss or a gradient is NaN or infinite and the options do not skip such steps (names step,
+  // corpus and examples; the last checkpoint stays), or when a validation's measure is; UserError when the directory
+  // holds another run; Interrupted after SIGINT or SIGTERM, with a checkpoint written, while a SignalWatch exists
+  // (base/signals.h; the caller holds it).
   TrainResult run();
 
  private:

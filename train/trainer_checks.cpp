@@ -25,14 +25,14 @@ void check_teacher(const TrainerInputs& inputs, Problems& problems) {
          .what = "the validation corpus " + inputs.validation->file().string() + " has more token ids than the teacher",
          .expected = fmt::format("at least {}", vocabulary),
          .found = std::to_string(teacher.vocabulary),
-         .hint = "alpha needs a teacher with the model's own tokenizer"});
+         .hint = "overlap and drafting need a teacher with the model's own tokenizer"});
   }
   if (teacher.decoder_start != info.decoder_start) {
     problems.add({.where = where,
                   .what = "teacher and model " + info.name + " begin their outputs with different tokens",
                   .expected = fmt::format("decoder_start_token_id {}", info.decoder_start),
                   .found = std::to_string(teacher.decoder_start),
-                  .hint = "alpha needs a teacher of the model's own family and tokenizer"});
+                  .hint = "overlap and drafting need a teacher of the model's own family and tokenizer"});
   }
 }
 
@@ -59,8 +59,7 @@ void check_length(const data::Corpus& corpus, const model::ModelInfo& info, Prob
                 .hint = "prepare it with max_source and max_target, or raise max_positions"});
 }
 
-// Checks the lengths for the teacher that runs beside the trained model, and for the one that alpha is measured
-// against.
+// Checks the lengths for the teacher that runs beside the trained model, and for the one of validation.
 void check_teachers_lengths(const TrainerInputs& inputs, Problems& problems) {
   if (inputs.trainable.info().encoder_decoder) return;
   const model::ModelInfo* live = inputs.distilled ? inputs.distilled->live() : nullptr;

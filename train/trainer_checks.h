@@ -6,7 +6,7 @@
 namespace draftsmith::train {
 
 // Refuses inputs that do not fit each other. Errors (UserError, all at once): corpora without examples or with more
-// token ids than the model, a teacher for alpha with fewer ids or another decoder start than the model; for
+// token ids than the model, a teacher of validation with fewer ids or another decoder start than the model; for
 // decoder-only models sources that end in EOS and examples longer than the positions of the model or of a teacher.
 void check_inputs(const TrainerInputs& inputs);
 

@@ -4,6 +4,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "base/logging.h"
 #include "model/files/safetensors.h"
 
 namespace draftsmith::train {
@@ -54,20 +55,49 @@ void remove_others(const std::filesystem::path& folder, const std::filesystem::p
   }
 }
 
+void warn_of_threads(const RunRecord& stored, const RunRecord& own) {
+  if (stored.threads == 0 || stored.threads == own.threads) return;
+  log_warning(
+      "the run went on with {} threads until now, and with {} from here on: sums are rounded otherwise, so the "
+      "result is not bit for bit that of an uninterrupted run (--threads {})",
+      stored.threads, own.threads, stored.threads);
+}
+
 }  // namespace
 
-CheckpointFolder::CheckpointFolder(std::filesystem::path folder, std::string identity)
-    : folder_(std::move(folder)), identity_(std::move(identity)) {}
+StoredCheckpoint read_checkpoint(const std::filesystem::path& checkpoint) {
+  const std::filesystem::path file = checkpoint / kState;
+  const nlohmann::json json = load_json(file);
+  Problems problems;
+  JsonReader reader(json, file.string(), problems);
+  reader.get_int("format_version", {.min = kFormatVersion, .max = kFormatVersion});
+  StoredCheckpoint stored{.directory = checkpoint,
+                          .record = run_record_from_json(json, file.string(), problems),
+                          .state = {},
+                          .optimizer_steps = reader.get_int("optimizer_steps", {.min = 0})};
+  if (!json.contains("state")) problems.add({.where = file.string(), .what = "no counters", .expected = "'state'"});
+  problems.throw_if_any();
+  stored.state = state_from_json(json.at("state"), file.string());
+  return stored;
+}
+
+void load_checkpoint(const StoredCheckpoint& stored, TrainableModel& trainable, Optimizer& optimizer) {
+  trainable.load(stored.directory / kModel);
+  optimizer.restore(read_optimizer(stored.directory / kOptimizer, optimizer), stored.optimizer_steps);
+}
+
+CheckpointFolder::CheckpointFolder(std::filesystem::path folder, RunRecord record)
+    : folder_(std::move(folder)), record_(std::move(record)) {}
 
 void CheckpointFolder::write(const TrainableModel& trainable, const Optimizer& optimizer, const TrainingState& state,
                              const model::SaveOptions& save) {
   const std::string number = fmt::format("{:09}", state.step);
   const std::filesystem::path final_path = folder_ / (kStepPrefix + number);
   const std::filesystem::path path = folder_ / (kTemporary + number);
-  const nlohmann::ordered_json json{{"format_version", kFormatVersion},
-                                    {"identity", identity_},
-                                    {"optimizer_steps", optimizer.steps()},
-                                    {"state", to_json(state)}};
+  nlohmann::ordered_json json = record_;
+  json["format_version"] = kFormatVersion;
+  json["optimizer_steps"] = optimizer.steps();
+  json["state"] = to_json(state);
   if (std::filesystem::exists(final_path / kDone)) {
     // The run went on from this very checkpoint and only validated since: weights and optimizer are those in it.
     write_json(final_path / kState, json);
@@ -99,26 +129,18 @@ std::optional<std::filesystem::path> CheckpointFolder::newest() const {
 
 TrainingState CheckpointFolder::restore(const std::filesystem::path& checkpoint, TrainableModel& trainable,
                                         Optimizer& optimizer) const {
-  const std::filesystem::path file = checkpoint / kState;
-  const nlohmann::json json = load_json(file);
-  Problems problems;
-  JsonReader reader(json, file.string(), problems);
-  reader.get_int("format_version", {.min = kFormatVersion, .max = kFormatVersion});
-  const std::string identity = reader.get_string("identity");
-  const int64_t steps = reader.get_int("optimizer_steps", {.min = 0});
-  if (!json.contains("state")) problems.add({.where = file.string(), .what = "no counters", .expected = "'state'"});
-  problems.throw_if_any();
-  if (identity != identity_) {
+  const StoredCheckpoint stored = read_checkpoint(checkpoint);
+  if (stored.record.identity != record_.identity) {
     throw UserError(Problem{.where = checkpoint.string(),
                             .what = "the checkpoint belongs to a run with other options or data",
-                            .expected = identity_,
-                            .found = identity,
-                            .hint = "train in another directory, or remove this one to start anew"});
+                            .expected = record_.identity,
+                            .found = stored.record.identity,
+                            .hint = "train in another directory, or remove this one to start anew. `continue_from` "
+                                    "goes on from it with another length or rate"});
   }
-  const TrainingState state = state_from_json(json.at("state"), file.string());
-  trainable.load(checkpoint / kModel);
-  optimizer.restore(read_optimizer(checkpoint / kOptimizer, optimizer), steps);
-  return state;
+  warn_of_threads(stored.record, record_);
+  load_checkpoint(stored, trainable, optimizer);
+  return stored.state;
 }
 
 }  // namespace draftsmith::train

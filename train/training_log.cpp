@@ -1,5 +1,6 @@
 #include "train/training_log.h"
 
+#include <cmath>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -18,14 +19,14 @@ void add_exit(const ValidationResult::Exit& exit, nlohmann::ordered_json& values
               std::string& text) {
   const std::string name = fmt::format("exit_{}", exit.layer);
   nlohmann::ordered_json measures{{"layer", exit.layer}, {"loss", exit.loss}, {"accuracy", exit.accuracy}};
-  if (exit.alpha) measures["alpha"] = *exit.alpha;
+  if (exit.overlap) measures["overlap"] = *exit.overlap;
   values["exits"].push_back(std::move(measures));
   scalars.emplace_back("validation/" + name + "/loss", exit.loss);
   scalars.emplace_back("validation/" + name + "/accuracy", exit.accuracy);
   text += fmt::format("; exit {}: loss {:.4f}, accuracy {:.4f}", exit.layer, exit.loss, exit.accuracy);
-  if (!exit.alpha) return;
-  scalars.emplace_back("validation/" + name + "/alpha", *exit.alpha);
-  text += fmt::format(", alpha {:.4f}", *exit.alpha);
+  if (!exit.overlap) return;
+  scalars.emplace_back("validation/" + name + "/overlap", *exit.overlap);
+  text += fmt::format(", overlap {:.4f}", *exit.overlap);
 }
 
 }  // namespace
@@ -93,18 +94,27 @@ void TrainingLog::add(const StepMetrics& metrics) {
               {"loss", metrics.loss},
               {"lr", metrics.lr},
               {"gradient_norm", metrics.gradient_norm},
+              {"gradient_norm_max", metrics.largest_norm},
+              {"clipped", metrics.clipped},
+              {"skipped", metrics.skipped},
               {"tokens_per_second", metrics.labels_per_second},
               {"seconds", metrics.seconds}});
   if (!events_) return;
-  const std::vector<Scalar> scalars{{"train/loss", metrics.loss},
-                                    {"train/lr", metrics.lr},
-                                    {"train/gradient_norm", metrics.gradient_norm},
-                                    {"train/tokens_per_second", metrics.labels_per_second},
-                                    {"train/epochs", metrics.epochs}};
+  std::vector<Scalar> scalars{{"train/loss", metrics.loss},
+                              {"train/lr", metrics.lr},
+                              {"train/gradient_norm", metrics.gradient_norm},
+                              {"train/gradient_norm_max", metrics.largest_norm},
+                              {"train/clipped", metrics.clipped},
+                              {"train/skipped", static_cast<double>(metrics.skipped)},
+                              {"train/tokens_per_second", metrics.labels_per_second},
+                              {"train/epochs", metrics.epochs}};
+  // A skipped step has neither loss nor norm.
+  std::erase_if(scalars, [](const Scalar& scalar) { return !std::isfinite(scalar.second); });
   events_->add(metrics.step, scalars);
 }
 
-void TrainingLog::add(int64_t step, const ValidationResult& result, bool is_best) {
+void TrainingLog::add(const ValidatedStep& validated, const ValidationResult& result) {
+  const int64_t step = validated.step;
   nlohmann::ordered_json values{{"loss", result.loss}, {"accuracy", result.accuracy}, {"labels", result.labels}};
   std::vector<Scalar> scalars{{"validation/loss", result.loss}, {"validation/accuracy", result.accuracy}};
   std::string text =
@@ -116,12 +126,25 @@ void TrainingLog::add(int64_t step, const ValidationResult& result, bool is_best
     text += fmt::format(", {} {:.4f}", name, *value);
   };
   append("bleu", result.bleu);
-  append("alpha", result.alpha);
+  append("overlap", result.overlap);
+  if (result.drafts) {
+    append("agreement", result.drafts->agreement);
+    append("alpha_forced", result.drafts->alpha_forced);
+    append("alpha", result.drafts->alpha);
+    append("tokens_per_target_run", result.drafts->tokens_per_target_run);
+  }
   append("weighted_loss", result.weighted_loss);
   for (const ValidationResult::Exit& exit : result.exits) add_exit(exit, values, scalars, text);
-  write_line({{"step", step}, {"validation", values}, {"best", is_best}});
+  nlohmann::ordered_json line{
+      {"step", step}, {"validation", values}, {"best", validated.is_best}, {"validation_seconds", validated.seconds}};
+  text += fmt::format(" ({:.1f} s", validated.seconds);
+  if (result.decoding_seconds > 0) {
+    line["decoding_seconds"] = result.decoding_seconds;
+    text += fmt::format(", {:.1f} s of them decoding", result.decoding_seconds);
+  }
+  write_line(line);
   if (events_) events_->add(step, scalars);
-  log_info("{}{}", text, is_best ? " (best)" : "");
+  log_info("{}){}", text, validated.is_best ? " (best)" : "");
 }
 
 void TrainingLog::finish() {

@@ -18,11 +18,20 @@ struct StepMetrics {
   int64_t step = 0;
   double epochs = 0;
   int64_t labels = 0;            // since the start
-  double loss = 0;               // the objective's, per label, mean over the steps since the last line
+  double loss = 0;               // the objective's, per label, mean over the updates since the last line; NaN: none
   double lr = 0;                 // of the last step
-  double gradient_norm = 0;      // of the last step, before clipping
+  double gradient_norm = 0;      // of the last step, before clipping; not finite if the step was skipped
+  double largest_norm = 0;       // of the updates since the last line, before clipping
+  double clipped = 0;            // share of these updates whose gradients were scaled down to clip_norm
+  int64_t skipped = 0;           // steps without an update, since the start
   double labels_per_second = 0;  // target tokens, padding and validations not counted
   double seconds = 0;            // since the start, all sessions of the run together
+};
+
+struct ValidatedStep {
+  int64_t step = 0;
+  bool is_best = false;  // by the run's own measure
+  double seconds = 0;    // of the validation
 };
 
 struct TrainingLogOptions {
@@ -41,8 +50,7 @@ class TrainingLog {
   // Moves the progress bar by one step.
   void advance(double loss, double lr, double labels_per_second);
   void add(const StepMetrics& metrics);
-  // `is_best`: by the run's own measure.
-  void add(int64_t step, const ValidationResult& result, bool is_best);
+  void add(const ValidatedStep& validated, const ValidationResult& result);
   void finish();
 
  private:

@@ -20,6 +20,11 @@ nlohmann::ordered_json to_json(const TrainingState& state) {
                               {"window_loss", state.window_loss},
                               {"window_labels", state.window_labels},
                               {"window_seconds", state.window_seconds},
+                              {"window_updates", state.window_updates},
+                              {"window_clipped", state.window_clipped},
+                              {"window_largest_norm", state.window_largest_norm},
+                              {"skipped", state.skipped},
+                              {"skipped_in_a_row", state.skipped_in_a_row},
                               {"validations", state.validations},
                               {"best_step", state.best_step},
                               {"since_best", state.since_best},
@@ -45,6 +50,12 @@ TrainingState state_from_json(const nlohmann::json& json, const std::string& whe
   state.window_loss = reader.get_double("window_loss");
   state.window_labels = reader.get_int("window_labels", count);
   state.window_seconds = reader.get_double("window_seconds");
+  // Checkpoints of earlier versions lack these.
+  state.window_updates = reader.get_int("window_updates", count, 0);
+  state.window_clipped = reader.get_int("window_clipped", count, 0);
+  state.window_largest_norm = reader.get_double("window_largest_norm", 0.0);
+  state.skipped = reader.get_int("skipped", count, 0);
+  state.skipped_in_a_row = reader.get_int("skipped_in_a_row", count, 0);
   state.validations = reader.get_int("validations", count);
   state.best_step = reader.get_int("best_step", count);
   state.since_best = reader.get_int("since_best", count);

@@ -15,18 +15,23 @@
 namespace draftsmith::train {
 
 struct TrainingState {
-  int64_t step = 0;              // optimizer updates done
+  int64_t step = 0;              // steps done, skipped ones counted
   int64_t micro_step = 0;        // micro-batches done: the counter of dropout's random stream
   data::BatchPosition position;  // of the next micro-batch
   double epochs = 0;             // done, as a fraction
   int64_t labels = 0;            // target tokens that entered the loss
   int64_t examples = 0;
-  double seconds = 0;  // spent in all sessions of the run
+  double seconds = 0;            // spent in all sessions of the run
+  int64_t skipped = 0;           // steps without an update, since a loss or a gradient was not finite
+  int64_t skipped_in_a_row = 0;  // the last of them, without an update since
 
-  // Since the last line of the log.
+  // Since the last line of the log. Skipped steps count in the seconds alone.
   double window_loss = 0;
   int64_t window_labels = 0;
   double window_seconds = 0;
+  int64_t window_updates = 0;
+  int64_t window_clipped = 0;      // updates whose gradients were scaled down
+  double window_largest_norm = 0;  // of gradients, before clipping
 
   int64_t validations = 0;
   std::optional<double> best_value;  // of the validation measure

@@ -44,25 +44,29 @@ std::string listed(const std::vector<int64_t>& examples) {
   return text;
 }
 
-[[noreturn]] void stop_for(const std::string& what, int64_t step, const data::Corpus& corpus,
-                           const std::vector<int64_t>& examples) {
-  throw RunError(Problem{.where = corpus.file().string(),
-                         .what = what + " in training step " + std::to_string(step),
-                         .expected = "a finite number",
-                         .found = "NaN or infinity from the examples " + listed(examples),
-                         .hint = "look at them with `draftsmith data show`; else lower the learning rate, warm up "
-                                 "longer or clip. The last checkpoint is unharmed"});
+Problem nonfinite_problem(const std::string& what, int64_t step, const data::Corpus& corpus,
+                          const std::vector<int64_t>& examples) {
+  return {.where = corpus.file().string(),
+          .what = what + " in training step " + std::to_string(step),
+          .expected = "a finite number",
+          .found = "NaN or infinity from the examples " + listed(examples),
+          .hint =
+              "look at them with `draftsmith data show`; else lower the learning rate, warm up longer or clip, in "
+              "a run that continues this one (`continue_from`), or skip such steps (nonfinite = \"skip\"). The "
+              "last checkpoint is unharmed"};
 }
 
-// Names the data when a loss or the norm is not finite. `values` are the micro-batches' losses, then the norm.
-void require_finite(const std::vector<double>& values, int64_t step, const data::Corpus& corpus,
-                    const MicroBatches& micro_batches) {
+// Returns a problem that names the data if a loss or the norm is not finite. `values` are the micro-batches' losses,
+// then the norm.
+std::optional<Problem> find_nonfinite(const std::vector<double>& values, int64_t step, const data::Corpus& corpus,
+                                      const MicroBatches& micro_batches) {
   std::vector<int64_t> all;
   for (size_t i = 0; i < micro_batches.size(); ++i) {
-    if (!std::isfinite(values[i])) stop_for("the loss is not finite", step, corpus, micro_batches[i]);
+    if (!std::isfinite(values[i])) return nonfinite_problem("the loss is not finite", step, corpus, micro_batches[i]);
     all.insert(all.end(), micro_batches[i].begin(), micro_batches[i].end());
   }
-  if (!std::isfinite(values.back())) stop_for("a gradient is not finite", step, corpus, all);
+  if (!std::isfinite(values.back())) return nonfinite_problem("a gradient is not finite", step, corpus, all);
+  return std::nullopt;
 }
 
 }  // namespace
@@ -88,15 +92,19 @@ StepResult accumulate_gradients(TrainableModel& trainable, Objective& objective,
   // The one point of a step at which the host waits for a GPU.
   const at::Tensor on_host = at::stack(values).cpu();
   const std::vector<double> numbers(on_host.data_ptr<double>(), on_host.data_ptr<double>() + on_host.numel());
-  require_finite(numbers, settings.step, corpus, micro_batches);
+  result.nonfinite = find_nonfinite(numbers, settings.step, corpus, micro_batches);
   for (size_t i = 0; i < micro_batches.size(); ++i) result.loss_sum += numbers[i];
   result.gradient_norm = numbers.back() / static_cast<double>(std::max<int64_t>(1, result.labels));
   return result;
 }
 
+bool is_clipped(const StepResult& result, double clip_norm) {
+  return clip_norm > 0 && result.gradient_norm > clip_norm;
+}
+
 double gradient_scale(const StepResult& result, double clip_norm) {
   const double mean = 1 / static_cast<double>(std::max<int64_t>(1, result.labels));
-  return clip_norm > 0 && result.gradient_norm > clip_norm ? mean * clip_norm / result.gradient_norm : mean;
+  return is_clipped(result, clip_norm) ? mean * clip_norm / result.gradient_norm : mean;
 }
 
 }  // namespace draftsmith::train

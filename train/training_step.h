@@ -1,9 +1,11 @@
-// The gradients of one optimizer step: forward and backward passes over its micro-batches, and the guard against NaN.
+// The gradients of one optimizer step: forward and backward passes over its micro-batches, and the check for NaN.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "base/error.h"
 #include "data/corpus/corpus.h"
 #include "train/objectives/objective.h"
 
@@ -25,13 +27,17 @@ struct StepResult {
   double loss_sum = 0;  // over labels
   int64_t labels = 0;
   double gradient_norm = 0;  // of the mean loss, before clipping; parameters without a gradient are left out
+  // Present if a loss or a gradient is NaN or infinite: names step, corpus and examples. No update may follow.
+  std::optional<Problem> nonfinite = {};
 };
 
 // Adds the gradients of the micro-batches' loss *sums* to the parameters; gradient_scale() turns them into gradients of
-// the mean loss of one large batch. Errors: RunError when a loss or a gradient is NaN or infinite; it names step,
-// corpus and examples.
+// the mean loss of one large batch.
 StepResult accumulate_gradients(TrainableModel& trainable, Objective& objective, const data::Corpus& corpus,
                                 const MicroBatches& micro_batches, const StepSettings& settings);
+
+// Returns whether gradient_scale() reduces the gradients.
+bool is_clipped(const StepResult& result, double clip_norm);
 
 // Returns the factor for the summed gradients: 1/labels, reduced so that the norm is at most `clip_norm` (0: off).
 double gradient_scale(const StepResult& result, double clip_norm);

@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "base/signals.h"
+#include "base/timing.h"
 #include "data/corpus/batches.h"
 #include "infer/drafters/tandem_loading.h"
 #include "infer/generator.h"
@@ -75,7 +76,7 @@ struct Sums {
   double mean_loss() const { return loss / static_cast<double>(std::max<int64_t>(1, in_head)); }
   double per_label(double sum) const { return sum / static_cast<double>(std::max<int64_t>(1, labels)); }
   double accuracy() const { return per_label(static_cast<double>(correct)); }
-  std::optional<double> alpha() const { return overlap ? std::optional(per_label(*overlap)) : std::nullopt; }
+  std::optional<double> mean_overlap() const { return overlap ? std::optional(per_label(*overlap)) : std::nullopt; }
 };
 
 void Sums::add(const Predictions& own, const std::optional<Predictions>& teacher) {
@@ -136,6 +137,15 @@ std::string decoded_target(const ValidationInputs& inputs, int64_t example) {
   return inputs.tokenizer->decode(inputs.corpus->target(example));
 }
 
+std::vector<std::vector<int64_t>> sources_of(const ValidationInputs& inputs, int64_t count) {
+  std::vector<std::vector<int64_t>> sources;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto source = inputs.corpus->source(i);
+    sources.emplace_back(source.begin(), source.end());
+  }
+  return sources;
+}
+
 double greedy_bleu(const TrainableModel& trained, const ValidationInputs& inputs, const ValidationOptions& options) {
   const TextWriters writers = trained.text_writers();
   const auto& model = writers.target;
@@ -151,11 +161,9 @@ double greedy_bleu(const TrainableModel& trained, const ValidationInputs& inputs
   models.target_tokenizer = inputs.tokenizer;
   infer::Generator generator(models, decoding);
   const int64_t count = examples_to_use(inputs, options.bleu_examples);
-  std::vector<std::vector<int64_t>> sources;
+  const std::vector<std::vector<int64_t>> sources = sources_of(inputs, count);
   metrics::References references;
   for (int64_t i = 0; i < count; ++i) {
-    const auto source = inputs.corpus->source(i);
-    sources.emplace_back(source.begin(), source.end());
     references.push_back(
         {inputs.references.empty() ? decoded_target(inputs, i) : inputs.references[static_cast<size_t>(i)]});
   }
@@ -165,6 +173,49 @@ double greedy_bleu(const TrainableModel& trained, const ValidationInputs& inputs
     hypotheses.push_back(infer::text_of_known(*inputs.tokenizer, result.ids));
   }
   return metrics::corpus_bleu(hypotheses, references).score;
+}
+
+bool continues_nothing(const ValidationInputs& inputs, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (inputs.corpus->source(i).empty()) return true;
+  }
+  return false;
+}
+
+void check_drafts(const TrainableModel& trainable, const ValidationInputs& inputs, const ValidationOptions& options,
+                  Problems& problems) {
+  const std::string where = "validation.draft_examples";
+  if (!trainable.writes_text()) {
+    problems.add({.where = where,
+                  .what = "the trained models cannot draft on their own, so there is no speculative decode",
+                  .expected = "0",
+                  .found = std::to_string(options.draft_examples),
+                  .hint = "measure it afterwards, with an evaluation of the result"});
+  } else if (!inputs.teacher && trainable.decodes()) {  // a Tandem, which does not, has its primary
+    problems.add({.where = where,
+                  .what = "a speculative decode needs a target",
+                  .expected = "`teacher`, the model that the trained one is to draft for",
+                  .found = "none given"});
+  }
+  if (trainable.info().encoder_decoder || !continues_nothing(inputs, examples_to_use(inputs, options.draft_examples))) {
+    return;
+  }
+  problems.add({.where = where,
+                .what = "an example has no prompt, so all outputs would be alike",
+                .expected = "a validation corpus of prompts and continuations",
+                .found = inputs.corpus->file().string()});
+}
+
+// Adds the measures of outputs that the trained model writes or drafts.
+void decode(const TrainableModel& trained, const ValidationInputs& inputs, const ValidationOptions& options,
+            ValidationResult& result) {
+  const Stopwatch watch;
+  if (options.bleu_examples > 0) result.bleu = greedy_bleu(trained, inputs, options);
+  if (options.draft_examples > 0) {
+    const auto sources = sources_of(inputs, examples_to_use(inputs, options.draft_examples));
+    result.drafts = measure_drafts(trained, {inputs.teacher, inputs.tokenizer, sources, stop_if_asked}, options);
+  }
+  result.decoding_seconds = watch.seconds();
 }
 
 }  // namespace
@@ -188,9 +239,10 @@ void check_validation(const TrainableModel& trainable, const ValidationInputs& i
                   .found = std::to_string(options.bleu_examples),
                   .hint = "measure it afterwards, with an evaluation of the result"});
   }
-  if (options.measure == "alpha" && !inputs.teacher && !trainable.teaches()) {
-    problems.add({.where = "validation.measure", .what = "alpha needs a teacher", .found = "none given"});
+  if (options.measure == "overlap" && !inputs.teacher && !trainable.teaches()) {
+    problems.add({.where = "validation.measure", .what = "overlap needs a teacher", .found = "none given"});
   }
+  if (options.draft_examples > 0) check_drafts(trainable, inputs, options, problems);
   if (!inputs.references.empty() && static_cast<int64_t>(inputs.references.size()) != inputs.corpus->size()) {
     problems.add({.where = "validation references",
                   .what = "as many references as validation examples are needed",
@@ -209,21 +261,26 @@ ValidationResult validate(TrainableModel& trainable, const ValidationInputs& inp
                           .accuracy = whole.accuracy(),
                           .labels = sums.front().labels,
                           .bleu = {},
-                          .alpha = whole.alpha(),
+                          .overlap = whole.mean_overlap(),
+                          .drafts = {},
                           .weighted_loss = {},
                           .exits = {}};
   if (sums.size() > 1 && !trainable.measures_all()) result.weighted_loss = weighted_loss(sums);
   for (const Sums& exit : sums) {
-    if (exit.layer > 0) result.exits.push_back({exit.layer, exit.mean_loss(), exit.accuracy(), exit.alpha()});
+    if (exit.layer > 0) result.exits.push_back({exit.layer, exit.mean_loss(), exit.accuracy(), exit.mean_overlap()});
   }
-  if (options.bleu_examples > 0) result.bleu = greedy_bleu(trainable, inputs, options);
+  if (options.bleu_examples > 0 || options.draft_examples > 0) decode(trainable, inputs, options, result);
   return result;
 }
 
 double value_of(const ValidationResult& result, const std::string& measure) {
   if (measure == "accuracy") return result.accuracy;
   if (measure == "bleu") return result.bleu.value();
-  if (measure == "alpha") return result.alpha.value();
+  if (measure == "overlap") return result.overlap.value();
+  if (measure == "agreement") return result.drafts.value().agreement;
+  if (measure == "alpha_forced") return result.drafts.value().alpha_forced;
+  if (measure == "alpha") return result.drafts.value().alpha;
+  if (measure == "tokens_per_target_run") return result.drafts.value().tokens_per_target_run;
   return result.weighted_loss.value_or(result.loss);
 }
 

@@ -120,8 +120,10 @@ TrainableModels tandem_trainable(const TandemTrainingOptions& options, TandemBeg
   const fs::path directory = primary_of(options, from);
   const auto configuration = train::tandem_configurations().at(options.configuration);
   const bool frozen = configuration == train::TandemConfiguration::kPrimaryFrozen;
+  // A teacher of half precision needs its plain head, whose logits are not rounded.
+  const bool packs = frozen && place.frozen_primary == at::kFloat;
   auto primary = model::load_model(
-      directory, {.device = place.device, .dtype = frozen ? place.frozen_primary : at::kFloat, .pack = frozen});
+      directory, {.device = place.device, .dtype = frozen ? place.frozen_primary : at::kFloat, .pack = packs});
   primary->set_name(directory.string());
   auto secondary = from_tandem(from) ? next_stage(options, from, directory, place.device)
                                      : first_stage(options, beginning, *primary);

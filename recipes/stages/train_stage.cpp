@@ -9,6 +9,7 @@
 #include "model/files/checkpoint.h"
 #include "model/kinds/block_prediction.h"
 #include "recipes/architecture.h"
+#include "recipes/stages/continued_training.h"
 #include "recipes/stages/exit_training.h"
 #include "recipes/stages/stages.h"
 #include "recipes/stages/tandem_training.h"
@@ -25,6 +26,7 @@ namespace {
 struct TrainStageOptions {
   std::filesystem::path corpus;
   std::filesystem::path tokenizer;
+  std::optional<std::filesystem::path> continue_from;
   std::optional<std::filesystem::path> from;
   std::optional<ArchitectureOptions> architecture;
   std::optional<std::filesystem::path> validation_corpus;
@@ -148,14 +150,14 @@ Fields<TrainStageOptions> TrainStageOptions::fields() {
       .add("corpus", &T::corpus, Required{}, "Corpus to train on (corpus.h5).")
       .add("tokenizer", &T::tokenizer, Required{}, "Tokenizer of the corpus; copied into the model directory.")
       .add("from", &T::from, "Model directory to start from.")
+      .add("continue_from", &T::continue_from, kContinueFromHelp)
       .add("architecture", &T::architecture, "Shape of a model that starts from random weights.")
       .add("validation_corpus", &T::validation_corpus, "Corpus to validate on; absent: no validation.")
       .add("validation_references", &T::validation_references,
            "Reference texts for validation BLEU, one a line; absent: the decoded targets of the corpus.")
-      .add(
-          "teacher", &T::teacher,
-          "Model directory that validation measures alpha against, and that objective distill learns from unless there "
-          "is teacher_logits. A Tandem without a teacher learns from its primary.")
+      .add("teacher", &T::teacher,
+           "Model directory that validation measures overlap with, and that objective distill learns from unless there "
+           "is teacher_logits. A Tandem without a teacher learns from its primary.")
       .add("teacher_logits", &T::teacher_logits,
            "Stored distributions of a teacher (teacher_logits.h5, kind = \"teacher-logits\") for objective distill, in "
            "place of running it. They must be of this corpus and, where `teacher` is given, that teacher's.")
@@ -288,6 +290,8 @@ void run_train(const TrainStageOptions& options, const StageContext& run) {
   inputs.teacher = teacher.get();
   const auto distilled = distilled_from(options, files.corpus, teacher.get());
   inputs.distilled = distilled.get();
+  inputs.continue_from = options.continue_from.value_or("");
+  describe_inputs(inputs, run, {"validation_corpus", "validation_references", distils(options) ? "" : "teacher"});
   if (options.from) inputs.generation = model::load_generation_config(*options.from);
   train::Trainer trainer(std::move(inputs), options.training, run.directory);
   trainer.run();

@@ -93,7 +93,7 @@ TEST_F(PrunedVocabularyTraining, ValidationComparesWithTheTeacherOverAllIds) {
   for (int64_t i = 0; i < validation.size(); ++i) labels += static_cast<int64_t>(validation.target(i).size());
   EXPECT_EQ(result.labels, labels);
   // Random weights are nearly uniform: 15 of 29 ids overlap.
-  EXPECT_NEAR(*result.alpha, static_cast<double>(kRows) / kTestVocabulary, 0.15);
+  EXPECT_NEAR(*result.overlap, static_cast<double>(kRows) / kTestVocabulary, 0.15);
 }
 
 }  // namespace

@@ -94,6 +94,7 @@ std::string timeless_log(const std::filesystem::path& directory) {
     auto json = nlohmann::json::parse(line);
     json.erase("seconds");
     json.erase("tokens_per_second");
+    json.erase("validation_seconds");
     log += json.dump() + "\n";
   }
   return log;

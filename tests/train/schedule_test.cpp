@@ -40,8 +40,16 @@ TEST(Period, UnitsOfARunAgree) {
   EXPECT_DOUBLE_EQ(done(run, at_step(100), run), 0.25);
 }
 
+// "10 %" of ten steps is every step: 0.3 / 0.1 is a little less than 3.
+TEST(Period, SharesOfARunEndAtTheirSteps) {
+  for (const int64_t step : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}) {
+    EXPECT_EQ(times_done(parse_period("10 %", "every"), {.steps = static_cast<double>(step)}, Steps{10}), step);
+  }
+  EXPECT_EQ(times_done(Steps{3}, {.steps = 2.999}, Steps{10}), 0);
+}
+
 double factor(const ScheduleOptions& options, double step) {
-  return Schedule(options, Epochs{2}, kScale).factor(at_step(step));
+  return Schedule(options, Epochs{2}, kScale).factor(at_step(step - 1), at_step(step));
 }
 
 TEST(Schedule, ConstantStaysAtThePeak) {
@@ -62,16 +70,26 @@ TEST(Schedule, WarmupRisesLinearlyInEveryUnit) {
 TEST(Schedule, LinearFallsToItsFinalFactor) {
   const ScheduleOptions options{.name = "linear", .warmup = "20 steps", .final_factor = 0.1};
   EXPECT_NEAR(factor(options, 20), 1, 1e-12);
-  EXPECT_NEAR(factor(options, 110), 0.55, 1e-12);
-  EXPECT_NEAR(factor(options, 200), 0.1, 1e-12);
+  EXPECT_NEAR(factor(options, 111), 0.55, 1e-12);
+  EXPECT_NEAR(factor(options, 201), 0.1, 1e-12);
   EXPECT_NEAR(factor(options, 300), 0.1, 1e-12);
 }
 
 TEST(Schedule, CosineFallsAlongHalfAWave) {
   const ScheduleOptions options{.name = "cosine", .warmup = "", .final_factor = 0};
-  EXPECT_NEAR(factor(options, 50), (1 + std::cos(M_PI / 4)) / 2, 1e-12);
-  EXPECT_NEAR(factor(options, 100), 0.5, 1e-12);
-  EXPECT_NEAR(factor(options, 200), 0, 1e-12);
+  EXPECT_NEAR(factor(options, 51), (1 + std::cos(M_PI / 4)) / 2, 1e-12);
+  EXPECT_NEAR(factor(options, 101), 0.5, 1e-12);
+  EXPECT_NEAR(factor(options, 201), 0, 1e-12);
+}
+
+// With a factor of 0 at the end, the last of N steps would otherwise compute a gradient and move nothing.
+TEST(Schedule, TheLastStepHasARate) {
+  for (const char* warmup : {"", "20 steps"}) {
+    const double decaying = warmup[0] == 0 ? 200 : 180;
+    EXPECT_NEAR(factor({.name = "linear", .warmup = warmup}, 200), 1 / decaying, 1e-12);
+    EXPECT_GT(factor({.name = "cosine", .warmup = warmup}, 200), 0);
+    EXPECT_NEAR(factor({.name = "linear", .warmup = warmup}, warmup[0] == 0 ? 1 : 21), 1, 1e-12);
+  }
 }
 
 TEST(Schedule, InverseSquareRootCountsInWarmups) {

@@ -123,9 +123,9 @@ TEST_F(TrainerTest, ANonFiniteLossNamesTheExamplesAndKeepsTheCheckpoint) {
     const auto& row = corpus.source(i);
     if (std::find(row.begin(), row.end(), corpus.source(17)[0]) == row.end()) without.push_back(i);
   }
-  const std::string message = error_of<RunError>([&] {
-    accumulate_gradients(trainable, *objective, corpus, {without, {17, 5}}, {});
-  });
+  const StepResult result = accumulate_gradients(trainable, *objective, corpus, {without, {17, 5}}, {});
+  ASSERT_TRUE(result.nonfinite.has_value());
+  const std::string message = to_string(*result.nonfinite);
   EXPECT_NE(message.find("examples 17, 5"), std::string::npos) << message;
   EXPECT_NE(message.find("train.h5"), std::string::npos) << message;
 
@@ -136,7 +136,7 @@ TEST_F(TrainerTest, ANonFiniteLossNamesTheExamplesAndKeepsTheCheckpoint) {
   options.length = "200 steps";
   options.optimizer.weight_decay = 100;
   EXPECT_THROW(train_tiny(run_directory("exploding"), options), RunError);
-  CheckpointFolder unused(run_directory("exploding") / "checkpoints", "");
+  CheckpointFolder unused(run_directory("exploding") / "checkpoints", {});
   const auto last = unused.newest();
   ASSERT_TRUE(last.has_value());
   EXPECT_NO_THROW(model::load_model(*last / "model"));
@@ -275,16 +275,16 @@ TEST_F(TrainerTest, AlphaAgainstItselfIsOneAndAgainstAnotherLess) {
   PlainTrainable trainable(model);
   ValidationInputs inputs{.corpus = &corpus};
   inputs.teacher = &model;
-  EXPECT_NEAR(*validate(trainable, inputs, {}).alpha, 1, 1e-5);
+  EXPECT_NEAR(*validate(trainable, inputs, {}).overlap, 1, 1e-5);
   inputs.teacher = &other;
-  const double alpha = *validate(trainable, inputs, {}).alpha;
+  const double alpha = *validate(trainable, inputs, {}).overlap;
   EXPECT_LT(alpha, 0.99);
   EXPECT_GT(alpha, 0.01);
 }
 
 TEST_F(TrainerTest, AMeasureWithoutItsInputsIsAnErrorBeforeAnythingIsWritten) {
   TrainOptions options = tiny_options();
-  options.validation.measure = "alpha";
+  options.validation.measure = "overlap";
   const std::string message = error_of([&] { train_tiny_validated(run_directory(), options); });
   EXPECT_NE(message.find("teacher"), std::string::npos) << message;
   EXPECT_FALSE(std::filesystem::exists(run_directory()));

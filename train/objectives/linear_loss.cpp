@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "train/plain_arithmetic.h"
+#include "train/wide_product.h"
 
 namespace draftsmith::train {
 
@@ -137,31 +138,46 @@ class Gradients {
   std::vector<bool> written_;
 };
 
-// Writes the logits [C,V] of a block of positions from `begin` on.
-void compute_logits(const PlannedTerm& term, const variable_list& in, int64_t begin, at::Tensor& logits) {
+// Writes the logits [C,V] of a block of positions from `begin` on. `matrices`: in the logits' type, where a product of
+// the operands themselves would be rounded.
+void compute_logits(const PlannedTerm& term, const variable_list& in, const variable_list& matrices, int64_t begin,
+                    at::Tensor& logits) {
   for (size_t i = 0; i < term.products.size(); ++i) {
     const at::Tensor rows = in[term.products[i].rows].narrow(0, begin, logits.size(0));
-    const at::Tensor matrix = in[term.products[i].matrix].t();
-    if (i == 0) {
-      at::mm_out(logits, rows, matrix);
+    const at::Tensor matrix = matrices[term.products[i].matrix];
+    if (rows.scalar_type() != matrix.scalar_type() || rows.scalar_type() == logits.scalar_type()) {
+      const at::Tensor wide = rows.to(logits.scalar_type());
+      i == 0 ? at::mm_out(logits, wide, matrix.t()) : logits.addmm_(wide, matrix.t());
     } else {
-      logits.addmm_(rows, matrix);
+      i == 0 ? at::mm_out(logits, rows, matrix.t(), logits.scalar_type()) : logits.add_(wide_product(rows, matrix));
     }
   }
 }
 
-// Returns the sum of the losses of a block, computed in `type`; replaces its logits [C,V] by their gradient if wanted.
-at::Tensor block_loss(LogitLoss& loss, at::Tensor& logits, int64_t begin, bool wanted, at::ScalarType type) {
+// Returns the tensors for compute_logits(). A GPU multiplies half-precision matrices with a wider result; a CPU needs
+// copies of those that are matrices of a product.
+variable_list wide_matrices(const Plan& plan, const variable_list& in) {
+  variable_list matrices = in;
+  if (in[0].is_cuda()) return matrices;
+  for (const PlannedTerm& term : plan.terms) {
+    for (const Product& product : term.products) {
+      at::Tensor& matrix = matrices[product.matrix];
+      matrix = matrix.to(wide_type(in[0].scalar_type()));
+    }
+  }
+  return matrices;
+}
+
+// Returns the sum of the losses of a block; replaces its logits [C,V] by their gradient if wanted.
+at::Tensor block_loss(LogitLoss& loss, at::Tensor& logits, int64_t begin, bool wanted) {
   const int64_t count = logits.size(0);
   const int64_t step = logits.is_cpu() ? std::max<int64_t>(1, kLogitsInCache / logits.size(1)) : count;
-  at::Tensor sum = at::zeros({}, logits.options().dtype(type));
+  at::Tensor sum = at::zeros({}, logits.options());
   loss.begin_block({begin, count});
   for (int64_t first = 0; first < count; first += step) {
     const int64_t rows = std::min(step, count - first);
     at::Tensor slice = logits.narrow(0, first, rows);
-    at::Tensor values = slice.to(type);  // the slice itself where it has that type
-    sum += loss.rows(values, {begin + first, rows}, wanted);
-    if (wanted && !values.is_same(slice)) slice.copy_(values);
+    sum += loss.rows(slice, {begin + first, rows}, wanted);
   }
   loss.end_block();
   return sum;
@@ -173,14 +189,15 @@ class LinearLoss : public torch::autograd::Function<LinearLoss> {
   static Variable forward(AutogradContext* context, at::TensorList tensors, const Plan* plan) {
     const variable_list in = operands(*plan);
     const PlainArithmetic plain(in[0].device().type());
-    const at::ScalarType type = in[0].scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-    at::Tensor sum = at::zeros({}, in[0].options().dtype(type));
+    const variable_list matrices = wide_matrices(*plan, in);
+    const at::TensorOptions wide = in[0].options().dtype(wide_type(in[0].scalar_type()));
+    at::Tensor sum = at::zeros({}, wide);
     Gradients gradients(tensors, plan->wanted());
     int64_t largest = 0;
     for (const PlannedTerm& term : plan->terms) {
       largest = std::max(largest, plan->block(term, 0).count * plan->vocabulary(term));
     }
-    const at::Tensor buffer = at::empty({largest}, in[0].options());
+    const at::Tensor buffer = at::empty({largest}, wide);
     bool more = true;
     for (int64_t n = 0; more; ++n) {
       more = false;
@@ -190,9 +207,9 @@ class LinearLoss : public torch::autograd::Function<LinearLoss> {
         more = true;
         const int64_t vocabulary = plan->vocabulary(term);
         at::Tensor logits = buffer.narrow(0, 0, block.count * vocabulary).view({block.count, vocabulary});
-        compute_logits(term, in, block.begin, logits);
-        sum.add_(block_loss(*term.loss, logits, block.begin, term.wanted, type), term.factor);
-        if (term.wanted) gradients.accumulate(term, in, logits, block.begin);
+        compute_logits(term, in, matrices, block.begin, logits);
+        sum.add_(block_loss(*term.loss, logits, block.begin, term.wanted), term.factor);
+        if (term.wanted) gradients.accumulate(term, in, logits.to(in[0].scalar_type()), block.begin);
       }
     }
     if (plan->wanted()) context->save_for_backward(gradients.take());

@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "train/wide_product.h"
+
 namespace draftsmith::train {
 
 at::Tensor at_labels(const at::Tensor& hidden, const Batch& batch) {
@@ -32,11 +34,17 @@ model::HeadWeights head_of(const Predictions& predictions) {
 }
 
 at::Tensor logits(const Predictions& predictions, const at::Tensor& hidden) {
-  const model::HeadWeights& own = predictions.head;
-  if (!own.weight.defined()) return predictions.model->head(hidden);
-  at::Tensor of_rows = at::linear(hidden, own.weight);  // [C,rows]
-  if (own.up.defined()) of_rows = of_rows + at::linear(at::linear(hidden, own.down), own.up);
-  return predictions.model->vocabulary_rows().spread(of_rows, -std::numeric_limits<double>::infinity());
+  const model::TransformerModel& model = *predictions.model;
+  model::HeadWeights own = predictions.head;
+  if (!own.weight.defined()) {
+    // A model without parameters, made for decoding only, computes its logits itself, in its own type.
+    const bool half = model.info().dtype == at::kBFloat16 || model.info().dtype == at::kHalf;
+    if (!half || model.decoding_only()) return model.head(hidden);
+    own.weight = model::head_weight(model);
+  }
+  at::Tensor of_rows = wide_product(hidden, own.weight);  // [C,rows]
+  if (own.up.defined()) of_rows = of_rows + wide_product(at::linear(hidden, own.down), own.up);
+  return model.vocabulary_rows().spread(of_rows, -std::numeric_limits<double>::infinity());
 }
 
 }  // namespace draftsmith::train

@@ -89,7 +89,7 @@ TEST_F(ExitStages, ATeacherTeachesTheExits) {
   run(exits("layers = [2]\n", option("from", "target") + option("teacher", "teacher"),
             "objective.name = \"distill\"\n"),
       "taught");
-  EXPECT_TRUE(summary("taught")["model"]["exits"][0].contains("alpha"));
+  EXPECT_TRUE(summary("taught")["model"]["exits"][0].contains("overlap"));
 }
 
 TEST_F(ExitStages, HeadsLieInACopyOfTheModel) {
@@ -102,7 +102,7 @@ TEST_F(ExitStages, HeadsLieInACopyOfTheModel) {
   EXPECT_EQ(trained->config().exits[0].rank, 3);
   EXPECT_EQ(trained->config().model, path("target").string());
   EXPECT_GT(largest(trained->parameters().at("exit.1.head.up")), 0);
-  EXPECT_TRUE(summary("heads")["model"]["exits"][1].contains("alpha")) << "against the model's last layer";
+  EXPECT_TRUE(summary("heads")["model"]["exits"][1].contains("overlap")) << "against the model's last layer";
 }
 
 TEST_F(ExitStages, HeadsLearnFromTheModelsLastLayer) {

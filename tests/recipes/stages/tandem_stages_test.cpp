@@ -56,13 +56,13 @@ TEST_F(TandemStages, ASecondStageGoesOnFromATandemWithItsPrimary) {
 
   toml::table second = stage(option("from", "first/model") + "[tandem]\ncopy_primary = true\n");
   second["training"].as_table()->insert("objective", toml::table{{"name", "distill"}});
-  second["training"].as_table()->insert("validation", toml::table{{"bleu_examples", 3}, {"measure", "alpha"}});
+  second["training"].as_table()->insert("validation", toml::table{{"bleu_examples", 3}, {"measure", "overlap"}});
   run(second, "second");
   EXPECT_EQ(fs::canonical(model::tandem_primary(path("second/model"))), fs::canonical(path("second/model/primary")));
   const auto done = model::load_tandem(path("second/model"));
   EXPECT_EQ(done.secondary->config().tandem.block, 3);
   const auto summary = load_json(path("second/validation.json"));
-  EXPECT_GT(summary["model"]["alpha"].get<double>(), 0) << "against the primary";
+  EXPECT_GT(summary["model"]["overlap"].get<double>(), 0) << "against the primary";
   EXPECT_TRUE(summary["model"].contains("bleu"));
 }
 

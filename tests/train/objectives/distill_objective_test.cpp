@@ -160,7 +160,7 @@ TEST_F(DistillTest, Bf16ComesCloseToFp32) {
 TEST_F(DistillTest, TheStudentComesToAgreeWithItsTeacher) {
   LiveTeacher source(teacher_);
   const data::Corpus validation(folder_ / "validation.h5");
-  const double before = *validate(trainable_, {.corpus = &validation, .teacher = &teacher_}, {}).alpha;
+  const double before = *validate(trainable_, {.corpus = &validation, .teacher = &teacher_}, {}).overlap;
   for (const std::string& divergence : divergence_names()) {
     TrainOptions options = tiny_options();
     options.length = "15 steps";
@@ -169,7 +169,7 @@ TEST_F(DistillTest, TheStudentComesToAgreeWithItsTeacher) {
     options.schedule = {};
     options.objective = distill_options(0);
     options.objective.distill.divergence = divergence;
-    options.validation.measure = "alpha";
+    options.validation.measure = "overlap";
     const TrainResult result = train(divergence, options, source);
     EXPECT_GT(*result.state.best_value, before + 0.05) << divergence << " from " << before;
   }

@@ -156,7 +156,7 @@ TEST_F(HeadTraining, TheLastLayerTeachesThem) {
   TrainOptions training = head_options();
   training.objective.name = "distill";
   training.objective.distill.lambda = 0;
-  training.validation.measure = "alpha";
+  training.validation.measure = "overlap";
   const data::Corpus corpus(folder_ / "train.h5"), validation(folder_ / "validation.h5");
   const Batch batch = make_batch(corpus, {0, 1}, pair.trainable.info());
   EXPECT_TRUE(pair.trainable.forward(batch, {}).teacher->hidden.equal(hidden_at_labels(*pair.model, batch, {})));
@@ -164,7 +164,7 @@ TEST_F(HeadTraining, TheLastLayerTeachesThem) {
   training.length = "40 steps";
   train(pair.trainable, training, "run");
   const ValidationResult after = validate(pair.trainable, {.corpus = &validation}, {});
-  for (size_t i = 0; i < 2; ++i) EXPECT_GT(*after.exits[i].alpha, *before.exits[i].alpha + 0.02);
+  for (size_t i = 0; i < 2; ++i) EXPECT_GT(*after.exits[i].overlap, *before.exits[i].overlap + 0.02);
 }
 
 TEST_F(HeadTraining, MeasuresAreMeansOverTheHeadsBesideEachOnes) {
@@ -176,7 +176,7 @@ TEST_F(HeadTraining, MeasuresAreMeansOverTheHeadsBesideEachOnes) {
   EXPECT_NE(result.exits[0].loss, result.exits[1].loss);
   EXPECT_NEAR(result.loss, (result.exits[0].loss + result.exits[1].loss) / 2, 1e-6);
   EXPECT_NEAR(result.accuracy, (result.exits[0].accuracy + result.exits[1].accuracy) / 2, 1e-9);
-  EXPECT_NEAR(*result.alpha, (*result.exits[0].alpha + *result.exits[1].alpha) / 2, 1e-6);
+  EXPECT_NEAR(*result.overlap, (*result.exits[0].overlap + *result.exits[1].overlap) / 2, 1e-6);
   EXPECT_EQ(result.labels, validation.info().target_tokens);
 }
 

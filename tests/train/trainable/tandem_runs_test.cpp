@@ -127,5 +127,20 @@ TEST_F(TandemRuns, Bf16TrainingUpdatesFp32WeightsAsFp32Does) {
   }
 }
 
+// The secondary drafts for the primary, whatever teacher there is.
+TEST_F(TandemRuns, AValidationDecodesWithTheTandem) {
+  Pair pair(model::tiny_t5());
+  TandemTrainable trainable = pair.trainable(TandemConfiguration::kPrimaryFrozen);
+  const data::Corpus validation(folder_ / "validation.h5");
+  const ValidationOptions drafting{.draft_examples = 8, .draft_temperature = 1, .max_new_tokens = 10};
+  const DraftMeasures found = validate(trainable, {.corpus = &validation}, drafting).drafts.value();
+  for (const double part : {found.alpha, found.alpha_forced, found.agreement}) {
+    EXPECT_GE(part, 0);
+    EXPECT_LE(part, 1 + 1e-6);
+  }
+  EXPECT_GT(found.alpha_forced, 0);
+  EXPECT_GE(found.tokens_per_target_run, 1);
+}
+
 }  // namespace
 }  // namespace draftsmith::train

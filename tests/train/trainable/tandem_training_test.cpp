@@ -126,7 +126,7 @@ TEST_F(TandemTraining, TheLossFallsInBothStages) {
   training.objective.name = "distill";
   training.objective.distill.lambda = 0.5;
   const auto second = summary_of(train(pair, {}, training, "second"));
-  EXPECT_GT(second["model"]["alpha"].get<double>(), first["model"]["alpha"].get<double>() + 0.02);
+  EXPECT_GT(second["model"]["overlap"].get<double>(), first["model"]["overlap"].get<double>() + 0.02);
 }
 
 TEST_F(TandemTraining, TheSummaryHoldsTheKeptModelsMeasuresAndTheLast) {
