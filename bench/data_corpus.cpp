@@ -10,8 +10,8 @@
 #include "base/files.h"
 #include "data/corpus/batches.h"
 #include "data/corpus/prepare.h"
-#include "data/text/readers.h"
 #include "data/synthetic/synthetic.h"
+#include "data/text/readers.h"
 #include "data/tokenizers/load_tokenizer.h"
 #include "data/tokenizers/tokenizer_training.h"
 
