@@ -60,6 +60,7 @@ ordered_json stats_json(const DecodeStats& stats, bool with_alpha) {
                       {"draft", seconds.draft},
                       {"verify", seconds.verify},
                       {"other", seconds.other}}}};
+  if (stats.unverified > 0) json["unverified"] = stats.unverified;
   if (stats.layer_runs > 0) json["layer_runs"] = stats.layer_runs;
   if (!stats.exits_by_layer.empty()) json["exits_by_layer"] = stats.exits_by_layer;
   if (stats.latency_units > 0) json["latency_units"] = stats.latency_units;

@@ -8,6 +8,7 @@
 #include "infer/inside/ppd_sides.h"
 #include "infer/loop/context_fit.h"
 #include "infer/parts.h"
+#include "infer/windows/dynamic.h"
 
 namespace draftsmith::infer {
 
@@ -85,12 +86,14 @@ void add_window_options(Fields<O>& fields) {
            Unit{"tokens"},
            "Draft window G, tokens drafted before each verification; the initial window of assisted. "
            "Default 5; 20 for assisted with schedule constant.")
-      .add("schedule", &O::schedule, GridKey::kList, read_by_windows({"dynamic"}), Choices{"heuristic", "constant"},
-           "How the dynamic window changes: heuristic adds 2 after a full acceptance and takes 1 off otherwise; "
-           "constant keeps it.")
+      .add(
+          "schedule", &O::schedule, GridKey::kList, read_by_windows({"dynamic"}), Choices(window_schedules().names()),
+          "How the dynamic window changes: heuristic adds 2 after a full acceptance and takes 1 off otherwise. It goes "
+          "on across texts where the output does not depend on windows: in lossless greedy decoding. "
+          "heuristic_transient begins each text anew; constant keeps the window.")
       .add("confidence", &O::confidence, GridKey::kList, read_by_windows({"dynamic"}), Range{0, 1},
            "The dynamic window ends after a token that the drafter gave a probability below this; 0 is off. "
-           "Default 0.4 for constant, 0 for heuristic.")
+           "Default 0.4 for constant, else 0.")
       .add("fallback", &O::fallback, GridKey::kList, read_by_windows({"fallback"}), Label{"FB"}, AlwaysNamed{},
            Range{0},
            "BiLD's fallback threshold alpha_FB: the drafter goes on while its largest probability is at least this. "
@@ -116,7 +119,14 @@ void add_window_options(Fields<O>& fields) {
            Choices(rollback_rules().names()),
            "effective: under greedy decoding a token that is the target's own choice is never rolled back (it would "
            "change nothing). literal: the paper's Algorithm 1. released_code: as the authors' program, where the "
-           "target writes the first token and runs once more after each rollback.")
+           "target writes the first token; greedy decoding keeps the whole draft if the first token beyond the "
+           "threshold is the target's own choice; after a rollback the target runs once more and writes the next "
+           "token too.")
+      .add(
+          "verify_end", &O::verify_end, GridKey::kValue, read_by_acceptances({"rollback"}),
+          "The target also judges a draft that ends with EOS or at the length limit. Without it such a draft is final, "
+          "as in the paper: BiLD stops once the last token is EOS, whoever wrote it. Drafters that only propose tokens "
+          "(look-up) are always judged.")
       .add("window_rule", &O::window_rule, GridKey::kValue, or_none(window_rule_names()),
            "Replaces the method's window rule (bild with fixed is BiLD without fallback). router asks a trained "
            "predictor. oracle stops exactly before the first rejection, which an untimed pass finds: the upper bound "

@@ -16,7 +16,7 @@ struct DecodeOptions {
   std::string method = "greedy";
   std::optional<int64_t> window;       // absent: 5; 20 for assisted's constant schedule
   std::string schedule = "heuristic";  // of the dynamic window
-  std::optional<double> confidence;    // dynamic window's stop; absent: 0.4 for constant, 0 (off) for heuristic
+  std::optional<double> confidence;    // dynamic window's stop; absent: 0.4 for constant, else 0 (off)
   std::optional<double> temperature;   // absent: 0, or for sample and speculative the model's own setting, else 1
   std::optional<int64_t> top_k;        // absent: the model's own setting, else 0 (off)
   std::optional<double> top_p;         // absent: the model's own setting, else 1 (off)
@@ -28,6 +28,7 @@ struct DecodeOptions {
   std::filesystem::path router;      // directory, of the router window
   std::optional<double> threshold;   // of the router window; absent: its own
   std::string rollback_rule = "effective";
+  bool verify_end = false;  // of rollback: the target also judges drafts that end a text
   std::string window_rule;  // empty: the method's own
   std::string acceptance;   // empty: the method's own
   bool free_token = true;   // of accept_all: the target adds a token to each block

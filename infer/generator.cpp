@@ -247,6 +247,14 @@ const DecodeOptions& Generator::options() const {
   return impl_->options;
 }
 
+std::optional<int64_t> Generator::carried_window() const {
+  return impl_->parts.window ? impl_->parts.window->carried() : std::nullopt;
+}
+
+void Generator::carry_window(std::optional<int64_t> window) {
+  if (impl_->parts.window) impl_->parts.window->carry(window);
+}
+
 std::vector<PromptFit> Generator::fit(std::span<const std::vector<int64_t>> sources, uint64_t first_line) const {
   std::vector<PromptFit> fits;
   fits.reserve(sources.size());

@@ -54,6 +54,11 @@ class Generator {
 
   const DecodeOptions& options() const;
 
+  // The schedule `heuristic` goes on across batches: the tokens of the next batch's first windows. nullopt: the method
+  // remembers no batch, or it has seen none. Where outputs depend on windows the setter has no effect.
+  std::optional<int64_t> carried_window() const;
+  void carry_window(std::optional<int64_t> window);
+
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;

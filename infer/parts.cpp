@@ -36,8 +36,9 @@ WindowTraits kind_of_rule(const O&) {
 }
 
 DynamicWindowOptions dynamic_options(const O& options) {
-  const bool heuristic = options.schedule == "heuristic";
-  return {options.window.value_or(heuristic ? 5 : 20), heuristic, options.confidence.value_or(heuristic ? 0 : 0.4)};
+  const WindowSchedule schedule = window_schedules().at(options.schedule);
+  const bool constant = schedule == WindowSchedule::kConstant;
+  return {options.window.value_or(constant ? 20 : 5), schedule, options.confidence.value_or(constant ? 0.4 : 0)};
 }
 
 std::unique_ptr<WindowRule> router_window(const O& options, const I& inputs) {
@@ -86,7 +87,8 @@ const Registry<AcceptanceRuleEntry>& acceptance_rules() {
                           {"exact", [](const O&) { return rule<A, ExactAcceptance>(); }},
                           {"rejection", [](const O&) { return rule<A, RejectionAcceptance>(); }},
                           {"rollback", [](const O& o) {
-                             return rule<A, RollbackAcceptance>(o.rollback, rollback_rules().at(o.rollback_rule));
+                             return rule<A, RollbackAcceptance>(o.rollback, rollback_rules().at(o.rollback_rule),
+                                                                o.verify_end);
                            }}});
   return kRules;
 }
@@ -129,7 +131,7 @@ void check_replay(const PartTraits& parts, double temperature, const PartProblem
                  "an acceptance that verifies: exact, rejection or rollback", "acceptance " + acceptance.name,
                  "use the window fixed");
   } else if (acceptance.first_from_target) {
-    problems.add(window + " replays window by window, and after a rollback the target writes alone",
+    problems.add(window + " replays window by window, and after a rollback the target writes two tokens",
                  "rollback_rule effective or literal", "rollback_rule released_code", "");
   }
   if (temperature != 0) {

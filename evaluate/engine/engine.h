@@ -34,6 +34,8 @@ struct DecodeBatch {
   int64_t first_line = 0;  // index of the first prompt in its task; chooses the random streams
   int64_t max_new_tokens = 0;
   bool count = false;  // counts everything, alpha included, even if that costs time
+  // Tokens of the first windows, for settings whose windows go on across batches; absent: their initial window.
+  std::optional<int64_t> window = std::nullopt;
 };
 
 class Engine {

@@ -72,6 +72,7 @@ class ModelEngine final : public Engine {
     if (replays(run)) record_accepted(run, batch);
     infer::Generator& generator = generator_for(run, batch.max_new_tokens, batch.count);
     const at::Device device = models_.target().model->info().device;
+    generator.carry_window(batch.window);
     synchronize(device);
     const Stopwatch watch;
     auto results = generator.generate(batch.prompts, static_cast<uint64_t>(batch.first_line));
@@ -84,6 +85,7 @@ class ModelEngine final : public Engine {
       record.ids = std::move(results[first].ids);
       for (size_t i = 0; i < samples; ++i) record.stats += results[first + i].stats;
       record.repetitions = {record.stats.seconds};
+      record.window = generator.carried_window();
       records.push_back(std::move(record));
     }
     add_overhead(records, elapsed);

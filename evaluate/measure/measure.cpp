@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <system_error>
+#include <utility>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -54,7 +56,7 @@ class TaskMeasurement {
     const int64_t lines = std::min<int64_t>(options_.warmup, lines_of_task());
     for (int64_t first = 0; first < lines; first += options_.batch_size) {
       for (const auto& setting : task_.settings) {
-        const double seconds = seconds_of(engine_.decode(setting, request(first, false)));
+        const double seconds = seconds_of(engine_.decode(setting, request(setting, first, false)));
         fastest_ = fastest_ > 0 ? std::min(fastest_, seconds) : seconds;
       }
       throw_if_stop_requested(kHowToGoOn);
@@ -72,8 +74,10 @@ class TaskMeasurement {
     std::vector<Batch> results(first_lines.size());
     for (const auto& setting : task_.settings) {
       for (size_t b = 0; b < first_lines.size(); ++b) {
-        SettingRecords& records = results[b][setting.label] = engine_.decode(setting, request(first_lines[b], true));
+        SettingRecords& records = results[b][setting.label] =
+            engine_.decode(setting, request(setting, first_lines[b], true));
         for (auto& record : records) record.repetitions.clear();
+        carry_on(setting.label, first_lines[b], records);
       }
       throw_if_stop_requested(kHowToGoOn);
     }
@@ -88,6 +92,11 @@ class TaskMeasurement {
     return results;
   }
 
+  // Notes the windows that a batch measured earlier carries on.
+  void carry_on(int64_t first_line, const Batch& batch) {
+    for (const auto& [label, records] : batch) carry_on(label, first_line, records);
+  }
+
   std::span<const Prompt> batch(int64_t first) const {
     const int64_t rows = std::min(options_.batch_size, lines_of_task() - first);
     return {task_.prompts.data() + first, static_cast<size_t>(rows)};
@@ -96,8 +105,16 @@ class TaskMeasurement {
   int64_t lines_of_task() const { return static_cast<int64_t>(task_.prompts.size()); }
 
  private:
-  DecodeBatch request(int64_t first_line, bool count) const {
-    return {batch(first_line), first_line, task_.max_new_tokens, count};
+  // A batch begins with the windows that the batch before it carried on when it was counted. So windows depend neither
+  // on turns nor on repetitions, and a continued evaluation has the same.
+  DecodeBatch request(const Setting& setting, int64_t first_line, bool count) const {
+    const auto window = windows_.find({setting.label, first_line});
+    return {batch(first_line), first_line, task_.max_new_tokens, count,
+            window != windows_.end() ? window->second : std::nullopt};
+  }
+
+  void carry_on(const std::string& label, int64_t first_line, const SettingRecords& records) {
+    windows_[{label, first_line + std::ssize(records)}] = records.back().window;
   }
 
   // Times one turn of a setting, over the batches with timed lines.
@@ -107,13 +124,13 @@ class TaskMeasurement {
       if (task_.timed > 0 && first_lines[b] >= task_.timed) continue;
       if (!settled) settle(setting, first_lines[b]);
       settled = true;
-      add_seconds(engine_.decode(setting, request(first_lines[b], false)), results[b][setting.label]);
+      add_seconds(engine_.decode(setting, request(setting, first_lines[b], false)), results[b][setting.label]);
     }
   }
 
   // Decodes a few tokens untimed, since a user's decoding does not follow another model's.
   void settle(const Setting& setting, int64_t first_line) {
-    DecodeBatch beginning = request(first_line, false);
+    DecodeBatch beginning = request(setting, first_line, false);
     beginning.max_new_tokens = std::min(beginning.max_new_tokens, kSettlingTokens);
     engine_.decode(setting, beginning);
   }
@@ -136,6 +153,8 @@ class TaskMeasurement {
   Engine& engine_;
   double fastest_ = 0;  // seconds of the fastest batch; 0: unknown
   size_t turns_ = 0;    // number of measure() calls
+  // DecodeBatch::window by label and first line.
+  std::map<std::pair<std::string, int64_t>, std::optional<int64_t>> windows_;
 };
 
 }  // namespace
@@ -209,6 +228,7 @@ TaskRecords measure_task(const MeasureTask& task, const SuiteOptions& options, E
     const Batch* known = store.find(task.name, first);
     if (known != nullptr && covers(*known, task.settings, rows)) {
       progress.advance(static_cast<int64_t>(rows));
+      measurement.carry_on(first, *known);
     } else {
       missing.push_back(first);
     }

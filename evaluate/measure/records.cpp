@@ -18,7 +18,7 @@ constexpr std::array kCounts{
     &infer::DecodeStats::fallbacks,     &infer::DecodeStats::rollbacks,         &infer::DecodeStats::cut,
     &infer::DecodeStats::overlap_count, &infer::DecodeStats::target_tokens,     &infer::DecodeStats::layer_runs,
     &infer::DecodeStats::latency_units, &infer::DecodeStats::early_predictions, &infer::DecodeStats::early_matches,
-    &infer::DecodeStats::compute_units};
+    &infer::DecodeStats::compute_units, &infer::DecodeStats::unverified};
 
 metrics::LineStatistics speed_statistics(const SettingRecords& run, const SettingRecords& baseline) {
   metrics::LineStatistics statistics{.width = kColumns, .values = {}};
@@ -96,6 +96,7 @@ nlohmann::json LineRecord::to_json() const {
                       {"exits", stats.exits_by_layer},
                       {"seconds", nlohmann::json::array()}};
   for (const auto& repetition : repetitions) json["seconds"].push_back(seconds_json(repetition));
+  if (window) json["window"] = *window;
   return json;
 }
 
@@ -109,6 +110,7 @@ LineRecord LineRecord::from_json(const nlohmann::json& json) {
   json.at("examined").get_to(record.stats.examined_by_position);
   json.at("accepted").get_to(record.stats.accepted_by_position);
   json.at("exits").get_to(record.stats.exits_by_layer);
+  if (json.contains("window")) record.window = json.at("window").get<int64_t>();
   for (const auto& repetition : json.at("seconds")) {
     record.repetitions.push_back({.encode = repetition.at(0),
                                   .prefill = repetition.at(1),

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -19,6 +20,8 @@ struct LineRecord {
   infer::DecodeStats stats;                      // counts only; times are in `repetitions`
   int64_t prefill_runs = 0;                      // target runs of `stats` that were prefills and emitted a token
   std::vector<infer::PhaseSeconds> repetitions;  // empty: not timed
+  // Tokens of the next batch's first windows (DecodeBatch::window); absent if windows do not go on across batches.
+  std::optional<int64_t> window = std::nullopt;
 
   // Returns the repetition with the median total; of an even number the lower of the two in the middle.
   const infer::PhaseSeconds& median() const;

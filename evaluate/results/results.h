@@ -64,6 +64,7 @@ struct Acceptance {
   int64_t accepted = 0;
   int64_t fallbacks = 0;
   int64_t rollbacks = 0;
+  std::optional<int64_t> unverified;  // tokens at outputs' ends that no target run judged; absent: none
 };
 
 // Prediction of speedup_decode. For ppd only `speedup` is known, from theorem 4.1.

@@ -73,6 +73,7 @@ void visit(Io& io, Of<Io, Acceptance>& acceptance) {
   io("accepted", acceptance.accepted);
   io("fallbacks", acceptance.fallbacks);
   io("rollbacks", acceptance.rollbacks);
+  io("unverified", acceptance.unverified);
 }
 
 template <class Io>

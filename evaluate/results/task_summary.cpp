@@ -111,7 +111,8 @@ class TaskSummary {
             .drafted = stats.drafted,
             .accepted = stats.accepted,
             .fallbacks = stats.fallbacks,
-            .rollbacks = stats.rollbacks};
+            .rollbacks = stats.rollbacks,
+            .unverified = stats.unverified > 0 ? std::optional(stats.unverified) : std::nullopt};
   }
 
   void add_inside(const Setting& setting, const infer::DecodeStats& stats, SettingResult& result) const {

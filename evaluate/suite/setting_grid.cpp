@@ -30,11 +30,12 @@ std::string label_value(const ordered_json& value) {
   return text.ends_with(".0") ? text.substr(0, text.size() - 2) : text;
 }
 
-// Returns a field's part of a label: "FB0.5", "constant", "no_free_token". Empty for fields that labels leave out.
+// Returns a field's part of a label: "FB0.5", "constant", "verify_end", "no_free_token". Empty for fields that labels
+// leave out.
 std::string label_part(const Field& field, const ordered_json& value) {
   const std::string key = field.label.value_or(field.name);
   if (key.empty()) return "";
-  if (value == false) return "no_" + key;
+  if (value.is_boolean()) return value == true ? key : "no_" + key;
   const bool text = value.is_string() && value != "inf";
   return text ? label_value(value) : key + label_value(value);
 }
@@ -71,6 +72,7 @@ std::string group_of(const std::string& name, const Setting& setting) {
   if (setting.temperature() != 0) group += fmt::format(".T{}", setting.temperature());
   if (decode.top_k.value_or(0) != 0) group += fmt::format(".top_k{}", *decode.top_k);
   if (decode.top_p.value_or(1) != 1) group += fmt::format(".top_p{}", *decode.top_p);
+  if (decode.verify_end) group += ".verify_end";
   if (decode.num_samples != 1) group += fmt::format(".samples{}", decode.num_samples);
   return file_safe(group);
 }

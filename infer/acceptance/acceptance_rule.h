@@ -24,11 +24,10 @@ struct AcceptanceTraits {
   bool needs_distribution = false;  // reads q when sampling
   bool greedy_only = false;         // makes sense at temperature 0 only
   bool first_from_target = false;   // the target writes the first token of each row
+  bool verifies_end = true;         // false: a draft that ends its text is output without a run of the target
+  bool runs_again = false;          // after a rollback the target writes the next token too
   TargetRole target = TargetRole::kVerifies;
 };
-
-// Judgement::next of a row for which the target adds no token in this round: the row is handed over to the target.
-constexpr int64_t kNoNextToken = -1;
 
 // A draft and the target's logits for it, on the device. G is the batch's longest window; row b drafted counts[b]
 // tokens.
@@ -44,7 +43,7 @@ struct Verification {
 
 struct Judgement {
   at::Tensor accepted;     // int64 [B] number of leading drafted tokens that are kept
-  at::Tensor next;         // int64 [B] the target's token after them, or kNoNextToken
+  at::Tensor next;         // int64 [B] the target's token after them
   at::Tensor rolled_back;  // bool [B]; undefined: the rule has no rollbacks
   at::Tensor overlap;      // fp64 [B,G] sum_x min(p, q) up to the first token not kept; undefined: not measured
 };

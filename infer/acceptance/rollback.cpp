@@ -15,7 +15,12 @@ const NamedValues<RollbackRule>& rollback_rules() {
 }
 
 AcceptanceTraits RollbackAcceptance::traits() const {
-  return {.name = "rollback", .lossless = false, .first_from_target = rule_ == RollbackRule::kReleasedCode};
+  const bool released = rule_ == RollbackRule::kReleasedCode;
+  return {.name = "rollback",
+          .lossless = false,
+          .first_from_target = released,
+          .verifies_end = verify_end_,
+          .runs_again = released};
 }
 
 // Finds the target's own choice at each position once: it also replaces a token that is rolled back.
@@ -29,6 +34,7 @@ RowJudgement RollbackAcceptance::judge_row(const RowVerification<T>& in, int64_t
     const SoftmaxSums sums = row_softmax_sums(logits, vocabulary);
     return sums.highest - static_cast<double>(logits[token]) + std::log(sums.total) > threshold_;
   };
+  bool keeps_all = false;
   for (int64_t j = 0;; ++j) {
     const T* logits = in.logits(b, j);
     const bool drafted = j < in.drafted(b);
@@ -42,8 +48,9 @@ RowJudgement RollbackAcceptance::judge_row(const RowVerification<T>& in, int64_t
         overlaps[j] = row_overlap(p.data(), in.drafter(b, j), vocabulary);
       }
     }
-    if (drafted && ((is_own && rule_ == RollbackRule::kEffective) || !distant(logits, token))) continue;
-    if (drafted && rule_ == RollbackRule::kReleasedCode) return {j, kNoNextToken};
+    if (drafted && (keeps_all || (is_own && rule_ == RollbackRule::kEffective) || !distant(logits, token))) continue;
+    keeps_all = is_own && rule_ == RollbackRule::kReleasedCode;
+    if (keeps_all) continue;
     if (warping.greedy()) return {j, own};
     row_warp(logits, vocabulary, warping, p.data());
     return {j, row_draw(p.data(), vocabulary, row.random.uniform(Draw::kNext, row.emitted() + j))};
@@ -63,22 +70,26 @@ Judgement RollbackAcceptance::judge(const Verification& verification) {
 
 Judgement RollbackAcceptance::judge_tensors(const Verification& verification) const {
   const int64_t window = verification.tokens.size(1);
-  const bool greedy = verification.warping.greedy();
   const auto drafted = drafted_positions(verification);                                   // [B,G]
   const auto heads = verification.logits.narrow(1, 0, window);                            // [B,G,V]
   auto distant = token_log_probability(heads, verification.tokens).neg().gt(threshold_);  // [B,G]
+  at::Tensor own;                                                                         // [B,G] greedy decoding only
   Judgement judgement;
-  if (greedy) {
-    const auto own = most_likely(heads).eq(verification.tokens);
+  if (verification.warping.greedy()) {
+    own = most_likely(heads).eq(verification.tokens);
     judgement.overlap = own.to(at::kDouble);
     if (rule_ == RollbackRule::kEffective) distant = distant & own.logical_not();
   } else if (verification.measure_overlap && window > 0) {
     judgement.overlap = overlap(warp(heads, verification.warping), at::stack(verification.probabilities, 1));
   }
   judgement.accepted = leading(drafted & distant.logical_not());
+  if (rule_ == RollbackRule::kReleasedCode && own.defined() && window > 0) {
+    const auto first = judgement.accepted.clamp_max(window - 1).unsqueeze(1);                             // [B,1]
+    const auto keeps_all = judgement.accepted.lt(verification.counts) & own.gather(1, first).squeeze(1);  // [B]
+    judgement.accepted = at::where(keeps_all, verification.counts, judgement.accepted);
+  }
   judgement.rolled_back = judgement.accepted.lt(verification.counts);
   judgement.next = target_token(verification, judgement.accepted);
-  if (rule_ == RollbackRule::kReleasedCode) judgement.next.masked_fill_(judgement.rolled_back, kNoNextToken);
   return judgement;
 }
 

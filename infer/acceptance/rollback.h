@@ -1,6 +1,9 @@
 // The acceptance `rollback` of BiLD (Kim et al., Algorithm 1 and §3.4): the target's own token replaces the first
 // drafted token y with -log p(y) > alpha_RB, where p is the target's unwarped distribution. If there is none, the
 // target adds the next token.
+//
+// Algorithm 1 stops once the last token is EOS, whoever wrote it. So a draft that ends with EOS, or at the length
+// limit, is output without a run of the target unless `verify_end` is set.
 #pragma once
 
 #include "base/registry.h"
@@ -11,8 +14,10 @@ namespace draftsmith::infer {
 enum class RollbackRule {
   kEffective,  // greedy decoding never rolls back a token that is the target's own choice
   kLiteral,    // as in the paper: a token of low probability is rolled back even if the target would choose it
-  // As in the authors' program: the target writes the first token, and a rollback takes one more run of the target
-  // instead of using the logits at hand.
+  // As in the authors' program. The target writes the first token. Greedy decoding keeps the whole draft if the first
+  // distant token is the target's own choice, whatever follows. After a rollback, which replaces the token from the
+  // logits at hand, the target runs once more and writes the next token too. The authors' program goes on after a
+  // replacement that is EOS; here the text ends.
   kReleasedCode,
 };
 
@@ -21,7 +26,8 @@ const NamedValues<RollbackRule>& rollback_rules();
 
 class RollbackAcceptance : public AcceptanceRule {
  public:
-  RollbackAcceptance(double threshold, RollbackRule rule) : threshold_(threshold), rule_(rule) {}
+  RollbackAcceptance(double threshold, RollbackRule rule, bool verify_end = false)
+      : threshold_(threshold), rule_(rule), verify_end_(verify_end) {}
   AcceptanceTraits traits() const override;
   Judgement judge(const Verification& verification) override;
   // Judges in tensor operations, every position at once, as judge() does on other devices than the CPU.
@@ -32,6 +38,7 @@ class RollbackAcceptance : public AcceptanceRule {
   RowJudgement judge_row(const RowVerification<T>& in, int64_t b, double* overlaps) const;
   double threshold_;
   RollbackRule rule_;
+  bool verify_end_;
 };
 
 }  // namespace draftsmith::infer

@@ -19,7 +19,7 @@ inline bool judged_by_rows(const Verification& verification) {
 // A rule's judgement of one row.
 struct RowJudgement {
   int64_t accepted = 0;
-  int64_t next = 0;  // the target's token; kNoToken: its logits are not numbers; kNoNextToken: none in this round
+  int64_t next = 0;  // the target's token; kNoToken: its logits are not numbers
 };
 
 // A verification on the CPU as plain numbers of type T. The verification must outlive it.

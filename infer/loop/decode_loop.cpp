@@ -1,32 +1,89 @@
 #include "infer/loop/decode_loop.h"
 
+#include <algorithm>
+
 namespace draftsmith::infer {
 
+namespace {
+
+std::vector<int64_t> lengths_of(std::span<const Row> rows) {
+  std::vector<int64_t> lengths;
+  for (const Row& row : rows) lengths.push_back(row.length());
+  return lengths;
+}
+
+}  // namespace
+
+// Drafters without logits propose tokens that no processor has seen, so their ends are always verified.
 DecodeLoop::DecodeLoop(model::LanguageModel& target, const DraftParts& parts, const DecodeSettings& settings)
     : target_(target),
       parts_(parts),
       settings_(settings),
       drafting_(target.info(), parts, settings),
-      lossless_(parts.acceptance->traits().lossless) {}
+      acceptance_(parts.acceptance->traits()),
+      commits_ends_(!acceptance_.verifies_end && parts.drafter->traits().logits) {}
 
 void DecodeLoop::run(RowBatch& batch, PhaseTimer& timer) {
   drafting_.begin(batch);
   while (!batch.rows.empty()) {
     timer.enter(Phase::kDraft);
     Draft draft = drafting_.draft(batch);
-
-    timer.enter(Phase::kVerify);
-    const Verdict verdict = verify(batch, draft);
-
-    timer.enter(Phase::kOther);
-    batch.add_time(timer.lap());
-    const std::vector<int64_t> base = commit(batch, draft, verdict);
-
-    timer.enter(Phase::kDraft);
-    parts_.drafter->observe({batch.rows, verdict.target, base});
-    timer.enter(Phase::kOther);
+    const std::vector<int64_t> base = lengths_of(batch.rows);
+    if (commits_ends_) commit_ends(batch, draft, timer);
+    const bool goes_on =
+        std::any_of(batch.rows.begin(), batch.rows.end(), [](const Row& row) { return !row.finished; });
+    if (goes_on) run_target(batch, draft, base, timer);
     drafting_.remove_finished(batch);
   }
+}
+
+void DecodeLoop::run_target(RowBatch& batch, Draft& draft, std::span<const int64_t> base, PhaseTimer& timer) {
+  timer.enter(Phase::kVerify);
+  const Verdict verdict = verify(batch, draft);
+
+  timer.enter(Phase::kOther);
+  batch.add_time(timer.lap());
+  commit(batch, draft, verdict, base);
+
+  timer.enter(Phase::kDraft);
+  parts_.drafter->observe({batch.rows, verdict.target, base});
+  timer.enter(Phase::kOther);
+}
+
+void DecodeLoop::commit_ends(RowBatch& batch, Draft& draft, PhaseTimer& timer) {
+  std::vector<size_t> ending;
+  for (size_t b = 0; b < batch.rows.size(); ++b) {
+    if (ends_text(batch.rows[b], draft.on_host[b])) ending.push_back(b);
+  }
+  if (ending.empty()) return;
+  timer.enter(Phase::kOther);
+  batch.add_time(timer.lap());  // before rows are finished that worked for this time too
+  for (const size_t b : ending) {
+    commit_end(batch, b, draft.on_host[b]);
+    draft.on_host[b].clear();
+    draft.counts[b] = 0;
+  }
+}
+
+bool DecodeLoop::ends_text(const Row& row, std::span<const int64_t> drafted) const {
+  if (row.finished || drafted.empty()) return false;
+  const auto& eos = settings_.eos;
+  return std::ssize(drafted) == row.remaining() || std::find(eos.begin(), eos.end(), drafted.back()) != eos.end();
+}
+
+void DecodeLoop::commit_end(RowBatch& batch, size_t b, std::span<const int64_t> drafted) const {
+  Row& row = batch.rows[b];
+  const int64_t base = row.length();
+  const int64_t count = std::ssize(drafted);
+  row.stats.drafted += count;
+  row.stats.accepted += count;
+  row.stats.unverified += count;
+  parts_.drafter->count_layers(count, 0, row.stats);
+  for (const int64_t token : drafted) row.emit(token, settings_.eos);
+  parts_.window->observe(
+      static_cast<int64_t>(b),
+      {.drafted = count, .accepted = count, .judged = false, .cut = false, .at_limit = row.remaining() == 0});
+  batch.notify(row, base);
 }
 
 DecodeLoop::Verdict DecodeLoop::verify(RowBatch& batch, Draft& draft) {
@@ -54,30 +111,31 @@ DecodeLoop::Verdict DecodeLoop::verify(RowBatch& batch, Draft& draft) {
   return verdict;
 }
 
-std::vector<int64_t> DecodeLoop::commit(RowBatch& batch, const Draft& draft, const Verdict& verdict) {
-  std::vector<int64_t> base;
+void DecodeLoop::commit(RowBatch& batch, const Draft& draft, const Verdict& verdict, std::span<const int64_t> base) {
   std::vector<int64_t> processed;  // tokens that stay in the target's state
   for (size_t b = 0; b < batch.rows.size(); ++b) {
     Row& row = batch.rows[b];
-    base.push_back(row.length());
     if (!row.finished) {
       const auto& drafted = draft.on_host[b];
+      const int64_t cut = row.stats.cut;
       count(std::ssize(drafted), draft.counts[b] + 1, verdict.rows[b], row.stats);
       commit_row(row, drafted, verdict.rows[b]);
-      parts_.window->observe(static_cast<int64_t>(b), std::ssize(drafted), verdict.rows[b].accepted);
+      parts_.window->observe(static_cast<int64_t>(b), {.drafted = std::ssize(drafted),
+                                                       .accepted = verdict.rows[b].accepted,
+                                                       .judged = true,
+                                                       .cut = row.stats.cut > cut,
+                                                       .at_limit = row.remaining() == 0});
+      batch.notify(row, base[b]);
     }
-    batch.notify(row, base.back());
     processed.push_back(row.length() - 1);
   }
   batch.state->rollback(processed);
-  return base;
 }
 
 void DecodeLoop::commit_row(Row& row, std::span<const int64_t> drafted, const RowVerdict& verdict) const {
   for (const int64_t token : drafted.first(static_cast<size_t>(verdict.accepted))) row.emit(token, settings_.eos);
-  checked_token(row, row.emitted(), verdict.next, "target");
-  row.handover = verdict.next == kNoNextToken;
-  if (!row.handover) row.emit(verdict.next, settings_.eos);
+  row.emit(checked_token(row, row.emitted(), verdict.next, "target"), settings_.eos);
+  row.handover = acceptance_.runs_again && verdict.rolled_back;
 }
 
 // Counts a round of one row, in which the target processed `processed` tokens.
@@ -88,7 +146,7 @@ void DecodeLoop::count(int64_t drafted, int64_t processed, const RowVerdict& ver
   parts_.drafter->count_layers(processed - 1, processed, stats);
   for (const double overlap : verdict.overlap) stats.overlap_sum += overlap;
   stats.overlap_count += std::ssize(verdict.overlap);
-  if (lossless_) return;
+  if (acceptance_.lossless) return;
   ++stats.fallbacks;
   stats.rollbacks += verdict.rolled_back ? 1 : 0;
 }

@@ -24,10 +24,17 @@ class DecodeLoop {
     std::vector<RowVerdict> rows;  // [B]
   };
 
+  // Commits drafts that end their rows' texts, if the acceptance rule lets them pass unverified.
+  // Removes them from the draft.
+  void commit_ends(RowBatch& batch, Draft& draft, PhaseTimer& timer);
+  bool ends_text(const Row& row, std::span<const int64_t> drafted) const;
+  void commit_end(RowBatch& batch, size_t b, std::span<const int64_t> drafted) const;
+  // Verifies and commits the drafts of rows that are not finished. `base`: each row's length before its draft.
+  void run_target(RowBatch& batch, Draft& draft, std::span<const int64_t> base, PhaseTimer& timer);
   // Runs the target over the pending tokens and judges the draft.
   Verdict verify(RowBatch& batch, Draft& draft);
-  // Commits accepted and next tokens. Returns each row's length before.
-  std::vector<int64_t> commit(RowBatch& batch, const Draft& draft, const Verdict& verdict);
+  // Commits accepted and next tokens.
+  void commit(RowBatch& batch, const Draft& draft, const Verdict& verdict, std::span<const int64_t> base);
   void commit_row(Row& row, std::span<const int64_t> drafted, const RowVerdict& verdict) const;
   void count(int64_t drafted, int64_t processed, const RowVerdict& verdict, DecodeStats& stats) const;
 
@@ -35,7 +42,8 @@ class DecodeLoop {
   const DraftParts& parts_;
   const DecodeSettings& settings_;
   Drafting drafting_;
-  bool lossless_;
+  AcceptanceTraits acceptance_;
+  bool commits_ends_;  // unverified
 };
 
 }  // namespace draftsmith::infer

@@ -47,6 +47,7 @@ DecodeStats& DecodeStats::operator+=(const DecodeStats& added) {
   verifications += added.verifications;
   drafted += added.drafted;
   accepted += added.accepted;
+  unverified += added.unverified;
   fallbacks += added.fallbacks;
   rollbacks += added.rollbacks;
   cut += added.cut;
@@ -69,7 +70,7 @@ double DecodeStats::alpha() const {
   return ratio(overlap_sum, overlap_count);
 }
 double DecodeStats::acceptance_rate() const {
-  return ratio(accepted, drafted);
+  return ratio(accepted - unverified, drafted - unverified);
 }
 double DecodeStats::tokens_per_target_run() const {
   return ratio(emitted, target_runs);

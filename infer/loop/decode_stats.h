@@ -16,6 +16,7 @@ struct DecodeStats {
   int64_t verifications = 0;  // target steps that judged a draft (also an empty one); 0 for greedy and sample
   int64_t drafted = 0;        // tokens drafted; tokens of a window behind an EOS do not count
   int64_t accepted = 0;       // drafted tokens kept
+  int64_t unverified = 0;     // of these, tokens that BiLD put out at an output's end without a run of the target
   int64_t fallbacks = 0;      // BiLD: runs of the large model
   int64_t rollbacks = 0;      // BiLD: verifications that replaced a small model's token
   int64_t cut = 0;            // accepted tokens behind an EOS or the length limit
@@ -39,7 +40,7 @@ struct DecodeStats {
 
   // --- ratios; NaN if nothing was counted ---
   double alpha() const;
-  double acceptance_rate() const;
+  double acceptance_rate() const;  // without unverified tokens
   double tokens_per_target_run() const;
   double fallback_rate() const;
   double rollback_rate() const;

@@ -1,6 +1,7 @@
 #include "infer/loop/drafting.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace draftsmith::infer {
 
@@ -78,16 +79,18 @@ Drafting::Drafting(const model::ModelInfo& target, const DraftParts& parts, cons
   const AcceptanceTraits acceptance = parts.acceptance->traits();
   const bool wants_most_likely = settings.warping.greedy() && settings.processors.empty();
   asks_for_tokens_ = !drafter.logits || (decides_ == Decides::kUpFront && wants_most_likely);
-  reads_tokens_ =
-      target.device.is_cpu() || decides_ != Decides::kUpFront || settings.processors.needs_history() || drafter.on_host;
+  reads_tokens_ = target.device.is_cpu() || decides_ != Decides::kUpFront || settings.processors.needs_history() ||
+                  drafter.on_host || !acceptance.verifies_end;
   reads_probabilities_ = !settings.warping.greedy() && acceptance.target == TargetRole::kVerifies &&
                          (acceptance.needs_distribution || settings.measure_alpha);
 }
 
 void Drafting::begin(RowBatch& batch) const {
+  const AcceptanceTraits acceptance = parts_.acceptance->traits();
+  // Elsewhere outputs depend on windows, so windows must not depend on earlier batches.
+  if (!acceptance.lossless || !settings_.warping.greedy()) parts_.window->carry(std::nullopt);
   parts_.window->begin(batch.rows);
-  const bool first_from_target = parts_.acceptance->traits().first_from_target;
-  for (Row& row : batch.rows) row.handover = first_from_target;
+  for (Row& row : batch.rows) row.handover = acceptance.first_from_target;
 }
 
 void Drafting::remove_finished(RowBatch& batch) const {

@@ -12,7 +12,7 @@ namespace draftsmith::infer {
 
 struct RowVerdict {
   int64_t accepted = 0;  // drafted tokens that are kept
-  int64_t next = 0;      // the target's token after them; kNoNextToken: none in this round; kNoToken: bad logits
+  int64_t next = 0;      // the target's token after them; kNoToken: bad logits
   bool rolled_back = false;
   std::span<const double> overlap{};  // sum_x min(p, q) of each examined position; empty: not measured
 };

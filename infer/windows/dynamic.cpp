@@ -2,31 +2,57 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "infer/sampling/sampling.h"
 
 namespace draftsmith::infer {
+
+const NamedValues<WindowSchedule>& window_schedules() {
+  static const NamedValues<WindowSchedule> kSchedules("schedule",
+                                                      {{"heuristic", WindowSchedule::kHeuristic},
+                                                       {"heuristic_transient", WindowSchedule::kHeuristicTransient},
+                                                       {"constant", WindowSchedule::kConstant}});
+  return kSchedules;
+}
 
 WindowTraits DynamicWindow::kind(const DynamicWindowOptions& options) {
   return {.name = "dynamic", .decides = options.confidence > 0 ? Decides::kAfterToken : Decides::kUpFront};
 }
 
 void DynamicWindow::begin(std::span<const Row> rows) {
-  windows_.assign(rows.size(), options_.initial);
+  windows_.assign(rows.size(), carried().value_or(options_.initial));
+  places_.resize(rows.size());
+  std::iota(places_.begin(), places_.end(), size_t{0});
 }
 
 at::Tensor DynamicWindow::go_on(const DraftStep& step) {
   return token_log_probability(step.logits, step.tokens).ge(std::log(options_.confidence));
 }
 
-void DynamicWindow::observe(int64_t row, int64_t drafted, int64_t accepted) {
-  if (!options_.heuristic || drafted == 0) return;
-  int64_t& window = windows_[static_cast<size_t>(row)];
-  window = accepted == drafted ? window + 2 : std::max<int64_t>(1, window - 1);
+// Transformers counts a full acceptance if the target's own token follows the whole draft, so it does not count a draft
+// whose EOS is accepted. It counts an empty draft one token before the length limit. A draft may also be empty because
+// the drafter found nothing to propose, and then the window stays.
+void DynamicWindow::observe(int64_t row, const WindowOutcome& outcome) {
+  if (options_.schedule == WindowSchedule::kConstant || !outcome.judged) return;
+  if (outcome.drafted == 0 && !outcome.at_limit) return;
+  int64_t& window = windows_[place(row)];
+  const bool full = outcome.accepted == outcome.drafted && !outcome.cut;
+  window = full ? window + 2 : std::max<int64_t>(1, window - 1);
 }
 
 void DynamicWindow::select_rows(std::span<const int64_t> rows) {
-  keep_rows(windows_, rows);
+  keep_rows(places_, rows);
+}
+
+std::optional<int64_t> DynamicWindow::carried() const {
+  if (options_.schedule != WindowSchedule::kHeuristic || windows_.empty()) return std::nullopt;
+  return std::accumulate(windows_.begin(), windows_.end(), int64_t{0}) / std::ssize(windows_);
+}
+
+void DynamicWindow::carry(std::optional<int64_t> window) {
+  windows_.clear();
+  if (window) windows_.push_back(*window);
 }
 
 }  // namespace draftsmith::infer

@@ -23,9 +23,9 @@ void RecordingWindow::begin(std::span<const Row> rows) {
   accepted_.assign(rows.size(), {});
 }
 
-void RecordingWindow::observe(int64_t row, int64_t, int64_t accepted) {
+void RecordingWindow::observe(int64_t row, const WindowOutcome& outcome) {
   const auto b = static_cast<size_t>(row);
-  accepted_[b].push_back(accepted);
+  accepted_[b].push_back(outcome.accepted);
   record_.set(keys_[b], accepted_[b]);
 }
 
@@ -47,7 +47,7 @@ int64_t OracleWindow::length(int64_t row) const {
   return replay.next < replay.lengths->size() ? (*replay.lengths)[replay.next] : 0;
 }
 
-void OracleWindow::observe(int64_t row, int64_t, int64_t) {
+void OracleWindow::observe(int64_t row, const WindowOutcome&) {
   ++rows_[static_cast<size_t>(row)].next;
 }
 

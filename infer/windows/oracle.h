@@ -43,7 +43,7 @@ class RecordingWindow : public FixedWindow {
   // The record must outlive the rule.
   RecordingWindow(int64_t window, AcceptedLengths& record) : FixedWindow(window), record_(record) {}
   void begin(std::span<const Row> rows) override;
-  void observe(int64_t row, int64_t drafted, int64_t accepted) override;
+  void observe(int64_t row, const WindowOutcome& outcome) override;
   void select_rows(std::span<const int64_t> rows) override;
 
  private:
@@ -61,7 +61,7 @@ class OracleWindow : public BoundedWindow {
   // Throws std::logic_error for a row that was not recorded.
   void begin(std::span<const Row> rows) override;
   int64_t length(int64_t row) const override;
-  void observe(int64_t row, int64_t drafted, int64_t accepted) override;
+  void observe(int64_t row, const WindowOutcome& outcome) override;
   void select_rows(std::span<const int64_t> rows) override;
 
  private:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -34,6 +35,15 @@ struct DraftStep {
   bool asks(int64_t row) const { return active.empty() || active[static_cast<size_t>(row)] != 0; }
 };
 
+// The end of a row's window.
+struct WindowOutcome {
+  int64_t drafted = 0;
+  int64_t accepted = 0;   // drafted tokens that are kept
+  bool judged = true;     // false: the draft ended the text without a run of the target
+  bool cut = false;       // the last token kept ended the text, so the target's next token was left out
+  bool at_limit = false;  // the text has reached its length limit
+};
+
 class WindowRule {
  public:
   virtual ~WindowRule() = default;
@@ -49,10 +59,16 @@ class WindowRule {
   // --- for rules that remember rows ---
   // Begins a batch.
   virtual void begin(std::span<const Row> /*rows*/) {}
-  // Called after the row's window of `drafted` tokens was judged.
-  virtual void observe(int64_t /*row*/, int64_t /*drafted*/, int64_t /*accepted*/) {}
+  // Called after each of the row's windows.
+  virtual void observe(int64_t /*row*/, const WindowOutcome& /*outcome*/) {}
   // Keeps only the given rows, in the given order.
   virtual void select_rows(std::span<const int64_t> /*rows*/) {}
+
+  // --- for rules that remember batches ---
+  // Returns the tokens that the next batch's first windows will have; nullopt: the rule remembers no batch.
+  virtual std::optional<int64_t> carried() const { return std::nullopt; }
+  // Sets the tokens of the next batch's first windows; nullopt forgets earlier batches.
+  virtual void carry(std::optional<int64_t> /*window*/) {}
 };
 
 // Base of rules whose windows have at most the same number of tokens everywhere.

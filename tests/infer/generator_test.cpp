@@ -1,4 +1,4 @@
-// What surrounds the loop: combinations that make no sense, vocabularies, order of results, sharing, dynamic windows.
+// What surrounds the loop: combinations that make no sense, vocabularies, order of results, sharing.
 #include <limits>
 
 #include <gmock/gmock.h>
@@ -6,7 +6,6 @@
 
 #include "infer/acceptance/exact.h"
 #include "infer/drafters/model_drafter.h"
-#include "infer/windows/dynamic.h"
 #include "infer/windows/fallback.h"
 #include "infer/windows/fixed.h"
 #include "tests/support/errors.h"
@@ -136,6 +135,7 @@ TEST(Generator, LogitsThatAreNotFiniteAreAnErrorWithLineAndPosition) {
   const auto message = [](const Case& oracles, const std::string& method) {
     DecodeOptions options;
     options.method = method;
+    options.verify_end = true;
     options.batch_size = 2;
     options.max_new_tokens = 9;
     return error_of<RunError>([&] { decode(oracles, options, std::vector<Ids>{{2}, {3}}); });
@@ -228,34 +228,6 @@ TEST(Generator, DraftedEosEndsTheDraft) {
   EXPECT_EQ(result.stats.drafted, 1);
   EXPECT_EQ(result.stats.accepted, 1);
   EXPECT_EQ(result.stats.cut, 1);
-}
-
-TEST(DynamicWindow, HeuristicGrowsByTwoAndShrinksByOneForEachRow) {
-  DynamicWindow window({.initial = 5, .heuristic = true, .confidence = 0});
-  window.begin(std::vector<Row>(2));
-  window.observe(0, 5, 5);
-  window.observe(1, 5, 4);
-  EXPECT_EQ(window.length(0), 7);
-  EXPECT_EQ(window.length(1), 4);
-  for (int i = 0; i < 9; ++i) window.observe(1, 4, 0);
-  EXPECT_EQ(window.length(1), 1);
-  const std::vector<int64_t> kept = {1};
-  window.select_rows(kept);
-  EXPECT_EQ(window.length(0), 1);
-}
-
-TEST(DynamicWindow, ConfidenceStopKeepsTheTokenItStopsAt) {
-  // The drafter gives its tokens .35 < .4: each window holds exactly that one token.
-  const Case oracles{constant_oracle({0.35, 0, 0.33, 0.32}), constant_oracle({0.35, 0, 0.33, 0.32})};
-  DecodeOptions options;
-  options.method = "assisted";
-  options.schedule = "constant";
-  options.max_new_tokens = 10;
-  const DecodeStats stats = decode(oracles, options, std::vector<Ids>{{2}})[0].stats;
-  EXPECT_EQ(stats.target_runs, 5);
-  EXPECT_EQ(stats.drafted, 5);
-  options.confidence = 0.34;
-  EXPECT_EQ(decode(oracles, options, std::vector<Ids>{{2}})[0].stats.target_runs, 1);
 }
 
 }  // namespace

@@ -135,6 +135,7 @@ TEST(RealModels, EosInsideADraftEndsTheOutput) {
     for (const int64_t batch : {1, 4, 9}) {
       DecodeOptions options = options_of(method, kModelLimit - 1, batch);
       options.window_rule = "fixed";
+      options.verify_end = true;
       const auto results = fp64().run(options, true);
       EXPECT_EQ(ids_of(results), expected) << method << " batch " << batch;
       size_t early = 0;
@@ -215,6 +216,7 @@ TEST(RealModels, LengthLimitsOfOneTokenAndInsideAWindow) {
       options.max_new_tokens = limit;
       options.rollback = 0;
       options.rollback_rule = "literal";
+      options.verify_end = true;
       EXPECT_EQ(ids_of(fp64().run(options)), expected) << method << " limit " << limit;
     }
   }

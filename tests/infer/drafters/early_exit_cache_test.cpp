@@ -130,6 +130,7 @@ int64_t CheckedExit::rounds_checked = 0;
 // All sources are one batch, as the counts of one state are compared with those of all rows.
 void check(model::TransformerModel& model, int64_t layer, DecodeOptions options) {
   options.batch_size = 8;
+  options.verify_end = true;  // elsewhere the last tokens go through the first layers only
   auto drafter = std::make_unique<CheckedExit>(model, layer);
   CheckedExit& checked = *drafter;
   const auto results =

@@ -354,6 +354,7 @@ TEST(NgramDrafters, BildTakesATableAndCopies) {
   options.method = "bild";
   options.fallback = 0.3;
   options.rollback = 0;  // every token that is not the target's own is taken back
+  options.verify_end = true;
   const auto with_table = Generator(models_drafting(target, {.table = &table}), options).generate(sampled_sources());
   options.window_rule = "fixed";
   const auto with_lookup = Generator(models_drafting(target, {.lookup = 4}), options).generate(sampled_sources());

@@ -23,7 +23,7 @@ Draft unread_draft() {
 
 Judgement some_judgement() {
   return {.accepted = at::tensor(Ids{3, 0, 0}),
-          .next = at::tensor(Ids{6, kNoNextToken, 7}),
+          .next = at::tensor(Ids{6, 8, 7}),
           .rolled_back = at::tensor({1, 1, 0}, at::kLong).to(at::kBool),
           .overlap = at::arange(9, at::kDouble).view({3, 3}).mul(0.1)};
 }
@@ -41,7 +41,7 @@ TEST(RowVerdict, TokensBehindTheFirstEosCountForNothing) {
   EXPECT_FALSE(verdicts[0].rolled_back);  // all tokens that count were accepted
   EXPECT_THAT(verdicts[0].overlap, ::testing::ElementsAre(0.0, 0.1));
   EXPECT_EQ(verdicts[1].accepted, 0);
-  EXPECT_EQ(verdicts[1].next, kNoNextToken);
+  EXPECT_EQ(verdicts[1].next, 8);
   EXPECT_TRUE(verdicts[1].rolled_back);
   EXPECT_EQ(verdicts[1].overlap.size(), 1U);
   EXPECT_EQ(verdicts[2].overlap.size(), 0U);
