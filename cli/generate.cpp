@@ -22,6 +22,7 @@
 #include "infer/drafters/registry.h"
 #include "infer/generator.h"
 #include "infer/load_models.h"
+#include "infer/loop/vocabulary.h"
 #include "infer/parts.h"
 #include "infer/router_loading.h"
 
@@ -115,21 +116,38 @@ class Printer {
   Printer(const GenerateFlags& flags, const data::Tokenizer* tokenizer, bool with_alpha)
       : flags_(flags), tokenizer_(tokenizer), with_alpha_(with_alpha) {}
 
-  void print(std::span<const infer::GenerationResult> results) const {
-    for (const auto& [ids, stats] : results) {
-      const std::string text = tokenizer_ != nullptr ? text_of(ids, *tokenizer_) : "";
+  // Prints a line for each result. The line of a failed one is empty; its object has "error" instead of ids and text.
+  // Returns the number of failed results, which it reports on standard error.
+  int64_t print(std::span<const infer::GenerationResult> results) const {
+    for (const infer::GenerationResult& result : results) {
       if (flags_.json) {
-        const ordered_json line{{"ids", ids}, {"text", text}, {"stats", stats_json(stats, with_alpha_)}};
-        std::cout << line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << '\n';
+        std::cout << json_of(result).dump(-1, ' ', false, ordered_json::error_handler_t::replace) << '\n';
       } else {
-        std::cout << (flags_.ids ? words_of(ids) : text) << '\n';
+        std::cout << (flags_.ids ? words_of(result.ids) : one_line(text(result))) << '\n';
       }
     }
     std::cout.flush();
     require_written(std::cout);
+    return report_failures(results);
   }
 
  private:
+  std::string text(const infer::GenerationResult& result) const {
+    return tokenizer_ != nullptr ? infer::text_of_known(*tokenizer_, result.ids) : "";
+  }
+
+  ordered_json json_of(const infer::GenerationResult& result) const {
+    ordered_json line;
+    if (result.error) {
+      line["error"] = result.error->where + ": " + result.error->what;
+    } else {
+      line["ids"] = result.ids;
+      line["text"] = text(result);
+    }
+    line["stats"] = stats_json(result.stats, with_alpha_);
+    return line;
+  }
+
   const GenerateFlags& flags_;
   const data::Tokenizer* tokenizer_;
   bool with_alpha_;
@@ -168,17 +186,20 @@ void warn_of_fits(const std::vector<infer::PromptFit>& fits) {
 // Batches whose lines are sorted by length together: enough for even batches, few enough for early output.
 constexpr size_t kBatchesAtOnce = 16;
 
-void generate_lines(infer::Generator& generator, std::span<const std::vector<int64_t>> sources,
-                    const Printer& printer) {
+// Returns the number of failed outputs.
+int64_t generate_lines(infer::Generator& generator, std::span<const std::vector<int64_t>> sources,
+                       const Printer& printer) {
+  int64_t failed = 0;
   const auto batch = static_cast<size_t>(generator.options().batch_size);
   const size_t at_once = batch == 1 ? 1 : batch * kBatchesAtOnce;
   for (size_t first = 0; first < sources.size(); first += at_once) {
     generator.generate(sources.subspan(first, std::min(at_once, sources.size() - first)), first,
                        [&](size_t, std::span<const infer::GenerationResult> results) {
-                         printer.print(results);
+                         failed += printer.print(results);
                          throw_if_stop_requested("The lines printed are complete.");
                        });
   }
+  return failed;
 }
 
 int run_generate(const GenerateFlags& flags) {
@@ -209,11 +230,10 @@ int run_generate(const GenerateFlags& flags) {
   const SignalWatch signals;
   if (live) {
     LivePrinter printer(std::cout, flags.ids ? nullptr : target.tokenizer.get());
-    generate_live(generator, sources, printer);
-  } else {
-    generate_lines(generator, sources, Printer(flags, target.tokenizer.get(), options.measure_alpha));
+    return generate_live(generator, sources, printer) > 0 ? 1 : 0;
   }
-  return 0;
+  const Printer printer(flags, target.tokenizer.get(), options.measure_alpha);
+  return generate_lines(generator, sources, printer) > 0 ? 1 : 0;
 }
 
 }  // namespace

@@ -282,12 +282,20 @@ std::vector<GenerationResult> Generator::generate(std::span<const std::vector<in
     const std::span<const size_t> chosen(order.data() + first, std::min(batch_size, order.size() - first));
     RowBatch batch = impl_->decode(work, chosen, on_tokens);
     for (Row& row : batch.finished) {
-      results[row.output] = {{row.tokens.begin() + row.prefix, row.tokens.end()}, std::move(row.stats)};
+      GenerationResult& result = results[row.output];
+      if (!row.failure) result.ids.assign(row.tokens.begin() + row.prefix, row.tokens.end());
+      result.stats = std::move(row.stats);
+      result.error = std::move(row.failure);
     }
     for (const size_t line : chosen) complete[line] = true;
     report();
   }
   return results;
+}
+
+void throw_if_failed(std::span<const GenerationResult> results) {
+  const auto failed = std::ranges::find_if(results, [](const auto& result) { return result.error.has_value(); });
+  if (failed != results.end()) throw RunError(*failed->error);
 }
 
 DecodeStats total(std::span<const GenerationResult> results) {

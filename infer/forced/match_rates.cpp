@@ -270,9 +270,9 @@ std::vector<MatchRate> match_rates(const GenerationModels& models, std::span<con
   std::vector<MatchRate> rates;
   for (const MatchDecoding& decoding : options.decodings) {
     std::vector<std::vector<int64_t>> outputs;
-    for (auto& result : Generator(models, decode_options(options, decoding)).generate(prompts)) {
-      outputs.push_back(std::move(result.ids));
-    }
+    auto results = Generator(models, decode_options(options, decoding)).generate(prompts);
+    throw_if_failed(results);
+    for (auto& result : results) outputs.push_back(std::move(result.ids));
     const auto own = count_matches(models, {decoding.name, prompts, outputs}, options);
     rates.insert(rates.end(), own.begin(), own.end());
   }

@@ -1,5 +1,7 @@
 #include "infer/loop/decode_loop.h"
 
+#include <algorithm>
+
 namespace draftsmith::infer {
 
 DecodeLoop::DecodeLoop(model::LanguageModel& target, const DraftParts& parts, const DecodeSettings& settings)
@@ -14,6 +16,11 @@ void DecodeLoop::run(RowBatch& batch, PhaseTimer& timer) {
   while (!batch.rows.empty()) {
     timer.enter(Phase::kDraft);
     Draft draft = drafting_.draft(batch);
+    if (std::ranges::all_of(batch.rows, &Row::finished)) {  // the drafter's logits failed every row
+      timer.enter(Phase::kOther);
+      drafting_.remove_finished(batch);
+      continue;
+    }
 
     timer.enter(Phase::kVerify);
     const Verdict verdict = verify(batch, draft);
@@ -49,8 +56,10 @@ DecodeLoop::Verdict DecodeLoop::verify(RowBatch& batch, Draft& draft) {
                                   draft.probabilities,
                                   settings_.warping,
                                   settings_.measure_alpha};
-  verdict.judgement = fetch(parts_.acceptance->judge(verification), verification.tokens, settings_.eos, draft);
+  verdict.judgement =
+      fetch(parts_.acceptance->judge(verification), draft.drawn(verification.tokens), settings_.eos, draft);
   verdict.rows = row_verdicts(verdict.judgement, draft);
+  draft.fail_rows(batch.rows);
   return verdict;
 }
 
@@ -75,7 +84,7 @@ std::vector<int64_t> DecodeLoop::commit(RowBatch& batch, const Draft& draft, con
 
 void DecodeLoop::commit_row(Row& row, std::span<const int64_t> drafted, const RowVerdict& verdict) const {
   for (const int64_t token : drafted.first(static_cast<size_t>(verdict.accepted))) row.emit(token, settings_.eos);
-  checked_token(row, row.emitted(), verdict.next, "target");
+  if (!row.finished && row.fails(verdict.next, row.emitted(), "target")) return;
   row.handover = verdict.next == kNoNextToken;
   if (!row.handover) row.emit(verdict.next, settings_.eos);
 }

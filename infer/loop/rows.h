@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "infer/loop/decode_stats.h"
 #include "infer/sampling/sampling.h"
 
@@ -22,7 +25,8 @@ struct Row {
   int64_t limit = 0;            // most new tokens
   RowRandom random{0, 0, 0};
   bool finished = false;
-  bool handover = false;  // the target writes the next token, the drafter drafts nothing
+  std::optional<Problem> failure;  // the error that finished the row; its tokens are no output
+  bool handover = false;           // the target writes the next token, the drafter drafts nothing
   DecodeStats stats;
 
   int64_t length() const { return static_cast<int64_t>(tokens.size()); }
@@ -30,10 +34,13 @@ struct Row {
   int64_t remaining() const { return limit - emitted(); }
   // Commits one token; finishes the row at an EOS or the limit. Counts a token after the end as cut.
   void emit(int64_t token, std::span<const int64_t> eos);
+  // Finishes the row with an error if `token`, meant for the new token with index `position`, is kNoToken. Returns
+  // whether it did. `owner` of the logits: "target" or "drafter".
+  bool fails(int64_t token, int64_t position, const std::string& owner);
 };
 
 // Called with a row's new tokens as they are committed: index of its result, the tokens since the last call, and
-// whether the row is finished.
+// whether the row is finished. A row that fails is finished by a call without tokens.
 using OnTokens = std::function<void(size_t output, std::span<const int64_t> tokens, bool finished)>;
 
 // Returns uniform random numbers, fp64 [B,count], for the new tokens from index emitted() + first on, on `device`.

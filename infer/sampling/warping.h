@@ -9,7 +9,7 @@ namespace draftsmith::infer {
 // token gets mass only if its logit is within 1e-28 of the largest.
 constexpr double kGreedyBelow = 1e-30;
 
-// The result of most_likely() and draw() on the CPU for a row without usable numbers (NaN, or an infinite largest one).
+// The result of most_likely() and draw() for a row without usable numbers (a NaN, or an infinite largest one).
 constexpr int64_t kNoToken = -2;
 
 // Settings that apply to target and drafter alike, in this order. Among equal logits the lower id comes first, so

@@ -105,9 +105,9 @@ class Collection {
       const std::span<const int32_t> source = source_of(inputs, i);
       sources.emplace_back(source.begin(), source.end());
     }
-    generator_->generate(sources, static_cast<uint64_t>(begin), [](size_t, const auto&) {
+    infer::throw_if_failed(generator_->generate(sources, static_cast<uint64_t>(begin), [](size_t, const auto&) {
       throw_if_stop_requested("whole shards are saved; run it again to continue");
-    });
+    }));
     return collector_.drain();
   }
 

@@ -121,6 +121,7 @@ void decode_shard(Teacher& teacher, const data::Corpus& inputs, int64_t begin, i
   const auto results = teacher.generator.generate(sources, static_cast<uint64_t>(begin), [](size_t, const auto&) {
     throw_if_stop_requested("whole shards are saved; run it again to continue");
   });
+  infer::throw_if_failed(results);
   for (int64_t i = begin; i < end; ++i) {
     const auto& ids = results[static_cast<size_t>(i - begin)].ids;
     add(inputs.source(i), {ids.begin(), ids.end()});
