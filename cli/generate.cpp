@@ -113,8 +113,8 @@ std::unique_ptr<model::Exits> load_exits(const GenerateFlags& flags, const Decod
 
 class Printer {
  public:
-  Printer(const GenerateFlags& flags, const data::Tokenizer* tokenizer, bool with_alpha)
-      : flags_(flags), tokenizer_(tokenizer), with_alpha_(with_alpha) {}
+  Printer(const GenerateFlags& flags, const data::Tokenizer* tokenizer, const DecodeOptions& options)
+      : flags_(flags), tokenizer_(tokenizer), with_alpha_(options.measure_alpha), log_probs_(options.log_probs) {}
 
   // Prints a line for each result. The line of a failed one is empty; its object has "error" instead of ids and text.
   // Returns the number of failed results, which it reports on standard error.
@@ -143,6 +143,7 @@ class Printer {
     } else {
       line["ids"] = result.ids;
       line["text"] = text(result);
+      if (log_probs_) line["log_probs"] = result.log_probabilities;
     }
     line["stats"] = stats_json(result.stats, with_alpha_);
     return line;
@@ -151,6 +152,7 @@ class Printer {
   const GenerateFlags& flags_;
   const data::Tokenizer* tokenizer_;
   bool with_alpha_;
+  bool log_probs_;
 };
 
 // Returns whether text is printed as it is committed. Errors: UserError.
@@ -163,6 +165,16 @@ bool prints_live(const GenerateFlags& flags) {
                      .hint = "leave one out"});
   }
   return flags.stream.value_or(!flags.json && isatty(STDOUT_FILENO) != 0);
+}
+
+// Errors: UserError if log-probabilities are asked for and have no place in the output.
+void require_place_for_log_probs(const GenerateFlags& flags, const DecodeOptions& options) {
+  if (!options.log_probs || flags.json) return;
+  throw UserError({.where = "draftsmith generate",
+                   .what = "--log-probs adds numbers to the objects of --json, and the output is text",
+                   .expected = "--json beside --log-probs",
+                   .found = "--log-probs alone",
+                   .hint = "add --json"});
 }
 
 // Warns once for each way in which prompts are fitted to the context.
@@ -208,6 +220,7 @@ int run_generate(const GenerateFlags& flags) {
   const DecodeOptions options = flags.decoding->value(problems);
   problems.throw_if_any();
   const bool live = prints_live(flags);
+  require_place_for_log_probs(flags, options);
   const bool takes_drafter = options.drafts() && !options.drafts_inside();
   if (!flags.drafter.empty() && !takes_drafter) {
     log_warning("--drafter has no effect on method {}", options.method);
@@ -232,7 +245,7 @@ int run_generate(const GenerateFlags& flags) {
     LivePrinter printer(std::cout, flags.ids ? nullptr : target.tokenizer.get());
     return generate_live(generator, sources, printer) > 0 ? 1 : 0;
   }
-  const Printer printer(flags, target.tokenizer.get(), options.measure_alpha);
+  const Printer printer(flags, target.tokenizer.get(), options);
   return generate_lines(generator, sources, printer) > 0 ? 1 : 0;
 }
 
@@ -245,7 +258,9 @@ std::function<int()> add_generate(CLI::App& app) {
   app.add_option("--input", flags->input, "File with one source or prompt a line; - is standard input")
       ->capture_default_str();
   app.add_flag("--ids", flags->ids, "Read and print token ids instead of text; no EOS is added");
-  app.add_flag("--json", flags->json, "Print one JSON object a line: ids, text, counts and seconds");
+  app.add_flag(
+      "--json", flags->json,
+      "Print one JSON object a line: ids, text, counts and seconds; error instead of ids and text if it failed");
   app.add_flag("--stream,!--no-stream", flags->stream,
                "Print text as it is committed, or only complete lines. By default, text is streamed on a terminal "
                "without --json. With several samples or a batch, the first unfinished line grows and the others wait");

@@ -12,7 +12,8 @@ void Row::emit(int64_t token, std::span<const int64_t> eos) {
   }
   tokens.push_back(token);
   ++stats.emitted;
-  finished = remaining() == 0 || std::find(eos.begin(), eos.end(), token) != eos.end();
+  const bool stopped = stops && stops->add(token);
+  finished = stopped || remaining() == 0 || std::find(eos.begin(), eos.end(), token) != eos.end();
 }
 
 bool Row::fails(int64_t token, int64_t position, const std::string& owner) {

@@ -154,6 +154,14 @@ DRAFTSMITH_VECTOR_CODE double overlap_sum(const double* p, const double* q, int6
   return sum<double>(count, [=](int64_t i) { return std::min(p[i], q[i]); });
 }
 
+// Sets weights below `least` to 0. Returns the sum of the others. The largest weight is 1, of the largest logit.
+DRAFTSMITH_VECTOR_CODE double keep_at_least(float* weights, int64_t count, float least) {
+  return sum<float>(count, [=](int64_t i) { return weights[i] = weights[i] < least ? 0.0F : weights[i]; });
+}
+DRAFTSMITH_VECTOR_CODE double keep_at_least(double* weights, int64_t count, double least) {
+  return sum<double>(count, [=](int64_t i) { return weights[i] = weights[i] < least ? 0.0 : weights[i]; });
+}
+
 }  // namespace
 
 at::Tensor promoted(const at::Tensor& logits) {
@@ -191,6 +199,7 @@ void row_warp(const T* logits, int64_t count, const Warping& warping, T* out) {
   }
   if (warping.top_k > 0 && warping.top_k < count) total = row_keep_top_k(logits, count, warping.top_k, out);
   if (warping.top_p < 1) total = row_keep_top_p(logits, count, warping.top_p * total, out);
+  if (warping.min_p > 0) total = keep_at_least(out, count, static_cast<T>(warping.min_p));
   multiply(out, count, static_cast<T>(1 / total));
 }
 

@@ -1,4 +1,4 @@
-// Sampling: warping of logits into probabilities (temperature, top-k, top-p), draws by inverse distribution function,
+// Sampling: warping of logits into probabilities (infer/sampling/warping.h), draws by inverse distribution function,
 // and random numbers. These depend only on (seed, line, sample, position), so results do not depend on the batch.
 #pragma once
 

@@ -28,6 +28,12 @@ at::Tensor keep_top_p(const at::Tensor& logits, double p) {
   return logits.masked_fill(at::zeros_like(drop).scatter(-1, order, drop), kMinusInfinity);
 }
 
+// Keeps tokens whose probability is at least `p` times the largest.
+at::Tensor keep_min_p(const at::Tensor& logits, double p) {
+  const auto weights = logits.sub(logits.amax(-1, true)).exp();  // [...,V], 1 for the most likely
+  return logits.masked_fill(weights.lt(p), kMinusInfinity);
+}
+
 }  // namespace
 
 // A maximum is NaN where one of its numbers is.
@@ -41,6 +47,7 @@ at::Tensor tensor_warp(const at::Tensor& logits, const Warping& warping) {
   at::Tensor scores = warping.temperature == 1 ? logits : logits / warping.temperature;
   if (warping.top_k > 0 && warping.top_k < scores.size(-1)) scores = keep_top_k(scores, warping.top_k);
   if (warping.top_p < 1) scores = keep_top_p(scores, warping.top_p);
+  if (warping.min_p > 0) scores = keep_min_p(scores, warping.min_p);
   const auto broken = logits.amax(-1, true).lt(kInfinity).logical_not();  // [...,1]; truncation could drop a NaN
   return scores.softmax(-1).masked_fill_(broken, std::numeric_limits<double>::quiet_NaN());
 }

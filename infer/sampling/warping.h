@@ -1,4 +1,4 @@
-// Warping of logits into the distribution to sample from: temperature, top-k, top-p.
+// Warping of logits into the distribution to sample from: temperature, top-k, top-p, min-p.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,7 @@ struct Warping {
   double temperature = 1;  // below kGreedyBelow: all mass on the most likely token
   int64_t top_k = 0;       // 0: off
   double top_p = 1;        // 1: off; else the smallest set of tokens whose mass reaches it
+  double min_p = 0;        // 0: off; else tokens whose probability is at least this share of the largest
 
   bool greedy() const { return temperature < kGreedyBelow; }
 };

@@ -126,6 +126,7 @@ class Collection {
     decode.temperature = options.temperature;
     decode.top_k = 0;
     decode.top_p = 1;
+    decode.min_p = 0;
     decode.seed = options.seed;
     decode.max_new_tokens = options.max_new_tokens;
     decode.batch_size = options.batch_size;

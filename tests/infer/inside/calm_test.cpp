@@ -281,8 +281,9 @@ TEST(Calm, ProcessorsAndPaddingHoldAtEveryExit) {
     model::GenerationConfig generation;
     generation.eos_ids = target->info().eos;
     generation.no_repeat_ngram_size = 2;
+    generation.min_new_tokens = 4;
     DecodeSettings settings = settings_of(*target, false);
-    settings.processors = LogitsProcessors(generation, 4);
+    settings.processors = LogitsProcessors(generation);
     settings.ids = 15;
     for (const ExitMeasure measure : kMeasures) {
       for (const double threshold : {0.0, 0.6, 2.0}) {

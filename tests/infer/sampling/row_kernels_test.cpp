@@ -18,7 +18,7 @@ constexpr int64_t kWidths[] = {1, 2, 7, 33, 512, 513, 5000};
 const std::vector<Warping> kWarpings = {{1, 0, 1},     {0.7, 0, 1},     {1.5, 0, 1},        {1, 1, 1},
                                         {1, 5, 1},     {1, 40, 1},      {1, 0, 1e-6},       {1, 0, 0.3},
                                         {1, 0, 0.95},  {0.5, 6, 1},     {1.3, 50, 0.9},     {2, 3, 0.5},
-                                        {1, 0, 0.999}};
+                                        {1, 0, 0.999}, {1, 0, 1, 0.05}, {0.7, 40, 0.9, 0.2}};
 
 // Logits [3,width]; every second call has many ties, and some tokens are ruled out.
 at::Tensor make_logits(int64_t width, uint64_t seed, bool tied) {
