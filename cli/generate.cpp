@@ -22,6 +22,7 @@
 #include "infer/drafters/registry.h"
 #include "infer/generator.h"
 #include "infer/load_models.h"
+#include "infer/loop/vocabulary.h"
 #include "infer/parts.h"
 #include "infer/router_loading.h"
 
@@ -113,27 +114,46 @@ std::unique_ptr<model::Exits> load_exits(const GenerateFlags& flags, const Decod
 
 class Printer {
  public:
-  Printer(const GenerateFlags& flags, const data::Tokenizer* tokenizer, bool with_alpha)
-      : flags_(flags), tokenizer_(tokenizer), with_alpha_(with_alpha) {}
+  Printer(const GenerateFlags& flags, const data::Tokenizer* tokenizer, const DecodeOptions& options)
+      : flags_(flags), tokenizer_(tokenizer), with_alpha_(options.measure_alpha), log_probs_(options.log_probs) {}
 
-  void print(std::span<const infer::GenerationResult> results) const {
-    for (const auto& [ids, stats] : results) {
-      const std::string text = tokenizer_ != nullptr ? text_of(ids, *tokenizer_) : "";
+  // Prints a line for each result. The line of a failed one is empty; its object has "error" instead of ids and text.
+  // Returns the number of failed results, which it reports on standard error.
+  int64_t print(std::span<const infer::GenerationResult> results) const {
+    for (const infer::GenerationResult& result : results) {
       if (flags_.json) {
-        const ordered_json line{{"ids", ids}, {"text", text}, {"stats", stats_json(stats, with_alpha_)}};
-        std::cout << line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << '\n';
+        std::cout << json_of(result).dump(-1, ' ', false, ordered_json::error_handler_t::replace) << '\n';
       } else {
-        std::cout << (flags_.ids ? words_of(ids) : text) << '\n';
+        std::cout << (flags_.ids ? words_of(result.ids) : one_line(text(result))) << '\n';
       }
     }
     std::cout.flush();
     require_written(std::cout);
+    return report_failures(results);
   }
 
  private:
+  std::string text(const infer::GenerationResult& result) const {
+    return tokenizer_ != nullptr ? infer::text_of_known(*tokenizer_, result.ids) : "";
+  }
+
+  ordered_json json_of(const infer::GenerationResult& result) const {
+    ordered_json line;
+    if (result.error) {
+      line["error"] = result.error->where + ": " + result.error->what;
+    } else {
+      line["ids"] = result.ids;
+      line["text"] = text(result);
+      if (log_probs_) line["log_probs"] = result.log_probabilities;
+    }
+    line["stats"] = stats_json(result.stats, with_alpha_);
+    return line;
+  }
+
   const GenerateFlags& flags_;
   const data::Tokenizer* tokenizer_;
   bool with_alpha_;
+  bool log_probs_;
 };
 
 // Returns whether text is printed as it is committed. Errors: UserError.
@@ -146,6 +166,16 @@ bool prints_live(const GenerateFlags& flags) {
                      .hint = "leave one out"});
   }
   return flags.stream.value_or(!flags.json && isatty(STDOUT_FILENO) != 0);
+}
+
+// Errors: UserError if log-probabilities are asked for and have no place in the output.
+void require_place_for_log_probs(const GenerateFlags& flags, const DecodeOptions& options) {
+  if (!options.log_probs || flags.json) return;
+  throw UserError({.where = "draftsmith generate",
+                   .what = "--log-probs adds numbers to the objects of --json, and the output is text",
+                   .expected = "--json beside --log-probs",
+                   .found = "--log-probs alone",
+                   .hint = "add --json"});
 }
 
 // Warns once for each way in which prompts are fitted to the context.
@@ -169,17 +199,20 @@ void warn_of_fits(const std::vector<infer::PromptFit>& fits) {
 // Batches whose lines are sorted by length together: enough for even batches, few enough for early output.
 constexpr size_t kBatchesAtOnce = 16;
 
-void generate_lines(infer::Generator& generator, std::span<const std::vector<int64_t>> sources,
-                    const Printer& printer) {
+// Returns the number of failed outputs.
+int64_t generate_lines(infer::Generator& generator, std::span<const std::vector<int64_t>> sources,
+                       const Printer& printer) {
+  int64_t failed = 0;
   const auto batch = static_cast<size_t>(generator.options().batch_size);
   const size_t at_once = batch == 1 ? 1 : batch * kBatchesAtOnce;
   for (size_t first = 0; first < sources.size(); first += at_once) {
     generator.generate(sources.subspan(first, std::min(at_once, sources.size() - first)), first,
                        [&](size_t, std::span<const infer::GenerationResult> results) {
-                         printer.print(results);
+                         failed += printer.print(results);
                          throw_if_stop_requested("The lines printed are complete.");
                        });
   }
+  return failed;
 }
 
 int run_generate(const GenerateFlags& flags) {
@@ -188,6 +221,7 @@ int run_generate(const GenerateFlags& flags) {
   const DecodeOptions options = flags.decoding->value(problems);
   problems.throw_if_any();
   const bool live = prints_live(flags);
+  require_place_for_log_probs(flags, options);
   const bool takes_drafter = options.drafts() && !options.drafts_inside();
   if (!flags.drafter.empty() && !takes_drafter) {
     log_warning("--drafter has no effect on method {}", options.method);
@@ -210,11 +244,10 @@ int run_generate(const GenerateFlags& flags) {
   const SignalWatch signals;
   if (live) {
     LivePrinter printer(std::cout, flags.ids ? nullptr : target.tokenizer.get());
-    generate_live(generator, sources, printer);
-  } else {
-    generate_lines(generator, sources, Printer(flags, target.tokenizer.get(), options.measure_alpha));
+    return generate_live(generator, sources, printer) > 0 ? 1 : 0;
   }
-  return 0;
+  const Printer printer(flags, target.tokenizer.get(), options);
+  return generate_lines(generator, sources, printer) > 0 ? 1 : 0;
 }
 
 }  // namespace
@@ -226,7 +259,9 @@ std::function<int()> add_generate(CLI::App& app) {
   app.add_option("--input", flags->input, "File with one source or prompt a line; - is standard input")
       ->capture_default_str();
   app.add_flag("--ids", flags->ids, "Read and print token ids instead of text; no EOS is added");
-  app.add_flag("--json", flags->json, "Print one JSON object a line: ids, text, counts and seconds");
+  app.add_flag(
+      "--json", flags->json,
+      "Print one JSON object a line: ids, text, counts and seconds; error instead of ids and text if it failed");
   app.add_flag("--stream,!--no-stream", flags->stream,
                "Print text as it is committed, or only complete lines. By default, text is streamed on a terminal "
                "without --json. With several samples or a batch, the first unfinished line grows and the others wait");

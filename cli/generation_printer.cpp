@@ -1,6 +1,7 @@
 #include "cli/generation_printer.h"
 
 #include <algorithm>
+#include <iostream>
 
 #include "base/error.h"
 #include "base/signals.h"
@@ -15,6 +16,16 @@ void require_written(const std::ostream& out) {
                   .expected = "",
                   .found = "",
                   .hint = "is the disk full, or did the reader of the pipe end?"});
+}
+
+int64_t report_failures(std::span<const infer::GenerationResult> results) {
+  int64_t failed = 0;
+  for (const infer::GenerationResult& result : results) {
+    if (!result.error) continue;
+    std::cerr << "error: " << to_string(*result.error) << std::endl;
+    ++failed;
+  }
+  return failed;
 }
 
 LivePrinter::Line& LivePrinter::line_at(size_t line) {
@@ -73,27 +84,31 @@ void LivePrinter::print_ready() {
   require_written(out_);
 }
 
-void generate_live(infer::Generator& generator, std::span<const std::vector<int64_t>> sources, LivePrinter& printer) {
+int64_t generate_live(infer::Generator& generator, std::span<const std::vector<int64_t>> sources,
+                      LivePrinter& printer) {
   const auto batch = static_cast<size_t>(generator.options().batch_size);
   const auto samples = static_cast<size_t>(generator.options().num_samples);
   const auto fits = generator.fit(sources);
   for (size_t line = 0; line < sources.size() * samples; ++line) {
     if (fits[line / samples].skipped) printer.add(line, {}, true);  // has no output; later lines must not wait for it
   }
+  int64_t failed = 0;
   try {
     for (size_t first = 0; first < sources.size(); first += batch) {
       const size_t count = std::min(batch, sources.size() - first);
-      generator.generate(sources.subspan(first, count), first, {},
-                         [&](size_t output, std::span<const int64_t> tokens, bool finished) {
-                           printer.add(first * samples + output, tokens, finished);
-                           throw_if_stop_requested("The last line printed may be incomplete.");
-                         });
+      const auto print = [&](size_t output, std::span<const int64_t> tokens, bool finished) {
+        printer.add(first * samples + output, tokens, finished);
+        throw_if_stop_requested("The last line printed may be incomplete.");
+      };
+      const auto results = generator.generate(sources.subspan(first, count), first, {}, print);
       printer.finish_before((first + count) * samples);
+      failed += report_failures(results);
     }
   } catch (...) {
     printer.break_off();
     throw;
   }
+  return failed;
 }
 
 }  // namespace draftsmith::cli

@@ -16,6 +16,9 @@ namespace draftsmith::cli {
 // Throws RunError if writing to `out` failed.
 void require_written(const std::ostream& out);
 
+// Writes each failed result's error to standard error. Returns the number of failed results.
+int64_t report_failures(std::span<const infer::GenerationResult> results);
+
 // Printer of lines that grow at the same time (a batch, samples). Text of a later line waits until all lines before it
 // are complete. Never prints half a character. A complete line equals text_of() of its tokens or, for ids, words_of().
 class LivePrinter {
@@ -49,8 +52,9 @@ class LivePrinter {
 };
 
 // Prints one line for each sample of each source, in order. Batches take the sources in order, so that the first
-// unfinished line always grows. Errors: as Generator::generate; RunError if writing fails; Interrupted. On each error,
-// the growing line is ended first.
-void generate_live(infer::Generator& generator, std::span<const std::vector<int64_t>> sources, LivePrinter& printer);
+// unfinished line always grows. An output that fails ends its line and is reported with its batch. Returns the number
+// of failed outputs. Errors: as Generator::generate; RunError if writing fails; Interrupted. On each error, the growing
+// line is ended first.
+int64_t generate_live(infer::Generator& generator, std::span<const std::vector<int64_t>> sources, LivePrinter& printer);
 
 }  // namespace draftsmith::cli

@@ -29,10 +29,13 @@ std::vector<std::vector<int64_t>> read_token_lines(const std::string& file, cons
   return result;
 }
 
-std::string text_of(const std::vector<int64_t>& ids, const data::Tokenizer& tokenizer) {
-  std::string text = infer::text_of_known(tokenizer, ids);
+std::string one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
+}
+
+std::string text_of(const std::vector<int64_t>& ids, const data::Tokenizer& tokenizer) {
+  return one_line(infer::text_of_known(tokenizer, ids));
 }
 
 std::string words_of(const std::vector<int64_t>& ids) {

@@ -17,6 +17,8 @@ enum class LineKind { kSource, kTarget };
 std::vector<std::vector<int64_t>> read_token_lines(const std::string& file, const infer::LoadedModel& loaded,
                                                    LineKind kind, bool ids);
 
+// Returns the text with blanks for line breaks.
+std::string one_line(std::string text);
 // Returns the text of generated ids, without control and padding ids; line breaks become blanks.
 std::string text_of(const std::vector<int64_t>& ids, const data::Tokenizer& tokenizer);
 // Returns the ids separated by blanks.

@@ -1,4 +1,6 @@
 // The list of DecodeOptions' fields: command line, help, suites' grids, labels, results and messages come from it.
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -77,7 +79,31 @@ void add_sampling(Fields<O>& fields) {
            "Sample among the k most likely tokens; 0 is off.")
       .add("top_p", &O::top_p, GridKey::kList, OuterLoop{}, Above{0}, Range{0, 1},
            UnnamedIf<O>{[](const O& o) { return o.top_p.value_or(1) == 1; }},
-           "Sample from the smallest set of tokens that holds this share of the probability; 1 is off.");
+           "Sample from the smallest set of tokens that holds this share of the probability; 1 is off.")
+      .add("min_p", &O::min_p, GridKey::kList, OuterLoop{}, Range{0, 1},
+           UnnamedIf<O>{[](const O& o) { return o.min_p.value_or(0) == 0; }},
+           "Sample among tokens that are at least this share as likely as the most likely one, after the other "
+           "truncations; 0 is off.");
+}
+
+void add_processors(Fields<O>& fields) {
+  fields
+      .add("repetition_penalty", &O::repetition_penalty, GridKey::kList, OuterLoop{}, Above{0}, Range{0, 1e6},
+           "Divides the positive and multiplies the negative logits of tokens that prompt or output already hold. "
+           "1 is off. Default: the model's own setting.")
+      .add("no_repeat_ngram_size", &O::no_repeat_ngram_size, GridKey::kList, OuterLoop{}, Range{0}, Unit{"tokens"},
+           "No n-gram of this size appears twice in prompt and output; 0 is off. Default: the model's own setting.")
+      .add("stop_strings", &O::stop_strings, GridKey::kValue, OuterLoop{}, Label{"stop"},
+           "Texts that end an output: the token that completes one is its last. Default: the model's own setting.");
+}
+
+void check_stop_strings(const O& options, const std::string& where, Problems& problems) {
+  if (std::ranges::none_of(options.stop_strings, &std::string::empty)) return;
+  problems.add({.where = where,
+                .what = "a stop string is empty",
+                .expected = "strings of at least one character",
+                .found = "\"\"",
+                .hint = "leave it out"});
 }
 
 void add_window_options(Fields<O>& fields) {
@@ -150,7 +176,8 @@ void add_inside_options(Fields<O>& fields) {
       .add("exit_measure", &O::exit_measure, GridKey::kList, methods({"calm"}), AlwaysNamed{},
            Choices(exit_measures().names()),
            "How calm sees that a token is finished: saturation is the cosine similarity of its hidden state to that "
-           "of the layer before, margin the difference of the two largest probabilities its exit gives.")
+           "of the layer before (0 after layer 1), margin the difference of the two largest probabilities its exit "
+           "gives.")
       .add("exit_threshold", &O::exit_threshold, GridKey::kList, methods({"calm"}), Label{"lambda"}, AlwaysNamed{},
            Range{0, 1},
            "calm's lambda: new token t of at most N leaves at the first layer whose measure exceeds "
@@ -178,7 +205,7 @@ void add_lengths(Fields<O>& fields) {
            "Most tokens put out, EOS included. Default: the model's own setting, else 128. A decoder-only model's "
            "context may leave room for fewer.")
       .add("min_new_tokens", &O::min_new_tokens, Range{0, 1 << 20}, Unit{"tokens"},
-           "EOS is impossible before this many new tokens.")
+           "EOS is impossible before this many new tokens. Default: the model's own setting.")
       .add("long_prompts", &O::long_prompts, Choices(long_prompt_policies().names()),
            "A prompt that fills the context of the model or its drafter, so that no token could follow: error refuses "
            "it; truncate-left drops its beginning (never the BOS) so that max_new_tokens fit, at most half of the "
@@ -187,7 +214,10 @@ void add_lengths(Fields<O>& fields) {
       .add("seed", &O::seed, "Seed of all sampling. The same seed gives the same output at every batch size.")
       .add("measure_alpha", &O::measure_alpha, NoResult{},
            "Measure alpha, the mean of sum_x min(p, q), when sampling (costs a pass over the vocabulary for each "
-           "token; at temperature 0 it is always measured).");
+           "token; at temperature 0 it is always measured).")
+      .add("log_probs", &O::log_probs, NoResult{},
+           "Also compute the log-probability that the model gives each token of an output: at temperature 1, before "
+           "processors and truncation. Costs one pass over the finished outputs; needs --json.");
 }
 
 }  // namespace
@@ -202,12 +232,14 @@ Fields<DecodeOptions> DecodeOptions::fields() {
              "token leave the decoder where it looks finished, ppd begins the next token before one is finished "
              "(lossless).");
   add_sampling(fields);
+  add_processors(fields);
   add_window_options(fields);
   add_inside_options(fields);
   add_lengths(fields);
   fields.check([](const O& options, const std::string& where, Problems& problems) {
     check_temperature(options, where, problems);
     check_parts(options, where, problems);
+    check_stop_strings(options, where, problems);
   });
   return fields;
 }

@@ -14,12 +14,16 @@ namespace draftsmith::infer {
 
 struct DecodeOptions {
   std::string method = "greedy";
-  std::optional<int64_t> window;       // absent: 5; 20 for assisted's constant schedule
-  std::string schedule = "heuristic";  // of the dynamic window
-  std::optional<double> confidence;    // dynamic window's stop; absent: 0.4 for constant, else 0 (off)
-  std::optional<double> temperature;   // absent: 0, or for sample and speculative the model's own setting, else 1
-  std::optional<int64_t> top_k;        // absent: the model's own setting, else 0 (off)
-  std::optional<double> top_p;         // absent: the model's own setting, else 1 (off)
+  std::optional<int64_t> window;             // absent: 5; 20 for assisted's constant schedule
+  std::string schedule = "heuristic";        // of the dynamic window
+  std::optional<double> confidence;          // dynamic window's stop; absent: 0.4 for constant, 0 (off) for heuristic
+  std::optional<double> temperature;         // absent: 0, or for sample and speculative the model's own setting, else 1
+  std::optional<int64_t> top_k;              // absent: the model's own setting, else 0 (off)
+  std::optional<double> top_p;               // absent: the model's own setting, else 1 (off)
+  std::optional<double> min_p;               // absent: the model's own setting, else 0 (off)
+  std::optional<double> repetition_penalty;  // absent: the model's own setting, else 1 (off)
+  std::optional<int64_t> no_repeat_ngram_size;  // absent: the model's own setting, else 0 (off)
+  std::vector<std::string> stop_strings;        // empty: the model's own setting, else none
   uint64_t seed = 1;
   double fallback = 0.5;
   double rollback = 5.0;
@@ -42,11 +46,12 @@ struct DecodeOptions {
   int64_t candidates = 3;                   // of ppd: k
   std::string execution = "auto";           // of ppd
   std::optional<int64_t> max_new_tokens;    // absent: the model's own setting, else 128
-  int64_t min_new_tokens = 0;
+  std::optional<int64_t> min_new_tokens;    // absent: the model's own setting, else 0
   std::string long_prompts = "error";
   int64_t num_samples = 1;
   int64_t batch_size = 1;
   bool measure_alpha = false;
+  bool log_probs = false;
 
   static Fields<DecodeOptions> fields();
 

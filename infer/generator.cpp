@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "infer/drafters/early_exit_loading.h"
+#include "infer/forced/log_probabilities.h"
 #include "infer/inside_methods.h"
 #include "infer/loop/decode_loop.h"
 #include "infer/loop/plain_loop.h"
@@ -26,14 +27,33 @@ model::GenerationConfig settings_of(const GenerationModels& models) {
   return settings;
 }
 
+// Returns the model's settings with those that the options give in their place.
+model::GenerationConfig with_options(model::GenerationConfig settings, const DecodeOptions& options) {
+  settings.repetition_penalty = options.repetition_penalty.value_or(settings.repetition_penalty);
+  settings.no_repeat_ngram_size = options.no_repeat_ngram_size.value_or(settings.no_repeat_ngram_size);
+  if (options.min_new_tokens) settings.min_new_tokens = options.min_new_tokens;
+  if (!options.stop_strings.empty()) settings.stop_strings = options.stop_strings;
+  return settings;
+}
+
 Warping warping_of(const DecodeOptions& options, const model::GenerationConfig& settings) {
   const double usual = options.samples_by_default() ? settings.temperature.value_or(1.0) : 0.0;
   return {options.temperature.value_or(usual), options.top_k.value_or(settings.top_k.value_or(0)),
-          options.top_p.value_or(settings.top_p.value_or(1.0))};
+          options.top_p.value_or(settings.top_p.value_or(1.0)), options.min_p.value_or(settings.min_p.value_or(0.0))};
 }
 
 std::string where_of(uint64_t line) {
   return "input " + std::to_string(line + 1);
+}
+
+// Errors: UserError without the target's tokenizer.
+void require_tokenizer_for_stops(const GenerationModels& models) {
+  if (models.target_tokenizer != nullptr) return;
+  throw UserError({.where = "stop_strings of " + models.target->info().name,
+                   .what = "stop strings are looked for in text, and the model has no tokenizer",
+                   .expected = "a tokenizer in the model's directory",
+                   .found = "none",
+                   .hint = "leave stop_strings out, or add the tokenizer"});
 }
 
 // Reports a problem if the method has no drafter, one of another kind than it needs, or one that does not fit the
@@ -72,16 +92,21 @@ struct Generator::Impl {
   model::GenerationConfig generation;
   DecodeSettings settings;
   DraftParts parts;
+  std::shared_ptr<const std::vector<std::string>> stops;  // null: none
 
   Impl(GenerationModels given, DecodeOptions wanted) : models(std::move(given)), options(std::move(wanted)) {
     Problems problems;
     validate_options(options, "decoding", problems);
     problems.throw_if_any();
     if (options.drafts_inside()) models.drafter = exit_drafter(exit_layer_of(options, models.exits));
-    generation = settings_of(models);
+    generation = with_options(settings_of(models), options);
     model::require_supported(generation, models.target->info().name);
+    if (!generation.stop_strings.empty()) {
+      require_tokenizer_for_stops(models);
+      stops = std::make_shared<const std::vector<std::string>>(generation.stop_strings);
+    }
     settings.warping = warping_of(options, generation);
-    settings.processors = LogitsProcessors(generation, options.min_new_tokens);
+    settings.processors = LogitsProcessors(generation);
     settings.eos = generation.eos_ids;
     settings.measure_alpha = options.measure_alpha;
     if (models.target_tokenizer != nullptr) settings.ids = ids_in_use(*models.target_tokenizer, settings.eos);
@@ -101,6 +126,7 @@ struct Generator::Impl {
   void check_ids(const std::vector<int64_t>& source, uint64_t line) const;
   Row make_row(const Work& work, size_t line, int64_t sample) const;
   RowBatch decode(const Work& work, std::span<const size_t> chosen, const OnTokens& on_tokens);
+  void take_results(std::vector<Row> rows, std::vector<GenerationResult>& results) const;
   void begin(RowBatch& batch, const model::TokenBatch& sources, PhaseTimer& timer);
 };
 
@@ -162,11 +188,18 @@ Row Generator::Impl::make_row(const Work& work, size_t line, int64_t sample) con
   Row row;
   row.line = work.first_line + line;
   row.output = line * static_cast<size_t>(options.num_samples) + static_cast<size_t>(sample);
-  if (models.target->info().encoder_decoder) row.source = source;
+  row.prompted = !models.target->info().encoder_decoder;
+  if (!row.prompted) row.source = source;
   row.tokens = prompt_of(source, work.fits[line].dropped);
   row.prefix = row.length();
   row.limit = work.fits[line].room;
   row.random = RowRandom(options.seed, row.line, static_cast<uint64_t>(sample));
+  if (stops) {
+    row.stops = std::make_shared<StopStringMatcher>(stops, *models.target_tokenizer);
+    for (const int64_t token : row.input()) {
+      if (row.prompted) row.stops->add(token);
+    }
+  }
   return row;
 }
 
@@ -222,6 +255,25 @@ RowBatch Generator::Impl::decode(const Work& work, std::span<const size_t> chose
   const PhaseSeconds rest = timer.lap().scaled(1.0 / static_cast<double>(batch.finished.size()));
   for (Row& row : batch.finished) row.stats.seconds += rest;
   return batch;
+}
+
+// Moves finished rows to the results of their outputs.
+void Generator::Impl::take_results(std::vector<Row> rows, std::vector<GenerationResult>& results) const {
+  std::vector<std::vector<int64_t>> inputs;
+  std::vector<std::vector<int64_t>> outputs;
+  for (Row& row : rows) {
+    GenerationResult& result = results[row.output];
+    if (!row.failure) result.ids.assign(row.tokens.begin() + row.prefix, row.tokens.end());
+    result.stats = std::move(row.stats);
+    result.error = std::move(row.failure);
+    const auto input = row.input();
+    inputs.emplace_back(input.begin(), input.end());
+    outputs.push_back(result.ids);
+  }
+  if (!options.log_probs) return;
+  auto all = log_probabilities(*models.target,
+                               {.sources = inputs, .outputs = outputs, .decoder_start = generation.decoder_start});
+  for (size_t i = 0; i < rows.size(); ++i) results[rows[i].output].log_probabilities = std::move(all[i]);
 }
 
 Generator::Generator(GenerationModels models, DecodeOptions options)
@@ -289,13 +341,16 @@ std::vector<GenerationResult> Generator::generate(std::span<const std::vector<in
   for (size_t first = 0; first < order.size(); first += batch_size) {
     const std::span<const size_t> chosen(order.data() + first, std::min(batch_size, order.size() - first));
     RowBatch batch = impl_->decode(work, chosen, on_tokens);
-    for (Row& row : batch.finished) {
-      results[row.output] = {{row.tokens.begin() + row.prefix, row.tokens.end()}, std::move(row.stats)};
-    }
+    impl_->take_results(std::move(batch.finished), results);
     for (const size_t line : chosen) complete[line] = true;
     report();
   }
   return results;
+}
+
+void throw_if_failed(std::span<const GenerationResult> results) {
+  const auto failed = std::ranges::find_if(results, [](const auto& result) { return result.error.has_value(); });
+  if (failed != results.end()) throw RunError(*failed->error);
 }
 
 DecodeStats total(std::span<const GenerationResult> results) {

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "base/error.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/decode_options.h"
 #include "infer/generation_models.h"
@@ -25,7 +26,12 @@ struct DraftParts;  // infer/loop/draft_parts.h
 struct GenerationResult {
   std::vector<int64_t> ids;  // new tokens only: no start token, no prompt; EOS included
   DecodeStats stats;
+  std::vector<double> log_probabilities = {};  // of ids, under log_probabilities(); empty unless asked for
+  std::optional<Problem> error = {};  // the logits were no numbers: there are no ids; `where` names the input line
 };
+
+// Throws a RunError for the first result with an error.
+void throw_if_failed(std::span<const GenerationResult> results);
 
 class Generator {
  public:
@@ -43,7 +49,8 @@ class Generator {
   // Sources (encoder-decoder: ids for the encoder, EOS included where the family wants it; decoder-only: prompts) to
   // num_samples consecutive results each, in the order of the sources. Sources are batched by length; results do not
   // depend on the batching but for rounding. `first_line` is the first source's index in the random streams and in
-  // messages. A prompt that is skipped has results without tokens. `on_tokens` hears of tokens as they are committed,
+  // messages. A prompt that is skipped has results without tokens. An output whose logits are not finite numbers has an
+  // error and no tokens; the other outputs go on. `on_tokens` hears of tokens as they are committed,
   // rows of a batch in turns; its own time counts as kOther. Throws what fit() throws, before anything is decoded.
   std::vector<GenerationResult> generate(std::span<const std::vector<int64_t>> sources, uint64_t first_line = 0,
                                          const OnResults& on_results = {}, const OnTokens& on_tokens = {});

@@ -7,6 +7,8 @@ parity_decoder_only.py check DIR  loads every DIR/saved/<name>/ that Draftsmith 
                                   references; prints one line a problem and exits 1 when there is any
 parity_decoder_only.py stories DIR MODEL TEXT   writes DIR/stories.json: greedy outputs of a model directory for prompts
                                   of token ids cut from a text
+parity_decoder_only.py processors DIR   writes DIR/processors.json: greedy outputs of a made model under generation
+                                  settings that change logits
 """
 
 import json
@@ -22,6 +24,14 @@ from transformers.utils import logging
 from parity_t5 import EOS, NEW_TOKENS, PAD, check, greedy_sources, ragged
 
 STORIES = 100
+PROCESSED = 60
+PROCESSORS = [
+    {"encoder_repetition_penalty": 2.0},
+    {"encoder_no_repeat_ngram_size": 1},
+    {"repetition_penalty": 1.5, "no_repeat_ngram_size": 2},
+    {"min_length": 20},
+    {"min_length": 25, "min_new_tokens": 3},
+]
 
 
 def configurations():
@@ -83,14 +93,14 @@ def reference(model):
     return {name: tensor.float().contiguous() for name, tensor in tensors.items()}
 
 
-def greedy(model, prompts, new_tokens=NEW_TOKENS):
+def greedy(model, prompts, new_tokens=NEW_TOKENS, **settings):
     """Greedy outputs by Transformers' own generate, new tokens only, EOS included. Prompts of one length go together."""
     outputs = [None] * len(prompts)
     for length in sorted({len(prompt) for prompt in prompts}):
         chosen = [i for i, prompt in enumerate(prompts) if len(prompt) == length]
         tokens = torch.tensor([prompts[i] for i in chosen])
         generated = model.generate(input_ids=tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=new_tokens,
-                                   do_sample=False, num_beams=1)
+                                   do_sample=False, num_beams=1, **settings)
         for i, row in zip(chosen, generated[:, length:].tolist()):
             eos = model.config.eos_token_id
             outputs[i] = row[:row.index(eos) + 1] if eos in row else row
@@ -153,6 +163,22 @@ def stories(root, directory, text):
     (root / "stories.json").write_text(json.dumps({"sources": prompts, "outputs": outputs}))
 
 
+def processors(root):
+    """Outputs of one model with each of PROCESSORS, and with words banned that it writes without."""
+    records = []
+    name = "llama3"
+    model = AutoModelForCausalLM.from_pretrained(root / name).eval()
+    prompts = greedy_sources(model.config.vocab_size)[:PROCESSED]
+    with torch.no_grad():
+        plain = greedy(model, prompts)
+        words = [plain[0][:1], plain[1][:2], plain[2][1:4]]
+        for settings in PROCESSORS + [{"bad_words_ids": words}]:
+            outputs = greedy(model, prompts, **settings)
+            records.append({"model": name, "settings": settings, "sources": prompts, "outputs": outputs,
+                            "changed": sum(a != b for a, b in zip(outputs, plain))})
+    (root / "processors.json").write_text(json.dumps(records))
+
+
 def main():
     torch.set_num_threads(1)
     logging.set_verbosity_error()
@@ -162,6 +188,9 @@ def main():
         return 0
     if command == "stories":
         stories(root, Path(sys.argv[3]), Path(sys.argv[4]))
+        return 0
+    if command == "processors":
+        processors(root)
         return 0
     problems = check(root, check_directory)
     print("\n".join(problems))

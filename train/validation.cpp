@@ -168,8 +168,9 @@ double greedy_bleu(const TrainableModel& trained, const ValidationInputs& inputs
         {inputs.references.empty() ? decoded_target(inputs, i) : inputs.references[static_cast<size_t>(i)]});
   }
   std::vector<std::string> hypotheses;
-  for (const infer::GenerationResult& result :
-       generator.generate(sources, 0, [](size_t, const auto&) { stop_if_asked(); })) {
+  const auto results = generator.generate(sources, 0, [](size_t, const auto&) { stop_if_asked(); });
+  infer::throw_if_failed(results);
+  for (const infer::GenerationResult& result : results) {
     hypotheses.push_back(infer::text_of_known(*inputs.tokenizer, result.ids));
   }
   return metrics::corpus_bleu(hypotheses, references).score;

@@ -45,6 +45,7 @@ class SentencePieceTokenizer : public Tokenizer {
   }
 
   int64_t vocabulary() const override { return processor_.GetPieceSize(); }
+  int64_t writable_ids() const override { return sentencepiece_writable_ids(file_.parent_path(), vocabulary()); }
   int32_t pad() const override { return processor_.pad_id(); }
   int32_t eos() const override { return processor_.eos_id(); }
   int32_t unk() const override { return processor_.unk_id(); }

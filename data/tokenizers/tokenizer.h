@@ -45,6 +45,9 @@ class Tokenizer {
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
   // Returns the upper bound of ids. Some ids may have no piece.
   virtual int64_t vocabulary() const = 0;
+  // Returns the upper bound of ids that a model of this tokenizer may write. Beyond vocabulary() these are added tokens
+  // that have no piece, such as T5's sentinels <extra_id_0>; they give no text.
+  virtual int64_t writable_ids() const { return vocabulary(); }
   // Special ids; -1 if the tokenizer has no such id (Llama has no pad).
   virtual int32_t pad() const = 0;
   virtual int32_t eos() const = 0;

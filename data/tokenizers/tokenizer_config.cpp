@@ -106,6 +106,9 @@ void read_flags(const json& config, TokenizerConfig& result) {
   flag("add_prefix_space", result.add_prefix_space);
   flag("add_bos_token", result.add_bos_token);
   flag("add_eos_token", result.add_eos_token);
+  if (config.contains("extra_ids") && config["extra_ids"].is_number_unsigned()) {
+    result.extra_ids = config["extra_ids"].get<int64_t>();
+  }
   result.tokenizer_class = config.contains("tokenizer_class") ? content_of(config["tokenizer_class"]) : "";
 }
 
@@ -149,6 +152,22 @@ TextFrame sentencepiece_frame(const fs::path& directory, int32_t bos, int32_t eo
   if (bos >= 0 && config.add_bos_token.value_or(llama)) frame.before.push_back(bos);
   if (eos >= 0 && config.add_eos_token.value_or(t5)) frame.after.push_back(eos);
   return frame;
+}
+
+int64_t sentencepiece_writable_ids(const fs::path& directory, int64_t pieces) {
+  constexpr int64_t kUsualSentinels = 100;  // of T5Tokenizer
+  constexpr int64_t kMostSentinels = int64_t{1} << 20;
+  const TokenizerConfig config = read_tokenizer_config(directory);
+  int64_t ids = pieces;
+  for (const AddedToken& token : config.added) ids = std::max<int64_t>(ids, token.id + 1);
+  bool t5 = config.tokenizer_class.find("T5") != std::string::npos;
+  if (config.tokenizer_class.empty()) {
+    const json model = load_object(directory / "config.json");
+    const std::string family = model.contains("model_type") ? content_of(model["model_type"]) : "";
+    t5 = family == "t5" || family == "mt5";
+  }
+  if (t5) ids = std::max(ids, pieces + std::min(config.extra_ids.value_or(kUsualSentinels), kMostSentinels));
+  return ids;
 }
 
 std::vector<fs::path> with_configuration_files(const fs::path& file) {

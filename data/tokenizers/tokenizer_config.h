@@ -17,6 +17,7 @@ struct TokenizerConfig {
   std::optional<bool> add_prefix_space{};
   std::optional<bool> add_bos_token{};
   std::optional<bool> add_eos_token{};
+  std::optional<int64_t> extra_ids{};  // sentinels that T5Tokenizer adds behind the pieces
   // Contents of the special tokens; empty if the files name none.
   std::string bos{};
   std::string eos{};
@@ -33,6 +34,11 @@ TokenizerConfig read_tokenizer_config(const std::filesystem::path& directory);
 // Returns the ids that Transformers adds to a text with the SentencePiece model of a directory: LlamaTokenizer BOS,
 // T5Tokenizer EOS, unless tokenizer_config.json says otherwise.
 TextFrame sentencepiece_frame(const std::filesystem::path& directory, int32_t bos, int32_t eos);
+
+// Returns the upper bound of the ids that Transformers knows with a SentencePiece model of `pieces` pieces: tokens that
+// the directory's files add, and the sentinels of a T5Tokenizer, 100 unless extra_ids says otherwise. Without a
+// tokenizer class, the model's config.json names the family.
+int64_t sentencepiece_writable_ids(const std::filesystem::path& directory, int64_t pieces);
 
 // Returns a tokenizer's file and the configuration files in its directory.
 std::vector<std::filesystem::path> with_configuration_files(const std::filesystem::path& file);

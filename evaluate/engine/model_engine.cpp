@@ -78,6 +78,7 @@ class ModelEngine final : public Engine {
     auto results = generator.generate(batch.prompts, static_cast<uint64_t>(batch.first_line));
     synchronize(device);
     const double elapsed = watch.seconds();
+    require_outputs(run, results);
     std::vector<LineRecord> records;
     const auto samples = static_cast<size_t>(run.decode.num_samples);
     for (size_t first = 0; first < results.size(); first += samples) {
@@ -188,6 +189,17 @@ class ModelEngine final : public Engine {
     return setting.decode.drafts() && infer::window_traits(setting.decode).replays;
   }
 
+  // Errors: RunError that names the setting if a line's logits are not finite numbers: its measurement would lack it.
+  static void require_outputs(const Setting& run, std::span<const infer::GenerationResult> results) {
+    try {
+      infer::throw_if_failed(results);
+    } catch (const RunError& error) {
+      Problem problem = error.problems().front();
+      problem.where = "run " + run.label + ", " + problem.where;
+      throw RunError(std::move(problem));
+    }
+  }
+
   // Records the pass that the window oracle replays: untimed, with the longest windows, once for each batch.
   void record_accepted(const Setting& run, const DecodeBatch& batch) {
     const std::vector<Prompt> prompts(batch.prompts.begin(), batch.prompts.end());
@@ -198,7 +210,8 @@ class ModelEngine final : public Engine {
                             std::make_unique<infer::RecordingWindow>(decode.longest_draft(), accepted_[run.label]),
                             infer::make_acceptance_rule(decode)};
     decode.window_rule = "fixed";
-    infer::Generator(models, decode, std::move(parts)).generate(batch.prompts, static_cast<uint64_t>(batch.first_line));
+    infer::Generator recorder(models, decode, std::move(parts));
+    require_outputs(run, recorder.generate(batch.prompts, static_cast<uint64_t>(batch.first_line)));
   }
 
   infer::DecodeOptions decode_options(const Setting& run, int64_t max_new_tokens) const {

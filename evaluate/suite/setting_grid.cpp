@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/sha256.h"
 #include "infer/parts.h"
 
 namespace draftsmith::evaluate {
@@ -36,6 +37,7 @@ std::string label_part(const Field& field, const ordered_json& value) {
   const std::string key = field.label.value_or(field.name);
   if (key.empty()) return "";
   if (value.is_boolean()) return value == true ? key : "no_" + key;
+  if (value.is_array()) return key + "_" + sha256(value.dump()).substr(0, 8);  // texts hold what labels cannot
   const bool text = value.is_string() && value != "inf";
   return text ? label_value(value) : key + label_value(value);
 }
@@ -73,15 +75,27 @@ std::string group_of(const std::string& name, const Setting& setting) {
   if (decode.top_k.value_or(0) != 0) group += fmt::format(".top_k{}", *decode.top_k);
   if (decode.top_p.value_or(1) != 1) group += fmt::format(".top_p{}", *decode.top_p);
   if (decode.verify_end) group += ".verify_end";
+  if (decode.min_p.value_or(0) != 0) group += fmt::format(".min_p{}", *decode.min_p);
+  if (decode.repetition_penalty) group += fmt::format(".penalty{}", *decode.repetition_penalty);
+  if (decode.no_repeat_ngram_size) group += fmt::format(".ngram{}", *decode.no_repeat_ngram_size);
+  if (!decode.stop_strings.empty()) group += ".stop_" + sha256(ordered_json(decode.stop_strings).dump()).substr(0, 8);
   if (decode.num_samples != 1) group += fmt::format(".samples{}", decode.num_samples);
   return file_safe(group);
 }
 
-// Takes each of temperature, top_k and top_p that `decode` lacks from `from`.
+// Takes each of temperature, top_k, top_p and min_p that `decode` lacks from `from`.
 void take_sampling(const DecodeOptions& from, DecodeOptions& decode) {
   if (!decode.temperature) decode.temperature = from.temperature;
   if (!decode.top_k) decode.top_k = from.top_k;
   if (!decode.top_p) decode.top_p = from.top_p;
+  if (!decode.min_p) decode.min_p = from.min_p;
+}
+
+// Takes what changes the decoding of every method alike: processors and stop strings.
+void take_processors(const DecodeOptions& from, DecodeOptions& decode) {
+  decode.repetition_penalty = from.repetition_penalty;
+  decode.no_repeat_ngram_size = from.no_repeat_ngram_size;
+  decode.stop_strings = from.stop_strings;
 }
 
 // Returns the options with sampling defaults. A model's own sampling settings would make models incomparable.
@@ -91,6 +105,7 @@ DecodeOptions with_sampling(DecodeOptions decode) {
   plain.temperature = 1;
   plain.top_k = 0;
   plain.top_p = 1;
+  plain.min_p = 0;
   take_sampling(plain, decode);
   return decode;
 }
@@ -174,6 +189,7 @@ Setting baseline_of(const Setting& setting) {
   baseline.decode.method = infer::baseline_method(setting.temperature()).name;
   baseline.decode.num_samples = setting.decode.num_samples;
   if (setting.temperature() != 0) take_sampling(setting.decode, baseline.decode);
+  take_processors(setting.decode, baseline.decode);
   baseline.group = baseline.label = label_with_parameters("", baseline);
   return baseline;
 }
@@ -181,6 +197,7 @@ Setting baseline_of(const Setting& setting) {
 Setting greedy_of(const Setting& setting) {
   Setting greedy = greedy_baseline();
   greedy.model = setting.model;
+  if (compares_with_own_greedy(setting)) take_processors(setting.decode, greedy.decode);
   greedy.group = greedy.label = label_with_parameters("", greedy);
   return greedy;
 }

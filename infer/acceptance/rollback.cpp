@@ -32,7 +32,7 @@ RowJudgement RollbackAcceptance::judge_row(const RowVerification<T>& in, int64_t
   std::vector<T> p(static_cast<size_t>(warping.greedy() ? 0 : vocabulary));  // of one position, warped
   const auto distant = [&](const T* logits, int64_t token) {
     const SoftmaxSums sums = row_softmax_sums(logits, vocabulary);
-    return sums.highest - static_cast<double>(logits[token]) + std::log(sums.total) > threshold_;
+    return !(sums.highest - static_cast<double>(logits[token]) + std::log(sums.total) <= threshold_);  // or NaN
   };
   bool keeps_all = false;
   for (int64_t j = 0;; ++j) {
@@ -70,10 +70,11 @@ Judgement RollbackAcceptance::judge(const Verification& verification) {
 
 Judgement RollbackAcceptance::judge_tensors(const Verification& verification) const {
   const int64_t window = verification.tokens.size(1);
-  const auto drafted = drafted_positions(verification);                                   // [B,G]
-  const auto heads = verification.logits.narrow(1, 0, window);                            // [B,G,V]
-  auto distant = token_log_probability(heads, verification.tokens).neg().gt(threshold_);  // [B,G]
-  at::Tensor own;                                                                         // [B,G] greedy decoding only
+  const auto drafted = drafted_positions(verification);         // [B,G]
+  const auto heads = verification.logits.narrow(1, 0, window);  // [B,G,V]
+  // Not "greater": NaN is distant too, so that its position is the one judged. [B,G]
+  auto distant = token_log_probability(heads, verification.tokens).neg().le(threshold_).logical_not();
+  at::Tensor own;  // [B,G] greedy decoding only
   Judgement judgement;
   if (verification.warping.greedy()) {
     own = most_likely(heads).eq(verification.tokens);

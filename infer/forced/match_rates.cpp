@@ -89,7 +89,7 @@ class MatchPass {
     }
     if (models.generation) {
       bos_ = models.generation->bos;
-      processors_ = LogitsProcessors(*models.generation, 0);
+      processors_ = LogitsProcessors(*models.generation);
     }
     const auto& eos = models.generation ? models.generation->eos_ids : target_.info().eos;
     if (models.target_tokenizer != nullptr) ids_ = ids_in_use(*models.target_tokenizer, eos);
@@ -199,6 +199,7 @@ DecodeOptions decode_options(const MatchRateOptions& options, const MatchDecodin
   wanted.temperature = decoding.temperature;
   wanted.top_k = decoding.top_k;
   wanted.top_p = decoding.top_p;
+  wanted.min_p = 0;
   wanted.max_new_tokens = options.max_new_tokens;
   wanted.seed = options.seed;
   wanted.batch_size = options.batch_size;
@@ -270,9 +271,9 @@ std::vector<MatchRate> match_rates(const GenerationModels& models, std::span<con
   std::vector<MatchRate> rates;
   for (const MatchDecoding& decoding : options.decodings) {
     std::vector<std::vector<int64_t>> outputs;
-    for (auto& result : Generator(models, decode_options(options, decoding)).generate(prompts)) {
-      outputs.push_back(std::move(result.ids));
-    }
+    auto results = Generator(models, decode_options(options, decoding)).generate(prompts);
+    throw_if_failed(results);
+    for (auto& result : results) outputs.push_back(std::move(result.ids));
     const auto own = count_matches(models, {decoding.name, prompts, outputs}, options);
     rates.insert(rates.end(), own.begin(), own.end());
   }

@@ -103,7 +103,8 @@ class Ascent {
       logits = read(layer, above, open);
       measures = top_two_margins(logits);
     } else if (measured) {
-      measures = cosine_similarities(select(below, open, rows()), select(above, open, rows()));
+      if (layer == 1) measures.assign(open.size(), 0);
+      if (layer > 1) measures = cosine_similarities(select(below, open, rows()), select(above, open, rows()));
     }
     std::vector<int64_t> going;   // indices in the batch
     std::vector<int64_t> places;  // indices in `open`

@@ -11,7 +11,7 @@ namespace draftsmith::infer {
 
 // Measure that decides whether a hidden state is finished.
 enum class ExitMeasure {
-  kSaturation,  // cosine similarity to the previous layer's output; in layer 1 to the embedding
+  kSaturation,  // cosine similarity to the previous layer's output; 0 after layer 1, which has none before it
   kMargin,      // difference of the two largest probabilities of the layer's exit
 };
 
@@ -26,7 +26,8 @@ struct CalmSettings {
 
 // Returns the threshold that the measure must pass at the new token with index t (from 0) of at most N = `longest`:
 // lambda_t = clip(0.9 lambda + 0.1 exp(-temp t / N), 0, 1). The ends do not decay: lambda >= 1 gives 1, so no token
-// leaves early; lambda <= 0 gives 0, so every token leaves at layer 1 whatever the measure.
+// leaves early; lambda <= 0 gives 0, so every token leaves at layer 1 whatever the measure. Otherwise no token leaves
+// at layer 1 by saturation, as in the program that Schuster et al. released.
 double calm_threshold(const CalmSettings& settings, int64_t t, int64_t longest);
 
 // Decodes every row to its end, greedily or by sampling, as decode_plainly() does. Writes layer_runs and exits_by_layer

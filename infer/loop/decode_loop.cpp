@@ -106,8 +106,10 @@ DecodeLoop::Verdict DecodeLoop::verify(RowBatch& batch, Draft& draft) {
                                   draft.probabilities,
                                   settings_.warping,
                                   settings_.measure_alpha};
-  verdict.judgement = fetch(parts_.acceptance->judge(verification), verification.tokens, settings_.eos, draft);
+  verdict.judgement =
+      fetch(parts_.acceptance->judge(verification), draft.drawn(verification.tokens), settings_.eos, draft);
   verdict.rows = row_verdicts(verdict.judgement, draft);
+  draft.fail_rows(batch.rows);
   return verdict;
 }
 
@@ -134,7 +136,8 @@ void DecodeLoop::commit(RowBatch& batch, const Draft& draft, const Verdict& verd
 
 void DecodeLoop::commit_row(Row& row, std::span<const int64_t> drafted, const RowVerdict& verdict) const {
   for (const int64_t token : drafted.first(static_cast<size_t>(verdict.accepted))) row.emit(token, settings_.eos);
-  row.emit(checked_token(row, row.emitted(), verdict.next, "target"), settings_.eos);
+  if (!row.finished && row.fails(verdict.next, row.emitted(), "target")) return;
+  row.emit(verdict.next, settings_.eos);
   row.handover = acceptance_.runs_again && verdict.rolled_back;
 }
 

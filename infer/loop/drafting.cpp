@@ -14,18 +14,6 @@ void intersect(std::vector<int64_t>& active, const at::Tensor& go_on) {
   for (size_t b = 0; b < active.size(); ++b) active[b] &= answers[static_cast<int64_t>(b)] ? 1 : 0;
 }
 
-// Returns drafted tokens of one step that are valid indices. kNoToken is an error in an active row; the other rows'
-// garbage becomes some id. `on_host` holds the same tokens, or none if the host does not read them while drafting.
-at::Tensor as_indices(const at::Tensor& tokens, std::span<const int64_t> on_host, std::span<const Row> rows,
-                      std::span<const int64_t> active, int64_t step) {
-  bool garbage = false;
-  for (size_t b = 0; b < on_host.size(); ++b) {
-    if (active[b] != 0) checked_token(rows[b], rows[b].emitted() + step, on_host[b], "drafter");
-    garbage = garbage || on_host[b] < 0;
-  }
-  return garbage ? tokens.clamp_min(0) : tokens;
-}
-
 // Returns probabilities [B,V] that are one-hot at the tokens of the active rows, and zero in the others.
 at::Tensor one_hot(std::span<const int64_t> tokens, std::span<const int64_t> active, const model::ModelInfo& target) {
   auto q = at::zeros({std::ssize(tokens), target.vocabulary}, at::kFloat);
@@ -44,14 +32,30 @@ void Draft::set_tokens(const at::Tensor& host_tokens, std::span<const int64_t> e
     const auto row = ids[static_cast<int64_t>(b)];
     for (int64_t j = 0; j < counts[b]; ++j) {
       on_host[b].push_back(row[j]);
-      if (std::find(eos.begin(), eos.end(), row[j]) != eos.end()) break;
+      if (row[j] == kNoToken || std::find(eos.begin(), eos.end(), row[j]) != eos.end()) break;
     }
   }
   read = true;
 }
 
+at::Tensor Draft::drawn(const at::Tensor& all) const {
+  return unread.empty() ? all : at::stack(unread, 1);
+}
+
+void Draft::fail_rows(std::span<Row> rows) {
+  for (size_t b = 0; b < rows.size(); ++b) {
+    auto& ids = on_host[b];
+    if (ids.empty() || rows[b].finished ||
+        !rows[b].fails(ids.back(), rows[b].emitted() + std::ssize(ids) - 1, "drafter")) {
+      continue;
+    }
+    ids.clear();
+    counts[b] = 0;
+  }
+}
+
 void Draft::read_tokens(std::span<const int64_t> eos) {
-  if (!read && !tokens.empty()) set_tokens(at::stack(tokens, 1).cpu(), eos);
+  if (!read && !unread.empty()) set_tokens(at::stack(unread, 1).cpu(), eos);
 }
 
 at::Tensor pending_tokens(std::span<const Row> rows, const Draft& draft, at::Device device) {
@@ -148,21 +152,30 @@ bool Drafting::add_proposals(std::span<const int64_t> proposed, Window& window) 
 // Adds one token for each active row that the window rule lets go on. Returns false if no row adds any.
 bool Drafting::add_step(RowBatch& batch, const at::Tensor& logits, Window& window) const {
   auto& active = window.active;
-  const int64_t step = window.width();
-  settings_.process(logits, {batch.rows, window.on_host, step});
+  settings_.process(logits, {batch.rows, window.on_host, window.width()});
   if (decides_ == Decides::kBeforeToken) {
     intersect(active, parts_.window->go_on({logits, {}, active}));
     if (!any(active)) return false;
   }
   const auto chosen = choose(batch, logits, window);  // [B]
   const auto on_host = reads_tokens_ ? to_host(chosen) : std::vector<int64_t>{};
-  const auto tokens = as_indices(chosen, on_host, batch.rows, active, step);
-  window.tokens.push_back(tokens);
+  const bool valid = reads_tokens_ && std::ranges::none_of(on_host, [](int64_t token) { return token < 0; });
+  window.tokens.push_back(valid ? chosen : chosen.clamp_min(0));
   for (size_t b = 0; b < active.size(); ++b) window.counts[b] += active[b];
-  if (on_host.empty()) return true;
+  if (!reads_tokens_) {
+    window.unread.push_back(chosen);
+    return true;
+  }
   append_on_host(on_host, window);
-  if (decides_ == Decides::kAfterToken) apply_window_rule({logits, tokens, active}, window);
+  if (!valid) end_failed_rows(batch, window);
+  if (decides_ == Decides::kAfterToken) apply_window_rule({logits, window.tokens.back(), active}, window);
   return true;
+}
+
+// Fails the rows whose last token is kNoToken. They draft no more.
+void Drafting::end_failed_rows(RowBatch& batch, Window& window) {
+  window.fail_rows(batch.rows);
+  for (size_t b = 0; b < batch.rows.size(); ++b) window.active[b] &= batch.rows[b].finished ? 0 : 1;
 }
 
 // Appends a step's tokens of the active rows to on_host. An EOS ends the row's draft.

@@ -13,13 +13,19 @@ namespace draftsmith::infer {
 
 // The drafted tokens of all rows.
 struct Draft {
-  std::vector<at::Tensor> tokens;             // one int64 [B] for each step; undefined for proposed tokens
-  std::vector<at::Tensor> probabilities;      // one [B,V] for each step if the acceptance rule reads them, else none
-  std::vector<int64_t> counts;                // [B] tokens of each row
-  std::vector<std::vector<int64_t>> on_host;  // [B] each row's tokens up to its first EOS; empty until `read`
-  bool read = true;                           // false: drafting ran without synchronisation
+  std::vector<at::Tensor> tokens;         // one int64 [B] for each step, valid ids; undefined for proposed tokens
+  std::vector<at::Tensor> unread;         // `tokens` with kNoToken for bad logits; empty if `read` while drafting
+  std::vector<at::Tensor> probabilities;  // one [B,V] for each step if the acceptance rule reads them, else none
+  std::vector<int64_t> counts;            // [B] tokens of each row
+  std::vector<std::vector<int64_t>>
+      on_host;       // [B] each row's tokens up to its first EOS or kNoToken; until `read` none
+  bool read = true;  // false: drafting ran without synchronisation
 
   int64_t width() const { return std::ssize(tokens); }
+  // Returns the tokens for the host to read, [B,G]: `all`, the draft's tokens, or with kNoToken for bad logits.
+  at::Tensor drawn(const at::Tensor& all) const;
+  // Fails the rows whose tokens were read and end with kNoToken, and drops their drafts.
+  void fail_rows(std::span<Row> rows);
   // Fills on_host from tokens [B,G] on the host.
   void set_tokens(const at::Tensor& host_tokens, std::span<const int64_t> eos);
   // Copies the tokens from the device to on_host unless they are there.
@@ -57,6 +63,7 @@ class Drafting {
   void append_on_host(std::span<const int64_t> tokens, Window& window) const;
   void apply_window_rule(const DraftStep& step, Window& window) const;
   at::Tensor choose(const RowBatch& batch, const at::Tensor& logits, Window& window) const;
+  static void end_failed_rows(RowBatch& batch, Window& window);
 
   const model::ModelInfo& target_;
   const DraftParts& parts_;

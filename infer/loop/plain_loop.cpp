@@ -15,7 +15,8 @@ void commit_next(RowBatch& batch, std::span<const int64_t> next, const DecodeSet
     if (row.finished) continue;
     ++row.stats.target_runs;
     ++row.stats.target_tokens;
-    row.emit(checked_token(row, row.emitted(), next[b], "target"), settings.eos);
+    if (row.fails(next[b], row.emitted(), "target")) continue;
+    row.emit(next[b], settings.eos);
     batch.notify(row, row.length() - 1);
   }
 }

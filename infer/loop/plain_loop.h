@@ -17,8 +17,7 @@ void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings
 // Finished rows get garbage.
 std::vector<int64_t> choose_next(const RowBatch& batch, const at::Tensor& logits, const DecodeSettings& settings);
 
-// Commits one token to each row that is not finished, counts the target's run and notifies. Errors: RunError for
-// kNoToken.
+// Commits one token to each row that is not finished, counts the target's run and notifies. kNoToken fails its row.
 void commit_next(RowBatch& batch, std::span<const int64_t> next, const DecodeSettings& settings);
 
 }  // namespace draftsmith::infer

@@ -27,7 +27,7 @@ void penalise_tokens(const at::Tensor& logits, const std::set<int64_t>& tokens, 
 }
 
 // Returns the tokens that would repeat an n-gram of `text` if they followed `tokens`.
-std::vector<int64_t> completions(const std::vector<int64_t>& text, const std::vector<int64_t>& tokens, int64_t n) {
+std::vector<int64_t> completions(std::span<const int64_t> text, const std::vector<int64_t>& tokens, int64_t n) {
   std::vector<int64_t> found;
   const int64_t head = n - 1;
   if (static_cast<int64_t>(tokens.size()) < head) return found;
@@ -48,9 +48,8 @@ struct LogitsProcessors::Position {
   int64_t length;               // number of tokens, start token or prompt included
 };
 
-LogitsProcessors::LogitsProcessors(model::GenerationConfig settings, int64_t min_new_tokens)
-    : settings_(std::move(settings)) {
-  settings_.min_new_tokens = std::max(settings_.min_new_tokens, min_new_tokens);
+LogitsProcessors::LogitsProcessors(model::GenerationConfig settings) : settings_(std::move(settings)) {
+  if (settings_.min_new_tokens) settings_.min_length = 0;  // as Transformers, which lets the former replace it
   // Ignores a banned "word" that is one EOS, as Transformers does.
   std::erase_if(settings_.bad_words, [&](const std::vector<int64_t>& word) {
     return word.size() == 1 &&
@@ -86,7 +85,7 @@ void LogitsProcessors::apply(at::Tensor logits, const ProcessorContext& context)
 }
 
 void LogitsProcessors::penalise(const Position& position) const {
-  const auto& source = position.row.source;
+  const auto source = position.row.input();
   if (settings_.encoder_repetition_penalty != 1) {
     penalise_tokens(position.logits, {source.begin(), source.end()}, 1 / settings_.encoder_repetition_penalty);
   }
@@ -100,7 +99,7 @@ void LogitsProcessors::ban_repetitions(const Position& position) const {
     ban(position.logits, completions(position.tokens, position.tokens, settings_.no_repeat_ngram_size));
   }
   if (settings_.encoder_no_repeat_ngram_size > 0) {
-    ban(position.logits, completions(position.row.source, position.tokens, settings_.encoder_no_repeat_ngram_size));
+    ban(position.logits, completions(position.row.input(), position.tokens, settings_.encoder_no_repeat_ngram_size));
   }
 }
 
@@ -117,8 +116,8 @@ void LogitsProcessors::ban_words(const Position& position) const {
 }
 
 void LogitsProcessors::bound_length(const Position& position) const {
-  const bool too_short =
-      position.length < settings_.min_length || position.length - position.row.prefix < settings_.min_new_tokens;
+  const bool too_short = position.length < settings_.min_length ||
+                         position.length - position.row.prefix < settings_.min_new_tokens.value_or(0);
   if (too_short) ban(position.logits, settings_.eos_ids);
 }
 

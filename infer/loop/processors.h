@@ -24,7 +24,7 @@ struct ProcessorContext {
 class LogitsProcessors {
  public:
   LogitsProcessors() = default;
-  LogitsProcessors(model::GenerationConfig settings, int64_t min_new_tokens);
+  explicit LogitsProcessors(model::GenerationConfig settings);
 
   bool empty() const { return !active_; }
   // Returns whether a processor reads the drafted tokens themselves, beyond their number.

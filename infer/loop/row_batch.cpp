@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "base/error.h"
-
 namespace draftsmith::infer {
 
 std::vector<int64_t> RowBatch::remove_finished() {
@@ -13,6 +11,7 @@ std::vector<int64_t> RowBatch::remove_finished() {
   std::vector<Row> left;
   for (size_t b = 0; b < rows.size(); ++b) {
     if (!rows[b].finished) kept.push_back(static_cast<int64_t>(b));
+    if (rows[b].failure && on_tokens) on_tokens(rows[b].output, {}, true);
     (rows[b].finished ? finished : left).push_back(std::move(rows[b]));
   }
   rows = std::move(left);
@@ -30,16 +29,7 @@ void RowBatch::add_time(const PhaseSeconds& seconds) {
 
 void RowBatch::notify(const Row& row, int64_t before) const {
   if (!on_tokens || row.length() == before) return;
-  on_tokens(row.output, std::span(row.tokens).subspan(static_cast<size_t>(before)), row.finished);
-}
-
-int64_t checked_token(const Row& row, int64_t position, int64_t token, const std::string& owner) {
-  if (token != kNoToken) return token;
-  throw RunError({.where = "input " + std::to_string(row.line + 1) + ", new token " + std::to_string(position + 1),
-                  .what = "the logits of the " + owner + " are not finite numbers",
-                  .expected = "finite logits",
-                  .found = "NaN or infinity",
-                  .hint = "the weights are damaged, or numbers overflow: try dtype fp32"});
+  on_tokens(row.output, std::span(row.tokens).subspan(static_cast<size_t>(before)), row.finished && !row.failure);
 }
 
 }  // namespace draftsmith::infer

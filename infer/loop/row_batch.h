@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "infer/loop/rows.h"
@@ -18,7 +17,7 @@ struct RowBatch {
   std::vector<Row> finished;                  // rows that left the batch
   OnTokens on_tokens;                         // may be empty
 
-  // Passes the tokens of `row` from index `before` on to on_tokens.
+  // Passes the tokens of `row` from index `before` on to on_tokens. remove_finished() reports the end of failed rows.
   void notify(const Row& row, int64_t before) const;
   // Moves finished rows to `finished` once a quarter of the batch is finished: states copy their caches to shrink.
   // Returns the indices of the rows that stay, or none if nothing changed.
@@ -26,9 +25,5 @@ struct RowBatch {
   // Divides a batch's time equally among the rows that are not finished.
   void add_time(const PhaseSeconds& seconds);
 };
-
-// Returns `token` unless it is kNoToken. Errors: RunError that names the input line and the new token's index
-// `position`. `owner` of the logits: "target" or "drafter".
-int64_t checked_token(const Row& row, int64_t position, int64_t token, const std::string& owner);
 
 }  // namespace draftsmith::infer

@@ -41,7 +41,8 @@ std::vector<RowVerdict> row_verdicts(const Judgement& judgement, const Draft& dr
       verdict.rolled_back = judgement.rolled_back.accessor<bool, 1>()[b] && verdict.accepted < drafted;
     }
     if (overlap.defined()) {
-      const auto examined = static_cast<size_t>(std::min(verdict.accepted + 1, drafted));
+      const int64_t judged = verdict.accepted + (verdict.next == kNoToken ? 0 : 1);
+      const auto examined = static_cast<size_t>(std::min(judged, drafted));
       verdict.overlap = {overlap.const_data_ptr<double>() + b * overlap.stride(0), examined};
     }
   }

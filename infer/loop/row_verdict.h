@@ -18,13 +18,13 @@ struct RowVerdict {
 };
 
 // Returns the judgement on the host. On a GPU it also fills draft.on_host, if drafting did not, from `tokens`, the
-// drafted tokens [B,G] on the device: one transfer for all. On the CPU nothing is copied.
+// drafted tokens [B,G] on the device (Draft::drawn()): one transfer for all. On the CPU nothing is copied.
 Judgement fetch(const Judgement& judgement, const at::Tensor& tokens, std::span<const int64_t> eos, Draft& draft);
 // The transfer of fetch(), whatever the device.
 Judgement transfer(const Judgement& judgement, const at::Tensor& tokens, std::span<const int64_t> eos, Draft& draft);
 
 // Returns the verdicts [B] of a judgement on the host, which must outlive them. Tokens behind a draft's first EOS count
-// for nothing.
+// for nothing, nor does the overlap at a position whose logits are no numbers.
 std::vector<RowVerdict> row_verdicts(const Judgement& judgement, const Draft& draft);
 
 }  // namespace draftsmith::infer

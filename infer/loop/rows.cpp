@@ -12,7 +12,19 @@ void Row::emit(int64_t token, std::span<const int64_t> eos) {
   }
   tokens.push_back(token);
   ++stats.emitted;
-  finished = remaining() == 0 || std::find(eos.begin(), eos.end(), token) != eos.end();
+  const bool stopped = stops && stops->add(token);
+  finished = stopped || remaining() == 0 || std::find(eos.begin(), eos.end(), token) != eos.end();
+}
+
+bool Row::fails(int64_t token, int64_t position, const std::string& owner) {
+  if (token != kNoToken) return false;
+  finished = true;
+  failure = {.where = "input " + std::to_string(line + 1) + ", new token " + std::to_string(position + 1),
+             .what = "the logits of the " + owner + " are not finite numbers",
+             .expected = "finite logits",
+             .found = "NaN or infinity",
+             .hint = "the weights are damaged, or numbers overflow: try dtype fp32"};
+  return true;
 }
 
 at::Tensor uniforms(std::span<const Row> rows, Draw use, int64_t first, int64_t count, at::Device device) {

@@ -4,11 +4,16 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "infer/loop/decode_stats.h"
+#include "infer/loop/stop_strings.h"
 #include "infer/sampling/sampling.h"
 
 namespace draftsmith::infer {
@@ -17,23 +22,33 @@ struct Row {
   size_t output = 0;            // index of the row's result
   uint64_t line = 0;            // index of the input line, for messages
   std::vector<int64_t> source;  // encoder-decoder: the encoder's input; decoder-only: empty
+  bool prompted = false;        // decoder-only: the prefix is a prompt
   std::vector<int64_t> tokens;  // committed: start token or prompt, then new tokens
   int64_t prefix = 0;           // length of the start token or prompt
   int64_t limit = 0;            // most new tokens
   RowRandom random{0, 0, 0};
+  std::shared_ptr<StopStringMatcher> stops;  // has read `tokens`; null: no stop strings
   bool finished = false;
-  bool handover = false;  // the target writes the next token, the drafter drafts nothing
+  std::optional<Problem> failure;  // the error that finished the row; its tokens are no output
+  bool handover = false;           // the target writes the next token, the drafter drafts nothing
   DecodeStats stats;
 
   int64_t length() const { return static_cast<int64_t>(tokens.size()); }
   int64_t emitted() const { return length() - prefix; }
   int64_t remaining() const { return limit - emitted(); }
-  // Commits one token; finishes the row at an EOS or the limit. Counts a token after the end as cut.
+  // Returns the encoder's input or the prompt.
+  std::span<const int64_t> input() const {
+    return prompted ? std::span(tokens).first(static_cast<size_t>(prefix)) : std::span(source);
+  }
+  // Commits one token; finishes the row at an EOS, a stop string or the limit. Counts a token after the end as cut.
   void emit(int64_t token, std::span<const int64_t> eos);
+  // Finishes the row with an error if `token`, meant for the new token with index `position`, is kNoToken. Returns
+  // whether it did. `owner` of the logits: "target" or "drafter".
+  bool fails(int64_t token, int64_t position, const std::string& owner);
 };
 
 // Called with a row's new tokens as they are committed: index of its result, the tokens since the last call, and
-// whether the row is finished.
+// whether the row is finished. A row that fails is finished by a call without tokens.
 using OnTokens = std::function<void(size_t output, std::span<const int64_t> tokens, bool finished)>;
 
 // Returns uniform random numbers, fp64 [B,count], for the new tokens from index emitted() + first on, on `device`.

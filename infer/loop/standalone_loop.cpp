@@ -18,6 +18,7 @@ void StandaloneLoop::run(RowBatch& batch, PhaseTimer& timer) {
     timer.enter(Phase::kDraft);
     Draft draft = drafting_.draft(batch);
     draft.read_tokens(settings_.eos);
+    draft.fail_rows(batch.rows);
 
     timer.enter(Phase::kOther);
     batch.add_time(timer.lap());
@@ -102,7 +103,7 @@ void StandaloneLoop::commit_free_tokens(RowBatch& batch, std::span<const int64_t
     Row& row = batch.rows[b];
     if (row.finished) continue;
     row.handover = false;
-    row.emit(checked_token(row, row.emitted(), tokens[b], "target"), settings_.eos);
+    if (!row.fails(tokens[b], row.emitted(), "target")) row.emit(tokens[b], settings_.eos);
   }
 }
 

@@ -53,7 +53,7 @@ std::string text_of_known(const data::Tokenizer& tokenizer, std::span<const int6
 }
 
 int64_t ids_in_use(const data::Tokenizer& tokenizer, std::span<const int64_t> eos) {
-  int64_t count = tokenizer.vocabulary();
+  int64_t count = tokenizer.writable_ids();
   for (const int64_t id : eos) count = std::max(count, id + 1);
   return count;
 }

@@ -1,5 +1,5 @@
-// Vocabulary checks: drafter and target must mean the same piece by an id. Ids above a tokenizer's pieces only pad a
-// model's logits to a round number.
+// Vocabulary checks: drafter and target must mean the same piece by an id. Ids above a tokenizer's pieces and added
+// tokens only pad a model's logits to a round number.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ void compare_vocabularies(const model::ModelInfo& target, const model::ModelInfo
 // Returns the text of generated ids. Ids that the tokenizer lacks have no text.
 std::string text_of_known(const data::Tokenizer& tokenizer, std::span<const int64_t> ids);
 
-// Returns the number of ids in use. Ids from there on are padding: neither a piece of the tokenizer nor an EOS.
+// Returns the number of ids in use. Ids from there on are padding: neither a piece or added token of the tokenizer nor
+// an EOS.
 int64_t ids_in_use(const data::Tokenizer& tokenizer, std::span<const int64_t> eos);
 
 // Sets the logits [...,V] of ids from `ids` on to -inf, in place. Costs nothing if there are none.

@@ -27,6 +27,28 @@ DRAFTSMITH_INLINE T block_max(const T* values, int64_t count) {
   return *std::max_element(best, best + kLanes);
 }
 
+// Returns the largest number; NaN if there is a NaN.
+template <class T>
+DRAFTSMITH_INLINE T block_max_or_nan(const T* values, int64_t count) {
+  T best[kLanes];
+  T broken[kLanes] = {};  // 1: the lane had a NaN
+  std::fill(best, best + kLanes, -std::numeric_limits<T>::infinity());
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int64_t j = 0; j < kLanes; ++j) {
+      const T value = values[i + j];
+      best[j] = value > best[j] ? value : best[j];
+      broken[j] = value == value ? broken[j] : T(1);
+    }
+  }
+  for (; i < count; ++i) {
+    best[0] = values[i] > best[0] ? values[i] : best[0];
+    broken[0] = values[i] == values[i] ? broken[0] : T(1);
+  }
+  const bool found = std::any_of(broken, broken + kLanes, [](T flag) { return flag != 0; });
+  return found ? std::numeric_limits<T>::quiet_NaN() : *std::max_element(best, best + kLanes);
+}
+
 template <class T>
 DRAFTSMITH_INLINE double block_sum(const T* values, int64_t count) {
   T parts[kLanes] = {};
@@ -82,6 +104,12 @@ DRAFTSMITH_VECTOR_CODE float vector_max(const float* values, int64_t count) {
 DRAFTSMITH_VECTOR_CODE double vector_max(const double* values, int64_t count) {
   return block_max(values, count);
 }
+DRAFTSMITH_VECTOR_CODE float vector_max_or_nan(const float* values, int64_t count) {
+  return block_max_or_nan(values, count);
+}
+DRAFTSMITH_VECTOR_CODE double vector_max_or_nan(const double* values, int64_t count) {
+  return block_max_or_nan(values, count);
+}
 DRAFTSMITH_VECTOR_CODE double exponential_sum(const float* logits, int64_t count, float highest) {
   return sum<float>(count, [=](int64_t i) { return exponential(logits[i] - highest); });
 }
@@ -126,6 +154,14 @@ DRAFTSMITH_VECTOR_CODE double overlap_sum(const double* p, const double* q, int6
   return sum<double>(count, [=](int64_t i) { return std::min(p[i], q[i]); });
 }
 
+// Sets weights below `least` to 0. Returns the sum of the others. The largest weight is 1, of the largest logit.
+DRAFTSMITH_VECTOR_CODE double keep_at_least(float* weights, int64_t count, float least) {
+  return sum<float>(count, [=](int64_t i) { return weights[i] = weights[i] < least ? 0.0F : weights[i]; });
+}
+DRAFTSMITH_VECTOR_CODE double keep_at_least(double* weights, int64_t count, double least) {
+  return sum<double>(count, [=](int64_t i) { return weights[i] = weights[i] < least ? 0.0 : weights[i]; });
+}
+
 }  // namespace
 
 at::Tensor promoted(const at::Tensor& logits) {
@@ -134,18 +170,15 @@ at::Tensor promoted(const at::Tensor& logits) {
 
 template <class T>
 int64_t row_argmax(const T* values, int64_t count) {
-  T best = vector_max(values, std::min(kBlock, count));
+  T best = -std::numeric_limits<T>::infinity();
   int64_t block = 0;
-  for (int64_t begin = kBlock; begin < count; begin += kBlock) {
-    const T here = vector_max(values + begin, std::min(kBlock, count - begin));
+  for (int64_t begin = 0; begin < count; begin += kBlock) {
+    const T here = vector_max_or_nan(values + begin, std::min(kBlock, count - begin));
+    if (!(here < std::numeric_limits<T>::infinity())) return kNoToken;
     if (here > best) {
       best = here;
       block = begin;
     }
-  }
-  if (!std::isfinite(best)) {  // -inf: every token is ruled out, unless some of them are NaN, which no maximum shows
-    const bool broken = best > 0 || std::any_of(values, values + count, [](T value) { return std::isnan(value); });
-    return broken ? kNoToken : 0;
   }
   return std::find(values + block, values + count, best) - values;
 }
@@ -160,8 +193,13 @@ template <class T>
 void row_warp(const T* logits, int64_t count, const Warping& warping, T* out) {
   const T highest = vector_max(logits, count);
   double total = exponentials(logits, count, highest, static_cast<T>(1 / warping.temperature), out);
+  if (!std::isfinite(total)) {  // truncation could drop a NaN
+    std::fill(out, out + count, std::numeric_limits<T>::quiet_NaN());
+    return;
+  }
   if (warping.top_k > 0 && warping.top_k < count) total = row_keep_top_k(logits, count, warping.top_k, out);
   if (warping.top_p < 1) total = row_keep_top_p(logits, count, warping.top_p * total, out);
+  if (warping.min_p > 0) total = keep_at_least(out, count, static_cast<T>(warping.min_p));
   multiply(out, count, static_cast<T>(1 / total));
 }
 

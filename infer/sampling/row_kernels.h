@@ -13,8 +13,8 @@ namespace draftsmith::infer {
 // Returns the logits in a type that the passes read: fp64 stays, every other type becomes fp32.
 at::Tensor promoted(const at::Tensor& logits);
 
-// Returns the index of the largest number, the lowest among equals. NaN is never the largest. Returns kNoToken if the
-// largest is inf, or if there are NaN and otherwise only -inf. count >= 1.
+// Returns the index of the largest number, the lowest among equals; kNoToken if there is a NaN or the largest is inf.
+// count >= 1.
 template <class T>
 int64_t row_argmax(const T* values, int64_t count);
 

@@ -75,7 +75,7 @@ at::Tensor warp(const at::Tensor& logits, const Warping& warping) {
 
 at::Tensor most_likely(const at::Tensor& logits) {
   const auto type = logits.scalar_type();
-  if (!runs_by_rows(logits) || (type != at::kFloat && type != at::kDouble)) return logits.argmax(-1);
+  if (!runs_by_rows(logits) || (type != at::kFloat && type != at::kDouble)) return tensor_most_likely(logits);
   const auto scores = logits.contiguous();
   auto out = at::empty(leading_sizes(scores), scores.options().dtype(at::kLong));
   auto* tokens = out.mutable_data_ptr<int64_t>();

@@ -1,4 +1,4 @@
-// Sampling: warping of logits into probabilities (temperature, top-k, top-p), draws by inverse distribution function,
+// Sampling: warping of logits into probabilities (infer/sampling/warping.h), draws by inverse distribution function,
 // and random numbers. These depend only on (seed, line, sample, position), so results do not depend on the batch.
 #pragma once
 
@@ -10,11 +10,12 @@
 
 namespace draftsmith::infer {
 
-// Returns the warped probabilities [...,V] of logits [...,V]: fp64 for fp64 logits, else fp32.
+// Returns the warped probabilities [...,V] of logits [...,V]: fp64 for fp64 logits, else fp32. When sampling, a row
+// with a NaN or a positive infinity gives NaN.
 at::Tensor warp(const at::Tensor& logits, const Warping& warping);
 
-// Returns the most likely token of each position, the lowest id among equals: [...,V] -> int64 [...]. NaN counts as the
-// smallest number. A row without other numbers gives kNoToken (CPU, fp32 and fp64).
+// Returns the most likely token of each position, the lowest id among equals: [...,V] -> int64 [...]. A row with a NaN
+// or a positive infinity gives kNoToken.
 at::Tensor most_likely(const at::Tensor& logits);
 
 // Returns the largest probability of each position at temperature 1, without truncation: [...,V] -> [...].
@@ -24,8 +25,7 @@ at::Tensor confidence(const at::Tensor& logits);
 at::Tensor token_log_probability(const at::Tensor& logits, const at::Tensor& tokens);
 
 // Draws one token for each row, int64 [B], from weights [B,V] (>= 0, not necessarily normalised) and uniforms fp64 [B]
-// in [0,1). A token of weight 0 is never drawn unless all weights are 0. A row whose sum is not finite gives kNoToken
-// (CPU).
+// in [0,1). A token of weight 0 is never drawn unless all weights are 0. A row whose sum is not finite gives kNoToken.
 at::Tensor draw(const at::Tensor& weights, const at::Tensor& uniforms);
 
 // The use of a random number. A position's numbers may be read again after a draft was discarded. This biases nothing:

@@ -6,6 +6,9 @@
 
 namespace draftsmith::infer {
 
+// Returns the most likely tokens, as most_likely() does.
+at::Tensor tensor_most_likely(const at::Tensor& logits);
+
 // Warps fp32 or fp64 logits [...,V], as warp() does. temperature >= kGreedyBelow.
 at::Tensor tensor_warp(const at::Tensor& logits, const Warping& warping);
 

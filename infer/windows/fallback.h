@@ -1,5 +1,6 @@
 // The window `fallback` of BiLD (Kim et al., §3.3): the drafter goes on while its largest probability is at least
-// alpha_FB, for at most `max_draft` tokens in a row. It decides before the next token is taken.
+// alpha_FB, for at most `max_draft` tokens in a row. It decides before the next token is taken. NaN lets the drafter go
+// on, so that choosing the token finds it.
 #pragma once
 
 #include "infer/sampling/sampling.h"
@@ -17,7 +18,7 @@ class FallbackWindow : public BoundedWindow {
     if (threshold_ <= 0 || threshold_ > 1) {
       return at::full({step.logits.size(0)}, threshold_ <= 0, step.logits.options().dtype(at::kBool));
     }
-    return confidence(step.logits).ge(threshold_);
+    return confidence(step.logits).lt(threshold_).logical_not();
   }
 
  private:

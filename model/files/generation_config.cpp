@@ -79,7 +79,9 @@ const std::set<std::string>& supported_keys() {
                                               "do_sample",
                                               "temperature",
                                               "top_k",
-                                              "top_p"};
+                                              "top_p",
+                                              "min_p",
+                                              "stop_strings"};
   return kKeys;
 }
 
@@ -90,7 +92,6 @@ const std::map<std::string, std::vector<json>>& neutral_values() {
                                                                    {"num_return_sequences", {1}},
                                                                    {"diversity_penalty", {0}},
                                                                    {"penalty_alpha", {0}},
-                                                                   {"min_p", {0}},
                                                                    {"top_h", {1}},
                                                                    {"typical_p", {1}},
                                                                    {"epsilon_cutoff", {0}},
@@ -100,7 +101,6 @@ const std::map<std::string, std::vector<json>>& neutral_values() {
                                                                    {"remove_invalid_values", {false}},
                                                                    {"token_healing", {false}},
                                                                    {"sequence_bias", {json::array(), json::object()}},
-                                                                   {"stop_strings", {json::array()}},
                                                                    {"exponential_decay_length_penalty", {}},
                                                                    {"max_time", {}},
                                                                    {"watermarking_config", {}},
@@ -171,7 +171,7 @@ void read_processors(ConfigReader& reader, int64_t vocabulary, GenerationConfig&
   out.encoder_no_repeat_ngram_size = reader.get_int("encoder_no_repeat_ngram_size", {0, kMaxCount}, 0);
   out.bad_words = read_bad_words(reader, vocabulary);
   out.min_length = reader.get_int("min_length", {0, kMaxCount}, 0);
-  out.min_new_tokens = reader.get_int("min_new_tokens", {0, kMaxCount}, 0);
+  out.min_new_tokens = reader.optional_int("min_new_tokens", {0, kMaxCount});
   out.forced_bos = reader.optional_int("forced_bos_token_id", {0, last});
   out.forced_eos = reader.get_ints("forced_eos_token_id", {0, last});
   out.suppress = reader.get_ints("suppress_tokens", {0, last});
@@ -189,13 +189,32 @@ void read_lengths_and_sampling(ConfigReader& reader, GenerationConfig& out) {
   if (reader.has("top_p")) {
     out.top_p = reader.number("top_p", 1.0, 0.0, 1.0);
   }
+  if (reader.has("min_p")) {
+    out.min_p = reader.number("min_p", 0.0, 0.0, 1.0);
+  }
+}
+
+// Transformers takes one string or a list of them.
+std::vector<std::string> read_stop_strings(ConfigReader& reader) {
+  const std::string key = "stop_strings";
+  if (!reader.has(key)) {
+    return {};
+  }
+  const json& value = reader.at(key);
+  const json list = value.is_array() ? value : json::array({value});
+  const auto good = [](const json& text) { return text.is_string() && !text.get_ref<const std::string&>().empty(); };
+  if (!std::all_of(list.begin(), list.end(), good)) {
+    reader.wrong(key, "is malformed", "a string that is not empty, or a list of such strings");
+    return {};
+  }
+  return list.get<std::vector<std::string>>();
 }
 
 }  // namespace
 
 bool GenerationConfig::has_processors() const {
   return encoder_repetition_penalty != 1.0 || repetition_penalty != 1.0 || no_repeat_ngram_size > 0 ||
-         encoder_no_repeat_ngram_size > 0 || !bad_words.empty() || min_length > 0 || min_new_tokens > 0 ||
+         encoder_no_repeat_ngram_size > 0 || !bad_words.empty() || min_length > 0 || min_new_tokens.value_or(0) > 0 ||
          forced_bos.has_value() || !forced_eos.empty() || !suppress.empty() || !begin_suppress.empty();
 }
 
@@ -227,6 +246,7 @@ GenerationConfig read_generation_config(const std::filesystem::path& directory, 
   }
   read_processors(reader, config.vocabulary, generation);
   read_lengths_and_sampling(reader, generation);
+  generation.stop_strings = read_stop_strings(reader);
   generation.unsupported = find_unsupported(settings, !own_file);
   return generation;
 }
@@ -262,7 +282,7 @@ nlohmann::ordered_json to_json(const GenerationConfig& generation) {
       generation.encoder_no_repeat_ngram_size > 0);
   put("bad_words_ids", generation.bad_words, !generation.bad_words.empty());
   put("min_length", generation.min_length, generation.min_length > 0);
-  put("min_new_tokens", generation.min_new_tokens, generation.min_new_tokens > 0);
+  put_optional("min_new_tokens", generation.min_new_tokens);
   put_optional("forced_bos_token_id", generation.forced_bos);
   put_ids("forced_eos_token_id", generation.forced_eos);
   put("suppress_tokens", generation.suppress, !generation.suppress.empty());
@@ -273,6 +293,8 @@ nlohmann::ordered_json to_json(const GenerationConfig& generation) {
   put_optional("temperature", generation.temperature);
   put_optional("top_k", generation.top_k);
   put_optional("top_p", generation.top_p);
+  put_optional("min_p", generation.min_p);
+  put("stop_strings", generation.stop_strings, !generation.stop_strings.empty());
   for (const UnsupportedSetting& setting : generation.unsupported) {
     out[setting.name] = json::parse(setting.value, nullptr, false);
   }

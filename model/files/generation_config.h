@@ -30,17 +30,17 @@ struct GenerationConfig {
 
   // Logits processors, in the order Transformers applies them. Each acts at every position it concerns, also inside a
   // draft that is being verified.
-  double encoder_repetition_penalty = 1.0;  // 1: off; > 1 favours tokens of the source
+  double encoder_repetition_penalty = 1.0;  // 1: off; > 1 favours tokens of the source or prompt
   double repetition_penalty = 1.0;   // 1: off; > 1 divides positive and multiplies negative logits of seen tokens
   int64_t no_repeat_ngram_size = 0;  // 0: off; no n-gram of this size appears twice
-  int64_t encoder_no_repeat_ngram_size = 0;     // 0: off; no n-gram of the source of this size is generated
+  int64_t encoder_no_repeat_ngram_size = 0;     // 0: off; no n-gram of the source or prompt is generated
   std::vector<std::vector<int64_t>> bad_words;  // token sequences that are never completed
-  int64_t min_length = 0;               // EOS is impossible before this length, start token and prompt counted; 0: off
-  int64_t min_new_tokens = 0;           // EOS is impossible before this many new tokens; 0: off
-  std::optional<int64_t> forced_bos;    // the first token after the start token
-  std::vector<int64_t> forced_eos;      // the only tokens possible at the last position before the length limit
-  std::vector<int64_t> suppress;        // never generated
-  std::vector<int64_t> begin_suppress;  // not generated first (or second, when a first token is forced)
+  int64_t min_length = 0;  // EOS is impossible before this length, start token and prompt counted; 0: off
+  std::optional<int64_t> min_new_tokens;  // EOS is impossible before this many new tokens; min_length is then ignored
+  std::optional<int64_t> forced_bos;      // the first token after the start token
+  std::vector<int64_t> forced_eos;        // the only tokens possible at the last position before the length limit
+  std::vector<int64_t> suppress;          // never generated
+  std::vector<int64_t> begin_suppress;    // not generated first (or second, when a first token is forced)
 
   // Lengths, when the user gives none. max_new_tokens wins over max_length; absent: the caller's default.
   std::optional<int64_t> max_length;  // start token and prompt counted
@@ -52,6 +52,9 @@ struct GenerationConfig {
   std::optional<double> temperature;
   std::optional<int64_t> top_k;
   std::optional<double> top_p;
+  std::optional<double> min_p;
+
+  std::vector<std::string> stop_strings;  // a text that comes to hold one of them ends
 
   std::vector<UnsupportedSetting> unsupported;
 

@@ -64,7 +64,7 @@ __attribute__((target("avx512f"))) void multiply_panel(const PanelTask& task) {
         sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(mask, task.residual + at));
       }
       if (task.relu) {
-        sum = _mm512_maskz_max_ps(mask, sum, _mm512_setzero_ps());
+        sum = _mm512_maskz_max_ps(mask, _mm512_setzero_ps(), sum);  // returns the second where one is NaN
       }
       _mm512_mask_storeu_ps(task.out + at, mask, sum);
     }

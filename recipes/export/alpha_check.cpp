@@ -114,7 +114,9 @@ void AlphaCheck::make_outputs() {
   infer::GenerationModels models;
   models.target = target_.get();
   infer::Generator generator(std::move(models), options);
-  for (auto& result : generator.generate(sources_)) outputs_.push_back(std::move(result.ids));
+  auto results = generator.generate(sources_);
+  infer::throw_if_failed(results);
+  for (auto& result : results) outputs_.push_back(std::move(result.ids));
 }
 
 infer::ForcedAlpha AlphaCheck::measure(model::TransformerModel& drafter) const {

@@ -103,9 +103,9 @@ class Collection {
   int64_t vocabulary() const { return drafter_->transformer()->config().vocabulary; }
 
   data::RouterRows decode(const data::ShardRange& range) {
-    generator_->generate(
+    infer::throw_if_failed(generator_->generate(
         sources_->of_range(range.first, range.last), static_cast<uint64_t>(range.first),
-        [](size_t, const auto&) { throw_if_stop_requested("whole shards are saved; run it again to continue"); });
+        [](size_t, const auto&) { throw_if_stop_requested("whole shards are saved; run it again to continue"); }));
     return collector_.drain();
   }
 
@@ -116,6 +116,7 @@ class Collection {
     decode.temperature = options.temperature;
     decode.top_k = 0;
     decode.top_p = 1;
+    decode.min_p = 0;
     decode.seed = options.seed;
     decode.max_new_tokens = options.max_new_tokens;
     decode.batch_size = options.batch_size;

@@ -168,6 +168,7 @@ class OutputWriter {
     const auto results = teacher_.generator.generate(
         sources_.of_range(range.first, range.last), static_cast<uint64_t>(range.first),
         [](size_t, const auto&) { throw_if_stop_requested("whole shards are saved; run it again to continue"); });
+    infer::throw_if_failed(results);
     for (int64_t i = range.first; i < range.last; ++i) {
       const auto& output = results[static_cast<size_t>(i - range.first)].ids;
       std::vector<int32_t> ids(output.begin(), output.end());

@@ -1,11 +1,14 @@
 // `draftsmith generate` of a decoder-only model as a user runs it: streaming, samples, prompts beyond the context.
+#include <algorithm>
 #include <functional>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "base/json.h"
+#include "data/tokenizers/load_tokenizer.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "tests/cli/program.h"
@@ -75,6 +78,96 @@ TEST_F(GenerateProgram, StreamingGivesTheSameTextAsLinesDo) {
     ASSERT_EQ(whole.exit_code, 0) << whole.err;
     EXPECT_EQ(generate(live, lines_in).out, whole.out);
     EXPECT_GT(whole.out.size(), 20u);
+  }
+}
+
+std::vector<nlohmann::json> objects(const std::string& lines) {
+  std::vector<nlohmann::json> found;
+  std::istringstream in(lines);
+  for (std::string line; std::getline(in, line);) found.push_back(nlohmann::json::parse(line));
+  return found;
+}
+
+TEST_F(GenerateProgram, JsonTextIsWhatTheIdsDecodeTo) {
+  const ProgramResult result =
+      generate({"--json", "--method", "sample", "--temperature", "5", "--num-samples", "100"}, "he\n");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto tokenizer = data::load_tokenizer(*folder_ / "tokenizer.json");
+  size_t breaks = 0;
+  for (const auto& line : objects(result.out)) {
+    std::vector<int32_t> ids;
+    for (const int32_t id : line.at("ids")) {
+      if (id < tokenizer->vocabulary()) ids.push_back(id);
+    }
+    EXPECT_EQ(line.at("text").get<std::string>(), tokenizer->decode(ids));
+    breaks += line.at("text").get<std::string>().find('\n') != std::string::npos ? 1 : 0;
+    EXPECT_FALSE(line.contains("log_probs"));
+  }
+  EXPECT_GT(breaks, 0U);
+}
+
+TEST_F(GenerateProgram, LogProbabilitiesAreOfTheTokensAndNeedJson) {
+  const ProgramResult result = generate({"--json", "--log-probs", "--max-new-tokens", "6"}, "he\nthere\n");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  for (const auto& line : objects(result.out)) {
+    ASSERT_EQ(line.at("log_probs").size(), line.at("ids").size());
+    for (const double value : line.at("log_probs")) EXPECT_LT(value, 0);
+  }
+  const ProgramResult text = generate({"--log-probs"}, "he\n");
+  EXPECT_EQ(text.exit_code, 2);
+  EXPECT_THAT(text.err, HasSubstr("--json"));
+}
+
+TEST_F(GenerateProgram, AStopStringEndsTheOutputAndStaysInIt) {
+  const auto whole = objects(generate({"--json", "--ids", "--max-new-tokens", "8"}, "104 101\n").out).front();
+  const auto tokenizer = data::load_tokenizer(*folder_ / "tokenizer.json");
+  const std::vector<int64_t> ids = whole.at("ids").get<std::vector<int64_t>>();
+  for (size_t end = 1; end < ids.size(); ++end) {
+    const std::string text = tokenizer->decode(std::vector<int32_t>{static_cast<int32_t>(ids[end])});
+    if (text.empty() || text.find("\xEF\xBF\xBD") != std::string::npos) continue;
+    const auto first = std::find_if(ids.begin(), ids.end(), [&](int64_t id) {
+      return tokenizer->decode(std::vector<int32_t>{static_cast<int32_t>(id)}).find(text) != std::string::npos;
+    });
+    const auto cut =
+        objects(generate({"--json", "--ids", "--max-new-tokens", "8", "--stop-strings", text}, "104 101\n").out);
+    EXPECT_EQ(cut.front().at("ids").get<std::vector<int64_t>>(), std::vector<int64_t>(ids.begin(), first + 1));
+    return;
+  }
+  GTEST_SKIP() << "the model writes no whole character";
+}
+
+// In half precision the embedding of "z" overflows, so that logits after it are no numbers.
+TEST_F(GenerateProgram, ALineThatFailsLeavesTheOthersAlone) {
+  const fs::path directory = *folder_ / "overflowing";
+  const auto tokenizer = data::load_tokenizer(*folder_ / "tokenizer.json");
+  const std::unique_ptr<model::TransformerModel> loaded = model::load_model(*folder_ / "model", {.pack = false});
+  at::Tensor embedding = loaded->parameters().at("embedding.weight");
+  embedding.detach().select(0, tokenizer->encode("z").front()).fill_(1e6);
+  model::SaveOptions save;
+  save.tokenizer = *folder_ / "tokenizer.json";
+  save_model(directory, *loaded, save);
+  const auto run = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"generate",         "--model", directory.string(), "--dtype", "fp16",
+                                          "--max-new-tokens", "4"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_program(arguments, "he\nz\nhe\n");
+  };
+  for (const std::string batch : {"1", "3"}) {
+    const ProgramResult text = run({"--no-stream", "--batch-size", batch});
+    EXPECT_EQ(text.exit_code, 1) << text.err;
+    EXPECT_THAT(text.err, HasSubstr("input 2, new token 1"));
+    const size_t end = text.out.find('\n');
+    ASSERT_NE(end, std::string::npos);
+    const std::string line = text.out.substr(0, end + 1);
+    EXPECT_EQ(text.out, line + "\n" + line);
+    EXPECT_EQ(run({"--stream", "--batch-size", batch}).out, text.out);
+    const ProgramResult json = run({"--json", "--log-probs", "--batch-size", batch});
+    EXPECT_EQ(json.exit_code, 1);
+    const auto lines = objects(json.out);
+    ASSERT_EQ(lines.size(), 3U);
+    EXPECT_THAT(lines[1].at("error").get<std::string>(), HasSubstr("input 2"));
+    EXPECT_FALSE(lines[1].contains("ids") || lines[1].contains("text"));
+    EXPECT_FALSE(lines[0].contains("error") || lines[2].contains("error"));
   }
 }
 

@@ -141,6 +141,30 @@ TEST_F(DecoderOnlyParity, PickledWeightsAreRead) {
   EXPECT_LT(logits_difference(forward_logits(*model, reference), reference), kLogitsTolerance);
 }
 
+// Generation settings that change logits; for a decoder-only model the "encoder's" input is the prompt.
+TEST_F(DecoderOnlyParity, ProcessorsGiveTheSameOutputs) {
+  ASSERT_EQ(reference_->run("processors"), "");
+  using Lists = std::vector<std::vector<int64_t>>;
+  for (const auto& record : load_json(reference_->root() / "processors.json")) {
+    const auto model = load(reference_->directory(record.at("model").get<std::string>()), true);
+    const TemporaryDirectory settings;
+    write_file_atomic(settings / "generation_config.json", record.at("settings").dump());
+    Problems problems;
+    infer::GenerationModels models;
+    models.target = model.get();
+    models.generation = read_generation_config(settings.path(), {}, model->config(), problems);
+    problems.throw_if_any();
+    infer::DecodeOptions options;
+    options.max_new_tokens = 14;
+    options.batch_size = 10;
+    Lists outputs;
+    const auto sources = record.at("sources").get<Lists>();
+    for (auto& result : infer::Generator(models, options).generate(sources)) outputs.push_back(std::move(result.ids));
+    EXPECT_EQ(outputs, record.at("outputs").get<Lists>()) << record.at("model") << record.at("settings");
+    EXPECT_GT(record.at("changed").get<int64_t>(), 0) << record.at("settings") << " changes nothing";
+  }
+}
+
 // A real trained model: greedy continuations of 100 beginnings of TinyStories.
 TEST_F(DecoderOnlyParity, ATrainedModelTellsTheSameStories) {
   const fs::path data = draftsmith::test::data_dir();

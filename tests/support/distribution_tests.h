@@ -40,7 +40,8 @@ inline DecodeOptions sampling(double temperature, int64_t window, int64_t batch 
 // Returns the largest deviate over sampled_sources().
 inline double worst_deviate(const OracleFunction& target, const DecodeOptions& options,
                             std::span<const GenerationResult> results) {
-  const Warping warping{*options.temperature, options.top_k.value_or(0), options.top_p.value_or(1)};
+  const Warping warping{*options.temperature, options.top_k.value_or(0), options.top_p.value_or(1),
+                        options.min_p.value_or(0)};
   const auto samples = static_cast<size_t>(options.num_samples);
   double worst = -10;
   for (size_t line = 0; line < sampled_sources().size(); ++line) {

@@ -74,6 +74,8 @@ std::vector<double> warped(std::vector<double> p, const Warping& warping) {
     if (warping.top_p < 1 && mass >= warping.top_p) p[token] = 0;
     mass += value;
   }
+  const double least = warping.min_p * p[order[0]];
+  for (double& value : p) value = value < least ? 0 : value;
   normalise();
   return p;
 }

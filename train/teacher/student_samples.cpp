@@ -81,6 +81,7 @@ Batch StudentSamples::batch(const TrainableModel& student, const Batch& given, u
   models.generation = model::default_generation_config(model->config());
   infer::Generator generator(models, decoding);
   const auto results = generator.generate(sources_of(*corpus_, given.examples, student.info()));
+  infer::throw_if_failed(results);
 
   std::vector<std::vector<int32_t>> targets;
   for (const infer::GenerationResult& result : results) {

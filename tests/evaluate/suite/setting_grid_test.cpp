@@ -61,6 +61,41 @@ TEST(EvaluationRuns, AskingForGreedyByNameAddsNothing) {
   EXPECT_THAT(labels(expand_settings(options)), ElementsAre("greedy"));
 }
 
+TEST(EvaluationRuns, ProcessorsAndStopStringsAreTheBaselinesToo) {
+  SuiteOptions options;
+  SettingGrid run;
+  run.decode.method = "assisted";
+  run.drafter = {"a"};
+  run.lists[&DecodeOptions::repetition_penalty] = {1, 1.2};
+  options.run = {run};
+  EXPECT_THAT(labels(expand_settings(options)),
+              ElementsAre("greedy", "greedy.repetition_penalty1", "assisted.a.repetition_penalty1",
+                          "greedy.repetition_penalty1.2", "assisted.a.repetition_penalty1.2"));
+  run.lists[&DecodeOptions::repetition_penalty] = {};
+  run.decode.stop_strings = {"!"};
+  options.run = {run};
+  run.decode.stop_strings = {"?"};
+  options.run.push_back(run);
+  const auto settings = expand_settings(options);
+  ASSERT_EQ(settings.size(), 5U);
+  EXPECT_EQ(settings[1].decode.stop_strings, std::vector<std::string>{"!"});
+  EXPECT_EQ(settings[3].decode.stop_strings, std::vector<std::string>{"?"});
+  EXPECT_NE(settings[1].label, settings[3].label);
+  EXPECT_EQ(baseline_of(settings[4]).label, settings[3].label);
+  EXPECT_EQ(greedy_of(settings[4]).label, settings[3].label);
+}
+
+TEST(EvaluationRuns, SampledRunsOfOneMinimumShareABaseline) {
+  SuiteOptions options;
+  SettingGrid run;
+  run.decode.method = "speculative";
+  run.drafter = {"a"};
+  run.lists[&DecodeOptions::min_p] = {0, 0.1};
+  options.run = {run};
+  EXPECT_THAT(labels(expand_settings(options)), ElementsAre("greedy", "sample.T1", "speculative.a.T1",
+                                                            "sample.T1.min_p0.1", "speculative.a.T1.min_p0.1"));
+}
+
 TEST(EvaluationRuns, ADrafterMayDecodeAlone) {
   SuiteOptions options;
   SettingGrid run;

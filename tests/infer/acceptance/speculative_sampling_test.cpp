@@ -60,6 +60,19 @@ TEST_P(SpeculativeSampling, OutputDistributionEqualsTargetWithTopKAndTopP) {
   }
 }
 
+TEST_P(SpeculativeSampling, OutputDistributionEqualsTargetWithMinP) {
+  for (const int64_t batch : {1, 4}) {
+    for (const int64_t window : {1, 3, 8}) {
+      const std::string what = ", window " + std::to_string(window) + ", batch " + std::to_string(batch);
+      DecodeOptions options = sampling(GetParam(), window, batch);
+      options.min_p = 0.4;
+      expect_targets_distribution(resembling_case(), options, "min-p 0.4" + what);
+      options.top_k = 3;
+      expect_targets_distribution(resembling_case(), options, "top-k 3, min-p 0.4" + what);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Temperatures, SpeculativeSampling, ::testing::Values(0.0, 0.7, 1.0, 1.5));
 
 TEST(SpeculativeSamplingCases, EveryWindowRuleKeepsTheDistribution) {

@@ -211,11 +211,15 @@ Model idle_model(Kind kind) {
   return made;
 }
 
-TEST(Calm, AHiddenStateThatStaysIsSaturatedAtOnce) {
+// After layer 1 there is no layer before to compare with: at the earliest, a token leaves after layer 2.
+TEST(Calm, AHiddenStateThatStaysIsSaturatedAtTheSecondLayer) {
   for (const Kind kind : {Kind::kEncoderDecoder, Kind::kDecoderOnly}) {
     const Model target = idle_model(kind);
     const auto rows = decode_by_calm(*target, {ExitMeasure::kSaturation, 0.98, 4}, rows_for(*target), 3);
-    for (const Row& row : rows) EXPECT_EQ(row.stats.exits_by_layer.front(), row.emitted());
+    for (const Row& row : rows) {
+      EXPECT_EQ(row.stats.exits_by_layer[0], 0);
+      EXPECT_EQ(row.stats.exits_by_layer[1], row.emitted());
+    }
     EXPECT_EQ(tokens_of(rows), tokens_of(decode_fully(*target, rows_for(*target))));
   }
 }
@@ -277,8 +281,9 @@ TEST(Calm, ProcessorsAndPaddingHoldAtEveryExit) {
     model::GenerationConfig generation;
     generation.eos_ids = target->info().eos;
     generation.no_repeat_ngram_size = 2;
+    generation.min_new_tokens = 4;
     DecodeSettings settings = settings_of(*target, false);
-    settings.processors = LogitsProcessors(generation, 4);
+    settings.processors = LogitsProcessors(generation);
     settings.ids = 15;
     for (const ExitMeasure measure : kMeasures) {
       for (const double threshold : {0.0, 0.6, 2.0}) {

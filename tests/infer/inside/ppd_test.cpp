@@ -247,7 +247,7 @@ TEST(PpdCandidates, ArePredictedAsDecodingWouldChooseThem) {
   PpdDecoding decoding;
   decoding.ppd = {3, 1, PpdExecution::kBatched};
   decoding.exits = &exits;
-  decoding.settings.processors = LogitsProcessors(generation, 0);
+  decoding.settings.processors = LogitsProcessors(generation);
   decoding.settings.ids = 20;
   const PpdOutput output = run_ppd(*model, sources, decoding);
   EXPECT_EQ(output.ids, run_plainly(*model, sources, decoding).ids);

@@ -98,6 +98,61 @@ TEST(Processors, MinimumLengths) {
   EXPECT_EQ(every_method(settings, ending, options), (Ids{2, 2, 2, 2, 2, 1}));
 }
 
+TEST(Processors, MinimumOfNewTokensReplacesTheMinimumLength) {
+  const auto ending = constant_oracle({0.01, 0.5, 0.3, 0.19, 0, 0});
+  auto settings = plain_settings();
+  settings.min_length = 6;
+  settings.min_new_tokens = 2;
+  EXPECT_EQ(every_method(settings, ending), (Ids{2, 2, 1}));
+  settings.min_new_tokens = 0;
+  EXPECT_EQ(every_method(settings, ending), (Ids{1}));
+}
+
+TEST(Processors, OptionsReplaceTheModelsSettings) {
+  auto settings = plain_settings();
+  settings.repetition_penalty = 5;
+  settings.no_repeat_ngram_size = 1;
+  DecodeOptions options;
+  options.repetition_penalty = 2;
+  options.no_repeat_ngram_size = 0;
+  EXPECT_EQ(every_method(settings, kDescending, options), (Ids{2, 3, 2, 2, 2, 2, 2, 2}));
+  options.repetition_penalty = 1;
+  options.no_repeat_ngram_size = 2;
+  EXPECT_EQ(every_method(settings, kDescending, options), (Ids{2, 2, 3, 2, 4, 2, 5, 2}));
+}
+
+TEST(Processors, APromptIsTheSourceOfDecoderOnlyModels) {
+  const auto run = [](const model::GenerationConfig& settings, const char* method) {
+    auto info = oracle_info(6);
+    info.encoder_decoder = false;
+    OracleModel target(info, kDescending);
+    DecodeOptions options;
+    options.method = method;
+    options.temperature = 0;
+    options.max_new_tokens = 4;
+    return Generator({.target = &target, .drafter = as_drafter(target), .generation = settings}, options)
+        .generate(std::vector<Ids>{{4, 5, 2}})[0]
+        .ids;
+  };
+  for (const char* method : {"greedy", "assisted"}) {
+    auto settings = plain_settings();
+    settings.encoder_no_repeat_ngram_size = 1;  // of the prompt 4, 5, 2 alone, not of new tokens
+    EXPECT_EQ(run(settings, method), (Ids(4, 3))) << method;
+    settings = plain_settings();
+    settings.encoder_repetition_penalty = 0.5;
+    EXPECT_EQ(run(settings, method), (Ids(4, 3))) << method;
+  }
+}
+
+TEST(Processors, WordsLongerThanTheContextAreNotBanned) {
+  auto settings = plain_settings();
+  settings.bad_words = {{2, 2, 2}};
+  // The start token 0 and new tokens are the context: {2, 2} stands before the third token at the earliest.
+  EXPECT_EQ(every_method(settings, kDescending), (Ids{2, 2, 3, 2, 2, 3, 2, 2}));
+  settings.bad_words = {{0, 2}};
+  EXPECT_EQ(every_method(settings, kDescending), (Ids{3, 2, 2, 2, 2, 2, 2, 2}));
+}
+
 TEST(Processors, SamplingKeepsTheProcessedDistribution) {
   auto settings = plain_settings();
   settings.no_repeat_ngram_size = 1;

@@ -14,7 +14,8 @@ const Ids kEnds = {kEos};
 // Three rows that drafted 3, 1 and 0 tokens.
 Draft unread_draft() {
   Draft draft;
-  for (const Ids& step : {Ids{2, 5, 9}, Ids{kEos, 9, 9}, Ids{4, 9, 9}}) draft.tokens.push_back(at::tensor(step));
+  for (const Ids& step : {Ids{2, 5, 9}, Ids{kEos, 9, 9}, Ids{4, 9, 9}}) draft.unread.push_back(at::tensor(step));
+  draft.tokens = draft.unread;
   draft.counts = {3, 1, 0};
   draft.on_host.resize(3);
   draft.read = false;
@@ -45,6 +46,30 @@ TEST(RowVerdict, TokensBehindTheFirstEosCountForNothing) {
   EXPECT_TRUE(verdicts[1].rolled_back);
   EXPECT_EQ(verdicts[1].overlap.size(), 1U);
   EXPECT_EQ(verdicts[2].overlap.size(), 0U);
+}
+
+TEST(RowVerdict, ADrafterWithoutATokenFailsItsRowAlone) {
+  Draft draft = unread_draft();
+  draft.unread[1] = at::tensor(Ids{kNoToken, kNoToken, 9});  // of row 0, and behind the end of row 1's draft
+  draft.tokens[1] = draft.unread[1].clamp_min(0);
+  EXPECT_TRUE(draft.drawn(at::stack(draft.tokens, 1)).equal(at::stack(draft.unread, 1)));
+  std::vector<Row> rows(3);
+  draft.read_tokens(kEnds);
+  draft.fail_rows(rows);
+  ASSERT_TRUE(rows[0].failure);
+  EXPECT_THAT(rows[0].failure->where, ::testing::HasSubstr("new token 2"));
+  EXPECT_TRUE(rows[0].finished);
+  EXPECT_FALSE(rows[1].failure || rows[2].failure);
+  EXPECT_THAT(draft.on_host, ::testing::ElementsAre(Ids{}, Ids{5}, Ids{}));
+  EXPECT_EQ(draft.counts, (Ids{0, 1, 0}));
+}
+
+TEST(RowVerdict, NoOverlapIsCountedWhereTheTargetHasNoNumbers) {
+  Draft draft = unread_draft();
+  draft.read_tokens(kEnds);
+  Judgement judgement = some_judgement();
+  judgement.next = at::tensor(Ids{6, kNoToken, 7});
+  EXPECT_EQ(row_verdicts(judgement, draft)[1].overlap.size(), 0U);
 }
 
 TEST(RowVerdict, TransferGivesTheSameJudgementAndFillsTheDraft) {

@@ -51,6 +51,26 @@ TEST_F(Vocabularies, AnotherTokenizerIsNamedByTheFirstPieceThatDiffers) {
   EXPECT_THAT(problem, HasSubstr("id 3 is"));
 }
 
+TEST_F(Vocabularies, SentinelsAndAddedTokensAreNoPadding) {
+  const auto words = tokenizer("spiece.model", {"abc abd acd", "bcd abc"});
+  const int64_t pieces = words->vocabulary();
+  const auto settings = [&](const std::string& json) { write_file_atomic(folder_ / "tokenizer_config.json", json); };
+  EXPECT_EQ(ids_in_use(*words, {}), pieces);
+  settings(R"({"tokenizer_class": "T5Tokenizer"})");
+  EXPECT_EQ(ids_in_use(*words, {}), pieces + 100);
+  settings(R"({"tokenizer_class": "T5Tokenizer", "extra_ids": 0})");
+  EXPECT_EQ(ids_in_use(*words, {}), pieces);
+  settings(R"({"tokenizer_class": "T5Tokenizer", "extra_ids": 3})");
+  EXPECT_EQ(ids_in_use(*words, {}), pieces + 3);
+  settings(R"({"tokenizer_class": "LlamaTokenizer", "added_tokens_decoder": {")" + std::to_string(pieces + 5) +
+           R"(": {"content": "<end>", "special": true}}})");
+  EXPECT_EQ(ids_in_use(*words, {}), pieces + 6);
+  settings("{}");
+  EXPECT_EQ(ids_in_use(*words, {}), pieces);
+  write_file_atomic(folder_ / "config.json", R"({"model_type": "t5"})");
+  EXPECT_EQ(ids_in_use(*words, {}), pieces + 100);
+}
+
 TEST_F(Vocabularies, WithoutTokenizersTheSizesMustAgree) {
   model::ModelInfo target;
   model::ModelInfo drafter;

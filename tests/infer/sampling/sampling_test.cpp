@@ -17,7 +17,8 @@ std::vector<double> warp_vector(const std::vector<double>& probabilities, const 
 TEST(Sampling, WarpingFollowsTheFormulas) {
   const auto p = random_oracle(9, 3)(Ids{}, Ids{});
   for (const Warping& warping : {Warping{1, 0, 1}, Warping{0.5, 0, 1}, Warping{2, 3, 1}, Warping{1, 0, 0.6},
-                                 Warping{0.7, 5, 0.9}, Warping{0, 4, 0.5}, Warping{1, 100, 1}, Warping{1, 0, 1e-9}}) {
+                                 Warping{0.7, 5, 0.9}, Warping{1, 0, 1, 0.3}, Warping{0.8, 4, 0.9, 0.5},
+                                 Warping{1, 0, 1, 1}, Warping{0, 4, 0.5}, Warping{1, 100, 1}, Warping{1, 0, 1e-9}}) {
     const auto expected = warped(p, warping);
     const auto got = warp_vector(p, warping);
     for (size_t i = 0; i < p.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-12);

@@ -65,7 +65,9 @@ TEST_F(GenerationSettings, EverySupportedKeyIsReadAndWrittenBack) {
                          {"do_sample", true},
                          {"temperature", 0.5},
                          {"top_k", 20},
-                         {"top_p", 0.75}};
+                         {"top_p", 0.75},
+                         {"min_p", 0.1},
+                         {"stop_strings", {"a", "\n\n"}}};
   const GenerationConfig generation = read(settings);
   EXPECT_THAT(generation.eos_ids, ElementsAre(1, 7));
   EXPECT_THAT(generation.bad_words, ElementsAre(ElementsAre(8), ElementsAre(9, 10)));
@@ -88,15 +90,14 @@ TEST_F(GenerationSettings, WhatIsNotImplementedIsNamed) {
   const GenerationConfig generation = read({{"num_beams", 4},
                                             {"typical_p", 0.9},
                                             {"guidance_scale", 2},
-                                            {"stop_strings", {"a"}},
                                             {"sequence_bias", {{{1}, -1.0}}},
                                             {"exponential_decay_length_penalty", {5, 1.1}},
                                             {"a_key_of_tomorrow", true}});
-  EXPECT_EQ(generation.unsupported.size(), 7);
-  EXPECT_THAT(error_of([&] { require_supported(generation, "dir"); }),
-              AllOf(HasSubstr("num_beams"), HasSubstr("beam search"), HasSubstr("typical_p"),
-                    HasSubstr("guidance_scale"), HasSubstr("stop_strings"), HasSubstr("sequence_bias"),
-                    HasSubstr("exponential_decay_length_penalty"), HasSubstr("a_key_of_tomorrow")));
+  EXPECT_EQ(generation.unsupported.size(), 6);
+  EXPECT_THAT(
+      error_of([&] { require_supported(generation, "dir"); }),
+      AllOf(HasSubstr("num_beams"), HasSubstr("beam search"), HasSubstr("typical_p"), HasSubstr("guidance_scale"),
+            HasSubstr("sequence_bias"), HasSubstr("exponential_decay_length_penalty"), HasSubstr("a_key_of_tomorrow")));
   EXPECT_EQ(to_json(generation)["num_beams"], 4) << "saving a model keeps settings that we do not implement";
 }
 
@@ -124,18 +125,24 @@ TEST_F(GenerationSettings, OldModelsKeepThemInConfigJson) {
 }
 
 TEST_F(GenerationSettings, IdsOutsideTheVocabularyAndBadValuesAreAllReported) {
-  EXPECT_THAT(
-      error_of([&] {
-        read({{"eos_token_id", 100},
-              {"suppress_tokens", {3, -1}},
-              {"bad_words_ids", {{5}, json::array()}},
-              {"repetition_penalty", 0},
-              {"top_p", 1.5},
-              {"max_length", int64_t{1} << 40},
-              {"max_new_tokens", 0}});
-      }),
-      AllOf(HasSubstr("eos_token_id"), HasSubstr("suppress_tokens"), HasSubstr("bad_words_ids"),
-            HasSubstr("repetition_penalty"), HasSubstr("top_p"), HasSubstr("max_new_tokens"), HasSubstr("max_length")));
+  EXPECT_THAT(error_of([&] {
+                read({{"eos_token_id", 100},
+                      {"suppress_tokens", {3, -1}},
+                      {"bad_words_ids", {{5}, json::array()}},
+                      {"repetition_penalty", 0},
+                      {"top_p", 1.5},
+                      {"min_p", -0.1},
+                      {"stop_strings", {"a", ""}},
+                      {"max_length", int64_t{1} << 40},
+                      {"max_new_tokens", 0}});
+              }),
+              AllOf(HasSubstr("eos_token_id"), HasSubstr("suppress_tokens"), HasSubstr("bad_words_ids"),
+                    HasSubstr("repetition_penalty"), HasSubstr("top_p"), HasSubstr("max_new_tokens"),
+                    HasSubstr("max_length"), HasSubstr("min_p"), HasSubstr("stop_strings")));
+}
+
+TEST_F(GenerationSettings, OneStopStringNeedsNoList) {
+  EXPECT_THAT(read({{"stop_strings", "end"}}).stop_strings, ElementsAre("end"));
 }
 
 }  // namespace

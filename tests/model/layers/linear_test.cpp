@@ -82,6 +82,19 @@ TEST(LinearPacked, FusedActivationsEqualTheirDefinitions) {
   }
 }
 
+TEST(LinearPacked, FusedActivationsKeepNan) {
+  WeightArena arena;
+  for (const PostOp then : {PostOp::kRelu, PostOp::kGelu, PostOp::kGeluTanh, PostOp::kSilu}) {
+    Linear layer(random_tensor({70, 33}, 4));
+    layer.pack(arena, then);
+    const at::Tensor x = random_tensor({3, 33}, 5);
+    if (!layer.fuses(x)) continue;
+    x[1][7] = std::numeric_limits<float>::quiet_NaN();
+    const at::Tensor rows = layer(x).isnan().all(1);
+    EXPECT_TRUE(rows.equal(at::tensor({0, 1, 0}, at::kLong).to(at::kBool))) << static_cast<int>(then);
+  }
+}
+
 TEST(LinearPacked, RowsDoNotDependOnTheOthersToTheLastBit) {
   WeightArena arena;
   if (!PackedMatrix::pack(random_tensor({2, 2}, 1), {}, arena)) {
