@@ -246,6 +246,9 @@ Generator::Generator(Generator&&) noexcept = default;
 const DecodeOptions& Generator::options() const {
   return impl_->options;
 }
+const DecodeSettings& Generator::settings() const {
+  return impl_->settings;
+}
 
 std::vector<PromptFit> Generator::fit(std::span<const std::vector<int64_t>> sources, uint64_t first_line) const {
   std::vector<PromptFit> fits;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct ForcedBatch {
   std::span<const std::vector<int64_t>> outputs;  // one for each source
   std::vector<int64_t> hidden_layers = {};        // of model::StepInput, wanted beside the logits
   model::Logits logits = model::Logits::kAll;     // kNone: hidden states alone
+  std::optional<int64_t> decoder_start = {};      // encoder-decoder: the start token; absent: ModelInfo's
 };
 
 // Calls `use` with batches of at most `rows` of the texts, in their order.
