@@ -55,7 +55,7 @@ at::Tensor processed_logits(const Generator& generator, const GenerationModels& 
   return logits;
 }
 
-at::Tensor on_host(const at::Tensor& numbers) {
+at::Tensor fp64_on_host(const at::Tensor& numbers) {
   return numbers.to(at::kCPU, at::kDouble);
 }
 
@@ -79,9 +79,10 @@ double text_rounding(model::LanguageModel& model, const ForcedBatch& text, int64
   for (int64_t done = 0; done < several.longest(); done += width) {
     const at::Tensor logits_of_block = several.next(width);
     const double unit = unit_of(logits_of_block.scalar_type());
-    const at::Tensor block = on_host(logits_of_block).clone();  // [1,L,V] a model may reuse the memory of its logits
+    const at::Tensor block =
+        fp64_on_host(logits_of_block).clone();  // [1,L,V] a model may reuse the memory of its logits
     for (int64_t j = 0; j < block.size(1); ++j) {
-      const at::Tensor logits = on_host(single.next(1).select(1, 0));  // [1,V]
+      const at::Tensor logits = fp64_on_host(single.next(1).select(1, 0));  // [1,V]
       most = std::max({most, unit * largest_finite(logits), largest_finite(logits - block.select(1, j))});
     }
   }
@@ -91,13 +92,13 @@ double text_rounding(model::LanguageModel& model, const ForcedBatch& text, int64
 }  // namespace
 
 at::Tensor decision_logits(const Generator& generator, const GenerationModels& models, const ForcedBatch& texts) {
-  return on_host(processed_logits(generator, models, texts));
+  return fp64_on_host(processed_logits(generator, models, texts));
 }
 
 at::Tensor decision_probabilities(const Generator& generator, const GenerationModels& models,
                                   const ForcedBatch& texts) {
   const model::DecodingGuard guard;
-  return on_host(warp(processed_logits(generator, models, texts), generator.settings().warping));
+  return fp64_on_host(warp(processed_logits(generator, models, texts), generator.settings().warping));
 }
 
 double logit_rounding(model::LanguageModel& model, const ForcedBatch& texts, std::span<const int64_t> widths) {
