@@ -22,6 +22,7 @@ TEST_F(ModelSuite, ExactMethodsGiveTheGreedyIdsAndTheirCountsAddUp) {
   add_run("assisted", "small");
   add_run("speculative", "small").lists[&DecodeOptions::temperature] = {0};
   add_run("bild", "small");
+  add_run("sample", "");
   const auto results = run_suite();
   for (const char* name : {"assisted.small", "speculative.small.T0"}) {
     SCOPED_TRACE(name);
@@ -43,6 +44,8 @@ TEST_F(ModelSuite, ExactMethodsGiveTheGreedyIdsAndTheirCountsAddUp) {
   EXPECT_GE(drafter.at("alpha_forced").at("temperature_1"), 0);
   EXPECT_LE(drafter.at("alpha_forced").at("temperature_1"), 1);
   EXPECT_EQ(drafter.at("alpha_forced").at("positions"), greedy.at("acceptance").at("tokens"));
+  EXPECT_EQ(drafter.at("alpha_forced").at("sampled_positions"),
+            find(results, "sample.T1").at("acceptance").at("tokens"));
 }
 
 TEST_F(ModelSuite, TablesAndLookupAreDraftersToo) {

@@ -165,7 +165,7 @@ TEST(LosslessCheck, SampledFirstTokensMustHaveTheTargetsDistribution) {
   const SuiteResult passed = sampled_suite([&](int64_t token) { return right[static_cast<size_t>(token)]; });
   EXPECT_TRUE(passed.failures.empty());
   EXPECT_THAT(passed.table, HasSubstr("2 sampled ones (first tokens, least p = "));
-  const auto& runs = to_json(passed.results).at("tasks").at(0).at("runs");
+  const auto runs = to_json(passed.results).at("tasks").at(0).at("runs");
   for (const auto& run : runs) {
     EXPECT_EQ(run.at("lossless_check"), true) << run.at("name");
     EXPECT_EQ(run.at("first_tokens").at("tokens"), 24 * 4);
