@@ -1,5 +1,6 @@
 // `draftsmith eval`: runs a suite of methods on tasks and writes results.json, results.csv, report.html and hypotheses.
 
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 
@@ -42,6 +43,8 @@ int run_eval(const EvalFlags& flags) {
   const auto result = evaluate::run_evaluation(options, out, {.quiet = flags.common.execution.quiet});
   if (!flags.markdown.empty()) write_file_atomic(flags.markdown, evaluate::report_markdown(result.results));
   fmt::print("{}\nwritten: {}\n", result.table, out.string());
+  std::fflush(stdout);  // before the errors
+  evaluate::throw_if_failed(result);
   return 0;
 }
 

@@ -10,8 +10,10 @@
 #include "base/logging.h"
 #include "base/sha256.h"
 #include "base/signals.h"
+#include "evaluate/measure/forced_alphas.h"
 #include "evaluate/measure/measure.h"
 #include "evaluate/report/report.h"
+#include "evaluate/results/failed_checks.h"
 #include "evaluate/results/task_summary.h"
 #include "evaluate/router_tuning.h"
 
@@ -51,7 +53,7 @@ class Suite {
     result.table = results_table(result.results);
     write(result.results);
     store.remove();
-    fail_on_measurement_errors(result.results);
+    result.failures = failed_checks(result.results, (out_dir_ / "results.json").string());
     return result;
   }
 
@@ -194,17 +196,10 @@ class Suite {
         task.costs[drafting] = engine_.step_costs(setting, task.prompts[line], greedy[line].ids, longest + 1);
       }
       if (options_.forced_lines > 0 && !task.forced.contains(drafting)) {
-        task.forced[drafting] = forced_alpha(setting, task);
+        measure_forced_alphas(setting, options_, engine_, task);
         predict_texts(setting, task);
       }
     }
-  }
-
-  ForcedAlphas forced_alpha(const Setting& setting, const MeasuredTask& task) {
-    const auto lines = static_cast<size_t>(std::min(options_.forced_lines, task.data.lines()));
-    std::vector<std::vector<int64_t>> outputs;
-    for (size_t line = 0; line < lines; ++line) outputs.push_back(task.own_greedy(setting)[line].ids);
-    return engine_.forced_alpha(setting, std::span(task.prompts).first(lines), outputs);
   }
 
   void predict_texts(const Setting& setting, MeasuredTask& task) {
@@ -251,20 +246,6 @@ class Suite {
     write_json(out_dir_ / "results.json", to_json(results));
   }
 
-  void fail_on_measurement_errors(const Results& results) const {
-    for (const TaskResult& task : results.tasks) {
-      for (const SettingResult& setting : task.settings) {
-        if (!setting.measurement_error) continue;
-        throw RunError(
-            {.where = fmt::format("{}, task {}, run {}", (out_dir_ / "results.json").string(), task.name, setting.name),
-             .what = "measurement error: decoding was faster than its number of target runs allows",
-             .expected = fmt::format("speedup_decode at most {}", setting.speed.bound.value()),
-             .found = fmt::format("{}", setting.speed.speedup_decode.value),
-             .hint = "something disturbed the baseline's times; measure again on an idle machine"});
-      }
-    }
-  }
-
   const SuiteOptions& options_;
   const std::vector<Setting>& settings_;
   fs::path out_dir_;
@@ -283,10 +264,20 @@ SuiteResult run_evaluation(const SuiteOptions& options, const fs::path& out_dir,
   problems.throw_if_any();
   const std::vector<Setting> settings = expand_settings(suite);
   SuiteResult result = Suite(suite, settings, out_dir, engine, context).run();
-  if (!options.tune_router) return result;
+  if (!options.tune_router || !result.failures.empty()) return result;
   result.table += '\n';
   result.table += write_tuned_routers(tuned_routers(suite, settings, result.results), out_dir);
   return result;
+}
+
+void throw_if_failed(const SuiteResult& result) {
+  if (result.failures.empty()) return;
+  Problem problem = result.failures.front();
+  for (size_t i = 1; i < result.failures.size(); ++i) {
+    problem.found +=
+        fmt::format("\n{}: {}: {}", result.failures[i].where, result.failures[i].what, result.failures[i].found);
+  }
+  throw RunError(problem);
 }
 
 SuiteResult run_evaluation(const SuiteOptions& options, const fs::path& out_dir, const SuiteContext& context) {

@@ -9,7 +9,9 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "base/error.h"
 #include "evaluate/engine/engine.h"
 #include "evaluate/measure/context.h"
 #include "evaluate/results/results.h"
@@ -18,16 +20,20 @@
 namespace draftsmith::evaluate {
 
 struct SuiteResult {
-  Results results;    // content of results.json
-  std::string table;  // text for the console, at most 100 columns
+  Results results;                     // content of results.json
+  std::string table;                   // text for the console, at most 100 columns
+  std::vector<Problem> failures = {};  // failed checks of the measurements; the results are written nevertheless
 };
+
+// Throws a RunError that names all failed checks, if there are any. Call it after the table is shown.
+void throw_if_failed(const SuiteResult& result);
 
 // Loads the models of the suite. Errors: UserError for wrong directories, vocabularies that differ, unknown devices.
 std::unique_ptr<Engine> make_model_engine(const SuiteOptions& options);
 
 // Runs the suite. A stop request (base/signals.h) ends it between measurements; the next run continues.
-// Errors: UserError before any work; RunError if a speedup exceeds its bound, after the results are written. Batches
-// have no such bound.
+// Errors: UserError before any work. Checks that fail are in the result: a speedup beyond its bound (batches have
+// none), and lossless settings that are not (evaluate/results/lossless_checks.h). No router is tuned then.
 SuiteResult run_evaluation(const SuiteOptions& options, const std::filesystem::path& out_dir, Engine& engine,
                            const SuiteContext& context = {});
 

@@ -298,6 +298,9 @@ Generator::Generator(Generator&&) noexcept = default;
 const DecodeOptions& Generator::options() const {
   return impl_->options;
 }
+const DecodeSettings& Generator::settings() const {
+  return impl_->settings;
+}
 
 std::optional<int64_t> Generator::carried_window() const {
   return impl_->parts.window ? impl_->parts.window->carried() : std::nullopt;

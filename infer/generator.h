@@ -21,7 +21,8 @@
 
 namespace draftsmith::infer {
 
-struct DraftParts;  // infer/loop/draft_parts.h
+struct DecodeSettings;  // infer/loop/decode_settings.h
+struct DraftParts;      // infer/loop/draft_parts.h
 
 struct GenerationResult {
   std::vector<int64_t> ids;  // new tokens only: no start token, no prompt; EOS included
@@ -60,6 +61,8 @@ class Generator {
   std::vector<PromptFit> fit(std::span<const std::vector<int64_t>> sources, uint64_t first_line = 0) const;
 
   const DecodeOptions& options() const;
+  // Returns the padding mask, processors and warping of every position.
+  const DecodeSettings& settings() const;
 
   // The schedule `heuristic` goes on across batches: the tokens of the next batch's first windows. nullopt: the method
   // remembers no batch, or it has seen none. Where outputs depend on windows the setter has no effect.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "evaluate/measure/records.h"
+#include "evaluate/results/first_token_test.h"
 #include "evaluate/suite/setting_grid.h"
 #include "evaluate/theory/ppd_simulation.h"
 #include "evaluate/theory/prediction.h"
@@ -38,6 +39,13 @@ struct DecodeBatch {
   std::optional<int64_t> window = std::nullopt;
 };
 
+// Beginning of a line's output: the new tokens so far.
+struct TextStart {
+  Prompt prompt;
+  std::vector<int64_t> tokens;
+  int64_t max_new_tokens = 0;
+};
+
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -58,8 +66,18 @@ class Engine {
   virtual std::string text(const std::vector<int64_t>& generated, bool ids) const = 0;
   // Decodes the prompts as one batch. Each record has one repetition with the line's share of the batch's time.
   virtual std::vector<LineRecord> decode(const Setting& run, const DecodeBatch& batch) = 0;
-  // Returns the difference of the two highest logits of the setting's model after the new tokens `prefix`.
-  virtual double top_two_margin(const Setting& run, const Prompt& prompt, const std::vector<int64_t>& prefix) = 0;
+  // Returns how far each of `tokens` lies below the highest logit where the setting decides the next token: after its
+  // processors, infinitely far for padding ids.
+  virtual std::vector<double> logit_gaps(const Setting& run, const TextStart& start,
+                                         std::span<const int64_t> tokens) = 0;
+  // Returns the rounding error of the logits of the setting's model on given outputs (infer::logit_rounding()).
+  virtual double logit_rounding(const Setting& run, std::span<const Prompt> prompts,
+                                const std::vector<std::vector<int64_t>>& outputs) = 0;
+  // Returns the places of first tokens in the distribution that the setting must sample them from: tokens[i] are those
+  // of prompts[i], and the result has the places of all, one after the other.
+  virtual std::vector<TokenMass> first_token_masses(const Setting& run, std::span<const Prompt> prompts,
+                                                    const std::vector<std::vector<int64_t>>& tokens,
+                                                    int64_t max_new_tokens) = 0;
   // Returns the step times of the setting's model and drafter, measured after half of `output`.
   virtual infer::StepCosts step_costs(const Setting& run, const Prompt& prompt, const std::vector<int64_t>& output,
                                       int64_t max_tokens) = 0;

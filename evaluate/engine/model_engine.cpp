@@ -17,8 +17,8 @@
 #include "evaluate/evaluation.h"
 #include "infer/costs/step_costs.h"
 #include "infer/drafters/drafter.h"
+#include "infer/forced/decisions.h"
 #include "infer/forced/forced_alpha.h"
-#include "infer/forced/teacher_forcing.h"
 #include "infer/generator.h"
 #include "infer/inside_methods.h"
 #include "infer/loop/vocabulary.h"
@@ -34,6 +34,17 @@ void add_at(const std::string& where, const std::vector<Problem>& found, Problem
     problem.where = where + (where.empty() || problem.where.empty() ? "" : ", ") + problem.where;
     problems.add(std::move(problem));
   }
+}
+
+// Width of the widest step whose rounding is measured: decisions are computed again in one wide step.
+constexpr int64_t kWidestStep = 64;
+
+// Returns the place of a token in a distribution [V].
+TokenMass mass_of(const at::Tensor& distribution, int64_t token) {
+  const at::Tensor own = distribution[token];
+  const at::Tensor ids = at::arange(distribution.numel());
+  const at::Tensor before = distribution.gt(own) | (distribution.eq(own) & ids.lt(token));
+  return {distribution.masked_select(before).sum().item<double>(), own.item<double>()};
 }
 
 class ModelEngine final : public Engine {
@@ -83,8 +94,11 @@ class ModelEngine final : public Engine {
     const auto samples = static_cast<size_t>(run.decode.num_samples);
     for (size_t first = 0; first < results.size(); first += samples) {
       LineRecord record;
+      for (size_t i = first; i < first + samples; ++i) {
+        if (!results[i].ids.empty()) record.first_tokens.push_back(results[i].ids.front());
+        record.stats += results[i].stats;
+      }
       record.ids = std::move(results[first].ids);
-      for (size_t i = 0; i < samples; ++i) record.stats += results[first + i].stats;
       record.repetitions = {record.stats.seconds};
       record.window = generator.carried_window();
       records.push_back(std::move(record));
@@ -93,14 +107,33 @@ class ModelEngine final : public Engine {
     return records;
   }
 
-  double top_two_margin(const Setting& run, const Prompt& prompt, const std::vector<int64_t>& prefix) override {
-    const at::NoGradGuard no_gradients;
-    std::vector<std::vector<int64_t>> outputs{prefix};
-    outputs[0].push_back(0);  // logits are those before the last token, whatever it is
-    infer::TeacherForcing forcing(*models_.model(run.model).model, {std::span(&prompt, 1), outputs});
-    const at::Tensor logits = forcing.next(forcing.longest()).select(1, -1).flatten();  // [V]
-    const at::Tensor top = std::get<0>(logits.to(at::kCPU, at::kDouble).topk(2));
-    return top[0].item<double>() - top[1].item<double>();
+  std::vector<double> logit_gaps(const Setting& run, const TextStart& start, std::span<const int64_t> tokens) override {
+    const std::vector<std::vector<int64_t>> outputs{start.tokens};
+    const at::Tensor logits = infer::decision_logits(generator_for(run, start.max_new_tokens, false), models_.of(run),
+                                                     {std::span(&start.prompt, 1), outputs});  // [1,V]
+    const at::Tensor ids = infer::to_device(tokens, {std::ssize(tokens)}, at::kCPU);
+    const at::Tensor gaps = (logits.max() - logits[0].index_select(0, ids)).contiguous();
+    return {gaps.const_data_ptr<double>(), gaps.const_data_ptr<double>() + gaps.numel()};
+  }
+
+  double logit_rounding(const Setting& run, std::span<const Prompt> prompts,
+                        const std::vector<std::vector<int64_t>>& outputs) override {
+    const int64_t draft = std::max(run.decode.window.value_or(0), run.decode.longest_draft());
+    const std::vector<int64_t> widths{2, 5, draft + 1, kWidestStep};
+    return infer::logit_rounding(*models_.model(run.model).model, {prompts, outputs}, widths);
+  }
+
+  std::vector<TokenMass> first_token_masses(const Setting& run, std::span<const Prompt> prompts,
+                                            const std::vector<std::vector<int64_t>>& tokens,
+                                            int64_t max_new_tokens) override {
+    const std::vector<std::vector<int64_t>> none(prompts.size());
+    const at::Tensor p = infer::decision_probabilities(generator_for(run, max_new_tokens, false), models_.of(run),
+                                                       {prompts, none});  // [B,V]
+    std::vector<TokenMass> masses;
+    for (size_t line = 0; line < tokens.size(); ++line) {
+      for (const int64_t token : tokens[line]) masses.push_back(mass_of(p[static_cast<int64_t>(line)], token));
+    }
+    return masses;
   }
 
   infer::StepCosts step_costs(const Setting& run, const Prompt& prompt, const std::vector<int64_t>& output,

@@ -87,6 +87,7 @@ nlohmann::json LineRecord::to_json() const {
   nlohmann::json counts;
   for (const auto count : kCounts) counts.push_back(stats.*count);
   nlohmann::json json{{"ids", ids},
+                      {"first_tokens", first_tokens},
                       {"counts", counts},
                       {"prefill_runs", prefill_runs},
                       {"overlap", stats.overlap_sum},
@@ -103,6 +104,7 @@ nlohmann::json LineRecord::to_json() const {
 LineRecord LineRecord::from_json(const nlohmann::json& json) {
   LineRecord record;
   json.at("ids").get_to(record.ids);
+  json.at("first_tokens").get_to(record.first_tokens);
   for (size_t i = 0; i < kCounts.size(); ++i) json.at("counts").at(i).get_to(record.stats.*kCounts[i]);
   json.at("prefill_runs").get_to(record.prefill_runs);
   json.at("overlap").get_to(record.stats.overlap_sum);
@@ -134,6 +136,11 @@ double decode_bound(const SettingRecords& run, const SettingRecords& baseline, c
   const double plain_tokens = ratio_of(plain.emitted, plain.target_runs);  // a run
   if (depth.early == 0) return divide(ratio_of(own.emitted, own.target_runs), plain_tokens);
   return divide(ratio_of(own.emitted * depth.layers, own.latency_units), plain_tokens);
+}
+
+double layer_bound(const SettingRecords& run, int64_t layers) {
+  const infer::DecodeStats own = timed_decoding(run);
+  return ratio_of(own.emitted * layers, own.layer_runs);
 }
 
 Speed measure_speed(const SettingRecords& run, const SettingRecords& baseline,

@@ -17,6 +17,7 @@ namespace draftsmith::evaluate {
 // and `ids` is the first sample.
 struct LineRecord {
   std::vector<int64_t> ids;                      // new tokens, EOS included
+  std::vector<int64_t> first_tokens = {};        // first new token of each sample; empty: not recorded
   infer::DecodeStats stats;                      // counts only; times are in `repetitions`
   int64_t prefill_runs = 0;                      // target runs of `stats` that were prefills and emitted a token
   std::vector<infer::PhaseSeconds> repetitions;  // empty: not timed
@@ -69,6 +70,11 @@ struct LayerDepth {
 // units are compared instead of runs. Only for lines decoded one by one, since a batch runs as long as its slowest
 // line. Returns 0 if the counts bound nothing.
 double decode_bound(const SettingRecords& run, const SettingRecords& baseline, const LayerDepth& depth = {});
+
+// Returns the bound of speedup_decode for outputs whose tokens leave a decoder of `layers` layers early (CALM): its
+// layers over those that ran for a token. Heads and early exits' measures cost time on top. Returns 0 if the counts
+// bound nothing.
+double layer_bound(const SettingRecords& run, int64_t layers);
 
 // Returns the speed of the setting with records `run`. Errors: std::logic_error if the baseline has other lines.
 Speed measure_speed(const SettingRecords& run, const SettingRecords& baseline,

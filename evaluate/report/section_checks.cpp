@@ -14,6 +14,15 @@ Section checks_section() {
                    [](const TaskView&, const SettingResult& row) {
                      return row.exactness ? ordered_json(row.exactness->differing_lines) : ordered_json();
                    }},
+                  {"lossless_check",
+                   [](const TaskView&, const SettingResult& row) {
+                     if (!row.lossless_check) return ordered_json();
+                     return ordered_json(*row.lossless_check ? "passed" : "failed");
+                   }},
+                  {"first_token_p",
+                   [](const TaskView&, const SettingResult& row) {
+                     return row.first_tokens ? csv_number(row.first_tokens->p_value) : ordered_json();
+                   }},
                   {"measurement_error", [](const TaskView&, const SettingResult& row) {
                      return row.measurement_error ? ordered_json(*row.measurement_error) : ordered_json();
                    }}}};

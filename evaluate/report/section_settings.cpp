@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "evaluate/report/check_notes.h"
 #include "evaluate/report/sections.h"
 
 namespace draftsmith::evaluate {
@@ -34,6 +35,18 @@ std::string difference(const SettingResult& setting, int digits) {
 
 std::string theory(const SettingResult& setting) {
   return setting.predicted ? fixed(setting.predicted->speedup, 2) : "";
+}
+
+std::string accounted(const SettingResult& setting) {
+  return setting.accounted ? fixed(setting.accounted->speedup, 2) : "";
+}
+
+// Mark of an alpha over tokens that the window rule chose to draft.
+constexpr const char* kConditional = "†";
+
+std::string alpha(const Acceptance& acceptance) {
+  const std::string text = fixed(acceptance.alpha, 3);
+  return !text.empty() && acceptance.alpha_conditional.value_or(false) ? text + kConditional : text;
 }
 
 // Returns the runs of target and drafter per output (Nair et al. 2024, table 5).
@@ -85,10 +98,7 @@ std::vector<SettingColumn> quality_and_speed_cells(const std::string& score) {
       {"", "total", [](const TableRow& row) { return fixed(row.setting.speed.speedup_total.value, 2); }},
       {"decode", "decode", [](const TableRow& row) { return fixed(row.setting.speed.speedup_decode.value, 2); }},
       {"theory", "theory", [](const TableRow& row) { return theory(row.setting); }},
-      {"", "counts say",
-       [](const TableRow& row) {
-         return row.setting.predicted ? fixed(row.setting.predicted->speedup_from_counts, 2) : "";
-       }},
+      {"acct", "accounted", [](const TableRow& row) { return accounted(row.setting); }},
   };
 }
 
@@ -98,7 +108,7 @@ std::vector<SettingColumn> acceptance_cells() {
       {"runs", "", [](const TableRow& row) { return row.fallbacks ? "" : runs_text(row.setting.acceptance); }},
       {"tok/run", "tokens/run",
        [](const TableRow& row) { return fixed(row.setting.acceptance.tokens_per_target_run, row.digits(2, 3)); }},
-      {"alpha", "alpha", [](const TableRow& row) { return fixed(row.setting.acceptance.alpha, 3); }},
+      {"alpha", "alpha", [](const TableRow& row) { return alpha(row.setting.acceptance); }},
       {"", "accepted", [](const TableRow& row) { return fixed(row.setting.acceptance.acceptance_rate, 3); }},
       {"fallb", "fallback", [](const TableRow& row) { return row.rate(row.setting.acceptance.fallback_rate); }},
       {"rollb", "rollback", [](const TableRow& row) { return row.rate(row.setting.acceptance.rollback_rate); }},
@@ -152,24 +162,11 @@ std::string chosen_note(const SettingResult& setting, Form form) {
                      chosen.allowed ? "" : " (no setting lost so little; this one lost least)");
 }
 
-// Returns a note on lines that differ from greedy decoding. Brief reports note them of lossless settings only.
-std::string exactness_note(const SettingResult& setting, Form form) {
-  if (!setting.exactness || setting.exactness->differing_lines == 0) return "";
-  const Exactness& exactness = *setting.exactness;
-  const std::string differ = fmt::format("{}: {} of {} lines differ from greedy decoding", setting.name,
-                                         exactness.differing_lines, exactness.lines);
-  if (form == Form::kFull) return differ + (exactness.lossless ? ", though the method is lossless." : ".");
-  if (!exactness.lossless) return "";
-  const bool rounding = exactness.explained_by_rounding.value_or(false);
-  return fmt::format("{} {}, largest margin {:.2g}: {}", rounding ? " " : "!", differ,
-                     exactness.largest_margin.value_or(NAN), rounding ? "rounding" : "more than rounding explains");
-}
-
 // Adds the notes of a setting, in the order of the form.
 void add_notes(const SettingResult& setting, Form form, std::vector<std::string>& notes) {
   using Note = std::string (*)(const SettingResult&, Form);
-  constexpr std::array<Note, 3> kBriefOrder{error_note, exactness_note, chosen_note};
-  constexpr std::array<Note, 3> kFullOrder{error_note, chosen_note, exactness_note};
+  constexpr std::array<Note, 4> kBriefOrder{error_note, exactness_note, first_tokens_note, chosen_note};
+  constexpr std::array<Note, 4> kFullOrder{error_note, chosen_note, exactness_note, first_tokens_note};
   for (const Note note : form == Form::kBrief ? kBriefOrder : kFullOrder) {
     std::string text = note(setting, form);
     if (!text.empty()) notes.push_back(std::move(text));
@@ -204,10 +201,24 @@ std::string caption_of(const TaskResult& task, Form form) {
                      fixed(task.baseline.speed.tokens_per_second, 0), task.signature);
 }
 
+// Returns the note that explains the mark of conditional alphas; empty if no setting has one.
+std::string conditional_note(const TaskResult& task) {
+  const auto settings = task.rows();
+  const bool any = std::any_of(settings.begin(), settings.end(), [](const SettingResult* setting) {
+    return setting->acceptance.alpha_conditional.value_or(false);
+  });
+  if (!any) return "";
+  return fmt::format("  {} alpha where the window rule let the drafter go on: higher than over fixed windows",
+                     kConditional);
+}
+
 std::vector<Part> setting_parts(const TaskView& view, Form form) {
   const TaskResult& task = view.task;
   Part part{.caption = caption_of(task, form), .table = settings_table(task, form)};
   for (const SettingResult& setting : task.settings) add_notes(setting, form, part.notes);
+  for (std::string note : {lossless_verdict(task), conditional_note(task)}) {
+    if (!note.empty()) part.notes.push_back(std::move(note));
+  }
   if (form == Form::kFull) {
     for (const auto& [name, drafter] : task.drafters) part.notes.push_back(drafter_note(name, drafter));
   }

@@ -61,7 +61,10 @@ std::vector<CsvColumn> speed_columns() {
           {"speedup_decode_bound", [](View, Row row) { return csv_number(row.speed.bound); }},
           {"predicted_speedup",
            [](View, Row row) { return row.predicted ? csv_number(row.predicted->speedup) : ordered_json(); }},
-          predicted_column<&PredictedSpeed::cost_ratio>("cost_ratio"),
+          {"accounted_speedup",
+           [](View, Row row) { return row.accounted ? csv_number(row.accounted->speedup) : ordered_json(); }},
+          {"cost_ratio",
+           [](View, Row row) { return row.accounted ? csv_number(row.accounted->cost_ratio) : ordered_json(); }},
           predicted_column<&PredictedSpeed::e_pt_ms>("e_pt_ms"),
           predicted_column<&PredictedSpeed::long_run_ms>("long_run_ms")};
 }
@@ -80,6 +83,10 @@ CsvColumn acceptance_column(const std::string& header) {
 
 std::vector<CsvColumn> acceptance_columns() {
   return {acceptance_column<&Acceptance::alpha>("alpha"),
+          {"alpha_conditional",
+           [](const TaskView&, const SettingResult& row) {
+             return row.acceptance.alpha_conditional ? ordered_json(*row.acceptance.alpha_conditional) : ordered_json();
+           }},
           acceptance_column<&Acceptance::acceptance_rate>("acceptance_rate"),
           acceptance_column<&Acceptance::tokens_per_target_run>("tokens_per_target_run"),
           acceptance_column<&Acceptance::fallback_rate>("fallback_rate"),

@@ -53,8 +53,11 @@ Named<DrafterResult> drafter_results(const MeasuredTask& measured) {
     drafter.target_step_seconds = costs.target;
   }
   for (const auto& [name, alpha] : measured.forced) {
-    entry(drafters, name).alpha_forced = {
-        .temperature_0 = alpha.at_temperature_0, .temperature_1 = alpha.at_temperature_1, .positions = alpha.positions};
+    const ForcedAlphas& sampled = measured.forced_sampled.at(name);
+    entry(drafters, name).alpha_forced = {.temperature_0 = alpha.at_temperature_0,
+                                          .temperature_1 = sampled.at_temperature_1,
+                                          .positions = alpha.positions,
+                                          .sampled_positions = sampled.positions};
   }
   return drafters;
 }

@@ -36,10 +36,13 @@ struct MeasuredTask {
       hypotheses;  // by records' label, in the form that is scored and written
   std::map<std::string, metrics::LineStatistics> statistics;  // by records' label
   std::map<std::string, std::string> drafted_for;             // model that decodes, by Setting::drafter_label()
-  std::map<std::string, infer::StepCosts> costs;              // by Setting::drafter_label(), like the next two
+  std::map<std::string, infer::StepCosts> costs;              // by Setting::drafter_label(), like the next three
   std::map<std::string, ForcedAlphas> forced;                 // on greedy outputs of the model that decodes
+  std::map<std::string, ForcedAlphas> forced_sampled;         // on outputs that it sampled at temperature 1
   std::map<std::string, ForcedAlphas> predicted;              // on forced_texts
-  std::map<std::string, LayerTimes> ppd_times;                // by records' label
+  std::map<std::string, std::vector<std::vector<int64_t>>>
+      sampled;                                  // by model: outputs at temperature 1 (sampling_of())
+  std::map<std::string, LayerTimes> ppd_times;  // by records' label
 
   // Returns the greedy decoding of the setting's own model. The setting is one of the target, or
   // compares_with_own_greedy() holds.

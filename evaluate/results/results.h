@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "evaluate/measure/records.h"
+#include "evaluate/results/first_token_test.h"
 #include "evaluate/theory/ppd_simulation.h"
 #include "infer/forced/match_rates.h"
 #include "metrics/metric.h"
@@ -48,6 +49,9 @@ struct SpeedResult : Speed {
 // Counts and ratios of DecodeStats over all lines.
 struct Acceptance {
   double alpha = 0;
+  // Whether the window rule ends drafts where the drafter is unsure, or just before rejections: alpha then lacks the
+  // hard tokens. Absent without drafts.
+  std::optional<bool> alpha_conditional;
   double acceptance_rate = 0;
   double tokens_per_target_run = 0;
   std::vector<int64_t> accepted_histogram;
@@ -67,13 +71,20 @@ struct Acceptance {
   std::optional<int64_t> unverified;  // tokens at outputs' ends that no target run judged; absent: none
 };
 
-// Prediction of speedup_decode. For ppd only `speedup` is known, from theorem 4.1.
+// Prediction of speedup_decode from alpha, cost ratio and verification curve: of fixed windows. For ppd only `speedup`
+// is known, from theorem 4.1.
 struct PredictedSpeed {
+  std::optional<double> cost_ratio = {};
+  double speedup = 0;
+  std::optional<double> e_pt_ms = {};  // SpecGame's latencies per token, fixed windows only
+  std::optional<double> long_run_ms = {};
+};
+
+// Account of speedup_decode: what a setting's own runs cost at the measured times of steps. It predicts nothing, since
+// it takes the runs as counted; the measured speedup lacks the rest of the work.
+struct AccountedSpeed {
   std::optional<double> cost_ratio;
   double speedup = 0;
-  std::optional<double> speedup_from_counts;
-  std::optional<double> e_pt_ms;  // SpecGame's latencies per token, fixed windows only
-  std::optional<double> long_run_ms;
 };
 
 // Theorem 4.1 at the measured match rate, for outputs of the measured lengths.
@@ -104,14 +115,26 @@ struct Inside {
   std::optional<PpdSimulation> simulation;
 };
 
+// Place where an output begins to differ from greedy decoding. A token is absent where an output has ended.
+struct Divergence {
+  int64_t line = 0;      // counted from 0
+  int64_t position = 0;  // new tokens before it
+  std::optional<int64_t> token = {};
+  std::optional<int64_t> greedy_token = {};
+  double margin = 0;  // from the highest logit to the lower one of the two tokens', as the setting decides
+};
+
 // Lines whose ids differ from greedy decoding of the same model.
 struct Exactness {
   bool lossless = false;  // the method guarantees equal lines
   int64_t lines = 0;
   int64_t differing_lines = 0;
-  // Largest margin of the two best logits where lines begin to differ; of lossless methods that differ.
-  std::optional<double> largest_margin;
-  std::optional<bool> explained_by_rounding;
+  // The following members are those of lossless methods that differ.
+  std::optional<double> largest_margin;         // of all divergences
+  std::optional<bool> explained_by_rounding;    // no margin exceeds the tolerance
+  std::optional<double> tolerance;              // margin that rounding may turn round
+  std::optional<int64_t> unexplained_lines;     // lines with a larger margin
+  std::optional<Divergence> first_unexplained;  // of the first such line
 };
 
 // Quality of a model's predictions on given texts. Drafters are also compared with the target's choice and
@@ -145,9 +168,12 @@ struct SettingResult {
   SpeedResult speed;
   Acceptance acceptance;
   std::optional<PredictedSpeed> predicted;
+  std::optional<AccountedSpeed> accounted;
   std::optional<Inside> inside;
   std::string drafter;  // Setting::drafter_label()
   std::optional<Exactness> exactness;
+  std::optional<FirstTokenTest> first_tokens;  // of settings that sample exactly
+  std::optional<bool> lossless_check;          // whether a lossless setting, greedy or sampled, is lossless
   std::optional<PredictionResult> prediction;  // quality of the drafter
   std::optional<ChosenSetting> chosen;
   std::optional<std::string> measurement_error;
@@ -162,10 +188,13 @@ struct SettingResult {
   bool falls_back() const;
 };
 
+// alpha_forced at temperature 0 on greedy outputs, and at temperature 1 on outputs sampled at temperature 1. Files
+// without `sampled_positions` have the latter on greedy outputs too.
 struct ForcedAlphaResult {
   double temperature_0 = 0;
   double temperature_1 = 0;
   int64_t positions = 0;
+  std::optional<int64_t> sampled_positions = {};
 };
 
 // Step times and alpha_forced of a drafter, the same for all methods.

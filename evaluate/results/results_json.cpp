@@ -1,6 +1,7 @@
 // JSON of results.json: visit() lists each struct's keys once, for writing and reading.
 #include <map>
 
+#include "evaluate/results/checks_json.h"
 #include "evaluate/results/json_io.h"
 #include "evaluate/results/results.h"
 
@@ -57,6 +58,7 @@ void visit(Io& io, Of<Io, SpeedResult>& speed) {
 template <class Io>
 void visit(Io& io, Of<Io, Acceptance>& acceptance) {
   io("alpha", acceptance.alpha);
+  io("alpha_conditional", acceptance.alpha_conditional);
   io("acceptance_rate", acceptance.acceptance_rate);
   io("tokens_per_target_run", acceptance.tokens_per_target_run);
   io("accepted_histogram", acceptance.accepted_histogram);
@@ -80,9 +82,14 @@ template <class Io>
 void visit(Io& io, Of<Io, PredictedSpeed>& predicted) {
   io("cost_ratio", predicted.cost_ratio);
   io("speedup", predicted.speedup);
-  io("speedup_from_counts", predicted.speedup_from_counts);
   io("e_pt_ms", predicted.e_pt_ms);
   io("long_run_ms", predicted.long_run_ms);
+}
+
+template <class Io>
+void visit(Io& io, Of<Io, AccountedSpeed>& accounted) {
+  io("cost_ratio", accounted.cost_ratio);
+  io("speedup", accounted.speedup);
 }
 
 template <class Io>
@@ -160,15 +167,6 @@ void visit(Io& io, Of<Io, Inside>& inside) {
 }
 
 template <class Io>
-void visit(Io& io, Of<Io, Exactness>& exactness) {
-  io("lossless", exactness.lossless);
-  io("lines", exactness.lines);
-  io("differing_lines", exactness.differing_lines);
-  io("largest_margin", exactness.largest_margin);
-  io("explained_by_rounding", exactness.explained_by_rounding);
-}
-
-template <class Io>
 void visit(Io& io, Of<Io, PredictionResult>& prediction) {
   io("accuracy", prediction.accuracy);
   io("cross_entropy", prediction.cross_entropy);
@@ -198,9 +196,13 @@ void visit(Io& io, Of<Io, SettingResult>& setting) {
   io("speed", setting.speed);
   io("acceptance", setting.acceptance);
   io("predicted", setting.predicted);
+  io("accounted", setting.accounted);
+  if constexpr (!Io::kWrites) part_old_account(io.json, setting);
   io("inside", setting.inside);
   io("drafting", setting.drafter);
   io("exactness", setting.exactness);
+  io("first_tokens", setting.first_tokens);
+  io("lossless_check", setting.lossless_check);
   io("prediction", setting.prediction);
   io("chosen", setting.chosen);
   io("measurement_error", setting.measurement_error);
@@ -211,6 +213,7 @@ void visit(Io& io, Of<Io, ForcedAlphaResult>& alpha) {
   io("temperature_0", alpha.temperature_0);
   io("temperature_1", alpha.temperature_1);
   io("positions", alpha.positions);
+  io("sampled_positions", alpha.sampled_positions);
 }
 
 template <class Io>

@@ -7,6 +7,7 @@
 
 #include "evaluate/results/drafter_summary.h"
 #include "evaluate/results/inside_summary.h"
+#include "evaluate/results/lossless_checks.h"
 #include "infer/parts.h"
 
 namespace draftsmith::evaluate {
@@ -17,13 +18,6 @@ constexpr double kBoundSlack = 1.03;
 
 metrics::ResamplingOptions resampling_of(const SuiteOptions& options) {
   return {.resamples = options.resamples, .seed = options.seed, .confidence = 0.95};
-}
-
-// Returns the bound on the difference between logits of an L-token and a one-token step.
-double step_error(const std::string& dtype) {
-  if (dtype == "fp64") return 1e-9;
-  if (dtype == "fp32") return 1e-3;
-  return dtype == "fp16" ? 0.1 : 0.5;
 }
 
 class TaskSummary {
@@ -67,10 +61,10 @@ class TaskSummary {
     result.quality = quality(setting);
     static_cast<Speed&>(result.speed) = measure_speed(records(setting), records(baseline), resampling_of(options_));
     result.acceptance = acceptance(setting, stats);
-    result.predicted = prediction(setting, stats);
+    add_prediction(setting, stats, result);
     add_inside(setting, stats, result);
     result.drafter = setting.drafter_label();
-    if (setting.temperature() == 0 && compares_with_own_greedy(setting)) result.exactness = exactness(setting);
+    add_lossless_checks(setting, result);
     if (const auto found = measured_.predicted.find(result.drafter); found != measured_.predicted.end()) {
       result.prediction = drafter_prediction(found->second);
     }
@@ -93,9 +87,16 @@ class TaskSummary {
   // Returns the number of a setting's output sequences on the whole task.
   int64_t outputs(const Setting& setting) const { return measured_.data.lines() * setting.decode.num_samples; }
 
+  static std::optional<bool> alpha_is_conditional(const Setting& setting) {
+    if (!setting.decode.drafts()) return std::nullopt;
+    const infer::WindowTraits window = infer::window_traits(setting.decode);
+    return window.decides != infer::Decides::kUpFront || window.replays;
+  }
+
   Acceptance acceptance(const Setting& setting, const infer::DecodeStats& stats) const {
     const auto count = static_cast<double>(outputs(setting));
     return {.alpha = stats.alpha(),
+            .alpha_conditional = alpha_is_conditional(setting),
             .acceptance_rate = stats.acceptance_rate(),
             .tokens_per_target_run = stats.tokens_per_target_run(),
             .accepted_histogram = stats.accepted_histogram,
@@ -131,45 +132,27 @@ class TaskSummary {
     }
   }
 
-  std::optional<PredictedSpeed> prediction(const Setting& setting, const infer::DecodeStats& stats) const {
+  void add_prediction(const Setting& setting, const infer::DecodeStats& stats, SettingResult& result) const {
     const auto costs = measured_.costs.find(setting.drafter_label());
-    if (costs == measured_.costs.end()) return std::nullopt;
+    if (costs == measured_.costs.end()) return;
     const auto prediction = predict(setting, stats, costs->second);
-    if (!prediction) return std::nullopt;
-    PredictedSpeed result;
-    result.cost_ratio = prediction->cost_ratio;
-    result.speedup = prediction->speedup.value_or(prediction->speedup_from_counts);
-    result.speedup_from_counts = prediction->speedup_from_counts;
-    if (!prediction->latency) return result;
-    result.e_pt_ms = 1000 * prediction->latency->e_pt;
-    result.long_run_ms = 1000 * prediction->latency->long_run;
-    return result;
+    if (!prediction) return;
+    result.accounted = {.cost_ratio = prediction->cost_ratio, .speedup = prediction->speedup_from_counts};
+    if (!prediction->speedup) return;
+    result.predicted = {.cost_ratio = prediction->cost_ratio, .speedup = *prediction->speedup};
+    if (!prediction->latency) return;
+    result.predicted->e_pt_ms = 1000 * prediction->latency->e_pt;
+    result.predicted->long_run_ms = 1000 * prediction->latency->long_run;
   }
 
-  // Counts lines whose ids differ from greedy decoding of the same model. For lossless settings the margin at the first
-  // difference shows whether rounding explains it.
-  Exactness exactness(const Setting& setting) {
-    const SettingRecords& own = records(setting);
-    const SettingRecords& greedy = measured_.own_greedy(setting);
-    Exactness result;
-    result.lossless = setting.lossless();
-    result.lines = static_cast<int64_t>(own.size());
-    double largest = 0;
-    for (size_t line = 0; line < own.size(); ++line) {
-      if (own[line].ids == greedy[line].ids) continue;
-      ++result.differing_lines;
-      if (result.lossless) largest = std::max(largest, margin(setting, line, own[line].ids, greedy[line].ids));
+  // Adds the checks of what the setting promises.
+  void add_lossless_checks(const Setting& setting, SettingResult& result) {
+    if (setting.temperature() == 0 && compares_with_own_greedy(setting)) {
+      result.exactness = check_exactness(measured_, setting, engine_);
+      if (result.exactness->lossless) result.lossless_check = result.exactness->explained_by_rounding.value_or(true);
     }
-    if (result.lossless && result.differing_lines > 0) {
-      result.largest_margin = largest;
-      result.explained_by_rounding = largest < step_error(options_.dtype);
-    }
-    return result;
-  }
-
-  double margin(const Setting& setting, size_t line, const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
-    const auto first = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;
-    return engine_.top_two_margin(setting, measured_.prompts[line], {a.begin(), first});
+    result.first_tokens = check_first_tokens(measured_, setting, options_.seed, engine_);
+    if (result.first_tokens) result.lossless_check = result.first_tokens->passed;
   }
 
   static ChosenSetting chosen(const Choice& choice) {
@@ -182,18 +165,20 @@ class TaskSummary {
   }
 
   void add_bound_check(const Setting& setting, const Setting& baseline, SettingResult& result) const {
-    // In batches the lines' own counts bound nothing: a batch lasts as long as its slowest line. Without verification
-    // only the drafter's speed counts.
-    const bool verifies =
-        setting.decode.drafts() && infer::acceptance_traits(setting.decode).target == infer::TargetRole::kVerifies;
+    // In batches the lines' own counts bound nothing: a batch lasts as long as its slowest line. A target that only
+    // reads drafts runs without its head, which makes its runs cheaper than plain steps.
+    const bool runs_head =
+        setting.decode.drafts() && infer::acceptance_traits(setting.decode).target != infer::TargetRole::kReads;
     // At other temperatures the speed of a drafter that decodes alone is unknown.
     const bool comparable = setting.decodes_target() || setting.temperature() == 0;
-    if (!(verifies || setting.algorithm() == infer::Algorithm::kPpd) || !comparable) return;
+    if (!(runs_head || setting.decode.decodes_inside()) || !comparable) return;
     SpeedResult& speed = result.speed;
     if (speed.lines == 0 || options_.batch_size * setting.decode.num_samples > 1) return;
     // A model is bounded by its own steps, however fast the target's are.
     const SettingRecords& plain = setting.decodes_target() ? records(baseline) : measured_.own_greedy(setting);
-    const double bound = decode_bound(records(setting), plain, engine_.depth(setting));
+    const LayerDepth depth = engine_.depth(setting);
+    const double bound = setting.algorithm() == infer::Algorithm::kCalm ? layer_bound(records(setting), depth.layers)
+                                                                        : decode_bound(records(setting), plain, depth);
     if (bound == 0) return;
     const Ratio own = measure_speed(records(setting), plain, resampling_of(options_)).speedup_decode;
     speed.bound = bound * (own.value > 0 ? speed.speedup_decode.value / own.value : 1);

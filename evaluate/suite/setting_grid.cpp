@@ -159,6 +159,11 @@ bool Setting::lossless() const {
   return info.is_inside() ? info.lossless : infer::acceptance_traits(decode).lossless;
 }
 
+bool Setting::samples_exactly() const {
+  if (temperature() == 0) return false;
+  return decode.method_info().is_baseline() || (decode.drafts() && infer::acceptance_traits(decode).lossless);
+}
+
 std::string Setting::drafter_label() const {
   if (!decode.drafts()) return "";
   std::string name = drafter;
@@ -200,6 +205,15 @@ Setting greedy_of(const Setting& setting) {
   if (compares_with_own_greedy(setting)) take_processors(setting.decode, greedy.decode);
   greedy.group = greedy.label = label_with_parameters("", greedy);
   return greedy;
+}
+
+Setting sampling_of(const Setting& setting) {
+  Setting sampling;
+  sampling.model = setting.model;
+  sampling.decode.method = infer::baseline_method(1).name;
+  sampling.decode = with_sampling(sampling.decode);
+  sampling.label = "alpha_forced, samples of " + setting.model;  // blanks: file_safe() gives no such label
+  return sampling;
 }
 
 bool compares_with_own_greedy(const Setting& setting) {

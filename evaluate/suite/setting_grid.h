@@ -34,6 +34,9 @@ struct Setting {
   bool is_greedy_baseline() const { return label == kGreedyLabel; }
   // Returns whether the output must equal greedy decoding of the setting's own model. False for the baselines.
   bool lossless() const;
+  // Returns whether the setting samples, and every output must have the distribution of its own model: plain sampling,
+  // and drafting with a lossless acceptance rule.
+  bool samples_exactly() const;
   // Returns whether the output must equal greedy decoding of the suite's target.
   bool equals_greedy() const { return lossless() && decodes_target(); }
   // Returns whether layers of the model itself draft, leave early or run ahead (early-exit, calm, ppd).
@@ -53,6 +56,9 @@ Setting baseline_of(const Setting& setting);
 
 // Returns greedy decoding of the setting's own model, whose tokens a lossless setting at temperature 0 must give.
 Setting greedy_of(const Setting& setting);
+// Returns sampling of the setting's own model at temperature 1, on whose outputs alpha_forced at temperature 1 is
+// measured. Its label is that of no setting in a suite.
+Setting sampling_of(const Setting& setting);
 // Returns whether greedy_of(setting) is decoded. At temperature 0 outputs are compared with it, and for models other
 // than the target alpha_forced is measured on it.
 bool compares_with_own_greedy(const Setting& setting);

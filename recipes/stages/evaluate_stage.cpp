@@ -17,6 +17,7 @@ void run_evaluate(const evaluate::SuiteOptions& suite, const StageContext& run) 
   const evaluate::SuiteContext context{.quiet = run.execution.progress == ProgressStyle::kQuiet};
   const auto result = evaluate::run_evaluation(options, run.directory, context);
   std::cout << result.table << std::flush;
+  evaluate::throw_if_failed(result);  // an evaluation with a failed check is not finished
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/signals.h"
 #include "base/utf8.h"
+#include "evaluate/report/report.h"
 #include "tests/evaluate/fake_engine.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
@@ -50,8 +51,9 @@ TEST(EvaluationSuite, ReportsQualitySpeedAcceptanceAndPrediction) {
   EXPECT_NEAR(bild.at("speed").at("speedup"), 2, 1e-3);  // the engine's own overhead is not in its phases
   EXPECT_DOUBLE_EQ(bild.at("acceptance").at("alpha"), 0.8);
   EXPECT_EQ(bild.at("acceptance").at("accepted_histogram"), (nlohmann::ordered_json{24, 48}));
-  EXPECT_GT(bild.at("predicted").at("speedup"), 1);
-  EXPECT_DOUBLE_EQ(bild.at("predicted").at("cost_ratio"), 0.1);
+  EXPECT_FALSE(bild.contains("predicted"));
+  EXPECT_GT(bild.at("accounted").at("speedup"), 1);
+  EXPECT_DOUBLE_EQ(bild.at("accounted").at("cost_ratio"), 0.1);
   EXPECT_EQ(bild.at("exactness").at("differing_lines"), 12);
   EXPECT_EQ(bild.at("exactness").at("lossless"), false);
 }
@@ -103,15 +105,69 @@ TEST(EvaluationSuite, WithoutForcedLinesNothingIsPredicted) {
   EXPECT_FALSE(to_json(suite.evaluate(engine).results).at("tasks").at(0).contains("prediction"));
 }
 
-TEST(EvaluationSuite, ALosslessRunThatDiffersSaysWhetherRoundingExplainsIt) {
+// A prediction comes from alpha, an account from a setting's own runs: alpha 0.8, c 0.1, a step of G + 1 tokens 1 + G
+// / 10.
+TEST(EvaluationSuite, OnlyFixedWindowsArePredictedAndOthersAccountedFor) {
   FakeSuite suite;
-  suite.options.run = {FakeSuite::run("assisted")};
+  SettingGrid fixed = FakeSuite::run("speculative");
+  fixed.lists[&DecodeOptions::temperature] = {0};
+  fixed.lists[&DecodeOptions::window] = {2};
+  suite.options.run = {fixed, FakeSuite::run("assisted")};
   FakeEngine engine;
-  engine.errors = [](const Setting& run, int64_t line) { return run.method() == "assisted" && line == 3 ? 1 : 0; };
-  const auto run = run_named(suite.evaluate(engine), "test", "assisted.small");
-  EXPECT_EQ(run.at("exactness").at("differing_lines"), 1);
-  EXPECT_EQ(run.at("exactness").at("explained_by_rounding"), true);
-  EXPECT_DOUBLE_EQ(run.at("exactness").at("largest_margin"), 1e-5);
+  const auto result = suite.evaluate(engine);
+  const auto predicted = run_named(result, "test", "speculative.small.T0.G2");
+  EXPECT_NEAR(predicted.at("predicted").at("speedup"), (1 + 0.8 + 0.64) / (2 * 0.1 + 1.2), 1e-12);
+  EXPECT_NE(predicted.at("accounted").at("speedup"), predicted.at("predicted").at("speedup"));
+  EXPECT_FALSE(predicted.at("predicted").contains("speedup_from_counts"));
+  const auto assisted = run_named(result, "test", "assisted.small");
+  EXPECT_FALSE(assisted.contains("predicted"));
+  EXPECT_EQ(assisted.at("accounted"), predicted.at("accounted"));
+  EXPECT_THAT(result.table, HasSubstr(" theory "));
+  EXPECT_THAT(result.table, HasSubstr(" acct "));
+  EXPECT_THAT(read_file(suite.directory / "out/report.html"), HasSubstr("accounted</th>"));
+  EXPECT_THAT(read_file(suite.directory / "out/results.csv"), HasSubstr("predicted_speedup,accounted_speedup"));
+  EXPECT_THAT(report_markdown(result.results), HasSubstr("| theory | acct |"));
+}
+
+TEST(EvaluationSuite, AlphasOfWindowsThatStopOnConfidenceAreMarked) {
+  FakeSuite suite;
+  SettingGrid confident = FakeSuite::run("assisted");
+  confident.lists[&DecodeOptions::confidence] = {0, 0.4};
+  suite.options.run = {FakeSuite::run("bild"), confident};
+  FakeEngine engine;
+  const auto result = suite.evaluate(engine);
+  const auto marked = [&](const std::string& name) {
+    return run_named(result, "test", name).at("acceptance").at("alpha_conditional").get<bool>();
+  };
+  EXPECT_TRUE(marked("bild.small.FB0.5.RB5"));
+  EXPECT_FALSE(marked("assisted.small.confidence0"));
+  EXPECT_TRUE(marked("assisted.small.confidence0.4"));
+  EXPECT_FALSE(run_named(result, "test", "greedy").at("acceptance").contains("alpha_conditional"));
+  for (const std::string& text : {result.table, read_file(suite.directory / "out/report.html")}) {
+    EXPECT_THAT(text, HasSubstr("0.800†"));
+    EXPECT_THAT(text, HasSubstr("† alpha where the window rule"));
+  }
+  suite.options.run = {FakeSuite::run("assisted")};
+  EXPECT_THAT(suite.evaluate(engine).table, testing::Not(HasSubstr("†")));
+}
+
+TEST(EvaluationSuite, AlphaForcedAtTemperature1IsOnSampledOutputs) {
+  FakeSuite suite;
+  suite.options.run = {FakeSuite::run("bild"), FakeSuite::run("assisted")};
+  suite.options.forced_lines = 5;
+  FakeEngine engine;
+  engine.errors = [](const Setting& run, int64_t) { return run.method() == "sample" ? 2 : 0; };
+  const auto result = suite.evaluate(engine);
+  ASSERT_EQ(engine.forced_outputs.size(), 3U);  // of the one drafter; the last ones are references
+  const auto first_words = [&](size_t pass) { return engine.forced_outputs[pass].at(4).at(0); };
+  EXPECT_EQ(engine.forced_outputs[0].size(), 5U);
+  EXPECT_EQ(engine.forced_outputs[1].size(), 5U);
+  EXPECT_EQ(first_words(0), 10);
+  EXPECT_EQ(first_words(1), 99);
+  const auto alpha = to_json(result.results).at("tasks").at(0).at("drafters").at("small").at("alpha_forced");
+  EXPECT_DOUBLE_EQ(alpha.at("temperature_0"), 0.7);
+  EXPECT_DOUBLE_EQ(alpha.at("temperature_1"), 0.6);
+  EXPECT_EQ(alpha.at("sampled_positions"), 5);
 }
 
 TEST(EvaluationSuite, ASpeedupBeyondTheCountedTargetRunsFailsAsAMeasurementError) {
@@ -120,7 +176,7 @@ TEST(EvaluationSuite, ASpeedupBeyondTheCountedTargetRunsFailsAsAMeasurementError
   FakeEngine engine;
   engine.tokens_per_run = 1.5;
   engine.seconds = [](const Setting& run, int64_t) { return run.decode.drafts() ? 0.02 : 0.1; };
-  EXPECT_THROW(suite.evaluate(engine), RunError);
+  EXPECT_THROW(throw_if_failed(suite.evaluate(engine)), RunError);
   const auto written = load_json(suite.directory / "out/results.json");
   EXPECT_TRUE(written.at("tasks").at(0).at("runs").at(0).contains("measurement_error"));
 }
@@ -146,8 +202,10 @@ TEST(EvaluationSuite, LongNamesOfRunsAreShownWhole) {
   suite.options.run = {run};
   FakeEngine engine;
   const std::string table = suite.evaluate(engine).table;
-  EXPECT_THAT(table, HasSubstr("FB0.6.RB1.5"));
-  EXPECT_THAT(table, HasSubstr("FB0.6.RB2.5"));
+  std::string joined = table;  // names without their breaks
+  for (size_t at = joined.find("\n  "); at != std::string::npos; at = joined.find("\n  ")) joined.erase(at, 3);
+  EXPECT_THAT(joined, HasSubstr("with_a_drafter_of_a_long_name.small.FB0.6.RB1.5"));
+  EXPECT_THAT(joined, HasSubstr("with_a_drafter_of_a_long_name.small.FB0.6.RB2.5"));
   EXPECT_THAT(table, testing::Not(HasSubstr("…")));
   EXPECT_LE(widest_line(table), 100u) << table;
 }
@@ -287,7 +345,7 @@ TEST(EvaluationSuite, LinesBeyondTimedCountForQualityOnly) {
   EXPECT_EQ(run.at("speed").at("lines"), 4);
   EXPECT_EQ(run.at("exactness").at("lines"), 24);
   EXPECT_EQ(engine.counted.at("assisted.small"), 24);
-  EXPECT_EQ(engine.decodes, 2 * (2 + 24 + (4 + 2) * 3));  // two turns of two lines each
+  EXPECT_EQ(engine.decodes, 2 * (2 + 24 + (4 + 2) * 3) + 24);  // two turns of two lines each; samples for alpha_forced
 }
 
 TEST(EvaluationSuite, SampledRunsAreComparedWithSampling) {

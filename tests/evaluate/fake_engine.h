@@ -24,6 +24,19 @@ class FakeEngine : public Engine {
   };
   // How many of a line's words a setting gets wrong.
   std::function<int64_t(const Setting&, int64_t line)> errors = [](const Setting&, int64_t) { return 0; };
+  int64_t wrong_word = 99;  // in place of a word
+  // Logits of the model: its own word is the most likely, 98 follows it closely, the others are far behind.
+  std::function<double(const Setting&, const TextStart&, int64_t token)> gap =
+      [](const Setting&, const TextStart& start, int64_t token) {
+        if (token == 10 + std::ssize(start.tokens)) return 0.0;
+        return token == 98 ? 1e-5 : 5.0;
+      };
+  double rounding = 4e-6;  // of these logits
+  int64_t rounded_lines = 0;
+  // First new token of a sample; none: not recorded. It should be drawn from `distribution`, which falls.
+  std::function<int64_t(const Setting&, int64_t line, int64_t sample)> first_token;
+  std::vector<double> distribution{0.4, 0.3, 0.2, 0.1};
+  std::vector<std::vector<std::vector<int64_t>>> forced_outputs;  // of each forced_alpha()
   double tokens_per_run = 3;
   int64_t decodes = 0;
   int64_t fail_after = -1;                 // decodes until the machine "dies"
@@ -68,7 +81,25 @@ class FakeEngine : public Engine {
     }
     return records;
   }
-  double top_two_margin(const Setting&, const Prompt&, const std::vector<int64_t>&) override { return 1e-5; }
+  std::vector<double> logit_gaps(const Setting& run, const TextStart& start, std::span<const int64_t> tokens) override {
+    std::vector<double> gaps;
+    for (const int64_t token : tokens) gaps.push_back(gap(run, start, token));
+    return gaps;
+  }
+  double logit_rounding(const Setting&, std::span<const Prompt> prompts,
+                        const std::vector<std::vector<int64_t>>& outputs) override {
+    rounded_lines = std::ssize(prompts);
+    if (prompts.size() != outputs.size()) throw std::logic_error("prompts and outputs differ in number");
+    return rounding;
+  }
+  std::vector<TokenMass> first_token_masses(const Setting&, std::span<const Prompt> prompts,
+                                            const std::vector<std::vector<int64_t>>& tokens, int64_t) override {
+    std::vector<TokenMass> masses;
+    for (size_t line = 0; line < prompts.size(); ++line) {
+      for (const int64_t token : tokens[line]) masses.push_back(mass_of(token));
+    }
+    return masses;
+  }
   infer::StepCosts step_costs(const Setting&, const Prompt&, const std::vector<int64_t>&, int64_t max_tokens) override {
     infer::StepCosts costs;
     for (int64_t tokens = 1; tokens <= max_tokens; ++tokens) {
@@ -78,18 +109,29 @@ class FakeEngine : public Engine {
     return costs;
   }
   ForcedAlphas forced_alpha(const Setting&, std::span<const Prompt> prompts,
-                            const std::vector<std::vector<int64_t>>&) override {
+                            const std::vector<std::vector<int64_t>>& outputs) override {
+    forced_outputs.push_back(outputs);
     return {0.7, 0.6, static_cast<int64_t>(prompts.size()), {0.8, 1.25}, {0.5, 2.5}};
   }
   nlohmann::ordered_json description() const override { return {{"model", "fake"}}; }
   std::string fingerprint() const override { return "fake"; }
 
  private:
+  TokenMass mass_of(int64_t token) const {
+    TokenMass mass;
+    for (int64_t id = 0; id < token; ++id) mass.before += distribution.at(static_cast<size_t>(id));
+    mass.own = distribution.at(static_cast<size_t>(token));
+    return mass;
+  }
+
   LineRecord line(const Setting& run, int64_t index, size_t words) const {
     LineRecord record;
     const int64_t wrong = errors(run, index);
     for (size_t i = 0; i < words; ++i) {
-      record.ids.push_back(static_cast<int64_t>(i) < wrong ? 99 : 10 + static_cast<int64_t>(i));
+      record.ids.push_back(static_cast<int64_t>(i) < wrong ? wrong_word : 10 + static_cast<int64_t>(i));
+    }
+    for (int64_t sample = 0; first_token && sample < run.decode.num_samples; ++sample) {
+      record.first_tokens.push_back(first_token(run, index, sample));
     }
     const auto tokens = static_cast<int64_t>(words);
     record.stats.emitted = tokens;

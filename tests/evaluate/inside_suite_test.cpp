@@ -106,11 +106,14 @@ TEST_F(InsideSuite, CalmSaysWhereTokensLeft) {
   EXPECT_DOUBLE_EQ(all.at("inside").at("average_exit_layer"), 3);
   EXPECT_EQ(all.at("exactness").at("differing_lines"), 0);
   EXPECT_EQ(all.at("exactness").at("lossless"), false);
-  EXPECT_FALSE(all.at("speed").contains("speedup_decode_bound"));
+  EXPECT_DOUBLE_EQ(all.at("speed").at("speedup_decode_bound"), 1);
   int64_t tokens = 0;
   for (const auto& count : all.at("inside").at("exit_histogram")) tokens += count.get<int64_t>();
   EXPECT_EQ(tokens, all.at("acceptance").at("tokens"));
-  EXPECT_LT(find(results, "calm.margin.lambda0.temp0").at("inside").at("average_exit_layer"), 3);
+  const auto early = find(results, "calm.margin.lambda0.temp0");
+  EXPECT_LT(early.at("inside").at("average_exit_layer"), 3);
+  EXPECT_NEAR(early.at("speed").at("speedup_decode_bound").get<double>(),
+              3 / early.at("inside").at("average_exit_layer").get<double>(), 1e-9);
 }
 
 TEST_F(InsideSuite, WindowsOfExitsOfAnotherModelMakeACurve) {

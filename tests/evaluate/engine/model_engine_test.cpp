@@ -22,6 +22,7 @@ TEST_F(ModelSuite, ExactMethodsGiveTheGreedyIdsAndTheirCountsAddUp) {
   add_run("assisted", "small");
   add_run("speculative", "small").lists[&DecodeOptions::temperature] = {0};
   add_run("bild", "small");
+  add_run("sample", "");
   const auto results = run_suite();
   for (const char* name : {"assisted.small", "speculative.small.T0"}) {
     SCOPED_TRACE(name);
@@ -43,6 +44,8 @@ TEST_F(ModelSuite, ExactMethodsGiveTheGreedyIdsAndTheirCountsAddUp) {
   EXPECT_GE(drafter.at("alpha_forced").at("temperature_1"), 0);
   EXPECT_LE(drafter.at("alpha_forced").at("temperature_1"), 1);
   EXPECT_EQ(drafter.at("alpha_forced").at("positions"), greedy.at("acceptance").at("tokens"));
+  EXPECT_EQ(drafter.at("alpha_forced").at("sampled_positions"),
+            find(results, "sample.T1").at("acceptance").at("tokens"));
 }
 
 TEST_F(ModelSuite, TablesAndLookupAreDraftersToo) {
@@ -59,7 +62,8 @@ TEST_F(ModelSuite, TablesAndLookupAreDraftersToo) {
   for (const char* name : {"assisted.table", "assisted.copy"}) {
     const auto run = find(results, name);
     EXPECT_EQ(run.at("exactness").at("differing_lines"), 0) << name;
-    EXPECT_TRUE(run.contains("predicted")) << name;
+    EXPECT_TRUE(run.contains("accounted")) << name;
+    EXPECT_FALSE(run.contains("predicted")) << name;
   }
   EXPECT_GT(find(results, "speculative.table.T1.G3").at("acceptance").at("alpha").get<double>(), 0);
   for (const char* name : {"table", "copy"}) {
@@ -107,9 +111,12 @@ TEST_F(ModelSuite, TandemSecondariesAreCalibratedMeasuredAndDraft) {
     EXPECT_EQ(run.at("exactness").at("lossless"), false);
     EXPECT_EQ(run.at("exactness").at("differing_lines"), 0) << name;
     EXPECT_TRUE(run.at("acceptance").at("alpha").is_null());
-    EXPECT_TRUE(run.contains("predicted")) << name;
-    EXPECT_FALSE(run.at("speed").contains("speedup_decode_bound"));
+    EXPECT_TRUE(run.contains("accounted")) << name;
+    EXPECT_FALSE(run.contains("predicted")) << name;
   }
+  // A target without its head may be faster than plain decoding.
+  EXPECT_GT(find(results, "tandem.same.G3").at("speed").at("speedup_decode_bound"), 2);
+  EXPECT_FALSE(find(results, "tandem.same.G3.no_free_token").at("speed").contains("speedup_decode_bound"));
   const auto& drafter = results.at("tasks").at(0).at("drafters").at("same");
   EXPECT_GT(drafter.at("cost_ratio"), 0);
   EXPECT_DOUBLE_EQ(drafter.at("alpha_forced").at("temperature_0"), 1);

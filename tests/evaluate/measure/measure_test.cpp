@@ -12,6 +12,7 @@ namespace {
 TEST(EvaluationMeasure, ASettingGoesOnForAWhileAfterAFewTokens) {
   FakeSuite suite;
   suite.options.max_new_tokens = 50;
+  suite.options.forced_lines = 0;
   suite.options.run = {FakeSuite::run("assisted")};
   FakeEngine engine;
   engine.seconds = [](const Setting& run, int64_t) { return run.decode.drafts() ? 0.0125 : 0.03; };
