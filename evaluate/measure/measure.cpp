@@ -73,7 +73,10 @@ class TaskMeasurement {
     for (const auto& setting : task_.settings) {
       for (size_t b = 0; b < first_lines.size(); ++b) {
         SettingRecords& records = results[b][setting.label] = engine_.decode(setting, request(first_lines[b], true));
-        for (auto& record : records) record.repetitions.clear();
+        for (auto& record : records) {
+          record.repetitions.clear();
+          record.turn = first_lines.front();
+        }
       }
       throw_if_stop_requested(kHowToGoOn);
     }
