@@ -14,6 +14,7 @@
 #include "evaluate/measure/measure.h"
 #include "evaluate/report/report.h"
 #include "evaluate/results/failed_checks.h"
+#include "evaluate/results/lines_file.h"
 #include "evaluate/results/task_summary.h"
 #include "evaluate/router_tuning.h"
 
@@ -240,6 +241,9 @@ class Suite {
         write_file_atomic(out_dir_ / hypotheses_file(*task.task, row), lines);
       }
     }
+    std::string lines;
+    for (const auto& task : tasks_) lines += lines_jsonl(task);
+    write_file_atomic(out_dir_ / "lines.jsonl", lines);
     for (const auto& rates : results.match_rates) write_match_rates(rates, out_dir_);
     write_file_atomic(out_dir_ / "results.csv", results_csv(results));
     write_file_atomic(out_dir_ / "report.html", report_html(results));
@@ -262,7 +266,7 @@ SuiteResult run_evaluation(const SuiteOptions& options, const fs::path& out_dir,
   Problems problems;
   validate_options(suite, "", problems);
   problems.throw_if_any();
-  const std::vector<Setting> settings = expand_settings(suite);
+  const std::vector<Setting> settings = with_repeated_baselines(expand_settings(suite));
   SuiteResult result = Suite(suite, settings, out_dir, engine, context).run();
   if (!options.tune_router || !result.failures.empty()) return result;
   result.table += '\n';

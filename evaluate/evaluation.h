@@ -1,9 +1,10 @@
 // Evaluation of a suite: every method on every task, in turns, timed. Methods are compared with autoregressive decoding
 // of the same prompts in the same process (methods.md §3).
 //
-// The output directory gets results.json, results.csv, report.html and hyp/<task>.<setting>.txt (one hypothesis a
-// line). Match rates add match_rates.csv and .svg, a tuned router adds router/. measurements.jsonl exists only while
-// the evaluation runs: an interrupted one continues from it.
+// The output directory gets results.json, results.csv, report.html, hyp/<task>.<setting>.txt (one hypothesis a line)
+// and lines.jsonl (tokens and times of each line, evaluate/results/lines_file.h). Match rates add match_rates.csv and
+// .svg, a tuned router adds router/. measurements.jsonl exists only while the evaluation runs: an interrupted one
+// continues from it.
 #pragma once
 
 #include <filesystem>

@@ -33,10 +33,8 @@ std::string usual_task(const SuiteOptions& options) {
   return "";
 }
 
-// Returns whether outputs follow the target's distribution. Of lossy ones the speed alone says nothing.
-bool lossless(Setting setting) {
-  setting.decode.temperature = 0;
-  return setting.equals_greedy();
+bool lossless(const Setting& setting) {
+  return setting.follows_target();
 }
 
 // Returns whether all settings of a run are lossless: its lists change neither method nor acceptance.
@@ -44,7 +42,7 @@ bool lossless(const SettingGrid& run) {
   Setting setting;
   setting.model = run.model;
   setting.decode = run.decode;
-  return lossless(std::move(setting));
+  return lossless(setting);
 }
 
 // Returns whether settings of the run can be chosen on the task: it has a metric, or none of them loses quality.

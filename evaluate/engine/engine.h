@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "evaluate/measure/records.h"
+#include "evaluate/measure/speed.h"
 #include "evaluate/results/first_token_test.h"
 #include "evaluate/suite/setting_grid.h"
 #include "evaluate/theory/ppd_simulation.h"

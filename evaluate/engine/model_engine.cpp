@@ -251,7 +251,7 @@ class ModelEngine final : public Engine {
     infer::DecodeOptions decode = run.decode;
     decode.max_new_tokens = max_new_tokens;
     decode.batch_size = options_.batch_size;
-    decode.seed = options_.seed;
+    decode.seed = options_.seed + (run.repeats.empty() ? 0 : 1);
     return decode;
   }
 

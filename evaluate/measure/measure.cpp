@@ -76,7 +76,10 @@ class TaskMeasurement {
       for (size_t b = 0; b < first_lines.size(); ++b) {
         SettingRecords& records = results[b][setting.label] =
             engine_.decode(setting, request(setting, first_lines[b], true));
-        for (auto& record : records) record.repetitions.clear();
+        for (auto& record : records) {
+          record.repetitions.clear();
+          record.turn = first_lines.front();
+        }
         carry_on(setting.label, first_lines[b], records);
       }
       throw_if_stop_requested(kHowToGoOn);

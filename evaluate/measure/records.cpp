@@ -8,9 +8,6 @@
 namespace draftsmith::evaluate {
 namespace {
 
-// Columns of the statistics of a timed line, from whose sums every speed ratio follows.
-enum TimeColumn : size_t { kRatio, kLines, kBase, kRun, kBaseDecode, kBaseTokens, kRunDecode, kRunTokens, kColumns };
-
 // Counts of DecodeStats that are kept on disk.
 constexpr std::array kCounts{
     &infer::DecodeStats::emitted,       &infer::DecodeStats::target_runs,       &infer::DecodeStats::draft_runs,
@@ -20,56 +17,8 @@ constexpr std::array kCounts{
     &infer::DecodeStats::latency_units, &infer::DecodeStats::early_predictions, &infer::DecodeStats::early_matches,
     &infer::DecodeStats::compute_units, &infer::DecodeStats::unverified};
 
-metrics::LineStatistics speed_statistics(const SettingRecords& run, const SettingRecords& baseline) {
-  metrics::LineStatistics statistics{.width = kColumns, .values = {}};
-  for (size_t line = 0; line < run.size(); ++line) {
-    if (run[line].repetitions.empty() || baseline[line].repetitions.empty()) continue;
-    const infer::PhaseSeconds& own = run[line].median();
-    const infer::PhaseSeconds& other = baseline[line].median();
-    const double ratio = own.total() > 0 ? other.total() / own.total() : 0;
-    statistics.values.insert(statistics.values.end(), {ratio, 1, other.total(), own.total(), other.decode(),
-                                                       static_cast<double>(baseline[line].tokens()), own.decode(),
-                                                       static_cast<double>(run[line].tokens())});
-  }
-  return statistics;
-}
-
-double divide(double a, double b) {
-  return b > 0 ? a / b : 0;
-}
-
-double mean_ratio(std::span<const double> sums) {
-  return divide(sums[kRatio], sums[kLines]);
-}
-double total_ratio(std::span<const double> sums) {
-  return divide(sums[kBase], sums[kRun]);
-}
-double decode_ratio(std::span<const double> sums) {
-  return divide(divide(sums[kBaseDecode], sums[kBaseTokens]), divide(sums[kRunDecode], sums[kRunTokens]));
-}
-
-Ratio with_interval(const metrics::LineStatistics& statistics, const metrics::ScoreFunction& ratio,
-                    const metrics::ResamplingOptions& resampling) {
-  return {ratio(statistics.sum()), metrics::bootstrap_interval(statistics, ratio, resampling)};
-}
-
 nlohmann::json seconds_json(const infer::PhaseSeconds& seconds) {
   return {seconds.encode, seconds.prefill, seconds.draft, seconds.verify, seconds.other};
-}
-
-double ratio_of(int64_t a, int64_t b) {
-  return divide(static_cast<double>(a), static_cast<double>(b));
-}
-
-// Returns the counts of the timed lines without prefills.
-infer::DecodeStats timed_decoding(const SettingRecords& records) {
-  infer::DecodeStats sum;
-  for (const LineRecord& line : records) {
-    if (line.repetitions.empty()) continue;
-    sum += line.stats;
-    sum.target_runs -= line.prefill_runs;
-  }
-  return sum;
 }
 
 }  // namespace
@@ -90,6 +39,7 @@ nlohmann::json LineRecord::to_json() const {
                       {"first_tokens", first_tokens},
                       {"counts", counts},
                       {"prefill_runs", prefill_runs},
+                      {"turn", turn},
                       {"overlap", stats.overlap_sum},
                       {"histogram", stats.accepted_histogram},
                       {"examined", stats.examined_by_position},
@@ -107,6 +57,7 @@ LineRecord LineRecord::from_json(const nlohmann::json& json) {
   json.at("first_tokens").get_to(record.first_tokens);
   for (size_t i = 0; i < kCounts.size(); ++i) json.at("counts").at(i).get_to(record.stats.*kCounts[i]);
   json.at("prefill_runs").get_to(record.prefill_runs);
+  json.at("turn").get_to(record.turn);
   json.at("overlap").get_to(record.stats.overlap_sum);
   json.at("histogram").get_to(record.stats.accepted_histogram);
   json.at("examined").get_to(record.stats.examined_by_position);
@@ -126,42 +77,8 @@ LineRecord LineRecord::from_json(const nlohmann::json& json) {
 void add_overhead(SettingRecords& batch, double elapsed) {
   double known = 0;
   for (const LineRecord& line : batch) known += line.repetitions.back().total();
-  const double share = divide(std::max(elapsed - known, 0.0), static_cast<double>(batch.size()));
+  const double share = batch.empty() ? 0 : std::max(elapsed - known, 0.0) / static_cast<double>(batch.size());
   for (LineRecord& line : batch) line.repetitions.back().other += share;
-}
-
-double decode_bound(const SettingRecords& run, const SettingRecords& baseline, const LayerDepth& depth) {
-  const infer::DecodeStats own = timed_decoding(run);
-  const infer::DecodeStats plain = timed_decoding(baseline);
-  const double plain_tokens = ratio_of(plain.emitted, plain.target_runs);  // a run
-  if (depth.early == 0) return divide(ratio_of(own.emitted, own.target_runs), plain_tokens);
-  return divide(ratio_of(own.emitted * depth.layers, own.latency_units), plain_tokens);
-}
-
-double layer_bound(const SettingRecords& run, int64_t layers) {
-  const infer::DecodeStats own = timed_decoding(run);
-  return ratio_of(own.emitted * layers, own.layer_runs);
-}
-
-Speed measure_speed(const SettingRecords& run, const SettingRecords& baseline,
-                    const metrics::ResamplingOptions& resampling) {
-  if (run.size() != baseline.size()) throw std::logic_error("speed: run and baseline differ in lines");
-  Speed speed;
-  for (const LineRecord& line : run) {
-    if (line.repetitions.empty()) continue;
-    ++speed.lines;
-    speed.tokens += line.tokens();
-    speed.seconds += line.median();
-  }
-  speed.tokens_per_second = divide(static_cast<double>(speed.tokens), speed.seconds.total());
-  speed.ms_per_token = divide(1000 * speed.seconds.total(), static_cast<double>(speed.tokens));
-  speed.decode_ms_per_token = divide(1000 * speed.seconds.decode(), static_cast<double>(speed.tokens));
-  const metrics::LineStatistics statistics = speed_statistics(run, baseline);
-  if (statistics.lines() == 0) return speed;
-  speed.speedup = with_interval(statistics, mean_ratio, resampling);
-  speed.speedup_total = with_interval(statistics, total_ratio, resampling);
-  speed.speedup_decode = with_interval(statistics, decode_ratio, resampling);
-  return speed;
 }
 
 infer::DecodeStats sum_of_stats(const SettingRecords& run) {

@@ -37,8 +37,8 @@ std::vector<Group> groups_of(const TaskResult& task, const std::string& score) {
   std::vector<Group> groups;
   for (const SettingResult& setting : task.settings) {
     const auto* quality = setting.quality.find(score);
-    const double speedup = setting.speed.speedup_total.value;
-    if (quality == nullptr || !(speedup > 0) || setting.baseline != task.baseline.name) continue;
+    const double speedup = setting.speed.speedup.value;
+    if (quality == nullptr || !(speedup > 0) || setting.baseline != task.baseline.name || setting.repeats) continue;
     auto group =
         std::find_if(groups.begin(), groups.end(), [&](const Group& one) { return one.name == setting.group; });
     if (group == groups.end()) group = groups.insert(groups.end(), {setting.group, {}});

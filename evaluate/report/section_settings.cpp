@@ -95,7 +95,7 @@ std::vector<SettingColumn> quality_and_speed_cells(const std::string& score) {
          const Ratio& speedup = row.setting.speed.speedup;
          return with_interval(speedup.value, speedup.interval, 2, row.form);
        }},
-      {"", "total", [](const TableRow& row) { return fixed(row.setting.speed.speedup_total.value, 2); }},
+      {"", "per line", [](const TableRow& row) { return fixed(row.setting.speed.speedup_total.value, 2); }},
       {"decode", "decode", [](const TableRow& row) { return fixed(row.setting.speed.speedup_decode.value, 2); }},
       {"theory", "theory", [](const TableRow& row) { return theory(row.setting); }},
       {"acct", "accounted", [](const TableRow& row) { return accounted(row.setting); }},
@@ -162,11 +162,40 @@ std::string chosen_note(const SettingResult& setting, Form form) {
                      chosen.allowed ? "" : " (no setting lost so little; this one lost least)");
 }
 
+// Returns the distance from 1 that the interval of a baseline beside itself reaches.
+double noise_of(const Ratio& repeated) {
+  return std::max(std::abs(repeated.interval.low - 1), std::abs(repeated.interval.high - 1));
+}
+
+// Returns the noise floor, from a baseline that was measured twice.
+std::string noise_note(const SettingResult& setting, Form form) {
+  const Ratio& speedup = setting.speed.speedup;
+  if (!setting.repeats || !known(speedup.interval)) return "";
+  const bool reads_one = speedup.interval.low <= 1 && speedup.interval.high >= 1;
+  const std::string name = fmt::format("{} {}", setting.name, with_interval(speedup.value, speedup.interval, 2, form));
+  if (reads_one) {
+    return fmt::format("  {}: noise floor, differences of speedup below {:.2f} are none", name, noise_of(speedup));
+  }
+  return fmt::format("! {}: the same decoding twice differs by more than its interval; something disturbed the machine",
+                     name);
+}
+
+// Returns the speed a line where outputs are longer or shorter than the baseline's.
+std::string lengths_note(const SettingResult& setting, Form form) {
+  const Speed& speed = setting.speed;
+  if (!speed.lengths_differ() || !known(speed.speedup_total.interval)) return "";
+  return fmt::format("  {}: {} times as fast a line, its outputs have {:+.0f} % of tokens", setting.name,
+                     with_interval(speed.speedup_total.value, speed.speedup_total.interval, 2, form),
+                     100 * (*speed.length_ratio - 1));
+}
+
 // Adds the notes of a setting, in the order of the form.
 void add_notes(const SettingResult& setting, Form form, std::vector<std::string>& notes) {
   using Note = std::string (*)(const SettingResult&, Form);
-  constexpr std::array<Note, 4> kBriefOrder{error_note, exactness_note, first_tokens_note, chosen_note};
-  constexpr std::array<Note, 4> kFullOrder{error_note, chosen_note, exactness_note, first_tokens_note};
+  constexpr std::array<Note, 6> kBriefOrder{error_note,     noise_note,        lengths_note,
+                                            exactness_note, first_tokens_note, chosen_note};
+  constexpr std::array<Note, 6> kFullOrder{error_note,  noise_note,     lengths_note,
+                                           chosen_note, exactness_note, first_tokens_note};
   for (const Note note : form == Form::kBrief ? kBriefOrder : kFullOrder) {
     std::string text = note(setting, form);
     if (!text.empty()) notes.push_back(std::move(text));
@@ -212,9 +241,13 @@ std::string conditional_note(const TaskResult& task) {
                      kConditional);
 }
 
+constexpr const char* kOldSpeedup =
+    "! An earlier version measured: speedup is the mean over lines of ratios of times, biased where lengths differ.";
+
 std::vector<Part> setting_parts(const TaskView& view, Form form) {
   const TaskResult& task = view.task;
   Part part{.caption = caption_of(task, form), .table = settings_table(task, form)};
+  if (view.results.version < 2) part.notes.emplace_back(kOldSpeedup);
   for (const SettingResult& setting : task.settings) add_notes(setting, form, part.notes);
   for (std::string note : {lossless_verdict(task), conditional_note(task)}) {
     if (!note.empty()) part.notes.push_back(std::move(note));

@@ -20,7 +20,7 @@ struct Curve {
 
   const SettingResult& best() const {
     return **std::max_element(settings.begin(), settings.end(), [](const auto* a, const auto* b) {
-      return a->speed.speedup_total.value < b->speed.speedup_total.value;
+      return a->speed.speedup.value < b->speed.speedup.value;
     });
   }
 };
@@ -75,9 +75,9 @@ std::vector<std::string> row_of(const Curve& curve, bool fastest, const Results&
   return {curve.method,
           curve.drafter + (fastest ? " *" : ""),
           scaling(results, setting),
-          std::to_string(*setting.window()),
+          fmt::format("{} of {}", *setting.window(), curve.settings.size()),
           fixed(setting.acceptance.alpha, 3),
-          fixed(setting.speed.speedup_total.value, 2),
+          fixed(setting.speed.speedup.value, 2),
           fixed(setting.predicted->speedup, 2),
           fixed(setting.speed.decode_ms_per_token, 3),
           fixed(setting.predicted->long_run_ms, 3),
@@ -92,23 +92,15 @@ const SettingResult& baseline_of_curve(const TaskResult& task, const Curve& curv
 
 std::vector<std::string> baseline_row(const SettingResult& baseline) {
   const SpeedResult& speed = baseline.speed;
-  return {baseline.name,
-          "",
-          "1x",
-          "0",
-          "",
-          fixed(speed.speedup_total.value, 2),
-          "",
-          fixed(speed.decode_ms_per_token, 3),
-          "",
-          ""};
+  return {
+      baseline.name, "", "1x", "", "", fixed(speed.speedup.value, 2), "", fixed(speed.decode_ms_per_token, 3), "", ""};
 }
 
 Table table_of(const TaskView& view, const std::vector<Curve>& curves) {
   std::map<std::string, const Curve*> fastest;
   for (const Curve& curve : curves) {
     const Curve*& best = fastest[curve.method];
-    const auto speed = [](const Curve& of) { return of.best().speed.speedup_total.value; };
+    const auto speed = [](const Curve& of) { return of.best().speed.speedup.value; };
     if (best == nullptr || speed(curve) > speed(*best)) best = &curve;
   }
   Table table({{"method", Align::kLeft},
@@ -167,7 +159,7 @@ constexpr const char* kWindowsMeaning =
 std::vector<Part> window_parts(const TaskView& view, Form form) {
   const auto curves = curves_of(view.task);
   if (curves.empty()) return {};
-  Part part{.caption = "best window of each method and drafter (* the method's fastest)",
+  Part part{.caption = "best window of each method and drafter, best of n on these lines (* the method's fastest)",
             .table = table_of(view, curves)};
   if (form == Form::kBrief) return {part};
   part.notes.emplace_back(kWindowsMeaning);

@@ -13,7 +13,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "evaluate/measure/records.h"
+#include "evaluate/measure/speed.h"
 #include "evaluate/results/first_token_test.h"
 #include "evaluate/theory/ppd_simulation.h"
 #include "infer/forced/match_rates.h"
@@ -25,7 +25,7 @@ namespace draftsmith::evaluate {
 template <class T>
 using Named = std::vector<std::pair<std::string, T>>;
 
-// Difference of a setting's leading score from greedy decoding, by the paired bootstrap.
+// Difference of a setting's leading score from its baseline's, by the paired bootstrap.
 struct QualityDifference {
   double value = 0;
   metrics::Interval interval;
@@ -35,7 +35,7 @@ struct QualityDifference {
 // Scores of a setting on a task.
 struct Quality {
   std::vector<metrics::NamedScore> scores;
-  std::optional<QualityDifference> difference;  // absent for greedy decoding
+  std::optional<QualityDifference> difference;  // absent for baselines
 
   // Returns the score of that name, or nullptr.
   const metrics::NamedScore* find(const std::string& score) const;
@@ -177,6 +177,7 @@ struct SettingResult {
   std::optional<PredictionResult> prediction;  // quality of the drafter
   std::optional<ChosenSetting> chosen;
   std::optional<std::string> measurement_error;
+  std::optional<std::string> repeats;  // baseline that the setting measures a second time (A/A): its speedup is noise
 
   // Returns the name of the model that decodes: the target's, or that of a drafter that decodes alone.
   std::string model() const;
@@ -248,6 +249,9 @@ const char* head_name(bool trained);
 
 // Content of a results.json.
 struct Results {
+  // Version of the file. 1: `speedup` was the mean of the lines' ratios of times, and `difference` was from greedy
+  // decoding for all settings. 2: ratio of pooled tokens per second, difference from the setting's own baseline.
+  int64_t version = 2;
   std::string suite;
   nlohmann::ordered_json environment = nlohmann::ordered_json::object();  // machine, build, models
   nlohmann::ordered_json options;                                         // resolved options of the suite

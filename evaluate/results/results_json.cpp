@@ -50,6 +50,7 @@ void visit(Io& io, Of<Io, SpeedResult>& speed) {
   io.estimate("speedup", speed.speedup.value, speed.speedup.interval);
   io.estimate("speedup_total", speed.speedup_total.value, speed.speedup_total.interval);
   io.estimate("speedup_decode", speed.speedup_decode.value, speed.speedup_decode.interval);
+  io("length_ratio", speed.length_ratio);
   io("decode_ms_per_token", speed.decode_ms_per_token);
   io("seconds", speed.seconds);
   io("speedup_decode_bound", speed.bound);
@@ -206,6 +207,7 @@ void visit(Io& io, Of<Io, SettingResult>& setting) {
   io("prediction", setting.prediction);
   io("chosen", setting.chosen);
   io("measurement_error", setting.measurement_error);
+  io("repeats", setting.repeats);
 }
 
 template <class Io>
@@ -272,6 +274,7 @@ void visit(Io& io, Of<Io, MatchRateResult>& rates) {
 
 template <class Io>
 void visit(Io& io, Of<Io, Results>& results) {
+  if (!Io::kWrites || results.version > 1) io("version", results.version);
   io("suite", results.suite);
   io("environment", results.environment);
   io("options", results.options);
@@ -294,6 +297,7 @@ ordered_json to_json(const TaskResult& task) {
 Results read_results(const ordered_json& json) {
   JsonReader reader(json);
   Results results;
+  results.version = 1;  // of files without the key
   visit(reader, results);
   return results;
 }

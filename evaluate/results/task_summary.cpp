@@ -69,6 +69,7 @@ class TaskSummary {
       result.prediction = drafter_prediction(found->second);
     }
     if (row.choice) result.chosen = chosen(*row.choice);
+    if (!setting.repeats.empty()) result.repeats = setting.repeats;
     add_bound_check(setting, baseline, result);
     return result;
   }
@@ -77,9 +78,10 @@ class TaskSummary {
     Quality quality;
     if (metric_->scores().empty()) return quality;
     quality.scores = metrics::all_scores(*metric_, statistics(setting), resampling_of(options_));
-    if (setting.is_greedy_baseline()) return quality;
-    const metrics::PairedTest test = metrics::paired_bootstrap(
-        statistics(setting), statistics(measured_.rows.front().settings), metric_->function(), resampling_of(options_));
+    const Setting baseline = baseline_of(setting);
+    if (setting.label == baseline.label) return quality;
+    const metrics::PairedTest test = metrics::paired_bootstrap(statistics(setting), statistics(baseline),
+                                                               metric_->function(), resampling_of(options_));
     quality.difference = {.value = test.difference, .interval = test.difference_interval, .p_value = test.p_value};
     return quality;
   }
@@ -195,7 +197,7 @@ class TaskSummary {
 }  // namespace
 
 std::string hypotheses_file(const TaskOptions& task, const SettingRow& row) {
-  return fmt::format("hyp/{}.{}.txt", file_safe(task.name), row.label);
+  return fmt::format("hyp/{}.{}.txt", file_safe(task.name), file_safe(row.label));
 }
 
 void score_hypotheses(MeasuredTask& measured, const Engine& engine) {
@@ -219,7 +221,7 @@ std::vector<Candidate> candidates_of(const MeasuredTask& measured, const std::ve
     const Speed speed =
         measure_speed(measured.records.at(setting.label), measured.records.at(baseline_of(setting).label), few);
     const double quality = metric->score(measured.statistics.at(setting.label).sum(), 0);
-    candidates.push_back({setting.label, quality, speed.speedup_total.value});
+    candidates.push_back({setting.label, quality, speed.speedup.value});
   }
   return candidates;
 }

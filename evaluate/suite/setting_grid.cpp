@@ -140,6 +140,12 @@ void add_setting(std::vector<Setting>& settings, const Setting& setting) {
   settings.push_back(setting);
 }
 
+// Returns whether the setting is one that others are compared with.
+bool is_baseline(const Setting& setting) {
+  return setting.decode.method_info().is_baseline() && setting.decodes_target() &&
+         setting.label == baseline_of(setting).label;
+}
+
 }  // namespace
 
 std::string file_safe(std::string text) {
@@ -162,6 +168,12 @@ bool Setting::lossless() const {
 bool Setting::samples_exactly() const {
   if (temperature() == 0) return false;
   return decode.method_info().is_baseline() || (decode.drafts() && infer::acceptance_traits(decode).lossless);
+}
+
+bool Setting::follows_target() const {
+  Setting greedy = *this;
+  greedy.decode.temperature = 0;
+  return greedy.equals_greedy();
 }
 
 std::string Setting::drafter_label() const {
@@ -258,6 +270,21 @@ std::vector<Setting> with_baselines(const std::vector<std::vector<Setting>>& gri
 
 std::vector<Setting> expand_settings(const SuiteOptions& options) {
   return with_baselines(expand_grids(options));
+}
+
+std::vector<Setting> with_repeated_baselines(const std::vector<Setting>& settings) {
+  const auto sampling = std::count_if(settings.begin(), settings.end(), [](const Setting& setting) {
+    return is_baseline(setting) && !setting.is_greedy_baseline();
+  });
+  std::vector<Setting> all;
+  for (const Setting& setting : settings) {
+    all.push_back(setting);
+    if (!is_baseline(setting)) continue;
+    Setting& again = all.emplace_back(setting);
+    again.repeats = setting.label;
+    again.label = again.group = "A/A " + (sampling > 1 ? setting.label : setting.method());
+  }
+  return all;
 }
 
 std::string chosen_label(const std::string& group, double max_drop) {

@@ -24,6 +24,7 @@ struct Setting {
   DecodeOptions decode;
   std::string choose_on;
   std::vector<double> max_drop;
+  std::string repeats;  // label of the baseline that is measured a second time (A/A); empty: none
 
   const std::string& method() const { return decode.method; }
   infer::Algorithm algorithm() const { return decode.method_info().algorithm; }
@@ -39,6 +40,9 @@ struct Setting {
   bool samples_exactly() const;
   // Returns whether the output must equal greedy decoding of the suite's target.
   bool equals_greedy() const { return lossless() && decodes_target(); }
+  // Returns whether the output follows the target's distribution at every temperature. Of such settings the speed alone
+  // says which is best.
+  bool follows_target() const;
   // Returns whether layers of the model itself draft, leave early or run ahead (early-exit, calm, ppd).
   bool inside() const { return decode.drafts_inside() || decode.decodes_inside(); }
   // Returns the drafter's name with its exits and the model it drafts for: "small", "other/exit2 [heads]". Each drafter
@@ -76,6 +80,10 @@ std::vector<Setting> with_baselines(const std::vector<std::vector<Setting>>& gri
 
 // Returns with_baselines() of the suite's grids.
 std::vector<Setting> expand_settings(const SuiteOptions& options);
+
+// Returns the settings with each baseline a second time after itself, when sampling with another seed: "A/A greedy",
+// "A/A sample", of several sampling baselines "A/A sample.T0.5". What differs between the two is noise.
+std::vector<Setting> with_repeated_baselines(const std::vector<Setting>& settings);
 
 // Returns the name of the setting that a group chose for a value of max_drop: "bild.aligned.drop1".
 std::string chosen_label(const std::string& group, double max_drop);

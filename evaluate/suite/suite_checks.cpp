@@ -52,14 +52,15 @@ void check_drafters(const std::vector<std::string>& drafters, const std::string&
   problems.add({where, "a drafter has the name of the suite's own model", "another name", kTargetName, ""});
 }
 
-// Requires a metric of the task that lossy settings are chosen on; lossless ones are chosen by their speed alone.
+// Requires a metric of the task that lossy settings are chosen on; lossless ones, sampled too, are chosen by their
+// speed alone.
 void check_scored(const std::vector<TaskOptions>& tasks, const std::string& choose_on,
                   const std::vector<Setting>& settings, const std::string& where, Problems& problems) {
-  if (std::all_of(settings.begin(), settings.end(), [](const auto& one) { return one.equals_greedy(); })) return;
+  if (std::all_of(settings.begin(), settings.end(), [](const auto& one) { return one.follows_target(); })) return;
   for (const TaskOptions& task : tasks) {
     if (task.name != choose_on || task.metric.scored()) continue;
     problems.add({where, "settings are chosen by their quality, which this task does not measure",
-                  "a task with a metric, or settings that are lossless at temperature 0", "metric none", ""});
+                  "a task with a metric, or lossless settings", "metric none", ""});
   }
 }
 

@@ -89,10 +89,11 @@ std::string how_it_was_made(const CardInputs& inputs) {
     text += "\nMade from these stages:\n\n" + stages.markdown();
   }
   text += "\n### Data\n\n";
-  const bool made_up =
+  const bool synthetic =
       std::any_of(from->behind.begin(), from->behind.end(), [](const Done& done) { return done.kind == "language"; });
   if (from->data.empty()) {
-    return text + (made_up ? "No data files: the stages made their text up.\n" : "These stages name no data files.\n");
+    return text +
+           (synthetic ? "No data files: the text is of a synthetic language.\n" : "These stages name no data files.\n");
   }
   Table files({{"file", Align::kLeft}, {"SHA-256", Align::kLeft}});
   for (const auto& [file, hash] : from->data) files.add_row({cell(file), "`" + hash + "`"});
@@ -117,7 +118,9 @@ std::string task_table(const evaluate::TaskResult& task) {
   Table table(
       {{"run", Align::kLeft}, {score.empty() ? "quality" : score}, {"speedup"}, {"alpha"}, {"tokens per target run"}});
   if (!task.baseline.name.empty()) table.add_row(setting_row(task.baseline, *metric));
-  for (const auto& setting : task.settings) table.add_row(setting_row(setting, *metric));
+  for (const auto& setting : task.settings) {
+    if (!setting.repeats) table.add_row(setting_row(setting, *metric));
+  }
   return table.markdown();
 }
 

@@ -110,7 +110,8 @@ TEST_F(RecipeProgram, TrainsAlignsAndEvaluates) {
   const auto& task = results.at("tasks").at(0);
   EXPECT_EQ(task.at("name"), "test");
   EXPECT_TRUE(task.at("baseline").at("quality").contains("bleu"));
-  EXPECT_EQ(task.at("runs").at(0).at("method"), "assisted");
+  EXPECT_EQ(task.at("runs").at(0).at("repeats"), "greedy");
+  EXPECT_EQ(task.at("runs").at(1).at("method"), "assisted");
   EXPECT_TRUE(fs::exists(work("evaluation/report.html")));
 }
 

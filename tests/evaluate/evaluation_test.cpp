@@ -69,7 +69,7 @@ TEST(EvaluationSuite, WritesResultsTableReportAndHypothesesThatScoreAlike) {
   EXPECT_TRUE(written.at("environment").contains("commit"));
   EXPECT_EQ(read_file(out / "hyp/test.greedy.txt"), read_file(suite.directory / "reference"));
   const std::string csv = read_file(out / "results.csv");
-  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 3);
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 4);  // header, greedy, A/A greedy, assisted
   const std::string html = read_file(out / "report.html");
   EXPECT_THAT(html, HasSubstr("<svg"));
   EXPECT_THAT(html, testing::Not(HasSubstr("src=")));
@@ -178,7 +178,7 @@ TEST(EvaluationSuite, ASpeedupBeyondTheCountedTargetRunsFailsAsAMeasurementError
   engine.seconds = [](const Setting& run, int64_t) { return run.decode.drafts() ? 0.02 : 0.1; };
   EXPECT_THROW(throw_if_failed(suite.evaluate(engine)), RunError);
   const auto written = load_json(suite.directory / "out/results.json");
-  EXPECT_TRUE(written.at("tasks").at(0).at("runs").at(0).contains("measurement_error"));
+  EXPECT_TRUE(written.at("tasks").at(0).at("runs").at(1).contains("measurement_error"));
 }
 
 TEST(EvaluationSuite, InBatchesTheCountsOfLinesBoundNothing) {
@@ -225,11 +225,11 @@ TEST(EvaluationSuite, AStopIsHeardWhereNothingIsTimed) {
   const SignalWatch signals;
   int64_t calls = 0;
   engine.seconds = [&calls](const Setting&, int64_t) {
-    if (++calls == 10) std::raise(SIGINT);  // warm-up takes two, the timed line seven
+    if (++calls == 20) std::raise(SIGINT);  // warm-up takes four, the timed line fourteen
     return 0.1;
   };
   EXPECT_THROW(suite.evaluate(engine), Interrupted);
-  EXPECT_EQ(calls, 10);
+  EXPECT_EQ(calls, 20);
 }
 
 TEST(EvaluationSuite, AnInterruptedEvaluationGoesOnWhereItStopped) {
@@ -311,7 +311,7 @@ TEST(EvaluationSuite, SettingsAreChosenOnOneTaskAndMeasuredOnTheOthers) {
   EXPECT_DOUBLE_EQ(loose.at("params").at("fallback"), 0.5);
   EXPECT_GT(loose.at("chosen").at("drop_there"), 0);
   run_named(result, "test", "assisted.small");
-  EXPECT_EQ(tasks.at(1).at("runs").size(), 3U);
+  EXPECT_EQ(tasks.at(1).at("runs").size(), 4U);  // A/A greedy, two that were chosen, assisted
 }
 
 TEST(EvaluationSuite, LosslessSettingsAreChosenByTheirSpeedAloneWhereNothingIsScored) {
@@ -333,6 +333,10 @@ TEST(EvaluationSuite, LosslessSettingsAreChosenByTheirSpeedAloneWhereNothingIsSc
   EXPECT_EQ(chosen.at("params").at("window"), 3);
 
   suite.options.run[0].lists[&DecodeOptions::temperature] = {1};
+  EXPECT_EQ(run_named(suite.evaluate(engine), "test", "speculative.small.T1.drop0").at("params").at("window"), 3);
+
+  suite.options.run[0] = FakeSuite::run("bild");  // loses quality
+  suite.options.run[0].choose_on = "val";
   EXPECT_THROW(suite.evaluate(engine), UserError);
 }
 
@@ -345,7 +349,7 @@ TEST(EvaluationSuite, LinesBeyondTimedCountForQualityOnly) {
   EXPECT_EQ(run.at("speed").at("lines"), 4);
   EXPECT_EQ(run.at("exactness").at("lines"), 24);
   EXPECT_EQ(engine.counted.at("assisted.small"), 24);
-  EXPECT_EQ(engine.decodes, 2 * (2 + 24 + (4 + 2) * 3) + 24);  // two turns of two lines each; samples for alpha_forced
+  EXPECT_EQ(engine.decodes, 3 * (2 + 24 + (4 + 2) * 3) + 24);  // two turns of two lines each; samples for alpha_forced
 }
 
 TEST(EvaluationSuite, SampledRunsAreComparedWithSampling) {

@@ -22,6 +22,10 @@ class FakeEngine : public Engine {
   std::function<double(const Setting&, int64_t line)> seconds = [](const Setting& run, int64_t) {
     return run.decode.drafts() ? 0.05 : 0.1;
   };
+  // Words of a line's output under a setting, of greedy decoding's.
+  std::function<size_t(const Setting&, int64_t line, size_t words)> length = [](const Setting&, int64_t, size_t words) {
+    return words;
+  };
   // How many of a line's words a setting gets wrong.
   std::function<int64_t(const Setting&, int64_t line)> errors = [](const Setting&, int64_t) { return 0; };
   int64_t wrong_word = 99;  // in place of a word
@@ -124,8 +128,9 @@ class FakeEngine : public Engine {
     return mass;
   }
 
-  LineRecord line(const Setting& run, int64_t index, size_t words) const {
+  LineRecord line(const Setting& run, int64_t index, size_t prompt) const {
     LineRecord record;
+    const size_t words = length(run, index, prompt);
     const int64_t wrong = errors(run, index);
     for (size_t i = 0; i < words; ++i) {
       record.ids.push_back(static_cast<int64_t>(i) < wrong ? wrong_word : 10 + static_cast<int64_t>(i));

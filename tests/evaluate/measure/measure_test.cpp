@@ -18,7 +18,7 @@ TEST(EvaluationMeasure, ASettingGoesOnForAWhileAfterAFewTokens) {
   engine.seconds = [](const Setting& run, int64_t) { return run.decode.drafts() ? 0.0125 : 0.03; };
   suite.evaluate(engine);
   std::vector<size_t> turns;                          // timed lines in each
-  for (size_t i = 4; i < engine.calls.size(); ++i) {  // after the warm-up
+  for (size_t i = 6; i < engine.calls.size(); ++i) {  // after the warm-up
     const FakeEngine::Call& call = engine.calls[i];
     if (call.count) continue;
     if (call.max_new_tokens < 50) {
@@ -30,7 +30,7 @@ TEST(EvaluationMeasure, ASettingGoesOnForAWhileAfterAFewTokens) {
       ++turns.back();
     }
   }
-  EXPECT_EQ(turns, std::vector<size_t>(static_cast<size_t>(2 * 3 * suite.options.repetitions), 8));  // 24 lines
+  EXPECT_EQ(turns, std::vector<size_t>(static_cast<size_t>(3 * 3 * suite.options.repetitions), 8));  // 24 lines
 }
 
 TEST(EvaluationMeasure, ATurnIsOneLineWhereLinesAreLongOrTheirTimesUnknown) {
@@ -41,7 +41,7 @@ TEST(EvaluationMeasure, ATurnIsOneLineWhereLinesAreLongOrTheirTimesUnknown) {
     FakeEngine engine;
     engine.seconds = [&](const Setting&, int64_t) { return known ? 0.2 : 0.001; };
     suite.evaluate(engine);
-    for (size_t i = known ? 2 : 0; i < engine.calls.size(); ++i) {
+    for (size_t i = known ? 4 : 0; i < engine.calls.size(); ++i) {
       if (engine.calls[i].count || engine.calls[i].max_new_tokens < 50) continue;
       EXPECT_LE(engine.calls[i - 1].max_new_tokens, 4);
     }

@@ -172,7 +172,7 @@ ordered_json task_of(const std::vector<std::pair<double, double>>& speed_and_qua
                         {"method", group},
                         {"params", ordered_json::object()},
                         {"baseline", "greedy"},
-                        {"speed", {{"speedup_total", speedup}, {"speedup_decode", speedup}}},
+                        {"speed", {{"speedup", speedup}, {"speedup_decode", speedup}}},
                         {"quality", {{"bleu", quality}}}};
   };
   ordered_json task{{"name", "test"}, {"baseline", run("greedy", "greedy", 1, 30)}, {"runs", ordered_json::array()}};
