@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -273,16 +274,17 @@ std::vector<Setting> expand_settings(const SuiteOptions& options) {
 }
 
 std::vector<Setting> with_repeated_baselines(const std::vector<Setting>& settings) {
-  const auto sampling = std::count_if(settings.begin(), settings.end(), [](const Setting& setting) {
-    return is_baseline(setting) && !setting.is_greedy_baseline();
-  });
+  std::map<std::string, int> baselines;  // by method
+  for (const Setting& setting : settings) {
+    if (is_baseline(setting)) ++baselines[setting.method()];
+  }
   std::vector<Setting> all;
   for (const Setting& setting : settings) {
     all.push_back(setting);
     if (!is_baseline(setting)) continue;
     Setting& again = all.emplace_back(setting);
     again.repeats = setting.label;
-    again.label = again.group = "A/A " + (sampling > 1 ? setting.label : setting.method());
+    again.label = again.group = "A/A " + (baselines[setting.method()] > 1 ? setting.label : setting.method());
   }
   return all;
 }
