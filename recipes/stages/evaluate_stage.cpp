@@ -23,7 +23,7 @@ void run_evaluate(const evaluate::SuiteOptions& suite, const StageContext& run) 
 }  // namespace
 
 StageKind evaluate_stage() {
-  return make_stage_kind<evaluate::SuiteOptions>("evaluate", 1, "measures methods against baselines", run_evaluate);
+  return make_stage_kind<evaluate::SuiteOptions>("evaluate", 2, "measures methods against baselines", run_evaluate);
 }
 
 }  // namespace draftsmith::recipes

@@ -250,6 +250,34 @@ TEST(EvaluationSuite, AnInterruptedEvaluationGoesOnWhereItStopped) {
   EXPECT_EQ(to_json(result.results).at("tasks"), to_json(expected.results).at("tasks"));
 }
 
+// Every decoding of a line begins with the window that its counting pass began with, however an evaluation is cut.
+TEST(EvaluationSuite, WindowsGoOnFromLineToLineWithinATask) {
+  FakeSuite suite;
+  suite.options.run = {FakeSuite::run("assisted")};
+  FakeEngine whole;
+  suite.evaluate(whole);
+  std::filesystem::remove_all(suite.directory / "out");
+  FakeEngine killed;
+  killed.fail_after = whole.decodes / 2;
+  EXPECT_THROW(suite.evaluate(killed), std::runtime_error);
+  FakeEngine resumed;
+  suite.evaluate(resumed);
+  for (const FakeEngine* engine : {&whole, &resumed}) {
+    int64_t timed = 0;
+    for (const FakeEngine::Call& call : engine->calls) {
+      if (!call.label.starts_with("assisted")) {
+        EXPECT_EQ(call.window, std::nullopt);
+      } else if (call.count && call.first_line > 0) {
+        EXPECT_EQ(call.window, 5 + call.first_line / suite.options.batch_size);
+      } else if (call.window) {
+        ++timed;
+        EXPECT_EQ(call.window, 5 + call.first_line / suite.options.batch_size);
+      }
+    }
+    EXPECT_GT(timed, 3);
+  }
+}
+
 TEST(EvaluationSuite, MeasurementsOfAnotherSuiteAreNotTakenUp) {
   FakeSuite suite;
   suite.options.run = {FakeSuite::run("assisted")};

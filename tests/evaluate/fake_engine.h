@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -49,6 +50,8 @@ class FakeEngine : public Engine {
     std::string label;
     int64_t max_new_tokens;
     bool count;
+    int64_t first_line = 0;
+    std::optional<int64_t> window = std::nullopt;
   };
   std::vector<Call> calls;  // of decode()
 
@@ -77,11 +80,15 @@ class FakeEngine : public Engine {
   std::vector<LineRecord> decode(const Setting& run, const DecodeBatch& batch) override {
     if (fail_after >= 0 && decodes >= fail_after) throw std::runtime_error("killed");
     ++decodes;
-    calls.push_back({run.label, batch.max_new_tokens, batch.count});
+    calls.push_back({run.label, batch.max_new_tokens, batch.count, batch.first_line, batch.window});
     if (batch.count) ++counted[run.label];
     std::vector<LineRecord> records;
     for (size_t i = 0; i < batch.prompts.size(); ++i) {
       records.push_back(line(run, batch.first_line + static_cast<int64_t>(i), batch.prompts[i].size()));
+    }
+    // Windows of drafts go on: one token more after each batch.
+    for (LineRecord& record : records) {
+      if (run.decode.drafts()) record.window = batch.window.value_or(5) + 1;
     }
     return records;
   }
