@@ -41,6 +41,7 @@ RowJudgement RollbackAcceptance::judge_row(const RowVerification<T>& in, int64_t
     const int64_t token = drafted ? in.token(b, j) : kNoToken;
     const int64_t own = warping.greedy() ? row_argmax(logits, vocabulary) : kNoToken;
     const bool is_own = drafted && warping.greedy() && own == token;
+    const bool broken = warping.greedy() && own == kNoToken;  // logits that fail the row, wherever they stand
     if (drafted && overlaps != nullptr) {
       overlaps[j] = is_own ? 1 : 0;
       if (!warping.greedy()) {
@@ -48,7 +49,8 @@ RowJudgement RollbackAcceptance::judge_row(const RowVerification<T>& in, int64_t
         overlaps[j] = row_overlap(p.data(), in.drafter(b, j), vocabulary);
       }
     }
-    if (drafted && (keeps_all || (is_own && rule_ == RollbackRule::kEffective) || !distant(logits, token))) continue;
+    if (drafted && !broken && (keeps_all || (is_own && rule_ == RollbackRule::kEffective) || !distant(logits, token)))
+      continue;
     keeps_all = is_own && rule_ == RollbackRule::kReleasedCode;
     if (keeps_all) continue;
     if (warping.greedy()) return {j, own};
@@ -74,10 +76,13 @@ Judgement RollbackAcceptance::judge_tensors(const Verification& verification) co
   const auto heads = verification.logits.narrow(1, 0, window);  // [B,G,V]
   // Not "greater": NaN is distant too, so that its position is the one judged. [B,G]
   auto distant = token_log_probability(heads, verification.tokens).neg().le(threshold_).logical_not();
-  at::Tensor own;  // [B,G] greedy decoding only
+  at::Tensor own;     // [B,G] greedy decoding only
+  at::Tensor broken;  // [B] likewise: some logits are not finite
   Judgement judgement;
   if (verification.warping.greedy()) {
-    own = most_likely(heads).eq(verification.tokens);
+    const auto choices = most_likely(heads);
+    own = choices.eq(verification.tokens);
+    broken = (drafted & choices.eq(kNoToken)).any(1);
     judgement.overlap = own.to(at::kDouble);
     if (rule_ == RollbackRule::kEffective) distant = distant & own.logical_not();
   } else if (verification.measure_overlap && window > 0) {
@@ -85,8 +90,9 @@ Judgement RollbackAcceptance::judge_tensors(const Verification& verification) co
   }
   judgement.accepted = leading(drafted & distant.logical_not());
   if (rule_ == RollbackRule::kReleasedCode && own.defined() && window > 0) {
-    const auto first = judgement.accepted.clamp_max(window - 1).unsqueeze(1);                             // [B,1]
-    const auto keeps_all = judgement.accepted.lt(verification.counts) & own.gather(1, first).squeeze(1);  // [B]
+    const auto first = judgement.accepted.clamp_max(window - 1).unsqueeze(1);  // [B,1]
+    const auto keeps_all =
+        judgement.accepted.lt(verification.counts) & own.gather(1, first).squeeze(1) & broken.logical_not();  // [B]
     judgement.accepted = at::where(keeps_all, verification.counts, judgement.accepted);
   }
   judgement.rolled_back = judgement.accepted.lt(verification.counts);

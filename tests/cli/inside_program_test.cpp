@@ -71,7 +71,8 @@ TEST_F(InsideProgram, AVerifiedExitWritesWhatGreedyDecodingWrites) {
 }
 
 TEST_F(InsideProgram, EarlyExitDraftsWithTheModelsOwnExits) {
-  const std::vector<std::string> bild = {"--method", "early-exit", "--fallback", "0", "--rollback", "inf", "--json"};
+  const std::vector<std::string> bild = {"--method",   "early-exit", "--fallback",   "0",
+                                         "--rollback", "inf",        "--verify-end", "--json"};
   std::vector<std::string> second = bild;
   second.insert(second.end(), {"--exit-layer", "2"});
   const auto stats = first_stats(generate(bild, "exits"));

@@ -47,6 +47,7 @@ TEST(NotFinite, LogitsFailTheirOwnRowInEveryMethodAndType) {
           DecodeOptions options;
           options.method = method;
           if (options.method_info().sampling != Sampling::kNever) options.temperature = temperature;
+          options.verify_end = true;  // otherwise the target does not see how a draft ends
           options.batch_size = 3;
           options.max_new_tokens = 9;
           const Case sound{constant_oracle(kSound), constant_oracle(kSound), 4, type};
@@ -89,6 +90,7 @@ TEST(NotFinite, RollbackRulesAcceptNoTokenAtSuchAPosition) {
       options.method = "bild";
       options.rollback_rule = rule;
       options.rollback = threshold;
+      options.verify_end = true;
       options.max_new_tokens = 8;
       const Case damaged{broken_oracle({0.5, 0, 0.3, kNan}), constant_oracle(kSound)};
       const auto results = decode(damaged, options, sources);

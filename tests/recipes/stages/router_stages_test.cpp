@@ -119,6 +119,7 @@ TEST_F(RouterStages, CollectTrainAndEvaluate) {
   run("evaluate", parse_toml(suite, "suite"), "evaluated");
   const auto results = load_json(folder_ / "evaluated/results.json");
   for (const auto& one : results.at("tasks").at(0).at("runs")) {
+    if (one.contains("repeats")) continue;
     EXPECT_EQ(one.at("exactness").at("differing_lines"), 0) << one.at("name");
   }
 }

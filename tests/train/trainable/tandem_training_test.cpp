@@ -178,9 +178,9 @@ TEST_F(TandemTraining, PairsOfDifferentPaddingLearn) {
     training.objective.name = "distill";
     const auto configuration = TandemConfiguration::kBothBothLosses;
     const TrainResult result = train(pair, {.configuration = configuration}, training, std::to_string(of_primary));
-    const double alpha = summary_of(result)["model"]["alpha"].get<double>();
-    EXPECT_GT(alpha, 0.01);
-    EXPECT_LT(alpha, 1);
+    const double overlap = summary_of(result)["model"]["overlap"].get<double>();
+    EXPECT_GT(overlap, 0.01);
+    EXPECT_LT(overlap, 1);
     const model::Tandem stored =
         model::load_tandem(result.model, {.secondary = {.pack = false}, .primary = {.pack = false}});
     EXPECT_EQ(stored.primary->config().vocabulary, large.vocabulary);
