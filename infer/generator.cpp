@@ -4,57 +4,20 @@
 
 #include "infer/drafters/early_exit_loading.h"
 #include "infer/forced/log_probabilities.h"
+#include "infer/generation_settings.h"
 #include "infer/inside_methods.h"
 #include "infer/loop/decode_loop.h"
 #include "infer/loop/plain_loop.h"
 #include "infer/loop/prefill.h"
 #include "infer/loop/standalone_loop.h"
-#include "infer/loop/vocabulary.h"
 #include "infer/parts.h"
+#include "infer/prompts.h"
 #include "model/transformer/decoding_guard.h"
 #include "model/transformer/transformer_model.h"
 
 namespace draftsmith::infer {
 
 namespace {
-
-model::GenerationConfig settings_of(const GenerationModels& models) {
-  if (models.generation) return *models.generation;
-  model::GenerationConfig settings;
-  settings.eos_ids = models.target->info().eos;
-  settings.pad = models.target->info().pad;
-  settings.decoder_start = models.target->info().decoder_start;
-  return settings;
-}
-
-// Returns the model's settings with those that the options give in their place.
-model::GenerationConfig with_options(model::GenerationConfig settings, const DecodeOptions& options) {
-  settings.repetition_penalty = options.repetition_penalty.value_or(settings.repetition_penalty);
-  settings.no_repeat_ngram_size = options.no_repeat_ngram_size.value_or(settings.no_repeat_ngram_size);
-  if (options.min_new_tokens) settings.min_new_tokens = options.min_new_tokens;
-  if (!options.stop_strings.empty()) settings.stop_strings = options.stop_strings;
-  return settings;
-}
-
-Warping warping_of(const DecodeOptions& options, const model::GenerationConfig& settings) {
-  const double usual = options.samples_by_default() ? settings.temperature.value_or(1.0) : 0.0;
-  return {options.temperature.value_or(usual), options.top_k.value_or(settings.top_k.value_or(0)),
-          options.top_p.value_or(settings.top_p.value_or(1.0)), options.min_p.value_or(settings.min_p.value_or(0.0))};
-}
-
-std::string where_of(uint64_t line) {
-  return "input " + std::to_string(line + 1);
-}
-
-// Errors: UserError without the target's tokenizer.
-void require_tokenizer_for_stops(const GenerationModels& models) {
-  if (models.target_tokenizer != nullptr) return;
-  throw UserError({.where = "stop_strings of " + models.target->info().name,
-                   .what = "stop strings are looked for in text, and the model has no tokenizer",
-                   .expected = "a tokenizer in the model's directory",
-                   .found = "none",
-                   .hint = "leave stop_strings out, or add the tokenizer"});
-}
 
 // Reports a problem if the method has no drafter, one of another kind than it needs, or one that does not fit the
 // target.
@@ -91,6 +54,7 @@ struct Generator::Impl {
   DecodeOptions options;
   model::GenerationConfig generation;
   DecodeSettings settings;
+  std::optional<Prompts> prompts;
   DraftParts parts;
   std::shared_ptr<const std::vector<std::string>> stops;  // null: none
 
@@ -99,17 +63,12 @@ struct Generator::Impl {
     validate_options(options, "decoding", problems);
     problems.throw_if_any();
     if (options.drafts_inside()) models.drafter = exit_drafter(exit_layer_of(options, models.exits));
-    generation = with_options(settings_of(models), options);
-    model::require_supported(generation, models.target->info().name);
+    generation = generation_settings(models, options);
+    settings = decode_settings(models, options, generation);
+    prompts.emplace(models, options, generation);
     if (!generation.stop_strings.empty()) {
-      require_tokenizer_for_stops(models);
       stops = std::make_shared<const std::vector<std::string>>(generation.stop_strings);
     }
-    settings.warping = warping_of(options, generation);
-    settings.processors = LogitsProcessors(generation);
-    settings.eos = generation.eos_ids;
-    settings.measure_alpha = options.measure_alpha;
-    if (models.target_tokenizer != nullptr) settings.ids = ids_in_use(*models.target_tokenizer, settings.eos);
   }
 
   void use(DraftParts given) {
@@ -119,69 +78,11 @@ struct Generator::Impl {
     problems.throw_if_any();
   }
 
-  Context context() const;
-  int64_t wanted_tokens(int64_t prompt) const;
-  PromptFit fit(const std::vector<int64_t>& source, uint64_t line) const;
-  std::vector<int64_t> prompt_of(const std::vector<int64_t>& source, int64_t dropped) const;
-  void check_ids(const std::vector<int64_t>& source, uint64_t line) const;
   Row make_row(const Work& work, size_t line, int64_t sample) const;
   RowBatch decode(const Work& work, std::span<const size_t> chosen, const OnTokens& on_tokens);
   void take_results(std::vector<Row> rows, std::vector<GenerationResult>& results) const;
   void begin(RowBatch& batch, const model::TokenBatch& sources, PhaseTimer& timer);
 };
-
-// The shorter of the target's and the drafter's: both hold the whole text.
-Context Generator::Impl::context() const {
-  const model::ModelInfo& target = models.target->info();
-  Context context{target.max_positions, "the model " + target.name};
-  const auto limit = [&](int64_t tokens, const std::string& owner, const std::string& lift = "") {
-    if (tokens > 0 && (context.tokens == 0 || tokens < context.tokens)) context = {tokens, owner, lift};
-  };
-  if (options.drafts() && models.drafter != nullptr && models.drafter->model() != nullptr) {
-    limit(models.drafter->model()->info().max_positions, "the drafter " + models.drafter->name());
-  }
-  if (!options.max_new_tokens && !generation.max_new_tokens && generation.max_length) {
-    limit(*generation.max_length, "max_length in the model's generation_config.json",
-          "--max-new-tokens lifts this limit");
-  }
-  return context;
-}
-
-int64_t Generator::Impl::wanted_tokens(int64_t prompt) const {
-  if (options.max_new_tokens) return *options.max_new_tokens;
-  if (generation.max_new_tokens) return *generation.max_new_tokens;
-  return generation.max_length ? std::max<int64_t>(1, *generation.max_length - prompt) : 128;
-}
-
-// Prompt tokens (encoder-decoder: the start token) without the `dropped` oldest; a BOS stays.
-std::vector<int64_t> Generator::Impl::prompt_of(const std::vector<int64_t>& source, int64_t dropped) const {
-  if (models.target->info().encoder_decoder) return {generation.decoder_start};
-  if (source.empty() && generation.bos) return {*generation.bos};
-  std::vector<int64_t> prompt(source.begin() + dropped, source.end());
-  if (dropped > 0 && generation.bos && source.front() == *generation.bos) prompt.front() = *generation.bos;
-  return prompt;
-}
-
-PromptFit Generator::Impl::fit(const std::vector<int64_t>& source, uint64_t line) const {
-  check_ids(source, line);
-  const auto prompt = static_cast<int64_t>(prompt_of(source, 0).size());
-  if (prompt == 0) {
-    throw UserError({where_of(line), "the prompt is empty and the model has no first token", "at least one token",
-                     "none", "give a prompt"});
-  }
-  return fit_prompt(prompt, wanted_tokens(prompt), context(), long_prompt_policies().at(options.long_prompts),
-                    where_of(line));
-}
-
-void Generator::Impl::check_ids(const std::vector<int64_t>& source, uint64_t line) const {
-  const int64_t vocabulary = models.target->info().vocabulary;
-  for (const int64_t id : source) {
-    if (id >= 0 && id < vocabulary) continue;
-    throw UserError({where_of(line), "a token id is outside the model's vocabulary",
-                     "ids in 0.." + std::to_string(vocabulary - 1), std::to_string(id),
-                     "encode the input with the model's own tokenizer"});
-  }
-}
 
 Row Generator::Impl::make_row(const Work& work, size_t line, int64_t sample) const {
   const std::vector<int64_t>& source = work.sources[line];
@@ -190,7 +91,7 @@ Row Generator::Impl::make_row(const Work& work, size_t line, int64_t sample) con
   row.output = line * static_cast<size_t>(options.num_samples) + static_cast<size_t>(sample);
   row.prompted = !models.target->info().encoder_decoder;
   if (!row.prompted) row.source = source;
-  row.tokens = prompt_of(source, work.fits[line].dropped);
+  row.tokens = prompts->prompt_of(source, work.fits[line].dropped);
   row.prefix = row.length();
   row.limit = work.fits[line].room;
   row.random = RowRandom(options.seed, row.line, static_cast<uint64_t>(sample));
@@ -214,11 +115,11 @@ void Generator::Impl::begin(RowBatch& batch, const model::TokenBatch& sources, P
   DraftBegin draft{sources, options.num_samples, batch.rows, capacity, encodes ? &encoder : nullptr, nullptr};
   if (parts.drafter) parts.drafter->encode(draft);
   timer.enter(Phase::kPrefill);
-  Prefill prompts = prefill(target, encoder, batch.rows, {capacity, options.num_samples},
-                            parts.drafter ? parts.drafter->target_layers() : std::vector<int64_t>{});
-  batch.state = std::move(prompts.state);
+  Prefill prefilled = prefill(target, encoder, batch.rows, {capacity, options.num_samples},
+                              parts.drafter ? parts.drafter->target_layers() : std::vector<int64_t>{});
+  batch.state = std::move(prefilled.state);
   draft.target_state = batch.state.get();
-  draft.prompt_hidden = prompts.prompt_hidden;
+  draft.prompt_hidden = prefilled.prompt_hidden;
   if (parts.drafter) parts.drafter->prefill(draft);
   timer.enter(Phase::kOther);
   batch.add_time(timer.lap());
@@ -313,7 +214,7 @@ void Generator::carry_window(std::optional<int64_t> window) {
 std::vector<PromptFit> Generator::fit(std::span<const std::vector<int64_t>> sources, uint64_t first_line) const {
   std::vector<PromptFit> fits;
   fits.reserve(sources.size());
-  for (const auto& source : sources) fits.push_back(impl_->fit(source, first_line + fits.size()));
+  for (const auto& source : sources) fits.push_back(impl_->prompts->fit(source, first_line + fits.size()));
   return fits;
 }
 

@@ -10,87 +10,11 @@
 
 #include "base/random.h"
 #include "train/optimizers/optimizer.h"
+#include "train/router/router_positions.h"
 
 namespace draftsmith::train {
 
 namespace {
-
-// Positions in memory; those of index i belong together.
-struct Positions {
-  model::RouterFeatures features;
-  at::Tensor disagreement;  // fp32 [N]
-  std::vector<int32_t> rejected;
-
-  int64_t size() const { return disagreement.numel(); }
-  model::RouterFeatures at(const at::Tensor& rows) const {
-    return {features.entropy.index_select(0, rows), features.probabilities.index_select(0, rows),
-            features.ids.index_select(0, rows)};
-  }
-};
-
-// The chosen positions of the data with their first k tokens.
-Positions select(const data::RouterData& data, const std::vector<int64_t>& chosen, int64_t k) {
-  const data::RouterRows& rows = data.rows();
-  const auto stored = static_cast<size_t>(data.info().top_k);
-  const auto count = static_cast<int64_t>(chosen.size());
-  Positions positions{
-      {at::empty({count}, at::kFloat), at::empty({count, k}, at::kFloat), at::empty({count, k}, at::kLong)},
-      at::empty({count}, at::kFloat),
-      {}};
-  for (int64_t n = 0; n < count; ++n) {
-    const auto row = static_cast<size_t>(chosen[static_cast<size_t>(n)]);
-    positions.features.entropy.mutable_data_ptr<float>()[n] = rows.entropy[row];
-    positions.disagreement.mutable_data_ptr<float>()[n] = rows.disagreement[row];
-    positions.rejected.push_back(rows.rejected[row]);
-    for (int64_t i = 0; i < k; ++i) {
-      const size_t from = row * stored + static_cast<size_t>(i);
-      positions.features.probabilities.mutable_data_ptr<float>()[n * k + i] = rows.probabilities[from];
-      positions.features.ids.mutable_data_ptr<int64_t>()[n * k + i] = rows.ids[from];
-    }
-  }
-  return positions;
-}
-
-struct Split {
-  std::vector<int64_t> training;
-  std::vector<int64_t> validation;
-  std::vector<int64_t> test;
-};
-
-// Returns the sources with positions in an order that depends on the seed alone.
-std::vector<int32_t> shuffled_sources(const data::RouterData& data, uint64_t seed) {
-  const CounterRandom random(seed, "router/validation");
-  std::vector<int32_t> sources = data.rows().examples;  // rising
-  sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
-  const auto place = [&](int32_t source) { return random.uniform(static_cast<uint64_t>(source)); };
-  std::stable_sort(sources.begin(), sources.end(), [&](int32_t a, int32_t b) { return place(a) < place(b); });
-  return sources;
-}
-
-// Divides by source, so that no text is on two sides. A share holds one source at least.
-Split split_by_source(const data::RouterData& data, const RouterTrainingOptions& options) {
-  const std::vector<int32_t> sources = shuffled_sources(data, options.seed);
-  const auto count_of = [&](double share) {
-    return share == 0 ? 0 : std::max<int64_t>(1, std::llround(share * static_cast<double>(sources.size())));
-  };
-  const int64_t validation = count_of(options.validation_share);
-  const int64_t test = count_of(options.test_share);
-  std::map<int32_t, int64_t> place;
-  for (const int32_t source : sources) place.emplace(source, std::ssize(place));
-  Split split;
-  for (int64_t n = 0; n < data.rows().size(); ++n) {
-    const int64_t at = place.at(data.rows().examples[static_cast<size_t>(n)]);
-    (at < validation ? split.validation : at < validation + test ? split.test : split.training).push_back(n);
-  }
-  if (!split.training.empty()) return split;
-  throw UserError(
-      {.where = "router data",
-       .what = "there are too few positions to train on some, to choose by others and to judge by a third part",
-       .expected = fmt::format("sources in each part, with validation_share = {:g} and test_share = {:g}",
-                               options.validation_share, options.test_share),
-       .found = fmt::format("{} positions of {} sources", data.rows().size(), data.info().examples),
-       .hint = "decode more sources in the router-data stage"});
-}
 
 void check_data(const data::RouterData& data, const RoutedDrafter& drafter, const RouterTrainingOptions& options) {
   Problems problems;
@@ -118,7 +42,7 @@ void check_data(const data::RouterData& data, const RoutedDrafter& drafter, cons
 class RouterTrainer {
  public:
   // Reports on `test` or, if it has no positions, on `validation`.
-  RouterTrainer(const Positions& training, const Positions& validation, const Positions& test,
+  RouterTrainer(const RouterPositions& training, const RouterPositions& validation, const RouterPositions& test,
                 const RoutedDrafter& drafter, const RouterTrainingOptions& options)
       : training_(training),
         validation_(validation),
@@ -177,13 +101,13 @@ class RouterTrainer {
   }
 
   // The target of the predictions, fp32 [N].
-  at::Tensor targets(const Positions& positions) const {
+  at::Tensor targets(const RouterPositions& positions) const {
     return options_.target == "rejected" ? at::tensor(positions.rejected, at::kInt).to(at::kFloat)
                                          : positions.disagreement;
   }
 
   // Logits [n] of the positions `rows` int64 [n].
-  at::Tensor logits(const Positions& positions, const at::Tensor& rows) const {
+  at::Tensor logits(const RouterPositions& positions, const at::Tensor& rows) const {
     const model::RouterFeatures features = positions.at(rows);
     const at::Tensor embeddings = drafter_.model.token_embeddings(features.ids.clamp_min(0)).to(at::kCPU);  // [n,k,D]
     return router_.logits(features, embeddings);
@@ -218,7 +142,7 @@ class RouterTrainer {
   }
 
   // P(disagreement) at all positions. fp32 [N]
-  at::Tensor predict(const Positions& positions) const {
+  at::Tensor predict(const RouterPositions& positions) const {
     const at::NoGradGuard no_gradients;
     constexpr int64_t kAtOnce = 8192;
     std::vector<at::Tensor> parts;
@@ -229,12 +153,12 @@ class RouterTrainer {
     return at::cat(parts);
   }
 
-  double cross_entropy(const at::Tensor& predicted, const Positions& positions) const {
+  double cross_entropy(const at::Tensor& predicted, const RouterPositions& positions) const {
     return at::binary_cross_entropy(predicted.to(at::kDouble), targets(positions).to(at::kDouble)).item<double>();
   }
 
   void judge(RouterReport& report) const {
-    const Positions& judged = test_.size() > 0 ? test_ : validation_;
+    const RouterPositions& judged = test_.size() > 0 ? test_ : validation_;
     const at::Tensor predicted = predict(judged).contiguous();
     const at::Tensor labels = targets(judged).to(at::kDouble);
     report.training_positions = training_.size();
@@ -263,9 +187,9 @@ class RouterTrainer {
         report.bins, options_.target == "rejected" ? &ReliabilityBin::rejected : &ReliabilityBin::disagreement);
   }
 
-  const Positions& training_;
-  const Positions& validation_;
-  const Positions& test_;
+  const RouterPositions& training_;
+  const RouterPositions& validation_;
+  const RouterPositions& test_;
   const RoutedDrafter& drafter_;
   const RouterTrainingOptions& options_;
   model::Router router_;
@@ -313,10 +237,10 @@ Fields<RouterTrainingOptions> RouterTrainingOptions::fields() {
 TrainedRouter train_router(const data::RouterData& data, const RoutedDrafter& drafter,
                            const RouterTrainingOptions& options, const OnRouterEpoch& on_epoch) {
   check_data(data, drafter, options);
-  const Split split = split_by_source(data, options);
-  const Positions training = select(data, split.training, options.top_k);
-  const Positions validation = select(data, split.validation, options.top_k);
-  const Positions test = select(data, split.test, options.top_k);
+  const RouterSplit split = split_by_source(data, {options.validation_share, options.test_share}, options.seed);
+  const RouterPositions training = select_positions(data, split.training, options.top_k);
+  const RouterPositions validation = select_positions(data, split.validation, options.top_k);
+  const RouterPositions test = select_positions(data, split.test, options.top_k);
   return RouterTrainer(training, validation, test, drafter, options).run(on_epoch);
 }
 

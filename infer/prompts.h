@@ -1,0 +1,43 @@
+// Prompts of a model's inputs: their first tokens, and how many new tokens have room behind them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "infer/decode_options.h"
+#include "infer/generation_models.h"
+#include "infer/loop/context_fit.h"
+#include "model/files/generation_config.h"
+
+namespace draftsmith::infer {
+
+// Maker of prompts from inputs: token ids for an encoder, or the prompt of a decoder-only model.
+class Prompts {
+ public:
+  // `generation` are the model's settings with those of the options in their place.
+  Prompts(const GenerationModels& models, const DecodeOptions& options, const model::GenerationConfig& generation);
+
+  // Returns the prompt without its `dropped` oldest tokens, though a BOS stays; of an encoder-decoder model it is the
+  // start token.
+  std::vector<int64_t> prompt_of(const std::vector<int64_t>& source, int64_t dropped) const;
+
+  // Returns how the prompt of a source fits the context; an encoder's input always does. Messages name the source by
+  // `line`, counted from 0. Errors: UserError for an id outside the vocabulary, an empty prompt where the model has no
+  // first token, and a prompt too long under long_prompts = error.
+  PromptFit fit(const std::vector<int64_t>& source, uint64_t line) const;
+
+ private:
+  int64_t wanted_tokens(int64_t prompt) const;
+
+  int64_t vocabulary_ = 0;
+  bool encoder_decoder_ = false;
+  int64_t decoder_start_ = 0;
+  std::optional<int64_t> bos_;
+  Context context_;  // the shorter one of the target's and the drafter's, since both hold the whole text
+  LongPrompts policy_;
+  std::optional<int64_t> max_new_tokens_;
+  std::optional<int64_t> max_length_;  // where max_new_tokens is not given
+};
+
+}  // namespace draftsmith::infer
