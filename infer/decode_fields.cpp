@@ -93,6 +93,8 @@ void add_processors(Fields<O>& fields) {
            "1 is off. Default: the model's own setting.")
       .add("no_repeat_ngram_size", &O::no_repeat_ngram_size, GridKey::kList, OuterLoop{}, Range{0}, Unit{"tokens"},
            "No n-gram of this size appears twice in prompt and output; 0 is off. Default: the model's own setting.")
+      .add("min_new_tokens", &O::min_new_tokens, GridKey::kList, OuterLoop{}, Label{"min_new"}, Range{0, 1 << 20},
+           Unit{"tokens"}, "EOS is impossible before this many new tokens. Default: the model's own setting.")
       .add("stop_strings", &O::stop_strings, GridKey::kValue, OuterLoop{}, Label{"stop"},
            "Texts that end an output: the token that completes one is its last. Default: the model's own setting.");
 }
@@ -116,7 +118,8 @@ void add_window_options(Fields<O>& fields) {
           "schedule", &O::schedule, GridKey::kList, read_by_windows({"dynamic"}), Choices(window_schedules().names()),
           "How the dynamic window changes: heuristic adds 2 after a full acceptance and takes 1 off otherwise. It goes "
           "on across texts where the output does not depend on windows: in lossless greedy decoding. "
-          "heuristic_transient begins each text anew; constant keeps the window.")
+          "heuristic_transient begins each text anew; constant keeps the window, and its confidence too (Transformers "
+          "adapts the confidence by an ROC curve).")
       .add("confidence", &O::confidence, GridKey::kList, read_by_windows({"dynamic"}), Range{0, 1},
            "The dynamic window ends after a token that the drafter gave a probability below this; 0 is off. "
            "Default 0.4 for constant, else 0.")
@@ -204,8 +207,6 @@ void add_lengths(Fields<O>& fields) {
       .add("max_new_tokens", &O::max_new_tokens, Range{1, 1 << 20}, Unit{"tokens"},
            "Most tokens put out, EOS included. Default: the model's own setting, else 128. A decoder-only model's "
            "context may leave room for fewer.")
-      .add("min_new_tokens", &O::min_new_tokens, Range{0, 1 << 20}, Unit{"tokens"},
-           "EOS is impossible before this many new tokens. Default: the model's own setting.")
       .add("long_prompts", &O::long_prompts, Choices(long_prompt_policies().names()),
            "A prompt that fills the context of the model or its drafter, so that no token could follow: error refuses "
            "it; truncate-left drops its beginning (never the BOS) so that max_new_tokens fit, at most half of the "

@@ -78,6 +78,7 @@ Judgement RollbackAcceptance::judge_tensors(const Verification& verification) co
   auto distant = token_log_probability(heads, verification.tokens).neg().le(threshold_).logical_not();
   at::Tensor own;     // [B,G] greedy decoding only
   at::Tensor broken;  // [B] likewise: some logits are not finite
+  at::Tensor failed;  // [B] the whole draft is judged, and some of these logits are not finite
   Judgement judgement;
   if (verification.warping.greedy()) {
     const auto choices = most_likely(heads);
@@ -93,10 +94,12 @@ Judgement RollbackAcceptance::judge_tensors(const Verification& verification) co
     const auto first = judgement.accepted.clamp_max(window - 1).unsqueeze(1);  // [B,1]
     const auto keeps_all =
         judgement.accepted.lt(verification.counts) & own.gather(1, first).squeeze(1) & broken.logical_not();  // [B]
+    failed = judgement.accepted.lt(verification.counts) & own.gather(1, first).squeeze(1) & broken;
     judgement.accepted = at::where(keeps_all, verification.counts, judgement.accepted);
   }
   judgement.rolled_back = judgement.accepted.lt(verification.counts);
   judgement.next = target_token(verification, judgement.accepted);
+  if (failed.defined()) judgement.next.masked_fill_(failed, kNoToken);
   return judgement;
 }
 

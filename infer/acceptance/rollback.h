@@ -1,6 +1,6 @@
 // The acceptance `rollback` of BiLD (Kim et al., Algorithm 1 and §3.4): the target's own token replaces the first
-// drafted token y with -log p(y) > alpha_RB, where p is the target's unwarped distribution. If there is none, the
-// target adds the next token.
+// drafted token y with -log p(y) > alpha_RB, where p is the target's distribution after processors, at temperature
+// 1. (The authors' program takes it before processors.) If there is none, the target adds the next token.
 //
 // Algorithm 1 stops once the last token is EOS, whoever wrote it. So a draft that ends with EOS, or at the length
 // limit, is output without a run of the target unless `verify_end` is set.

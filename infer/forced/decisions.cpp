@@ -14,43 +14,53 @@ int64_t decoder_start(const GenerationModels& models) {
   return models.generation ? models.generation->decoder_start : models.target->info().decoder_start;
 }
 
-// Returns the rows of the outputs as decoding has them before the next token.
+// Returns the rows of the outputs as decoding has them before the next token. Without a limit of its own, decoding may
+// go on for long.
 std::vector<Row> rows_of(const Generator& generator, const GenerationModels& models, const ForcedBatch& texts) {
-  const bool encodes = models.target->info().encoder_decoder;
-  std::vector<Row> rows(texts.sources.size());
-  for (size_t b = 0; b < rows.size(); ++b) {
-    Row& row = rows[b];
-    if (encodes) row.source = texts.sources[b];
-    row.tokens = encodes ? std::vector<int64_t>{decoder_start(models)} : texts.sources[b];
-    if (row.tokens.empty() && models.generation && models.generation->bos) row.tokens = {*models.generation->bos};
-    row.prefix = row.length();
+  constexpr int64_t kNoLimit = int64_t{1} << 40;
+  std::vector<Row> rows;
+  for (size_t b = 0; b < texts.sources.size(); ++b) {
+    std::vector<int64_t> source = texts.sources[b];
+    if (source.empty() && models.generation && models.generation->bos) source = {*models.generation->bos};
+    Row& row =
+        rows.emplace_back(row_before_output(source, models.target->info().encoder_decoder, decoder_start(models)));
     row.tokens.insert(row.tokens.end(), texts.outputs[b].begin(), texts.outputs[b].end());
-    row.limit = generator.options().max_new_tokens.value_or(row.emitted() + 1);
+    row.limit = generator.options().max_new_tokens.value_or(kNoLimit);
   }
   return rows;
+}
+
+// Returns each text's logits behind its output [B,V].
+at::Tensor next_logits(const GenerationModels& models, const std::vector<Row>& rows) {
+  std::vector<std::vector<int64_t>> sources;
+  std::vector<std::vector<int64_t>> outputs;  // with one token more, whose logits are wanted
+  for (const Row& row : rows) {
+    const auto input = row.input();
+    sources.emplace_back(input.begin(), input.end());
+    outputs.emplace_back(row.tokens.begin() + row.prefix, row.tokens.end()).push_back(0);
+  }
+  ForcedBatch batch{sources, outputs};
+  batch.decoder_start = decoder_start(models);
+  TeacherForcing forcing(*models.target, batch);
+  const int64_t at_once = forcing.positions_at_once();
+  std::vector<at::Tensor> wanted(rows.size());
+  for (int64_t done = 0; done < forcing.longest(); done += at_once) {
+    const int64_t width = std::min(at_once, forcing.longest() - done);
+    const at::Tensor logits = forcing.next(width);  // [B,L,V]
+    for (size_t b = 0; b < rows.size(); ++b) {
+      const int64_t last = std::ssize(outputs[b]) - 1 - done;
+      // A model may reuse the memory of its logits.
+      if (last >= 0 && last < width) wanted[b] = logits[static_cast<int64_t>(b)][last].clone();
+    }
+  }
+  return at::stack(wanted);
 }
 
 // Returns decision_logits() in the model's number type, on its device.
 at::Tensor processed_logits(const Generator& generator, const GenerationModels& models, const ForcedBatch& texts) {
   const model::DecodingGuard guard;
   const std::vector<Row> rows = rows_of(generator, models, texts);
-  std::vector<std::vector<int64_t>> sources;
-  std::vector<std::vector<int64_t>> outputs;  // with one token more, whose logits are wanted
-  for (size_t b = 0; b < rows.size(); ++b) {
-    const auto prefix = rows[b].tokens.begin() + rows[b].prefix;
-    sources.push_back(models.target->info().encoder_decoder ? rows[b].source
-                                                            : std::vector<int64_t>(rows[b].tokens.begin(), prefix));
-    outputs.emplace_back(prefix, rows[b].tokens.end()).push_back(0);
-  }
-  ForcedBatch batch{sources, outputs};
-  batch.decoder_start = decoder_start(models);
-  TeacherForcing forcing(*models.target, batch);
-  const at::Tensor all = forcing.next(forcing.longest());  // [B,L,V]
-  std::vector<at::Tensor> wanted;
-  for (size_t b = 0; b < rows.size(); ++b) {
-    wanted.push_back(all.select(0, static_cast<int64_t>(b)).select(0, std::ssize(outputs[b]) - 1));
-  }
-  const at::Tensor logits = at::stack(wanted);  // [B,V]
+  const at::Tensor logits = next_logits(models, rows);
   generator.settings().process(logits, {rows});
   return logits;
 }

@@ -125,13 +125,10 @@ class MatchPass {
  private:
   // The outputs' rows before their first new token, for logits processors.
   std::vector<Row> rows_of(std::span<const std::vector<int64_t>> sources) const {
-    std::vector<Row> rows(sources.size());
-    for (size_t b = 0; b < rows.size(); ++b) {
-      const bool encodes = target_.info().encoder_decoder;
-      if (encodes) rows[b].source = sources[b];
-      rows[b].tokens = encodes ? std::vector<int64_t>{target_.info().decoder_start} : sources[b];
-      rows[b].prefix = rows[b].length();
-      rows[b].limit = options_.max_new_tokens;
+    std::vector<Row> rows;
+    for (const std::vector<int64_t>& source : sources) {
+      rows.push_back(row_before_output(source, target_.info().encoder_decoder, target_.info().decoder_start));
+      rows.back().limit = options_.max_new_tokens;
     }
     return rows;
   }

@@ -27,6 +27,15 @@ bool Row::fails(int64_t token, int64_t position, const std::string& owner) {
   return true;
 }
 
+Row row_before_output(const std::vector<int64_t>& source, bool encoder_decoder, int64_t decoder_start) {
+  Row row;
+  row.prompted = !encoder_decoder;
+  if (encoder_decoder) row.source = source;
+  row.tokens = encoder_decoder ? std::vector<int64_t>{decoder_start} : source;
+  row.prefix = row.length();
+  return row;
+}
+
 at::Tensor uniforms(std::span<const Row> rows, Draw use, int64_t first, int64_t count, at::Device device) {
   auto values = at::empty({static_cast<int64_t>(rows.size()), count}, at::kDouble);
   double* out = values.mutable_data_ptr<double>();

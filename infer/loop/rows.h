@@ -47,6 +47,10 @@ struct Row {
   bool fails(int64_t token, int64_t position, const std::string& owner);
 };
 
+// Returns a row before its first new token, without line, limit and random stream. `source` is the encoder's input or
+// the prompt; an encoder-decoder's tokens begin with `decoder_start`.
+Row row_before_output(const std::vector<int64_t>& source, bool encoder_decoder, int64_t decoder_start);
+
 // Called with a row's new tokens as they are committed: index of its result, the tokens since the last call, and
 // whether the row is finished. A row that fails is finished by a call without tokens.
 using OnTokens = std::function<void(size_t output, std::span<const int64_t> tokens, bool finished)>;

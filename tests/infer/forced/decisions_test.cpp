@@ -64,6 +64,20 @@ TEST(Decisions, OfRealModelsStartWhereDecodingStarts) {
   }
 }
 
+// The encoder's processors look at the prompt of a decoder-only model.
+TEST(Decisions, ProcessPromptsAsDecodingDoes) {
+  auto settings = settings_with_eos();
+  settings.encoder_repetition_penalty = 5;
+  settings.encoder_no_repeat_ngram_size = 2;
+  int64_t same = 0;
+  for (const auto& config : {model::tiny_llama(), model::tiny_gpt2()}) {
+    model::TransformerModel model(config, 1);
+    model.to(at::kCPU, at::kDouble);
+    same += check_greedy(model, settings);
+  }
+  EXPECT_LT(same, 32) << "the settings change no token";
+}
+
 TEST(Decisions, ForbiddenTokensAreInfinitelyFar) {
   auto settings = settings_with_eos();
   settings.suppress = {2};
