@@ -32,17 +32,17 @@ DraftMeasures measure_drafts(const TrainableModel& trained, const DraftTask& tas
   const TextWriters writers = trained.text_writers();
   infer::GenerationModels models;
   models.target = writers.tandem ? writers.target.get() : task.target;
-  models.drafter =
-      writers.tandem ? infer::tandem_drafter(writers.tandem) : infer::as_drafter(*writers.target, task.tokenizer);
+  models.drafter = writers.tandem ? infer::tandem_drafter(writers.tandem, task.tokenizer)
+                                  : infer::as_drafter(*writers.target, task.tokenizer);
   models.generation =
       model::default_generation_config(writers.tandem ? writers.target->config() : task.target->config());
   models.target_tokenizer = task.tokenizer;
   infer::Generator generator(models, speculative_decoding(options, writers.tandem != nullptr));
   const auto results = generator.generate(task.sources, 0, [&](size_t, const auto&) { task.stop_if_asked(); });
+  infer::throw_if_failed(results);
 
   std::vector<std::vector<int64_t>> sources, outputs;
   for (size_t i = 0; i < results.size(); ++i) {
-    if (results[i].ids.empty()) continue;  // a prompt that did not fit
     sources.push_back(task.sources[i]);
     outputs.push_back(results[i].ids);
   }

@@ -89,7 +89,7 @@ StepResult accumulate_gradients(TrainableModel& trainable, Objective& objective,
     result.labels += loss.count;
   }
   values.push_back(global_norm(trainable).to(at::kDouble));
-  // The one point of a step at which the host waits for a GPU.
+  // Loss and norm reach the host together, so that a GPU is waited for once.
   const at::Tensor on_host = at::stack(values).cpu();
   const std::vector<double> numbers(on_host.data_ptr<double>(), on_host.data_ptr<double>() + on_host.numel());
   result.nonfinite = find_nonfinite(numbers, settings.step, corpus, micro_batches);

@@ -1,4 +1,7 @@
 // A speculative decode as a validation measure: its numbers are those of decoding and of forced passes done by hand.
+#include <cmath>
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -131,6 +134,15 @@ TEST_F(DraftedValidation, WhatCannotBeMeasuredIsRefused) {
   const std::string refused = error_of([&] { problems.throw_if_any(); });
   EXPECT_NE(refused.find("draft_examples above 0"), std::string::npos) << refused;
   EXPECT_NE(refused.find("\"overlap\""), std::string::npos) << refused;
+}
+
+TEST_F(DraftedValidation, ATextThatFailsIsAnErrorAndNotLeftOut) {
+  model::TransformerModel trained(tiny_config(), 5), target(tiny_config(), 6);
+  {
+    const at::NoGradGuard no_gradients;
+    target.parameters().at("embedding.weight")[sources()[3][0]].fill_(std::nan(""));
+  }
+  EXPECT_THAT(error_of<RunError>([&] { measure(trained, target, 0); }), testing::HasSubstr("not finite"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "model/kinds/block_prediction.h"
 #include "model/kinds/deep_tandem.h"
 #include "tests/support/models.h"
+#include "tests/support/pieces_tokenizer.h"
 #include "tests/train/trainable/tandem_training_fixtures.h"
 #include "tests/train/trainable/trainable_checks.h"
 #include "train/trainable/block_trainables.h"
@@ -139,6 +140,21 @@ TEST_F(TandemRuns, AValidationDecodesWithTheTandem) {
     EXPECT_LE(part, 1 + 1e-6);
   }
   EXPECT_GT(found.alpha_forced, 0);
+  EXPECT_GE(found.tokens_per_target_run, 1);
+}
+
+// Padding of one tokenizer's vocabulary to two sizes is none of the tokenizer's ids.
+TEST_F(TandemRuns, AValidationDecodesWithATandemWhoseVocabulariesArePaddedToOtherSizes) {
+  const Pair pair(model::tiny_t5());
+  model::TransformerConfig padded = pair.primary->config();
+  padded.vocabulary += 4;
+  const auto primary = model::varied_model(padded, 3, at::kFloat);
+  TandemTrainable trainable(*pair.secondary, *primary, {.configuration = TandemConfiguration::kPrimaryFrozen});
+  const data::Corpus validation(folder_ / "validation.h5");
+  const infer::testing::Pieces tokenizer(kTestVocabulary, "none");
+  const ValidationOptions drafting{.draft_examples = 8, .draft_temperature = 1, .max_new_tokens = 10};
+  const DraftMeasures found =
+      validate(trainable, {.corpus = &validation, .tokenizer = &tokenizer}, drafting).drafts.value();
   EXPECT_GE(found.tokens_per_target_run, 1);
 }
 
