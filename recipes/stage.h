@@ -44,7 +44,7 @@ struct CheckedOptions {
 struct StageKind {
   std::string name;
   // Increment it if the same options give another result, for example after a changed default: finished stages are then
-  // redone.
+  // redone. It stays if the old result is as good and only its last digits differ; the changelog says so.
   int64_t version = 1;
   std::string summary;
   // Returns the text of the options for `draftsmith help options`.

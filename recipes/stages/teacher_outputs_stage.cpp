@@ -79,6 +79,7 @@ infer::DecodeOptions decode_options(const TeacherOutputsOptions& options) {
     decode.temperature = options.temperature;
     decode.top_k = options.top_k;
     decode.top_p = options.top_p;
+    decode.min_p = 0;  // never the model's own
   }
   decode.seed = options.seed;
   decode.max_new_tokens = options.max_new_tokens;
@@ -214,17 +215,11 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContex
 
 }  // namespace
 
-// Earlier versions sampled with top-k and top-p of the model's own settings, so sampled outputs have another identity
-// than theirs. Greedy ones are the same and stay finished.
+// Version 1 wrote one greedy output for all plain texts of a decoder-only model, and sampled with the model's own top-k
+// and top-p.
 StageKind teacher_outputs_stage() {
-  StageKind kind = make_stage_kind<TeacherOutputsOptions>(
-      "teacher-outputs", 1, "decodes calibration inputs with the target", run_teacher_outputs);
-  kind.check = [check = kind.check](const toml::table& table, const std::string& stage, Problems& problems) {
-    CheckedOptions checked = check(table, stage, problems);
-    if (checked.options.at("temperature").get<double>() > 0) checked.identity["sampling"] = "top_k and top_p as given";
-    return checked;
-  };
-  return kind;
+  return make_stage_kind<TeacherOutputsOptions>("teacher-outputs", 2, "decodes calibration inputs with the target",
+                                                run_teacher_outputs);
 }
 
 }  // namespace draftsmith::recipes
