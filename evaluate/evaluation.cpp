@@ -12,6 +12,7 @@
 #include "base/signals.h"
 #include "evaluate/measure/forced_alphas.h"
 #include "evaluate/measure/measure.h"
+#include "evaluate/measure/typical_lines.h"
 #include "evaluate/report/report.h"
 #include "evaluate/results/failed_checks.h"
 #include "evaluate/results/lines_file.h"
@@ -23,14 +24,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the line with the median output length, on which step times are measured.
-size_t typical_line(const SettingRecords& greedy) {
-  std::vector<size_t> order(greedy.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  const auto middle = order.begin() + static_cast<std::ptrdiff_t>(order.size() / 2);
-  std::nth_element(order.begin(), middle, order.end(),
-                   [&](size_t a, size_t b) { return greedy[a].ids.size() < greedy[b].ids.size(); });
-  return *middle;
+bool has_measurement_error(const Results& results) {
+  return std::ranges::any_of(results.tasks, [](const TaskResult& task) {
+    return std::ranges::any_of(task.rows(), [](const auto* row) { return row->measurement_error.has_value(); });
+  });
 }
 
 class Suite {
@@ -53,8 +50,9 @@ class Suite {
     result.results = summarize();
     result.table = results_table(result.results);
     write(result.results);
-    store.remove();
     result.failures = failed_checks(result.results, (out_dir_ / "results.json").string());
+    // Only times come out otherwise when they are measured again.
+    if (result.failures.empty() || has_measurement_error(result.results)) store.remove();
     return result;
   }
 
@@ -186,15 +184,20 @@ class Suite {
       const std::string drafting = setting.drafter_label();
       if (drafting.empty() && setting.algorithm() != infer::Algorithm::kPpd) continue;
       const SettingRecords& greedy = task.own_greedy(setting);
-      const size_t line = typical_line(greedy);
-      if (greedy[line].ids.empty()) continue;
+      const std::vector<size_t> lines = typical_lines(greedy);
+      if (lines.empty()) continue;
       if (options_.calibrate && setting.algorithm() == infer::Algorithm::kPpd) {
-        task.ppd_times[setting.label] = engine_.ppd_times(setting, task.prompts[line], greedy[line].ids);
+        const size_t middle = lines[lines.size() / 2];
+        task.ppd_times[setting.label] = engine_.ppd_times(setting, task.prompts[middle], greedy[middle].ids);
       }
       if (drafting.empty()) continue;
       task.drafted_for[drafting] = setting.model;
       if (options_.calibrate && !task.costs.contains(drafting)) {
-        task.costs[drafting] = engine_.step_costs(setting, task.prompts[line], greedy[line].ids, longest + 1);
+        std::vector<infer::StepCosts> measured;
+        for (const size_t line : lines) {
+          measured.push_back(engine_.step_costs(setting, task.prompts[line], greedy[line].ids, longest + 1));
+        }
+        task.costs[drafting] = median_costs(measured);
       }
       if (options_.forced_lines > 0 && !task.forced.contains(drafting)) {
         measure_forced_alphas(setting, options_, engine_, task);

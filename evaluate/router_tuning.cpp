@@ -48,7 +48,7 @@ bool lossless(const SettingGrid& run) {
 // Returns whether settings of the run can be chosen on the task: it has a metric, or none of them loses quality.
 bool can_choose(const SuiteOptions& options, const SettingGrid& run, const std::string& task) {
   const auto settings = expand_grid(run);
-  return std::all_of(settings.begin(), settings.end(), [](const auto& one) { return one.equals_greedy(); }) ||
+  return std::all_of(settings.begin(), settings.end(), [](const auto& one) { return one.follows_target(); }) ||
          std::any_of(options.task.begin(), options.task.end(),
                      [&](const TaskOptions& one) { return one.name == task && one.metric.scored(); });
 }
@@ -130,8 +130,7 @@ void require_tuned(const SuiteOptions& suite, const std::vector<TunedRouter>& ro
                                    [&](const TunedRouter& one) { return one.router == run.decode.router; });
     if (tuned) continue;
     problems.add({"tune_router", "no run can tune the router " + run.decode.router.string(),
-                  "a run whose outputs are the target's (acceptance exact or rejection), at temperature 0 or on a task "
-                  "with a metric",
+                  "a run whose outputs are the target's, greedy or sampled (acceptance exact or rejection)",
                   "run " + (run.name.empty() ? run.decode.method : run.name),
                   "add such a run, or leave --tune-router out"});
   }

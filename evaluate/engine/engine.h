@@ -65,7 +65,8 @@ class Engine {
   virtual std::vector<int64_t> encode_continuation(const std::string& source, const TaskOptions& task) const = 0;
   // Returns the text of generated ids. With `ids` it is the ids themselves without EOS, separated by blanks.
   virtual std::string text(const std::vector<int64_t>& generated, bool ids) const = 0;
-  // Decodes the prompts as one batch. Each record has one repetition with the line's share of the batch's time.
+  // Decodes the prompts as one batch. Each record has one repetition with the line's share of the batch's time. A line
+  // whose logits are not finite has a failure instead of ids and counts; the other lines are as without it.
   virtual std::vector<LineRecord> decode(const Setting& run, const DecodeBatch& batch) = 0;
   // Returns how far each of `tokens` lies below the highest logit where the setting decides the next token: after its
   // processors, infinitely far for padding ids.

@@ -89,17 +89,14 @@ class ModelEngine final : public Engine {
     auto results = generator.generate(batch.prompts, static_cast<uint64_t>(batch.first_line));
     synchronize(device);
     const double elapsed = watch.seconds();
-    require_outputs(run, results);
     std::vector<LineRecord> records;
     const auto samples = static_cast<size_t>(run.decode.num_samples);
     for (size_t first = 0; first < results.size(); first += samples) {
       LineRecord record;
-      for (size_t i = first; i < first + samples; ++i) {
-        if (!results[i].ids.empty()) record.first_tokens.push_back(results[i].ids.front());
-        record.stats += results[i].stats;
-      }
-      record.ids = std::move(results[first].ids);
+      for (size_t i = first; i < first + samples; ++i) add_sample(results[i], record);
       record.repetitions = {record.stats.seconds};
+      if (record.failure) record.stats = {};
+      record.ids = record.failure ? std::vector<int64_t>() : std::move(results[first].ids);
       record.window = generator.carried_window();
       records.push_back(std::move(record));
     }
@@ -222,18 +219,14 @@ class ModelEngine final : public Engine {
     return setting.decode.drafts() && infer::window_traits(setting.decode).replays;
   }
 
-  // Errors: RunError that names the setting if a line's logits are not finite numbers: its measurement would lack it.
-  static void require_outputs(const Setting& run, std::span<const infer::GenerationResult> results) {
-    try {
-      infer::throw_if_failed(results);
-    } catch (const RunError& error) {
-      Problem problem = error.problems().front();
-      problem.where = "run " + run.label + ", " + problem.where;
-      throw RunError(std::move(problem));
-    }
+  static void add_sample(const infer::GenerationResult& sample, LineRecord& record) {
+    record.stats += sample.stats;
+    if (sample.error && !record.failure) record.failure = sample.error->what;
+    if (!sample.ids.empty()) record.first_tokens.push_back(sample.ids.front());
   }
 
-  // Records the pass that the window oracle replays: untimed, with the longest windows, once for each batch.
+  // Records the pass that the window oracle replays: untimed, with the longest windows, once for each batch. A line
+  // that fails here fails in the replay too.
   void record_accepted(const Setting& run, const DecodeBatch& batch) {
     const std::vector<Prompt> prompts(batch.prompts.begin(), batch.prompts.end());
     if (!recorded_.insert({run.label, batch.max_new_tokens, prompts}).second) return;
@@ -244,7 +237,7 @@ class ModelEngine final : public Engine {
                             infer::make_acceptance_rule(decode)};
     decode.window_rule = "fixed";
     infer::Generator recorder(models, decode, std::move(parts));
-    require_outputs(run, recorder.generate(batch.prompts, static_cast<uint64_t>(batch.first_line)));
+    recorder.generate(batch.prompts, static_cast<uint64_t>(batch.first_line));
   }
 
   infer::DecodeOptions decode_options(const Setting& run, int64_t max_new_tokens) const {

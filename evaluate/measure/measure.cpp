@@ -146,6 +146,7 @@ class TaskMeasurement {
 
   static void add_seconds(const std::vector<LineRecord>& repetition, SettingRecords& records) {
     for (size_t row = 0; row < records.size(); ++row) {
+      if (records[row].failure) continue;
       const auto& seconds = repetition.at(row).repetitions;
       records[row].repetitions.insert(records[row].repetitions.end(), seconds.begin(), seconds.end());
     }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -23,6 +24,7 @@ struct LineRecord {
   std::vector<infer::PhaseSeconds> repetitions;  // empty: not timed
   // Tokens of the next batch's first windows (DecodeBatch::window); absent if windows do not go on across batches.
   std::optional<int64_t> window = std::nullopt;
+  std::optional<std::string> failure = std::nullopt;  // defect of the model's numbers: no ids, no counts, not timed
 
   // Returns the repetition with the median total; of an even number the lower of the two in the middle.
   const infer::PhaseSeconds& median() const;

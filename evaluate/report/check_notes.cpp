@@ -28,6 +28,13 @@ std::string explanation(const Exactness& exactness) {
 
 }  // namespace
 
+std::string failed_lines_note(const SettingResult& setting, Form /*form*/) {
+  if (!setting.failed_lines) return "";
+  const FailedLines& failed = *setting.failed_lines;
+  return fmt::format("! {}: {} lines failed (first line {}: {}): scores count them as empty, speeds lack them",
+                     setting.name, failed.lines, failed.first + 1, failed.failure);
+}
+
 std::string exactness_note(const SettingResult& setting, Form form) {
   if (!setting.exactness || setting.exactness->differing_lines == 0) return "";
   const Exactness& exactness = *setting.exactness;

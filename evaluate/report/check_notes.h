@@ -1,4 +1,4 @@
-// Notes on the checks of lossless settings, below the table of settings.
+// Notes on failed lines and on the checks of lossless settings, below the table of settings.
 #pragma once
 
 #include <string>
@@ -6,6 +6,9 @@
 #include "evaluate/report/section.h"
 
 namespace draftsmith::evaluate {
+
+// Returns a note on lines that the setting could not decode; empty if there are none.
+std::string failed_lines_note(const SettingResult& setting, Form form);
 
 // Returns a note on lines that differ from greedy decoding; empty if none do. Brief reports note them of lossless
 // settings only. Failed checks begin with "!".

@@ -10,7 +10,11 @@ using nlohmann::ordered_json;
 Section checks_section() {
   return {.title = "",
           .parts = nullptr,
-          .csv = {{"differing_lines",
+          .csv = {{"failed_lines",
+                   [](const TaskView&, const SettingResult& row) {
+                     return row.failed_lines ? ordered_json(row.failed_lines->lines) : ordered_json();
+                   }},
+                  {"differing_lines",
                    [](const TaskView&, const SettingResult& row) {
                      return row.exactness ? ordered_json(row.exactness->differing_lines) : ordered_json();
                    }},

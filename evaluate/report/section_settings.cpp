@@ -192,10 +192,10 @@ std::string lengths_note(const SettingResult& setting, Form form) {
 // Adds the notes of a setting, in the order of the form.
 void add_notes(const SettingResult& setting, Form form, std::vector<std::string>& notes) {
   using Note = std::string (*)(const SettingResult&, Form);
-  constexpr std::array<Note, 6> kBriefOrder{error_note,     noise_note,        lengths_note,
-                                            exactness_note, first_tokens_note, chosen_note};
-  constexpr std::array<Note, 6> kFullOrder{error_note,  noise_note,     lengths_note,
-                                           chosen_note, exactness_note, first_tokens_note};
+  constexpr std::array<Note, 7> kBriefOrder{failed_lines_note, error_note,        noise_note, lengths_note,
+                                            exactness_note,    first_tokens_note, chosen_note};
+  constexpr std::array<Note, 7> kFullOrder{failed_lines_note, error_note,     noise_note,       lengths_note,
+                                           chosen_note,       exactness_note, first_tokens_note};
   for (const Note note : form == Form::kBrief ? kBriefOrder : kFullOrder) {
     std::string text = note(setting, form);
     if (!text.empty()) notes.push_back(std::move(text));

@@ -9,6 +9,13 @@
 namespace draftsmith::evaluate {
 
 template <class Io>
+void visit(Io& io, Of<Io, FailedLines>& failed) {
+  io("lines", failed.lines);
+  io("first", failed.first);
+  io("failure", failed.failure);
+}
+
+template <class Io>
 void visit(Io& io, Of<Io, Divergence>& divergence) {
   io("line", divergence.line);
   io("position", divergence.position);

@@ -13,6 +13,14 @@ Problem beyond_bound(const std::string& where, const SpeedResult& speed) {
           .hint = "something disturbed the baseline's times; measure again on an idle machine"};
 }
 
+Problem lines_without_output(const std::string& where, const FailedLines& failed) {
+  return {.where = fmt::format("{}, line {}", where, failed.first + 1),
+          .what = failed.failure,
+          .expected = "an output for every line",
+          .found = fmt::format("{} lines without one", failed.lines),
+          .hint = "scores count them as empty, speeds lack them; train the model on or use a wider dtype"};
+}
+
 std::string token_text(const std::optional<int64_t>& token) {
   return token ? fmt::format("token {}", *token) : "no token";
 }
@@ -44,6 +52,7 @@ std::vector<Problem> failed_checks(const Results& results, const std::string& fi
   for (const TaskResult& task : results.tasks) {
     for (const SettingResult* setting : task.rows()) {
       const std::string where = fmt::format("{}, task {}, run {}", file, task.name, setting->name);
+      if (setting->failed_lines) problems.push_back(lines_without_output(where, *setting->failed_lines));
       if (setting->measurement_error) problems.push_back(beyond_bound(where, setting->speed));
       if (setting->lossless_check.value_or(true)) continue;
       if (setting->exactness) problems.push_back(other_tokens(where, *setting->exactness));

@@ -1,4 +1,5 @@
-// Failed checks of a suite's measurements: speeds beyond their bounds, and lossless settings that are not.
+// Failed checks of a suite's measurements: lines without output, speeds beyond their bounds, and lossless settings that
+// are not.
 #pragma once
 
 #include <string>

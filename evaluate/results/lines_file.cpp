@@ -19,6 +19,7 @@ std::string lines_jsonl(const MeasuredTask& task) {
         json["seconds"].push_back(seconds.total());
         json["decode_seconds"].push_back(seconds.decode());
       }
+      if (records[line].failure) json["failure"] = *records[line].failure;
       text += json.dump() + "\n";
     }
   }

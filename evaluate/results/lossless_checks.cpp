@@ -51,7 +51,8 @@ Exactness check_exactness(const MeasuredTask& measured, const Setting& setting, 
   result.lines = static_cast<int64_t>(own.size());
   std::vector<size_t> differing;
   for (size_t line = 0; line < own.size(); ++line) {
-    if (own[line].ids != greedy[line].ids) differing.push_back(line);
+    const bool failed = own[line].failure || greedy[line].failure;
+    if (!failed && own[line].ids != greedy[line].ids) differing.push_back(line);
   }
   result.differing_lines = std::ssize(differing);
   if (!result.lossless || differing.empty()) return result;

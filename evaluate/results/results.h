@@ -137,6 +137,13 @@ struct Exactness {
   std::optional<Divergence> first_unexplained;  // of the first such line
 };
 
+// Lines that a setting could not decode. Their outputs count as empty in scores; speeds and counts lack them.
+struct FailedLines {
+  int64_t lines = 0;
+  int64_t first = 0;  // index of the first one, counted from 0
+  std::string failure;
+};
+
 // Quality of a model's predictions on given texts. Drafters are also compared with the target's choice and
 // distribution.
 struct PredictionResult {
@@ -171,6 +178,7 @@ struct SettingResult {
   std::optional<AccountedSpeed> accounted;
   std::optional<Inside> inside;
   std::string drafter;  // Setting::drafter_label()
+  std::optional<FailedLines> failed_lines;
   std::optional<Exactness> exactness;
   std::optional<FirstTokenTest> first_tokens;  // of settings that sample exactly
   std::optional<bool> lossless_check;          // whether a lossless setting, greedy or sampled, is lossless

@@ -201,6 +201,7 @@ void visit(Io& io, Of<Io, SettingResult>& setting) {
   if constexpr (!Io::kWrites) part_old_account(io.json, setting);
   io("inside", setting.inside);
   io("drafting", setting.drafter);
+  io("failed_lines", setting.failed_lines);
   io("exactness", setting.exactness);
   io("first_tokens", setting.first_tokens);
   io("lossless_check", setting.lossless_check);

@@ -16,6 +16,16 @@ namespace {
 // Factor by which clocks and caches may push a correct measurement beyond the interval of its ratio.
 constexpr double kBoundSlack = 1.03;
 
+std::optional<FailedLines> failed_lines(const SettingRecords& records) {
+  std::optional<FailedLines> failed;
+  for (size_t line = 0; line < records.size(); ++line) {
+    if (!records[line].failure) continue;
+    if (!failed) failed = {.lines = 0, .first = static_cast<int64_t>(line), .failure = *records[line].failure};
+    ++failed->lines;
+  }
+  return failed;
+}
+
 metrics::ResamplingOptions resampling_of(const SuiteOptions& options) {
   return {.resamples = options.resamples, .seed = options.seed, .confidence = 0.95};
 }
@@ -60,6 +70,7 @@ class TaskSummary {
     result.hypotheses = hypotheses_file(*measured_.task, row);
     result.quality = quality(setting);
     static_cast<Speed&>(result.speed) = measure_speed(records(setting), records(baseline), resampling_of(options_));
+    result.failed_lines = failed_lines(records(setting));
     result.acceptance = acceptance(setting, stats);
     add_prediction(setting, stats, result);
     add_inside(setting, stats, result);
@@ -86,8 +97,11 @@ class TaskSummary {
     return quality;
   }
 
-  // Returns the number of a setting's output sequences on the whole task.
-  int64_t outputs(const Setting& setting) const { return measured_.data.lines() * setting.decode.num_samples; }
+  // Returns the number of a setting's output sequences on the whole task; failed lines have none.
+  int64_t outputs(const Setting& setting) const {
+    const auto decoded = std::ranges::count_if(records(setting), [](const auto& line) { return !line.failure; });
+    return decoded * setting.decode.num_samples;
+  }
 
   static std::optional<bool> alpha_is_conditional(const Setting& setting) {
     if (!setting.decode.drafts()) return std::nullopt;

@@ -79,6 +79,7 @@ std::string group_of(const std::string& name, const Setting& setting) {
   if (decode.min_p.value_or(0) != 0) group += fmt::format(".min_p{}", *decode.min_p);
   if (decode.repetition_penalty) group += fmt::format(".penalty{}", *decode.repetition_penalty);
   if (decode.no_repeat_ngram_size) group += fmt::format(".ngram{}", *decode.no_repeat_ngram_size);
+  if (decode.min_new_tokens) group += fmt::format(".min_new{}", *decode.min_new_tokens);
   if (!decode.stop_strings.empty()) group += ".stop_" + sha256(ordered_json(decode.stop_strings).dump()).substr(0, 8);
   if (decode.num_samples != 1) group += fmt::format(".samples{}", decode.num_samples);
   return file_safe(group);
@@ -96,6 +97,7 @@ void take_sampling(const DecodeOptions& from, DecodeOptions& decode) {
 void take_processors(const DecodeOptions& from, DecodeOptions& decode) {
   decode.repetition_penalty = from.repetition_penalty;
   decode.no_repeat_ngram_size = from.no_repeat_ngram_size;
+  decode.min_new_tokens = from.min_new_tokens;
   decode.stop_strings = from.stop_strings;
 }
 

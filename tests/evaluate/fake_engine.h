@@ -29,6 +29,8 @@ class FakeEngine : public Engine {
   };
   // How many of a line's words a setting gets wrong.
   std::function<int64_t(const Setting&, int64_t line)> errors = [](const Setting&, int64_t) { return 0; };
+  // Lines that a setting cannot decode.
+  std::function<bool(const Setting&, int64_t line)> fails = [](const Setting&, int64_t) { return false; };
   int64_t wrong_word = 99;  // in place of a word
   // Logits of the model: its own word is the most likely, 98 follows it closely, the others are far behind.
   std::function<double(const Setting&, const TextStart&, int64_t token)> gap =
@@ -137,6 +139,11 @@ class FakeEngine : public Engine {
 
   LineRecord line(const Setting& run, int64_t index, size_t prompt) const {
     LineRecord record;
+    record.repetitions = {infer::PhaseSeconds{.verify = seconds(run, index)}};
+    if (fails(run, index)) {
+      record.failure = "the logits are no numbers";
+      return record;
+    }
     const size_t words = length(run, index, prompt);
     const int64_t wrong = errors(run, index);
     for (size_t i = 0; i < words; ++i) {
@@ -157,9 +164,6 @@ class FakeEngine : public Engine {
       record.stats.overlap_count = tokens;
       record.stats.accepted_histogram = {1, 2};
     }
-    infer::PhaseSeconds time;
-    time.verify = seconds(run, index);
-    record.repetitions = {time};
     return record;
   }
 };

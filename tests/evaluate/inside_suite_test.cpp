@@ -122,7 +122,7 @@ TEST_F(InsideSuite, WindowsOfExitsOfAnotherModelMakeACurve) {
   run.decode.acceptance = "exact";
   run.lists[&DecodeOptions::exit_layer] = {1, 2};
   run.lists[&DecodeOptions::window] = {2, 3};
-  const auto result = run_on_a_busy_machine(options_, root_ / "out");
+  const auto result = run_evaluation(options_, root_ / "out", {.quiet = true});
   EXPECT_EQ(find(to_json(result.results), "early-exit.deep.G2.fixed.exact.exit2").at("drafting"), "deep/exit2");
   for (const char* line : {"early-exit [^\n]*deep/exit1( \\*)? +[23] ", "early-exit [^\n]*deep/exit2( \\*)? +[23] "}) {
     EXPECT_THAT(result.table, testing::ContainsRegex(line));

@@ -85,7 +85,7 @@ TEST_F(RouterSuite, OracleDraftsNothingInVainAndNobodyChangesTheOutput) {
   add_run("router").lists[&DecodeOptions::threshold] = {0.5};
   add_run("oracle");
   options_.batch_size = 2;
-  const auto results = to_json(run_on_a_busy_machine(options_, root_ / "out").results);
+  const auto results = to_json(run_evaluation(options_, root_ / "out", {.quiet = true}).results);
   for (const char* name : {"fixed", "entropy", "router", "oracle"}) {
     const auto run = find(results, name);
     EXPECT_EQ(run.at("exactness").at("differing_lines"), 0) << name;
@@ -165,7 +165,7 @@ TEST_F(RouterSuite, TuningWritesACopyWithTheFastestSettingAndLeavesTheTrainedRou
 // So that results say what was run, and drafts are as long as they are calibrated for.
 TEST_F(RouterSuite, RunsWithoutListsRecordTheRoutersOwnDefaults) {
   add_run("router").lists[&DecodeOptions::max_draft] = {};
-  const auto results = to_json(run_on_a_busy_machine(options_, root_ / "out").results);
+  const auto results = to_json(run_evaluation(options_, root_ / "out", {.quiet = true}).results);
   const auto params = find(results, "router").at("params");
   EXPECT_EQ(params.at("threshold"), 0.8);
   EXPECT_EQ(params.at("max_draft"), 16);

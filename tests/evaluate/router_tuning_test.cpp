@@ -85,6 +85,14 @@ TEST_F(TunedRouters, HaveAGridWhereTheSuiteHasNone) {
   EXPECT_THAT(tuning_error(suite_), HasSubstr("no router to tune"));
 }
 
+TEST_F(TunedRouters, HaveAGridForSamplingOnATaskWithoutMetricToo) {
+  for (TaskOptions& task : suite_.task) task.metric.name = "none";
+  SettingGrid& run = suite_.run[1];
+  run.lists[&DecodeOptions::temperature] = {1};
+  run.lists[&DecodeOptions::threshold].clear();
+  EXPECT_GT(with_tuning_grids(suite_).run[1].lists[&DecodeOptions::threshold].size(), 3U);
+}
+
 TEST_F(TunedRouters, AreNotTunedOnTestDataWithoutAWord) {
   for (SettingGrid& run : suite_.run) run.choose_on = "";
   EXPECT_THAT(tuning_error(suite_), AllOf(HasSubstr("validation data"), HasSubstr("choose_on")));

@@ -129,7 +129,7 @@ TEST_F(EvaluationPrompts, PlainTextMeasuresHowWellADecoderOnlyModelPredictsIt) {
   SettingGrid& run = options_.run.emplace_back();
   run.decode.method = "assisted";
   run.drafter = {"same"};
-  const auto result = run_on_a_busy_machine(options_, root_ / "out");
+  const auto result = run_evaluation(options_, root_ / "out", {.quiet = true});
   const auto prediction = to_json(result.results).at("tasks").at(0).at("prediction");
   EXPECT_EQ(prediction.at("lines"), 1);  // the other text is no longer than a prompt
   EXPECT_EQ(prediction.at("positions"), 12);

@@ -56,6 +56,20 @@ TEST(WindowCurves, TheTableNamesTheBestWindow) {
   EXPECT_THAT(read_file(suite.directory / "out/report.html"), HasSubstr("<polyline"));
 }
 
+TEST(WindowCurves, AWindowIsNotTheBestForEndingEarly) {
+  WindowSuite suite;
+  // Window 1 ends after half of the words: fastest a line, and slower a token than window 4.
+  suite.engine.length = [](const Setting& setting, int64_t, size_t words) {
+    return setting.decode.drafts() && *setting.decode.window == 1 ? words / 2 : words;
+  };
+  suite.engine.seconds = [](const Setting& setting, int64_t) {
+    if (!setting.decode.drafts()) return 0.1;
+    return *setting.decode.window == 4 ? 0.05 : *setting.decode.window == 1 ? 0.04 : 0.08;
+  };
+  const std::string table = suite.evaluate(suite.engine).table;
+  EXPECT_THAT(table, testing::ContainsRegex("speculative T=0  small \\* +4 of 4 +0\\.800 +2\\.00"));
+}
+
 TEST(WindowCurves, ModelsHaveCurvesOfTheirOwn) {
   WindowSuite suite;
   suite.options.drafter.push_back({"other", suite.directory.path()});

@@ -74,6 +74,16 @@ TEST(LosslessCheck, AnotherTokenThanTheTwoMostLikelyFailsTheSuite) {
   EXPECT_THAT(read_file(out / "results.csv"), AllOf(HasSubstr("lossless_check"), HasSubstr(",failed,")));
 }
 
+TEST(LosslessCheck, AFailedSuiteIsNotMeasuredAgain) {
+  FakeSuite suite;
+  suite.options.run = {FakeSuite::run("assisted")};
+  FakeEngine first = wrong_engine(99);
+  suite.evaluate(first);
+  FakeEngine second = wrong_engine(99);
+  EXPECT_EQ(suite.evaluate(second).failures.size(), 1U);
+  EXPECT_TRUE(second.counted.empty());
+}
+
 TEST(LosslessCheck, RoundingMayTurnTheTwoMostLikelyTokensRound) {
   FakeSuite suite;
   suite.options.run = {FakeSuite::run("assisted")};
