@@ -106,14 +106,16 @@ TEST(NotFinite, AllRowsOfABatchMayFail) {
   DecodeOptions options;
   options.max_new_tokens = 9;
   options.batch_size = 2;
+  options.verify_end = true;
+  const std::vector<Ids> sources{{3}, {3, 2}};
+  const auto broken = broken_oracle({0.5, 0, 0.3, kNan});
   for (const char* method : {"greedy", "assisted", "bild"}) {
     options.method = method;
-    const Case damaged{constant_oracle(kSound), broken_oracle({0.5, 0, 0.3, kNan})};
-    const Case both{broken_oracle({0.5, 0, 0.3, kNan}), constant_oracle(kSound)};
-    for (const Case& oracles : {damaged, both}) {
-      if (!options.drafts() && &oracles == &damaged) continue;
-      const auto results = decode(oracles, options, std::vector<Ids>{{3}, {3, 2}});
-      EXPECT_TRUE(results[0].error && results[1].error) << method;
+    for (const bool drafter : {false, true}) {
+      if (drafter && !options.drafts()) continue;
+      const Case oracles = drafter ? Case{constant_oracle(kSound), broken} : Case{broken, constant_oracle(kSound)};
+      const auto results = decode(oracles, options, sources);
+      EXPECT_TRUE(results[0].error && results[1].error) << method << (drafter ? " drafter" : " target");
     }
   }
 }
