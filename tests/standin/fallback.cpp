@@ -1,0 +1,184 @@
+#include "tests/standin/fallback.h"
+
+#include <cstring>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+
+#include <ATen/Functions.h>
+
+#include "tests/standin/device_memory.h"
+#include "tests/standin/standin.h"
+
+namespace draftsmith::standin {
+namespace {
+
+struct Counter {
+  std::mutex mutex;
+  Counts counts;
+};
+
+Counter& counter() {
+  static Counter* one = new Counter;
+  return *one;
+}
+
+// Operators whose results' values or sizes the host needs.
+bool host_waits_for(const std::string& name) {
+  static const std::set<std::string> kNames{"nonzero",           "masked_select",      "equal",      "_unique2",
+                                            "repeat_interleave", "unique_consecutive", "unique_dim", "bincount"};
+  return kNames.contains(name);
+}
+
+// Operators that read index tensors of the host.
+bool may_index_from_host(const std::string& name) {
+  static const std::set<std::string> kNames{"index", "index_put_", "_index_put_impl_", "index_put"};
+  return kNames.contains(name);
+}
+
+std::string name_of(const c10::OperatorHandle& op) {
+  const std::string& name = op.operator_name().name;
+  const size_t space = name.find("::");
+  return space == std::string::npos ? name : name.substr(space + 2);
+}
+
+bool on_device(const at::Tensor& tensor) {
+  return tensor.device().type() == c10::DeviceType::PrivateUse1;
+}
+
+at::Tensor to_device(const at::Tensor& host) {
+  if (!host.defined() || on_device(host)) return host;
+  const at::Tensor source = host.is_non_overlapping_and_dense() ? host : host.contiguous();
+  at::Tensor result = at::empty_strided(source.sizes(), source.strides(), source.options().device(device()));
+  std::memcpy(DeviceMemory::instance().readable(result.data_ptr()), source.const_data_ptr(), source.nbytes());
+  return result;
+}
+
+// An operator's run: its arguments on the CPU, and what they were.
+class Run {
+ public:
+  Run(const c10::OperatorHandle& op, torch::jit::Stack& stack) : op_(op), name_(name_of(op)), stack_(stack) {
+    const size_t arguments = op.schema().arguments().size();
+    first_ = stack.size() - arguments;
+    originals_.assign(stack.begin() + static_cast<std::ptrdiff_t>(first_), stack.end());
+  }
+
+  void operator()() {
+    count_launch(name_);
+    if (host_waits_for(name_)) count_wait();
+    for (size_t i = 0; i < originals_.size(); ++i) {
+      const auto* alias = op_.schema().arguments()[i].alias_info();
+      stack_[first_ + i] = argument(originals_[i], alias != nullptr && alias->isWrite());
+    }
+    op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+    for (const auto& [host, original] : grown_) {
+      if (host.numel() == 0) continue;
+      original.resize_(host.sizes());
+      readable_alias(original).copy_(host);
+    }
+    const auto& returns = op_.schema().returns();
+    for (size_t i = 0; i < returns.size(); ++i) {
+      c10::IValue& value = stack_[first_ + i];
+      value = returns[i].alias_info() != nullptr ? aliased(*returns[i].alias_info()) : result(value);
+    }
+  }
+
+ private:
+  at::Tensor tensor(const at::Tensor& given, bool written) {
+    if (!given.defined()) return given;
+    if (!on_device(given)) {
+      if (given.dim() == 0 || may_index_from_host(name_)) return given;
+      throw std::logic_error("operator " + name_ + ": a tensor of the host among those of the device");
+    }
+    if (!written || given.numel() > 0) return readable_alias(given);
+    // The operator may give it another size.
+    grown_.emplace_back(at::empty({0}, given.options().device(at::kCPU)), given);
+    return grown_.back().first;
+  }
+
+  c10::IValue argument(const c10::IValue& value, bool written) {
+    if (value.isTensor()) return tensor(value.toTensor(), written);
+    if (value.isDevice()) return c10::Device(at::kCPU);
+    if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& one : value.toTensorVector()) list.push_back(tensor(one, written));
+      return list;
+    }
+    if (!value.isOptionalTensorList()) return value;
+    c10::List<std::optional<at::Tensor>> list;
+    for (const std::optional<at::Tensor>& one : value.toOptionalTensorList()) {
+      list.push_back(one ? std::optional(tensor(*one, written)) : std::nullopt);
+    }
+    return list;
+  }
+
+  // Returns the argument that a result aliases.
+  const c10::IValue& aliased(const c10::AliasInfo& alias) const {
+    for (size_t i = 0; i < originals_.size(); ++i) {
+      const auto* own = op_.schema().arguments()[i].alias_info();
+      if (alias.isWrite() && own != nullptr && own->beforeSets() == alias.beforeSets()) return originals_[i];
+    }
+    throw std::logic_error("operator " + name_ + " returns a view that the stand-in accelerator does not know");
+  }
+
+  static c10::IValue result(const c10::IValue& value) {
+    if (value.isTensor()) return to_device(value.toTensor());
+    if (!value.isTensorList()) return value;
+    c10::List<at::Tensor> list;
+    for (const at::Tensor& one : value.toTensorVector()) list.push_back(to_device(one));
+    return list;
+  }
+
+  const c10::OperatorHandle& op_;
+  std::string name_;
+  torch::jit::Stack& stack_;
+  size_t first_ = 0;
+  std::vector<c10::IValue> originals_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> grown_;  // empty outputs: on the host, and as given
+};
+
+}  // namespace
+
+int64_t Counts::all_launches() const {
+  int64_t sum = 0;
+  for (const auto& [name, count] : launches) sum += count;
+  return sum;
+}
+
+Counts counts() {
+  const std::scoped_lock lock(counter().mutex);
+  return counter().counts;
+}
+
+void reset_counts() {
+  const std::scoped_lock lock(counter().mutex);
+  counter().counts = {};
+}
+
+void count_launch(const std::string& name) {
+  const std::scoped_lock lock(counter().mutex);
+  ++counter().counts.launches[name];
+}
+
+void count_copy(bool to_device, bool waits) {
+  const std::scoped_lock lock(counter().mutex);
+  ++(to_device ? counter().counts.copies_to_device : counter().counts.copies_to_host);
+  if (waits) ++counter().counts.waits;
+}
+
+void count_wait() {
+  const std::scoped_lock lock(counter().mutex);
+  ++counter().counts.waits;
+}
+
+at::Tensor readable_alias(const at::Tensor& tensor) {
+  void* memory = DeviceMemory::instance().readable(tensor.data_ptr());
+  return at::from_blob(
+      memory, tensor.sizes(), tensor.strides(), [tensor](void*) {}, tensor.options().device(at::kCPU), at::kCPU);
+}
+
+void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  Run(op, *stack)();
+}
+
+}  // namespace draftsmith::standin

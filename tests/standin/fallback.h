@@ -1,0 +1,22 @@
+// Operators of the stand-in accelerator: each is computed on the CPU, in device memory.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+namespace draftsmith::standin {
+
+// Returns a CPU tensor over the same device memory. It keeps the memory.
+at::Tensor readable_alias(const at::Tensor& tensor);
+
+// Runs any operator: checks that its tensors are on the device, runs the CPU's kernel on aliases of them, and brings
+// new results to the device. Errors: std::logic_error for host tensors other than numbers, as on a GPU.
+void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
+// Count what the host asks of the device.
+void count_launch(const std::string& name);
+void count_copy(bool to_device, bool waits);
+void count_wait();
+
+}  // namespace draftsmith::standin

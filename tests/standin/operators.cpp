@@ -1,0 +1,149 @@
+// Registers the stand-in accelerator with LibTorch: its memory, its device guard, and operators. Factories, views and
+// copies have functions of their own; all others run on the CPU.
+#include <chrono>
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/Functions.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/view_native.h>
+#include <c10/core/DeviceType.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/library.h>
+
+#include "tests/standin/device_memory.h"
+#include "tests/standin/fallback.h"
+#include "tests/standin/standin.h"
+
+namespace draftsmith::standin {
+namespace {
+
+constexpr c10::DeviceType kType = c10::DeviceType::PrivateUse1;
+const c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
+
+// One device with one stream, on which everything is done at once.
+struct Guard final : c10::impl::DeviceGuardImplInterface {
+  using Clock = std::chrono::steady_clock;
+  using Event = Clock::time_point;
+  c10::DeviceType type() const override { return kType; }
+  c10::Device exchangeDevice(c10::Device) const override { return getDevice(); }
+  c10::Device getDevice() const override { return {kType, 0}; }
+  void setDevice(c10::Device) const override {}
+  void uncheckedSetDevice(c10::Device) const noexcept override {}
+  c10::Stream getStream(c10::Device) const override { return c10::Stream(c10::Stream::DEFAULT, getDevice()); }
+  c10::Stream getDefaultStream(c10::Device) const override { return getStream(getDevice()); }
+  c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override { return getStream(getDevice()); }
+  c10::Stream getNewStream(c10::Device, int) const override { return getStream(getDevice()); }
+  c10::Stream exchangeStream(c10::Stream) const override { return getStream(getDevice()); }
+  void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override { delete static_cast<Event*>(event); }
+  void record(void** event, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {
+    if (*event == nullptr) *event = new Event;
+    *static_cast<Event*>(*event) = Clock::now();
+  }
+  double elapsedTime(void* from, void* to, const c10::DeviceIndex) const override {
+    const auto time = *static_cast<Event*>(to) - *static_cast<Event*>(from);
+    return std::chrono::duration<double, std::milli>(time).count();
+  }
+  void block(void*, const c10::Stream&) const override {}
+  bool queryEvent(void*) const override { return true; }
+  c10::DeviceIndex deviceCount() const noexcept override { return 1; }
+  bool queryStream(const c10::Stream&) const override { return true; }
+  void synchronizeStream(const c10::Stream&) const override { count_wait(); }
+  void synchronizeEvent(void*) const override { count_wait(); }
+  void synchronizeDevice(const c10::DeviceIndex) const override { count_wait(); }
+  void recordDataPtrOnStream(const c10::DataPtr&, const c10::Stream&) const override {}
+};
+
+// Makes the device the accelerator of the process, which autograd asks for streams.
+struct Hooks final : at::PrivateUse1HooksInterface {
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
+  c10::DeviceIndex deviceCount() const override { return 1; }
+  c10::DeviceIndex getCurrentDevice() const override { return 0; }
+};
+
+at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> type, std::optional<at::Layout>,
+                 std::optional<at::Device>, std::optional<bool>, std::optional<at::MemoryFormat> format) {
+  return at::detail::empty_generic(size, &DeviceMemory::instance(), kKeys, c10::dtype_or_default(type), format);
+}
+
+at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::optional<at::ScalarType> type,
+                         std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool>) {
+  return at::detail::empty_strided_generic(size, stride, &DeviceMemory::instance(), kKeys, c10::dtype_or_default(type));
+}
+
+const at::Tensor& resize(const at::Tensor& self, at::IntArrayRef size, std::optional<at::MemoryFormat>) {
+  c10::TensorImpl& tensor = *self.unsafeGetTensorImpl();
+  c10::StorageImpl& storage = *self.storage().unsafeGetStorageImpl();
+  const size_t before = storage.nbytes();
+  tensor.set_sizes_contiguous(size);
+  const size_t bytes = static_cast<size_t>(tensor.storage_offset() + tensor.numel()) * tensor.itemsize();
+  if (bytes <= before) return self;
+  c10::DataPtr larger = DeviceMemory::instance().allocate(bytes);
+  if (before > 0) DeviceMemory::instance().copy_data(larger.get(), storage.data(), before);
+  storage.set_data_ptr_noswap(std::move(larger));
+  storage.set_nbytes(bytes);
+  return self;
+}
+
+at::Tensor copy_from(const at::Tensor& self, const at::Tensor& target, bool non_blocking) {
+  const bool from_device = self.device().type() == kType;
+  const bool to_device = target.device().type() == kType;
+  if (from_device && to_device) {
+    count_launch("copy_");
+  } else {
+    count_copy(to_device, !non_blocking);
+  }
+  const at::Tensor source = from_device ? readable_alias(self) : self;
+  (to_device ? readable_alias(target) : target).copy_(source);
+  return target;
+}
+
+at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& target) {
+  target.resize_(self.sizes());
+  return copy_from(self, target, false);
+}
+
+at::Scalar local_scalar(const at::Tensor& self) {
+  count_copy(false, true);
+  return readable_alias(self).item();
+}
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_cpu>());
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+  library.impl("empty.memory_format", &empty);
+  library.impl("empty_strided", &empty_strided);
+  library.impl("as_strided", &at::native::as_strided_tensorimpl);
+  library.impl("view", &at::native::view);
+  library.impl("_reshape_alias", &at::native::_reshape_alias);
+  library.impl("resize_", &resize);
+  library.impl("_copy_from", &copy_from);
+  library.impl("_copy_from_and_resize", &copy_from_and_resize);
+  library.impl("_local_scalar_dense", &local_scalar);
+  // These would be taken apart here, and are one kernel on a GPU.
+  for (const char* name : {"native_layer_norm", "native_layer_norm_backward", "_foreach_norm.Scalar"}) {
+    library.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_on_cpu>());
+  }
+}
+
+C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
+
+}  // namespace
+
+c10::Device device() {
+  static const bool known = [] {
+    static Hooks hooks;
+    at::RegisterPrivateUse1HooksInterface(&hooks);
+    c10::register_privateuse1_backend("standin");
+    c10::SetAllocator(kType, &DeviceMemory::instance());
+    return true;
+  }();
+  return {kType, static_cast<c10::DeviceIndex>(known ? 0 : -1)};
+}
+
+}  // namespace draftsmith::standin

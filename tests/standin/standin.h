@@ -1,0 +1,37 @@
+// A stand-in accelerator for tests of code that runs on a GPU, where there is none.
+//
+// It is LibTorch's device for private use, here called "standin:0". Every operator is one launch: it checks that its
+// tensors are on the device, and computes on the CPU. Device memory cannot be read by the host: a read through
+// data_ptr() faults, as it would on a GPU. Launches, copies and waits are counted, so that tests can hold them to
+// budgets.
+//
+// It does not show races, the order of streams, a GPU's rounding, or kernels' speed. Operators that launch several
+// kernels on a GPU count once.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include <c10/core/Device.h>
+
+namespace draftsmith::standin {
+
+// Returns the device. The first call makes it LibTorch's accelerator, in place of a GPU, for the rest of the process.
+c10::Device device();
+
+// What the host asked of the device since reset_counts().
+struct Counts {
+  std::map<std::string, int64_t> launches;  // by operator: "mm", "softmax"
+  int64_t copies_to_device = 0;
+  int64_t copies_to_host = 0;
+  int64_t waits = 0;  // times that the host waited for the device, blocking copies included
+
+  // Returns the number of launches of all operators.
+  int64_t all_launches() const;
+};
+
+Counts counts();
+void reset_counts();
+
+}  // namespace draftsmith::standin
