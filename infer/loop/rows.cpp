@@ -42,20 +42,20 @@ at::Tensor uniforms(std::span<const Row> rows, Draw use, int64_t first, int64_t 
   for (const Row& row : rows) {
     for (int64_t j = 0; j < count; ++j) *out++ = row.random.uniform(use, row.emitted() + first + j);
   }
-  return values.to(device);
+  return values.to(device, /*non_blocking=*/true);
 }
 
 at::Tensor last_tokens(std::span<const Row> rows, at::Device device) {
   auto tokens = at::empty({std::ssize(rows), 1}, at::kLong);
   int64_t* out = tokens.mutable_data_ptr<int64_t>();
   for (const Row& row : rows) *out++ = row.tokens.back();
-  return tokens.to(device);
+  return tokens.to(device, /*non_blocking=*/true);
 }
 
 at::Tensor to_device(std::span<const int64_t> values, at::IntArrayRef shape, at::Device device) {
   auto tensor = at::empty(shape, at::kLong);
   std::memcpy(tensor.mutable_data_ptr<int64_t>(), values.data(), values.size_bytes());
-  return tensor.to(device);
+  return tensor.to(device, /*non_blocking=*/true);
 }
 
 std::vector<int64_t> to_host(const at::Tensor& tensor) {

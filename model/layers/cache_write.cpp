@@ -26,19 +26,10 @@ void write_host(const at::Tensor& cache, const std::vector<int64_t>& rows, const
   }
 }
 
-void write_device(const at::Tensor& cache, const std::vector<int64_t>& rows, const at::Tensor& from,
-                  const StepLayout& layout) {
-  const int64_t count = from.size(0);
-  std::vector<int64_t> slots;
-  for (size_t b = 0; b < layout.base.size(); ++b) {
-    for (int64_t j = 0; j < layout.tokens; ++j) {
-      slots.push_back(j < layout.new_tokens[b] ? layout.base[b] + j : cache.size(2) - 1);
-    }
-  }
-  const at::Tensor slot = at::tensor(slots, at::kLong).view({count, layout.tokens}).to(cache.device());
-  const at::Tensor row = at::tensor(rows, at::kLong).to(cache.device()).unsqueeze(1);
+void write_indexed(const at::Tensor& cache, const at::Tensor& from, const StepLayout& layout) {
   // Indexing dimensions 0 and 2 of [B,T,H,K]: each (row, slot) takes [H,K].
-  cache.transpose(1, 2).index_put_({row, slot}, from.reshape({count, layout.tokens, cache.size(1), cache.size(3)}));
+  cache.transpose(1, 2).index_put_({layout.places.row, layout.places.slot},
+                                   from.reshape({from.size(0), layout.tokens, cache.size(1), cache.size(3)}));
 }
 
 }  // namespace
@@ -46,10 +37,10 @@ void write_device(const at::Tensor& cache, const std::vector<int64_t>& rows, con
 void write_slots(const at::Tensor& cache, const std::vector<int64_t>& rows, const at::Tensor& from,
                  const StepLayout& layout) {
   const at::Tensor converted = from.scalar_type() == cache.scalar_type() ? from : from.to(cache.scalar_type());
-  if (cache.device().is_cpu() && converted.stride(-1) == 1) {
-    write_host(cache, rows, converted, layout);
+  if (layout.places.slot.defined()) {
+    write_indexed(cache, converted, layout);
   } else {
-    write_device(cache, rows, converted, layout);
+    write_host(cache, rows, converted.stride(-1) == 1 ? converted : converted.contiguous(), layout);
   }
 }
 

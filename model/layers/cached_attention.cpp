@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kLongestKernelStep = 32;
 
 at::Tensor host_ids(const std::vector<int64_t>& values, at::IntArrayRef shape, at::Device device) {
-  return at::tensor(values, at::kLong).view(shape).to(device);
+  return at::tensor(values, at::kLong).view(shape).to(device, /*non_blocking=*/true);
 }
 
 bool identity(const std::vector<int64_t>& rows, int64_t count) {

@@ -96,7 +96,7 @@ at::Tensor rotate_sequence(const at::Tensor& x, int64_t head_width, const Rotary
 }
 
 at::Tensor rotate_step(const at::Tensor& x, int64_t head_width, const RotaryTable& table,
-                       const std::vector<int64_t>& positions) {
+                       const std::vector<int64_t>& positions, const at::Tensor& index) {
   const bool in_place = x.is_cpu() && x.stride(2) == 1 && x.scalar_type() == table.cosine.scalar_type();
   if (in_place && x.scalar_type() == at::kFloat) {
     rotate_in_place<float>(x, head_width, table, positions);
@@ -106,9 +106,10 @@ at::Tensor rotate_step(const at::Tensor& x, int64_t head_width, const RotaryTabl
     rotate_in_place<double>(x, head_width, table, positions);
     return x;
   }
-  const at::Tensor index = at::tensor(positions, at::kLong).clamp_max(table.positions() - 1).to(x.device());
+  const at::Tensor rows =
+      index.defined() ? index : at::tensor(positions, at::kLong).clamp_max(table.positions() - 1).to(x.device());
   const auto pick = [&](const at::Tensor& values) {
-    return values.index_select(0, index).view({x.size(0), x.size(1), 1, -1}).to(x.scalar_type());
+    return values.index_select(0, rows).view({x.size(0), x.size(1), 1, -1}).to(x.scalar_type());
   };
   const at::Tensor heads = x.unflatten(-1, {x.size(2) / head_width, head_width});  // [B,L,h,K]
   return rotated(heads, pick(table.cosine), pick(table.sine)).flatten(2);

@@ -32,8 +32,8 @@ at::Tensor rotate_sequence(const at::Tensor& x, int64_t head_width, const Rotary
 
 // Returns a step's x [B,L,h*K] rotated by position[b * L + j] for token j of row b, clamped to the table. On CPUs it
 // works in place if x's heads are contiguous fp32 or fp64 numbers (x is a temporary of the step); without gradient.
-// [B,L,h*K]
+// `index` int64 [B*L] has the positions on x's device, inside the table; undefined: they are copied there. [B,L,h*K]
 at::Tensor rotate_step(const at::Tensor& x, int64_t head_width, const RotaryTable& table,
-                       const std::vector<int64_t>& positions);
+                       const std::vector<int64_t>& positions, const at::Tensor& index = {});
 
 }  // namespace draftsmith::model

@@ -4,11 +4,21 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/aten.h"
+
 namespace draftsmith::model {
 
 struct LayerRange {
   int64_t begin = 0;
   int64_t end = 0;  // exclusive
+};
+
+// Places of a step's tokens as tensors on a device other than the CPU, so that no layer copies them there again.
+// Undefined on CPUs. Tokens beyond a row's new ones have a spare slot, and a position inside the tables.
+struct StepPlaces {
+  at::Tensor slot;      // int64 [B,L]
+  at::Tensor row;       // int64 [B,1] rows of the caches
+  at::Tensor position;  // int64 [B*L]
 };
 
 // Positions and cache slots of the L tokens of a step, and whether they see each other.
@@ -18,6 +28,7 @@ struct StepLayout {
   std::vector<int64_t> base;        // [B] first slot of each row
   std::vector<int64_t> new_tokens;  // [B]
   bool siblings = false;            // the L tokens are alternatives for one position, blind to each other
+  StepPlaces places;
 };
 
 }  // namespace draftsmith::model

@@ -126,6 +126,7 @@ StepLayout DecoderState::append(std::span<const int64_t> new_tokens, int64_t tok
       throw std::logic_error("a row's new tokens must be 0 to the step's number of tokens");
     }
   }
+  layout.places = places_of(layout);
   return layout;
 }
 
@@ -135,7 +136,29 @@ StepLayout DecoderState::siblings(int64_t branches, int64_t layer) const {
   layout.base = cache(layer).lengths;
   layout.new_tokens.assign(layout.base.size(), branches);
   layout.siblings = true;
+  layout.places = places_of(layout);
   return layout;
+}
+
+StepPlaces DecoderState::places_of(const StepLayout& layout) const {
+  const at::Device device = layers_.front().keys.device();
+  if (device.is_cpu()) return {};
+  std::vector<int64_t> slots;
+  std::vector<int64_t> positions;
+  for (size_t b = 0; b < layout.base.size(); ++b) {
+    const int64_t count = layout.new_tokens[b];
+    for (int64_t j = 0; j < layout.tokens; ++j) {
+      slots.push_back(j < count ? layout.base[b] + j : capacity_);
+      positions.push_back(layout.base[b] + (layout.siblings ? 0 : std::min(j, count)));
+    }
+  }
+  std::vector<int64_t> all = slots;
+  all.insert(all.end(), positions.begin(), positions.end());
+  all.insert(all.end(), cache_rows_.begin(), cache_rows_.end());
+  const at::Tensor packed = at::tensor(all, at::kLong).to(device, /*non_blocking=*/true);
+  const int64_t tokens = std::ssize(slots);
+  return {packed.narrow(0, 0, tokens).view({rows(), layout.tokens}), packed.narrow(0, 2 * tokens, rows()).unsqueeze(1),
+          packed.narrow(0, tokens, tokens)};
 }
 
 void DecoderState::check(LayerRange layers, const StepLayout& layout) const {

@@ -95,6 +95,8 @@ class DecoderState final : public DecodeState {
   void reserve(LayerCache& cache, int64_t slots) const;
   // Whether rows may leave without a copy: the CPU kernel reads and writes rows in place wherever they lie.
   bool selects_in_place(std::span<const int64_t> rows) const;
+  // Returns the layout's places on the caches' device, in one copy that the host does not wait for.
+  StepPlaces places_of(const StepLayout& layout) const;
   void check_rows(size_t count) const;
   void check_layers(LayerRange layers) const;
 

@@ -91,8 +91,10 @@ at::Tensor Block::step(const at::Tensor& x, CachedPass& pass, int64_t layer) con
   Projected projected = self_.project(self_.norm(x));
   const PositionTables& tables = pass.state.positions();
   if (tables.rotary.positions() > 0) {
-    projected.query = rotate_step(projected.query, self_.heads().width, tables.rotary, pass.positions);
-    projected.key = rotate_step(projected.key, self_.heads().width, tables.rotary, pass.positions);
+    projected.query =
+        rotate_step(projected.query, self_.heads().width, tables.rotary, pass.positions, pass.layout.places.position);
+    projected.key =
+        rotate_step(projected.key, self_.heads().width, tables.rotary, pass.positions, pass.layout.places.position);
   }
   pass.state.write(layer, {projected.key, projected.value}, pass.layout);
   const LayerCache& cache = pass.state.cache(layer);
@@ -110,10 +112,11 @@ at::Tensor Block::step(const at::Tensor& x, CachedPass& pass, int64_t layer) con
   return feed_forward(x, hidden, none, {});
 }
 
-KeyValue Block::key_value(const at::Tensor& x, const RotaryTable& rotary, const std::vector<int64_t>& positions) const {
+KeyValue Block::key_value(const at::Tensor& x, const RotaryTable& rotary, const std::vector<int64_t>& positions,
+                          const at::Tensor& index) const {
   KeyValue projected = self_.project_key_value(self_.norm(x));
   if (rotary.positions() > 0) {
-    projected.key = rotate_step(projected.key, self_.heads().width, rotary, positions);
+    projected.key = rotate_step(projected.key, self_.heads().width, rotary, positions, index);
   }
   return projected;
 }

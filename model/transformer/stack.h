@@ -66,8 +66,9 @@ class Block {
   // Applies the block to a step's tokens over the state's caches of layer `layer`, and writes their K/V. [B,L,D] ->
   // [B,L,D]
   at::Tensor step(const at::Tensor& x, CachedPass& pass, int64_t layer) const;
-  // Returns the K/V of x [B,L,D] as this layer's input at the layout's positions.
-  KeyValue key_value(const at::Tensor& x, const RotaryTable& rotary, const std::vector<int64_t>& positions) const;
+  // Returns the K/V of x [B,L,D] as this layer's input at these positions (rotate_step()).
+  KeyValue key_value(const at::Tensor& x, const RotaryTable& rotary, const std::vector<int64_t>& positions,
+                     const at::Tensor& index) const;
   // Returns the primary's representations [B,L,D_L] as inputs of this layer [B,L,D]: FF_Tandem.
   at::Tensor project_primary(const at::Tensor& representation) const { return primary_projection_(representation); }
   // Returns the cross-attention K/V of encoder states [R,S,D].

@@ -232,7 +232,8 @@ void TransformerParts::write_kv(LayerRange layers, const at::Tensor& hidden, con
   fit_positions(layout, state);
   const std::vector<int64_t> positions = rotary_positions(layout);
   for (int64_t i = layers.begin; i < layers.end; ++i) {
-    state.write(i, decoder_.block(i).key_value(hidden, state.positions().rotary, positions), layout);
+    state.write(i, decoder_.block(i).key_value(hidden, state.positions().rotary, positions, layout.places.position),
+                layout);
     if (!layout.siblings) {
       state.advance(i, layout);
     }

@@ -49,12 +49,17 @@ TEST(DecodeStateDense, WritesByIndexEqualWritesByCopy) {
   layout.base = {4, 0};
   layout.new_tokens = {1, 3};
   const at::Tensor values = at::arange(2 * 3 * 6, at::kDouble).view({2, 3, 6});
-  const at::Tensor strided = values.transpose(1, 2).contiguous().transpose(1, 2);  // same values, last stride 3
-  ASSERT_NE(strided.stride(-1), 1);
   const at::Tensor copied = at::zeros({2, 2, 6, 3}, at::kDouble);
   const at::Tensor indexed = at::zeros({2, 2, 6, 3}, at::kDouble);
   write_slots(copied, {0, 1}, values, layout);
-  write_slots(indexed, {0, 1}, strided, layout);
+  const at::Tensor strided = values.transpose(1, 2).contiguous().transpose(1, 2);  // same values, last stride 3
+  ASSERT_NE(strided.stride(-1), 1);
+  const at::Tensor other = at::zeros_like(copied);
+  write_slots(other, {0, 1}, strided, layout);
+  EXPECT_TRUE(copied.equal(other));
+  layout.places = {
+      at::tensor({4, 5, 5, 0, 1, 2}, at::kLong).view({2, 3}), at::tensor({0, 1}, at::kLong).view({2, 1}), {}};
+  write_slots(indexed, {0, 1}, values, layout);
   EXPECT_EQ(difference(copied.narrow(2, 0, 5), indexed.narrow(2, 0, 5)), 0);  // slot 5 is the spare one
   EXPECT_EQ(copied[0][1][4][2].item<double>(), values[0][0][5].item<double>());
   EXPECT_EQ(copied[0].narrow(1, 0, 4).abs().sum().item<double>(), 0);
