@@ -58,7 +58,7 @@ c10::Device choose_device(const std::string& name, const std::string& where) {
   const int count = cuda_devices();
   if (automatic && count == 0) return c10::Device(c10::kCPU);
   if (count == 0) {
-    const char* reason = at::detail::getCUDAHooks().hasCUDA() ? "this machine has no usable NVIDIA GPU or driver"
+    const char* reason = at::detail::getCUDAHooks().isBuilt() ? "this machine has no usable NVIDIA GPU or driver"
                                                               : "this LibTorch was built without CUDA";
     throw UserError({where, "no CUDA device is available", "a CUDA device for '" + name + "'", reason,
                      "use --device cpu (or auto)"});

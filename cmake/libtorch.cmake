@@ -48,7 +48,7 @@ else()
 endif()
 
 # A CUDA build of LibTorch: link its CUDA half too, without needing nvcc. --no-as-needed keeps libtorch_cuda, whose
-# kernels register themselves when it is loaded.
+# kernels register themselves when it is loaded. It stands in one item with the libraries, since CMake moves flags.
 set(DRAFTSMITH_TORCH_CUDA OFF)
 if(EXISTS "${torch_lib_dir}/libtorch_cuda.so")
   # The runtime lies in a wheel beside torch, or inside the official zip, which brings no CUDA headers (our code needs
@@ -60,8 +60,7 @@ if(EXISTS "${torch_lib_dir}/libtorch_cuda.so")
     cmake_path(GET cuda_runtime PARENT_PATH cuda_lib_dir)
     target_include_directories(draftsmith_torch SYSTEM INTERFACE ${cuda_include})
     target_link_libraries(draftsmith_torch INTERFACE
-      "-Wl,--no-as-needed" "${torch_lib_dir}/libtorch_cuda.so" "${torch_lib_dir}/libc10_cuda.so"
-      "${torch_lib_dir}/libtorch.so" "${cuda_runtime}" "-Wl,--as-needed")
+      "-Wl,--push-state,--no-as-needed,${torch_lib_dir}/libtorch_cuda.so,${torch_lib_dir}/libc10_cuda.so,${torch_lib_dir}/libtorch.so,${cuda_runtime},--pop-state")
     target_link_options(draftsmith_torch INTERFACE "LINKER:-rpath,${cuda_lib_dir}")
     target_compile_definitions(draftsmith_torch INTERFACE DRAFTSMITH_TORCH_CUDA=1)
     set(DRAFTSMITH_TORCH_CUDA ON)

@@ -25,14 +25,17 @@ foreach(suite IN LISTS suites)
   string(STRIP "${suite}" suite)
   string(REGEX REPLACE "\\.$" "" suite "${suite}")
   set(labels "${LABEL}")
+  # Elsewhere a GPU is hidden, so that the same device is chosen on every machine.
+  set(gpus "CUDA_VISIBLE_DEVICES=;")
   if(suite MATCHES "Gpu|Cuda")
     list(APPEND labels gpu)
+    set(gpus "")
   endif()
   string(APPEND script
     "add_test([==[${NAME}.${suite}]==] [==[${PROGRAM}]==] [==[--gtest_filter=${suite}.*]==])\n"
     "set_tests_properties([==[${NAME}.${suite}]==] PROPERTIES\n"
     "  LABELS [==[${labels}]==] TIMEOUT ${TIMEOUT} WORKING_DIRECTORY [==[${WORKING_DIRECTORY}]==]\n"
-    "  ENVIRONMENT [==[OMP_NUM_THREADS=1;ASAN_OPTIONS=protect_shadow_gap=0]==]\n"
+    "  ENVIRONMENT [==[${gpus}OMP_NUM_THREADS=1;ASAN_OPTIONS=protect_shadow_gap=0]==]\n"
     "  SKIP_REGULAR_EXPRESSION [==[${skip}]==]")
   if(suite MATCHES "Speed|Serial")
     string(APPEND script " RUN_SERIAL TRUE")

@@ -33,10 +33,15 @@ TEST(Device, WordsAreUnderstood) {
 TEST(Device, AMissingGpuIsExplained) {
   if (gpus() > 0) GTEST_SKIP() << "this machine has a GPU";
   EXPECT_THAT(choice_error("cuda"), HasSubstr("no CUDA device is available"));
+#ifdef DRAFTSMITH_TORCH_CUDA
+  EXPECT_THAT(choice_error("cuda"), HasSubstr("no usable NVIDIA GPU or driver"));
+#else
+  EXPECT_THAT(choice_error("cuda"), HasSubstr("built without CUDA"));
+#endif
   EXPECT_THAT(choice_error("cuda:1"), HasSubstr("use --device cpu"));
 }
 
-TEST(Device, GpusBeyondTheLastAreExplained) {
+TEST(DeviceGpu, IndicesBeyondTheLastAreExplained) {
   if (gpus() == 0) GTEST_SKIP() << "no CUDA device";
   EXPECT_EQ(choose_device("cuda:0").index(), 0);
   EXPECT_THAT(choice_error("cuda:100"), HasSubstr("there is no such CUDA device"));

@@ -111,7 +111,7 @@ TEST(Dropout, RefusesWhatMakesNoSense) {
   EXPECT_TRUE(at::isfinite(dropout_mask({1000}, 0.999999, kKey, at::kFloat)).all().item<bool>());
 }
 
-TEST(DropoutMask, OnTheGpuEqualsTheCpus) {
+TEST(DropoutMaskGpu, EqualsTheCpus) {
   if (!at::hasCUDA() || at::detail::getCUDAHooks().getNumGPUs() == 0) GTEST_SKIP() << "no CUDA device";
   for (const auto dtype : {at::kFloat, at::kHalf, at::kBFloat16}) {
     const at::Tensor cpu = dropout_mask({33, 129}, 0.1, kKey, dtype);

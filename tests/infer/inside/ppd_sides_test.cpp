@@ -107,7 +107,7 @@ TEST(PpdSides, ExecutionsOfOtherDevicesAreRefused) {
   EXPECT_THROW(PpdSides(PpdExecution::kThreads, at::kCUDA), std::logic_error);
 }
 
-TEST(PpdSides, StreamsEqualGreedyOnAGpu) {
+TEST(PpdSidesGpu, StreamsEqualGreedy) {
   if (!at::hasCUDA() || choose_device("auto").is_cpu()) GTEST_SKIP() << "this machine has no GPU";
   for (const char* family : {"t5", "llama", "gpt2"}) {
     const auto model = exit_model({.family = family});
