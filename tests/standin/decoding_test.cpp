@@ -89,7 +89,7 @@ TEST(StandinDecoding, MethodsInsideTheModelGiveTheCpusIds) {
   }
 }
 
-// What a further token costs the host: the difference of two lengths.
+// Cost of a further token to the host: the difference of two lengths.
 struct Step {
   double launches = 0;
   double copies = 0;

@@ -20,7 +20,7 @@ namespace draftsmith::standin {
 // Returns the device. The first call makes it LibTorch's accelerator, in place of a GPU, for the rest of the process.
 c10::Device device();
 
-// What the host asked of the device since reset_counts().
+// Requests of the host to the device since reset_counts().
 struct Counts {
   std::map<std::string, int64_t> launches;  // by operator: "mm", "softmax"
   int64_t copies_to_device = 0;

@@ -11,6 +11,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/train/poisoned_trainable.h"
+#include "tests/train/untimed_log.h"
 #include "train/training_checkpoint.h"
 
 namespace draftsmith::train {
@@ -46,16 +47,7 @@ class ContinuedRun : public testing::Test {
     return error_of([&] { run("refused", options, "parent", corpus_file); });
   }
 
-  std::vector<nlohmann::json> log(const std::string& name) const {
-    std::vector<nlohmann::json> lines;
-    for (const std::string& line : lines_of(read_file(folder_ / name / "metrics.jsonl"))) {
-      lines.push_back(nlohmann::json::parse(line));
-      lines.back().erase("seconds");
-      lines.back().erase("tokens_per_second");
-      lines.back().erase("validation_seconds");
-    }
-    return lines;
-  }
+  std::vector<nlohmann::json> log(const std::string& name) const { return untimed_log(folder_ / name); }
 
   void expect_same(const std::string& one, const std::string& other) const {
     for (const char* file : {"model/model.safetensors", "best/model.safetensors",

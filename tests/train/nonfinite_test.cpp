@@ -10,6 +10,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/train/poisoned_trainable.h"
+#include "tests/train/untimed_log.h"
 
 namespace draftsmith::train {
 namespace {
@@ -38,16 +39,7 @@ class NonfiniteSteps : public testing::Test {
     return options;
   }
 
-  std::vector<nlohmann::json> log(const std::string& name) const {
-    std::vector<nlohmann::json> lines;
-    for (const std::string& line : lines_of(read_file(folder_ / name / "metrics.jsonl"))) {
-      lines.push_back(nlohmann::json::parse(line));
-      lines.back().erase("seconds");
-      lines.back().erase("tokens_per_second");
-      lines.back().erase("validation_seconds");
-    }
-    return lines;
-  }
+  std::vector<nlohmann::json> log(const std::string& name) const { return untimed_log(folder_ / name); }
 
   TemporaryDirectory folder_;
 };

@@ -18,6 +18,7 @@
 #include "base/signals.h"
 #include "tests/support/files.h"
 #include "tests/train/fixtures.h"
+#include "tests/train/untimed_log.h"
 #include "train/training_log.h"
 
 namespace draftsmith::train {
@@ -87,25 +88,12 @@ bool kill_at(const std::filesystem::path& directory, int64_t step) {
   return WIFSIGNALED(status);
 }
 
-// metrics.jsonl without the times, which differ from run to run.
-std::string timeless_log(const std::filesystem::path& directory) {
-  std::string log;
-  for (const std::string& line : lines_of(read_file(directory / "metrics.jsonl"))) {
-    auto json = nlohmann::json::parse(line);
-    json.erase("seconds");
-    json.erase("tokens_per_second");
-    json.erase("validation_seconds");
-    log += json.dump() + "\n";
-  }
-  return log;
-}
-
 void expect_same_run(const std::filesystem::path& one, const std::filesystem::path& other) {
   for (const char* file : {"model/model.safetensors", "best/model.safetensors",
                            "checkpoints/last/model/model.safetensors", "checkpoints/last/optimizer.safetensors"}) {
     EXPECT_TRUE(read_file(one / file) == read_file(other / file)) << file << " differs";
   }
-  EXPECT_EQ(timeless_log(one), timeless_log(other));
+  EXPECT_EQ(nlohmann::json(untimed_log(one)).dump(), nlohmann::json(untimed_log(other)).dump());
 }
 
 TEST(ExactResume, KilledAtRandomStepsEndsWithTheSameBits) {
