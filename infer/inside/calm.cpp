@@ -169,8 +169,8 @@ void decode_calm(model::TransformerModel& target, const model::Exits* exits, con
     const at::Tensor logits = Ascent(decoder, batch).run();
     const auto next = choose_next(batch, logits, settings);
     timer.enter(Phase::kOther);
-    batch.add_time(timer.lap());
     commit_next(batch, next, settings);
+    batch.share_time(timer);
     batch.remove_finished();
   }
 }

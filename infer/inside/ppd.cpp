@@ -167,8 +167,8 @@ void PpdLoop::round(RowBatch& batch, PhaseTimer& timer) {
     PpdSides::run_in_turn(branch, main);
   }
   timer.enter(Phase::kOther);
-  batch.add_time(timer.lap());
   commit(batch, branches, next);
+  batch.share_time(timer);
 }
 
 // Commits the next tokens, keeps their branches and drops all others.

@@ -42,8 +42,8 @@ void DecodeLoop::run_target(RowBatch& batch, Draft& draft, std::span<const int64
   const Verdict verdict = verify(batch, draft);
 
   timer.enter(Phase::kOther);
-  batch.add_time(timer.lap());
   commit(batch, draft, verdict, base);
+  batch.share_time(timer);
 
   timer.enter(Phase::kDraft);
   parts_.drafter->observe({batch.rows, verdict.target, base});
@@ -57,12 +57,12 @@ void DecodeLoop::commit_ends(RowBatch& batch, Draft& draft, PhaseTimer& timer) {
   }
   if (ending.empty()) return;
   timer.enter(Phase::kOther);
-  batch.add_time(timer.lap());  // before rows are finished that worked for this time too
   for (const size_t b : ending) {
     commit_end(batch, b, draft.on_host[b]);
     draft.on_host[b].clear();
     draft.counts[b] = 0;
   }
+  batch.share_time(timer);
 }
 
 bool DecodeLoop::ends_text(const Row& row, std::span<const int64_t> drafted) const {

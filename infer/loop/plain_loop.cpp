@@ -1,12 +1,18 @@
 #include "infer/loop/plain_loop.h"
 
+#include <algorithm>
+
 namespace draftsmith::infer {
 
-std::vector<int64_t> choose_next(const RowBatch& batch, const at::Tensor& logits, const DecodeSettings& settings) {
+at::Tensor choose_on_device(const RowBatch& batch, const at::Tensor& logits, const DecodeSettings& settings) {
   settings.process(logits, {batch.rows});
-  if (settings.warping.greedy()) return to_host(most_likely(logits));
+  if (settings.warping.greedy()) return most_likely(logits);
   const auto random = uniforms(batch.rows, Draw::kNext, 0, 1, logits.device()).squeeze(1);
-  return to_host(draw(warp(logits, settings.warping), random));
+  return draw(warp(logits, settings.warping), random);
+}
+
+std::vector<int64_t> choose_next(const RowBatch& batch, const at::Tensor& logits, const DecodeSettings& settings) {
+  return to_host(choose_on_device(batch, logits, settings));
 }
 
 void commit_next(RowBatch& batch, std::span<const int64_t> next, const DecodeSettings& settings) {
@@ -22,18 +28,25 @@ void commit_next(RowBatch& batch, std::span<const int64_t> next, const DecodeSet
 }
 
 void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer) {
+  at::Tensor pending = last_tokens(batch.rows, target.info().device);  // [B,1]
   while (!batch.rows.empty()) {
     timer.enter(Phase::kVerify);
     model::StepInput input;
     input.logits = model::Logits::kLast;
     for (const Row& row : batch.rows) input.new_tokens.push_back(row.finished ? 0 : 1);
-    input.tokens = last_tokens(batch.rows, target.info().device);  // [B,1]
-    const auto logits = target.step(input, *batch.state).logits;   // [B,1,V]
-    const auto next = choose_next(batch, logits.squeeze(1), settings);
+    input.tokens = pending;
+    const auto logits = target.step(input, *batch.state).logits;  // [B,1,V]
+    const at::Tensor chosen = choose_on_device(batch, logits.squeeze(1), settings);
+    const auto next = to_host(chosen);
     timer.enter(Phase::kOther);
-    batch.add_time(timer.lap());
     commit_next(batch, next, settings);
+    batch.share_time(timer);
+    // The chosen tokens are on the device already; only rows that left or failed make other ones of them.
+    const auto rows = batch.rows.size();
     batch.remove_finished();
+    const bool same =
+        batch.rows.size() == rows && std::ranges::none_of(next, [](int64_t id) { return id == kNoToken; });
+    pending = same ? chosen.unsqueeze(1) : last_tokens(batch.rows, target.info().device);
   }
 }
 

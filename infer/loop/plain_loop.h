@@ -14,7 +14,9 @@ namespace draftsmith::infer {
 void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer);
 
 // Returns each row's next token, chosen greedily or by sampling from logits [B,V], which are processed in place.
-// Finished rows get garbage.
+// Finished rows get garbage. int64 [B] on the logits' device
+at::Tensor choose_on_device(const RowBatch& batch, const at::Tensor& logits, const DecodeSettings& settings);
+// Returns the same on the host.
 std::vector<int64_t> choose_next(const RowBatch& batch, const at::Tensor& logits, const DecodeSettings& settings);
 
 // Commits one token to each row that is not finished, counts the target's run and notifies. kNoToken fails its row.

@@ -20,11 +20,18 @@ std::vector<int64_t> RowBatch::remove_finished() {
 }
 
 void RowBatch::add_time(const PhaseSeconds& seconds) {
-  const auto working = std::count_if(rows.begin(), rows.end(), [](const Row& row) { return !row.finished; });
+  const auto working = std::ranges::count(rows, false, &Row::timed);
   const PhaseSeconds part = seconds.scaled(1.0 / static_cast<double>(std::max<int64_t>(working, 1)));
   for (Row& row : rows) {
-    if (!row.finished) row.stats.seconds += part;
+    if (row.timed) continue;
+    row.stats.seconds += part;
+    row.timed = row.finished;
   }
+}
+
+void RowBatch::share_time(PhaseTimer& timer) {
+  const bool ended = std::ranges::any_of(rows, [](const Row& row) { return row.finished && !row.timed; });
+  if (ended) add_time(timer.lap());
 }
 
 void RowBatch::notify(const Row& row, int64_t before) const {

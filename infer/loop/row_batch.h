@@ -22,8 +22,11 @@ struct RowBatch {
   // Moves finished rows to `finished` once a quarter of the batch is finished: states copy their caches to shrink.
   // Returns the indices of the rows that stay, or none if nothing changed.
   std::vector<int64_t> remove_finished();
-  // Divides a batch's time equally among the rows that are not finished.
+  // Divides a batch's time equally among the rows that worked: those that were not finished at the last call.
   void add_time(const PhaseSeconds& seconds);
+  // Does so with the timer's time if a row has finished since then. (Rows that go on together share later times
+  // alike, and a GPU must be waited for to read its clock.)
+  void share_time(PhaseTimer& timer);
 };
 
 }  // namespace draftsmith::infer

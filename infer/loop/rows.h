@@ -30,6 +30,7 @@ struct Row {
   std::shared_ptr<StopStringMatcher> stops;  // has read `tokens`; null: no stop strings
   bool finished = false;
   std::optional<Problem> failure;  // the error that finished the row; its tokens are no output
+  bool timed = false;              // finished, and has its share of the batch's time
   bool handover = false;           // the target writes the next token, the drafter drafts nothing
   DecodeStats stats;
 

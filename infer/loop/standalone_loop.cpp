@@ -21,15 +21,15 @@ void StandaloneLoop::run(RowBatch& batch, PhaseTimer& timer) {
     draft.fail_rows(batch.rows);
 
     timer.enter(Phase::kOther);
-    batch.add_time(timer.lap());
     const std::vector<int64_t> base = keep_drafts(batch, draft);
+    batch.share_time(timer);
 
     timer.enter(Phase::kVerify);
     const model::StepOutput target = read_blocks(batch, base, draft);
     const auto free = target.logits.defined() ? free_tokens(batch, target.logits) : std::vector<int64_t>{};
     timer.enter(Phase::kOther);
-    batch.add_time(timer.lap());  // before free tokens finish rows, which worked for this time too
     if (!free.empty()) commit_free_tokens(batch, free);
+    batch.share_time(timer);
     for (size_t b = 0; b < batch.rows.size(); ++b) batch.notify(batch.rows[b], base[b]);
 
     timer.enter(Phase::kDraft);

@@ -4,6 +4,8 @@
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
 
 #include "infer/sampling/row_kernels.h"
 #include "infer/sampling/tensor_sampling.h"
@@ -63,6 +65,32 @@ at::Tensor by_softmax(const at::Tensor& logits, const Value& value) {
   return out;
 }
 
+at::Tensor most_likely_on_cpu(const at::Tensor& logits) {
+  const auto type = logits.scalar_type();
+  if (logits.numel() == 0 || (type != at::kFloat && type != at::kDouble)) return tensor_most_likely(logits);
+  const auto scores = logits.contiguous();
+  auto out = at::empty(leading_sizes(scores), scores.options().dtype(at::kLong));
+  auto* tokens = out.mutable_data_ptr<int64_t>();
+  AT_DISPATCH_FLOATING_TYPES(type, "most likely", [&] {
+    for_each_row<scalar_t>(
+        scores, [&](int64_t row, const scalar_t* values) { tokens[row] = row_argmax(values, scores.size(-1)); });
+  });
+  return out;
+}
+
+// One launch on other devices than the CPU.
+TORCH_LIBRARY_FRAGMENT(draftsmith, library) {
+  library.def("most_likely(Tensor logits) -> Tensor");
+}
+
+TORCH_LIBRARY_IMPL(draftsmith, CPU, library) {
+  library.impl("most_likely", &most_likely_on_cpu);
+}
+
+TORCH_LIBRARY_IMPL(draftsmith, CUDA, library) {
+  library.impl("most_likely", &tensor_most_likely);
+}
+
 }  // namespace
 
 at::Tensor warp(const at::Tensor& logits, const Warping& warping) {
@@ -74,16 +102,11 @@ at::Tensor warp(const at::Tensor& logits, const Warping& warping) {
 }
 
 at::Tensor most_likely(const at::Tensor& logits) {
-  const auto type = logits.scalar_type();
-  if (!runs_by_rows(logits) || (type != at::kFloat && type != at::kDouble)) return tensor_most_likely(logits);
-  const auto scores = logits.contiguous();
-  auto out = at::empty(leading_sizes(scores), scores.options().dtype(at::kLong));
-  auto* tokens = out.mutable_data_ptr<int64_t>();
-  AT_DISPATCH_FLOATING_TYPES(type, "most likely", [&] {
-    for_each_row<scalar_t>(
-        scores, [&](int64_t row, const scalar_t* values) { tokens[row] = row_argmax(values, scores.size(-1)); });
-  });
-  return out;
+  if (logits.is_cpu()) return most_likely_on_cpu(logits);
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("draftsmith::most_likely", "")
+                             .typed<at::Tensor(const at::Tensor&)>();
+  return op.call(logits);
 }
 
 at::Tensor confidence(const at::Tensor& logits) {

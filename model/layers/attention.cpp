@@ -139,14 +139,12 @@ void Attention::pack(WeightArena& arena) {
   fused_.pack(arena);
   std::vector<Linear*> parts{&weights_.key, &weights_.value};
   if (self_) parts.push_back(&weights_.query);
-  if (fused_.packed()) {
-    fused_.drop_plain();
-    for (Linear* part : parts) {
-      if (arena.only_packed()) part->drop_plain();
-    }
-  } else {
-    fused_ = Linear();
-    for (Linear* part : parts) part->pack(arena);  // converts at least what is stored in another type
+  const bool joined = fused_.packed() || !weights_.key.weight().is_cpu();
+  if (fused_.packed()) fused_.drop_plain();
+  if (!joined) fused_ = Linear();
+  for (Linear* part : parts) {
+    if (!joined) part->pack(arena);  // converts at least what is stored in another type
+    if (joined && arena.only_packed()) part->drop_plain();
   }
   if (!self_) {
     weights_.query.pack(arena);

@@ -93,13 +93,16 @@ class Attention {
 
   // Whether the fused projection may replace the single ones: not if a gradient is recorded.
   bool use_fused(const at::Tensor& x) const {
-    return fused_.use_packed(x) && !(at::GradMode::is_enabled() && weights_.key.weight().requires_grad());
+    const bool records = at::GradMode::is_enabled() && (x.requires_grad() || weights_.key.weight().requires_grad());
+    return fused_.weight().defined() && !records;
   }
 
   HeadShape heads_;
   AttentionWeights weights_;
   bool self_;
-  Linear fused_;  // packed only: [(H+2*kv)*K,D] for self, [2*kv*K,D] (key, value) for cross attention
+  // After pack(): [(H+2*kv)*K,D] for self, [2*kv*K,D] (key, value) for cross attention. A copy of the weights, so that
+  // one product reads them all.
+  Linear fused_;
 };
 
 }  // namespace draftsmith::model

@@ -26,22 +26,12 @@ void write_host(const at::Tensor& cache, const std::vector<int64_t>& rows, const
   }
 }
 
-void write_indexed(const at::Tensor& cache, const at::Tensor& from, const StepLayout& layout) {
-  // Indexing dimensions 0 and 2 of [B,T,H,K]: each (row, slot) takes [H,K].
-  cache.transpose(1, 2).index_put_({layout.places.row, layout.places.slot},
-                                   from.reshape({from.size(0), layout.tokens, cache.size(1), cache.size(3)}));
-}
-
 }  // namespace
 
 void write_slots(const at::Tensor& cache, const std::vector<int64_t>& rows, const at::Tensor& from,
                  const StepLayout& layout) {
   const at::Tensor converted = from.scalar_type() == cache.scalar_type() ? from : from.to(cache.scalar_type());
-  if (layout.places.slot.defined()) {
-    write_indexed(cache, converted, layout);
-  } else {
-    write_host(cache, rows, converted.stride(-1) == 1 ? converted : converted.contiguous(), layout);
-  }
+  write_host(cache, rows, converted.stride(-1) == 1 ? converted : converted.contiguous(), layout);
 }
 
 }  // namespace draftsmith::model

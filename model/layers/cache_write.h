@@ -6,8 +6,8 @@
 
 namespace draftsmith::model {
 
-// Writes row b of from [B,L,H*K] to row rows[b] of cache [R,H,T,K], at slots base[b] + j for j < new_tokens[b]. A
-// layout with places says where instead, and tokens beyond a row's new ones go to a slot that is never read.
+// Writes row b of from [B,L,H*K] to row rows[b] of cache [R,H,T,K], at slots base[b] + j for j < new_tokens[b], on the
+// CPU. (Other devices: write_at() in model/layers/step_operators.h.)
 void write_slots(const at::Tensor& cache, const std::vector<int64_t>& rows, const at::Tensor& from,
                  const StepLayout& layout);
 

@@ -1,40 +1,36 @@
 // Attention of a step's few new tokens over K/V caches: a kernel for fp32 and fp64 on CPUs, which reads ragged caches
-// in place, and an equivalent of ATen operations for other devices and dtypes and for long steps.
+// in place, one operator on other devices, and tensor operations for other dtypes and for long steps.
 #pragma once
 
-#include <cstdint>
-#include <vector>
+#include <optional>
 
-#include "base/aten.h"
-#include "model/layers/attention.h"
+#include "model/layers/dense_attention.h"
 #include "model/layers/visible_keys.h"
 
 namespace draftsmith::model {
 
-// One layer's cached attention.
-struct CachedAttentionInput {
-  at::Tensor query;       // [B,L,H*K], rows perhaps strided, heads contiguous
-  at::Tensor keys;        // [R,kv,T,K], contiguous
-  at::Tensor values;      // [R,kv,T,K], contiguous
-  at::Tensor bias_table;  // [H,n], PositionBias::reversed_table; undefined: none
-};
-
-// Mask and bias of scores as tensors, for the ATen path; made once for all layers of a step.
-class DenseVisibility {
+// What the queries of a step see of one kind of cache, shared by all layers.
+class StepVisibility {
  public:
-  // Additive [B,H or 1,L,T] and, where some query sees no key, a factor [B,1,L,1] that makes its attention zero.
-  struct Tensors {
-    at::Tensor additive;
-    at::Tensor has_keys;
-  };
-  const Tensors& get(const VisibleKeys& visible, const CachedAttentionInput& input, int64_t used);
+  StepVisibility() = default;
+  // `slots` on devices other than the CPU; undefined on it.
+  StepVisibility(VisibleKeys keys, VisibleSlots slots) : keys_(std::move(keys)), slots_(std::move(slots)) {}
+
+  const VisibleKeys& keys() const { return keys_; }
+  const VisibleSlots& slots(int64_t tokens);
+  // Returns the number of slots to read of caches of `present` slots.
+  int64_t used(int64_t tokens, int64_t present) const;
+  const ScoreMask& mask(const CachedAttentionInput& input, int64_t used);
+  // Returns the caches' rows to pick; undefined if the batch has all rows in order.
+  at::Tensor picked_rows(int64_t cache_rows) const;
 
  private:
-  Tensors tensors_;
+  VisibleKeys keys_;
+  VisibleSlots slots_;
+  std::optional<ScoreMask> mask_;
 };
 
 // Returns the context [B,L,H*K]; zeros for a query that sees no key.
-at::Tensor cached_attention(const CachedAttentionInput& input, const VisibleKeys& visible, const HeadShape& heads,
-                            DenseVisibility& dense);
+at::Tensor cached_attention(const CachedAttentionInput& input, StepVisibility& visible);
 
 }  // namespace draftsmith::model

@@ -102,10 +102,21 @@ at::Tensor Linear::add_to(const at::Tensor& residual, const at::Tensor& x) const
   const at::Tensor input = converted(x, weight_);
   if (!use_packed(input) || then_ != PostOp::kNone || residual.scalar_type() != weight_.scalar_type() ||
       input.numel() == 0) {
-    return residual + (*this)(input);
+    return adds_in_product(residual, input) ? added_product(residual, input) : residual + (*this)(input);
   }
   return own_ ? own_->add_to(residual, input)
               : packed_linear_add(residual.contiguous(), input, packed_, optional_bias());
+}
+
+// Elsewhere than on CPUs a product adds the residual itself. (Under autocast it would round the residual.)
+bool Linear::adds_in_product(const at::Tensor& residual, const at::Tensor& input) const {
+  return !input.is_cpu() && !bias_.defined() && !at::GradMode::is_enabled() && input.numel() > 0 &&
+         residual.scalar_type() == weight_.scalar_type() && residual.is_contiguous() && input.is_contiguous() &&
+         !at::autocast::is_autocast_enabled(input.device().type());
+}
+
+at::Tensor Linear::added_product(const at::Tensor& residual, const at::Tensor& input) const {
+  return residual.flatten(0, -2).addmm(input.flatten(0, -2), plain_weight().t()).view(residual.sizes());
 }
 
 const at::Tensor& Linear::plain_weight() const {

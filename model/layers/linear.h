@@ -51,6 +51,8 @@ class Linear {
 
  private:
   const at::Tensor& plain_weight() const;
+  bool adds_in_product(const at::Tensor& residual, const at::Tensor& input) const;
+  at::Tensor added_product(const at::Tensor& residual, const at::Tensor& input) const;
   void pack_with_onednn(PostOp then);
   std::optional<at::Tensor> optional_bias() const { return bias_.defined() ? std::optional(bias_) : std::nullopt; }
 

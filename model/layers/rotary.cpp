@@ -33,32 +33,6 @@ at::Tensor rotated(const at::Tensor& x, const at::Tensor& cosine, const at::Tens
   return at::cat(parts, -1);
 }
 
-template <class T>
-void rotate_in_place(const at::Tensor& x, int64_t head_width, const RotaryTable& table,
-                     const std::vector<int64_t>& positions) {
-  const int64_t half = table.cosine.size(1);
-  const int64_t heads = x.size(2) / head_width;
-  const T* cosines = table.cosine.const_data_ptr<T>();
-  const T* sines = table.sine.const_data_ptr<T>();
-  T* data = x.mutable_data_ptr<T>();
-  for (int64_t b = 0; b < x.size(0); ++b) {
-    for (int64_t j = 0; j < x.size(1); ++j) {
-      const int64_t position = std::min(positions[static_cast<size_t>(b * x.size(1) + j)], table.positions() - 1);
-      const T* cosine = cosines + position * half;
-      const T* sine = sines + position * half;
-      T* head = data + b * x.stride(0) + j * x.stride(1);
-      for (int64_t h = 0; h < heads; ++h, head += head_width) {
-        for (int64_t i = 0; i < half; ++i) {
-          const T first = head[i];
-          const T second = head[i + half];
-          head[i] = first * cosine[i] - second * sine[i];
-          head[i + half] = second * cosine[i] + first * sine[i];
-        }
-      }
-    }
-  }
-}
-
 }  // namespace
 
 at::Tensor rotary_frequencies(const RotaryConfig& config) {
@@ -93,26 +67,6 @@ at::Tensor rotate_sequence(const at::Tensor& x, int64_t head_width, const Rotary
   const at::Tensor heads = x.unflatten(-1, {x.size(2) / head_width, head_width});  // [B,T,h,K]
   const auto rows = [&](const at::Tensor& values) { return values.dim() == 3 ? values : values.narrow(0, 0, tokens); };
   return rotated(heads, rows(table.cosine).unsqueeze(-2), rows(table.sine).unsqueeze(-2)).flatten(2);
-}
-
-at::Tensor rotate_step(const at::Tensor& x, int64_t head_width, const RotaryTable& table,
-                       const std::vector<int64_t>& positions, const at::Tensor& index) {
-  const bool in_place = x.is_cpu() && x.stride(2) == 1 && x.scalar_type() == table.cosine.scalar_type();
-  if (in_place && x.scalar_type() == at::kFloat) {
-    rotate_in_place<float>(x, head_width, table, positions);
-    return x;
-  }
-  if (in_place && x.scalar_type() == at::kDouble) {
-    rotate_in_place<double>(x, head_width, table, positions);
-    return x;
-  }
-  const at::Tensor rows =
-      index.defined() ? index : at::tensor(positions, at::kLong).clamp_max(table.positions() - 1).to(x.device());
-  const auto pick = [&](const at::Tensor& values) {
-    return values.index_select(0, rows).view({x.size(0), x.size(1), 1, -1}).to(x.scalar_type());
-  };
-  const at::Tensor heads = x.unflatten(-1, {x.size(2) / head_width, head_width});  // [B,L,h,K]
-  return rotated(heads, pick(table.cosine), pick(table.sine)).flatten(2);
 }
 
 }  // namespace draftsmith::model

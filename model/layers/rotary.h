@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "base/aten.h"
 #include "model/layers/layer_config.h"
@@ -29,11 +28,5 @@ RotaryTable rotary_rows(const RotaryTable& table, const at::Tensor& positions);
 // Returns x [B,T,h*K], with heads of `head_width` numbers, rotated by `table`'s positions 0..T-1, or by the rows picked
 // for each token; with gradient. [B,T,h*K]
 at::Tensor rotate_sequence(const at::Tensor& x, int64_t head_width, const RotaryTable& table);
-
-// Returns a step's x [B,L,h*K] rotated by position[b * L + j] for token j of row b, clamped to the table. On CPUs it
-// works in place if x's heads are contiguous fp32 or fp64 numbers (x is a temporary of the step); without gradient.
-// `index` int64 [B*L] has the positions on x's device, inside the table; undefined: they are copied there. [B,L,h*K]
-at::Tensor rotate_step(const at::Tensor& x, int64_t head_width, const RotaryTable& table,
-                       const std::vector<int64_t>& positions, const at::Tensor& index = {});
 
 }  // namespace draftsmith::model

@@ -16,9 +16,12 @@ struct LayerRange {
 // Places of a step's tokens as tensors on a device other than the CPU, so that no layer copies them there again.
 // Undefined on CPUs. Tokens beyond a row's new ones have a spare slot, and a position inside the tables.
 struct StepPlaces {
-  at::Tensor slot;      // int64 [B,L]
-  at::Tensor row;       // int64 [B,1] rows of the caches
-  at::Tensor position;  // int64 [B*L]
+  at::Tensor slot;           // int64 [B,L]
+  at::Tensor position;       // int64 [B,L]
+  at::Tensor prefix;         // int64 [B,L] a token sees the slots [0,prefix)
+  at::Tensor row;            // int64 [B] rows of the caches
+  at::Tensor source_length;  // int64 [B,L] a token sees the keys [0,source_length) of its source; undefined: no sources
+  at::Tensor source_row;     // int64 [B] rows of the sources' caches
 };
 
 // Positions and cache slots of the L tokens of a step, and whether they see each other.

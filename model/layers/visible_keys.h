@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/aten.h"
+
 namespace draftsmith::model {
 
 // The slots of a cache row that each query (b, j) sees: the slots [0, prefix), where prefix = first[b] + j if growing,
@@ -20,8 +22,21 @@ struct VisibleKeys {
   int64_t prefix(size_t b, int64_t j) const { return first[b] + (growing ? j : 0); }
   // Returns the position of query (b, j) when slots are positions.
   int64_t position(size_t b, int64_t j) const { return growing ? first[b] + j - 1 : first[b]; }
+  // Returns whether every query sees a key.
+  bool all_see() const;
   // Returns one more than the highest slot that any relevant query sees.
   int64_t used(int64_t tokens) const;
 };
+
+// The same as tensors, for computations in tensor operations, on the caches' device.
+struct VisibleSlots {
+  at::Tensor row;       // int64 [B] row of the caches
+  at::Tensor prefix;    // int64 [B,L] query (b, j) sees the slots [0,prefix)
+  at::Tensor own;       // int64 [B,L] and this one; undefined: none
+  at::Tensor position;  // int64 [B,L] position of the query when slots are positions
+};
+
+// Returns the slots that L queries of each row see, on the CPU.
+VisibleSlots slots_of(const VisibleKeys& visible, int64_t tokens);
 
 }  // namespace draftsmith::model

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "model/layers/cache_write.h"
+#include "model/layers/step_operators.h"
 
 namespace draftsmith::model {
 namespace {
@@ -92,15 +93,13 @@ void DecoderState::select_rows(std::span<const int64_t> rows) {
   };
   const bool in_place = selects_in_place(rows);
   cache_rows_ = pick(cache_rows_);
-  const at::Tensor index = at::tensor(cache_rows_, at::kLong).to(layers_.front().keys.device());
-  for (LayerCache& layer : layers_) {
-    layer.lengths = pick(layer.lengths);
-    if (!in_place) {
+  for (LayerCache& layer : layers_) layer.lengths = pick(layer.lengths);
+  if (!in_place) {
+    const at::Tensor index = at::tensor(cache_rows_, at::kLong).to(layers_.front().keys.device());
+    for (LayerCache& layer : layers_) {
       layer.keys = layer.keys.index_select(0, index);
       layer.values = layer.values.index_select(0, index);
     }
-  }
-  if (!in_place) {
     std::iota(cache_rows_.begin(), cache_rows_.end(), 0);
   }
   if (!source_of_row_.empty()) {
@@ -111,8 +110,8 @@ void DecoderState::select_rows(std::span<const int64_t> rows) {
 bool DecoderState::selects_in_place(std::span<const int64_t> rows) const {
   const at::Tensor& keys = layers_.front().keys;
   const std::set<int64_t> distinct(rows.begin(), rows.end());
-  return keys.device().is_cpu() && (keys.scalar_type() == at::kFloat || keys.scalar_type() == at::kDouble) &&
-         distinct.size() == rows.size();
+  const bool by_row = !keys.is_cpu() || keys.scalar_type() == at::kFloat || keys.scalar_type() == at::kDouble;
+  return by_row && distinct.size() == rows.size();
 }
 
 StepLayout DecoderState::append(std::span<const int64_t> new_tokens, int64_t tokens, int64_t layer) const {
@@ -143,22 +142,32 @@ StepLayout DecoderState::siblings(int64_t branches, int64_t layer) const {
 StepPlaces DecoderState::places_of(const StepLayout& layout) const {
   const at::Device device = layers_.front().keys.device();
   if (device.is_cpu()) return {};
-  std::vector<int64_t> slots;
-  std::vector<int64_t> positions;
-  for (size_t b = 0; b < layout.base.size(); ++b) {
-    const int64_t count = layout.new_tokens[b];
-    for (int64_t j = 0; j < layout.tokens; ++j) {
-      slots.push_back(j < count ? layout.base[b] + j : capacity_);
-      positions.push_back(layout.base[b] + (layout.siblings ? 0 : std::min(j, count)));
+  const bool has_sources = !source_of_row_.empty();
+  const int64_t all = rows() * layout.tokens;
+  const at::Tensor packed = at::empty({4 * all + 2 * rows()}, at::kLong);
+  int64_t* slot = packed.mutable_data_ptr<int64_t>();
+  int64_t* row = slot + 4 * all;
+  for (int64_t b = 0; b < rows(); ++b, ++row) {
+    const auto i = static_cast<size_t>(b);
+    for (int64_t j = 0; j < layout.tokens; ++j, ++slot) {
+      const int64_t position = layout.base[i] + (layout.siblings ? 0 : std::min(j, layout.new_tokens[i]));
+      slot[0] = j < layout.new_tokens[i] ? layout.base[i] + j : capacity_;
+      slot[all] = position;
+      slot[2 * all] = position + (layout.siblings ? 0 : 1);
+      slot[3 * all] = has_sources ? source_length(b) : 0;
     }
+    row[0] = cache_rows_[i];
+    row[rows()] = has_sources ? source_of_row_[i] : 0;
   }
-  std::vector<int64_t> all = slots;
-  all.insert(all.end(), positions.begin(), positions.end());
-  all.insert(all.end(), cache_rows_.begin(), cache_rows_.end());
-  const at::Tensor packed = at::tensor(all, at::kLong).to(device, /*non_blocking=*/true);
-  const int64_t tokens = std::ssize(slots);
-  return {packed.narrow(0, 0, tokens).view({rows(), layout.tokens}), packed.narrow(0, 2 * tokens, rows()).unsqueeze(1),
-          packed.narrow(0, tokens, tokens)};
+  const at::Tensor placed = packed.to(device, /*non_blocking=*/true);
+  const auto of_tokens = [&](int64_t i) { return placed.narrow(0, i * all, all).view({rows(), layout.tokens}); };
+  const auto of_rows = [&](int64_t i) { return placed.narrow(0, 4 * all + i * rows(), rows()); };
+  StepPlaces places{of_tokens(0), of_tokens(1), of_tokens(2), of_rows(0), {}, {}};
+  if (has_sources) {
+    places.source_length = of_tokens(3);
+    places.source_row = of_rows(1);
+  }
+  return places;
 }
 
 void DecoderState::check(LayerRange layers, const StepLayout& layout) const {
@@ -198,8 +207,12 @@ void DecoderState::write(int64_t layer, const KeyValue& key_value, const StepLay
   if (const int64_t present = cache.keys.size(2); needed + kSpareSlots > present) {
     reserve(cache, std::max(needed, std::min(2 * present, capacity_)) + kSpareSlots);
   }
-  write_slots(cache.keys, cache_rows_, key_value.key, layout);
-  write_slots(cache.values, cache_rows_, key_value.value, layout);
+  if (const StepPlaces& places = layout.places; places.slot.defined()) {
+    write_at(cache.keys, cache.values, key_value.key, key_value.value, places.row, places.slot);
+  } else {
+    write_slots(cache.keys, cache_rows_, key_value.key, layout);
+    write_slots(cache.values, cache_rows_, key_value.value, layout);
+  }
 }
 
 void DecoderState::advance(int64_t layer, const StepLayout& layout) {

@@ -91,32 +91,30 @@ at::Tensor Block::step(const at::Tensor& x, CachedPass& pass, int64_t layer) con
   Projected projected = self_.project(self_.norm(x));
   const PositionTables& tables = pass.state.positions();
   if (tables.rotary.positions() > 0) {
-    projected.query =
-        rotate_step(projected.query, self_.heads().width, tables.rotary, pass.positions, pass.layout.places.position);
-    projected.key =
-        rotate_step(projected.key, self_.heads().width, tables.rotary, pass.positions, pass.layout.places.position);
+    const StepPositions positions{pass.positions, pass.layout.places.position};
+    projected.query = rotate_step(projected.query, self_.heads().width, tables.rotary, positions);
+    projected.key = rotate_step(projected.key, self_.heads().width, tables.rotary, positions);
   }
   pass.state.write(layer, {projected.key, projected.value}, pass.layout);
   const LayerCache& cache = pass.state.cache(layer);
-  const at::Tensor context = cached_attention({projected.query, cache.keys, cache.values, tables.bias}, pass.self_keys,
-                                              self_.heads(), pass.dense_self);
+  const at::Tensor context =
+      cached_attention({projected.query, cache.keys, cache.values, tables.bias, self_.heads().scale}, pass.self);
   at::Tensor hidden = within_half(self_.add_output(x, context), clamps_half_);
   if (cross_) {
     const CrossCache& source = pass.state.cross(layer);
     const at::Tensor query = cross_->project_query(cross_->norm(hidden));
-    const at::Tensor from_source = cached_attention({query, source.keys, source.values, at::Tensor()}, pass.cross_keys,
-                                                    cross_->heads(), pass.dense_cross);
+    const at::Tensor from_source =
+        cached_attention({query, source.keys, source.values, at::Tensor(), cross_->heads().scale}, pass.cross);
     hidden = within_half(cross_->add_output(hidden, from_source), clamps_half_);
   }
   Dropout none({});
   return feed_forward(x, hidden, none, {});
 }
 
-KeyValue Block::key_value(const at::Tensor& x, const RotaryTable& rotary, const std::vector<int64_t>& positions,
-                          const at::Tensor& index) const {
+KeyValue Block::key_value(const at::Tensor& x, const RotaryTable& rotary, const StepPositions& positions) const {
   KeyValue projected = self_.project_key_value(self_.norm(x));
   if (rotary.positions() > 0) {
-    projected.key = rotate_step(projected.key, self_.heads().width, rotary, positions, index);
+    projected.key = rotate_step(projected.key, self_.heads().width, rotary, positions);
   }
   return projected;
 }

@@ -10,6 +10,7 @@
 #include "model/layers/cached_attention.h"
 #include "model/layers/feed_forward.h"
 #include "model/layers/parameter_source.h"
+#include "model/layers/rotary_step.h"
 #include "model/transformer/decoder_state.h"
 #include "model/transformer/position_bias.h"
 #include "model/transformer/transformer_config.h"
@@ -41,11 +42,9 @@ struct SequencePass {
 struct CachedPass {
   const StepLayout& layout;
   DecoderState& state;
-  VisibleKeys self_keys;
-  VisibleKeys cross_keys;
-  std::vector<int64_t> positions;  // [B*L] of the step's tokens, where queries and keys are rotated
-  DenseVisibility dense_self;
-  DenseVisibility dense_cross;
+  StepVisibility self;
+  StepVisibility cross;
+  std::vector<int64_t> positions;  // [B*L] of the step's tokens, where queries and keys are rotated on the CPU
 };
 
 // The number of the segment that each position of a packed batch belongs to, and its position there; padding is a
@@ -67,8 +66,7 @@ class Block {
   // [B,L,D]
   at::Tensor step(const at::Tensor& x, CachedPass& pass, int64_t layer) const;
   // Returns the K/V of x [B,L,D] as this layer's input at these positions (rotate_step()).
-  KeyValue key_value(const at::Tensor& x, const RotaryTable& rotary, const std::vector<int64_t>& positions,
-                     const at::Tensor& index) const;
+  KeyValue key_value(const at::Tensor& x, const RotaryTable& rotary, const StepPositions& positions) const;
   // Returns the primary's representations [B,L,D_L] as inputs of this layer [B,L,D]: FF_Tandem.
   at::Tensor project_primary(const at::Tensor& representation) const { return primary_projection_(representation); }
   // Returns the cross-attention K/V of encoder states [R,S,D].

@@ -12,7 +12,7 @@ namespace {
 // Positions that a decode state's tables begin with.
 constexpr int64_t kFirstPositions = 65;
 
-VisibleKeys self_keys(const StepLayout& layout, const DecoderState& state) {
+StepVisibility self_visibility(const StepLayout& layout, const DecoderState& state) {
   VisibleKeys visible;
   visible.first = layout.base;
   visible.queries = layout.new_tokens;
@@ -22,17 +22,20 @@ VisibleKeys self_keys(const StepLayout& layout, const DecoderState& state) {
   for (int64_t& first : visible.first) {
     first += layout.siblings ? 0 : 1;
   }
-  return visible;
+  const StepPlaces& places = layout.places;
+  return {std::move(visible),
+          {places.row, places.prefix, layout.siblings ? places.slot : at::Tensor(), places.position}};
 }
 
-VisibleKeys cross_keys(const StepLayout& layout, const DecoderState& state) {
+StepVisibility cross_visibility(const StepLayout& layout, const DecoderState& state) {
   VisibleKeys visible;
   visible.cache_row = state.source_of_row();
   visible.queries = layout.new_tokens;
   for (size_t b = 0; b < visible.cache_row.size(); ++b) {
     visible.first.push_back(state.source_length(static_cast<int64_t>(b)));
   }
-  return visible;
+  const StepPlaces& places = layout.places;
+  return {std::move(visible), {places.source_row, places.source_length, {}, places.source_length}};
 }
 
 // Returns positions: of token j of row b at [b * L + j]. Siblings all have the next position.
@@ -110,7 +113,10 @@ at::Tensor TransformerParts::embed(const TokenBatch& batch) const {
 }
 
 at::Tensor TransformerParts::embed(const at::Tensor& tokens, const StepLayout& layout) const {
-  return embed_at(tokens, [&] { return at::tensor(positions_of(layout), at::kLong).view(tokens.sizes()); });
+  return embed_at(tokens, [&] {
+    const at::Tensor& placed = layout.places.position;
+    return placed.defined() ? placed : at::tensor(positions_of(layout), at::kLong).view(tokens.sizes());
+  });
 }
 
 at::Tensor TransformerParts::encode(const TokenBatch& source, Dropout& dropout,
@@ -194,13 +200,16 @@ void TransformerParts::fit_positions(const StepLayout& layout, DecoderState& sta
   }
   const int64_t present = state.positions().count;
   if (needed > present) {
-    const int64_t roomy = std::min(std::max(kFirstPositions, 2 * present), state.capacity() + 1);
+    const int64_t all = state.capacity() + 1;
+    const bool grows = embedding_.is_cpu();
+    const int64_t roomy = grows ? std::min(std::max(kFirstPositions, 2 * present), all) : all;
     state.set_positions(decoder_.position_tables(std::max(needed, roomy)));
   }
 }
 
 std::vector<int64_t> TransformerParts::rotary_positions(const StepLayout& layout) const {
-  return config_.positions == Positions::kRotary ? positions_of(layout) : std::vector<int64_t>{};
+  const bool read = config_.positions == Positions::kRotary && !layout.places.position.defined();
+  return read ? positions_of(layout) : std::vector<int64_t>{};
 }
 
 at::Tensor TransformerParts::run_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,
@@ -208,10 +217,8 @@ at::Tensor TransformerParts::run_layers(LayerRange layers, const at::Tensor& hid
                                         const std::function<void(int64_t, const at::Tensor&)>& each) const {
   state.check(layers, layout);
   fit_positions(layout, state);
-  CachedPass pass{layout, state, self_keys(layout, state), {}, rotary_positions(layout), {}, {}};
-  if (config_.encoder_decoder) {
-    pass.cross_keys = cross_keys(layout, state);
-  }
+  CachedPass pass{layout, state, self_visibility(layout, state), {}, rotary_positions(layout)};
+  if (config_.encoder_decoder) pass.cross = cross_visibility(layout, state);
   at::Tensor x = hidden;
   for (int64_t i = layers.begin; i < layers.end; ++i) {
     x = decoder_.block(i).step(x, pass, i);
@@ -232,7 +239,7 @@ void TransformerParts::write_kv(LayerRange layers, const at::Tensor& hidden, con
   fit_positions(layout, state);
   const std::vector<int64_t> positions = rotary_positions(layout);
   for (int64_t i = layers.begin; i < layers.end; ++i) {
-    state.write(i, decoder_.block(i).key_value(hidden, state.positions().rotary, positions, layout.places.position),
+    state.write(i, decoder_.block(i).key_value(hidden, state.positions().rotary, {positions, layout.places.position}),
                 layout);
     if (!layout.siblings) {
       state.advance(i, layout);

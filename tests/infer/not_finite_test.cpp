@@ -5,9 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/infer/drafters/tandem_pairs.h"
 #include "tests/support/early_exit_fixtures.h"
 #include "tests/support/oracle_fixtures.h"
+#include "tests/support/tandem_pairs.h"
 
 namespace draftsmith::infer::testing {
 namespace {

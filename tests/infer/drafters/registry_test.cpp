@@ -7,10 +7,10 @@
 #include "infer/drafters/drafter.h"
 #include "infer/drafters/model_drafter.h"
 #include "model/files/checkpoint.h"
-#include "tests/infer/drafters/tandem_pairs.h"
 #include "tests/support/early_exit_fixtures.h"
 #include "tests/support/errors.h"
 #include "tests/support/oracle_fixtures.h"
+#include "tests/support/tandem_pairs.h"
 
 namespace draftsmith::infer::testing {
 namespace {

@@ -3,8 +3,8 @@
 
 #include "infer/drafters/tandem_drafter.h"
 #include "infer/parts.h"
-#include "tests/infer/drafters/tandem_pairs.h"
 #include "tests/support/batches.h"
+#include "tests/support/tandem_pairs.h"
 #include "tests/support/tensors.h"
 
 namespace draftsmith::infer::testing {

@@ -11,10 +11,10 @@
 #include "infer/forced/teacher_forcing.h"
 #include "infer/sampling/warping.h"
 #include "model/kinds/tandem.h"
-#include "tests/infer/drafters/tandem_pairs.h"
 #include "tests/support/errors.h"
 #include "tests/support/oracle_fixtures.h"
 #include "tests/support/pieces_tokenizer.h"
+#include "tests/support/tandem_pairs.h"
 
 namespace draftsmith::infer::testing {
 namespace {

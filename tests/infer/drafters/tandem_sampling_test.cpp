@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "infer/forced/forced_alpha.h"
-#include "tests/infer/drafters/tandem_pairs.h"
 #include "tests/support/distribution_tests.h"
 #include "tests/support/oracle_fixtures.h"
+#include "tests/support/tandem_pairs.h"
 
 namespace draftsmith::infer::testing {
 namespace {

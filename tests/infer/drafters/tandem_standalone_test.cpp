@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "evaluate/theory/prediction.h"
-#include "tests/infer/drafters/tandem_pairs.h"
 #include "tests/support/oracle_fixtures.h"
+#include "tests/support/tandem_pairs.h"
 
 namespace draftsmith::infer::testing {
 namespace {

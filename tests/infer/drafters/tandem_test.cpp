@@ -9,9 +9,9 @@
 #include "infer/drafters/tandem_drafter.h"
 #include "infer/parts.h"
 #include "infer/windows/oracle.h"
-#include "tests/infer/drafters/tandem_pairs.h"
 #include "tests/support/errors.h"
 #include "tests/support/oracle_fixtures.h"
+#include "tests/support/tandem_pairs.h"
 
 namespace draftsmith::infer::testing {
 namespace {

@@ -11,12 +11,12 @@
 #include "base/random_tensors.h"
 #include "infer/loop/prefill.h"
 #include "model/kinds/exits.h"
-#include "tests/infer/drafters/tandem_pairs.h"
 #include "tests/model/kinds/tandem_passes.h"
 #include "tests/support/batches.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
 #include "tests/support/pieces_tokenizer.h"
+#include "tests/support/tandem_pairs.h"
 
 namespace draftsmith::infer::testing {
 namespace {

@@ -9,10 +9,10 @@
 
 #include "infer/inside/exit_measures.h"
 #include "model/transformer/decoder_state.h"
-#include "tests/infer/drafters/tandem_pairs.h"
 #include "tests/infer/inside/calm_fixtures.h"
 #include "tests/model/kinds/tandem_passes.h"
 #include "tests/support/models.h"
+#include "tests/support/tandem_pairs.h"
 
 namespace draftsmith::infer::testing {
 namespace {

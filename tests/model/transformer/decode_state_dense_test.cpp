@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "model/layers/cache_write.h"
+#include "model/layers/step_operators.h"
 #include "tests/support/batches.h"
 #include "tests/support/models.h"
 #include "tests/support/tensors.h"
@@ -57,9 +58,8 @@ TEST(DecodeStateDense, WritesByIndexEqualWritesByCopy) {
   const at::Tensor other = at::zeros_like(copied);
   write_slots(other, {0, 1}, strided, layout);
   EXPECT_TRUE(copied.equal(other));
-  layout.places = {
-      at::tensor({4, 5, 5, 0, 1, 2}, at::kLong).view({2, 3}), at::tensor({0, 1}, at::kLong).view({2, 1}), {}};
-  write_slots(indexed, {0, 1}, values, layout);
+  const at::Tensor slots = at::tensor({4, 5, 5, 0, 1, 2}, at::kLong).view({2, 3});
+  write_at(indexed, at::zeros_like(indexed), values, values, at::tensor({0, 1}, at::kLong), slots);
   EXPECT_EQ(difference(copied.narrow(2, 0, 5), indexed.narrow(2, 0, 5)), 0);  // slot 5 is the spare one
   EXPECT_EQ(copied[0][1][4][2].item<double>(), values[0][0][5].item<double>());
   EXPECT_EQ(copied[0].narrow(1, 0, 4).abs().sum().item<double>(), 0);

@@ -1,4 +1,4 @@
-#include "tests/infer/drafters/tandem_pairs.h"
+#include "tests/support/tandem_pairs.h"
 
 #include <random>
 
