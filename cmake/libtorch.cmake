@@ -64,6 +64,18 @@ if(EXISTS "${torch_lib_dir}/libtorch_cuda.so")
     target_link_options(draftsmith_torch INTERFACE "LINKER:-rpath,${cuda_lib_dir}")
     target_compile_definitions(draftsmith_torch INTERFACE DRAFTSMITH_TORCH_CUDA=1)
     set(DRAFTSMITH_TORCH_CUDA ON)
+    # CUDA graphs need the runtime's headers, of which the wheel lacks crt/ (tools/requirements.txt adds them).
+    include(CheckCXXSourceCompiles)
+    set(CMAKE_REQUIRED_INCLUDES ${cuda_include})
+    check_cxx_source_compiles("#include <cuda_runtime_api.h>\nint main() { return cudaSuccess; }" DRAFTSMITH_CUDA_GRAPHS)
+    unset(CMAKE_REQUIRED_INCLUDES)
+    if(NOT DRAFTSMITH_CUDA_GRAPHS)
+      message(WARNING
+        "Steps on GPUs will not be recorded as CUDA graphs, which is slower.\n"
+        "  expected: cuda_runtime_api.h and crt/host_defines.h in nvidia/cu1*/include beside the torch package\n"
+        "  found:    '${cuda_include}' does not compile\n"
+        "  hint:     pip install nvidia-cuda-crt in torch's CUDA version, or run tools/setup")
+    endif()
   else()
     message(WARNING
       "This LibTorch has a CUDA half, but Draftsmith is built without it, for CPUs only.\n"

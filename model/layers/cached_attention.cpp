@@ -8,9 +8,6 @@
 namespace draftsmith::model {
 namespace {
 
-// Longer steps (prompts) are matrix products, which ATen does better than a loop over queries.
-constexpr int64_t kLongestKernelStep = 32;
-
 at::Tensor kernel_attention(const CachedAttentionInput& input, const VisibleKeys& visible) {
   const int64_t rows = input.query.size(0);
   const int64_t tokens = input.query.size(1);
@@ -49,7 +46,7 @@ const VisibleSlots& StepVisibility::slots(int64_t tokens) {
 }
 
 int64_t StepVisibility::used(int64_t tokens, int64_t present) const {
-  return std::max<int64_t>(1, std::min(keys_.used(tokens), present));
+  return any_length_ ? present : std::max<int64_t>(1, std::min(keys_.used(tokens), present));
 }
 
 const ScoreMask& StepVisibility::mask(const CachedAttentionInput& input, int64_t used) {

@@ -9,12 +9,16 @@
 
 namespace draftsmith::model {
 
+// Longer steps (prompts) are matrix products, which ATen does better than a loop over queries.
+constexpr int64_t kLongestKernelStep = 32;
+
 // What the queries of a step see of one kind of cache, shared by all layers.
 class StepVisibility {
  public:
   StepVisibility() = default;
-  // `slots` on devices other than the CPU; undefined on it.
-  StepVisibility(VisibleKeys keys, VisibleSlots slots) : keys_(std::move(keys)), slots_(std::move(slots)) {}
+  // `slots` on devices other than the CPU; undefined on it. `any_length`: the slots change later, so all are read.
+  StepVisibility(VisibleKeys keys, VisibleSlots slots, bool any_length)
+      : keys_(std::move(keys)), slots_(std::move(slots)), any_length_(any_length) {}
 
   const VisibleKeys& keys() const { return keys_; }
   const VisibleSlots& slots(int64_t tokens);
@@ -27,6 +31,7 @@ class StepVisibility {
  private:
   VisibleKeys keys_;
   VisibleSlots slots_;
+  bool any_length_ = false;
   std::optional<ScoreMask> mask_;
 };
 

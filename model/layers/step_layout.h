@@ -22,6 +22,7 @@ struct StepPlaces {
   at::Tensor row;            // int64 [B] rows of the caches
   at::Tensor source_length;  // int64 [B,L] a token sees the keys [0,source_length) of its source; undefined: no sources
   at::Tensor source_row;     // int64 [B] rows of the sources' caches
+  at::Tensor last;           // int64 [B] index of a row's last new token among the L, 0 without one
 };
 
 // Positions and cache slots of the L tokens of a step, and whether they see each other.
@@ -32,6 +33,7 @@ struct StepLayout {
   std::vector<int64_t> new_tokens;  // [B]
   bool siblings = false;            // the L tokens are alternatives for one position, blind to each other
   StepPlaces places;
+  bool recorded = false;  // places change between replays of recorded work, so nothing may rest on base
 };
 
 }  // namespace draftsmith::model

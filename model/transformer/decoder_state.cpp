@@ -62,9 +62,12 @@ int64_t DecoderState::layer_runs() const {
   return std::accumulate(runs_.begin(), runs_.end(), int64_t{0});
 }
 
-void DecoderState::count_run(int64_t layer, const StepLayout& layout) {
-  runs_.at(static_cast<size_t>(layer)) +=
-      std::accumulate(layout.new_tokens.begin(), layout.new_tokens.end(), int64_t{0});
+void DecoderState::count_runs(LayerRange layers, const StepLayout& layout) {
+  const int64_t tokens = std::accumulate(layout.new_tokens.begin(), layout.new_tokens.end(), int64_t{0});
+  for (int64_t i = layers.begin; i < layers.end; ++i) {
+    runs_.at(static_cast<size_t>(i)) += tokens;
+    if (!layout.siblings) advance(i, layout);
+  }
 }
 
 void DecoderState::rollback(std::span<const int64_t> lengths) {
@@ -92,6 +95,7 @@ void DecoderState::select_rows(std::span<const int64_t> rows) {
     return to;
   };
   const bool in_place = selects_in_place(rows);
+  graphs_.clear();
   cache_rows_ = pick(cache_rows_);
   for (LayerCache& layer : layers_) layer.lengths = pick(layer.lengths);
   if (!in_place) {
@@ -114,7 +118,7 @@ bool DecoderState::selects_in_place(std::span<const int64_t> rows) const {
   return by_row && distinct.size() == rows.size();
 }
 
-StepLayout DecoderState::append(std::span<const int64_t> new_tokens, int64_t tokens, int64_t layer) const {
+StepLayout DecoderState::layout_of(std::span<const int64_t> new_tokens, int64_t tokens, int64_t layer) const {
   check_rows(new_tokens.size());
   StepLayout layout;
   layout.tokens = tokens;
@@ -125,8 +129,11 @@ StepLayout DecoderState::append(std::span<const int64_t> new_tokens, int64_t tok
       throw std::logic_error("a row's new tokens must be 0 to the step's number of tokens");
     }
   }
-  layout.places = places_of(layout);
   return layout;
+}
+
+StepLayout DecoderState::append(std::span<const int64_t> new_tokens, int64_t tokens, int64_t layer) const {
+  return placed(layout_of(new_tokens, tokens, layer));
 }
 
 StepLayout DecoderState::siblings(int64_t branches, int64_t layer) const {
@@ -135,16 +142,13 @@ StepLayout DecoderState::siblings(int64_t branches, int64_t layer) const {
   layout.base = cache(layer).lengths;
   layout.new_tokens.assign(layout.base.size(), branches);
   layout.siblings = true;
-  layout.places = places_of(layout);
-  return layout;
+  return placed(std::move(layout));
 }
 
-StepPlaces DecoderState::places_of(const StepLayout& layout) const {
-  const at::Device device = layers_.front().keys.device();
-  if (device.is_cpu()) return {};
+at::Tensor DecoderState::packed_places(const StepLayout& layout) const {
   const bool has_sources = !source_of_row_.empty();
   const int64_t all = rows() * layout.tokens;
-  const at::Tensor packed = at::empty({4 * all + 2 * rows()}, at::kLong);
+  const at::Tensor packed = at::empty({4 * all + 3 * rows()}, at::kLong);
   int64_t* slot = packed.mutable_data_ptr<int64_t>();
   int64_t* row = slot + 4 * all;
   for (int64_t b = 0; b < rows(); ++b, ++row) {
@@ -158,16 +162,28 @@ StepPlaces DecoderState::places_of(const StepLayout& layout) const {
     }
     row[0] = cache_rows_[i];
     row[rows()] = has_sources ? source_of_row_[i] : 0;
+    row[2 * rows()] = std::max<int64_t>(0, layout.new_tokens[i] - 1);
   }
-  const at::Tensor placed = packed.to(device, /*non_blocking=*/true);
-  const auto of_tokens = [&](int64_t i) { return placed.narrow(0, i * all, all).view({rows(), layout.tokens}); };
-  const auto of_rows = [&](int64_t i) { return placed.narrow(0, 4 * all + i * rows(), rows()); };
-  StepPlaces places{of_tokens(0), of_tokens(1), of_tokens(2), of_rows(0), {}, {}};
-  if (has_sources) {
-    places.source_length = of_tokens(3);
-    places.source_row = of_rows(1);
+  return packed;
+}
+
+StepLayout DecoderState::placed(StepLayout layout, const at::Tensor& packed) const {
+  const int64_t all = rows() * layout.tokens;
+  const auto of_tokens = [&](int64_t i) { return packed.narrow(0, i * all, all).view({rows(), layout.tokens}); };
+  const auto of_rows = [&](int64_t i) { return packed.narrow(0, 4 * all + i * rows(), rows()); };
+  layout.places = {of_tokens(0), of_tokens(1), of_tokens(2), of_rows(0), {}, {}, of_rows(2)};
+  if (!source_of_row_.empty()) {
+    layout.places.source_length = of_tokens(3);
+    layout.places.source_row = of_rows(1);
   }
-  return places;
+  return layout;
+}
+
+StepLayout DecoderState::placed(StepLayout layout) const {
+  const at::Device device = layers_.front().keys.device();
+  if (device.is_cpu()) return layout;
+  const at::Tensor packed = packed_places(layout).to(device, /*non_blocking=*/true);
+  return placed(std::move(layout), packed);
 }
 
 void DecoderState::check(LayerRange layers, const StepLayout& layout) const {
@@ -186,11 +202,12 @@ void DecoderState::check(LayerRange layers, const StepLayout& layout) const {
   }
 }
 
-void DecoderState::reserve(LayerCache& cache, int64_t slots) const {
+void DecoderState::reserve(LayerCache& cache, int64_t slots) {
   const int64_t present = cache.keys.size(2);
   if (slots <= present) {
     return;
   }
+  graphs_.clear();
   for (at::Tensor* part : {&cache.keys, &cache.values}) {
     at::Tensor larger = at::zeros({part->size(0), part->size(1), slots, part->size(3)}, part->options());
     larger.narrow(2, 0, present).copy_(*part);

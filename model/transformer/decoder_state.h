@@ -6,6 +6,7 @@
 #include "model/layers/attention.h"
 #include "model/layers/step_layout.h"
 #include "model/transformer/language_model.h"
+#include "model/transformer/step_graphs.h"
 
 namespace draftsmith::model {
 
@@ -47,7 +48,10 @@ class DecoderState final : public DecodeState {
   void rollback(std::span<const int64_t> lengths) override;
   void select_rows(std::span<const int64_t> rows) override;
 
-  // Returns the layout of the next new_tokens[b] tokens of each row, starting at the length of layer `layer`.
+  // Returns the layout of the next new_tokens[b] tokens of each row, starting at the length of layer `layer`, without
+  // places on the device.
+  StepLayout layout_of(std::span<const int64_t> new_tokens, int64_t tokens, int64_t layer = 0) const;
+  // Returns the same with places.
   StepLayout append(std::span<const int64_t> new_tokens, int64_t tokens, int64_t layer = 0) const;
   // Returns the layout of `branches` siblings, all at the next position of layer `layer`. Each sees the prefix and
   // itself.
@@ -70,10 +74,15 @@ class DecoderState final : public DecodeState {
   void write(int64_t layer, const KeyValue& key_value, const StepLayout& layout);
   // Throws std::logic_error unless the layers stand at the layout's base and have room for it.
   void check(LayerRange layers, const StepLayout& layout) const;
-  // Counts a run of a layer (layer_runs).
-  void count_run(int64_t layer, const StepLayout& layout);
+  // Counts runs of layers (layer_runs), and advances their lengths unless the layout is of siblings.
+  void count_runs(LayerRange layers, const StepLayout& layout);
   // Sets the lengths of a layer to the end of an append layout.
   void advance(int64_t layer, const StepLayout& layout);
+  // Returns a layout's places for a device, in one int64 tensor on the host.
+  at::Tensor packed_places(const StepLayout& layout) const;
+  // Returns the layout with the places that a copy of packed_places() on the device holds.
+  StepLayout placed(StepLayout layout, const at::Tensor& packed) const;
+  StepGraphs& graphs() { return graphs_; }
 
   // Returns the cache row of each row of the batch. [B]
   const std::vector<int64_t>& cache_rows() const { return cache_rows_; }
@@ -92,11 +101,11 @@ class DecoderState final : public DecodeState {
  private:
   at::Tensor valid_slots(int64_t layer, at::Tensor LayerCache::*part) const;
   // Grows the caches of a layer to at least `slots`; siblings may need more slots than the capacity.
-  void reserve(LayerCache& cache, int64_t slots) const;
+  void reserve(LayerCache& cache, int64_t slots);
   // Whether rows may leave without a copy: the CPU kernel reads and writes rows in place wherever they lie.
   bool selects_in_place(std::span<const int64_t> rows) const;
-  // Returns the layout's places on the caches' device, in one copy that the host does not wait for.
-  StepPlaces places_of(const StepLayout& layout) const;
+  // Returns the layout with its places on the caches' device, copied at once without waiting; as it is on the CPU.
+  StepLayout placed(StepLayout layout) const;
   void check_rows(size_t count) const;
   void check_layers(LayerRange layers) const;
 
@@ -108,6 +117,7 @@ class DecoderState final : public DecodeState {
   std::vector<CrossCache> cross_;
   std::vector<int64_t> source_lengths_;  // [R]
   std::vector<int64_t> source_of_row_;   // [B]
+  StepGraphs graphs_;
 };
 
 }  // namespace draftsmith::model

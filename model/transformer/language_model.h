@@ -59,6 +59,7 @@ struct StepInput {
   std::vector<int64_t> hidden_layers;  // wanted hidden states: 0 embedding output, i output of layer i
 };
 
+// On devices other than the CPU the tensors are valid until the next step of the same state, which may reuse them.
 struct StepOutput {
   at::Tensor logits;               // [B,P,V]; undefined for kNone
   std::vector<at::Tensor> hidden;  // one [B,L,D] for each wanted layer

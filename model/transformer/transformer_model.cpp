@@ -64,8 +64,13 @@ DecoderState& own_state(DecodeState& state) {
   return *own;
 }
 
-// Each row's last new token, [B,L,D] -> [B,1,D]; its first for a row without new tokens.
+// Returns each row's last new token, [B,L,D] -> [B,1,D]; its first for a row without new tokens.
 at::Tensor last_new(const at::Tensor& hidden, const StepLayout& layout) {
+  if (layout.tokens == 1) return hidden;
+  if (layout.places.last.defined()) {
+    const at::Tensor index = layout.places.last.view({-1, 1, 1}).expand({-1, 1, hidden.size(2)});
+    return hidden.gather(1, index);
+  }
   std::vector<int64_t> last;
   for (const int64_t count : layout.new_tokens) {
     last.push_back(std::max<int64_t>(0, count - 1));
@@ -73,9 +78,8 @@ at::Tensor last_new(const at::Tensor& hidden, const StepLayout& layout) {
   if (std::all_of(last.begin(), last.end(), [&](int64_t value) { return value == last.front(); })) {
     return last.empty() ? hidden.narrow(1, 0, 1) : hidden.narrow(1, last.front(), 1);
   }
-  const at::Tensor index = at::tensor(last, at::kLong).to(hidden.device());
-  const at::Tensor row = at::arange(hidden.size(0), index.options());
-  return hidden.index({row, index}).unsqueeze(1);
+  const at::Tensor index = at::tensor(last, at::kLong);
+  return hidden.index({at::arange(hidden.size(0), at::kLong), index}).unsqueeze(1);
 }
 
 }  // namespace
@@ -120,6 +124,43 @@ struct TransformerModel::Impl {
             config.decoder_layers,
             {config.heads, config.head_width, config.attention_scale, config.kv_heads},
             at::TensorOptions(info.dtype).device(info.device)};
+  }
+
+  // Runs a step's work on the device.
+  StepOutput run(const StepInput& input, const at::Tensor& tokens, const StepLayout& layout,
+                 DecoderState& state) const {
+    std::map<int64_t, at::Tensor> wanted;
+    for (const int64_t layer : input.hidden_layers) wanted[layer] = at::Tensor();
+    const auto keep = [&](int64_t layer, const at::Tensor& hidden) {
+      if (const auto found = wanted.find(layer); found != wanted.end()) found->second = hidden;
+    };
+    const at::Tensor embedded = parts->embed(tokens, layout);
+    keep(0, embedded);
+    const at::Tensor hidden = parts->apply_layers({0, config.decoder_layers}, embedded, layout, state, keep);
+    StepOutput output;
+    for (const int64_t layer : input.hidden_layers) output.hidden.push_back(wanted.at(layer));
+    if (input.logits == Logits::kNone) return output;
+    output.logits = parts->head(parts->finish(input.logits == Logits::kLast ? last_new(hidden, layout) : hidden));
+    return output;
+  }
+
+  // Replays a step's work, which the first call records.
+  StepOutput run_recorded(StepGraph& graph, const StepInput& input, const StepLayout& layout,
+                          DecoderState& state) const {
+    const at::Tensor places = state.packed_places(layout);
+    if (graph.work) {
+      graph.tokens.copy_(input.tokens, /*non_blocking=*/true);
+      graph.places.copy_(places, /*non_blocking=*/true);
+    } else {
+      graph.tokens = input.tokens.to(info.device, /*non_blocking=*/true, /*copy=*/true);
+      graph.places = places.to(info.device, /*non_blocking=*/true);
+      StepLayout recorded = state.placed(layout, graph.places);
+      recorded.recorded = true;
+      graph.work = record_graph(info.device, [&] { graph.output = run(input, graph.tokens, recorded, state); });
+      if (!graph.work) return run(input, graph.tokens, state.placed(layout, graph.places), state);
+    }
+    graph.work->replay();
+    return graph.output;
   }
 
   std::unique_ptr<DecoderState> new_state(int64_t rows, int64_t capacity) const {
@@ -249,26 +290,15 @@ std::unique_ptr<DecodeState> TransformerModel::begin(int64_t rows, int64_t capac
 StepOutput TransformerModel::step(const StepInput& input, DecodeState& state) {
   const DecodingGuard guard;
   DecoderState& own = own_state(state);
-  const StepLayout layout = own.append(input.new_tokens, input.tokens.size(1), 0);
-  std::map<int64_t, at::Tensor> wanted;
-  for (const int64_t layer : input.hidden_layers) {
-    wanted[layer] = at::Tensor();
-  }
-  const auto keep = [&](int64_t layer, const at::Tensor& hidden) {
-    if (const auto found = wanted.find(layer); found != wanted.end()) {
-      found->second = hidden;
-    }
-  };
-  const at::Tensor embedded = impl_->parts->embed(input.tokens, layout);
-  keep(0, embedded);
-  const at::Tensor hidden = impl_->parts->run_layers({0, impl_->config.decoder_layers}, embedded, layout, own, keep);
-  StepOutput output;
-  for (const int64_t layer : input.hidden_layers) {
-    output.hidden.push_back(wanted.at(layer));
-  }
-  if (input.logits != Logits::kNone) {
-    output.logits = exit_head(input.logits == Logits::kLast ? last_new(hidden, layout) : hidden);
-  }
+  const LayerRange layers{0, impl_->config.decoder_layers};
+  const int64_t tokens = input.tokens.size(1);
+  const StepLayout layout = own.layout_of(input.new_tokens, tokens);
+  impl_->parts->prepare(layers, layout, own);
+  const bool records = tokens <= kLongestKernelStep && records_graphs(impl_->info.device);
+  StepGraph* graph = records ? own.graphs().find({own.rows(), tokens, input.logits, input.hidden_layers}) : nullptr;
+  StepOutput output = graph == nullptr ? impl_->run(input, input.tokens, own.append(input.new_tokens, tokens), own)
+                                       : impl_->run_recorded(*graph, input, layout, own);
+  own.count_runs(layers, layout);
   return output;
 }
 
@@ -283,7 +313,7 @@ at::Tensor TransformerModel::embed(const at::Tensor& tokens, const StepLayout& l
 at::Tensor TransformerModel::run_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,
                                         DecoderState& state) {
   const DecodingGuard guard;
-  return impl_->parts->run_layers(layers, hidden, layout, own_state(state), {});
+  return impl_->parts->run_layers(layers, hidden, layout, own_state(state));
 }
 
 void TransformerModel::write_kv(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,

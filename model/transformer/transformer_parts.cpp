@@ -24,7 +24,8 @@ StepVisibility self_visibility(const StepLayout& layout, const DecoderState& sta
   }
   const StepPlaces& places = layout.places;
   return {std::move(visible),
-          {places.row, places.prefix, layout.siblings ? places.slot : at::Tensor(), places.position}};
+          {places.row, places.prefix, layout.siblings ? places.slot : at::Tensor(), places.position},
+          layout.recorded};
 }
 
 StepVisibility cross_visibility(const StepLayout& layout, const DecoderState& state) {
@@ -35,7 +36,7 @@ StepVisibility cross_visibility(const StepLayout& layout, const DecoderState& st
     visible.first.push_back(state.source_length(static_cast<int64_t>(b)));
   }
   const StepPlaces& places = layout.places;
-  return {std::move(visible), {places.source_row, places.source_length, {}, places.source_length}};
+  return {std::move(visible), {places.source_row, places.source_length, {}, places.source_length}, layout.recorded};
 }
 
 // Returns positions: of token j of row b at [b * L + j]. Siblings all have the next position.
@@ -212,20 +213,18 @@ std::vector<int64_t> TransformerParts::rotary_positions(const StepLayout& layout
   return read ? positions_of(layout) : std::vector<int64_t>{};
 }
 
-at::Tensor TransformerParts::run_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,
-                                        DecoderState& state,
-                                        const std::function<void(int64_t, const at::Tensor&)>& each) const {
+void TransformerParts::prepare(LayerRange layers, const StepLayout& layout, DecoderState& state) const {
   state.check(layers, layout);
   fit_positions(layout, state);
+}
+
+at::Tensor TransformerParts::apply_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,
+                                          DecoderState& state, const EachLayer& each) const {
   CachedPass pass{layout, state, self_visibility(layout, state), {}, rotary_positions(layout)};
   if (config_.encoder_decoder) pass.cross = cross_visibility(layout, state);
   at::Tensor x = hidden;
   for (int64_t i = layers.begin; i < layers.end; ++i) {
     x = decoder_.block(i).step(x, pass, i);
-    state.count_run(i, layout);
-    if (!layout.siblings) {
-      state.advance(i, layout);
-    }
     if (each) {
       each(i + 1, x);
     }
@@ -233,10 +232,17 @@ at::Tensor TransformerParts::run_layers(LayerRange layers, const at::Tensor& hid
   return x;
 }
 
+at::Tensor TransformerParts::run_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,
+                                        DecoderState& state) const {
+  prepare(layers, layout, state);
+  const at::Tensor output = apply_layers(layers, hidden, layout, state, {});
+  state.count_runs(layers, layout);
+  return output;
+}
+
 void TransformerParts::write_kv(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,
                                 DecoderState& state) const {
-  state.check(layers, layout);
-  fit_positions(layout, state);
+  prepare(layers, layout, state);
   const std::vector<int64_t> positions = rotary_positions(layout);
   for (int64_t i = layers.begin; i < layers.end; ++i) {
     state.write(i, decoder_.block(i).key_value(hidden, state.positions().rotary, {positions, layout.places.position}),

@@ -35,10 +35,15 @@ class TransformerParts {
 
   // Returns K/V of encoder states for all decoder layers.
   std::vector<CrossCache> cross_caches(const at::Tensor& memory) const;
-  // Runs decoder layers over the caches and advances them unless the layout is of siblings. Calls `each` with the
-  // number of every layer, counted from 1, and its output.
-  at::Tensor run_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, DecoderState& state,
-                        const std::function<void(int64_t, const at::Tensor&)>& each) const;
+  using EachLayer = std::function<void(int64_t, const at::Tensor&)>;
+  // Runs decoder layers over the caches and advances them unless the layout is of siblings.
+  at::Tensor run_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,
+                        DecoderState& state) const;
+  // Its parts: checks and position tables; the work on the device, which may be recorded. (DecoderState::count_runs is
+  // the last.) Calls `each` with the number of every layer, counted from 1, and its output.
+  void prepare(LayerRange layers, const StepLayout& layout, DecoderState& state) const;
+  at::Tensor apply_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, DecoderState& state,
+                          const EachLayer& each) const;
   void write_kv(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, DecoderState& state) const;
   // For a Tandem secondary: returns its primary's encoder states as its own, and writes K/V from the primary's
   // representations.

@@ -2,8 +2,10 @@
 
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <stdexcept>
+#include <utility>
 
 #include <ATen/Functions.h>
 
@@ -54,18 +56,53 @@ at::Tensor to_device(const at::Tensor& host) {
   return result;
 }
 
+std::optional<Recording::Launches>& recorded() {
+  static auto* launches = new std::optional<Recording::Launches>;
+  return *launches;
+}
+
+void forbid_in_recordings(const std::string& what) {
+  if (recorded()) throw std::logic_error(what + " cannot be recorded");
+}
+
+// Copies a result to where the recorded one lies.
+void copy_again(const c10::IValue& from, const c10::IValue& to) {
+  if (from.isTensor() && from.toTensor().defined()) readable_alias(to.toTensor()).copy_(from.toTensor());
+  if (!from.isTensorList()) return;
+  const auto source = from.toTensorVector();
+  const auto target = to.toTensorVector();
+  for (size_t i = 0; i < source.size(); ++i) readable_alias(target[i]).copy_(source[i]);
+}
+
 // An operator's run: its arguments on the CPU, and what they were.
 class Run {
  public:
   Run(const c10::OperatorHandle& op, torch::jit::Stack& stack) : op_(op), name_(name_of(op)), stack_(stack) {
     const size_t arguments = op.schema().arguments().size();
     first_ = stack.size() - arguments;
-    originals_.assign(stack.begin() + static_cast<std::ptrdiff_t>(first_), stack.end());
+    originals_.assign(stack.begin() + first(), stack.end());
   }
 
   void operator()() {
     count_launch(name_);
     if (host_waits_for(name_)) count_wait();
+    compute();
+    const auto& returns = op_.schema().returns();
+    for (size_t i = 0; i < returns.size(); ++i) {
+      c10::IValue& value = stack_[first_ + i];
+      value = returns[i].alias_info() != nullptr ? aliased(*returns[i].alias_info()) : result(value);
+    }
+    record([op = op_, arguments = originals_, results = torch::jit::Stack(stack_.begin() + first(), stack_.end())] {
+      torch::jit::Stack stack = arguments;
+      Run(op, stack).again(results);
+    });
+  }
+
+ private:
+  std::ptrdiff_t first() const { return static_cast<std::ptrdiff_t>(first_); }
+
+  // Runs the CPU's kernel. Leaves its results on the stack.
+  void compute() {
     for (size_t i = 0; i < originals_.size(); ++i) {
       const auto* alias = op_.schema().arguments()[i].alias_info();
       stack_[first_ + i] = argument(originals_[i], alias != nullptr && alias->isWrite());
@@ -76,14 +113,16 @@ class Run {
       original.resize_(host.sizes());
       readable_alias(original).copy_(host);
     }
-    const auto& returns = op_.schema().returns();
-    for (size_t i = 0; i < returns.size(); ++i) {
-      c10::IValue& value = stack_[first_ + i];
-      value = returns[i].alias_info() != nullptr ? aliased(*returns[i].alias_info()) : result(value);
+  }
+
+  // Runs a recorded launch again: its results take the place of those of then.
+  void again(const torch::jit::Stack& results) {
+    compute();
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (op_.schema().returns()[i].alias_info() == nullptr) copy_again(stack_[first_ + i], results[i]);
     }
   }
 
- private:
   at::Tensor tensor(const at::Tensor& given, bool written) {
     if (!given.defined()) return given;
     if (!on_device(given)) {
@@ -129,7 +168,7 @@ class Run {
     return list;
   }
 
-  const c10::OperatorHandle& op_;
+  c10::OperatorHandle op_;
   std::string name_;
   torch::jit::Stack& stack_;
   size_t first_ = 0;
@@ -161,14 +200,33 @@ void count_launch(const std::string& name) {
 }
 
 void count_copy(bool to_device, bool waits) {
+  forbid_in_recordings("a copy between host and device");
   const std::scoped_lock lock(counter().mutex);
   ++(to_device ? counter().counts.copies_to_device : counter().counts.copies_to_host);
   if (waits) ++counter().counts.waits;
 }
 
 void count_wait() {
+  forbid_in_recordings("a wait for the device");
   const std::scoped_lock lock(counter().mutex);
   ++counter().counts.waits;
+}
+
+Recording::Recording() {
+  if (recorded()) throw std::logic_error("something is being recorded already");
+  recorded().emplace();
+}
+
+Recording::~Recording() {
+  recorded().reset();
+}
+
+Recording::Launches Recording::take() {
+  return std::exchange(*recorded(), {});
+}
+
+void record(std::function<void()> launch) {
+  if (recorded()) recorded()->push_back(std::move(launch));
 }
 
 at::Tensor readable_alias(const at::Tensor& tensor) {

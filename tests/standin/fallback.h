@@ -1,6 +1,10 @@
 // Operators of the stand-in accelerator: each is computed on the CPU, in device memory.
 #pragma once
 
+#include <functional>
+#include <string>
+#include <vector>
+
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
@@ -13,6 +17,18 @@ at::Tensor readable_alias(const at::Tensor& tensor);
 // Runs any operator: checks that its tensors are on the device, runs the CPU's kernel on aliases of them, and brings
 // new results to the device. Errors: std::logic_error for host tensors other than numbers, as on a GPU.
 void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
+// While this exists, launches are recorded, and waits and copies from or to the host are errors.
+class Recording {
+ public:
+  using Launches = std::vector<std::function<void()>>;
+  Recording();
+  ~Recording();
+  // Returns what was recorded: the launches on the same tensors, in order.
+  Launches take();
+};
+// Records a launch if there is a recording.
+void record(std::function<void()> launch);
 
 // Count what the host asks of the device.
 void count_launch(const std::string& name);

@@ -12,6 +12,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#include "base/device_graph.h"
 #include "tests/standin/device_memory.h"
 #include "tests/standin/fallback.h"
 #include "tests/standin/standin.h"
@@ -91,13 +92,17 @@ const at::Tensor& resize(const at::Tensor& self, at::IntArrayRef size, std::opti
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& target, bool non_blocking) {
   const bool from_device = self.device().type() == kType;
   const bool to_device = target.device().type() == kType;
+  const auto copy = [=] {
+    const at::Tensor source = from_device ? readable_alias(self) : self;
+    (to_device ? readable_alias(target) : target).copy_(source);
+  };
   if (from_device && to_device) {
     count_launch("copy_");
+    record(copy);
   } else {
     count_copy(to_device, !non_blocking);
   }
-  const at::Tensor source = from_device ? readable_alias(self) : self;
-  (to_device ? readable_alias(target) : target).copy_(source);
+  copy();
   return target;
 }
 
@@ -133,6 +138,25 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
 
+// A recording plays as a CUDA graph does: one launch.
+class RecordedLaunches final : public RecordedWork {
+ public:
+  explicit RecordedLaunches(Recording::Launches launches) : launches_(std::move(launches)) {}
+  void replay() override {
+    count_launch("replay");
+    for (const auto& launch : launches_) launch();
+  }
+
+ private:
+  Recording::Launches launches_;
+};
+
+std::unique_ptr<RecordedWork> record_launches(c10::Device, const std::function<void()>& work) {
+  Recording recording;
+  work();
+  return std::make_unique<RecordedLaunches>(recording.take());
+}
+
 }  // namespace
 
 c10::Device device() {
@@ -141,6 +165,7 @@ c10::Device device() {
     at::RegisterPrivateUse1HooksInterface(&hooks);
     c10::register_privateuse1_backend("standin");
     c10::SetAllocator(kType, &DeviceMemory::instance());
+    set_graph_recorder(kType, &record_launches);
     return true;
   }();
   return {kType, static_cast<c10::DeviceIndex>(known ? 0 : -1)};

@@ -5,6 +5,9 @@
 // data_ptr() faults, as it would on a GPU. Launches, copies and waits are counted, so that tests can hold them to
 // budgets.
 //
+// Work is recorded and replayed as a CUDA graph is (base/device_graph.h): a replay is one launch, and a recording with
+// a wait or a copy from or to the host fails.
+//
 // It does not show races, the order of streams, a GPU's rounding, or kernels' speed. Operators that launch several
 // kernels on a GPU count once.
 #pragma once

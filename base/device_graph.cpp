@@ -1,0 +1,64 @@
+#include "base/device_graph.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <string_view>
+
+#include "base/cuda_graph.h"
+#include "base/logging.h"
+
+namespace draftsmith {
+namespace {
+
+struct Recorders {
+  std::mutex mutex;
+  std::map<c10::DeviceType, GraphRecorder> by_type;
+
+  Recorders() {
+    if (const GraphRecorder cuda = cuda_graph_recorder()) by_type[c10::DeviceType::CUDA] = cuda;
+  }
+};
+
+Recorders& recorders() {
+  static Recorders all;
+  return all;
+}
+
+GraphRecorder recorder_of(c10::DeviceType type) {
+  const std::scoped_lock lock(recorders().mutex);
+  const auto found = recorders().by_type.find(type);
+  return found == recorders().by_type.end() ? GraphRecorder() : found->second;
+}
+
+std::atomic<bool>& wanted() {
+  static std::atomic<bool> value = [] {
+    const char* given = std::getenv("DRAFTSMITH_GRAPHS");
+    return given == nullptr || std::string_view(given) != "0";
+  }();
+  return value;
+}
+
+}  // namespace
+
+void set_graph_recorder(c10::DeviceType type, GraphRecorder recorder) {
+  const std::scoped_lock lock(recorders().mutex);
+  recorders().by_type[type] = std::move(recorder);
+}
+
+bool records_graphs(c10::Device device) {
+  return !device.is_cpu() && wanted() && recorder_of(device.type());
+}
+
+std::unique_ptr<RecordedWork> record_graph(c10::Device device, const std::function<void()>& work) {
+  try {
+    return recorder_of(device.type())(device, work);
+  } catch (const std::exception& error) {
+    wanted() = false;
+    log_warning("steps are not recorded as graphs, which is slower: {}", error.what());
+    return nullptr;
+  }
+}
+
+}  // namespace draftsmith

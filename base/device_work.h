@@ -1,0 +1,23 @@
+// Recorded device work and its recorders, one for each type of device (base/device_graph.h).
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include <c10/core/Device.h>
+
+namespace draftsmith {
+
+// Recorded work. It reads and writes the tensors that it was recorded with, wherever their contents come from.
+class RecordedWork {
+ public:
+  virtual ~RecordedWork() = default;
+  // Does the work again, on the current stream, without waiting for it.
+  virtual void replay() = 0;
+};
+
+// Records the device work of a function, which may neither wait for the device nor copy from or to the host. Throws
+// std::exception if it does. Results have no values before the first replay.
+using GraphRecorder = std::function<std::unique_ptr<RecordedWork>(c10::Device, const std::function<void()>& work)>;
+
+}  // namespace draftsmith

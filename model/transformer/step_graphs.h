@@ -1,0 +1,48 @@
+// The recorded steps of one decode state: from the second step of a kind on, a step is one launch
+// (base/device_graph.h).
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/device_graph.h"
+#include "model/transformer/language_model.h"
+
+namespace draftsmith::model {
+
+// What makes steps of one state alike. Lengths and places of rows may differ: recorded work reads them on the device.
+struct StepKind {
+  int64_t rows = 0;
+  int64_t tokens = 0;
+  Logits logits = Logits::kAll;
+  std::vector<int64_t> hidden_layers;
+
+  auto operator<=>(const StepKind&) const = default;
+};
+
+struct StepGraph {
+  at::Tensor tokens;  // int64 [B,L] that the work reads
+  at::Tensor places;  // DecoderState::packed_places() that the work reads
+  StepOutput output;  // that it writes
+  std::unique_ptr<RecordedWork> work;
+};
+
+class StepGraphs {
+ public:
+  // Returns the graph of a kind, perhaps not recorded yet; null on the first call: recording a kind that comes once
+  // costs more than it saves.
+  StepGraph* find(const StepKind& kind) {
+    const auto [place, first] = graphs_.try_emplace(kind);
+    return first ? nullptr : &place->second;
+  }
+  // Forgets what was recorded. Needed when tensors are replaced that the work reads.
+  void clear() { graphs_.clear(); }
+
+ private:
+  std::map<StepKind, StepGraph> graphs_;
+};
+
+}  // namespace draftsmith::model
