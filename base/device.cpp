@@ -89,6 +89,17 @@ int64_t set_threads(int64_t threads) {
   return at::get_num_threads();
 }
 
+void set_matmul_precision(const std::string& name, const std::string& where) {
+  if (name != "highest" && name != "high") {
+    throw UserError({where, "unknown precision of matrix products", "highest or high", "'" + name + "'", ""});
+  }
+  const bool reduced = name == "high";
+  at::Context& context = at::globalContext();
+  context.setAllowTF32CuBLAS(reduced);
+  context.setAllowBF16ReductionCuBLAS(reduced);
+  context.setAllowFP16ReductionCuBLAS(reduced);
+}
+
 void synchronize(c10::Device device) {
   if (device.is_cuda()) at::detail::getCUDAHooks().deviceSynchronize(device.index());
 }

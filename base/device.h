@@ -21,6 +21,11 @@ std::string dtype_name(c10::ScalarType dtype);
 // Sets the number of threads for LibTorch's work on the CPU, unless it is 0. Returns the number in use.
 int64_t set_threads(int64_t threads);
 
+// Sets how precise matrix products on GPUs are. "highest": fp32 as it is, sums of bf16 and fp16 products in fp32.
+// "high": fp32 in TF32 (10 bits), sums of bf16 and fp16 in parts of their own type; both are faster. Throws UserError
+// for other words.
+void set_matmul_precision(const std::string& name, const std::string& where = "--matmul-precision");
+
 // Waits until the device has done all its work, so that times are right. Returns at once for the CPU.
 void synchronize(c10::Device device);
 

@@ -11,6 +11,9 @@ Fields<ExecutionOptions> ExecutionOptions::fields() {
            "Device of the models: auto (the first GPU, else the CPU), cpu, cuda or cuda:N. Flag: --device.")
       .add("threads", &ExecutionOptions::threads, Range{0, 1024}, Unit{"threads"}, NoResult{},
            "CPU threads; 0 lets LibTorch choose, usually one for each physical core. Flag: --threads.")
+      .add("matmul_precision", &ExecutionOptions::matmul_precision, NoResult{},
+           "Matrix products on GPUs: highest, or high (TF32 for fp32, and shorter sums for bf16 and fp16: faster; "
+           "near ties may go another way). Flag: --matmul-precision.")
       .add("quiet", &ExecutionOptions::quiet, NoResult{},
            "Shows no progress, and no messages except warnings. Flag: --quiet.");
 }
@@ -20,6 +23,9 @@ void add_execution_flags(CLI::App& app, ExecutionOptions& execution) {
       ->capture_default_str();
   app.add_option("--threads", execution.threads,
                  "CPU threads; 0 lets LibTorch choose, usually one for each physical core")
+      ->capture_default_str();
+  app.add_option("--matmul-precision", execution.matmul_precision,
+                 "On GPUs: highest, or high (TF32 for fp32, shorter sums for bf16 and fp16; faster)")
       ->capture_default_str();
   app.add_flag("--quiet,-q", execution.quiet, "Show no progress, and no messages except warnings");
 }
@@ -39,6 +45,7 @@ ExecutionContext begin_execution(const ExecutionOptions& execution) {
   ExecutionContext context;
   context.device = choose_device(execution.device);
   context.threads = set_threads(execution.threads);
+  set_matmul_precision(execution.matmul_precision);
   context.progress = progress_style(execution.quiet);
   return context;
 }

@@ -1,4 +1,4 @@
-// Flags that many subcommands share: --device, --threads, --quiet, --set.
+// Flags that many subcommands share: --device, --threads, --matmul-precision, --quiet, --set.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@ namespace draftsmith::cli {
 struct ExecutionOptions {
   std::string device = "auto";
   int64_t threads = 0;
+  std::string matmul_precision = "highest";
   bool quiet = false;
   static Fields<ExecutionOptions> fields();
 };
@@ -26,7 +27,7 @@ struct CommonFlags {
   std::vector<std::string> set;  // --set a.b=c, in order
 };
 
-// Adds --device, --threads and --quiet.
+// Adds --device, --threads, --matmul-precision and --quiet.
 void add_execution_flags(CLI::App& app, ExecutionOptions& execution);
 // Adds --set, which the user may repeat.
 void add_set_flag(CLI::App& app, std::vector<std::string>& set);
@@ -38,7 +39,8 @@ struct ExecutionContext {
   ProgressStyle progress = ProgressStyle::kQuiet;
 };
 
-// Checks the flags, starts logging, sets the threads and chooses the device. Throws a UserError with every problem.
+// Checks the flags, starts logging, sets threads and precision, and chooses the device. Throws a UserError with every
+// problem.
 ExecutionContext begin_execution(const ExecutionOptions& execution);
 
 }  // namespace draftsmith::cli

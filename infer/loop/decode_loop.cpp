@@ -51,6 +51,10 @@ void DecodeLoop::run_target(RowBatch& batch, Draft& draft, std::span<const int64
 }
 
 void DecodeLoop::commit_ends(RowBatch& batch, Draft& draft, PhaseTimer& timer) {
+  if (!draft.read) {
+    draft.read_tokens(settings_.eos);
+    draft.fail_rows(batch.rows);
+  }
   std::vector<size_t> ending;
   for (size_t b = 0; b < batch.rows.size(); ++b) {
     if (ends_text(batch.rows[b], draft.on_host[b])) ending.push_back(b);

@@ -83,8 +83,8 @@ Drafting::Drafting(const model::ModelInfo& target, const DraftParts& parts, cons
   const AcceptanceTraits acceptance = parts.acceptance->traits();
   const bool wants_most_likely = settings.warping.greedy() && settings.processors.empty();
   asks_for_tokens_ = !drafter.logits || (decides_ == Decides::kUpFront && wants_most_likely);
-  reads_tokens_ = target.device.is_cpu() || decides_ != Decides::kUpFront || settings.processors.needs_history() ||
-                  drafter.on_host || !acceptance.verifies_end;
+  reads_tokens_ =
+      target.device.is_cpu() || decides_ != Decides::kUpFront || settings.processors.needs_history() || drafter.on_host;
   reads_probabilities_ = !settings.warping.greedy() && acceptance.target == TargetRole::kVerifies &&
                          (acceptance.needs_distribution || settings.measure_alpha);
 }

@@ -52,6 +52,16 @@ TEST(Device, SynchronizesAndDescribesTheCpu) {
   EXPECT_FALSE(device_description(c10::Device(c10::kCPU)).empty());
 }
 
+TEST(MatmulPrecision, HasTwoNames) {
+  set_matmul_precision("high");
+  EXPECT_TRUE(at::globalContext().allowTF32CuBLAS());
+  EXPECT_EQ(at::globalContext().allowBF16ReductionCuBLAS(), at::CuBLASReductionOption::AllowReducedPrecisionWithSplitK);
+  set_matmul_precision("highest");
+  EXPECT_FALSE(at::globalContext().allowTF32CuBLAS());
+  EXPECT_NE(at::globalContext().allowBF16ReductionCuBLAS(), at::CuBLASReductionOption::AllowReducedPrecisionWithSplitK);
+  EXPECT_THROW(set_matmul_precision("tf32"), UserError);
+}
+
 TEST(Dtype, NamesGoBothWays) {
   for (const char* name : {"fp32", "bf16", "fp16", "fp64"}) EXPECT_EQ(dtype_name(parse_dtype(name)), name);
   EXPECT_EQ(parse_dtype("bf16"), c10::ScalarType::BFloat16);

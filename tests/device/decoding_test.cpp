@@ -6,6 +6,7 @@
 
 #include "infer/generator.h"
 #include "tests/device/test_device.h"
+#include "tests/standin/standin.h"
 #include "tests/support/early_exit_fixtures.h"
 #include "tests/support/models.h"
 #include "tests/support/tandem_pairs.h"
@@ -40,6 +41,19 @@ TEST(DeviceDecoding, EveryMethodGivesTheCpusIds) {
       EXPECT_EQ(decode_on(test_device(), config, options, at::kDouble),
                 decode_on(at::kCPU, config, options, at::kDouble));
     }
+  }
+}
+
+// Elsewhere the first step of a kind runs operator by operator, the others are replayed.
+TEST(DeviceDecoding, StepsThatAreNotRecordedGiveTheSameIds) {
+  if (!draftsmith::on_device::on_standin()) GTEST_SKIP() << "DRAFTSMITH_GRAPHS=0 turns graphs off elsewhere";
+  const DecodeOptions options = device_options("speculative", 1, 5);
+  for (const model::TransformerConfig& config : model::tiny_families()) {
+    SCOPED_TRACE(config.family);
+    standin::record_graphs(false);
+    const auto eager = decode_on(test_device(), config, options, at::kDouble);
+    standin::record_graphs(true);
+    EXPECT_EQ(decode_on(test_device(), config, options, at::kDouble), eager);
   }
 }
 

@@ -4,6 +4,9 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "base/device_graph.h"
+#include "tests/standin/fallback.h"
+
 namespace draftsmith::standin {
 namespace {
 
@@ -86,6 +89,32 @@ TEST(Standin, MemoryIsUsedAgain) {
     }
     before = x.const_data_ptr();
   }
+}
+
+TEST(StandinGraphs, ReplaysReadWhatTheTensorsHoldThen) {
+  const at::Tensor x = numbers({3, 4}).to(device());
+  at::Tensor y;
+  const auto work = record_graph(device(), [&] {
+    y = x.mm(x.t()).softmax(-1);
+    y.add_(1);
+  });
+  ASSERT_NE(work, nullptr);
+  for (const double factor : {1.0, 3.0}) {
+    const at::Tensor host = factor * numbers({3, 4});
+    x.copy_(host);
+    reset_counts();
+    work->replay();
+    EXPECT_EQ(counts().all_launches(), 1);
+    EXPECT_TRUE(y.to(at::kCPU).allclose(host.mm(host.t()).softmax(-1) + 1));
+  }
+}
+
+TEST(StandinGraphs, WaitsAndCopiesOfTheHostCannotBeRecorded) {
+  const at::Tensor x = numbers({4}).to(device());
+  const Recording recording;
+  EXPECT_THROW(x.sum().item<float>(), std::logic_error);
+  EXPECT_THROW(x.to(at::kCPU), std::logic_error);
+  EXPECT_THROW(numbers({4}).to(device(), /*non_blocking=*/true), std::logic_error);
 }
 
 }  // namespace

@@ -159,13 +159,17 @@ std::unique_ptr<RecordedWork> record_launches(c10::Device, const std::function<v
 
 }  // namespace
 
+void record_graphs(bool on) {
+  set_graph_recorder(kType, on ? &record_launches : GraphRecorder());
+}
+
 c10::Device device() {
   static const bool known = [] {
     static Hooks hooks;
     at::RegisterPrivateUse1HooksInterface(&hooks);
     c10::register_privateuse1_backend("standin");
     c10::SetAllocator(kType, &DeviceMemory::instance());
-    set_graph_recorder(kType, &record_launches);
+    record_graphs(true);
     return true;
   }();
   return {kType, static_cast<c10::DeviceIndex>(known ? 0 : -1)};
