@@ -29,6 +29,12 @@ std::string with_heading(const Error& error) {
   return std::string("error: ") + error.what();
 }
 
+// Returns what was asked and what was free, without LibTorch's advice on its own settings.
+std::string memory_facts(const c10::OutOfMemoryError& error) {
+  const std::string text = error.what_without_backtrace();
+  return text.substr(0, text.find(" Of the allocated memory"));
+}
+
 // Reports a failed run if standard output could not take all results.
 int flushed(int exit_code) {
   std::cout.flush();
@@ -45,6 +51,11 @@ int guarded(const std::function<int()>& work) {
     return report(stop.what(), stop.exit_code());
   } catch (const Error& error) {
     return report(with_heading(error), error.exit_code());
+  } catch (const c10::OutOfMemoryError& error) {
+    return report("error: the GPU's memory is full\n  found:    " + memory_facts(error) +
+                      "\n  hint:     decode with a smaller --batch-size, train with a smaller batches.token_budget "
+                      "or in bf16, or stop other programs on the GPU",
+                  kFailed);
   } catch (const c10::Error& error) {
     return report("error: LibTorch: " + std::string(error.what_without_backtrace()), kFailed);
   } catch (const std::bad_alloc&) {

@@ -1,6 +1,7 @@
 #include "infer/loop/processors.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <set>
 
@@ -10,20 +11,56 @@ namespace {
 
 constexpr double kBannedLogit = -std::numeric_limits<double>::infinity();
 
-void ban(const at::Tensor& logits, const std::vector<int64_t>& ids) {
-  if (ids.empty()) return;
-  at::Tensor row = logits;
-  row.index_fill_(0, to_device(ids, {static_cast<int64_t>(ids.size())}, logits.device()), kBannedLogit);
+// Tokens at positions of logits [B,P,V], which one operation changes.
+class Places {
+ public:
+  void add(int64_t row, int64_t position, std::span<const int64_t> ids) {
+    for (const int64_t id : ids) {
+      rows_.push_back(row);
+      positions_.push_back(position);
+      ids_.push_back(id);
+    }
+  }
+  bool empty() const { return ids_.empty(); }
+
+  // Returns the three indices, int64 [n] each, in one copy that the host does not wait for.
+  std::array<at::Tensor, 3> indices(at::Device device) const {
+    std::vector<int64_t> all = rows_;
+    all.insert(all.end(), positions_.begin(), positions_.end());
+    all.insert(all.end(), ids_.begin(), ids_.end());
+    const at::Tensor packed = to_device(all, {3, std::ssize(ids_)}, device);
+    return {packed[0], packed[1], packed[2]};
+  }
+
+ private:
+  std::vector<int64_t> rows_;
+  std::vector<int64_t> positions_;
+  std::vector<int64_t> ids_;
+};
+
+void ban(const at::Tensor& logits, const Places& places) {
+  if (places.empty()) return;
+  const auto [row, position, id] = places.indices(logits.device());
+  at::Tensor changed = logits;
+  changed.index_put_({row, position, id}, at::full({}, kBannedLogit, logits.options()));
 }
 
 // Divides positive and multiplies negative logits of the given tokens.
-void penalise_tokens(const at::Tensor& logits, const std::set<int64_t>& tokens, double penalty) {
-  const std::vector<int64_t> ids(tokens.begin(), tokens.end());
-  if (ids.empty()) return;
-  const auto index = to_device(ids, {static_cast<int64_t>(ids.size())}, logits.device());
-  const auto old = logits.index_select(0, index);
-  at::Tensor row = logits;
-  row.index_copy_(0, index, at::where(old.lt(0), old * penalty, old / penalty));
+void penalise(const at::Tensor& logits, const Places& places, double penalty) {
+  if (places.empty()) return;
+  const auto [row, position, id] = places.indices(logits.device());
+  const auto old = logits.index({row, position, id});
+  at::Tensor changed = logits;
+  changed.index_put_({row, position, id}, at::where(old.lt(0), old * penalty, old / penalty));
+}
+
+// Bans all tokens at the positions of these, but these.
+void force(const at::Tensor& logits, const Places& places) {
+  if (places.empty()) return;
+  const auto [row, position, id] = places.indices(logits.device());
+  at::Tensor changed = logits;
+  changed.index_put_({row, position}, at::full({}, kBannedLogit, logits.options()));
+  changed.index_put_({row, position, id}, at::zeros({}, logits.options()));
 }
 
 // Returns the tokens that would repeat an n-gram of `text` if they followed `tokens`.
@@ -40,12 +77,24 @@ std::vector<int64_t> completions(std::span<const int64_t> text, const std::vecto
 
 }  // namespace
 
-// One position of one row: its logits and the tokens before it.
+// One position of one row: its place in the logits and the tokens before it.
 struct LogitsProcessors::Position {
-  at::Tensor logits;  // [V]
+  int64_t b;
+  int64_t j;
   const Row& row;
   std::vector<int64_t> tokens;  // committed and drafted; empty if no processor needs history
   int64_t length;               // number of tokens, start token or prompt included
+
+  void add_to(Places& places, std::span<const int64_t> ids) const { places.add(b, j, ids); }
+};
+
+// What all positions' rules ask for, in the order of its application.
+struct LogitsProcessors::Edits {
+  Places of_source;  // penalised
+  Places of_text;    // penalised
+  Places banned;
+  Places forced;
+  Places suppressed;  // banned, even if forced
 };
 
 LogitsProcessors::LogitsProcessors(model::GenerationConfig settings) : settings_(std::move(settings)) {
@@ -63,6 +112,7 @@ LogitsProcessors::LogitsProcessors(model::GenerationConfig settings) : settings_
 }
 
 void LogitsProcessors::apply(at::Tensor logits, const ProcessorContext& context) const {
+  Edits edits;
   for (size_t b = 0; b < context.rows.size(); ++b) {
     const Row& row = context.rows[b];
     const auto drafted = context.drafted.empty() ? std::span<const int64_t>() : std::span(context.drafted[b]);
@@ -70,70 +120,70 @@ void LogitsProcessors::apply(at::Tensor logits, const ProcessorContext& context)
       const int64_t ahead = context.first + j;
       const bool beyond_draft = history_ && ahead > std::ssize(drafted);
       if (row.finished || row.emitted() + ahead >= row.limit || beyond_draft) break;  // garbage positions
-      Position position{logits.select(0, static_cast<int64_t>(b)).select(0, j), row, {}, row.length() + ahead};
+      Position position{static_cast<int64_t>(b), j, row, {}, row.length() + ahead};
       if (history_) {
         position.tokens = row.tokens;
         position.tokens.insert(position.tokens.end(), drafted.begin(), drafted.begin() + ahead);
       }
-      penalise(position);
-      ban_repetitions(position);
-      ban_words(position);
-      bound_length(position);
-      force_and_suppress(position);
+      add_penalties(position, edits);
+      add_repetitions(position, edits);
+      add_words(position, edits);
+      add_length_rules(position, edits);
+      add_forced_and_suppressed(position, edits);
     }
   }
+  penalise(logits, edits.of_source, 1 / settings_.encoder_repetition_penalty);
+  penalise(logits, edits.of_text, settings_.repetition_penalty);
+  ban(logits, edits.banned);
+  force(logits, edits.forced);
+  ban(logits, edits.suppressed);
 }
 
-void LogitsProcessors::penalise(const Position& position) const {
-  const auto source = position.row.input();
+void LogitsProcessors::add_penalties(const Position& position, Edits& edits) const {
+  const auto distinct = [](std::span<const int64_t> ids) {
+    const std::set<int64_t> found(ids.begin(), ids.end());
+    return std::vector<int64_t>(found.begin(), found.end());
+  };
   if (settings_.encoder_repetition_penalty != 1) {
-    penalise_tokens(position.logits, {source.begin(), source.end()}, 1 / settings_.encoder_repetition_penalty);
+    position.add_to(edits.of_source, distinct(position.row.input()));
   }
-  if (settings_.repetition_penalty != 1) {
-    penalise_tokens(position.logits, {position.tokens.begin(), position.tokens.end()}, settings_.repetition_penalty);
-  }
+  if (settings_.repetition_penalty != 1) position.add_to(edits.of_text, distinct(position.tokens));
 }
 
-void LogitsProcessors::ban_repetitions(const Position& position) const {
-  if (settings_.no_repeat_ngram_size > 0) {
-    ban(position.logits, completions(position.tokens, position.tokens, settings_.no_repeat_ngram_size));
-  }
-  if (settings_.encoder_no_repeat_ngram_size > 0) {
-    ban(position.logits, completions(position.row.input(), position.tokens, settings_.encoder_no_repeat_ngram_size));
-  }
+void LogitsProcessors::add_repetitions(const Position& position, Edits& edits) const {
+  const auto ban_completions = [&](std::span<const int64_t> text, int64_t n) {
+    if (n > 0) position.add_to(edits.banned, completions(text, position.tokens, n));
+  };
+  ban_completions(position.tokens, settings_.no_repeat_ngram_size);
+  ban_completions(position.row.input(), settings_.encoder_no_repeat_ngram_size);
 }
 
-void LogitsProcessors::ban_words(const Position& position) const {
-  std::vector<int64_t> banned;
+void LogitsProcessors::add_words(const Position& position, Edits& edits) const {
   for (const auto& word : settings_.bad_words) {
     const auto head = static_cast<int64_t>(word.size()) - 1;
     if (head > position.length) continue;
     if (head == 0 || std::equal(word.begin(), word.end() - 1, position.tokens.end() - head)) {
-      banned.push_back(word.back());
+      position.add_to(edits.banned, {&word.back(), 1});
     }
   }
-  ban(position.logits, banned);
 }
 
-void LogitsProcessors::bound_length(const Position& position) const {
+void LogitsProcessors::add_length_rules(const Position& position, Edits& edits) const {
   const bool too_short = position.length < settings_.min_length ||
                          position.length - position.row.prefix < settings_.min_new_tokens.value_or(0);
-  if (too_short) ban(position.logits, settings_.eos_ids);
+  if (too_short) position.add_to(edits.banned, settings_.eos_ids);
 }
 
-void LogitsProcessors::force_and_suppress(const Position& position) const {
-  at::Tensor logits = position.logits;
-  const auto force = [&](const std::vector<int64_t>& ids) {
-    logits.fill_(kBannedLogit);
-    logits.index_fill_(0, to_device(ids, {static_cast<int64_t>(ids.size())}, logits.device()), 0);
-  };
-  if (settings_.forced_bos && position.length == 1) force({*settings_.forced_bos});
-  if (!settings_.forced_eos.empty() && position.length - position.row.prefix == position.row.limit - 1) {
-    force(settings_.forced_eos);
+void LogitsProcessors::add_forced_and_suppressed(const Position& position, Edits& edits) const {
+  const bool last = position.length - position.row.prefix == position.row.limit - 1;
+  if (!settings_.forced_eos.empty() && last) {
+    position.add_to(edits.forced, settings_.forced_eos);
+  } else if (settings_.forced_bos && position.length == 1) {
+    position.add_to(edits.forced, {&*settings_.forced_bos, 1});
   }
-  ban(position.logits, settings_.suppress);
+  position.add_to(edits.suppressed, settings_.suppress);
   const int64_t begin = position.row.prefix + (position.row.prefix == 1 && settings_.forced_bos ? 1 : 0);
-  if (position.length == begin) ban(position.logits, settings_.begin_suppress);
+  if (position.length == begin) position.add_to(edits.suppressed, settings_.begin_suppress);
 }
 
 }  // namespace draftsmith::infer

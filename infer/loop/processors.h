@@ -29,16 +29,18 @@ class LogitsProcessors {
   bool empty() const { return !active_; }
   // Returns whether a processor reads the drafted tokens themselves, beyond their number.
   bool needs_history() const { return history_; }
-  // Changes logits [B,P,V] in place.
+  // Changes logits [B,P,V] in place: one operation for each kind of rule, whatever the rows and positions.
   void apply(at::Tensor logits, const ProcessorContext& context) const;
 
  private:
   struct Position;
-  void penalise(const Position& position) const;
-  void ban_repetitions(const Position& position) const;
-  void ban_words(const Position& position) const;
-  void bound_length(const Position& position) const;
-  void force_and_suppress(const Position& position) const;
+  struct Edits;
+  // These add what a rule asks for at one position.
+  void add_penalties(const Position& position, Edits& edits) const;
+  void add_repetitions(const Position& position, Edits& edits) const;
+  void add_words(const Position& position, Edits& edits) const;
+  void add_length_rules(const Position& position, Edits& edits) const;
+  void add_forced_and_suppressed(const Position& position, Edits& edits) const;
 
   model::GenerationConfig settings_;
   bool active_ = false;
