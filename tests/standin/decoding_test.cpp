@@ -122,10 +122,10 @@ TEST(StandinDecoding, AGreedyStepKeepsItsBudget) {
     double copies;
     double waits;
   };
-  const std::vector<Budget> budgets{{model::tiny_t5(), at::kFloat, 156, 8, 2},
-                                    {model::tiny_t5(), at::kBFloat16, 176, 8, 2},
-                                    {model::tiny_llama(3), at::kFloat, 165, 5, 2},
-                                    {model::tiny_llama(3), at::kBFloat16, 179, 5, 2}};
+  const std::vector<Budget> budgets{{model::tiny_t5(), at::kFloat, 106, 8, 2},
+                                    {model::tiny_t5(), at::kBFloat16, 106, 8, 2},
+                                    {model::tiny_llama(3), at::kFloat, 130, 5, 2},
+                                    {model::tiny_llama(3), at::kBFloat16, 130, 5, 2}};
   for (const Budget& budget : budgets) {
     const Step step = step_of(budget.config, "greedy", budget.type);
     SCOPED_TRACE(fmt::format("{} {}, {} layers: {} launches, {} copies, {} waits a token", budget.config.family,

@@ -91,10 +91,10 @@ TEST_F(StandinTraining, AStepIsTheCpus) {
 // The numbers are those of today, of two micro-batches. Dropout is one launch each way.
 TEST_F(StandinTraining, AStepKeepsItsBudget) {
   const Outcome plain = train(model::tiny_t5(), standin::device(), 0);
-  EXPECT_LE(plain.launches, 1376);
+  EXPECT_LE(plain.launches, 836);
   EXPECT_LE(plain.waits, 13);
   const Outcome dropped = train(model::tiny_t5(), standin::device(), 0.1);
-  EXPECT_LE(dropped.launches, 1496);
+  EXPECT_LE(dropped.launches, 956);
   EXPECT_LE(dropped.waits, 13);
 }
 
