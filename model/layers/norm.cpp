@@ -1,10 +1,8 @@
 #include "model/layers/norm.h"
 
-#include <cmath>
-
-#include <ATen/Dispatch.h>
-#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
+
+#include "model/layers/rms_norm_operator.h"
 
 namespace draftsmith::model {
 namespace {
@@ -12,149 +10,51 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Rows of D numbers one thread takes at least: below that a second thread costs more than it saves.
-int64_t rows_per_task(int64_t width) {
-  return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, width));
-}
-
-template <class T>
-T sum_of_squares(const T* x, int64_t width) {
-  T partial[16] = {};
-  int64_t i = 0;
-  for (; i + 16 <= width; i += 16) {
-    for (int64_t j = 0; j < 16; ++j) {
-      partial[j] += x[i + j] * x[i + j];
-    }
-  }
-  T sum = 0;
-  for (const T value : partial) {
-    sum += value;
-  }
-  for (; i < width; ++i) {
-    sum += x[i] * x[i];
-  }
-  return sum;
-}
-
-// y = w x r with r = 1/sqrt(mean(x^2) + eps), which is kept for the backward pass where `inverse` is defined.
-template <class T>
-void rms_forward(const at::Tensor& x, const at::Tensor& weight, double epsilon, const at::Tensor& y,
-                 const at::Tensor& inverse) {
-  const int64_t width = x.size(-1);
-  const T* in = x.const_data_ptr<T>();
-  const T* scale = weight.const_data_ptr<T>();
-  T* out = y.mutable_data_ptr<T>();
-  T* kept = inverse.defined() ? inverse.mutable_data_ptr<T>() : nullptr;
-  const int64_t rows = width == 0 ? 0 : x.numel() / width;
-  const auto task = [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const T* from = in + row * width;
-      T* to = out + row * width;
-      const T mean = sum_of_squares(from, width) / static_cast<T>(width);
-      const T factor = T(1) / std::sqrt(mean + static_cast<T>(epsilon));
-      for (int64_t i = 0; i < width; ++i) {
-        to[i] = from[i] * factor * scale[i];
-      }
-      if (kept != nullptr) {
-        kept[row] = factor;
-      }
-    }
-  };
-  if (rows <= rows_per_task(width)) {
-    task(0, rows);
-  } else {
-    at::parallel_for(0, rows, rows_per_task(width), task);
-  }
-}
-
-// dx = r (w g) - x r^3 mean(w g x); dw is summed by the caller from g x r.
-template <class T>
-void rms_backward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& inverse, const at::Tensor& gradient,
-                  const at::Tensor& dx, const at::Tensor& partial_dw) {
-  const int64_t width = x.size(-1);
-  const int64_t rows = x.numel() / width;
-  const int64_t parts = partial_dw.size(0);
-  const int64_t per_part = (rows + parts - 1) / parts;
-  at::parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
-    for (int64_t part = first; part < last; ++part) {
-      T* dw = partial_dw.mutable_data_ptr<T>() + part * width;
-      const T* w = weight.const_data_ptr<T>();
-      for (int64_t row = part * per_part; row < std::min(rows, (part + 1) * per_part); ++row) {
-        const T* xs = x.const_data_ptr<T>() + row * width;
-        const T* gs = gradient.const_data_ptr<T>() + row * width;
-        T* ds = dx.mutable_data_ptr<T>() + row * width;
-        const T r = inverse.const_data_ptr<T>()[row];
-        T partial[16] = {};
-        int64_t i = 0;
-        for (; i + 16 <= width; i += 16) {
-          for (int64_t j = 0; j < 16; ++j) {
-            partial[j] += w[i + j] * gs[i + j] * xs[i + j];
-          }
-        }
-        T dot = 0;
-        for (const T value : partial) {
-          dot += value;
-        }
-        for (; i < width; ++i) {
-          dot += w[i] * gs[i] * xs[i];
-        }
-        const T shared = dot * r * r * r / static_cast<T>(width);
-        for (i = 0; i < width; ++i) {
-          ds[i] = w[i] * gs[i] * r - xs[i] * shared;
-          dw[i] += gs[i] * xs[i] * r;
-        }
-      }
-    }
-  });
-}
-
-// RMS norm with a hand-written gradient: one pass over memory each way, where single operations take six.
+// RMS norm with a hand-written gradient. Calls the CPU's kernels directly, without the dispatcher.
 class RmsNorm : public torch::autograd::Function<RmsNorm> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
                             double epsilon) {
     const at::Tensor x = input.contiguous();
-    const at::Tensor y = at::empty_like(x);
-    const at::Tensor inverse = at::empty({x.numel() / x.size(-1)}, x.options());
-    AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "rms_norm",
-                               [&] { rms_forward<scalar_t>(x, weight, epsilon, y, inverse); });
-    context->save_for_backward({x, weight, inverse});
-    return y;
+    RmsNormed normed;
+    if (x.is_cpu()) {
+      normed = {at::empty_like(x), at::empty({x.numel() / x.size(-1)}, x.options())};
+      rms_norm_on_cpu(x, weight, epsilon, normed.y, normed.inverse);
+    } else {
+      normed = rms_normed(x, weight, epsilon);
+    }
+    context->save_for_backward({x, weight, normed.inverse});
+    return normed.y;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor& x = saved[0];
     const at::Tensor gradient = gradients[0].contiguous();
-    const at::Tensor dx = at::empty_like(x);
-    // A fixed number of partial sums, so that the result doesn't depend on the thread count.
-    const at::Tensor partial_dw = at::zeros({16, x.size(-1)}, x.options());
-    AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "rms_norm_backward",
-                               [&] { rms_backward<scalar_t>(x, saved[1], saved[2], gradient, dx, partial_dw); });
-    return {dx, partial_dw.sum(0), at::Tensor()};
+    const auto compute = gradient.is_cpu() ? rms_norm_backward_on_cpu : rms_norm_gradients;
+    const RmsNormGradients found = compute(gradient, saved[0], saved[1], saved[2]);
+    return {found.x, found.weight, at::Tensor()};
   }
 };
 
-bool has_kernel(const at::Tensor& x, const at::Tensor& weight) {
-  return x.device().is_cpu() && x.scalar_type() == weight.scalar_type() && x.numel() > 0 &&
-         (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble);
-}
-
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
-  if (has_kernel(x, weight)) {
-    if (at::GradMode::is_enabled() && (x.requires_grad() || weight.requires_grad())) {
-      return RmsNorm::apply(x, weight, epsilon);
-    }
-    const at::Tensor contiguous = x.contiguous();
-    const at::Tensor y = at::empty_like(contiguous);
-    AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "rms_norm",
-                               [&] { rms_forward<scalar_t>(contiguous, weight, epsilon, y, at::Tensor()); });
-    return y;
-  }
+// RMS norm of half types on the CPU, by LibTorch's operators and their gradients.
+at::Tensor rms_norm_by_operators(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
   const bool half = x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16;
   const at::Tensor wide = half ? x.to(at::kFloat) : x;
   const at::Tensor normed = wide * at::rsqrt(wide.square().mean(-1, true) + epsilon);
   return normed.to(weight.scalar_type()) * weight;
+}
+
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+  const bool on_cpu = x.is_cpu();
+  if (on_cpu ? !rms_norm_on_cpu_takes(x, weight) : x.numel() == 0) return rms_norm_by_operators(x, weight, epsilon);
+  if (at::GradMode::is_enabled() && (x.requires_grad() || weight.requires_grad())) {
+    return RmsNorm::apply(x, weight, epsilon);
+  }
+  if (!on_cpu) return rms_normed(x, weight, epsilon).y;
+  const at::Tensor contiguous = x.contiguous();
+  const at::Tensor y = at::empty_like(contiguous);
+  rms_norm_on_cpu(contiguous, weight, epsilon, y, at::Tensor());
+  return y;
 }
 
 }  // namespace

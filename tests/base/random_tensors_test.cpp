@@ -9,6 +9,7 @@
 #include "base/aten.h"
 #include "base/dropout_kernel.h"
 #include "base/random.h"
+#include "tests/support/captured_log.h"
 
 namespace draftsmith {
 namespace {
@@ -113,13 +114,21 @@ TEST(Dropout, RefusesWhatMakesNoSense) {
 
 TEST(DropoutMaskGpu, EqualsTheCpus) {
   if (!at::hasCUDA() || at::detail::getCUDAHooks().getNumGPUs() == 0) GTEST_SKIP() << "no CUDA device";
-  for (const auto dtype : {at::kFloat, at::kHalf, at::kBFloat16}) {
+  const CapturedLog log;
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
     const at::Tensor cpu = dropout_mask({33, 129}, 0.1, kKey, dtype);
     const at::Tensor gpu = dropout_mask({33, 129}, 0.1, kKey, at::TensorOptions(dtype).device(at::kCUDA));
     EXPECT_TRUE(at::equal(cpu, gpu.cpu()));
     const at::Tensor x = normal_tensor({33, 129}, 1.0, 3, "x", dtype);
     EXPECT_TRUE(at::equal(dropout(x, 0.1, kKey), dropout(x.to(at::kCUDA), 0.1, kKey).cpu()));
   }
+  EXPECT_EQ(log.text(), "") << "tensor operations ran in place of the kernel";
+}
+
+TEST(DropoutMaskGpu, EqualsTheCpusWithoutOwnKernelsToo) {
+  if (!at::hasCUDA() || at::detail::getCUDAHooks().getNumGPUs() == 0) GTEST_SKIP() << "no CUDA device";
+  const at::Tensor bits = dropout_detail::decision_bits(1000, kKey, at::kCUDA);
+  EXPECT_TRUE(at::equal(bits.cpu(), dropout_detail::decision_bits(1000, kKey, at::kCPU)));
 }
 
 TEST(RandomTensors, HoldTheStreamsValuesInOrder) {

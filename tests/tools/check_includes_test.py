@@ -98,6 +98,13 @@ class CheckIncludes(unittest.TestCase):
         self.write("model/bad.cpp", '#include "model.h"\n')
         self.assert_only_violation("model/bad.cpp:1:", "model.h")
 
+    def test_kernels_follow_the_same_order(self):
+        self.write("base/kernels/sums.cuh", "#pragma once\n")
+        self.write("model/kernels/norm.cu", '#include "base/kernels/sums.cuh"\n')
+        self.assertEqual(self.run_tool(), (0, ""))
+        self.write("base/kernels/bad.cu", '#include "model/kernels/norm.cu"\n')
+        self.assert_only_violation("base/kernels/bad.cu:1:", "model/kernels/norm.cu")
+
     def test_refuses_files_of_more_than_500_lines(self):
         self.write("model/long.cpp", "\n" * 500)
         self.assertEqual(self.run_tool(), (0, ""))

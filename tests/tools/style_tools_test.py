@@ -39,11 +39,11 @@ class CheckFormat(unittest.TestCase):
 
     def test_checks_every_file_where_there_is_no_git(self):
         self.add_program("git", "exit 128")
-        for name in ("base/a b.cpp", "base/a.h", "base/a.txt", "build/made.cpp", ".venv/other.h"):
+        for name in ("base/a b.cpp", "base/a.h", "base/a.cu", "base/a.txt", "build/made.cpp", ".venv/other.h"):
             (self.root / name).parent.mkdir(exist_ok=True)
             (self.root / name).write_text("")
         status, output, _ = self.run_tool()
-        self.assertEqual((status, output), (0, {"--dry-run", "-Werror", "base/a b.cpp", "base/a.h"}))
+        self.assertEqual((status, output), (0, {"--dry-run", "-Werror", "base/a b.cpp", "base/a.h", "base/a.cu"}))
 
     def test_nothing_to_check_is_an_error(self):
         for git in ("exit 128", "exit 0"):

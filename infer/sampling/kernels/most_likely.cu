@@ -52,10 +52,10 @@ __device__ void most_likely(const T* logits, Int64* tokens, Int64 stride, int vo
 
 }  // namespace kernel
 
-#define MOST_LIKELY_KERNEL(suffix, T)                                                                                \
-  extern "C" __global__ void __launch_bounds__(1024) most_likely_##suffix(                                           \
-      const T* logits, long long* tokens, long long stride, int vocabulary, long long no_token) {                    \
-    kernel::most_likely<T>(logits, tokens, stride, vocabulary, no_token);                                            \
+#define MOST_LIKELY_KERNEL(suffix, T)                                                                                  \
+  extern "C" __global__ void __launch_bounds__(1024)                                                                   \
+      most_likely_##suffix(const T* logits, long long* tokens, long long stride, int vocabulary, long long no_token) { \
+    kernel::most_likely<T>(logits, tokens, stride, vocabulary, no_token);                                              \
   }
 
 MOST_LIKELY_KERNEL(fp32, float)

@@ -1,0 +1,77 @@
+#include "base/device_kernels.h"
+
+#include <cstdlib>
+#include <set>
+#include <string_view>
+
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/Stream.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/kernel_loader.h"
+#include "base/logging.h"
+
+namespace draftsmith {
+
+namespace {
+
+bool switched_off() {
+  const char* value = std::getenv("DRAFTSMITH_KERNELS");
+  return value != nullptr && std::string_view(value) == "off";
+}
+
+// Returns the compiler, the cache and CUDA's functions, which are found once. Throws RunError each time if they are
+// not there.
+std::shared_ptr<KernelTools> tools_of_process() {
+  static const auto tools = std::make_shared<KernelTools>(cuda_runtime());
+  return tools;
+}
+
+void warn_once(const std::string& reason) {
+  static std::mutex mutex;
+  static std::set<std::string> known;
+  const std::scoped_lock lock(mutex);
+  if (!known.insert(reason).second) return;
+  log_warning("LibTorch's operators run in place of own GPU kernels, which is slower: {}", reason);
+}
+
+}  // namespace
+
+DeviceKernels::DeviceKernels(KernelSource source) : source_(std::move(source)) {}
+
+DeviceKernels::~DeviceKernels() = default;
+
+const void* DeviceKernels::find(c10::Device device, const std::string& kernel) {
+  if (!device.is_cuda()) return nullptr;
+  const std::scoped_lock lock(mutex_);
+  const auto [place, is_new] = kernels_.try_emplace({device.index(), kernel}, nullptr);
+  if (is_new && !failed_ && !switched_off()) place->second = load(device, kernel);
+  return place->second;
+}
+
+const void* DeviceKernels::load(c10::Device device, const std::string& kernel) {
+  try {
+    const c10::DeviceGuard guard(device);
+    if (!loader_) loader_ = std::make_unique<KernelLoader>(source_, tools_of_process());
+    return loader_->kernel(device.index(), kernel);
+  } catch (const c10::Error& problem) {
+    warn_once(problem.what_without_backtrace());
+  } catch (const std::exception& problem) {
+    warn_once(problem.what());
+  }
+  failed_ = true;
+  return nullptr;
+}
+
+void DeviceKernels::launch_with(const void* kernel, c10::Device device, Dim3 grid, Dim3 block, void** arguments) const {
+  const c10::DeviceGuard guard(device);
+  void* stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle();
+  const CudaRuntime& runtime = loader_->tools().runtime;
+  runtime.check(runtime.launch(kernel, grid, block, arguments, 0, stream),
+                fmt::format("a kernel of {} cannot be launched", source_.main.name));
+}
+
+}  // namespace draftsmith

@@ -1,0 +1,78 @@
+#include "base/kernel_loader.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+
+namespace draftsmith {
+
+namespace {
+
+// Numbers of CUDA's enumeration cudaDeviceAttr.
+constexpr int kCapabilityMajor = 75;
+constexpr int kCapabilityMinor = 76;
+
+}  // namespace
+
+std::string architecture_for(int capability, const Nvrtc& compiler) {
+  int chosen = 0;
+  for (const int known : compiler.capabilities()) {
+    // Cubins run on later minor versions of their major one.
+    if (known / 10 == capability / 10 && known <= capability) chosen = known;
+  }
+  if (chosen == 0) {
+    throw RunError({"NVRTC", fmt::format("version {} knows no architecture of this GPU", compiler.version()),
+                    fmt::format("sm_{}", capability), fmt::format("sm_{}", fmt::join(compiler.capabilities(), ", sm_")),
+                    "install the NVRTC of the GPU's CUDA version"});
+  }
+  return fmt::format("sm_{}", chosen);
+}
+
+std::string cubin_of(const KernelSource& source, const std::string& architecture, KernelTools& tools) {
+  const std::string key = kernel_key(source, architecture, tools.compiler.version());
+  if (std::optional<std::string> known = tools.cache.find(key)) return *known;
+  std::string cubin = tools.compiler.compile(source, architecture).cubin;
+  tools.cache.store(key, cubin);
+  return cubin;
+}
+
+const void* KernelLoader::kernel(int device, const std::string& name) {
+  const std::string& architecture = architecture_of(device);
+  const void*& known = kernels_[{architecture, name}];
+  if (known != nullptr) return known;
+  const CudaRuntime& runtime = tools_->runtime;
+  void* kernel = nullptr;
+  runtime.check(runtime.get_kernel(&kernel, library_for(architecture), name.c_str()),
+                fmt::format("the kernel {} of {} cannot be found", name, source_.main.name));
+  // CUDA loads code when it is first asked for: so a cubin that the driver refuses is noticed before a launch.
+  alignas(16) std::byte attributes[1024];  // cudaFuncAttributes has about 150 bytes
+  runtime.check(runtime.get_function_attributes(attributes, kernel),
+                fmt::format("the kernel {} of {} cannot be loaded", name, source_.main.name));
+  return known = kernel;
+}
+
+const std::string& KernelLoader::architecture_of(int device) {
+  const auto known = architectures_.find(device);
+  if (known != architectures_.end()) return known->second;
+  const CudaRuntime& runtime = tools_->runtime;
+  int major = 0;
+  int minor = 0;
+  const std::string what = fmt::format("the architecture of device {} cannot be read", device);
+  runtime.check(runtime.get_attribute(&major, kCapabilityMajor, device), what);
+  runtime.check(runtime.get_attribute(&minor, kCapabilityMinor, device), what);
+  return architectures_[device] = architecture_for(10 * major + minor, tools_->compiler);
+}
+
+void* KernelLoader::library_for(const std::string& architecture) {
+  const auto known = libraries_.find(architecture);
+  if (known != libraries_.end()) return known->second;
+  const CudaRuntime& runtime = tools_->runtime;
+  const std::string cubin = cubin_of(source_, architecture, *tools_);
+  void* library = nullptr;
+  runtime.check(runtime.load_library(&library, cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+                fmt::format("the kernels of {} cannot be loaded", source_.main.name));
+  return libraries_[architecture] = library;
+}
+
+}  // namespace draftsmith

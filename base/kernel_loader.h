@@ -1,0 +1,58 @@
+// Kernels of one source, compiled for a device's architecture and loaded when they are first needed.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/cuda_runtime.h"
+#include "base/kernel_cache.h"
+#include "base/kernel_texts.h"
+#include "base/nvrtc.h"
+
+namespace draftsmith {
+
+// What all loaders of a process share.
+struct KernelTools {
+  // `nvrtc` is the compiler's path, or empty as in base/nvrtc.h. Throws RunError if it cannot be loaded.
+  explicit KernelTools(CudaRuntime functions, const std::string& nvrtc = "",
+                       std::filesystem::path cache_folder = kernel_cache_folder())
+      : runtime(functions), compiler(nvrtc), cache(std::move(cache_folder)) {}
+
+  CudaRuntime runtime;
+  Nvrtc compiler;
+  KernelCache cache;
+};
+
+// Returns the architecture to compile for: the device's own, or else the newest before it that its hardware runs.
+// Throws RunError if the compiler knows neither.
+std::string architecture_for(int capability, const Nvrtc& compiler);
+
+// Returns the source's cubin for an architecture, from the cache or from the compiler. Throws RunError.
+std::string cubin_of(const KernelSource& source, const std::string& architecture, KernelTools& tools);
+
+// Loaded kernels stay until the process ends, and serve all devices of an architecture. Callers lock.
+class KernelLoader {
+ public:
+  KernelLoader(KernelSource source, std::shared_ptr<KernelTools> tools)
+      : source_(std::move(source)), tools_(std::move(tools)) {}
+
+  // Returns the handle of a kernel on the CUDA device `device`, which must be the current one. Throws RunError if the
+  // source cannot be compiled or loaded, or has no such kernel.
+  const void* kernel(int device, const std::string& name);
+
+  const KernelTools& tools() const { return *tools_; }
+
+ private:
+  const std::string& architecture_of(int device);
+  void* library_for(const std::string& architecture);
+
+  KernelSource source_;
+  std::shared_ptr<KernelTools> tools_;
+  std::map<int, std::string> architectures_;                            // by device
+  std::map<std::string, void*> libraries_;                              // by architecture
+  std::map<std::pair<std::string, std::string>, const void*> kernels_;  // by architecture and name
+};
+
+}  // namespace draftsmith

@@ -1,0 +1,87 @@
+// Number types of kernels, made without CUDA's headers: NVRTC needs no include directory, and the tests compile the
+// same source for the host.
+#pragma once
+
+// Compilers for the host know no such pragma.
+#ifdef __CUDACC_RTC__
+#define KERNEL_UNROLL _Pragma("unroll")
+#else
+#define KERNEL_UNROLL
+#endif
+
+namespace kernel {
+
+using Int64 = long long;
+using Word = unsigned int;
+
+struct BFloat16 {
+  unsigned short bits;
+};
+
+struct Half {
+  unsigned short bits;
+};
+
+__device__ inline float widen(float value) {
+  return value;
+}
+
+__device__ inline double widen(double value) {
+  return value;
+}
+
+__device__ inline float widen(BFloat16 value) {
+  return __uint_as_float(static_cast<Word>(value.bits) << 16);
+}
+
+__device__ inline float widen(Half value) {
+  const Word magnitude = value.bits & 0x7fffu;
+  const Word sign = static_cast<Word>(value.bits & 0x8000u) << 16;
+  // The product with 2^112 corrects the exponent, also that of subnormal numbers.
+  const Word finite = __float_as_uint(__uint_as_float(magnitude << 13) * 5192296858534827628530496329220096.0f);
+  return __uint_as_float(sign | (magnitude < 0x7c00u ? finite : 0x7f800000u | magnitude << 13));
+}
+
+// Rounds a number to the nearest of another type, ties to even. Call it as Rounding<To>::of(value).
+template <class To>
+struct Rounding {
+  __device__ static To of(To value) { return value; }
+};
+
+template <>
+struct Rounding<BFloat16> {
+  __device__ static BFloat16 of(float value) {
+    const Word bits = __float_as_uint(value);
+    const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+    const Word rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+    return {static_cast<unsigned short>(is_nan ? 0x7fc0u : rounded)};
+  }
+};
+
+template <>
+struct Rounding<Half> {
+  __device__ static Half of(float value) {
+    const Word bits = __float_as_uint(value);
+    const Word magnitude = bits & 0x7fffffffu;
+    // Numbers from 65,520 on round to infinity. Those below 2^-14 are subnormal: multiples of 2^-24, to which the sum
+    // with a half rounds them.
+    const Word normal = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
+    const Word subnormal = __float_as_uint(__uint_as_float(magnitude) + 0.5f) - 0x3f000000u;
+    const Word special = magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u;
+    const Word finite = magnitude < 0x38800000u ? subnormal : normal;
+    return {static_cast<unsigned short>((bits >> 16 & 0x8000u) | (magnitude < 0x477ff000u ? finite : special))};
+  }
+};
+
+// Type in which numbers are computed: fp64 for fp64, fp32 for all others.
+template <class T>
+struct Wide {
+  using Type = float;
+};
+
+template <>
+struct Wide<double> {
+  using Type = double;
+};
+
+}  // namespace kernel

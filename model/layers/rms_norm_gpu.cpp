@@ -1,0 +1,88 @@
+#include "model/layers/rms_norm_gpu.h"
+
+#include <limits>
+
+#include "base/device.h"
+#include "base/device_kernels.h"
+
+namespace draftsmith::model {
+namespace {
+
+using Pair = std::tuple<at::Tensor, at::Tensor>;
+
+// Parts that dw is summed in: enough blocks for every processor of a GPU, few enough for the second sum.
+constexpr int64_t kMostParts = 512;
+
+DeviceKernels& kernels() {
+  static DeviceKernels instance(rms_norm_source());
+  return instance;
+}
+
+bool takes(const at::Tensor& x, const at::Tensor& weight) {
+  const bool half = x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16;
+  const bool half_weight = weight.scalar_type() == at::kHalf || weight.scalar_type() == at::kBFloat16;
+  const bool pair = x.scalar_type() == weight.scalar_type() || (half && weight.scalar_type() == at::kFloat) ||
+                    (half_weight && x.scalar_type() == at::kFloat);
+  const bool known = half || x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble;
+  const int64_t rows = x.numel() == 0 ? 0 : x.numel() / x.size(-1);
+  return pair && known && rows > 0 && rows <= std::numeric_limits<int32_t>::max() && weight.is_contiguous() &&
+         weight.device() == x.device() && x.size(-1) <= std::numeric_limits<int32_t>::max() / 2;
+}
+
+// Returns the kernel for the dtypes: "rms_norm_bf16_fp32".
+const void* find(const char* name, const at::Tensor& x, const at::Tensor& weight) {
+  return kernels().find(x.device(), name + dtype_name(x.scalar_type()) + "_" + dtype_name(weight.scalar_type()));
+}
+
+at::TensorOptions options_of_sums(const at::Tensor& x) {
+  return x.options().dtype(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+}
+
+}  // namespace
+
+KernelSource rms_norm_source() {
+  return kernel_source(model_kernel_texts(), "model/layers/kernels/rms_norm.cu", {"--fmad=false"});
+}
+
+unsigned rms_norm_threads(int64_t width) {
+  // Four numbers a thread hide the latency of memory without idle warps in narrow rows.
+  return static_cast<unsigned>(std::clamp<int64_t>((width + 127) / 128 * 32, 32, 1024));
+}
+
+std::optional<Pair> rms_norm_by_kernel(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+  const void* kernel = takes(x, weight) ? find("rms_norm_", x, weight) : nullptr;
+  if (kernel == nullptr) return std::nullopt;
+  const at::Tensor in = x.contiguous();
+  const int64_t width = in.size(-1);
+  const int64_t rows = in.numel() / width;
+  at::Tensor y = at::empty_like(in, in.options().dtype(weight.scalar_type()));
+  at::Tensor inverse = at::empty({rows}, options_of_sums(in));
+  kernels().launch(kernel, in.device(), {static_cast<unsigned>(rows)}, {rms_norm_threads(width)}, in.const_data_ptr(),
+                   weight.const_data_ptr(), y.mutable_data_ptr(), inverse.mutable_data_ptr(), static_cast<int>(width),
+                   epsilon);
+  return Pair{std::move(y), std::move(inverse)};
+}
+
+std::optional<Pair> rms_norm_backward_by_kernel(const at::Tensor& gradient, const at::Tensor& x,
+                                                const at::Tensor& weight, const at::Tensor& inverse) {
+  if (!takes(x, weight) || gradient.scalar_type() != weight.scalar_type()) return std::nullopt;
+  const void* kernel = find("rms_norm_backward_", x, weight);
+  const void* sum = kernels().find(x.device(), "rms_norm_sum_" + dtype_name(weight.scalar_type()));
+  if (kernel == nullptr || sum == nullptr) return std::nullopt;
+  const at::Tensor in = x.contiguous();
+  const at::Tensor of_y = gradient.contiguous();
+  const int64_t width = in.size(-1);
+  const auto rows = static_cast<long long>(in.numel() / width);
+  const auto parts = static_cast<unsigned>(std::min<int64_t>(rows, kMostParts));
+  at::Tensor dx = at::empty_like(in);
+  at::Tensor dw = at::empty_like(weight);
+  at::Tensor partial_dw = at::empty({parts, width}, options_of_sums(in));
+  kernels().launch(kernel, in.device(), {parts}, {rms_norm_threads(width)}, of_y.const_data_ptr(), in.const_data_ptr(),
+                   weight.const_data_ptr(), inverse.const_data_ptr(), dx.mutable_data_ptr(),
+                   partial_dw.mutable_data_ptr(), rows, static_cast<int>(width));
+  kernels().launch(sum, in.device(), {static_cast<unsigned>((width + 31) / 32)}, {32, 32}, partial_dw.const_data_ptr(),
+                   dw.mutable_data_ptr(), static_cast<int>(parts), static_cast<int>(width));
+  return Pair{std::move(dx), std::move(dw)};
+}
+
+}  // namespace draftsmith::model

@@ -1,0 +1,108 @@
+// The source of the dropout kernel, run on the host: it equals the CPU's dropout to the bit.
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <gtest/gtest.h>
+
+#include "base/dropout_kernel.h"
+#include "base/dropout_operator.h"
+#include "base/random_tensors.h"
+#include "tests/support/cuda_shim.h"
+// The shim comes first.
+#include "base/kernels/dropout.cu"
+
+namespace draftsmith {
+namespace {
+
+constexpr DropoutKey kSourceKey{0x123456789abcdef0, 0x987654321, 7};
+
+at::Tensor dropped_by_source(const at::Tensor& x, uint32_t threshold, cuda_shim::Order order) {
+  at::Tensor out = at::full_like(x, 77);
+  const int64_t elements = x.numel();
+  const auto blocks = static_cast<unsigned>(((elements + 127) / 128 * 16 + 255) / 256);
+  const double scale = dropout_detail::scale_of(threshold);
+  cuda_shim::run_grid(
+      {blocks}, {256},
+      [&] {
+        const auto apply = [&](auto kernel, auto* in, auto* to) {
+          kernel(in, to, elements, threshold, scale, kSourceKey.seed, kSourceKey.step, kSourceKey.site);
+        };
+        const void* in = x.const_data_ptr();
+        void* to = out.mutable_data_ptr();
+        switch (x.scalar_type()) {
+          case at::kFloat:
+            return apply(dropout_fp32, static_cast<const float*>(in), static_cast<float*>(to));
+          case at::kDouble:
+            return apply(dropout_fp64, static_cast<const double*>(in), static_cast<double*>(to));
+          case at::kHalf:
+            return apply(dropout_fp16, static_cast<const kernel::Half*>(in), static_cast<kernel::Half*>(to));
+          default:
+            return apply(dropout_bf16, static_cast<const kernel::BFloat16*>(in), static_cast<kernel::BFloat16*>(to));
+        }
+      },
+      order);
+  return out;
+}
+
+TEST(DropoutSource, EqualsTheCpusDropoutToTheBit) {
+  for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
+    for (const int64_t elements : {1, 16, 17, 65, 128, 129, 2049}) {
+      const at::Tensor x = normal_tensor({elements}, 30.0, 3, "x", type);
+      for (const uint32_t threshold : {0u, 6554u, 65535u}) {
+        const at::Tensor expected = masked_by_key(x, threshold, kSourceKey);
+        EXPECT_TRUE(at::equal(dropped_by_source(x, threshold, cuda_shim::Order::kForward), expected))
+            << at::toString(type) << ' ' << elements << ' ' << threshold;
+      }
+      EXPECT_TRUE(
+          at::equal(dropped_by_source(x, 6554, cuda_shim::Order::kBackward), masked_by_key(x, 6554, kSourceKey)));
+    }
+  }
+}
+
+TEST(KernelNumbers, HaveTheValuesOfHalfTypes) {
+  for (unsigned bits = 0; bits < 0x10000; ++bits) {
+    const auto number = static_cast<uint16_t>(bits);
+    const float half = c10::Half(number, c10::Half::from_bits());
+    const float brain = c10::BFloat16(number, c10::BFloat16::from_bits());
+    if (!std::isnan(half)) {
+      ASSERT_EQ(__float_as_uint(kernel::widen(kernel::Half{number})), __float_as_uint(half)) << bits;
+      ASSERT_EQ(kernel::Rounding<kernel::Half>::of(half).bits, number);
+    } else {
+      ASSERT_TRUE(std::isnan(kernel::widen(kernel::Half{number}))) << bits;
+    }
+    ASSERT_EQ(__float_as_uint(kernel::widen(kernel::BFloat16{number})), __float_as_uint(brain)) << bits;
+  }
+}
+
+TEST(KernelNumbers, RoundAsLibTorchDoes) {
+  const auto expect_equal = [](float value) {
+    ASSERT_EQ(kernel::Rounding<kernel::Half>::of(value).bits, c10::Half(value).x) << value;
+    ASSERT_EQ(kernel::Rounding<kernel::BFloat16>::of(value).bits, c10::BFloat16(value).x) << value;
+  };
+  uint32_t state = 1;
+  for (int i = 0; i < 300000; ++i) {
+    state = state * 1664525u + 1013904223u;
+    const float any = __uint_as_float(state);
+    if (!std::isnan(any)) expect_equal(any);
+    // Exponents around those of fp16 and its subnormal numbers, and mantissas near ties.
+    const unsigned exponent = 98 + (state >> 8) % 46;
+    expect_equal(__uint_as_float((state & 0x80000000u) | exponent << 23 | (state >> 3 & 0x7ff001u)));
+  }
+  for (const float value : {0.0f, -0.0f, 65504.0f, 65519.996f, 65520.0f, INFINITY, -INFINITY, 6.1035156e-05f,
+                            6.1005354e-05f, 5.9604645e-08f, 2.9802322e-08f, 2.9802326e-08f, 3.4e38f}) {
+    expect_equal(value);
+  }
+  EXPECT_EQ(kernel::Rounding<kernel::BFloat16>::of(NAN).bits, 0x7fc0);
+  EXPECT_TRUE(std::isnan(kernel::widen(kernel::Rounding<kernel::Half>::of(NAN))));
+}
+
+TEST(DropoutOperator, IsWhatTheDispatcherCallsToo) {
+  const at::Tensor x = normal_tensor({3, 50}, 1.0, 3, "x", at::kFloat);
+  const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow("draftsmith::dropout", "");
+  torch::jit::Stack stack{x, int64_t{6554}, static_cast<int64_t>(kSourceKey.seed),
+                          static_cast<int64_t>(kSourceKey.step), static_cast<int64_t>(kSourceKey.site)};
+  handle.callBoxed(&stack);
+  EXPECT_TRUE(at::equal(stack.at(0).toTensor(), masked_by_key(x, 6554, kSourceKey)));
+}
+
+}  // namespace
+}  // namespace draftsmith

@@ -1,0 +1,179 @@
+// Runs kernels on the host: what CUDA adds to C++, for sources that NVRTC compiles for a GPU (*.cu).
+//
+//   #include "tests/support/cuda_shim.h"
+//   #include "base/kernels/dropout.cu"
+//   cuda_shim::run_grid({2}, {256}, [&] { dropout_fp32(in, out, ...); });
+//
+// Blocks run one after another. The threads of a block are fibers: each warp runs as far as it comes to a barrier
+// before the next one does. So a kernel that lacks a barrier fails, or gives other numbers in the other order.
+#pragma once
+
+#include <bit>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+#include <math.h>  // also makes sqrt(float) global
+#include <ucontext.h>
+
+#include "base/cuda_runtime.h"
+
+inline draftsmith::Dim3 threadIdx;
+inline draftsmith::Dim3 blockIdx;
+inline draftsmith::Dim3 blockDim;
+inline draftsmith::Dim3 gridDim;
+
+namespace draftsmith::cuda_shim {
+
+enum class Order { kForward, kBackward };
+
+// Block whose threads run in turns.
+class Block {
+ public:
+  Block(Dim3 size, const std::function<void()>& kernel) : size_(size), kernel_(kernel) {
+    fibers_.resize(size_t{1} * size.x * size.y * size.z);
+    for (Fiber& fiber : fibers_) fiber.stack = std::make_unique_for_overwrite<char[]>(kStackBytes);
+  }
+
+  // Runs every thread to its end. Throws std::logic_error if they wait for one another at different places.
+  void run(Order order) {
+    current() = this;
+    for (size_t i = 0; i < fibers_.size(); ++i) start(fibers_[i]);
+    while (true) {
+      const size_t warps = (fibers_.size() + kWarp - 1) / kWarp;
+      for (size_t i = 0; i < warps; ++i) run_warp(order == Order::kForward ? i : warps - 1 - i, order);
+      if (count(State::kDone, 0, fibers_.size()) == fibers_.size()) return;
+      if (!release(State::kAtBlock, 0, fibers_.size())) {
+        throw std::logic_error("threads of a block wait at different barriers");
+      }
+    }
+  }
+
+  static Block*& current() {
+    static Block* block = nullptr;
+    return block;
+  }
+
+  void wait_for_block() { wait(State::kAtBlock); }
+
+  // Returns the value of the thread of this warp whose number differs in the bits of `lanes`.
+  template <class T>
+  T exchange(T value, unsigned lanes) {
+    static_assert(sizeof(T) <= sizeof(Fiber::slot));
+    std::memcpy(&fibers_[running_].slot, &value, sizeof(T));
+    wait(State::kAtWarp);
+    const size_t other = running_ ^ lanes;
+    T result = value;
+    if (other < fibers_.size()) std::memcpy(&result, &fibers_[other].slot, sizeof(T));
+    wait(State::kAtWarp);  // before it is overwritten
+    return result;
+  }
+
+ private:
+  enum class State { kReady, kAtWarp, kAtBlock, kDone };
+  struct Fiber {
+    ucontext_t context;
+    std::unique_ptr<char[]> stack;
+    State state = State::kReady;
+    uint64_t slot = 0;
+  };
+  static constexpr size_t kStackBytes = 64 << 10;
+  static constexpr size_t kWarp = 32;
+
+  static void enter() {
+    Block& block = *current();
+    block.kernel_();
+    block.wait(State::kDone);
+  }
+
+  void start(Fiber& fiber) {
+    fiber.state = State::kReady;
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = fiber.stack.get();
+    fiber.context.uc_stack.ss_size = kStackBytes;
+    fiber.context.uc_link = nullptr;
+    makecontext(&fiber.context, &Block::enter, 0);
+  }
+
+  void go_on(size_t i) {
+    if (fibers_[i].state != State::kReady) return;
+    running_ = i;
+    const auto number = static_cast<unsigned>(i);
+    threadIdx = {number % size_.x, number / size_.x % size_.y, number / size_.x / size_.y};
+    swapcontext(&main_, &fibers_[i].context);
+  }
+
+  void wait(State state) {
+    Fiber& fiber = fibers_[running_];
+    fiber.state = state;
+    swapcontext(&fiber.context, &main_);
+  }
+
+  size_t count(State state, size_t begin, size_t end) const {
+    size_t found = 0;
+    for (size_t i = begin; i < end; ++i) found += fibers_[i].state == state ? 1 : 0;
+    return found;
+  }
+
+  // Lets threads go on that have all come to one barrier. Returns whether there are any.
+  bool release(State state, size_t begin, size_t end) {
+    const size_t waiting = count(state, begin, end);
+    if (waiting == 0 || waiting + count(State::kDone, begin, end) != end - begin) return false;
+    for (size_t i = begin; i < end; ++i) {
+      if (fibers_[i].state == state) fibers_[i].state = State::kReady;
+    }
+    return true;
+  }
+
+  // Runs a warp as far as it comes without the others.
+  void run_warp(size_t warp, Order order) {
+    const size_t begin = warp * kWarp;
+    const size_t end = std::min(begin + kWarp, fibers_.size());
+    do {
+      for (size_t i = begin; i < end; ++i) go_on(order == Order::kForward ? i : begin + end - 1 - i);
+    } while (release(State::kAtWarp, begin, end));
+  }
+
+  Dim3 size_;
+  const std::function<void()>& kernel_;
+  std::vector<Fiber> fibers_;
+  ucontext_t main_{};
+  size_t running_ = 0;
+};
+
+// Runs `kernel` once for each thread of a grid of `grid.x` blocks.
+inline void run_grid(Dim3 grid, Dim3 block, const std::function<void()>& kernel, Order order = Order::kForward) {
+  Block threads(block, kernel);
+  gridDim = grid;
+  blockDim = block;
+  for (unsigned i = 0; i < grid.x; ++i) {
+    blockIdx = {order == Order::kForward ? i : grid.x - 1 - i, 0, 0};
+    threads.run(order);
+  }
+}
+
+}  // namespace draftsmith::cuda_shim
+
+#define __global__
+#define __device__
+#define __shared__ static
+#define __launch_bounds__(threads)
+
+inline void __syncthreads() {
+  draftsmith::cuda_shim::Block::current()->wait_for_block();
+}
+
+template <class T>
+T __shfl_xor_sync(unsigned, T value, int lanes) {
+  return draftsmith::cuda_shim::Block::current()->exchange(value, static_cast<unsigned>(lanes));
+}
+
+inline unsigned __float_as_uint(float value) {
+  return std::bit_cast<unsigned>(value);
+}
+
+inline float __uint_as_float(unsigned bits) {
+  return std::bit_cast<float>(bits);
+}
