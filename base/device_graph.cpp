@@ -35,7 +35,7 @@ GraphRecorder recorder_of(c10::DeviceType type) {
 std::atomic<bool>& wanted() {
   static std::atomic<bool> value = [] {
     const char* given = std::getenv("DRAFTSMITH_GRAPHS");
-    return given == nullptr || std::string_view(given) != "0";
+    return given == nullptr || std::string_view(given) != "off";
   }();
   return value;
 }

@@ -12,8 +12,8 @@ namespace draftsmith {
 // Sets the recorder of a type of device.
 void set_graph_recorder(c10::DeviceType type, GraphRecorder recorder);
 
-// Returns whether work on this device is recorded: it has a recorder, and DRAFTSMITH_GRAPHS is not 0. (CUDA: this build
-// had the headers, see cmake/libtorch.cmake.)
+// Returns whether work on this device is recorded: it has a recorder, and DRAFTSMITH_GRAPHS is not off. (CUDA: this
+// build had the headers, see cmake/libtorch.cmake.)
 bool records_graphs(c10::Device device);
 
 // Records work with the device's recorder. If that fails, warns once, turns recording off for the process and returns

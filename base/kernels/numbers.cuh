@@ -84,4 +84,9 @@ struct Wide<double> {
   using Type = double;
 };
 
+template <class T>
+__device__ inline T infinite() {
+  return static_cast<T>(__uint_as_float(0x7f800000u));
+}
+
 }  // namespace kernel

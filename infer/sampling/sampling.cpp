@@ -7,6 +7,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
+#include "infer/sampling/most_likely_gpu.h"
 #include "infer/sampling/row_kernels.h"
 #include "infer/sampling/tensor_sampling.h"
 
@@ -78,6 +79,11 @@ at::Tensor most_likely_on_cpu(const at::Tensor& logits) {
   return out;
 }
 
+at::Tensor most_likely_on_gpu(const at::Tensor& logits) {
+  const auto tokens = most_likely_by_kernel(logits);
+  return tokens ? *tokens : tensor_most_likely(logits);
+}
+
 // One launch on other devices than the CPU.
 TORCH_LIBRARY_FRAGMENT(draftsmith, library) {
   library.def("most_likely(Tensor logits) -> Tensor");
@@ -88,7 +94,7 @@ TORCH_LIBRARY_IMPL(draftsmith, CPU, library) {
 }
 
 TORCH_LIBRARY_IMPL(draftsmith, CUDA, library) {
-  library.impl("most_likely", &tensor_most_likely);
+  library.impl("most_likely", &most_likely_on_gpu);
 }
 
 }  // namespace

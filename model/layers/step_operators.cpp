@@ -4,6 +4,7 @@
 #include <torch/library.h>
 
 #include "model/layers/rotary.h"
+#include "model/layers/step_gpu.h"
 
 namespace draftsmith::model {
 namespace {
@@ -45,18 +46,36 @@ TORCH_LIBRARY_FRAGMENT(draftsmith, library) {
   library.def("rotate(Tensor(a!) x, Tensor cosine, Tensor sine, Tensor position, int head_width) -> ()");
 }
 
-void register_kernels(torch::Library& library) {
+at::Tensor attend_on_gpu(const at::Tensor& query, const at::Tensor& keys, const at::Tensor& values,
+                         const at::Tensor& row, const at::Tensor& prefix, const MaybeTensor& own,
+                         const at::Tensor& position, const MaybeTensor& bias, double scale, int64_t used) {
+  const auto context = attend_by_kernel({query, keys, values, bias.value_or(at::Tensor()), scale},
+                                        {row, prefix, own.value_or(at::Tensor()), position});
+  return context ? *context : attend_densely(query, keys, values, row, prefix, own, position, bias, scale, used);
+}
+
+void write_on_gpu(const at::Tensor& key_cache, const at::Tensor& value_cache, const at::Tensor& key,
+                  const at::Tensor& value, const at::Tensor& row, const at::Tensor& slot) {
+  if (write_by_kernel(key_cache, value_cache, key, value, row, slot)) return;
+  write_by_index(key_cache, value_cache, key, value, row, slot);
+}
+
+void rotate_on_gpu(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine, const at::Tensor& position,
+                   int64_t head_width) {
+  if (rotate_by_kernel(x, cosine, sine, position, head_width)) return;
+  rotate_rows(x, cosine, sine, position, head_width);
+}
+
+TORCH_LIBRARY_IMPL(draftsmith, CPU, library) {
   library.impl("attend", &attend_densely);
   library.impl("write_slots", &write_by_index);
   library.impl("rotate", &rotate_rows);
 }
 
-TORCH_LIBRARY_IMPL(draftsmith, CPU, library) {
-  register_kernels(library);
-}
-
 TORCH_LIBRARY_IMPL(draftsmith, CUDA, library) {
-  register_kernels(library);
+  library.impl("attend", &attend_on_gpu);
+  library.impl("write_slots", &write_on_gpu);
+  library.impl("rotate", &rotate_on_gpu);
 }
 
 template <class Signature>

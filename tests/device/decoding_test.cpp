@@ -46,7 +46,7 @@ TEST(DeviceDecoding, EveryMethodGivesTheCpusIds) {
 
 // Elsewhere the first step of a kind runs operator by operator, the others are replayed.
 TEST(DeviceDecoding, StepsThatAreNotRecordedGiveTheSameIds) {
-  if (!draftsmith::on_device::on_standin()) GTEST_SKIP() << "DRAFTSMITH_GRAPHS=0 turns graphs off elsewhere";
+  if (!draftsmith::on_device::on_standin()) GTEST_SKIP() << "DRAFTSMITH_GRAPHS=off turns graphs off elsewhere";
   const DecodeOptions options = device_options("speculative", 1, 5);
   for (const model::TransformerConfig& config : model::tiny_families()) {
     SCOPED_TRACE(config.family);

@@ -22,7 +22,7 @@ __device__ void most_likely(const T* logits, Int64* tokens, Int64 stride, int vo
   using Sum = typename Wide<T>::Type;
   __shared__ Candidate<Sum> by_warp[32];
   __shared__ int broken_by_warp[32];
-  const Sum infinity = Sum(1) / Sum(0);
+  const Sum infinity = infinite<Sum>();
   const T* row = logits + static_cast<Int64>(blockIdx.x) * stride;
   Candidate<Sum> best{-infinity, 0x7fffffff};
   int broken = 0;

@@ -64,7 +64,7 @@ __device__ void attend(const T* query, T* context, const Caches<T>& caches, int 
 
   const auto larger = [](Sum a, Sum c) { return a > c ? a : c; };
   const auto plus = [](Sum a, Sum c) { return a + c; };
-  const Sum lowest = -Sum(1) / Sum(0);
+  const Sum lowest = -infinite<Sum>();
   const int groups = kThreads / width;
   const int column = thread % width;
   const int group = thread / width;
