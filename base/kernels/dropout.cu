@@ -21,7 +21,7 @@ __device__ inline Word high_word(unsigned long long product) {
 __device__ inline Draw draw_block(Word counter, unsigned long long seed, unsigned long long step, Word site) {
   Word a = counter, b = site, c = static_cast<Word>(step), d = high_word(step);
   Word key0 = static_cast<Word>(seed), key1 = high_word(seed);
-  KERNEL_UNROLL
+  KERNEL_UNROLL(10)
   for (int round = 0; round < 10; ++round) {
     const unsigned long long product0 = 0xd2511f53ull * a;
     const unsigned long long product1 = 0xcd9e8d57ull * c;
@@ -43,13 +43,13 @@ __device__ void drop(const T* in, T* out, Int64 elements, Word threshold, double
   const Int64 block = static_cast<Int64>(blockIdx.x) * blockDim.x + threadIdx.x;
   const Int64 first = block / kLanes * (2 * kWordsOfGroup) + block % kLanes;
   T values[8] = {};  // all are on their way while the bits are drawn
-  KERNEL_UNROLL
+  KERNEL_UNROLL(8)
   for (int part = 0; part < 8; ++part) {
     if (first + part * kLanes < elements) values[part] = in[first + part * kLanes];
   }
   const Draw draw = draw_block(static_cast<Word>(block), seed, step, site);
   const Factor factor = static_cast<Factor>(scale);
-  KERNEL_UNROLL
+  KERNEL_UNROLL(8)
   for (int part = 0; part < 8; ++part) {
     const Word word = draw.words[part % 4];
     const Word bits = part < 4 ? word & 0xffffu : word >> 16;

@@ -2,11 +2,12 @@
 // same source for the host.
 #pragma once
 
-// Compilers for the host know no such pragma.
+// KERNEL_UNROLL(n) before a loop lets n rounds be in flight at once. Compilers for the host know no such pragma.
 #ifdef __CUDACC_RTC__
-#define KERNEL_UNROLL _Pragma("unroll")
+#define KERNEL_PRAGMA(text) _Pragma(#text)
+#define KERNEL_UNROLL(rounds) KERNEL_PRAGMA(unroll rounds)
 #else
-#define KERNEL_UNROLL
+#define KERNEL_UNROLL(rounds)
 #endif
 
 namespace kernel {

@@ -159,7 +159,7 @@ inline void run_grid(Dim3 grid, Dim3 block, const std::function<void()>& kernel,
 #define __global__
 #define __device__
 #define __shared__ static
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 
 inline void __syncthreads() {
   draftsmith::cuda_shim::Block::current()->wait_for_block();

@@ -2,27 +2,73 @@
 //
 // Sums are of fp32 (fp64 for fp64), in an order that the width alone decides: a row's result does not depend on the
 // number of rows. The normalised row is rounded to the weight's type before the product, as tensor operations do.
-// Compiled with --fmad=false. Blocks have whole warps, at most 1,024 threads.
+// Compiled with --fmad=false. Blocks have whole warps, at most 1,024 threads, for which 64 registers are free.
 #include "base/kernels/block_sum.cuh"
 #include "base/kernels/numbers.cuh"
 
 namespace kernel {
 
+// Numbers of a row that one thread works on at once, a block's width apart.
+template <class T>
+struct Four {
+  T values[4];
+};
+
+// Returns the numbers i, i + blockDim.x, ... of a row, and zeros behind its end. All four loads are in flight at once.
+template <class T>
+__device__ Four<T> load_four(const T* row, int i, int width) {
+  Four<T> four = {};
+  KERNEL_UNROLL(4)
+  for (int part = 0; part < 4; ++part) {
+    const int place = i + part * static_cast<int>(blockDim.x);
+    if (place < width) four.values[part] = row[place];
+  }
+  return four;
+}
+
 // Computes one row a block.
 template <class X, class W, class Sum = typename Wide<X>::Type>
 __device__ void rms_norm(const X* x, const W* weight, W* y, Sum* inverse, int width, double epsilon) {
+  const int threads = static_cast<int>(blockDim.x);
+  const int thread = static_cast<int>(threadIdx.x);
   const Int64 row = blockIdx.x;
   x += row * width;
   y += row * width;
   Sum squares = 0;
-  for (int i = threadIdx.x; i < width; i += blockDim.x) squares += widen(x[i]) * widen(x[i]);
+  for (int i = thread; i < width; i += 4 * threads) {
+    const Four<X> xs = load_four(x, i, width);
+    KERNEL_UNROLL(4)
+    for (int part = 0; part < 4; ++part) squares += widen(xs.values[part]) * widen(xs.values[part]);
+  }
   const Sum mean = block_sum(squares) / static_cast<Sum>(width);
   const Sum factor = Sum(1) / sqrt(mean + static_cast<Sum>(epsilon));
-  for (int i = threadIdx.x; i < width; i += blockDim.x) {
-    const W normed = Rounding<W>::of(widen(x[i]) * factor);
-    y[i] = Rounding<W>::of(widen(normed) * widen(weight[i]));
+  for (int i = thread; i < width; i += 4 * threads) {
+    const Four<X> xs = load_four(x, i, width);
+    const Four<W> ws = load_four(weight, i, width);
+    KERNEL_UNROLL(4)
+    for (int part = 0; part < 4; ++part) {
+      const W normed = Rounding<W>::of(widen(xs.values[part]) * factor);
+      const W product = Rounding<W>::of(widen(normed) * widen(ws.values[part]));
+      if (i + part * threads < width) y[i + part * threads] = product;
+    }
   }
-  if (threadIdx.x == 0) inverse[row] = factor;
+  if (thread == 0) inverse[row] = factor;
+}
+
+// Returns this thread's share of the sum of w g x over a row.
+template <class Sum, class X, class W>
+__device__ Sum sum_of_products(const W* gradient, const X* x, const W* weight, int width) {
+  Sum products = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < width; i += 4 * static_cast<int>(blockDim.x)) {
+    const Four<X> xs = load_four(x, i, width);
+    const Four<W> gs = load_four(gradient, i, width);
+    const Four<W> ws = load_four(weight, i, width);
+    KERNEL_UNROLL(4)
+    for (int part = 0; part < 4; ++part) {
+      products += widen(ws.values[part]) * widen(gs.values[part]) * widen(xs.values[part]);
+    }
+  }
+  return products;
 }
 
 // Computes dx = r (w g) - x r^3 mean(w g x) of the rows `blockIdx.x`, `blockIdx.x + gridDim.x`, ..., and the block's
@@ -31,21 +77,19 @@ template <class X, class W, class Sum = typename Wide<X>::Type>
 __device__ void rms_norm_backward(const W* gradient, const X* x, const W* weight, const Sum* inverse, X* dx,
                                   Sum* partial_dw, Int64 rows, int width) {
   Sum* dw = partial_dw + static_cast<Int64>(blockIdx.x) * width;
-  for (Int64 row = blockIdx.x; row < rows; row += gridDim.x) {
+  const Int64 first = blockIdx.x;
+  for (Int64 row = first; row < rows; row += gridDim.x) {
     const W* gs = gradient + row * width;
     const X* xs = x + row * width;
     X* ds = dx + row * width;
     const Sum r = inverse[row];
-    Sum products = 0;
-    for (int i = threadIdx.x; i < width; i += blockDim.x) {
-      products += widen(weight[i]) * widen(gs[i]) * widen(xs[i]);
-    }
-    const Sum shared = block_sum(products) * r * r * r / static_cast<Sum>(width);
-    for (int i = threadIdx.x; i < width; i += blockDim.x) {
+    const Sum dot = block_sum(sum_of_products<Sum>(gs, xs, weight, width));
+    const Sum shared = dot * r * r * r / static_cast<Sum>(width);
+    for (int i = static_cast<int>(threadIdx.x); i < width; i += static_cast<int>(blockDim.x)) {
       const Sum g = widen(gs[i]);
       const Sum normed = widen(Rounding<W>::of(widen(xs[i]) * r));
       ds[i] = Rounding<X>::of(widen(weight[i]) * g * r - widen(xs[i]) * shared);
-      dw[i] = g * normed + (row == static_cast<Int64>(blockIdx.x) ? Sum(0) : dw[i]);
+      dw[i] = g * normed + (row == first ? Sum(0) : dw[i]);
     }
   }
 }
@@ -70,12 +114,12 @@ __device__ void sum_parts(const Sum* partial_dw, W* dw, int parts, int width) {
 
 // Kernels of inputs of type X and weights of type W, with sums of type Sum.
 #define RMS_NORM_KERNELS(suffix, X, W, Sum)                                                                           \
-  extern "C" __global__ void __launch_bounds__(1024)                                                                  \
+  extern "C" __global__ void __launch_bounds__(1024, 1)                                                               \
       rms_norm_##suffix(const X* __restrict__ x, const W* __restrict__ weight, W* __restrict__ y,                     \
                         Sum* __restrict__ inverse, int width, double epsilon) {                                       \
     kernel::rms_norm<X, W>(x, weight, y, inverse, width, epsilon);                                                    \
   }                                                                                                                   \
-  extern "C" __global__ void __launch_bounds__(1024) rms_norm_backward_##suffix(                                      \
+  extern "C" __global__ void __launch_bounds__(1024, 1) rms_norm_backward_##suffix(                                   \
       const W* __restrict__ gradient, const X* __restrict__ x, const W* __restrict__ weight,                          \
       const Sum* __restrict__ inverse, X* __restrict__ dx, Sum* __restrict__ partial_dw, long long rows, int width) { \
     kernel::rms_norm_backward<X, W>(gradient, x, weight, inverse, dx, partial_dw, rows, width);                       \
@@ -91,7 +135,7 @@ RMS_NORM_KERNELS(fp32_bf16, float, kernel::BFloat16, float)
 RMS_NORM_KERNELS(fp32_fp16, float, kernel::Half, float)
 
 #define SUM_PARTS_KERNEL(name, W, Sum)                                                     \
-  extern "C" __global__ void __launch_bounds__(1024)                                       \
+  extern "C" __global__ void __launch_bounds__(1024, 1)                                    \
       name(const Sum* __restrict__ partial_dw, W* __restrict__ dw, int parts, int width) { \
     kernel::sum_parts<W>(partial_dw, dw, parts, width);                                    \
   }
