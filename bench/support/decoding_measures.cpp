@@ -112,9 +112,12 @@ void DecodingMeasures::greedy(const NamedModel& named, int64_t rows) {
   const Sources sources = random_sources(rows, settings_.source, named.model.info().vocabulary);
   Generator generator = greedy_generator(named, rows, settings_.new_tokens);
   std::vector<double> seconds;
+  std::vector<double> whole;
   for (int64_t round = -1; round < settings_.rounds; ++round) {
     const DecodeStats stats = decode(generator, sources);
-    if (round >= 0) seconds.push_back(stats.seconds.decode() / static_cast<double>(settings_.new_tokens));
+    if (round < 0) continue;
+    seconds.push_back(stats.seconds.decode() / static_cast<double>(settings_.new_tokens));
+    whole.push_back(stats.seconds.total());
   }
   const auto [least, most] = std::ranges::minmax(seconds);
   const double step = median(seconds);
@@ -125,6 +128,7 @@ void DecodingMeasures::greedy(const NamedModel& named, int64_t rows) {
                           {"ms_least", kMilli * least},
                           {"ms_most", kMilli * most},
                           {"tokens_per_second", static_cast<double>(rows) / step},
+                          {"with_encoder", static_cast<double>(rows * settings_.new_tokens) / median(whole)},
                           {"weight_mb", bytes / 1e6},
                           {"roofline_share", bytes / bandwidth_ / step}});
 }

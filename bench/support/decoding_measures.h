@@ -31,7 +31,8 @@ class DecodingMeasures {
   // Measures the copy bandwidth at once, for the roofline shares. The records must outlive the measures.
   DecodingMeasures(MeasureSettings settings, int64_t copy_bytes, Records& records);
 
-  // Greedy decoding: time of a step, tokens/s of all rows, share of the time that reading the weights takes.
+  // Greedy decoding: time of a step, tokens/s of all rows, with encoder and prefill too, and share of the time that
+  // reading the weights takes.
   void greedy(const NamedModel& named, int64_t rows);
   // Time of a step of L tokens a row beside a step of one token.
   void verification(const NamedModel& named, int64_t rows);
