@@ -71,9 +71,10 @@ class Steps(InFolder):
 
     def test_a_bench_that_fails_keeps_its_records_and_lets_the_next_run(self):
         bench = self.folder / "bench"
-        make_program(bench, 'for last; do :; done; echo "{\\"records\\": [{\\"measure\\": \\"$1\\"}]}" >"$last"; exit $2')
-        record = self.run_step(lambda context: running.run_benches(context, [[str(bench), "a", "1"], [str(bench), "b", "0"]],
-                                                                   {}))
+        make_program(bench, """for last; do :; done
+            echo '{"records": [{"measure": "'$1'"}]}' >"$last"; exit $2""")
+        commands = [[str(bench), "a", "1"], [str(bench), "b", "0"]]
+        record = self.run_step(lambda context: running.run_benches(context, commands, {}))
         self.assertEqual(record["status"], "failed")
         self.assertEqual([found["measure"] for found in record["data"]["records"]], ["a", "b"])
 
@@ -250,7 +251,8 @@ class Command(InFolder):
         return subprocess.run([sys.executable, TOOL, *map(str, words)], capture_output=True, text=True)
 
     def test_a_step_without_its_program_fails_and_the_rest_goes_on(self):
-        ran = self.run_tool("run", "--dry", "--build", self.folder, "--out", self.folder, "--steps", "training,requests")
+        ran = self.run_tool("run", "--dry", "--build", self.folder, "--out", self.folder,
+                            "--steps", "training,requests")
         self.assertEqual(ran.returncode, 1, ran.stderr)
         written = results.read(self.folder / "results.json")
         self.assertEqual([step["status"] for step in written["steps"]], ["failed", "failed"])

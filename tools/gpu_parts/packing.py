@@ -124,7 +124,8 @@ def rehearse(context: Context) -> None:
     context.place.need(name)
     archive, facts = pack(context.place.programs, context.work / "packed", [name], preset=0)
     place = places.unpacked_place(archive, context.work / "unpacked", context.need_python())
-    output = run_ours(dataclasses.replace(context, place=place), [str(place.need(name)), "--gtest_list_tests", "--gtest_filter=DeviceGpu.*"])
+    words = [str(place.need(name)), "--gtest_list_tests", "--gtest_filter=DeviceGpu.*"]
+    output = run_ours(dataclasses.replace(context, place=place), words)
     if "DeviceGpu." not in output:
         raise Problem("an unpacked program does not list its tests", "the suite DeviceGpu", output[-200:])
     context.data["pack"] = {"bytes": archive.stat().st_size, "files": sorted(facts["bytes"])}
