@@ -4,10 +4,10 @@
 //   build/release/bench/bench_device_training --device cuda --shapes t5-small,t5-large --rows 64 --source 128
 //     --target 128 --dropouts 0,0.1 --precisions fp32,bf16 --peak-tflops 989 --json FILE
 //
-// Prints a JSON record a line, medians of --rounds steps after two that warm up; --json FILE is complete after each
-// record. A setting that fails (too little memory) is a record with `problem`, and the rest goes on.
+// --matrix N adds the rate of a large matrix product. Prints a JSON record a line, medians of --rounds steps after two
+// that warm up; --json FILE is complete after each record. A setting that fails (too little memory) is a record with
+// `problem`, and the rest goes on.
 #include <iostream>
-#include <limits>
 
 #include <CLI/CLI.hpp>
 #include <c10/core/CachingDeviceAllocator.h>
@@ -15,6 +15,7 @@
 #include "base/device.h"
 #include "base/error.h"
 #include "base/statistics.h"
+#include "base/timing.h"
 #include "bench/support/random_model.h"
 #include "bench/support/records.h"
 #include "bench/support/shapes.h"
@@ -34,6 +35,7 @@ struct Flags {
   bench::TrainingSize size{.rows = 64, .source = 128, .target = 128};
   int64_t rounds = 5;
   double peak_tflops = 0;
+  int64_t matrix = 0;
   int64_t threads = 0;
   std::string json;
 };
@@ -48,6 +50,7 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--target", flags.size.target)->check(CLI::PositiveNumber);
   app.add_option("--rounds", flags.rounds)->check(CLI::PositiveNumber);
   app.add_option("--peak-tflops", flags.peak_tflops, "the device's dense bf16 peak, for MFU; 0: unknown");
+  app.add_option("--matrix", flags.matrix, "also measure a bf16 product of two N x N matrices; 0: not");
   app.add_option("--threads", flags.threads, "CPU threads; 0: LibTorch's choice");
   app.add_option("--json", flags.json, "also write the records here");
 }
@@ -60,6 +63,24 @@ Json peak_memory_mb(at::Device device) {
   const int64_t peak = allocator->getDeviceStats(device.index()).allocated_bytes.at(kAll).peak;
   allocator->resetPeakStats(device.index());
   return static_cast<double>(peak) / 1e6;
+}
+
+// The rate of a large bf16 matrix product: what the device reaches, beside what its data sheet says.
+void measure_matrix(const Flags& flags, at::Device device, bench::Records& records) {
+  const auto options = at::TensorOptions(device).dtype(at::kBFloat16);
+  const at::Tensor a = at::randn({flags.matrix, flags.matrix}, options);
+  const at::Tensor b = at::randn({flags.matrix, flags.matrix}, options);
+  std::vector<double> seconds;
+  for (int64_t round = -3; round < 2 * flags.rounds; ++round) {
+    synchronize(device);
+    const Stopwatch watch;
+    a.mm(b);
+    synchronize(device);
+    if (round >= 0) seconds.push_back(watch.seconds());
+  }
+  const auto size = static_cast<double>(flags.matrix);
+  records.add("matrix",
+              {{"dtype", "bf16"}, {"size", flags.matrix}, {"tflops", 2e-12 * size * size * size / median(seconds)}});
 }
 
 struct Setting {
@@ -119,6 +140,7 @@ void measure_all(const Flags& flags) {
     }
   }
   bench::Records records(flags.json, {{"device", device_description(device)}});
+  if (flags.matrix > 0) measure_matrix(flags, device, records);
   for (const Setting& setting : settings) guarded(flags, setting, device, records);
 }
 

@@ -80,6 +80,7 @@ Json per_unit(const DeviceCounts& less, const DeviceCounts& more, double added, 
   const auto on_device = [&](int64_t DeviceCounts::*count) { return seen ? share(count) : Json(nullptr); };
   return {{"operators", share(&DeviceCounts::operators)},
           {"kernels", on_device(&DeviceCounts::kernels)},
+          {"launches", on_device(&DeviceCounts::launches)},
           {"copies_to_device", on_device(&DeviceCounts::copies_to_device)},
           {"copies_to_host", on_device(&DeviceCounts::copies_to_host)},
           {"waits", on_device(&DeviceCounts::waits)},

@@ -29,7 +29,9 @@ void count_on_device(const std::string& name, DeviceCounts& counts) {
 void count_on_host(const std::string& name, DeviceCounts& counts) {
   if (name.starts_with("aten::")) ++counts.operators;
   if (name.find("Synchronize") != std::string::npos || name == "cudaMemcpy") ++counts.waits;
-  if (name.find("GraphLaunch") != std::string::npos) ++counts.graphs;
+  const bool graph = name.find("GraphLaunch") != std::string::npos;
+  if (graph) ++counts.graphs;
+  if (graph || name.find("LaunchKernel") != std::string::npos) ++counts.launches;
 }
 
 }  // namespace

@@ -10,7 +10,8 @@ namespace draftsmith::bench {
 
 struct DeviceCounts {
   int64_t operators = 0;  // operators that the host dispatched, those inside others too
-  int64_t kernels = 0;    // kernels that ran on the device
+  int64_t kernels = 0;    // kernels that ran on the device, those of graphs too
+  int64_t launches = 0;   // requests of the host to run a kernel or a graph
   int64_t copies_to_device = 0;
   int64_t copies_to_host = 0;
   int64_t waits = 0;   // times that the host waited for a stream, an event or the device

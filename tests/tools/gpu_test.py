@@ -73,10 +73,11 @@ class Steps(InFolder):
         bench = self.folder / "bench"
         make_program(bench, """for last; do :; done
             echo '{"records": [{"measure": "'$1'"}]}' >"$last"; exit $2""")
-        commands = [[str(bench), "a", "1"], [str(bench), "b", "0"]]
-        record = self.run_step(lambda context: running.run_benches(context, commands, {}))
+        benches = [running.Bench([str(bench), "a", "1"]), running.Bench([str(bench), "b", "0"], {}, {"steps": "eager"})]
+        record = self.run_step(lambda context: running.run_benches(context, benches))
         self.assertEqual(record["status"], "failed")
-        self.assertEqual([found["measure"] for found in record["data"]["records"]], ["a", "b"])
+        self.assertEqual([(found["measure"], found.get("steps")) for found in record["data"]["records"]],
+                         [("a", None), ("b", "eager")])
 
     def test_a_missing_program_is_named(self):
         record = self.run_step(checks.smoke)
@@ -124,8 +125,16 @@ class Suites(InFolder):
     def test_the_first_name_of_the_device_test_that_exists_is_run(self):
         make_program(self.folder / "build/tests/test_standin", f'echo "{{}}" >"${{GTEST_OUTPUT#json:}}"')
         record = self.run_step(checks.suites)
-        self.assertIn("no test ran", record["problem"])
+        self.assertIn("no test of the device ran", record["problem"])
         self.assertEqual(record["data"]["suites"][0]["program"], "test_standin")
+
+    def test_the_stand_in_s_program_is_no_test_of_a_gpu(self):
+        for name in ("tests/test_standin", *places.GPU_TESTS):
+            make_program(self.folder / "build" / name, f'echo "{{}}" >"${{GTEST_OUTPUT#json:}}"')
+        self.context.dry, self.context.device = False, "cuda"
+        record = self.run_step(checks.suites)
+        self.assertIn("test_device", record["problem"])
+        self.assertNotIn("test_standin", [row["program"] for row in record["data"]["suites"]])
 
 
 class Lossless(unittest.TestCase):
@@ -185,7 +194,7 @@ def made_up_results():
 class Tables(unittest.TestCase):
     def test_numbers_are_rounded_and_missing_ones_shown(self):
         greedy, curve = tables.tables_of_step(made_up_results()["steps"][0])
-        self.assertEqual(greedy.rows, (("t5-large", "bf16", "1", "6.712", "1,149", "–", "805", "3.8"),))
+        self.assertEqual(greedy.rows, (("t5-large", "bf16", "1", "default", "6.712", "1,149", "–", "805", "3.8"),))
         self.assertEqual(curve.rows[0][-5:], ("1.01", "–", "–", "1.06", "–"))
 
     def test_no_line_on_the_terminal_is_wider_than_100_columns(self):
@@ -206,7 +215,7 @@ class Page(unittest.TestCase):
         head = text.split("\n\n")[1]
         for part in ("`tools/gpu run`", "commit abc1234", "NVIDIA H200, driver 580.1", "torch 2.11.0", "2026-11-23"):
             self.assertIn(part, head)
-        self.assertIn("| t5-large | bf16 | 1 | 6.712 |", text)
+        self.assertIn("| t5-large | bf16 | 1 | default | 6.712 |", text)
         self.assertIn("* Decoding, out of time after 180 s: a bench was killed", text)
         self.assertLessEqual(max(map(len, text.splitlines())), 120)
 

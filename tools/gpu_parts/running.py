@@ -134,14 +134,23 @@ def records_of(file: pathlib.Path) -> list[dict[str, Any]]:
     return json.loads(file.read_text())["records"] if file.is_file() else []
 
 
-def run_benches(context: Context, commands: list[list[str]], environment: dict[str, str], at_once: int = 1) -> None:
-    """Runs benches that write records, each to the end of its own. One that fails or is killed loses no record, and
-    does not keep the next from running."""
-    files = [context.work / f"records-{time.monotonic_ns()}-{number}.json" for number in range(len(commands))]
-    runs = [([*words, "--device", context.device, "--json", str(file)], environment)
-            for words, file in zip(commands, files)]
-    finished = run_all(runs, context.deadline, context.work, at_once)
-    context.data.setdefault("records", []).extend(record for file in files for record in records_of(file))
+@dataclasses.dataclass(frozen=True)
+class Bench:
+    """A program that writes records, and what its records are marked with."""
+
+    words: list[str]
+    environment: dict[str, str] = dataclasses.field(default_factory=dict)
+    marks: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+def run_benches(context: Context, benches: list[Bench], at_once: int = 1) -> None:
+    """Runs benches. One that fails or is killed loses no record, and does not keep the next from running."""
+    files = [context.work / f"records-{time.monotonic_ns()}-{number}.json" for number in range(len(benches))]
+    commands = [([*bench.words, "--device", context.device, "--json", str(file)], bench.environment)
+                for bench, file in zip(benches, files)]
+    finished = run_all(commands, context.deadline, context.work, at_once)
+    context.data.setdefault("records", []).extend(
+        {**record, **bench.marks} for bench, file in zip(benches, files) for record in records_of(file))
     check(finished, "a bench")
 
 

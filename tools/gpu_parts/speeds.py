@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from gpu_parts import places
-from gpu_parts.checks import PEER, gpu_facts
-from gpu_parts.running import Context, run_benches
+from gpu_parts.checks import EAGER, PEER, gpu_facts
+from gpu_parts.running import Bench, Context, run_benches
 
 # Dense bf16 TFLOP/s by the vendor's data sheets, for the share that training reaches.
 PEAKS = {"H200": 989, "H100": 989, "A100": 312, "B200": 2250, "L40S": 362, "L4": 121}
 TINY_DECODING = "--rounds 2 --new-tokens 10 --source 6 --copy-mb 8 --lengths 1,4 --alphas 0.8 --threads 1".split()
-TINY_TRAINING = "--shapes tiny-t5 --rows 2 --source 8 --target 8 --rounds 1 --threads 1".split()
+TINY_TRAINING = "--shapes tiny-t5 --rows 2 --source 8 --target 8 --rounds 1 --threads 1 --matrix 64".split()
 
 
 def peak_tflops(name: str) -> float:
@@ -17,35 +17,43 @@ def peak_tflops(name: str) -> float:
     return next((float(peak) for part, peak in PEAKS.items() if part in name), 0.0)
 
 
-def run_programs(context: Context, program: str, runs: list[list[str]]) -> None:
+def run_programs(context: Context, program: str, runs: list[list[str]], eager: list[list[str]] = ()) -> None:
+    """Runs a bench with several lists of flags; those of `eager` without recorded graphs."""
     binary = str(context.place.need(program))
-    run_benches(context, [[binary, *words] for words in runs], context.place.environment())
+    environment = context.place.environment()
+    benches = [Bench([binary, *words], environment, {"steps": "as by default"}) for words in runs]
+    benches += [Bench([binary, *words], environment | EAGER, {"steps": "eager"}) for words in eager]
+    run_benches(context, benches)
 
 
 def requests(context: Context) -> None:
     """Kernels, copies and waits of a greedy token and of a round, counted by LibTorch's profiler."""
+    words = ["--measures", "requests", "--dtype"]
     if context.dry:
-        runs = [["--measures", "requests", "--shapes", "tiny-t5", "--pairs", "tiny-t5:tiny-t5-drafter", *TINY_DECODING]]
-    else:
-        runs = [["--measures", "requests", "--dtype", dtype, "--shapes", "t5-small,t5-large,llama-1b",
-                 "--pairs", "t5-large:t5-small", "--rounds", "2"] for dtype in ("bf16", "fp32")]
-    run_programs(context, places.DECODING_BENCH, runs)
+        tiny = [*words, "fp32", "--shapes", "tiny-t5", "--pairs", "tiny-t5:tiny-t5-drafter", *TINY_DECODING]
+        run_programs(context, places.DECODING_BENCH, [tiny])
+        return
+    shapes = ["--shapes", "t5-small,t5-large,llama-1b", "--pairs", "t5-large:t5-small", "--rounds", "2"]
+    bf16 = [*words, "bf16", *shapes]
+    run_programs(context, places.DECODING_BENCH, [bf16, [*words, "fp32", *shapes]], eager=[bf16])
 
 
 def decoding(context: Context) -> None:
-    """The shapes of issue 18, those that its goals name first."""
+    """Shapes from 60 million to 8 billion numbers, the most important first; T5 without graphs at the end."""
     measures = ["--measures", "greedy,verification,drafting,speculation"]
     if context.dry:
         shapes = ["--shapes", "tiny-t5,tiny-llama", "--pairs", "tiny-t5:tiny-t5-drafter", "--batches", "1,2"]
         run_programs(context, places.DECODING_BENCH, [[*measures, *shapes, "--dtype", "fp32", *TINY_DECODING]])
         return
     bf16 = [*measures, "--dtype", "bf16", "--batches", "1,4,16,64", "--pair-batches", "1,16"]
+    t5 = ["--shapes", "t5-large,t5-small", "--pairs", "t5-large:t5-small"]
     run_programs(context, places.DECODING_BENCH, [
-        [*bf16, "--shapes", "t5-large,t5-small", "--pairs", "t5-large:t5-small"],
+        [*bf16, *t5],
         [*bf16, "--shapes", "llama-8b,llama-1b", "--pairs", "llama-8b:llama-1b"],
         [*bf16, "--shapes", "mt5-large"],
-        [*measures, "--dtype", "fp32", "--shapes", "t5-small,t5-large", "--pairs", "t5-large:t5-small"],
-        [*measures, "--dtype", "fp16", "--shapes", "t5-large"]])
+        [*measures, "--dtype", "fp32", *t5],
+        [*measures, "--dtype", "fp16", "--shapes", "t5-large"]],
+        eager=[[*measures, "--dtype", "bf16", *t5]])
 
 
 def training(context: Context) -> None:
@@ -56,13 +64,13 @@ def training(context: Context) -> None:
     peak = ["--peak-tflops", str(peak_tflops(gpu_facts().get("name", "")))]
     size = ["--rows", "64", "--source", "128", "--target", "128"]
     run_programs(context, places.TRAINING_BENCH, [
-        [*peak, *size, "--shapes", "t5-small", "--precisions", "bf16,fp32", "--dropouts", "0,0.1"],
+        [*peak, *size, "--matrix", "8192", "--shapes", "t5-small", "--precisions", "bf16,fp32", "--dropouts", "0,0.1"],
         [*peak, *size, "--shapes", "t5-large", "--precisions", "bf16", "--dropouts", "0,0.1"]])
 
 
 def run_peers(context: Context, runs: list[list[str]], at_once: int = 1) -> None:
     python = context.need_python()
-    run_benches(context, [[python, str(PEER), *words] for words in runs], {}, at_once)
+    run_benches(context, [Bench([python, str(PEER), *words]) for words in runs], at_once)
 
 
 def peers(context: Context) -> None:

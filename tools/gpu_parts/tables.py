@@ -54,6 +54,7 @@ def relative(tokens: int) -> Callable[[Record], str]:
 
 
 SHAPE, TYPE, BATCH = Column("shape", word("shape")), Column("type", word("dtype")), Column("batch", word("batch"))
+STEPS = Column("steps", lambda record: "eager" if record.get("steps") == "eager" else "default")
 PAIR = Column("target + drafter", lambda record: f"{record.get('target')} + {record.get('drafter')}")
 
 # A table for each measure: title, sentence, columns.
@@ -63,28 +64,31 @@ MEASURES: dict[str, tuple[str, str, tuple[Column, ...]]] = {
         Column("GB/s", number("gb_per_second", 0)))),
     "greedy": ("Greedy decoding", "Roofline: the time to read the weights once at the run's copy bandwidth, over the "
                "step's.", (
-                   SHAPE, TYPE, BATCH, Column("ms a step", number("ms_per_step", 3)),
+                   SHAPE, TYPE, BATCH, STEPS, Column("ms a step", number("ms_per_step", 3)),
                    Column("tokens/s", number("tokens_per_second", 0)),
                    Column("with encoder", number("with_encoder", 0)),
                    Column("weights MB", number("weight_mb", 0)),
                    Column("roofline %", number("roofline_share", 1, 100)))),
     "verification": ("Verification curves", "Time of a step of L tokens over that of one.", (
-        SHAPE, TYPE, BATCH, Column("ms of one", number("ms_of_one", 3)),
+        SHAPE, TYPE, BATCH, STEPS, Column("ms of one", number("ms_of_one", 3)),
         *(Column(f"L={count}", relative(count)) for count in (2, 4, 5, 8, 16)))),
     "drafting": ("Cost of drafting", "c: a drafter's step over the target's, measured and by bytes of weights.", (
-        PAIR, TYPE, BATCH, Column("target ms", number("target_ms", 3)), Column("drafter ms", number("draft_ms", 3)),
-        Column("c", number("cost_ratio")), Column("c by bytes", number("cost_ratio_by_bytes")))),
+        PAIR, TYPE, BATCH, STEPS, Column("target ms", number("target_ms", 3)),
+        Column("drafter ms", number("draft_ms", 3)), Column("c", number("cost_ratio")), Column("c by bytes", number("cost_ratio_by_bytes")))),
     "speculation": ("Speculation at known acceptance", "Tokens are kept by coins of probability alpha; predicted from "
                     "the run's own step times.", (
-                        PAIR, TYPE, BATCH, Column("G", word("window")), Column("alpha", number("alpha")),
+                        PAIR, TYPE, BATCH, STEPS, Column("G", word("window")), Column("alpha", number("alpha")),
                         Column("found", number("alpha_found")), Column("tok/run", number("tokens_per_run")),
                         Column("speedup", number("speedup")), Column("predicted", number("predicted")),
                         Column("ratio", number("measured_over_predicted")))),
     "requests": ("Requests of the host", "Counted by LibTorch's profiler; – where it saw no kernels.", (
-        SHAPE, TYPE, Column("a", word("unit")), Column("layers", word("layers")),
-        Column("kernels", number("kernels", 1)), Column("to device", number("copies_to_device", 1)),
-        Column("to host", number("copies_to_host", 1)), Column("waits", number("waits", 1)),
-        Column("operators", number("operators", 1)))),
+        SHAPE, TYPE, STEPS, Column("a", word("unit")), Column("layers", word("layers")),
+        Column("kernels", number("kernels", 1)), Column("launches", number("launches", 1)),
+        Column("graphs", number("graphs", 1)), Column("copies in", number("copies_to_device", 1)),
+        Column("out", number("copies_to_host", 1)), Column("waits", number("waits", 1)),
+        Column("ops", number("operators", 1)))),
+    "matrix": ("Matrix product", "Of two random square matrices.", (
+        TYPE, Column("size", word("size")), Column("TFLOP/s", number("tflops", 1)))),
     "training": ("Training", "One micro-batch a step; MFU of the data sheet's dense bf16 peak.", (
         SHAPE, Column("precision", word("precision")), Column("dropout", word("dropout")),
         Column("rows", word("rows")), Column("ms a step", number("ms_per_step", 1)),
