@@ -46,11 +46,7 @@ class Steps(InFolder):
         self.assertLess(time.monotonic() - begun, 10)
         self.assertEqual(record["status"], "out of time")
         self.assertIn("killed", record["problem"])
-        child = int(children.read_text())
-        deadline = time.monotonic() + 5
-        while alive(child) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        self.assertFalse(alive(child))
+        wait_until(lambda: not alive(int(children.read_text())))
 
     def test_one_that_fails_is_recorded_with_its_last_words(self):
         record = self.run_step(self.shell("echo no memory; exit 3"))
@@ -98,6 +94,14 @@ class Steps(InFolder):
         record = self.run_step(checks.parity)
         self.assertEqual(record["status"], "skipped")
         self.assertIn("tools/setup --with-peers", record["problem"])
+
+
+def wait_until(condition, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError("what was waited for never came")
+        time.sleep(0.02)
 
 
 def alive(process):
@@ -266,6 +270,19 @@ class Command(InFolder):
         written = results.read(self.folder / "results.json")
         self.assertEqual([step["status"] for step in written["steps"]], ["failed", "failed"])
         self.assertTrue(written["finished"] and written["dry"])
+
+    def test_a_run_that_is_ended_leaves_its_results_and_no_program(self):
+        child = self.folder / "child"
+        make_program(self.folder / "draftsmith", f"echo $$ >{child}.partial; mv {child}.partial {child}; exec sleep 60")
+        words = [sys.executable, TOOL, "run", "--dry", "--build", self.folder, "--out", self.folder / "out"]
+        tool = subprocess.Popen([*map(str, words), "--steps", "smoke"], stdout=subprocess.DEVNULL)
+        wait_until(child.exists)
+        tool.terminate()
+        self.assertEqual(tool.wait(30), 143)
+        wait_until(lambda: not alive(int(child.read_text())))
+        written = results.read(self.folder / "out/results.json")
+        self.assertFalse(written["finished"])
+        self.assertEqual(results.not_run(written), ["smoke"])
 
     def test_unknown_steps_are_errors(self):
         ran = self.run_tool("run", "--dry", "--steps", "speed", "--out", self.folder)
