@@ -12,7 +12,7 @@ TOTAL_S = 570.0  # of a run; a lent machine ends a command after 600 s
 DRY_LIMIT_S = 240.0  # of each step of a dry run, which must hold beside other work on two cores
 
 STEPS = (
-    Step("smoke", "Versions and a first token", 40, checks.smoke),
+    Step("smoke", "Versions and a first token", 60, checks.smoke),
     Step("suites", "Tests on the device", 80, checks.suites),
     Step("requests", "Requests of the host", 45, speeds.requests),
     Step("lossless", "Speculative decoding beside greedy", 45, checks.lossless),
