@@ -199,7 +199,7 @@ def training(options: argparse.Namespace, records: Records) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("parity", "decoding", "training"))
+    parser.add_argument("command", help="parity, decoding or training; decoding,training for both in one process")
     parser.add_argument("work", nargs="?", help="of parity")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--models", default="t5,llama")
@@ -218,7 +218,9 @@ def main() -> None:
     parser.add_argument("--json", required=True)
     options = parser.parse_args()
     transformers.utils.logging.set_verbosity_error()
-    {"parity": parity, "decoding": decoding, "training": training}[options.command](options, Records(options.json))
+    records = Records(options.json)
+    for command in options.command.split(","):
+        {"parity": parity, "decoding": decoding, "training": training}[command](options, records)
 
 
 if __name__ == "__main__":

@@ -68,18 +68,16 @@ def training(context: Context) -> None:
         [*peak, *size, "--shapes", "t5-large", "--precisions", "bf16", "--dropouts", "0,0.1"]])
 
 
-def run_peers(context: Context, runs: list[list[str]], at_once: int = 1) -> None:
+def run_peers(context: Context, runs: list[list[str]]) -> None:
     python = context.need_python()
-    run_benches(context, [Bench([python, str(PEER), *words]) for words in runs], at_once)
+    run_benches(context, [Bench([python, str(PEER), *words]) for words in runs])
 
 
 def peers(context: Context) -> None:
     """Transformers: greedy decoding and a training loop, then decoding with a compiled step, which is slow to start."""
-    if context.dry:
-        tiny = "--shapes tiny-t5 --rounds 1 --source 6".split()
-        run_peers(context, [["decoding", *tiny, "--new-tokens", "4", "--dtype", "fp32", "--modes", "eager,compiled",
-                             "--backend", "eager"],
-                            ["training", *tiny, "--target", "8", "--batches", "2", "--precision", "fp32"]], at_once=2)
+    if context.dry:  # in one process, since importing Transformers takes longer than all of it
+        tiny = "--shapes tiny-t5 --rounds 1 --source 6 --target 8 --new-tokens 4 --dtype fp32 --precision fp32".split()
+        run_peers(context, [["decoding,training", *tiny, "--modes", "eager,compiled", "--backend", "eager"]])
         return
     size = "--batches 64 --source 128 --target 128".split()
     run_peers(context, [
