@@ -12,6 +12,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "bench/support/timed_step.h"
 #include "model/transformer/transformer_model.h"
 #include "tests/support/models.h"
 
@@ -71,18 +72,9 @@ double greedy_speed(TransformerModel& model, int64_t new_tokens) {
 
 // Milliseconds of a step of L tokens after 32 others: the best of some repetitions.
 double step_milliseconds(TransformerModel& model, int64_t tokens, Logits logits) {
-  const draftsmith::model::TokenBatch source{at::full({1, 32}, 11, at::kLong), {32}};
-  const auto state = model.begin(model.encode(source), 64);
-  model.step(input_of(32), *state);
-  StepInput input = input_of(tokens);
-  input.logits = logits;
+  draftsmith::bench::TimedStep step(model, {.rows = 1, .source = 32, .most_tokens = 32});
   double best = 1e9;
-  for (int repetition = 0; repetition < 30; ++repetition) {
-    const auto start = std::chrono::steady_clock::now();
-    model.step(input, *state);
-    best = std::min(best, seconds_since(start));
-    state->rollback(std::vector<int64_t>{32});
-  }
+  for (int repetition = 0; repetition < 30; ++repetition) best = std::min(best, step.run(tokens, logits));
   return 1e3 * best;
 }
 

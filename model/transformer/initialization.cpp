@@ -57,20 +57,20 @@ at::Tensor initial_projection(const ParameterSpec& spec, uint64_t seed) {
   return normal_tensor(spec.shape, power(spec.shape.at(1)), seed, "init/" + spec.name, at::kFloat);
 }
 
+InitialValues initial_values(const ParameterSpec& spec, const TransformerConfig& config) {
+  if (spec.name.ends_with("norm.weight")) return {config.encoder_decoder ? config.initializer_factor : 1.0, 0};
+  if (spec.name.ends_with(".bias")) return {};
+  if (projects(spec.name)) return {0, power(spec.shape.at(1))};
+  return {0, config.encoder_decoder ? deviation(spec.name, config) : plain_deviation(spec.name, config)};
+}
+
 std::map<std::string, at::Tensor> initial_parameters(const TransformerConfig& config, uint64_t seed) {
   std::map<std::string, at::Tensor> parameters;
   for (const ParameterSpec& spec : expected_parameters(config)) {
-    at::Tensor& value = parameters[spec.name];
-    if (spec.name.ends_with("norm.weight")) {
-      value = at::full(spec.shape, config.encoder_decoder ? config.initializer_factor : 1.0, at::kFloat);
-    } else if (spec.name.ends_with(".bias")) {
-      value = at::zeros(spec.shape, at::kFloat);
-    } else if (projects(spec.name)) {
-      value = initial_projection(spec, seed);
-    } else {
-      const double scale = config.encoder_decoder ? deviation(spec.name, config) : plain_deviation(spec.name, config);
-      value = normal_tensor(spec.shape, scale, seed, "init/" + spec.name, at::kFloat);
-    }
+    const auto [mean, deviation] = initial_values(spec, config);
+    parameters[spec.name] = deviation == 0
+                                ? at::full(spec.shape, mean, at::kFloat)
+                                : normal_tensor(spec.shape, deviation, seed, "init/" + spec.name, at::kFloat);
   }
   return parameters;
 }

@@ -11,11 +11,20 @@
 
 namespace draftsmith::model {
 
-// Returns parameters by canonical name, fp32 on the CPU. T5's own initialisation (Mesh TensorFlow's; unscaled attention
+// The normal distribution of a parameter's initial values; a deviation of 0 is a constant.
+struct InitialValues {
+  double mean = 0;
+  double deviation = 0;
+};
+
+// Returns the distribution of one parameter. T5's own initialisation (Mesh TensorFlow's; unscaled attention
 // makes the query's deviation sqrt(K) smaller than the key's): normal with deviation f·(D K)^-½ for queries, f·D^-½ for
 // keys, values, feed-forward inputs and relative biases, f·(H K)^-½ and f·F^-½ for the outputs, 1 for embeddings and
 // D^-½ for an untied head unless config.embedding_std says otherwise; norms are f, their biases 0. f =
 // config.initializer_factor. Decoder-only models: deviation config.initializer_range, norms 1, biases 0.
+InitialValues initial_values(const ParameterSpec& spec, const TransformerConfig& config);
+
+// Draws all parameters from initial_values(): by canonical name, fp32 on the CPU.
 std::map<std::string, at::Tensor> initial_parameters(const TransformerConfig& config, uint64_t seed);
 
 // Returns the random start of one projection of a Tandem secondary [D,D_L], deviation D_L^-0.5, which keeps the size of

@@ -1,0 +1,236 @@
+#include "bench/support/decoding_measures.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/device.h"
+#include "base/statistics.h"
+#include "base/timing.h"
+#include "bench/support/coin_acceptance.h"
+#include "bench/support/device_counts.h"
+#include "bench/support/random_model.h"
+#include "bench/support/shapes.h"
+#include "bench/support/timed_step.h"
+#include "evaluate/theory/formulas.h"
+#include "infer/drafters/model_drafter.h"
+#include "infer/generator.h"
+#include "infer/parts.h"
+
+namespace draftsmith::bench {
+
+namespace {
+
+using infer::DecodeStats;
+using infer::Generator;
+using Json = nlohmann::ordered_json;
+using Sources = std::vector<std::vector<int64_t>>;
+
+constexpr double kMilli = 1e3;
+
+infer::DecodeOptions options_of(const std::string& method, int64_t rows, int64_t new_tokens, int64_t window = 0) {
+  infer::DecodeOptions options;
+  options.method = method;
+  options.temperature = 0;
+  options.batch_size = rows;
+  options.max_new_tokens = new_tokens;
+  if (window == 0) return options;
+  options.window = window;
+  options.acceptance = "exact";
+  return options;
+}
+
+Generator greedy_generator(const NamedModel& named, int64_t rows, int64_t new_tokens) {
+  infer::GenerationModels models;
+  models.target = &named.model;
+  return {models, options_of("greedy", rows, new_tokens)};
+}
+
+// A generator whose drafts are kept at a known rate.
+Generator coin_generator(const NamedModel& target, const NamedModel& drafter, const infer::DecodeOptions& options,
+                         double alpha) {
+  infer::GenerationModels models;
+  models.target = &target.model;
+  models.drafter = infer::as_drafter(drafter.model);
+  auto parts =
+      infer::make_parts(options, std::make_unique<infer::ModelDrafter>(drafter.model, target.model.info().vocabulary));
+  parts.acceptance = std::make_unique<CoinAcceptance>(std::move(parts.acceptance), alpha);
+  return {models, options, std::move(parts)};
+}
+
+DecodeStats decode(Generator& generator, const Sources& sources) {
+  const auto results = generator.generate(sources);
+  infer::throw_if_failed(results);
+  return infer::total(results);
+}
+
+// Share of examined drafted tokens that were kept.
+double kept_share(const DecodeStats& stats) {
+  const auto sum = [](const std::vector<int64_t>& counts) {
+    return static_cast<double>(std::accumulate(counts.begin(), counts.end(), int64_t{0}));
+  };
+  return sum(stats.accepted_by_position) / sum(stats.examined_by_position);
+}
+
+// Requests of `added` more units of work, as the difference of two runs.
+Json per_unit(const DeviceCounts& less, const DeviceCounts& more, double added, c10::Device device) {
+  const auto share = [&](int64_t DeviceCounts::*count) {
+    return Json(static_cast<double>(more.*count - less.*count) / added);
+  };
+  const bool seen = !device.is_cpu() && more.kernels > 0;
+  const auto on_device = [&](int64_t DeviceCounts::*count) { return seen ? share(count) : Json(nullptr); };
+  return {{"operators", share(&DeviceCounts::operators)},
+          {"kernels", on_device(&DeviceCounts::kernels)},
+          {"launches", on_device(&DeviceCounts::launches)},
+          {"copies_to_device", on_device(&DeviceCounts::copies_to_device)},
+          {"copies_to_host", on_device(&DeviceCounts::copies_to_host)},
+          {"waits", on_device(&DeviceCounts::waits)},
+          {"graphs", on_device(&DeviceCounts::graphs)}};
+}
+
+}  // namespace
+
+DecodingMeasures::DecodingMeasures(MeasureSettings settings, int64_t copy_bytes, Records& records)
+    : settings_(std::move(settings)), records_(records), bandwidth_(copy_bandwidth(copy_bytes)) {}
+
+double DecodingMeasures::copy_bandwidth(int64_t bytes) {
+  const auto options = at::TensorOptions(settings_.device).dtype(at::kByte);
+  const at::Tensor from = at::ones({bytes}, options);
+  const at::Tensor to = at::zeros({bytes}, options);
+  std::vector<double> seconds;
+  for (int64_t round = -2; round < settings_.rounds; ++round) {
+    synchronize(settings_.device);
+    const Stopwatch watch;
+    to.copy_(from);
+    synchronize(settings_.device);
+    if (round >= 0) seconds.push_back(watch.seconds());
+  }
+  const double bandwidth = 2 * static_cast<double>(bytes) / median(seconds);
+  records_.add("copy", {{"bytes", bytes}, {"ms", kMilli * median(seconds)}, {"gb_per_second", bandwidth / 1e9}});
+  return bandwidth;
+}
+
+void DecodingMeasures::greedy(const NamedModel& named, int64_t rows) {
+  const Sources sources = random_sources(rows, settings_.source, named.model.info().vocabulary);
+  Generator generator = greedy_generator(named, rows, settings_.new_tokens);
+  std::vector<double> seconds;
+  std::vector<double> whole;
+  for (int64_t round = -1; round < settings_.rounds; ++round) {
+    const DecodeStats stats = decode(generator, sources);
+    if (round < 0) continue;
+    seconds.push_back(stats.seconds.decode() / static_cast<double>(settings_.new_tokens));
+    whole.push_back(stats.seconds.total());
+  }
+  const auto [least, most] = std::ranges::minmax(seconds);
+  const double step = median(seconds);
+  const auto bytes = static_cast<double>(decode_step_bytes(named.model.config(), settings_.type));
+  records_.add("greedy", {{"shape", named.name},
+                          {"batch", rows},
+                          {"ms_per_step", kMilli * step},
+                          {"ms_least", kMilli * least},
+                          {"ms_most", kMilli * most},
+                          {"tokens_per_second", static_cast<double>(rows) / step},
+                          {"with_encoder", static_cast<double>(rows * settings_.new_tokens) / median(whole)},
+                          {"weight_mb", bytes / 1e6},
+                          {"roofline_share", bytes / bandwidth_ / step}});
+}
+
+void DecodingMeasures::verification(const NamedModel& named, int64_t rows) {
+  TimedStep step(named.model, {rows, settings_.source, std::ranges::max(settings_.lengths)});
+  const double one = step.median_of(2 * settings_.rounds, 1);
+  std::vector<double> relative;
+  for (const int64_t tokens : settings_.lengths) {
+    relative.push_back(tokens == 1 ? 1 : step.median_of(2 * settings_.rounds, tokens) / one);
+  }
+  records_.add("verification", {{"shape", named.name},
+                                {"batch", rows},
+                                {"ms_of_one", kMilli * one},
+                                {"tokens", settings_.lengths},
+                                {"relative", relative}});
+}
+
+void DecodingMeasures::requests(const NamedModel& named) {
+  const Sources sources = random_sources(1, settings_.source, named.model.info().vocabulary);
+  constexpr int64_t kTokens = 8;
+  const auto counts_of = [&](int64_t tokens) {
+    Generator generator = greedy_generator(named, 1, tokens);
+    decode(generator, sources);  // what only a first run does is left out
+    return count_requests([&] { decode(generator, sources); }, settings_.device);
+  };
+  const DeviceCounts less = counts_of(kTokens);
+  Json values{{"shape", named.name}, {"unit", "greedy token"}, {"layers", named.model.config().decoder_layers}};
+  values.update(per_unit(less, counts_of(2 * kTokens), kTokens, settings_.device));
+  records_.add("requests", values);
+}
+
+void DecodingMeasures::drafting(const NamedModel& target, const NamedModel& drafter, int64_t rows) {
+  TimedStep target_step(target.model, {rows, settings_.source, 1});
+  TimedStep draft_step(drafter.model, {rows, settings_.source, 1});
+  const double target_seconds = target_step.median_of(2 * settings_.rounds, 1);
+  const double draft_seconds = draft_step.median_of(2 * settings_.rounds, 1);
+  const auto bytes = [&](const NamedModel& named) {
+    return static_cast<double>(decode_step_bytes(named.model.config(), settings_.type));
+  };
+  records_.add("drafting", {{"target", target.name},
+                            {"drafter", drafter.name},
+                            {"batch", rows},
+                            {"target_ms", kMilli * target_seconds},
+                            {"draft_ms", kMilli * draft_seconds},
+                            {"cost_ratio", draft_seconds / target_seconds},
+                            {"cost_ratio_by_bytes", bytes(drafter) / bytes(target)}});
+}
+
+void DecodingMeasures::speculation(const NamedModel& target, const NamedModel& drafter, int64_t rows) {
+  const Sources sources = random_sources(rows, settings_.source, target.model.info().vocabulary);
+  TimedStep target_step(target.model, {rows, settings_.source, settings_.window + 1});
+  TimedStep draft_step(drafter.model, {rows, settings_.source, 1});
+  infer::StepCosts costs;
+  for (int64_t tokens = 1; tokens <= settings_.window + 1; ++tokens) {
+    costs.target.push_back(target_step.median_of(2 * settings_.rounds, tokens));
+  }
+  costs.draft = draft_step.median_of(2 * settings_.rounds, 1);
+  const auto options = options_of("speculative", rows, settings_.new_tokens, settings_.window);
+  Generator greedy = greedy_generator(target, rows, settings_.new_tokens);
+  for (const double alpha : settings_.alphas) {
+    Generator coin = coin_generator(target, drafter, options, alpha);
+    std::vector<double> speedups;
+    DecodeStats all;
+    for (int64_t round = -1; round < settings_.rounds; ++round) {
+      const double plain = decode(greedy, sources).seconds.decode();
+      const DecodeStats stats = decode(coin, sources);
+      if (round < 0) continue;
+      speedups.push_back(plain / stats.seconds.decode());
+      all += stats;
+    }
+    const double predicted = evaluate::walltime_improvement(alpha, settings_.window, costs);
+    records_.add("speculation", {{"target", target.name},
+                                 {"drafter", drafter.name},
+                                 {"batch", rows},
+                                 {"window", settings_.window},
+                                 {"alpha", alpha},
+                                 {"alpha_found", kept_share(all)},
+                                 {"tokens_per_run", all.tokens_per_target_run()},
+                                 {"cost_ratio", costs.cost_ratio()},
+                                 {"speedup", median(speedups)},
+                                 {"predicted", predicted},
+                                 {"measured_over_predicted", median(speedups) / predicted}});
+  }
+}
+
+void DecodingMeasures::round_requests(const NamedModel& target, const NamedModel& drafter) {
+  const Sources sources = random_sources(1, settings_.source, target.model.info().vocabulary);
+  constexpr int64_t kRounds = 3;
+  const auto counts_of = [&](int64_t rounds) {
+    const auto options = options_of("speculative", 1, rounds * (settings_.window + 1), settings_.window);
+    Generator generator = coin_generator(target, drafter, options, 1.0);
+    decode(generator, sources);
+    return count_requests([&] { decode(generator, sources); }, settings_.device);
+  };
+  const DeviceCounts less = counts_of(kRounds);
+  Json values{{"shape", target.name + " + " + drafter.name},
+              {"unit", "round of " + std::to_string(settings_.window) + " drafted tokens"},
+              {"layers", target.model.config().decoder_layers}};
+  values.update(per_unit(less, counts_of(2 * kRounds), kRounds, settings_.device));
+  records_.add("requests", values);
+}
+
+}  // namespace draftsmith::bench

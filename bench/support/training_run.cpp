@@ -1,0 +1,63 @@
+#include "bench/support/training_run.h"
+
+#include <numeric>
+
+#include "base/device.h"
+#include "base/random.h"
+#include "base/timing.h"
+
+namespace draftsmith::bench {
+
+namespace {
+
+void write_random_corpus(const std::filesystem::path& file, const model::TransformerConfig& config,
+                         const TrainingSize& size) {
+  data::CorpusInfo info;
+  info.tokenizer_hash = "none";
+  info.vocabulary = config.vocabulary;
+  if (!config.encoder_decoder) info.provenance = {{"prompts", "true"}};
+  data::CorpusWriter writer(file, info);
+  RandomSequence random{CounterRandom(1, "bench")};
+  const auto row = [&](int64_t length) {
+    std::vector<int32_t> ids;
+    const auto bound = static_cast<uint64_t>(config.vocabulary - 3);
+    for (int64_t t = 0; t < length; ++t) ids.push_back(static_cast<int32_t>(3 + random.below(bound)));
+    return ids;
+  };
+  for (int64_t i = 0; i < size.rows; ++i) writer.add(row(size.source), row(size.target));
+  writer.finish();
+}
+
+}  // namespace
+
+TrainingRun::TrainingRun(model::TransformerModel& model, const TrainingRunOptions& options)
+    : options_(options),
+      device_(model.info().device),
+      trainable_(model),
+      objective_(train::make_objective({})),
+      optimizer_(train::make_optimizer(model.parameters(), {})) {
+  write_random_corpus(folder_ / "corpus.h5", model.config(), options.size);
+  corpus_.emplace(folder_ / "corpus.h5");
+}
+
+double TrainingRun::step() {
+  std::vector<int64_t> rows(static_cast<size_t>(options_.size.rows));
+  std::iota(rows.begin(), rows.end(), 0);
+  const train::StepResult result = train::accumulate_gradients(
+      trainable_, *objective_, *corpus_, {rows},
+      {.dropout = options_.dropout, .first_micro_step = steps_++, .autocast = options_.autocast});
+  if (result.nonfinite) throw RunError(*result.nonfinite);
+  optimizer_->step(1e-4, train::gradient_scale(result, 1.0));
+  optimizer_->zero_grad();
+  return result.loss_sum / static_cast<double>(result.labels);
+}
+
+double TrainingRun::timed_step() {
+  synchronize(device_);
+  const Stopwatch watch;
+  step();
+  synchronize(device_);
+  return watch.seconds();
+}
+
+}  // namespace draftsmith::bench

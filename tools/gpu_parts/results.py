@@ -1,0 +1,65 @@
+"""results.json of a run: complete after each step, whatever happens next."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from typing import Any
+
+from gpu_parts.places import Problem
+
+FORMAT = 1
+NAME = "results.json"
+
+
+def write(path: pathlib.Path, results: dict[str, Any]) -> None:
+    """Replaces the file in one step: readers see the old content or the new one."""
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("w") as file:
+        json.dump(results, file, indent=1)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)
+
+
+def move_aside(path: pathlib.Path) -> pathlib.Path | None:
+    """Renames the results of an earlier run to results.1.json, results.2.json, ... Returns the new name.
+
+    A run never goes on in the file of another one: the numbers of one file are of one machine at one time. The results
+    of a dry run are worth nothing, so they are overwritten."""
+    if not path.exists() or is_dry(path):
+        return None
+    number = 1
+    while (aside := path.with_name(f"{path.stem}.{number}{path.suffix}")).exists():
+        number += 1
+    os.rename(path, aside)
+    return aside
+
+
+def is_dry(path: pathlib.Path) -> bool:
+    try:
+        return read(path).get("dry", False)
+    except Problem:
+        return False
+
+
+def read(path: pathlib.Path) -> dict[str, Any]:
+    try:
+        results = json.loads(path.read_text())
+    except OSError as error:
+        raise Problem("the results cannot be read", str(path), str(error), "tools/gpu run writes them") from None
+    except ValueError as error:
+        raise Problem("the results are no JSON", str(path), str(error)) from None
+    if not isinstance(results, dict) or results.get("format") != FORMAT or not isinstance(results.get("steps"), list):
+        found = results.get("format", "none") if isinstance(results, dict) else type(results).__name__
+        raise Problem("the results are of another form", f"format {FORMAT} with steps", f"format {found}",
+                      "make them again with this version's tools/gpu run")
+    return results
+
+
+def not_run(results: dict[str, Any]) -> list[str]:
+    """Steps of the plan that have no record: the run was interrupted."""
+    done = {step["name"] for step in results["steps"]}
+    return [name for name in results.get("plan", []) if name not in done]

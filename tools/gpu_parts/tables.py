@@ -1,0 +1,168 @@
+"""Tables of a run's results: for the terminal, and in Markdown."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+WIDTH = 100
+Record = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    title: str
+    says: str  # one sentence: what the numbers are
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    head: str
+    text: Callable[[Record], str]
+
+
+def number(key: str, digits: int = 2, scale: float = 1.0) -> Callable[[Record], str]:
+    """The number of a record, "–" where it was not measured."""
+    def text(record: Record) -> str:
+        value = record.get(key)
+        return "–" if value is None else f"{value * scale:,.{digits}f}"
+    return text
+
+
+def power(key: str) -> Callable[[Record], str]:
+    """A number of any size, "–" where it was not measured."""
+    return lambda record: "–" if record.get(key) is None else f"{record[key]:.1e}"
+
+
+def word(key: str) -> Callable[[Record], str]:
+    return lambda record: str(record.get(key, "–"))
+
+
+def share(key: str, of: str) -> Callable[[Record], str]:
+    return lambda record: f"{record.get(key, '–')} of {record.get(of, '–')}"
+
+
+def relative(tokens: int) -> Callable[[Record], str]:
+    """A step of so many tokens over one of a token, from a verification curve."""
+    def text(record: Record) -> str:
+        curve = dict(zip(record.get("tokens", []), record.get("relative", [])))
+        return f"{curve[tokens]:.2f}" if tokens in curve else "–"
+    return text
+
+
+SHAPE, TYPE, BATCH = Column("shape", word("shape")), Column("type", word("dtype")), Column("batch", word("batch"))
+STEPS = Column("steps", lambda record: "eager" if record.get("steps") == "eager" else "default")
+PAIR = Column("target + drafter", lambda record: f"{record.get('target')} + {record.get('drafter')}")
+
+# A table for each measure: title, sentence, columns.
+MEASURES: dict[str, tuple[str, str, tuple[Column, ...]]] = {
+    "copy": ("Copy bandwidth", "A device-to-device copy; bytes read and written a second.", (
+        TYPE, Column("MB", number("bytes", 0, 1e-6)), Column("ms", number("ms", 3)),
+        Column("GB/s", number("gb_per_second", 0)))),
+    "greedy": ("Greedy decoding", "Roofline: the time to read the weights once at the run's copy bandwidth, over the "
+               "step's.", (
+                   SHAPE, TYPE, BATCH, STEPS, Column("ms a step", number("ms_per_step", 3)),
+                   Column("tokens/s", number("tokens_per_second", 0)),
+                   Column("with encoder", number("with_encoder", 0)),
+                   Column("weights MB", number("weight_mb", 0)),
+                   Column("roofline %", number("roofline_share", 1, 100)))),
+    "verification": ("Verification curves", "Time of a step of L tokens over that of one.", (
+        SHAPE, TYPE, BATCH, STEPS, Column("ms of one", number("ms_of_one", 3)),
+        *(Column(f"L={count}", relative(count)) for count in (2, 4, 5, 8, 16)))),
+    "drafting": ("Cost of drafting", "c: a drafter's step over the target's, measured and by bytes of weights.", (
+        PAIR, TYPE, BATCH, STEPS, Column("target ms", number("target_ms", 3)),
+        Column("drafter ms", number("draft_ms", 3)), Column("c", number("cost_ratio")), Column("c by bytes", number("cost_ratio_by_bytes")))),
+    "speculation": ("Speculation at known acceptance", "Tokens are kept by coins of probability alpha; predicted from "
+                    "the run's own step times.", (
+                        PAIR, TYPE, BATCH, STEPS, Column("G", word("window")), Column("alpha", number("alpha")),
+                        Column("found", number("alpha_found")), Column("tok/run", number("tokens_per_run")),
+                        Column("speedup", number("speedup")), Column("predicted", number("predicted")),
+                        Column("ratio", number("measured_over_predicted")))),
+    "requests": ("Requests of the host", "Counted by LibTorch's profiler; – where it saw no kernels.", (
+        SHAPE, TYPE, STEPS, Column("a", word("unit")), Column("layers", word("layers")),
+        Column("kernels", number("kernels", 1)), Column("launches", number("launches", 1)),
+        Column("graphs", number("graphs", 1)), Column("copies in", number("copies_to_device", 1)),
+        Column("out", number("copies_to_host", 1)), Column("waits", number("waits", 1)),
+        Column("ops", number("operators", 1)))),
+    "matrix": ("Matrix product", "Of two random square matrices.", (
+        TYPE, Column("size", word("size")), Column("TFLOP/s", number("tflops", 1)))),
+    "training": ("Training", "One micro-batch a step; MFU of the data sheet's dense bf16 peak.", (
+        SHAPE, Column("precision", word("precision")), Column("dropout", word("dropout")),
+        Column("rows", word("rows")), Column("ms a step", number("ms_per_step", 1)),
+        Column("target tok/s", number("tokens_per_second", 0)), Column("TFLOP/s", number("tflops", 1)),
+        Column("MFU %", number("mfu", 1, 100)), Column("peak MB", number("peak_memory_mb", 0)))),
+    "peer decoding": ("Decoding with Transformers", "Encoder included: compare with the column \"with encoder\".", (
+        Column("program", word("program")), SHAPE, TYPE, BATCH, Column("ms a step", number("ms_per_step", 3)),
+        Column("tokens/s", number("tokens_per_second", 0)))),
+    "peer training": ("Training with Transformers", "A plain loop: AdamW, clipping, the same sizes.", (
+        Column("program", word("program")), SHAPE, Column("precision", word("precision")),
+        Column("dropout", word("dropout")), Column("rows", word("rows")), Column("ms a step", number("ms_per_step", 1)),
+        Column("target tok/s", number("tokens_per_second", 0)))),
+    "parity": ("Parity with Transformers", "Random models; logits: largest difference over the largest logit.", (
+        Column("model", word("model")), TYPE, Column("equal lines", share("equal_lines", "lines")),
+        Column("logits", power("logits_difference")), Column("equal choices %", number("equal_choices", 2, 100)))),
+    "problem": ("Problems", "Settings that failed while the rest went on.", (
+        SHAPE, TYPE, Column("problem", word("problem")))),
+}
+LOSSLESS = ("Speculative decoding beside greedy", "Lines equal to greedy decoding: of the same batch, of batch 1.", (
+    TYPE, BATCH, Column("method", word("method")), Column("same batch", share("equal_to_greedy", "lines")),
+    Column("batch 1", share("equal_to_greedy_of_one", "lines"))))
+SUITES = ("Tests on the device", "Shards that are killed or crash count as failed.", (
+    Column("program", word("program")), Column("tests", word("tests")), Column("failed", word("failed")),
+    Column("skipped", word("skipped")), Column("seconds", word("seconds"))))
+
+
+def table(form: tuple[str, str, tuple[Column, ...]], records: list[Record]) -> Table:
+    title, says, columns = form
+    rows = tuple(tuple(column.text(record) for column in columns) for record in records)
+    return Table(title, says, tuple(column.head for column in columns), rows)
+
+
+def tables_of_step(step: Record) -> list[Table]:
+    """The tables of a step's record, one a measure, in the order in which measures first came."""
+    data = step.get("data", {})
+    records = data.get("records", [])
+    if step["name"] == "lossless" and records:
+        return [table(LOSSLESS, records)]
+    found = [table(SUITES, data["suites"])] if data.get("suites") else []
+    for measure in dict.fromkeys(record.get("measure") for record in records):
+        if measure in MEASURES:
+            found.append(table(MEASURES[measure], [record for record in records if record["measure"] == measure]))
+    return found
+
+
+def widths_of(made: Table) -> list[int]:
+    """Widths of columns; the widest ones shrink until a line fits."""
+    widths = [max(len(row[i]) for row in (made.head, *made.rows)) for i in range(len(made.head))]
+    while sum(widths) + 2 * (len(widths) - 1) > WIDTH and max(widths) > 4:
+        widths[widths.index(max(widths))] -= 1
+    return widths
+
+
+def cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[:width - 1] + "…"
+
+
+def is_number(text: str) -> bool:
+    return text == "–" or text.replace(",", "").replace(".", "").lstrip("-").isdigit()
+
+
+def console(made: Table) -> str:
+    """The table for a terminal, numbers to the right."""
+    widths = widths_of(made)
+    right = [all(is_number(row[i]) for row in made.rows) for i in range(len(widths))]
+    lines = [made.title]
+    for row in (made.head, *made.rows):
+        cells = [cut(cell, width) for cell, width in zip(row, widths)]
+        lines.append("  ".join(cell.rjust(width) if flush else cell.ljust(width)
+                               for cell, width, flush in zip(cells, widths, right)).rstrip())
+    return "\n".join(lines)
+
+
+def markdown(made: Table) -> str:
+    lines = [f"## {made.title}", "", made.says, "", "| " + " | ".join(made.head) + " |", "|" + "---|" * len(made.head)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in made.rows]
+    return "\n".join(lines)
