@@ -126,19 +126,15 @@ class Suites(InFolder):
         self.assertEqual(row["failures"][0], "Suite.Bad")
         self.assertIn("-11", row["failures"][1])
 
-    def test_the_first_name_of_the_device_test_that_exists_is_run(self):
-        make_program(self.folder / "build/tests/test_standin", f'echo "{{}}" >"${{GTEST_OUTPUT#json:}}"')
+    def test_a_device_program_that_runs_no_test_is_a_problem(self):
+        make_program(self.folder / "build" / places.DEVICE_TESTS, f'echo "{{}}" >"${{GTEST_OUTPUT#json:}}"')
         record = self.run_step(checks.suites)
         self.assertIn("no test of the device ran", record["problem"])
-        self.assertEqual(record["data"]["suites"][0]["program"], "test_standin")
+        self.assertEqual(record["data"]["suites"][0]["program"], "test_device")
 
-    def test_the_stand_in_s_program_is_no_test_of_a_gpu(self):
-        for name in ("tests/test_standin", *places.GPU_TESTS):
-            make_program(self.folder / "build" / name, f'echo "{{}}" >"${{GTEST_OUTPUT#json:}}"')
+    def test_a_missing_device_program_is_a_problem(self):
         self.context.dry, self.context.device = False, "cuda"
-        record = self.run_step(checks.suites)
-        self.assertIn("test_device", record["problem"])
-        self.assertNotIn("test_standin", [row["program"] for row in record["data"]["suites"]])
+        self.assertIn("test_device", self.run_step(checks.suites)["problem"])
 
 
 class Lossless(unittest.TestCase):

@@ -17,10 +17,10 @@ PACK_FOLDER = ROOT / ".gpu"
 ARCHIVE = "pack.tar.xz"
 FACTS = "pack.json"
 LIBRARIES = "lib"
-# The tests that run on the device named by DRAFTSMITH_TEST_DEVICE; the first program that exists is used.
-DEVICE_TESTS = ("tests/test_device", "tests/test_standin")
+# The tests that run on the device named by DRAFTSMITH_TEST_DEVICE.
+DEVICE_TESTS = "tests/test_device"
 # Programs with tests that are labelled gpu: suites named ...Gpu... or ...Cuda...
-GPU_TESTS = ("tests/test_base", "tests/test_infer", "tests/test_train")
+GPU_TESTS = ("tests/test_base", "tests/test_model", "tests/test_infer", "tests/test_train")
 DECODING_BENCH = "bench/bench_device_decoding"
 TRAINING_BENCH = "bench/bench_device_training"
 PROGRAM = "draftsmith"

@@ -125,6 +125,11 @@ __device__ void write_slots(T* key_cache, T* value_cache, const T* key, const T*
   value_cache[to] = value[b * value_row + j * value_token + i];
 }
 
+template <class T>
+__device__ typename Wide<T>::Type rounded(typename Wide<T>::Type value) {
+  return widen(Rounding<T>::of(value));
+}
+
 // Rotates heads of x [B,L,h*width], rows and tokens strided, in place by the table's rows; a pair a thread. Products
 // and sums are rounded to T, as tensor operations do.
 template <class T>
@@ -141,9 +146,8 @@ __device__ void rotate(T* x, const T* cosine, const T* sine, const Int64* positi
   const auto second = widen(pair[half]);
   const auto c = widen(cosine[angle]);
   const auto s = widen(sine[angle]);
-  const auto rounded = [](auto value) { return widen(Rounding<T>::of(value)); };
-  pair[0] = Rounding<T>::of(rounded(first * c) - rounded(second * s));
-  pair[half] = Rounding<T>::of(rounded(second * c) + rounded(first * s));
+  pair[0] = Rounding<T>::of(rounded<T>(first * c) - rounded<T>(second * s));
+  pair[half] = Rounding<T>::of(rounded<T>(second * c) + rounded<T>(first * s));
 }
 
 }  // namespace kernel
