@@ -77,7 +77,7 @@ __device__ void attend(const T* query, T* context, const Caches<T>& caches, int 
     if (index < count) {
       const Int64 slot = index < seen ? index : own;
       Sum product = 0;
-      KERNEL_UNROLL
+      KERNEL_UNROLL(8)
       for (int i = 0; i < width; ++i) product += asked[i] * widen(keys[slot * width + i]);
       score = product * static_cast<Sum>(scale);
       if (caches.bias != nullptr) {
