@@ -292,12 +292,13 @@ StepOutput TransformerModel::step(const StepInput& input, DecodeState& state) {
   DecoderState& own = own_state(state);
   const LayerRange layers{0, impl_->config.decoder_layers};
   const int64_t tokens = input.tokens.size(1);
-  const StepLayout layout = own.layout_of(input.new_tokens, tokens);
-  impl_->parts->prepare(layers, layout, own);
   const bool records = tokens <= kLongestKernelStep && records_graphs(impl_->info.device);
   StepGraph* graph = records ? own.graphs().find({own.rows(), tokens, input.logits, input.hidden_layers}) : nullptr;
-  StepOutput output = graph == nullptr ? impl_->run(input, input.tokens, own.append(input.new_tokens, tokens), own)
-                                       : impl_->run_recorded(*graph, input, layout, own);
+  const StepLayout layout =
+      graph == nullptr ? own.append(input.new_tokens, tokens) : own.layout_of(input.new_tokens, tokens);
+  impl_->parts->prepare(layers, layout, own);
+  StepOutput output =
+      graph == nullptr ? impl_->run(input, input.tokens, layout, own) : impl_->run_recorded(*graph, input, layout, own);
   own.count_runs(layers, layout);
   return output;
 }

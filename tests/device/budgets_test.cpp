@@ -78,6 +78,8 @@ TEST_F(DeviceBudgets, AGreedyStep) {
     const double layer = step.launches - step_of(fewer, "greedy", budget.type).launches;
     const double other = step.launches - layer * static_cast<double>(budget.config.decoder_layers);
     SCOPED_TRACE(description(budget.config, budget.type, step));
+    fmt::print("{:<8} {:<8} step by step  {:5.1f} launches a layer and {:4.1f} others, {} copies, {} waits a token\n",
+               budget.config.family, at::toString(budget.type), layer, other, step.copies, step.waits);
     EXPECT_LE(layer, budget.launches_a_layer);
     EXPECT_LE(other, budget.other_launches);
     EXPECT_LE(step.copies, 2);
@@ -90,6 +92,8 @@ TEST_F(DeviceBudgets, AGreedyStepThatIsReplayed) {
   for (const model::TransformerConfig& config : {model::tiny_t5(), model::tiny_llama(3)}) {
     const Step step = step_of(config, "greedy", at::kFloat);
     SCOPED_TRACE(description(config, at::kFloat, step));
+    fmt::print("{:<8} {:<8} replayed      {:5.1f} launches, {} copies, {} waits a token\n", config.family,
+               at::toString(at::kFloat), step.launches, step.copies, step.waits);
     EXPECT_LE(step.launches, 3);
     EXPECT_LE(step.copies, 2);
     EXPECT_LE(step.waits, 1);

@@ -44,7 +44,7 @@ at::Tensor odd_logits(int64_t vocabulary, at::ScalarType type) {
 
 template <class T, class Kernel>
 void expect_choices(const Kernel& kernel, at::ScalarType type) {
-  for (const int64_t vocabulary : {1, 31, 1024, 2500}) {
+  for (const int64_t vocabulary : {1, 31, 1100}) {
     const at::Tensor logits = odd_logits(vocabulary, type);
     const at::Tensor expected = most_likely(logits);
     for (const auto order : {cuda_shim::Order::kForward, cuda_shim::Order::kBackward}) {
