@@ -1,6 +1,8 @@
 #include "base/cuda_graph.h"
 
 #ifdef DRAFTSMITH_CUDA_GRAPHS
+#include <map>
+
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -12,12 +14,20 @@ namespace draftsmith {
 
 namespace {
 
+// Returns this thread's stream for recording on a device: always the same one, since cuBLAS keeps a workspace for each.
+c10::cuda::CUDAStream recording_stream(c10::DeviceIndex device) {
+  thread_local std::map<c10::DeviceIndex, c10::cuda::CUDAStream> streams;
+  const auto found = streams.find(device);
+  if (found != streams.end()) return found->second;
+  return streams.emplace(device, c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device)).first->second;
+}
+
 class CudaGraphWork final : public RecordedWork {
  public:
   // Records on a stream of its own: the default one cannot be recorded.
   CudaGraphWork(c10::Device device, const std::function<void()>& work) {
     const c10::cuda::CUDAStream earlier = c10::cuda::getCurrentCUDAStream(device.index());
-    const c10::cuda::CUDAStream stream = c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device.index());
+    const c10::cuda::CUDAStream stream = recording_stream(device.index());
     earlier.synchronize();
     const c10::StreamGuard guard(stream.unwrap());
     graph_.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);

@@ -66,6 +66,7 @@ if(EXISTS "${torch_lib_dir}/libtorch_cuda.so")
     set(DRAFTSMITH_TORCH_CUDA ON)
     # CUDA graphs need the runtime's headers, of which the wheel lacks crt/ (tools/requirements.txt adds them).
     include(CheckCXXSourceCompiles)
+    unset(DRAFTSMITH_CUDA_GRAPHS CACHE)  # they may have been installed since
     set(CMAKE_REQUIRED_INCLUDES ${cuda_include})
     check_cxx_source_compiles("#include <cuda_runtime_api.h>\nint main() { return cudaSuccess; }" DRAFTSMITH_CUDA_GRAPHS)
     unset(CMAKE_REQUIRED_INCLUDES)

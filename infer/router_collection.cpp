@@ -22,6 +22,7 @@ class WatchedDrafter final : public Drafter {
   void encode(const DraftBegin& begin) override { inner_->encode(begin); }
   void prefill(const DraftBegin& begin) override { inner_->prefill(begin); }
   at::Tensor next_logits(const DraftRequest& request) override {
+    collector_.keep_last();
     at::Tensor logits = inner_->next_logits(request);
     collector_.drafted(logits, request.drafted.empty());
     return logits;
@@ -75,6 +76,10 @@ DraftParts RouterCollector::around(DraftParts parts, std::vector<int64_t> eos) {
   eos_ = std::move(eos);
   return {std::make_unique<WatchedDrafter>(std::move(parts.drafter), *this), std::move(parts.window),
           std::make_unique<WatchedAcceptance>(std::move(parts.acceptance), *this)};
+}
+
+void RouterCollector::keep_last() {
+  if (!window_.empty() && !window_.back().is_cpu()) window_.back() = window_.back().clone();
 }
 
 void RouterCollector::drafted(const at::Tensor& logits, bool first_of_window) {

@@ -31,6 +31,8 @@ class RouterCollector {
   data::RouterRows drain();
 
   // --- called by the wrapped parts ---
+  // Keeps the logits reported last, which on devices other than the CPU the drafter's next step may overwrite.
+  void keep_last();
   // Reports the drafter's logits [B,V] for the next token of a window. The loop processes them in place afterwards.
   void drafted(const at::Tensor& logits, bool first_of_window);
   // Reports a judged draft.
