@@ -13,7 +13,7 @@
 
 namespace draftsmith {
 
-// What all loaders of a process share.
+// Compiler, cache and CUDA functions that all loaders of a process share.
 struct KernelTools {
   // `nvrtc` is the compiler's path, or empty as in base/nvrtc.h. Throws RunError if it cannot be loaded.
   explicit KernelTools(CudaRuntime functions, const std::string& nvrtc = "",

@@ -57,8 +57,8 @@ std::vector<Shape> shapes() {
           {"tiny-llama", llama(tiny, true)}};
 }
 
-// Whether a decoding step reads the parameter: not the encoder, nor what only begin() reads, nor tables of which it
-// takes a few numbers.
+// Returns whether a decoding step reads the parameter: not the encoder, nor what only begin() reads, nor tables of
+// which it takes a few numbers.
 bool read_by_a_step(const std::string& name) {
   const bool once = name.ends_with(".cross_attention.key.weight") || name.ends_with(".cross_attention.value.weight");
   return name.starts_with("decoder.") && !once && !name.ends_with("relative_bias.weight");

@@ -7,7 +7,7 @@
 
 namespace draftsmith::bench {
 
-// What a bench decodes: rows of the same length.
+// Input of a bench: rows of the same length.
 struct DecodingSize {
   int64_t rows = 1;
   int64_t source = 32;  // tokens of each row's source, or of its prompt

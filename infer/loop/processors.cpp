@@ -88,7 +88,7 @@ struct LogitsProcessors::Position {
   void add_to(Places& places, std::span<const int64_t> ids) const { places.add(b, j, ids); }
 };
 
-// What all positions' rules ask for, in the order of its application.
+// Changes that the rules of all positions ask for, in the order of their application.
 struct LogitsProcessors::Edits {
   Places of_source;  // penalised
   Places of_text;    // penalised

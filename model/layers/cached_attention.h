@@ -12,7 +12,7 @@ namespace draftsmith::model {
 // Longer steps (prompts) are matrix products, which ATen does better than a loop over queries.
 constexpr int64_t kLongestKernelStep = 32;
 
-// What the queries of a step see of one kind of cache, shared by all layers.
+// View of the queries of a step on one kind of cache, shared by all layers.
 class StepVisibility {
  public:
   StepVisibility() = default;

@@ -28,7 +28,7 @@ struct VisibleKeys {
   int64_t used(int64_t tokens) const;
 };
 
-// The same as tensors, for computations in tensor operations, on the caches' device.
+// Visible slots as tensors on the caches' device, for computations in tensor operations.
 struct VisibleSlots {
   at::Tensor row;       // int64 [B] row of the caches
   at::Tensor prefix;    // int64 [B,L] query (b, j) sees the slots [0,prefix)

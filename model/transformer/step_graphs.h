@@ -13,7 +13,8 @@
 
 namespace draftsmith::model {
 
-// What makes steps of one state alike. Lengths and places of rows may differ: recorded work reads them on the device.
+// Kind of step: steps of one state and kind are alike. Lengths and places of rows may differ: recorded work reads them
+// on the device.
 struct StepKind {
   int64_t rows = 0;
   int64_t tokens = 0;

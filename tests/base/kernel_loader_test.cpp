@@ -12,7 +12,7 @@
 namespace draftsmith {
 namespace {
 
-// What the recording runtime was asked, and what it answers.
+// Requests to the recording runtime, and its answers.
 struct Recorded {
   int libraries = 0;
   int kernels = 0;

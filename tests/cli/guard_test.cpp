@@ -1,4 +1,4 @@
-// What a command prints when its work fails.
+// Messages of a command whose work fails.
 #include "cli/guard.h"
 
 #include <c10/util/Exception.h>

@@ -1,4 +1,4 @@
-// What keeps a drafter's logits over several of its steps: a step that is replayed overwrites those before it.
+// Users of a drafter's logits over several of its steps: a step that is replayed overwrites those before it.
 #include <gtest/gtest.h>
 
 #include "infer/acceptance/rejection.h"

@@ -22,7 +22,7 @@ __device__ T joined(T value, T* by_warp, const Join& join) {
   return value;
 }
 
-// What the tokens of a step attend to: a layer's caches and their shape.
+// A layer's caches, which the tokens of a step attend to, and their shape.
 template <class T>
 struct Caches {
   const T* keys;          // [R,kv,slots,width]
