@@ -1,12 +1,11 @@
 #include "base/device_graph.h"
 
 #include <atomic>
-#include <cstdlib>
 #include <map>
 #include <mutex>
-#include <string_view>
 
 #include "base/cuda_graph.h"
+#include "base/environment.h"
 #include "base/logging.h"
 
 namespace draftsmith {
@@ -33,10 +32,7 @@ GraphRecorder recorder_of(c10::DeviceType type) {
 }
 
 std::atomic<bool>& wanted() {
-  static std::atomic<bool> value = [] {
-    const char* given = std::getenv("DRAFTSMITH_GRAPHS");
-    return given == nullptr || std::string_view(given) != "off";
-  }();
+  static std::atomic<bool> value = !switched_off("DRAFTSMITH_GRAPHS");
   return value;
 }
 

@@ -1,8 +1,6 @@
 #include "base/device_kernels.h"
 
-#include <cstdlib>
 #include <set>
-#include <string_view>
 
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/Stream.h>
@@ -10,6 +8,8 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include "base/device.h"
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/kernel_loader.h"
 #include "base/logging.h"
@@ -17,11 +17,6 @@
 namespace draftsmith {
 
 namespace {
-
-bool switched_off() {
-  const char* value = std::getenv("DRAFTSMITH_KERNELS");
-  return value != nullptr && std::string_view(value) == "off";
-}
 
 // Returns the compiler, the cache and CUDA's functions, which are found once. Throws RunError each time if they are
 // not there.
@@ -48,8 +43,13 @@ const void* DeviceKernels::find(c10::Device device, const std::string& kernel) {
   if (!device.is_cuda()) return nullptr;
   const std::scoped_lock lock(mutex_);
   const auto [place, is_new] = kernels_.try_emplace({device.index(), kernel}, nullptr);
-  if (is_new && !failed_ && !switched_off()) place->second = load(device, kernel);
+  if (is_new && !failed_ && !switched_off("DRAFTSMITH_KERNELS")) place->second = load(device, kernel);
   return place->second;
+}
+
+const void* DeviceKernels::find(c10::Device device, const std::string& name, c10::ScalarType type) {
+  const bool known = type == c10::kFloat || type == c10::kDouble || type == c10::kBFloat16 || type == c10::kHalf;
+  return known ? find(device, name + "_" + dtype_name(type)) : nullptr;
 }
 
 const void* DeviceKernels::load(c10::Device device, const std::string& kernel) {

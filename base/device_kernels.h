@@ -10,6 +10,7 @@
 #include <string>
 
 #include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
 
 #include "base/cuda_runtime.h"
 #include "base/kernel_texts.h"
@@ -26,6 +27,8 @@ class DeviceKernels {
   // Returns the handle of a kernel on a CUDA device, or nullptr where it cannot be used. The first call compiles and
   // loads the source: make it before a CUDA graph is captured. Thread-safe.
   const void* find(c10::Device device, const std::string& kernel);
+  // Returns the same for the kernel of a dtype, "NAME_bf16"; nullptr for dtypes other than fp32, fp64, bf16 and fp16.
+  const void* find(c10::Device device, const std::string& name, c10::ScalarType type);
 
   // Launches what find() returned on the current stream of the device. The arguments must have the exact types of the
   // kernel's parameters; pointers are device memory. Throws RunError if CUDA refuses.

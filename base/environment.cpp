@@ -1,8 +1,10 @@
 #include "base/environment.h"
 
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <string_view>
 #include <thread>
 
 #include <fmt/format.h>
@@ -68,6 +70,11 @@ std::string shell_quoted(const std::string& argument) {
 }
 
 }  // namespace
+
+bool switched_off(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && std::string_view(value) == "off";
+}
 
 std::string command_line() {
   std::ifstream arguments("/proc/self/cmdline");

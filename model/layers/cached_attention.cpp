@@ -54,11 +54,11 @@ const ScoreMask& StepVisibility::mask(const CachedAttentionInput& input, int64_t
   return *mask_;
 }
 
-at::Tensor StepVisibility::picked_rows(int64_t cache_rows) const {
+bool StepVisibility::in_order(int64_t cache_rows) const {
   const auto& rows = keys_.cache_row;
-  bool in_order = std::ssize(rows) == cache_rows;
-  for (size_t b = 0; b < rows.size() && in_order; ++b) in_order = rows[b] == static_cast<int64_t>(b);
-  return in_order ? at::Tensor() : slots_.row;
+  bool same = std::ssize(rows) == cache_rows;
+  for (size_t b = 0; b < rows.size() && same; ++b) same = rows[b] == static_cast<int64_t>(b);
+  return same;
 }
 
 at::Tensor cached_attention(const CachedAttentionInput& input, StepVisibility& visible) {
@@ -69,8 +69,8 @@ at::Tensor cached_attention(const CachedAttentionInput& input, StepVisibility& v
   if (few && on_cpu && (type == at::kFloat || type == at::kDouble)) return kernel_attention(input, visible.keys());
   const int64_t used = visible.used(tokens, input.keys.size(2));
   if (few && !on_cpu) return attend(input, visible.slots(tokens), used);
-  const ScoreMask& mask = visible.mask(input, used);
-  return dense_attention(input, visible.picked_rows(input.keys.size(0)), used, mask);
+  const at::Tensor row = visible.in_order(input.keys.size(0)) ? at::Tensor() : visible.slots(tokens).row;
+  return dense_attention(input, row, used, visible.mask(input, used));
 }
 
 }  // namespace draftsmith::model

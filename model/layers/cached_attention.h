@@ -25,8 +25,8 @@ class StepVisibility {
   // Returns the number of slots to read of caches of `present` slots.
   int64_t used(int64_t tokens, int64_t present) const;
   const ScoreMask& mask(const CachedAttentionInput& input, int64_t used);
-  // Returns the caches' rows to pick; undefined if the batch has all rows in order.
-  at::Tensor picked_rows(int64_t cache_rows) const;
+  // Returns whether the batch has all rows of the caches, in their order.
+  bool in_order(int64_t cache_rows) const;
 
  private:
   VisibleKeys keys_;

@@ -2,7 +2,6 @@
 
 #include <limits>
 
-#include "base/device.h"
 #include "base/device_kernels.h"
 #include "model/layers/rms_norm_gpu.h"
 
@@ -16,11 +15,9 @@ DeviceKernels& step_kernels() {
   return instance;
 }
 
-// Returns the kernel for the dtype: "attend_bf16"; nullptr if there is none.
+// Returns the kernel for the dtype; nullptr if there is none.
 const void* find_step_kernel(const char* name, const at::Tensor& of) {
-  const auto type = of.scalar_type();
-  const bool known = type == at::kFloat || type == at::kDouble || type == at::kBFloat16 || type == at::kHalf;
-  return known && of.numel() > 0 ? step_kernels().find(of.device(), name + dtype_name(type)) : nullptr;
+  return of.numel() > 0 ? step_kernels().find(of.device(), name, of.scalar_type()) : nullptr;
 }
 
 bool same_type(const at::Tensor& a, const at::Tensor& b) {
@@ -58,7 +55,7 @@ std::optional<at::Tensor> attend_by_kernel(const CachedAttentionInput& input, co
                      same_type(query, input.bias_table) && width <= kThreads && query.stride(2) == 1 &&
                      input.keys.is_contiguous() && input.values.is_contiguous() &&
                      blocks <= std::numeric_limits<int32_t>::max();
-  const void* kernel = taken ? find_step_kernel("attend_", query) : nullptr;
+  const void* kernel = taken ? find_step_kernel("attend", query) : nullptr;
   if (kernel == nullptr) return std::nullopt;
   const at::Tensor prefix = slots.prefix.contiguous();
   const at::Tensor position = slots.position.contiguous();
@@ -80,7 +77,7 @@ bool write_by_kernel(const at::Tensor& key_cache, const at::Tensor& value_cache,
   const bool taken = grid && same_type(key_cache, key) && same_type(value_cache, value) &&
                      same_type(key_cache, value_cache) && key.stride(2) == 1 && value.stride(2) == 1 &&
                      key_cache.is_contiguous() && value_cache.is_contiguous() && slot.is_contiguous();
-  const void* kernel = taken ? find_step_kernel("write_slots_", key) : nullptr;
+  const void* kernel = taken ? find_step_kernel("write_slots", key) : nullptr;
   if (kernel == nullptr) return false;
   step_kernels().launch(kernel, key.device(), *grid, {kThreads}, key_cache.mutable_data_ptr(),
                         value_cache.mutable_data_ptr(), key.const_data_ptr(), value.const_data_ptr(),
@@ -100,7 +97,7 @@ bool rotate_by_kernel(const at::Tensor& x, const at::Tensor& cosine, const at::T
   const auto grid = blocks_for(pairs);
   const bool taken = grid && pairs > 0 && same_type(x, cosine) && same_type(x, sine) && x.stride(2) == 1 &&
                      cosine.is_contiguous() && sine.is_contiguous() && position.is_contiguous();
-  const void* kernel = taken ? find_step_kernel("rotate_", x) : nullptr;
+  const void* kernel = taken ? find_step_kernel("rotate", x) : nullptr;
   if (kernel == nullptr) return false;
   step_kernels().launch(kernel, x.device(), *grid, {kThreads}, x.mutable_data_ptr(), cosine.const_data_ptr(),
                         sine.const_data_ptr(), position.const_data_ptr(), static_cast<long long>(pairs),

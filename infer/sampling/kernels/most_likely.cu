@@ -18,12 +18,12 @@ __device__ Candidate<Sum> better(const Candidate<Sum>& a, const Candidate<Sum>& 
 }
 
 template <class T>
-__device__ void most_likely(const T* logits, Int64* tokens, Int64 stride, int vocabulary, Int64 no_token) {
+__device__ void most_likely(const T* logits, Int64* tokens, int vocabulary, Int64 no_token) {
   using Sum = typename Wide<T>::Type;
   __shared__ Candidate<Sum> by_warp[32];
   __shared__ int broken_by_warp[32];
   const Sum infinity = infinite<Sum>();
-  const T* row = logits + static_cast<Int64>(blockIdx.x) * stride;
+  const T* row = logits + static_cast<Int64>(blockIdx.x) * vocabulary;
   Candidate<Sum> best{-infinity, 0x7fffffff};
   int broken = 0;
   for (int i = static_cast<int>(threadIdx.x); i < vocabulary; i += static_cast<int>(blockDim.x)) {
@@ -52,10 +52,10 @@ __device__ void most_likely(const T* logits, Int64* tokens, Int64 stride, int vo
 
 }  // namespace kernel
 
-#define MOST_LIKELY_KERNEL(suffix, T)                                                                                  \
-  extern "C" __global__ void __launch_bounds__(1024)                                                                   \
-      most_likely_##suffix(const T* logits, long long* tokens, long long stride, int vocabulary, long long no_token) { \
-    kernel::most_likely<T>(logits, tokens, stride, vocabulary, no_token);                                              \
+#define MOST_LIKELY_KERNEL(suffix, T)                                                                \
+  extern "C" __global__ void __launch_bounds__(1024)                                                 \
+      most_likely_##suffix(const T* logits, long long* tokens, int vocabulary, long long no_token) { \
+    kernel::most_likely<T>(logits, tokens, vocabulary, no_token);                                    \
   }
 
 MOST_LIKELY_KERNEL(fp32, float)

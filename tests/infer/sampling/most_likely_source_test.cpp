@@ -21,8 +21,8 @@ at::Tensor chosen(const at::Tensor& logits, const Kernel& kernel, cuda_shim::Ord
       {static_cast<unsigned>(logits.size(0))}, {1024},
       [&] {
         kernel(static_cast<const T*>(logits.const_data_ptr()),
-               reinterpret_cast<long long*>(tokens.mutable_data_ptr<int64_t>()), logits.size(1),
-               static_cast<int>(logits.size(1)), kNoToken);
+               reinterpret_cast<long long*>(tokens.mutable_data_ptr<int64_t>()), static_cast<int>(logits.size(1)),
+               kNoToken);
       },
       order);
   return tokens;
