@@ -1,7 +1,8 @@
-// A stopwatch on the steady clock.
+// Stopwatches: of the steady clock, and of a thread's time on processors.
 #pragma once
 
 #include <chrono>
+#include <ctime>
 
 namespace draftsmith {
 
@@ -21,5 +22,12 @@ class Stopwatch {
   using Clock = std::chrono::steady_clock;
   Clock::time_point begin_ = Clock::now();
 };
+
+// Returns the seconds that the calling thread has run on a processor.
+inline double thread_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
 
 }  // namespace draftsmith

@@ -47,6 +47,7 @@ nlohmann::json LineRecord::to_json() const {
                       {"exits", stats.exits_by_layer},
                       {"seconds", nlohmann::json::array()}};
   for (const auto& repetition : repetitions) json["seconds"].push_back(seconds_json(repetition));
+  if (timed_again > 0) json["timed_again"] = timed_again;
   if (window) json["window"] = *window;
   if (failure) json["failure"] = *failure;
   return json;
@@ -64,6 +65,7 @@ LineRecord LineRecord::from_json(const nlohmann::json& json) {
   json.at("examined").get_to(record.stats.examined_by_position);
   json.at("accepted").get_to(record.stats.accepted_by_position);
   json.at("exits").get_to(record.stats.exits_by_layer);
+  record.timed_again = json.value("timed_again", int64_t{0});
   if (json.contains("window")) record.window = json.at("window").get<int64_t>();
   if (json.contains("failure")) record.failure = json.at("failure").get<std::string>();
   for (const auto& repetition : json.at("seconds")) {

@@ -22,6 +22,7 @@ struct LineRecord {
   int64_t prefill_runs = 0;                      // target runs of `stats` that were prefills and emitted a token
   int64_t turn = 0;                              // lines of one turn were timed one after the other
   std::vector<infer::PhaseSeconds> repetitions;  // empty: not timed
+  int64_t timed_again = 0;                       // timings that were thrown away: the machine stood still meanwhile
   // Tokens of the next batch's first windows (DecodeBatch::window); absent if windows do not go on across batches.
   std::optional<int64_t> window = std::nullopt;
   std::optional<std::string> failure = std::nullopt;  // defect of the model's numbers: no ids, no counts, not timed

@@ -248,6 +248,10 @@ std::vector<Part> setting_parts(const TaskView& view, Form form) {
   const TaskResult& task = view.task;
   Part part{.caption = caption_of(task, form), .table = settings_table(task, form)};
   if (view.results.version < 2) part.notes.emplace_back(kOldSpeedup);
+  if (task.timed_again > 0) {
+    part.notes.push_back(fmt::format("  {} timings were repeated: the machine had stood still for most of their time",
+                                     task.timed_again));
+  }
   for (const SettingResult& setting : task.settings) add_notes(setting, form, part.notes);
   for (std::string note : {lossless_verdict(task), conditional_note(task)}) {
     if (!note.empty()) part.notes.push_back(std::move(note));

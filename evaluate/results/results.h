@@ -229,6 +229,7 @@ struct TaskResult {
   std::string signature;
   int64_t lines = 0;
   int64_t cut_sources = 0;
+  int64_t timed_again = 0;  // timings that were thrown away because the machine stood still
   int64_t max_new_tokens = 0;
   bool chooses = false;  // settings are chosen on this task (validation data)
   SettingResult baseline;

@@ -242,6 +242,7 @@ void visit(Io& io, Of<Io, TaskResult>& task) {
   io("signature", task.signature);
   io("lines", task.lines);
   io("cut_sources", task.cut_sources);
+  if (!Io::kWrites || task.timed_again > 0) io("timed_again", task.timed_again);
   io("max_new_tokens", task.max_new_tokens);
   io("chooses", task.chooses);
   io("baseline", task.baseline);

@@ -42,6 +42,9 @@ class TaskSummary {
     result.signature = metric_->signature(measured_.data.references);
     result.lines = measured_.data.lines();
     result.cut_sources = measured_.cut_sources;
+    for (const auto& [label, records] : measured_.records) {
+      for (const LineRecord& record : records) result.timed_again += record.timed_again;
+    }
     result.max_new_tokens = measured_.max_new_tokens;
     result.chooses = measured_.chooses;
     result.baseline = row_result(measured_.rows.front());

@@ -1,4 +1,6 @@
 // What is decoded around the times that suites measure.
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -46,6 +48,23 @@ TEST(EvaluationMeasure, ATurnIsOneLineWhereLinesAreLongOrTheirTimesUnknown) {
       EXPECT_LE(engine.calls[i - 1].max_new_tokens, 4);
     }
   }
+}
+
+// A stop of a virtual machine lasts seconds, and belongs to no setting.
+TEST(EvaluationMeasure, TimesABatchAgainIfTheMachineStoodStill) {
+  FakeSuite suite;
+  suite.options.max_new_tokens = 50;
+  FakeEngine engine;
+  constexpr int64_t kLast = 23;
+  int64_t visits = 0;
+  engine.seconds = [&](const Setting&, int64_t line) {
+    // The last line comes after the warm-up, which visits the first ones. Its settings are counted, then timed.
+    if (line == kLast && ++visits == 6) std::this_thread::sleep_for(std::chrono::milliseconds(250));
+    return 0.2;
+  };
+  const Results results = suite.evaluate(engine).results;
+  EXPECT_EQ(results.tasks.front().timed_again, 1);
+  EXPECT_EQ(to_json(results.tasks.front()).at("timed_again"), 1);
 }
 
 TEST(EvaluationMeasure, OutputsShorterThanThatAreDecodedWhole) {
