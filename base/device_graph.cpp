@@ -47,14 +47,29 @@ bool records_graphs(c10::Device device) {
   return !device.is_cpu() && wanted() && recorder_of(device.type());
 }
 
-std::unique_ptr<RecordedWork> record_graph(c10::Device device, const std::function<void()>& work) {
+std::unique_ptr<RecordedWork> record_graph(c10::Device device, WorkMemory& memory, const std::function<void()>& work) {
   try {
-    return recorder_of(device.type())(device, work);
+    return recorder_of(device.type())(device, memory, work);
   } catch (const std::exception& error) {
     wanted() = false;
     log_warning("steps are not recorded as graphs, which is slower: {}", error.what());
     return nullptr;
   }
+}
+
+void RepeatedWork::run(c10::Device device, WorkMemory& memory, const std::function<void()>& work) {
+  if (!recorded_ && done_before_ && records_graphs(device)) recorded_ = record_graph(device, memory, work);
+  done_before_ = true;
+  if (recorded_) {
+    recorded_->replay();
+  } else {
+    work();
+  }
+}
+
+void RepeatedWork::clear() {
+  done_before_ = false;
+  recorded_.reset();
 }
 
 }  // namespace draftsmith

@@ -18,6 +18,20 @@ bool records_graphs(c10::Device device);
 
 // Records work with the device's recorder. If that fails, warns once, turns recording off for the process and returns
 // null.
-std::unique_ptr<RecordedWork> record_graph(c10::Device device, const std::function<void()>& work);
+std::unique_ptr<RecordedWork> record_graph(c10::Device device, WorkMemory& memory, const std::function<void()>& work);
+
+// Work that is the same each time: done as it is the first time, which loads what it needs, then recorded, then
+// replayed.
+class RepeatedWork {
+ public:
+  // Does the work, without waiting for it. `work` must always be the same, on the same tensors.
+  void run(c10::Device device, WorkMemory& memory, const std::function<void()>& work);
+  // Forgets what was recorded. Needed when tensors are replaced that the work reads.
+  void clear();
+
+ private:
+  bool done_before_ = false;
+  std::unique_ptr<RecordedWork> recorded_;
+};
 
 }  // namespace draftsmith

@@ -8,7 +8,7 @@
 
 namespace draftsmith {
 
-// Recorded work. It reads and writes the tensors that it was recorded with, wherever their contents come from.
+// Recorded device work. It reads and writes the tensors that it was recorded with, wherever their contents come from.
 class RecordedWork {
  public:
   virtual ~RecordedWork() = default;
@@ -16,8 +16,14 @@ class RecordedWork {
   virtual void replay() = 0;
 };
 
+// Device memory that recorded works share for what they compute on the way. Works that share it must be replayed one
+// after the other, and a replay may overwrite what another one computed unless a tensor of it is still alive. Empty at
+// first: a recorder fills it.
+using WorkMemory = std::shared_ptr<void>;
+
 // Records the device work of a function, which may neither wait for the device nor copy from or to the host. Throws
-// std::exception if it does. Results have no values before the first replay.
-using GraphRecorder = std::function<std::unique_ptr<RecordedWork>(c10::Device, const std::function<void()>& work)>;
+// std::exception if it does. Results have no values before the first replay, and recording changes no tensor.
+using GraphRecorder =
+    std::function<std::unique_ptr<RecordedWork>(c10::Device, WorkMemory& memory, const std::function<void()>& work)>;
 
 }  // namespace draftsmith

@@ -7,6 +7,7 @@
 #include "infer/generation_settings.h"
 #include "infer/inside_methods.h"
 #include "infer/loop/decode_loop.h"
+#include "infer/loop/device_loop.h"
 #include "infer/loop/plain_loop.h"
 #include "infer/loop/prefill.h"
 #include "infer/loop/standalone_loop.h"
@@ -82,6 +83,7 @@ struct Generator::Impl {
   RowBatch decode(const Work& work, std::span<const size_t> chosen, const OnTokens& on_tokens);
   void take_results(std::vector<Row> rows, std::vector<GenerationResult>& results) const;
   void begin(RowBatch& batch, const model::TokenBatch& sources, PhaseTimer& timer);
+  void run(RowBatch& batch, PhaseTimer& timer);
 };
 
 Row Generator::Impl::make_row(const Work& work, size_t line, int64_t sample) const {
@@ -144,18 +146,23 @@ RowBatch Generator::Impl::decode(const Work& work, std::span<const size_t> chose
   padded.tokens = to_device(tokens, {static_cast<int64_t>(chosen.size()), static_cast<int64_t>(width)},
                             models.target->info().device);  // [B,S]
   begin(batch, padded, timer);
-  if (options.drafts() && parts.acceptance->traits().target == TargetRole::kVerifies) {
-    DecodeLoop(*models.target, parts, settings).run(batch, timer);
-  } else if (options.drafts()) {
-    StandaloneLoop(*models.target, parts, settings).run(batch, timer);
-  } else if (options.decodes_inside()) {
-    decode_inside(models, options, settings, batch, timer);
-  } else {
-    decode_plainly(*models.target, settings, batch, timer);
-  }
+  run(batch, timer);
   const PhaseSeconds rest = timer.lap().scaled(1.0 / static_cast<double>(batch.finished.size()));
   for (Row& row : batch.finished) row.stats.seconds += rest;
   return batch;
+}
+
+// Decodes rows whose prompts have been processed, with the loop of the method.
+void Generator::Impl::run(RowBatch& batch, PhaseTimer& timer) {
+  if (options.decodes_inside()) return decode_inside(models, options, settings, batch, timer);
+  model::LanguageModel& target = *models.target;
+  DeviceLoop on_device(target, options.drafts() ? &parts : nullptr, settings);
+  if (on_device.takes(batch)) return on_device.run(batch, timer);
+  if (!options.drafts()) return decode_plainly(target, settings, batch, timer);
+  if (parts.acceptance->traits().target != TargetRole::kVerifies) {
+    return StandaloneLoop(target, parts, settings).run(batch, timer);
+  }
+  DecodeLoop(target, parts, settings).run(batch, timer);
 }
 
 // Moves finished rows to the results of their outputs.

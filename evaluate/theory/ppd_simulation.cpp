@@ -57,7 +57,7 @@ class PartTimer {
     all_layers += seconds([&] { hidden = target_.run_layers({early, layers}, hidden, layout, state); });
     samples.layers.push_back(all_layers);
     samples.head.push_back(seconds([&] { infer::to_host(infer::most_likely(target_.exit_head(hidden))); }));
-    const auto siblings = state.siblings(branches, 0);
+    const auto siblings = state.siblings(std::vector{branches}, branches);
     const at::Tensor tokens = infer::one_row(target_, std::vector<int64_t>(static_cast<size_t>(branches), token_));
     samples.branches[branches].push_back(seconds([&] {
       target_.run_layers({0, layers - early}, target_.embed(tokens, siblings), siblings, state);

@@ -6,7 +6,7 @@ namespace {
 
 at::Tensor uniforms_after(const Verification& verification, const at::Tensor& accepted) {
   const int64_t window = verification.tokens.size(1);
-  const auto all = uniforms(verification.rows, Draw::kNext, 0, window + 1, verification.logits.device());  // [B,G+1]
+  const auto all = uniforms_of(verification, Draw::kNext, window + 1);  // [B,G+1]
   return all.gather(1, accepted.unsqueeze(1)).squeeze(1);
 }
 
@@ -25,6 +25,11 @@ at::Tensor at_position(const at::Tensor& values, const at::Tensor& position) {
   const int64_t positions = values.size(1);
   const auto first = at::arange(values.size(0), position.options()).mul_(positions);  // [B]
   return values.reshape({-1, values.size(2)}).index_select(0, first.add_(position));
+}
+
+at::Tensor uniforms_of(const Verification& verification, Draw use, int64_t count) {
+  if (verification.on_device != nullptr) return row_uniforms(*verification.on_device, use, 0, count);
+  return uniforms(verification.rows, use, 0, count, verification.logits.device());
 }
 
 at::Tensor target_token(const Verification& verification, const at::Tensor& at) {

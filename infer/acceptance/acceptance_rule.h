@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/aten.h"
+#include "infer/loop/device_rows.h"
 #include "infer/loop/rows.h"
 #include "infer/sampling/sampling.h"
 
@@ -32,13 +33,14 @@ struct AcceptanceTraits {
 // A draft and the target's logits for it, on the device. G is the batch's longest window; row b drafted counts[b]
 // tokens.
 struct Verification {
-  std::span<const Row> rows;
+  std::span<const Row> rows;              // empty if `on_device` is given
   at::Tensor logits;                      // [B,G+1,V] the target's, processed; valid up to position counts[b] of row b
   at::Tensor tokens;                      // int64 [B,G] drafted
   at::Tensor counts;                      // int64 [B]
   std::vector<at::Tensor> probabilities;  // warped q, one [B,V] for each of G; empty unless needed and sampling
   Warping warping;
   bool measure_overlap = false;
+  const DeviceRows* on_device = nullptr;  // rows that only the device knows
 };
 
 struct Judgement {
@@ -61,6 +63,8 @@ class AcceptanceRule {
 at::Tensor drafted_positions(const Verification& verification);
 // Returns the length of the leading run of true: bool [B,G] -> int64 [B].
 at::Tensor leading(const at::Tensor& kept);
+// Returns the random numbers of the next `count` new tokens, on the logits' device: fp64 [B,count].
+at::Tensor uniforms_of(const Verification& verification, Draw use, int64_t count);
 // Returns the target's token at position `at` int64 [B] of each row: the most likely one, or a draw from the warped
 // distribution.
 at::Tensor target_token(const Verification& verification, const at::Tensor& at);

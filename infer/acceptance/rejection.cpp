@@ -46,21 +46,20 @@ RowJudgement judge_by_rejection(const RowVerification<T>& in, int64_t b, double*
 
 Judgement RejectionAcceptance::judge_tensors(const Verification& verification) const {
   const int64_t window = verification.tokens.size(1);
-  const auto device = verification.logits.device();
   const auto p = warp(verification.logits, verification.warping);                       // [B,G+1,V]
   const auto q = window > 0 ? at::stack(verification.probabilities, 1) : at::Tensor();  // [B,G,V]
   Judgement judgement;
   if (window == 0) {
     judgement.accepted = at::zeros_like(verification.counts);
   } else {
-    const auto index = verification.tokens.unsqueeze(2);                           // [B,G,1]
-    const auto p_token = p.narrow(1, 0, window).gather(2, index).squeeze(2);       // [B,G]
-    const auto q_token = q.gather(2, index).squeeze(2);                            // [B,G]
-    const auto r = uniforms(verification.rows, Draw::kAccept, 0, window, device);  // [B,G]
+    const auto index = verification.tokens.unsqueeze(2);                      // [B,G,1]
+    const auto p_token = p.narrow(1, 0, window).gather(2, index).squeeze(2);  // [B,G]
+    const auto q_token = q.gather(2, index).squeeze(2);                       // [B,G]
+    const auto r = uniforms_of(verification, Draw::kAccept, window);          // [B,G]
     // r < p/q without dividing; strict, so that p = 0 is never accepted.
     judgement.accepted = leading(r.mul(q_token).lt(p_token) & drafted_positions(verification));
   }
-  const auto r_next = uniforms(verification.rows, Draw::kNext, 0, window + 1, device);  // [B,G+1]
+  const auto r_next = uniforms_of(verification, Draw::kNext, window + 1);  // [B,G+1]
   judgement.next = draw(residual(verification, p, q, judgement.accepted),
                         r_next.gather(1, judgement.accepted.unsqueeze(1)).squeeze(1));
   if (verification.measure_overlap && window > 0) judgement.overlap = overlap(p, q);

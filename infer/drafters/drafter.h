@@ -52,6 +52,12 @@ struct DraftObservation {
   std::span<const int64_t> base;    // [B] committed length before the draft
 };
 
+// A language model and its state, which has processed all but a row's last one or two committed tokens.
+struct DraftingModel {
+  model::LanguageModel& model;
+  model::DecodeState& state;
+};
+
 class Drafter {
  public:
   virtual ~Drafter() = default;
@@ -74,6 +80,10 @@ class Drafter {
   // Absent if the drafter has only logits. Called if the window rule reads no logits and, for drafters with logits,
   // only in greedy decoding without logits processors.
   virtual std::optional<std::vector<int64_t>> next_tokens(const DraftRequest& /*request*/) { return std::nullopt; }
+
+  // Returns the model that drafts, if next_logits() is but its step, with the vocabulary fitted: then whole windows can
+  // be drafted on a device without the host. After prefill() only.
+  virtual std::optional<DraftingModel> drafting_model() { return std::nullopt; }
 
   // --- for drafters that use the target's computation ---
   // Returns the layers whose hidden states observe() reads (StepInput::hidden_layers).

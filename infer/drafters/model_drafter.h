@@ -25,6 +25,7 @@ class ModelDrafter : public Drafter {
   at::Tensor next_logits(const DraftRequest& request) override;
   void observe(const DraftObservation& observation) override;
   void select_rows(std::span<const int64_t> rows) override;
+  std::optional<DraftingModel> drafting_model() override { return DraftingModel{model_, *state_}; }
 
  private:
   at::Tensor mask_unknown(const at::Tensor& tokens) const;

@@ -113,14 +113,15 @@ Branches PpdLoop::predict(const RowBatch& batch, const at::Tensor& hidden) const
   }
   if (most == 0) return branches;
   const auto count = static_cast<int64_t>(most);
-  branches.layout = state(batch).siblings(count, 0);
+  std::vector<int64_t> counts;
   std::vector<int64_t> input;
   for (size_t b = 0; b < batch.rows.size(); ++b) {
     const auto& tokens = branches.tokens[b];
-    branches.layout.new_tokens[b] = std::ssize(tokens);
+    counts.push_back(std::ssize(tokens));
     input.insert(input.end(), tokens.begin(), tokens.end());
     input.insert(input.end(), most - tokens.size(), batch.rows[b].tokens.back());
   }
+  branches.layout = state(batch).siblings(counts, count);
   branches.input = to_device(input, {std::ssize(batch.rows), count}, target_.info().device);
   return branches;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "infer/loop/commit.h"
+
 namespace draftsmith::infer {
 
 namespace {
@@ -20,8 +22,7 @@ DecodeLoop::DecodeLoop(model::LanguageModel& target, const DraftParts& parts, co
       parts_(parts),
       settings_(settings),
       drafting_(target.info(), parts, settings),
-      acceptance_(parts.acceptance->traits()),
-      commits_ends_(!acceptance_.verifies_end && parts.drafter->traits().logits) {}
+      commits_ends_(!parts.acceptance->traits().verifies_end && parts.drafter->traits().logits) {}
 
 void DecodeLoop::run(RowBatch& batch, PhaseTimer& timer) {
   drafting_.begin(batch);
@@ -42,7 +43,10 @@ void DecodeLoop::run_target(RowBatch& batch, Draft& draft, std::span<const int64
   const Verdict verdict = verify(batch, draft);
 
   timer.enter(Phase::kOther);
-  commit(batch, draft, verdict, base);
+  commit_verdicts(batch, draft, verdict.rows, parts_, settings_.eos);
+  std::vector<int64_t> processed;  // tokens that stay in the target's state
+  for (const Row& row : batch.rows) processed.push_back(row.length() - 1);
+  batch.state->rollback(processed);
   batch.share_time(timer);
 
   timer.enter(Phase::kDraft);
@@ -115,47 +119,6 @@ DecodeLoop::Verdict DecodeLoop::verify(RowBatch& batch, Draft& draft) {
   verdict.rows = row_verdicts(verdict.judgement, draft);
   draft.fail_rows(batch.rows);
   return verdict;
-}
-
-void DecodeLoop::commit(RowBatch& batch, const Draft& draft, const Verdict& verdict, std::span<const int64_t> base) {
-  std::vector<int64_t> processed;  // tokens that stay in the target's state
-  for (size_t b = 0; b < batch.rows.size(); ++b) {
-    Row& row = batch.rows[b];
-    if (!row.finished) {
-      const auto& drafted = draft.on_host[b];
-      const int64_t cut = row.stats.cut;
-      count(std::ssize(drafted), draft.counts[b] + 1, verdict.rows[b], row.stats);
-      commit_row(row, drafted, verdict.rows[b]);
-      parts_.window->observe(static_cast<int64_t>(b), {.drafted = std::ssize(drafted),
-                                                       .accepted = verdict.rows[b].accepted,
-                                                       .judged = true,
-                                                       .cut = row.stats.cut > cut,
-                                                       .at_limit = row.remaining() == 0});
-      batch.notify(row, base[b]);
-    }
-    processed.push_back(row.length() - 1);
-  }
-  batch.state->rollback(processed);
-}
-
-void DecodeLoop::commit_row(Row& row, std::span<const int64_t> drafted, const RowVerdict& verdict) const {
-  for (const int64_t token : drafted.first(static_cast<size_t>(verdict.accepted))) row.emit(token, settings_.eos);
-  if (!row.finished && row.fails(verdict.next, row.emitted(), "target")) return;
-  row.emit(verdict.next, settings_.eos);
-  row.handover = acceptance_.runs_again && verdict.rolled_back;
-}
-
-// Counts a round of one row, in which the target processed `processed` tokens.
-void DecodeLoop::count(int64_t drafted, int64_t processed, const RowVerdict& verdict, DecodeStats& stats) const {
-  stats.count_verification(drafted, verdict.accepted, parts_.window->maximum());
-  ++stats.target_runs;
-  stats.target_tokens += processed;
-  parts_.drafter->count_layers(processed - 1, processed, stats);
-  for (const double overlap : verdict.overlap) stats.overlap_sum += overlap;
-  stats.overlap_count += std::ssize(verdict.overlap);
-  if (acceptance_.lossless) return;
-  ++stats.fallbacks;
-  stats.rollbacks += verdict.rolled_back ? 1 : 0;
 }
 
 }  // namespace draftsmith::infer

@@ -33,16 +33,11 @@ class DecodeLoop {
   void run_target(RowBatch& batch, Draft& draft, std::span<const int64_t> base, PhaseTimer& timer);
   // Runs the target over the pending tokens and judges the draft.
   Verdict verify(RowBatch& batch, Draft& draft);
-  // Commits accepted and next tokens.
-  void commit(RowBatch& batch, const Draft& draft, const Verdict& verdict, std::span<const int64_t> base);
-  void commit_row(Row& row, std::span<const int64_t> drafted, const RowVerdict& verdict) const;
-  void count(int64_t drafted, int64_t processed, const RowVerdict& verdict, DecodeStats& stats) const;
 
   model::LanguageModel& target_;
   const DraftParts& parts_;
   const DecodeSettings& settings_;
   Drafting drafting_;
-  AcceptanceTraits acceptance_;
   bool commits_ends_;  // unverified
 };
 

@@ -4,9 +4,12 @@
 
 namespace draftsmith::infer {
 
+bool RowBatch::shrinks() const {
+  return std::ranges::count(rows, true, &Row::finished) * 4 >= std::ssize(rows);
+}
+
 std::vector<int64_t> RowBatch::remove_finished() {
-  const auto done = std::count_if(rows.begin(), rows.end(), [](const Row& row) { return row.finished; });
-  if (done * 4 < std::ssize(rows)) return {};
+  if (!shrinks()) return {};
   std::vector<int64_t> kept;
   std::vector<Row> left;
   for (size_t b = 0; b < rows.size(); ++b) {

@@ -4,22 +4,39 @@
 
 namespace draftsmith::infer {
 
-Judgement transfer(const Judgement& judgement, const at::Tensor& tokens, std::span<const int64_t> eos, Draft& draft) {
+PackedJudgement pack(const Judgement& judgement, const at::Tensor& tokens) {
+  PackedJudgement packed;
   std::vector<at::Tensor> columns = {judgement.accepted.unsqueeze(1), judgement.next.unsqueeze(1)};
-  if (!draft.read) columns.push_back(tokens);  // [B,G]
+  if (tokens.defined()) columns.push_back(tokens);
   if (judgement.rolled_back.defined()) columns.push_back(judgement.rolled_back.unsqueeze(1).to(at::kLong));
   if (judgement.overlap.defined()) columns.push_back(judgement.overlap.view(at::kLong));  // the bits of fp64
-  const at::Tensor host = at::cat(columns, 1).cpu();
+  packed.tokens = tokens.defined() ? tokens.size(1) : 0;
+  packed.rolled_back = judgement.rolled_back.defined() ? 1 : 0;
+  packed.overlap = judgement.overlap.defined() ? std::optional(judgement.overlap.size(1)) : std::nullopt;
+  packed.columns = at::cat(columns, 1);
+  return packed;
+}
+
+UnpackedJudgement unpack(const PackedJudgement& packed, const at::Tensor& host) {
   int64_t column = 2;
   const auto next_columns = [&](int64_t count) {
     column += count;
     return host.narrow(1, column - count, count);
   };
-  Judgement copy{.accepted = host.select(1, 0), .next = host.select(1, 1), .rolled_back = {}, .overlap = {}};
-  if (!draft.read) draft.set_tokens(next_columns(tokens.size(1)), eos);
-  if (judgement.rolled_back.defined()) copy.rolled_back = next_columns(1).squeeze(1).to(at::kBool);
-  if (judgement.overlap.defined()) copy.overlap = next_columns(judgement.overlap.size(1)).view(at::kDouble);
+  UnpackedJudgement copy;
+  copy.judgement.accepted = host.select(1, 0);
+  copy.judgement.next = host.select(1, 1);
+  copy.tokens = next_columns(packed.tokens);
+  if (packed.rolled_back > 0) copy.judgement.rolled_back = next_columns(1).squeeze(1).to(at::kBool);
+  if (packed.overlap) copy.judgement.overlap = next_columns(*packed.overlap).view(at::kDouble);
   return copy;
+}
+
+Judgement transfer(const Judgement& judgement, const at::Tensor& tokens, std::span<const int64_t> eos, Draft& draft) {
+  const PackedJudgement packed = pack(judgement, draft.read ? at::Tensor() : tokens);
+  const UnpackedJudgement copy = unpack(packed, packed.columns.cpu());
+  if (!draft.read) draft.set_tokens(copy.tokens, eos);
+  return copy.judgement;
 }
 
 Judgement fetch(const Judgement& judgement, const at::Tensor& tokens, std::span<const int64_t> eos, Draft& draft) {

@@ -7,6 +7,7 @@
 
 #include "model/layers/cache_write.h"
 #include "model/layers/step_operators.h"
+#include "model/layers/step_places.h"
 
 namespace draftsmith::model {
 namespace {
@@ -15,6 +16,15 @@ namespace {
 constexpr int64_t kSpareSlots = 1;
 // Slots that a state on a CPU begins with; they double when a row needs more, so that a high limit costs no memory.
 constexpr int64_t kFirstSlots = 64;
+
+// Returns one more than the highest slot that a new token of the layout takes.
+int64_t slots_needed(const StepLayout& layout) {
+  int64_t needed = 0;
+  for (size_t b = 0; b < layout.base.size(); ++b) {
+    needed = std::max(needed, layout.base[b] + layout.new_tokens[b]);
+  }
+  return needed;
+}
 
 }  // namespace
 
@@ -96,6 +106,7 @@ void DecoderState::select_rows(std::span<const int64_t> rows) {
   };
   const bool in_place = selects_in_place(rows);
   graphs_.clear();
+  rows_on_device_ = at::Tensor();
   cache_rows_ = pick(cache_rows_);
   for (LayerCache& layer : layers_) layer.lengths = pick(layer.lengths);
   if (!in_place) {
@@ -136,35 +147,53 @@ StepLayout DecoderState::append(std::span<const int64_t> new_tokens, int64_t tok
   return placed(layout_of(new_tokens, tokens, layer));
 }
 
-StepLayout DecoderState::siblings(int64_t branches, int64_t layer) const {
-  StepLayout layout;
-  layout.tokens = branches;
-  layout.base = cache(layer).lengths;
-  layout.new_tokens.assign(layout.base.size(), branches);
+StepLayout DecoderState::siblings(std::span<const int64_t> counts, int64_t branches, int64_t layer) const {
+  StepLayout layout = layout_of(counts, branches, layer);
   layout.siblings = true;
   return placed(std::move(layout));
 }
 
+PlacedRow DecoderState::placed_row(size_t b) const {
+  PlacedRow row{.cache_row = cache_rows_[b]};
+  if (source_of_row_.empty()) return row;
+  row.source_row = source_of_row_[b];
+  row.source_length = source_length(static_cast<int64_t>(b));
+  return row;
+}
+
 at::Tensor DecoderState::packed_places(const StepLayout& layout) const {
-  const bool has_sources = !source_of_row_.empty();
-  const int64_t all = rows() * layout.tokens;
-  const at::Tensor packed = at::empty({4 * all + 3 * rows()}, at::kLong);
-  int64_t* slot = packed.mutable_data_ptr<int64_t>();
-  int64_t* row = slot + 4 * all;
-  for (int64_t b = 0; b < rows(); ++b, ++row) {
-    const auto i = static_cast<size_t>(b);
-    for (int64_t j = 0; j < layout.tokens; ++j, ++slot) {
-      const int64_t position = layout.base[i] + (layout.siblings ? 0 : std::min(j, layout.new_tokens[i]));
-      slot[0] = j < layout.new_tokens[i] ? layout.base[i] + j : capacity_;
-      slot[all] = position;
-      slot[2 * all] = position + (layout.siblings ? 0 : 1);
-      slot[3 * all] = has_sources ? source_length(b) : 0;
-    }
-    row[0] = cache_rows_[i];
-    row[rows()] = has_sources ? source_of_row_[i] : 0;
-    row[2 * rows()] = std::max<int64_t>(0, layout.new_tokens[i] - 1);
+  std::vector<PlacedRow> rows;
+  for (size_t b = 0; b < layout.base.size(); ++b) {
+    rows.push_back(placed_row(b));
+    rows.back().base = layout.base[b];
+    rows.back().new_tokens = layout.new_tokens[b];
   }
+  const at::Tensor packed = at::empty({std::ssize(rows) * (4 * layout.tokens + 3)}, at::kLong);
+  const int64_t spare = std::max(capacity_, slots_needed(layout));  // siblings may pass the capacity
+  write_places(rows, layout.tokens, layout.siblings, spare, packed.mutable_data_ptr<int64_t>());
   return packed;
+}
+
+void DecoderState::begin_device_steps() {
+  const at::Tensor host = at::empty({3, rows()}, at::kLong);
+  auto to = host.accessor<int64_t, 2>();
+  for (int64_t b = 0; b < rows(); ++b) {
+    const PlacedRow row = placed_row(static_cast<size_t>(b));
+    to[0][b] = row.cache_row;
+    to[1][b] = row.source_row;
+    to[2][b] = row.source_length;
+  }
+  rows_on_device_ = host.to(layers_.front().keys.device(), /*non_blocking=*/true);
+}
+
+StepLayout DecoderState::device_layout(const at::Tensor& base, const at::Tensor& new_tokens, int64_t tokens) const {
+  if (!rows_on_device_.defined()) throw std::logic_error("steps on the device have not begun for these rows");
+  StepLayout layout;
+  layout.tokens = tokens;
+  layout.base.assign(static_cast<size_t>(rows()), 0);
+  layout.new_tokens = layout.base;
+  layout.recorded = true;
+  return placed(std::move(layout), step_places(base, new_tokens, rows_on_device_, tokens, capacity_));
 }
 
 StepLayout DecoderState::placed(StepLayout layout, const at::Tensor& packed) const {
@@ -217,10 +246,7 @@ void DecoderState::reserve(LayerCache& cache, int64_t slots) {
 
 void DecoderState::write(int64_t layer, const KeyValue& key_value, const StepLayout& layout) {
   LayerCache& cache = layers_.at(static_cast<size_t>(layer));
-  int64_t needed = 0;
-  for (size_t b = 0; b < layout.base.size(); ++b) {
-    needed = std::max(needed, layout.base[b] + layout.new_tokens[b]);
-  }
+  const int64_t needed = slots_needed(layout);
   if (const int64_t present = cache.keys.size(2); needed + kSpareSlots > present) {
     reserve(cache, std::max(needed, std::min(2 * present, capacity_)) + kSpareSlots);
   }
@@ -284,6 +310,11 @@ void DecoderState::set_cross(std::vector<CrossCache> cross, std::vector<int64_t>
   cross_ = std::move(cross);
   source_lengths_ = std::move(source_lengths);
   source_of_row_ = std::move(source_of_row);
+}
+
+void DecoderState::set_positions(PositionTables tables) {
+  graphs_.clear();
+  positions_ = std::move(tables);
 }
 
 int64_t DecoderState::source_length(int64_t row) const {

@@ -5,6 +5,7 @@
 
 #include "model/layers/attention.h"
 #include "model/layers/step_layout.h"
+#include "model/layers/step_places.h"
 #include "model/transformer/language_model.h"
 #include "model/transformer/step_graphs.h"
 
@@ -12,7 +13,7 @@ namespace draftsmith::model {
 
 // Self-attention cache of one layer. R >= B: on CPUs rows that left the batch keep their place.
 struct LayerCache {
-  at::Tensor keys;               // [R,kv,T,K], T grows up to the capacity and a spare slot
+  at::Tensor keys;               // [R,kv,T,K], T grows up to the capacity and a spare slot; further for siblings
   at::Tensor values;             // [R,kv,T,K]
   std::vector<int64_t> lengths;  // [B]
 };
@@ -53,9 +54,9 @@ class DecoderState final : public DecodeState {
   StepLayout layout_of(std::span<const int64_t> new_tokens, int64_t tokens, int64_t layer = 0) const;
   // Returns the same with places.
   StepLayout append(std::span<const int64_t> new_tokens, int64_t tokens, int64_t layer = 0) const;
-  // Returns the layout of `branches` siblings, all at the next position of layer `layer`. Each sees the prefix and
-  // itself.
-  StepLayout siblings(int64_t branches, int64_t layer = 0) const;
+  // Returns the layout of counts[b] siblings of each row, at most `branches`, all at the next position of layer
+  // `layer`. Each sees the prefix and itself.
+  StepLayout siblings(std::span<const int64_t> counts, int64_t branches, int64_t layer = 0) const;
   // Keeps sibling chosen[b] of each row in the given layers as the row's next token (its K/V move to the position's own
   // slot) and advances those layers by one; -1 drops all of the row's siblings.
   void select_branch(LayerRange layers, const StepLayout& layout, std::span<const int64_t> chosen);
@@ -78,8 +79,14 @@ class DecoderState final : public DecodeState {
   void count_runs(LayerRange layers, const StepLayout& layout);
   // Sets the lengths of a layer to the end of an append layout.
   void advance(int64_t layer, const StepLayout& layout);
+  // Returns the layout with its places on the caches' device, copied at once without waiting; as it is on the CPU.
+  StepLayout placed(StepLayout layout) const;
   // Returns a layout's places for a device, in one int64 tensor on the host.
   at::Tensor packed_places(const StepLayout& layout) const;
+  // Prepares device_layout() for the present rows.
+  void begin_device_steps();
+  // Returns the layout of a step whose lengths lie on the device, int64 [B] each: nothing else of it is known here.
+  StepLayout device_layout(const at::Tensor& base, const at::Tensor& new_tokens, int64_t tokens) const;
   // Returns the layout with the places that a copy of packed_places() on the device holds.
   StepLayout placed(StepLayout layout, const at::Tensor& packed) const;
   StepGraphs& graphs() { return graphs_; }
@@ -95,17 +102,17 @@ class DecoderState final : public DecodeState {
 
   // Tables over the positions used so far and more; empty before the first step. They lie here and not in the model
   // because weights may change between states.
-  void set_positions(PositionTables tables) { positions_ = std::move(tables); }
+  void set_positions(PositionTables tables);
   const PositionTables& positions() const { return positions_; }
 
  private:
+  // Returns where a row lies, without lengths.
+  PlacedRow placed_row(size_t b) const;
   at::Tensor valid_slots(int64_t layer, at::Tensor LayerCache::*part) const;
   // Grows the caches of a layer to at least `slots`; siblings may need more slots than the capacity.
   void reserve(LayerCache& cache, int64_t slots);
   // Whether rows may leave without a copy: the CPU kernel reads and writes rows in place wherever they lie.
   bool selects_in_place(std::span<const int64_t> rows) const;
-  // Returns the layout with its places on the caches' device, copied at once without waiting; as it is on the CPU.
-  StepLayout placed(StepLayout layout) const;
   void check_rows(size_t count) const;
   void check_layers(LayerRange layers) const;
 
@@ -117,6 +124,7 @@ class DecoderState final : public DecodeState {
   std::vector<CrossCache> cross_;
   std::vector<int64_t> source_lengths_;  // [R]
   std::vector<int64_t> source_of_row_;   // [B]
+  at::Tensor rows_on_device_;            // int64 [3,B] of step_places(); undefined: not prepared
   StepGraphs graphs_;
 };
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,14 @@ struct StepInput {
   std::vector<int64_t> hidden_layers;  // wanted hidden states: 0 embedding output, i output of layer i
 };
 
+// One call of the decoder on tokens whose lengths lie on the device. Row b uses its first new_tokens[b] tokens.
+struct DeviceStepInput {
+  at::Tensor tokens;      // int64 [B,L]
+  at::Tensor base;        // int64 [B] tokens of each row before these
+  at::Tensor new_tokens;  // int64 [B] 0..L
+  Logits logits = Logits::kAll;
+};
+
 // On devices other than the CPU the tensors are valid until the next step of the same state, which may reuse them.
 struct StepOutput {
   at::Tensor logits;               // [B,P,V]; undefined for kNone
@@ -98,6 +107,16 @@ class LanguageModel {
   // Processes the new tokens of every row at the row's own positions and advances its length in all layers.
   // Throws std::logic_error when a row would pass its capacity.
   virtual StepOutput step(const StepInput& input, DecodeState& state) = 0;
+
+  // --- steps that the host does not follow ---
+  // Prepares step_on_device() for the state's present rows. Returns false if there is none: on CPUs, and in models that
+  // are no transformers.
+  virtual bool begin_device_steps(DecodeState& /*state*/) { return false; }
+  // Does as step() does, but takes lengths from the device and leaves those of the state as they are. It can be
+  // recorded (base/device_graph.h). The caller keeps rows within the capacity.
+  virtual StepOutput step_on_device(const DeviceStepInput& /*input*/, DecodeState& /*state*/) {
+    throw std::logic_error("this model takes no steps whose lengths lie on the device");
+  }
 };
 
 }  // namespace draftsmith::model

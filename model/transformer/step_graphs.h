@@ -39,10 +39,13 @@ class StepGraphs {
     const auto [place, first] = graphs_.try_emplace(kind);
     return first ? nullptr : &place->second;
   }
+  // Returns the memory that the graphs share: a step's output lives until the state's next step.
+  WorkMemory& memory() { return memory_; }
   // Forgets what was recorded. Needed when tensors are replaced that the work reads.
   void clear() { graphs_.clear(); }
 
  private:
+  WorkMemory memory_;
   std::map<StepKind, StepGraph> graphs_;
 };
 

@@ -156,7 +156,8 @@ struct TransformerModel::Impl {
       graph.places = places.to(info.device, /*non_blocking=*/true);
       StepLayout recorded = state.placed(layout, graph.places);
       recorded.recorded = true;
-      graph.work = record_graph(info.device, [&] { graph.output = run(input, graph.tokens, recorded, state); });
+      graph.work = record_graph(info.device, state.graphs().memory(),
+                                [&] { graph.output = run(input, graph.tokens, recorded, state); });
       if (!graph.work) return run(input, graph.tokens, state.placed(layout, graph.places), state);
     }
     graph.work->replay();
@@ -293,14 +294,31 @@ StepOutput TransformerModel::step(const StepInput& input, DecodeState& state) {
   const LayerRange layers{0, impl_->config.decoder_layers};
   const int64_t tokens = input.tokens.size(1);
   const bool records = tokens <= kLongestKernelStep && records_graphs(impl_->info.device);
-  StepGraph* graph = records ? own.graphs().find({own.rows(), tokens, input.logits, input.hidden_layers}) : nullptr;
-  const StepLayout layout =
-      graph == nullptr ? own.append(input.new_tokens, tokens) : own.layout_of(input.new_tokens, tokens);
+  const StepLayout layout = own.layout_of(input.new_tokens, tokens);
   impl_->parts->prepare(layers, layout, own);
-  StepOutput output =
-      graph == nullptr ? impl_->run(input, input.tokens, layout, own) : impl_->run_recorded(*graph, input, layout, own);
+  StepGraph* graph = records ? own.graphs().find({own.rows(), tokens, input.logits, input.hidden_layers}) : nullptr;
+  StepOutput output = graph == nullptr ? impl_->run(input, input.tokens, own.placed(layout), own)
+                                       : impl_->run_recorded(*graph, input, layout, own);
   own.count_runs(layers, layout);
   return output;
+}
+
+bool TransformerModel::begin_device_steps(DecodeState& state) {
+  if (impl_->info.device.is_cpu() || !has_step_places(impl_->info.device)) return false;
+  const DecodingGuard guard;
+  DecoderState& own = own_state(state);
+  const std::vector<int64_t> none(static_cast<size_t>(own.rows()), 0);
+  impl_->parts->prepare({0, impl_->config.decoder_layers}, own.layout_of(none, 1), own);
+  own.begin_device_steps();
+  return true;
+}
+
+StepOutput TransformerModel::step_on_device(const DeviceStepInput& input, DecodeState& state) {
+  const DecodingGuard guard;
+  DecoderState& own = own_state(state);
+  const StepLayout layout = own.device_layout(input.base, input.new_tokens, input.tokens.size(1));
+  return impl_->run({.tokens = input.tokens, .new_tokens = {}, .logits = input.logits, .hidden_layers = {}},
+                    input.tokens, layout, own);
 }
 
 at::Tensor TransformerModel::embed(const at::Tensor& tokens, const StepLayout& layout) {

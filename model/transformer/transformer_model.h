@@ -71,6 +71,8 @@ class TransformerModel : public LanguageModel {
   std::unique_ptr<DecodeState> begin(const EncoderStates& source, int64_t capacity, int64_t samples = 1) override;
   std::unique_ptr<DecodeState> begin(int64_t rows, int64_t capacity) override;
   StepOutput step(const StepInput& input, DecodeState& state) override;
+  bool begin_device_steps(DecodeState& state) override;
+  StepOutput step_on_device(const DeviceStepInput& input, DecodeState& state) override;
 
   // --- the two smaller verbs beneath step() ---
   // Embeds tokens [B,L] for the layout's positions: hidden state 0. [B,L,D]

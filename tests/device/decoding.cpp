@@ -1,9 +1,10 @@
 #include "tests/device/decoding.h"
 
+#include <limits>
+
 #include <gtest/gtest.h>
 
 #include "infer/drafters/model_drafter.h"
-#include "infer/generator.h"
 #include "tests/support/models.h"
 
 namespace draftsmith::on_device {
@@ -23,26 +24,37 @@ infer::DecodeOptions device_options(const std::string& method, double temperatur
   return options;
 }
 
-std::vector<Ids> decode_on(c10::Device device, const model::TransformerConfig& config,
-                           const infer::DecodeOptions& options, c10::ScalarType type, bool endless) {
-  const auto model_of = [&](uint64_t seed) {
-    auto model = model::varied_model(config, seed, type);
+std::vector<infer::GenerationResult> results_on(c10::Device device, const Decoding& decoding) {
+  const auto model_of = [&](uint64_t seed, bool drafts) {
+    model::TransformerConfig config = decoding.config;
+    if (drafts && decoding.drafter_vocabulary > 0) config.vocabulary = decoding.drafter_vocabulary;
+    auto model = model::varied_model(config, seed, decoding.type);
     model->requires_grad(false);
-    model->to(device, type);
+    if (decoding.broken_token >= 0 && drafts == decoding.breaks_drafter) {
+      at::Tensor embedding = model->parameters().at("embedding.weight");
+      embedding[decoding.broken_token].fill_(std::numeric_limits<double>::quiet_NaN());
+    }
+    model->to(device, decoding.type);
     model->pack();
     return model;
   };
-  const auto target = model_of(1);
-  const auto drafter = model_of(2);
+  const auto target = model_of(1, false);
+  const auto drafter = model_of(2, true);
   infer::GenerationModels models;
   models.target = target.get();
-  if (endless) {
-    models.generation = model::default_generation_config(config);
+  models.target_tokenizer = decoding.tokenizer;
+  if (decoding.endless) {
+    models.generation = model::default_generation_config(decoding.config);
     models.generation->eos_ids.clear();
   }
-  if (options.drafts()) models.drafter = infer::as_drafter(*drafter, nullptr);
+  if (decoding.options.drafts()) models.drafter = infer::as_drafter(*drafter, decoding.tokenizer);
+  return infer::Generator(models, decoding.options).generate(device_sources());
+}
+
+std::vector<Ids> decode_on(c10::Device device, const model::TransformerConfig& config,
+                           const infer::DecodeOptions& options, c10::ScalarType type, bool endless) {
   std::vector<Ids> outputs;
-  for (const auto& result : infer::Generator(models, options).generate(device_sources())) {
+  for (const auto& result : results_on(device, {config, options, type, endless})) {
     EXPECT_FALSE(result.error.has_value());
     outputs.push_back(result.ids);
   }

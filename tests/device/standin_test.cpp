@@ -94,11 +94,15 @@ TEST(Standin, MemoryIsUsedAgain) {
 TEST(StandinGraphs, ReplaysReadWhatTheTensorsHoldThen) {
   const at::Tensor x = numbers({3, 4}).to(device());
   at::Tensor y;
-  const auto work = record_graph(device(), [&] {
+  const at::Tensor runs = at::zeros({1}, x.options());
+  WorkMemory memory;
+  const auto work = record_graph(device(), memory, [&] {
     y = x.mm(x.t()).softmax(-1);
     y.add_(1);
+    runs.add_(1);
   });
   ASSERT_NE(work, nullptr);
+  EXPECT_EQ(runs.item<float>(), 0) << "recording does nothing";
   for (const double factor : {1.0, 3.0}) {
     const at::Tensor host = factor * numbers({3, 4});
     x.copy_(host);
@@ -107,6 +111,7 @@ TEST(StandinGraphs, ReplaysReadWhatTheTensorsHoldThen) {
     EXPECT_EQ(counts().all_launches(), 1);
     EXPECT_TRUE(y.to(at::kCPU).allclose(host.mm(host.t()).softmax(-1) + 1));
   }
+  EXPECT_EQ(runs.item<float>(), 2);
 }
 
 TEST(StandinGraphs, WaitsAndCopiesOfTheHostCannotBeRecorded) {

@@ -56,9 +56,15 @@ at::Tensor to_device(const at::Tensor& host) {
   return result;
 }
 
-std::optional<Recording::Launches>& recorded() {
-  static auto* launches = new std::optional<Recording::Launches>;
-  return *launches;
+// What a recording holds: launches, and the contents of tensors before the recording changed them.
+struct Recorded {
+  Recording::Launches launches;
+  std::vector<std::pair<at::Tensor, at::Tensor>> before;  // aliases on the CPU and their copies
+};
+
+std::optional<Recorded>& recorded() {
+  static auto* one = new std::optional<Recorded>;
+  return *one;
 }
 
 void forbid_in_recordings(const std::string& what) {
@@ -105,7 +111,9 @@ class Run {
   void compute() {
     for (size_t i = 0; i < originals_.size(); ++i) {
       const auto* alias = op_.schema().arguments()[i].alias_info();
-      stack_[first_ + i] = argument(originals_[i], alias != nullptr && alias->isWrite());
+      const bool written = alias != nullptr && alias->isWrite();
+      if (written) keep_contents(originals_[i]);
+      stack_[first_ + i] = argument(originals_[i], written);
     }
     op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
     for (const auto& [host, original] : grown_) {
@@ -149,6 +157,12 @@ class Run {
       list.push_back(one ? std::optional(tensor(*one, written)) : std::nullopt);
     }
     return list;
+  }
+
+  static void keep_contents(const c10::IValue& value) {
+    if (value.isTensor()) keep_before_recording(value.toTensor());
+    if (!value.isTensorList()) return;
+    for (const at::Tensor& one : value.toTensorVector()) keep_before_recording(one);
   }
 
   // Returns the argument that a result aliases.
@@ -218,15 +232,23 @@ Recording::Recording() {
 }
 
 Recording::~Recording() {
+  auto& before = recorded()->before;
+  for (auto kept = before.rbegin(); kept != before.rend(); ++kept) kept->first.copy_(kept->second);
   recorded().reset();
 }
 
 Recording::Launches Recording::take() {
-  return std::exchange(*recorded(), {});
+  return std::exchange(recorded()->launches, {});
 }
 
 void record(std::function<void()> launch) {
-  if (recorded()) recorded()->push_back(std::move(launch));
+  if (recorded()) recorded()->launches.push_back(std::move(launch));
+}
+
+void keep_before_recording(const at::Tensor& tensor) {
+  if (!recorded() || !tensor.defined() || tensor.numel() == 0) return;
+  const at::Tensor alias = readable_alias(tensor);
+  recorded()->before.emplace_back(alias, alias.clone());
 }
 
 at::Tensor readable_alias(const at::Tensor& tensor) {

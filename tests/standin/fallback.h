@@ -18,7 +18,8 @@ at::Tensor readable_alias(const at::Tensor& tensor);
 // new results to the device. Errors: std::logic_error for host tensors other than numbers, as on a GPU.
 void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
-// While this exists, launches are recorded, and waits and copies from or to the host are errors.
+// While this exists, launches are recorded, and waits and copies from or to the host are errors. What launches change
+// in tensors is undone at the end: recording does nothing, as on a GPU.
 class Recording {
  public:
   using Launches = std::vector<std::function<void()>>;
@@ -29,6 +30,8 @@ class Recording {
 };
 // Records a launch if there is a recording.
 void record(std::function<void()> launch);
+// Keeps what a recorded launch is about to overwrite, for the recording's end.
+void keep_before_recording(const at::Tensor& tensor);
 
 // Count what the host asks of the device.
 void count_launch(const std::string& name);

@@ -98,6 +98,7 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& target, bool non_
   };
   if (from_device && to_device) {
     count_launch("copy_");
+    keep_before_recording(target);
     record(copy);
   } else {
     count_copy(to_device, !non_blocking);
@@ -151,7 +152,7 @@ class RecordedLaunches final : public RecordedWork {
   Recording::Launches launches_;
 };
 
-std::unique_ptr<RecordedWork> record_launches(c10::Device, const std::function<void()>& work) {
+std::unique_ptr<RecordedWork> record_launches(c10::Device, WorkMemory&, const std::function<void()>& work) {
   Recording recording;
   work();
   return std::make_unique<RecordedLaunches>(recording.take());

@@ -1,4 +1,4 @@
-// A tokenizer for tests that ask it for nothing but its number of pieces and its hash.
+// Tokenizers for tests: one of which nothing but its number of pieces and its hash is asked, and one of letters.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +30,17 @@ class Pieces : public data::Tokenizer {
   int64_t count_;
   std::string hash_;
   std::filesystem::path file_;
+};
+
+// Ids are letters: 2 is "a", 3 is "b" and so on; 0 and 1 have no text.
+class Letters : public Pieces {
+ public:
+  using Pieces::Pieces;
+  std::string decode(std::span<const int32_t> ids) const override {
+    std::string text;
+    for (const int32_t id : ids) text += id < 2 ? "" : std::string(1, static_cast<char>('a' + id - 2));
+    return text;
+  }
 };
 
 }  // namespace draftsmith::infer::testing

@@ -16,17 +16,6 @@
 namespace draftsmith::infer::testing {
 namespace {
 
-// Ids are letters: 2 is "a", 3 is "b" and so on; 0 and 1 have no text.
-class Letters : public Pieces {
- public:
-  using Pieces::Pieces;
-  std::string decode(std::span<const int32_t> ids) const override {
-    std::string text;
-    for (const int32_t id : ids) text += id < 2 ? "" : std::string(1, static_cast<char>('a' + id - 2));
-    return text;
-  }
-};
-
 // Returns the number of tokens up to the first that completes a stop string; -1: none does.
 int64_t stop_of(const data::Tokenizer& tokenizer, const std::vector<std::string>& stops, const Ids& tokens) {
   StopStringMatcher matcher(std::make_shared<const std::vector<std::string>>(stops), tokenizer);

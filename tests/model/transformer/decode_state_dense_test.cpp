@@ -23,7 +23,7 @@ TEST(DecodeStateDense, ManySiblingsEqualSeparateStates) {
   DecoderState& state = transformer_state(*branched);
   const int64_t branches = 40;
   const at::Tensor tokens = at::arange(2, 2 + branches, at::kLong).expand({2, branches});
-  const StepLayout layout = state.siblings(branches);
+  const StepLayout layout = state.siblings(std::vector{branches, branches}, branches);
   const at::Tensor hidden = model->run_layers({0, 3}, model->embed(tokens, layout), layout, state);
   for (const int64_t branch : {0, 17, 39}) {
     const auto alone = model->begin(encoded, 6);

@@ -109,7 +109,7 @@ TEST_F(DecodeStateLayers, SiblingsEqualSeparateStates) {
     model_->step(step_input(kPrefix), *branched);
     DecoderState& state = transformer_state(*branched);
     const at::Tensor tokens = at::tensor({7, 8, 9, 10, 11, 12}, at::kLong).view({2, 3});
-    const StepLayout layout = state.siblings(3);
+    const StepLayout layout = state.siblings(std::vector<int64_t>{3, 3}, 3);
     const at::Tensor hidden = model_->run_layers({0, 3}, model_->embed(tokens, layout), layout, state);
     EXPECT_EQ(branched->length(0), 3);
     for (int64_t branch = 0; branch < 3; ++branch) {
@@ -126,7 +126,7 @@ TEST_F(DecodeStateLayers, SelectedBranchGoesOnAsIfItHadBeenStepped) {
   model_->step(step_input(kPrefix), *branched);
   DecoderState& state = transformer_state(*branched);
   const at::Tensor tokens = at::tensor({7, 8, 9, 10, 11, 12}, at::kLong).view({2, 3});
-  const StepLayout layout = state.siblings(3);
+  const StepLayout layout = state.siblings(std::vector<int64_t>{3, 3}, 3);
   model_->run_layers({0, 3}, model_->embed(tokens, layout), layout, state);
   state.select_branch({0, 3}, layout, std::vector<int64_t>{2, -1});
   EXPECT_EQ(branched->length(0), 4);
@@ -146,7 +146,7 @@ TEST_F(DecodeStateLayers, BranchesOfLowerLayersOnlyResumeInTheUpperOnes) {
   const auto branched = fresh();
   model_->step(step_input(kPrefix), *branched);
   DecoderState& state = transformer_state(*branched);
-  const StepLayout layout = state.siblings(2);
+  const StepLayout layout = state.siblings(std::vector<int64_t>{2, 2}, 2);
   const at::Tensor tokens = at::tensor({7, 8, 9, 10}, at::kLong).view({2, 2});
   const at::Tensor hidden = model_->run_layers({0, 2}, model_->embed(tokens, layout), layout, state);
   state.select_branch({0, 2}, layout, std::vector<int64_t>{1, 0});
@@ -209,7 +209,7 @@ TEST_F(DecodeStateLayers, RunsOfLayersAreCounted) {
   EXPECT_EQ(state.layer_runs(), 4 * 3 + 2);
   model_->write_kv({2, 3}, hidden, layout, state);
   EXPECT_EQ(state.layer_runs(), 4 * 3 + 2) << "K/V that are only written are no run";
-  layout = state.siblings(2);
+  layout = state.siblings(std::vector<int64_t>{2, 2}, 2);
   model_->run_layers({0, 1}, model_->embed(at::tensor({4, 5, 6, 7}, at::kLong).view({2, 2}), layout), layout, state);
   EXPECT_EQ(state.layer_runs(), 4 * 3 + 2 + 4) << "each branch of each row counts";
   decode->select_rows(std::vector<int64_t>{1});

@@ -1,0 +1,191 @@
+#include "infer/loop/device_loop.h"
+
+#include <algorithm>
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "infer/loop/commit.h"
+#include "infer/loop/plain_loop.h"
+#include "infer/loop/vocabulary.h"
+
+namespace draftsmith::infer {
+
+namespace {
+
+// Rounds that are launched before the verdict of an earlier one is read.
+constexpr size_t kRoundsAhead = 1;
+
+// Returns memory for a copy that the host does not wait for.
+at::Tensor landing_place(const at::Tensor& values) {
+  return at::empty(values.sizes(), values.options().device(at::kCPU).pinned_memory(values.is_cuda()));
+}
+
+}  // namespace
+
+DeviceLoop::DeviceLoop(model::LanguageModel& target, const DraftParts* parts, const DecodeSettings& settings)
+    : target_(target),
+      parts_(parts),
+      settings_(settings),
+      device_(target.info().device),
+      drafter_(parts == nullptr ? std::nullopt : parts->drafter->drafting_model()) {
+  if (!drafts()) return;
+  window_ = parts->window->maximum();
+  keeps_probabilities_ =
+      !settings.warping.greedy() && (parts->acceptance->traits().needs_distribution || settings.measure_alpha);
+}
+
+bool DeviceLoop::takes(const RowBatch& batch) const {
+  if (!records_graphs(device_) || !settings_.processors.empty() || !has_round_operators(device_)) return false;
+  if (!drafts()) return begin_steps(batch);
+  const WindowTraits window = parts_->window->traits();
+  const AcceptanceTraits acceptance = parts_->acceptance->traits();
+  const bool fixed = window.constant_length && window.decides == Decides::kUpFront && window_ > 0;
+  const bool lossless = acceptance.lossless && acceptance.target == TargetRole::kVerifies;
+  return fixed && lossless && drafter_ && drafter_->model.info().device == device_ && begin_steps(batch);
+}
+
+bool DeviceLoop::begin_steps(const RowBatch& batch) const {
+  return target_.begin_device_steps(*batch.state) && (!drafter_ || drafter_->model.begin_device_steps(drafter_->state));
+}
+
+void DeviceLoop::run(RowBatch& batch, PhaseTimer& timer) {
+  if (drafts()) parts_->window->begin(batch.rows);
+  std::vector<int64_t> drafted;
+  for (const Row& row : batch.rows) drafted.push_back(row.length() - 1);
+  begin(batch, drafted);
+  while (!batch.rows.empty()) {
+    launch(batch, timer);
+    if (flights_.size() > kRoundsAhead) land(batch);
+    batch.share_time(timer);
+    if (batch.shrinks()) remove_finished(batch);
+  }
+}
+
+// Starts with rows that the host knows. `drafted` [B]: tokens that the drafter's state holds.
+void DeviceLoop::begin(const RowBatch& batch, std::span<const int64_t> drafted) {
+  rows_ = rows_on_device(batch.rows, drafted, settings_.eos, window_, !settings_.warping.greedy(), device_);
+  drafting_.clear();
+  verifying_.clear();
+}
+
+void DeviceLoop::launch(RowBatch& batch, PhaseTimer& timer) {
+  if (drafts()) {
+    timer.enter(Phase::kDraft);
+    drafting_.run(device_, memory_, [&] { draft(); });
+  }
+  timer.enter(Phase::kVerify);
+  verifying_.run(device_, memory_, [&] { verify(*batch.state); });
+  timer.enter(Phase::kOther);
+  Flight flight{landing_place(verdict_.columns), c10::Event(device_.type(), c10::EventFlag::PYTORCH_DEFAULT)};
+  flight.host.copy_(verdict_.columns, /*non_blocking=*/true);
+  flight.landed.record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+  flights_.push_back(std::move(flight));
+}
+
+void DeviceLoop::draft() {
+  plan_ = plan_round(rows_, window_);
+  drawn_.clear();
+  probabilities_.clear();
+  const model::ModelInfo& drafter = drafter_->model.info();
+  const int64_t vocabulary = target_.info().vocabulary;
+  for (int64_t j = 0; j < window_; ++j) {
+    const auto step = static_cast<size_t>(j);
+    const at::Tensor tokens = j == 0 ? plan_.unseen : drawn_.back().clamp_min(0).unsqueeze(1);
+    const model::StepOutput output =
+        drafter_->model.step_on_device({.tokens = known_tokens(tokens, drafter, vocabulary),
+                                        .base = plan_.base_of_draft[step],
+                                        .new_tokens = plan_.new_of_draft[step],
+                                        .logits = model::Logits::kLast},
+                                       drafter_->state);
+    drawn_.push_back(draw_draft(fit_vocabulary(output.logits.select(1, 0), vocabulary), j));
+  }
+}
+
+at::Tensor DeviceLoop::draw_draft(const at::Tensor& logits, int64_t step) {
+  mask_padding(logits, settings_.ids);
+  if (settings_.warping.greedy()) return most_likely(logits);
+  const at::Tensor q = warp(logits, settings_.warping);  // [B,V]
+  if (keeps_probabilities_) probabilities_.push_back(q);
+  return infer::draw(q, row_uniforms(rows_, Draw::kDraft, step, 1).squeeze(1));
+}
+
+void DeviceLoop::verify(model::DecodeState& state) {
+  if (!drafts()) plan_ = plan_round(rows_, 0);
+  const at::Tensor pending =
+      drafts() ? at::cat({plan_.last, at::stack(drawn_, 1).clamp_min_(0)}, 1) : plan_.last;  // [B,G+1]
+  const model::StepOutput output =
+      target_.step_on_device({.tokens = pending, .base = plan_.base, .new_tokens = plan_.new_tokens}, state);
+  mask_padding(output.logits, settings_.ids);
+  if (drafts()) {
+    judge(output.logits, pending);
+  } else {
+    choose(output.logits.squeeze(1));
+  }
+}
+
+// Plain decoding: takes a token from logits [B,V].
+void DeviceLoop::choose(const at::Tensor& logits) {
+  const Warping& warping = settings_.warping;
+  const at::Tensor next = warping.greedy()
+                              ? most_likely(logits)
+                              : infer::draw(warp(logits, warping), row_uniforms(rows_, Draw::kNext, 0, 1).squeeze(1));
+  const at::Tensor none = plan_.last.narrow(1, 0, 0);  // [B,0]
+  commit_round(rows_, none, plan_.counts, plan_.counts, next);
+  verdict_.columns = next.unsqueeze(1);
+}
+
+void DeviceLoop::judge(const at::Tensor& logits, const at::Tensor& pending) {
+  const at::Tensor drawn = at::stack(drawn_, 1);  // [B,G]
+  const Judgement judgement = parts_->acceptance->judge({.rows = {},
+                                                         .logits = logits,
+                                                         .tokens = pending.narrow(1, 1, window_),
+                                                         .counts = plan_.counts,
+                                                         .probabilities = probabilities_,
+                                                         .warping = settings_.warping,
+                                                         .measure_overlap = settings_.measure_alpha,
+                                                         .on_device = &rows_});
+  verdict_ = pack(judgement, drawn);
+  commit_round(rows_, drawn, plan_.counts, judgement.accepted, judgement.next);
+}
+
+void DeviceLoop::land(RowBatch& batch) {
+  const Flight flight = std::move(flights_.front());
+  flights_.pop_front();
+  flight.landed.synchronize();
+  if (drafts()) {
+    commit_drafts(batch, flight.host);
+  } else {
+    commit_next(batch, to_host(flight.host), settings_);
+  }
+}
+
+// Commits a round as the device has done. Rows that only the host knows to be finished, by a stop string, stay so.
+void DeviceLoop::commit_drafts(RowBatch& batch, const at::Tensor& host) {
+  const UnpackedJudgement verdict = unpack(verdict_, host);
+  Draft draft;
+  draft.on_host.resize(batch.rows.size());
+  for (Row& row : batch.rows) {
+    draft.counts.push_back(row.finished ? 0 : std::max<int64_t>(0, std::min(window_, row.remaining() - 1)));
+    row.stats.draft_runs += draft.counts.back();
+  }
+  draft.set_tokens(verdict.tokens, settings_.eos);
+  const std::vector<RowVerdict> verdicts = row_verdicts(verdict.judgement, draft);
+  draft.fail_rows(batch.rows);
+  commit_verdicts(batch, draft, verdicts, *parts_, settings_.eos);
+}
+
+void DeviceLoop::remove_finished(RowBatch& batch) {
+  while (!flights_.empty()) land(batch);
+  const std::vector<int64_t> kept = batch.remove_finished();
+  if (kept.empty()) return;
+  std::vector<int64_t> drafted = to_host(rows_.drafted);
+  keep_rows(drafted, kept);
+  if (drafts()) {
+    parts_->drafter->select_rows(kept);
+    parts_->window->select_rows(kept);
+  }
+  begin_steps(batch);
+  begin(batch, drafted);
+}
+
+}  // namespace draftsmith::infer

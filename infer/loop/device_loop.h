@@ -1,0 +1,78 @@
+// Decoding whose rounds run on the device. A round is drafted, verified and committed there, each part a replay of
+// recorded work (base/device_graph.h): it reads lengths, texts and random numbers that lie there. The host launches a
+// round before it reads the verdict of the one before, so the device never waits for the host.
+//
+// It decodes plainly (window 0), and drafts windows of fixed length with a model. Its output and counts are those of
+// decode_plainly() and DecodeLoop.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include <c10/core/Event.h>
+
+#include "base/device_graph.h"
+#include "infer/loop/decode_settings.h"
+#include "infer/loop/device_rows.h"
+#include "infer/loop/draft_parts.h"
+#include "infer/loop/row_batch.h"
+#include "infer/loop/row_verdict.h"
+
+namespace draftsmith::infer {
+
+class DeviceLoop {
+ public:
+  // `parts`: null decodes plainly. All arguments must outlive the loop.
+  DeviceLoop(model::LanguageModel& target, const DraftParts* parts, const DecodeSettings& settings);
+
+  // Returns whether this loop can decode the batch, whose prompts have been processed: the device records work, models
+  // step there, no logits processor is active, and a drafting method has a model, a fixed window and a lossless rule.
+  // Prepares the states for it.
+  bool takes(const RowBatch& batch) const;
+  // Decodes every row to its end. `timer` must be in kOther, as it is afterwards; the rows share its time.
+  void run(RowBatch& batch, PhaseTimer& timer);
+
+ private:
+  // Verdict of a round on its way to the host.
+  struct Flight {
+    at::Tensor host;  // copy of the columns, complete after `landed`
+    c10::Event landed;
+  };
+
+  bool drafts() const { return parts_ != nullptr; }
+  bool begin_steps(const RowBatch& batch) const;
+  void begin(const RowBatch& batch, std::span<const int64_t> drafted);
+  void launch(RowBatch& batch, PhaseTimer& timer);
+  // A round's work on the device.
+  void draft();
+  void verify(model::DecodeState& state);
+  void choose(const at::Tensor& logits);
+  void judge(const at::Tensor& logits, const at::Tensor& pending);
+  at::Tensor draw_draft(const at::Tensor& logits, int64_t step);
+  // Reads the verdict of the oldest round in flight and commits it.
+  void land(RowBatch& batch);
+  void commit_drafts(RowBatch& batch, const at::Tensor& host);
+  void remove_finished(RowBatch& batch);
+
+  model::LanguageModel& target_;
+  const DraftParts* parts_;
+  const DecodeSettings& settings_;
+  at::Device device_;
+  int64_t window_ = 0;
+  bool keeps_probabilities_ = false;  // the drafter's, for the acceptance rule or alpha
+  std::optional<DraftingModel> drafter_;
+  DeviceRows rows_;
+  // --- what a round computes; replays put it in the same tensors ---
+  RoundPlan plan_;
+  std::vector<at::Tensor> drawn_;          // one [B] for each drafting step; kNoToken: bad logits
+  std::vector<at::Tensor> probabilities_;  // one [B,V] for each, if kept
+  PackedJudgement verdict_;                // plain decoding: one column, the next tokens
+  // --- recorded work ---
+  WorkMemory memory_;
+  RepeatedWork drafting_;
+  RepeatedWork verifying_;
+  std::deque<Flight> flights_;
+};
+
+}  // namespace draftsmith::infer

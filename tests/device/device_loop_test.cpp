@@ -1,0 +1,163 @@
+// Rounds on the device give what rounds that the host leads give: ids, counts, errors, and when they are told.
+#include "infer/loop/device_loop.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "tests/device/decoding.h"
+#include "tests/device/test_device.h"
+#include "tests/standin/standin.h"
+#include "tests/support/models.h"
+#include "tests/support/pieces_tokenizer.h"
+
+namespace draftsmith::infer {
+namespace {
+
+using on_device::Decoding;
+using on_device::device_options;
+using on_device::results_on;
+using on_device::test_device;
+
+using Results = std::vector<GenerationResult>;
+
+class DeviceLoopTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!on_device::on_standin()) GTEST_SKIP() << "compares with the host's loops, which a GPU leaves at once";
+  }
+  void TearDown() override {
+    if (on_device::on_standin()) standin::record_graphs(true);
+  }
+
+  static Results led_by_host(const Decoding& decoding) {
+    test_device();
+    standin::record_graphs(false);
+    Results results = results_on(test_device(), decoding);
+    standin::record_graphs(true);
+    return results;
+  }
+
+  static void expect_same(const Decoding& decoding) {
+    const Results expected = led_by_host(decoding);
+    const Results found = results_on(test_device(), decoding);
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      SCOPED_TRACE(fmt::format("output {}", i));
+      EXPECT_EQ(found[i].ids, expected[i].ids);
+      EXPECT_EQ(found[i].error.has_value(), expected[i].error.has_value());
+      if (found[i].error && expected[i].error) {
+        EXPECT_EQ(found[i].error->where, expected[i].error->where);
+        EXPECT_EQ(found[i].error->what, expected[i].error->what);
+      }
+      expect_same_counts(found[i].stats, expected[i].stats);
+    }
+  }
+
+  static void expect_same_counts(const DecodeStats& found, const DecodeStats& expected) {
+    const auto counts = [](const DecodeStats& stats) {
+      return std::vector{stats.emitted,       stats.target_runs, stats.target_tokens, stats.draft_runs,   stats.drafted,
+                         stats.verifications, stats.accepted,    stats.cut,           stats.overlap_count};
+    };
+    EXPECT_EQ(counts(found), counts(expected));
+    EXPECT_EQ(found.accepted_histogram, expected.accepted_histogram);
+    EXPECT_NEAR(found.overlap_sum, expected.overlap_sum, 1e-9);
+  }
+};
+
+TEST_F(DeviceLoopTest, EqualsTheHostsLoops) {
+  for (const model::TransformerConfig& config : {model::tiny_t5(), model::tiny_llama(), model::tiny_gpt2()}) {
+    for (const char* method : {"greedy", "sample", "speculative"}) {
+      for (const double temperature : {0.0, 1.0}) {
+        for (const int64_t batch : {1, 5}) {
+          SCOPED_TRACE(fmt::format("{} {} T {} batch {}", config.family, method, temperature, batch));
+          if (std::string(method) == "greedy" && temperature > 0) continue;
+          if (std::string(method) == "sample" && temperature == 0) continue;
+          Decoding decoding{config, device_options(method, temperature, batch)};
+          decoding.options.measure_alpha = std::string(method) == "speculative";
+          expect_same(decoding);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(DeviceLoopTest, TruncatesDistributionsAndSamplesSeveralOutputs) {
+  Decoding decoding{model::tiny_t5(), device_options("speculative", 0.7, 2)};
+  decoding.options.top_k = 7;
+  decoding.options.top_p = 0.9;
+  decoding.options.num_samples = 3;
+  expect_same(decoding);
+}
+
+TEST_F(DeviceLoopTest, DraftsWithFewerIdsAndNeverPutsPaddingOut) {
+  model::TransformerConfig config = model::tiny_llama();
+  const testing::Letters letters(config.vocabulary - 3);
+  for (const double temperature : {0.0, 1.0}) {
+    Decoding decoding{config, device_options("speculative", temperature, 3)};
+    decoding.tokenizer = &letters;
+    decoding.drafter_vocabulary = config.vocabulary - 2;
+    expect_same(decoding);
+  }
+}
+
+TEST_F(DeviceLoopTest, EndsAtStopStringsThatOnlyTheHostKnows) {
+  const model::TransformerConfig config = model::tiny_llama();
+  const testing::Letters letters(26);
+  for (const char* method : {"greedy", "speculative"}) {
+    Decoding decoding{config, device_options(method, 0, 5)};
+    decoding.tokenizer = &letters;
+    decoding.endless = true;
+    const Results whole = led_by_host(decoding);
+    for (const size_t line : {0, 3}) {
+      const auto& ids = whole[line].ids;
+      ASSERT_GE(ids.size(), 6U);
+      const std::vector<int32_t> two{static_cast<int32_t>(ids[4]), static_cast<int32_t>(ids[5])};
+      decoding.options.stop_strings = {letters.decode(two)};
+      expect_same(decoding);
+    }
+  }
+}
+
+TEST_F(DeviceLoopTest, FailsTheRowsWhoseLogitsAreNoNumbers) {
+  for (const bool drafter : {false, true}) {
+    for (const char* method : {"greedy", "speculative"}) {
+      for (const int64_t batch : {1, 5}) {
+        SCOPED_TRACE(fmt::format("{} {} batch {}", drafter ? "drafter" : "target", method, batch));
+        Decoding decoding{model::tiny_mt5(), device_options(method, 0, batch)};
+        decoding.broken_token = 9;  // of the first input
+        decoding.breaks_drafter = drafter;
+        expect_same(decoding);
+      }
+    }
+  }
+}
+
+// What a round asks of the device: the difference of two lengths. Inputs are decoded one by one.
+TEST_F(DeviceLoopTest, ARoundIsOneOrTwoLaunchesOneCopyAndOneWait) {
+  for (const auto& [method, temperature, launches] :
+       {std::tuple{"greedy", 0.0, 1}, std::tuple{"sample", 1.0, 1}, std::tuple{"speculative", 0.0, 2},
+        std::tuple{"speculative", 1.0, 2}}) {
+    const auto of_length = [&](int64_t tokens) {
+      Decoding decoding{model::tiny_t5(), device_options(method, temperature, 1)};
+      decoding.options.max_new_tokens = tokens;
+      decoding.endless = true;
+      standin::reset_counts();
+      const Results results = results_on(test_device(), decoding);
+      return std::pair(standin::counts(), total(results).target_runs);
+    };
+    const auto [few, few_rounds] = of_length(20);
+    const auto [many, many_rounds] = of_length(60);
+    const int64_t rounds = many_rounds - few_rounds;
+    const int64_t all = many.all_launches() - few.all_launches();
+    fmt::print("{:<12} T {}: {} launches, {} copies and {} waits for {} rounds\n", method, temperature, all,
+               many.copies_to_host - few.copies_to_host, many.waits - few.waits, rounds);
+    ASSERT_GT(rounds, 50);
+    EXPECT_EQ(all, launches * rounds);
+    EXPECT_EQ(many.copies_to_host - few.copies_to_host, rounds);
+    EXPECT_EQ(many.copies_to_device, few.copies_to_device);
+    EXPECT_EQ(many.waits - few.waits, rounds);
+  }
+}
+
+}  // namespace
+}  // namespace draftsmith::infer
