@@ -153,6 +153,7 @@ bool Drafting::add_proposals(std::span<const int64_t> proposed, Window& window) 
 bool Drafting::add_step(RowBatch& batch, const at::Tensor& logits, Window& window) const {
   auto& active = window.active;
   settings_.process(logits, {batch.rows, window.on_host, window.width()});
+  if (decides_ != Decides::kUpFront && !logits.is_cpu()) return add_decided_step(batch, logits, window);
   if (decides_ == Decides::kBeforeToken) {
     intersect(active, parts_.window->go_on({logits, {}, active}));
     if (!any(active)) return false;
@@ -169,6 +170,33 @@ bool Drafting::add_step(RowBatch& batch, const at::Tensor& logits, Window& windo
   append_on_host(on_host, window);
   if (!valid) end_failed_rows(batch, window);
   if (decides_ == Decides::kAfterToken) apply_window_rule({logits, window.tokens.back(), active}, window);
+  return true;
+}
+
+// Does so on a device: tokens are taken before the rule has answered, so that one copy brings both to the host.
+bool Drafting::add_decided_step(RowBatch& batch, const at::Tensor& logits, Window& window) const {
+  auto& active = window.active;
+  const size_t rows = active.size();
+  const size_t distributions = window.probabilities.size();
+  const auto chosen = choose(batch, logits, window);  // [B]
+  const auto tokens = chosen.clamp_min(0);
+  const bool before = decides_ == Decides::kBeforeToken;
+  const auto go_on = parts_.window->go_on({logits, before ? at::Tensor() : tokens, active});  // [B]
+  const std::vector<int64_t> answers = to_host(at::stack({chosen, go_on.to(at::kLong)}));
+  const auto apply_rule = [&] {
+    for (size_t b = 0; b < rows; ++b) active[b] &= answers[rows + b];
+  };
+  if (before) apply_rule();
+  if (!any(active)) {
+    window.probabilities.resize(distributions);
+    return false;
+  }
+  window.tokens.push_back(tokens);
+  for (size_t b = 0; b < rows; ++b) window.counts[b] += active[b];
+  append_on_host(std::span(answers).first(rows), window);
+  end_failed_rows(batch, window);
+  window.end_rows_at_limits();
+  if (!before) apply_rule();
   return true;
 }
 

@@ -6,7 +6,6 @@
 
 #include "infer/generator.h"
 #include "tests/device/test_device.h"
-#include "tests/standin/standin.h"
 #include "tests/support/early_exit_fixtures.h"
 #include "tests/support/models.h"
 #include "tests/support/tandem_pairs.h"
@@ -16,6 +15,7 @@ namespace {
 
 using draftsmith::on_device::decode_on;
 using draftsmith::on_device::device_options;
+using draftsmith::on_device::record_graphs;
 using draftsmith::on_device::test_device;
 using testing::tokens_of;
 
@@ -46,13 +46,12 @@ TEST(DeviceDecoding, EveryMethodGivesTheCpusIds) {
 
 // Elsewhere the first step of a kind runs operator by operator, the others are replayed.
 TEST(DeviceDecoding, StepsThatAreNotRecordedGiveTheSameIds) {
-  if (!draftsmith::on_device::on_standin()) GTEST_SKIP() << "DRAFTSMITH_GRAPHS=off turns graphs off elsewhere";
   const DecodeOptions options = device_options("speculative", 1, 5);
   for (const model::TransformerConfig& config : model::tiny_families()) {
     SCOPED_TRACE(config.family);
-    standin::record_graphs(false);
+    record_graphs(false);
     const auto eager = decode_on(test_device(), config, options, at::kDouble);
-    standin::record_graphs(true);
+    record_graphs(true);
     EXPECT_EQ(decode_on(test_device(), config, options, at::kDouble), eager);
   }
 }

@@ -22,18 +22,12 @@ using Results = std::vector<GenerationResult>;
 
 class DeviceLoopTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    if (!on_device::on_standin()) GTEST_SKIP() << "compares with the host's loops, which a GPU leaves at once";
-  }
-  void TearDown() override {
-    if (on_device::on_standin()) standin::record_graphs(true);
-  }
+  void TearDown() override { on_device::record_graphs(true); }
 
   static Results led_by_host(const Decoding& decoding) {
-    test_device();
-    standin::record_graphs(false);
+    on_device::record_graphs(false);
     Results results = results_on(test_device(), decoding);
-    standin::record_graphs(true);
+    on_device::record_graphs(true);
     return results;
   }
 
@@ -134,6 +128,7 @@ TEST_F(DeviceLoopTest, FailsTheRowsWhoseLogitsAreNoNumbers) {
 
 // What a round asks of the device: the difference of two lengths. Inputs are decoded one by one.
 TEST_F(DeviceLoopTest, ARoundIsOneOrTwoLaunchesOneCopyAndOneWait) {
+  if (!on_device::on_standin()) GTEST_SKIP() << "only the stand-in accelerator counts";
   for (const auto& [method, temperature, launches] :
        {std::tuple{"greedy", 0.0, 1}, std::tuple{"sample", 1.0, 1}, std::tuple{"speculative", 0.0, 2},
         std::tuple{"speculative", 1.0, 2}}) {
@@ -156,6 +151,27 @@ TEST_F(DeviceLoopTest, ARoundIsOneOrTwoLaunchesOneCopyAndOneWait) {
     EXPECT_EQ(many.copies_to_host - few.copies_to_host, rounds);
     EXPECT_EQ(many.copies_to_device, few.copies_to_device);
     EXPECT_EQ(many.waits - few.waits, rounds);
+  }
+}
+
+// Windows that look at tokens: the host waits once for each drafted token, and once for each verification.
+TEST_F(DeviceLoopTest, ADraftedTokenThatARuleDecidesOnIsOneWait) {
+  if (!on_device::on_standin()) GTEST_SKIP() << "only the stand-in accelerator counts";
+  for (const char* window : {"fallback", "entropy"}) {
+    Decoding decoding{model::tiny_t5(), device_options("speculative", 0, 1)};
+    decoding.options.window_rule = window;
+    decoding.options.max_entropy = decoding.options.fallback = 0.5;
+    decoding.endless = true;
+    const auto of_length = [&](int64_t tokens) {
+      decoding.options.max_new_tokens = tokens;
+      standin::reset_counts();
+      const DecodeStats stats = total(results_on(test_device(), decoding));
+      return std::pair(standin::counts().waits, stats.draft_runs + stats.target_runs);
+    };
+    const auto [few, few_runs] = of_length(20);
+    const auto [many, many_runs] = of_length(60);
+    fmt::print("{:<12} {} waits for {} runs of drafter and target\n", window, many - few, many_runs - few_runs);
+    EXPECT_EQ(many - few, many_runs - few_runs);
   }
 }
 

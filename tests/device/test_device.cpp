@@ -3,7 +3,9 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/cuda_graph.h"
 #include "base/device.h"
+#include "base/device_graph.h"
 #include "tests/standin/standin.h"
 
 namespace draftsmith::on_device {
@@ -22,6 +24,12 @@ bool on_standin() {
 
 c10::Device test_device() {
   return on_standin() ? standin::device() : choose_device(device_name(), "DRAFTSMITH_TEST_DEVICE");
+}
+
+void record_graphs(bool on) {
+  const c10::Device device = test_device();
+  if (on_standin()) return standin::record_graphs(on);
+  if (device.is_cuda()) set_graph_recorder(device.type(), on ? cuda_graph_recorder() : GraphRecorder());
 }
 
 }  // namespace draftsmith::on_device

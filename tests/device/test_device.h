@@ -12,4 +12,7 @@ c10::Device test_device();
 // Returns whether that is the stand-in accelerator, which counts what the host asks of it.
 bool on_standin();
 
+// Lets work on the device be recorded as graphs, as it is at first, or not.
+void record_graphs(bool on);
+
 }  // namespace draftsmith::on_device
