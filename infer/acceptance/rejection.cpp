@@ -2,24 +2,13 @@
 
 #include <vector>
 
+#include "infer/acceptance/rejection_operator.h"
 #include "infer/acceptance/row_verification.h"
 #include "infer/sampling/row_kernels.h"
 
 namespace draftsmith::infer {
 
 namespace {
-
-// Returns weights [B,V]: max(0, p - q) after a rejection, p after a full acceptance or if p - q has no mass.
-at::Tensor residual(const Verification& verification, const at::Tensor& p, const at::Tensor& q,
-                    const at::Tensor& accepted) {
-  const auto target = at_position(p, accepted);  // [B,V]
-  const int64_t window = verification.tokens.size(1);
-  if (window == 0) return target;
-  const auto rejected = accepted.lt(verification.counts).unsqueeze(1);  // [B,1]
-  const auto drafter = at_position(q, accepted.clamp_max(window - 1));  // [B,V]
-  const auto rest = target.sub(drafter).clamp_min_(0);
-  return at::where(rejected & rest.sum(1, true).gt(0), rest, target);
-}
 
 template <class T>
 RowJudgement judge_by_rejection(const RowVerification<T>& in, int64_t b, double* overlaps) {
@@ -46,22 +35,12 @@ RowJudgement judge_by_rejection(const RowVerification<T>& in, int64_t b, double*
 
 Judgement RejectionAcceptance::judge_tensors(const Verification& verification) const {
   const int64_t window = verification.tokens.size(1);
-  const auto p = warp(verification.logits, verification.warping);                       // [B,G+1,V]
-  const auto q = window > 0 ? at::stack(verification.probabilities, 1) : at::Tensor();  // [B,G,V]
-  Judgement judgement;
-  if (window == 0) {
-    judgement.accepted = at::zeros_like(verification.counts);
-  } else {
-    const auto index = verification.tokens.unsqueeze(2);                      // [B,G,1]
-    const auto p_token = p.narrow(1, 0, window).gather(2, index).squeeze(2);  // [B,G]
-    const auto q_token = q.gather(2, index).squeeze(2);                       // [B,G]
-    const auto r = uniforms_of(verification, Draw::kAccept, window);          // [B,G]
-    // r < p/q without dividing; strict, so that p = 0 is never accepted.
-    judgement.accepted = leading(r.mul(q_token).lt(p_token) & drafted_positions(verification));
-  }
-  const auto r_next = uniforms_of(verification, Draw::kNext, window + 1);  // [B,G+1]
-  judgement.next = draw(residual(verification, p, q, judgement.accepted),
-                        r_next.gather(1, judgement.accepted.unsqueeze(1)).squeeze(1));
+  const auto p = warp(verification.logits, verification.warping);                            // [B,G+1,V]
+  const auto q = window > 0 ? at::stack(verification.probabilities, 1) : p.narrow(1, 0, 0);  // [B,G,V]
+  const Decided decided = decide_by_rejection({p, q, verification.tokens, verification.counts,
+                                               uniforms_of(verification, Draw::kAccept, window),
+                                               uniforms_of(verification, Draw::kNext, window + 1)});
+  Judgement judgement{.accepted = decided.accepted, .next = decided.next, .rolled_back = {}, .overlap = {}};
   if (verification.measure_overlap && window > 0) judgement.overlap = overlap(p, q);
   return judgement;
 }

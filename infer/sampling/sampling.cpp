@@ -7,6 +7,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
+#include "infer/sampling/draws_gpu.h"
 #include "infer/sampling/most_likely_gpu.h"
 #include "infer/sampling/row_kernels.h"
 #include "infer/sampling/tensor_sampling.h"
@@ -84,17 +85,39 @@ at::Tensor most_likely_on_gpu(const at::Tensor& logits) {
   return tokens ? *tokens : tensor_most_likely(logits);
 }
 
-// One launch on other devices than the CPU.
+at::Tensor draw_on_cpu(const at::Tensor& weights, const at::Tensor& uniforms) {
+  if (!runs_by_rows(weights)) return tensor_draw(weights, uniforms);
+  const auto rows = weights.contiguous();
+  const auto chances = uniforms.contiguous();
+  auto out = at::empty(uniforms.sizes(), chances.options().dtype(at::kLong));
+  auto* tokens = out.mutable_data_ptr<int64_t>();
+  const auto* chance = chances.const_data_ptr<double>();
+  AT_DISPATCH_FLOATING_TYPES(rows.scalar_type(), "draw", [&] {
+    for_each_row<scalar_t>(
+        rows, [&](int64_t row, const scalar_t* values) { tokens[row] = row_draw(values, rows.size(-1), chance[row]); });
+  });
+  return out;
+}
+
+at::Tensor draw_on_gpu(const at::Tensor& weights, const at::Tensor& uniforms) {
+  const auto tokens = draw_by_kernel(weights, uniforms);
+  return tokens ? *tokens : tensor_draw(weights, uniforms);
+}
+
+// One launch each on other devices than the CPU.
 TORCH_LIBRARY_FRAGMENT(draftsmith, library) {
   library.def("most_likely(Tensor logits) -> Tensor");
+  library.def("draw(Tensor weights, Tensor uniforms) -> Tensor");
 }
 
 TORCH_LIBRARY_IMPL(draftsmith, CPU, library) {
   library.impl("most_likely", &most_likely_on_cpu);
+  library.impl("draw", &draw_on_cpu);
 }
 
 TORCH_LIBRARY_IMPL(draftsmith, CUDA, library) {
   library.impl("most_likely", &most_likely_on_gpu);
+  library.impl("draw", &draw_on_gpu);
 }
 
 }  // namespace
@@ -132,17 +155,10 @@ at::Tensor token_log_probability(const at::Tensor& logits, const at::Tensor& tok
 }
 
 at::Tensor draw(const at::Tensor& weights, const at::Tensor& uniforms) {
-  if (!runs_by_rows(weights)) return tensor_draw(weights, uniforms);
-  const auto rows = weights.contiguous();
-  const auto chances = uniforms.contiguous();
-  auto out = at::empty(uniforms.sizes(), chances.options().dtype(at::kLong));
-  auto* tokens = out.mutable_data_ptr<int64_t>();
-  const auto* chance = chances.const_data_ptr<double>();
-  AT_DISPATCH_FLOATING_TYPES(rows.scalar_type(), "draw", [&] {
-    for_each_row<scalar_t>(
-        rows, [&](int64_t row, const scalar_t* values) { tokens[row] = row_draw(values, rows.size(-1), chance[row]); });
-  });
-  return out;
+  if (weights.is_cpu()) return draw_on_cpu(weights, uniforms);
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("draftsmith::draw", "").typed<decltype(draw_on_cpu)>();
+  return op.call(weights, uniforms);
 }
 
 }  // namespace draftsmith::infer

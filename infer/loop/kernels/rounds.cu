@@ -1,9 +1,8 @@
 // Operators of rounds on the device, for infer/loop/device_rows.h: a thread a row, or a random number.
 #include "base/kernels/numbers.cuh"
+#include "infer/sampling/kernels/tokens.cuh"
 
 namespace kernel {
-
-constexpr Int64 kNoToken = -2;  // infer/sampling/warping.h
 
 __device__ bool ends_text(Int64 token, const Int64* eos, int count) {
   for (int i = 0; i < count; ++i) {

@@ -1,0 +1,10 @@
+// Numbers that kernels of infer/ share with it.
+#pragma once
+
+#include "base/kernels/numbers.cuh"
+
+namespace kernel {
+
+constexpr Int64 kNoToken = -2;  // infer/sampling/warping.h
+
+}  // namespace kernel
