@@ -33,6 +33,7 @@ __device__ int walk(const Weight& weight, int first, int count, double before, d
     const double all = sum_of_warp(own);
     double sum = before;
     if (before + all > aim) {
+      KERNEL_UNROLL(1)
       for (int i = 0; i <= lane && i < present; ++i) sum += weight(first + i);
     }
     const int found = least_of_warp(own > 0 && sum > aim ? lane : kNone);
@@ -55,15 +56,18 @@ __device__ Int64 drawn(const Weight& weight, int count, double uniform) {
   const int part = (count + kWarps - 1) / kWarps;
   const int end = (warp + 1) * part < count ? (warp + 1) * part : count;
   double sum = 0;
+  KERNEL_UNROLL(4)
   for (int i = warp * part + lane; i < end; i += 32) sum += weight(i);
   sum = sum_of_warp(sum);
   if (lane == 0) sums[warp] = sum;
   __syncthreads();
   double total = 0;
+  KERNEL_UNROLL(1)
   for (int i = 0; i < kWarps; ++i) total += sums[i];
   const double aim = total * uniform;
   double before = 0;
   int chosen = 0;
+  KERNEL_UNROLL(1)
   for (; chosen + 1 < kWarps && before + sums[chosen] <= aim; ++chosen) before += sums[chosen];
   if (warp == chosen) {
     const int found = walk(weight, chosen * part < count ? chosen * part : count, count, before, aim);
@@ -129,11 +133,11 @@ __device__ void reject(const Drafts<T>& drafts, Int64* accepted, Int64* next, in
 }  // namespace kernel
 
 #define DRAW_KERNELS(suffix, T)                                                                         \
-  extern "C" __global__ void __launch_bounds__(1024)                                                    \
+  extern "C" __global__ void __launch_bounds__(1024, 1)                                                    \
       draw_##suffix(const T* weights, const double* uniforms, long long* tokens, int vocabulary) {      \
     kernel::draw(weights, uniforms, tokens, vocabulary);                                                \
   }                                                                                                     \
-  extern "C" __global__ void __launch_bounds__(1024) reject_##suffix(                                   \
+  extern "C" __global__ void __launch_bounds__(1024, 1) reject_##suffix(                                   \
       const T* p, const T* q, const long long* tokens, const long long* counts, const double* r_accept, \
       const double* r_next, long long* accepted, long long* next, int window, int vocabulary) {         \
     kernel::reject<T>({p, q, tokens, counts, r_accept, r_next}, accepted, next, window, vocabulary);    \
