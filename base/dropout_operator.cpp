@@ -8,7 +8,6 @@
 #include <torch/library.h>
 
 #include "base/aten.h"
-#include "base/device.h"
 #include "base/device_kernels.h"
 #include "base/dropout_kernel.h"
 
@@ -89,7 +88,7 @@ at::Tensor masked_by_operators(const at::Tensor& x, uint32_t threshold, const Dr
 at::Tensor masked_on_gpu(const at::Tensor& x, uint32_t threshold, const DropoutKey& key) {
   static DeviceKernels kernels(kernel_source(base_kernel_texts(), "base/kernels/dropout.cu", {"--fmad=false"}));
   if (x.numel() == 0) return contiguous_like(x);
-  const void* kernel = kernels.find(x.device(), "dropout_" + dtype_name(x.scalar_type()));
+  const void* kernel = kernels.find(x.device(), "dropout", x.scalar_type());
   if (kernel == nullptr) return masked_by_operators(x, threshold, key);
   const at::Tensor in = x.contiguous();
   at::Tensor out = at::empty_like(in);

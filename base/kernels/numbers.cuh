@@ -36,11 +36,17 @@ __device__ inline float widen(BFloat16 value) {
 }
 
 __device__ inline float widen(Half value) {
+#ifdef __CUDACC_RTC__
+  float wide;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(value.bits));
+  return wide;
+#else
   const Word magnitude = value.bits & 0x7fffu;
   const Word sign = static_cast<Word>(value.bits & 0x8000u) << 16;
   // The product with 2^112 corrects the exponent, also that of subnormal numbers.
   const Word finite = __float_as_uint(__uint_as_float(magnitude << 13) * 5192296858534827628530496329220096.0f);
   return __uint_as_float(sign | (magnitude < 0x7c00u ? finite : 0x7f800000u | magnitude << 13));
+#endif
 }
 
 // Rounds a number to the nearest of another type, ties to even. Call it as Rounding<To>::of(value).

@@ -44,13 +44,20 @@ at::Tensor rows_with_keys(const std::vector<int64_t>& lengths, const at::TensorO
 }
 
 Projected Attention::project(const at::Tensor& normed) const {
+  if (self_ && use_fused(normed)) return parted(fused_(normed));
+  return {weights_.query(normed), weights_.key(normed), weights_.value(normed), {}};
+}
+
+Projected Attention::project_after_norm(const at::Tensor& x) const {
+  return self_ && fused_.few_rows(x) ? parted(fused_.after(weights_.norm, x)) : project(norm(x));
+}
+
+Projected Attention::parted(const at::Tensor& all) const {
   const int64_t inner = heads_.inner();
   const int64_t shared = heads_.shared_inner();
-  if (self_ && use_fused(normed)) {
-    const at::Tensor all = fused_(normed);  // [B,L,(H+2*kv)*K]
-    return {all.narrow(-1, 0, inner), all.narrow(-1, inner, shared), all.narrow(-1, inner + shared, shared)};
-  }
-  return {weights_.query(normed), weights_.key(normed), weights_.value(normed)};
+  // all [B,L,(H+2*kv)*K]
+  return {all.narrow(-1, 0, inner), all.narrow(-1, inner, shared), all.narrow(-1, inner + shared, shared),
+          all.is_cpu() ? at::Tensor() : all.narrow(-1, 0, inner + shared)};
 }
 
 KeyValue Attention::project_key_value(const at::Tensor& input) const {
@@ -110,7 +117,7 @@ at::Tensor Attention::operator()(const at::Tensor& x, const at::Tensor& memory, 
     }
   } else {
     KeyValue from_memory = project_key_value(memory);
-    projected = {weights_.query(normed), std::move(from_memory.key), std::move(from_memory.value)};
+    projected = {weights_.query(normed), std::move(from_memory.key), std::move(from_memory.value), {}};
   }
   const at::Tensor context = attend(projected, bias, dropout);
   if (observer) observer(context);

@@ -54,9 +54,10 @@ struct KeyValue {
 };
 
 struct Projected {
-  at::Tensor query;  // [B,L,H*K], rows perhaps strided
-  at::Tensor key;    // [B,L,kv*K]
-  at::Tensor value;  // [B,L,kv*K]
+  at::Tensor query;      // [B,L,H*K], rows perhaps strided
+  at::Tensor key;        // [B,L,kv*K]
+  at::Tensor value;      // [B,L,kv*K]
+  at::Tensor query_key;  // [B,L,(H+kv)*K] the same memory as both, on devices; undefined elsewhere
 };
 
 class Attention {
@@ -69,7 +70,10 @@ class Attention {
   at::Tensor norm(const at::Tensor& x) const { return weights_.norm(x); }
   // Returns the projections of normed input [B,L,D].
   Projected project(const at::Tensor& normed) const;
-  at::Tensor project_query(const at::Tensor& normed) const { return weights_.query(normed); }
+  // Returns project(norm(x)), in one launch for few rows on a device.
+  Projected project_after_norm(const at::Tensor& x) const;
+  // Returns the query's projection of norm(x), likewise.
+  at::Tensor query_after_norm(const at::Tensor& x) const { return weights_.query.after(weights_.norm, x); }
   // Returns keys and values of [B,L,D]: normed input of a self-attention, encoder states of a cross-attention.
   KeyValue project_key_value(const at::Tensor& input) const;
   // Returns residual + W_o context; context [B,L,H*K] -> [B,L,D].
@@ -89,6 +93,8 @@ class Attention {
 
  private:
   at::Tensor split(const at::Tensor& x) const;
+  // Returns the parts of the fused projections of a self-attention.
+  Projected parted(const at::Tensor& all) const;
   at::Tensor attend(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const;
 
   // Whether the fused projection may replace the single ones: not if a gradient is recorded.

@@ -1,36 +1,22 @@
 #include "model/layers/feed_forward.h"
 
-#include <stdexcept>
-
 namespace draftsmith::model {
-namespace {
-
-// With gradients off the argument is a temporary of ours, so ReLU may overwrite it.
-at::Tensor apply(Activation activation, at::Tensor x) {
-  switch (activation) {
-    case Activation::kRelu:
-      return at::GradMode::is_enabled() ? at::relu(x) : x.relu_();
-    case Activation::kGelu:
-      return at::gelu(x);
-    case Activation::kGeluTanh:
-      return at::gelu(x, "tanh");
-    case Activation::kSilu:
-      return at::silu(x);
-  }
-  throw std::logic_error("unknown activation");
-}
-
-}  // namespace
 
 at::Tensor FeedForward::activated(const Linear& linear, const at::Tensor& x) const {
   at::Tensor y = linear(x);
-  return linear.fuses(x) ? y : apply(activation_, std::move(y));
+  return linear.fuses(x) ? y : applied(post_op(activation_), std::move(y));
+}
+
+at::Tensor FeedForward::inner_of(const at::Tensor& x) const {
+  const bool gated = gate_.weight().defined();
+  if ((gated ? gate_ : up_).finishes(x)) return gated ? gate_.gated(norm_, up_, x) : up_.after(norm_, x);
+  const at::Tensor normed = norm_(x);
+  return gated ? activated(gate_, normed) * up_(normed) : activated(up_, normed);
 }
 
 at::Tensor FeedForward::add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout,
                                const InputObserver& observer) const {
-  const at::Tensor normed = norm_(x);
-  at::Tensor inner = gate_.weight().defined() ? activated(gate_, normed) * up_(normed) : activated(up_, normed);
+  const at::Tensor inner = inner_of(x);
   if (observer) observer(inner);
   if (!dropout.active()) {
     return down_.add_to(residual, inner);

@@ -35,6 +35,8 @@ class FeedForward {
  private:
   // Returns f(linear(x)), with the activation fused if the layer supports it.
   at::Tensor activated(const Linear& linear, const at::Tensor& x) const;
+  // Returns the inputs of W_down for x before its norm: [...,D] -> [...,F].
+  at::Tensor inner_of(const at::Tensor& x) const;
 
   Activation activation_;
   bool inner_dropout_;

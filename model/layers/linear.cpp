@@ -72,22 +72,9 @@ at::Tensor converted(const at::Tensor& x, const at::Tensor& weight) {
 
 }  // namespace
 
-PostOp post_op(Activation activation) {
-  switch (activation) {
-    case Activation::kRelu:
-      return PostOp::kRelu;
-    case Activation::kGelu:
-      return PostOp::kGelu;
-    case Activation::kGeluTanh:
-      return PostOp::kGeluTanh;
-    case Activation::kSilu:
-      return PostOp::kSilu;
-  }
-  throw std::logic_error("unknown activation");
-}
-
 at::Tensor Linear::operator()(const at::Tensor& x) const {
   const at::Tensor input = converted(x, weight_);
+  if (few_rows(input)) return linear_rows(input, {}, {weight_, bias_, {}}, then_);
   if (!use_packed(input)) {
     return at::linear(input, plain_weight(), optional_bias());
   }
@@ -100,12 +87,39 @@ at::Tensor Linear::operator()(const at::Tensor& x) const {
 
 at::Tensor Linear::add_to(const at::Tensor& residual, const at::Tensor& x) const {
   const at::Tensor input = converted(x, weight_);
+  if (few_rows(input) && then_ == PostOp::kNone && residual.scalar_type() == weight_.scalar_type()) {
+    return linear_rows(input, {}, {weight_, bias_, {}}, then_, residual);
+  }
   if (!use_packed(input) || then_ != PostOp::kNone || residual.scalar_type() != weight_.scalar_type() ||
       input.numel() == 0) {
     return adds_in_product(residual, input) ? added_product(residual, input) : residual + (*this)(input);
   }
   return own_ ? own_->add_to(residual, input)
               : packed_linear_add(residual.contiguous(), input, packed_, optional_bias());
+}
+
+at::Tensor Linear::after(const NormLayer& norm, const at::Tensor& x) const {
+  if (!few_rows(x)) return (*this)(norm(x));
+  const auto [input, joined] = joined_norm(norm, x);
+  return linear_rows(input, joined, {weight_, bias_, {}}, then_);
+}
+
+at::Tensor Linear::gated(const NormLayer& norm, const Linear& up, const at::Tensor& x) const {
+  const auto [input, joined] = joined_norm(norm, x);
+  return gated_rows(input, joined, {weight_, bias_, {}}, {up.weight_, up.bias_, {}}, then_);
+}
+
+// Returns x and the norm where one kernel computes both; elsewhere the normed input.
+std::pair<at::Tensor, InputNorm> Linear::joined_norm(const NormLayer& norm, const at::Tensor& x) const {
+  InputNorm rms = norm.rms();
+  const at::ScalarType type = weight_.scalar_type();
+  if (rms.weight.defined() && rms.weight.scalar_type() == type && x.scalar_type() == type) return {x, std::move(rms)};
+  return {converted(norm(x), weight_), InputNorm()};
+}
+
+bool Linear::few_rows(const at::Tensor& x) const {
+  return weight_.defined() && !x.is_cpu() && x.numel() > 0 && x.numel() <= kMostLinearRows * x.size(-1) &&
+         !at::GradMode::is_enabled() && !at::autocast::is_autocast_enabled(x.device().type());
 }
 
 // Elsewhere than on CPUs a product adds the residual itself. (Under autocast it would round the residual.)
@@ -138,7 +152,9 @@ void Linear::pack(WeightArena& arena, PostOp then) {
   if (!own_ && fp32) {
     weight_ = weight_.to(at::kFloat);
   }
-  if (own_) {
+  if (!weight_.device().is_cpu()) {
+    then_ = then;  // of few rows
+  } else if (own_) {
     then_ = then == PostOp::kRelu ? then : PostOp::kNone;
   } else if (packs && (fp32 || weight_.scalar_type() == at::kBFloat16)) {
     pack_with_onednn(then);

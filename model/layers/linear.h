@@ -1,6 +1,7 @@
 // The linear layer y = f(x W^T + b), behind one small interface: plain at::linear for training and rare dtypes,
 // prepacked weights for decoding on CPUs (at::linear's generic GEMV reads weights at 0.4 times the speed): our own
-// where the processor has AVX-512 and the weights are fp32, else oneDNN's.
+// where the processor has AVX-512 and the weights are fp32, else oneDNN's. Few rows on other devices are one launch
+// (model/layers/linear_rows.h).
 #pragma once
 
 #include <optional>
@@ -8,15 +9,12 @@
 #include <ATen/core/grad_mode.h>
 
 #include "base/aten.h"
-#include "model/layers/layer_config.h"
+#include "model/layers/linear_rows.h"
+#include "model/layers/norm.h"
 #include "model/layers/packed_matrix.h"
+#include "model/layers/post_op.h"
 
 namespace draftsmith::model {
-
-// An operation that a packed layer applies to its output in the same pass.
-enum class PostOp { kNone, kRelu, kGelu, kGeluTanh, kSilu };
-
-PostOp post_op(Activation activation);
 
 class Linear {
  public:
@@ -27,8 +25,16 @@ class Linear {
   // Returns the outputs: x [...,in] -> [...,out]. The input is converted to the weight's dtype if it differs (T5's fp32
   // `wo` in fp16).
   at::Tensor operator()(const at::Tensor& x) const;
-  // Returns residual + linear(x), both [...,out]; one pass over memory if packed.
+  // Returns residual + linear(x), both [...,out]; one pass over memory if packed, or of few rows on a device.
   at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x) const;
+  // Returns (*this)(norm(x)); one launch for few rows on a device and RMS norm.
+  at::Tensor after(const NormLayer& norm, const at::Tensor& x) const;
+  // Returns f(linear(norm(x))) * up(norm(x)), likewise, for x of which finishes() is true; f is the post-operation.
+  at::Tensor gated(const NormLayer& norm, const Linear& up, const at::Tensor& x) const;
+  // Whether x is few rows on a device, to which the post-operation is applied in the same launch.
+  bool finishes(const at::Tensor& x) const { return then_ != PostOp::kNone && few_rows(x); }
+  // Whether the operators of model/layers/linear_rows.h compute x, one launch each.
+  bool few_rows(const at::Tensor& x) const;
 
   // Prepacks the weight where that is supported (CPU, fp32 or bf16); otherwise the layer computes as before. operator()
   // applies `then` only if fuses() says so afterwards. Without its plain weight (see WeightArena) the layer has no
@@ -39,7 +45,7 @@ class Linear {
   void drop_plain();
   bool packed() const { return own_.has_value() || packed_.defined(); }
   // Whether operator() applies the post-operation itself for this input.
-  bool fuses(const at::Tensor& x) const { return then_ != PostOp::kNone && use_packed(x); }
+  bool fuses(const at::Tensor& x) const { return then_ != PostOp::kNone && (use_packed(x) || few_rows(x)); }
   // Packed weights have no gradient: a pass that records one through x or the weight uses the plain weight.
   bool use_packed(const at::Tensor& x) const {
     return packed() && !(at::GradMode::is_enabled() && (weight_.requires_grad() || x.requires_grad()));
@@ -51,6 +57,7 @@ class Linear {
 
  private:
   const at::Tensor& plain_weight() const;
+  std::pair<at::Tensor, InputNorm> joined_norm(const NormLayer& norm, const at::Tensor& x) const;
   bool adds_in_product(const at::Tensor& residual, const at::Tensor& input) const;
   at::Tensor added_product(const at::Tensor& residual, const at::Tensor& input) const;
   void pack_with_onednn(PostOp then);

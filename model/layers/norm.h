@@ -4,6 +4,7 @@
 
 #include "base/aten.h"
 #include "model/layers/layer_config.h"
+#include "model/layers/linear_weights.h"
 
 namespace draftsmith::model {
 
@@ -16,6 +17,8 @@ class NormLayer {
 
   // x [...,D] -> [...,D], in the weight's dtype.
   at::Tensor operator()(const at::Tensor& x) const;
+  // Returns the numbers of an RMS norm; an undefined weight for layer norm.
+  InputNorm rms() const { return kind_ == Norm::kRms ? InputNorm{weight_, epsilon_} : InputNorm(); }
 
  private:
   Norm kind_ = Norm::kRms;

@@ -4,6 +4,7 @@
 
 #include "base/device.h"
 #include "base/device_kernels.h"
+#include "model/kernel_texts.h"
 
 namespace draftsmith::model {
 namespace {
@@ -23,15 +24,15 @@ bool takes(const at::Tensor& x, const at::Tensor& weight) {
   const bool half_weight = weight.scalar_type() == at::kHalf || weight.scalar_type() == at::kBFloat16;
   const bool pair = x.scalar_type() == weight.scalar_type() || (half && weight.scalar_type() == at::kFloat) ||
                     (half_weight && x.scalar_type() == at::kFloat);
-  const bool known = half || x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble;
   const int64_t rows = x.numel() == 0 ? 0 : x.numel() / x.size(-1);
-  return pair && known && rows > 0 && rows <= std::numeric_limits<int32_t>::max() && weight.is_contiguous() &&
+  return pair && rows > 0 && rows <= std::numeric_limits<int32_t>::max() && weight.is_contiguous() &&
          weight.device() == x.device() && x.size(-1) <= std::numeric_limits<int32_t>::max() / 2;
 }
 
-// Returns the kernel for the dtypes: "rms_norm_bf16_fp32".
-const void* find(const char* name, const at::Tensor& x, const at::Tensor& weight) {
-  return kernels().find(x.device(), name + dtype_name(x.scalar_type()) + "_" + dtype_name(weight.scalar_type()));
+// Returns the kernel for the dtypes, "rms_norm_bf16_fp32"; nullptr if there is none.
+const void* find(const std::string& name, const at::Tensor& x, const at::Tensor& weight) {
+  if (!takes(x, weight)) return nullptr;
+  return kernels().find(x.device(), name + "_" + dtype_name(x.scalar_type()), weight.scalar_type());
 }
 
 at::TensorOptions options_of_sums(const at::Tensor& x) {
@@ -50,7 +51,7 @@ unsigned rms_norm_threads(int64_t width) {
 }
 
 std::optional<Pair> rms_norm_by_kernel(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
-  const void* kernel = takes(x, weight) ? find("rms_norm_", x, weight) : nullptr;
+  const void* kernel = find("rms_norm", x, weight);
   if (kernel == nullptr) return std::nullopt;
   const at::Tensor in = x.contiguous();
   const int64_t width = in.size(-1);
@@ -65,9 +66,9 @@ std::optional<Pair> rms_norm_by_kernel(const at::Tensor& x, const at::Tensor& we
 
 std::optional<Pair> rms_norm_backward_by_kernel(const at::Tensor& gradient, const at::Tensor& x,
                                                 const at::Tensor& weight, const at::Tensor& inverse) {
-  if (!takes(x, weight) || gradient.scalar_type() != weight.scalar_type()) return std::nullopt;
-  const void* kernel = find("rms_norm_backward_", x, weight);
-  const void* sum = kernels().find(x.device(), "rms_norm_sum_" + dtype_name(weight.scalar_type()));
+  if (gradient.scalar_type() != weight.scalar_type()) return std::nullopt;
+  const void* kernel = find("rms_norm_backward", x, weight);
+  const void* sum = kernels().find(x.device(), "rms_norm_sum", weight.scalar_type());
   if (kernel == nullptr || sum == nullptr) return std::nullopt;
   const at::Tensor in = x.contiguous();
   const at::Tensor of_y = gradient.contiguous();

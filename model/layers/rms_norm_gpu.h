@@ -2,18 +2,10 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <tuple>
 
 #include "base/aten.h"
 #include "base/kernel_texts.h"
-
-namespace draftsmith {
-
-// Returns the kernel sources of model/.
-std::span<const KernelText> model_kernel_texts();
-
-}  // namespace draftsmith
 
 namespace draftsmith::model {
 

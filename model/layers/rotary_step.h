@@ -14,8 +14,8 @@ struct StepPositions {
   at::Tensor on_device;                 // int64 [B,L] inside the table; undefined on CPUs
 };
 
-// Returns a step's x [B,L,h*K], each token rotated by its position; without gradient. Works in place where it can: x is
-// a temporary of the step. [B,L,h*K]
+// Returns a step's x [B,L,h*K], each token rotated by its position; without gradient. Works in place where it can, on
+// devices other than the CPU always: x is a temporary of the step. [B,L,h*K]
 at::Tensor rotate_step(const at::Tensor& x, int64_t head_width, const RotaryTable& table,
                        const StepPositions& positions);
 

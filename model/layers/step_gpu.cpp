@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "base/device_kernels.h"
-#include "model/layers/rms_norm_gpu.h"
+#include "model/kernel_texts.h"
 
 namespace draftsmith::model {
 namespace {

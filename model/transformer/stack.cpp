@@ -88,12 +88,19 @@ at::Tensor Block::operator()(const at::Tensor& x, const SequencePass& pass, cons
 }
 
 at::Tensor Block::step(const at::Tensor& x, CachedPass& pass, int64_t layer) const {
-  Projected projected = self_.project(self_.norm(x));
+  Projected projected = self_.project_after_norm(x);
   const PositionTables& tables = pass.state.positions();
   if (tables.rotary.positions() > 0) {
     const StepPositions positions{pass.positions, pass.layout.places.position};
-    projected.query = rotate_step(projected.query, self_.heads().width, tables.rotary, positions);
-    projected.key = rotate_step(projected.key, self_.heads().width, tables.rotary, positions);
+    const auto rotated = [&](const at::Tensor& heads) {
+      return rotate_step(heads, self_.heads().width, tables.rotary, positions);
+    };
+    if (projected.query_key.defined() && !x.is_cpu()) {
+      rotated(projected.query_key);  // in place
+    } else {
+      projected.query = rotated(projected.query);
+      projected.key = rotated(projected.key);
+    }
   }
   pass.state.write(layer, {projected.key, projected.value}, pass.layout);
   const LayerCache& cache = pass.state.cache(layer);
@@ -102,7 +109,7 @@ at::Tensor Block::step(const at::Tensor& x, CachedPass& pass, int64_t layer) con
   at::Tensor hidden = within_half(self_.add_output(x, context), clamps_half_);
   if (cross_) {
     const CrossCache& source = pass.state.cross(layer);
-    const at::Tensor query = cross_->project_query(cross_->norm(hidden));
+    const at::Tensor query = cross_->query_after_norm(hidden);
     const at::Tensor from_source =
         cached_attention({query, source.keys, source.values, at::Tensor(), cross_->heads().scale}, pass.cross);
     hidden = within_half(cross_->add_output(hidden, from_source), clamps_half_);

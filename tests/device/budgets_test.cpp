@@ -65,10 +65,10 @@ TEST_F(DeviceBudgets, AGreedyStep) {
     double launches_a_layer;
     double other_launches;
   };
-  const std::vector<Budget> budgets{{model::tiny_t5(), at::kFloat, 13, 5},
-                                    {model::tiny_t5(), at::kBFloat16, 13, 5},
-                                    {model::tiny_llama(3), at::kFloat, 13, 4},
-                                    {model::tiny_llama(3), at::kBFloat16, 13, 4}};
+  const std::vector<Budget> budgets{{model::tiny_t5(), at::kFloat, 9, 5},
+                                    {model::tiny_t5(), at::kBFloat16, 9, 5},
+                                    {model::tiny_llama(3), at::kFloat, 7, 4},
+                                    {model::tiny_llama(3), at::kBFloat16, 7, 4}};
   standin::device();
   standin::record_graphs(false);
   for (const Budget& budget : budgets) {

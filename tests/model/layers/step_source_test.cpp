@@ -91,7 +91,10 @@ void expect_attention(const Kernel& kernel, at::ScalarType type, double most) {
   for (const StepShape& shape :
        {StepShape{}, StepShape{.tokens = 5, .bias = false}, StepShape{.tokens = 3, .own = true},
         StepShape{.heads = 4, .shared = 2, .width = 6}, StepShape{.width = 130, .slots = 9},
-        StepShape{.tokens = 2, .heads = 1, .shared = 1, .slots = 600}}) {
+        StepShape{.tokens = 2, .heads = 1, .shared = 1, .slots = 600},
+        StepShape{.tokens = 2, .heads = 1, .shared = 1, .width = 64, .slots = 300, .own = true},
+        StepShape{.heads = 1, .shared = 1, .width = 80, .slots = 40},
+        StepShape{.heads = 1, .shared = 1, .width = 256}}) {
     SCOPED_TRACE(
         fmt::format("{} L {} H {} K {} T {}", at::toString(type), shape.tokens, shape.heads, shape.width, shape.slots));
     const StepCase given = make_case(shape, type);
