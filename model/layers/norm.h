@@ -17,6 +17,9 @@ class NormLayer {
   // x [...,D] -> [...,D], in the weight's dtype.
   at::Tensor operator()(const at::Tensor& x) const;
 
+  const at::Tensor& weight() const { return weight_; }
+  const at::Tensor& bias() const { return bias_; }
+
  private:
   Norm kind_ = Norm::kRms;
   double epsilon_ = 1e-6;
