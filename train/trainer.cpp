@@ -133,6 +133,7 @@ struct Trainer::Impl {
             .first_micro_step = static_cast<uint64_t>(state.micro_step),
             .pack_tokens = options.batches.pack_tokens,
             .autocast = options.precision == "bf16",
+            .recompute = options.activation_checkpointing,
             .step = state.step + 1,
             .batches = &step_batches};
   }

@@ -59,7 +59,8 @@ StepResult accumulate_gradients(TrainableModel& trainable, Objective& objective,
     const Batch batch = settings.batches != nullptr
                             ? settings.batches->take(examples)
                             : make_batch(corpus, examples, trainable.info(), settings.pack_tokens);
-    const model::DropoutContext dropout{.probability = settings.dropout, .seed = settings.seed, .step = micro_step++};
+    const model::DropoutContext dropout{
+        .probability = settings.dropout, .seed = settings.seed, .step = micro_step++, .recompute = settings.recompute};
     Loss loss;
     {
       const AutocastScope autocast(trainable.info().device.type(), settings.autocast);

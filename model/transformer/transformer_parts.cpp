@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "base/device_upload.h"
+#include "model/transformer/applied_block.h"
 #include "model/transformer/parameters.h"
 
 namespace draftsmith::model {
@@ -133,7 +134,7 @@ at::Tensor TransformerParts::encode(const TokenBatch& source, Dropout& dropout,
   pass.dropout = &dropout;
   pass.observer = observer;
   for (int64_t i = 0; i < encoder_->layers(); ++i) {
-    hidden = encoder_->block(i)(hidden, pass);
+    hidden = apply_block(encoder_->block(i), hidden, pass);
   }
   return dropout(encoder_->final_norm(hidden));
 }
@@ -168,7 +169,7 @@ ForwardOutput TransformerParts::forward(const ForwardInput& input, Dropout& drop
   keep(0);
   for (int64_t i = 0; i < decoder_.layers(); ++i) {
     const at::Tensor primary = input.primary == nullptr ? at::Tensor() : input.primary->layers[static_cast<size_t>(i)];
-    hidden = decoder_.block(i)(hidden, pass, primary);
+    hidden = apply_block(decoder_.block(i), hidden, pass, primary);
     keep(i + 1);
   }
   ForwardOutput output;

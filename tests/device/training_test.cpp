@@ -145,6 +145,21 @@ TEST_F(DeviceTraining, AStepWithProductsInBf16IsNearlyTheCpus) {
   }
 }
 
+TEST_F(DeviceTraining, RecomputedLayersGiveTheSameGradientsInLessMemory) {
+  for (model::TransformerConfig config : {model::tiny_t5(), model::tiny_llama(3)}) {
+    SCOPED_TRACE(config.family);
+    config.decoder_layers = 8;
+    const auto at_device = [&](bool recompute) {
+      return train({.config = config, .where = test_device(), .settings = {.dropout = 0.1, .recompute = recompute}});
+    };
+    const Outcome kept = at_device(false), again = at_device(true);
+    expect_close(again.gradients, kept.gradients, 1e-12);
+    if (!on_device::on_standin()) continue;
+    std::cout << fmt::format("{}: peak {} bytes, recomputed {}\n", config.family, kept.peak_bytes, again.peak_bytes);
+    EXPECT_LT(again.peak_bytes, 0.75 * static_cast<double>(kept.peak_bytes));
+  }
+}
+
 // The numbers are those of today, of two micro-batches; dropout is one launch each way. The only wait is for loss and
 // norm. With rows of several lengths, masks are made of lengths on the device.
 TEST_F(DeviceTraining, AStepKeepsItsBudget) {
