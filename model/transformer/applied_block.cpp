@@ -16,6 +16,7 @@ enum BlockInput : size_t { kHidden, kMemoryOfValues, kMemoryOfKeys, kSelfBias, k
 }  // namespace
 
 at::Tensor apply_block(const Block& block, const at::Tensor& x, const SequencePass& pass, const at::Tensor& primary) {
+  if (!pass.dropout->recompute() || !at::GradMode::is_enabled() || pass.observer) return block(x, pass, primary);
   std::vector<at::Tensor> inputs(kBlockInputs);
   inputs[kHidden] = x;
   inputs[kMemoryOfValues] = inputs[kMemoryOfKeys] = pass.memory.keys;
@@ -23,9 +24,9 @@ at::Tensor apply_block(const Block& block, const at::Tensor& x, const SequencePa
   inputs[kPrimary] = primary;
   const std::vector<at::Tensor> parameters = block.parameters();
   const auto learns = [](const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); };
-  const bool records = at::GradMode::is_enabled() && (std::any_of(inputs.begin(), inputs.end(), learns) ||
-                                                      std::any_of(parameters.begin(), parameters.end(), learns));
-  if (!pass.dropout->recompute() || !records || pass.observer) return block(x, pass, primary);
+  const bool records =
+      std::any_of(inputs.begin(), inputs.end(), learns) || std::any_of(parameters.begin(), parameters.end(), learns);
+  if (!records) return block(x, pass, primary);
 
   const auto after = std::make_shared<Dropout>(*pass.dropout);
   const auto part = [&block, pass, before = *pass.dropout, after](const std::vector<at::Tensor>& given) {
