@@ -4,9 +4,9 @@
 //   build/release/bench/bench_device_training --device cuda --shapes t5-small,t5-large --rows 64 --source 128
 //     --target 128 --dropouts 0,0.1 --precisions fp32,bf16 --peak-tflops 989 --json FILE
 //
-// --matrix N adds the rate of a large matrix product. Prints a JSON record a line, medians of --rounds steps after two
-// that warm up; --json FILE is complete after each record. A setting that fails (too little memory) is a record with
-// `problem`, and the rest goes on.
+// --activation-checkpointing recomputes layers in the backward pass. --matrix N adds the rate of a large matrix
+// product. Prints a JSON record a line, medians of --rounds steps after two that warm up; --json FILE is complete after
+// each record. A setting that fails (too little memory) is a record with `problem`, and the rest goes on.
 #include <iostream>
 
 #include <CLI/CLI.hpp>
@@ -32,6 +32,7 @@ struct Flags {
   std::string shapes = "t5-small";
   std::string precisions = "fp32,bf16";
   std::vector<double> dropouts = {0, 0.1};
+  bool recompute = false;
   bench::TrainingSize size{.rows = 64, .source = 128, .target = 128};
   int64_t rounds = 5;
   double peak_tflops = 0;
@@ -45,6 +46,7 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--shapes", flags.shapes, "t5-small,t5-large,...");
   app.add_option("--precisions", flags.precisions, "fp32, or bf16 for matrix products in it, or both");
   app.add_option("--dropouts", flags.dropouts)->delimiter(',');
+  app.add_flag("--activation-checkpointing", flags.recompute, "layers are computed again in the backward pass");
   app.add_option("--rows", flags.size.rows)->check(CLI::PositiveNumber);
   app.add_option("--source", flags.size.source)->check(CLI::PositiveNumber);
   app.add_option("--target", flags.size.target)->check(CLI::PositiveNumber);
@@ -92,7 +94,7 @@ struct Setting {
 void measure(const Flags& flags, const Setting& setting, at::Device device, bench::Records& records) {
   const model::TransformerConfig config = bench::shape_config(setting.shape);
   const auto model = bench::random_trainee(config, device);
-  bench::TrainingRun run(*model, {flags.size, setting.dropout, setting.precision == "bf16"});
+  bench::TrainingRun run(*model, {flags.size, setting.dropout, setting.precision == "bf16", flags.recompute});
   peak_memory_mb(device);
   for (int i = 0; i < 2; ++i) run.timed_step();
   std::vector<double> seconds;
@@ -103,6 +105,7 @@ void measure(const Flags& flags, const Setting& setting, at::Device device, benc
   records.add("training", {{"shape", setting.shape},
                            {"precision", setting.precision},
                            {"dropout", setting.dropout},
+                           {"activation_checkpointing", flags.recompute},
                            {"rows", flags.size.rows},
                            {"source", flags.size.source},
                            {"target", flags.size.target},

@@ -1,13 +1,15 @@
 // Training speed of the T5-small shape with random weights on the CPU, for bench/compare_training and for profiles.
 //
 //   bench_training_step [--steps 3] [--rows 8] [--source 64] [--target 64] [--dropout 0.1] [--threads 2]
-//   [--default-malloc]
+//   [--activation-checkpointing] [--default-malloc]
 //
-// Prints JSON: target tokens per second over the timed steps, and the last loss. One warm-up step is left out.
+// Prints JSON: target tokens per second over the timed steps, the last loss, and the most memory that the process had.
+// One warm-up step is left out of the times.
 #include <iostream>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
+#include <sys/resource.h>
 
 #include "base/device.h"
 #include "base/timing.h"
@@ -26,6 +28,13 @@ struct Settings {
   bool default_malloc = false;
 };
 
+// Returns the most memory that the process has had.
+double peak_memory_mb() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
 nlohmann::json measure(const Settings& settings) {
   model::TransformerModel model(bench::shape_config("t5-small"), 1);
   model.requires_grad(true);
@@ -38,7 +47,8 @@ nlohmann::json measure(const Settings& settings) {
   const auto tokens = static_cast<double>(settings.steps * settings.run.size.rows * settings.run.size.target);
   return {{"tokens_per_second", tokens / seconds},
           {"seconds_per_step", seconds / static_cast<double>(settings.steps)},
-          {"loss", loss}};
+          {"loss", loss},
+          {"peak_memory_mb", peak_memory_mb()}};
 }
 
 }  // namespace
@@ -52,6 +62,7 @@ int main(int argc, char** argv) {
   app.add_option("--target", settings.run.size.target);
   app.add_option("--dropout", settings.run.dropout);
   app.add_option("--threads", settings.threads);
+  app.add_flag("--activation-checkpointing", settings.run.recompute);
   app.add_flag("--default-malloc", settings.default_malloc, "leave the C library's memory settings alone");
   CLI11_PARSE(app, argc, argv);
   if (!settings.default_malloc) train::keep_freed_memory();

@@ -1,18 +1,14 @@
 #include "train/batch.h"
 
 #include <algorithm>
+#include <array>
 
+#include "base/device_upload.h"
 #include "data/corpus/batches.h"
 
 namespace draftsmith::train {
 
 namespace {
-
-at::Tensor to_tensor(const std::vector<int64_t>& values, at::IntArrayRef shape) {
-  at::Tensor tensor = at::empty(shape, at::kLong);
-  std::copy(values.begin(), values.end(), tensor.data_ptr<int64_t>());
-  return tensor;
-}
 
 // Inputs and labels of one example of a decoder-only model.
 struct JoinedExample {
@@ -33,14 +29,15 @@ JoinedExample joined_example(const ExampleTokens& example, int64_t start) {
 }
 
 // Puts prompt and continuation in one row, and several examples in a row if rows are packed.
-Batch joined_batch(std::span<const ExampleTokens> examples, const model::ModelInfo& model, int64_t pack_tokens) {
+HostBatch joined_batch(std::span<const ExampleTokens> examples, const model::ModelInfo& model, int64_t pack_tokens) {
   std::vector<int64_t> lengths;
   for (const ExampleTokens& example : examples) {
     lengths.push_back(data::joined_length(example.source, example.target));
   }
   const std::vector<int64_t> row_of = data::packed_rows(lengths, pack_tokens);
   const auto rows = static_cast<size_t>(row_of.back()) + 1;
-  Batch batch;
+  HostBatch host;
+  Batch& batch = host.batch;
   batch.decoder_input.lengths.assign(rows, 0);
   batch.decoder_input.segments.resize(rows);
   for (size_t i = 0; i < examples.size(); ++i) {
@@ -49,77 +46,101 @@ Batch joined_batch(std::span<const ExampleTokens> examples, const model::ModelIn
     batch.decoder_input.segments[row].push_back(lengths[i]);
   }
   const int64_t width = *std::max_element(batch.decoder_input.lengths.begin(), batch.decoder_input.lengths.end());
-  std::vector<int64_t> inputs(rows * static_cast<size_t>(width), model.pad);
-  std::vector<int64_t> labels, positions;
+  host.width = width;
+  host.inputs.assign(rows * static_cast<size_t>(width), model.pad);
   std::vector<int64_t> filled(rows, 0);
   for (size_t i = 0; i < examples.size(); ++i) {
     const auto row = static_cast<size_t>(row_of[i]);
     const int64_t begin = row_of[i] * width + filled[row];
     const JoinedExample joined = joined_example(examples[i], model.decoder_start);
-    std::copy(joined.inputs.begin(), joined.inputs.end(), inputs.begin() + begin);
+    std::copy(joined.inputs.begin(), joined.inputs.end(), host.inputs.begin() + begin);
     for (size_t j = 0; j < joined.labels.size(); ++j) {
-      labels.push_back(joined.labels[j]);
-      positions.push_back(begin + joined.first_label + static_cast<int64_t>(j));
+      host.labels.push_back(joined.labels[j]);
+      batch.places.push_back(begin + joined.first_label + static_cast<int64_t>(j));
     }
     filled[row] += lengths[i];
   }
   if (rows == examples.size()) batch.decoder_input.segments.clear();
-  batch.decoder_input.tokens = to_tensor(inputs, {static_cast<int64_t>(rows), width}).to(model.device);  // [B,T]
-  const auto count = static_cast<int64_t>(labels.size());
-  batch.labels = to_tensor(labels, {count}).to(model.device);        // [P]
-  batch.positions = to_tensor(positions, {count}).to(model.device);  // [P]
-  batch.places = std::move(positions);
-  return batch;
+  return host;
 }
 
 // Puts source and target in separate rows.
-Batch separate_batch(std::span<const ExampleTokens> examples, const model::ModelInfo& model) {
+HostBatch separate_batch(std::span<const ExampleTokens> examples, const model::ModelInfo& model) {
   std::vector<std::span<const int32_t>> sources, targets;
   for (const ExampleTokens& example : examples) {
     sources.push_back(example.source);
     targets.push_back(example.target);
   }
-  const data::PaddedRows source = data::pad_rows(sources, model.pad);
+  data::PaddedRows source = data::pad_rows(sources, model.pad);
   const data::PaddedRows target = data::pad_rows(targets, model.pad);
   const int64_t width = std::max<int64_t>(target.width, 1);
 
-  std::vector<int64_t> labels, positions;
-  std::vector<int64_t> inputs(static_cast<size_t>(target.rows * width), model.pad);
+  HostBatch host;
+  Batch& batch = host.batch;
+  host.source_width = source.width;
+  host.width = width;
+  host.inputs.assign(static_cast<size_t>(target.rows * width), model.pad);
   for (int64_t row = 0; row < target.rows; ++row) {
-    inputs[static_cast<size_t>(row * width)] = model.decoder_start;
+    host.inputs[static_cast<size_t>(row * width)] = model.decoder_start;
     for (int64_t t = 0; t < target.lengths[static_cast<size_t>(row)]; ++t) {
       const int64_t token = target.tokens[static_cast<size_t>(row * target.width + t)];
-      labels.push_back(token);
-      positions.push_back(row * width + t);
-      if (t + 1 < width) inputs[static_cast<size_t>(row * width + t + 1)] = token;
+      host.labels.push_back(token);
+      batch.places.push_back(row * width + t);
+      if (t + 1 < width) host.inputs[static_cast<size_t>(row * width + t + 1)] = token;
     }
   }
 
-  Batch batch;
-  batch.source.tokens = to_tensor(source.tokens, {source.rows, source.width}).to(model.device);  // [B,S]
-  batch.source.lengths = source.lengths;
-  batch.decoder_input.tokens = to_tensor(inputs, {target.rows, width}).to(model.device);  // [B,T]
+  host.source = std::move(source.tokens);
+  batch.source.lengths = std::move(source.lengths);
   for (const int64_t length : target.lengths) batch.decoder_input.lengths.push_back(std::max<int64_t>(length, 1));
-  const auto count = static_cast<int64_t>(labels.size());
-  batch.labels = to_tensor(labels, {count}).to(model.device);        // [P]
-  batch.positions = to_tensor(positions, {count}).to(model.device);  // [P]
-  batch.places = std::move(positions);
-  return batch;
+  return host;
+}
+
+HostBatch host_batch(std::span<const ExampleTokens> examples, const model::ModelInfo& model, int64_t pack_tokens) {
+  return model.encoder_decoder ? separate_batch(examples, model) : joined_batch(examples, model, pack_tokens);
 }
 
 }  // namespace
 
+HostBatch make_host_batch(const data::Corpus& corpus, const std::vector<int64_t>& examples,
+                          const model::ModelInfo& model, int64_t pack_tokens) {
+  std::vector<ExampleTokens> tokens;
+  for (const int64_t example : examples) tokens.push_back({corpus.source(example), corpus.target(example)});
+  HostBatch host = host_batch(tokens, model, pack_tokens);
+  host.batch.examples = examples;
+  return host;
+}
+
+Batch to_device(HostBatch host, at::Device device) {
+  Batch batch = std::move(host.batch);
+  const std::array<const std::vector<int64_t>*, 4> parts{&host.source, &host.inputs, &host.labels, &batch.places};
+  int64_t size = 0;
+  for (const auto* part : parts) size += std::ssize(*part);
+  const at::Tensor joined = at::empty({size}, at::kLong);
+  auto* end = joined.mutable_data_ptr<int64_t>();
+  for (const auto* part : parts) end = std::copy(part->begin(), part->end(), end);
+  const at::Tensor all = upload(joined, device);
+  int64_t begin = 0;
+  const auto next = [&](const std::vector<int64_t>& part) {
+    begin += std::ssize(part);
+    return all.narrow(0, begin - std::ssize(part), std::ssize(part));
+  };
+  const at::Tensor source = next(host.source);
+  const auto rows = std::ssize(batch.decoder_input.lengths);
+  if (!batch.source.lengths.empty()) batch.source.tokens = source.view({rows, host.source_width});  // [B,S]
+  batch.decoder_input.tokens = next(host.inputs).view({rows, host.width});                          // [B,T]
+  batch.labels = next(host.labels);                                                                 // [P]
+  batch.positions = next(batch.places);                                                             // [P]
+  return batch;
+}
+
 Batch make_batch(std::span<const ExampleTokens> examples, const model::ModelInfo& model, int64_t pack_tokens) {
-  return model.encoder_decoder ? separate_batch(examples, model) : joined_batch(examples, model, pack_tokens);
+  return to_device(host_batch(examples, model, pack_tokens), model.device);
 }
 
 Batch make_batch(const data::Corpus& corpus, const std::vector<int64_t>& examples, const model::ModelInfo& model,
                  int64_t pack_tokens) {
-  std::vector<ExampleTokens> tokens;
-  for (const int64_t example : examples) tokens.push_back({corpus.source(example), corpus.target(example)});
-  Batch batch = make_batch(tokens, model, pack_tokens);
-  batch.examples = examples;
-  return batch;
+  return to_device(make_host_batch(corpus, examples, model, pack_tokens), model.device);
 }
 
 }  // namespace draftsmith::train

@@ -43,6 +43,7 @@ struct TrainOptions {
   std::string precision = "fp32";
   std::string keep = "best";
   // The following fields change no result.
+  bool activation_checkpointing = false;
   std::string checkpoint_every = "1000 steps";  // a period, or empty: only at validations' ends and interruptions
   int64_t log_every = 50;
   bool tensorboard = true;

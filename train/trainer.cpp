@@ -45,6 +45,9 @@ struct Trainer::Impl {
         validation_inputs{inputs.validation, inputs.tokenizer, inputs.references, inputs.teacher},
         batches(inputs.corpus, options.batches,
                 inputs.trainable.info().encoder_decoder ? data::RowForm::kSeparate : data::RowForm::kJoined),
+        step_batches(
+            batches, [this](const auto& examples) { return host_batch(examples); }, inputs.trainable.info().device,
+            options.accumulate),
         scale(scale_of(inputs.corpus, batches.batches(0), options.accumulate)),
         schedule(options.schedule, length, scale),
         objective(make_objective(options.objective,
@@ -66,6 +69,11 @@ struct Trainer::Impl {
     if (inputs.tokenizer) save.tokenizer = inputs.tokenizer->file();
     save.generation = inputs.generation;
     return save;
+  }
+
+  // Reads nothing that changes: threads call it too.
+  HostBatch host_batch(const std::vector<int64_t>& examples) const {
+    return make_host_batch(inputs.corpus, examples, inputs.trainable.info(), options.batches.pack_tokens);
   }
 
   // Whether a multiple of `text`, a period, lies between the counters before the step and now.
@@ -119,22 +127,15 @@ struct Trainer::Impl {
                      .hint = "the length counts from the first step of the first run"});
   }
 
-  // The next step's data. A step never reaches over the end of an epoch.
-  MicroBatches next_data() {
-    MicroBatches data;
-    do {
-      data.push_back(batches.next(state.position));
-    } while (static_cast<int64_t>(data.size()) < options.accumulate && state.position.batch != 0);
-    return data;
-  }
-
-  StepSettings step_settings() const {
+  StepSettings step_settings() {
     return {.dropout = options.dropout.value_or(inputs.trainable.dropout()),
             .seed = options.seed,
             .first_micro_step = static_cast<uint64_t>(state.micro_step),
             .pack_tokens = options.batches.pack_tokens,
             .autocast = options.precision == "bf16",
-            .step = state.step + 1};
+            .recompute = options.activation_checkpointing,
+            .step = state.step + 1,
+            .batches = &step_batches};
   }
 
   // Counters after a step.
@@ -153,7 +154,7 @@ struct Trainer::Impl {
   void step() {
     const Stopwatch watch;
     const Progressed before = state.progressed();
-    const MicroBatches data = next_data();
+    const MicroBatches data = step_batches.next(state.position);
     const StepResult result = accumulate_gradients(inputs.trainable, *objective, inputs.corpus, data, step_settings());
     count(data, result);
     const double lr = options.optimizer.lr * schedule.factor(before, state.progressed());
@@ -258,6 +259,7 @@ struct Trainer::Impl {
   Period length;
   ValidationInputs validation_inputs;
   data::BatchOrder batches;
+  StepBatches step_batches;
   PeriodScale scale;
   Schedule schedule;
   std::unique_ptr<Objective> objective;

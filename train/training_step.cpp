@@ -2,32 +2,11 @@
 
 #include <cmath>
 
-#include <ATen/autocast_mode.h>
+#include "base/device_autocast.h"
 
 namespace draftsmith::train {
 
 namespace {
-
-// Turns on matrix products in bf16 while it exists.
-class AutocastScope {
- public:
-  AutocastScope(at::DeviceType device, bool on) : device_(device), before_(at::autocast::is_autocast_enabled(device)) {
-    if (on) at::autocast::set_autocast_dtype(device_, at::kBFloat16);
-    at::autocast::set_autocast_enabled(device_, on);
-    at::autocast::increment_nesting();
-  }
-  ~AutocastScope() {
-    // Drops the converted weights, which autocast caches: the next step's weights are different.
-    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
-    at::autocast::set_autocast_enabled(device_, before_);
-  }
-  AutocastScope(const AutocastScope&) = delete;
-  AutocastScope& operator=(const AutocastScope&) = delete;
-
- private:
-  at::DeviceType device_;
-  bool before_;
-};
 
 // Norm over all gradients together; a scalar tensor.
 at::Tensor global_norm(const TrainableModel& trainable) {
@@ -77,8 +56,11 @@ StepResult accumulate_gradients(TrainableModel& trainable, Objective& objective,
   std::vector<at::Tensor> values;
   uint64_t micro_step = settings.first_micro_step;
   for (const std::vector<int64_t>& examples : micro_batches) {
-    const Batch batch = make_batch(corpus, examples, trainable.info(), settings.pack_tokens);
-    const model::DropoutContext dropout{.probability = settings.dropout, .seed = settings.seed, .step = micro_step++};
+    const Batch batch = settings.batches != nullptr
+                            ? settings.batches->take(examples)
+                            : make_batch(corpus, examples, trainable.info(), settings.pack_tokens);
+    const model::DropoutContext dropout{
+        .probability = settings.dropout, .seed = settings.seed, .step = micro_step++, .recompute = settings.recompute};
     Loss loss;
     {
       const AutocastScope autocast(trainable.info().device.type(), settings.autocast);

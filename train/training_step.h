@@ -8,19 +8,19 @@
 #include "base/error.h"
 #include "data/corpus/corpus.h"
 #include "train/objectives/objective.h"
+#include "train/step_batches.h"
 
 namespace draftsmith::train {
 
-// Examples of each micro-batch of a step.
-using MicroBatches = std::vector<std::vector<int64_t>>;
-
 struct StepSettings {
-  double dropout = 0;             // probability
-  uint64_t seed = 1;              // of dropout
-  uint64_t first_micro_step = 0;  // micro-batches of the run before this step: the counter of dropout's random stream
-  int64_t pack_tokens = 0;        // of the batches
-  bool autocast = false;          // matrix products in bf16 over fp32 weights
-  int64_t step = 0;               // the step's number, for messages
+  double dropout = 0;              // probability
+  uint64_t seed = 1;               // of dropout
+  uint64_t first_micro_step = 0;   // micro-batches of the run before this step: the counter of dropout's random stream
+  int64_t pack_tokens = 0;         // of the batches
+  bool autocast = false;           // matrix products in bf16 over fp32 weights
+  bool recompute = false;          // activation checkpointing: layers are computed again in the backward pass
+  int64_t step = 0;                // the step's number, for messages
+  StepBatches* batches = nullptr;  // gives the batches, in this order; nullptr: they are made here
 };
 
 struct StepResult {

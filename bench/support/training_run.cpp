@@ -43,9 +43,11 @@ TrainingRun::TrainingRun(model::TransformerModel& model, const TrainingRunOption
 double TrainingRun::step() {
   std::vector<int64_t> rows(static_cast<size_t>(options_.size.rows));
   std::iota(rows.begin(), rows.end(), 0);
-  const train::StepResult result = train::accumulate_gradients(
-      trainable_, *objective_, *corpus_, {rows},
-      {.dropout = options_.dropout, .first_micro_step = steps_++, .autocast = options_.autocast});
+  const train::StepResult result = train::accumulate_gradients(trainable_, *objective_, *corpus_, {rows},
+                                                               {.dropout = options_.dropout,
+                                                                .first_micro_step = steps_++,
+                                                                .autocast = options_.autocast,
+                                                                .recompute = options_.recompute});
   if (result.nonfinite) throw RunError(*result.nonfinite);
   optimizer_->step(1e-4, train::gradient_scale(result, 1.0));
   optimizer_->zero_grad();

@@ -21,7 +21,8 @@ struct TrainingSize {
 struct TrainingRunOptions {
   TrainingSize size;
   double dropout = 0;
-  bool autocast = false;  // matrix products in bf16
+  bool autocast = false;   // matrix products in bf16
+  bool recompute = false;  // activation checkpointing
 };
 
 // Cross entropy, AdamW, clipping at 1, one micro-batch a step.

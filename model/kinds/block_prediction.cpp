@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/device_upload.h"
 #include "base/json.h"
 #include "model/families/common.h"
 #include "model/transformer/stack.h"
@@ -82,8 +83,8 @@ at::Tensor shifted(const at::Tensor& values, const TokenBatch& batch, int64_t di
   }
   std::vector<int64_t> shape = present.sizes().vec();
   shape.resize(static_cast<size_t>(values.dim()), 1);
-  const at::Tensor moved = values.index_select(1, from.to(values.device()));
-  return moved.masked_fill(present.view(shape).logical_not().to(values.device()), missing);
+  const at::Tensor moved = values.index_select(1, upload(from, values.device()));
+  return moved.masked_fill(upload(present.view(shape).logical_not(), values.device()), missing);
 }
 
 }  // namespace draftsmith::model

@@ -3,7 +3,41 @@
 #include <algorithm>
 #include <limits>
 
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "base/device_upload.h"
+
 namespace draftsmith::model {
+namespace {
+
+// Stands for `rounded` in one layer: its gradient goes to the wide tensor, in which the layers' gradients are summed.
+class RoundedBias : public torch::autograd::Function<RoundedBias> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& wide,
+                            const at::Tensor& rounded) {
+    context->saved_data["shape"] = wide.sizes().vec();
+    context->saved_data["type"] = static_cast<int64_t>(wide.scalar_type());
+    return rounded.detach();
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    std::vector<int64_t> shape = context->saved_data["shape"].toIntVector();
+    const auto type = static_cast<at::ScalarType>(context->saved_data["type"].toInt());
+    const bool one_for_all = shape[0] == 1;
+    shape[0] = -1;
+    const at::Tensor of_rows = gradients[0].reshape(shape);  // [B,H,T,S]
+    return {one_for_all ? of_rows.sum(0, /*keepdim=*/true, type) : of_rows.to(type), at::Tensor()};
+  }
+};
+
+at::Tensor additive_of(const ScoreBias& bias) {
+  if (!bias.rounded.defined()) return bias.additive;
+  return bias.additive.requires_grad() ? RoundedBias::apply(bias.additive, bias.rounded) : bias.rounded;
+}
+
+}  // namespace
 
 double excluded_score(at::ScalarType type) {
   // Half of the lowest number: adding a negative bias to it stays finite.
@@ -19,8 +53,12 @@ double excluded_score(at::ScalarType type) {
 
 at::Tensor padding_mask(const std::vector<int64_t>& lengths, int64_t keys, const at::TensorOptions& options) {
   const auto rows = static_cast<int64_t>(lengths.size());
-  const at::Tensor mask = at::zeros({rows, 1, 1, keys}, at::kDouble);
   const double excluded = excluded_score(c10::typeMetaToScalarType(options.dtype()));
+  if (!options.device().is_cpu()) {
+    const at::Tensor length = upload(at::tensor(lengths, at::kLong), options.device()).view({rows, 1, 1, 1});
+    return at::zeros({rows, 1, 1, keys}, options).masked_fill_(at::arange(keys, length.options()).ge(length), excluded);
+  }
+  const at::Tensor mask = at::zeros({rows, 1, 1, keys}, at::kDouble);
   double* data = mask.mutable_data_ptr<double>();
   for (int64_t b = 0; b < rows; ++b) {
     const int64_t length = std::min(lengths[static_cast<size_t>(b)], keys);
@@ -40,7 +78,7 @@ at::Tensor rows_with_keys(const std::vector<int64_t>& lengths, const at::TensorO
       present.mutable_data_ptr<double>()[b] = 0.0;
     }
   }
-  return present.to(options);
+  return upload(present.to(options.dtype()), options.device());
 }
 
 Projected Attention::project(const at::Tensor& normed) const {
@@ -72,35 +110,51 @@ KeyValue Attention::project_key_value(const at::Tensor& input) const {
 
 // Heads of x [B,T,h*K] side by side, each given to the queries that share it. [B*H,T,K]
 at::Tensor Attention::split(const at::Tensor& x) const {
+  return heads_of(x).reshape({x.size(0) * heads_.count, x.size(1), heads_.width});
+}
+
+// Heads of x [B,T,h*K], each given to the queries that share it. [B,H,T,K]
+at::Tensor Attention::heads_of(const at::Tensor& x) const {
   const int64_t own = x.size(2) / heads_.width;
-  at::Tensor heads = x.view({x.size(0), x.size(1), own, heads_.width}).transpose(1, 2);  // [B,h,T,K]
-  if (own != heads_.count) {
-    heads = heads.repeat_interleave(heads_.count / own, 1);
-  }
-  return heads.reshape({x.size(0) * heads_.count, x.size(1), heads_.width});
+  const at::Tensor heads = x.view({x.size(0), x.size(1), own, heads_.width}).transpose(1, 2);  // [B,h,T,K]
+  return own == heads_.count ? heads : heads.repeat_interleave(heads_.count / own, 1);
 }
 
 at::Tensor Attention::attend(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const {
+  const at::Tensor context =
+      bias.fused ? fused_context(projected, bias) : context_by_products(projected, bias, dropout);  // [B,H,T,K]
+  const at::Tensor joined =
+      context.transpose(1, 2).reshape({context.size(0), context.size(2), heads_.inner()});  // [B,T,H*K]
+  return bias.has_keys.defined() ? joined * bias.has_keys : joined;
+}
+
+// One operator, which keeps no scores.
+at::Tensor Attention::fused_context(const Projected& projected, const ScoreBias& bias) const {
+  const at::Tensor query = heads_of(projected.query);
+  const at::Tensor key = heads_of(projected.key);
+  const at::Tensor value = heads_of(projected.value);
+  const at::Tensor additive = additive_of(bias);
+  const std::optional<at::Tensor> mask = additive.defined() ? std::optional(additive) : std::nullopt;
+  return at::scaled_dot_product_attention(query, key, value, mask, 0.0, bias.causal, heads_.scale);
+}
+
+at::Tensor Attention::context_by_products(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const {
   const int64_t rows = projected.query.size(0);
   const at::Tensor query = split(projected.query);
   const at::Tensor key_t = split(projected.key).transpose(1, 2);
   at::Tensor scores;  // [B*H,T,S]
-  if (bias.additive.defined()) {
-    scores = at::baddbmm(bias.additive, query, key_t, 1.0, heads_.scale);
+  if (const at::Tensor additive = additive_of(bias); additive.defined()) {
+    scores = at::baddbmm(additive, query, key_t, 1.0, heads_.scale);
   } else {
     scores = at::bmm(query, key_t);
     scores = heads_.scale == 1.0 ? scores : scores * heads_.scale;
   }
   const at::Tensor weights = dropout(at::softmax(scores, -1));
-  const at::Tensor context = at::bmm(weights, split(projected.value))
-                                 .view({rows, heads_.count, query.size(1), heads_.width})
-                                 .transpose(1, 2)
-                                 .reshape({rows, query.size(1), heads_.inner()});
-  return bias.has_keys.defined() ? context * bias.has_keys : context;
+  return at::bmm(weights, split(projected.value)).view({rows, heads_.count, query.size(1), heads_.width});
 }
 
-at::Tensor Attention::operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias, Dropout& dropout,
-                                 const InputObserver& observer) const {
+at::Tensor Attention::operator()(const at::Tensor& x, const AttentionMemory& memory, const ScoreBias& bias,
+                                 Dropout& dropout, const InputObserver& observer) const {
   const at::Tensor normed = norm(x);
   Projected projected;
   if (self_) {
@@ -110,13 +164,14 @@ at::Tensor Attention::operator()(const at::Tensor& x, const at::Tensor& memory, 
     };
     projected.query = rotated(projected.query);
     projected.key = rotated(projected.key);
-    if (memory.defined()) {
-      const KeyValue other = project_key_value(norm(memory));
+    if (memory.keys.defined()) {
+      const KeyValue other = project_key_value(norm(memory.keys));
       projected.key = at::cat({rotated(other.key), projected.key}, 1);  // [B,2T,kv*K]
       projected.value = at::cat({other.value, projected.value}, 1);
     }
   } else {
-    KeyValue from_memory = project_key_value(memory);
+    KeyValue from_memory = memory.values.defined() ? KeyValue{weights_.key(memory.keys), weights_.value(memory.values)}
+                                                   : project_key_value(memory.keys);
     projected = {weights_.query(normed), std::move(from_memory.key), std::move(from_memory.value), {}};
   }
   const at::Tensor context = attend(projected, bias, dropout);
@@ -125,6 +180,15 @@ at::Tensor Attention::operator()(const at::Tensor& x, const at::Tensor& memory, 
     return weights_.output.add_to(x, context);
   }
   return x + dropout(weights_.output(context));
+}
+
+std::vector<at::Tensor> Attention::parameters() const {
+  std::vector<at::Tensor> all{weights_.norm.weight(), weights_.norm.bias()};
+  for (const Linear* part : {&weights_.query, &weights_.key, &weights_.value, &weights_.output}) {
+    all.push_back(part->weight());
+    all.push_back(part->bias());
+  }
+  return all;
 }
 
 void Attention::pack(WeightArena& arena) {

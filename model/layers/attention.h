@@ -2,6 +2,8 @@
 // attention over whole sequences. Attention over caches is in cached_attention.h.
 #pragma once
 
+#include <vector>
+
 #include "model/layers/activation_observer.h"
 #include "model/layers/dropout.h"
 #include "model/layers/linear.h"
@@ -25,11 +27,27 @@ struct HeadShape {
 
 // Positions and masks of attention scores, shared by all layers of a stack.
 struct ScoreBias {
-  at::Tensor additive;  // [B*H,T,S]; undefined: nothing
+  // Attention is one operator, which keeps no scores: on devices, where no weights are dropped out.
+  bool fused = false;
+  bool causal = false;  // fused: keys after the query are hidden, and nothing else; `additive` is undefined
+  // [B*H,T,S]; fused [B or 1,H or 1,T or 1,S]. Undefined: nothing.
+  at::Tensor additive = {};
+  // The same in autocast's type, made once for all layers of a device; `additive` is then [B or 1,H or 1,T or 1,S].
+  // Undefined: `additive` has the right type.
+  at::Tensor rounded = {};
   // [B,1,1], 0 where a row has no key at all, as with an empty source: its attention gives zeros, alone or in a batch.
   // (Transformers averages over the padding there, and fails on an empty source alone.) Undefined: all rows have keys.
-  at::Tensor has_keys;
-  RotaryTable rotary;  // of positions 0..T-1; undefined: queries and keys are not rotated
+  at::Tensor has_keys = {};
+  RotaryTable rotary = {};  // of positions 0..T-1; undefined: queries and keys are not rotated
+};
+
+// Other states that an attention reads keys and values from.
+struct AttentionMemory {
+  // Cross-attention: encoder states [B,S,D]. Self-attention: undefined, or other hidden states of the same tokens
+  // [B,T,D] (Tandem).
+  at::Tensor keys = {};
+  // The same numbers for the values of a cross-attention, as a tensor with a gradient of its own; undefined: `keys`.
+  at::Tensor values = {};
 };
 
 // Returns an additive mask of the keys beyond each row's length: 0, or a number that softmax turns into exactly 0.
@@ -82,11 +100,13 @@ class Attention {
   }
 
   // Applies the whole sublayer to whole sequences x [B,T,D], with gradients: x + dropout(attention(norm(x), memory)).
-  // For a cross-attention, memory is [B,S,D]. For a self-attention, whose queries and keys are rotated by the bias's
-  // table, memory is undefined, or other hidden states of the same tokens [B,T,D] (Tandem): keys are then these,
+  // Queries and keys of a self-attention are rotated by the bias's table. With a memory its keys are the memory's,
   // normed, followed by x's own, S = 2T.
-  at::Tensor operator()(const at::Tensor& x, const at::Tensor& memory, const ScoreBias& bias, Dropout& dropout,
+  at::Tensor operator()(const at::Tensor& x, const AttentionMemory& memory, const ScoreBias& bias, Dropout& dropout,
                         const InputObserver& observer = {}) const;
+
+  // Returns weights and biases; some may be undefined.
+  std::vector<at::Tensor> parameters() const;
 
   void pack(WeightArena& arena);
   void unpack();
@@ -95,7 +115,10 @@ class Attention {
   at::Tensor split(const at::Tensor& x) const;
   // Returns the parts of the fused projections of a self-attention.
   Projected parted(const at::Tensor& all) const;
+  at::Tensor heads_of(const at::Tensor& x) const;
   at::Tensor attend(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const;
+  at::Tensor fused_context(const Projected& projected, const ScoreBias& bias) const;
+  at::Tensor context_by_products(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const;
 
   // Whether the fused projection may replace the single ones: not if a gradient is recorded.
   bool use_fused(const at::Tensor& x) const {

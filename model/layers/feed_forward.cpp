@@ -24,6 +24,11 @@ at::Tensor FeedForward::add_to(const at::Tensor& residual, const at::Tensor& x, 
   return residual + dropout(down_(inner_dropout_ ? dropout(inner) : inner));
 }
 
+std::vector<at::Tensor> FeedForward::parameters() const {
+  return {norm_.weight(), norm_.bias(), gate_.weight(), gate_.bias(),
+          up_.weight(),   up_.bias(),   down_.weight(), down_.bias()};
+}
+
 void FeedForward::pack(WeightArena& arena) {
   const bool gated = gate_.weight().defined();
   if (gated) {

@@ -2,6 +2,8 @@
 // GLU variants). T5 has another dropout before W_down.
 #pragma once
 
+#include <vector>
+
 #include "model/layers/activation_observer.h"
 #include "model/layers/dropout.h"
 #include "model/layers/linear.h"
@@ -29,6 +31,8 @@ class FeedForward {
   // Returns residual + dropout(feed_forward(norm(x))), both [...,D]. The residual is x unless sublayers are parallel.
   at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout,
                     const InputObserver& observer = {}) const;
+  // Returns weights and biases; some may be undefined.
+  std::vector<at::Tensor> parameters() const;
   void pack(WeightArena& arena);
   void unpack();
 

@@ -20,6 +20,9 @@ class NormLayer {
   // Returns the numbers of an RMS norm; an undefined weight for layer norm.
   InputNorm rms() const { return kind_ == Norm::kRms ? InputNorm{weight_, epsilon_} : InputNorm(); }
 
+  const at::Tensor& weight() const { return weight_; }
+  const at::Tensor& bias() const { return bias_; }
+
  private:
   Norm kind_ = Norm::kRms;
   double epsilon_ = 1e-6;

@@ -31,6 +31,13 @@ RelativeBias::RelativeBias(at::Tensor weight, bool bidirectional, int64_t max_di
       value += buckets;
     }
   }
+  if (weight_.is_cpu() || weight_.is_meta()) return;
+  const auto furthest = static_cast<int64_t>(before_.size()) - 1;
+  std::vector<int64_t> by_distance;
+  for (int64_t distance = 0; distance <= furthest; ++distance) by_distance.push_back(bucket(distance));
+  for (int64_t distance = -furthest; distance < 0; ++distance) by_distance.push_back(bucket(distance));
+  buckets_ = at::tensor(by_distance, at::kLong).to(weight_.device());
+  positions_ = at::arange(furthest + 1, buckets_.options());
 }
 
 int64_t RelativeBias::bucket(int64_t distance) const {
@@ -41,6 +48,7 @@ int64_t RelativeBias::bucket(int64_t distance) const {
 }
 
 at::Tensor RelativeBias::full(int64_t queries, int64_t keys) const {
+  if (buckets_.defined()) return full_on_device(queries, keys);
   const at::Tensor buckets = at::empty({queries, keys}, at::kLong);  // [T,S]
   int64_t* out = buckets.mutable_data_ptr<int64_t>();
   for (int64_t t = 0; t < queries; ++t) {
@@ -49,6 +57,16 @@ at::Tensor RelativeBias::full(int64_t queries, int64_t keys) const {
     }
   }
   return at::embedding(weight_, buckets.to(weight_.device())).permute({2, 0, 1}).unsqueeze(0);
+}
+
+at::Tensor RelativeBias::full_on_device(int64_t queries, int64_t keys) const {
+  const int64_t longest = std::max(queries, keys);
+  const int64_t furthest = positions_.size(0) - 1;
+  const at::Tensor positions = longest <= furthest ? positions_ : at::arange(longest, positions_.options());
+  at::Tensor distance = positions.narrow(0, 0, keys) - positions.narrow(0, 0, queries).unsqueeze(1);  // [T,S]
+  if (longest > furthest) distance.clamp_(-furthest, furthest);
+  // Negative distances count from the end of the table.
+  return at::embedding(weight_, buckets_.take(distance)).permute({2, 0, 1}).unsqueeze(0);
 }
 
 at::Tensor RelativeBias::reversed_table(int64_t n) const {

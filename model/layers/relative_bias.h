@@ -25,10 +25,15 @@ class RelativeBias {
   at::Tensor reversed_table(int64_t n) const;
 
  private:
+  at::Tensor full_on_device(int64_t queries, int64_t keys) const;
+
   at::Tensor weight_;
   bool bidirectional_ = false;
   std::vector<int64_t> before_;  // bucket of key at distance d before the query; the last holds for all beyond
   std::vector<int64_t> after_;   // likewise for keys after the query
+  // On devices: the positions 0..n, int64 [n+1], and buckets of the distances 0..n, -n..-1, int64 [2n+1]. Distances
+  // beyond have the buckets of n and -n.
+  at::Tensor positions_, buckets_;
 };
 
 }  // namespace draftsmith::model

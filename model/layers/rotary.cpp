@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/device_upload.h"
+
 namespace draftsmith::model {
 namespace {
 
@@ -50,12 +52,13 @@ at::Tensor rotary_frequencies(const RotaryConfig& config) {
 }
 
 RotaryTable rotary_table(const RotaryConfig& config, int64_t positions, const at::TensorOptions& options) {
-  const at::Tensor angle = at::outer(at::arange(0, positions, at::kFloat), rotary_frequencies(config));  // [n,w/2]
+  const at::Tensor frequencies = upload(rotary_frequencies(config), options.device());
+  const at::Tensor angle = at::outer(at::arange(0, positions, frequencies.options()), frequencies);  // [n,w/2]
   return {angle.cos().to(options), angle.sin().to(options)};
 }
 
 RotaryTable rotary_rows(const RotaryTable& table, const at::Tensor& positions) {
-  const at::Tensor index = positions.flatten().to(table.cosine.device());
+  const at::Tensor index = positions.flatten();
   const auto pick = [&](const at::Tensor& values) {
     return values.index_select(0, index).view({positions.size(0), positions.size(1), -1});
   };

@@ -22,7 +22,8 @@ at::Tensor rotary_frequencies(const RotaryConfig& config);
 // Returns the table in the dtype and on the device of `options`.
 RotaryTable rotary_table(const RotaryConfig& config, int64_t positions, const at::TensorOptions& options);
 
-// Returns the rows of a table at positions int64 [B,T] of packed sequences: cosines and sines [B,T,w/2].
+// Returns the rows of a table at positions int64 [B,T] of packed sequences, on its device: cosines and sines
+// [B,T,w/2].
 RotaryTable rotary_rows(const RotaryTable& table, const at::Tensor& positions);
 
 // Returns x [B,T,h*K], with heads of `head_width` numbers, rotated by `table`'s positions 0..T-1, or by the rows picked

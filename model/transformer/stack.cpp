@@ -3,6 +3,10 @@
 #include <numeric>
 #include <stdexcept>
 
+#include <ATen/autocast_mode.h>
+
+#include "base/device_upload.h"
+
 namespace draftsmith::model {
 namespace {
 
@@ -42,10 +46,32 @@ at::Tensor within_half(const at::Tensor& x, bool clamps) {
   return at::clamp(x, -limit, limit);
 }
 
-at::Tensor expanded(const at::Tensor& additive, int64_t rows, int64_t heads) {
-  const int64_t queries = additive.size(2);
+// Returns the numbers with rows [S] whose starts are multiples of 16 numbers apart, as fused attention reads them: it
+// would copy others in every layer, or not take them.
+at::Tensor with_aligned_rows(const at::Tensor& additive) {
+  constexpr int64_t kAlignment = 16;
   const int64_t keys = additive.size(3);
-  return additive.expand({rows, heads, queries, keys}).reshape({rows * heads, queries, keys});
+  const int64_t missing = (kAlignment - keys % kAlignment) % kAlignment;
+  return missing == 0 ? additive.contiguous() : at::constant_pad_nd(additive, {0, missing}).narrow(3, 0, keys);
+}
+
+// An additive bias that broadcasts to [B,H,T,S] in the form that attention reads. Undefined: none.
+ScoreBias score_bias(const at::Tensor& additive, at::IntArrayRef shape, bool fused) {
+  ScoreBias bias;
+  bias.fused = fused;
+  if (!additive.defined()) return bias;
+  const auto formed = [&](const at::Tensor& numbers) {
+    return fused ? with_aligned_rows(numbers)
+                 : numbers.expand(shape).reshape({shape[0] * shape[1], shape[2], shape[3]});
+  };
+  const at::DeviceType device = additive.device().type();
+  if (additive.is_cpu() || !at::autocast::is_autocast_enabled(device)) {
+    bias.additive = formed(additive);
+  } else {
+    bias.additive = additive;
+    bias.rounded = formed(additive.detach().to(at::autocast::get_autocast_dtype(device)));
+  }
+  return bias;
 }
 
 }  // namespace
@@ -78,7 +104,7 @@ InputObserver Block::observer(const SequencePass& pass, const char* sublayer) co
 at::Tensor Block::operator()(const at::Tensor& x, const SequencePass& pass, const at::Tensor& primary) const {
   const at::Tensor earlier = primary.defined() ? project_primary(primary) : primary;
   at::Tensor hidden =
-      within_half(self_(x, earlier, pass.self_bias, *pass.dropout, observer(pass, ".self_attention")), clamps_half_);
+      within_half(self_(x, {earlier}, pass.self_bias, *pass.dropout, observer(pass, ".self_attention")), clamps_half_);
   if (cross_) {
     hidden =
         within_half((*cross_)(hidden, pass.memory, pass.cross_bias, *pass.dropout, observer(pass, ".cross_attention")),
@@ -132,6 +158,15 @@ CrossCache Block::cross_cache(const at::Tensor& memory) const {
     return x.unflatten(-1, {cross_->heads().key_values(), cross_->heads().width}).transpose(1, 2).contiguous();
   };
   return {split(projected.key), split(projected.value)};  // [R,H,S,K]
+}
+
+std::vector<at::Tensor> Block::parameters() const {
+  std::vector<at::Tensor> all = self_.parameters();
+  const auto add = [&](const std::vector<at::Tensor>& more) { all.insert(all.end(), more.begin(), more.end()); };
+  if (cross_) add(cross_->parameters());
+  add(feed_forward_.parameters());
+  add({primary_projection_.weight(), primary_projection_.bias()});
+  return all;
 }
 
 void Block::pack(WeightArena& arena) {
@@ -208,8 +243,10 @@ namespace {
 
 // Number of the block of `size` tokens that each position lies in, counted within its segment. int64 [B or 1,1,T]
 at::Tensor block_numbers(const SegmentIndex& packed, int64_t tokens, int64_t size, at::Device device) {
-  const at::Tensor position = packed.position.defined() ? packed.position : at::arange(tokens, at::kLong).unsqueeze(0);
-  return position.to(device).floor_divide(size).unsqueeze(1);
+  const at::Tensor position = packed.position.defined()
+                                  ? packed.position
+                                  : at::arange(tokens, at::TensorOptions(at::kLong).device(device)).unsqueeze(0);
+  return position.floor_divide(size).unsqueeze(1);
 }
 
 // bool [...] as scores: 0, or a number that softmax turns into exactly 0.
@@ -234,8 +271,7 @@ at::Tensor Stack::hidden_tokens(const at::Tensor& x, const TokenBatch& batch, co
     hide(at::ones({1, 1, tokens, tokens}, options.dtype(at::kBool)).triu_(1));
   }
   if (causal_ && packed.segment.defined()) {
-    const at::Tensor segment = packed.segment.to(x.device());  // [B,T]
-    hide(segment.unsqueeze(2).ne(segment.unsqueeze(1)).unsqueeze(1));
+    hide(packed.segment.unsqueeze(2).ne(packed.segment.unsqueeze(1)).unsqueeze(1));
   }
   // Right padding: a causal query that matters never sees a padded key.
   if (padded && (!causal_ || block_ > 0)) {
@@ -244,27 +280,36 @@ at::Tensor Stack::hidden_tokens(const at::Tensor& x, const TokenBatch& batch, co
   return hidden;
 }
 
-ScoreBias Stack::self_bias(const at::Tensor& x, const TokenBatch& batch, int64_t tandem) const {
+bool Stack::hides_by_order_alone(const at::Tensor& additive, const SegmentIndex& packed,
+                                 const SelfAttentionForm& form) const {
+  return causal_ && block_ == 0 && form.tandem == 0 && !packed.segment.defined() && !additive.defined();
+}
+
+ScoreBias Stack::self_bias(const at::Tensor& x, const TokenBatch& batch, const SelfAttentionForm& form) const {
   const int64_t tokens = x.size(1);
   at::Tensor additive = bias_.full(tokens, tokens);  // [1,H,T,T]
   const at::TensorOptions options = (additive.defined() ? additive : x).options().requires_grad(false);
-  const SegmentIndex packed = batch.segments.empty() ? SegmentIndex() : segment_index(batch);
-  const at::Tensor hidden = hidden_tokens(x, batch, packed);
+  SegmentIndex packed;
+  if (!batch.segments.empty()) {
+    packed = segment_index(batch);
+    packed = {upload(packed.segment, x.device()), upload(packed.position, x.device())};
+  }
+  const bool fused = !x.is_cpu() && !form.drops;
+  const bool causal = fused && hides_by_order_alone(additive, packed, form);
+  const at::Tensor hidden = causal ? at::Tensor() : hidden_tokens(x, batch, packed);
   const auto with = [&](const at::Tensor& mask) {
     const at::Tensor scores = excluding(mask, options);
     return additive.defined() ? additive + scores : scores;
   };
-  if (tandem > 0) {
-    const at::Tensor block = block_numbers(packed, tokens, tandem, x.device());
+  if (form.tandem > 0) {
+    const at::Tensor block = block_numbers(packed, tokens, form.tandem, x.device());
     const at::Tensor own = block.unsqueeze(3).eq(block.unsqueeze(2));  // [B or 1,1,T,T]
     additive = at::cat({with(hidden | own), with(hidden | own.logical_not())}, 3);
   } else if (hidden.defined()) {
     additive = with(hidden);
   }
-  ScoreBias bias;
-  if (additive.defined()) {
-    bias.additive = expanded(additive, x.size(0), heads_);
-  }
+  ScoreBias bias = score_bias(additive, {x.size(0), heads_, tokens, form.tandem > 0 ? 2 * tokens : tokens}, fused);
+  bias.causal = causal;
   if (rotary_) {
     bias.rotary = rotary_table(*rotary_, tokens, options);
     if (packed.position.defined()) {
@@ -274,15 +319,16 @@ ScoreBias Stack::self_bias(const at::Tensor& x, const TokenBatch& batch, int64_t
   return bias;
 }
 
-ScoreBias Stack::cross_bias(const at::Tensor& x, const at::Tensor& memory, const std::vector<int64_t>& lengths) const {
+ScoreBias Stack::cross_bias(const at::Tensor& x, const at::Tensor& memory, const std::vector<int64_t>& lengths,
+                            bool drops) const {
   const int64_t keys = memory.size(1);
   const at::TensorOptions options = memory.options().requires_grad(false);
-  if (std::all_of(lengths.begin(), lengths.end(), [&](int64_t length) { return length == keys; })) {
-    return {};
-  }
-  const at::Tensor mask = padding_mask(lengths, keys, options);  // [B,1,1,S]
-  const at::Tensor additive = mask.expand({x.size(0), 1, x.size(1), keys});
-  return {expanded(additive, x.size(0), heads_), rows_with_keys(lengths, options), {}};
+  const auto whole = [&](int64_t length) { return length == keys; };
+  const bool padded = !std::all_of(lengths.begin(), lengths.end(), whole);
+  ScoreBias bias = score_bias(padded ? padding_mask(lengths, keys, options) : at::Tensor(),
+                              {x.size(0), heads_, x.size(1), keys}, !x.is_cpu() && !drops);
+  if (padded) bias.has_keys = rows_with_keys(lengths, options);
+  return bias;
 }
 
 void Stack::pack(WeightArena& arena) {

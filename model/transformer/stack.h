@@ -31,9 +31,9 @@ struct Building {
 
 // State shared by the blocks of one pass over whole sequences.
 struct SequencePass {
-  ScoreBias self_bias;
-  at::Tensor memory;  // encoder states [B,S,D]; undefined without cross-attention
-  ScoreBias cross_bias;
+  ScoreBias self_bias = {};
+  AttentionMemory memory = {};  // encoder states [B,S,D]; undefined without cross-attention
+  ScoreBias cross_bias = {};
   Dropout* dropout = nullptr;
   ActivationObserver observer = {};
 };
@@ -72,6 +72,9 @@ class Block {
   // Returns the cross-attention K/V of encoder states [R,S,D].
   CrossCache cross_cache(const at::Tensor& memory) const;
 
+  // Returns weights and biases of all sublayers.
+  std::vector<at::Tensor> parameters() const;
+
   void pack(WeightArena& arena);
   void unpack();
 
@@ -91,6 +94,14 @@ class Block {
   Linear primary_projection_;  // of Tandem secondaries
 };
 
+// Forms of self-attention over whole sequences.
+struct SelfAttentionForm {
+  // A Tandem's block γ: there are 2T keys, the primary's, visible in earlier blocks, then the model's own, visible in
+  // the query's block. 0: no Tandem.
+  int64_t tandem = 0;
+  bool drops = false;  // attention weights are dropped out
+};
+
 class Stack {
  public:
   // A decoder is causal, and cross-attends in encoder-decoder models.
@@ -101,12 +112,13 @@ class Stack {
   // Returns tables of positions 0..count-1 for cached steps.
   PositionTables position_tables(int64_t count) const;
 
-  // Returns the additive self-attention bias of whole sequences of these lengths and segments. x [B,T,D] gives sizes,
-  // dtype and device. With a `tandem` block γ > 0 there are 2T keys: the primary's, visible in earlier blocks, then the
-  // model's own, visible in the query's block.
-  ScoreBias self_bias(const at::Tensor& x, const TokenBatch& batch, int64_t tandem = 0) const;
-  // Returns the additive cross-attention mask of queries x [B,T,D] over memory [B,S,D].
-  ScoreBias cross_bias(const at::Tensor& x, const at::Tensor& memory, const std::vector<int64_t>& lengths) const;
+  // Returns the self-attention bias of whole sequences of these lengths and segments. x [B,T,D] gives sizes, dtype and
+  // device.
+  ScoreBias self_bias(const at::Tensor& x, const TokenBatch& batch, const SelfAttentionForm& form = {}) const;
+  // Returns the additive cross-attention mask of queries x [B,T,D] over memory [B,S,D]. `drops` as in
+  // SelfAttentionForm.
+  ScoreBias cross_bias(const at::Tensor& x, const at::Tensor& memory, const std::vector<int64_t>& lengths,
+                       bool drops) const;
   at::Tensor final_norm(const at::Tensor& x) const { return final_norm_(x); }
 
   void pack(WeightArena& arena);
@@ -116,6 +128,9 @@ class Stack {
   // Returns which tokens are hidden from each token by order, segments and lengths. bool [B or 1,1,T,T]; undefined when
   // all are visible.
   at::Tensor hidden_tokens(const at::Tensor& x, const TokenBatch& batch, const SegmentIndex& packed) const;
+  // Whether order alone hides keys, which needs no mask on devices.
+  bool hides_by_order_alone(const at::Tensor& additive, const SegmentIndex& packed,
+                            const SelfAttentionForm& form) const;
 
   bool causal_;
   int64_t block_;  // γ of block attention; 0: none

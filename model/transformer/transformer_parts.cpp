@@ -4,6 +4,8 @@
 #include <limits>
 #include <stdexcept>
 
+#include "base/device_upload.h"
+#include "model/transformer/applied_block.h"
 #include "model/transformer/parameters.h"
 
 namespace draftsmith::model {
@@ -109,7 +111,8 @@ at::Tensor TransformerParts::embed_at(const at::Tensor& tokens, const std::funct
 
 at::Tensor TransformerParts::embed(const TokenBatch& batch) const {
   return embed_at(batch.tokens, [&] {
-    return batch.segments.empty() ? at::arange(batch.tokens.size(1), at::kLong) : segment_index(batch).position;
+    if (!batch.segments.empty()) return upload(segment_index(batch).position, device());
+    return at::arange(batch.tokens.size(1), at::TensorOptions(at::kLong).device(device()));
   });
 }
 
@@ -126,9 +129,12 @@ at::Tensor TransformerParts::encode(const TokenBatch& source, Dropout& dropout,
     throw std::logic_error("a decoder-only model or Tandem secondary has no encoder");
   }
   at::Tensor hidden = dropout(embed(source));
-  const SequencePass pass{encoder_->self_bias(hidden, source), {}, {}, &dropout, observer};
+  SequencePass pass;
+  pass.self_bias = encoder_->self_bias(hidden, source, {.drops = dropout.active()});
+  pass.dropout = &dropout;
+  pass.observer = observer;
   for (int64_t i = 0; i < encoder_->layers(); ++i) {
-    hidden = encoder_->block(i)(hidden, pass);
+    hidden = apply_block(encoder_->block(i), hidden, pass);
   }
   return dropout(encoder_->final_norm(hidden));
 }
@@ -147,13 +153,13 @@ ForwardOutput TransformerParts::forward(const ForwardInput& input, Dropout& drop
   SequencePass pass;
   pass.dropout = &dropout;
   pass.observer = input.observer;
-  pass.memory = memory(input, dropout);
+  pass.memory.keys = memory(input, dropout);
   at::Tensor hidden = embed(input.target);
   hidden = dropout(input.added.defined() ? hidden + input.added : hidden);
   const int64_t block = input.primary == nullptr ? 0 : input.block > 0 ? input.block : config_.tandem.block;
-  pass.self_bias = decoder_.self_bias(hidden, input.target, block);
-  if (pass.memory.defined()) {
-    pass.cross_bias = decoder_.cross_bias(hidden, pass.memory, input.source.lengths);
+  pass.self_bias = decoder_.self_bias(hidden, input.target, {.tandem = block, .drops = dropout.active()});
+  if (pass.memory.keys.defined()) {
+    pass.cross_bias = decoder_.cross_bias(hidden, pass.memory.keys, input.source.lengths, dropout.active());
   }
   std::map<int64_t, at::Tensor> wanted;  // no others: without gradients the rest is freed as the pass goes on
   for (const int64_t layer : input.hidden_layers) wanted[layer];
@@ -163,11 +169,11 @@ ForwardOutput TransformerParts::forward(const ForwardInput& input, Dropout& drop
   keep(0);
   for (int64_t i = 0; i < decoder_.layers(); ++i) {
     const at::Tensor primary = input.primary == nullptr ? at::Tensor() : input.primary->layers[static_cast<size_t>(i)];
-    hidden = decoder_.block(i)(hidden, pass, primary);
+    hidden = apply_block(decoder_.block(i), hidden, pass, primary);
     keep(i + 1);
   }
   ForwardOutput output;
-  output.encoder = pass.memory;
+  output.encoder = pass.memory.keys;
   for (const int64_t layer : input.hidden_layers) {
     output.layers.push_back(wanted.at(layer));
   }

@@ -1,5 +1,6 @@
 #include "tests/standin/device_memory.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <stdexcept>
@@ -53,6 +54,8 @@ c10::DataPtr DeviceMemory::allocate(size_t bytes) {
     used_ += size;
   }
   sizes_[address] = size;
+  allocated_ += size;
+  peak_ = std::max(peak_, allocated_);
   return {address, address, &release, device()};
 }
 
@@ -62,7 +65,18 @@ void DeviceMemory::release(void* address) {
   const std::scoped_lock lock(memory.mutex_);
   const auto block = memory.sizes_.find(address);
   memory.spare_[block->second].push_back(address);
+  memory.allocated_ -= block->second;
   memory.sizes_.erase(block);
+}
+
+size_t DeviceMemory::peak() {
+  const std::scoped_lock lock(mutex_);
+  return peak_;
+}
+
+void DeviceMemory::reset_peak() {
+  const std::scoped_lock lock(mutex_);
+  peak_ = allocated_;
 }
 
 c10::DeleterFnPtr DeviceMemory::raw_deleter() const {

@@ -23,13 +23,19 @@ class DeviceMemory final : public c10::Allocator {
   // Returns where operators read and write what tensors have at `address`.
   void* readable(const void* address) const;
 
+  // Returns the most bytes that were allocated at a time since reset_peak().
+  size_t peak();
+  void reset_peak();
+
  private:
   DeviceMemory();
   static void release(void* address);
 
   char* hidden_ = nullptr;
   char* readable_ = nullptr;
-  size_t used_ = 0;
+  size_t used_ = 0;  // of the region
+  size_t allocated_ = 0;
+  size_t peak_ = 0;
   std::mutex mutex_;
   std::map<void*, size_t> sizes_;               // of allocated blocks
   std::map<size_t, std::vector<void*>> spare_;  // released blocks by size

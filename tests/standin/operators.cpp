@@ -1,6 +1,9 @@
 // Registers the stand-in accelerator with LibTorch: its memory, its device guard, and operators. Factories, views and
 // copies have functions of their own; all others run on the CPU.
+#include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <cstring>
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/Functions.h>
@@ -56,6 +59,21 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void recordDataPtrOnStream(const c10::DataPtr&, const c10::Stream&) const override {}
 };
 
+// Large copies of memory that is not pinned wait for the device even when they need not: a GPU's driver stages them.
+constexpr size_t kStagedBytes = size_t{64} << 10;
+
+// Memory of the host that copies need not wait for.
+struct PinnedMemory final : c10::Allocator {
+  c10::DataPtr allocate(size_t bytes) override {
+    void* memory = std::malloc(std::max<size_t>(1, bytes));
+    return {memory, memory, &release, at::kCPU};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void* to, const void* from, size_t bytes) const override { std::memcpy(to, from, bytes); }
+  static void release(void* memory) { std::free(memory); }
+  static bool holds(const at::Tensor& tensor) { return tensor.storage().data_ptr().get_deleter() == &release; }
+};
+
 // Makes the device the accelerator of the process, which autograd asks for streams.
 struct Hooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
@@ -63,6 +81,10 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
   c10::DeviceIndex deviceCount() const override { return 1; }
   c10::DeviceIndex getCurrentDevice() const override { return 0; }
+  at::Allocator* getPinnedMemoryAllocator() const override {
+    static PinnedMemory memory;
+    return &memory;
+  }
 };
 
 at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> type, std::optional<at::Layout>,
@@ -101,7 +123,8 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& target, bool non_
     keep_before_recording(target);
     record(copy);
   } else {
-    count_copy(to_device, !non_blocking);
+    const at::Tensor& host = to_device ? self : target;
+    count_copy(to_device, !non_blocking || (host.nbytes() > kStagedBytes && !PinnedMemory::holds(host)));
   }
   copy();
   return target;
@@ -132,7 +155,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("_copy_from_and_resize", &copy_from_and_resize);
   library.impl("_local_scalar_dense", &local_scalar);
   // These would be taken apart here, and are one kernel on a GPU.
-  for (const char* name : {"native_layer_norm", "native_layer_norm_backward", "_foreach_norm.Scalar"}) {
+  for (const char* name :
+       {"native_layer_norm", "native_layer_norm_backward", "_foreach_norm.Scalar", "_foreach_sub_.List"}) {
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_on_cpu>());
   }
 }
@@ -159,6 +183,12 @@ std::unique_ptr<RecordedWork> record_launches(c10::Device, WorkMemory&, const st
 }
 
 }  // namespace
+
+size_t take_peak_bytes() {
+  const size_t peak = DeviceMemory::instance().peak();
+  DeviceMemory::instance().reset_peak();
+  return peak;
+}
 
 void record_graphs(bool on) {
   set_graph_recorder(kType, on ? &record_launches : GraphRecorder());

@@ -12,6 +12,7 @@
 // kernels on a GPU count once.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -39,5 +40,8 @@ struct Counts {
 
 Counts counts();
 void reset_counts();
+
+// Returns the most bytes of tensors at a time since the last call.
+size_t take_peak_bytes();
 
 }  // namespace draftsmith::standin

@@ -12,6 +12,7 @@ class SmoothedCrossEntropy : public LogitLoss {
 
   at::Tensor rows(at::Tensor& logits, const PositionRange& rows, bool gradient) override {
     const at::Tensor labels = labels_.narrow(0, rows.begin, rows.count);
+    if (!logits.is_cpu()) return cross_entropy_losses(logits, labels, smoothing_, gradient).sum();
     const at::Tensor log_probs = logits.log_softmax(1);  // [C,V]
     const at::Tensor sum = cross_entropy_sum(log_probs, labels, smoothing_);
     if (gradient) cross_entropy_gradient(at::exp_out(logits, log_probs), labels, smoothing_);
@@ -45,12 +46,6 @@ at::Tensor cross_entropy_sum(const at::Tensor& log_probs, const at::Tensor& labe
   if (smoothing == 0) return nll;
   const at::Tensor all = log_probs.sum().neg() / log_probs.size(1);
   return nll * (1 - smoothing) + all * smoothing;
-}
-
-void cross_entropy_gradient(at::Tensor& probabilities, const at::Tensor& labels, double smoothing) {
-  if (smoothing > 0) probabilities.sub_(smoothing / static_cast<double>(probabilities.size(1)));
-  probabilities.scatter_add_(1, labels.unsqueeze(1),
-                             at::full({labels.size(0), 1}, smoothing - 1, probabilities.options()));
 }
 
 std::unique_ptr<LogitLoss> cross_entropy_loss(at::Tensor labels, double label_smoothing) {

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "train/objectives/cross_entropy_operator.h"
 #include "train/objectives/linear_loss.h"
 #include "train/objectives/objective.h"
 
@@ -12,10 +13,8 @@ namespace draftsmith::train {
 // over v of -log q(v), q = softmax(z), e = label_smoothing in [0,1).
 std::unique_ptr<LogitLoss> cross_entropy_loss(at::Tensor labels, double label_smoothing);
 
-// Returns the summed loss at a few positions with known log probabilities [C,V]. cross_entropy_gradient() replaces
-// probabilities [C,V] by the gradient with respect to their logits: q - (1-e) onehot(y) - e/V.
+// Returns the summed loss at a few positions with known log probabilities [C,V].
 at::Tensor cross_entropy_sum(const at::Tensor& log_probs, const at::Tensor& labels, double smoothing);
-void cross_entropy_gradient(at::Tensor& probabilities, const at::Tensor& labels, double smoothing);
 
 // Returns the cross entropy without smoothing and the arg max at each position; no gradients, little memory.
 Prediction predict(const at::Tensor& hidden, const model::HeadWeights& head, const at::Tensor& labels);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "base/device_upload.h"
 #include "train/objectives/cross_entropy_loss.h"
 
 namespace draftsmith::train {
@@ -145,7 +146,7 @@ SharedRows::SharedRows(const model::TransformerConfig& student, int64_t teacher_
     shared = std::min(student.vocabulary, teacher_vocabulary);
   } else {
     shared = std::lower_bound(kept.begin(), kept.end(), teacher_vocabulary) - kept.begin();
-    ids = at::tensor(kept, at::kLong).narrow(0, 0, shared).to(device);
+    ids = upload(at::tensor(kept, at::kLong).narrow(0, 0, shared), device);
   }
   lacks = shared < teacher_vocabulary;
 }

@@ -6,9 +6,13 @@
 //   vectors:  v = b2 v + (1-b2) s; u = g / sqrt(v)
 //   u /= max(1, rms(u)/clip_threshold);  u *= lr * (scale_parameter ? max(eps2, rms(w)) : 1)
 //   with beta1: m = beta1 m + (1-beta1) u, u = m;   w -= decay * lr' * w, then w -= u
+#include <algorithm>
 #include <cmath>
+#include <map>
+#include <tuple>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_sub.h>
 
 #include "train/optimizers/optimizer.h"
 
@@ -16,9 +20,21 @@ namespace draftsmith::train {
 
 namespace {
 
-// Root mean square, as a scalar tensor: reading it on the host would make a GPU wait for every parameter.
-at::Tensor rms(const at::Tensor& tensor) {
-  return tensor.norm() / std::sqrt(static_cast<double>(tensor.numel()));
+// Numbers of a group's parameters on a device: several temporary tensors of this size exist at a time.
+constexpr int64_t kNumbersAtOnce = int64_t{1} << 26;
+
+// Returns the tensors as one, [n,...]; a single tensor is not copied.
+at::Tensor joined(const std::vector<at::Tensor>& tensors) {
+  return tensors.size() == 1 ? tensors[0].unsqueeze(0) : at::stack(tensors);
+}
+
+// Returns the root mean square of each of n tensors [n,...], as a tensor [n,1,...]: reading it on the host would make a
+// GPU wait.
+at::Tensor rms(const at::Tensor& tensors) {
+  std::vector<int64_t> dimensions;
+  for (int64_t i = 1; i < tensors.dim(); ++i) dimensions.push_back(i);
+  const at::Tensor norms = dimensions.empty() ? tensors.abs() : tensors.norm(2, dimensions, /*keepdim=*/true);
+  return norms / std::sqrt(static_cast<double>(tensors.numel() / tensors.size(0)));
 }
 
 class Adafactor : public Optimizer {
@@ -30,81 +46,145 @@ class Adafactor : public Optimizer {
   void update(double lr, double gradient_scale) override;
 
  private:
-  // State of one parameter. Unused tensors are undefined.
+  // Estimates of the n parameters of a group. Unused tensors are undefined.
   struct Memory {
-    at::Tensor row;            // [...,rows]
-    at::Tensor column;         // [...,columns]
-    at::Tensor second_moment;  // like the parameter; vectors only
-    at::Tensor first_moment;   // like the parameter; with beta1
+    at::Tensor row;            // [n,...,rows]
+    at::Tensor column;         // [n,...,columns]
+    at::Tensor second_moment;  // [n,...]; vectors only
+    at::Tensor first_moment;   // [n,...]; with beta1
+
+    // Returns the part of the members [first, first + count).
+    Memory part(int64_t first, int64_t count) const;
   };
-  // Updates the estimate of the second moment and returns g / sqrt(estimate).
-  at::Tensor normalized(const at::Tensor& gradient, Memory& memory) const;
+  // Parameters of one shape and one rate: on a device each operation is one launch for all of them. On a CPU, where it
+  // would leave the caches, a group is one parameter.
+  struct Group {
+    std::vector<size_t> members;  // places among the parameters
+    Memory memory;
+  };
+
+  void make_groups();
+  Memory make_memory(const Group& group) const;
+  // Updates the estimate of the second moment and returns g / sqrt(estimate). [n,...]
+  at::Tensor normalized(const at::Tensor& gradients, const Memory& memory) const;
+  // Updates members [first, first + count) of a group, which have gradients.
+  void update_members(const Group& group, int64_t first, int64_t count, double lr, double gradient_scale);
 
   AdafactorOptions options_;
-  std::vector<Memory> memories_;  // one a parameter
+  std::vector<Group> groups_;
 };
+
+Adafactor::Memory Adafactor::Memory::part(int64_t first, int64_t count) const {
+  const auto of = [&](const at::Tensor& all) { return all.defined() ? all.narrow(0, first, count) : all; };
+  return {of(row), of(column), of(second_moment), of(first_moment)};
+}
 
 Adafactor::Adafactor(std::vector<OptimizedParameter> parameters, const AdafactorOptions& options)
     : Optimizer(std::move(parameters)), options_(options) {
   const at::NoGradGuard no_grad;
-  for (const OptimizedParameter& parameter : this->parameters()) {
-    const at::Tensor& value = parameter.value;
-    Memory memory;
-    if (value.dim() >= 2) {
-      memory.row = at::zeros_like(value.select(-1, 0), at::MemoryFormat::Contiguous);
-      memory.column = at::zeros_like(value.select(-2, 0), at::MemoryFormat::Contiguous);
-    } else {
-      memory.second_moment = at::zeros_like(value);
+  make_groups();
+  for (Group& group : groups_) group.memory = make_memory(group);
+}
+
+void Adafactor::make_groups() {
+  using Alike = std::tuple<std::vector<int64_t>, at::ScalarType, double, double>;
+  std::map<Alike, size_t> open;  // the group that further parameters join
+  for (size_t i = 0; i < parameters().size(); ++i) {
+    const auto& [name, value, lr_factor, weight_decay] = parameters()[i];
+    const int64_t at_once = value.is_cpu() ? 1 : kNumbersAtOnce / std::max<int64_t>(1, value.numel());
+    const Alike key{value.sizes().vec(), value.scalar_type(), lr_factor, weight_decay};
+    const auto found = open.find(key);
+    if (found == open.end() || std::ssize(groups_[found->second].members) >= at_once) {
+      open[key] = groups_.size();
+      groups_.emplace_back();
     }
-    if (options_.beta1) memory.first_moment = at::zeros_like(value);
-    memories_.push_back(std::move(memory));
+    groups_[open[key]].members.push_back(i);
   }
+}
+
+Adafactor::Memory Adafactor::make_memory(const Group& group) const {
+  const at::Tensor& value = parameters()[group.members[0]].value;
+  const auto zeros = [&](std::vector<int64_t> shape) {
+    shape.insert(shape.begin(), std::ssize(group.members));
+    return at::zeros(shape, value.options().requires_grad(false));
+  };
+  Memory memory;
+  if (value.dim() >= 2) {
+    memory.row = zeros(value.sizes().slice(0, static_cast<size_t>(value.dim() - 1)).vec());
+    std::vector<int64_t> columns = value.sizes().vec();
+    columns.erase(columns.end() - 2);
+    memory.column = zeros(columns);
+  } else {
+    memory.second_moment = zeros(value.sizes().vec());
+  }
+  if (options_.beta1) memory.first_moment = zeros(value.sizes().vec());
+  return memory;
 }
 
 std::map<std::string, at::Tensor> Adafactor::state() const {
   std::map<std::string, at::Tensor> tensors;
-  for (size_t i = 0; i < memories_.size(); ++i) {
-    const std::string& name = parameters()[i].name;
-    const Memory& memory = memories_[i];
-    if (memory.row.defined()) tensors[name + "/row"] = memory.row;
-    if (memory.column.defined()) tensors[name + "/column"] = memory.column;
-    if (memory.second_moment.defined()) tensors[name + "/second_moment"] = memory.second_moment;
-    if (memory.first_moment.defined()) tensors[name + "/first_moment"] = memory.first_moment;
+  for (const Group& group : groups_) {
+    for (size_t i = 0; i < group.members.size(); ++i) {
+      const std::string& name = parameters()[group.members[i]].name;
+      const auto add = [&](const char* what, const at::Tensor& all) {
+        if (all.defined()) tensors[name + what] = all.select(0, static_cast<int64_t>(i));
+      };
+      add("/row", group.memory.row);
+      add("/column", group.memory.column);
+      add("/second_moment", group.memory.second_moment);
+      add("/first_moment", group.memory.first_moment);
+    }
   }
   return tensors;
 }
 
-at::Tensor Adafactor::normalized(const at::Tensor& gradient, Memory& memory) const {
+at::Tensor Adafactor::normalized(const at::Tensor& gradients, const Memory& memory) const {
   const double beta2 = 1 - std::pow(static_cast<double>(steps()), options_.decay_rate);
-  const at::Tensor square = gradient.square().add_(options_.epsilon1);
+  const at::Tensor square = gradients.square().add_(options_.epsilon1);
   if (memory.second_moment.defined()) {
     memory.second_moment.mul_(beta2).add_(square, 1 - beta2);
-    return memory.second_moment.rsqrt().mul_(gradient);
+    return memory.second_moment.rsqrt().mul_(gradients);
   }
   memory.row.mul_(beta2).add_(square.mean(-1), 1 - beta2);
   memory.column.mul_(beta2).add_(square.mean(-2), 1 - beta2);
   const at::Tensor row_factor = (memory.row / memory.row.mean(-1, true)).rsqrt_().unsqueeze(-1);
   const at::Tensor column_factor = memory.column.unsqueeze(-2).rsqrt();
-  return at::mul(row_factor, column_factor).mul_(gradient);
+  return at::mul(row_factor, column_factor).mul_(gradients);
+}
+
+void Adafactor::update_members(const Group& group, int64_t first, int64_t count, double lr, double gradient_scale) {
+  std::vector<at::Tensor> values, own_gradients;
+  for (int64_t i = first; i < first + count; ++i) {
+    values.push_back(parameters()[group.members[static_cast<size_t>(i)]].value);
+    own_gradients.push_back(values.back().grad());
+  }
+  const OptimizedParameter& alike = parameters()[group.members[0]];
+  const Memory memory = group.memory.part(first, count);
+  const at::Tensor gradients = joined(own_gradients).mul_(gradient_scale);
+  at::Tensor update = normalized(gradients, memory);
+  update.div_((rms(update) / options_.clip_threshold).clamp_min_(1.0));
+  at::Tensor rate = at::scalar_tensor(lr * alike.lr_factor, update.options());  // scalar, or [n,1,...]
+  if (options_.scale_parameter) rate = rate * rms(joined(values)).clamp_min_(options_.epsilon2);
+  update.mul_(rate);
+  if (options_.beta1) update = memory.first_moment.mul_(*options_.beta1).add_(update, 1 - *options_.beta1);
+  if (alike.weight_decay != 0) at::_foreach_sub_(values, (joined(values) * rate).unbind(0), alike.weight_decay);
+  at::_foreach_sub_(values, update.unbind(0));
 }
 
 void Adafactor::update(double lr, double gradient_scale) {
-  for (size_t i = 0; i < parameters().size(); ++i) {
-    const OptimizedParameter& parameter = parameters()[i];
-    at::Tensor value = parameter.value;
-    at::Tensor gradient = value.grad();
-    if (!gradient.defined() || parameter.lr_factor == 0) continue;
-    gradient.mul_(gradient_scale);
-    at::Tensor update = normalized(gradient, memories_[i]);
-    update.div_((rms(update) / options_.clip_threshold).clamp_min_(1.0));
-    at::Tensor rate = at::scalar_tensor(lr * parameter.lr_factor, value.options());
-    if (options_.scale_parameter) rate = rate * rms(value).clamp_min_(options_.epsilon2);
-    update.mul_(rate);
-    if (options_.beta1) {
-      update = memories_[i].first_moment.mul_(*options_.beta1).add_(update, 1 - *options_.beta1);
+  for (const Group& group : groups_) {
+    if (parameters()[group.members[0]].lr_factor == 0) continue;
+    const auto learns = [&](int64_t i) {
+      return parameters()[group.members[static_cast<size_t>(i)]].value.grad().defined();
+    };
+    const int64_t count = std::ssize(group.members);
+    for (int64_t first = 0; first < count; ++first) {
+      if (!learns(first)) continue;
+      int64_t end = first + 1;
+      while (end < count && learns(end)) ++end;
+      update_members(group, first, end - first, lr, gradient_scale);
+      first = end;
     }
-    if (parameter.weight_decay != 0) value.sub_(value * rate, parameter.weight_decay);
-    value.sub_(update);
   }
 }
 

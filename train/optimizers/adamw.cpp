@@ -12,7 +12,7 @@ namespace {
 
 // Arguments of one fused call: parameters with the same rate and decay.
 struct Lists {
-  std::vector<at::Tensor> values, gradients, first_moments, second_moments, steps;
+  std::vector<at::Tensor> values, gradients, first_moments, second_moments;
 };
 
 class AdamW : public Optimizer {
@@ -58,13 +58,16 @@ void AdamW::update(double lr, double gradient_scale) {
     lists.gradients.push_back(gradient);
     lists.first_moments.push_back(first_moments_[i]);
     lists.second_moments.push_back(second_moments_[i]);
-    // The kernel takes the step number as a tensor, and on a GPU from there.
-    lists.steps.push_back(at::scalar_tensor(static_cast<double>(steps()), gradient.options().dtype(at::kFloat)));
   }
+  if (alike.empty()) return;
+  const at::TensorOptions options = alike.begin()->second.values[0].options().requires_grad(false).dtype(at::kFloat);
+  // The kernel takes the step number as a tensor for each parameter, and on a GPU from there; it only reads it.
+  const at::Tensor step = at::scalar_tensor(static_cast<double>(steps()), options);
+  // It divides gradients by grad_scale on the way, which saves a pass over them.
+  const at::Tensor divisor = at::scalar_tensor(1 / gradient_scale, options);
   for (auto& [factors, lists] : alike) {
-    // The kernel divides gradients by grad_scale on the way, which saves a pass over them.
-    const at::Tensor divisor = at::scalar_tensor(1 / gradient_scale, lists.gradients[0].options().dtype(at::kFloat));
-    at::_fused_adamw_(lists.values, lists.gradients, lists.first_moments, lists.second_moments, {}, lists.steps,
+    const std::vector<at::Tensor> all_steps(lists.values.size(), step);
+    at::_fused_adamw_(lists.values, lists.gradients, lists.first_moments, lists.second_moments, {}, all_steps,
                       lr * factors.first, options_.beta1, options_.beta2, factors.second, options_.epsilon,
                       /*amsgrad=*/false, /*maximize=*/false, divisor);
   }

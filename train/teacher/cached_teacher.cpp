@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "base/device_upload.h"
 #include "train/teacher/teacher_rows.h"
 
 namespace draftsmith::train {
@@ -44,10 +45,10 @@ class TopKRows : public TeacherDistributions {
       at += cache.positions(example);
     }
     const at::Device device = batch.labels.device();
-    all_ = read_rows({.ids = rows.ids.to(device),
-                      .log_probs = rows.log_probs.to(device),
-                      .label_log_probs = rows.label_log_probs.to(device),
-                      .tail_log_mass = rows.tail_log_mass.to(device)},
+    all_ = read_rows({.ids = upload(rows.ids, device),
+                      .log_probs = upload(rows.log_probs, device),
+                      .label_log_probs = upload(rows.label_log_probs, device),
+                      .tail_log_mass = upload(rows.tail_log_mass, device)},
                      batch.labels, cache.info().temperature);
   }
 
@@ -78,7 +79,7 @@ class WholeRows : public TeacherDistributions {
     for (int64_t i = 0; i < wanted.size(0); ++i) {
       copy_into(logs, i, rows_.at(static_cast<size_t>(wanted.data_ptr<int64_t>()[i])));
     }
-    return read_rows({.log_probs = logs.to(labels_.device())}, labels_, cache_.info().temperature);
+    return read_rows({.log_probs = upload(logs, labels_.device())}, labels_, cache_.info().temperature);
   }
 
  private:

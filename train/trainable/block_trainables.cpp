@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "base/device_upload.h"
 #include "model/kinds/block_prediction.h"
 
 namespace draftsmith::train {
@@ -42,7 +43,7 @@ PredictedLabels predicted_labels(const Batch& batch, int64_t block) {
 }
 
 at::Tensor on_device(const std::vector<int64_t>& numbers, at::Device device) {
-  return at::tensor(numbers, at::kLong).to(device);
+  return upload(at::tensor(numbers, at::kLong), device);
 }
 
 }  // namespace

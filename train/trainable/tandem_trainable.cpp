@@ -42,8 +42,9 @@ model::ForwardOutput TandemTrainable::run_primary(const Batch& batch, const mode
   input.target = batch.decoder_input;
   input.hidden_layers = secondary_.config().tandem.layer_map;
   if (trains_primary()) {
-    return primary_.forward(
-        input, {.probability = dropout.probability, .seed = dropout.seed ^ kPrimarySeed, .step = dropout.step});
+    model::DropoutContext own = dropout;
+    own.seed ^= kPrimarySeed;
+    return primary_.forward(input, own);
   }
   const PlainArithmetic plain(info().device.type());
   model::ForwardOutput output = primary_.forward(input);

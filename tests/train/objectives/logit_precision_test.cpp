@@ -10,7 +10,7 @@
 namespace draftsmith::train {
 namespace {
 
-constexpr double kTolerance = 1e-4;
+constexpr double kProbabilityTolerance = 1e-4;
 constexpr double kRoundingOfBf16 = 1e-2;  // what the tolerance must tell from fp32
 
 // Records the logits of all positions, and leaves them as the gradient.
@@ -36,7 +36,7 @@ void expect_fp32(const at::Tensor& logits, const at::Tensor& exact) {
   ASSERT_GT(size, 8);
   ASSERT_LT(size, 64);
   EXPECT_GE(error_of_probabilities(exact.to(at::kBFloat16), exact), kRoundingOfBf16) << "the test cannot fail";
-  EXPECT_LE(error_of_probabilities(logits, exact), kTolerance);
+  EXPECT_LE(error_of_probabilities(logits, exact), kProbabilityTolerance);
 }
 
 at::Tensor product(const at::Tensor& hidden, const at::Tensor& weight) {

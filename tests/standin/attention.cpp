@@ -1,0 +1,102 @@
+// Attention on the stand-in accelerator: one launch each way, as a GPU's fused kernels.
+#include <cmath>
+#include <tuple>
+
+#include <ATen/Functions.h>
+#include <ATen/SDPBackend.h>
+#include <ATen/native/transformers/attention.h>
+#include <torch/library.h>
+
+#include "tests/standin/fallback.h"
+
+namespace draftsmith::standin {
+namespace {
+
+using Forward = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor,
+                           at::Tensor, at::Tensor>;
+using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+
+int64_t fused_attention(const at::Tensor&, const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&,
+                        double, bool, std::optional<double>, bool) {
+  return static_cast<int64_t>(at::SDPBackend::overrideable);
+}
+
+// Tensors of one call in host memory, half types widened: a kernel's sums are in fp32.
+struct Call {
+  at::Tensor query, key, value, bias;  // [B,H,T,K], [B,H,S,K], [B,H,S,K], broadcasts to [B,H,T,S]
+  bool causal = false;
+  double scale = 1;
+
+  Call(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& b, bool is_causal,
+       std::optional<double> factor)
+      : query(wide(q)),
+        key(wide(k)),
+        value(wide(v)),
+        bias(b.defined() ? wide(b) : b),
+        causal(is_causal),
+        scale(factor.value_or(1 / std::sqrt(static_cast<double>(q.size(-1))))) {}
+
+  static at::Tensor wide(const at::Tensor& tensor) {
+    const at::Tensor host = readable_alias(tensor);
+    return host.scalar_type() == at::kDouble ? host : host.to(at::kFloat);
+  }
+
+  // [B,H,T,S]
+  at::Tensor weights() const {
+    at::Tensor scores = query.matmul(key.transpose(-2, -1)) * scale;
+    if (bias.defined()) scores = scores + bias;
+    if (causal) {
+      const at::Tensor later = at::ones({query.size(-2), key.size(-2)}, at::kBool).triu_(1);
+      scores = scores.masked_fill(later, -std::numeric_limits<double>::infinity());
+    }
+    return at::softmax(scores, -1);
+  }
+};
+
+Forward forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                const std::optional<at::Tensor>& bias, double /*dropout*/, bool causal, bool /*debug*/,
+                std::optional<double> scale) {
+  const at::Tensor output = at::empty(query.sizes(), query.options());
+  const auto launch = [=] {
+    const Call call(query, key, value, bias.value_or(at::Tensor()), causal, scale);
+    readable_alias(output).copy_(call.weights().matmul(call.value));
+  };
+  count_launch("scaled_dot_product_attention");
+  record(launch);
+  launch();
+  const at::Tensor none = at::empty({0}, query.options());
+  return {output, none, none, none, query.size(-2), key.size(-2), none, none, none};
+}
+
+Gradients backward(const at::Tensor& gradient, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                   const at::Tensor& bias, std::array<bool, 4> wanted, const at::Tensor&, const at::Tensor&,
+                   const at::Tensor&, const at::Tensor&, c10::SymInt, c10::SymInt, double, bool causal,
+                   const at::Tensor&, const at::Tensor&, std::optional<double> scale) {
+  count_launch("scaled_dot_product_attention_backward");
+  const Call call(query, key, value, bias, causal, scale);
+  const at::Tensor upstream = Call::wide(gradient);
+  const at::Tensor weights = call.weights();
+  const at::Tensor of_weights = upstream.matmul(call.value.transpose(-2, -1));
+  const at::Tensor of_scores = weights * (of_weights - (of_weights * weights).sum(-1, true));
+  const auto on_device = [](const at::Tensor& host, const at::Tensor& like) {
+    const at::Tensor result = at::empty(like.sizes(), like.options());
+    readable_alias(result).copy_(host);
+    return result;
+  };
+  return {on_device(of_scores.matmul(call.key) * call.scale, query),
+          on_device(of_scores.transpose(-2, -1).matmul(call.query) * call.scale, key),
+          on_device(weights.transpose(-2, -1).matmul(upstream), value),
+          wanted[3] ? on_device(of_scores.sum_to_size(bias.sizes()), bias) : at::Tensor()};
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+  library.impl("_scaled_dot_product_fused_attention_overrideable", &forward);
+  library.impl("_scaled_dot_product_fused_attention_overrideable_backward", &backward);
+}
+
+}  // namespace
+}  // namespace draftsmith::standin
+
+namespace at::native {
+REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &draftsmith::standin::fused_attention)
+}  // namespace at::native

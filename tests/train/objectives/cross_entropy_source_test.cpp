@@ -1,0 +1,104 @@
+// The source of the cross entropy's kernels, run on the host: it equals the operators on the CPU.
+#include <limits>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/cuda_shim.h"
+#include "tests/support/kernel_gate.h"
+#include "tests/support/tensors.h"
+#include "train/objectives/cross_entropy_operator.h"
+// The shim comes first.
+#include "train/objectives/kernels/cross_entropy.cu"
+
+namespace draftsmith::train {
+namespace {
+
+using cuda_shim::Order;
+
+// Logits, overwritten or not, and losses.
+struct Computed {
+  at::Tensor logits, losses;
+};
+
+template <class T>
+using Kernel = void (*)(T*, const long long*, T*, int, double, int);
+
+template <class T>
+Computed by_kernel(Kernel<T> kernel, const at::Tensor& logits, const at::Tensor& labels, double smoothing, bool slope,
+                   Order order = Order::kForward) {
+  const Computed computed{logits.clone(), at::full({logits.size(0)}, 77, logits.options())};
+  cuda_shim::run_grid(
+      {static_cast<unsigned>(logits.size(0))}, {1024},
+      [&] {
+        kernel(computed.logits.mutable_data_ptr<T>(), reinterpret_cast<const long long*>(labels.const_data_ptr()),
+               computed.losses.mutable_data_ptr<T>(), static_cast<int>(logits.size(1)), smoothing, slope ? 1 : 0);
+      },
+      order);
+  return computed;
+}
+
+at::Tensor labels_of(int64_t rows, int64_t vocabulary) {
+  return at::arange(rows, at::kLong).mul_(7).remainder_(vocabulary);
+}
+
+template <class T>
+void expect_operators(Kernel<T> kernel, at::ScalarType type, double tolerance) {
+  for (const int64_t vocabulary : {1, 31, 1030, 5000}) {
+    const at::Tensor logits = random_tensor({5, vocabulary}, 3, type) * 8 + 20;
+    const at::Tensor labels = labels_of(5, vocabulary);
+    for (const double smoothing : {0.0, 0.2}) {
+      for (const bool slope : {false, true}) {
+        SCOPED_TRACE(fmt::format("{} {} {} {}", at::toString(type), vocabulary, smoothing, slope));
+        at::Tensor expected = logits.clone();
+        const at::Tensor losses = cross_entropy_losses(expected, labels, smoothing, slope);
+        const Computed found = by_kernel(kernel, logits, labels, smoothing, slope);
+        EXPECT_LT(difference(found.losses, losses), tolerance * std::max(1.0, largest(losses)));
+        EXPECT_LT(difference(found.logits, expected), slope ? tolerance : 1e-30);
+        const Computed again = by_kernel(kernel, logits, labels, smoothing, slope, Order::kBackward);
+        EXPECT_TRUE(at::equal(found.losses, again.losses));
+        EXPECT_TRUE(at::equal(found.logits, again.logits));
+      }
+    }
+  }
+}
+
+TEST(CrossEntropySource, EqualsTheOperators) {
+  expect_operators<float>(cross_entropy_fp32, at::kFloat, 4e-6);
+  expect_operators<double>(cross_entropy_fp64, at::kDouble, 1e-13);
+}
+
+// Ids that cannot be chosen have logits of -infinity; NaN and infinity make the loss of their position NaN, which stops
+// the training.
+TEST(CrossEntropySource, TakesInfinitiesAndReportsWhatIsNotFinite) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  at::Tensor logits = random_tensor({4, 40}, 3);
+  logits[0].narrow(0, 10, 20).fill_(-kInfinity);
+  logits[1][12] = std::numeric_limits<float>::quiet_NaN();
+  logits[2][39] = kInfinity;
+  const at::Tensor labels = labels_of(4, 40);
+  at::Tensor expected = logits.clone();
+  const at::Tensor losses = cross_entropy_losses(expected, labels, 0, true);
+  const Computed found = by_kernel<float>(cross_entropy_fp32, logits, labels, 0, true);
+  EXPECT_LT(difference(found.losses[0], losses[0]), 1e-5);
+  EXPECT_LT(difference(found.logits[0], expected[0]), 1e-6);
+  EXPECT_TRUE(at::isnan(found.losses[1]).item<bool>());
+  EXPECT_TRUE(at::isnan(found.losses[2]).item<bool>());
+  EXPECT_LT(difference(found.losses[3], losses[3]), 1e-5);
+}
+
+TEST(CrossEntropySource, APositionIsTheSameAmongOthers) {
+  const at::Tensor logits = random_tensor({4, 300}, 3), labels = labels_of(4, 300);
+  const Computed all = by_kernel<float>(cross_entropy_fp32, logits, labels, 0.1, true);
+  const Computed one = by_kernel<float>(cross_entropy_fp32, logits.narrow(0, 2, 1), labels.narrow(0, 2, 1), 0.1, true);
+  EXPECT_TRUE(at::equal(all.logits.narrow(0, 2, 1), one.logits));
+  EXPECT_TRUE(at::equal(all.losses.narrow(0, 2, 1), one.losses));
+}
+
+TEST(CrossEntropySource, CompilesForGpus) {
+  if (const auto missing = nvrtc_missing()) GTEST_SKIP() << *missing;
+  expect_good_kernels(cross_entropy_source(), 2, 64);
+}
+
+}  // namespace
+}  // namespace draftsmith::train
