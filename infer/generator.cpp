@@ -57,6 +57,7 @@ struct Generator::Impl {
   DecodeSettings settings;
   std::optional<Prompts> prompts;
   DraftParts parts;
+  std::optional<DeviceLoop> on_device;                    // with what it recorded; absent before the first batch
   std::shared_ptr<const std::vector<std::string>> stops;  // null: none
 
   Impl(GenerationModels given, DecodeOptions wanted) : models(std::move(given)), options(std::move(wanted)) {
@@ -147,6 +148,7 @@ RowBatch Generator::Impl::decode(const Work& work, std::span<const size_t> chose
                             models.target->info().device);  // [B,S]
   begin(batch, padded, timer);
   run(batch, timer);
+  models.target->give_back(std::move(batch.state));
   const PhaseSeconds rest = timer.lap().scaled(1.0 / static_cast<double>(batch.finished.size()));
   for (Row& row : batch.finished) row.stats.seconds += rest;
   return batch;
@@ -156,8 +158,8 @@ RowBatch Generator::Impl::decode(const Work& work, std::span<const size_t> chose
 void Generator::Impl::run(RowBatch& batch, PhaseTimer& timer) {
   if (options.decodes_inside()) return decode_inside(models, options, settings, batch, timer);
   model::LanguageModel& target = *models.target;
-  DeviceLoop on_device(target, options.drafts() ? &parts : nullptr, settings);
-  if (on_device.takes(batch)) return on_device.run(batch, timer);
+  if (!on_device) on_device.emplace(target, options.drafts() ? &parts : nullptr, settings);
+  if (on_device->takes(batch)) return on_device->run(batch, timer);
   if (!options.drafts()) return decode_plainly(target, settings, batch, timer);
   if (parts.acceptance->traits().target != TargetRole::kVerifies) {
     return StandaloneLoop(target, parts, settings).run(batch, timer);

@@ -79,6 +79,7 @@ void ModelDrafter::encode(const DraftBegin& begin) {
 }
 
 void ModelDrafter::prefill(const DraftBegin& begin) {
+  model_.give_back(std::move(state_));
   const StateSize size{begin.capacity, begin.samples};
   if (model_.info().encoder_decoder || model_.info().vocabulary >= vocabulary_) {
     state_ = begin_state(model_, encoder_, begin.rows, size);

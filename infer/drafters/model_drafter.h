@@ -18,6 +18,7 @@ class ModelDrafter : public Drafter {
   // `vocabulary` is the target's. A drafter with fewer ids gives the missing ones no probability and reads them as
   // padding; a drafter with more ids (padding) loses them. The model must outlive the drafter.
   ModelDrafter(model::LanguageModel& model, int64_t vocabulary) : model_(model), vocabulary_(vocabulary) {}
+  ~ModelDrafter() override { model_.give_back(std::move(state_)); }
 
   DrafterTraits traits() const override { return {.name = "model"}; }
   void encode(const DraftBegin& begin) override;

@@ -20,32 +20,52 @@ at::Tensor landing_place(const at::Tensor& values) {
   return at::empty(values.sizes(), values.options().device(at::kCPU).pinned_memory(values.is_cuda()));
 }
 
+// Brings a table to the device, into the tensor that recorded work reads if there is one.
+void put(const at::Tensor& host, at::Device device, at::Tensor& place) {
+  if (place.defined()) {
+    place.copy_(host, /*non_blocking=*/true);
+  } else {
+    place = host.to(device, /*non_blocking=*/true);
+  }
+}
+
 }  // namespace
 
 DeviceLoop::DeviceLoop(model::LanguageModel& target, const DraftParts* parts, const DecodeSettings& settings)
-    : target_(target),
-      parts_(parts),
-      settings_(settings),
-      device_(target.info().device),
-      drafter_(parts == nullptr ? std::nullopt : parts->drafter->drafting_model()) {
+    : target_(target), parts_(parts), settings_(settings), device_(target.info().device) {
   if (!drafts()) return;
   window_ = parts->window->maximum();
   keeps_probabilities_ =
       !settings.warping.greedy() && (parts->acceptance->traits().needs_distribution || settings.measure_alpha);
 }
 
-bool DeviceLoop::takes(const RowBatch& batch) const {
+bool DeviceLoop::takes(const RowBatch& batch) {
   if (!records_graphs(device_) || !settings_.processors.empty() || !has_round_operators(device_)) return false;
   if (!drafts()) return begin_steps(batch);
   const WindowTraits window = parts_->window->traits();
   const AcceptanceTraits acceptance = parts_->acceptance->traits();
   const bool fixed = window.constant_length && window.decides == Decides::kUpFront && window_ > 0;
   const bool lossless = acceptance.lossless && acceptance.target == TargetRole::kVerifies;
-  return fixed && lossless && drafter_ && drafter_->model.info().device == device_ && begin_steps(batch);
+  return fixed && lossless && begin_steps(batch);
 }
 
-bool DeviceLoop::begin_steps(const RowBatch& batch) const {
-  return target_.begin_device_steps(*batch.state) && (!drafter_ || drafter_->model.begin_device_steps(drafter_->state));
+bool DeviceLoop::begin_steps(const RowBatch& batch) {
+  drafter_.reset();
+  if (drafts()) {
+    const auto model = parts_->drafter->drafting_model();
+    if (!model || model->model.info().device != device_) return false;
+    drafter_.emplace(*model);
+  }
+  const auto target = target_.device_places(*batch.state);
+  const auto drafter = drafter_ ? drafter_->model.device_places(drafter_->state) : model::DevicePlaces{};
+  if (!target || !drafter) return false;
+  const std::pair memory{target->memory, drafter->memory};
+  if (memory != memory_) rounds_.clear();
+  memory_ = memory;
+  Rounds& rounds = rounds_of(batch);
+  put(target->rows, device_, rounds.target_rows);
+  if (drafter_) put(drafter->rows, device_, rounds.drafter_rows);
+  return true;
 }
 
 void DeviceLoop::run(RowBatch& batch, PhaseTimer& timer) {
@@ -63,89 +83,97 @@ void DeviceLoop::run(RowBatch& batch, PhaseTimer& timer) {
 
 // Starts with rows that the host knows. `drafted` [B]: tokens that the drafter's state holds.
 void DeviceLoop::begin(const RowBatch& batch, std::span<const int64_t> drafted) {
-  rows_ = rows_on_device(batch.rows, drafted, settings_.eos, window_, !settings_.warping.greedy(), device_);
-  drafting_.clear();
-  verifying_.clear();
+  Rounds& rounds = rounds_of(batch);
+  const DeviceRows host =
+      device_rows(batch.rows, drafted, settings_.eos, {batch.state->capacity(), window_, !settings_.warping.greedy()});
+  if (rounds.rows.take(host)) return;
+  rounds.rows = host.to(device_);
+  rounds.drafting.clear();
+  rounds.verifying.clear();
 }
 
 void DeviceLoop::launch(RowBatch& batch, PhaseTimer& timer) {
+  Rounds& rounds = rounds_of(batch);
   if (drafts()) {
     timer.enter(Phase::kDraft);
-    drafting_.run(device_, memory_, [&] { draft(); });
+    rounds.drafting.run(device_, rounds.memory, [&] { draft(rounds); });
   }
   timer.enter(Phase::kVerify);
-  verifying_.run(device_, memory_, [&] { verify(*batch.state); });
+  rounds.verifying.run(device_, rounds.memory, [&] { verify(rounds, *batch.state); });
   timer.enter(Phase::kOther);
-  Flight flight{landing_place(verdict_.columns), c10::Event(device_.type(), c10::EventFlag::PYTORCH_DEFAULT)};
-  flight.host.copy_(verdict_.columns, /*non_blocking=*/true);
+  const at::Tensor& columns = rounds.verdict.columns;
+  Flight flight{landing_place(columns), c10::Event(device_.type(), c10::EventFlag::PYTORCH_DEFAULT)};
+  flight.host.copy_(columns, /*non_blocking=*/true);
   flight.landed.record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
   flights_.push_back(std::move(flight));
 }
 
-void DeviceLoop::draft() {
-  plan_ = plan_round(rows_, window_);
-  drawn_.clear();
-  probabilities_.clear();
+void DeviceLoop::draft(Rounds& rounds) {
+  rounds.plan = plan_round(rounds.rows, window_);
+  rounds.drawn.clear();
+  rounds.probabilities.clear();
   const model::ModelInfo& drafter = drafter_->model.info();
   const int64_t vocabulary = target_.info().vocabulary;
   for (int64_t j = 0; j < window_; ++j) {
     const auto step = static_cast<size_t>(j);
-    const at::Tensor tokens = j == 0 ? plan_.unseen : drawn_.back().clamp_min(0).unsqueeze(1);
+    const at::Tensor tokens = j == 0 ? rounds.plan.unseen : rounds.drawn.back().clamp_min(0).unsqueeze(1);
     const model::StepOutput output =
         drafter_->model.step_on_device({.tokens = known_tokens(tokens, drafter, vocabulary),
-                                        .base = plan_.base_of_draft[step],
-                                        .new_tokens = plan_.new_of_draft[step],
+                                        .base = rounds.plan.base_of_draft[step],
+                                        .new_tokens = rounds.plan.new_of_draft[step],
+                                        .rows = rounds.drafter_rows,
                                         .logits = model::Logits::kLast},
                                        drafter_->state);
-    drawn_.push_back(draw_draft(fit_vocabulary(output.logits.select(1, 0), vocabulary), j));
+    rounds.drawn.push_back(draw_draft(rounds, fit_vocabulary(output.logits.select(1, 0), vocabulary), j));
   }
 }
 
-at::Tensor DeviceLoop::draw_draft(const at::Tensor& logits, int64_t step) {
+at::Tensor DeviceLoop::draw_draft(Rounds& rounds, const at::Tensor& logits, int64_t step) {
   mask_padding(logits, settings_.ids);
   if (settings_.warping.greedy()) return most_likely(logits);
   const at::Tensor q = warp(logits, settings_.warping);  // [B,V]
-  if (keeps_probabilities_) probabilities_.push_back(q);
-  return infer::draw(q, row_uniforms(rows_, Draw::kDraft, step, 1).squeeze(1));
+  if (keeps_probabilities_) rounds.probabilities.push_back(q);
+  return infer::draw(q, row_uniforms(rounds.rows, Draw::kDraft, step, 1).squeeze(1));
 }
 
-void DeviceLoop::verify(model::DecodeState& state) {
-  if (!drafts()) plan_ = plan_round(rows_, 0);
+void DeviceLoop::verify(Rounds& rounds, model::DecodeState& state) {
+  if (!drafts()) rounds.plan = plan_round(rounds.rows, 0);
+  const RoundPlan& plan = rounds.plan;
   const at::Tensor pending =
-      drafts() ? at::cat({plan_.last, at::stack(drawn_, 1).clamp_min_(0)}, 1) : plan_.last;  // [B,G+1]
-  const model::StepOutput output =
-      target_.step_on_device({.tokens = pending, .base = plan_.base, .new_tokens = plan_.new_tokens}, state);
+      drafts() ? at::cat({plan.last, at::stack(rounds.drawn, 1).clamp_min_(0)}, 1) : plan.last;  // [B,G+1]
+  const model::StepOutput output = target_.step_on_device(
+      {.tokens = pending, .base = plan.base, .new_tokens = plan.new_tokens, .rows = rounds.target_rows}, state);
   mask_padding(output.logits, settings_.ids);
   if (drafts()) {
-    judge(output.logits, pending);
+    judge(rounds, output.logits, pending);
   } else {
-    choose(output.logits.squeeze(1));
+    choose(rounds, output.logits.squeeze(1));
   }
 }
 
 // Plain decoding: takes a token from logits [B,V].
-void DeviceLoop::choose(const at::Tensor& logits) {
+void DeviceLoop::choose(Rounds& rounds, const at::Tensor& logits) {
   const Warping& warping = settings_.warping;
-  const at::Tensor next = warping.greedy()
-                              ? most_likely(logits)
-                              : infer::draw(warp(logits, warping), row_uniforms(rows_, Draw::kNext, 0, 1).squeeze(1));
-  const at::Tensor none = plan_.last.narrow(1, 0, 0);  // [B,0]
-  commit_round(rows_, none, plan_.counts, plan_.counts, next);
-  verdict_.columns = next.unsqueeze(1);
+  const at::Tensor next =
+      warping.greedy() ? most_likely(logits)
+                       : infer::draw(warp(logits, warping), row_uniforms(rounds.rows, Draw::kNext, 0, 1).squeeze(1));
+  const at::Tensor none = rounds.plan.last.narrow(1, 0, 0);  // [B,0]
+  commit_round(rounds.rows, none, rounds.plan.counts, rounds.plan.counts, next);
+  rounds.verdict.columns = next.unsqueeze(1);
 }
 
-void DeviceLoop::judge(const at::Tensor& logits, const at::Tensor& pending) {
-  const at::Tensor drawn = at::stack(drawn_, 1);  // [B,G]
+void DeviceLoop::judge(Rounds& rounds, const at::Tensor& logits, const at::Tensor& pending) {
+  const at::Tensor drawn = at::stack(rounds.drawn, 1);  // [B,G]
   const Judgement judgement = parts_->acceptance->judge({.rows = {},
                                                          .logits = logits,
                                                          .tokens = pending.narrow(1, 1, window_),
-                                                         .counts = plan_.counts,
-                                                         .probabilities = probabilities_,
+                                                         .counts = rounds.plan.counts,
+                                                         .probabilities = rounds.probabilities,
                                                          .warping = settings_.warping,
                                                          .measure_overlap = settings_.measure_alpha,
-                                                         .on_device = &rows_});
-  verdict_ = pack(judgement, drawn);
-  commit_round(rows_, drawn, plan_.counts, judgement.accepted, judgement.next);
+                                                         .on_device = &rounds.rows});
+  rounds.verdict = pack(judgement, drawn);
+  commit_round(rounds.rows, drawn, rounds.plan.counts, judgement.accepted, judgement.next);
 }
 
 void DeviceLoop::land(RowBatch& batch) {
@@ -161,7 +189,7 @@ void DeviceLoop::land(RowBatch& batch) {
 
 // Commits a round as the device has done. Rows that only the host knows to be finished, by a stop string, stay so.
 void DeviceLoop::commit_drafts(RowBatch& batch, const at::Tensor& host) {
-  const UnpackedJudgement verdict = unpack(verdict_, host);
+  const UnpackedJudgement verdict = unpack(rounds_of(batch).verdict, host);
   Draft draft;
   draft.on_host.resize(batch.rows.size());
   for (Row& row : batch.rows) {
@@ -176,9 +204,10 @@ void DeviceLoop::commit_drafts(RowBatch& batch, const at::Tensor& host) {
 
 void DeviceLoop::remove_finished(RowBatch& batch) {
   while (!flights_.empty()) land(batch);
+  const DeviceRows& rows = rounds_of(batch).rows;
   const std::vector<int64_t> kept = batch.remove_finished();
   if (kept.empty()) return;
-  std::vector<int64_t> drafted = to_host(rows_.drafted);
+  std::vector<int64_t> drafted = to_host(rows.drafted);
   keep_rows(drafted, kept);
   if (drafts()) {
     parts_->drafter->select_rows(kept);

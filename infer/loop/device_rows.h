@@ -14,20 +14,32 @@ namespace draftsmith::infer {
 
 // Int64 tensors of a batch. Rows that are not active stay as they are.
 struct DeviceRows {
-  at::Tensor text;      // [B,C] committed tokens, then room for a round's
+  at::Tensor numbers;   // [5,B] the next five
   at::Tensor length;    // [B] committed tokens, start token or prompt included
   at::Tensor prefix;    // [B] length of the start token or prompt
   at::Tensor end;       // [B] length at which a text ends
   at::Tensor drafted;   // [B] tokens that the drafter's state holds
   at::Tensor active;    // [B] 1: the row goes on, 0: it has ended
+  at::Tensor text;      // [B,C] committed tokens, then room for a round's
   at::Tensor eos;       // [E] ids that end a row
   at::Tensor uniforms;  // fp64 [B,N,3] of new token n and each use (Draw); undefined: nothing is drawn
+
+  // Returns copies on `device`, for which the host does not wait.
+  DeviceRows to(at::Device device) const;
+  // Copies other rows into these tensors, likewise. Returns false if their sizes differ.
+  bool take(const DeviceRows& host);
 };
 
-// Returns the rows on `device`, in copies that the host does not wait for. Rounds add at most `window` + 1 tokens.
-// `drafted` [B]: tokens that the drafter's state holds. `draws`: whether random numbers will be read.
-DeviceRows rows_on_device(std::span<const Row> rows, std::span<const int64_t> drafted, std::span<const int64_t> eos,
-                          int64_t window, bool draws, at::Device device);
+// Sizes of the rows' tensors.
+struct DeviceRowsShape {
+  int64_t capacity = 0;  // most tokens of a row
+  int64_t window = 0;    // rounds add at most so many tokens and one
+  bool draws = false;    // random numbers will be read
+};
+
+// Returns the rows on the host. `drafted` [B]: tokens that the drafter's state holds.
+DeviceRows device_rows(std::span<const Row> rows, std::span<const int64_t> drafted, std::span<const int64_t> eos,
+                       const DeviceRowsShape& shape);
 
 // What the models run in a round, int64. Views of one tensor.
 struct RoundPlan {

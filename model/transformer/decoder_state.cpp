@@ -1,6 +1,7 @@
 #include "model/transformer/decoder_state.h"
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 #include <set>
 #include <stdexcept>
@@ -16,6 +17,8 @@ namespace {
 constexpr int64_t kSpareSlots = 1;
 // Slots that a state on a CPU begins with; they double when a row needs more, so that a high limit costs no memory.
 constexpr int64_t kFirstSlots = 64;
+// On devices sources have a multiple of so many slots, so that the next ones fit in too.
+constexpr int64_t kSourceSlots = 64;
 
 // Returns one more than the highest slot that a new token of the layout takes.
 int64_t slots_needed(const StepLayout& layout) {
@@ -32,6 +35,7 @@ DecoderState::DecoderState(const DecoderStateShape& shape) : capacity_(shape.cap
   if (shape.rows < 0 || shape.capacity < 1 || shape.layers < 1) {
     throw std::logic_error("a decode state needs a capacity and layers");
   }
+  replace_memory();
   runs_.assign(static_cast<size_t>(shape.layers), 0);
   const bool grows = shape.options.device().is_cpu();
   const int64_t slots = (grows ? std::min(kFirstSlots, shape.capacity) : shape.capacity) + kSpareSlots;
@@ -105,11 +109,10 @@ void DecoderState::select_rows(std::span<const int64_t> rows) {
     return to;
   };
   const bool in_place = selects_in_place(rows);
-  graphs_.clear();
-  rows_on_device_ = at::Tensor();
   cache_rows_ = pick(cache_rows_);
   for (LayerCache& layer : layers_) layer.lengths = pick(layer.lengths);
   if (!in_place) {
+    replace_memory();
     const at::Tensor index = at::tensor(cache_rows_, at::kLong).to(layers_.front().keys.device());
     for (LayerCache& layer : layers_) {
       layer.keys = layer.keys.index_select(0, index);
@@ -174,7 +177,7 @@ at::Tensor DecoderState::packed_places(const StepLayout& layout) const {
   return packed;
 }
 
-void DecoderState::begin_device_steps() {
+DevicePlaces DecoderState::device_places() const {
   const at::Tensor host = at::empty({3, rows()}, at::kLong);
   auto to = host.accessor<int64_t, 2>();
   for (int64_t b = 0; b < rows(); ++b) {
@@ -183,17 +186,38 @@ void DecoderState::begin_device_steps() {
     to[1][b] = row.source_row;
     to[2][b] = row.source_length;
   }
-  rows_on_device_ = host.to(layers_.front().keys.device(), /*non_blocking=*/true);
+  return {host, memory_};
 }
 
-StepLayout DecoderState::device_layout(const at::Tensor& base, const at::Tensor& new_tokens, int64_t tokens) const {
-  if (!rows_on_device_.defined()) throw std::logic_error("steps on the device have not begun for these rows");
+StepLayout DecoderState::device_layout(const DeviceStepInput& input) const {
   StepLayout layout;
-  layout.tokens = tokens;
+  layout.tokens = input.tokens.size(1);
   layout.base.assign(static_cast<size_t>(rows()), 0);
   layout.new_tokens = layout.base;
   layout.recorded = true;
-  return placed(std::move(layout), step_places(base, new_tokens, rows_on_device_, tokens, capacity_));
+  return placed(std::move(layout),
+                step_places(input.base, input.new_tokens, input.rows, input.tokens.size(1), capacity_));
+}
+
+bool DecoderState::begin_again(int64_t rows, int64_t capacity) {
+  if (layers_.front().keys.size(0) != rows || capacity > capacity_) return false;
+  cache_rows_.resize(static_cast<size_t>(rows));
+  std::iota(cache_rows_.begin(), cache_rows_.end(), 0);
+  for (LayerCache& layer : layers_) {
+    layer.lengths.assign(cache_rows_.size(), 0);
+    layer.keys.zero_();  // a NaN of before would pass masks
+    layer.values.zero_();
+  }
+  runs_.assign(layers_.size(), 0);
+  source_lengths_.clear();
+  source_of_row_.clear();
+  return true;
+}
+
+void DecoderState::replace_memory() {
+  static std::atomic<uint64_t> states{0};
+  graphs_.clear();
+  memory_ = ++states;
 }
 
 StepLayout DecoderState::placed(StepLayout layout, const at::Tensor& packed) const {
@@ -236,7 +260,7 @@ void DecoderState::reserve(LayerCache& cache, int64_t slots) {
   if (slots <= present) {
     return;
   }
-  graphs_.clear();
+  replace_memory();
   for (at::Tensor* part : {&cache.keys, &cache.values}) {
     at::Tensor larger = at::zeros({part->size(0), part->size(1), slots, part->size(3)}, part->options());
     larger.narrow(2, 0, present).copy_(*part);
@@ -307,14 +331,38 @@ at::Tensor DecoderState::valid_slots(int64_t layer, at::Tensor LayerCache::*part
 void DecoderState::set_cross(std::vector<CrossCache> cross, std::vector<int64_t> source_lengths,
                              std::vector<int64_t> source_of_row) {
   check_rows(source_of_row.size());
-  cross_ = std::move(cross);
+  take_cross(std::move(cross));
   source_lengths_ = std::move(source_lengths);
   source_of_row_ = std::move(source_of_row);
 }
 
 void DecoderState::set_positions(PositionTables tables) {
-  graphs_.clear();
+  replace_memory();
   positions_ = std::move(tables);
+}
+
+void DecoderState::take_cross(std::vector<CrossCache> cross) {
+  const at::Tensor& given = cross.front().keys;  // [R,H,S,K]
+  if (given.is_cpu()) {
+    cross_ = std::move(cross);
+    return;
+  }
+  const int64_t length = given.size(2);
+  if (cross_.empty() || cross_.front().keys.size(0) != given.size(0) || cross_.front().keys.size(2) < length) {
+    replace_memory();
+    const int64_t slots = (length + kSourceSlots - 1) / kSourceSlots * kSourceSlots;
+    const std::vector<int64_t> sizes{given.size(0), given.size(1), slots, given.size(3)};
+    cross_.clear();
+    for (size_t i = 0; i < cross.size(); ++i) {
+      cross_.push_back({at::zeros(sizes, given.options()), at::zeros(sizes, given.options())});
+    }
+  }
+  for (size_t i = 0; i < cross.size(); ++i) {
+    for (const auto& [to, from] : {std::pair{cross_[i].keys, cross[i].keys}, {cross_[i].values, cross[i].values}}) {
+      to.narrow(2, 0, length).copy_(from);
+      to.narrow(2, length, to.size(2) - length).zero_();
+    }
+  }
 }
 
 int64_t DecoderState::source_length(int64_t row) const {

@@ -83,10 +83,13 @@ class DecoderState final : public DecodeState {
   StepLayout placed(StepLayout layout) const;
   // Returns a layout's places for a device, in one int64 tensor on the host.
   at::Tensor packed_places(const StepLayout& layout) const;
-  // Prepares device_layout() for the present rows.
-  void begin_device_steps();
-  // Returns the layout of a step whose lengths lie on the device, int64 [B] each: nothing else of it is known here.
-  StepLayout device_layout(const at::Tensor& base, const at::Tensor& new_tokens, int64_t tokens) const;
+  // Returns where the present rows lie, for device_layout().
+  DevicePlaces device_places() const;
+  // Returns the layout of a step whose lengths lie on the device: nothing else of it is known here.
+  StepLayout device_layout(const DeviceStepInput& input) const;
+  // Makes the state new in the memory that it has: empty rows, none retired. Returns false if it has other rows or
+  // holds fewer tokens.
+  bool begin_again(int64_t rows, int64_t capacity);
   // Returns the layout with the places that a copy of packed_places() on the device holds.
   StepLayout placed(StepLayout layout, const at::Tensor& packed) const;
   StepGraphs& graphs() { return graphs_; }
@@ -94,6 +97,7 @@ class DecoderState final : public DecodeState {
   // Returns the cache row of each row of the batch. [B]
   const std::vector<int64_t>& cache_rows() const { return cache_rows_; }
   const LayerCache& cache(int64_t layer) const { return layers_.at(static_cast<size_t>(layer)); }
+  // Sets the sources. On devices their K/V are copied, with some room, into memory that later sources take again.
   void set_cross(std::vector<CrossCache> cross, std::vector<int64_t> source_lengths,
                  std::vector<int64_t> source_of_row);
   const CrossCache& cross(int64_t layer) const { return cross_.at(static_cast<size_t>(layer)); }
@@ -113,6 +117,9 @@ class DecoderState final : public DecodeState {
   void reserve(LayerCache& cache, int64_t slots);
   // Whether rows may leave without a copy: the CPU kernel reads and writes rows in place wherever they lie.
   bool selects_in_place(std::span<const int64_t> rows) const;
+  // Notes that tensors were replaced which recorded work reads.
+  void replace_memory();
+  void take_cross(std::vector<CrossCache> cross);
   void check_rows(size_t count) const;
   void check_layers(LayerRange layers) const;
 
@@ -124,7 +131,7 @@ class DecoderState final : public DecodeState {
   std::vector<CrossCache> cross_;
   std::vector<int64_t> source_lengths_;  // [R]
   std::vector<int64_t> source_of_row_;   // [B]
-  at::Tensor rows_on_device_;            // int64 [3,B] of step_places(); undefined: not prepared
+  uint64_t memory_;                      // DevicePlaces::memory
   StepGraphs graphs_;
 };
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -65,7 +66,15 @@ struct DeviceStepInput {
   at::Tensor tokens;      // int64 [B,L]
   at::Tensor base;        // int64 [B] tokens of each row before these
   at::Tensor new_tokens;  // int64 [B] 0..L
+  at::Tensor rows;        // int64 [3,B] a copy of DevicePlaces::rows
   Logits logits = Logits::kAll;
+};
+
+// Where steps on a device find the rows of a state.
+struct DevicePlaces {
+  at::Tensor rows;  // int64 [3,B] on the host
+  uint64_t memory =
+      0;  // number of the device memory that they use: work that was recorded over one serves that one only
 };
 
 // On devices other than the CPU the tensors are valid until the next step of the same state, which may reuse them.
@@ -99,7 +108,7 @@ class LanguageModel {
   virtual EncoderStates encode(const TokenBatch& source) = 0;
 
   // Returns a new state of an encoder-decoder: `samples` rows for each source, in order, sharing one cross-attention
-  // K/V for each source.
+  // K/V for each source. On devices a row may hold more tokens than `capacity`.
   virtual std::unique_ptr<DecodeState> begin(const EncoderStates& source, int64_t capacity, int64_t samples = 1) = 0;
   // Returns a new state of a decoder-only model: `rows` empty rows.
   virtual std::unique_ptr<DecodeState> begin(int64_t rows, int64_t capacity) = 0;
@@ -108,10 +117,16 @@ class LanguageModel {
   // Throws std::logic_error when a row would pass its capacity.
   virtual StepOutput step(const StepInput& input, DecodeState& state) = 0;
 
+  // Takes a state that is no longer needed. On devices its memory serves later ones of the same size, with the work
+  // that was recorded over it. A null pointer is no state.
+  virtual void give_back(std::unique_ptr<DecodeState> /*state*/) {}
+  // Frees the memory of such states, which other work on the device may need.
+  virtual void free_states() {}
+
   // --- steps that the host does not follow ---
-  // Prepares step_on_device() for the state's present rows. Returns false if there is none: on CPUs, and in models that
-  // are no transformers.
-  virtual bool begin_device_steps(DecodeState& /*state*/) { return false; }
+  // Prepares step_on_device() for the state's present rows. Returns nothing if there is none: on CPUs, and in models
+  // that are no transformers.
+  virtual std::optional<DevicePlaces> device_places(DecodeState& /*state*/) { return std::nullopt; }
   // Does as step() does, but takes lengths from the device and leaves those of the state as they are. It can be
   // recorded (base/device_graph.h). The caller keeps rows within the capacity.
   virtual StepOutput step_on_device(const DeviceStepInput& /*input*/, DecodeState& /*state*/) {

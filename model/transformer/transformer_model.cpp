@@ -7,6 +7,7 @@
 #include "model/transformer/decoding_guard.h"
 #include "model/transformer/initialization.h"
 #include "model/transformer/parameters.h"
+#include "model/transformer/resident_states.h"
 #include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::model {
@@ -40,6 +41,9 @@ void check_parameters(const TransformerConfig& config, const std::map<std::strin
   }
   problems.throw_if_any();
 }
+
+// On devices states hold a multiple of so many tokens, so that later ones fit in too.
+constexpr int64_t kCapacityStep = 64;
 
 ModelInfo make_info(const TransformerConfig& config, const TransformerParts& parts, const std::string& name) {
   ModelInfo info;
@@ -90,6 +94,7 @@ struct TransformerModel::Impl {
   bool decoding_only = false;
   ModelInfo info;
   std::optional<TransformerParts> parts;
+  ResidentStates states;
 
   Impl(TransformerConfig given, std::map<std::string, at::Tensor> tensors)
       : config(std::move(given)), parameters(std::move(tensors)) {
@@ -107,6 +112,7 @@ struct TransformerModel::Impl {
 
   // The parts hold handles of the parameters: they are made anew when those are replaced.
   void rebuild() {
+    states.clear();
     GivenParameters source(parameters);
     parts.emplace(config, Building{source});
     info = make_info(config, *parts, info.name);
@@ -164,8 +170,17 @@ struct TransformerModel::Impl {
     return graph.output;
   }
 
-  std::unique_ptr<DecoderState> new_state(int64_t rows, int64_t capacity) const {
-    return std::make_unique<DecoderState>(state_shape(rows, capacity));
+  // Returns an empty state, in the memory of an earlier one if one fits.
+  std::unique_ptr<DecoderState> new_state(int64_t rows, int64_t capacity) {
+    if (info.device.is_cpu()) return std::make_unique<DecoderState>(state_shape(rows, capacity));
+    if (auto earlier = states.take(rows, capacity)) return earlier;
+    const int64_t held = (capacity + kCapacityStep - 1) / kCapacityStep * kCapacityStep;
+    try {
+      return std::make_unique<DecoderState>(state_shape(rows, held));
+    } catch (const c10::OutOfMemoryError&) {
+      states.clear();
+      return std::make_unique<DecoderState>(state_shape(rows, capacity));
+    }
   }
 };
 
@@ -226,11 +241,13 @@ void TransformerModel::requires_grad(bool on) {
 
 void TransformerModel::pack() {
   impl_->require_parameters();
+  impl_->states.clear();  // recorded work reads the weights as they were
   impl_->parts->pack();
 }
 
 void TransformerModel::unpack() {
   impl_->require_parameters();
+  impl_->states.clear();
   impl_->parts->unpack();
 }
 
@@ -303,22 +320,29 @@ StepOutput TransformerModel::step(const StepInput& input, DecodeState& state) {
   return output;
 }
 
-bool TransformerModel::begin_device_steps(DecodeState& state) {
-  if (impl_->info.device.is_cpu() || !has_step_places(impl_->info.device)) return false;
+void TransformerModel::give_back(std::unique_ptr<DecodeState> state) {
+  if (impl_->info.device.is_cpu() || dynamic_cast<DecoderState*>(state.get()) == nullptr) return;
+  impl_->states.put(std::unique_ptr<DecoderState>(static_cast<DecoderState*>(state.release())));
+}
+
+void TransformerModel::free_states() {
+  impl_->states.clear();
+}
+
+std::optional<DevicePlaces> TransformerModel::device_places(DecodeState& state) {
+  if (impl_->info.device.is_cpu() || !has_step_places(impl_->info.device)) return std::nullopt;
   const DecodingGuard guard;
   DecoderState& own = own_state(state);
   const std::vector<int64_t> none(static_cast<size_t>(own.rows()), 0);
   impl_->parts->prepare({0, impl_->config.decoder_layers}, own.layout_of(none, 1), own);
-  own.begin_device_steps();
-  return true;
+  return own.device_places();
 }
 
 StepOutput TransformerModel::step_on_device(const DeviceStepInput& input, DecodeState& state) {
   const DecodingGuard guard;
   DecoderState& own = own_state(state);
-  const StepLayout layout = own.device_layout(input.base, input.new_tokens, input.tokens.size(1));
   return impl_->run({.tokens = input.tokens, .new_tokens = {}, .logits = input.logits, .hidden_layers = {}},
-                    input.tokens, layout, own);
+                    input.tokens, own.device_layout(input), own);
 }
 
 at::Tensor TransformerModel::embed(const at::Tensor& tokens, const StepLayout& layout) {

@@ -71,7 +71,9 @@ class TransformerModel : public LanguageModel {
   std::unique_ptr<DecodeState> begin(const EncoderStates& source, int64_t capacity, int64_t samples = 1) override;
   std::unique_ptr<DecodeState> begin(int64_t rows, int64_t capacity) override;
   StepOutput step(const StepInput& input, DecodeState& state) override;
-  bool begin_device_steps(DecodeState& state) override;
+  void give_back(std::unique_ptr<DecodeState> state) override;
+  void free_states() override;
+  std::optional<DevicePlaces> device_places(DecodeState& state) override;
   StepOutput step_on_device(const DeviceStepInput& input, DecodeState& state) override;
 
   // --- the two smaller verbs beneath step() ---
