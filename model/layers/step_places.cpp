@@ -7,7 +7,7 @@
 #include <torch/library.h>
 
 #include "base/device_kernels.h"
-#include "model/layers/rms_norm_gpu.h"
+#include "model/kernel_texts.h"
 
 namespace draftsmith::model {
 namespace {

@@ -154,6 +154,20 @@ TEST_F(DeviceLoopTest, ARoundIsOneOrTwoLaunchesOneCopyAndOneWait) {
   }
 }
 
+// Inputs one by one: what the first recorded serves the others, though they are of 1 to 40 tokens.
+TEST_F(DeviceLoopTest, LaterBatchesReplayWhatTheFirstRecorded) {
+  if (!on_device::on_standin()) GTEST_SKIP() << "only the stand-in accelerator counts";
+  for (const char* method : {"greedy", "speculative"}) {
+    Decoding decoding{model::tiny_t5(), device_options(method, 0, 1)};
+    decoding.endless = true;
+    standin::reset_counts();
+    const Results results = results_on(test_device(), decoding);
+    const int64_t ahead = std::ssize(results);  // a round of each is launched before the last verdict is read
+    const int64_t parts = std::string(method) == "greedy" ? 1 : 2;
+    EXPECT_EQ(standin::counts().launches.at("replay"), parts * (total(results).target_runs + ahead - 1)) << method;
+  }
+}
+
 // Windows that look at tokens: the host waits once for each drafted token, and once for each verification.
 TEST_F(DeviceLoopTest, ADraftedTokenThatARuleDecidesOnIsOneWait) {
   if (!on_device::on_standin()) GTEST_SKIP() << "only the stand-in accelerator counts";

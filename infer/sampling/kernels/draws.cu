@@ -133,11 +133,11 @@ __device__ void reject(const Drafts<T>& drafts, Int64* accepted, Int64* next, in
 }  // namespace kernel
 
 #define DRAW_KERNELS(suffix, T)                                                                         \
-  extern "C" __global__ void __launch_bounds__(1024, 1)                                                    \
+  extern "C" __global__ void __launch_bounds__(1024, 1)                                                 \
       draw_##suffix(const T* weights, const double* uniforms, long long* tokens, int vocabulary) {      \
     kernel::draw(weights, uniforms, tokens, vocabulary);                                                \
   }                                                                                                     \
-  extern "C" __global__ void __launch_bounds__(1024, 1) reject_##suffix(                                   \
+  extern "C" __global__ void __launch_bounds__(1024, 1) reject_##suffix(                                \
       const T* p, const T* q, const long long* tokens, const long long* counts, const double* r_accept, \
       const double* r_next, long long* accepted, long long* next, int window, int vocabulary) {         \
     kernel::reject<T>({p, q, tokens, counts, r_accept, r_next}, accepted, next, window, vocabulary);    \
