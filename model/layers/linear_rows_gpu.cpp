@@ -58,22 +58,23 @@ bool takes_layer(const at::Tensor& x, const LinearWeights& layer) {
   const bool int8 = layer.weight.scalar_type() == at::kChar;
   const int64_t outputs = layer.weight.size(0);
   return (int8 || layer.weight.scalar_type() == x.scalar_type()) && int8 == layer.scale.defined() &&
-         layer.weight.device() == x.device() && is_aligned(layer.weight) &&
+         layer.weight.device() == x.device() && layer.weight.size(1) == x.size(-1) && is_aligned(layer.weight) &&
          is_vector(layer.bias, x.scalar_type(), outputs) && is_vector(layer.scale, at::kFloat, outputs);
 }
 
 bool takes_input(const at::Tensor& x, const InputNorm& norm) {
   return x.numel() > 0 && x.numel() <= kMostLinearRows * x.size(-1) && x.numel() <= kMostNumbers && is_aligned(x) &&
-         (!norm.weight.defined() || (norm.weight.scalar_type() == x.scalar_type() && is_aligned(norm.weight)));
+         (!norm.weight.defined() || (is_vector(norm.weight, x.scalar_type(), x.size(-1)) && is_aligned(norm.weight)));
 }
 
 bool takes_weights(const at::Tensor& x, const LinearWeights& layer, const LinearWeights& up,
                    const at::Tensor& residual) {
+  const int64_t rows = x.numel() / x.size(-1);
   const int64_t outputs = layer.weight.size(0);
   const bool alike = !up.weight.defined() || (takes_layer(x, up) && up.weight.sizes().equals(layer.weight.sizes()) &&
                                               up.weight.scalar_type() == layer.weight.scalar_type());
   return outputs > 0 && outputs <= kMostNumbers && alike && takes_layer(x, layer) &&
-         (!residual.defined() || residual.scalar_type() == x.scalar_type());
+         (!residual.defined() || (residual.scalar_type() == x.scalar_type() && residual.numel() == rows * outputs));
 }
 
 // Returns the number of rows of the kernel for `rows` of them, at most kMostLinearRows.

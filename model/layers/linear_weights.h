@@ -7,7 +7,7 @@
 
 namespace draftsmith::model {
 
-// Most rows of a kernel; matrix products of LibTorch do better from about there.
+// Most rows of a kernel. For more, LibTorch's matrix products are taken to be faster (an estimate).
 constexpr int64_t kMostLinearRows = 16;
 
 // RMS norm that inputs pass first.

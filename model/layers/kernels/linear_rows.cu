@@ -59,10 +59,11 @@ template <int kRows, class W>
 constexpr int kOutputsOf = sizeof(W) == 1 || kRows <= 4 ? 2 : 4;
 
 // Vectors of each such row that are in flight at once.
-template <int kRows>
-constexpr int kDepthOf = kRows <= 2   ? 4
-                         : kRows <= 8 ? 2
-                                      : 1;
+template <int kRows, class W>
+constexpr int kDepthOf = sizeof(W) == 1 ? (kRows <= 2 ? 2 : 1)
+                         : kRows <= 2   ? 4
+                         : kRows <= 8   ? 2
+                                        : 1;
 
 __device__ constexpr int power_of_two_from(int number) {
   int power = 1;
@@ -126,7 +127,7 @@ __device__ void add_products(const Words (&read)[kOutputs], const Input<X>& in, 
 template <bool kNormed, int kRows, int kOutputs, class X, class W>
 __device__ void add_all_products(const W* const (&weights)[kOutputs], const Input<X>& in,
                                  LaneSums<kRows, kOutputs>& sums) {
-  constexpr int kDepth = kDepthOf<kRows>;
+  constexpr int kDepth = kDepthOf<kRows, W>;
   constexpr int kStride = 32 * Vector<W>::kCount;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   for (int first = lane * Vector<W>::kCount; first < in.inputs; first += kDepth * kStride) {
