@@ -169,6 +169,7 @@ double greedy_bleu(const TrainableModel& trained, const ValidationInputs& inputs
   }
   std::vector<std::string> hypotheses;
   const auto results = generator.generate(sources, 0, [](size_t, const auto&) { stop_if_asked(); });
+  model->free_states();  // training needs the memory
   infer::throw_if_failed(results);
   for (const infer::GenerationResult& result : results) {
     hypotheses.push_back(infer::text_of_known(*inputs.tokenizer, result.ids));
