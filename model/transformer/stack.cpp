@@ -3,9 +3,8 @@
 #include <numeric>
 #include <stdexcept>
 
-#include <ATen/autocast_mode.h>
-
 #include "base/device_upload.h"
+#include "model/transformer/score_bias.h"
 
 namespace draftsmith::model {
 namespace {
@@ -44,34 +43,6 @@ at::Tensor within_half(const at::Tensor& x, bool clamps) {
   constexpr double kHighest = 65504.0;
   const at::Tensor limit = at::where(x.isinf().any(), kHighest - 1000.0, kHighest).to(at::kHalf);
   return at::clamp(x, -limit, limit);
-}
-
-// Returns the numbers with rows [S] whose starts are multiples of 16 numbers apart, as fused attention reads them: it
-// would copy others in every layer, or not take them.
-at::Tensor with_aligned_rows(const at::Tensor& additive) {
-  constexpr int64_t kAlignment = 16;
-  const int64_t keys = additive.size(3);
-  const int64_t missing = (kAlignment - keys % kAlignment) % kAlignment;
-  return missing == 0 ? additive.contiguous() : at::constant_pad_nd(additive, {0, missing}).narrow(3, 0, keys);
-}
-
-// An additive bias that broadcasts to [B,H,T,S] in the form that attention reads. Undefined: none.
-ScoreBias score_bias(const at::Tensor& additive, at::IntArrayRef shape, bool fused) {
-  ScoreBias bias;
-  bias.fused = fused;
-  if (!additive.defined()) return bias;
-  const auto formed = [&](const at::Tensor& numbers) {
-    return fused ? with_aligned_rows(numbers)
-                 : numbers.expand(shape).reshape({shape[0] * shape[1], shape[2], shape[3]});
-  };
-  const at::DeviceType device = additive.device().type();
-  if (additive.is_cpu() || !at::autocast::is_autocast_enabled(device)) {
-    bias.additive = formed(additive);
-  } else {
-    bias.additive = additive;
-    bias.rounded = formed(additive.detach().to(at::autocast::get_autocast_dtype(device)));
-  }
-  return bias;
 }
 
 }  // namespace

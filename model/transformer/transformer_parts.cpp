@@ -129,10 +129,9 @@ at::Tensor TransformerParts::encode(const TokenBatch& source, Dropout& dropout,
     throw std::logic_error("a decoder-only model or Tandem secondary has no encoder");
   }
   at::Tensor hidden = dropout(embed(source));
-  SequencePass pass;
-  pass.self_bias = encoder_->self_bias(hidden, source, {.drops = dropout.active()});
-  pass.dropout = &dropout;
-  pass.observer = observer;
+  const SequencePass pass{.self_bias = encoder_->self_bias(hidden, source, {.drops = dropout.active()}),
+                          .dropout = &dropout,
+                          .observer = observer};
   for (int64_t i = 0; i < encoder_->layers(); ++i) {
     hidden = apply_block(encoder_->block(i), hidden, pass);
   }
