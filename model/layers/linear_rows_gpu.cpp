@@ -1,6 +1,5 @@
 #include "model/layers/linear_rows_gpu.h"
 
-#include <algorithm>
 #include <array>
 #include <memory>
 #include <mutex>
@@ -79,7 +78,10 @@ bool takes_weights(const at::Tensor& x, const LinearWeights& layer, const Linear
 
 // Returns the number of rows of the kernel for `rows` of them, at most kMostLinearRows.
 int64_t kernel_rows_for(int64_t rows) {
-  return *std::lower_bound(std::begin(kLinearRowsKernels), std::end(kLinearRowsKernels), rows);
+  for (const int64_t most : kLinearRowsKernels) {
+    if (rows <= most) return most;
+  }
+  return kMostLinearRows;
 }
 
 }  // namespace
