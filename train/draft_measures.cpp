@@ -37,6 +37,8 @@ DraftMeasures measure_drafts(const TrainableModel& trained, const DraftTask& tas
   models.generation =
       model::default_generation_config(writers.tandem ? writers.target->config() : task.target->config());
   models.target_tokenizer = task.tokenizer;
+  const model::StatesFreed freed(*models.target);  // training needs the memory
+  const model::StatesFreed drafter_freed(*writers.target);
   infer::Generator generator(models, speculative_decoding(options, writers.tandem != nullptr));
   const auto results = generator.generate(task.sources, 0, [&](size_t, const auto&) { task.stop_if_asked(); });
   infer::throw_if_failed(results);

@@ -1,5 +1,6 @@
 #include "train/step_batches.h"
 
+#include <stdexcept>
 #include <utility>
 
 namespace draftsmith::train {
@@ -22,8 +23,7 @@ MicroBatches StepBatches::next(data::BatchPosition& position) {
     begun_now_ = {};
   }
   position = now->after;
-  // The order of another epoch would replace this one's, which the trainer still asks for.
-  if (!device_.is_cpu() && position.batch != 0) {
+  if (!device_.is_cpu()) {
     upcoming_ = step_at(position);
     begun_next_ = begin(upcoming_->examples);
   }
@@ -43,6 +43,7 @@ Batch StepBatches::take(const std::vector<int64_t>& examples) {
   if (ready_.empty()) return to_device(make_(examples), device_);
   HostBatch host = std::move(ready_.front());
   ready_.pop_front();
+  if (host.batch.examples != examples) throw std::logic_error("a step's batches are taken in their order");
   return to_device(std::move(host), device_);
 }
 

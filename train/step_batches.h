@@ -28,7 +28,7 @@ class StepBatches {
   // Returns the examples of the step at `position` and advances it. A step never reaches over the end of an epoch.
   MicroBatches next(data::BatchPosition& position);
   // Returns the batch of the present step's next examples, on the device. May wait for the thread, but not for the
-  // device. Errors: the maker's, whichever thread they happened in.
+  // device. Errors: the maker's, whichever thread they happened in; std::logic_error for other examples than the next.
   Batch take(const std::vector<int64_t>& examples);
 
  private:

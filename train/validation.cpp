@@ -159,6 +159,7 @@ double greedy_bleu(const TrainableModel& trained, const ValidationInputs& inputs
   if (writers.tandem) models.drafter = infer::tandem_drafter(writers.tandem, inputs.tokenizer);
   models.generation = model::default_generation_config(model->config());
   models.target_tokenizer = inputs.tokenizer;
+  const model::StatesFreed freed(*model);  // training needs the memory
   infer::Generator generator(models, decoding);
   const int64_t count = examples_to_use(inputs, options.bleu_examples);
   const std::vector<std::vector<int64_t>> sources = sources_of(inputs, count);
@@ -169,7 +170,6 @@ double greedy_bleu(const TrainableModel& trained, const ValidationInputs& inputs
   }
   std::vector<std::string> hypotheses;
   const auto results = generator.generate(sources, 0, [](size_t, const auto&) { stop_if_asked(); });
-  model->free_states();  // training needs the memory
   infer::throw_if_failed(results);
   for (const infer::GenerationResult& result : results) {
     hypotheses.push_back(infer::text_of_known(*inputs.tokenizer, result.ids));

@@ -66,12 +66,20 @@ struct PartRun : torch::CustomClassHolder {
 
 class Recomputed : public torch::autograd::Function<Recomputed> {
  public:
+  // Runs the part with gradients and drops them: without, devices take other operators, which round otherwise.
+  static at::Tensor first_run(const PartRun& run, const variable_list& inputs) {
+    variable_list own;
+    for (const at::Tensor& input : inputs) own.push_back(input.detach().requires_grad_(input.requires_grad()));
+    const at::AutoGradMode with_gradients(true);
+    return run(own).detach();
+  }
+
   // `tensors`: the defined inputs, then the leaves.
   static at::Tensor forward(AutogradContext* context, at::TensorList tensors, const c10::intrusive_ptr<PartRun>& run) {
     const variable_list inputs = tensors.slice(0, run->defined.size()).vec();
     context->saved_data["run"] = c10::IValue::make_capsule(run);
     context->save_for_backward(inputs);
-    return (*run)(inputs);
+    return first_run(*run, inputs);
   }
 
   static variable_list backward(AutogradContext* context, variable_list upstream) {

@@ -118,9 +118,10 @@ class LanguageModel {
   virtual StepOutput step(const StepInput& input, DecodeState& state) = 0;
 
   // Takes a state that is no longer needed. On devices its memory serves later ones of the same size, with the work
-  // that was recorded over it. A null pointer is no state.
+  // that was recorded over it, unless rows were repeated. A null pointer is no state.
   virtual void give_back(std::unique_ptr<DecodeState> /*state*/) {}
-  // Frees the memory of such states, which other work on the device may need.
+  // Frees the memory of such states, which other work on the device may need. States in use are not kept later. Call it
+  // too where weights change in place: states have tables that were made from them.
   virtual void free_states() {}
 
   // --- steps that the host does not follow ---
@@ -132,6 +133,19 @@ class LanguageModel {
   virtual StepOutput step_on_device(const DeviceStepInput& /*input*/, DecodeState& /*state*/) {
     throw std::logic_error("this model takes no steps whose lengths lie on the device");
   }
+};
+
+// Frees a model's states (LanguageModel::free_states) at its end, whatever happened: for decoding in between other work
+// on the device. It must outlive the generators that decode with the model.
+class StatesFreed {
+ public:
+  explicit StatesFreed(LanguageModel& model) : model_(model) {}
+  ~StatesFreed() { model_.free_states(); }
+  StatesFreed(const StatesFreed&) = delete;
+  StatesFreed& operator=(const StatesFreed&) = delete;
+
+ private:
+  LanguageModel& model_;
 };
 
 }  // namespace draftsmith::model

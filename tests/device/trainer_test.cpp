@@ -2,8 +2,10 @@
 // the corpus.
 #include "train/trainer.h"
 
+#include <atomic>
+#include <chrono>
 #include <csignal>
-#include <filesystem>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -114,29 +116,69 @@ TEST_F(DeviceTrainer, BatchesMadeAheadForAnotherStepAreDropped) {
   EXPECT_EQ(batches.take(first.front()).examples, first.front());
 }
 
-int64_t threads() {
-  const std::filesystem::directory_iterator tasks("/proc/self/task");
-  return std::distance(begin(tasks), end(tasks));
+// The batches of every step but the first are made by other threads, those of an epoch's first step included.
+TEST_F(DeviceTrainer, ThreadsMakeTheBatchesOfLaterSteps) {
+  const data::Corpus corpus(folder_ / "corpus.h5");
+  data::BatchOrder order(corpus, {.token_budget = 60});
+  std::atomic<int64_t> here = 0, elsewhere = 0;
+  const HostBatchMaker counted = [&, own = std::this_thread::get_id()](const std::vector<int64_t>& examples) {
+    ++(std::this_thread::get_id() == own ? here : elsewhere);
+    return maker(corpus)(examples);
+  };
+  int64_t taken = 0, steps = 0;
+  {
+    StepBatches batches(order, counted, test_device(), 2);
+    data::BatchPosition position;
+    for (; position.epoch < 2; ++steps) {
+      for (const std::vector<int64_t>& examples : batches.next(position)) {
+        batches.take(examples);
+        ++taken;
+      }
+    }
+  }
+  ASSERT_GE(steps, 4);
+  EXPECT_EQ(here, 1 + (taken > steps ? 1 : 0)) << "the first step's";
+  EXPECT_GE(elsewhere, taken - here);
 }
 
-// A trainer that ends in the middle of an epoch drops the batches of the step that it does not take.
+// A trainer that ends in the middle of an epoch drops the batches of the step that it does not take, and waits for the
+// thread that makes them.
 TEST_F(DeviceTrainer, LeavesNoThread) {
   const data::Corpus corpus(folder_ / "corpus.h5");
-  const int64_t before = threads();
+  std::atomic<int64_t> at_work = 0;
+  const HostBatchMaker slow = [&](const std::vector<int64_t>& examples) {
+    ++at_work;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    HostBatch batch = maker(corpus)(examples);
+    --at_work;
+    return batch;
+  };
   {
     data::BatchOrder order(corpus, {.token_budget = 60});
-    StepBatches batches(order, maker(corpus), test_device(), 1);
+    StepBatches batches(order, slow, test_device(), 1);
     data::BatchPosition position;
     for (int i = 0; i < 3; ++i) batches.next(position);
   }
-  EXPECT_EQ(threads(), before);
+  EXPECT_EQ(at_work, 0);
+}
+
+TEST_F(DeviceTrainer, BatchesAreTakenInTheirOrder) {
+  const data::Corpus corpus(folder_ / "corpus.h5");
+  data::BatchOrder order(corpus, {.token_budget = 60});
+  StepBatches batches(order, maker(corpus), test_device(), 2);
+  data::BatchPosition position;
+  batches.next(position);
+  const MicroBatches second = batches.next(position);
+  ASSERT_EQ(second.size(), 2);
+  EXPECT_THROW(batches.take(second.back()), std::logic_error);
 }
 
 // Errors of the thread reach the caller as they are.
 TEST_F(DeviceTrainer, ErrorsOfBatchesMadeAheadReachTheCaller) {
   const data::Corpus corpus(folder_ / "corpus.h5");
   data::BatchOrder order(corpus, {.token_budget = 60});
-  const auto fails = [](const std::vector<int64_t>&) -> HostBatch {
+  const auto fails = [&, own = std::this_thread::get_id()](const std::vector<int64_t>& examples) -> HostBatch {
+    if (std::this_thread::get_id() == own) return maker(corpus)(examples);
     throw RunError(Problem{.where = "a thread", .what = "cannot make a batch"});
   };
   StepBatches batches(order, fails, test_device(), 1);

@@ -1,5 +1,6 @@
 // The operator draftsmith::cross_entropy, below autograd: one launch on a GPU, by a kernel of our own
-// (train/objectives/kernels/cross_entropy.cu).
+// (train/objectives/kernels/cross_entropy.cu). Training on a CPU does not call it: cross_entropy_loss.h has sums of its
+// own there, whose bits resumed runs rest on.
 #pragma once
 
 #include <span>

@@ -1,4 +1,5 @@
 // The source of the cross entropy's kernels, run on the host: it equals the operators on the CPU.
+#include <cmath>
 #include <limits>
 
 #include <fmt/format.h>
@@ -61,6 +62,16 @@ void expect_operators(Kernel<T> kernel, at::ScalarType type, double tolerance) {
       }
     }
   }
+}
+
+// A small loss of large logits keeps its digits.
+TEST(CrossEntropySource, KeepsTheDigitsOfSmallLosses) {
+  at::Tensor logits = at::full({1, 40}, 100 - std::log(1e6), at::kFloat);
+  logits[0][3] = 100;
+  const at::Tensor labels = at::full({1}, 3, at::kLong);
+  const at::Tensor losses = by_kernel<float>(&cross_entropy_fp32, logits, labels, 0, false).losses;
+  const double expected = std::log1p(39 * std::exp(logits[0][0].item<double>() - 100));
+  EXPECT_NEAR(losses.item<double>() / expected, 1, 2e-2);
 }
 
 TEST(CrossEntropySource, EqualsTheOperators) {

@@ -64,8 +64,9 @@ __device__ void cross_entropy(T* logits, const Int64* labels, T* losses, int voc
   const T even = static_cast<T>(smoothing) / static_cast<T>(vocabulary);
   const T kept = static_cast<T>(1 - smoothing);
   if (thread == 0) {
-    const T mean = smoothing > 0 ? even * plain : T(0);
-    losses[blockIdx.x] = largest + log(total) - kept * own - mean;
+    // Of differences from the largest logit: a small loss of large logits keeps its digits.
+    const T spread = smoothing > 0 ? even * plain - static_cast<T>(smoothing) * largest : T(0);
+    losses[blockIdx.x] = log(total) - kept * (own - largest) - spread;
   }
   if (write_slope == 0) return;
   for (int i = thread; i < vocabulary; i += threads) {
