@@ -2,8 +2,6 @@
 
 #ifdef DRAFTSMITH_CUDA_GRAPHS
 #include <map>
-#include <mutex>
-#include <vector>
 
 #include <ATen/cuda/CUDAGraph.h>
 #include <ATen/cuda/MemPool.h>
@@ -26,36 +24,6 @@ c10::cuda::CUDAStream recording_stream(c10::DeviceIndex device) {
   if (found != streams.end()) return found->second;
   return streams.emplace(device, c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device)).first->second;
 }
-
-// Memory pools for recorded works. A pool whose works are gone serves the next ones, so that no batch allocates anew.
-class Pools {
- public:
-  // Returns a pool that nobody else has. It comes back when the last copy of the pointer goes.
-  std::shared_ptr<at::cuda::MemPool> take(c10::Device device) {
-    const std::scoped_lock lock(mutex_);
-    auto& free = free_[device.index()];
-    if (free.empty()) {
-      const c10::DeviceGuard guard(device);
-      free.push_back(std::make_unique<at::cuda::MemPool>(nullptr, /*is_user_created=*/false));
-    }
-    at::cuda::MemPool* pool = free.back().release();
-    free.pop_back();
-    return {pool, [this, device](at::cuda::MemPool* used) {
-              const std::scoped_lock returning(mutex_);
-              free_[device.index()].emplace_back(used);
-            }};
-  }
-
-  // Returns those of the process, which live as long as it does.
-  static Pools& instance() {
-    static auto* pools = new Pools;
-    return *pools;
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<c10::DeviceIndex, std::vector<std::unique_ptr<at::cuda::MemPool>>> free_;
-};
 
 class CudaGraphWork final : public RecordedWork {
  public:
@@ -107,7 +75,10 @@ class CudaGraphWork final : public RecordedWork {
 
 GraphRecorder cuda_graph_recorder() {
   return [](c10::Device device, WorkMemory& memory, const std::function<void()>& work) {
-    if (!memory) memory = Pools::instance().take(device);
+    if (!memory) {
+      const c10::DeviceGuard guard(device);
+      memory = std::make_shared<at::cuda::MemPool>(nullptr, /*is_user_created=*/false);
+    }
     const auto pool = std::static_pointer_cast<at::cuda::MemPool>(memory);
     try {
       return std::make_unique<CudaGraphWork>(device, pool, work);

@@ -59,12 +59,12 @@ std::unique_ptr<RecordedWork> record_graph(c10::Device device, WorkMemory& memor
 
 void RepeatedWork::run(c10::Device device, WorkMemory& memory, const std::function<void()>& work) {
   if (!recorded_ && done_before_ && records_graphs(device)) recorded_ = record_graph(device, memory, work);
-  done_before_ = true;
   if (recorded_) {
     recorded_->replay();
   } else {
     work();
   }
+  done_before_ = true;
 }
 
 void RepeatedWork::clear() {

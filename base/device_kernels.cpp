@@ -42,8 +42,9 @@ DeviceKernels::~DeviceKernels() = default;
 const void* DeviceKernels::find(c10::Device device, const std::string& kernel) {
   if (!device.is_cuda()) return nullptr;
   const std::scoped_lock lock(mutex_);
+  if (failed_) return nullptr;  // all or none: rows of some batches would get other sums than those of others
   const auto [place, is_new] = kernels_.try_emplace({device.index(), kernel}, nullptr);
-  if (is_new && !failed_ && !switched_off("DRAFTSMITH_KERNELS")) place->second = load(device, kernel);
+  if (is_new && !switched_off("DRAFTSMITH_KERNELS")) place->second = load(device, kernel);
   return place->second;
 }
 

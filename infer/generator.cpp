@@ -84,6 +84,8 @@ struct Generator::Impl {
   RowBatch decode(const Work& work, std::span<const size_t> chosen, const OnTokens& on_tokens);
   void take_results(std::vector<Row> rows, std::vector<GenerationResult>& results) const;
   void begin(RowBatch& batch, const model::TokenBatch& sources, PhaseTimer& timer);
+  bool begins(RowBatch& batch, const model::TokenBatch& sources, PhaseTimer& timer);
+  void free_device_memory(RowBatch& batch);
   void run(RowBatch& batch, PhaseTimer& timer);
 };
 
@@ -128,6 +130,24 @@ void Generator::Impl::begin(RowBatch& batch, const model::TokenBatch& sources, P
   batch.add_time(timer.lap());
 }
 
+// Does begin(). Returns false if the device has too little memory.
+bool Generator::Impl::begins(RowBatch& batch, const model::TokenBatch& sources, PhaseTimer& timer) {
+  try {
+    begin(batch, sources, timer);
+    return true;
+  } catch (const c10::OutOfMemoryError&) {
+    return false;
+  }
+}
+
+// Frees what earlier batches left on the device.
+void Generator::Impl::free_device_memory(RowBatch& batch) {
+  batch.state.reset();
+  on_device.reset();
+  models.target->free_states();
+  if (model::LanguageModel* drafter = models.drafter ? models.drafter->model() : nullptr) drafter->free_states();
+}
+
 RowBatch Generator::Impl::decode(const Work& work, std::span<const size_t> chosen, const OnTokens& on_tokens) {
   PhaseTimer timer(models.target->info().device);
   RowBatch batch;
@@ -146,7 +166,10 @@ RowBatch Generator::Impl::decode(const Work& work, std::span<const size_t> chose
   }
   padded.tokens = to_device(tokens, {static_cast<int64_t>(chosen.size()), static_cast<int64_t>(width)},
                             models.target->info().device);  // [B,S]
-  begin(batch, padded, timer);
+  if (!begins(batch, padded, timer)) {
+    free_device_memory(batch);
+    begin(batch, padded, timer);
+  }
   run(batch, timer);
   models.target->give_back(std::move(batch.state));
   const PhaseSeconds rest = timer.lap().scaled(1.0 / static_cast<double>(batch.finished.size()));

@@ -48,7 +48,11 @@ class WatchedAcceptance final : public AcceptanceRule {
   WatchedAcceptance(std::unique_ptr<AcceptanceRule> inner, RouterCollector& collector)
       : inner_(std::move(inner)), collector_(collector) {}
 
-  AcceptanceTraits traits() const override { return inner_->traits(); }
+  AcceptanceTraits traits() const override {
+    AcceptanceTraits traits = inner_->traits();
+    traits.on_device = false;  // what is watched is kept
+    return traits;
+  }
   Judgement judge(const Verification& verification) override {
     Judgement judgement = inner_->judge(verification);
     collector_.judged(verification, judgement.accepted);

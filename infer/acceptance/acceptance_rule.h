@@ -27,6 +27,9 @@ struct AcceptanceTraits {
   bool first_from_target = false;   // the target writes the first token of each row
   bool verifies_end = true;         // false: a draft that ends its text is output without a run of the target
   bool runs_again = false;          // after a rollback the target writes the next token too
+  // judge() works with rows that only the device knows, by tensor operations alone: it neither waits for the device nor
+  // keeps anything, so that what it does can be recorded and replayed.
+  bool on_device = false;
   TargetRole target = TargetRole::kVerifies;
 };
 

@@ -9,7 +9,9 @@ namespace draftsmith::infer {
 
 class RejectionAcceptance : public AcceptanceRule {
  public:
-  AcceptanceTraits traits() const override { return {.name = "rejection", .needs_distribution = true}; }
+  AcceptanceTraits traits() const override {
+    return {.name = "rejection", .needs_distribution = true, .on_device = true};
+  }
   // Applies the exact rule at temperature 0, where p and q are one-hot.
   Judgement judge(const Verification& verification) override;
   // Judges at temperatures > 0 in tensor operations, every position at once, as judge() does on other devices than the

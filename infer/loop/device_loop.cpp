@@ -45,8 +45,8 @@ bool DeviceLoop::takes(const RowBatch& batch) {
   const WindowTraits window = parts_->window->traits();
   const AcceptanceTraits acceptance = parts_->acceptance->traits();
   const bool fixed = window.constant_length && window.decides == Decides::kUpFront && window_ > 0;
-  const bool lossless = acceptance.lossless && acceptance.target == TargetRole::kVerifies;
-  return fixed && lossless && begin_steps(batch);
+  const bool judges_there = acceptance.on_device && acceptance.lossless && acceptance.target == TargetRole::kVerifies;
+  return fixed && judges_there && begin_steps(batch);
 }
 
 bool DeviceLoop::begin_steps(const RowBatch& batch) {
@@ -69,6 +69,7 @@ bool DeviceLoop::begin_steps(const RowBatch& batch) {
 }
 
 void DeviceLoop::run(RowBatch& batch, PhaseTimer& timer) {
+  flights_.clear();  // of a batch that an error ended
   if (drafts()) parts_->window->begin(batch.rows);
   std::vector<int64_t> drafted;
   for (const Row& row : batch.rows) drafted.push_back(row.length() - 1);
@@ -96,10 +97,10 @@ void DeviceLoop::launch(RowBatch& batch, PhaseTimer& timer) {
   Rounds& rounds = rounds_of(batch);
   if (drafts()) {
     timer.enter(Phase::kDraft);
-    rounds.drafting.run(device_, rounds.memory, [&] { draft(rounds); });
+    rounds.drafting.run(device_, work_memory_, [&] { draft(rounds); });
   }
   timer.enter(Phase::kVerify);
-  rounds.verifying.run(device_, rounds.memory, [&] { verify(rounds, *batch.state); });
+  rounds.verifying.run(device_, work_memory_, [&] { verify(rounds, *batch.state); });
   timer.enter(Phase::kOther);
   const at::Tensor& columns = rounds.verdict.columns;
   Flight flight{landing_place(columns), c10::Event(device_.type(), c10::EventFlag::PYTORCH_DEFAULT)};
@@ -158,7 +159,8 @@ void DeviceLoop::choose(Rounds& rounds, const at::Tensor& logits) {
       warping.greedy() ? most_likely(logits)
                        : infer::draw(warp(logits, warping), row_uniforms(rounds.rows, Draw::kNext, 0, 1).squeeze(1));
   const at::Tensor none = rounds.plan.last.narrow(1, 0, 0);  // [B,0]
-  commit_round(rounds.rows, none, rounds.plan.counts, rounds.plan.counts, next);
+  const at::Tensor accepted = rounds.plan.counts;            // zeros: nothing was drafted
+  commit_round(rounds.rows, none, rounds.plan.counts, accepted, next);
   rounds.verdict.columns = next.unsqueeze(1);
 }
 

@@ -51,7 +51,6 @@ class DeviceLoop {
     std::vector<at::Tensor> drawn;          // one [B] for each drafting step; kNoToken: bad logits
     std::vector<at::Tensor> probabilities;  // one [B,V] for each, if kept
     PackedJudgement verdict;                // plain decoding: one column, the next tokens
-    WorkMemory memory;
     RepeatedWork drafting;
     RepeatedWork verifying;
   };
@@ -81,6 +80,7 @@ class DeviceLoop {
   bool keeps_probabilities_ = false;        // the drafter's, for the acceptance rule or alpha
   std::optional<DraftingModel> drafter_;    // of the present batch
   std::pair<uint64_t, uint64_t> memory_{};  // of the target's and the drafter's state, that the rounds use
+  WorkMemory work_memory_;                  // of all rounds: never two at once
   std::map<int64_t, Rounds> rounds_;        // by the number of rows
   std::deque<Flight> flights_;
 };

@@ -7,9 +7,14 @@ namespace draftsmith::infer {
 namespace {
 
 constexpr int64_t kUses = 3;  // of random numbers: Draw
+// Tables have a multiple of so many numbers, so that those of later batches fit in too.
+constexpr int64_t kNumbersStep = 64;
 
-// Returns fp64 [B,N,3]: the numbers of all new tokens that rounds may read.
-at::Tensor uniform_table(std::span<const Row> rows, int64_t numbers) {
+// Returns fp64 [B,N,3]: the numbers of all new tokens that rounds of at most `window` drafted tokens read.
+at::Tensor uniform_table(std::span<const Row> rows, int64_t window) {
+  int64_t numbers = window + 1;
+  for (const Row& row : rows) numbers = std::max(numbers, row.limit + window + 1);
+  numbers = (numbers + kNumbersStep - 1) / kNumbersStep * kNumbersStep;
   at::Tensor table = at::empty({std::ssize(rows), numbers, kUses}, at::kDouble);
   auto* out = table.mutable_data_ptr<double>();
   for (const Row& row : rows) {
@@ -47,7 +52,7 @@ DeviceRows device_rows(std::span<const Row> rows, std::span<const int64_t> draft
   for (const Row& row : rows) numbers.push_back(row.finished ? 0 : 1);
   result.numbers = to_device(numbers, {5, batch}, at::kCPU);
   result.eos = to_device(eos, {std::ssize(eos)}, at::kCPU);
-  if (shape.draws) result.uniforms = uniform_table(rows, columns);
+  if (shape.draws) result.uniforms = uniform_table(rows, shape.window);
   name_parts(result);
   return result;
 }
@@ -64,9 +69,10 @@ DeviceRows DeviceRows::to(at::Device device) const {
 }
 
 bool DeviceRows::take(const DeviceRows& host) {
-  const bool fits = text.defined() && text.sizes().equals(host.text.sizes()) && eos.sizes().equals(host.eos.sizes()) &&
-                    uniforms.defined() == host.uniforms.defined();
-  if (!fits) return false;
+  const auto alike = [](const at::Tensor& a, const at::Tensor& b) {
+    return a.defined() == b.defined() && (!a.defined() || a.sizes().equals(b.sizes()));
+  };
+  if (!alike(text, host.text) || !alike(eos, host.eos) || !alike(uniforms, host.uniforms)) return false;
   numbers.copy_(host.numbers, /*non_blocking=*/true);
   text.copy_(host.text, /*non_blocking=*/true);
   if (uniforms.defined()) uniforms.copy_(host.uniforms, /*non_blocking=*/true);

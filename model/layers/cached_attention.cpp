@@ -46,17 +46,17 @@ const VisibleSlots& StepVisibility::slots(int64_t tokens) {
 }
 
 int64_t StepVisibility::used(int64_t tokens, int64_t present) const {
-  return any_length_ ? present : std::max<int64_t>(1, std::min(keys_.used(tokens), present));
+  return recorded_ ? present : std::max<int64_t>(1, std::min(keys_.used(tokens), present));
 }
 
 const ScoreMask& StepVisibility::mask(const CachedAttentionInput& input, int64_t used) {
-  if (!mask_) mask_ = score_mask(input, slots(input.query.size(1)), used, keys_.all_see());
+  if (!mask_) mask_ = score_mask(input, slots(input.query.size(1)), used, !recorded_ && keys_.all_see());
   return *mask_;
 }
 
 bool StepVisibility::in_order(int64_t cache_rows) const {
   const auto& rows = keys_.cache_row;
-  bool same = std::ssize(rows) == cache_rows;
+  bool same = !recorded_ && std::ssize(rows) == cache_rows;
   for (size_t b = 0; b < rows.size() && same; ++b) same = rows[b] == static_cast<int64_t>(b);
   return same;
 }

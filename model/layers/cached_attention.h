@@ -16,22 +16,23 @@ constexpr int64_t kLongestKernelStep = 32;
 class StepVisibility {
  public:
   StepVisibility() = default;
-  // `slots` on devices other than the CPU; undefined on it. `any_length`: the slots change later, so all are read.
-  StepVisibility(VisibleKeys keys, VisibleSlots slots, bool any_length)
-      : keys_(std::move(keys)), slots_(std::move(slots)), any_length_(any_length) {}
+  // `slots` on devices other than the CPU; undefined on it. `recorded`: rows and lengths change later
+  // (StepLayout::recorded), so all slots are read and nothing rests on `keys`.
+  StepVisibility(VisibleKeys keys, VisibleSlots slots, bool recorded)
+      : keys_(std::move(keys)), slots_(std::move(slots)), recorded_(recorded) {}
 
   const VisibleKeys& keys() const { return keys_; }
   const VisibleSlots& slots(int64_t tokens);
   // Returns the number of slots to read of caches of `present` slots.
   int64_t used(int64_t tokens, int64_t present) const;
   const ScoreMask& mask(const CachedAttentionInput& input, int64_t used);
-  // Returns whether the batch has all rows of the caches, in their order.
+  // Returns whether the batch is known to have all rows of the caches, in their order.
   bool in_order(int64_t cache_rows) const;
 
  private:
   VisibleKeys keys_;
   VisibleSlots slots_;
-  bool any_length_ = false;
+  bool recorded_ = false;
   std::optional<ScoreMask> mask_;
 };
 

@@ -31,7 +31,7 @@ int64_t slots_needed(const StepLayout& layout) {
 
 }  // namespace
 
-DecoderState::DecoderState(const DecoderStateShape& shape) : capacity_(shape.capacity) {
+DecoderState::DecoderState(const DecoderStateShape& shape) : capacity_(shape.capacity), first_rows_(shape.rows) {
   if (shape.rows < 0 || shape.capacity < 1 || shape.layers < 1) {
     throw std::logic_error("a decode state needs a capacity and layers");
   }
@@ -199,9 +199,16 @@ StepLayout DecoderState::device_layout(const DeviceStepInput& input) const {
                 step_places(input.base, input.new_tokens, input.rows, input.tokens.size(1), capacity_));
 }
 
-bool DecoderState::begin_again(int64_t rows, int64_t capacity) {
-  if (layers_.front().keys.size(0) != rows || capacity > capacity_) return false;
-  cache_rows_.resize(static_cast<size_t>(rows));
+bool DecoderState::fits(int64_t rows, int64_t capacity) const {
+  return first_rows_ == rows && !is_repeated() && capacity <= capacity_;
+}
+
+bool DecoderState::is_repeated() const {
+  return layers_.front().keys.size(0) != first_rows_;
+}
+
+void DecoderState::begin_again() {
+  cache_rows_.resize(static_cast<size_t>(first_rows_));
   std::iota(cache_rows_.begin(), cache_rows_.end(), 0);
   for (LayerCache& layer : layers_) {
     layer.lengths.assign(cache_rows_.size(), 0);
@@ -211,7 +218,6 @@ bool DecoderState::begin_again(int64_t rows, int64_t capacity) {
   runs_.assign(layers_.size(), 0);
   source_lengths_.clear();
   source_of_row_.clear();
-  return true;
 }
 
 void DecoderState::replace_memory() {

@@ -87,9 +87,15 @@ class DecoderState final : public DecodeState {
   DevicePlaces device_places() const;
   // Returns the layout of a step whose lengths lie on the device: nothing else of it is known here.
   StepLayout device_layout(const DeviceStepInput& input) const;
-  // Makes the state new in the memory that it has: empty rows, none retired. Returns false if it has other rows or
-  // holds fewer tokens.
-  bool begin_again(int64_t rows, int64_t capacity);
+  // Returns whether begin_again() gives a state of so many rows that holds so many tokens.
+  bool fits(int64_t rows, int64_t capacity) const;
+  // Makes the state new in the memory that it has: empty rows, none retired.
+  void begin_again();
+  // Returns whether rows were repeated since the state was made: it has more than it began with.
+  bool is_repeated() const;
+  // When the state began, as its model counts (ResidentStates).
+  uint64_t era() const { return era_; }
+  void set_era(uint64_t era) { era_ = era; }
   // Returns the layout with the places that a copy of packed_places() on the device holds.
   StepLayout placed(StepLayout layout, const at::Tensor& packed) const;
   StepGraphs& graphs() { return graphs_; }
@@ -104,8 +110,8 @@ class DecoderState final : public DecodeState {
   const std::vector<int64_t>& source_of_row() const { return source_of_row_; }
   int64_t source_length(int64_t row) const;
 
-  // Tables over the positions used so far and more; empty before the first step. They lie here and not in the model
-  // because weights may change between states.
+  // Tables over the positions used so far and more; empty before a new state's first step. They lie here and not in the
+  // model because weights may change between states: LanguageModel::free_states() ends those that were made before.
   void set_positions(PositionTables tables);
   const PositionTables& positions() const { return positions_; }
 
@@ -124,6 +130,8 @@ class DecoderState final : public DecodeState {
   void check_layers(LayerRange layers) const;
 
   int64_t capacity_;
+  int64_t first_rows_;  // that the state was made with
+  uint64_t era_ = 0;
   PositionTables positions_;
   std::vector<int64_t> cache_rows_;  // [B]
   std::vector<LayerCache> layers_;

@@ -175,12 +175,9 @@ struct TransformerModel::Impl {
     if (info.device.is_cpu()) return std::make_unique<DecoderState>(state_shape(rows, capacity));
     if (auto earlier = states.take(rows, capacity)) return earlier;
     const int64_t held = (capacity + kCapacityStep - 1) / kCapacityStep * kCapacityStep;
-    try {
-      return std::make_unique<DecoderState>(state_shape(rows, held));
-    } catch (const c10::OutOfMemoryError&) {
-      states.clear();
-      return std::make_unique<DecoderState>(state_shape(rows, capacity));
-    }
+    auto state = std::make_unique<DecoderState>(state_shape(rows, held));
+    states.began(*state);
+    return state;
   }
 };
 

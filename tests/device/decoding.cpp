@@ -24,7 +24,7 @@ infer::DecodeOptions device_options(const std::string& method, double temperatur
   return options;
 }
 
-std::vector<infer::GenerationResult> results_on(c10::Device device, const Decoding& decoding) {
+DecodingModels models_on(c10::Device device, const Decoding& decoding) {
   const auto model_of = [&](uint64_t seed, bool drafts) {
     model::TransformerConfig config = decoding.config;
     if (drafts && decoding.drafter_vocabulary > 0) config.vocabulary = decoding.drafter_vocabulary;
@@ -38,17 +38,21 @@ std::vector<infer::GenerationResult> results_on(c10::Device device, const Decodi
     model->pack();
     return model;
   };
-  const auto target = model_of(1, false);
-  const auto drafter = model_of(2, true);
-  infer::GenerationModels models;
-  models.target = target.get();
+  DecodingModels all{model_of(1, false), model_of(2, true), {}};
+  infer::GenerationModels& models = all.models;
+  models.target = all.target.get();
   models.target_tokenizer = decoding.tokenizer;
   if (decoding.endless) {
     models.generation = model::default_generation_config(decoding.config);
     models.generation->eos_ids.clear();
   }
-  if (decoding.options.drafts()) models.drafter = infer::as_drafter(*drafter, decoding.tokenizer);
-  return infer::Generator(models, decoding.options).generate(device_sources());
+  if (decoding.options.drafts()) models.drafter = infer::as_drafter(*all.drafter, decoding.tokenizer);
+  return all;
+}
+
+std::vector<infer::GenerationResult> results_on(c10::Device device, const Decoding& decoding) {
+  const DecodingModels all = models_on(device, decoding);
+  return infer::Generator(all.models, decoding.options).generate(decoding.sources);
 }
 
 std::vector<Ids> decode_on(c10::Device device, const model::TransformerConfig& config,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,7 @@ std::vector<Ids> device_sources();
 // Returns options of up to 12 new tokens.
 infer::DecodeOptions device_options(const std::string& method, double temperature, int64_t batch);
 
-// Decoding of device_sources() with a target and a drafter of a family.
+// Decoding of `sources` with a target and a drafter of a family.
 struct Decoding {
   model::TransformerConfig config;
   infer::DecodeOptions options;
@@ -29,7 +30,17 @@ struct Decoding {
   int64_t drafter_vocabulary = 0;              // 0: the target's
   int64_t broken_token = -1;                   // its embedding is NaN; -1: none
   bool breaks_drafter = false;                 // the drafter's, not the target's
+  std::vector<Ids> sources = device_sources();
 };
+
+// Models of a decoding on a device.
+struct DecodingModels {
+  std::unique_ptr<model::TransformerModel> target;
+  std::unique_ptr<model::TransformerModel> drafter;
+  infer::GenerationModels models;  // refers to both
+};
+
+DecodingModels models_on(c10::Device device, const Decoding& decoding);
 
 std::vector<infer::GenerationResult> results_on(c10::Device device, const Decoding& decoding);
 

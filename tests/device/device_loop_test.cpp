@@ -1,6 +1,8 @@
 // Rounds on the device give what rounds that the host leads give: ids, counts, errors, and when they are told.
 #include "infer/loop/device_loop.h"
 
+#include <set>
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +24,10 @@ using Results = std::vector<GenerationResult>;
 
 class DeviceLoopTest : public ::testing::Test {
  protected:
-  void TearDown() override { on_device::record_graphs(true); }
+  void TearDown() override {
+    on_device::record_graphs(true);
+    standin::limit_bytes(0);
+  }
 
   static Results led_by_host(const Decoding& decoding) {
     on_device::record_graphs(false);
@@ -124,6 +129,77 @@ TEST_F(DeviceLoopTest, FailsTheRowsWhoseLogitsAreNoNumbers) {
       }
     }
   }
+}
+
+// Rows end after 1 to 12 tokens and accept what they do: ids are the CPU's, whatever the batch.
+TEST_F(DeviceLoopTest, BatchesOfAllSizesGiveTheIdsOfTheCpu) {
+  Decoding decoding{model::tiny_t5(), device_options("speculative", 0, 1)};
+  decoding.sources.clear();
+  for (int64_t i = 0; i < 64; ++i) {
+    decoding.sources.emplace_back();
+    for (int64_t t = 0; t <= i * 7 % 11; ++t) decoding.sources.back().push_back(3 + (5 * i + 3 * t) % 17);
+  }
+  for (const double temperature : {0.0, 1.0}) {
+    decoding.options.temperature = temperature;
+    const Results expected = results_on(at::kCPU, decoding);
+    for (const int64_t batch : {4, 16, 64}) {
+      decoding.options.batch_size = batch;
+      const Results found = results_on(test_device(), decoding);
+      std::set<int64_t> accepted;
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_EQ(found[i].ids, expected[i].ids) << "T " << temperature << " batch " << batch << " line " << i;
+        accepted.insert(found[i].stats.accepted);
+      }
+      EXPECT_GT(accepted.size(), 3) << "ragged";
+    }
+  }
+}
+
+// A round is in flight when an error ends a batch; the next batch does not take its verdict.
+TEST_F(DeviceLoopTest, AnErrorLeavesNothingToLaterBatches) {
+  for (const char* method : {"greedy", "speculative"}) {
+    Decoding decoding{model::tiny_t5(), device_options(method, 0, 5)};
+    decoding.endless = true;
+    const Results expected = led_by_host(decoding);
+    const on_device::DecodingModels all = on_device::models_on(test_device(), decoding);
+    Generator generator(all.models, decoding.options);
+    const auto sources = on_device::device_sources();
+    const auto stop = [](const auto&...) { throw std::runtime_error("stopped"); };
+    EXPECT_THROW(generator.generate({sources.data(), 2}, 0, {}, stop), std::runtime_error);
+    const Results found = generator.generate(sources);
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(found[i].ids, expected[i].ids) << method << " " << i;
+  }
+}
+
+// Windows longer than the kernels of steps take: samples of a source end at different times, so rows that stay belong
+// to other sources in one batch than in the next.
+TEST_F(DeviceLoopTest, LongWindowsFollowTheRows) {
+  Decoding decoding{model::tiny_t5(), device_options("speculative", 1, 2)};
+  decoding.options.window = 36;
+  decoding.options.max_new_tokens = 45;
+  decoding.options.num_samples = 3;
+  expect_same(decoding);
+}
+
+// What earlier batches keep is given up where a batch needs the memory.
+TEST_F(DeviceLoopTest, ABatchTakesTheMemoryOfEarlierOnes) {
+  if (!on_device::on_standin()) GTEST_SKIP() << "only the stand-in accelerator's memory can be limited";
+  Decoding decoding{model::tiny_t5(), device_options("speculative", 0, 1)};
+  const auto sources = on_device::device_sources();
+  const Results expected = led_by_host(decoding);
+  const on_device::DecodingModels all = on_device::models_on(test_device(), decoding);
+  Generator generator(all.models, decoding.options);
+  standin::take_peak_bytes();
+  const size_t before = standin::take_peak_bytes();
+  generator.generate({sources.data() + 4, 1});  // 40 tokens
+  const size_t one = standin::take_peak_bytes() - before;
+  all.target->free_states();
+  for (const size_t share : {1, 2, 4}) {
+    standin::limit_bytes(before + one + one / share);
+    const Results found = generator.generate(sources);
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(found[i].ids, expected[i].ids) << share << " " << i;
+  }
+  standin::limit_bytes(0);
 }
 
 // What a round asks of the device: the difference of two lengths. Inputs are decoded one by one.

@@ -77,5 +77,38 @@ TEST_F(ResidentStatesTest, ShowNothingOfTheBatchBefore) {
   }
 }
 
+TEST_F(ResidentStatesTest, AreThoseOfTheModelAsItIs) {
+  for (const int change : {0, 1, 2}) {
+    auto state = model_->begin(encoded(9, 1), 20);
+    const uint64_t memory = memory_of(*model_, *state);
+    if (change == 0) model_->pack();
+    if (change == 1) model_->unpack();
+    if (change == 2) model_->to(on_device::test_device(), at::kFloat);
+    model_->give_back(std::move(state));
+    EXPECT_NE(memory_of(*model_, *model_->begin(encoded(9, 1), 20)), memory) << change;
+  }
+}
+
+TEST_F(ResidentStatesTest, AreTheSmallestThatFit) {
+  auto small = model_->begin(encoded(9, 1), 20), large = model_->begin(encoded(9, 1), 200);
+  const uint64_t memory = memory_of(*model_, *small), other = memory_of(*model_, *large);
+  model_->give_back(std::move(small));
+  model_->give_back(std::move(large));
+  const auto first = model_->begin(encoded(9, 1), 20), second = model_->begin(encoded(9, 1), 20);
+  EXPECT_EQ(memory_of(*model_, *first), memory);
+  EXPECT_EQ(memory_of(*model_, *second), other);
+}
+
+// Later batches begin with the prompts, not with their samples.
+TEST_F(ResidentStatesTest, AreNoneWhoseRowsWereRepeated) {
+  const auto llama = varied_model(tiny_llama(), 4, at::kDouble);
+  llama->to(on_device::test_device(), at::kDouble);
+  auto state = llama->begin(2, 20);
+  state->select_rows(std::vector<int64_t>{0, 0, 1, 1});
+  const uint64_t memory = memory_of(*llama, *state);
+  llama->give_back(std::move(state));
+  EXPECT_NE(memory_of(*llama, *llama->begin(4, 20)), memory);
+}
+
 }  // namespace
 }  // namespace draftsmith::model

@@ -43,6 +43,9 @@ c10::DataPtr DeviceMemory::allocate(size_t bytes) {
   if (bytes == 0) return {nullptr, nullptr, &release, device()};
   const size_t size = std::bit_ceil(std::max(bytes, kLeastBlock));
   const std::scoped_lock lock(mutex_);
+  TORCH_CHECK_WITH(OutOfMemoryError, limit_ == 0 || allocated_ + size <= limit_,
+                   "the stand-in accelerator is out of memory: ", size, " bytes wanted, ", allocated_, " of ", limit_,
+                   " in use");
   auto& spare = spare_[size];
   void* address = nullptr;
   if (!spare.empty()) {
@@ -77,6 +80,11 @@ size_t DeviceMemory::peak() {
 void DeviceMemory::reset_peak() {
   const std::scoped_lock lock(mutex_);
   peak_ = allocated_;
+}
+
+void DeviceMemory::limit(size_t bytes) {
+  const std::scoped_lock lock(mutex_);
+  limit_ = bytes;
 }
 
 c10::DeleterFnPtr DeviceMemory::raw_deleter() const {

@@ -26,6 +26,8 @@ class DeviceMemory final : public c10::Allocator {
   // Returns the most bytes that were allocated at a time since reset_peak().
   size_t peak();
   void reset_peak();
+  // Lets so many bytes be allocated at a time; 0: as many as there are. Sizes are rounded up to powers of two.
+  void limit(size_t bytes);
 
  private:
   DeviceMemory();
@@ -36,6 +38,7 @@ class DeviceMemory final : public c10::Allocator {
   size_t used_ = 0;  // of the region
   size_t allocated_ = 0;
   size_t peak_ = 0;
+  size_t limit_ = 0;
   std::mutex mutex_;
   std::map<void*, size_t> sizes_;               // of allocated blocks
   std::map<size_t, std::vector<void*>> spare_;  // released blocks by size

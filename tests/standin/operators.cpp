@@ -190,6 +190,10 @@ size_t take_peak_bytes() {
   return peak;
 }
 
+void limit_bytes(size_t bytes) {
+  DeviceMemory::instance().limit(bytes);
+}
+
 void record_graphs(bool on) {
   set_graph_recorder(kType, on ? &record_launches : GraphRecorder());
 }

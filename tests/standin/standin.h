@@ -43,5 +43,7 @@ void reset_counts();
 
 // Returns the most bytes of tensors at a time since the last call.
 size_t take_peak_bytes();
+// Lets tensors have so many bytes at a time, each rounded up to a power of two; 0: no limit.
+void limit_bytes(size_t bytes);
 
 }  // namespace draftsmith::standin
