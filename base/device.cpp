@@ -30,6 +30,8 @@ constexpr NamedType kTypes[] = {{"fp32", c10::ScalarType::Float},
                                 {"fp16", c10::ScalarType::Half},
                                 {"fp64", c10::ScalarType::Double}};
 
+constexpr const char* kInt8 = "int8";
+
 // Returns the index after "cuda:", 0 for "cuda", nothing for other words.
 std::optional<int> cuda_index(const std::string& name) {
   if (name == "cuda") return 0;
@@ -77,7 +79,17 @@ c10::ScalarType parse_dtype(const std::string& name, const std::string& where) {
   throw UserError({where, "unknown number type", "fp32, bf16, fp16 or fp64", "'" + name + "'", ""});
 }
 
+c10::ScalarType parse_weight_type(const std::string& name, const std::string& where) {
+  if (name == kInt8) return c10::ScalarType::Char;
+  try {
+    return parse_dtype(name, where);
+  } catch (const UserError&) {
+    throw UserError({where, "unknown number type", "fp32, bf16, fp16, fp64 or int8", "'" + name + "'", ""});
+  }
+}
+
 std::string dtype_name(c10::ScalarType dtype) {
+  if (dtype == c10::ScalarType::Char) return kInt8;
   for (const NamedType& known : kTypes) {
     if (dtype == known.type) return known.name;
   }

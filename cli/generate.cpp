@@ -39,6 +39,7 @@ struct GenerateFlags {
   std::string drafter;
   std::string input = "-";
   std::string dtype = "fp32";
+  std::string drafter_dtype;  // empty: dtype
   bool ids = false;
   bool json = false;
   std::optional<bool> stream;  // absent: stream on a terminal
@@ -83,13 +84,15 @@ void warn_of_unused(const OptionFlags<DecodeOptions>& given, const DecodeOptions
 }
 
 // Loads the drafter, unless it is the target, which is loaded already. Errors: UserError.
-infer::SharedDrafter load_drafter(const GenerateFlags& flags, const model::LoadOptions& load,
+infer::SharedDrafter load_drafter(const GenerateFlags& flags, model::LoadOptions load,
                                   model::TransformerModel& target) {
   const infer::DrafterSpec spec = infer::parse_drafter(flags.drafter);
+  const at::ScalarType type = load.dtype;
+  if (!flags.drafter_dtype.empty()) load.dtype = parse_weight_type(flags.drafter_dtype, "--drafter-dtype");
   const auto* model = std::get_if<infer::ModelSpec>(&spec);
-  if (model != nullptr && fs::exists(model->directory) && fs::equivalent(model->directory, flags.model)) {
-    return infer::as_drafter(target, nullptr, model->directory);
-  }
+  const bool target_itself =
+      model != nullptr && fs::exists(model->directory) && fs::equivalent(model->directory, flags.model);
+  if (target_itself && load.dtype == type) return infer::as_drafter(target, nullptr, model->directory);
   return infer::load_drafter(spec, flags.model, load);
 }
 
@@ -227,7 +230,7 @@ int run_generate(const GenerateFlags& flags) {
     log_warning("--drafter has no effect on method {}", options.method);
   }
   warn_of_unused(*flags.decoding, options);
-  const model::LoadOptions load{.device = context.device, .dtype = parse_dtype(flags.dtype)};
+  const model::LoadOptions load{.device = context.device, .dtype = parse_weight_type(flags.dtype)};
   const infer::LoadedModel target = infer::load_model_directory(flags.model, load);
   infer::GenerationModels models;
   models.target = target.model.get();
@@ -265,7 +268,9 @@ std::function<int()> add_generate(CLI::App& app) {
   app.add_flag("--stream,!--no-stream", flags->stream,
                "Print text as it is committed, or only complete lines. By default, text is streamed on a terminal "
                "without --json. With several samples or a batch, the first unfinished line grows and the others wait");
-  app.add_option("--dtype", flags->dtype, "fp32, bf16, fp16 or fp64")->capture_default_str();
+  app.add_option("--dtype", flags->dtype, "fp32, bf16, fp16 or fp64; int8: weights in a quarter of the memory, on CPUs")
+      ->capture_default_str();
+  app.add_option("--drafter-dtype", flags->drafter_dtype, "The same for the drafter (default: --dtype)");
   flags->decoding = std::make_unique<OptionFlags<DecodeOptions>>(app);
   add_execution_flags(app, flags->execution);
   app.footer(

@@ -51,7 +51,7 @@ int run_logits(const LogitsFlags& flags) {
   const ExecutionContext context = begin_execution(flags.execution);
   const at::NoGradGuard no_grad;
   const auto loaded =
-      infer::load_model_directory(flags.model, {.device = context.device, .dtype = parse_dtype(flags.dtype)});
+      infer::load_model_directory(flags.model, {.device = context.device, .dtype = parse_weight_type(flags.dtype)});
   const auto sources = read_token_lines(flags.source, loaded, LineKind::kSource, flags.ids);
   const auto targets = read_token_lines(flags.target, loaded, LineKind::kTarget, flags.ids);
   require_same_lines(flags, sources.size(), targets.size());
@@ -78,7 +78,8 @@ std::function<int()> add_logits(CLI::App& app) {
       ->required();
   app.add_option("--out", flags->out, "HDF5 file to write: /logits/<line> [T,V] in fp32, lines from 0")->required();
   app.add_flag("--ids", flags->ids, "Read token ids instead of text");
-  app.add_option("--dtype", flags->dtype, "Type of the computation: fp32, bf16, fp16 or fp64")->capture_default_str();
+  app.add_option("--dtype", flags->dtype, "Type of the computation: fp32, bf16, fp16, fp64 or int8")
+      ->capture_default_str();
   add_execution_flags(app, flags->execution);
   app.footer(
       "Row t of a dataset holds the logits for target position t, given all earlier positions.\n"

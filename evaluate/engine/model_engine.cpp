@@ -195,6 +195,9 @@ class ModelEngine final : public Engine {
     for (const auto& drafter : options_.drafter) json["drafters"][drafter.name] = infer::to_text(drafter.spec());
     json["parameters"] = models_.parameters();
     json["dtype"] = options_.dtype;
+    for (const auto& drafter : options_.drafter) {
+      if (drafter.dtype) json["drafter_dtypes"][drafter.name] = *drafter.dtype;
+    }
     json["device"] = device_description(target.device);
     json["threads"] = threads_;
     return json;

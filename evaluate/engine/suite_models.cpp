@@ -17,10 +17,12 @@ namespace fs = std::filesystem;
 
 SuiteModels::SuiteModels(const SuiteOptions& options) {
   const model::LoadOptions load{.device = choose_device(options.device, "device"),
-                                .dtype = parse_dtype(options.dtype, "dtype")};
+                                .dtype = parse_weight_type(options.dtype, "dtype")};
   loaded_[kTargetName] = infer::load_model_drafter(options.model, load);
   for (const auto& drafter : options.drafter) {
-    loaded_[drafter.name] = infer::load_drafter(drafter.spec(), options.model, load);
+    model::LoadOptions own = load;
+    if (drafter.dtype) own.dtype = parse_weight_type(*drafter.dtype, "drafter.dtype");
+    loaded_[drafter.name] = infer::load_drafter(drafter.spec(), options.model, own);
   }
 }
 

@@ -147,6 +147,8 @@ Fields<DrafterOptions> DrafterOptions::fields() {
            "true: prompt look-up, which copies what followed the last n-gram like the end of the text.")
       .add("longest", &DrafterOptions::longest, Range{1, static_cast<double>(kMostLookup)}, Unit{"tokens"},
            "Longest n-gram that prompt look-up looks for.")
+      .add("dtype", &DrafterOptions::dtype, Choices{"fp32", "bf16", "fp16", "fp64", "int8"},
+           "Number type of a model; absent: the suite's.")
       .check(check_one_kind);
 }
 

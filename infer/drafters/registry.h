@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <variant>
 
@@ -76,7 +77,8 @@ struct DrafterOptions {
   bool lookup = false;
   int64_t longest = kLongestLookup;
   std::filesystem::path tandem{};
-  int64_t exit = 0;  // layers; 0: none
+  int64_t exit = 0;                                 // layers; 0: none
+  std::optional<std::string> dtype = std::nullopt;  // of a model or Tandem secondary; absent: the suite's
   // Returns the kind that is given; of several the last of the list of fields.
   DrafterSpec spec() const;
   static Fields<DrafterOptions> fields();

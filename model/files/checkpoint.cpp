@@ -70,6 +70,11 @@ std::unique_ptr<TransformerModel> load_model(const fs::path& directory, const Lo
 }
 
 std::unique_ptr<TransformerModel> load_model(const ModelDirectory& opened, const LoadOptions& options) {
+  if (options.dtype == at::kChar && !options.device.is_cpu()) {
+    throw UserError({"--dtype", "weights of int8 are for CPUs", "--device cpu, or fp32, bf16 or fp16",
+                     "int8 on " + options.device.str(), ""});
+  }
+  if (options.dtype == at::kChar && !options.pack) throw std::logic_error("int8 weights are for decoding only");
   DirectoryParameters source(opened, options.device, options.dtype);
   std::unique_ptr<TransformerModel> model;
   if (options.pack) {

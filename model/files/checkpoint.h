@@ -18,7 +18,9 @@ namespace draftsmith::model {
 
 struct LoadOptions {
   at::Device device = at::kCPU;
-  at::ScalarType dtype = at::kFloat;  // of the loaded model, whatever is stored; fp16 keeps some weights in fp32
+  // Of the loaded model, whatever is stored; fp16 keeps some weights in fp32. kChar: weights of linear layers in int8
+  // with a scale for each output, all other numbers in fp32; on CPUs, for decoding only.
+  at::ScalarType dtype = at::kFloat;
   // Loads for decoding only, in no more memory than the weights need. Weights in the needed type stay in the mapped
   // files, which may be removed or replaced while the model lives, but not written over in place. Set false if the
   // parameters are to be trained, changed or compared.

@@ -3,6 +3,7 @@
 namespace draftsmith::model {
 
 at::ScalarType parameter_dtype(const TransformerConfig& config, const std::string& parameter, at::ScalarType dtype) {
+  if (dtype == at::kChar) return at::kFloat;  // linear layers make int8 of it
   return dtype == at::kHalf && keeps_fp32_in_half(config, parameter) ? at::kFloat : dtype;
 }
 
@@ -37,7 +38,7 @@ at::Tensor DirectoryParameters::copy(const std::string& name) {
 }
 
 at::Tensor DirectoryParameters::unconverted(const std::string& name) {
-  if (!device_.is_cpu() || dtype_ != at::kFloat) return find(name);
+  if (!device_.is_cpu() || (dtype_ != at::kFloat && dtype_ != at::kChar)) return find(name);
   const at::Tensor value = stored(name);
   return value.defined() ? value.contiguous() : value;
 }

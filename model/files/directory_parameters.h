@@ -11,7 +11,8 @@
 
 namespace draftsmith::model {
 
-// Returns the type of one parameter in a model of type `dtype`: in fp16 some stay fp32.
+// Returns the type of one parameter in a model of type `dtype`: in fp16 some stay fp32, and all of int8 models are read
+// as fp32.
 at::ScalarType parameter_dtype(const TransformerConfig& config, const std::string& parameter, at::ScalarType dtype);
 
 // Parameters that need no conversion are not copied: they are views of the mapped files and must not be written to.
@@ -22,7 +23,7 @@ class DirectoryParameters final : public ParameterSource {
   at::Tensor find(const std::string& name) override;
   // Like find(), but always returns memory of its own.
   at::Tensor copy(const std::string& name);
-  // Returns the parameter as stored if it is computed in fp32 on the CPU, otherwise as find().
+  // Returns the parameter as stored if it is computed in fp32 or int8 on the CPU, otherwise as find().
   at::Tensor unconverted(const std::string& name) override;
   at::ScalarType type() const override { return dtype_; }
   // Releases the pages of the files that were read so far.

@@ -5,6 +5,9 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include "model/layers/int8_matrix.h"
+#include "model/layers/packed_matrix.h"
+
 namespace draftsmith::model {
 namespace {
 
@@ -79,7 +82,7 @@ at::Tensor Linear::operator()(const at::Tensor& x) const {
     return at::linear(input, plain_weight(), optional_bias());
   }
   if (own_) {
-    return own_->multiply(input, then_ == PostOp::kRelu ? PackedMatrix::Finish::kRelu : PackedMatrix::Finish::kNone);
+    return own_->multiply(input, then_ == PostOp::kRelu ? PackedWeights::Finish::kRelu : PackedWeights::Finish::kNone);
   }
   return input.numel() == 0 ? output_like(input, weight_.size(0))
                             : packed_linear(input, packed_, optional_bias(), then_);
@@ -144,9 +147,12 @@ void Linear::pack(WeightArena& arena, PostOp then) {
   unpack();
   const at::NoGradGuard no_grad;
   const bool only_packed = arena.only_packed().has_value();
-  const bool fp32 = only_packed ? *arena.only_packed() == at::kFloat : weight_.scalar_type() == at::kFloat;
+  const at::ScalarType type = arena.only_packed().value_or(weight_.scalar_type());
+  const bool fp32 = type == at::kFloat;
   const bool packs = weight_.device().is_cpu() && at::globalContext().userEnabledMkldnn();
-  if (packs && fp32) {
+  if (type == at::kChar) {
+    own_ = Int8Matrix::pack(weight_, bias_, arena);
+  } else if (packs && fp32) {
     own_ = PackedMatrix::pack(weight_, bias_, arena);
   }
   if (!own_ && fp32) {

@@ -1,9 +1,10 @@
 // The linear layer y = f(x W^T + b), behind one small interface: plain at::linear for training and rare dtypes,
 // prepacked weights for decoding on CPUs (at::linear's generic GEMV reads weights at 0.4 times the speed): our own
-// where the processor has AVX-512 and the weights are fp32, else oneDNN's. Few rows on other devices are one launch
-// (model/layers/linear_rows.h).
+// where weights are int8, or fp32 and the processor has AVX-512, else oneDNN's. Few rows on other devices are one
+// launch (model/layers/linear_rows.h).
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include <ATen/core/grad_mode.h>
@@ -11,8 +12,9 @@
 #include "base/aten.h"
 #include "model/layers/linear_rows.h"
 #include "model/layers/norm.h"
-#include "model/layers/packed_matrix.h"
+#include "model/layers/packed_weights.h"
 #include "model/layers/post_op.h"
+#include "model/layers/weight_arena.h"
 
 namespace draftsmith::model {
 
@@ -36,14 +38,14 @@ class Linear {
   // Whether the operators of model/layers/linear_rows.h compute x, one launch each.
   bool few_rows(const at::Tensor& x) const;
 
-  // Prepacks the weight where that is supported (CPU, fp32 or bf16); otherwise the layer computes as before. operator()
-  // applies `then` only if fuses() says so afterwards. Without its plain weight (see WeightArena) the layer has no
-  // gradients and cannot be unpacked (std::logic_error).
+  // Prepacks the weight where that is supported (CPU; fp32, bf16 or, if the arena says so, int8); otherwise the layer
+  // computes as before. operator() applies `then` only if fuses() says so afterwards. Without its plain weight (see
+  // WeightArena) the layer has no gradients and cannot be unpacked (std::logic_error).
   void pack(WeightArena& arena, PostOp then = PostOp::kNone);
   void unpack();
   // Drops the plain weight and keeps its shape.
   void drop_plain();
-  bool packed() const { return own_.has_value() || packed_.defined(); }
+  bool packed() const { return own_ != nullptr || packed_.defined(); }
   // Whether operator() applies the post-operation itself for this input.
   bool fuses(const at::Tensor& x) const { return then_ != PostOp::kNone && (use_packed(x) || few_rows(x)); }
   // Packed weights have no gradient: a pass that records one through x or the weight uses the plain weight.
@@ -65,7 +67,7 @@ class Linear {
 
   at::Tensor weight_;
   at::Tensor bias_;
-  std::optional<PackedMatrix> own_;
+  std::shared_ptr<const PackedWeights> own_;
   at::Tensor packed_;  // opaque oneDNN layout; one of the two at most
   PostOp then_ = PostOp::kNone;
 };

@@ -1,7 +1,5 @@
 #include "model/layers/packed_matrix.h"
 
-#include <ATen/Parallel.h>
-
 #ifdef __x86_64__
 #include <immintrin.h>
 #endif
@@ -9,10 +7,11 @@
 #include <algorithm>
 #include <vector>
 
+#include <ATen/Dispatch.h>
+
 namespace draftsmith::model {
 namespace {
 
-constexpr int64_t kPanel = 64;                 // outputs of a panel: four vectors of 16
 constexpr int64_t kRows = 6;                   // rows at a time: 24 sums, 4 weights and a factor fill the 32 registers
 constexpr int64_t kPrefetch = 4 * kPanel;      // floats ahead: what reads fastest from memory (2 to 6 panel lines)
 constexpr int64_t kProductsPerTask = 1 << 17;  // multiplications; a second thread costs about as much as these
@@ -118,38 +117,20 @@ void fill_panel(const T* rows, int64_t valid, int64_t inputs, float* panel) {
 
 }  // namespace
 
-at::Tensor output_like(const at::Tensor& x, int64_t outputs) {
-  std::vector<int64_t> sizes = x.sizes().vec();
-  sizes.back() = outputs;
-  return at::empty(sizes, x.options());
-}
-
-std::optional<PackedMatrix> PackedMatrix::pack(const at::Tensor& weight, const at::Tensor& bias, WeightArena& arena) {
+std::shared_ptr<const PackedMatrix> PackedMatrix::pack(const at::Tensor& weight, const at::Tensor& bias,
+                                                       WeightArena& arena) {
   const at::ScalarType type = weight.scalar_type();
   const bool fits = type == at::kFloat || type == at::kBFloat16 || type == at::kHalf || type == at::kDouble;
-  if (!supported() || !weight.device().is_cpu() || !fits || weight.numel() == 0) {
-    return std::nullopt;
-  }
-  PackedMatrix packed;
-  packed.outputs_ = weight.size(0);
-  packed.inputs_ = weight.size(1);
-  const int64_t panels = (packed.outputs_ + kPanel - 1) / kPanel;
-  packed.panels_ = arena.take({panels, packed.inputs_, kPanel});
+  if (!supported() || !weight.device().is_cpu() || !fits || weight.numel() == 0) return nullptr;
+  return std::shared_ptr<const PackedMatrix>(new PackedMatrix(weight, bias, arena));
+}
+
+PackedMatrix::PackedMatrix(const at::Tensor& weight, const at::Tensor& bias, WeightArena& arena)
+    : PackedWeights(weight.size(1), weight.size(0)), bias_(bias_panels(bias, weight.size(0))) {
+  panels_ = arena.take({(outputs_ + kPanel - 1) / kPanel, inputs_, kPanel}, at::kFloat);
   const at::Tensor source = weight.detach().contiguous();
-  if (type == at::kBFloat16) {
-    packed.fill(source.const_data_ptr<at::BFloat16>());
-  } else if (type == at::kHalf) {
-    packed.fill(source.const_data_ptr<at::Half>());
-  } else if (type == at::kDouble) {
-    packed.fill(source.const_data_ptr<double>());
-  } else {
-    packed.fill(source.const_data_ptr<float>());
-  }
-  if (bias.defined()) {
-    packed.bias_ = at::zeros({panels, kPanel}, at::kFloat);
-    packed.bias_.view(-1).narrow(0, 0, packed.outputs_).copy_(bias.detach());
-  }
-  return packed;
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, source.scalar_type(), "packed_matrix",
+                                  [&] { fill(source.const_data_ptr<scalar_t>()); });
 }
 
 template <class T>
@@ -164,9 +145,7 @@ void PackedMatrix::fill(const T* rows) {
   at::parallel_for(0, panels_.size(0), std::max<int64_t>(1, kProductsPerTask / numbers), task);
 }
 
-void PackedMatrix::run(const float* x, const float* residual, Finish finish, const at::Tensor& y) const {
-  const int64_t rows = y.numel() / outputs_;
-  float* out = y.mutable_data_ptr<float>();
+void PackedMatrix::run(const float* x, const float* residual, int64_t rows, Finish finish, float* y) const {
   const float* weights = panels_.const_data_ptr<float>();
   const float* bias = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
   const auto task = [&](int64_t begin, int64_t end) {
@@ -175,33 +154,12 @@ void PackedMatrix::run(const float* x, const float* residual, Finish finish, con
         const int64_t offset = row * outputs_ + panel * kPanel;
         multiply_rows(std::min(kRows, rows - row),
                       {weights + panel * inputs_ * kPanel, bias == nullptr ? nullptr : bias + panel * kPanel,
-                       x + row * inputs_, residual == nullptr ? nullptr : residual + offset, out + offset, inputs_,
+                       x + row * inputs_, residual == nullptr ? nullptr : residual + offset, y + offset, inputs_,
                        outputs_, std::min(kPanel, outputs_ - panel * kPanel), finish == Finish::kRelu});
       }
     }
   };
-  const int64_t panels = panels_.size(0);
-  const int64_t work = inputs_ * kPanel * rows;
-  if (panels * work <= kProductsPerTask) {
-    task(0, panels);
-  } else {
-    at::parallel_for(0, panels, std::max<int64_t>(1, kProductsPerTask / 2 / work), task);
-  }
-}
-
-at::Tensor PackedMatrix::multiply(const at::Tensor& x, Finish finish) const {
-  const at::Tensor input = x.contiguous();
-  at::Tensor y = output_like(input, outputs_);
-  run(input.const_data_ptr<float>(), nullptr, finish, y);
-  return y;
-}
-
-at::Tensor PackedMatrix::add_to(const at::Tensor& residual, const at::Tensor& x) const {
-  const at::Tensor input = x.contiguous();
-  const at::Tensor added = residual.contiguous();
-  at::Tensor y = at::empty_like(added);
-  run(input.const_data_ptr<float>(), added.const_data_ptr<float>(), Finish::kNone, y);
-  return y;
+  for_panels(panels_.size(0), inputs_ * kPanel * rows, kProductsPerTask, task);
 }
 
 }  // namespace draftsmith::model

@@ -19,8 +19,9 @@ size_t rounded(size_t bytes, size_t unit) {
 
 }  // namespace
 
-at::Tensor WeightArena::take(at::IntArrayRef shape) {
-  const size_t bytes = rounded(static_cast<size_t>(c10::multiply_integers(shape)) * sizeof(float), kArenaAlignment);
+at::Tensor WeightArena::take(at::IntArrayRef shape, at::ScalarType type) {
+  const size_t bytes =
+      rounded(static_cast<size_t>(c10::multiply_integers(shape)) * c10::elementSize(type), kArenaAlignment);
   if (used_ + bytes > size_) {
     size_ = rounded(std::max(bytes, kSmallestBlock), kHugePage);
     used_ = 0;
@@ -34,7 +35,7 @@ at::Tensor WeightArena::take(at::IntArrayRef shape) {
   std::byte* begin = block_.get() + used_;
   used_ += bytes;
   return at::from_blob(
-      begin, shape, [block = block_](void*) {}, at::kFloat);
+      begin, shape, [block = block_](void*) {}, type);
 }
 
 }  // namespace draftsmith::model

@@ -17,14 +17,14 @@ class WeightArena {
  public:
   // Layers keep their plain weights beside the packed ones, for gradients and to unpack, in twice the memory.
   WeightArena() = default;
-  // Layers keep the packed weights only and compute in `type`; if that is fp32, the weights may be stored in another
-  // float type.
+  // Layers keep the packed weights only and compute in `type`; if that is fp32 or int8, the weights may be stored in
+  // another float type.
   explicit WeightArena(at::ScalarType type) : only_packed_(type) {}
 
   // Returns the type that layers without plain weights compute in; nothing if plain weights are kept.
   std::optional<at::ScalarType> only_packed() const { return only_packed_; }
-  // Returns uninitialised fp32 memory of the given shape, aligned to 64 bytes.
-  at::Tensor take(at::IntArrayRef shape);
+  // Returns uninitialised memory of the given shape and type, aligned to 64 bytes.
+  at::Tensor take(at::IntArrayRef shape, at::ScalarType type);
 
  private:
   std::optional<at::ScalarType> only_packed_;

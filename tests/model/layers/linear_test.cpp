@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "model/layers/packed_matrix.h"
 #include "tests/support/tensors.h"
 
 namespace draftsmith::model {
