@@ -2,17 +2,8 @@
 // (train/objectives/kernels/cross_entropy.cu).
 #pragma once
 
-#include <span>
-
 #include "base/aten.h"
 #include "base/kernel_texts.h"
-
-namespace draftsmith {
-
-// Returns the kernel sources of train/.
-std::span<const KernelText> train_kernel_texts();
-
-}  // namespace draftsmith
 
 namespace draftsmith::train {
 
