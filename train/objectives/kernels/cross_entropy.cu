@@ -3,6 +3,7 @@
 //
 // Sums are of fp32 (fp64 for fp64), in an order that the number of threads alone decides: a position's loss does not
 // depend on the others. NaN and positive infinity among the logits give a loss of NaN.
+#include "base/kernels/block_largest.cuh"
 #include "base/kernels/block_sum.cuh"
 #include "base/kernels/numbers.cuh"
 
@@ -12,20 +13,6 @@ namespace kernel {
 template <class T>
 __device__ inline T least() {
   return static_cast<T>(-3e38);
-}
-
-// Returns the largest value of all threads, to each of them. The block has whole warps; every thread calls it.
-template <class T>
-__device__ T block_largest(T value) {
-  __shared__ T largest[32];
-  for (int distance = 16; distance > 0; distance /= 2) {
-    const T other = __shfl_xor_sync(0xffffffffu, value, distance);
-    value = other > value ? other : value;
-  }
-  if (threadIdx.x % 32 == 0) largest[threadIdx.x / 32] = value;
-  __syncthreads();
-  for (unsigned int warp = 0; warp < blockDim.x / 32; ++warp) value = largest[warp] > value ? largest[warp] : value;
-  return value;
 }
 
 // The largest logit so far, the sum of exp(logit - largest), and the plain sum.
