@@ -120,7 +120,7 @@ class Attention {
   at::Tensor fused_context(const Projected& projected, const ScoreBias& bias) const;
   at::Tensor context_by_products(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const;
 
-  // Whether the fused projection may replace the single ones: not if a gradient is recorded.
+  // Returns whether the fused projection may replace the single ones: not if a gradient is recorded.
   bool use_fused(const at::Tensor& x) const {
     const bool records = at::GradMode::is_enabled() && (x.requires_grad() || weights_.key.weight().requires_grad());
     return fused_.weight().defined() && !records;

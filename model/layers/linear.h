@@ -31,9 +31,9 @@ class Linear {
   at::Tensor after(const NormLayer& norm, const at::Tensor& x) const;
   // Returns f(linear(norm(x))) * up(norm(x)), likewise, for x of which finishes() is true; f is the post-operation.
   at::Tensor gated(const NormLayer& norm, const Linear& up, const at::Tensor& x) const;
-  // Whether x is few rows on a device, to which the post-operation is applied in the same launch.
+  // Returns whether x is few rows on a device, to which the post-operation is applied in the same launch.
   bool finishes(const at::Tensor& x) const { return then_ != PostOp::kNone && few_rows(x); }
-  // Whether the operators of model/layers/linear_rows.h compute x, one launch each.
+  // Returns whether the operators of model/layers/linear_rows.h compute x, one launch each.
   bool few_rows(const at::Tensor& x) const;
 
   // Prepacks the weight where that is supported (CPU, fp32 or bf16); otherwise the layer computes as before. operator()
@@ -44,7 +44,7 @@ class Linear {
   // Drops the plain weight and keeps its shape.
   void drop_plain();
   bool packed() const { return own_.has_value() || packed_.defined(); }
-  // Whether operator() applies the post-operation itself for this input.
+  // Returns whether operator() applies the post-operation itself for this input.
   bool fuses(const at::Tensor& x) const { return then_ != PostOp::kNone && (use_packed(x) || few_rows(x)); }
   // Packed weights have no gradient: a pass that records one through x or the weight uses the plain weight.
   bool use_packed(const at::Tensor& x) const {

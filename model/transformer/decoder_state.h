@@ -121,7 +121,7 @@ class DecoderState final : public DecodeState {
   at::Tensor valid_slots(int64_t layer, at::Tensor LayerCache::*part) const;
   // Grows the caches of a layer to at least `slots`; siblings may need more slots than the capacity.
   void reserve(LayerCache& cache, int64_t slots);
-  // Whether rows may leave without a copy: the CPU kernel reads and writes rows in place wherever they lie.
+  // Returns whether rows may leave without a copy: the CPU kernel reads and writes rows in place wherever they lie.
   bool selects_in_place(std::span<const int64_t> rows) const;
   // Notes that tensors were replaced which recorded work reads.
   void replace_memory();

@@ -8,11 +8,13 @@
 // before the next one does. So a kernel that lacks a barrier fails, or gives other numbers in the other order.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include <math.h>  // also makes sqrt(float) global
@@ -61,14 +63,13 @@ class Block {
   // Returns the value of the thread of this warp whose number differs in the bits of `lanes`.
   template <class T>
   T exchange(T value, unsigned lanes) {
-    static_assert(sizeof(T) <= sizeof(Fiber::slot));
-    std::memcpy(&fibers_[running_].slot, &value, sizeof(T));
-    wait(State::kAtWarp);
-    const size_t other = running_ ^ lanes;
-    T result = value;
-    if (other < fibers_.size()) std::memcpy(&result, &fibers_[other].slot, sizeof(T));
-    wait(State::kAtWarp);  // before it is overwritten
-    return result;
+    return take(value, running_ ^ lanes);
+  }
+
+  // Returns the value of the thread `lanes` before this one; the first threads of a warp get their own.
+  template <class T>
+  T shift(T value, unsigned lanes) {
+    return take(value, running_ % kWarp >= lanes ? running_ - lanes : running_);
   }
 
  private:
@@ -81,6 +82,18 @@ class Block {
   };
   static constexpr size_t kStackBytes = 64 << 10;
   static constexpr size_t kWarp = 32;
+
+  // Returns the value of another thread of this warp.
+  template <class T>
+  T take(T value, size_t other) {
+    static_assert(sizeof(T) <= sizeof(Fiber::slot));
+    std::memcpy(&fibers_[running_].slot, &value, sizeof(T));
+    wait(State::kAtWarp);
+    T result = value;
+    if (other < fibers_.size()) std::memcpy(&result, &fibers_[other].slot, sizeof(T));
+    wait(State::kAtWarp);  // before it is overwritten
+    return result;
+  }
 
   static void enter() {
     Block& block = *current();
@@ -168,6 +181,22 @@ inline void __syncthreads() {
 template <class T>
 T __shfl_xor_sync(unsigned, T value, int lanes) {
   return draftsmith::cuda_shim::Block::current()->exchange(value, static_cast<unsigned>(lanes));
+}
+
+template <class T>
+T __shfl_up_sync(unsigned, T value, unsigned lanes) {
+  return draftsmith::cuda_shim::Block::current()->shift(value, lanes);
+}
+
+// A thread runs until it waits, so nothing comes between.
+template <class T>
+T atomicAdd(T* to, T value) {
+  return std::exchange(*to, *to + value);
+}
+
+template <class T>
+T atomicMin(T* to, T value) {
+  return std::exchange(*to, std::min(*to, value));
 }
 
 inline unsigned __float_as_uint(float value) {
