@@ -35,6 +35,9 @@ class Linear {
   bool finishes(const at::Tensor& x) const { return then_ != PostOp::kNone && few_rows(x); }
   // Returns whether the operators of model/layers/linear_rows.h compute x, one launch each.
   bool few_rows(const at::Tensor& x) const;
+  // Whether after(), gated() and add_to() are such an operator alone for inputs and residuals of x's dtype.
+  bool one_operator(const at::Tensor& x) const { return few_rows(x) && weight_.scalar_type() == x.scalar_type(); }
+  bool one_operator(const NormLayer& norm, const at::Tensor& x) const { return one_operator(x) && joins(norm, x); }
 
   // Prepacks the weight where that is supported (CPU, fp32 or bf16); otherwise the layer computes as before. operator()
   // applies `then` only if fuses() says so afterwards. Without its plain weight (see WeightArena) the layer has no
@@ -57,6 +60,7 @@ class Linear {
 
  private:
   const at::Tensor& plain_weight() const;
+  bool joins(const NormLayer& norm, const at::Tensor& x) const;
   std::pair<at::Tensor, InputNorm> joined_norm(const NormLayer& norm, const at::Tensor& x) const;
   bool adds_in_product(const at::Tensor& residual, const at::Tensor& input) const;
   at::Tensor added_product(const at::Tensor& residual, const at::Tensor& input) const;
