@@ -44,7 +44,7 @@ __device__ void cross_entropy(T* logits, const Int64* labels, T* losses, int voc
 }  // namespace kernel
 
 #define CROSS_ENTROPY_KERNEL(suffix, T)                                                                   \
-  extern "C" __global__ void __launch_bounds__(1024) cross_entropy_##suffix(                              \
+  extern "C" __global__ void __launch_bounds__(1024, 1) cross_entropy_##suffix(                           \
       T* logits, const long long* labels, T* losses, int vocabulary, double smoothing, int write_slope) { \
     kernel::cross_entropy<T>(logits, labels, losses, vocabulary, smoothing, write_slope);                 \
   }
