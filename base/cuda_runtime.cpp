@@ -33,6 +33,7 @@ CudaRuntime cuda_runtime() {
   find_in_process("cudaLibraryGetKernel", runtime.get_kernel);
   find_in_process("cudaFuncGetAttributes", runtime.get_function_attributes);
   find_in_process("cudaLaunchKernel", runtime.launch);
+  find_in_process("cudaLaunchCooperativeKernel", runtime.launch_together);
   find_in_process("cudaGetLastError", runtime.last_error);
   find_in_process("cudaGetErrorString", runtime.error_text);
   return runtime;

@@ -23,6 +23,9 @@ struct CudaRuntime {
   int (*get_function_attributes)(void* attributes, const void* kernel) = nullptr;
   int (*launch)(const void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared_bytes,
                 void* stream) = nullptr;
+  // The same for blocks that wait for one another: fails unless all fit on the device at once.
+  int (*launch_together)(const void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared_bytes,
+                         void* stream) = nullptr;
   int (*last_error)() = nullptr;
   const char* (*error_text)(int error) = nullptr;
 

@@ -18,6 +18,10 @@ namespace draftsmith {
 
 namespace {
 
+// Numbers of CUDA's enumeration cudaDeviceAttr.
+constexpr int kMultiprocessors = 16;
+constexpr int kCooperativeLaunch = 95;
+
 // Returns the compiler, the cache and CUDA's functions, which are found once. Throws RunError each time if they are
 // not there.
 std::shared_ptr<KernelTools> tools_of_process() {
@@ -67,11 +71,21 @@ const void* DeviceKernels::load(c10::Device device, const std::string& kernel) {
   return nullptr;
 }
 
-void DeviceKernels::launch_with(const void* kernel, c10::Device device, Dim3 grid, Dim3 block, void** arguments) const {
+unsigned DeviceKernels::processors(c10::Device device) const {
+  const CudaRuntime& runtime = loader_->tools().runtime;
+  int together = 0;
+  int count = 0;
+  runtime.check(runtime.get_attribute(&together, kCooperativeLaunch, device.index()), "a device cannot be asked");
+  runtime.check(runtime.get_attribute(&count, kMultiprocessors, device.index()), "a device cannot be asked");
+  return together != 0 ? static_cast<unsigned>(count) : 0;
+}
+
+void DeviceKernels::launch_with(decltype(&CudaRuntime::launch) launcher, const void* kernel, c10::Device device,
+                                Dim3 grid, Dim3 block, void** arguments) const {
   const c10::DeviceGuard guard(device);
   void* stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle();
   const CudaRuntime& runtime = loader_->tools().runtime;
-  runtime.check(runtime.launch(kernel, grid, block, arguments, 0, stream),
+  runtime.check((runtime.*launcher)(kernel, grid, block, arguments, 0, stream),
                 fmt::format("a kernel of {} cannot be launched", source_.main.name));
 }
 

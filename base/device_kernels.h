@@ -35,11 +35,22 @@ class DeviceKernels {
   template <class... Arguments>
   void launch(const void* kernel, c10::Device device, Dim3 grid, Dim3 block, Arguments... arguments) const {
     void* addresses[] = {&arguments...};
-    launch_with(kernel, device, grid, block, addresses);
+    launch_with(&CudaRuntime::launch, kernel, device, grid, block, addresses);
   }
 
+  // Launches likewise a grid whose blocks wait for one another (base/kernels/grid_barrier.cuh).
+  template <class... Arguments>
+  void launch_together(const void* kernel, c10::Device device, Dim3 grid, Dim3 block, Arguments... arguments) const {
+    void* addresses[] = {&arguments...};
+    launch_with(&CudaRuntime::launch_together, kernel, device, grid, block, addresses);
+  }
+
+  // Returns how many multiprocessors the device of a found kernel has; 0 if it launches no blocks together.
+  unsigned processors(c10::Device device) const;
+
  private:
-  void launch_with(const void* kernel, c10::Device device, Dim3 grid, Dim3 block, void** arguments) const;
+  void launch_with(decltype(&CudaRuntime::launch) launcher, const void* kernel, c10::Device device, Dim3 grid,
+                   Dim3 block, void** arguments) const;
   const void* load(c10::Device device, const std::string& kernel);
 
   KernelSource source_;

@@ -19,7 +19,7 @@ template <class... Metrics>
 struct OptionsOf : Metrics::Options... {
   std::string name = Bleu::kName;
 
-  // Whether the metric scores anything.
+  // Returns whether the metric scores anything.
   bool scored() const { return name != Unscored::kName; }
 
   static Fields<OptionsOf> fields() {

@@ -76,7 +76,7 @@ struct Trainer::Impl {
     return make_host_batch(inputs.corpus, examples, inputs.trainable.info(), options.batches.pack_tokens);
   }
 
-  // Whether a multiple of `text`, a period, lies between the counters before the step and now.
+  // Returns whether a multiple of `text`, a period, lies between the counters before the step and now.
   bool due(const std::string& text, const Progressed& before) const {
     if (text.empty()) return false;
     const Period period = parse_period(text, "train");

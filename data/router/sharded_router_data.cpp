@@ -25,7 +25,7 @@ std::optional<ShardDifference> router_difference(const RouterDataInfo& own, cons
   return job_difference(own.provenance, found.provenance);
 }
 
-// Whether all positions are of the range's sources, in order.
+// Returns whether all positions are of the range's sources, in order.
 bool are_of(const std::vector<int32_t>& sources, const ShardRange& range) {
   return sources.empty() || (std::is_sorted(sources.begin(), sources.end()) && sources.front() >= range.first &&
                              sources.back() < range.last);

@@ -49,7 +49,7 @@ struct SpeedResult : Speed {
 // Counts and ratios of DecodeStats over all lines.
 struct Acceptance {
   double alpha = 0;
-  // Whether the window rule ends drafts where the drafter is unsure, or just before rejections: alpha then lacks the
+  // True if the window rule ends drafts where the drafter is unsure, or just before rejections: alpha then lacks the
   // hard tokens. Absent without drafts.
   std::optional<bool> alpha_conditional;
   double acceptance_rate = 0;

@@ -4,8 +4,8 @@
 #include <torch/library.h>
 
 #include "base/device_kernels.h"
+#include "infer/kernel_texts.h"
 #include "infer/loop/device_rows.h"
-#include "infer/sampling/most_likely_gpu.h"
 
 namespace draftsmith::infer {
 

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "base/device_kernels.h"
-#include "infer/sampling/most_likely_gpu.h"
+#include "infer/kernel_texts.h"
 
 namespace draftsmith::infer {
 

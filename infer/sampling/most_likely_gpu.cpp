@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "base/device_kernels.h"
+#include "infer/kernel_texts.h"
 #include "infer/sampling/warping.h"
 
 namespace draftsmith::infer {

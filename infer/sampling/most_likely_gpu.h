@@ -2,17 +2,9 @@
 #pragma once
 
 #include <optional>
-#include <span>
 
 #include "base/aten.h"
 #include "base/kernel_texts.h"
-
-namespace draftsmith {
-
-// Returns the kernel sources of infer/.
-std::span<const KernelText> infer_kernel_texts();
-
-}  // namespace draftsmith
 
 namespace draftsmith::infer {
 

@@ -58,7 +58,7 @@ struct GenerationConfig {
 
   std::vector<UnsupportedSetting> unsupported;
 
-  // Whether any logits processor is on (then greedy decoding is not the plain arg max).
+  // Returns whether any logits processor is on (then greedy decoding is not the plain arg max).
   bool has_processors() const;
 };
 

@@ -20,7 +20,7 @@ struct ModelKind {
   std::string model_type = {};  // in config.json; empty: the family's
   std::string hint;             // what to do with such a directory where another kind is wanted
 
-  // Whether a configuration is of this kind; nullptr: not to be seen from one.
+  // Returns whether a configuration is of this kind; nullptr: not to be seen from one.
   bool (*describes)(const TransformerConfig& config) = nullptr;
   // Reads the kind's part of config.json, adding every problem to the reader's list. `config` is otherwise complete;
   // `where` names the file.

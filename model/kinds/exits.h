@@ -117,7 +117,7 @@ int64_t count_numbers(const ExitShape& exit, const TransformerConfig& config);
 
 // Returns draftsmith/exits inside a model's directory.
 std::filesystem::path exits_directory(const std::filesystem::path& model_directory);
-// Whether a directory holds exits (exits.json).
+// Returns whether a directory holds exits (exits.json).
 bool holds_exits(const std::filesystem::path& directory);
 
 // Writes a directory of exits atomically: exits.json, and exits.safetensors if there are parameters, in their type.

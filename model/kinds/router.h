@@ -80,7 +80,7 @@ void check_router_shapes(const RouterConfig& config, const std::map<std::string,
 void save_router(const std::filesystem::path& directory, const Router& router);
 // Loads a router directory. Errors: UserError naming every problem of the directory.
 Router load_router(const std::filesystem::path& directory);
-// Whether a directory's config.json says that it is a router.
+// Returns whether a directory's config.json says that it is a router.
 bool is_router(const std::filesystem::path& directory);
 // Returns the description that `draftsmith inspect` prints, several lines.
 std::string describe_router(const Router& router);

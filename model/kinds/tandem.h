@@ -62,7 +62,7 @@ std::unique_ptr<TransformerModel> make_tandem_secondary(const TransformerModel& 
 TransformerConfig tandem_config(TransformerConfig secondary, const TransformerConfig& primary, const TandemStart& start,
                                 const TandemNames& names);
 
-// Whether the directory holds a Tandem secondary; false if it has no config.json.
+// Returns whether the directory holds a Tandem secondary; false if it has no config.json.
 bool is_tandem_directory(const std::filesystem::path& directory);
 
 // Returns the primary that a Tandem directory's config.json names. Checkpoints of training name none.
@@ -89,7 +89,7 @@ struct TandemSaveOptions {
   // ... or a model directory, referenced or, with copy_primary, copied into primary/.
   std::filesystem::path primary_directory = {};
   bool copy_primary = false;
-  // Whether config.json names a primary in memory by its hash, for which it is read back; a checkpoint need not.
+  // True if config.json names a primary in memory by its hash, for which it is read back; a checkpoint need not.
   bool record_primary = true;
 };
 

@@ -105,6 +105,11 @@ class Attention {
   at::Tensor operator()(const at::Tensor& x, const AttentionMemory& memory, const ScoreBias& bias, Dropout& dropout,
                         const InputObserver& observer = {}) const;
 
+  // Whether a step's projections of x take operators of model/layers/linear_rows.h alone: after pack(), on a device.
+  bool own_operators(const at::Tensor& x) const {
+    return (self_ ? fused_ : weights_.query).one_operator(weights_.norm, x) && weights_.output.one_operator(x);
+  }
+
   // Returns weights and biases; some may be undefined.
   std::vector<at::Tensor> parameters() const;
 
@@ -120,7 +125,7 @@ class Attention {
   at::Tensor fused_context(const Projected& projected, const ScoreBias& bias) const;
   at::Tensor context_by_products(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const;
 
-  // Whether the fused projection may replace the single ones: not if a gradient is recorded.
+  // Returns whether the fused projection may replace the single ones: not if a gradient is recorded.
   bool use_fused(const at::Tensor& x) const {
     const bool records = at::GradMode::is_enabled() && (x.requires_grad() || weights_.key.weight().requires_grad());
     return fused_.weight().defined() && !records;

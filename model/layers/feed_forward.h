@@ -31,6 +31,8 @@ class FeedForward {
   // Returns residual + dropout(feed_forward(norm(x))), both [...,D]. The residual is x unless sublayers are parallel.
   at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout,
                     const InputObserver& observer = {}) const;
+  // Whether add_to() of x takes operators of model/layers/linear_rows.h alone.
+  bool own_operators(const at::Tensor& x) const;
   // Returns weights and biases; some may be undefined.
   std::vector<at::Tensor> parameters() const;
   void pack(WeightArena& arena);

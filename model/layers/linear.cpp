@@ -114,10 +114,15 @@ at::Tensor Linear::gated(const NormLayer& norm, const Linear& up, const at::Tens
 
 // Returns x and the norm where one kernel computes both; elsewhere the normed input.
 std::pair<at::Tensor, InputNorm> Linear::joined_norm(const NormLayer& norm, const at::Tensor& x) const {
-  InputNorm rms = norm.rms();
-  const at::ScalarType type = weight_.scalar_type();
-  if (rms.weight.defined() && rms.weight.scalar_type() == type && x.scalar_type() == type) return {x, std::move(rms)};
+  if (joins(norm, x)) return {x, norm.rms()};
   return {converted(norm(x), weight_), InputNorm()};
+}
+
+// Whether one kernel computes a norm and the layer.
+bool Linear::joins(const NormLayer& norm, const at::Tensor& x) const {
+  const at::Tensor rms = norm.rms().weight;
+  const at::ScalarType type = weight_.scalar_type();
+  return rms.defined() && rms.scalar_type() == type && x.scalar_type() == type;
 }
 
 bool Linear::few_rows(const at::Tensor& x) const {

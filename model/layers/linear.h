@@ -33,10 +33,13 @@ class Linear {
   at::Tensor after(const NormLayer& norm, const at::Tensor& x) const;
   // Returns f(linear(norm(x))) * up(norm(x)), likewise, for x of which finishes() is true; f is the post-operation.
   at::Tensor gated(const NormLayer& norm, const Linear& up, const at::Tensor& x) const;
-  // Whether x is few rows on a device, to which the post-operation is applied in the same launch.
+  // Returns whether x is few rows on a device, to which the post-operation is applied in the same launch.
   bool finishes(const at::Tensor& x) const { return then_ != PostOp::kNone && few_rows(x); }
-  // Whether the operators of model/layers/linear_rows.h compute x, one launch each.
+  // Returns whether the operators of model/layers/linear_rows.h compute x, one launch each.
   bool few_rows(const at::Tensor& x) const;
+  // Whether after(), gated() and add_to() are such an operator alone for inputs and residuals of x's dtype.
+  bool one_operator(const at::Tensor& x) const { return few_rows(x) && weight_.scalar_type() == x.scalar_type(); }
+  bool one_operator(const NormLayer& norm, const at::Tensor& x) const { return one_operator(x) && joins(norm, x); }
 
   // Prepacks the weight where that is supported (CPU; fp32, bf16 or, if the arena says so, int8); otherwise the layer
   // computes as before. operator() applies `then` only if fuses() says so afterwards. Without its plain weight (see
@@ -46,7 +49,7 @@ class Linear {
   // Drops the plain weight and keeps its shape.
   void drop_plain();
   bool packed() const { return own_ != nullptr || packed_.defined(); }
-  // Whether operator() applies the post-operation itself for this input.
+  // Returns whether operator() applies the post-operation itself for this input.
   bool fuses(const at::Tensor& x) const { return then_ != PostOp::kNone && (use_packed(x) || few_rows(x)); }
   // Packed weights have no gradient: a pass that records one through x or the weight uses the plain weight.
   bool use_packed(const at::Tensor& x) const {
@@ -59,6 +62,7 @@ class Linear {
 
  private:
   const at::Tensor& plain_weight() const;
+  bool joins(const NormLayer& norm, const at::Tensor& x) const;
   std::pair<at::Tensor, InputNorm> joined_norm(const NormLayer& norm, const at::Tensor& x) const;
   bool adds_in_product(const at::Tensor& residual, const at::Tensor& input) const;
   at::Tensor added_product(const at::Tensor& residual, const at::Tensor& input) const;

@@ -7,6 +7,7 @@
 
 #include "model/layers/linear_rows_gpu.h"
 #include "model/layers/rms_norm_operator.h"
+#include "model/layers/step_recorder.h"
 
 namespace draftsmith::model {
 namespace {
@@ -85,6 +86,9 @@ TORCH_LIBRARY_IMPL(draftsmith, CUDA, library) {
 
 at::Tensor linear_rows(const at::Tensor& x, const InputNorm& norm, const LinearWeights& layer, PostOp then,
                        const at::Tensor& residual) {
+  if (StepRecorder* recorder = StepRecorder::current()) {
+    if (const auto y = recorder->linear_rows(x, norm, layer, {}, then, residual)) return *y;
+  }
   static const auto op = c10::Dispatcher::singleton()
                              .findSchemaOrThrow("draftsmith::linear_rows", "")
                              .typed<decltype(rows_by_operators)>();
@@ -94,6 +98,9 @@ at::Tensor linear_rows(const at::Tensor& x, const InputNorm& norm, const LinearW
 
 at::Tensor gated_rows(const at::Tensor& x, const InputNorm& norm, const LinearWeights& gate, const LinearWeights& up,
                       PostOp then) {
+  if (StepRecorder* recorder = StepRecorder::current()) {
+    if (const auto y = recorder->linear_rows(x, norm, gate, up, then, {})) return *y;
+  }
   static const auto op = c10::Dispatcher::singleton()
                              .findSchemaOrThrow("draftsmith::gated_rows", "")
                              .typed<decltype(gated_by_operators)>();

@@ -98,10 +98,15 @@ int64_t linear_rows_blocks(int64_t kernel_rows, bool int8, int64_t outputs, int6
   return (outputs + of_warp * kWarpsOfBlock - 1) / (of_warp * kWarpsOfBlock);
 }
 
+bool linear_rows_takes(const at::Tensor& x, const InputNorm& norm, const LinearWeights& layer, const LinearWeights& up,
+                       const at::Tensor& residual) {
+  return takes_input(x, norm) && takes_weights(x, layer, up, residual);
+}
+
 std::optional<at::Tensor> linear_rows_by_kernel(const at::Tensor& x, const InputNorm& norm, const LinearWeights& layer,
                                                 const LinearWeights& up, PostOp then, const at::Tensor& residual) {
   const at::Tensor in = x.contiguous();
-  if (!takes_input(in, norm) || !takes_weights(in, layer, up, residual)) return std::nullopt;
+  if (!linear_rows_takes(in, norm, layer, up, residual)) return std::nullopt;
   const int64_t rows = in.numel() / in.size(-1);
   const int64_t outputs = layer.weight.size(0);
   const int64_t kernel_rows = kernel_rows_for(rows);

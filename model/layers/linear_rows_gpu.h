@@ -28,6 +28,11 @@ constexpr int64_t kLinearRowsKernels[] = {1, 2, 4, 8, 16};
 // gated outputs.
 int64_t linear_rows_blocks(int64_t kernel_rows, bool int8, int64_t outputs, int64_t layers);
 
+// Whether kernels take contiguous x, and the layers and residual: few rows, of a pair of dtypes above, and multiples of
+// 16 bytes. `up` may be undefined.
+bool linear_rows_takes(const at::Tensor& x, const InputNorm& norm, const LinearWeights& layer, const LinearWeights& up,
+                       const at::Tensor& residual);
+
 // Returns what linear_rows() does (model/layers/linear_rows.h), or gated_rows() if `up` has weights; nothing where no
 // kernel takes the tensors: more rows, other or mixed dtypes, rows that are no multiples of 16 bytes, or a machine that
 // cannot run kernels.

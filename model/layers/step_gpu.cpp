@@ -17,7 +17,7 @@ DeviceKernels& step_kernels() {
 
 // Returns the kernel for the dtype; nullptr if there is none.
 const void* find_step_kernel(const char* name, const at::Tensor& of) {
-  return of.numel() > 0 ? step_kernels().find(of.device(), name, of.scalar_type()) : nullptr;
+  return step_kernels().find(of.device(), name, of.scalar_type());
 }
 
 bool same_type(const at::Tensor& a, const at::Tensor& b) {
@@ -45,17 +45,33 @@ KernelSource step_source() {
   return kernel_source(model_kernel_texts(), "model/layers/kernels/step.cu", {"--fmad=false"});
 }
 
+bool attend_takes(const CachedAttentionInput& input) {
+  const at::Tensor& query = input.query;
+  return query.numel() > 0 && same_type(query, input.keys) && same_type(query, input.values) &&
+         same_type(query, input.bias_table) && input.keys.size(3) <= kThreads && query.stride(2) == 1 &&
+         input.keys.is_contiguous() && input.values.is_contiguous() &&
+         query.size(0) * query.size(1) * input.heads() <= std::numeric_limits<int32_t>::max();
+}
+
+bool write_takes(const at::Tensor& key_cache, const at::Tensor& value_cache, const at::Tensor& key,
+                 const at::Tensor& value, const at::Tensor& slot) {
+  return key.numel() > 0 && same_type(key_cache, key) && same_type(value_cache, value) &&
+         same_type(key_cache, value_cache) && key.stride(2) == 1 && value.stride(2) == 1 && key_cache.is_contiguous() &&
+         value_cache.is_contiguous() && slot.is_contiguous();
+}
+
+bool rotate_takes(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine, const at::Tensor& position) {
+  return x.numel() > 0 && cosine.numel() > 0 && same_type(x, cosine) && same_type(x, sine) && x.stride(2) == 1 &&
+         cosine.is_contiguous() && sine.is_contiguous() && position.is_contiguous();
+}
+
 std::optional<at::Tensor> attend_by_kernel(const CachedAttentionInput& input, const VisibleSlots& slots) {
   const at::Tensor& query = input.query;
   const int64_t tokens = query.size(1);
   const int64_t heads = input.heads();
   const int64_t width = input.keys.size(3);
   const int64_t blocks = query.size(0) * tokens * heads;
-  const bool taken = same_type(query, input.keys) && same_type(query, input.values) &&
-                     same_type(query, input.bias_table) && width <= kThreads && query.stride(2) == 1 &&
-                     input.keys.is_contiguous() && input.values.is_contiguous() &&
-                     blocks <= std::numeric_limits<int32_t>::max();
-  const void* kernel = taken ? find_step_kernel("attend", query) : nullptr;
+  const void* kernel = attend_takes(input) ? find_step_kernel("attend", query) : nullptr;
   if (kernel == nullptr) return std::nullopt;
   const at::Tensor prefix = slots.prefix.contiguous();
   const at::Tensor position = slots.position.contiguous();
@@ -74,9 +90,7 @@ std::optional<at::Tensor> attend_by_kernel(const CachedAttentionInput& input, co
 bool write_by_kernel(const at::Tensor& key_cache, const at::Tensor& value_cache, const at::Tensor& key,
                      const at::Tensor& value, const at::Tensor& row, const at::Tensor& slot) {
   const auto grid = blocks_for(key.numel());
-  const bool taken = grid && same_type(key_cache, key) && same_type(value_cache, value) &&
-                     same_type(key_cache, value_cache) && key.stride(2) == 1 && value.stride(2) == 1 &&
-                     key_cache.is_contiguous() && value_cache.is_contiguous() && slot.is_contiguous();
+  const bool taken = grid && write_takes(key_cache, value_cache, key, value, slot);
   const void* kernel = taken ? find_step_kernel("write_slots", key) : nullptr;
   if (kernel == nullptr) return false;
   step_kernels().launch(kernel, key.device(), *grid, {kThreads}, key_cache.mutable_data_ptr(),
@@ -95,8 +109,7 @@ bool rotate_by_kernel(const at::Tensor& x, const at::Tensor& cosine, const at::T
   const int64_t heads = x.size(2) / head_width;
   const int64_t pairs = position.numel() * heads * half;
   const auto grid = blocks_for(pairs);
-  const bool taken = grid && pairs > 0 && same_type(x, cosine) && same_type(x, sine) && x.stride(2) == 1 &&
-                     cosine.is_contiguous() && sine.is_contiguous() && position.is_contiguous();
+  const bool taken = grid && pairs > 0 && rotate_takes(x, cosine, sine, position);
   const void* kernel = taken ? find_step_kernel("rotate", x) : nullptr;
   if (kernel == nullptr) return false;
   step_kernels().launch(kernel, x.device(), *grid, {kThreads}, x.mutable_data_ptr(), cosine.const_data_ptr(),

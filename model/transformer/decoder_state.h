@@ -99,6 +99,8 @@ class DecoderState final : public DecodeState {
   // Returns the layout with the places that a copy of packed_places() on the device holds.
   StepLayout placed(StepLayout layout, const at::Tensor& packed) const;
   StepGraphs& graphs() { return graphs_; }
+  // Returns the counters of this state's step programs, which run one after another (model/layers/step_program.h).
+  const at::Tensor& program_counters();
 
   // Returns the cache row of each row of the batch. [B]
   const std::vector<int64_t>& cache_rows() const { return cache_rows_; }
@@ -121,7 +123,7 @@ class DecoderState final : public DecodeState {
   at::Tensor valid_slots(int64_t layer, at::Tensor LayerCache::*part) const;
   // Grows the caches of a layer to at least `slots`; siblings may need more slots than the capacity.
   void reserve(LayerCache& cache, int64_t slots);
-  // Whether rows may leave without a copy: the CPU kernel reads and writes rows in place wherever they lie.
+  // Returns whether rows may leave without a copy: the CPU kernel reads and writes rows in place wherever they lie.
   bool selects_in_place(std::span<const int64_t> rows) const;
   // Notes that tensors were replaced which recorded work reads.
   void replace_memory();
@@ -141,6 +143,7 @@ class DecoderState final : public DecodeState {
   std::vector<int64_t> source_of_row_;   // [B]
   uint64_t memory_;                      // DevicePlaces::memory
   StepGraphs graphs_;
+  at::Tensor program_counters_;  // made when first needed
 };
 
 }  // namespace draftsmith::model

@@ -41,7 +41,7 @@ std::string head_parameter(const TransformerConfig& config);
 // Returns the count of numbers in all parameters, tied ones once.
 int64_t count_numbers(const TransformerConfig& config);
 
-// Whether a parameter stays in fp32 when the model is converted to fp16 (T5's feed-forward down projection overflows).
+// Returns whether a parameter stays in fp32 in a model of fp16 (T5's feed-forward down projection overflows).
 bool keeps_fp32_in_half(const TransformerConfig& config, const std::string& canonical_name);
 
 }  // namespace draftsmith::model

@@ -65,6 +65,8 @@ class Block {
   // Applies the block to a step's tokens over the state's caches of layer `layer`, and writes their K/V. [B,L,D] ->
   // [B,L,D]
   at::Tensor step(const at::Tensor& x, CachedPass& pass, int64_t layer) const;
+  // Whether step() of x takes operators alone that a program records (model/layers/step_program.h).
+  bool is_recordable(const at::Tensor& x) const;
   // Returns the K/V of x [B,L,D] as this layer's input at these positions (rotate_step()).
   KeyValue key_value(const at::Tensor& x, const RotaryTable& rotary, const StepPositions& positions) const;
   // Returns the primary's representations [B,L,D_L] as inputs of this layer [B,L,D]: FF_Tandem.
@@ -109,6 +111,9 @@ class Stack {
 
   int64_t layers() const { return static_cast<int64_t>(blocks_.size()); }
   const Block& block(int64_t i) const { return blocks_.at(static_cast<size_t>(i)); }
+  // Whether a step of x [B,L,D] through all layers is best one program (model/layers/step_program.h): there it can be
+  // one, and the layers are small.
+  bool steps_in_one_launch(const at::Tensor& x) const;
   // Returns tables of positions 0..count-1 for cached steps.
   PositionTables position_tables(int64_t count) const;
 
@@ -128,7 +133,7 @@ class Stack {
   // Returns which tokens are hidden from each token by order, segments and lengths. bool [B or 1,1,T,T]; undefined when
   // all are visible.
   at::Tensor hidden_tokens(const at::Tensor& x, const TokenBatch& batch, const SegmentIndex& packed) const;
-  // Whether order alone hides keys, which needs no mask on devices.
+  // Returns whether order alone hides keys, which needs no mask on devices.
   bool hides_by_order_alone(const at::Tensor& additive, const SegmentIndex& packed,
                             const SelfAttentionForm& form) const;
 

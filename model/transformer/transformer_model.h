@@ -38,7 +38,7 @@ class TransformerModel : public LanguageModel {
   // Sets info().name, which messages use: the family until load_model() sets the directory.
   void set_name(std::string name);
 
-  // Whether the model was made for decoding only, so that it has no parameters().
+  // Returns whether the model was made for decoding only, so that it has no parameters().
   bool decoding_only() const;
 
   // Returns the rows of tokens in the embedding and the head.

@@ -44,6 +44,9 @@ class TransformerParts {
   void prepare(LayerRange layers, const StepLayout& layout, DecoderState& state) const;
   at::Tensor apply_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, DecoderState& state,
                           const EachLayer& each) const;
+  // Applies all layers so; in one launch where that is best.
+  at::Tensor apply_all_layers(const at::Tensor& hidden, const StepLayout& layout, DecoderState& state,
+                              const EachLayer& each) const;
   void write_kv(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, DecoderState& state) const;
   // For a Tandem secondary: returns its primary's encoder states as its own, and writes K/V from the primary's
   // representations.

@@ -19,11 +19,11 @@ namespace {
 using on_device::test_device;
 using Tensors = std::map<std::string, at::Tensor>;
 
-// Loss and gradients on the CPU, and the waits of a step of two micro-batches.
+// Loss and gradients on the CPU, and the requests of a step of two micro-batches.
 struct TaughtStep {
   double loss = 0;
   Tensors gradients;
-  int64_t waits = 0;
+  standin::Counts counts;
 };
 
 class DeviceTeaching : public testing::Test {
@@ -38,7 +38,7 @@ class DeviceTeaching : public testing::Test {
     standin::reset_counts();
     const StepResult result =
         accumulate_gradients(trainable, *objective, corpus, {{0, 1, 2, 3}, {4, 5, 6, 7}}, {.dropout = 0.1});
-    TaughtStep taught{.loss = result.loss_sum, .gradients = {}, .waits = standin::counts().waits};
+    TaughtStep taught{.loss = result.loss_sum, .gradients = {}, .counts = standin::counts()};
     for (const auto& [name, value] : trainable.parameters()) {
       if (value.grad().defined()) taught.gradients[name] = value.grad().to(at::kCPU);
     }
@@ -51,7 +51,7 @@ class DeviceTeaching : public testing::Test {
     for (const auto& [name, value] : expected.gradients) {
       EXPECT_LT(difference(found.gradients.at(name), value), 1e-9 * std::max(1e-9, largest(value))) << name;
     }
-    EXPECT_LE(found.waits, 1);  // none but on the stand-in, which counts
+    EXPECT_LE(found.counts.waits, 1);  // none but on the stand-in, which counts
   }
 
   static ObjectiveOptions distilling(const std::string& divergence) {
@@ -97,6 +97,23 @@ TEST_F(DeviceTeaching, DistillationFromALiveTeacherIsTheCpus) {
   for (const char* divergence : {"forward_kl", "reverse_kl", "jsd", "tv"}) {
     SCOPED_TRACE(divergence);
     expect_same(run(distilling(divergence), test_device()), run(distilling(divergence), at::kCPU));
+  }
+}
+
+// The loss and its slope are one launch for each micro-batch, whatever the divergence.
+TEST_F(DeviceTeaching, AStepOfDistillationKeepsItsBudget) {
+  if (!on_device::on_standin()) GTEST_SKIP() << "only the stand-in accelerator counts";
+  const auto student = on_device::trainee(model::tiny_t5(), test_device(), at::kDouble);
+  const auto teacher = on_device::trainee(model::tiny_mt5(), test_device(), at::kDouble);
+  PlainTrainable trainable(*student);
+  LiveTeacher source(*teacher);
+  const int64_t plain = step(trainable, {}, nullptr).counts.all_launches();
+  for (const char* divergence : {"forward_kl", "reverse_kl", "jsd", "tv"}) {
+    const TaughtStep found = step(trainable, distilling(divergence), &source);
+    fmt::print("{:<10} {} launches, {} without a teacher\n", divergence, found.counts.all_launches(), plain);
+    EXPECT_EQ(found.counts.launches.at("distill"), 2);
+    EXPECT_FALSE(found.counts.launches.contains("_log_softmax"));
+    EXPECT_LE(found.counts.all_launches(), 1308);
   }
 }
 

@@ -30,7 +30,7 @@ struct GreedyReference {
 
 class TransformersReference {
  public:
-  // Whether there is a Python with Transformers: DRAFTSMITH_PEERS_PYTHON or .venv-peers, which ./test installs.
+  // Returns whether there is a Python with Transformers: DRAFTSMITH_PEERS_PYTHON or .venv-peers, which ./test installs.
   static bool available();
 
   // Makes all models and references of tools/`script` in a temporary directory (about ten seconds).

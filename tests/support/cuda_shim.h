@@ -6,13 +6,18 @@
 //
 // Blocks run one after another. The threads of a block are fibers: each warp runs as far as it comes to a barrier
 // before the next one does. So a kernel that lacks a barrier fails, or gives other numbers in the other order.
+//
+// Kernels whose blocks wait for one another run by run_resident_grid(): a block runs until nothing but its waiting is
+// left, then the next one. All blocks have the same shared memory: nothing may stay there while a block waits.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include <math.h>  // also makes sqrt(float) global
@@ -37,19 +42,34 @@ class Block {
     for (Fiber& fiber : fibers_) fiber.stack = std::make_unique_for_overwrite<char[]>(kStackBytes);
   }
 
-  // Runs every thread to its end. Throws std::logic_error if they wait for one another at different places.
-  void run(Order order) {
+  // Puts every thread of block `index` at the beginning of the kernel.
+  void begin(unsigned index) {
+    index_ = index;
+    for (Fiber& fiber : fibers_) start(fiber);
+  }
+
+  // Runs threads as far as they come without other blocks. Returns whether all are at their end. Throws
+  // std::logic_error if they wait for one another at different places.
+  bool advance(Order order) {
     current() = this;
-    for (size_t i = 0; i < fibers_.size(); ++i) start(fibers_[i]);
+    blockIdx = {index_, 0, 0};
+    for (Fiber& fiber : fibers_) {
+      if (fiber.state == State::kAtGrid) fiber.state = State::kReady;
+    }
     while (true) {
       const size_t warps = (fibers_.size() + kWarp - 1) / kWarp;
       for (size_t i = 0; i < warps; ++i) run_warp(order == Order::kForward ? i : warps - 1 - i, order);
-      if (count(State::kDone, 0, fibers_.size()) == fibers_.size()) return;
-      if (!release(State::kAtBlock, 0, fibers_.size())) {
-        throw std::logic_error("threads of a block wait at different barriers");
-      }
+      if (ended()) return true;
+      if (release(State::kAtBlock, 0, fibers_.size())) continue;
+      if (count(State::kAtGrid, 0, fibers_.size()) > 0) return false;
+      throw std::logic_error("threads of a block wait at different barriers");
     }
   }
+
+  bool ended() const { return count(State::kDone, 0, fibers_.size()) == fibers_.size(); }
+
+  // Returns how often threads came to another place than a wait for other blocks.
+  uint64_t moves() const { return moves_; }
 
   static Block*& current() {
     static Block* block = nullptr;
@@ -57,22 +77,22 @@ class Block {
   }
 
   void wait_for_block() { wait(State::kAtBlock); }
+  void wait_for_grid() { wait(State::kAtGrid); }
 
   // Returns the value of the thread of this warp whose number differs in the bits of `lanes`.
   template <class T>
   T exchange(T value, unsigned lanes) {
-    static_assert(sizeof(T) <= sizeof(Fiber::slot));
-    std::memcpy(&fibers_[running_].slot, &value, sizeof(T));
-    wait(State::kAtWarp);
-    const size_t other = running_ ^ lanes;
-    T result = value;
-    if (other < fibers_.size()) std::memcpy(&result, &fibers_[other].slot, sizeof(T));
-    wait(State::kAtWarp);  // before it is overwritten
-    return result;
+    return take(value, running_ ^ lanes);
+  }
+
+  // Returns the value of the thread `lanes` before this one; the first threads of a warp get their own.
+  template <class T>
+  T shift(T value, unsigned lanes) {
+    return take(value, running_ % kWarp >= lanes ? running_ - lanes : running_);
   }
 
  private:
-  enum class State { kReady, kAtWarp, kAtBlock, kDone };
+  enum class State { kReady, kAtWarp, kAtBlock, kAtGrid, kDone };
   struct Fiber {
     ucontext_t context;
     std::unique_ptr<char[]> stack;
@@ -81,6 +101,18 @@ class Block {
   };
   static constexpr size_t kStackBytes = 64 << 10;
   static constexpr size_t kWarp = 32;
+
+  // Returns the value of another thread of this warp.
+  template <class T>
+  T take(T value, size_t other) {
+    static_assert(sizeof(T) <= sizeof(Fiber::slot));
+    std::memcpy(&fibers_[running_].slot, &value, sizeof(T));
+    wait(State::kAtWarp);
+    T result = value;
+    if (other < fibers_.size()) std::memcpy(&result, &fibers_[other].slot, sizeof(T));
+    wait(State::kAtWarp);  // before it is overwritten
+    return result;
+  }
 
   static void enter() {
     Block& block = *current();
@@ -108,6 +140,7 @@ class Block {
   void wait(State state) {
     Fiber& fiber = fibers_[running_];
     fiber.state = state;
+    if (state != State::kAtGrid) ++moves_;
     swapcontext(&fiber.context, &main_);
   }
 
@@ -138,6 +171,8 @@ class Block {
 
   Dim3 size_;
   const std::function<void()>& kernel_;
+  unsigned index_ = 0;
+  uint64_t moves_ = 0;
   std::vector<Fiber> fibers_;
   ucontext_t main_{};
   size_t running_ = 0;
@@ -149,8 +184,32 @@ inline void run_grid(Dim3 grid, Dim3 block, const std::function<void()>& kernel,
   gridDim = grid;
   blockDim = block;
   for (unsigned i = 0; i < grid.x; ++i) {
-    blockIdx = {order == Order::kForward ? i : grid.x - 1 - i, 0, 0};
-    threads.run(order);
+    threads.begin(order == Order::kForward ? i : grid.x - 1 - i);
+    if (!threads.advance(order)) throw std::logic_error("a block waits for others, which run after it");
+  }
+}
+
+// Runs a grid whose blocks wait for one another (base/kernels/grid_barrier.cuh). Throws std::logic_error if all wait.
+inline void run_resident_grid(Dim3 grid, Dim3 block, const std::function<void()>& kernel,
+                              Order order = Order::kForward) {
+  gridDim = grid;
+  blockDim = block;
+  std::vector<std::unique_ptr<Block>> blocks;
+  for (unsigned i = 0; i < grid.x; ++i) {
+    blocks.push_back(std::make_unique<Block>(block, kernel));
+    blocks.back()->begin(order == Order::kForward ? i : grid.x - 1 - i);
+  }
+  const auto moves = [&] {
+    uint64_t sum = 0;
+    for (const auto& one : blocks) sum += one->moves();
+    return sum;
+  };
+  for (size_t ended = 0; ended < blocks.size();) {
+    const uint64_t before = moves();
+    for (const auto& one : blocks) {
+      if (!one->ended() && one->advance(order)) ++ended;
+    }
+    if (moves() == before) throw std::logic_error("all blocks wait for one another");
   }
 }
 
@@ -165,9 +224,30 @@ inline void __syncthreads() {
   draftsmith::cuda_shim::Block::current()->wait_for_block();
 }
 
+// Lets other blocks run. Called while a thread waits for them.
+inline void run_other_blocks() {
+  draftsmith::cuda_shim::Block::current()->wait_for_grid();
+}
+
 template <class T>
 T __shfl_xor_sync(unsigned, T value, int lanes) {
   return draftsmith::cuda_shim::Block::current()->exchange(value, static_cast<unsigned>(lanes));
+}
+
+template <class T>
+T __shfl_up_sync(unsigned, T value, unsigned lanes) {
+  return draftsmith::cuda_shim::Block::current()->shift(value, lanes);
+}
+
+// A thread runs until it waits, so nothing comes between.
+template <class T>
+T atomicAdd(T* to, T value) {
+  return std::exchange(*to, *to + value);
+}
+
+template <class T>
+T atomicMin(T* to, T value) {
+  return std::exchange(*to, std::min(*to, value));
 }
 
 inline unsigned __float_as_uint(float value) {

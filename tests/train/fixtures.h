@@ -37,7 +37,7 @@ std::string differences(const std::map<std::string, at::Tensor>& a, const std::m
 // (f(x + h) - f(x - h)) / 2h for each number of x, fp64, h = 1e-5.
 at::Tensor numeric_gradient(at::Tensor x, const std::function<double()>& f);
 
-// Whether there is a Python with the peers: DRAFTSMITH_PEERS_PYTHON or .venv-peers.
+// Returns the Python with the peers, if there is one: DRAFTSMITH_PEERS_PYTHON or .venv-peers.
 std::optional<std::string> peers_python();
 // Runs tests/train/<script> with arguments in it; returns what it printed. Throws when it fails.
 std::string run_python(const std::string& script, const std::vector<std::string>& arguments);

@@ -17,6 +17,7 @@ GPU_SUITES = "*Gpu*.*:*Cuda*.*"
 # The others of the device program are about the stand-in accelerator, which takes the GPU's place in its process.
 DEVICE_SUITES = "Device*.*"
 EAGER = {"DRAFTSMITH_GRAPHS": "off"}  # steps are not recorded as graphs
+PROGRAMS = {"DRAFTSMITH_STEP_PROGRAMS": "on"}  # all layers of a step are one launch
 # Some tests of the device program that take a moment; a dry run checks that it runs, not the device code.
 DRY_TESTS = "*.OperatorsGiveTheCpusNumbers:*.InPlaceOperatorsChangeDeviceMemory:*.GradientsAreTheCpus"
 
@@ -199,19 +200,21 @@ def parity(context: Context) -> None:
 
 
 def lossless(context: Context) -> None:
-    """Share of lines on which methods give greedy decoding's ids, by type and batch; eager beside recorded steps."""
+    """Share of lines on which methods give greedy decoding's ids, by type and batch; eager and step programs beside recorded steps."""
     folder = models(context)
     drafting = ("--drafter", str(folder / "t5-drafter"), "--temperature", "0")
-    methods = {"greedy": ("--method", "greedy"), "greedy, eager": ("--method", "greedy"),
+    greedy = ("--method", "greedy")
+    methods = {"greedy": greedy, "greedy, eager": greedy, "greedy, step programs": greedy,
                "speculative": ("--method", "speculative", "--window", "4", *drafting),
                "assisted": ("--method", "assisted", *drafting)}
     if context.dry:
         methods = {name: methods[name] for name in ("greedy", "speculative")}
+    switches = {"eager": EAGER, "step programs": PROGRAMS}
     runs = [(dtype, batch, method) for dtype in dtypes(context)[:1 if context.dry else 3]
             for batch in ((1,) if context.dry else (1, 16)) for method in methods]
     commands = [(generate_words(context, folder / "t5", folder / "t5.sources", dtype, new_tokens(context),
                                 (*methods[method], "--batch-size", str(batch))),
-                 context.place.environment() | (EAGER if method.endswith("eager") else {}))
+                 context.place.environment() | switches.get(method.rpartition(", ")[2], {}))
                 for dtype, batch, method in runs]
     finished = run_all(commands, context.deadline, context.work, at_once(context))
     outputs = {run: outputs_of(result) for run, result in zip(runs, finished) if result.status == 0}

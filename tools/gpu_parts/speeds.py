@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpu_parts import places
-from gpu_parts.checks import EAGER, PEER, gpu_facts
+from gpu_parts.checks import EAGER, PEER, PROGRAMS, gpu_facts
 from gpu_parts.running import Bench, Context, run_benches
 
 # Dense bf16 TFLOP/s by the vendor's data sheets, for the share that training reaches.
@@ -17,11 +17,13 @@ def peak_tflops(name: str) -> float:
     return next((float(peak) for part, peak in PEAKS.items() if part in name), 0.0)
 
 
-def run_programs(context: Context, program: str, runs: list[list[str]], eager: list[list[str]] = ()) -> None:
-    """Runs a bench with several lists of flags; those of `eager` without recorded graphs."""
+def run_programs(context: Context, program: str, runs: list[list[str]], eager: list[list[str]] = (),
+                 step_programs: list[list[str]] = ()) -> None:
+    """Runs a bench with several lists of flags; those of `eager` without recorded graphs, others with step programs."""
     binary = str(context.place.need(program))
     environment = context.place.environment()
     benches = [Bench([binary, *words], environment, {"steps": "as by default"}) for words in runs]
+    benches += [Bench([binary, *words], environment | PROGRAMS, {"steps": "programs"}) for words in step_programs]
     benches += [Bench([binary, *words], environment | EAGER, {"steps": "eager"}) for words in eager]
     run_benches(context, benches)
 
@@ -35,7 +37,7 @@ def requests(context: Context) -> None:
         return
     shapes = ["--shapes", "t5-small,t5-large,llama-1b", "--pairs", "t5-large:t5-small", "--rounds", "2"]
     bf16 = [*words, "bf16", *shapes]
-    run_programs(context, places.DECODING_BENCH, [bf16, [*words, "fp32", *shapes]], eager=[bf16])
+    run_programs(context, places.DECODING_BENCH, [bf16, [*words, "fp32", *shapes]], eager=[bf16], step_programs=[bf16])
 
 
 def decoding(context: Context) -> None:
@@ -53,7 +55,7 @@ def decoding(context: Context) -> None:
         [*bf16, "--shapes", "mt5-large"],
         [*measures, "--dtype", "fp32", *t5],
         [*measures, "--dtype", "fp16", "--shapes", "t5-large"]],
-        eager=[[*measures, "--dtype", "bf16", *t5]])
+        eager=[[*measures, "--dtype", "bf16", *t5]], step_programs=[[*measures, "--dtype", "bf16", *t5]])
 
 
 def training(context: Context) -> None:

@@ -54,7 +54,7 @@ def relative(tokens: int) -> Callable[[Record], str]:
 
 
 SHAPE, TYPE, BATCH = Column("shape", word("shape")), Column("type", word("dtype")), Column("batch", word("batch"))
-STEPS = Column("steps", lambda record: "eager" if record.get("steps") == "eager" else "default")
+STEPS = Column("steps", lambda record: record["steps"] if record.get("steps") in ("eager", "programs") else "default")
 PAIR = Column("target + drafter", lambda record: f"{record.get('target')} + {record.get('drafter')}")
 
 # A table for each measure: title, sentence, columns.

@@ -7,6 +7,7 @@
 #include <torch/library.h>
 
 #include "base/device_kernels.h"
+#include "train/kernel_texts.h"
 
 namespace draftsmith::train {
 namespace {

@@ -3,17 +3,8 @@
 // own there, whose bits resumed runs rest on.
 #pragma once
 
-#include <span>
-
 #include "base/aten.h"
 #include "base/kernel_texts.h"
-
-namespace draftsmith {
-
-// Returns the kernel sources of train/.
-std::span<const KernelText> train_kernel_texts();
-
-}  // namespace draftsmith
 
 namespace draftsmith::train {
 

@@ -70,7 +70,7 @@ struct ObjectiveInputs {
 // fit the objective.
 std::unique_ptr<Objective> make_objective(const ObjectiveOptions& options, const ObjectiveInputs& inputs = {});
 
-// Whether the named objective learns from a teacher's distributions. Errors: UserError for an unknown name.
+// Returns whether the named objective learns from a teacher's distributions. Errors: UserError for an unknown name.
 bool needs_teacher(const ObjectiveOptions& options);
 
 // An objective in the list of registry.cpp.

@@ -27,8 +27,8 @@ class StudentSamples {
                  int64_t teacher_positions = 0)
       : options_(options), corpus_(&corpus), token_budget_(token_budget), teacher_positions_(teacher_positions) {}
 
-  // Whether a micro-batch is sampled from the student: a function of (seed, micro-step), so that a resumed run decides
-  // the same.
+  // Returns whether a micro-batch is sampled from the student: a function of (seed, micro-step), so that a resumed run
+  // decides the same.
   bool takes(uint64_t micro_step) const;
 
   // Returns a batch of the same sources with targets sampled from the student in its present state. Random numbers are

@@ -34,10 +34,9 @@ class TrainableModel {
   // Runs the models on a batch, with gradients unless they are off. The objective computes the loss.
   virtual TrainableOutput forward(const Batch& batch, const model::DropoutContext& dropout) = 0;
 
-  // Whether a validation measures the means over the first prediction and the exits, instead of the first prediction
-  // alone.
+  // Returns whether a validation measures the means over the first prediction and the exits, not the first one alone.
   virtual bool measures_all() const { return false; }
-  // Whether forward() returns a teacher.
+  // Returns whether forward() returns a teacher.
   virtual bool teaches() const { return false; }
 
   // Writes a model directory with everything in parameters(). Errors: as model::save_model.
@@ -50,11 +49,11 @@ class TrainableModel {
   // another architecture.
   virtual void load(const std::filesystem::path& directory) = 0;
 
-  // Whether there is a decoding_copy().
+  // Returns whether there is a decoding_copy().
   virtual bool decodes() const { return false; }
   // Returns a model that decodes alone with the present weights; nullptr: there is none.
   virtual std::unique_ptr<model::TransformerModel> decoding_copy() const { return nullptr; }
-  // Whether text_writers() returns any model, so that there is BLEU.
+  // Returns whether text_writers() returns any model, so that there is BLEU.
   virtual bool writes_text() const { return false; }
   virtual TextWriters text_writers() const { return {decoding_copy()}; }
 };

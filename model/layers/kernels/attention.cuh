@@ -1,4 +1,4 @@
-// Attention of a decoding step over K/V caches, for step.cu.
+// Attention of a decoding step over K/V caches, for step.cu and step_program.cu.
 //
 // Neighbouring lanes read a key or value together, 16 bytes each. Every sum has an order that the width and the slots
 // seen decide: what a query gets depends neither on other rows nor on the number of tokens in the step.
@@ -231,19 +231,28 @@ __device__ void attend_head(Shared<T>& shared, const T* query, T* context, const
   context[(place * heads + head) * width + thread] = Rounding<T>::of(count > 0 ? sum / total : Sum(0));
 }
 
+// Computes attend_head() of pair `index` of the tokens [B,L] and the heads, heads first. kAligned: keys and values are
+// whole vectors.
+template <bool kAligned, class T>
+__device__ void attend_pair(Shared<T>& shared, const T* query, T* context, const Caches<T>& caches, int tokens,
+                            int heads, Int64 row_stride, Int64 token_stride, double scale, Int64 index) {
+  const int head = static_cast<int>(index % heads);
+  const Int64 place = index / heads;  // of the token: b * L + j
+  const Int64 b = place / tokens;
+  query += b * row_stride + place % tokens * token_stride + head * caches.width;
+  attend_head<kAligned>(shared, query, context, caches, head, heads, place, b, scale);
+}
+
+// Computes one pair a block.
 template <class T>
 __device__ void attend(const T* query, T* context, const Caches<T>& caches, int tokens, int heads, Int64 row_stride,
                        Int64 token_stride, double scale) {
   __shared__ Shared<T> shared;
-  const int head = static_cast<int>(blockIdx.x % heads);
-  const Int64 place = blockIdx.x / heads;  // of the token: b * L + j
-  const Int64 b = place / tokens;
-  query += b * row_stride + place % tokens * token_stride + head * caches.width;
   const bool aligned = caches.width % Vector<T>::kCount == 0 && is_aligned(caches.keys) && is_aligned(caches.values);
   if (aligned) {
-    attend_head<true>(shared, query, context, caches, head, heads, place, b, scale);
+    attend_pair<true>(shared, query, context, caches, tokens, heads, row_stride, token_stride, scale, blockIdx.x);
   } else {
-    attend_head<false>(shared, query, context, caches, head, heads, place, b, scale);
+    attend_pair<false>(shared, query, context, caches, tokens, heads, row_stride, token_stride, scale, blockIdx.x);
   }
 }
 

@@ -5,46 +5,9 @@
 // depend on the others. NaN and positive infinity among the logits give a loss of NaN.
 #include "base/kernels/block_sum.cuh"
 #include "base/kernels/numbers.cuh"
+#include "train/objectives/kernels/softmax_sums.cuh"
 
 namespace kernel {
-
-// Returns a number below all logits that count: exp(logit - least) of none of them, -infinity included, is NaN.
-template <class T>
-__device__ inline T least() {
-  return static_cast<T>(-3e38);
-}
-
-// Returns the largest value of all threads, to each of them. The block has whole warps; every thread calls it.
-template <class T>
-__device__ T block_largest(T value) {
-  __shared__ T largest[32];
-  for (int distance = 16; distance > 0; distance /= 2) {
-    const T other = __shfl_xor_sync(0xffffffffu, value, distance);
-    value = other > value ? other : value;
-  }
-  if (threadIdx.x % 32 == 0) largest[threadIdx.x / 32] = value;
-  __syncthreads();
-  for (unsigned int warp = 0; warp < blockDim.x / 32; ++warp) value = largest[warp] > value ? largest[warp] : value;
-  return value;
-}
-
-// The largest logit so far, the sum of exp(logit - largest), and the plain sum.
-template <class T>
-struct LogitSums {
-  T largest;
-  T exponentials;
-  T plain;
-};
-
-template <class T>
-__device__ void add_logit(LogitSums<T>& sums, T logit) {
-  if (logit > sums.largest) {
-    sums.exponentials *= exp(sums.largest - logit);
-    sums.largest = logit;
-  }
-  sums.exponentials += exp(logit - sums.largest);
-  sums.plain += logit;
-}
 
 // Writes the loss (1-e) -log q(label) + e mean(-log q) of each position. With `write_slope`, logits become the slope of
 // the loss along them: q - e/V, less 1-e at the label.
@@ -56,21 +19,24 @@ __device__ void cross_entropy(T* logits, const Int64* labels, T* losses, int voc
   T* row = logits + static_cast<Int64>(blockIdx.x) * vocabulary;
   const int label = static_cast<int>(labels[blockIdx.x]);
   const T own = row[label];  // before it is overwritten
-  LogitSums<T> sums{least<T>(), 0, 0};
-  for (int i = thread; i < vocabulary; i += threads) add_logit(sums, row[i]);
-  const T largest = block_largest(sums.largest);
-  const T total = block_sum(sums.exponentials * exp(sums.largest - largest));
-  const T plain = block_sum(sums.plain);
+  SoftmaxSum<T> sum;
+  T own_plain = 0;
+  for (int i = thread; i < vocabulary; i += threads) {
+    sum.add(row[i]);
+    own_plain += row[i];
+  }
+  const Softmax<T> q = softmax_of_block(sum);
+  const T plain = block_sum(own_plain);
   const T even = static_cast<T>(smoothing) / static_cast<T>(vocabulary);
   const T kept = static_cast<T>(1 - smoothing);
   if (thread == 0) {
     // Of differences from the largest logit: a small loss of large logits keeps its digits.
-    const T spread = smoothing > 0 ? even * plain - static_cast<T>(smoothing) * largest : T(0);
-    losses[blockIdx.x] = log(total) - kept * (own - largest) - spread;
+    const T spread = smoothing > 0 ? even * plain - static_cast<T>(smoothing) * q.largest : T(0);
+    losses[blockIdx.x] = q.log_total - kept * (own - q.largest) - spread;
   }
   if (write_slope == 0) return;
   for (int i = thread; i < vocabulary; i += threads) {
-    const T probability = exp(row[i] - largest) / total;
+    const T probability = exp(row[i] - q.largest) / q.total;
     row[i] = probability - even - (i == label ? kept : T(0));
   }
 }
@@ -78,7 +44,7 @@ __device__ void cross_entropy(T* logits, const Int64* labels, T* losses, int voc
 }  // namespace kernel
 
 #define CROSS_ENTROPY_KERNEL(suffix, T)                                                                   \
-  extern "C" __global__ void __launch_bounds__(1024) cross_entropy_##suffix(                              \
+  extern "C" __global__ void __launch_bounds__(1024, 1) cross_entropy_##suffix(                           \
       T* logits, const long long* labels, T* losses, int vocabulary, double smoothing, int write_slope) { \
     kernel::cross_entropy<T>(logits, labels, losses, vocabulary, smoothing, write_slope);                 \
   }

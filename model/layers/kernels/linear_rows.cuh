@@ -1,0 +1,225 @@
+// Linear layers of few rows, for linear_rows.cu and step_program.cu: f(x W^T + b), at the speed at which memory is
+// read. x may be RMS-normed on the way, (r w x) W^T with r = 1/sqrt(mean(x^2) + eps): weights are multiplied by w, sums
+// by r.
+//
+// A warp reads some rows of the weights once, 16 bytes a lane at a time, and multiplies them with all rows of x. Sums
+// are of fp32: a lane adds its products in ascending order, then lanes are added as a tree. The order depends on the
+// number of inputs alone, so that a row's result does not depend on the other rows. Compiled with --fmad=false.
+#pragma once
+
+#include "base/kernels/numbers.cuh"
+#include "base/kernels/vectors.cuh"
+
+namespace kernel {
+
+// Operations on sums, by the numbers of PostOp (model/layers/post_op.h).
+enum PostOp { kNothing, kRelu, kGelu, kGeluTanh, kSilu };
+
+__device__ inline float activated(float x, int then) {
+  switch (then) {
+    case kRelu:
+      return x < 0.0f ? 0.0f : x;  // keeps NaN
+    case kGelu:
+      return 0.5f * x * (1.0f + erff(x * 0.70710678f));
+    case kGeluTanh:
+      return 0.5f * x * (1.0f + tanhf(0.79788456f * (x + 0.044715f * (x * x * x))));
+    case kSilu:
+      return x / (1.0f + expf(-x));
+    default:
+      return x;
+  }
+}
+
+// Inputs of a layer, and the weights of their norm.
+template <class X>
+struct Input {
+  const X* x;     // [rows,inputs]
+  const X* norm;  // [inputs]; read if kNormed
+  float epsilon;
+  int rows;
+  int inputs;
+};
+
+// A layer's numbers. A weight of type int8 counts as weight * scale.
+template <class X, class W>
+struct Layer {
+  const W* weight;     // [outputs,inputs]
+  const X* bias;       // [outputs] or null
+  const float* scale;  // [outputs] or null
+};
+
+// Returns the output that a sum of products makes.
+template <class X>
+__device__ float finished(float sum, const X* bias, const float* scale, Int64 output) {
+  const float scaled = scale == nullptr ? sum : sum * scale[output];
+  return bias == nullptr ? scaled : scaled + widen(bias[output]);
+}
+
+// Rows of weights that a warp works on: more of them share a load of x, and take more registers.
+template <int kRows, class W>
+constexpr int kOutputsOf = sizeof(W) == 1 || kRows <= 4 ? 2 : 4;
+
+// Vectors of each such row that are in flight at once.
+template <int kRows, class W>
+constexpr int kDepthOf = sizeof(W) == 1 ? (kRows <= 2 ? 2 : 1)
+                         : kRows <= 2   ? 4
+                         : kRows <= 8   ? 2
+                                        : 1;
+
+__device__ constexpr int power_of_two_from(int number) {
+  int power = 1;
+  while (power < number) power *= 2;
+  return power;
+}
+
+// Sums of a lane: of products, [kRows,kOutputs], and of squares of the inputs if kNormed.
+template <int kRows, int kOutputs>
+struct LaneSums {
+  float products[power_of_two_from(kRows * kOutputs)] = {};
+  float squares[power_of_two_from(kRows)] = {};
+};
+
+// Loads kCount numbers and widens them.
+template <int kCount, class X>
+__device__ void load_numbers(const X* from, float* to) {
+  constexpr int kLoads = kCount / Vector<X>::kCount;
+  KERNEL_UNROLL(4)
+  for (int i = 0; i < kLoads; ++i) {
+    Vector<X>::unpack(load_words(from + i * Vector<X>::kCount), to + i * Vector<X>::kCount);
+  }
+}
+
+// Adds products of a vector of each row of weights with all rows of x, which begin at column `column`.
+template <bool kNormed, int kRows, int kOutputs, class X, class W>
+__device__ void add_products(const Words (&read)[kOutputs], const Input<X>& in, int column,
+                             LaneSums<kRows, kOutputs>& sums) {
+  constexpr int kCount = Vector<W>::kCount;
+  float weights[kOutputs][kCount];
+  KERNEL_UNROLL(4)
+  for (int i = 0; i < kOutputs; ++i) Vector<W>::unpack(read[i], weights[i]);
+  if constexpr (kNormed) {
+    float norm[kCount];
+    load_numbers<kCount>(in.norm + column, norm);
+    KERNEL_UNROLL(4)
+    for (int i = 0; i < kOutputs; ++i) {
+      KERNEL_UNROLL(16)
+      for (int j = 0; j < kCount; ++j) weights[i][j] *= norm[j];
+    }
+  }
+  KERNEL_UNROLL(16)
+  for (int row = 0; row < kRows; ++row) {
+    // A row too many repeats the last one.
+    const int place = row < in.rows ? row : in.rows - 1;
+    float numbers[kCount];
+    load_numbers<kCount>(in.x + static_cast<Int64>(place) * in.inputs + column, numbers);
+    KERNEL_UNROLL(16)
+    for (int j = 0; j < kCount; ++j) {
+      if constexpr (kNormed) sums.squares[row] = multiply_add(numbers[j], numbers[j], sums.squares[row]);
+      KERNEL_UNROLL(4)
+      for (int i = 0; i < kOutputs; ++i) {
+        float& sum = sums.products[row * kOutputs + i];
+        sum = multiply_add(weights[i][j], numbers[j], sum);
+      }
+    }
+  }
+}
+
+// Computes this lane's share of all sums.
+template <bool kNormed, int kRows, int kOutputs, class X, class W>
+__device__ void add_all_products(const W* const (&weights)[kOutputs], const Input<X>& in,
+                                 LaneSums<kRows, kOutputs>& sums) {
+  constexpr int kDepth = kDepthOf<kRows, W>;
+  constexpr int kStride = 32 * Vector<W>::kCount;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  for (int first = lane * Vector<W>::kCount; first < in.inputs; first += kDepth * kStride) {
+    Words read[kDepth][kOutputs];
+    KERNEL_UNROLL(4)
+    for (int i = 0; i < kDepth; ++i) {
+      const int column = first + i * kStride;
+      KERNEL_UNROLL(4)
+      for (int j = 0; j < kOutputs; ++j) read[i][j] = column < in.inputs ? load_words(weights[j] + column) : Words{};
+    }
+    KERNEL_UNROLL(4)
+    for (int i = 0; i < kDepth; ++i) {
+      const int column = first + i * kStride;
+      if (column < in.inputs) add_products<kNormed, kRows, kOutputs, X, W>(read[i], in, column, sums);
+    }
+  }
+}
+
+// Adds each of kCount numbers over the lanes of a warp, pairs at distance 16 first, then 8, 4, 2 and 1. Every step
+// shares out the numbers among two halves of the lanes: lane n is left with number n * kCount / 32 or, of more than 32
+// numbers, with as many from there as each lane can have.
+template <int kCount, int kDistance = 16>
+__device__ void sum_lanes(float* numbers) {
+  if constexpr (kCount > 1 && kDistance > 0) {
+    const bool upper = (threadIdx.x & kDistance) != 0;
+    KERNEL_UNROLL(32)
+    for (int i = 0; i < kCount / 2; ++i) {
+      const float kept = upper ? numbers[i + kCount / 2] : numbers[i];
+      const float given = upper ? numbers[i] : numbers[i + kCount / 2];
+      numbers[i] = kept + __shfl_xor_sync(0xffffffffu, given, kDistance);
+    }
+    sum_lanes<kCount / 2, kDistance / 2>(numbers);
+  } else if constexpr (kDistance > 0) {
+    numbers[0] += __shfl_xor_sync(0xffffffffu, numbers[0], kDistance);
+    sum_lanes<1, kDistance / 2>(numbers);
+  }
+}
+
+// Computes a warp's part, number `part` from 0, of y [rows,outputs] = f(layer(x)) + residual or, if `up` has weights,
+// f(layer(x)) * up(x) + residual, for at most kRows rows. Sums are rounded once, to y. With `up`, a warp's rows of
+// weights are of the one layer and of the other in turns.
+template <bool kNormed, int kRows, class X, class W>
+__device__ void linear_rows(const Input<X>& in, const Layer<X, W>& layer, const Layer<X, W>& up, const X* residual,
+                            X* y, int outputs, int then, Int64 part) {
+  constexpr int kOutputs = kOutputsOf<kRows, W>;
+  constexpr int kNumbers = power_of_two_from(kRows * kOutputs);
+  constexpr int kLeft = kNumbers > 32 ? kNumbers / 32 : 1;    // numbers of a lane after all sums
+  constexpr int kShared = kNumbers < 32 ? 32 / kNumbers : 1;  // lanes with one number
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int layers = up.weight == nullptr ? 1 : 2;
+  const Int64 first = part * (kOutputs / layers);
+  if (first >= outputs) return;
+  const W* weights[kOutputs];
+  KERNEL_UNROLL(4)
+  for (int i = 0; i < kOutputs; ++i) {
+    const Int64 output = first + i / layers;
+    const W* of = i % layers == 0 ? layer.weight : up.weight;
+    weights[i] = of + (output < outputs ? output : outputs - 1) * in.inputs;
+  }
+  LaneSums<kRows, kOutputs> sums;
+  add_all_products<kNormed, kRows, kOutputs, X, W>(weights, in, sums);
+  sum_lanes<kNumbers>(sums.products);
+  float factor = 1.0f;  // the norm's, of the row of this lane's numbers
+  if constexpr (kNormed) {
+    sum_lanes<power_of_two_from(kRows)>(sums.squares);
+    factor = 1.0f / sqrt(sums.squares[0] / static_cast<float>(in.inputs) + in.epsilon);
+  }
+
+  float* numbers = sums.products;
+  const auto index_of = [&](int i) { return lane / kShared * kLeft + i; };
+  const auto output_of = [&](int index) { return first + index % kOutputs / layers; };
+  KERNEL_UNROLL(2)
+  for (int i = 0; i < kLeft; ++i) {
+    const Int64 output = output_of(index_of(i));
+    const bool is_up = index_of(i) % layers == 1;
+    if constexpr (kNormed) numbers[i] *= factor;
+    if (output < outputs) {
+      numbers[i] = finished(numbers[i], is_up ? up.bias : layer.bias, is_up ? up.scale : layer.scale, output);
+    }
+    if (!is_up) numbers[i] = activated(numbers[i], then);
+  }
+  // The other factor of a product is the lane's second number, or the next lane's.
+  if (layers == 2) numbers[0] *= kLeft > 1 ? numbers[kLeft - 1] : __shfl_xor_sync(0xffffffffu, numbers[0], kShared);
+  KERNEL_UNROLL(2)
+  for (int i = 0; i < kLeft; ++i) {
+    const int index = index_of(i);
+    const Int64 output = output_of(index);
+    if (lane % kShared != 0 || index % layers != 0 || index / kOutputs >= in.rows || output >= outputs) continue;
+    const Int64 place = static_cast<Int64>(index / kOutputs) * outputs + output;
+    y[place] = Rounding<X>::of(residual == nullptr ? numbers[i] : numbers[i] + widen(residual[place]));
+  }
+}
+
+}  // namespace kernel

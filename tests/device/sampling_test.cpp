@@ -1,0 +1,37 @@
+// Warping on the device: the CPU's distributions, in one launch.
+#include "infer/sampling/sampling.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/device/test_device.h"
+#include "tests/standin/standin.h"
+#include "tests/support/tensors.h"
+
+namespace draftsmith::infer {
+namespace {
+
+using on_device::test_device;
+
+TEST(DeviceSampling, WarpingIsTheCpusInOneLaunch) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor logits = (random_tensor({2, 3, 900}, 5) * 3).to(type);
+    const at::Tensor there = logits.to(test_device());
+    for (const Warping& warping :
+         {Warping{}, Warping{0.7, 0, 1}, Warping{1, 20, 1}, Warping{1, 0, 0.9}, Warping{0.8, 50, 0.9, 0.01}}) {
+      const at::Tensor expected = warp(logits, warping);
+      standin::reset_counts();
+      const at::Tensor found = warp(there, warping);
+      if (on_device::on_standin()) {
+        EXPECT_EQ(standin::counts().all_launches(), 1);
+        EXPECT_EQ(standin::counts().waits, 0);
+      }
+      EXPECT_EQ(found.device().type(), test_device().type());
+      EXPECT_EQ(found.scalar_type(), at::kFloat);
+      EXPECT_TRUE(found.cpu().gt(0).equal(expected.gt(0)));
+      EXPECT_TRUE(found.cpu().allclose(expected, 1e-6, 0));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace draftsmith::infer
