@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "model/layers/attention_kernel.h"
+#include "model/cpu/attention_kernel.h"
 #include "model/layers/step_operators.h"
 
 namespace draftsmith::model {

@@ -5,8 +5,8 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include "model/layers/int8_matrix.h"
-#include "model/layers/packed_matrix.h"
+#include "model/cpu/fp32_matrix.h"
+#include "model/cpu/int8_matrix.h"
 
 namespace draftsmith::model {
 namespace {
@@ -158,7 +158,7 @@ void Linear::pack(WeightArena& arena, PostOp then) {
   if (type == at::kChar) {
     own_ = Int8Matrix::pack(weight_, bias_, arena);
   } else if (packs && fp32) {
-    own_ = PackedMatrix::pack(weight_, bias_, arena);
+    own_ = Fp32Matrix::pack(weight_, bias_, arena);
   }
   if (!own_ && fp32) {
     weight_ = weight_.to(at::kFloat);

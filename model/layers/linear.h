@@ -10,11 +10,11 @@
 #include <ATen/core/grad_mode.h>
 
 #include "base/aten.h"
+#include "model/cpu/packed_weights.h"
+#include "model/cpu/weight_arena.h"
 #include "model/layers/linear_rows.h"
 #include "model/layers/norm.h"
-#include "model/layers/packed_weights.h"
 #include "model/layers/post_op.h"
-#include "model/layers/weight_arena.h"
 
 namespace draftsmith::model {
 

@@ -4,7 +4,7 @@
 
 #include <tuple>
 
-#include "model/layers/rms_norm_cpu.h"
+#include "model/cpu/rms_norm_cpu.h"
 
 namespace draftsmith::model {
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "model/layers/packed_matrix.h"
+#include "model/cpu/fp32_matrix.h"
 #include "tests/support/tensors.h"
 
 namespace draftsmith::model {
@@ -98,7 +98,7 @@ TEST(LinearPacked, FusedActivationsKeepNan) {
 
 TEST(LinearPacked, RowsDoNotDependOnTheOthersToTheLastBit) {
   WeightArena arena;
-  if (!PackedMatrix::pack(random_tensor({2, 2}, 1), {}, arena)) {
+  if (!Fp32Matrix::pack(random_tensor({2, 2}, 1), {}, arena)) {
     GTEST_SKIP() << "this processor has no AVX-512";
   }
   Linear layer(random_tensor({300, 100}, 6));

@@ -8,8 +8,8 @@
 
 #include <memory>
 
-#include "model/layers/packed_weights.h"
-#include "model/layers/weight_arena.h"
+#include "model/cpu/packed_weights.h"
+#include "model/cpu/weight_arena.h"
 
 namespace draftsmith::model {
 
@@ -23,9 +23,10 @@ class Int8Matrix final : public PackedWeights {
   static std::shared_ptr<const Int8Matrix> pack(const at::Tensor& weight, const at::Tensor& bias, WeightArena& arena,
                                                 bool portable = false);
 
+  void run(PanelRange panels, const Rows& rows, Finish finish) const override;
+
  private:
   Int8Matrix(const at::Tensor& weight, const at::Tensor& bias, WeightArena& arena, bool portable);
-  void run(const float* x, const float* residual, int64_t rows, Finish finish, float* y) const override;
 
   at::Tensor panels_;  // uint8 [panels,in/4,64,4]: w + 128 of four inputs of each of 64 outputs; 128 behind the ends
   at::Tensor scales_;  // fp32 [panels,64]

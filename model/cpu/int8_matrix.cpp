@@ -1,4 +1,4 @@
-#include "model/layers/int8_matrix.h"
+#include "model/cpu/int8_matrix.h"
 
 #ifdef __x86_64__
 #include <immintrin.h>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
 
 #include "base/error.h"
 #include "base/vector_math.h"
@@ -75,6 +76,14 @@ DRAFTSMITH_VECTOR_CODE void quantize_row(const float* x, int64_t inputs, int64_t
     rows.offsets[static_cast<size_t>(row * rows.groups + group)] = -kOffset * sum;
   }
   std::fill(to + inputs, to + rows.width, int8_t{0});
+}
+
+// Returns the rows in int8: memory of this thread, until its next call.
+const QuantizedRows& quantized(const float* x, int64_t rows, int64_t inputs) {
+  static thread_local QuantizedRows kept;
+  kept.resize(rows, inputs);
+  for (int64_t row = 0; row < rows; ++row) quantize_row(x + row * inputs, inputs, row, kept);
+  return kept;
 }
 
 // The weights of one panel and group for some rows of inputs. Adds the products, times the inputs' scale, to sums.
@@ -239,12 +248,11 @@ std::shared_ptr<const Int8Matrix> Int8Matrix::pack(const at::Tensor& weight, con
 }
 
 Int8Matrix::Int8Matrix(const at::Tensor& weight, const at::Tensor& bias, WeightArena& arena, bool portable)
-    : PackedWeights(weight.size(1), weight.size(0)),
+    : PackedWeights(weight.size(1), weight.size(0), kInt8PerTask),
       bias_(bias_panels(bias, weight.size(0))),
       portable_(portable || !has_vnni()) {
-  const int64_t panels = (outputs_ + kPanel - 1) / kPanel;
-  panels_ = arena.take({panels, steps_of(inputs_), kPanel, kStep}, at::kByte);
-  scales_ = at::empty({panels, kPanel}, at::kFloat);
+  panels_ = arena.take({panels(), steps_of(inputs_), kPanel, kStep}, at::kByte);
+  scales_ = at::empty({panels(), kPanel}, at::kFloat);
   const at::Tensor source = weight.detach().contiguous();
   auto* to = panels_.mutable_data_ptr<uint8_t>();
   auto* scales = scales_.mutable_data_ptr<float>();
@@ -252,39 +260,31 @@ Int8Matrix::Int8Matrix(const at::Tensor& weight, const at::Tensor& bias, WeightA
                                   [&] { fill_panels<scalar_t>(source, to, scales); });
 }
 
-void Int8Matrix::run(const float* x, const float* residual, int64_t rows, Finish finish, float* y) const {
-  static thread_local QuantizedRows quantized;  // kept, so that steps allocate nothing
-  QuantizedRows& in = quantized;
-  in.resize(rows, inputs_);
-  at::parallel_for(0, rows, std::max<int64_t>(1, kInt8PerTask / 16 / inputs_), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) quantize_row(x + row * inputs_, inputs_, row, in);
-  });
+void Int8Matrix::run(PanelRange panels, const Rows& rows, Finish finish) const {
+  const QuantizedRows& in = quantized(rows.x, rows.count, inputs_);
   const int64_t bytes = steps_of(inputs_) * kStep * kPanel;  // of a panel
   const auto* weights = panels_.const_data_ptr<uint8_t>();
   const auto* scales = scales_.const_data_ptr<float>();
   const float* bias = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
   const auto multiply = portable_ ? &multiply_group_portably : &multiply_group_with_vnni;
-  const auto task = [&](int64_t begin, int64_t end) {
-    for (int64_t panel = begin; panel < end; ++panel) {
-      for (int64_t row = 0; row < rows; row += kInt8Rows) {
-        const int64_t count = std::min(kInt8Rows, rows - row);
-        alignas(64) float sums[kInt8Rows][kPanel] = {};
-        for (int64_t group = 0; group < in.groups; ++group) {
-          const int64_t first = group * kInt8Group;
-          multiply(count,
-                   {weights + panel * bytes + first * kPanel, steps_of(std::min(kInt8Group, inputs_ - first)),
-                    in.values.data() + row * in.width + first, in.width, in.scales.data() + row * in.groups + group,
-                    in.offsets.data() + row * in.groups + group, in.groups, sums});
-        }
-        const int64_t offset = row * outputs_ + panel * kPanel;
-        finish_rows(count, sums,
-                    {scales + panel * kPanel, bias == nullptr ? nullptr : bias + panel * kPanel,
-                     residual == nullptr ? nullptr : residual + offset, y + offset, outputs_,
-                     std::min(kPanel, outputs_ - panel * kPanel), finish == Finish::kRelu});
+  for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
+    for (int64_t row = 0; row < rows.count; row += kInt8Rows) {
+      const int64_t count = std::min(kInt8Rows, rows.count - row);
+      alignas(64) float sums[kInt8Rows][kPanel] = {};
+      for (int64_t group = 0; group < in.groups; ++group) {
+        const int64_t first = group * kInt8Group;
+        multiply(count,
+                 {weights + panel * bytes + first * kPanel, steps_of(std::min(kInt8Group, inputs_ - first)),
+                  in.values.data() + row * in.width + first, in.width, in.scales.data() + row * in.groups + group,
+                  in.offsets.data() + row * in.groups + group, in.groups, sums});
       }
+      const int64_t offset = row * outputs_ + panel * kPanel;
+      finish_rows(count, sums,
+                  {scales + panel * kPanel, bias == nullptr ? nullptr : bias + panel * kPanel,
+                   rows.residual == nullptr ? nullptr : rows.residual + offset, rows.y + offset, outputs_,
+                   std::min(kPanel, outputs_ - panel * kPanel), finish == Finish::kRelu});
     }
-  };
-  for_panels(panels_.size(0), bytes * rows, kInt8PerTask, task);
+  }
 }
 
 }  // namespace draftsmith::model

@@ -1,4 +1,4 @@
-#include "model/layers/rms_norm_cpu.h"
+#include "model/cpu/rms_norm_cpu.h"
 
 #include <cmath>
 

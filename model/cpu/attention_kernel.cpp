@@ -1,4 +1,4 @@
-#include "model/layers/attention_kernel.h"
+#include "model/cpu/attention_kernel.h"
 
 #include <algorithm>
 #include <limits>

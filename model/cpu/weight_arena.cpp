@@ -1,4 +1,4 @@
-#include "model/layers/weight_arena.h"
+#include "model/cpu/weight_arena.h"
 
 #include <algorithm>
 #include <cstdlib>

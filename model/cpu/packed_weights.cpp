@@ -1,6 +1,9 @@
-#include "model/layers/packed_weights.h"
+#include "model/cpu/packed_weights.h"
 
+#include <algorithm>
 #include <vector>
+
+#include <ATen/Parallel.h>
 
 namespace draftsmith::model {
 
@@ -13,7 +16,7 @@ at::Tensor output_like(const at::Tensor& x, int64_t outputs) {
 at::Tensor PackedWeights::multiply(const at::Tensor& x, Finish finish) const {
   const at::Tensor input = x.contiguous();
   at::Tensor y = output_like(input, outputs_);
-  run(input.const_data_ptr<float>(), nullptr, y.numel() / outputs_, finish, y.mutable_data_ptr<float>());
+  run_all({input.const_data_ptr<float>(), nullptr, y.numel() / outputs_, y.mutable_data_ptr<float>()}, finish);
   return y;
 }
 
@@ -21,9 +24,21 @@ at::Tensor PackedWeights::add_to(const at::Tensor& residual, const at::Tensor& x
   const at::Tensor input = x.contiguous();
   const at::Tensor added = residual.contiguous();
   at::Tensor y = at::empty_like(added);
-  run(input.const_data_ptr<float>(), added.const_data_ptr<float>(), y.numel() / outputs_, Finish::kNone,
-      y.mutable_data_ptr<float>());
+  run_all(
+      {input.const_data_ptr<float>(), added.const_data_ptr<float>(), y.numel() / outputs_, y.mutable_data_ptr<float>()},
+      Finish::kNone);
   return y;
+}
+
+void PackedWeights::run_all(const Rows& rows, Finish finish) const {
+  const int64_t panel = inputs_ * kPanel * rows.count;  // multiplications
+  if (panels() * panel <= products_) {
+    run({0, panels()}, rows, finish);
+    return;
+  }
+  at::parallel_for(0, panels(), std::max<int64_t>(1, products_ / 2 / panel), [&](int64_t begin, int64_t end) {
+    run({begin, end}, rows, finish);
+  });
 }
 
 at::Tensor bias_panels(const at::Tensor& bias, int64_t outputs) {

@@ -1,4 +1,4 @@
-#include "model/layers/packed_matrix.h"
+#include "model/cpu/fp32_matrix.h"
 
 #ifdef __x86_64__
 #include <immintrin.h>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
 
 namespace draftsmith::model {
 namespace {
@@ -117,24 +118,24 @@ void fill_panel(const T* rows, int64_t valid, int64_t inputs, float* panel) {
 
 }  // namespace
 
-std::shared_ptr<const PackedMatrix> PackedMatrix::pack(const at::Tensor& weight, const at::Tensor& bias,
-                                                       WeightArena& arena) {
+std::shared_ptr<const Fp32Matrix> Fp32Matrix::pack(const at::Tensor& weight, const at::Tensor& bias,
+                                                   WeightArena& arena) {
   const at::ScalarType type = weight.scalar_type();
   const bool fits = type == at::kFloat || type == at::kBFloat16 || type == at::kHalf || type == at::kDouble;
   if (!supported() || !weight.device().is_cpu() || !fits || weight.numel() == 0) return nullptr;
-  return std::shared_ptr<const PackedMatrix>(new PackedMatrix(weight, bias, arena));
+  return std::shared_ptr<const Fp32Matrix>(new Fp32Matrix(weight, bias, arena));
 }
 
-PackedMatrix::PackedMatrix(const at::Tensor& weight, const at::Tensor& bias, WeightArena& arena)
-    : PackedWeights(weight.size(1), weight.size(0)), bias_(bias_panels(bias, weight.size(0))) {
-  panels_ = arena.take({(outputs_ + kPanel - 1) / kPanel, inputs_, kPanel}, at::kFloat);
+Fp32Matrix::Fp32Matrix(const at::Tensor& weight, const at::Tensor& bias, WeightArena& arena)
+    : PackedWeights(weight.size(1), weight.size(0), kProductsPerTask), bias_(bias_panels(bias, weight.size(0))) {
+  panels_ = arena.take({panels(), inputs_, kPanel}, at::kFloat);
   const at::Tensor source = weight.detach().contiguous();
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, source.scalar_type(), "packed_matrix",
                                   [&] { fill(source.const_data_ptr<scalar_t>()); });
 }
 
 template <class T>
-void PackedMatrix::fill(const T* rows) {
+void Fp32Matrix::fill(const T* rows) {
   auto* to = panels_.mutable_data_ptr<float>();
   const int64_t numbers = inputs_ * kPanel;  // of a panel
   const auto task = [&](int64_t begin, int64_t end) {
@@ -142,24 +143,22 @@ void PackedMatrix::fill(const T* rows) {
       fill_panel(rows + panel * numbers, std::min(kPanel, outputs_ - panel * kPanel), inputs_, to + panel * numbers);
     }
   };
-  at::parallel_for(0, panels_.size(0), std::max<int64_t>(1, kProductsPerTask / numbers), task);
+  at::parallel_for(0, panels(), std::max<int64_t>(1, kProductsPerTask / numbers), task);
 }
 
-void PackedMatrix::run(const float* x, const float* residual, int64_t rows, Finish finish, float* y) const {
+void Fp32Matrix::run(PanelRange panels, const Rows& rows, Finish finish) const {
   const float* weights = panels_.const_data_ptr<float>();
   const float* bias = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
-  const auto task = [&](int64_t begin, int64_t end) {
-    for (int64_t panel = begin; panel < end; ++panel) {
-      for (int64_t row = 0; row < rows; row += kRows) {
-        const int64_t offset = row * outputs_ + panel * kPanel;
-        multiply_rows(std::min(kRows, rows - row),
-                      {weights + panel * inputs_ * kPanel, bias == nullptr ? nullptr : bias + panel * kPanel,
-                       x + row * inputs_, residual == nullptr ? nullptr : residual + offset, y + offset, inputs_,
-                       outputs_, std::min(kPanel, outputs_ - panel * kPanel), finish == Finish::kRelu});
-      }
+  for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
+    for (int64_t row = 0; row < rows.count; row += kRows) {
+      const int64_t offset = row * outputs_ + panel * kPanel;
+      multiply_rows(
+          std::min(kRows, rows.count - row),
+          {weights + panel * inputs_ * kPanel, bias == nullptr ? nullptr : bias + panel * kPanel,
+           rows.x + row * inputs_, rows.residual == nullptr ? nullptr : rows.residual + offset, rows.y + offset,
+           inputs_, outputs_, std::min(kPanel, outputs_ - panel * kPanel), finish == Finish::kRelu});
     }
-  };
-  for_panels(panels_.size(0), inputs_ * kPanel * rows, kProductsPerTask, task);
+  }
 }
 
 }  // namespace draftsmith::model

@@ -1,5 +1,5 @@
 // Products with weights of int8: what is rounded, and that nothing else is.
-#include "model/layers/int8_matrix.h"
+#include "model/cpu/int8_matrix.h"
 
 #include <cmath>
 #include <limits>

@@ -4,23 +4,24 @@
 
 #include <memory>
 
-#include "model/layers/packed_weights.h"
-#include "model/layers/weight_arena.h"
+#include "model/cpu/packed_weights.h"
+#include "model/cpu/weight_arena.h"
 
 namespace draftsmith::model {
 
-class PackedMatrix final : public PackedWeights {
+class Fp32Matrix final : public PackedWeights {
  public:
   // Packs weight [out,in], stored in any float type on the CPU, and fp32 bias [out] (undefined: none). Returns null if
   // the processor or the dtype does not support it.
-  static std::shared_ptr<const PackedMatrix> pack(const at::Tensor& weight, const at::Tensor& bias, WeightArena& arena);
+  static std::shared_ptr<const Fp32Matrix> pack(const at::Tensor& weight, const at::Tensor& bias, WeightArena& arena);
+
+  void run(PanelRange panels, const Rows& rows, Finish finish) const override;
 
  private:
-  PackedMatrix(const at::Tensor& weight, const at::Tensor& bias, WeightArena& arena);
+  Fp32Matrix(const at::Tensor& weight, const at::Tensor& bias, WeightArena& arena);
   // Fills the panels from rows [out,in].
   template <class T>
   void fill(const T* rows);
-  void run(const float* x, const float* residual, int64_t rows, Finish finish, float* y) const override;
 
   at::Tensor panels_;  // [panels,in,64]: 64 outputs side by side, the last panel padded with zeros
   at::Tensor bias_;    // [panels,64], padded likewise; undefined: none
