@@ -94,33 +94,37 @@ DRAFTSMITH_VECTOR_CODE void attend_query(const Query<double>& in, double* scores
 }  // namespace
 
 template <class T>
-void attention_kernel(const KernelShape& shape, const VisibleKeys& visible, const KernelPointers<T>& pointers) {
+void attend_head(const KernelShape& shape, const VisibleKeys& visible, const KernelPointers<T>& pointers, int64_t row,
+                 int64_t head) {
+  static thread_local std::vector<T> scores;
+  const auto b = static_cast<size_t>(row);
+  scores.resize(std::max(scores.size(), static_cast<size_t>(visible.prefix(b, shape.tokens) + 1)));
   const int64_t inner = shape.heads * shape.head_width;
   const int64_t group = shape.heads / shape.key_value_heads;
+  const int64_t cache = (visible.cache_row[b] * shape.key_value_heads + head / group) * shape.slots * shape.head_width;
+  const T* bias_end = pointers.bias == nullptr ? nullptr : pointers.bias + (head + 1) * shape.bias_columns - 1;
+  for (int64_t j = 0; j < shape.tokens; ++j) {
+    T* out = pointers.context + (row * shape.tokens + j) * inner + head * shape.head_width;
+    const int64_t prefix = visible.prefix(b, j);
+    if (j >= visible.queries[b] || (prefix == 0 && !visible.own_slot)) {
+      std::fill(out, out + shape.head_width, T(0));
+      continue;
+    }
+    const T* query =
+        pointers.query + row * shape.query_row_stride + j * shape.query_token_stride + head * shape.head_width;
+    attend_query(
+        {query, pointers.keys + cache, pointers.values + cache,
+         bias_end == nullptr ? nullptr : bias_end - visible.position(b, j), bias_end == nullptr ? T(0) : *bias_end,
+         prefix, visible.own_slot ? visible.first[b] + j : -1, shape.head_width, static_cast<T>(shape.scale)},
+        scores.data(), out);
+  }
+}
+
+template <class T>
+void attention_kernel(const KernelShape& shape, const VisibleKeys& visible, const KernelPointers<T>& pointers) {
   const auto task = [&](int64_t begin, int64_t end) {
-    std::vector<T> scores(static_cast<size_t>(visible.used(shape.tokens) + 1));
     for (int64_t index = begin; index < end; ++index) {
-      const int64_t row = index / shape.heads;
-      const int64_t head = index % shape.heads;
-      const auto b = static_cast<size_t>(row);
-      const int64_t cache =
-          (visible.cache_row[b] * shape.key_value_heads + head / group) * shape.slots * shape.head_width;
-      const T* bias_end = pointers.bias == nullptr ? nullptr : pointers.bias + (head + 1) * shape.bias_columns - 1;
-      for (int64_t j = 0; j < shape.tokens; ++j) {
-        T* out = pointers.context + (row * shape.tokens + j) * inner + head * shape.head_width;
-        const int64_t prefix = visible.prefix(b, j);
-        if (j >= visible.queries[b] || (prefix == 0 && !visible.own_slot)) {
-          std::fill(out, out + shape.head_width, T(0));
-          continue;
-        }
-        const T* query =
-            pointers.query + row * shape.query_row_stride + j * shape.query_token_stride + head * shape.head_width;
-        attend_query(
-            {query, pointers.keys + cache, pointers.values + cache,
-             bias_end == nullptr ? nullptr : bias_end - visible.position(b, j), bias_end == nullptr ? T(0) : *bias_end,
-             prefix, visible.own_slot ? visible.first[b] + j : -1, shape.head_width, static_cast<T>(shape.scale)},
-            scores.data(), out);
-      }
+      attend_head(shape, visible, pointers, index / shape.heads, index % shape.heads);
     }
   };
   const int64_t tasks = static_cast<int64_t>(visible.first.size()) * shape.heads;
@@ -132,6 +136,8 @@ void attention_kernel(const KernelShape& shape, const VisibleKeys& visible, cons
   }
 }
 
+template void attend_head<float>(const KernelShape&, const VisibleKeys&, const KernelPointers<float>&, int64_t,
+                                 int64_t);
 template void attention_kernel<float>(const KernelShape&, const VisibleKeys&, const KernelPointers<float>&);
 template void attention_kernel<double>(const KernelShape&, const VisibleKeys&, const KernelPointers<double>&);
 

@@ -29,7 +29,14 @@ struct KernelPointers {
   T* context;       // [B,L,H*K]; zeros for queries that see no key or don't matter
 };
 
+// Computes all heads, on all threads.
 template <class T>
 void attention_kernel(const KernelShape& shape, const VisibleKeys& visible, const KernelPointers<T>& pointers);
+
+// Computes one head of one row's queries, on the calling thread. Allocates nothing once the thread has read as many
+// keys.
+template <class T>
+void attend_head(const KernelShape& shape, const VisibleKeys& visible, const KernelPointers<T>& pointers, int64_t row,
+                 int64_t head);
 
 }  // namespace draftsmith::model

@@ -182,6 +182,18 @@ at::Tensor Attention::operator()(const at::Tensor& x, const AttentionMemory& mem
   return x + dropout(weights_.output(context));
 }
 
+std::optional<AttentionWeightsView> Attention::packed_view() const {
+  AttentionWeightsView view{.norm = weights_.norm.row_norm(),
+                            .input = (self_ ? fused_ : weights_.query).own_weights(),
+                            .output = weights_.output.own_weights(),
+                            .heads = heads_.count,
+                            .key_value_heads = heads_.key_values(),
+                            .head_width = heads_.width,
+                            .scale = heads_.scale};
+  if (view.norm.weight == nullptr || view.input == nullptr || view.output == nullptr) return std::nullopt;
+  return view;
+}
+
 std::vector<at::Tensor> Attention::parameters() const {
   std::vector<at::Tensor> all{weights_.norm.weight(), weights_.norm.bias()};
   for (const Linear* part : {&weights_.query, &weights_.key, &weights_.value, &weights_.output}) {

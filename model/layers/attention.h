@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "model/cpu/layer_weights.h"
 #include "model/layers/activation_observer.h"
 #include "model/layers/dropout.h"
 #include "model/layers/linear.h"
@@ -110,6 +111,8 @@ class Attention {
     return (self_ ? fused_ : weights_.query).one_operator(weights_.norm, x) && weights_.output.one_operator(x);
   }
 
+  // Returns what steps on CPUs read; nothing if it is not packed for them.
+  std::optional<AttentionWeightsView> packed_view() const;
   // Returns weights and biases; some may be undefined.
   std::vector<at::Tensor> parameters() const;
 

@@ -30,6 +30,18 @@ bool FeedForward::own_operators(const at::Tensor& x) const {
   return first.finishes(x) && first.one_operator(norm_, x) && up_.one_operator(x) && down_.one_operator(x);
 }
 
+std::optional<FeedForwardWeightsView> FeedForward::packed_view() const {
+  const bool gated = gate_.weight().defined();
+  FeedForwardWeightsView view{.norm = norm_.row_norm(),
+                              .gate = gate_.own_weights(),
+                              .up = up_.own_weights(),
+                              .down = down_.own_weights(),
+                              .activation = post_op(activation_)};
+  const bool whole = view.norm.weight != nullptr && view.up != nullptr && view.down != nullptr;
+  if (!whole || gated != (view.gate != nullptr)) return std::nullopt;
+  return view;
+}
+
 std::vector<at::Tensor> FeedForward::parameters() const {
   return {norm_.weight(), norm_.bias(), gate_.weight(), gate_.bias(),
           up_.weight(),   up_.bias(),   down_.weight(), down_.bias()};

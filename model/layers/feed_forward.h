@@ -2,8 +2,10 @@
 // GLU variants). T5 has another dropout before W_down.
 #pragma once
 
+#include <optional>
 #include <vector>
 
+#include "model/cpu/layer_weights.h"
 #include "model/layers/activation_observer.h"
 #include "model/layers/dropout.h"
 #include "model/layers/linear.h"
@@ -33,6 +35,8 @@ class FeedForward {
                     const InputObserver& observer = {}) const;
   // Whether add_to() of x takes operators of model/layers/linear_rows.h alone.
   bool own_operators(const at::Tensor& x) const;
+  // Returns what steps on CPUs read; nothing if it is not packed for them.
+  std::optional<FeedForwardWeightsView> packed_view() const;
   // Returns weights and biases; some may be undefined.
   std::vector<at::Tensor> parameters() const;
   void pack(WeightArena& arena);

@@ -56,6 +56,8 @@ class Linear {
     return packed() && !(at::GradMode::is_enabled() && (weight_.requires_grad() || x.requires_grad()));
   }
 
+  // Returns the weights packed for steps on CPUs; null: they are not.
+  const PackedWeights* own_weights() const { return own_.get(); }
   // Returns the weight: a tensor without data (its device is meta) if only the packed weight was kept.
   const at::Tensor& weight() const { return weight_; }
   const at::Tensor& bias() const { return bias_; }

@@ -59,6 +59,15 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilo
 
 }  // namespace
 
+RowNorm NormLayer::row_norm() const {
+  const auto takes = [](const at::Tensor& x) {
+    return x.is_cpu() && x.scalar_type() == at::kFloat && x.is_contiguous();
+  };
+  if (!takes(weight_) || (bias_.defined() && !takes(bias_))) return {};
+  return {weight_.const_data_ptr<float>(), bias_.defined() ? bias_.const_data_ptr<float>() : nullptr, epsilon_,
+          kind_ == Norm::kLayer};
+}
+
 at::Tensor NormLayer::operator()(const at::Tensor& x) const {
   if (kind_ == Norm::kRms) {
     return rms_norm(x, weight_, epsilon_);

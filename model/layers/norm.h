@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/aten.h"
+#include "model/cpu/row_operations.h"
 #include "model/layers/layer_config.h"
 #include "model/layers/linear_weights.h"
 
@@ -19,6 +20,9 @@ class NormLayer {
   at::Tensor operator()(const at::Tensor& x) const;
   // Returns the numbers of an RMS norm; an undefined weight for layer norm.
   InputNorm rms() const { return kind_ == Norm::kRms ? InputNorm{weight_, epsilon_} : InputNorm(); }
+
+  // Returns the norm of fp32 rows on a CPU, a view; without weights if it is of other numbers.
+  RowNorm row_norm() const;
 
   const at::Tensor& weight() const { return weight_; }
   const at::Tensor& bias() const { return bias_; }

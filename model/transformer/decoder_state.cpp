@@ -134,8 +134,14 @@ bool DecoderState::selects_in_place(std::span<const int64_t> rows) const {
 }
 
 StepLayout DecoderState::layout_of(std::span<const int64_t> new_tokens, int64_t tokens, int64_t layer) const {
-  check_rows(new_tokens.size());
   StepLayout layout;
+  layout_of(new_tokens, tokens, layer, layout);
+  return layout;
+}
+
+void DecoderState::layout_of(std::span<const int64_t> new_tokens, int64_t tokens, int64_t layer,
+                             StepLayout& layout) const {
+  check_rows(new_tokens.size());
   layout.tokens = tokens;
   layout.base = cache(layer).lengths;
   layout.new_tokens.assign(new_tokens.begin(), new_tokens.end());
@@ -144,7 +150,6 @@ StepLayout DecoderState::layout_of(std::span<const int64_t> new_tokens, int64_t 
       throw std::logic_error("a row's new tokens must be 0 to the step's number of tokens");
     }
   }
-  return layout;
 }
 
 StepLayout DecoderState::append(std::span<const int64_t> new_tokens, int64_t tokens, int64_t layer) const {
@@ -280,12 +285,26 @@ void DecoderState::reserve(LayerCache& cache, int64_t slots) {
   }
 }
 
-void DecoderState::write(int64_t layer, const KeyValue& key_value, const StepLayout& layout) {
+at::Tensor DecoderState::logits_of(at::IntArrayRef shape) {
+  if (logits_.defined() && logits_.use_count() == 1 && logits_.storage().use_count() == 1) {
+    logits_.resize_(shape);
+  } else {
+    logits_ = at::empty(shape, at::kFloat);
+  }
+  return logits_;
+}
+
+void DecoderState::make_room(int64_t layer, const StepLayout& layout) {
   LayerCache& cache = layers_.at(static_cast<size_t>(layer));
   const int64_t needed = slots_needed(layout);
   if (const int64_t present = cache.keys.size(2); needed + kSpareSlots > present) {
     reserve(cache, std::max(needed, std::min(2 * present, capacity_)) + kSpareSlots);
   }
+}
+
+void DecoderState::write(int64_t layer, const KeyValue& key_value, const StepLayout& layout) {
+  make_room(layer, layout);
+  LayerCache& cache = layers_.at(static_cast<size_t>(layer));
   if (const StepPlaces& places = layout.places; places.slot.defined()) {
     write_at(cache.keys, cache.values, key_value.key, key_value.value, places.row, places.slot);
   } else {

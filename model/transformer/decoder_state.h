@@ -52,6 +52,8 @@ class DecoderState final : public DecodeState {
   // Returns the layout of the next new_tokens[b] tokens of each row, starting at the length of layer `layer`, without
   // places on the device.
   StepLayout layout_of(std::span<const int64_t> new_tokens, int64_t tokens, int64_t layer = 0) const;
+  // The same, in the memory of a layout.
+  void layout_of(std::span<const int64_t> new_tokens, int64_t tokens, int64_t layer, StepLayout& layout) const;
   // Returns the same with places.
   StepLayout append(std::span<const int64_t> new_tokens, int64_t tokens, int64_t layer = 0) const;
   // Returns the layout of counts[b] siblings of each row, at most `branches`, all at the next position of layer
@@ -71,6 +73,8 @@ class DecoderState final : public DecodeState {
   at::Tensor values(int64_t layer) const { return valid_slots(layer, &LayerCache::values); }
 
   // --- for the model that made the state ---
+  // Gives the caches of a layer room for a step.
+  void make_room(int64_t layer, const StepLayout& layout);
   // Writes a step's K/V [B,L,H*K] of one layer to the layout's slots: of each row's new tokens only.
   void write(int64_t layer, const KeyValue& key_value, const StepLayout& layout);
   // Throws std::logic_error unless the layers stand at the layout's base and have room for it.
@@ -99,6 +103,8 @@ class DecoderState final : public DecodeState {
   // Returns the layout with the places that a copy of packed_places() on the device holds.
   StepLayout placed(StepLayout layout, const at::Tensor& packed) const;
   StepGraphs& graphs() { return graphs_; }
+  // Returns memory for a step's logits [B,P,V], fp32 on the CPU: that of the step before unless somebody still has it.
+  at::Tensor logits_of(at::IntArrayRef shape);
   // Returns the counters of this state's step programs, which run one after another (model/layers/step_program.h).
   const at::Tensor& program_counters();
 
@@ -144,6 +150,7 @@ class DecoderState final : public DecodeState {
   uint64_t memory_;                      // DevicePlaces::memory
   StepGraphs graphs_;
   at::Tensor program_counters_;  // made when first needed
+  at::Tensor logits_;
 };
 
 }  // namespace draftsmith::model

@@ -20,6 +20,8 @@ class VocabularyRows {
   bool pruned() const { return ids_.defined(); }
   // Returns the rows of tokens int64 [...]; the stand-in's row for tokens without one.
   at::Tensor of(const at::Tensor& tokens) const;
+  // Returns the row of one token id below V, on the CPU.
+  int64_t row_of(int64_t token) const { return pruned() ? row_of_.const_data_ptr<int64_t>()[token] : token; }
   // Returns whether tokens int64 [...] have their own row. bool [...]
   at::Tensor has(const at::Tensor& tokens) const;
   // Returns values of the rows [...,rows] as values of all ids [...,V], with `elsewhere` for ids without a row.

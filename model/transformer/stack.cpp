@@ -142,6 +142,14 @@ CrossCache Block::cross_cache(const at::Tensor& memory) const {
   return {split(projected.key), split(projected.value)};  // [R,H,S,K]
 }
 
+std::optional<LayerWeightsView> Block::packed_view() const {
+  const auto self = self_.packed_view();
+  const auto cross = cross_ ? cross_->packed_view() : std::nullopt;
+  const auto feed_forward = feed_forward_.packed_view();
+  if (!self || !feed_forward || cross_.has_value() != cross.has_value()) return std::nullopt;
+  return LayerWeightsView{*self, cross, *feed_forward, parallel_residual_};
+}
+
 std::vector<at::Tensor> Block::parameters() const {
   std::vector<at::Tensor> all = self_.parameters();
   const auto add = [&](const std::vector<at::Tensor>& more) { all.insert(all.end(), more.begin(), more.end()); };
@@ -189,6 +197,7 @@ Stack::Stack(const TransformerConfig& config, bool decoder, const Building& buil
   if (config.positions == Positions::kRotary) {
     rotary_ = config.rotary;
   }
+  if (building.arena != nullptr) view_packed();
 }
 
 bool Stack::steps_in_one_launch(const at::Tensor& x) const {
@@ -328,9 +337,19 @@ void Stack::pack(WeightArena& arena) {
   for (Block& block : blocks_) {
     block.pack(arena);
   }
+  view_packed();
+}
+
+void Stack::view_packed() {
+  packed_.clear();
+  for (const Block& block : blocks_) {
+    if (const auto view = block.packed_view()) packed_.push_back(*view);
+  }
+  if (packed_.size() != blocks_.size()) packed_.clear();
 }
 
 void Stack::unpack() {
+  packed_.clear();
   for (Block& block : blocks_) {
     block.unpack();
   }

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 
 #include "model/layers/activation_observer.h"
 #include "model/layers/attention.h"
@@ -74,6 +75,8 @@ class Block {
   // Returns the cross-attention K/V of encoder states [R,S,D].
   CrossCache cross_cache(const at::Tensor& memory) const;
 
+  // Returns what steps on CPUs read; nothing if it is not packed for them.
+  std::optional<LayerWeightsView> packed_view() const;
   // Returns weights and biases of all sublayers.
   std::vector<at::Tensor> parameters() const;
 
@@ -114,6 +117,9 @@ class Stack {
   // Whether a step of x [B,L,D] through all layers is best one program (model/layers/step_program.h): there it can be
   // one, and the layers are small.
   bool steps_in_one_launch(const at::Tensor& x) const;
+  // Returns the layers as steps on CPUs read them; none if they are not packed for them.
+  std::span<const LayerWeightsView> packed_views() const { return packed_; }
+  RowNorm final_row_norm() const { return final_norm_.row_norm(); }
   // Returns tables of positions 0..count-1 for cached steps.
   PositionTables position_tables(int64_t count) const;
 
@@ -130,6 +136,8 @@ class Stack {
   void unpack();
 
  private:
+  // Sets the views of packed layers.
+  void view_packed();
   // Returns which tokens are hidden from each token by order, segments and lengths. bool [B or 1,1,T,T]; undefined when
   // all are visible.
   at::Tensor hidden_tokens(const at::Tensor& x, const TokenBatch& batch, const SegmentIndex& packed) const;
@@ -145,6 +153,7 @@ class Stack {
   PositionBias bias_;
   std::optional<RotaryConfig> rotary_;
   NormLayer final_norm_;
+  std::vector<LayerWeightsView> packed_;
 };
 
 }  // namespace draftsmith::model

@@ -8,6 +8,7 @@
 #include "model/layers/step_program.h"
 #include "model/transformer/applied_block.h"
 #include "model/transformer/parameters.h"
+#include "model/transformer/step_visibility.h"
 
 namespace draftsmith::model {
 namespace {
@@ -17,14 +18,7 @@ constexpr int64_t kFirstPositions = 65;
 
 StepVisibility self_visibility(const StepLayout& layout, const DecoderState& state) {
   VisibleKeys visible;
-  visible.first = layout.base;
-  visible.queries = layout.new_tokens;
-  visible.growing = !layout.siblings;
-  visible.own_slot = layout.siblings;
-  visible.cache_row = state.cache_rows();
-  for (int64_t& first : visible.first) {
-    first += layout.siblings ? 0 : 1;
-  }
+  self_keys(layout, state, visible);
   const StepPlaces& places = layout.places;
   return {std::move(visible),
           {places.row, places.prefix, layout.siblings ? places.slot : at::Tensor(), places.position},
@@ -33,11 +27,7 @@ StepVisibility self_visibility(const StepLayout& layout, const DecoderState& sta
 
 StepVisibility cross_visibility(const StepLayout& layout, const DecoderState& state) {
   VisibleKeys visible;
-  visible.cache_row = state.source_of_row();
-  visible.queries = layout.new_tokens;
-  for (size_t b = 0; b < visible.cache_row.size(); ++b) {
-    visible.first.push_back(state.source_length(static_cast<int64_t>(b)));
-  }
+  cross_keys(layout, state, visible);
   const StepPlaces& places = layout.places;
   return {std::move(visible), {places.source_row, places.source_length, {}, places.source_length}, layout.recorded};
 }
@@ -226,6 +216,9 @@ void TransformerParts::prepare(LayerRange layers, const StepLayout& layout, Deco
 
 at::Tensor TransformerParts::apply_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,
                                           DecoderState& state, const EachLayer& each) const {
+  if (!each && hidden.is_cpu() && hidden.scalar_type() == at::kFloat && on_cpu().takes(layout.tokens)) {
+    return on_cpu().apply_layers(layers, hidden, layout, state);
+  }
   CachedPass pass{layout, state, self_visibility(layout, state), {}, rotary_positions(layout)};
   if (config_.encoder_decoder) pass.cross = cross_visibility(layout, state);
   at::Tensor x = hidden;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "model/layers/parameter_source.h"
+#include "model/transformer/cpu_decoder.h"
 #include "model/transformer/draft_vocabulary.h"
 #include "model/transformer/forward.h"
 #include "model/transformer/stack.h"
@@ -47,6 +48,10 @@ class TransformerParts {
   // Applies all layers so; in one launch where that is best.
   at::Tensor apply_all_layers(const at::Tensor& hidden, const StepLayout& layout, DecoderState& state,
                               const EachLayer& each) const;
+  // Returns the steps of a packed model on a CPU, which it serves if they take them.
+  CpuDecoder on_cpu() const {
+    return CpuDecoder({config_, embedding_, positions_, embedding_norm_, vocabulary_rows_, decoder_, head_});
+  }
   void write_kv(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, DecoderState& state) const;
   // For a Tandem secondary: returns its primary's encoder states as its own, and writes K/V from the primary's
   // representations.

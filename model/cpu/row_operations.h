@@ -1,0 +1,31 @@
+// What a decoding step on CPUs does to rows of hidden states between its products, in fp32 on the calling thread:
+// norms, activations, rotations. A row's results do not depend on other rows.
+#pragma once
+
+#include <cstdint>
+
+#include "model/layers/post_op.h"
+
+namespace draftsmith::model {
+
+// RMS norm w x / sqrt(mean(x^2) + epsilon), or layer norm w (x - mean) / sqrt(variance + epsilon) + b.
+struct RowNorm {
+  const float* weight = nullptr;  // [D]
+  const float* bias = nullptr;    // [D], of layer norm; null: none
+  double epsilon = 1e-6;
+  bool centered = false;  // layer norm
+};
+
+// Writes the norms of rows x [rows,width] to y, which may be x.
+void normalize_rows(const RowNorm& norm, const float* x, int64_t rows, int64_t width, float* y);
+
+// Replaces x by f(x), to some ulp of what LibTorch computes. NaN stays NaN.
+void activate(PostOp then, float* x, int64_t count);
+
+// Multiplies x by y, number by number.
+void multiply_by(float* x, const float* y, int64_t count);
+
+// Rotates heads x [heads,width] of one token by a row of a RotaryTable: cosines and sines [half].
+void rotate_heads(float* x, int64_t heads, int64_t width, const float* cosine, const float* sine, int64_t half);
+
+}  // namespace draftsmith::model

@@ -1,0 +1,48 @@
+// Threads that compute a decoding step together. A step is dozens of phases of some microseconds, one after the other:
+// too short for a parallel region each. So the threads go through all phases of a step on their own, and a phase begins
+// when the last piece of the one before is done.
+//
+// A phase's work is cut into pieces. A thread takes the pieces that are its own, so that its caches hold the same
+// weights in every step, and then those that another has not begun. So a thread that the system runs later, beside busy
+// processes, delays a step by at most the piece that it has begun. Waiting threads spin, then yield, then sleep.
+//
+// Results depend on neither the number of threads nor on which thread computes what: that is for programs to see to.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+namespace draftsmith::model {
+
+// Phases of work. The threads of a team call run() at once.
+class TeamProgram {
+ public:
+  virtual ~TeamProgram() = default;
+  virtual int64_t phases() const = 0;
+  // Returns the number of independent items of a phase.
+  virtual int64_t items(int64_t phase) const = 0;
+  // Computes the items [begin,end). It throws nothing.
+  virtual void run(int64_t phase, int64_t begin, int64_t end) const = 0;
+};
+
+class Team {
+ public:
+  // `threads`: at least 1, with the one that calls run().
+  explicit Team(int64_t threads);
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  int64_t threads() const;
+  // Runs all phases in order. For one thread at a time.
+  void run(const TeamProgram& program);
+
+  // Returns the team of the calling thread, of at::get_num_threads() threads; of one inside a parallel region.
+  static Team& current();
+
+ private:
+  struct Shared;
+  std::unique_ptr<Shared> shared_;
+};
+
+}  // namespace draftsmith::model

@@ -1,0 +1,43 @@
+// Decoding steps of a packed model on a CPU, from tokens to logits (model/transformer/cpu_step.h). References to the
+// parts of a model; they allocate nothing from the second step of a size on, apart from what callers keep.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "model/transformer/draft_vocabulary.h"
+#include "model/transformer/language_model.h"
+#include "model/transformer/stack.h"
+
+namespace draftsmith::model {
+
+class CpuDecoder {
+ public:
+  struct Parts {
+    const TransformerConfig& config;
+    const at::Tensor& embedding;  // [V,D] of any float type
+    const at::Tensor& positions;  // [P,D] fp32; undefined: none
+    const std::optional<NormLayer>& embedding_norm;
+    const VocabularyRows& vocabulary_rows;
+    const Stack& decoder;
+    const Linear& head;
+  };
+  explicit CpuDecoder(const Parts& parts) : parts_(parts) {}
+
+  // Returns whether steps of so many tokens a row can be computed here: all layers are packed, in fp32 or smaller.
+  bool takes(int64_t tokens) const;
+  // Computes a step. The state has been prepared for it (TransformerParts::prepare).
+  StepOutput step(const StepInput& input, const StepLayout& layout, DecoderState& state) const;
+  // Applies layers alone: [B,L,D] -> [B,L,D].
+  at::Tensor apply_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,
+                          DecoderState& state) const;
+
+ private:
+  // Writes hidden state 0 of a step's tokens: [B*L,D].
+  void embed(const at::Tensor& tokens, const StepLayout& layout, float* to) const;
+  void begin(const StepLayout& layout, DecoderState& state, LayerRange layers) const;
+
+  const Parts parts_;
+};
+
+}  // namespace draftsmith::model

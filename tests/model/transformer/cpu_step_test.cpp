@@ -1,0 +1,128 @@
+// Steps of packed models on CPUs against the steps of plain ones, for every family and form of a step.
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include "model/cpu/fp32_matrix.h"
+#include "model/transformer/cpu_decoder.h"
+#include "tests/support/batches.h"
+#include "tests/support/models.h"
+#include "tests/support/tensors.h"
+
+namespace draftsmith::model {
+namespace {
+
+bool packs_here() {
+  WeightArena arena;
+  return Fp32Matrix::pack(at::ones({2, 2}), {}, arena) != nullptr;
+}
+
+std::vector<TransformerConfig> families() {
+  std::vector<TransformerConfig> all{tiny_t5(), tiny_mt5(), tiny_llama(), tiny_gpt2(), tiny_neox(), tiny_bloom()};
+  TransformerConfig wide = t5_config({.vocabulary = 150, .width = 96, .heads = 3, .head_width = 32, .ff_width = 200});
+  all.push_back(wide);
+  wide.draft_vocabulary = {{0, 1, 2, 5, 9, 11, 100, 149}, 2};
+  all.push_back(wide);
+  return all;
+}
+
+std::unique_ptr<DecodeState> state_of(TransformerModel& model, const std::vector<int64_t>& source_lengths) {
+  if (!model.config().encoder_decoder) return model.begin(std::ssize(source_lengths), 40);
+  return model.begin(model.encode(random_batch(source_lengths, 20, 3)), 40);
+}
+
+// Logits and hidden states of steps of many lengths, with a rollback and rows that leave.
+std::vector<at::Tensor> walk(TransformerModel& model) {
+  const auto state = state_of(model, {5, 0, 9});
+  std::vector<at::Tensor> all;
+  const auto step = [&](const std::vector<std::vector<int64_t>>& tokens, Logits logits) {
+    StepInput input = step_input(tokens, logits);
+    input.hidden_layers = {1, 0};
+    const StepOutput output = model.step(input, *state);
+    for (size_t b = 0; b < tokens.size(); ++b) {
+      const auto row = static_cast<int64_t>(b);
+      const auto count = std::ssize(tokens[b]);
+      if (count == 0) continue;
+      for (const at::Tensor& hidden : output.hidden) all.push_back(hidden[row].narrow(0, 0, count).clone());
+      if (logits != Logits::kNone) {
+        all.push_back(output.logits[row].narrow(0, 0, logits == Logits::kLast ? 1 : count).clone());
+      }
+    }
+  };
+  step({{3, 4, 5, 6, 7}, {8}, {9, 10}}, Logits::kAll);
+  step({{3}, {4}, {5}}, Logits::kLast);
+  state->rollback(std::vector<int64_t>{4, 1, 3});
+  step({{11, 12}, {}, {13, 14, 15}}, Logits::kLast);
+  step({{16}, {17, 18}, {}}, Logits::kNone);
+  state->select_rows(std::vector<int64_t>{2, 0});
+  step({{3}, {4}}, Logits::kAll);
+  step({std::vector<int64_t>(12, 5), {6, 7}}, Logits::kAll);
+  return all;
+}
+
+TEST(CpuStep, EqualsThePlainModelsSteps) {
+  for (const TransformerConfig& config : families()) {
+    const auto model = tiny_model(config, at::kFloat);
+    const std::vector<at::Tensor> plain = walk(*model);
+    model->pack();
+    const std::vector<at::Tensor> packed = walk(*model);
+    ASSERT_EQ(plain.size(), packed.size());
+    for (size_t i = 0; i < plain.size(); ++i) {
+      EXPECT_TRUE(at::allclose(plain[i], packed[i], 1e-4, 1e-4)) << config.family << " " << i;
+    }
+  }
+}
+
+TEST(CpuStep, GivesTheSameBitsWhateverTheThreads) {
+  const int before = at::get_num_threads();
+  for (const TransformerConfig& config : families()) {
+    const auto model = tiny_model(config, at::kFloat);
+    model->pack();
+    at::set_num_threads(1);
+    const std::vector<at::Tensor> alone = walk(*model);
+    at::set_num_threads(3);
+    const std::vector<at::Tensor> together = walk(*model);
+    for (size_t i = 0; i < alone.size(); ++i) EXPECT_TRUE(at::equal(alone[i], together[i])) << config.family << " " << i;
+  }
+  at::set_num_threads(before);
+}
+
+TEST(CpuStep, GivesATokenTheSameBitsWhateverIsProcessedWithIt) {
+  for (const TransformerConfig& config : families()) {
+    const auto model = tiny_model(config, at::kFloat);
+    model->pack();
+    const std::vector<int64_t> tokens{3, 8, 5, 6, 7, 9, 2, 4, 10, 11, 12};
+    const auto state = state_of(*model, {5, 0, 9});
+    const at::Tensor at_once = model->step(step_input({tokens, {4}, tokens}), *state).logits.clone();
+    const auto one_by_one = state_of(*model, {5, 0, 9});
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const std::vector<int64_t> next{tokens[i]};
+      const at::Tensor logits = model->step(step_input({next, {}, next}), *one_by_one).logits;
+      EXPECT_TRUE(at::equal(logits[0][0], at_once[0][static_cast<int64_t>(i)])) << config.family << " " << i;
+      EXPECT_TRUE(at::equal(logits[2][0], at_once[2][static_cast<int64_t>(i)])) << config.family << " " << i;
+    }
+  }
+}
+
+TEST(CpuStep, LogitsThatAreKeptStay) {
+  const auto model = tiny_model(tiny_t5(), at::kFloat);
+  model->pack();
+  const auto state = state_of(*model, {4});
+  const at::Tensor kept = model->step(step_input({{3}}), *state).logits;
+  const at::Tensor copy = kept.clone();
+  const void* memory = model->step(step_input({{4}}), *state).logits.const_data_ptr();
+  EXPECT_TRUE(at::equal(kept, copy));
+  EXPECT_NE(memory, kept.const_data_ptr());
+  EXPECT_EQ(model->step(step_input({{5}}), *state).logits.const_data_ptr(), memory) << "nobody has the last ones";
+}
+
+TEST(CpuStep, TokensOutsideTheVocabularyAreErrors) {
+  const auto model = tiny_model(tiny_t5(), at::kFloat);
+  model->pack();
+  if (!packs_here()) GTEST_SKIP() << "this processor has no packed steps";
+  for (const int64_t token : {int64_t{-1}, tiny_t5().vocabulary}) {
+    EXPECT_THROW(model->step(step_input({{token}}), *state_of(*model, {4})), std::logic_error);
+  }
+}
+
+}  // namespace
+}  // namespace draftsmith::model
