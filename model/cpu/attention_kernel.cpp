@@ -49,6 +49,7 @@ struct Query {
   int64_t prefix;
   int64_t own;
   int64_t width;
+  int64_t stride;  // from a key or value to the next
   T scale;
 };
 
@@ -58,11 +59,11 @@ DRAFTSMITH_INLINE void attend(const Query<T>& in, T* scores, T* out) {
   const int64_t count = in.prefix + (in.own >= 0 ? 1 : 0);
   T highest = -std::numeric_limits<T>::infinity();
   for (int64_t s = 0; s < in.prefix; ++s) {
-    scores[s] = in.scale * dot(in.query, in.keys + s * width, width) + (in.bias != nullptr ? in.bias[s] : T(0));
+    scores[s] = in.scale * dot(in.query, in.keys + s * in.stride, width) + (in.bias != nullptr ? in.bias[s] : T(0));
     highest = std::max(highest, scores[s]);
   }
   if (in.own >= 0) {
-    scores[in.prefix] = in.scale * dot(in.query, in.keys + in.own * width, width) + in.own_bias;
+    scores[in.prefix] = in.scale * dot(in.query, in.keys + in.own * in.stride, width) + in.own_bias;
     highest = std::max(highest, scores[in.prefix]);
   }
   for (int64_t s = 0; s < count; ++s) {
@@ -75,7 +76,7 @@ DRAFTSMITH_INLINE void attend(const Query<T>& in, T* scores, T* out) {
   const T factor = T(1) / total;
   std::fill(out, out + width, T(0));
   for (int64_t s = 0; s < count; ++s) {
-    const T* value = in.values + (s < in.prefix ? s : in.own) * width;
+    const T* value = in.values + (s < in.prefix ? s : in.own) * in.stride;
     const T weight = scores[s] * factor;
     for (int64_t i = 0; i < width; ++i) {
       out[i] += weight * value[i];
@@ -112,11 +113,22 @@ void attend_head(const KernelShape& shape, const VisibleKeys& visible, const Ker
     }
     const T* query =
         pointers.query + row * shape.query_row_stride + j * shape.query_token_stride + head * shape.head_width;
-    attend_query(
-        {query, pointers.keys + cache, pointers.values + cache,
-         bias_end == nullptr ? nullptr : bias_end - visible.position(b, j), bias_end == nullptr ? T(0) : *bias_end,
-         prefix, visible.own_slot ? visible.first[b] + j : -1, shape.head_width, static_cast<T>(shape.scale)},
-        scores.data(), out);
+    attend_query({query, pointers.keys + cache, pointers.values + cache,
+                  bias_end == nullptr ? nullptr : bias_end - visible.position(b, j),
+                  bias_end == nullptr ? T(0) : *bias_end, prefix, visible.own_slot ? visible.first[b] + j : -1,
+                  shape.head_width, shape.head_width, static_cast<T>(shape.scale)},
+                 scores.data(), out);
+  }
+}
+
+void attend_sequence(const SequenceHead& head) {
+  static thread_local std::vector<float> scores;
+  scores.resize(std::max(scores.size(), static_cast<size_t>(head.tokens)));
+  for (int64_t t = 0; t < head.tokens; ++t) {
+    attend_query({head.query + t * head.stride, head.keys, head.values,
+                  head.bias == nullptr ? nullptr : head.bias + t * head.bias_stride, 0.0F, head.tokens, -1, head.width,
+                  head.stride, static_cast<float>(head.scale)},
+                 scores.data(), head.context + t * head.context_stride);
   }
 }
 

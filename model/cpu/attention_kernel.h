@@ -39,4 +39,22 @@ template <class T>
 void attend_head(const KernelShape& shape, const VisibleKeys& visible, const KernelPointers<T>& pointers, int64_t row,
                  int64_t head);
 
+// One head of a whole sequence whose tokens all see each other.
+struct SequenceHead {
+  const float* query = nullptr;  // [T,K], rows `stride` numbers apart; so are the keys and values
+  const float* keys = nullptr;
+  const float* values = nullptr;
+  const float* bias = nullptr;  // [T,S], added to scores, rows `bias_stride` numbers apart; null: none
+  float* context = nullptr;     // [T,K], rows `context_stride` numbers apart
+  int64_t tokens = 0;
+  int64_t stride = 0;
+  int64_t bias_stride = 0;
+  int64_t context_stride = 0;
+  int64_t width = 0;  // K
+  double scale = 1;
+};
+
+// Computes it, on the calling thread, with the same sums whatever the sequences beside it.
+void attend_sequence(const SequenceHead& head);
+
 }  // namespace draftsmith::model

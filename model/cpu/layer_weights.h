@@ -12,6 +12,7 @@ namespace draftsmith::model {
 struct AttentionWeightsView {
   RowNorm norm;
   const PackedWeights* input = nullptr;  // D -> query, key and value side by side; of a cross-attention the query alone
+  const PackedWeights* key_value = nullptr;  // of a cross-attention: encoder states -> key and value side by side
   const PackedWeights* output = nullptr;
   int64_t heads = 0;
   int64_t key_value_heads = 0;

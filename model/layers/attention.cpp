@@ -185,12 +185,14 @@ at::Tensor Attention::operator()(const at::Tensor& x, const AttentionMemory& mem
 std::optional<AttentionWeightsView> Attention::packed_view() const {
   AttentionWeightsView view{.norm = weights_.norm.row_norm(),
                             .input = (self_ ? fused_ : weights_.query).own_weights(),
+                            .key_value = self_ ? nullptr : fused_.own_weights(),
                             .output = weights_.output.own_weights(),
                             .heads = heads_.count,
                             .key_value_heads = heads_.key_values(),
                             .head_width = heads_.width,
                             .scale = heads_.scale};
-  if (view.norm.weight == nullptr || view.input == nullptr || view.output == nullptr) return std::nullopt;
+  const bool whole = view.norm.weight != nullptr && view.input != nullptr && view.output != nullptr;
+  if (!whole || (!self_ && view.key_value == nullptr)) return std::nullopt;
   return view;
 }
 

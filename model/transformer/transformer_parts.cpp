@@ -7,6 +7,7 @@
 #include "base/device_upload.h"
 #include "model/layers/step_program.h"
 #include "model/transformer/applied_block.h"
+#include "model/transformer/cpu_encoder.h"
 #include "model/transformer/parameters.h"
 #include "model/transformer/step_visibility.h"
 
@@ -114,12 +115,25 @@ at::Tensor TransformerParts::embed(const at::Tensor& tokens, const StepLayout& l
   });
 }
 
+bool TransformerParts::encodes_by_program(const at::Tensor& hidden) const {
+  return !at::GradMode::is_enabled() && hidden.is_cpu() && hidden.scalar_type() == at::kFloat &&
+         !encoder_->packed_views().empty() && encoder_->final_row_norm().weight != nullptr && !encoder_->rotates() &&
+         hidden.size(1) <= kLongestCpuSource;
+}
+
 at::Tensor TransformerParts::encode(const TokenBatch& source, Dropout& dropout,
                                     const ActivationObserver& observer) const {
   if (!encoder_) {
     throw std::logic_error("a decoder-only model or Tandem secondary has no encoder");
   }
   at::Tensor hidden = dropout(embed(source));
+  if (!observer && !dropout.active() && encodes_by_program(hidden)) {
+    hidden = hidden.contiguous();
+    CpuEncoder::of_thread().encode(
+        {encoder_->packed_views(), encoder_->final_row_norm(), encoder_->sequence_bias(hidden.size(1))}, source.lengths,
+        hidden);
+    return hidden;
+  }
   const SequencePass pass{.self_bias = encoder_->self_bias(hidden, source, {.drops = dropout.active()}),
                           .dropout = &dropout,
                           .observer = observer};
@@ -183,6 +197,9 @@ at::Tensor TransformerParts::head(const at::Tensor& hidden) const {
 }
 
 std::vector<CrossCache> TransformerParts::cross_caches(const at::Tensor& memory) const {
+  if (memory.is_cpu() && memory.scalar_type() == at::kFloat && !decoder_.packed_views().empty()) {
+    return CpuEncoder::of_thread().cross_caches(decoder_.packed_views(), memory);
+  }
   std::vector<CrossCache> caches;
   for (int64_t i = 0; i < decoder_.layers(); ++i) {
     caches.push_back(decoder_.block(i).cross_cache(memory));

@@ -63,6 +63,8 @@ class TransformerParts {
   void unpack();
 
  private:
+  // Returns whether an encoder's layers over these embedded sources are one program on the CPU.
+  bool encodes_by_program(const at::Tensor& hidden) const;
   // Makes the state's tables of positions long enough for a step. Like the caches they double, so that a high limit
   // costs no memory.
   void fit_positions(const StepLayout& layout, DecoderState& state) const;

@@ -81,7 +81,8 @@ TEST(CpuStep, GivesTheSameBitsWhateverTheThreads) {
     const std::vector<at::Tensor> alone = walk(*model);
     at::set_num_threads(3);
     const std::vector<at::Tensor> together = walk(*model);
-    for (size_t i = 0; i < alone.size(); ++i) EXPECT_TRUE(at::equal(alone[i], together[i])) << config.family << " " << i;
+    for (size_t i = 0; i < alone.size(); ++i)
+      EXPECT_TRUE(at::equal(alone[i], together[i])) << config.family << " " << i;
   }
   at::set_num_threads(before);
 }
