@@ -12,7 +12,7 @@
 
 #include <ATen/Parallel.h>
 
-#include "bench/support/timed_step.h"
+#include "infer/costs/step_costs.h"
 #include "model/transformer/transformer_model.h"
 #include "tests/support/models.h"
 
@@ -72,9 +72,12 @@ double greedy_speed(TransformerModel& model, int64_t new_tokens) {
 
 // Milliseconds of a step of L tokens after 32 others: the best of some repetitions.
 double step_milliseconds(TransformerModel& model, int64_t tokens, Logits logits) {
-  draftsmith::bench::TimedStep step(model, {.rows = 1, .source = 32, .most_tokens = 32});
+  draftsmith::infer::TimedModel step(model, draftsmith::infer::random_context(model.info(), {}), 32);
   double best = 1e9;
-  for (int repetition = 0; repetition < 30; ++repetition) best = std::min(best, step.run(tokens, logits));
+  for (int repetition = 0; repetition < 30; ++repetition) {
+    step.go_back();
+    best = std::min(best, step.run(tokens, logits));
+  }
   return 1e3 * best;
 }
 

@@ -11,6 +11,7 @@ std::function<int()> add_generate(CLI::App& app);
 std::function<int()> add_logits(CLI::App& app);
 std::function<int()> add_score(CLI::App& app);
 std::function<int()> add_data(CLI::App& app);
+std::function<int()> add_bench(CLI::App& app);
 std::function<int()> add_plan(CLI::App& app);
 std::function<int()> add_prune(CLI::App& app);
 std::function<int()> add_export(CLI::App& app);
@@ -28,6 +29,7 @@ const std::vector<Command>& commands() {
       {"logits", "Write teacher-forced logits as HDF5, to compare implementations", add_logits},
       {"score", "Compute BLEU, chrF or ROUGE of a file of hypotheses", add_score},
       {"data", "Prepare, show, synthesize and tokenize text", add_data},
+      {"bench", "Measure a model's steps beside the machine's rates", add_bench},
       {"plan", "Predict speedups by the papers' formulas, without any model", add_plan},
       {"prune", "Cut a smaller model out of a trained one", add_prune},
       {"export", "Write a model for Transformers or vLLM and verify the copy", add_export},

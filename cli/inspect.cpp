@@ -11,7 +11,8 @@ namespace draftsmith::cli {
 
 std::function<int()> add_inspect(CLI::App& app) {
   auto path = std::make_shared<std::filesystem::path>();
-  app.add_option("path", *path, "Model, exits, corpus, stage or work directory, or results.json")->required();
+  app.add_option("path", *path, "Model, exits, corpus, stage or work directory, results.json or step curve")
+      ->required();
   app.footer("Examples:\n  draftsmith inspect work/quickstart\n  draftsmith inspect work/quickstart/target/model");
   return [path] {
     std::cout << recipes::inspect(*path);
@@ -21,7 +22,8 @@ std::function<int()> add_inspect(CLI::App& app) {
 
 std::function<int()> add_verify(CLI::App& app) {
   auto path = std::make_shared<std::filesystem::path>();
-  app.add_option("path", *path, "Model, exits, corpus, stage or work directory, or results.json")->required();
+  app.add_option("path", *path, "Model, exits, corpus, stage or work directory, results.json or step curve")
+      ->required();
   app.footer(
       "The exit code is 2 if anything differs.\nExamples:\n  draftsmith verify work/quickstart\n  draftsmith verify "
       "work/quickstart/target");

@@ -49,6 +49,12 @@ std::string best_sentence(const ordered_json& plan) {
                      plan["best_window"].get<int64_t>(), plan["best_speedup"].get<double>(), alpha, cost_ratio);
 }
 
+std::string origins_text(const std::vector<std::string>& origins) {
+  std::string text;
+  for (const std::string& line : origins) text += cut_to_width(line, 100) + "\n";
+  return text;
+}
+
 void print_windows(const ordered_json& plan) {
   // A few windows after the best one show that the curve has turned.
   const int64_t shown = std::max<int64_t>(plan["best_window"].get<int64_t>() + 3, 8);
@@ -108,7 +114,10 @@ void print_speculative(SpeculativeQuestion asked) {
   }
   if (asked.json) {
     std::cout << plans.dump(2) << "\n";
-  } else if (plans.size() == 1) {
+    return;
+  }
+  std::cout << origins_text(asked.origins);
+  if (plans.size() == 1) {
     print_windows(plans.front());
   } else {
     print_best_windows(asked, plans);
@@ -141,7 +150,7 @@ void print_specgame(const SpecGameQuestion& asked) {
   };
   add_all("SpS", asked.acceptance);
   add_all("AsG", asked.agreement);
-  std::cout << (asked.json ? rows.dump(2) + "\n" : table.text());
+  std::cout << (asked.json ? rows.dump(2) + "\n" : origins_text(asked.origins) + table.text());
 }
 
 void print_ppd(const PpdQuestion& asked) {

@@ -16,6 +16,7 @@ struct SpeculativeQuestion {
   double operations_ratio = 0;
   int64_t max_window = 64;
   bool json = false;
+  std::vector<std::string> origins = {};  // of measured times, a line each, printed before tables
 };
 void print_speculative(SpeculativeQuestion asked);
 
@@ -27,6 +28,7 @@ struct SpecGameQuestion {
   std::vector<double> target_ms;   // times of target steps of 1, 2, 3, ... tokens
   int64_t max_tokens = 7;
   bool json = false;
+  std::vector<std::string> origins = {};  // as above
 };
 void print_specgame(const SpecGameQuestion& asked);
 

@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/device.h"
 #include "base/statistics.h"
-#include "base/timing.h"
 #include "bench/support/coin_acceptance.h"
 #include "bench/support/device_counts.h"
-#include "bench/support/random_model.h"
-#include "bench/support/shapes.h"
-#include "bench/support/timed_step.h"
 #include "evaluate/theory/formulas.h"
+#include "infer/costs/machine_rates.h"
+#include "infer/costs/step_costs.h"
+#include "infer/costs/step_work.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/generator.h"
 #include "infer/parts.h"
@@ -22,6 +20,8 @@ namespace {
 
 using infer::DecodeStats;
 using infer::Generator;
+using infer::random_sources;
+using infer::TimedModel;
 using Json = nlohmann::ordered_json;
 using Sources = std::vector<std::vector<int64_t>>;
 
@@ -71,6 +71,23 @@ double kept_share(const DecodeStats& stats) {
   return sum(stats.accepted_by_position) / sum(stats.examined_by_position);
 }
 
+// A model after a source (encoder-decoder) and as many tokens of output, or after a prompt of that length.
+TimedModel timed(const NamedModel& named, const MeasureSettings& settings, int64_t rows, int64_t room) {
+  const infer::ContextSize size{.rows = rows, .source = settings.source, .length = settings.source};
+  return {named.model, infer::random_context(named.model.info(), size), room};
+}
+
+// Median seconds of steps of L tokens a row, after two that warm up.
+double step_seconds(TimedModel& timed, int64_t rounds, int64_t tokens) {
+  std::vector<double> seconds;
+  for (int64_t round = -2; round < rounds; ++round) {
+    timed.go_back();
+    const double measured = timed.run(tokens);
+    if (round >= 0) seconds.push_back(measured);
+  }
+  return median(seconds);
+}
+
 // Requests of `added` more units of work, as the difference of two runs.
 Json per_unit(const DeviceCounts& less, const DeviceCounts& more, double added, c10::Device device) {
   const auto share = [&](int64_t DeviceCounts::*count) {
@@ -93,19 +110,15 @@ DecodingMeasures::DecodingMeasures(MeasureSettings settings, int64_t copy_bytes,
     : settings_(std::move(settings)), records_(records), bandwidth_(copy_bandwidth(copy_bytes)) {}
 
 double DecodingMeasures::copy_bandwidth(int64_t bytes) {
-  const auto options = at::TensorOptions(settings_.device).dtype(at::kByte);
-  const at::Tensor from = at::ones({bytes}, options);
-  const at::Tensor to = at::zeros({bytes}, options);
-  std::vector<double> seconds;
+  const auto copying = infer::copy_rate(settings_.device, bytes);
+  std::vector<double> rates;
   for (int64_t round = -2; round < settings_.rounds; ++round) {
-    synchronize(settings_.device);
-    const Stopwatch watch;
-    to.copy_(from);
-    synchronize(settings_.device);
-    if (round >= 0) seconds.push_back(watch.seconds());
+    const double rate = copying->measure();
+    if (round >= 0) rates.push_back(rate);
   }
-  const double bandwidth = 2 * static_cast<double>(bytes) / median(seconds);
-  records_.add("copy", {{"bytes", bytes}, {"ms", kMilli * median(seconds)}, {"gb_per_second", bandwidth / 1e9}});
+  const double bandwidth = median(rates);
+  const double seconds = 2 * static_cast<double>(bytes) / bandwidth;
+  records_.add("copy", {{"bytes", bytes}, {"ms", kMilli * seconds}, {"gb_per_second", bandwidth / 1e9}});
   return bandwidth;
 }
 
@@ -122,7 +135,7 @@ void DecodingMeasures::greedy(const NamedModel& named, int64_t rows) {
   }
   const auto [least, most] = std::ranges::minmax(seconds);
   const double step = median(seconds);
-  const auto bytes = static_cast<double>(decode_step_bytes(named.model.config(), settings_.type));
+  const auto bytes = static_cast<double>(infer::step_weight_bytes(named.model.config(), settings_.type));
   records_.add("greedy", {{"shape", named.name},
                           {"batch", rows},
                           {"ms_per_step", kMilli * step},
@@ -135,11 +148,11 @@ void DecodingMeasures::greedy(const NamedModel& named, int64_t rows) {
 }
 
 void DecodingMeasures::verification(const NamedModel& named, int64_t rows) {
-  TimedStep step(named.model, {rows, settings_.source, std::ranges::max(settings_.lengths)});
-  const double one = step.median_of(2 * settings_.rounds, 1);
+  TimedModel step = timed(named, settings_, rows, std::ranges::max(settings_.lengths));
+  const double one = step_seconds(step, 2 * settings_.rounds, 1);
   std::vector<double> relative;
   for (const int64_t tokens : settings_.lengths) {
-    relative.push_back(tokens == 1 ? 1 : step.median_of(2 * settings_.rounds, tokens) / one);
+    relative.push_back(tokens == 1 ? 1 : step_seconds(step, 2 * settings_.rounds, tokens) / one);
   }
   records_.add("verification", {{"shape", named.name},
                                 {"batch", rows},
@@ -163,12 +176,12 @@ void DecodingMeasures::requests(const NamedModel& named) {
 }
 
 void DecodingMeasures::drafting(const NamedModel& target, const NamedModel& drafter, int64_t rows) {
-  TimedStep target_step(target.model, {rows, settings_.source, 1});
-  TimedStep draft_step(drafter.model, {rows, settings_.source, 1});
-  const double target_seconds = target_step.median_of(2 * settings_.rounds, 1);
-  const double draft_seconds = draft_step.median_of(2 * settings_.rounds, 1);
+  TimedModel target_step = timed(target, settings_, rows, 1);
+  TimedModel draft_step = timed(drafter, settings_, rows, 1);
+  const double target_seconds = step_seconds(target_step, 2 * settings_.rounds, 1);
+  const double draft_seconds = step_seconds(draft_step, 2 * settings_.rounds, 1);
   const auto bytes = [&](const NamedModel& named) {
-    return static_cast<double>(decode_step_bytes(named.model.config(), settings_.type));
+    return static_cast<double>(infer::step_weight_bytes(named.model.config(), settings_.type));
   };
   records_.add("drafting", {{"target", target.name},
                             {"drafter", drafter.name},
@@ -181,13 +194,13 @@ void DecodingMeasures::drafting(const NamedModel& target, const NamedModel& draf
 
 void DecodingMeasures::speculation(const NamedModel& target, const NamedModel& drafter, int64_t rows) {
   const Sources sources = random_sources(rows, settings_.source, target.model.info().vocabulary);
-  TimedStep target_step(target.model, {rows, settings_.source, settings_.window + 1});
-  TimedStep draft_step(drafter.model, {rows, settings_.source, 1});
+  TimedModel target_step = timed(target, settings_, rows, settings_.window + 1);
+  TimedModel draft_step = timed(drafter, settings_, rows, 1);
   infer::StepCosts costs;
   for (int64_t tokens = 1; tokens <= settings_.window + 1; ++tokens) {
-    costs.target.push_back(target_step.median_of(2 * settings_.rounds, tokens));
+    costs.target.push_back(step_seconds(target_step, 2 * settings_.rounds, tokens));
   }
-  costs.draft = draft_step.median_of(2 * settings_.rounds, 1);
+  costs.draft = step_seconds(draft_step, 2 * settings_.rounds, 1);
   const auto options = options_of("speculative", rows, settings_.new_tokens, settings_.window);
   Generator greedy = greedy_generator(target, rows, settings_.new_tokens);
   for (const double alpha : settings_.alphas) {

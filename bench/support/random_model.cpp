@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include "base/random.h"
 #include "model/layers/parameter_source.h"
 #include "model/transformer/initialization.h"
 #include "model/transformer/parameters.h"
@@ -63,17 +62,6 @@ std::unique_ptr<model::TransformerModel> random_trainee(const model::Transformer
   auto made = std::make_unique<model::TransformerModel>(config, std::move(parameters));
   made->requires_grad(true);
   return made;
-}
-
-std::vector<std::vector<int64_t>> random_sources(int64_t rows, int64_t tokens, int64_t vocabulary) {
-  RandomSequence random{CounterRandom(1, "bench sources")};
-  std::vector<std::vector<int64_t>> sources(static_cast<size_t>(rows));
-  for (auto& source : sources) {
-    for (int64_t t = 0; t < tokens; ++t) {
-      source.push_back(3 + static_cast<int64_t>(random.below(static_cast<uint64_t>(vocabulary - 3))));
-    }
-  }
-  return sources;
 }
 
 }  // namespace draftsmith::bench

@@ -15,7 +15,4 @@ std::unique_ptr<model::TransformerModel> random_decoder(const model::Transformer
 // Returns a model in fp32 whose parameters take gradients.
 std::unique_ptr<model::TransformerModel> random_trainee(const model::TransformerConfig& config, at::Device device);
 
-// Returns rows of random token ids, the same for the same arguments.
-std::vector<std::vector<int64_t>> random_sources(int64_t rows, int64_t tokens, int64_t vocabulary);
-
 }  // namespace draftsmith::bench

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "infer/costs/step_work.h"
 #include "model/transformer/parameters.h"
 #include "tests/support/models.h"
 
@@ -57,18 +58,6 @@ std::vector<Shape> shapes() {
           {"tiny-llama", llama(tiny, true)}};
 }
 
-// Returns whether a decoding step reads the parameter: not the encoder, nor what only begin() reads, nor tables of
-// which it takes a few numbers.
-bool read_by_a_step(const std::string& name) {
-  const bool once = name.ends_with(".cross_attention.key.weight") || name.ends_with(".cross_attention.value.weight");
-  return name.starts_with("decoder.") && !once && !name.ends_with("relative_bias.weight");
-}
-
-// Operations of attention scores and of their product with the values, for one row and layer.
-double attention_flops(const TransformerConfig& config, double queries, double keys) {
-  return 4 * queries * keys * static_cast<double>(config.heads * config.head_width);
-}
-
 }  // namespace
 
 TransformerConfig shape_config(const std::string& name) {
@@ -81,17 +70,6 @@ TransformerConfig shape_config(const std::string& name) {
     known += (known.empty() ? "" : ", ") + shape.name;
   }
   throw UserError({"--shapes", "unknown shape", known, "'" + name + "'", ""});
-}
-
-int64_t decode_step_bytes(const TransformerConfig& config, c10::ScalarType type) {
-  const std::string head = model::head_parameter(config);
-  int64_t bytes = 0;
-  for (const model::ParameterSpec& spec : model::expected_parameters(config)) {
-    if (spec.name != head && !read_by_a_step(spec.name)) continue;
-    const bool keep = type == at::kHalf && model::keeps_fp32_in_half(config, spec.name);
-    bytes += c10::multiply_integers(spec.shape) * static_cast<int64_t>(c10::elementSize(keep ? at::kFloat : type));
-  }
-  return bytes;
 }
 
 double training_flops(const TransformerConfig& config, int64_t rows, int64_t source, int64_t target) {
@@ -107,8 +85,9 @@ double training_flops(const TransformerConfig& config, int64_t rows, int64_t sou
     forward += 2 * tokens * static_cast<double>(c10::multiply_integers(spec.shape));
   }
   const auto decoder_layers = static_cast<double>(config.decoder_layers);
-  forward += static_cast<double>(config.encoder_layers) * attention_flops(config, read, read);
-  forward += decoder_layers * (attention_flops(config, written, written) + attention_flops(config, written, read));
+  forward += static_cast<double>(config.encoder_layers) * infer::attention_operations(config, read, read);
+  forward += decoder_layers * (infer::attention_operations(config, written, written) +
+                               infer::attention_operations(config, written, read));
   return 3 * static_cast<double>(rows) * forward;
 }
 

@@ -12,10 +12,6 @@ namespace draftsmith::bench {
 // tiny-t5, tiny-t5-drafter, tiny-llama. Its outputs never end. Throws UserError for other names.
 model::TransformerConfig shape_config(const std::string& name);
 
-// Returns the bytes of weights that one decoding step reads: the decoder without the projections of encoder states,
-// and the head. Rows of the embedding do not count, unless the head is the embedding.
-int64_t decode_step_bytes(const model::TransformerConfig& config, c10::ScalarType type);
-
 // Returns the floating-point operations of one training step without recomputation: three times those of the forward
 // pass's matrix products, attention scores included. Decoder-only models read `source` + `target` tokens a row.
 double training_flops(const model::TransformerConfig& config, int64_t rows, int64_t source, int64_t target);

@@ -38,7 +38,7 @@ class PartTimer {
     const auto known = infer::mask_unknown_ids(target.info(), std::vector{context.source, context.prefix});
     length_ = std::ssize(known[1]);
     token_ = known[1].back();
-    prepared_ = infer::state_after(target, known[0], known[1], length_ + 1 + ppd.candidates);
+    prepared_ = infer::state_after(target, known[0], known[1], {length_ + 1 + ppd.candidates});
   }
 
   // Times the parts of a plain step, then so many branches of the next token. Leaves the caches as they were.
@@ -49,7 +49,7 @@ class PartTimer {
     const auto layout = state.append(std::vector<int64_t>{1}, 1, 0);
     at::Tensor hidden;
     samples.embedding.push_back(
-        seconds([&] { hidden = target_.embed(infer::one_row(target_, std::vector{token_}), layout); }));
+        seconds([&] { hidden = target_.embed(infer::equal_rows(target_, std::vector{token_}).tokens, layout); }));
     double all_layers = seconds([&] { hidden = target_.run_layers({0, early}, hidden, layout, state); });
     samples.early_head.push_back(seconds([&] {
       infer::most_likely_tokens(model::exit_logits(target_, exits_, early, hidden).squeeze(1), ppd_.candidates);
@@ -58,7 +58,8 @@ class PartTimer {
     samples.layers.push_back(all_layers);
     samples.head.push_back(seconds([&] { infer::to_host(infer::most_likely(target_.exit_head(hidden))); }));
     const auto siblings = state.siblings(std::vector{branches}, branches);
-    const at::Tensor tokens = infer::one_row(target_, std::vector<int64_t>(static_cast<size_t>(branches), token_));
+    const std::vector<int64_t> same(static_cast<size_t>(branches), token_);
+    const at::Tensor tokens = infer::equal_rows(target_, same).tokens;
     samples.branches[branches].push_back(seconds([&] {
       target_.run_layers({0, layers - early}, target_.embed(tokens, siblings), siblings, state);
     }));

@@ -17,6 +17,7 @@ inline constexpr int64_t kCalibrationRepetitions = 15;
 struct CalibrationContext {
   std::vector<int64_t> source;
   std::vector<int64_t> prefix;  // at least one token
+  int64_t rows = 1;             // of the batch, all equal
 };
 
 struct CalibrationState {
@@ -25,12 +26,29 @@ struct CalibrationState {
   model::StepOutput output;  // of the step that read `tokens`; empty without any
 };
 
-// int64 [1,L] on the model's device.
-at::Tensor one_row(const model::LanguageModel& model, std::span<const int64_t> tokens);
+struct CalibrationSize {
+  int64_t capacity = 0;  // tokens a row can hold
+  int64_t rows = 1;
+};
 
-// The model after `tokens`, with room for `capacity`, which keeps the hidden states of `hidden_layers`.
+// Returns a batch of equal rows on the model's device.
+model::TokenBatch equal_rows(const model::LanguageModel& model, std::span<const int64_t> tokens, int64_t rows = 1);
+
+// Returns the model after `tokens`, which keeps the hidden states of `hidden_layers`.
 CalibrationState state_after(model::LanguageModel& model, std::span<const int64_t> source,
-                             std::span<const int64_t> tokens, int64_t capacity,
+                             std::span<const int64_t> tokens, const CalibrationSize& size,
                              const std::vector<int64_t>& hidden_layers = {});
+
+// Returns `rows` lists of random ids, the same for the same arguments.
+std::vector<std::vector<int64_t>> random_sources(int64_t rows, int64_t tokens, int64_t vocabulary);
+
+struct ContextSize {
+  int64_t rows = 1;
+  int64_t source = 32;  // tokens of the source; decoder-only models ignore it
+  int64_t length = 32;  // tokens before the step, at least 1
+};
+
+// Returns a context of random ids, the same for the same model and size.
+CalibrationContext random_context(const model::ModelInfo& model, const ContextSize& size);
 
 }  // namespace draftsmith::infer

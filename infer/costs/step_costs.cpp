@@ -38,25 +38,42 @@ class TimedProposer final : public TimedDrafter {
 
 TimedModel::TimedModel(model::LanguageModel& model, const CalibrationContext& context, int64_t room,
                        std::vector<int64_t> hidden_layers)
-    : model_(model), hidden_layers_(std::move(hidden_layers)) {
+    : model_(model), hidden_layers_(std::move(hidden_layers)), rows_(context.rows) {
+  const model::DecodingGuard guard;
   const auto known = mask_unknown_ids(model.info(), std::vector{context.source, context.prefix});
   const std::vector<int64_t>& prefix = known[1];
   length_ = static_cast<int64_t>(prefix.size());
   token_ = prefix.back();
-  prepared_ = state_after(model, known[0], prefix, length_ + room, hidden_layers_);
+  prepared_ = state_after(model, known[0], prefix, {length_ + room, rows_}, hidden_layers_);
 }
 
-double TimedModel::run(int64_t tokens) {
-  const auto input = one_row(model_, std::vector<int64_t>(static_cast<size_t>(tokens), token_));
+model::StepInput TimedModel::input_of(int64_t tokens, model::Logits logits) const {
+  const auto batch = equal_rows(model_, std::vector<int64_t>(static_cast<size_t>(tokens), token_), rows_);
+  return {batch.tokens, batch.lengths, logits, hidden_layers_};
+}
+
+double TimedModel::run(int64_t tokens, model::Logits logits) {
+  const model::DecodingGuard guard;
+  const model::StepInput input = input_of(tokens, logits);
   synchronize(model_.info().device);
   const Stopwatch watch;
-  prepared_.output = model_.step({input, {tokens}, model::Logits::kAll, hidden_layers_}, *prepared_.state);
-  prepared_.output.logits.argmax(-1).to(at::kCPU);
+  prepared_.output = model_.step(input, *prepared_.state);
+  if (prepared_.output.logits.defined()) {
+    prepared_.output.logits.argmax(-1).to(at::kCPU);
+  } else {
+    synchronize(model_.info().device);
+  }
   return watch.seconds();
 }
 
+std::optional<AllocationCount> TimedModel::allocations(int64_t tokens) {
+  const model::DecodingGuard guard;
+  const model::StepInput input = input_of(tokens, model::Logits::kAll);
+  return count_allocations([&] { prepared_.output = model_.step(input, *prepared_.state); });
+}
+
 void TimedModel::go_back() {
-  prepared_.state->rollback(std::vector<int64_t>{length_});
+  prepared_.state->rollback(std::vector<int64_t>(static_cast<size_t>(rows_), length_));
 }
 
 const model::EncoderStates* TimedModel::encoder() const {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "base/allocation_count.h"
 #include "infer/costs/calibration_state.h"
 #include "infer/costs/step_times.h"
 #include "infer/drafters/drafter.h"
@@ -23,15 +25,18 @@ class TimedDrafter {
   virtual void go_back() = 0;
 };
 
-// A model that has processed a prefix. As a drafter it drafts the prefix's last token again and again.
+// A model that has processed a prefix in each row. As a drafter it drafts the prefix's last token again and again.
 class TimedModel final : public TimedDrafter {
  public:
   // Leaves room for `room` tokens after the prefix, and keeps the hidden states of `hidden_layers`.
   TimedModel(model::LanguageModel& model, const CalibrationContext& context, int64_t room,
              std::vector<int64_t> hidden_layers = {});
 
-  // Runs a step of `tokens` tokens. Returns the seconds until the most likely next tokens are on the host.
-  double run(int64_t tokens);
+  // Runs a step of `tokens` tokens a row. Returns the seconds until the most likely next tokens are on the host;
+  // without logits, until the device has done the step.
+  double run(int64_t tokens, model::Logits logits = model::Logits::kAll);
+  // Runs such a step alone. Returns the allocations on the host, or nothing if the process cannot count them.
+  std::optional<AllocationCount> allocations(int64_t tokens);
   double draft() override { return run(1); }
   void go_back() override;
 
@@ -41,8 +46,11 @@ class TimedModel final : public TimedDrafter {
   const model::EncoderStates* encoder() const;
 
  private:
+  model::StepInput input_of(int64_t tokens, model::Logits logits) const;
+
   model::LanguageModel& model_;
   std::vector<int64_t> hidden_layers_;
+  int64_t rows_ = 1;
   int64_t length_ = 0;
   int64_t token_ = 0;
   CalibrationState prepared_;

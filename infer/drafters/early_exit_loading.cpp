@@ -39,7 +39,7 @@ class TimedExit {
     const auto known = mask_unknown_ids(drafting.model.info(), std::vector{context.source, context.prefix});
     rows_.front().tokens = known[1];
     const auto before = std::span(known[1]).first(known[1].size() - 1);
-    prepared_ = state_after(drafting.model, known[0], before, std::ssize(known[1]) + room);
+    prepared_ = state_after(drafting.model, known[0], before, {std::ssize(known[1]) + room});
     state_ = prepared_.state.get();
     const model::TokenBatch nothing;
     drafter_.prefill({nothing, 1, rows_, state_->capacity(), nullptr, state_});
