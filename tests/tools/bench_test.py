@@ -1,4 +1,4 @@
-"""Tests of the arithmetic and tables of bench/compare_decoding."""
+"""Tests of the arithmetic and tables of bench/compare_decoding and bench/busy_neighbours."""
 
 import argparse
 import contextlib
@@ -71,6 +71,22 @@ class CompareDecoding(unittest.TestCase):
         self.assertIn("| bf16 | ctranslate2 | not on this processor |", text)
         self.assertNotIn("| fp32 | ctranslate2 | not on this processor |", text)
         self.assertIn("| fp32 | draftsmith fp32 | 175 (150–200) | 1.00 (0.50–1.50) |", text)
+
+
+class BusyNeighbours(unittest.TestCase):
+    def test_shares_are_of_the_same_round_and_setting_alone(self):
+        shares = load("busy_neighbours").shares
+        speeds = {("training", "default", 0): [100, 50], ("training", "default", 1): [10, 20],
+                  ("training", "active", 0): [50, 50], ("training", "active", 1): [5, 10]}
+        self.assertEqual(shares(speeds, ("training", "default", 1)), [0.1, 0.4])
+        self.assertEqual(shares(speeds, ("training", "active", 1)), [0.1, 0.2])
+        self.assertEqual(shares(speeds, ("training", "active", 0)), [0.5, 1.0])
+
+    def test_neighbours_end_with_their_block(self):
+        neighbours = load("busy_neighbours").Neighbours(2)
+        with neighbours:
+            self.assertEqual([process.poll() for process in neighbours.processes], [None, None])
+        self.assertTrue(all(process.returncode for process in neighbours.processes))
 
 
 if __name__ == "__main__":
