@@ -1,4 +1,4 @@
-"""Tests of the arithmetic and tables of bench/compare_decoding and bench/busy_neighbours."""
+"""Tests of the arithmetic and tables of bench/compare_decoding, bench/busy_neighbours and bench/scale."""
 
 import argparse
 import contextlib
@@ -87,6 +87,40 @@ class BusyNeighbours(unittest.TestCase):
         with neighbours:
             self.assertEqual([process.poll() for process in neighbours.processes], [None, None])
         self.assertTrue(all(process.returncode for process in neighbours.processes))
+
+
+class Scale(unittest.TestCase):
+    def setUp(self):
+        self.program = load("scale")
+
+    def points(self, power):
+        return [{"x": x, "seconds": 3 * x ** power, "extra_mb": 100 * x ** power} for x in (1, 2, 4)]
+
+    def test_exponents_are_the_slopes_of_logarithms(self):
+        for power in (0.5, 1, 2):
+            found = self.program.exponents(self.points(power))
+            for slope in (*found["time"], *found["memory"]):
+                self.assertAlmostEqual(slope, power)
+
+    def test_what_is_worse_than_linear_is_marked_at_the_curves_end_too(self):
+        self.assertIn("worse than linear", self.program.exponent_text("time", (0.9, 1.5)))
+        self.assertNotIn("worse than linear", self.program.exponent_text("time", (1.0, 1.1)))
+        self.assertEqual(self.program.exponent_text("memory", (None, None)), "memory does not grow")
+
+    def test_a_run_that_would_take_too_long_is_foreseen_from_the_curve(self):
+        self.assertEqual(self.program.would_take([], 8), 0)
+        self.assertAlmostEqual(self.program.would_take(self.points(2), 8), 3 * 64)
+        self.assertAlmostEqual(self.program.would_take(self.points(1)[:1], 8), 24)
+
+    def test_a_curve_stops_before_a_run_over_the_limit(self):
+        class Place:
+            def measure(self, run):
+                return 0.01 * run.new_tokens ** 2, 100 + run.new_tokens
+
+        options = argparse.Namespace(rounds=1, largest=None)
+        result = self.program.measure_curve(self.program.curves()["output"], Place(), options)
+        self.assertEqual([point["x"] for point in result["points"]], [64, 128])
+        self.assertIn("256 new tokens were not measured: a run would take 655 s", result["stopped"])
 
 
 if __name__ == "__main__":
