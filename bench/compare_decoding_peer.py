@@ -1,14 +1,18 @@
 """One measurement of one peer, in a process of its own (CTranslate2 beside torch in one process loses half its speed).
 
-    compare_decoding_peer.py make DIR LAYERS WIDTH HEADS FF   # a random-weight T5, as Hugging Face and CTranslate2 write it
-    compare_decoding_peer.py transformers|ctranslate2 DIR SOURCES NEW_TOKENS THREADS
+    compare_decoding_peer.py make t5|llama DIR LAYERS WIDTH HEADS FF    # random weights in the formats of all peers
+    compare_decoding_peer.py types              # CTranslate2's compute types here, with the backend of CT2_USE_MKL
+    compare_decoding_peer.py transformers|ctranslate2|llama.cpp DIR SOURCES TYPE NEW_TOKENS THREADS BATCH
 
-SOURCES holds one line of token ids a source; the first is a warm-up. Prints JSON: seconds (of all others) and ids.
+SOURCES holds one line of token ids a source; the first BATCH warm up. TYPE is the program's own name of its weights'.
+Prints JSON: seconds (of all others) and ids.
 """
 
 import json
 import sys
 import time
+
+import compare_decoding_llama
 
 VOCABULARY = 32128
 PAD, EOS, UNK = 0, 1, 2
@@ -25,7 +29,7 @@ class IdTokenizer:
         return str(token)
 
 
-def make(folder, layers, width, heads, ff_width):
+def make_t5(folder, layers, width, heads, ff_width):
     import ctranslate2
     import torch
     import transformers
@@ -42,52 +46,72 @@ def make(folder, layers, width, heads, ff_width):
     Converter(f"{folder}/hf").convert(f"{folder}/ctranslate2", force=True)
 
 
-def measure(generate, sources):
-    """Seconds for all sources but the first, which warms up, and the ids of all but the first."""
-    generate(sources[0])
+def measure(generate, sources, batch):
+    """Seconds for all sources but the first batch, which warms up, and the ids of these."""
+    batches = [sources[begin:begin + batch] for begin in range(0, len(sources), batch)]
+    generate(batches[0])
     start = time.perf_counter()
-    ids = [generate(source) for source in sources[1:]]
+    ids = [row for rows in batches[1:] for row in generate(rows)]
     return {"seconds": time.perf_counter() - start, "ids": ids}
 
 
-def transformers_generate(folder, new_tokens, threads):
+def transformers_generate(folder, dtype, new_tokens, threads):
     import torch
     import transformers
     torch.set_num_threads(threads)
-    model = transformers.T5ForConditionalGeneration.from_pretrained(f"{folder}/hf").eval()
+    model = transformers.AutoConfig.from_pretrained(f"{folder}/hf")
+    kind = transformers.AutoModelForSeq2SeqLM if model.is_encoder_decoder else transformers.AutoModelForCausalLM
+    model = kind.from_pretrained(f"{folder}/hf", dtype=getattr(torch, dtype)).eval()
 
-    def generate(source):
+    def generate(sources):
+        tokens = torch.tensor(sources)
+        skipped = 1 if model.config.is_encoder_decoder else tokens.shape[1]
         with torch.inference_mode():
-            output = model.generate(torch.tensor([source]), attention_mask=torch.ones(1, len(source), dtype=torch.int64),
-                                    do_sample=False, num_beams=1, min_new_tokens=new_tokens, max_new_tokens=new_tokens)
-        return output[0, 1:].tolist()
+            output = model.generate(tokens, attention_mask=torch.ones_like(tokens), do_sample=False, num_beams=1,
+                                    min_new_tokens=new_tokens, max_new_tokens=new_tokens)
+        return output[:, skipped:].tolist()
     return generate
 
 
-def ctranslate2_generate(folder, new_tokens, threads):
+def ctranslate2_alone():
     # Its converters import torch where they can, and torch's OpenMP in the same process halves CTranslate2's speed.
     sys.modules["torch"] = sys.modules["transformers"] = None
     import ctranslate2
-    translator = ctranslate2.Translator(f"{folder}/ctranslate2", device="cpu", compute_type="float32", inter_threads=1,
-                                        intra_threads=threads)
+    return ctranslate2
 
-    def generate(source):
-        result = translator.translate_batch([[str(token) for token in source]], beam_size=1,
-                                            min_decoding_length=new_tokens, max_decoding_length=new_tokens)
-        return [int(token) for token in result[0].hypotheses[0]]
+
+def ctranslate2_generate(folder, compute_type, new_tokens, threads):
+    translator = ctranslate2_alone().Translator(f"{folder}/ctranslate2", device="cpu", compute_type=compute_type,
+                                                inter_threads=1, intra_threads=threads)
+
+    def generate(sources):
+        results = translator.translate_batch([[str(token) for token in source] for source in sources], beam_size=1,
+                                             min_decoding_length=new_tokens, max_decoding_length=new_tokens)
+        return [[int(token) for token in result.hypotheses[0]] for result in results]
     return generate
 
 
+def llama_cpp_generate(folder, file_format, new_tokens, threads):
+    generate_one = compare_decoding_llama.generate(folder, file_format, new_tokens, threads)
+    return lambda sources: [generate_one(source) for source in sources]
+
+
 def main():
-    command, folder, *rest = sys.argv[1:]
-    if command == "make":
-        make(folder, *map(int, rest))
+    command, *rest = sys.argv[1:]
+    if command == "types":
+        print(json.dumps(sorted(ctranslate2_alone().get_supported_compute_types("cpu"))))
         return
-    with open(rest[0]) as file:
+    if command == "make":
+        kind, folder, *sizes = rest
+        {"t5": make_t5, "llama": compare_decoding_llama.make}[kind](folder, *map(int, sizes))
+        return
+    folder, sources_file, dtype, *numbers = rest
+    new_tokens, threads, batch = map(int, numbers)
+    with open(sources_file) as file:
         sources = [[int(token) for token in line.split()] for line in file]
-    new_tokens, threads = map(int, rest[1:])
-    peer = {"transformers": transformers_generate, "ctranslate2": ctranslate2_generate}[command]
-    print(json.dumps(measure(peer(folder, new_tokens, threads), sources)))
+    peer = {"transformers": transformers_generate, "ctranslate2": ctranslate2_generate,
+            "llama.cpp": llama_cpp_generate}[command]
+    print(json.dumps(measure(peer(folder, dtype, new_tokens, threads), sources, batch)))
 
 
 if __name__ == "__main__":

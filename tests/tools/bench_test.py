@@ -1,0 +1,127 @@
+"""Tests of the arithmetic and tables of bench/compare_decoding, bench/busy_neighbours and bench/scale."""
+
+import argparse
+import contextlib
+import importlib.machinery
+import importlib.util
+import io
+import pathlib
+import sys
+import unittest
+
+sys.dont_write_bytecode = True  # the programs are loaded as modules
+
+BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
+
+
+def load(name):
+    loader = importlib.machinery.SourceFileLoader(name, str(BENCH / name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+    sys.modules[name] = module  # dataclasses look their module up
+    loader.exec_module(module)
+    return module
+
+
+def printed(function, *arguments):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        function(*arguments)
+    return output.getvalue()
+
+
+class Measuring(unittest.TestCase):
+    def test_each_program_is_first_in_some_round(self):
+        in_turns = load("compare_decoding").measuring.in_turns
+        self.assertEqual([in_turns("abc", number) for number in range(4)],
+                         [list("abc"), list("bca"), list("cab"), list("abc")])
+
+    def test_a_failed_program_ends_with_its_errors(self):
+        measuring = load("compare_decoding").measuring
+        with self.assertRaisesRegex(SystemExit, "ls /no-such-folder failed"):
+            measuring.run(["ls", "/no-such-folder"])
+
+
+class CompareDecoding(unittest.TestCase):
+    def setUp(self):
+        self.program = load("compare_decoding")
+        self.options = argparse.Namespace(dtype=["fp32", "bf16"], batch_size=1, threads=2, new_tokens=2)
+
+    def rounds(self):
+        program = self.program.Program
+        speeds = {program("fp32", "ctranslate2", "float32", "MKL"): [100, 200],
+                  program("fp32", "ctranslate2", "float32", "oneDNN"): [50, 400],
+                  program("fp32", "transformers", "float32"): [10, 10],
+                  program("fp32", "draftsmith", "fp32"): [150, 200],
+                  program("bf16", "draftsmith", "bf16"): [200, 100]}
+        return {key: [{"tokens_per_second": value, "ids": [[1, 2]]} for value in values]
+                for key, values in speeds.items()}
+
+    def test_ratios_are_to_the_peers_best_setting_of_the_same_round(self):
+        shape = self.program.SHAPES["drafter"]
+        entries = {entry["program"]: entry for entry in self.program.summary_of(shape, self.rounds(), self.options)}
+        self.assertEqual(entries["draftsmith fp32"]["ratio_to_same_type"], [1.5, 0.5])
+        self.assertEqual(entries["draftsmith bf16"]["ratio_to_same_type"], [])
+        self.assertEqual(entries["draftsmith bf16"]["ratio_to_any_type"], [2.0, 0.25])
+        self.assertEqual(entries["draftsmith bf16"]["equal_outputs"], 1)
+
+    def test_a_type_that_the_peer_cannot_run_is_named(self):
+        shape = self.program.SHAPES["drafter"]
+        entries = self.program.summary_of(shape, self.rounds(), self.options)
+        text = printed(self.program.print_table, "drafter", shape, entries, self.options)
+        self.assertIn("| bf16 | ctranslate2 | not on this processor |", text)
+        self.assertNotIn("| fp32 | ctranslate2 | not on this processor |", text)
+        self.assertIn("| fp32 | draftsmith fp32 | 175 (150–200) | 1.00 (0.50–1.50) |", text)
+
+
+class BusyNeighbours(unittest.TestCase):
+    def test_shares_are_of_the_same_round_and_setting_alone(self):
+        shares = load("busy_neighbours").shares
+        speeds = {("training", "default", 0): [100, 50], ("training", "default", 1): [10, 20],
+                  ("training", "active", 0): [50, 50], ("training", "active", 1): [5, 10]}
+        self.assertEqual(shares(speeds, ("training", "default", 1)), [0.1, 0.4])
+        self.assertEqual(shares(speeds, ("training", "active", 1)), [0.1, 0.2])
+        self.assertEqual(shares(speeds, ("training", "active", 0)), [0.5, 1.0])
+
+    def test_neighbours_end_with_their_block(self):
+        neighbours = load("busy_neighbours").Neighbours(2)
+        with neighbours:
+            self.assertEqual([process.poll() for process in neighbours.processes], [None, None])
+        self.assertTrue(all(process.returncode for process in neighbours.processes))
+
+
+class Scale(unittest.TestCase):
+    def setUp(self):
+        self.program = load("scale")
+
+    def points(self, power):
+        return [{"x": x, "seconds": 3 * x ** power, "extra_mb": 100 * x ** power} for x in (1, 2, 4)]
+
+    def test_exponents_are_the_slopes_of_logarithms(self):
+        for power in (0.5, 1, 2):
+            found = self.program.exponents(self.points(power))
+            for slope in (*found["time"], *found["memory"]):
+                self.assertAlmostEqual(slope, power)
+
+    def test_what_is_worse_than_linear_is_marked_at_the_curves_end_too(self):
+        self.assertIn("worse than linear", self.program.exponent_text("time", (0.9, 1.5)))
+        self.assertNotIn("worse than linear", self.program.exponent_text("time", (1.0, 1.1)))
+        self.assertEqual(self.program.exponent_text("memory", (None, None)), "memory does not grow")
+
+    def test_a_run_that_would_take_too_long_is_foreseen_from_the_curve(self):
+        self.assertEqual(self.program.would_take([], 8), 0)
+        self.assertAlmostEqual(self.program.would_take(self.points(2), 8), 3 * 64)
+        self.assertAlmostEqual(self.program.would_take(self.points(1)[:1], 8), 24)
+
+    def test_a_curve_stops_before_a_run_over_the_limit(self):
+        class Place:
+            def measure(self, run):
+                return 0.01 * run.new_tokens ** 2, 100 + run.new_tokens
+
+        options = argparse.Namespace(rounds=1, largest=None)
+        result = self.program.measure_curve(self.program.curves()["output"], Place(), options)
+        self.assertEqual([point["x"] for point in result["points"]], [64, 128])
+        self.assertIn("256 new tokens were not measured: a run would take 655 s", result["stopped"])
+
+
+if __name__ == "__main__":
+    unittest.main()
