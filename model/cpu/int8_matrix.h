@@ -2,13 +2,13 @@
 //
 // Inputs are rounded to int8 too, with one scale for each group of 128 inputs of a row. Products of a group are added
 // as integers, exactly; groups are added in order, in fp32. So results depend neither on other rows nor on the number
-// of threads, nor on whether the processor has AVX-512 VNNI, which is several times as fast as the portable code. NaN
-// and infinity among the inputs of a group make the row's outputs NaN.
+// of threads, nor on the processor's instructions. AVX-512 VNNI is the fastest, AVX2 comes next. NaN and infinity among
+// the inputs of a group make the row's outputs NaN.
 #pragma once
 
 #include <memory>
 
-#include "model/cpu/packed_weights.h"
+#include "model/cpu/panel_kernels.h"
 #include "model/cpu/weight_arena.h"
 
 namespace draftsmith::model {
@@ -19,19 +19,19 @@ inline constexpr int64_t kInt8Group = 128;
 class Int8Matrix final : public PackedWeights {
  public:
   // Packs weight [out,in], stored in any float type on the CPU, and fp32 bias [out] (undefined: none). Errors: RunError
-  // for weights that are not finite. `portable`: without the processor's own instructions.
+  // for weights that are not finite. Returns null for weights that are on another device, empty or no floats.
   static std::shared_ptr<const Int8Matrix> pack(const at::Tensor& weight, const at::Tensor& bias, WeightArena& arena,
-                                                bool portable = false);
+                                                Instructions instructions = cpu_instructions());
 
   void run(PanelRange panels, const Rows& rows, Finish finish) const override;
 
  private:
-  Int8Matrix(const at::Tensor& weight, const at::Tensor& bias, WeightArena& arena, bool portable);
+  Int8Matrix(const at::Tensor& weight, const at::Tensor& bias, WeightArena& arena, Instructions instructions);
 
   at::Tensor panels_;  // uint8 [panels,in/4,64,4]: w + 128 of four inputs of each of 64 outputs; 128 behind the ends
   at::Tensor scales_;  // fp32 [panels,64]
   at::Tensor bias_;    // fp32 [panels,64]; undefined: none
-  bool portable_;
+  PanelKernels<Int8Task> kernels_;
 };
 
 }  // namespace draftsmith::model

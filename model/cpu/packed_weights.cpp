@@ -41,6 +41,17 @@ void PackedWeights::run_all(const Rows& rows, Finish finish) const {
   });
 }
 
+at::ScalarType number_type(at::ScalarType type, at::Device device) {
+  const bool narrow = type == at::kChar || (type == at::kBFloat16 && device.is_cpu());
+  return narrow ? at::kFloat : type;
+}
+
+bool packs_on_cpu(const at::Tensor& weight) {
+  const at::ScalarType type = weight.scalar_type();
+  const bool fits = type == at::kFloat || type == at::kBFloat16 || type == at::kHalf || type == at::kDouble;
+  return weight.device().is_cpu() && fits && weight.numel() > 0;
+}
+
 at::Tensor bias_panels(const at::Tensor& bias, int64_t outputs) {
   if (!bias.defined()) return {};
   const int64_t panels = (outputs + kPanel - 1) / kPanel;

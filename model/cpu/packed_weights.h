@@ -61,6 +61,11 @@ class PackedWeights {
   int64_t products_;
 };
 
+// Returns the type of hidden states, caches and all parameters but the weights of linear layers in a model that is
+// loaded for decoding in `type`: weights of int8, and on CPUs of bf16, go with fp32.
+at::ScalarType number_type(at::ScalarType type, at::Device device);
+// Returns whether weights can be packed: a matrix of any float type on the CPU that is not empty.
+bool packs_on_cpu(const at::Tensor& weight);
 // Returns the bias [out] in panels, padded with zeros: fp32 [panels,64]; undefined if `bias` is.
 at::Tensor bias_panels(const at::Tensor& bias, int64_t outputs);
 

@@ -17,11 +17,11 @@ class WeightArena {
  public:
   // Layers keep their plain weights beside the packed ones, for gradients and to unpack, in twice the memory.
   WeightArena() = default;
-  // Layers keep the packed weights only and compute in `type`; if that is fp32 or int8, the weights may be stored in
-  // another float type.
+  // Layers keep the packed weights only, in `type`, and on CPUs compute in number_type() of it. If that is fp32,
+  // weights may be given in another float type.
   explicit WeightArena(at::ScalarType type) : only_packed_(type) {}
 
-  // Returns the type that layers without plain weights compute in; nothing if plain weights are kept.
+  // Returns the type of weights that are kept without the plain ones; nothing if plain weights are kept.
   std::optional<at::ScalarType> only_packed() const { return only_packed_; }
   // Returns uninitialised memory of the given shape and type, aligned to 64 bytes.
   at::Tensor take(at::IntArrayRef shape, at::ScalarType type);

@@ -63,6 +63,33 @@ std::vector<TensorToStore> tensors_to_store(const TransformerModel& model, const
   return tensors;
 }
 
+// Errors: UserError for a device without int8 weights, and for models that are not packed.
+void require_int8_fits(const ModelDirectory& opened, const LoadOptions& options) {
+  if (options.device.is_cpu() && options.pack) return;
+  throw UserError({opened.path().string(), "weights of int8 are for decoding on CPUs",
+                   options.pack ? "--device cpu, or fp32, bf16 or fp16" : "fp32, bf16, fp16 or fp64",
+                   options.pack ? "int8 on " + options.device.str() : "int8 for a model that is not packed", ""});
+}
+
+// Errors: UserError that names the first tensor with numbers that are not finite, if there is one.
+void require_finite(const ModelDirectory& opened) {
+  for (const ModelDirectory::Stored& stored : opened.parameters()) {
+    const std::string& name = stored.tensor.name;
+    if (opened.weights().stored(name).isfinite().all().item<bool>()) continue;
+    throw UserError({opened.weights().where(name), "a number is NaN or infinite, which int8 cannot hold",
+                     "finite weights", "", "the file is damaged, or its training diverged"});
+  }
+}
+
+std::unique_ptr<TransformerModel> packed_model(const ModelDirectory& opened, DirectoryParameters& source) {
+  try {
+    return std::make_unique<TransformerModel>(opened.config(), source);
+  } catch (const RunError&) {
+    if (source.type() == at::kChar) require_finite(opened);
+    throw;
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<TransformerModel> load_model(const fs::path& directory, const LoadOptions& options) {
@@ -70,15 +97,11 @@ std::unique_ptr<TransformerModel> load_model(const fs::path& directory, const Lo
 }
 
 std::unique_ptr<TransformerModel> load_model(const ModelDirectory& opened, const LoadOptions& options) {
-  if (options.dtype == at::kChar && !options.device.is_cpu()) {
-    throw UserError({"--dtype", "weights of int8 are for CPUs", "--device cpu, or fp32, bf16 or fp16",
-                     "int8 on " + options.device.str(), ""});
-  }
-  if (options.dtype == at::kChar && !options.pack) throw std::logic_error("int8 weights are for decoding only");
-  DirectoryParameters source(opened, options.device, options.dtype);
+  if (options.dtype == at::kChar) require_int8_fits(opened, options);
+  DirectoryParameters source(opened, options.device, options.dtype, options.pack);
   std::unique_ptr<TransformerModel> model;
   if (options.pack) {
-    model = std::make_unique<TransformerModel>(opened.config(), source);
+    model = packed_model(opened, source);
   } else {
     std::map<std::string, at::Tensor> parameters;
     for (const auto& [parameter, stored] : opened.parameters()) {

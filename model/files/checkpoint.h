@@ -19,7 +19,8 @@ namespace draftsmith::model {
 struct LoadOptions {
   at::Device device = at::kCPU;
   // Of the loaded model, whatever is stored; fp16 keeps some weights in fp32. kChar: weights of linear layers in int8
-  // with a scale for each output, all other numbers in fp32; on CPUs, for decoding only.
+  // with a scale for each output, all other numbers in fp32; packed on CPUs only. kBFloat16 packed on a CPU: likewise
+  // only the weights of linear layers, whose inputs and sums are fp32.
   at::ScalarType dtype = at::kFloat;
   // Loads for decoding only, in no more memory than the weights need. Weights in the needed type stay in the mapped
   // files, which may be removed or replaced while the model lives, but not written over in place. Set false if the
@@ -27,7 +28,8 @@ struct LoadOptions {
   bool pack = true;
 };
 
-// Loads an ordinary model. Errors: UserError that names every problem of the directory; see ModelDirectory. Other kinds
+// Loads an ordinary model. Errors: UserError that names every problem of the directory, see ModelDirectory; in int8 for
+// other devices than CPUs, unpacked models, and weights that are not finite. Other kinds
 // are refused: model/kinds/tandem.h, model/kinds/block_prediction.h and model/kinds/deep_tandem.h load those.
 std::unique_ptr<TransformerModel> load_model(const std::filesystem::path& directory, const LoadOptions& options = {});
 // Loads the model of an opened directory of any kind.

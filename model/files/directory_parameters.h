@@ -11,19 +11,19 @@
 
 namespace draftsmith::model {
 
-// Returns the type of one parameter in a model of type `dtype`: in fp16 some stay fp32, and all of int8 models are read
-// as fp32.
+// Returns the type of one parameter in a model of type `dtype`: in fp16 some stay fp32.
 at::ScalarType parameter_dtype(const TransformerConfig& config, const std::string& parameter, at::ScalarType dtype);
 
 // Parameters that need no conversion are not copied: they are views of the mapped files and must not be written to.
 class DirectoryParameters final : public ParameterSource {
  public:
-  DirectoryParameters(const ModelDirectory& directory, at::Device device, at::ScalarType dtype);
+  // Parameters of a model in `dtype`; if it is loaded for decoding, in number_type() of it.
+  DirectoryParameters(const ModelDirectory& directory, at::Device device, at::ScalarType dtype, bool for_decoding);
 
   at::Tensor find(const std::string& name) override;
   // Like find(), but always returns memory of its own.
   at::Tensor copy(const std::string& name);
-  // Returns the parameter as stored if it is computed in fp32 or int8 on the CPU, otherwise as find().
+  // Returns the parameter as stored if others are fp32 on the CPU, otherwise as find().
   at::Tensor unconverted(const std::string& name) override;
   at::ScalarType type() const override { return dtype_; }
   // Releases the pages of the files that were read so far.
@@ -36,6 +36,7 @@ class DirectoryParameters final : public ParameterSource {
   const ModelDirectory& directory_;
   at::Device device_;
   at::ScalarType dtype_;
+  at::ScalarType numbers_;  // the type of parameters that are not packed
   std::map<std::string, const ModelDirectory::Stored*> parameters_;
   std::string last_name_;  // the stored tensor that was read last: often several parameters are joined in one
   at::Tensor last_;

@@ -5,7 +5,7 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include "model/cpu/fp32_matrix.h"
+#include "model/cpu/float_matrix.h"
 #include "model/cpu/int8_matrix.h"
 
 namespace draftsmith::model {
@@ -153,13 +153,15 @@ void Linear::pack(WeightArena& arena, PostOp then) {
   const at::NoGradGuard no_grad;
   const bool only_packed = arena.only_packed().has_value();
   const at::ScalarType type = arena.only_packed().value_or(weight_.scalar_type());
-  const bool fp32 = type == at::kFloat;
   const bool packs = weight_.device().is_cpu() && at::globalContext().userEnabledMkldnn();
   if (type == at::kChar) {
     own_ = Int8Matrix::pack(weight_, bias_, arena);
-  } else if (packs && fp32) {
+  } else if (type == at::kBFloat16 && only_packed) {
+    own_ = Bf16Matrix::pack(weight_, bias_, arena);
+  } else if (packs && type == at::kFloat) {
     own_ = Fp32Matrix::pack(weight_, bias_, arena);
   }
+  const bool fp32 = type == at::kFloat || (only_packed && number_type(type, weight_.device()) == at::kFloat);
   if (!own_ && fp32) {
     weight_ = weight_.to(at::kFloat);
   }

@@ -1,7 +1,7 @@
 // The linear layer y = f(x W^T + b), behind one small interface: plain at::linear for training and rare dtypes,
-// prepacked weights for decoding on CPUs (at::linear's generic GEMV reads weights at 0.4 times the speed): our own
-// where weights are int8, or fp32 and the processor has AVX-512, else oneDNN's. Few rows on other devices are one
-// launch (model/layers/linear_rows.h).
+// prepacked weights for decoding on CPUs (at::linear's generic GEMV reads weights at 0.4 times the speed): our own for
+// fp32, int8 and models loaded in bf16 (model/cpu), else oneDNN's. Few rows on other devices are one launch
+// (model/layers/linear_rows.h).
 #pragma once
 
 #include <memory>

@@ -128,7 +128,7 @@ TEST_F(TransformersParity, HalfPrecisionDirectoriesLoad) {
     const bool fp16 = dtype == at::kHalf;
     EXPECT_EQ(plain->parameters().at("decoder.0.feed_forward.down.weight").scalar_type(), fp16 ? at::kFloat : dtype);
     const auto narrow = load(reference_->directory(name), true, dtype);
-    EXPECT_EQ(narrow->info().dtype, dtype);
+    EXPECT_EQ(narrow->info().dtype, fp16 ? dtype : at::kFloat);  // bf16 is the type of weights alone
     // bf16 keeps 8 bits of a number: a few hundredths after five layers.
     EXPECT_LT(steps_difference(*narrow, reference), fp16 ? 0.02 : 0.15) << name;
   }

@@ -4,11 +4,9 @@
 #include <cmath>
 #include <limits>
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "model/layers/linear.h"
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"
 
@@ -31,21 +29,26 @@ at::Tensor expected_product(const at::Tensor& x, const at::Tensor& weight) {
   return rounded(x, kInt8Group).matmul(rounded(weight, weight.size(1)).t());
 }
 
-std::shared_ptr<const Int8Matrix> packed(const at::Tensor& weight, const at::Tensor& bias = {}, bool portable = false) {
+std::shared_ptr<const Int8Matrix> packed(const at::Tensor& weight, const at::Tensor& bias = {},
+                                         Instructions instructions = cpu_instructions()) {
   WeightArena arena;
-  return Int8Matrix::pack(weight, bias, arena, portable);
+  return Int8Matrix::pack(weight, bias, arena, instructions);
 }
 
-// All tails: of four inputs, of groups, of panels, of rows at a time.
+// All tails: of four inputs, of groups, of panels, of vectors, of rows at a time.
 TEST(Int8Matrix, RoundsWeightsAndInputsAndNothingElse) {
-  for (const bool portable : {false, true}) {
-    for (const int64_t inputs : {1, 3, 4, 127, 128, 129, 260, 515}) {
-      for (const int64_t outputs : {1, 63, 64, 65, 200}) {
+  for (const Instructions set : available_instructions()) {
+    for (const int64_t inputs : {1, 2, 3, 4, 5, 127, 128, 129, 260, 515}) {
+      for (const int64_t outputs : {1, 7, 8, 9, 16, 17, 63, 64, 65, 200}) {
         const at::Tensor weight = random_tensor({outputs, inputs}, 3) * 0.1;
-        const at::Tensor x = random_tensor({7, inputs}, 4) * 3;
-        const at::Tensor y = packed(weight, {}, portable)->multiply(x, Finish::kNone);
-        EXPECT_LT(difference(y, expected_product(x, weight)), 2e-5 * std::sqrt(static_cast<double>(inputs)))
-            << inputs << " to " << outputs << (portable ? " portable" : "");
+        const at::Tensor x = random_tensor({17, inputs}, 4) * 3;
+        const at::Tensor expected = expected_product(x, weight);
+        const auto layer = packed(weight, {}, set);
+        for (int64_t rows = 1; rows <= 17; ++rows) {
+          const at::Tensor y = layer->multiply(x.narrow(0, 0, rows), Finish::kNone);
+          ASSERT_LT(difference(y, expected.narrow(0, 0, rows)), 2e-5 * std::sqrt(static_cast<double>(inputs)))
+              << to_string(set) << " " << inputs << " to " << outputs << ", rows " << rows;
+        }
       }
     }
   }
@@ -62,14 +65,29 @@ TEST(Int8Matrix, AddsBiasAndResidualAndFinishes) {
   EXPECT_EQ(layer->multiply(x.narrow(0, 0, 0), Finish::kNone).sizes(), (std::vector<int64_t>{0, 5, 70}));
 }
 
-TEST(Int8Matrix, GivesEachRowTheSameBitsAlone) {
-  const at::Tensor weight = random_tensor({300, 260}, 5), x = random_tensor({40, 260}, 6);
-  const auto layer = packed(weight);
-  const at::Tensor together = layer->multiply(x, Finish::kNone);
-  for (int64_t row = 0; row < 40; ++row) {
-    EXPECT_TRUE(at::equal(layer->multiply(x.narrow(0, row, 1), Finish::kNone), together.narrow(0, row, 1))) << row;
+TEST(Int8Matrix, GivesEachRowTheSameBitsAloneAndByAllInstructions) {
+  const at::Tensor weight = random_tensor({300, 260}, 5), x = random_tensor({1000, 260}, 6);
+  const at::Tensor bias = random_tensor({300}, 7);
+  const at::Tensor all = packed(weight, bias)->multiply(x, Finish::kNone);
+  for (const Instructions set : available_instructions()) {
+    const auto layer = packed(weight, bias, set);
+    EXPECT_TRUE(at::equal(layer->multiply(x, Finish::kNone), all)) << to_string(set);
+    for (int64_t rows = 1; rows <= 17; ++rows) {
+      EXPECT_TRUE(at::equal(layer->multiply(x.narrow(0, 17, rows), Finish::kNone), all.narrow(0, 17, rows)))
+          << to_string(set) << " rows " << rows;
+    }
   }
-  EXPECT_TRUE(at::equal(packed(weight, {}, true)->multiply(x, Finish::kNone), together)) << "portable";
+}
+
+// Sums of 16 bits would overflow where all bytes are the largest ones.
+TEST(Int8Matrix, AddsTheLargestBytesExactly) {
+  for (const Instructions set : available_instructions()) {
+    for (const double sign : {1.0, -1.0}) {
+      const at::Tensor y =
+          packed(at::full({65, 512}, sign * 127), {}, set)->multiply(at::full({7, 512}, 127.0), Finish::kNone);
+      EXPECT_TRUE(at::equal(y, at::full({7, 65}, sign * 127 * 127 * 512))) << to_string(set);
+    }
+  }
 }
 
 TEST(Int8Matrix, TakesEveryTypeOfStoredWeights) {
@@ -81,22 +99,24 @@ TEST(Int8Matrix, TakesEveryTypeOfStoredWeights) {
 }
 
 TEST(Int8Matrix, KeepsWhatIsNoNumberInItsRow) {
-  const auto layer = packed(random_tensor({70, 300}, 9));
   constexpr float kInfinite = std::numeric_limits<float>::infinity();
-  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), kInfinite, -kInfinite}) {
-    for (const Finish finish : {Finish::kNone, Finish::kRelu}) {
-      at::Tensor x = random_tensor({3, 300}, 10);
-      x[1][299] = bad;
-      const at::Tensor y = layer->multiply(x, finish);
-      EXPECT_TRUE(y[1].isnan().all().item<bool>());
-      EXPECT_FALSE(y[0].isnan().any().item<bool>());
-      EXPECT_FALSE(y[2].isnan().any().item<bool>());
+  for (const Instructions set : available_instructions()) {
+    const auto layer = packed(random_tensor({70, 300}, 9), {}, set);
+    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), kInfinite, -kInfinite}) {
+      for (const Finish finish : {Finish::kNone, Finish::kRelu}) {
+        at::Tensor x = random_tensor({3, 300}, 10);
+        x[1][299] = bad;
+        const at::Tensor y = layer->multiply(x, finish);
+        EXPECT_TRUE(y[1].isnan().all().item<bool>());
+        EXPECT_FALSE(y[0].isnan().any().item<bool>());
+        EXPECT_FALSE(y[2].isnan().any().item<bool>());
+      }
     }
   }
 }
 
 TEST(Int8Matrix, TakesExtremeNumbers) {
-  for (const double size : {0.0, 1e-44, 1e-38, 1e37}) {
+  for (const double size : {0.0, 1e-44, 1e-38, 1e33}) {
     const at::Tensor weight = random_tensor({3, 8}, 11), x = at::full({1, 8}, size, at::kFloat);
     const at::Tensor y = packed(weight)->multiply(x, Finish::kNone);
     EXPECT_TRUE(y.isfinite().all().item<bool>()) << size;
@@ -111,14 +131,9 @@ TEST(Int8Matrix, RefusesWeightsThatAreNoNumbers) {
   EXPECT_NE(error_of<RunError>([&] { packed(weight); }).find("not finite"), std::string::npos);
 }
 
-TEST(Int8Linear, KeepsNoOtherWeights) {
-  WeightArena arena(at::kChar);
-  Linear layer(random_tensor({70, 40}, 13), random_tensor({70}, 14));
-  const at::Tensor x = random_tensor({2, 40}, 15);
-  const at::Tensor exact = layer(x);
-  layer.pack(arena);
-  EXPECT_TRUE(layer.weight().is_meta());
-  EXPECT_LT(difference(layer(x), exact), 0.05 * largest(exact));
+TEST(Int8Matrix, RefusesTensorsThatCannotBePacked) {
+  EXPECT_EQ(packed(at::ones({3, 3}, at::kLong)), nullptr);
+  EXPECT_EQ(packed(at::ones({0, 3})), nullptr);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "model/files/checkpoint.h"
 #include "tests/support/batches.h"
+#include "tests/support/errors.h"
 #include "tests/support/models.h"
 #include "tests/support/tensors.h"
 
@@ -69,7 +70,53 @@ TEST_P(DecodingLoad, StepsAsTheUnpackedModelDoes) {
   const auto plain = load(false);
   EXPECT_LT(difference(logits(*load(true)), logits(*plain)), 1e-4);
   EXPECT_EQ(difference(logits(*load(true, at::kDouble)), logits(*load(false, at::kDouble))), 0);
-  EXPECT_LT(difference(logits(*load(true, at::kBFloat16)), logits(*load(false, at::kBFloat16))), 0.05);
+}
+
+// Weights are rounded, hidden states are not.
+TEST_P(DecodingLoad, TakesNarrowWeightsWithFp32States) {
+  const at::Tensor exact = logits(*load(false));
+  for (const auto& [type, most] : {std::pair{at::kBFloat16, 0.03}, {at::kChar, 0.1}}) {
+    const auto narrow = load(true, type);
+    EXPECT_EQ(narrow->info().dtype, at::kFloat);
+    const at::Tensor found = logits(*narrow);
+    EXPECT_EQ(found.scalar_type(), at::kFloat);
+    EXPECT_LT(difference(found, exact), most * largest(exact)) << type;
+    EXPECT_EQ(difference(found, exact) > 0, type != GetParam().dtype) << type;
+  }
+}
+
+TEST_P(DecodingLoad, UnpackedModelsOfBf16AreOfThatTypeThroughout) {
+  const auto plain = load(false, at::kBFloat16);
+  EXPECT_EQ(plain->info().dtype, at::kBFloat16);
+  EXPECT_EQ(plain->parameters().at("embedding.weight").scalar_type(), at::kBFloat16);
+  const at::Tensor packed = logits(*load(true, at::kBFloat16));
+  EXPECT_LT(difference(logits(*plain), packed), 0.1 * largest(packed));  // its states are rounded too
+}
+
+TEST_P(DecodingLoad, Int8IsForPackedModelsOnCpus) {
+  EXPECT_NE(error_of([&] { load(false, at::kChar); }).find("not packed"), std::string::npos);
+  const auto on_gpu = [&] { load_model(folder_ / "model", {.device = at::kCUDA, .dtype = at::kChar}); };
+  EXPECT_NE(error_of(on_gpu).find("int8 on cuda"), std::string::npos);
+}
+
+TEST_P(DecodingLoad, Int8NamesTheFileAndTensorThatIsNotFinite) {
+  const std::filesystem::path file = folder_ / "model/model.safetensors";
+  std::string name;
+  std::string bytes = read_file(file);
+  {
+    const ModelDirectory opened(folder_ / "model");
+    for (const auto& stored : opened.parameters()) {
+      if (stored.parameter.name == "decoder.1.feed_forward.down.weight") name = stored.tensor.name;
+    }
+    const auto tensor = opened.weights().bytes(name);
+    const size_t begin = bytes.find(std::string(reinterpret_cast<const char*>(tensor.data()), tensor.size()));
+    bytes.replace(begin, 8, std::string(8, '\xff'));  // a NaN of any type
+  }
+  write_file_atomic(file, bytes);
+  EXPECT_NO_THROW(load(true));
+  const std::string error = error_of([&] { load(true, at::kChar); });
+  EXPECT_NE(error.find("model.safetensors: tensor '" + name + "'"), std::string::npos) << error;
+  EXPECT_NE(error.find("NaN or infinite"), std::string::npos) << error;
 }
 
 // Where nothing can be packed the layers compute with converted weights.

@@ -110,7 +110,7 @@ TEST_F(ExitDirectories, HoldEveryForm) {
 
 TEST_F(ExitDirectories, AreOfTheModelsType) {
   const fs::path directory = save("model", exits_t5());
-  const auto model = load_model(directory, {.dtype = at::kBFloat16});
+  const auto model = load_model(directory, {.dtype = at::kBFloat16, .pack = false});
   const auto exits = load_exits(exits_directory(directory), directory, *model);
   for (const auto& entry : exits->parameters()) EXPECT_EQ(entry.second.scalar_type(), at::kBFloat16);
   const at::NoGradGuard no_gradients;

@@ -1,0 +1,58 @@
+// Kernels of fp32 and bf16 weights for one set of instructions. panel_kernels.cpp includes this text once for each set,
+// inside a namespace that has the set's kLanes and Floats, where DRAFTSMITH_TARGET names the set.
+
+using Words = uint32_t __attribute__((vector_size(4 * kLanes)));
+
+// The first output of a pair of vectors; the second vector begins 16 outputs later.
+constexpr int64_t pair_begin(int64_t pair) {
+  return pair * kLanes / 16 * 32 + pair * kLanes % 16;
+}
+
+DRAFTSMITH_TARGET inline void load_pair(const float* weights, int64_t pair, Floats* to) {
+  __builtin_prefetch(weights + pair_begin(pair) + kAhead / 4);
+  __builtin_prefetch(weights + pair_begin(pair) + 16 + kAhead / 4);
+  __builtin_memcpy(to, weights + pair_begin(pair), sizeof(Floats));
+  __builtin_memcpy(to + 1, weights + pair_begin(pair) + 16, sizeof(Floats));
+}
+
+DRAFTSMITH_TARGET inline void load_pair(const uint16_t* weights, int64_t pair, Floats* to) {
+  Words words;
+  __builtin_prefetch(weights + pair * kLanes * 2 + kAhead / 2);
+  __builtin_memcpy(&words, weights + pair * kLanes * 2, sizeof(words));
+  to[0] = reinterpret_cast<Floats>(words << 16);
+  to[1] = reinterpret_cast<Floats>(words & 0xffff0000U);
+}
+
+template <class Stored, int Rows>
+DRAFTSMITH_TARGET void multiply(const FloatTask<Stored>& task) {
+  constexpr int kVectors = tile_vectors(kLanes, Rows);
+  for (int64_t tile = 0; tile < kPanel / kLanes / 2; tile += kVectors / 2) {
+    Floats sums[Rows][kVectors];
+    for (int row = 0; row < Rows; ++row) {
+      for (int v = 0; v < kVectors; ++v) {
+        sums[row][v] = Floats{};
+        if (task.bias == nullptr) continue;
+        __builtin_memcpy(&sums[row][v], task.bias + pair_begin(tile + v / 2) + v % 2 * 16, sizeof(Floats));
+      }
+    }
+    const Stored* weights = task.weights;
+    for (int64_t i = 0; i < task.inputs; ++i, weights += kPanel) {
+      Floats weight[kVectors];
+      for (int v = 0; v < kVectors; v += 2) load_pair(weights, tile + v / 2, weight + v);
+      for (int row = 0; row < Rows; ++row) {
+        const float factor = task.x[row * task.inputs + i];
+        for (int v = 0; v < kVectors; ++v) sums[row][v] += weight[v] * factor;
+      }
+    }
+    for (int row = 0; row < Rows; ++row) {
+      for (int v = 0; v < kVectors; ++v) {
+        __builtin_memcpy(task.sums[row] + pair_begin(tile + v / 2) + v % 2 * 16, &sums[row][v], sizeof(Floats));
+      }
+    }
+  }
+}
+
+template <class Stored, int... Rows>
+constexpr PanelKernels<FloatTask<Stored>> float_table(std::integer_sequence<int, Rows...>) {
+  return {multiply<Stored, Rows + 1>...};
+}

@@ -1,0 +1,72 @@
+#include "model/cpu/instructions.h"
+
+#include <cstdlib>
+
+#include "base/error.h"
+
+namespace draftsmith::model {
+namespace {
+
+constexpr const char* kVariable = "DRAFTSMITH_CPU";
+
+Instructions largest_instructions() {
+#ifdef __x86_64__
+  const bool avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
+  const bool avx512 = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+                      __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
+  if (avx2) return avx512 ? Instructions::kAvx512 : Instructions::kAvx2;
+#endif
+  return Instructions::kPortable;
+}
+
+std::optional<std::string> wanted_instructions() {
+  const char* value = std::getenv(kVariable);
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+}  // namespace
+
+Instructions choose_instructions(const std::optional<std::string>& wanted, Instructions largest) {
+  if (!wanted || wanted->empty()) return largest;
+  for (const Instructions known : {Instructions::kPortable, Instructions::kAvx2, Instructions::kAvx512}) {
+    if (*wanted != to_string(known)) continue;
+    if (known <= largest) return known;
+    throw UserError({kVariable, "this processor lacks such instructions", "at most " + to_string(largest),
+                     "'" + *wanted + "'", ""});
+  }
+  throw UserError({kVariable, "unknown instructions", "avx512, avx2 or portable", "'" + *wanted + "'", ""});
+}
+
+Instructions cpu_instructions() {
+  static const Instructions chosen = choose_instructions(wanted_instructions(), largest_instructions());
+  return chosen;
+}
+
+std::vector<Instructions> available_instructions() {
+  std::vector<Instructions> sets{Instructions::kPortable};
+  for (const Instructions more : {Instructions::kAvx2, Instructions::kAvx512}) {
+    if (more <= largest_instructions()) sets.push_back(more);
+  }
+  return sets;
+}
+
+bool has_byte_products() {
+#ifdef __x86_64__
+  return __builtin_cpu_supports("avx512vnni") != 0;
+#else
+  return false;
+#endif
+}
+
+std::string to_string(Instructions instructions) {
+  switch (instructions) {
+    case Instructions::kAvx512:
+      return "avx512";
+    case Instructions::kAvx2:
+      return "avx2";
+    default:
+      return "portable";
+  }
+}
+
+}  // namespace draftsmith::model
