@@ -11,8 +11,8 @@ namespace draftsmith::model {
 namespace {
 
 std::vector<TransformerConfig> encoders() {
-  const TransformerConfig wide = t5_config(
-      {.vocabulary = 23, .width = 96, .heads = 3, .head_width = 32, .ff_width = 200, .encoder_layers = 2});
+  const TransformerConfig wide =
+      t5_config({.vocabulary = 23, .width = 96, .heads = 3, .head_width = 32, .ff_width = 200, .encoder_layers = 2});
   return {tiny_t5(), tiny_mt5(), wide};
 }
 

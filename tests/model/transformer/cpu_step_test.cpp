@@ -2,7 +2,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
-#include "model/cpu/fp32_matrix.h"
+#include "model/cpu/float_matrix.h"
 #include "model/transformer/cpu_decoder.h"
 #include "tests/support/batches.h"
 #include "tests/support/models.h"
