@@ -27,7 +27,44 @@ model::StepInput prompt_input(const model::LanguageModel& model, std::span<const
   return input;
 }
 
+// Returns the tokens of `prompts` from column `begin` on, at most `length` of a row.
+model::StepInput chunk_of(const model::StepInput& prompts, int64_t begin, int64_t length) {
+  model::StepInput chunk;
+  chunk.tokens = prompts.tokens.narrow(1, begin, length).contiguous();  // [B,length]
+  for (const int64_t tokens : prompts.new_tokens) {
+    chunk.new_tokens.push_back(std::clamp<int64_t>(tokens - begin, 0, length));
+  }
+  chunk.logits = prompts.logits;
+  chunk.hidden_layers = prompts.hidden_layers;
+  return chunk;
+}
+
+// Processes the prompts in chunks of equal length, so that a layer's scores, [B,H,L,T], have few queries L. Returns the
+// wanted hidden states.
+std::vector<at::Tensor> process(model::LanguageModel& model, const model::StepInput& prompts,
+                                model::DecodeState& state) {
+  const int64_t width = prompts.tokens.size(1);
+  const int64_t most = prefill_chunk(model.info().device);
+  if (width <= most) return model.step(prompts, state).hidden;
+  const int64_t chunks = (width + most - 1) / most;
+  const int64_t length = (width + chunks - 1) / chunks;
+  std::vector<at::Tensor> hidden(prompts.hidden_layers.size());
+  for (int64_t begin = 0; begin < width; begin += length) {
+    const int64_t count = std::min(length, width - begin);
+    const std::vector<at::Tensor> part = model.step(chunk_of(prompts, begin, count), state).hidden;
+    for (size_t i = 0; i < part.size(); ++i) {
+      if (!hidden[i].defined()) hidden[i] = part[i].new_empty({part[i].size(0), width, part[i].size(2)});  // [B,L,D]
+      hidden[i].narrow(1, begin, count).copy_(part[i]);
+    }
+  }
+  return hidden;
+}
+
 }  // namespace
+
+int64_t prefill_chunk(at::Device device) {
+  return device.is_cpu() ? 256 : 2048;
+}
 
 void repeat_rows(model::DecodeState& state, int64_t samples) {
   if (samples == 1) return;
@@ -43,7 +80,7 @@ Prefill prefill(model::LanguageModel& model, const model::EncoderStates& encoder
   model::StepInput input = prompt_input(model, rows, static_cast<size_t>(size.samples));
   if (input.tokens.defined()) {
     input.hidden_layers = hidden_layers;
-    result.prompt_hidden = model.step(input, *result.state).hidden;
+    result.prompt_hidden = process(model, input, *result.state);
   }
   repeat_rows(*result.state, size.samples);
   return result;

@@ -21,6 +21,10 @@ struct Prefill {
   std::vector<at::Tensor> prompt_hidden;
 };
 
+// Returns the most tokens of a prompt that one step processes. Longer prompts take several steps, so that memory for
+// attention scores grows with a prompt's length, not with its square.
+int64_t prefill_chunk(at::Device device);
+
 // Returns the state for `rows`, which are ordered sources x samples; the samples of a source have the same tokens.
 // Encoder-decoder: an empty state over `encoder`, because the only committed token is the start token. Decoder-only:
 // each prompt is processed once up to its last token, without logits, and its samples copy its keys and values.

@@ -93,6 +93,55 @@ TEST(Prefill, SharedPromptsGiveEveryRowTheStateItWouldHaveAlone) {
   for (int64_t row = 0; row < 9; ++row) EXPECT_EQ(shared->length(row), apart->length(row));
 }
 
+TEST(Prefill, NoStepProcessesMoreThanAChunkOfAPrompt) {
+  const int64_t most = prefill_chunk(at::kCPU);
+  RecordingOracle model(prompt_info(), random_oracle(5, 6, 1.5, {kEos}));
+  std::vector<Row> rows(2);
+  rows[0].tokens = Ids(static_cast<size_t>(3 * most + 2), 2);  // 3 * most + 1 tokens are processed
+  rows[1].tokens = Ids(static_cast<size_t>(most), 3);
+  const auto state = begin_state(model, {}, rows, {4 * most, 1});
+  EXPECT_EQ(model.widths.size(), 4U);
+  EXPECT_THAT(model.widths, Each(Le(most)));
+  EXPECT_EQ(state->length(0), 3 * most + 1);
+  EXPECT_EQ(state->length(1), most - 1);
+}
+
+TEST(Prefill, ChunksGiveTheLogitsAndHiddenStatesOfOneStep) {
+  model::TransformerConfig config = small_llama(3).config();
+  config.max_positions = 2000;
+  model::TransformerModel model(config, small_llama(3).parameters());
+  std::vector<Row> rows(3);
+  for (size_t b = 0; b < rows.size(); ++b) {
+    const size_t length = std::vector<size_t>{520, 300, 1}[b];
+    for (size_t i = 0; i < length; ++i) rows[b].tokens.push_back(3 + static_cast<int64_t>((i * (b + 7)) % 13));
+  }
+  const Prefill chunked = prefill(model, {}, rows, {540, 1}, {0, 2});
+  model::StepInput whole;
+  whole.new_tokens = {519, 299, 0};
+  whole.hidden_layers = {0, 2};
+  whole.logits = model::Logits::kNone;
+  std::vector<int64_t> tokens(size_t{3} * 519, 0);
+  for (size_t b = 0; b < 3; ++b)
+    std::copy(rows[b].tokens.begin(), rows[b].tokens.end() - 1, tokens.begin() + int64_t(b) * 519);
+  whole.tokens = to_device(tokens, {3, 519}, at::kCPU);
+  const auto at_once = model.begin(3, 540);
+  const auto hidden = model.step(whole, *at_once).hidden;
+  ASSERT_EQ(chunked.prompt_hidden.size(), 2U);
+  for (int64_t b = 0; b < 3; ++b) {
+    const int64_t known = whole.new_tokens[size_t(b)];
+    EXPECT_EQ(chunked.state->length(b), known);
+    for (size_t i = 0; i < hidden.size() && known > 0; ++i) {
+      const auto of_row = [&](const at::Tensor& all) { return all[b].narrow(0, 0, known); };
+      EXPECT_LT(difference(of_row(chunked.prompt_hidden[i]), of_row(hidden[i])), 1e-11) << b << " " << i;
+    }
+  }
+  model::StepInput next;
+  next.tokens = at::full({3, 1}, 9, at::kLong);
+  next.new_tokens.assign(3, 1);
+  const at::Tensor logits = model.step(next, *chunked.state).logits;
+  EXPECT_LT(difference(logits, model.step(next, *at_once).logits), 1e-11);
+}
+
 TEST(Prefill, SamplesOfASeedAreThoseOfSeparateRuns) {
   // The random stream depends on line and sample alone, so sample 0 of N equals the only sample.
   model::TransformerModel target = small_llama(3);
