@@ -8,6 +8,7 @@
 namespace draftsmith::model {
 namespace {
 
+constexpr int64_t kChunk = 1 << 14;            // bytes of weights that several passes share in a cache
 constexpr int64_t kProductsPerTask = 1 << 17;  // multiplications; a second thread costs about as much as these
 
 // Returns the place of an output in a panel's line.
@@ -71,10 +72,28 @@ void FloatMatrix<Stored>::run(PanelRange panels, const Rows& rows, Finish finish
   const float* bias = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
   const PanelOutputs outputs{nullptr, nullptr, rows.residual, rows.y, outputs_, kPanel, finish == Finish::kRelu};
   run_panels(panels, rows.count, outputs, [&](int64_t panel, int64_t row, int64_t count, float(*sums)[kPanel]) {
-    kernels_[static_cast<size_t>(count - 1)]({weights + panel * inputs_ * kPanel,
-                                              bias == nullptr ? nullptr : bias + panel * kPanel, rows.x + row * inputs_,
-                                              inputs_, sums});
+    for (int64_t r = 0; r < count; ++r) {
+      if (bias == nullptr) std::fill_n(sums[r], kPanel, 0.0F);
+      if (bias != nullptr) std::copy_n(bias + panel * kPanel, kPanel, sums[r]);
+    }
+    add_products(weights + panel * inputs_ * kPanel, rows.x + row * inputs_, count, sums);
   });
+}
+
+template <class Stored>
+void FloatMatrix<Stored>::add_products(const Number* panel, const float* x, int64_t rows, float (*sums)[kPanel]) const {
+  constexpr auto kSize = static_cast<int64_t>(sizeof(Number));
+  const RowPasses passes(rows);
+  const int64_t chunk = passes.count == 1 ? inputs_ : kChunk / kPanel / kSize;
+  for (int64_t begin = 0; begin < inputs_; begin += chunk) {
+    const Number* weights = panel + begin * kPanel;
+    for (int64_t pass = 0; pass < passes.count; ++pass) {
+      const int64_t first = pass * passes.each;
+      kernels_(passes.count, passes.rows(pass),
+               {weights, passes.ahead(weights, chunk * kPanel, pass), x + first * inputs_ + begin, inputs_,
+                std::min(chunk, inputs_ - begin), sums + first});
+    }
+  }
 }
 
 template class FloatMatrix<float>;

@@ -28,6 +28,8 @@ class FloatMatrix final : public PackedWeights {
   // Fills the panels from rows [out,in].
   template <class T>
   void fill(const T* rows);
+  // Adds the products of a panel's weights [in,64] and rows [rows,in] to their sums.
+  void add_products(const Number* panel, const float* x, int64_t rows, float (*sums)[kPanel]) const;
 
   at::Tensor
       panels_;       // [panels,in,64]: 64 outputs side by side, bf16 by bf16_place(); the last panel padded with zeros

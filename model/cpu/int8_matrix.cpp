@@ -148,13 +148,18 @@ void Int8Matrix::run(PanelRange panels, const Rows& rows, Finish finish) const {
                              finish == Finish::kRelu};
   run_panels(panels, rows.count, outputs, [&](int64_t panel, int64_t row, int64_t count, float(*sums)[kPanel]) {
     std::fill_n(sums[0], count * kPanel, 0.0F);
+    const RowPasses passes(count);
     for (int64_t group = 0; group < in.groups; ++group) {
-      const int64_t first = group * kInt8Group;
-      const int64_t number = row * in.groups + group;
-      kernels_[static_cast<size_t>(count - 1)](
-          {weights + panel * bytes + first * kPanel, steps_of(std::min(kInt8Group, inputs_ - first)),
-           in.values.data() + row * in.width + first, in.width, in.scales.data() + number, in.offsets.data() + number,
-           in.groups, sums});
+      const int64_t input = group * kInt8Group;
+      const uint8_t* chunk = weights + panel * bytes + input * kPanel;
+      for (int64_t pass = 0; pass < passes.count; ++pass) {
+        const int64_t first = pass * passes.each;
+        const int64_t number = (row + first) * in.groups + group;
+        kernels_(passes.count, passes.rows(pass),
+                 {chunk, passes.ahead(chunk, kInt8Group * kPanel, pass),
+                  steps_of(std::min(kInt8Group, inputs_ - input)), in.values.data() + (row + first) * in.width + input,
+                  in.width, in.scales.data() + number, in.offsets.data() + number, in.groups, sums + first});
+      }
     }
   });
 }

@@ -1,9 +1,10 @@
 // Kernels of int8 weights for one set of instructions; see float_tiles.h. The namespace has kLanes, Floats, Ints, dot()
 // and add_product() of the set.
 
-template <int Rows>
+template <int Share, int Rows>
 DRAFTSMITH_TARGET void multiply(const Int8Task& task) {
   constexpr int kVectors = tile_vectors(kLanes, Rows);
+  constexpr int64_t kAsked = kPanel * kInt8Step / Share;  // weights of a step that this pass asks for
   for (int64_t first = 0; first < kPanel; first += kVectors * kLanes) {
     Ints sums[Rows][kVectors];
     for (int row = 0; row < Rows; ++row) {
@@ -11,9 +12,11 @@ DRAFTSMITH_TARGET void multiply(const Int8Task& task) {
     }
     const uint8_t* weights = task.weights + first * kInt8Step;
     for (int64_t step = 0; step < task.steps; ++step, weights += kPanel * kInt8Step) {
+      if (first == 0) {
+        for (int64_t asked = 0; asked < kAsked; asked += kLine) __builtin_prefetch(task.ahead + step * kAsked + asked);
+      }
       Ints weight[kVectors];
       for (int v = 0; v < kVectors; ++v) {
-        __builtin_prefetch(weights + v * sizeof(Ints) + kAhead);
         __builtin_memcpy(&weight[v], weights + v * sizeof(Ints), sizeof(Ints));
       }
       for (int row = 0; row < Rows; ++row) {
@@ -36,5 +39,5 @@ DRAFTSMITH_TARGET void multiply(const Int8Task& task) {
 
 template <int... Rows>
 constexpr PanelKernels<Int8Task> int8_table(std::integer_sequence<int, Rows...>) {
-  return {multiply<Rows + 1>...};
+  return {{{{multiply<1, Rows + 1>...}, {multiply<2, Rows + 1>...}, {multiply<4, Rows + 1>...}}}};
 }

@@ -12,7 +12,7 @@
 namespace draftsmith::model {
 namespace {
 
-constexpr int64_t kAhead = 1 << 10;  // bytes: what reads fastest from memory
+constexpr int64_t kLine = 64;  // bytes of a cache's line
 
 // Vectors of a row's sums that are in registers at once: all of a panel's where the registers of one row or of AVX-512
 // suffice.

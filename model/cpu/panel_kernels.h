@@ -17,13 +17,17 @@ inline constexpr int64_t kInt8Step = 4;
 
 // Rows at a time: 24 sums, 4 weights and a factor fill the 32 registers of AVX-512.
 inline constexpr int64_t kPanelRows = 6;
+// Passes over weights, of up to kPanelRows rows each, that share the weights of a chunk while a cache holds them.
+inline constexpr int64_t kPasses = 4;
 
-// Computes sums[row][o] = bias[o] + sum_i x[row,i] W[o,i], in the order of i. Stored: float, or uint16_t for bf16.
+// Computes sums[row][o] += sum_i x[row,i] W[o,i] over the inputs of a chunk, in the order of i. Stored: float, or
+// uint16_t for bf16.
 template <class Stored>
 struct FloatTask {
   const Stored* weights;  // [in,64]; bf16 in the order of bf16_place()
-  const float* bias;      // [64], or null
-  const float* x;         // [rows,in]
+  const Stored* ahead;    // weights that this pass asks for
+  const float* x;         // [rows,width], from the chunk's first input
+  int64_t width;          // numbers between rows
   int64_t inputs;
   float (*sums)[kPanel];  // [rows,64]
 };
@@ -37,6 +41,7 @@ constexpr int64_t bf16_place(int64_t output) {
 // Computes sums[row][o] += scale[row] sum_i x[row,i] (w[o,i] - 128) for one group of inputs.
 struct Int8Task {
   const uint8_t* weights;  // [steps,64,4], w
+  const uint8_t* ahead;    // weights that this pass asks for
   int64_t steps;
   const int8_t* x;         // [rows,width], from the group's first input
   int64_t width;           // bytes between rows
@@ -46,9 +51,38 @@ struct Int8Task {
   float (*sums)[kPanel];  // [rows,64]
 };
 
-// The kernels for 1 to kPanelRows rows.
+// The kernels for 1 to kPanelRows rows, of 1, 2 and more passes. A pass asks for its share of the next chunk's weights,
+// so that memory is read while all passes compute.
 template <class Task>
-using PanelKernels = std::array<void (*)(const Task&), kPanelRows>;
+struct PanelKernels {
+  using Rows = std::array<void (*)(const Task&), kPanelRows>;
+  std::array<Rows, 3> by_passes;
+
+  void operator()(int64_t passes, int64_t rows, const Task& task) const {
+    by_passes[static_cast<size_t>(std::min<int64_t>(passes, 3) - 1)][static_cast<size_t>(rows - 1)](task);
+  }
+};
+
+// Bytes ahead of the weights in use that a single pass asks for: what reads fastest from memory.
+inline constexpr int64_t kAhead = 1 << 10;
+
+// Rows of inputs in passes of about as many each.
+struct RowPasses {
+  explicit RowPasses(int64_t rows)
+      : all(rows), count((rows + kPanelRows - 1) / kPanelRows), each((rows + count - 1) / count) {}
+  // Returns the number of rows of a pass, which begin at pass * each.
+  int64_t rows(int64_t pass) const { return std::min(each, all - pass * each); }
+  // Returns the weights that a pass asks for while it computes with a chunk of so many.
+  template <class Weight>
+  const Weight* ahead(const Weight* chunk, int64_t size, int64_t pass) const {
+    if (count == 1) return chunk + kAhead / static_cast<int64_t>(sizeof(Weight));
+    return chunk + size + pass * size / (count == 2 ? 2 : 4);
+  }
+
+  int64_t all;
+  int64_t count;  // up to kPasses
+  int64_t each;
+};
 
 // Returns the kernels of a set of instructions that the processor has; of int8, of a smaller one without byte products.
 template <class Stored>
@@ -69,15 +103,15 @@ struct PanelOutputs {
 // Writes the outputs of a panel for some rows.
 void finish_panel(int64_t rows, const float (*sums)[kPanel], const PanelOutputs& to);
 
-// Writes the outputs of some panels: calls sum(panel, row, count, sums) for up to kPanelRows rows at a time. `outputs`
+// Writes the outputs of some panels: calls sum(panel, row, count, sums) for all rows of up to kPasses passes. `outputs`
 // are those of the first panel and row of a matrix of `stride` outputs; `valid` is not read.
 template <class Sum>
 void run_panels(PanelRange panels, int64_t rows, const PanelOutputs& outputs, const Sum& sum) {
   for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
     const int64_t first = panel * kPanel;
-    for (int64_t row = 0; row < rows; row += kPanelRows) {
-      const int64_t count = std::min(kPanelRows, rows - row);
-      alignas(64) float sums[kPanelRows][kPanel];
+    for (int64_t row = 0; row < rows; row += kPasses * kPanelRows) {
+      const int64_t count = std::min(kPasses * kPanelRows, rows - row);
+      alignas(64) float sums[kPasses * kPanelRows][kPanel];
       sum(panel, row, count, sums);
       const int64_t offset = row * outputs.stride + first;
       finish_panel(count, sums,
