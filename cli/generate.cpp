@@ -4,6 +4,7 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -83,12 +84,20 @@ void warn_of_unused(const OptionFlags<DecodeOptions>& given, const DecodeOptions
   }
 }
 
+// Returns the drafter's own type; nothing without the flag. Errors: UserError.
+std::optional<at::ScalarType> parse_drafter_type(const GenerateFlags& flags) {
+  if (flags.drafter_dtype.empty()) return std::nullopt;
+  return parse_weight_type(flags.drafter_dtype, "--drafter-dtype");
+}
+
 // Loads the drafter, unless it is the target, which is loaded already. Errors: UserError.
 infer::SharedDrafter load_drafter(const GenerateFlags& flags, model::LoadOptions load,
-                                  model::TransformerModel& target) {
+                                  std::optional<at::ScalarType> own_type, model::TransformerModel& target) {
   const infer::DrafterSpec spec = infer::parse_drafter(flags.drafter);
-  const at::ScalarType type = load.dtype;
-  if (!flags.drafter_dtype.empty()) load.dtype = parse_weight_type(flags.drafter_dtype, "--drafter-dtype");
+  const at::ScalarType type = std::exchange(load.dtype, own_type.value_or(load.dtype));
+  if (own_type && !infer::kind_of(spec).is_model) {
+    log_warning("--drafter-dtype has no effect on drafter {}", flags.drafter);
+  }
   const auto* model = std::get_if<infer::ModelSpec>(&spec);
   const bool target_itself =
       model != nullptr && fs::exists(model->directory) && fs::equivalent(model->directory, flags.model);
@@ -229,6 +238,10 @@ int run_generate(const GenerateFlags& flags) {
   if (!flags.drafter.empty() && !takes_drafter) {
     log_warning("--drafter has no effect on method {}", options.method);
   }
+  const std::optional<at::ScalarType> drafter_type = parse_drafter_type(flags);
+  if (drafter_type && (flags.drafter.empty() || !takes_drafter)) {
+    log_warning("--drafter-dtype has no effect without a drafter");
+  }
   warn_of_unused(*flags.decoding, options);
   const model::LoadOptions load{.device = context.device, .dtype = parse_weight_type(flags.dtype)};
   const infer::LoadedModel target = infer::load_model_directory(flags.model, load);
@@ -236,7 +249,9 @@ int run_generate(const GenerateFlags& flags) {
   models.target = target.model.get();
   models.target_tokenizer = target.tokenizer.get();
   models.generation = target.generation;
-  if (takes_drafter && !flags.drafter.empty()) models.drafter = load_drafter(flags, load, *target.model);
+  if (takes_drafter && !flags.drafter.empty()) {
+    models.drafter = load_drafter(flags, load, drafter_type, *target.model);
+  }
   const auto router = load_router(flags, options, models.drafter.get());
   models.router = router.get();
   const auto exits = load_exits(flags, options, models.drafter.get(), *target.model);
@@ -268,9 +283,14 @@ std::function<int()> add_generate(CLI::App& app) {
   app.add_flag("--stream,!--no-stream", flags->stream,
                "Print text as it is committed, or only complete lines. By default, text is streamed on a terminal "
                "without --json. With several samples or a batch, the first unfinished line grows and the others wait");
-  app.add_option("--dtype", flags->dtype, "fp32, bf16, fp16 or fp64; int8: weights in a quarter of the memory, on CPUs")
+  app.add_option(
+         "--dtype", flags->dtype,
+         "fp32, bf16, fp16, fp64 or int8. On CPUs, bf16 and int8 are the types of weights, which are read faster: "
+         "hidden states stay fp32. int8 is for CPUs")
       ->capture_default_str();
-  app.add_option("--drafter-dtype", flags->drafter_dtype, "The same for the drafter (default: --dtype)");
+  app.add_option("--drafter-dtype", flags->drafter_dtype,
+                 "Type of a drafter that is a model (default: --dtype). Lossless methods stay lossless for the target "
+                 "as --dtype gives it");
   flags->decoding = std::make_unique<OptionFlags<DecodeOptions>>(app);
   add_execution_flags(app, flags->execution);
   app.footer(

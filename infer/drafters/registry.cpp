@@ -81,6 +81,13 @@ void check_one_kind(const DrafterOptions& drafter, const std::string& where, Pro
                 given == 0 ? "none of them" : "several of them", ""});
 }
 
+// Reports a problem if a drafter that is no model has a number type.
+void check_dtype(const DrafterOptions& drafter, const std::string& where, Problems& problems) {
+  if (!drafter.dtype || given_specs(drafter).size() != 1 || kind_of(drafter.spec()).is_model) return;
+  problems.add({where + ".dtype", "this drafter is no model, so it has no number type", "dtype beside model or tandem",
+                "dtype beside " + kind_of(drafter.spec()).name, "leave dtype out"});
+}
+
 }  // namespace
 
 DrafterSpec parse_drafter(const std::string& text) {
@@ -148,8 +155,9 @@ Fields<DrafterOptions> DrafterOptions::fields() {
       .add("longest", &DrafterOptions::longest, Range{1, static_cast<double>(kMostLookup)}, Unit{"tokens"},
            "Longest n-gram that prompt look-up looks for.")
       .add("dtype", &DrafterOptions::dtype, Choices{"fp32", "bf16", "fp16", "fp64", "int8"},
-           "Number type of a model; absent: the suite's.")
-      .check(check_one_kind);
+           "Number type of a model or Tandem secondary; absent: the suite's.")
+      .check(check_one_kind)
+      .check(check_dtype);
 }
 
 }  // namespace draftsmith::infer

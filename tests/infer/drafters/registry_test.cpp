@@ -46,6 +46,21 @@ TEST(DrafterSpec, ASuitesDraftersHaveTheSameTexts) {
   EXPECT_TRUE(std::holds_alternative<TandemSpec>(DrafterOptions{.name = "a", .tandem = "pair"}.spec()));
 }
 
+TEST(DrafterOptionsDtype, IsForModels) {
+  const auto problems_of = [](const DrafterOptions& drafter) {
+    Problems problems;
+    validate_options(drafter, "drafter", problems);
+    return text_of(problems.list());
+  };
+  EXPECT_EQ(problems_of({.name = "a", .model = "dir", .dtype = "int8"}), "");
+  EXPECT_EQ(problems_of({.name = "a", .tandem = "dir", .dtype = "bf16"}), "");
+  for (const DrafterOptions& drafter : {DrafterOptions{.name = "a", .ngram = "n.h5", .dtype = "int8"},
+                                        {.name = "a", .exit = 2, .dtype = "fp32"},
+                                        {.name = "a", .lookup = true, .dtype = "int8"}}) {
+    EXPECT_THAT(problems_of(drafter), AllOf(HasSubstr("drafter.dtype"), HasSubstr("no number type")));
+  }
+}
+
 TEST(LoadedDrafter, KindsWithoutFilesSayWhatTheyAre) {
   const auto lookup = load_drafter(LookupSpec{3}, {}, {});
   EXPECT_EQ(lookup->name(), "lookup:3");

