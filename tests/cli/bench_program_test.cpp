@@ -79,7 +79,7 @@ TEST_F(BenchProgram, PrintsTablesThatFitAndWritesTheirNumbers) {
 // A count of 0 would be a lie today: it says that a step was not counted.
 TEST_F(BenchProgram, CountsAllocationsOrSaysThatItDoesNot) {
   const ProgramResult result =
-      bench("llama", {"--rounds", "1", "--tokens", "1", "--quiet", "--json", path("one.json")});
+      bench("llama", {"--rounds", "1", "--tokens", "1", "--length", "6", "--quiet", "--json", path("one.json")});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const json step = json_of("one.json")["steps"][0];
   if (step["allocations"].is_null()) {
