@@ -9,7 +9,7 @@ namespace draftsmith {
 
 struct AllocationCount {
   int64_t calls = 0;
-  int64_t bytes = 0;  // asked for, freed again or not
+  int64_t bytes = 0;  // freed again or not; of aligned blocks with their padding
 };
 
 // Does the work. Returns the calls of malloc, new and their like that all threads made meanwhile. TCMalloc's hooks
