@@ -82,7 +82,7 @@ TEST_F(WeightTypes, SpeculativeOutputsAreTheTargetsGreedyOnes) {
     int64_t accepted = 0;
     for (const auto& [target, drafter] : pairs) {
       for (const std::string batch : {"1", "5"}) {
-        const std::vector<std::string> options{"--dtype", target, "--batch-size", batch};
+        const std::vector<std::string> options{"--dtype", target, "--batch-size", batch, "--temperature", "0"};
         const Decoded greedy = decoded(model, options);
         const auto expect_greedy = [&](const std::string& method, const std::string& small) {
           std::vector<std::string> drafts = options;
