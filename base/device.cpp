@@ -32,6 +32,14 @@ constexpr NamedType kTypes[] = {{"fp32", c10::ScalarType::Float},
 
 constexpr const char* kInt8 = "int8";
 
+// Returns the float type of a name. Errors: UserError, which says what was `expected`.
+c10::ScalarType find_type(const std::string& name, const std::string& where, const char* expected) {
+  for (const NamedType& known : kTypes) {
+    if (name == known.name) return known.type;
+  }
+  throw UserError({where, "unknown number type", expected, "'" + name + "'", ""});
+}
+
 // Returns the index after "cuda:", 0 for "cuda", nothing for other words.
 std::optional<int> cuda_index(const std::string& name) {
   if (name == "cuda") return 0;
@@ -73,19 +81,12 @@ c10::Device choose_device(const std::string& name, const std::string& where) {
 }
 
 c10::ScalarType parse_dtype(const std::string& name, const std::string& where) {
-  for (const NamedType& known : kTypes) {
-    if (name == known.name) return known.type;
-  }
-  throw UserError({where, "unknown number type", "fp32, bf16, fp16 or fp64", "'" + name + "'", ""});
+  return find_type(name, where, "fp32, bf16, fp16 or fp64");
 }
 
 c10::ScalarType parse_weight_type(const std::string& name, const std::string& where) {
   if (name == kInt8) return c10::ScalarType::Char;
-  try {
-    return parse_dtype(name, where);
-  } catch (const UserError&) {
-    throw UserError({where, "unknown number type", "fp32, bf16, fp16, fp64 or int8", "'" + name + "'", ""});
-  }
+  return find_type(name, where, "fp32, bf16, fp16, fp64 or int8");
 }
 
 std::string dtype_name(c10::ScalarType dtype) {

@@ -34,6 +34,23 @@ DRAFTSMITH_INLINE float exponential(float x) {
   return x < -87.0F ? 0.0F : p * power;
 }
 
+// Returns the sum of term(0) to term(count - 1), by partial sums of a vector: the order depends on `count` alone.
+template <class T, class Term>
+DRAFTSMITH_INLINE T sum_in_lanes(int64_t count, const Term& term) {
+  constexpr int64_t kLanes = 16;
+  T partial[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int64_t j = 0; j < kLanes; ++j) partial[j] += term(i + j);
+  }
+  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
+    for (int64_t j = 0; j < half; ++j) partial[j] += partial[j + half];
+  }
+  T sum = partial[0];
+  for (; i < count; ++i) sum += term(i);
+  return sum;
+}
+
 DRAFTSMITH_INLINE double exponential(double x) {
   return std::exp(x);
 }

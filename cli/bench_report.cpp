@@ -34,7 +34,7 @@ ordered_json spread_json(const Spread& spread, double unit) {
   return {{"median", unit * spread.median}, {"p10", unit * spread.low}, {"p90", unit * spread.high}};
 }
 
-// What a step's time means.
+// The meaning of a step's time.
 struct StepFigures {
   double relative = 1;        // to a step of one token
   double bytes_a_second = 0;  // weights, keys and values

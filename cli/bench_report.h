@@ -1,4 +1,4 @@
-// What `draftsmith bench` prints and writes: the measured speed of a model beside its machine's rates.
+// The output of `draftsmith bench`: the measured speed of a model beside its machine's rates.
 #pragma once
 
 #include <string>

@@ -15,27 +15,9 @@ namespace {
 // Multiplications one thread takes at least; less is faster on one thread than shared.
 constexpr int64_t kAttentionPerTask = 1 << 18;
 
-constexpr int64_t kLanes = 16;
-
 template <class T>
 DRAFTSMITH_INLINE T dot(const T* a, const T* b, int64_t width) {
-  T partial[kLanes] = {};
-  int64_t i = 0;
-  for (; i + kLanes <= width; i += kLanes) {
-    for (int64_t j = 0; j < kLanes; ++j) {
-      partial[j] += a[i + j] * b[i + j];
-    }
-  }
-  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
-    for (int64_t j = 0; j < half; ++j) {
-      partial[j] += partial[j + half];
-    }
-  }
-  T sum = partial[0];
-  for (; i < width; ++i) {
-    sum += a[i] * b[i];
-  }
-  return sum;
+  return sum_in_lanes<T>(width, [a, b](int64_t i) { return a[i] * b[i]; });
 }
 
 // One query against the slots [0, prefix) and, where own >= 0, slot `own`.

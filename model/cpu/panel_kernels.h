@@ -89,7 +89,7 @@ template <class Stored>
 PanelKernels<FloatTask<Stored>> float_kernels(Instructions instructions);
 PanelKernels<Int8Task> int8_kernels(Instructions instructions);
 
-// What is done to sums, and where the outputs go.
+// Operations on sums, and the place of the outputs.
 struct PanelOutputs {
   const float* scales;    // [64], factors of the sums; or null
   const float* bias;      // [64], added with the scales; or null

@@ -9,28 +9,11 @@
 namespace draftsmith::model {
 namespace {
 
-constexpr int64_t kSums = 16;  // partial sums, of a vector
-
-// Returns the sum of f(x[i]) in an order that depends on the width alone.
-template <class F>
-DRAFTSMITH_INLINE float sum_of(const float* x, int64_t width, const F& f) {
-  float partial[kSums] = {};
-  int64_t i = 0;
-  for (; i + kSums <= width; i += kSums) {
-    for (int64_t j = 0; j < kSums; ++j) partial[j] += f(x[i + j]);
-  }
-  for (int64_t half = kSums / 2; half > 0; half /= 2) {
-    for (int64_t j = 0; j < half; ++j) partial[j] += partial[j + half];
-  }
-  float sum = partial[0];
-  for (; i < width; ++i) sum += f(x[i]);
-  return sum;
-}
-
 DRAFTSMITH_VECTOR_CODE void normalize_row(const RowNorm& norm, const float* x, int64_t width, float* y) {
   const auto count = static_cast<float>(width);
-  const float mean = norm.centered ? sum_of(x, width, [](float v) { return v; }) / count : 0.0F;
-  const float square = sum_of(x, width, [mean](float v) { return (v - mean) * (v - mean); }) / count;
+  const float mean = norm.centered ? sum_in_lanes<float>(width, [x](int64_t i) { return x[i]; }) / count : 0.0F;
+  const float square =
+      sum_in_lanes<float>(width, [x, mean](int64_t i) { return (x[i] - mean) * (x[i] - mean); }) / count;
   const float factor = 1.0F / std::sqrt(square + static_cast<float>(norm.epsilon));
   if (norm.bias == nullptr) {
     for (int64_t i = 0; i < width; ++i) y[i] = (x[i] - mean) * factor * norm.weight[i];

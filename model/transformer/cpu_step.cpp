@@ -68,14 +68,6 @@ void CpuStep::add_head(const HeadPass& pass) {
   add_product(normed(rows), *pass.head, nullptr, pass.logits);
 }
 
-void CpuStep::compute(const Phase& phase, int64_t begin, int64_t end) const {
-  if (phase.work == Work::kSelfAttention) {
-    attend_to_prefix(phase, begin, end);
-  } else {
-    attend_to_source(phase, begin, end);
-  }
-}
-
 // Rotates the keys of a head and the queries that read it, and writes keys and values to the cache.
 void CpuStep::write_key_value(const Phase& phase, int64_t row, int64_t head) const {
   const AttentionWeightsView& weights = *phase.attention;
@@ -104,33 +96,22 @@ void CpuStep::write_key_value(const Phase& phase, int64_t row, int64_t head) con
   }
 }
 
-void CpuStep::attend_to_prefix(const Phase& phase, int64_t begin, int64_t end) const {
+void CpuStep::compute(const Phase& phase, int64_t begin, int64_t end) const {
   const AttentionWeightsView& weights = *phase.attention;
-  const LayerCache& cache = state_->cache(phase.layer);
+  const bool self = phase.work == Work::kSelfAttention;
+  const at::Tensor& keys = self ? state_->cache(phase.layer).keys : state_->cross(phase.layer).keys;
+  const at::Tensor& values = self ? state_->cache(phase.layer).values : state_->cross(phase.layer).values;
   const at::Tensor& bias = state_->positions().bias;
+  const bool biased = self && bias.defined();
   const int64_t group = weights.heads / weights.key_value_heads;
-  KernelShape shape = kernel_shape(weights, cache.keys, layout_->tokens, weights.input->outputs());
-  shape.bias_columns = bias.defined() ? bias.size(1) : 0;
-  const KernelPointers<float> pointers{projected_.data(), cache.keys.const_data_ptr<float>(),
-                                       cache.values.const_data_ptr<float>(),
-                                       bias.defined() ? bias.const_data_ptr<float>() : nullptr, context_.data()};
+  KernelShape shape = kernel_shape(weights, keys, layout_->tokens, weights.input->outputs());
+  shape.bias_columns = biased ? bias.size(1) : 0;
+  const KernelPointers<float> pointers{projected_.data(), keys.const_data_ptr<float>(), values.const_data_ptr<float>(),
+                                       biased ? bias.const_data_ptr<float>() : nullptr, context_.data()};
   for (int64_t item = begin; item < end; ++item) {
     const int64_t row = item / weights.key_value_heads, head = item % weights.key_value_heads;
-    write_key_value(phase, row, head);
-    for (int64_t i = 0; i < group; ++i) attend_head(shape, self_, pointers, row, head * group + i);
-  }
-}
-
-void CpuStep::attend_to_source(const Phase& phase, int64_t begin, int64_t end) const {
-  const AttentionWeightsView& weights = *phase.attention;
-  const CrossCache& source = state_->cross(phase.layer);
-  const int64_t group = weights.heads / weights.key_value_heads;
-  const KernelShape shape = kernel_shape(weights, source.keys, layout_->tokens, weights.input->outputs());
-  const KernelPointers<float> pointers{projected_.data(), source.keys.const_data_ptr<float>(),
-                                       source.values.const_data_ptr<float>(), nullptr, context_.data()};
-  for (int64_t item = begin; item < end; ++item) {
-    const int64_t row = item / weights.key_value_heads, head = item % weights.key_value_heads;
-    for (int64_t i = 0; i < group; ++i) attend_head(shape, cross_, pointers, row, head * group + i);
+    if (self) write_key_value(phase, row, head);
+    for (int64_t i = 0; i < group; ++i) attend_head(shape, self ? self_ : cross_, pointers, row, head * group + i);
   }
 }
 

@@ -34,10 +34,9 @@ class CpuStep final : public CpuPass {
   void add_head(const HeadPass& pass);
 
  private:
+  // Computes attention, to the prefix or to the source.
   void compute(const Phase& phase, int64_t begin, int64_t end) const override;
   void add_attention(Work work, const AttentionWeightsView& weights, int64_t layer);
-  void attend_to_prefix(const Phase& phase, int64_t begin, int64_t end) const;
-  void attend_to_source(const Phase& phase, int64_t begin, int64_t end) const;
   void write_key_value(const Phase& phase, int64_t row, int64_t head) const;
 
   const StepLayout* layout_ = nullptr;
