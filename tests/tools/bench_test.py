@@ -1,4 +1,4 @@
-"""Tests of the arithmetic and tables of bench/compare_decoding, bench/busy_neighbours and bench/scale."""
+"""Tests of the arithmetic and tables of the comparisons and curves of bench/."""
 
 import argparse
 import contextlib
@@ -7,6 +7,7 @@ import importlib.util
 import io
 import pathlib
 import sys
+import tempfile
 import unittest
 
 sys.dont_write_bytecode = True  # the programs are loaded as modules
@@ -39,6 +40,48 @@ class Measuring(unittest.TestCase):
         measuring = load("compare_decoding").measuring
         with self.assertRaisesRegex(SystemExit, "ls /no-such-folder failed"):
             measuring.run(["ls", "/no-such-folder"])
+
+
+    def test_what_was_written_by_hand_stays_when_a_page_is_written_again(self):
+        measuring = load("compare_decoding").measuring
+        with tempfile.TemporaryDirectory() as folder:
+            page = pathlib.Path(folder) / "page.md"
+            measuring.write_page(page, "old\n")
+            page.write_text(page.read_text() + f"\n{measuring.BY_HAND}\n\n* A caveat.\n")
+            measuring.write_page(page, "new\n")
+            self.assertEqual(page.read_text(), f"new\n\n{measuring.BY_HAND}\n\n* A caveat.\n")
+
+
+class CompareTraining(unittest.TestCase):
+    def setUp(self):
+        self.program = load("compare_training")
+
+    def summary(self, dropout):
+        def run(speed, peak, loss):
+            return {"tokens_per_second": speed, "peak_memory_mb": peak, "memory_before_mb": 10, "losses": [8.0, loss]}
+
+        runs = {"draftsmith": [run(150, 70, 7.0), run(100, 70, 7.0)],
+                "eager": [run(90, 100, 7.0003)], "sdpa": [run(100, 100, 7.0002), run(200, 90, 7.0002)]}
+        return self.program.summary_of(self.program.Case("fp32", 8, dropout), runs)
+
+    def test_ratios_are_to_the_peers_fastest_setting_of_the_same_round(self):
+        summary = self.summary(0.1)
+        self.assertEqual(summary["peer"], "sdpa")
+        self.assertEqual(summary["speed"], [1.5, 0.5])
+        self.assertEqual(summary["memory"], [0.7, 70 / 90])
+        self.assertEqual(summary["others"], {"eager": 90})
+
+    def test_losses_are_compared_without_dropout_alone(self):
+        self.assertIsNone(self.summary(0.1)["loss_difference"])
+        self.assertAlmostEqual(self.summary(0)["loss_difference"], 0.0002)
+        self.assertAlmostEqual(self.summary(0)["loss_rounding"], 0.0001)
+
+    def test_goals_that_are_missed_are_named(self):
+        lines = list(self.program.verdicts([self.summary(0), self.summary(0.1)]))
+        self.assertIn("1.3 times PyTorch's tokens/s without dropout: missed by fp32, 8 rows, dropout 0.", lines[0])
+        self.assertIn("1.5 times with dropout: missed by fp32, 8 rows, dropout 0.1.", lines[1])
+        self.assertIn("at most 0.8 of its peak memory: reached.", lines[2])
+        self.assertIn("within 0.0001: missed by fp32, 8 rows, dropout 0.", lines[3])
 
 
 class CompareDecoding(unittest.TestCase):
