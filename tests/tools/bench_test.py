@@ -160,10 +160,36 @@ class Scale(unittest.TestCase):
             def measure(self, run):
                 return 0.01 * run.new_tokens ** 2, 100 + run.new_tokens
 
-        options = argparse.Namespace(rounds=1, largest=None)
+        options = argparse.Namespace(rounds=1, largest=None, end=float("inf"))
         result = self.program.measure_curve(self.program.curves()["output"], Place(), options)
         self.assertEqual([point["x"] for point in result["points"]], [64, 128])
         self.assertIn("256 new tokens were not measured: a run would take 655 s", result["stopped"])
+
+    def test_a_call_out_of_time_leaves_the_rest_to_the_next_call(self):
+        measured = []
+
+        class Place:
+            def measure(self, run):
+                measured.append(run.new_tokens)
+                return 0.01 * run.new_tokens, 100
+
+        kept = []
+        curve = self.program.curves()["output"]
+        options = argparse.Namespace(rounds=1, largest=None, end=float("-inf"))
+        with self.assertRaises(self.program.OutOfTime):
+            self.program.measure_curve(curve, Place(), options, None, kept.append)
+        options.end = float("inf")
+        result = self.program.measure_curve(curve, Place(), options,
+                                            {"title": "", "unit": "", "base_mb": 1.0, "stopped": None,
+                                             "points": [{"x": 64, "seconds": 1, "extra_mb": 0, "wall": 1}]})
+        self.assertEqual([point["x"] for point in result["points"]], [64, 128, 256, 512, 1024])
+        self.assertNotIn(64, measured)
+
+    def test_the_plot_shows_each_curve_over_its_first_point(self):
+        text = self.program.plot.relative_growth({"batch": [(1, 3), (10, 30)], "output": [(64, 1), (640, 100)]}, "x", "y")
+        self.assertEqual(text.count("<circle"), 4)
+        self.assertIn(">batch</text>", text)
+        self.assertIn(">linear</text>", text)
 
 
 if __name__ == "__main__":
