@@ -61,15 +61,16 @@ class CompareTraining(unittest.TestCase):
             return {"tokens_per_second": speed, "peak_memory_mb": peak, "memory_before_mb": 10, "losses": [8.0, loss]}
 
         runs = {"draftsmith": [run(150, 70, 7.0), run(100, 70, 7.0)],
-                "eager": [run(90, 100, 7.0003)], "sdpa": [run(100, 100, 7.0002), run(200, 90, 7.0002)]}
+                "sdpa": [run(100, 100, 7.0002), run(200, 90, 7.0002)],
+                "eager": [run(90, 110, 7.0003), run(250, 110, 7.0003)]}
         return self.program.summary_of(self.program.Case("fp32", 8, dropout), runs)
 
     def test_ratios_are_to_the_peers_fastest_setting_of_the_same_round(self):
         summary = self.summary(0.1)
-        self.assertEqual(summary["peer"], "sdpa")
-        self.assertEqual(summary["speed"], [1.5, 0.5])
-        self.assertEqual(summary["memory"], [0.7, 70 / 90])
-        self.assertEqual(summary["others"], {"eager": 90})
+        self.assertEqual(summary["theirs"]["tokens_per_second"], [100, 250])
+        self.assertEqual(summary["speed"], [1.5, 0.4])
+        self.assertEqual(summary["memory"], [0.7, 70 / 110])
+        self.assertEqual(summary["peer"], "eager")
 
     def test_losses_are_compared_without_dropout_alone(self):
         self.assertIsNone(self.summary(0.1)["loss_difference"])
