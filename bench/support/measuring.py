@@ -95,6 +95,14 @@ def machine():
     return f"{model}, {os.cpu_count()} cores, commit {commit.strip()}, {datetime.date.today()}"
 
 
+def machines(lines):
+    """Returns several lines of machine() as one: commits and dates joined."""
+    parts = [line.rsplit(", ", 2) for line in lines]
+    places, commits, dates = (sorted({part[i] for part in parts}) for i in range(3))
+    names = [commit.removeprefix("commit ") for commit in commits]
+    return f"{'; '.join(places)}, commit{'s' if len(names) > 1 else ''} {', '.join(names)}, {', '.join(dates)}"
+
+
 def processor_flags():
     """Returns the processor's features as Linux names them: avx512f, avx512_bf16, ..."""
     with open("/proc/cpuinfo") as file:

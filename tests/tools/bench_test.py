@@ -52,6 +52,12 @@ class Measuring(unittest.TestCase):
             self.assertEqual(page.read_text(), f"new\n\n{measuring.BY_HAND}\n\n* A caveat.\n")
 
 
+    def test_machines_of_several_calls_are_joined(self):
+        machines = load("compare_decoding").measuring.machines
+        self.assertEqual(machines(["Xeon, 2 cores, commit b, 2026-11-23", "Xeon, 2 cores, commit a, 2026-11-23"]),
+                         "Xeon, 2 cores, commits a, b, 2026-11-23")
+
+
 class CompareTraining(unittest.TestCase):
     def setUp(self):
         self.program = load("compare_training")
@@ -79,10 +85,10 @@ class CompareTraining(unittest.TestCase):
 
     def test_goals_that_are_missed_are_named(self):
         lines = list(self.program.verdicts([self.summary(0), self.summary(0.1)]))
-        self.assertIn("1.3 times PyTorch's tokens/s without dropout: missed by fp32, 8 rows, dropout 0.", lines[0])
-        self.assertIn("1.5 times with dropout: missed by fp32, 8 rows, dropout 0.1.", lines[1])
-        self.assertIn("at most 0.8 of its peak memory: reached.", lines[2])
-        self.assertIn("within 0.0001: missed by fp32, 8 rows, dropout 0.", lines[3])
+        self.assertIn("1.3 times PyTorch's tokens/s without dropout: 0.95 to 0.95, missed in 1 of 1 cases.", lines[0])
+        self.assertIn("1.5 times PyTorch's tokens/s with dropout: 0.95 to 0.95, missed in 1 of 1 cases.", lines[1])
+        self.assertIn("at most 0.8 of its peak memory: 0.67 to 0.67, reached.", lines[2])
+        self.assertIn("within 0.0001: 0.00020 to 0.00020, missed in 1 of 1 cases.", lines[3])
 
 
 class CompareDecoding(unittest.TestCase):
