@@ -2,8 +2,8 @@
 
     compare_training_peer.py START STEPS ROWS DROPOUT THREADS TYPE ATTENTION
 
-START is a folder by bench_training_step --save-start: weights, and examples of several batches of ROWS, which steps take
-in turns. TYPE is fp32 or bf16 (autocast); ATTENTION is sdpa, eager, or compiled: sdpa within torch.compile.
+START is a folder by bench_training_step --save-start: weights, and examples of several batches of ROWS, which steps
+take in turns. TYPE is fp32 or bf16 (autocast); ATTENTION is sdpa, eager, or compiled: sdpa within torch.compile.
 """
 
 import contextlib
