@@ -6,11 +6,13 @@
 
 #include "base/device.h"
 #include "data/text/readers.h"
+#include "model/families/family.h"
 #include "model/files/checkpoint.h"
 #include "model/kinds/block_prediction.h"
 #include "recipes/architecture.h"
 #include "recipes/stages/continued_training.h"
 #include "recipes/stages/exit_training.h"
+#include "recipes/stages/shared_encoder_training.h"
 #include "recipes/stages/stages.h"
 #include "recipes/stages/tandem_training.h"
 #include "recipes/stages/teacher_caches.h"
@@ -35,6 +37,7 @@ struct TrainStageOptions {
   std::optional<std::filesystem::path> teacher_logits;
   std::optional<train::ExitTrainingOptions> exits;
   std::optional<TandemTrainingOptions> tandem;
+  std::optional<SharedEncoderTrainingOptions> shared_encoder;
   std::optional<DeepTandemTrainingOptions> deep_tandem;
   std::optional<int64_t> block_prediction;
   train::TrainOptions training;
@@ -47,11 +50,12 @@ struct BlockPredictionTraining {
   int64_t block = 0;
 };
 using TrainedAs = std::variant<PlainTraining, train::ExitTrainingOptions, TandemTrainingOptions,
-                               DeepTandemTrainingOptions, BlockPredictionTraining>;
+                               SharedEncoderTrainingOptions, DeepTandemTrainingOptions, BlockPredictionTraining>;
 
 TrainedAs trained_as(const TrainStageOptions& options) {
   if (options.exits) return *options.exits;
   if (options.tandem) return *options.tandem;
+  if (options.shared_encoder) return *options.shared_encoder;
   if (options.deep_tandem) return *options.deep_tandem;
   if (options.block_prediction) return BlockPredictionTraining{*options.block_prediction};
   return PlainTraining{};
@@ -65,12 +69,12 @@ bool distils(const TrainStageOptions& options) {
 // has its own labels.
 void check_blocks(const TrainStageOptions& options, const std::string& where, Problems& problems) {
   const bool blocks = options.block_prediction || options.deep_tandem;
-  const int kinds = options.tandem.has_value() + options.deep_tandem.has_value() +
+  const int kinds = options.tandem.has_value() + options.shared_encoder.has_value() + options.deep_tandem.has_value() +
                     options.block_prediction.has_value() + options.exits.has_value();
   if (kinds > 1) {
     problems.add({.where = where,
                   .what = "a model is of one kind",
-                  .expected = "one of `exits`, `tandem`, `deep_tandem` and `block_prediction`"});
+                  .expected = "one of `exits`, `tandem`, `shared_encoder`, `deep_tandem` and `block_prediction`"});
   }
   if (blocks && options.from) {
     problems.add({.where = where + ".from",
@@ -93,10 +97,10 @@ void check_distillation(const TrainStageOptions& options, const std::string& whe
                   .found = options.training.objective.name});
   }
   if (!distils(options)) return;
-  if (!options.teacher && !options.teacher_logits && !options.tandem) {
+  if (!options.teacher && !options.teacher_logits && !options.tandem && !options.shared_encoder) {
     problems.add({.where = where + ".training.objective",
                   .what = "distillation needs a teacher",
-                  .expected = "`teacher` (a model directory), `teacher_logits` (a cache) or `tandem`",
+                  .expected = "`teacher` (a model directory), `teacher_logits` (a cache), `tandem` or `shared_encoder`",
                   .found = "none of them"});
   }
   if (options.training.objective.distill.on_policy.share == 0) return;
@@ -115,6 +119,24 @@ void check_distillation(const TrainStageOptions& options, const std::string& whe
   }
 }
 
+// Checks a drafter of random weights that is to share an encoder.
+void check_shared_encoder(const TrainStageOptions& options, const std::string& where, Problems& problems) {
+  if (!options.architecture) return;
+  if (!options.shared_encoder->target) {
+    problems.add({.where = where + ".shared_encoder.target",
+                  .what = "a drafter of random weights needs a target whose encoder it shares",
+                  .expected = "a model directory",
+                  .found = "none given"});
+  }
+  const model::Family* family = model::families().find(options.architecture->family);
+  if (family != nullptr && !family->base.encoder_decoder) {
+    problems.add({.where = where + ".architecture.family",
+                  .what = "a drafter that shares an encoder is an encoder-decoder without its own",
+                  .expected = "t5 or mt5",
+                  .found = family->name});
+  }
+}
+
 void check_start(const TrainStageOptions& options, const std::string& where, Problems& problems) {
   if (options.from.has_value() == options.architecture.has_value()) {
     problems.add({.where = where,
@@ -127,6 +149,7 @@ void check_start(const TrainStageOptions& options, const std::string& where, Pro
   if (options.exits && options.architecture) {
     train::check_fits(*options.exits, options.architecture->decoder_layers, where + ".exits", problems);
   }
+  if (options.shared_encoder) check_shared_encoder(options, where, problems);
   if (!options.tandem || !options.architecture) return;
   if (!options.tandem->primary) {
     problems.add({.where = where + ".tandem.primary",
@@ -157,7 +180,9 @@ Fields<TrainStageOptions> TrainStageOptions::fields() {
            "Reference texts for validation BLEU, one a line; absent: the decoded targets of the corpus.")
       .add("teacher", &T::teacher,
            "Model directory that validation measures overlap with, and that objective distill learns from unless there "
-           "is teacher_logits. A Tandem without a teacher learns from its primary.")
+           "is teacher_logits. Without a teacher, a Tandem learns from its primary, and a drafter that shares an "
+           "encoder "
+           "from its target.")
       .add("teacher_logits", &T::teacher_logits,
            "Stored distributions of a teacher (teacher_logits.h5, kind = \"teacher-logits\") for objective distill, in "
            "place of running it. They must be of this corpus and, where `teacher` is given, that teacher's.")
@@ -167,6 +192,9 @@ Fields<TrainStageOptions> TrainStageOptions::fields() {
       .add("tandem", &T::tandem,
            "Train it as the secondary of a Tandem: `from` or `architecture` gives its decoder, which reads a primary's "
            "representations of all tokens but the current block's. Makes a Tandem directory.")
+      .add("shared_encoder", &T::shared_encoder,
+           "Train it as a drafter that shares its target's encoder: `from` or `architecture` gives its decoder, which "
+           "cross-attends to a projection of the target's encoder states. Makes a directory for --drafter.")
       .add("deep_tandem", &T::deep_tandem,
            "Train a deep Tandem: a large part that runs in blocks, and `architecture`, which it sketches them for. "
            "Decoder-only; for comparisons of architectures.")
@@ -181,6 +209,18 @@ model::TransformerConfig config_of(const ArchitectureOptions& shape, const data:
   return make_config(
       shape,
       {.vocabulary = tokenizer.vocabulary(), .pad = tokenizer.pad(), .eos = tokenizer.eos(), .bos = tokenizer.bos()});
+}
+
+// Returns whether the stage's teacher is the model whose encoder its drafter shares.
+bool shares_with_teacher(const TrainStageOptions& options) {
+  return options.shared_encoder && options.teacher &&
+         is_same_model(target_of(*options.shared_encoder, options.from.value_or("")), *options.teacher);
+}
+
+// Returns whether a drafter learns from the model whose encoder it shares: then one pass of that model gives both.
+bool learns_from_shared(const TrainStageOptions& options) {
+  return options.shared_encoder && distils(options) && !options.teacher_logits &&
+         (!options.teacher || shares_with_teacher(options));
 }
 
 // Makes what each kind of training starts from: models with random weights (`architecture`) or loaded ones (`from`).
@@ -200,10 +240,11 @@ class StartingModels {
   }
 
   TrainableModels operator()(const TandemTrainingOptions& tandem) const {
-    TandemBeginning beginning{.from = options_.from.value_or("")};
-    if (options_.architecture) beginning.fresh = fresh(architecture());
-    return tandem_trainable(tandem, std::move(beginning),
-                            {device_, frozen_primary_type(options_.training.precision, device_)});
+    return tandem_trainable(tandem, beginning(), place());
+  }
+
+  TrainableModels operator()(const SharedEncoderTrainingOptions& shared) const {
+    return shared_encoder_trainable(shared, beginning(), place(), learns_from_shared(options_));
   }
 
   TrainableModels operator()(const DeepTandemTrainingOptions& deep_tandem) const {
@@ -222,6 +263,13 @@ class StartingModels {
   }
 
  private:
+  Beginning beginning() const {
+    Beginning start{.from = options_.from.value_or("")};
+    if (options_.architecture) start.fresh = fresh(architecture());
+    return start;
+  }
+  ModelPlace place() const { return {device_, frozen_type(options_.training.precision, device_)}; }
+
   model::TransformerConfig architecture() const { return config_of(*options_.architecture, tokenizer_); }
 
   std::unique_ptr<model::TransformerModel> fresh(model::TransformerConfig config) const {
@@ -255,9 +303,10 @@ TrainableModels starting_models(const TrainStageOptions& options, const data::To
   return start;
 }
 
-// Loads the teacher that the options name, or returns nullptr for none. A Tandem's frozen primary is not loaded again.
+// Loads the teacher that the options name, or returns nullptr for none. A Tandem's frozen primary, or the owner of a
+// shared encoder, is not loaded again.
 std::unique_ptr<model::TransformerModel> loaded_teacher(const TrainStageOptions& options, at::Device device) {
-  if (!options.teacher) return nullptr;
+  if (!options.teacher || shares_with_teacher(options)) return nullptr;
   if (options.tandem && is_frozen_primary(*options.tandem, options.from.value_or(""), *options.teacher)) return nullptr;
   return model::load_model(*options.teacher, {.device = device});
 }
@@ -277,7 +326,8 @@ void run_train(const TrainStageOptions& options, const StageContext& run) {
   const at::Device device = choose_device(run.execution.device);
   const TrainingData files(options.tokenizer, options.corpus, options.validation_corpus);
   const auto primary = options.tandem ? options.tandem->primary : std::nullopt;
-  for (const auto& model : {options.from, options.teacher, primary}) {
+  const auto target = options.shared_encoder ? options.shared_encoder->target : std::nullopt;
+  for (const auto& model : {options.from, options.teacher, primary, target}) {
     if (model) load_model_tokenizer(*model, files.tokenizer->hash());
   }
   std::vector<std::string> references;
@@ -288,6 +338,7 @@ void run_train(const TrainStageOptions& options, const StageContext& run) {
   train::TrainerInputs inputs = files.inputs(*start.trainable, run);
   inputs.references = std::move(references);
   inputs.teacher = teacher.get();
+  if (shares_with_teacher(options) && !start.trainable->teaches()) inputs.teacher = start.models.back().get();
   const auto distilled = distilled_from(options, files.corpus, teacher.get());
   inputs.distilled = distilled.get();
   inputs.continue_from = options.continue_from.value_or("");
