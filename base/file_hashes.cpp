@@ -45,7 +45,8 @@ void FileHashes::load(const fs::path& file) {
   if (!fs::exists(file)) return;
   std::map<std::string, Known> stored;
   try {
-    for (const auto& [path, entry] : load_json(file, {.max_bytes = kMostBytes}).items()) {
+    const nlohmann::json all = load_json(file, {.max_bytes = kMostBytes});
+    for (const auto& [path, entry] : all.items()) {
       Known known{entry.at("size").get<uint64_t>(), entry.at("changed").get<int64_t>(),
                   entry.at("sha256").get<std::string>()};
       if (known.sha256.size() == kHexDigits) stored[path] = std::move(known);
