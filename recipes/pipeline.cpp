@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/environment.h"
-#include "base/file_hashes.h"
+#include "base/remembered_hashes.h"
 #include "base/files.h"
 #include "base/logging.h"
 #include "base/registry.h"
@@ -23,7 +23,7 @@ constexpr size_t kShortHash = 8;
 constexpr const char* kInputHashes = "input_hashes.json";  // of files outside the work directory
 
 // Returns the hash of an input file's content, or of the names and contents of a folder's files.
-std::string path_hash(const std::filesystem::path& path, FileHashes& known) {
+std::string path_hash(const std::filesystem::path& path, RememberedHashes& known) {
   if (!std::filesystem::is_directory(path)) return known.of(path);
   std::map<std::string, std::string> hashes;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
@@ -68,7 +68,7 @@ bool finish_stage(const RecipeStage& stage, Done done, const PipelineOptions& op
 
 std::map<std::string, std::string> hash_inputs(const RecipeStage& stage,
                                                const std::map<std::string, std::string>& stage_hashes,
-                                               FileHashes& known) {
+                                               RememberedHashes& known) {
   std::map<std::string, std::string> inputs;
   for (const std::string& input : stage.inputs) inputs["@" + input] = stage_hashes.at(input);
   for (const std::string& file : stage.files) inputs[file] = path_hash(file, known);
@@ -104,7 +104,7 @@ std::vector<StageResult> run_recipe(const Recipe& recipe, const PipelineOptions&
   make_directories(options.work);
   const DirectoryLock lock(options.work);
   std::map<std::string, std::string> hashes;
-  FileHashes known;
+  RememberedHashes known;
   if (!options.fresh) known.load(options.work / kInputHashes);
   std::vector<StageResult> results;
   for (size_t i = 0; i < count; ++i) {

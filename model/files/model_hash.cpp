@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <map>
 
-#include "base/file_hashes.h"
+#include "base/remembered_hashes.h"
 #include "base/json.h"
 #include "base/sha256.h"
 #include "model/files/model_directory.h"
@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 // Evaluations open the same model many times.
 std::string remembered_sha256(const fs::path& file) {
-  static FileHashes known;
+  static RememberedHashes known;
   return known.of(file);
 }
 

@@ -1,4 +1,4 @@
-#include "base/file_hashes.h"
+#include "base/remembered_hashes.h"
 
 #include <chrono>
 
@@ -19,7 +19,7 @@ constexpr int64_t kMostBytes = 64'000'000;  // of a file of hashes
 
 }  // namespace
 
-std::string FileHashes::of(const fs::path& file) {
+std::string RememberedHashes::of(const fs::path& file) {
   std::error_code error;
   const fs::path path = fs::canonical(file, error);
   if (error) return sha256_file(file);  // says what is wrong
@@ -41,7 +41,7 @@ std::string FileHashes::of(const fs::path& file) {
   return hash;
 }
 
-void FileHashes::load(const fs::path& file) {
+void RememberedHashes::load(const fs::path& file) {
   if (!fs::exists(file)) return;
   std::map<std::string, Known> stored;
   try {
@@ -60,7 +60,7 @@ void FileHashes::load(const fs::path& file) {
   known_.merge(stored);
 }
 
-void FileHashes::save(const fs::path& file) {
+void RememberedHashes::save(const fs::path& file) {
   const std::lock_guard lock(mutex_);
   if (!news_) return;
   nlohmann::json all = nlohmann::json::object();

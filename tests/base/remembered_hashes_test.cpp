@@ -1,5 +1,5 @@
 // Hashes of files that are remembered by size and time of change.
-#include "base/file_hashes.h"
+#include "base/remembered_hashes.h"
 
 #include <chrono>
 #include <fstream>
@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class FileHashesTest : public testing::Test {
+class RememberedHashesTest : public testing::Test {
  protected:
   // Writes a file that changed long ago, so that its hash is remembered.
   void write_old(const std::string& content, std::chrono::minutes age) {
@@ -34,8 +34,8 @@ class FileHashesTest : public testing::Test {
   fs::file_time_type time_;
 };
 
-TEST_F(FileHashesTest, ReadsAFileOnceUntilSizeOrTimeChange) {
-  FileHashes hashes;
+TEST_F(RememberedHashesTest, ReadsAFileOnceUntilSizeOrTimeChange) {
+  RememberedHashes hashes;
   write_old("one", std::chrono::minutes(5));
   EXPECT_EQ(hashes.of(file_), sha256("one"));
   change_unseen("two");
@@ -46,8 +46,8 @@ TEST_F(FileHashesTest, ReadsAFileOnceUntilSizeOrTimeChange) {
   EXPECT_EQ(hashes.of(file_), sha256("three"));
 }
 
-TEST_F(FileHashesTest, DoesNotRememberWhatChangedAMomentAgo) {
-  FileHashes hashes;
+TEST_F(RememberedHashesTest, DoesNotRememberWhatChangedAMomentAgo) {
+  RememberedHashes hashes;
   write_file_atomic(file_, "one");
   time_ = fs::last_write_time(file_);
   EXPECT_EQ(hashes.of(file_), sha256("one"));
@@ -55,32 +55,32 @@ TEST_F(FileHashesTest, DoesNotRememberWhatChangedAMomentAgo) {
   EXPECT_EQ(hashes.of(file_), sha256("two"));
 }
 
-TEST_F(FileHashesTest, ServesTheNextProgram) {
+TEST_F(RememberedHashesTest, ServesTheNextProgram) {
   write_old("one", std::chrono::minutes(5));
-  FileHashes before;
+  RememberedHashes before;
   before.of(file_);
   before.save(store_);
   change_unseen("two");
-  FileHashes after;
+  RememberedHashes after;
   after.load(store_);
   EXPECT_EQ(after.of(file_), sha256("one"));
 }
 
-TEST_F(FileHashesTest, ReadsFilesAgainWhereTheStoreIsAbsentOrDamaged) {
+TEST_F(RememberedHashesTest, ReadsFilesAgainWhereTheStoreIsAbsentOrDamaged) {
   write_old("one", std::chrono::minutes(5));
   for (const std::string content : {"", "[1, 2", "[]", "{\"x\": 3}", "{\"x\": {\"size\": -1}}"}) {
     write_file_atomic(store_, content);
-    FileHashes hashes;
+    RememberedHashes hashes;
     hashes.load(store_);
     EXPECT_EQ(hashes.of(file_), sha256("one")) << content;
   }
-  FileHashes hashes;
+  RememberedHashes hashes;
   hashes.load(folder_ / "nothing.json");
   EXPECT_EQ(hashes.of(file_), sha256("one"));
 }
 
-TEST_F(FileHashesTest, NamesAFileThatIsNotThere) {
-  FileHashes hashes;
+TEST_F(RememberedHashesTest, NamesAFileThatIsNotThere) {
+  RememberedHashes hashes;
   EXPECT_THROW(hashes.of(folder_ / "nothing"), UserError);
 }
 

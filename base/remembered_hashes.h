@@ -9,7 +9,7 @@
 
 namespace draftsmith {
 
-class FileHashes {
+class RememberedHashes {
  public:
   // Returns the SHA-256 of a file's content as 64 hex digits: the remembered one if size and time are those of then.
   // Only a file that was already old when it was read is remembered: one that changed a moment ago may change again
