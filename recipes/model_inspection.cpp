@@ -7,6 +7,7 @@
 #include "model/files/model_directory.h"
 #include "model/kinds/deep_tandem.h"
 #include "model/kinds/exits.h"
+#include "model/kinds/shared_encoder.h"
 #include "model/kinds/tandem.h"
 #include "recipes/export/export_record.h"
 
@@ -24,13 +25,22 @@ std::string stored_types(const model::ModelDescription& model) {
   return types;
 }
 
+// Returns the line about another model that this one reads.
+std::string describe_companion(const char* role, const std::optional<model::CompanionRecord>& companion) {
+  if (!companion) return fmt::format("  {:<15}not named\n", role);
+  return fmt::format("  {:<15}{}, sha256 {}\n", role, companion->path, companion->hash.substr(0, 16));
+}
+
 std::string describe_tandem(const fs::path& directory, const model::TandemShape& tandem) {
   std::string text = fmt::format("  Tandem         reads layers {} of a primary of {} layers, width {}\n",
                                  fmt::join(tandem.layer_map, ", "), tandem.primary_layers, tandem.primary_width);
   text += fmt::format("  block          trained with {} tokens (any number decodes)\n", tandem.block);
-  const auto primary = model::recorded_primary(directory);
-  if (!primary) return text + "  primary        not named\n";
-  return text + fmt::format("  primary        {}, sha256 {}\n", primary->path, primary->hash.substr(0, 16));
+  return text + describe_companion("primary", model::recorded_primary(directory));
+}
+
+std::string describe_shared_encoder(const fs::path& directory, int64_t width) {
+  return fmt::format("  shared encoder reads its target's states, width {}\n", width) +
+         describe_companion("target", model::recorded_target(directory));
 }
 
 // Returns the lines about one transformer.
@@ -68,6 +78,7 @@ std::string describe_model_directory(const fs::path& directory) {
   const auto model = model::describe_model(directory);
   std::string text = fmt::format("model of family {} ({})\n", model.family, model.architecture) + describe_shape(model);
   if (model.config.tandem_secondary()) text += describe_tandem(directory, model.config.tandem);
+  if (model.config.shares_encoder()) text += describe_shared_encoder(directory, model.config.shared_encoder_width);
   if (model.config.block_attention > 0) {
     text += fmt::format("  predicts       blocks of {} tokens at once\n", model.config.block_attention);
   }

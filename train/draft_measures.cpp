@@ -1,6 +1,7 @@
 #include "train/draft_measures.h"
 
 #include "infer/drafters/model_drafter.h"
+#include "infer/drafters/shared_encoder_drafter.h"
 #include "infer/drafters/tandem_loading.h"
 #include "infer/forced/alpha_sums.h"
 #include "infer/forced/teacher_forcing.h"
@@ -12,6 +13,12 @@ namespace draftsmith::train {
 namespace {
 
 constexpr int64_t kDraftedRows = 32;
+
+infer::SharedDrafter drafter_of(const TextWriters& writers, const data::Tokenizer* tokenizer) {
+  if (writers.tandem) return infer::tandem_drafter(writers.tandem, tokenizer);
+  if (writers.shared_encoder) return infer::shared_encoder_drafter(writers.shared_encoder, tokenizer);
+  return infer::as_drafter(*writers.target, tokenizer);
+}
 
 infer::DecodeOptions speculative_decoding(const ValidationOptions& options, bool tandem) {
   infer::DecodeOptions decoding;
@@ -31,14 +38,13 @@ infer::DecodeOptions speculative_decoding(const ValidationOptions& options, bool
 DraftMeasures measure_drafts(const TrainableModel& trained, const DraftTask& task, const ValidationOptions& options) {
   const TextWriters writers = trained.text_writers();
   infer::GenerationModels models;
-  models.target = writers.tandem ? writers.target.get() : task.target;
-  models.drafter = writers.tandem ? infer::tandem_drafter(writers.tandem, task.tokenizer)
-                                  : infer::as_drafter(*writers.target, task.tokenizer);
-  models.generation =
-      model::default_generation_config(writers.tandem ? writers.target->config() : task.target->config());
+  model::TransformerModel& target = writers.drafts_for_target() ? *writers.target : *task.target;
+  models.target = &target;
+  models.drafter = drafter_of(writers, task.tokenizer);
+  models.generation = model::default_generation_config(target.config());
   models.target_tokenizer = task.tokenizer;
-  const model::StatesFreed freed(*models.target);  // training needs the memory
-  const model::StatesFreed drafter_freed(*writers.target);
+  const model::StatesFreed freed(target);  // training needs the memory
+  const model::StatesFreed drafter_freed(*models.drafter->model());
   infer::Generator generator(models, speculative_decoding(options, writers.tandem != nullptr));
   const auto results = generator.generate(task.sources, 0, [&](size_t, const auto&) { task.stop_if_asked(); });
   infer::throw_if_failed(results);

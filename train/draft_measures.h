@@ -19,7 +19,7 @@ struct DraftMeasures {
 };
 
 struct DraftTask {
-  model::TransformerModel* target = nullptr;  // nullptr: the primary of the Tandem that is trained
+  model::TransformerModel* target = nullptr;  // nullptr: that of TextWriters
   const data::Tokenizer* tokenizer = nullptr;
   const std::vector<std::vector<int64_t>>& sources;  // decoder-only: prompts, not empty
   void (*stop_if_asked)() = nullptr;                 // called between batches

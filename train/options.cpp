@@ -34,8 +34,8 @@ Fields<ValidationOptions> ValidationOptions::fields() {
            "Examples whose greedy translation is compared with the target by BLEU (13a); 0: none.")
       .add("draft_examples", &ValidationOptions::draft_examples, Range{0}, Unit{"examples"},
            "Examples that are decoded speculatively, with the trained model as the drafter and the teacher as the "
-           "target (for a Tandem, its primary): gives alpha, tokens_per_target_run, alpha_forced and agreement. 0: "
-           "none. The log shows the seconds that it takes.")
+           "target (of a Tandem its primary, of a shared encoder its owner): gives alpha, tokens_per_target_run, "
+           "alpha_forced and agreement. 0: none. The log shows the seconds that it takes.")
       .add("draft_window", &ValidationOptions::draft_window, Range{1, 64}, Unit{"tokens"},
            "Draft window of that decode.")
       .add("draft_temperature", &ValidationOptions::draft_temperature, Range{0},

@@ -148,7 +148,7 @@ std::vector<std::vector<int64_t>> sources_of(const ValidationInputs& inputs, int
 
 double greedy_bleu(const TrainableModel& trained, const ValidationInputs& inputs, const ValidationOptions& options) {
   const TextWriters writers = trained.text_writers();
-  const auto& model = writers.target;
+  const auto model = writers.tandem ? writers.target : writers.alone();
   infer::DecodeOptions decoding;
   decoding.method = writers.tandem ? "tandem" : "greedy";
   if (writers.tandem) decoding.window = writers.block;
@@ -157,7 +157,7 @@ double greedy_bleu(const TrainableModel& trained, const ValidationInputs& inputs
   infer::GenerationModels models;
   models.target = model.get();
   if (writers.tandem) models.drafter = infer::tandem_drafter(writers.tandem, inputs.tokenizer);
-  models.generation = model::default_generation_config(model->config());
+  models.generation = model::default_generation_config(writers.target->config());
   models.target_tokenizer = inputs.tokenizer;
   const model::StatesFreed freed(*model);  // training needs the memory
   infer::Generator generator(models, decoding);
@@ -193,7 +193,7 @@ void check_drafts(const TrainableModel& trainable, const ValidationInputs& input
                   .expected = "0",
                   .found = std::to_string(options.draft_examples),
                   .hint = "measure it afterwards, with an evaluation of the result"});
-  } else if (!inputs.teacher && trainable.decodes()) {  // a Tandem, which does not, has its primary
+  } else if (!inputs.teacher && !trainable.has_target()) {
     problems.add({.where = where,
                   .what = "a speculative decode needs a target",
                   .expected = "`teacher`, the model that the trained one is to draft for",

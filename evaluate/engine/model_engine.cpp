@@ -53,6 +53,7 @@ class ModelEngine final : public Engine {
       : options_(options), threads_(set_threads(options.threads)), models_(options) {}
 
   void check(const Setting& run, Problems& problems) override {
+    if (!models_.require_alone(run.model, "run " + run.label, problems)) return;
     check_vocabulary(run.model, problems);
     try {
       make_generator(run, 1, false);
@@ -156,6 +157,7 @@ class ModelEngine final : public Engine {
   }
 
   void check(const MatchRateTable& rates, const std::string& where, Problems& problems) override {
+    if (!models_.require_alone(rates.model, where, problems)) return;
     infer::check_match_rates(rates.options(), models_.model(rates.model).model->info(), where, problems);
     Problems found;
     check_vocabulary(rates.model, found);

@@ -26,6 +26,14 @@ SuiteModels::SuiteModels(const SuiteOptions& options) {
   }
 }
 
+bool SuiteModels::require_alone(const std::string& name, const std::string& where, Problems& problems) const {
+  if (loaded_.at(name)->standalone() != nullptr) return true;
+  problems.add({where, "the drafter " + name + " has no encoder of its own, so it does not decode alone",
+                "the target, or a drafter that is an ordinary model", loaded_.at(name)->name(),
+                "its training stage measures it alone: validation.bleu_examples"});
+  return false;
+}
+
 infer::GenerationModels SuiteModels::with_exits(const std::string& name, const fs::path& given) {
   infer::GenerationModels models = without_exits(name);
   models.exits = exits_of(name, given);

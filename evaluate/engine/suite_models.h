@@ -22,8 +22,10 @@ class SuiteModels {
   // Loads target and drafters. Errors: UserError (load_drafter()).
   explicit SuiteModels(const SuiteOptions& options);
 
-  // Returns a model that decodes: the target, or a drafter that can decode alone. The name must exist.
+  // Returns a model that decodes: the target, or a drafter that can decode alone (require_alone). The name must exist.
   const infer::LoadedModel& model(const std::string& name) const { return *loaded_.at(name)->standalone(); }
+  // Reports a problem at `where` for a drafter that cannot decode alone. Returns whether all is well.
+  bool require_alone(const std::string& name, const std::string& where, Problems& problems) const;
   const infer::LoadedModel& target() const { return model(kTargetName); }
   // Returns the model of that name with its exits, or with the exits in directory `given`. Loads exits on first use.
   // Errors: UserError (find_exits()).

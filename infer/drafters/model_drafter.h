@@ -28,6 +28,10 @@ class ModelDrafter : public Drafter {
   void select_rows(std::span<const int64_t> rows) override;
   std::optional<DraftingModel> drafting_model() override { return DraftingModel{model_, *state_}; }
 
+ protected:
+  // Sets the encoder states that prefill() begins from.
+  void set_encoder(model::EncoderStates states) { encoder_ = std::move(states); }
+
  private:
   at::Tensor mask_unknown(const at::Tensor& tokens) const;
   model::StepInput unseen_tokens(const DraftRequest& request) const;
@@ -38,7 +42,8 @@ class ModelDrafter : public Drafter {
   std::unique_ptr<model::DecodeState> state_;
 };
 
-// Loads the model in a directory, with its tokenizer and its settings. Errors: those of load_model_directory().
+// Loads the ordinary model in a directory, with its tokenizer and its settings. Errors: those of
+// load_model_directory().
 SharedDrafter load_model_drafter(const std::filesystem::path& directory, const model::LoadOptions& options);
 
 // Makes a drafter of a model that the caller owns. `directory`: where the model was loaded from; empty: nowhere.

@@ -13,7 +13,9 @@
 #include "infer/drafters/model_drafter.h"
 #include "infer/drafters/ngram_drafter.h"
 #include "infer/drafters/prompt_lookup_drafter.h"
+#include "infer/drafters/shared_encoder_drafter.h"
 #include "infer/drafters/tandem_loading.h"
+#include "model/kinds/shared_encoder.h"
 #include "model/kinds/tandem.h"
 
 namespace draftsmith::infer {
@@ -88,6 +90,12 @@ void check_dtype(const DrafterOptions& drafter, const std::string& where, Proble
                 "dtype beside " + kind_of(drafter.spec()).name, "leave dtype out"});
 }
 
+// Loads an ordinary model, or one that shares the target's encoder.
+SharedDrafter load_small_model(const fs::path& directory, const fs::path& target, const model::LoadOptions& options) {
+  if (!model::is_shared_encoder_directory(directory)) return load_model_drafter(directory, options);
+  return load_shared_encoder_drafter(directory, target, options);
+}
+
 }  // namespace
 
 DrafterSpec parse_drafter(const std::string& text) {
@@ -100,7 +108,8 @@ DrafterSpec parse_drafter(const std::string& text) {
 
 std::string drafter_help() {
   return fmt::format(
-      "Directory of a drafter, of a Tandem secondary of the model, or of the model itself; {}FILE for a table of "
+      "Directory of a drafter (an ordinary model, one that shares the model's encoder, a Tandem secondary of the "
+      "model), or of the model itself; {}FILE for a table of "
       "`draftsmith data ngrams`; {}[:N] to copy the continuation of the last N-gram (default {}) that equals the "
       "end of the text; or {}N for the model's own first N layers",
       kNgram, kLookup, kLongestLookup, kExit);
@@ -129,7 +138,7 @@ DrafterKind kind_of(const DrafterSpec& spec) {
 
 SharedDrafter load_drafter(const DrafterSpec& spec, const fs::path& target, const model::LoadOptions& options) {
   return std::visit(
-      Overload{[&](const ModelSpec& model) { return load_model_drafter(model.directory, options); },
+      Overload{[&](const ModelSpec& model) { return load_small_model(model.directory, target, options); },
                [&](const TandemSpec& tandem) { return load_tandem_drafter(tandem.directory, target, options); },
                [](const NgramSpec& table) { return load_ngram_drafter(table.file); },
                [](const LookupSpec& lookup) { return lookup_drafter(lookup.longest); },
@@ -145,7 +154,8 @@ DrafterSpec DrafterOptions::spec() const {
 Fields<DrafterOptions> DrafterOptions::fields() {
   return Fields<DrafterOptions>("evaluation drafter")
       .add("name", &DrafterOptions::name, Required{}, "Name by which runs refer to the drafter; not \"target\".")
-      .add("model", &DrafterOptions::model, "Model directory of a small model.")
+      .add("model", &DrafterOptions::model,
+           "Directory of a small model, or of one that shares the encoder of the suite's.")
       .add("tandem", &DrafterOptions::tandem, "Directory of a Tandem secondary of the suite's model.")
       .add("ngram", &DrafterOptions::ngram, "N-gram table, made by `draftsmith data ngrams`.")
       .add("exit", &DrafterOptions::exit, Range{0}, Unit{"layers"},

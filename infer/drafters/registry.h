@@ -19,7 +19,7 @@ namespace draftsmith::infer {
 constexpr int64_t kLongestLookup = 4;  // default of LookupSpec::longest
 constexpr int64_t kMostLookup = 16;
 
-// A small language model.
+// A small language model; one without an encoder reads the target's.
 struct ModelSpec {
   std::filesystem::path directory;
 };
@@ -43,8 +43,9 @@ struct ExitSpec {
 // Drafter that a user names. To add a kind: its struct here, its entries in registry.cpp, and its own two files.
 using DrafterSpec = std::variant<ModelSpec, TandemSpec, NgramSpec, LookupSpec, ExitSpec>;
 
-// Reads "DIR" (a directory's config.json says whether it is a Tandem secondary), "ngram:FILE", "lookup" or "lookup:N"
-// (N from 1 to 16), or "exit:N" (N from 1). Errors: UserError for another N and for "ngram:" without a file.
+// Reads "DIR" (a directory's config.json says whether it is a Tandem secondary or shares the target's encoder),
+// "ngram:FILE", "lookup" or "lookup:N" (N from 1 to 16), or "exit:N" (N from 1). Errors: UserError for another N and
+// for "ngram:" without a file.
 DrafterSpec parse_drafter(const std::string& text);
 
 // Returns help for users on the texts that parse_drafter() reads.
@@ -64,8 +65,9 @@ struct DrafterKind {
 // Returns the kind of drafter that `spec` names.
 DrafterKind kind_of(const DrafterSpec& spec);
 
-// Loads a drafter for the model in the directory `target`; empty: a Tandem secondary is not compared with its primary.
-// Errors: UserError for files that cannot be read, and for a Tandem secondary of another primary.
+// Loads a drafter for the model in the directory `target`; empty: a Tandem secondary or a drafter that shares an
+// encoder is not compared with the model that it reads. Errors: UserError for files that cannot be read, and for a
+// drafter that reads another model.
 SharedDrafter load_drafter(const DrafterSpec& spec, const std::filesystem::path& target,
                            const model::LoadOptions& options);
 

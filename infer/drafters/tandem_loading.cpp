@@ -6,11 +6,12 @@
 
 #include "base/device.h"
 #include "base/timing.h"
-#include "data/tokenizers/load_tokenizer.h"
 #include "infer/costs/step_costs.h"
+#include "infer/drafters/reading_drafter.h"
 #include "infer/drafters/tandem_drafter.h"
 #include "infer/forced/alpha_sums.h"
 #include "infer/loop/vocabulary.h"
+#include "infer/sampling/sampling.h"
 #include "model/files/checkpoint.h"
 #include "model/kinds/tandem.h"
 #include "model/transformer/decoding_guard.h"
@@ -38,7 +39,7 @@ class TimedTandem final : public TimedDrafter {
     const std::vector<int64_t> active{1};
     const Stopwatch watch;
     const auto logits = drafter_.next_logits({rows_, drafted_, active, {}});
-    logits.argmax(-1).to(at::kCPU);
+    most_likely(logits).to(at::kCPU);
     const double seconds = watch.seconds();
     drafted_.push_back(at::full({1}, prefix_.back(), at::TensorOptions(at::kLong).device(logits.device())));
     return seconds;
@@ -159,58 +160,30 @@ ForcedAlpha alpha_forced_tandem(model::LanguageModel& target, model::Transformer
   return sums.mean();
 }
 
-class LoadedTandem final : public LoadedDrafter {
+class LoadedTandem final : public ReadingDrafter {
  public:
-  LoadedTandem(std::shared_ptr<model::TransformerModel> secondary, const data::Tokenizer* tokenizer)
-      : secondary_(std::move(secondary)), tokenizer_(tokenizer) {}
-  // Reads the tokenizer of the directory, if there is one.
-  LoadedTandem(std::shared_ptr<model::TransformerModel> secondary, std::filesystem::path directory)
-      : secondary_(std::move(secondary)), directory_(std::move(directory)) {
-    if (!data::has_tokenizer(directory_)) return;
-    owned_tokenizer_ = data::load_tokenizer(directory_);
-    tokenizer_ = owned_tokenizer_.get();
-  }
+  using ReadingDrafter::ReadingDrafter;
 
-  std::string name() const override { return secondary_->info().name; }
-  std::filesystem::path path() const override { return directory_; }
-  model::LanguageModel* model() const override { return secondary_.get(); }
   bool reads_target() const override { return true; }
 
-  // Without directories to compare, only shapes and vocabularies can show that the primary is another one.
-  void check(const DraftTarget& target, Problems& problems) const override {
-    const auto* primary = dynamic_cast<const model::TransformerModel*>(&target.model);
-    if (primary == nullptr) {
-      problems.add({"drafter " + name(), "a Tandem secondary reads the hidden states of its primary",
-                    "its primary as the model that decodes", target.model.info().name, ""});
-      return;
-    }
-    try {
-      model::require_tandem_pair(secondary_->config(), primary->config(), {name(), target.model.info().name});
-    } catch (const UserError& error) {
-      problems.add_all(error.problems());
-    }
-    compare_vocabularies(target.model.info(), secondary_->info(), target.tokenizer, tokenizer_, problems);
-  }
-
   std::unique_ptr<Drafter> make(const DraftTarget& target) const override {
-    return std::make_unique<TandemDrafter>(*secondary_, target.model.info().vocabulary);
+    return std::make_unique<TandemDrafter>(drafter(), target.model.info().vocabulary);
   }
 
   StepCosts step_costs(const DraftTarget& target, const CalibrationContext& context,
                        int64_t max_tokens) const override {
-    return measure_tandem_costs(target.model, *secondary_, context, max_tokens);
+    return measure_tandem_costs(target.model, drafter(), context, max_tokens);
   }
 
   ForcedAlpha forced_alpha(const DraftTarget& target, const ForcedBatch& texts, const Warping& warping,
                            int64_t block) const override {
-    return alpha_forced_tandem(target.model, *secondary_, texts, warping, block);
+    return alpha_forced_tandem(target.model, drafter(), texts, warping, block);
   }
 
  private:
-  std::shared_ptr<model::TransformerModel> secondary_;
-  std::filesystem::path directory_;
-  std::unique_ptr<data::Tokenizer> owned_tokenizer_;
-  const data::Tokenizer* tokenizer_ = nullptr;  // nullptr: only the numbers of token ids are compared
+  void require_pair(const model::TransformerConfig& target, const model::PairNames& names) const override {
+    model::require_tandem_pair(drafter().config(), target, names);
+  }
 };
 
 }  // namespace

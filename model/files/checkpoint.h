@@ -29,8 +29,8 @@ struct LoadOptions {
 };
 
 // Loads an ordinary model. Errors: UserError that names every problem of the directory, see ModelDirectory; in int8 for
-// other devices than CPUs, unpacked models, and weights that are not finite. Other kinds
-// are refused: model/kinds/tandem.h, model/kinds/block_prediction.h and model/kinds/deep_tandem.h load those.
+// other devices than CPUs, unpacked models, and weights that are not finite. Other kinds are refused: model/kinds/ has
+// functions that load them.
 std::unique_ptr<TransformerModel> load_model(const std::filesystem::path& directory, const LoadOptions& options = {});
 // Loads the model of an opened directory of any kind.
 std::unique_ptr<TransformerModel> load_model(const ModelDirectory& opened, const LoadOptions& options = {});
@@ -43,7 +43,8 @@ struct SaveOptions {
   uint64_t shard_bytes = 5'000'000'000;        // largest weight file, in bytes
   std::filesystem::path tokenizer;             // spiece.model to copy; empty: none
   std::optional<GenerationConfig> generation;  // absent: the config's token ids alone
-  // Adds to config.json what the model's configuration does not hold: a Tandem secondary names its primary.
+  // Adds to config.json what the model's configuration does not hold: the other model that a Tandem secondary, or a
+  // drafter without an encoder, reads.
   std::function<void(nlohmann::ordered_json& config_json)> add_to_config = {};
 };
 

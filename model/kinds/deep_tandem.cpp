@@ -21,11 +21,11 @@ constexpr const char* kProjection = "projection.weight";
 constexpr uint64_t kSmallDropout = 0x5a11;
 
 // Both parts read the same ids, and config.json holds one vocabulary.
-void require_deep_pair(const TransformerConfig& small, const TransformerConfig& large, const TandemNames& names) {
+void require_deep_pair(const TransformerConfig& small, const TransformerConfig& large, const PairNames& names) {
   require_tandem_pair(small, large, names);
   if (small.vocabulary == large.vocabulary) return;
-  throw UserError({.where = names.secondary,
-                   .what = fmt::format("disagrees with {} about the vocabulary", names.primary),
+  throw UserError({.where = names.own,
+                   .what = fmt::format("disagrees with {} about the vocabulary", names.companion),
                    .expected = fmt::format("{}", large.vocabulary),
                    .found = fmt::format("{}", small.vocabulary)});
 }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/random_tensors.h"
+#include "model/files/model_kind.h"
 #include "model/files/safetensors.h"
 #include "model/layers/norm.h"
 #include "model/transformer/parameters.h"
@@ -72,9 +73,8 @@ void check_exits(const ExitConfig& exits, const TransformerConfig& config, const
   const auto wrong = [&](const std::string& what, const std::string& expected, const std::string& found) {
     problems.add({.where = where, .what = what, .expected = expected, .found = found});
   };
-  if (config.tandem_secondary() || config.block_attention > 0) {
-    wrong("exits are read from models that predict the next token by themselves", "an ordinary model",
-          config.tandem_secondary() ? "a Tandem secondary" : "a model of block prediction");
+  if (const ModelKind& kind = kind_of(config); kind != ordinary_kind()) {
+    wrong("exits are read from models that predict the next token by themselves", "an ordinary model", kind.name);
   }
   if (exits.exits.empty()) wrong("there are no exits", "at least one", "none");
   int64_t before = 0;

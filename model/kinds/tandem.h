@@ -29,21 +29,10 @@ const ModelKind& tandem_kind();
 // Returns the even layer map ℓ(j) = ⌊(j+1)·L_L/L_S⌋. [secondary_layers]
 std::vector<int64_t> default_layer_map(int64_t secondary_layers, int64_t primary_layers);
 
-// Two models as messages name them.
-struct TandemNames {
-  std::string secondary;
-  std::string primary;
-};
 // Refuses a secondary, of a Tandem or to become one, that cannot read this primary: kind, start and end ids and, for a
-// Tandem secondary, the primary's width and layers must agree. Vocabularies may have different sizes, as the models of
-// one tokenizer that are padded differently have (Pythia: 50,304 and 50,432 ids): whoever has tokenizers compares them.
-// Errors: UserError with every disagreement and both names.
-void require_tandem_pair(const TransformerConfig& secondary, const TransformerConfig& primary,
-                         const TandemNames& names);
-
-// Initial projections: random (deviation D_L^-½, so that their output is as large as their input), or the unit matrix,
-// cut or padded with zeros if the widths differ.
-enum class ProjectionStart { kRandom, kIdentity };
+// Tandem secondary, the primary's width and layers must agree (check_pair). Errors: UserError with every disagreement
+// and both names.
+void require_tandem_pair(const TransformerConfig& secondary, const TransformerConfig& primary, const PairNames& names);
 
 struct TandemStart {
   std::vector<int64_t> layer_map;  // empty: the default
@@ -60,13 +49,13 @@ std::unique_ptr<TransformerModel> make_tandem_secondary(const TransformerModel& 
 // Returns the configuration of a Tandem secondary to be trained from random weights: `secondary` with its Tandem part,
 // without an encoder. Errors: as make_tandem_secondary().
 TransformerConfig tandem_config(TransformerConfig secondary, const TransformerConfig& primary, const TandemStart& start,
-                                const TandemNames& names);
+                                const PairNames& names);
 
 // Returns whether the directory holds a Tandem secondary; false if it has no config.json.
 bool is_tandem_directory(const std::filesystem::path& directory);
 
 // Returns the primary that a Tandem directory's config.json names. Checkpoints of training name none.
-std::optional<PrimaryRecord> recorded_primary(const std::filesystem::path& directory);
+std::optional<CompanionRecord> recorded_primary(const std::filesystem::path& directory);
 
 // Returns the directory of a Tandem's primary: the recorded path, or primary/ inside if none is recorded, as in
 // checkpoints. Errors: UserError for a directory of another kind, and if there is no primary at all.

@@ -1,7 +1,6 @@
 #include "model/kinds/tandem_config.h"
 
 #include <algorithm>
-#include <cctype>
 #include <span>
 
 #include <fmt/format.h>
@@ -41,6 +40,14 @@ void check_layer_map(const TandemShape& shape, int64_t secondary_layers, const s
 
 }  // namespace
 
+const CompanionRole& tandem_role() {
+  static const CompanionRole kRole = {.key = kTandemKey,
+                                      .role = "primary",
+                                      .reader = "Tandem secondary",
+                                      .remedy = ", or train the Tandem with copy_primary"};
+  return kRole;
+}
+
 void check_tandem_shape(const TandemShape& shape, int64_t secondary_layers, const std::string& where,
                         Problems& problems) {
   check_layer_map(shape, secondary_layers, where + ": layer_map", problems);
@@ -75,36 +82,6 @@ void write_tandem_config(const TransformerConfig& config, nlohmann::ordered_json
   object["primary_layers"] = config.tandem.primary_layers;
   object["layer_map"] = config.tandem.layer_map;
   object["block"] = config.tandem.block;
-}
-
-std::optional<PrimaryRecord> read_primary_record(const nlohmann::json& config_json, const std::string& where) {
-  const auto object = config_json.find(kTandemKey);
-  if (object == config_json.end() || !object->is_object() || !object->contains("primary")) return std::nullopt;
-  Problems problems;
-  JsonReader reader(object->at("primary"), where + ": " + kTandemKey + ": primary", problems);
-  PrimaryRecord record{reader.get_string("path"), reader.get_string("sha256")};
-  const bool hash = record.hash.size() == 64 && std::all_of(record.hash.begin(), record.hash.end(),
-                                                            [](unsigned char c) { return std::isxdigit(c) != 0; });
-  if (problems.empty() && (!hash || record.path.empty())) {
-    problems.add({.where = where + ": " + kTandemKey + ": primary",
-                  .what = "does not name a model",
-                  .expected = "a path and a SHA-256 of 64 hexadecimal digits",
-                  .found = fmt::format("\"{}\" and \"{}\"", record.path, record.hash.substr(0, 80)),
-                  .hint = {}});
-  }
-  problems.throw_if_any();
-  return record;
-}
-
-void write_primary_record(const PrimaryRecord& primary, nlohmann::ordered_json& config_json) {
-  config_json[kTandemKey]["primary"] = {{"path", primary.path}, {"sha256", primary.hash}};
-}
-
-void remove_primary_path(nlohmann::json& config_json) {
-  const auto tandem = config_json.find(kTandemKey);
-  if (tandem != config_json.end() && tandem->contains("primary") && tandem->at("primary").is_object()) {
-    tandem->at("primary").erase("path");
-  }
 }
 
 }  // namespace draftsmith::model

@@ -53,7 +53,8 @@ double deviation(const std::string& name, const TransformerConfig& config) {
 
 }  // namespace
 
-at::Tensor initial_projection(const ParameterSpec& spec, uint64_t seed) {
+at::Tensor initial_projection(const ParameterSpec& spec, ProjectionStart start, uint64_t seed) {
+  if (start == ProjectionStart::kIdentity) return at::eye(spec.shape.at(0), spec.shape.at(1), at::kFloat);
   return normal_tensor(spec.shape, power(spec.shape.at(1)), seed, "init/" + spec.name, at::kFloat);
 }
 

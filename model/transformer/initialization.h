@@ -27,8 +27,12 @@ InitialValues initial_values(const ParameterSpec& spec, const TransformerConfig&
 // Draws all parameters from initial_values(): by canonical name, fp32 on the CPU.
 std::map<std::string, at::Tensor> initial_parameters(const TransformerConfig& config, uint64_t seed);
 
-// Returns the random start of one projection of a Tandem secondary [D,D_L], deviation D_L^-0.5, which keeps the size of
+// Start of a projection of another model's states [D,D_L]: random numbers, or the unit matrix, cut or padded with zeros
+// where the widths differ.
+enum class ProjectionStart { kRandom, kIdentity };
+
+// Returns the start of one projection, fp32 on the CPU. Random numbers have deviation D_L^-0.5, which keeps the size of
 // the projected states.
-at::Tensor initial_projection(const ParameterSpec& spec, uint64_t seed);
+at::Tensor initial_projection(const ParameterSpec& spec, ProjectionStart start, uint64_t seed);
 
 }  // namespace draftsmith::model

@@ -70,7 +70,7 @@ std::vector<ParameterSpec> expected_parameters(const TransformerConfig& config) 
   if (config.has_encoder()) {
     add_stack(config, false, specs);
   } else if (config.encoder_decoder) {
-    specs.push_back({"encoder_projection.weight", {config.width, config.tandem.primary_width}});
+    specs.push_back({"encoder_projection.weight", {config.width, config.projected_width()}});
   }
   add_stack(config, true, specs);
   if (!config.tied_head) {

@@ -14,7 +14,8 @@
 //   {stack}.{i}.feed_forward.{gate,up}.weight       [F,D]           gate only where config.gated
 //   {stack}.{i}.feed_forward.down.weight            [D,F]           T5's `wo`: stays fp32 in fp16
 //   decoder.{i}.primary_projection.weight           [D,D_L]         Tandem secondaries (model/kinds/tandem.h)
-//   encoder_projection.weight                       [D,D_L]         those of encoder-decoders, in place of an encoder
+//   encoder_projection.weight                       [D,D_L]         in place of an encoder: encoder-decoder Tandem
+//                                                                   secondaries and model/kinds/shared_encoder.h
 //   {stack}.final_norm.weight                       [D]
 //   head.weight                                     [V,D]           only when not tied; rows as the embedding
 #pragma once

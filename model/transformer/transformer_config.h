@@ -78,6 +78,9 @@ struct TransformerConfig {
 
   // A Tandem secondary of an encoder-decoder has no encoder (encoder_layers 0): it reads the primary's encoder states.
   TandemShape tandem;
+  // Width D_L of the encoder states of another model, which an encoder-decoder without an encoder of its own
+  // cross-attends to through a projection (model/kinds/shared_encoder.h). 0: no such model.
+  int64_t shared_encoder_width = 0;
   // γ of block prediction (model/kinds/block_prediction.h): tokens see all earlier blocks of γ and all of their own,
   // and the hidden state at token t predicts token t + γ. 0: causal, and token t + 1. Decoder-only.
   int64_t block_attention = 0;
@@ -88,7 +91,10 @@ struct TransformerConfig {
   }
   int64_t key_value_heads() const { return kv_heads > 0 ? kv_heads : heads; }
   bool tandem_secondary() const { return tandem.primary_width > 0; }
-  bool has_encoder() const { return encoder_decoder && !tandem_secondary(); }
+  bool shares_encoder() const { return shared_encoder_width > 0; }
+  bool has_encoder() const { return encoder_decoder && !tandem_secondary() && !shares_encoder(); }
+  // Returns the width of the encoder states that a model without an encoder projects.
+  int64_t projected_width() const { return shares_encoder() ? shared_encoder_width : tandem.primary_width; }
 };
 
 }  // namespace draftsmith::model

@@ -370,9 +370,9 @@ void TransformerModel::write_kv(LayerRange layers, const at::Tensor& hidden, con
   impl_->parts->write_kv(layers, hidden, layout, own_state(state));
 }
 
-EncoderStates TransformerModel::project_encoder(const EncoderStates& primary) {
+EncoderStates TransformerModel::project_encoder(const EncoderStates& other) {
   const DecodingGuard guard;
-  return {impl_->parts->project_encoder(primary.hidden.to(impl_->parts->dtype())), primary.lengths};
+  return {impl_->parts->project_encoder(other.hidden.to(impl_->parts->dtype())), other.lengths};
 }
 
 void TransformerModel::write_primary(const std::vector<at::Tensor>& representations, const StepLayout& layout,

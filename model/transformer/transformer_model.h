@@ -87,10 +87,12 @@ class TransformerModel : public LanguageModel {
   // lengths (Tandem refresh, CALM propagation). Runs no attention.
   void write_kv(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, DecoderState& state);
 
+  // --- for encoder-decoders without an encoder: Tandem secondaries, drafters that share their target's encoder ---
+  // Returns another model's encoder states, of any type, as this model's own, which begin() takes. [B,S,D_L] ->
+  // [B,S,D]. std::logic_error for other models.
+  EncoderStates project_encoder(const EncoderStates& other);
+
   // --- a Tandem secondary's (std::logic_error for other models) ---
-  // The primary's encoder states as the secondary's own: what an encoder-decoder secondary's begin() takes.
-  // [B,S,D_L] -> [B,S,D]
-  EncoderStates project_encoder(const EncoderStates& primary);
   // Writes each layer's K/V of tokens that the primary has processed, from its projected representations ([B,L,D_L],
   // x^(ℓ(j)) for each layer j), at the layout's slots, and advances all layers. Runs no attention. K/V that the
   // secondary had written there must be rolled back before.

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "base/device_upload.h"
+#include "model/layers/embedding.h"
 #include "model/layers/step_program.h"
 #include "model/transformer/applied_block.h"
 #include "model/transformer/cpu_encoder.h"
@@ -94,7 +95,7 @@ at::Tensor TransformerParts::token_embeddings(const at::Tensor& tokens) const {
 }
 
 at::Tensor TransformerParts::embed_at(const at::Tensor& tokens, const std::function<at::Tensor()>& positions) const {
-  at::Tensor hidden = at::embedding(embedding_, vocabulary_rows_.of(tokens.to(embedding_.device()))).to(dtype_);
+  at::Tensor hidden = embedded(embedding_, vocabulary_rows_.of(tokens.to(embedding_.device()))).to(dtype_);
   if (positions_.defined()) {
     hidden = hidden + at::embedding(positions_, positions().clamp_max(positions_.size(0) - 1).to(positions_.device()));
   }
@@ -124,7 +125,7 @@ bool TransformerParts::encodes_by_program(const at::Tensor& hidden) const {
 at::Tensor TransformerParts::encode(const TokenBatch& source, Dropout& dropout,
                                     const ActivationObserver& observer) const {
   if (!encoder_) {
-    throw std::logic_error("a decoder-only model or Tandem secondary has no encoder");
+    throw std::logic_error("a decoder-only model, a Tandem secondary or a drafter that shares an encoder has none");
   }
   at::Tensor hidden = dropout(embed(source));
   if (!observer && !dropout.active() && encodes_by_program(hidden)) {
@@ -146,10 +147,11 @@ at::Tensor TransformerParts::encode(const TokenBatch& source, Dropout& dropout,
 at::Tensor TransformerParts::memory(const ForwardInput& input, Dropout& dropout) const {
   if (encoder_) return encode(input.source, dropout, input.observer);
   if (!config_.encoder_decoder) return {};
-  if (input.primary == nullptr) {
-    throw std::logic_error("an encoder-decoder Tandem secondary reads its primary's encoder states");
+  const at::Tensor& states = input.primary == nullptr ? input.shared_encoder : input.primary->encoder;
+  if (!states.defined()) {
+    throw std::logic_error("an encoder-decoder without an encoder reads another model's encoder states");
   }
-  return project_encoder(input.primary->encoder);
+  return project_encoder(states);
 }
 
 ForwardOutput TransformerParts::forward(const ForwardInput& input, Dropout& dropout) const {
@@ -283,11 +285,12 @@ void TransformerParts::write_kv(LayerRange layers, const at::Tensor& hidden, con
   }
 }
 
-at::Tensor TransformerParts::project_encoder(const at::Tensor& primary) const {
+at::Tensor TransformerParts::project_encoder(const at::Tensor& states) const {
   if (!encoder_projection_.weight().defined()) {
-    throw std::logic_error("no encoder-decoder Tandem secondary: it reads no other model's encoder states");
+    throw std::logic_error(
+        "a model with an encoder, or without any use for one, reads no other model's encoder states");
   }
-  return encoder_projection_(primary);
+  return encoder_projection_(states);
 }
 
 void TransformerParts::write_primary(const std::vector<at::Tensor>& representations, const StepLayout& layout,

@@ -53,9 +53,9 @@ class TransformerParts {
     return CpuDecoder({config_, embedding_, positions_, embedding_norm_, vocabulary_rows_, decoder_, head_});
   }
   void write_kv(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, DecoderState& state) const;
-  // For a Tandem secondary: returns its primary's encoder states as its own, and writes K/V from the primary's
-  // representations.
-  at::Tensor project_encoder(const at::Tensor& primary) const;
+  // For a model without an encoder of its own: returns another model's encoder states [B,S,D_L] as its own [B,S,D].
+  at::Tensor project_encoder(const at::Tensor& states) const;
+  // For a Tandem secondary: writes K/V from the primary's representations.
   void write_primary(const std::vector<at::Tensor>& representations, const StepLayout& layout,
                      DecoderState& state) const;
 
@@ -81,7 +81,7 @@ class TransformerParts {
   at::Tensor positions_;  // [P,D]; undefined unless Positions::kLearned
   std::optional<NormLayer> embedding_norm_;
   std::optional<Stack> encoder_;
-  Linear encoder_projection_;  // of encoder-decoder Tandem secondaries
+  Linear encoder_projection_;  // of encoder-decoders without an encoder
   Stack decoder_;
   Linear head_;
 };

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "model/families/family.h"
+#include "model/kinds/shared_encoder.h"
 #include "model/kinds/tandem.h"
 
 namespace draftsmith::recipes {
@@ -112,12 +113,13 @@ const ExportFormat& export_format_named(const std::string& name) {
 void require_standalone(const std::filesystem::path& directory, const std::string& format) {
   if (!std::filesystem::is_directory(directory)) return;  // opening the model reports it
   const nlohmann::json config = load_json(directory / "config.json");
-  if (model::kind_of(config) != model::tandem_kind()) return;
+  const model::ModelKind& kind = model::kind_of(config);
+  if (kind != model::tandem_kind() && kind != model::shared_encoder_kind()) return;
   throw UserError({.where = directory.string(),
-                   .what = "a Tandem secondary cannot be exported as " + format,
+                   .what = fmt::format("{} cannot be exported as {}", kind.name, format),
                    .expected = "a model that runs by itself",
                    .found = config.at("architectures").front(),
-                   .hint = "it reads the hidden states of its primary, for which neither Transformers nor vLLM has a "
+                   .hint = "it reads the hidden states of another model, for which neither Transformers nor vLLM has a "
                            "place; Draftsmith runs the pair"});
 }
 

@@ -37,8 +37,9 @@ const Registry<ExportFormat>& export_formats();
 // Returns the format of that name. Errors: UserError that lists the known ones.
 const ExportFormat& export_format_named(const std::string& name);
 
-// Refuses, before it is opened as a model, a Tandem secondary, which no format can hold. Errors: UserError; also when
-// there is no config.json that can be read.
+// Refuses, before it is opened as a model, a model that reads another one's states (a Tandem secondary, a drafter that
+// shares its target's encoder), which no format can hold. Errors: UserError; also when there is no config.json that can
+// be read.
 void require_standalone(const std::filesystem::path& directory, const std::string& format);
 
 }  // namespace draftsmith::recipes

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "recipes/stages/tandem_training.h"
+#include "recipes/stages/trainable_models.h"
 #include "train/trainable/exit_options.h"
 
 namespace draftsmith::recipes {

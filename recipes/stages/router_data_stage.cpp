@@ -52,7 +52,9 @@ Fields<RouterDataOptions> RouterDataOptions::fields() {
   return Fields<R>("router data stage (kind = \"router-data\"): makes router_data.h5")
       .add("model", &R::model, Required{}, "Model directory of the target.")
       .add("drafter", &R::drafter, Required{},
-           "Directory of the router's drafter: a model, or a Tandem secondary of the target.")
+           "Directory of the router's drafter: a model (also one that shares the target's encoder), or a Tandem "
+           "secondary of "
+           "the target.")
       .add("corpus", &R::corpus, Required{}, "Corpus whose sources to decode.")
       .add("limit", &R::limit, Range{0}, Unit{"examples"}, "Number of sources to decode, from the first; 0: all.")
       .add("prompt_tokens", &R::prompt_tokens, Range{1, 1 << 20}, Unit{"tokens"},

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include "model/files/checkpoint.h"
-#include "model/files/model_hash.h"
 
 namespace draftsmith::recipes {
 
@@ -43,12 +42,9 @@ std::unique_ptr<model::TransformerModel> next_stage(const TandemTrainingOptions&
 }
 
 // Starts from an ordinary model, which gives all parameters but the projections; its encoder is left out.
-std::unique_ptr<model::TransformerModel> first_stage(const TandemTrainingOptions& options, TandemBeginning& beginning,
+std::unique_ptr<model::TransformerModel> first_stage(const TandemTrainingOptions& options, Beginning& beginning,
                                                      const model::TransformerModel& primary) {
-  const bool fresh = beginning.from.empty();
-  const auto ordinary = fresh ? std::move(beginning.fresh)
-                              : model::load_model(beginning.from, {.device = primary.info().device, .pack = false});
-  ordinary->set_name(fresh ? "the secondary" : beginning.from.string());
+  const auto ordinary = ordinary_beginning(beginning, "the secondary", primary.info().device);
   const bool identity = options.projections == "identity";
   return model::make_tandem_secondary(
       *ordinary, primary,
@@ -105,25 +101,16 @@ fs::path primary_of(const TandemTrainingOptions& options, const fs::path& from) 
 bool is_frozen_primary(const TandemTrainingOptions& options, const fs::path& from, const fs::path& model) {
   if (train::tandem_configurations().at(options.configuration) != train::TandemConfiguration::kPrimaryFrozen)
     return false;
-  const fs::path primary = primary_of(options, from);
-  std::error_code error;
-  return fs::equivalent(primary, model, error) || model::model_hash(primary) == model::model_hash(model);
+  return is_same_model(primary_of(options, from), model);
 }
 
-at::ScalarType frozen_primary_type(const std::string& precision, at::Device device) {
-  return precision == "bf16" && !device.is_cpu() ? at::kBFloat16 : at::kFloat;
-}
-
-TrainableModels tandem_trainable(const TandemTrainingOptions& options, TandemBeginning beginning,
-                                 const TandemPlace& place) {
+TrainableModels tandem_trainable(const TandemTrainingOptions& options, Beginning beginning, const ModelPlace& place) {
   const fs::path& from = beginning.from;
   const fs::path directory = primary_of(options, from);
   const auto configuration = train::tandem_configurations().at(options.configuration);
   const bool frozen = configuration == train::TandemConfiguration::kPrimaryFrozen;
-  // A teacher of half precision needs its plain head, whose logits are not rounded.
-  const bool packs = frozen && place.frozen_primary == at::kFloat;
-  auto primary = model::load_model(
-      directory, {.device = place.device, .dtype = frozen ? place.frozen_primary : at::kFloat, .pack = packs});
+  auto primary =
+      frozen ? load_frozen(directory, place) : model::load_model(directory, {.device = place.device, .pack = false});
   primary->set_name(directory.string());
   auto secondary = from_tandem(from) ? next_stage(options, from, directory, place.device)
                                      : first_stage(options, beginning, *primary);

@@ -2,19 +2,16 @@
 #include <utility>
 #include <variant>
 
-#include <fmt/format.h>
-
 #include "base/device.h"
 #include "data/text/readers.h"
 #include "model/files/checkpoint.h"
 #include "model/kinds/block_prediction.h"
-#include "recipes/architecture.h"
 #include "recipes/stages/continued_training.h"
 #include "recipes/stages/exit_training.h"
 #include "recipes/stages/stages.h"
-#include "recipes/stages/tandem_training.h"
 #include "recipes/stages/teacher_caches.h"
 #include "recipes/stages/tokenizers.h"
+#include "recipes/stages/train_stage_options.h"
 #include "recipes/stages/training_data.h"
 #include "train/teacher/cached_teacher.h"
 #include "train/trainable/block_trainables.h"
@@ -23,164 +20,39 @@ namespace draftsmith::recipes {
 
 namespace {
 
-struct TrainStageOptions {
-  std::filesystem::path corpus;
-  std::filesystem::path tokenizer;
-  std::optional<std::filesystem::path> continue_from;
-  std::optional<std::filesystem::path> from;
-  std::optional<ArchitectureOptions> architecture;
-  std::optional<std::filesystem::path> validation_corpus;
-  std::optional<std::filesystem::path> validation_references;
-  std::optional<std::filesystem::path> teacher;
-  std::optional<std::filesystem::path> teacher_logits;
-  std::optional<train::ExitTrainingOptions> exits;
-  std::optional<TandemTrainingOptions> tandem;
-  std::optional<DeepTandemTrainingOptions> deep_tandem;
-  std::optional<int64_t> block_prediction;
-  train::TrainOptions training;
-  static Fields<TrainStageOptions> fields();
-};
-
 // The subject of training: a model by itself, or one of the tables of the stage.
 struct PlainTraining {};
 struct BlockPredictionTraining {
   int64_t block = 0;
 };
 using TrainedAs = std::variant<PlainTraining, train::ExitTrainingOptions, TandemTrainingOptions,
-                               DeepTandemTrainingOptions, BlockPredictionTraining>;
+                               SharedEncoderTrainingOptions, DeepTandemTrainingOptions, BlockPredictionTraining>;
 
 TrainedAs trained_as(const TrainStageOptions& options) {
   if (options.exits) return *options.exits;
   if (options.tandem) return *options.tandem;
+  if (options.shared_encoder) return *options.shared_encoder;
   if (options.deep_tandem) return *options.deep_tandem;
   if (options.block_prediction) return BlockPredictionTraining{*options.block_prediction};
   return PlainTraining{};
-}
-
-bool distils(const TrainStageOptions& options) {
-  return train::needs_teacher(options.training.objective);
-}
-
-// Checks the tables that say what is trained. Models that work in blocks start from random weights; block prediction
-// has its own labels.
-void check_blocks(const TrainStageOptions& options, const std::string& where, Problems& problems) {
-  const bool blocks = options.block_prediction || options.deep_tandem;
-  const int kinds = options.tandem.has_value() + options.deep_tandem.has_value() +
-                    options.block_prediction.has_value() + options.exits.has_value();
-  if (kinds > 1) {
-    problems.add({.where = where,
-                  .what = "a model is of one kind",
-                  .expected = "one of `exits`, `tandem`, `deep_tandem` and `block_prediction`"});
-  }
-  if (blocks && options.from) {
-    problems.add({.where = where + ".from",
-                  .what = "deep Tandems and models of block prediction start from random weights",
-                  .expected = "`architecture`",
-                  .found = options.from->string()});
-  }
-  if (options.block_prediction && (options.teacher || distils(options))) {
-    problems.add({.where = where + ".block_prediction",
-                  .what = "block prediction predicts other tokens than a teacher, so they cannot be compared",
-                  .expected = "no teacher, and objective cross_entropy"});
-  }
-}
-
-void check_distillation(const TrainStageOptions& options, const std::string& where, Problems& problems) {
-  if (options.teacher_logits && !distils(options)) {
-    problems.add({.where = where + ".teacher_logits",
-                  .what = "nothing is distilled, so stored distributions of a teacher are of no use",
-                  .expected = "training.objective.name = \"distill\", or no teacher_logits",
-                  .found = options.training.objective.name});
-  }
-  if (!distils(options)) return;
-  if (!options.teacher && !options.teacher_logits && !options.tandem) {
-    problems.add({.where = where + ".training.objective",
-                  .what = "distillation needs a teacher",
-                  .expected = "`teacher` (a model directory), `teacher_logits` (a cache) or `tandem`",
-                  .found = "none of them"});
-  }
-  if (options.training.objective.distill.on_policy.share == 0) return;
-  const std::string on_policy = where + ".training.objective.distill.on_policy.share";
-  if (options.tandem || options.deep_tandem) {
-    problems.add({.where = on_policy,
-                  .what = "a Tandem does not decode without its large model, so it has no samples of its own",
-                  .expected = "0",
-                  .hint = "train on the large model's outputs: a corpus of kind = \"teacher-outputs\""});
-  }
-  if (options.teacher_logits) {
-    problems.add({.where = on_policy,
-                  .what = "samples of the student need a teacher that runs, and this one is stored",
-                  .expected = "0, or `teacher` without teacher_logits",
-                  .found = options.teacher_logits->string()});
-  }
-}
-
-void check_start(const TrainStageOptions& options, const std::string& where, Problems& problems) {
-  if (options.from.has_value() == options.architecture.has_value()) {
-    problems.add({.where = where,
-                  .what = "a model starts either from another model or from random weights",
-                  .expected = "one of `from` and `architecture`",
-                  .found = options.from ? "both" : "neither"});
-  }
-  check_distillation(options, where, problems);
-  check_blocks(options, where, problems);
-  if (options.exits && options.architecture) {
-    train::check_fits(*options.exits, options.architecture->decoder_layers, where + ".exits", problems);
-  }
-  if (!options.tandem || !options.architecture) return;
-  if (!options.tandem->primary) {
-    problems.add({.where = where + ".tandem.primary",
-                  .what = "a secondary of random weights needs a primary",
-                  .expected = "a model directory",
-                  .found = "none given"});
-  }
-  const auto mapped = static_cast<int64_t>(options.tandem->layer_map.size());
-  if (mapped > 0 && mapped != options.architecture->decoder_layers) {
-    problems.add(
-        {.where = where + ".tandem.layer_map",
-         .what = "has not one number for each layer of the secondary",
-         .expected = fmt::format("{} numbers (architecture.decoder_layers)", options.architecture->decoder_layers),
-         .found = std::to_string(mapped)});
-  }
-}
-
-Fields<TrainStageOptions> TrainStageOptions::fields() {
-  using T = TrainStageOptions;
-  return Fields<T>("train stage (kind = \"train\"): makes model/")
-      .add("corpus", &T::corpus, Required{}, "Corpus to train on (corpus.h5).")
-      .add("tokenizer", &T::tokenizer, Required{}, "Tokenizer of the corpus; copied into the model directory.")
-      .add("from", &T::from, "Model directory to start from.")
-      .add("continue_from", &T::continue_from, kContinueFromHelp)
-      .add("architecture", &T::architecture, "Shape of a model that starts from random weights.")
-      .add("validation_corpus", &T::validation_corpus, "Corpus to validate on; absent: no validation.")
-      .add("validation_references", &T::validation_references,
-           "Reference texts for validation BLEU, one a line; absent: the decoded targets of the corpus.")
-      .add("teacher", &T::teacher,
-           "Model directory that validation measures overlap with, and that objective distill learns from unless there "
-           "is teacher_logits. A Tandem without a teacher learns from its primary.")
-      .add("teacher_logits", &T::teacher_logits,
-           "Stored distributions of a teacher (teacher_logits.h5, kind = \"teacher-logits\") for objective distill, in "
-           "place of running it. They must be of this corpus and, where `teacher` is given, that teacher's.")
-      .add("exits", &T::exits,
-           "Train it with losses at several layers, so that it can be read early: for early-exit drafting and CALM. "
-           "Makes an ordinary model directory with draftsmith/exits inside.")
-      .add("tandem", &T::tandem,
-           "Train it as the secondary of a Tandem: `from` or `architecture` gives its decoder, which reads a primary's "
-           "representations of all tokens but the current block's. Makes a Tandem directory.")
-      .add("deep_tandem", &T::deep_tandem,
-           "Train a deep Tandem: a large part that runs in blocks, and `architecture`, which it sketches them for. "
-           "Decoder-only; for comparisons of architectures.")
-      .add("block_prediction", &T::block_prediction, Range{1}, Unit{"tokens"},
-           "Train a decoder-only model that predicts a whole block of so many tokens at once; for comparisons of "
-           "architectures.")
-      .add("training", &T::training, "How it is trained.")
-      .check(check_start);
 }
 
 model::TransformerConfig config_of(const ArchitectureOptions& shape, const data::Tokenizer& tokenizer) {
   return make_config(
       shape,
       {.vocabulary = tokenizer.vocabulary(), .pad = tokenizer.pad(), .eos = tokenizer.eos(), .bos = tokenizer.bos()});
+}
+
+// Returns whether the stage's teacher is the model whose encoder its drafter shares.
+bool shares_with_teacher(const TrainStageOptions& options) {
+  return options.shared_encoder && options.teacher &&
+         is_same_model(target_of(*options.shared_encoder, options.from.value_or("")), *options.teacher);
+}
+
+// Returns whether a drafter learns from the model whose encoder it shares: then one pass of that model gives both.
+bool learns_from_shared(const TrainStageOptions& options) {
+  return options.shared_encoder && distils(options) && !options.teacher_logits &&
+         (!options.teacher || shares_with_teacher(options));
 }
 
 // Makes what each kind of training starts from: models with random weights (`architecture`) or loaded ones (`from`).
@@ -200,10 +72,11 @@ class StartingModels {
   }
 
   TrainableModels operator()(const TandemTrainingOptions& tandem) const {
-    TandemBeginning beginning{.from = options_.from.value_or("")};
-    if (options_.architecture) beginning.fresh = fresh(architecture());
-    return tandem_trainable(tandem, std::move(beginning),
-                            {device_, frozen_primary_type(options_.training.precision, device_)});
+    return tandem_trainable(tandem, beginning(), place());
+  }
+
+  TrainableModels operator()(const SharedEncoderTrainingOptions& shared) const {
+    return shared_encoder_trainable(shared, beginning(), place(), learns_from_shared(options_));
   }
 
   TrainableModels operator()(const DeepTandemTrainingOptions& deep_tandem) const {
@@ -222,6 +95,13 @@ class StartingModels {
   }
 
  private:
+  Beginning beginning() const {
+    Beginning start{.from = options_.from.value_or("")};
+    if (options_.architecture) start.fresh = fresh(architecture());
+    return start;
+  }
+  ModelPlace place() const { return {device_, frozen_type(options_.training.precision, device_)}; }
+
   model::TransformerConfig architecture() const { return config_of(*options_.architecture, tokenizer_); }
 
   std::unique_ptr<model::TransformerModel> fresh(model::TransformerConfig config) const {
@@ -255,9 +135,10 @@ TrainableModels starting_models(const TrainStageOptions& options, const data::To
   return start;
 }
 
-// Loads the teacher that the options name, or returns nullptr for none. A Tandem's frozen primary is not loaded again.
+// Loads the teacher that the options name, or returns nullptr for none. A Tandem's frozen primary, or the owner of a
+// shared encoder, is not loaded again.
 std::unique_ptr<model::TransformerModel> loaded_teacher(const TrainStageOptions& options, at::Device device) {
-  if (!options.teacher) return nullptr;
+  if (!options.teacher || shares_with_teacher(options)) return nullptr;
   if (options.tandem && is_frozen_primary(*options.tandem, options.from.value_or(""), *options.teacher)) return nullptr;
   return model::load_model(*options.teacher, {.device = device});
 }
@@ -277,7 +158,8 @@ void run_train(const TrainStageOptions& options, const StageContext& run) {
   const at::Device device = choose_device(run.execution.device);
   const TrainingData files(options.tokenizer, options.corpus, options.validation_corpus);
   const auto primary = options.tandem ? options.tandem->primary : std::nullopt;
-  for (const auto& model : {options.from, options.teacher, primary}) {
+  const auto target = options.shared_encoder ? options.shared_encoder->target : std::nullopt;
+  for (const auto& model : {options.from, options.teacher, primary, target}) {
     if (model) load_model_tokenizer(*model, files.tokenizer->hash());
   }
   std::vector<std::string> references;
@@ -288,6 +170,7 @@ void run_train(const TrainStageOptions& options, const StageContext& run) {
   train::TrainerInputs inputs = files.inputs(*start.trainable, run);
   inputs.references = std::move(references);
   inputs.teacher = teacher.get();
+  if (shares_with_teacher(options) && !start.trainable->teaches()) inputs.teacher = start.models.back().get();
   const auto distilled = distilled_from(options, files.corpus, teacher.get());
   inputs.distilled = distilled.get();
   inputs.continue_from = options.continue_from.value_or("");

@@ -51,11 +51,16 @@ inline double worst_deviate(const OracleFunction& target, const DecodeOptions& o
   return worst;
 }
 
-// Returns the probability of every output of up to `limit` tokens, from the model's own logits.
+// Returns the probability of every output of up to `limit` tokens, from the model's own logits. `prompt` is the source
+// of an encoder-decoder.
 inline std::map<Ids, double> enumerate_outputs(model::TransformerModel& model, const Ids& prompt, int64_t limit) {
   const OracleFunction next = [&](std::span<const int64_t> start, std::span<const int64_t> prefix) {
-    auto state = model.begin(1, 32);
-    Ids tokens(start.begin(), start.end());
+    const model::ModelInfo& info = model.info();
+    const Ids given(start.begin(), start.end());
+    const at::Tensor source = at::tensor(given, at::kLong).unsqueeze(0);
+    auto state =
+        info.encoder_decoder ? model.begin(model.encode({source, {std::ssize(given)}}), 32) : model.begin(1, 32);
+    Ids tokens = info.encoder_decoder ? Ids{info.decoder_start} : given;
     tokens.insert(tokens.end(), prefix.begin(), prefix.end());
     const auto p = model.step(model::step_input({tokens}), *state).logits[0][-1].softmax(0).contiguous();
     return std::vector<double>(p.const_data_ptr<double>(), p.const_data_ptr<double>() + p.numel());

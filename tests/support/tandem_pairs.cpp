@@ -4,7 +4,9 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "infer/drafters/shared_encoder_drafter.h"
 #include "infer/drafters/tandem_loading.h"
+#include "model/kinds/shared_encoder.h"
 #include "model/kinds/tandem.h"
 #include "tests/support/models.h"
 
@@ -51,12 +53,39 @@ std::unique_ptr<model::TransformerModel> lively_model(const model::TransformerCo
   return made;
 }
 
+model::TransformerConfig smaller_config(model::TransformerConfig config, Kind kind) {
+  config.width = 10;
+  config.heads = 3;
+  config.kv_heads = kind == Kind::kDecoderOnly ? 1 : 0;
+  config.ff_width = 12;
+  config.encoder_layers = config.encoder_decoder ? 1 : 0;
+  config.decoder_layers = 2;
+  return config;
+}
+
+void add_noise(const model::TransformerModel& secondary, double noise) {
+  const at::NoGradGuard no_gradients;
+  std::mt19937_64 random(9);
+  for (const auto& [name, value] : secondary.parameters()) {
+    if (noise == 0 || value.dim() != 2) continue;
+    at::Tensor weight = value.view(-1);
+    for (int64_t i = 0; i < weight.numel(); ++i) weight[i] += noise * uniform(random);
+  }
+}
+
+TandemPair packed(TandemPair pair) {
+  pair.secondary->requires_grad(false);
+  pair.secondary->pack();
+  pair.primary->pack();
+  return pair;
+}
+
 }  // namespace
 
 GenerationModels TandemPair::models() const {
   GenerationModels models;
   models.target = primary.get();
-  models.drafter = tandem_drafter(secondary);
+  models.drafter = secondary->config().shares_encoder() ? shared_encoder_drafter(secondary) : tandem_drafter(secondary);
   return models;
 }
 
@@ -75,34 +104,33 @@ TandemPair identity_pair(Kind kind, double noise, int64_t vocabulary) {
   pair.primary = tandem_primary_model(kind, vocabulary);
   pair.secondary = model::make_tandem_secondary(
       *pair.primary, *pair.primary, {.layer_map = {0, 1, 2}, .projections = model::ProjectionStart::kIdentity});
-  pair.secondary->requires_grad(false);
-  std::mt19937_64 random(9);
-  for (const auto& [name, value] : pair.secondary->parameters()) {
-    if (noise == 0 || value.dim() != 2) continue;
-    at::Tensor weight = value.view(-1);
-    for (int64_t i = 0; i < weight.numel(); ++i) weight[i] += noise * uniform(random);
-  }
-  pair.secondary->pack();
-  pair.primary->pack();
-  return pair;
+  add_noise(*pair.secondary, noise);
+  return packed(std::move(pair));
+}
+
+TandemPair identity_shared_encoder(double noise, int64_t vocabulary) {
+  TandemPair pair;
+  pair.primary = tandem_primary_model(Kind::kEncoderDecoder, vocabulary);
+  pair.secondary =
+      model::make_shared_encoder_drafter(*pair.primary, *pair.primary, {model::ProjectionStart::kIdentity});
+  add_noise(*pair.secondary, noise);
+  return packed(std::move(pair));
+}
+
+TandemPair random_shared_encoder() {
+  TandemPair pair;
+  pair.primary = tandem_primary_model(Kind::kEncoderDecoder);
+  const auto small = lively_model(smaller_config(pair.primary->config(), Kind::kEncoderDecoder), 11);
+  pair.secondary = model::make_shared_encoder_drafter(*small, *pair.primary);
+  return packed(std::move(pair));
 }
 
 TandemPair random_pair(Kind kind) {
   TandemPair pair;
   pair.primary = tandem_primary_model(kind);
-  model::TransformerConfig config = pair.primary->config();
-  config.width = 10;
-  config.heads = 3;
-  config.kv_heads = kind == Kind::kDecoderOnly ? 1 : 0;
-  config.ff_width = 12;
-  config.encoder_layers = config.encoder_decoder ? 1 : 0;
-  config.decoder_layers = 2;
-  const auto small = lively_model(config, 11);
+  const auto small = lively_model(smaller_config(pair.primary->config(), kind), 11);
   pair.secondary = model::make_tandem_secondary(*small, *pair.primary, {.layer_map = {2, 0}, .block = 3});
-  pair.secondary->requires_grad(false);
-  pair.secondary->pack();
-  pair.primary->pack();
-  return pair;
+  return packed(std::move(pair));
 }
 
 std::vector<std::vector<int64_t>> tandem_sources(Kind kind) {

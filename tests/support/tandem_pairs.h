@@ -1,4 +1,5 @@
-// Small Tandem pairs in fp64 that write varied outputs, some of which end early: T5 and Llama.
+// Small pairs of a model and a drafter that reads its states, in fp64, which write varied outputs, some of which end
+// early: Tandems of T5 and Llama, and T5 drafters that share the target's encoder.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ constexpr double kNoise = 0.1;
 
 struct TandemPair {
   std::unique_ptr<model::TransformerModel> primary;
-  std::shared_ptr<model::TransformerModel> secondary;
+  std::shared_ptr<model::TransformerModel> secondary;  // or a drafter that shares the primary's encoder
 
   GenerationModels models() const;
   std::vector<GenerationResult> run(const DecodeOptions& options) const;
@@ -34,6 +35,11 @@ TandemPair identity_pair(Kind kind, double noise = 0, int64_t vocabulary = 24);
 
 // A secondary of another width, depth and number of heads, whose layers read representations 2 and 0 of the primary.
 TandemPair random_pair(Kind kind);
+
+// The same with drafters that share the primary's encoder, a T5: the primary itself but for `noise`, and a narrower and
+// shallower one.
+TandemPair identity_shared_encoder(double noise = 0, int64_t vocabulary = 24);
+TandemPair random_shared_encoder();
 
 // Inputs of different lengths; prompts where the kind needs them not to be empty.
 std::vector<std::vector<int64_t>> tandem_sources(Kind kind);

@@ -199,5 +199,24 @@ class Scale(unittest.TestCase):
         self.assertIn(">linear</text>", text)
 
 
+class CompareTranslation(unittest.TestCase):
+    def test_ratios_are_to_the_faster_backend_and_to_our_greedy_of_the_round(self):
+        program = load("compare_translation")
+        mkl, onednn = (program.Setting("int8", f"CTranslate2 greedy, {name}", backend=name)
+                       for name in ("MKL", "oneDNN"))
+        greedy, drafted = program.Setting("int8", "greedy"), program.Setting("int8", "assisted, aligned")
+        ids, other = [[5, 6], [7, 8, 9]], [[5, 6], [7, 8, 1]]
+        rounds = {mkl: [{"seconds": 4, "ids": ids}, {"seconds": 3, "ids": ids}],
+                  onednn: [{"seconds": 2, "ids": other}, {"seconds": 6, "ids": other}],
+                  greedy: [{"seconds": 1, "ids": ids}, {"seconds": 1, "ids": ids}],
+                  drafted: [{"seconds": 0.5, "ids": ids}, {"seconds": 0.25, "ids": ids}]}
+        entries = {entry["setting"]: entry for entry in program.summary_of(rounds)}
+        self.assertEqual(entries["assisted, aligned"]["to_greedy"], [2, 4])
+        self.assertEqual(entries["assisted, aligned"]["to_ctranslate2"], [4, 12])
+        self.assertEqual(entries["assisted, aligned"]["tokens_per_second"], [10, 20])
+        self.assertEqual(entries["CTranslate2 greedy, oneDNN"]["equal_outputs"], 1)
+        self.assertEqual(program.without_end([3, 1], 1), program.without_end([3], 1))
+
+
 if __name__ == "__main__":
     unittest.main()

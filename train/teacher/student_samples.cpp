@@ -67,7 +67,8 @@ bool StudentSamples::takes(uint64_t micro_step) const {
 
 Batch StudentSamples::batch(const TrainableModel& student, const Batch& given, uint64_t micro_step) const {
   const PlainArithmetic plain(student.info().device.type());
-  const auto model = student.decoding_copy();
+  const TextWriters writers = student.text_writers();
+  const auto model = writers.alone();
   infer::DecodeOptions decoding;
   decoding.method = infer::baseline_method(options_.temperature).name;
   decoding.temperature = options_.temperature;
@@ -78,7 +79,7 @@ Batch StudentSamples::batch(const TrainableModel& student, const Batch& given, u
   decoding.seed = CounterRandom(options_.seed, "on-policy/samples").bits(micro_step);
   infer::GenerationModels models;
   models.target = model.get();
-  models.generation = model::default_generation_config(model->config());
+  models.generation = model::default_generation_config(writers.target->config());
   infer::Generator generator(models, decoding);
   const auto results = generator.generate(sources_of(*corpus_, given.examples, student.info()));
   infer::throw_if_failed(results);

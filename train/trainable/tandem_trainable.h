@@ -42,6 +42,7 @@ class TandemTrainable : public TrainableModel {
   TrainableOutput forward(const Batch& batch, const model::DropoutContext& dropout) override;
   bool teaches() const override { return true; }
   bool writes_text() const override { return true; }
+  bool has_target() const override { return true; }
   // Returns the Tandem decoding alone: the secondary writes, and the primary reads its blocks.
   TextWriters text_writers() const override;
   // Writes a Tandem directory with a trained primary's weights inside; a frozen primary is not named.

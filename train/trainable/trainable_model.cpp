@@ -4,8 +4,14 @@
 
 #include "base/error.h"
 #include "model/files/safetensors.h"
+#include "model/kinds/shared_encoder_pair.h"
 
 namespace draftsmith::train {
+
+std::shared_ptr<model::LanguageModel> TextWriters::alone() const {
+  if (!shared_encoder) return target;
+  return std::make_shared<model::SharedEncoderPair>(*shared_encoder, *target);
+}
 
 model::ModelInfo of_both(model::ModelInfo info, const model::ModelInfo& other) {
   const bool shorter = info.max_positions == 0 || other.max_positions < info.max_positions;

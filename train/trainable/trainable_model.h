@@ -17,6 +17,14 @@ struct TextWriters {
   std::shared_ptr<model::TransformerModel> target;
   std::shared_ptr<model::TransformerModel> tandem = nullptr;  // its Tandem secondary, which writes instead
   int64_t block = 0;                                          // γ of such a Tandem
+  std::shared_ptr<model::TransformerModel> shared_encoder =
+      nullptr;  // a drafter with its encoder, which writes instead
+
+  // Returns whether the target is the model that the trained one drafts for, rather than the trained one itself.
+  bool drafts_for_target() const { return tandem != nullptr || shared_encoder != nullptr; }
+  // Returns the model that writes without a second one: the target, or the drafter with the target's encoder. This
+  // object must outlive it. Not for Tandems.
+  std::shared_ptr<model::LanguageModel> alone() const;
 };
 
 class TrainableModel {
@@ -49,8 +57,10 @@ class TrainableModel {
   // another architecture.
   virtual void load(const std::filesystem::path& directory) = 0;
 
-  // Returns whether there is a decoding_copy().
+  // Returns whether text_writers() has a model that writes alone, so that there are samples.
   virtual bool decodes() const { return false; }
+  // Returns whether text_writers() has the model that the trained one drafts for.
+  virtual bool has_target() const { return false; }
   // Returns a model that decodes alone with the present weights; nullptr: there is none.
   virtual std::unique_ptr<model::TransformerModel> decoding_copy() const { return nullptr; }
   // Returns whether text_writers() returns any model, so that there is BLEU.

@@ -9,6 +9,7 @@
 #include "data/corpus/corpus.h"
 #include "data/ngrams/ngram_table.h"
 #include "evaluate/evaluation.h"
+#include "model/kinds/shared_encoder.h"
 #include "model/kinds/tandem.h"
 #include "tests/evaluate/model_suite.h"
 #include "tests/support/errors.h"
@@ -122,6 +123,39 @@ TEST_F(ModelSuite, TandemSecondariesAreCalibratedMeasuredAndDraft) {
   EXPECT_DOUBLE_EQ(drafter.at("alpha_forced").at("temperature_0"), 1);
   EXPECT_NEAR(drafter.at("alpha_forced").at("temperature_1"), 1, 1e-9);
   expect_predicts_as_the_target(results, "same");
+}
+
+// The target itself, without its encoder.
+TEST_F(ModelSuite, DraftersThatShareTheTargetsEncoderAreCalibratedMeasuredAndDraft) {
+  const auto model = model::load_model(root_ / "target", {.pack = false});
+  const auto drafter = model::make_shared_encoder_drafter(*model, *model, {model::ProjectionStart::kIdentity});
+  model::save_shared_encoder(root_ / "shared", *drafter, root_ / "target");
+  options_.drafter = {{.name = "same", .model = root_ / "shared"}};
+  add_run("assisted", "same");
+  add_run("bild", "same");
+  SettingGrid& sampled = add_run("speculative", "same");
+  sampled.lists[&DecodeOptions::window] = {2, 4};
+  sampled.lists[&DecodeOptions::temperature] = {0, 1};
+  const auto results = run_suite();
+  for (const char* name : {"assisted.same", "speculative.same.T0.G4", "speculative.same.T1.G4"}) {
+    EXPECT_DOUBLE_EQ(find(results, name).at("acceptance").at("acceptance_rate"), 1) << name;
+    EXPECT_TRUE(find(results, name).contains("accounted")) << name;
+  }
+  EXPECT_EQ(find(results, "assisted.same").at("exactness").at("differing_lines"), 0);
+  const auto& measured = results.at("tasks").at(0).at("drafters").at("same");
+  EXPECT_GT(measured.at("cost_ratio"), 0);
+  EXPECT_DOUBLE_EQ(measured.at("alpha_forced").at("temperature_0"), 1);
+  EXPECT_NEAR(measured.at("alpha_forced").at("temperature_1"), 1, 1e-9);
+  expect_predicts_as_the_target(results, "same");
+}
+
+TEST_F(ModelSuite, ADrafterThatSharesAnEncoderDoesNotDecodeAlone) {
+  const auto model = model::load_model(root_ / "target", {.pack = false});
+  const auto drafter = model::make_shared_encoder_drafter(*model, *model);
+  model::save_shared_encoder(root_ / "shared", *drafter, root_ / "target");
+  options_.drafter = {{.name = "shared", .model = root_ / "shared"}};
+  add_run("greedy", "").model = "shared";
+  EXPECT_THAT(error_of([&] { run_suite(); }), testing::HasSubstr("does not decode alone"));
 }
 
 TEST_F(ModelSuite, ATandemSecondaryOfAnotherModelIsRefused) {

@@ -272,8 +272,12 @@ TEST_F(Exporting, ModelsThatAFormatCannotHoldAreRefusedWithTheReason) {
 
   make_directories(folder_ / "tandem");
   write_file_atomic(folder_ / "tandem/config.json", R"({"architectures": ["DraftsmithTandemLlamaForCausalLM"]})");
+  make_directories(folder_ / "shared");
+  write_file_atomic(folder_ / "shared/config.json",
+                    R"({"architectures": ["DraftsmithSharedEncoderT5ForConditionalGeneration"]})");
   for (const char* format : {"hf", "vllm"}) {
-    EXPECT_THAT(refused("tandem", {.format = format}), HasSubstr("hidden states of its primary")) << format;
+    EXPECT_THAT(refused("tandem", {.format = format}), HasSubstr("hidden states of another model")) << format;
+    EXPECT_THAT(refused("shared", {.format = format}), HasSubstr("hidden states of another model")) << format;
   }
 }
 

@@ -42,9 +42,9 @@ class TandemStages : public TrainStageTest {
 };
 
 TEST(FrozenPrimary, IsBf16WhereTrainingIsAndTheDeviceIsFastAtIt) {
-  EXPECT_EQ(frozen_primary_type("bf16", at::kCUDA), at::kBFloat16);
-  EXPECT_EQ(frozen_primary_type("bf16", at::kCPU), at::kFloat);
-  EXPECT_EQ(frozen_primary_type("fp32", at::kCUDA), at::kFloat);
+  EXPECT_EQ(frozen_type("bf16", at::kCUDA), at::kBFloat16);
+  EXPECT_EQ(frozen_type("bf16", at::kCPU), at::kFloat);
+  EXPECT_EQ(frozen_type("fp32", at::kCUDA), at::kFloat);
 }
 
 TEST_F(TandemStages, ASecondStageGoesOnFromATandemWithItsPrimary) {

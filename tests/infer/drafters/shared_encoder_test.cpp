@@ -1,0 +1,195 @@
+// Decoding with a drafter that shares its target's encoder: identities with the target, losslessness, distributions of
+// samples, measures, and what does not fit together.
+#include "model/kinds/shared_encoder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "infer/costs/step_costs.h"
+#include "infer/drafters/drafter.h"
+#include "infer/drafters/model_drafter.h"
+#include "infer/drafters/registry.h"
+#include "infer/drafters/shared_encoder_drafter.h"
+#include "infer/forced/forced_alpha.h"
+#include "model/files/checkpoint.h"
+#include "tests/support/distribution_tests.h"
+#include "tests/support/errors.h"
+#include "tests/support/models.h"
+#include "tests/support/oracle_fixtures.h"
+#include "tests/support/tandem_pairs.h"
+
+namespace draftsmith::infer::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const auto kSources = tandem_sources(Kind::kEncoderDecoder);
+
+// The counts of a decode that depend on the drafts.
+std::vector<int64_t> counts_of(const std::vector<GenerationResult>& results) {
+  const DecodeStats stats = total(results);
+  return {stats.drafted, stats.accepted, stats.target_runs, stats.draft_runs};
+}
+
+// As a drafter with an encoder of its own that computes the same states drafts, so does the one without.
+TEST(SharedEncoderDrafter, DraftsAsTheTargetItselfWhereItIsTheTarget) {
+  const TandemPair pair = identity_shared_encoder();
+  const TandemPair same = identity_shared_encoder();
+  GenerationModels models = pair.models();
+  models.drafter = as_drafter(*same.primary);
+  for (const char* method : {"speculative", "assisted", "bild"}) {
+    for (const double temperature : {0.0, 1.0}) {
+      DecodeOptions options = tandem_options(method, 3, 4);
+      if (options.method == "speculative") options.temperature = temperature;
+      const auto shared = pair.run(options);
+      const auto ordinary = Generator(models, options).generate(kSources);
+      EXPECT_EQ(ids_of(shared), ids_of(ordinary)) << method;
+      EXPECT_EQ(counts_of(shared), counts_of(ordinary)) << method;
+      EXPECT_EQ(total(shared).accepted, total(shared).drafted) << method;
+    }
+  }
+}
+
+TEST(SharedEncoderDrafter, LosslessMethodsWriteTheTargetsOutputAtEveryBatchSizeAndWindow) {
+  std::vector<TandemPair> pairs;
+  pairs.push_back(identity_shared_encoder(kNoise));
+  pairs.push_back(random_shared_encoder());
+  const auto expected = ids_of(pairs[0].run(tandem_options("greedy")));
+  for (const TandemPair& pair : pairs) {
+    for (const char* method : {"speculative", "assisted"}) {
+      for (const char* window : {"fixed", "dynamic", "fallback"}) {
+        for (const int64_t batch : {1, 2, 5, 8}) {
+          DecodeOptions options = tandem_options(method, 3, batch);
+          options.window_rule = window;
+          options.confidence = 0.3;
+          ASSERT_EQ(ids_of(pair.run(options)), expected) << method << " " << window << " batch " << batch;
+        }
+      }
+    }
+  }
+  const DecodeStats noisy = total(pairs[0].run(tandem_options("assisted", 4, 5)));
+  EXPECT_GT(noisy.accepted, noisy.drafted / 5);
+  EXPECT_LT(noisy.accepted, noisy.drafted);
+}
+
+TEST(SharedEncoderDrafter, BildDoesNotDependOnTheBatchAndItsLiteralRuleIsLossless) {
+  const TandemPair pair = identity_shared_encoder(kNoise);
+  DecodeOptions literal = tandem_options("bild", 3, 5);
+  literal.rollback = 0;
+  literal.rollback_rule = "literal";
+  literal.verify_end = true;
+  EXPECT_EQ(ids_of(pair.run(literal)), ids_of(pair.run(tandem_options("greedy"))));
+  DecodeOptions lossy = tandem_options("bild", 3, 5);
+  lossy.rollback = 1;
+  const auto together = ids_of(pair.run(lossy));
+  lossy.batch_size = 1;
+  EXPECT_EQ(together, ids_of(pair.run(lossy)));
+}
+
+TEST(SharedEncoderDrafter, SamplesDoNotDependOnTheBatch) {
+  const TandemPair pair = identity_shared_encoder(kNoise);
+  DecodeOptions options = tandem_options("speculative", 3, 1);
+  options.temperature = 1;
+  options.num_samples = 4;
+  const auto alone = ids_of(pair.run(options));
+  options.batch_size = 5;
+  EXPECT_EQ(ids_of(pair.run(options)), alone);
+}
+
+// 8000 draws and about 30 cells: a deviate above 4.5 happens once in 300,000 true tests. The drafter's own samples are
+// far from it, which the second expectation shows.
+TEST(SharedEncoderDrafter, SamplesAreDistributedAsTheTargets) {
+  const TandemPair pair = identity_shared_encoder(1.0, 5);
+  const std::vector<Ids> sources = {{2, 3, 4}, {2, 3, 4}};
+  const auto expected = enumerate_outputs(*pair.primary, sources[0], 3);
+  DecodeOptions options = tandem_options("speculative", 2, 2);
+  options.temperature = 1;
+  options.max_new_tokens = 3;
+  options.num_samples = 4000;
+  const auto results = Generator(pair.models(), options).generate(sources);
+  EXPECT_LT(chi_square_deviate(expected, count_sequences(results)), 4.5);
+  EXPECT_LT(total(results).accepted, total(results).drafted * 95 / 100);
+}
+
+TEST(SharedEncoderDrafter, AlphaOverTextsIsThatOfTheDistributions) {
+  const TandemPair pair = random_shared_encoder();
+  const GenerationModels models = pair.models();
+  const std::vector<Ids> sources = {{5, 9, 14, 3, 1}};
+  const std::vector<Ids> outputs = {{4, 19, 3, 8, 8, 21, 2, 1}};
+  const at::NoGradGuard no_gradients;
+  model::ForwardInput input;
+  input.source = {at::tensor(sources[0], at::kLong).view({1, -1}), {5}};
+  input.target = {at::tensor(Ids{0, 4, 19, 3, 8, 8, 21, 2}, at::kLong).view({1, -1}), {8}};
+  const auto target = pair.primary->forward(input);
+  const auto p = pair.primary->head(target.hidden).softmax(-1);
+  input.shared_encoder = target.encoder;
+  const auto q = pair.secondary->head(pair.secondary->forward(input).hidden).softmax(-1);
+  const auto forced = models.drafter->forced_alpha(models.draft_target(), {sources, outputs}, {.temperature = 1}, 0);
+  EXPECT_EQ(forced.positions, 8);
+  EXPECT_NEAR(forced.alpha, at::minimum(p, q).sum(-1).mean().item<double>(), 1e-9);
+  const TandemPair same = identity_shared_encoder();
+  const GenerationModels own = same.models();
+  EXPECT_NEAR(own.drafter->forced_alpha(own.draft_target(), {sources, outputs}, {.temperature = 1}, 0).alpha, 1, 1e-9);
+}
+
+TEST(SharedEncoderDrafter, StepsAreTimed) {
+  const TandemPair pair = random_shared_encoder();
+  const GenerationModels models = pair.models();
+  const StepCosts costs = models.drafter->step_costs(models.draft_target(), {{5, 9, 1}, {0, 4, 7}}, 3);
+  EXPECT_EQ(costs.target.size(), 3U);
+  EXPECT_GT(costs.draft, 0);
+}
+
+class SharedEncoderFiles : public ::testing::Test {
+ protected:
+  SharedEncoderFiles() {
+    model::save_model(root_ / "target", target_);
+    model::save_shared_encoder(root_ / "drafter", *drafter_, root_ / "target");
+  }
+
+  TemporaryDirectory root_;
+  model::TransformerModel target_{model::t5_config(), 1};
+  std::unique_ptr<model::TransformerModel> drafter_ =
+      model::make_shared_encoder_drafter(model::TransformerModel(model::t5_config({.width = 8}), 2), target_);
+};
+
+TEST_F(SharedEncoderFiles, ADirectoryIsKnownByItsKind) {
+  const DrafterSpec spec = parse_drafter(root_ / "drafter");
+  EXPECT_EQ(kind_of(spec).name, "model");
+  const SharedDrafter loaded = load_drafter(spec, root_ / "target", {});
+  EXPECT_TRUE(loaded->transformer()->config().shares_encoder());
+  EXPECT_FALSE(loaded->reads_target()) << "the Tandem methods need more";
+  EXPECT_EQ(loaded->standalone(), nullptr);
+  EXPECT_EQ(loaded->path(), root_ / "drafter");
+  const DraftTarget target{target_};
+  EXPECT_EQ(loaded->make(target)->traits().name, "model");
+}
+
+TEST_F(SharedEncoderFiles, TargetsThatDoNotFitAreRefused) {
+  model::save_model(root_ / "other", model::TransformerModel(model::t5_config(), 5));
+  const DrafterSpec spec = parse_drafter(root_ / "drafter");
+  EXPECT_THAT(error_of([&] { load_drafter(spec, root_ / "other", {}); }),
+              AllOf(HasSubstr("another target"), HasSubstr((root_ / "other").string())));
+  const auto problems_with = [&](const model::TransformerConfig& config) {
+    model::TransformerModel target(config, 3);
+    Problems problems;
+    load_drafter(spec, {}, {})->check({target}, problems);
+    return text_of(problems.list());
+  };
+  EXPECT_EQ(problems_with(model::t5_config()), "");
+  EXPECT_THAT(problems_with(model::t5_config({.width = 32})), HasSubstr("the width of its encoder states"));
+  EXPECT_THAT(problems_with(model::t5_config({.vocabulary = 50})), HasSubstr("vocabularies of different sizes"));
+  EXPECT_THAT(problems_with(model::tiny_llama()), HasSubstr("no encoder"));
+}
+
+TEST_F(SharedEncoderFiles, TandemMethodsRefuseIt) {
+  GenerationModels models;
+  models.target = &target_;
+  models.drafter = load_drafter(parse_drafter(root_ / "drafter"), root_ / "target", {});
+  EXPECT_THAT(error_of([&] { Generator(models, tandem_options("tandem-speed")); }), HasSubstr("a Tandem secondary"));
+}
+
+}  // namespace
+}  // namespace draftsmith::infer::testing
