@@ -15,6 +15,7 @@
 #include "base/environment.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/openmp_waits.h"
 
 namespace draftsmith {
 
@@ -98,6 +99,7 @@ std::string dtype_name(c10::ScalarType dtype) {
 }
 
 int64_t set_threads(int64_t threads) {
+  shorten_openmp_waits();
   if (threads > 0 && threads != at::get_num_threads()) at::set_num_threads(static_cast<int>(threads));
   return at::get_num_threads();
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 
 #include "base/aten.h"
@@ -53,29 +54,58 @@ using ChunkWords = std::array<uint32_t, static_cast<size_t>(kChunk* kWordsOfGrou
   for (int64_t i = 0; i < count; ++i) draw_group(static_cast<uint32_t>(first + i), key, words + i * kWordsOfGroup);
 }
 
+// Computes a whole group of fp32, without branches.
+[[gnu::always_inline]] inline void apply_whole_group(const float* in, float* out, const uint32_t* words,
+                                                     uint32_t threshold) {
+  const auto scale = static_cast<float>(scale_of(threshold));
+  const auto kept = [&](float x, uint32_t bits) {
+    const uint32_t all = bits < threshold ? 0 : ~uint32_t{0};
+    return std::bit_cast<float>(std::bit_cast<uint32_t>(x * scale) & all);
+  };
+  for (int64_t i = 0; i < kWordsOfGroup; ++i) out[i] = kept(in[i], words[i] & 0xffff);
+  for (int64_t i = 0; i < kWordsOfGroup; ++i) out[kWordsOfGroup + i] = kept(in[kWordsOfGroup + i], words[i] >> 16);
+}
+
+[[gnu::always_inline]] inline void apply_groups(const float* in, float* out, int64_t count, const uint32_t* words,
+                                                uint32_t threshold) {
+  for (int64_t i = 0; i < count; ++i)
+    apply_whole_group(in + i * kGroup, out + i * kGroup, words + i * kWordsOfGroup, threshold);
+}
+
+// Work on some groups, compiled for a set of instructions.
+struct GroupCode {
+  void (*draw)(int64_t first, int64_t count, const DropoutKey& key, uint32_t* words);
+  void (*apply)(const float* in, float* out, int64_t count, const uint32_t* words, uint32_t threshold);
+};
+
 void draw_generic(int64_t first, int64_t count, const DropoutKey& key, uint32_t* words) {
   draw_groups(first, count, key, words);
 }
 
+void apply_generic(const float* in, float* out, int64_t count, const uint32_t* words, uint32_t threshold) {
+  apply_groups(in, out, count, words, threshold);
+}
+
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-[[gnu::target("avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512")]] void draw_avx512(int64_t first,
-                                                                                               int64_t count,
-                                                                                               const DropoutKey& key,
-                                                                                               uint32_t* words) {
+#define DRAFTSMITH_AVX512 [[gnu::target("avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512")]]
+
+DRAFTSMITH_AVX512 void draw_avx512(int64_t first, int64_t count, const DropoutKey& key, uint32_t* words) {
   draw_groups(first, count, key, words);
 }
 
-bool has_avx512() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+DRAFTSMITH_AVX512 void apply_avx512(const float* in, float* out, int64_t count, const uint32_t* words,
+                                    uint32_t threshold) {
+  apply_groups(in, out, count, words, threshold);
+}
+
+GroupCode group_code() {
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  return avx512 ? GroupCode{draw_avx512, apply_avx512} : GroupCode{draw_generic, apply_generic};
 }
 #else
-void draw_avx512(int64_t first, int64_t count, const DropoutKey& key, uint32_t* words) {
-  draw_groups(first, count, key, words);
-}
-
-bool has_avx512() {
-  return false;
+GroupCode group_code() {
+  return {draw_generic, apply_generic};
 }
 #endif
 
@@ -105,12 +135,18 @@ double scale_of(uint32_t threshold) {
 
 template <class T>
 void apply_dropout(const T* in, T* out, int64_t count, int64_t first_group, uint32_t threshold, const DropoutKey& key) {
-  const auto draw = has_avx512() ? draw_avx512 : draw_generic;
+  const GroupCode code = group_code();
   ChunkWords words;
   for (int64_t done = 0; done < count;) {
     const int64_t groups = std::min(kChunk, (count - done + kGroup - 1) / kGroup);
-    draw(first_group + done / kGroup, groups, key, words.data());
-    for (int64_t group = 0; group < groups; ++group, done += kGroup) {
+    code.draw(first_group + done / kGroup, groups, key, words.data());
+    int64_t group = 0;
+    if constexpr (std::is_same_v<T, float>) {
+      group = std::min(groups, (count - done) / kGroup);
+      code.apply(in + done, out + done, group, words.data(), threshold);
+      done += group * kGroup;
+    }
+    for (; group < groups; ++group, done += kGroup) {
       apply_group(in + done, out + done, std::min(kGroup, count - done), words.data() + group * kWordsOfGroup,
                   threshold);
     }

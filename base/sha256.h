@@ -1,9 +1,8 @@
-// SHA-256 (FIPS 180-4), for the hashes in corpora, stages and model manifests.
+// SHA-256 by OpenSSL, which uses the processor's instructions, for the hashes in corpora, stages and model manifests.
 #pragma once
 
-#include <array>
-#include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -18,11 +17,7 @@ class Sha256 {
   std::string hex_digest();
 
  private:
-  void compress(const unsigned char* block);
-
-  std::array<uint32_t, 8> state_;
-  std::array<unsigned char, 64> pending_;
-  uint64_t bytes_ = 0;
+  std::unique_ptr<void, void (*)(void*)> context_;
 };
 
 std::string sha256(std::string_view bytes);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/environment.h"
+#include "base/remembered_hashes.h"
 #include "base/files.h"
 #include "base/logging.h"
 #include "base/registry.h"
@@ -19,13 +20,14 @@ namespace draftsmith::recipes {
 namespace {
 
 constexpr size_t kShortHash = 8;
+constexpr const char* kInputHashes = "input_hashes.json";  // of files outside the work directory
 
 // Returns the hash of an input file's content, or of the names and contents of a folder's files.
-std::string path_hash(const std::filesystem::path& path) {
-  if (!std::filesystem::is_directory(path)) return sha256_file(path);
+std::string path_hash(const std::filesystem::path& path, RememberedHashes& known) {
+  if (!std::filesystem::is_directory(path)) return known.of(path);
   std::map<std::string, std::string> hashes;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
-    if (entry.is_regular_file()) hashes[entry.path().lexically_relative(path).string()] = sha256_file(entry.path());
+    if (entry.is_regular_file()) hashes[entry.path().lexically_relative(path).string()] = known.of(entry.path());
   }
   return sha256(nlohmann::json(hashes).dump());
 }
@@ -65,10 +67,11 @@ bool finish_stage(const RecipeStage& stage, Done done, const PipelineOptions& op
 }
 
 std::map<std::string, std::string> hash_inputs(const RecipeStage& stage,
-                                               const std::map<std::string, std::string>& stage_hashes) {
+                                               const std::map<std::string, std::string>& stage_hashes,
+                                               RememberedHashes& known) {
   std::map<std::string, std::string> inputs;
   for (const std::string& input : stage.inputs) inputs["@" + input] = stage_hashes.at(input);
-  for (const std::string& file : stage.files) inputs[file] = path_hash(file);
+  for (const std::string& file : stage.files) inputs[file] = path_hash(file, known);
   return inputs;
 }
 
@@ -101,6 +104,8 @@ std::vector<StageResult> run_recipe(const Recipe& recipe, const PipelineOptions&
   make_directories(options.work);
   const DirectoryLock lock(options.work);
   std::map<std::string, std::string> hashes;
+  RememberedHashes known;
+  if (!options.fresh) known.load(options.work / kInputHashes);
   std::vector<StageResult> results;
   for (size_t i = 0; i < count; ++i) {
     throw_if_stop_requested(fmt::format("{} of {} stages are finished; run it again to continue", i, count));
@@ -109,7 +114,8 @@ std::vector<StageResult> run_recipe(const Recipe& recipe, const PipelineOptions&
               .kind = stage.kind->name,
               .version = stage.kind->version,
               .options = stage.checked.options};
-    done.inputs = hash_inputs(stage, hashes);
+    done.inputs = hash_inputs(stage, hashes, known);
+    known.save(options.work / kInputHashes);
     done.hash = stage_hash(stage, done.inputs);
     const auto directory = options.work / (stage.name + "-" + done.hash.substr(0, kShortHash));
     log_info("[{}/{}] {} ({})", i + 1, count, stage.name, stage.kind->name);

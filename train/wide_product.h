@@ -9,6 +9,14 @@ namespace draftsmith::train {
 // Returns rows W^T in at least fp32; half-precision W is multiplied by rows of its type. rows [C,n], W [V,n] -> [C,V].
 at::Tensor wide_product(const at::Tensor& rows, const at::Tensor& matrix);
 
+// Writes rows W^T to `out` [C,V], fp32 and contiguous, or adds it: rows and W of one half-precision type, of which
+// multiplies_wide() is true.
+void wide_product_into(at::Tensor& out, const at::Tensor& rows, const at::Tensor& matrix, bool add);
+
+// Returns whether matrices of this type are multiplied with a result in fp32 without copies of them: half precision on
+// GPUs, and bf16 on CPUs with such instructions.
+bool multiplies_wide(const at::Tensor& matrix);
+
 // Returns the type of such products: fp64 for fp64 matrices, else fp32.
 at::ScalarType wide_type(at::ScalarType matrix);
 

@@ -11,7 +11,7 @@ namespace draftsmith::bench {
 namespace {
 
 void write_random_corpus(const std::filesystem::path& file, const model::TransformerConfig& config,
-                         const TrainingSize& size) {
+                         const TrainingRunOptions& options) {
   data::CorpusInfo info;
   info.tokenizer_hash = "none";
   info.vocabulary = config.vocabulary;
@@ -24,7 +24,8 @@ void write_random_corpus(const std::filesystem::path& file, const model::Transfo
     for (int64_t t = 0; t < length; ++t) ids.push_back(static_cast<int32_t>(3 + random.below(bound)));
     return ids;
   };
-  for (int64_t i = 0; i < size.rows; ++i) writer.add(row(size.source), row(size.target));
+  const TrainingSize& size = options.size;
+  for (int64_t i = 0; i < size.rows * options.batches; ++i) writer.add(row(size.source), row(size.target));
   writer.finish();
 }
 
@@ -36,13 +37,13 @@ TrainingRun::TrainingRun(model::TransformerModel& model, const TrainingRunOption
       trainable_(model),
       objective_(train::make_objective({})),
       optimizer_(train::make_optimizer(model.parameters(), {})) {
-  write_random_corpus(folder_ / "corpus.h5", model.config(), options.size);
+  write_random_corpus(folder_ / "corpus.h5", model.config(), options);
   corpus_.emplace(folder_ / "corpus.h5");
 }
 
 double TrainingRun::step() {
   std::vector<int64_t> rows(static_cast<size_t>(options_.size.rows));
-  std::iota(rows.begin(), rows.end(), 0);
+  std::iota(rows.begin(), rows.end(), static_cast<int64_t>(steps_) % options_.batches * options_.size.rows);
   const train::StepResult result = train::accumulate_gradients(trainable_, *objective_, *corpus_, {rows},
                                                                {.dropout = options_.dropout,
                                                                 .first_micro_step = steps_++,

@@ -23,6 +23,7 @@ struct TrainingRunOptions {
   double dropout = 0;
   bool autocast = false;   // matrix products in bf16
   bool recompute = false;  // activation checkpointing
+  int64_t batches = 1;     // different batches, which steps take in turns
 };
 
 // Cross entropy, AdamW, clipping at 1, one micro-batch a step.
@@ -35,6 +36,8 @@ class TrainingRun {
   double step();
   // Makes one step. Returns the seconds until the device has done it.
   double timed_step();
+  // Returns the examples, batch after batch.
+  const data::Corpus& corpus() const { return *corpus_; }
 
  private:
   TrainingRunOptions options_;

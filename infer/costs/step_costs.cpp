@@ -7,6 +7,7 @@
 #include "base/timing.h"
 #include "infer/drafters/drafter_probe.h"
 #include "infer/loop/vocabulary.h"
+#include "infer/sampling/sampling.h"
 #include "model/transformer/decoding_guard.h"
 
 namespace draftsmith::infer {
@@ -59,7 +60,7 @@ double TimedModel::run(int64_t tokens, model::Logits logits) {
   const Stopwatch watch;
   prepared_.output = model_.step(input, *prepared_.state);
   if (prepared_.output.logits.defined()) {
-    prepared_.output.logits.argmax(-1).to(at::kCPU);
+    most_likely(prepared_.output.logits).to(at::kCPU);
   } else {
     synchronize(model_.info().device);
   }

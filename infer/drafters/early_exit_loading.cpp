@@ -15,6 +15,7 @@
 #include "infer/drafters/early_exit_drafter.h"
 #include "infer/forced/alpha_sums.h"
 #include "infer/loop/vocabulary.h"
+#include "infer/sampling/sampling.h"
 #include "model/transformer/decoding_guard.h"
 
 namespace draftsmith::infer {
@@ -50,7 +51,7 @@ class TimedExit {
     const std::vector<int64_t> active{1};
     const Stopwatch watch;
     const at::Tensor logits = drafter_.next_logits({rows_, drafted_, active, {}});
-    logits.argmax(-1).to(at::kCPU);
+    most_likely(logits).to(at::kCPU);
     const double seconds = watch.seconds();
     drafted_.push_back(at::full({1}, token(), at::TensorOptions(at::kLong).device(device_)));
     return seconds;
@@ -65,7 +66,7 @@ class TimedExit {
     synchronize(device_);
     const Stopwatch watch;
     const model::StepOutput output = drafter_.run_target(target_, input, *state_);
-    output.logits.argmax(-1).to(at::kCPU);
+    most_likely(output.logits).to(at::kCPU);
     return watch.seconds();
   }
 

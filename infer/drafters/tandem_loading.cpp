@@ -11,6 +11,7 @@
 #include "infer/drafters/tandem_drafter.h"
 #include "infer/forced/alpha_sums.h"
 #include "infer/loop/vocabulary.h"
+#include "infer/sampling/sampling.h"
 #include "model/files/checkpoint.h"
 #include "model/kinds/tandem.h"
 #include "model/transformer/decoding_guard.h"
@@ -38,7 +39,7 @@ class TimedTandem final : public TimedDrafter {
     const std::vector<int64_t> active{1};
     const Stopwatch watch;
     const auto logits = drafter_.next_logits({rows_, drafted_, active, {}});
-    logits.argmax(-1).to(at::kCPU);
+    most_likely(logits).to(at::kCPU);
     const double seconds = watch.seconds();
     drafted_.push_back(at::full({1}, prefix_.back(), at::TensorOptions(at::kLong).device(logits.device())));
     return seconds;

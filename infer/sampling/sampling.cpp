@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include <ATen/Dispatch.h>
-#include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
@@ -12,6 +11,7 @@
 #include "infer/sampling/row_kernels.h"
 #include "infer/sampling/tensor_sampling.h"
 #include "infer/sampling/warping_gpu.h"
+#include "model/cpu/team.h"
 
 namespace draftsmith::infer {
 
@@ -23,7 +23,8 @@ bool runs_by_rows(const at::Tensor& logits) {
   return logits.is_cpu() && logits.numel() > 0;
 }
 
-// Calls work(row, pointer to its V numbers) for every row of contiguous values [...,V], fp32 or fp64.
+// Calls work(row, pointer to its V numbers), which throws nothing, for every row of contiguous values [...,V], fp32 or
+// fp64.
 template <class T, class Work>
 void for_each_row(const at::Tensor& values, const Work& work) {
   const int64_t width = values.size(-1);
@@ -33,7 +34,7 @@ void for_each_row(const at::Tensor& values, const Work& work) {
   };
   const int64_t rows = values.numel() / width;
   if (rows * width <= kNumbersPerTask) return task(0, rows);
-  at::parallel_for(0, rows, std::max<int64_t>(1, kNumbersPerTask / width), task);
+  model::in_pieces(rows, task);
 }
 
 at::IntArrayRef leading_sizes(const at::Tensor& values) {

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "model/cpu/int8_amx.h"
 
 namespace draftsmith::model {
 namespace {
@@ -14,7 +15,8 @@ Instructions largest_instructions() {
   const bool avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
   const bool avx512 = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
                       __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
-  if (avx2) return avx512 ? Instructions::kAvx512 : Instructions::kAvx2;
+  if (avx512 && avx2) return has_byte_products() && has_tiles() ? Instructions::kAmx : Instructions::kAvx512;
+  if (avx2) return Instructions::kAvx2;
 #endif
   return Instructions::kPortable;
 }
@@ -28,13 +30,14 @@ std::optional<std::string> wanted_instructions() {
 
 Instructions choose_instructions(const std::optional<std::string>& wanted, Instructions largest) {
   if (!wanted || wanted->empty()) return largest;
-  for (const Instructions known : {Instructions::kPortable, Instructions::kAvx2, Instructions::kAvx512}) {
+  using enum Instructions;
+  for (const Instructions known : {kPortable, kAvx2, kAvx512, kAmx}) {
     if (*wanted != to_string(known)) continue;
     if (known <= largest) return known;
     throw UserError({kVariable, "this processor lacks such instructions", "at most " + to_string(largest),
                      "'" + *wanted + "'", ""});
   }
-  throw UserError({kVariable, "unknown instructions", "avx512, avx2 or portable", "'" + *wanted + "'", ""});
+  throw UserError({kVariable, "unknown instructions", "amx, avx512, avx2 or portable", "'" + *wanted + "'", ""});
 }
 
 Instructions cpu_instructions() {
@@ -44,7 +47,7 @@ Instructions cpu_instructions() {
 
 std::vector<Instructions> available_instructions() {
   std::vector<Instructions> sets{Instructions::kPortable};
-  for (const Instructions more : {Instructions::kAvx2, Instructions::kAvx512}) {
+  for (const Instructions more : {Instructions::kAvx2, Instructions::kAvx512, Instructions::kAmx}) {
     if (more <= largest_instructions()) sets.push_back(more);
   }
   return sets;
@@ -60,6 +63,8 @@ bool has_byte_products() {
 
 std::string to_string(Instructions instructions) {
   switch (instructions) {
+    case Instructions::kAmx:
+      return "amx";
     case Instructions::kAvx512:
       return "avx512";
     case Instructions::kAvx2:

@@ -11,11 +11,12 @@ namespace draftsmith::model {
 enum class Instructions {
   kPortable,  // those that the program was compiled for
   kAvx2,      // and FMA
-  kAvx512,    // F, BW, DQ and VL, as x86-64-v4
+  kAvx512,    // F, BW, DQ and VL, as x86-64-v4; and VNNI, where the processor has it
+  kAmx,       // tiles of int8
 };
 
 // Returns the largest set that this processor has, or a smaller one that the environment variable DRAFTSMITH_CPU names:
-// avx512, avx2 or portable. The first call decides. Errors: UserError for other names, and for a set that the processor
+// amx, avx512, avx2 or portable. The first call decides. Errors: UserError for other names, and for a set that the processor
 // lacks.
 Instructions cpu_instructions();
 // Returns the choice between these sets. `wanted`: the variable's value; absent or empty: the largest set.

@@ -14,6 +14,8 @@
 namespace draftsmith::model {
 namespace {
 
+// Rows from which tiles are faster than products of bytes.
+constexpr int64_t kFewestTileRows = 2;
 constexpr int64_t kInt8PerTask = 1 << 19;  // multiplications; a second thread costs about as much as these
 constexpr int32_t kOffset = 128;           // of stored weights
 constexpr float kLargest = 127;
@@ -22,9 +24,12 @@ int64_t steps_of(int64_t inputs) {
   return (inputs + kInt8Step - 1) / kInt8Step;
 }
 
+}  // namespace
+
 // Rows of inputs in int8, each with the numbers of its groups.
 struct QuantizedRows {
-  int64_t width = 0;  // bytes of a row, a multiple of kInt8Step
+  uint64_t number = 0;  // of the inputs (PackedWeights::Rows); 0: none
+  int64_t width = 0;    // bytes of a row, a multiple of kInt8Step
   int64_t groups = 0;
   std::vector<int8_t> values;    // [rows,width]
   std::vector<float> scales;     // [rows,groups]
@@ -38,6 +43,8 @@ struct QuantizedRows {
     offsets.resize(static_cast<size_t>(rows * groups));
   }
 };
+
+namespace {
 
 // Rounds `count` inputs to int8, half to even. Returns their scale: NaN if one is not finite.
 DRAFTSMITH_INLINE float quantize(const float* x, int64_t count, int8_t* to) {
@@ -71,10 +78,12 @@ DRAFTSMITH_VECTOR_CODE void quantize_row(const float* x, int64_t inputs, int64_t
 }
 
 // Returns the rows in int8: memory of this thread, until its next call.
-const QuantizedRows& quantized(const float* x, int64_t rows, int64_t inputs) {
+const QuantizedRows& quantized(const PackedWeights::Rows& rows, int64_t inputs) {
   static thread_local QuantizedRows kept;
-  kept.resize(rows, inputs);
-  for (int64_t row = 0; row < rows; ++row) quantize_row(x + row * inputs, inputs, row, kept);
+  if (rows.number != 0 && rows.number == kept.number) return kept;
+  kept.resize(rows.count, inputs);
+  for (int64_t row = 0; row < rows.count; ++row) quantize_row(rows.x + row * inputs, inputs, row, kept);
+  kept.number = rows.number;
   return kept;
 }
 
@@ -125,7 +134,8 @@ std::shared_ptr<const Int8Matrix> Int8Matrix::pack(const at::Tensor& weight, con
 Int8Matrix::Int8Matrix(const at::Tensor& weight, const at::Tensor& bias, WeightArena& arena, Instructions instructions)
     : PackedWeights(weight.size(1), weight.size(0), kInt8PerTask),
       bias_(bias_panels(bias, weight.size(0))),
-      kernels_(int8_kernels(instructions)) {
+      kernels_(int8_kernels(instructions)),
+      tiles_(instructions == Instructions::kAmx) {
   panels_ = arena.take({panels(), steps_of(inputs_), kPanel, kInt8Step}, at::kByte);
   scales_ = at::empty({panels(), kPanel}, at::kFloat);
   const at::Tensor source = weight.detach().contiguous();
@@ -136,9 +146,7 @@ Int8Matrix::Int8Matrix(const at::Tensor& weight, const at::Tensor& bias, WeightA
 }
 
 void Int8Matrix::run(PanelRange panels, const Rows& rows, Finish finish) const {
-  const QuantizedRows& in = quantized(rows.x, rows.count, inputs_);
-  const int64_t bytes = steps_of(inputs_) * kInt8Step * kPanel;  // of a panel
-  const auto* weights = panels_.const_data_ptr<uint8_t>();
+  const QuantizedRows& in = quantized(rows, inputs_);
   const PanelOutputs outputs{scales_.const_data_ptr<float>(),
                              bias_.defined() ? bias_.const_data_ptr<float>() : nullptr,
                              rows.residual,
@@ -146,22 +154,53 @@ void Int8Matrix::run(PanelRange panels, const Rows& rows, Finish finish) const {
                              outputs_,
                              kPanel,
                              finish == Finish::kRelu};
+  Int8Tiles tiles;
   run_panels(panels, rows.count, outputs, [&](int64_t panel, int64_t row, int64_t count, float(*sums)[kPanel]) {
     std::fill_n(sums[0], count * kPanel, 0.0F);
-    const RowPasses passes(count);
-    for (int64_t group = 0; group < in.groups; ++group) {
-      const int64_t input = group * kInt8Group;
-      const uint8_t* chunk = weights + panel * bytes + input * kPanel;
-      for (int64_t pass = 0; pass < passes.count; ++pass) {
-        const int64_t first = pass * passes.each;
-        const int64_t number = (row + first) * in.groups + group;
-        kernels_(passes.count, passes.rows(pass),
-                 {chunk, passes.ahead(chunk, kInt8Group * kPanel, pass),
-                  steps_of(std::min(kInt8Group, inputs_ - input)), in.values.data() + (row + first) * in.width + input,
-                  in.width, in.scales.data() + number, in.offsets.data() + number, in.groups, sums + first});
-      }
+    int64_t group = 0;
+    if (tiles_ && count >= kFewestTileRows) {
+      group = inputs_ / kInt8Group;
+      add_by_tiles(panel, in, {row, count}, tiles, sums);
     }
+    for (; group < in.groups; ++group) add_group(panel, group, in, {row, count}, sums);
   });
+}
+
+void Int8Matrix::add_by_tiles(int64_t panel, const QuantizedRows& in, RowRange rows, Int8Tiles& tiles,
+                              float (*sums)[kPanel]) const {
+  const int64_t blocks = (rows.count + kTileRows - 1) / kTileRows;
+  const int64_t each = (rows.count + blocks - 1) / blocks;
+  for (int64_t done = 0; done < rows.count; done += each) {
+    const int64_t row = rows.begin + done;
+    tiles.multiply({.weights = weights_of(panel),
+                    .groups = inputs_ / kInt8Group,
+                    .x = in.values.data() + row * in.width,
+                    .width = in.width,
+                    .rows = std::min(each, rows.count - done),
+                    .scales = in.scales.data() + row * in.groups,
+                    .offsets = in.offsets.data() + row * in.groups,
+                    .of_row = in.groups,
+                    .sums = sums + done});
+  }
+}
+
+void Int8Matrix::add_group(int64_t panel, int64_t group, const QuantizedRows& in, RowRange rows,
+                           float (*sums)[kPanel]) const {
+  const RowPasses passes(rows.count);
+  const int64_t input = group * kInt8Group;
+  const uint8_t* chunk = weights_of(panel) + input * kPanel;
+  for (int64_t pass = 0; pass < passes.count; ++pass) {
+    const int64_t first = pass * passes.each, row = rows.begin + first;
+    const int64_t number = row * in.groups + group;
+    kernels_(passes.count, passes.rows(pass),
+             {chunk, passes.ahead(chunk, kInt8Group * kPanel, pass), steps_of(std::min(kInt8Group, inputs_ - input)),
+              in.values.data() + row * in.width + input, in.width, in.scales.data() + number,
+              in.offsets.data() + number, in.groups, sums + first});
+  }
+}
+
+const uint8_t* Int8Matrix::weights_of(int64_t panel) const {
+  return panels_.const_data_ptr<uint8_t>() + panel * steps_of(inputs_) * kInt8Step * kPanel;
 }
 
 }  // namespace draftsmith::model

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include <ATen/Parallel.h>
+#include "model/cpu/team.h"
 
 namespace draftsmith::model {
 
@@ -36,9 +36,7 @@ void PackedWeights::run_all(const Rows& rows, Finish finish) const {
     run({0, panels()}, rows, finish);
     return;
   }
-  at::parallel_for(0, panels(), std::max<int64_t>(1, products_ / 2 / panel), [&](int64_t begin, int64_t end) {
-    run({begin, end}, rows, finish);
-  });
+  in_pieces(panels(), [&](int64_t begin, int64_t end) { run({begin, end}, rows, finish); });
 }
 
 at::ScalarType number_type(at::ScalarType type, at::Device device) {

@@ -32,6 +32,9 @@ class PackedWeights {
     const float* residual;  // [count,out], added; or null
     int64_t count;
     float* y;  // [count,out]; may be `residual`
+    // Number of these inputs in the process: what a matrix makes of them may serve later runs of the thread with the
+    // same number. 0: none.
+    uint64_t number = 0;
   };
 
   virtual ~PackedWeights() = default;

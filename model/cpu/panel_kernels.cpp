@@ -105,7 +105,7 @@ using AllRows = std::make_integer_sequence<int, kPanelRows>;
 template <class Stored>
 PanelKernels<FloatTask<Stored>> float_kernels(Instructions instructions) {
 #ifdef __x86_64__
-  if (instructions == Instructions::kAvx512) return avx512::float_table<Stored>(AllRows{});
+  if (instructions >= Instructions::kAvx512) return avx512::float_table<Stored>(AllRows{});
   if (instructions == Instructions::kAvx2) return avx2::float_table<Stored>(AllRows{});
 #endif
   return portable::float_table<Stored>(AllRows{});
@@ -116,7 +116,7 @@ template PanelKernels<FloatTask<uint16_t>> float_kernels(Instructions);
 
 PanelKernels<Int8Task> int8_kernels(Instructions instructions) {
 #ifdef __x86_64__
-  if (instructions == Instructions::kAvx512 && has_byte_products()) return vnni::int8_table(AllRows{});
+  if (instructions >= Instructions::kAvx512 && has_byte_products()) return vnni::int8_table(AllRows{});
   if (instructions != Instructions::kPortable) return avx2::int8_table(AllRows{});
 #endif
   return portable::int8_table(AllRows{});

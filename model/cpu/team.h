@@ -45,4 +45,20 @@ class Team {
   std::unique_ptr<Shared> shared_;
 };
 
+// Calls work(begin, end) for pieces of the items 0 to `items`, by the calling thread's team. `work` throws nothing.
+// In a decoding loop it takes the place of at::parallel_for(), whose threads wait for more by spinning, on the
+// processors that the team needs.
+template <class Work>
+void in_pieces(int64_t items, const Work& work) {
+  struct Program final : TeamProgram {
+    Program(int64_t all, const Work& called) : count(all), piece(called) {}
+    int64_t phases() const override { return 1; }
+    int64_t items(int64_t /*phase*/) const override { return count; }
+    void run(int64_t /*phase*/, int64_t begin, int64_t end) const override { piece(begin, end); }
+    int64_t count;
+    const Work& piece;
+  };
+  Team::current().run(Program(items, work));
+}
+
 }  // namespace draftsmith::model

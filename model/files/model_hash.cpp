@@ -2,9 +2,8 @@
 
 #include <filesystem>
 #include <map>
-#include <mutex>
 
-#include "base/files.h"
+#include "base/remembered_hashes.h"
 #include "base/json.h"
 #include "base/sha256.h"
 #include "model/files/model_directory.h"
@@ -17,33 +16,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The size, time and hash of a file that was read.
-struct KnownFile {
-  std::uintmax_t size = 0;
-  fs::file_time_type changed;
-  std::string hash;
-};
-
-// Returns the hash of a file, remembered because evaluations open the same model many times. Only a file that was
-// already old when it was read is remembered: a file changed a moment ago may change again within the same tick of the
-// file system's clock.
+// Evaluations open the same model many times.
 std::string remembered_sha256(const fs::path& file) {
-  static std::mutex mutex;
-  static std::map<fs::path, KnownFile> known;
-  const fs::path path = fs::canonical(file);
-  const KnownFile now{fs::file_size(path), fs::last_write_time(path), {}};
-  {
-    const std::lock_guard lock(mutex);
-    const auto found = known.find(path);
-    if (found != known.end() && found->second.size == now.size && found->second.changed == now.changed) {
-      return found->second.hash;
-    }
-  }
-  const bool settled = fs::file_time_type::clock::now() - now.changed > std::chrono::seconds(2);
-  std::string hash = sha256_file(path);
-  const std::lock_guard lock(mutex);
-  if (settled) known[path] = {now.size, now.changed, hash};
-  return hash;
+  static RememberedHashes known;
+  return known.of(file);
 }
 
 // Returns the hash of config.json without the paths of other models.

@@ -108,8 +108,14 @@ const float* CpuPass::rows_of(const Input& input) const {
   return kept.rows.data();
 }
 
+uint64_t CpuPass::number_of(const Phase& phase) const {
+  constexpr int kBits = 16;  // of a phase: models have fewer layers
+  return number_ << kBits | static_cast<uint64_t>(&phase - phases_.data());
+}
+
 void CpuPass::multiply(const Phase& phase, int64_t begin, int64_t end) const {
-  phase.weights->run({begin, end}, {rows_of(phase.input), phase.residual, phase.input.count, phase.output},
+  phase.weights->run({begin, end},
+                     {rows_of(phase.input), phase.residual, phase.input.count, phase.output, number_of(phase)},
                      PackedWeights::Finish::kNone);
 }
 
@@ -119,9 +125,9 @@ void CpuPass::feed_forward(const Phase& phase, int64_t begin, int64_t end) const
   const bool relu = weights.activation == PostOp::kRelu;
   const PackedWeights& first = gated ? *weights.gate : *weights.up;
   const float* rows = rows_of(phase.input);
-  first.run({begin, end}, {rows, nullptr, rows_, inner_.data()},
+  first.run({begin, end}, {rows, nullptr, rows_, inner_.data(), number_of(phase)},
             relu ? PackedWeights::Finish::kRelu : PackedWeights::Finish::kNone);
-  if (gated) weights.up->run({begin, end}, {rows, nullptr, rows_, up_.data()}, PackedWeights::Finish::kNone);
+  if (gated) weights.up->run({begin, end}, {rows, nullptr, rows_, up_.data(), number_of(phase)}, PackedWeights::Finish::kNone);
   if (relu && !gated) return;
   const int64_t from = begin * kPanel, to = std::min(end * kPanel, first.outputs());
   for (int64_t row = 0; row < rows_; ++row) {

@@ -81,6 +81,8 @@ class CpuPass : public TeamProgram {
  private:
   // Returns the rows of an input as products read them: [count,width].
   const float* rows_of(const Input& input) const;
+  // Returns the number, of all passes of the process, of what a phase's products read.
+  uint64_t number_of(const Phase& phase) const;
   void normalize(const Input& input, int64_t begin, int64_t end, float* to) const;
   void multiply(const Phase& phase, int64_t begin, int64_t end) const;
   void feed_forward(const Phase& phase, int64_t begin, int64_t end) const;

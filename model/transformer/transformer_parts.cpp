@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "base/device_upload.h"
+#include "model/layers/embedding.h"
 #include "model/layers/step_program.h"
 #include "model/transformer/applied_block.h"
 #include "model/transformer/cpu_encoder.h"
@@ -94,7 +95,7 @@ at::Tensor TransformerParts::token_embeddings(const at::Tensor& tokens) const {
 }
 
 at::Tensor TransformerParts::embed_at(const at::Tensor& tokens, const std::function<at::Tensor()>& positions) const {
-  at::Tensor hidden = at::embedding(embedding_, vocabulary_rows_.of(tokens.to(embedding_.device()))).to(dtype_);
+  at::Tensor hidden = embedded(embedding_, vocabulary_rows_.of(tokens.to(embedding_.device()))).to(dtype_);
   if (positions_.defined()) {
     hidden = hidden + at::embedding(positions_, positions().clamp_max(positions_.size(0) - 1).to(positions_.device()));
   }

@@ -1,5 +1,6 @@
 #include "recipes/pipeline.h"
 
+#include <chrono>
 #include <csignal>
 
 #include <gmock/gmock.h>
@@ -165,6 +166,27 @@ TEST_F(Pipeline, ChangedInputFilesRedoTheStage) {
   write_file_atomic(input, "two");
   run(with_file);
   EXPECT_THAT(log_, ElementsAre("a", "b"));
+}
+
+// Large inputs are not read at every start.
+TEST_F(Pipeline, ReadsAnInputAgainOnlyIfItsSizeOrTimeChangedOrToStartAfresh) {
+  const TemporaryDirectory inputs;
+  const fs::path file = inputs / "data.txt";
+  Recipe with_file = recipe(1, 1);
+  with_file.stages[0].files = {file.string()};
+  write_file_atomic(file, "one");
+  const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
+  fs::last_write_time(file, long_ago);
+  run(with_file);
+  write_file_atomic(file, "two");
+  fs::last_write_time(file, long_ago);
+  EXPECT_TRUE(run(with_file)[0].skipped);
+  fs::last_write_time(file, long_ago + std::chrono::minutes(1));
+  EXPECT_FALSE(run(with_file)[0].skipped);
+  write_file_atomic(file, "six");
+  fs::last_write_time(file, long_ago + std::chrono::minutes(1));
+  const std::string before = read_done(run(with_file, "a")[0].directory)->hash;
+  EXPECT_NE(read_done(run(with_file, "a", true)[0].directory)->hash, before);
 }
 
 TEST_F(Pipeline, VerifyNoticesChangedMissingAndAddedFiles) {

@@ -149,16 +149,16 @@ void compute_logits(const PlannedTerm& term, const variable_list& in, const vari
       const at::Tensor wide = rows.to(logits.scalar_type());
       i == 0 ? at::mm_out(logits, wide, matrix.t()) : logits.addmm_(wide, matrix.t());
     } else {
-      i == 0 ? at::mm_out(logits, rows, matrix.t(), logits.scalar_type()) : logits.add_(wide_product(rows, matrix));
+      wide_product_into(logits, rows, matrix, i > 0);
     }
   }
 }
 
-// Returns the tensors for compute_logits(). A GPU multiplies half-precision matrices with a wider result; a CPU needs
-// copies of those that are matrices of a product.
+// Returns the tensors for compute_logits(): copies of those that are matrices of a product, unless half-precision
+// matrices are multiplied with a wider result.
 variable_list wide_matrices(const Plan& plan, const variable_list& in) {
   variable_list matrices = in;
-  if (in[0].is_cuda()) return matrices;
+  if (multiplies_wide(in[0])) return matrices;
   for (const PlannedTerm& term : plan.terms) {
     for (const Product& product : term.products) {
       at::Tensor& matrix = matrices[product.matrix];

@@ -83,7 +83,7 @@ TYPED_TEST(FloatMatrixOf, GivesEachRowTheSameBitsAlone) {
 
 // Both fuse multiplication and addition, and add in the order of the inputs.
 TYPED_TEST(FloatMatrixOf, GivesTheSameBitsByAvx2AndAvx512) {
-  if (available_instructions().back() != Instructions::kAvx512) GTEST_SKIP() << "this processor has no AVX-512";
+  if (available_instructions().back() < Instructions::kAvx512) GTEST_SKIP() << "this processor has no AVX-512";
   const at::Tensor weight = random_tensor({100, 77}, 8), x = random_tensor({7, 77}, 9);
   EXPECT_TRUE(at::equal(TestFixture::packed(weight, Instructions::kAvx2)->multiply(x, Finish::kNone),
                         TestFixture::packed(weight, Instructions::kAvx512)->multiply(x, Finish::kNone)));

@@ -15,8 +15,9 @@ TEST(CpuInstructions, AreTheLargestUnlessTheUserLowersThem) {
   EXPECT_EQ(choose_instructions({}, Instructions::kAvx512), Instructions::kAvx512);
   EXPECT_EQ(choose_instructions("", Instructions::kAvx2), Instructions::kAvx2);
   EXPECT_EQ(choose_instructions("avx2", Instructions::kAvx512), Instructions::kAvx2);
-  for (const Instructions set : {Instructions::kPortable, Instructions::kAvx2, Instructions::kAvx512}) {
-    EXPECT_EQ(choose_instructions(to_string(set), Instructions::kAvx512), set);
+  using enum Instructions;
+  for (const Instructions set : {kPortable, kAvx2, kAvx512, kAmx}) {
+    EXPECT_EQ(choose_instructions(to_string(set), Instructions::kAmx), set);
     EXPECT_EQ(choose_instructions("portable", set), Instructions::kPortable);
   }
 }
@@ -25,7 +26,7 @@ TEST(CpuInstructions, OfOtherNamesAreAnError) {
   for (const char* wrong : {"sse", "AVX2", "avx512 ", "on"}) {
     const std::string error = error_of([&] { choose_instructions(wrong, Instructions::kAvx512); });
     EXPECT_THAT(error, HasSubstr("DRAFTSMITH_CPU"));
-    EXPECT_THAT(error, HasSubstr("avx512, avx2 or portable"));
+    EXPECT_THAT(error, HasSubstr("amx, avx512, avx2 or portable"));
     EXPECT_THAT(error, HasSubstr(wrong));
   }
 }
