@@ -32,15 +32,6 @@ void CpuEncoder::encode(const Layers& layers, const std::vector<int64_t>& length
   bias_ = at::Tensor();
 }
 
-at::Tensor CpuEncoder::project(const PackedWeights& projection, const at::Tensor& states) {
-  begin_pass(states.size(0) * states.size(1), states.size(2), {});
-  const at::Tensor input = states.contiguous();
-  const at::Tensor output = at::empty({states.size(0), states.size(1), projection.outputs()}, at::kFloat);
-  add_product(all_rows(input.const_data_ptr<float>()), projection, nullptr, output.mutable_data_ptr<float>());
-  run();
-  return output;
-}
-
 std::vector<CrossCache> CpuEncoder::cross_caches(std::span<const LayerWeightsView> decoder, const at::Tensor& states) {
   const int64_t sources = states.size(0);
   tokens_ = states.size(1);

@@ -23,8 +23,6 @@ class CpuEncoder final : public CpuPass {
   // Replaces the embedded tokens hidden [B,S,D] of rows of these lengths by the encoder's output. Tokens behind a row's
   // end become finite numbers that nothing depends on.
   void encode(const Layers& layers, const std::vector<int64_t>& lengths, const at::Tensor& hidden);
-  // Returns another model's encoder states [R,S,D_L] as a decoder's own [R,S,D], by the weights of a projection.
-  at::Tensor project(const PackedWeights& projection, const at::Tensor& states);
   // Returns the keys and values of encoder states [R,S,D] for each decoder layer.
   std::vector<CrossCache> cross_caches(std::span<const LayerWeightsView> decoder, const at::Tensor& states);
 

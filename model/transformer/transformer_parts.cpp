@@ -290,12 +290,6 @@ at::Tensor TransformerParts::project_encoder(const at::Tensor& states) const {
     throw std::logic_error(
         "a model with an encoder, or without any use for one, reads no other model's encoder states");
   }
-  // A parallel region's threads would go on spinning beside the team's, and slow the steps that follow.
-  const bool by_program =
-      states.is_cpu() && states.scalar_type() == at::kFloat && encoder_projection_.use_packed(states);
-  if (by_program && encoder_projection_.own_weights() != nullptr) {
-    return CpuEncoder::of_thread().project(*encoder_projection_.own_weights(), states);
-  }
   return encoder_projection_(states);
 }
 
