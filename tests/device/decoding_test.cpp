@@ -101,5 +101,19 @@ TEST(DeviceDecoding, TandemPairsGiveTheCpusIds) {
   }
 }
 
+TEST(DeviceDecoding, DraftersThatShareTheTargetsEncoderGiveTheCpusIds) {
+  for (const char* method : {"speculative", "assisted", "bild"}) {
+    for (const int64_t batch : {1, 5}) {
+      SCOPED_TRACE(fmt::format("{} batch {}", method, batch));
+      const testing::TandemPair pair = testing::identity_shared_encoder(testing::kNoise);
+      const DecodeOptions options = testing::tandem_options(method, 4, batch);
+      const auto expected = tokens_of(pair.run(options));
+      move_to_device(*pair.primary, at::kDouble);
+      move_to_device(*pair.secondary, at::kDouble);
+      EXPECT_EQ(tokens_of(pair.run(options)), expected);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace draftsmith::infer

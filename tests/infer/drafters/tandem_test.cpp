@@ -182,7 +182,7 @@ TEST(Tandem, APrimaryOfAnotherShapeOrVocabularyIsAnErrorThatNamesBoth) {
   EXPECT_THAT(text, HasSubstr("30"));
   OracleModel oracle(oracle_info(24), random_oracle(24, 1));
   models.target = &oracle;
-  EXPECT_THAT(error_of([&] { Generator(models, tandem_options("tandem")); }), HasSubstr("hidden states"));
+  EXPECT_THAT(error_of([&] { Generator(models, tandem_options("tandem")); }), HasSubstr("reads states of the model"));
 }
 
 }  // namespace
