@@ -1,8 +1,8 @@
 // Embeddings whose gradients are added row by row.
 #include "model/layers/embedding.h"
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include "base/aten.h"
 #include "tests/support/tensors.h"
