@@ -21,8 +21,7 @@ bool is_chosen_by_user() {
 // program runs. So this thread keeps a pool of that many, which sleep.
 void keep_pool(std::binary_semaphore& made) {
 #pragma omp parallel num_threads(omp_get_num_procs() + 1)
-  {
-  }
+  {}
   made.release();
   static std::binary_semaphore never(0);
   never.acquire();

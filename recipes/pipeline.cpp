@@ -5,10 +5,10 @@
 #include <fmt/format.h>
 
 #include "base/environment.h"
-#include "base/remembered_hashes.h"
 #include "base/files.h"
 #include "base/logging.h"
 #include "base/registry.h"
+#include "base/remembered_hashes.h"
 #include "base/sha256.h"
 #include "base/signals.h"
 #include "base/timing.h"

@@ -16,8 +16,8 @@ enum class Instructions {
 };
 
 // Returns the largest set that this processor has, or a smaller one that the environment variable DRAFTSMITH_CPU names:
-// amx, avx512, avx2 or portable. The first call decides. Errors: UserError for other names, and for a set that the processor
-// lacks.
+// amx, avx512, avx2 or portable. The first call decides. Errors: UserError for other names, and for a set that the
+// processor lacks.
 Instructions cpu_instructions();
 // Returns the choice between these sets. `wanted`: the variable's value; absent or empty: the largest set.
 Instructions choose_instructions(const std::optional<std::string>& wanted, Instructions largest);

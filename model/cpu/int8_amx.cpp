@@ -19,8 +19,8 @@ namespace {
 constexpr int64_t kGroupInputs = 128;
 constexpr int64_t kTileInputs = 64;
 constexpr int64_t kTileOutputs = 16;
-constexpr int64_t kStepBytes = kPanel * 4;  // weights of four inputs
-constexpr int64_t kTileLine = 64;  // bytes of a row of a tile, and of a cache's line
+constexpr int64_t kStepBytes = kPanel * 4;     // weights of four inputs
+constexpr int64_t kTileLine = 64;              // bytes of a row of a tile, and of a cache's line
 constexpr int kParts = kPanel / kTileOutputs;  // tiles of a panel's outputs
 
 // Sizes of the tiles, as the processor reads them.
@@ -41,8 +41,7 @@ using Sums = int32_t[kParts][kTileRows][kTileOutputs];
   asm volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(to), "r"(kTileLine) : "memory")
 #define DRAFTSMITH_TILE_ZERO(tile) asm volatile("tilezero %%tmm" #tile ::: "memory")
 // Tile 4 has inputs, of bytes with signs, and tiles 5 and 6 have weights, without.
-#define DRAFTSMITH_TILE_PRODUCT(sum, weights) \
-  asm volatile("tdpbsud %%tmm" #weights ", %%tmm4, %%tmm" #sum ::: "memory")
+#define DRAFTSMITH_TILE_PRODUCT(sum, weights) asm volatile("tdpbsud %%tmm" #weights ", %%tmm4, %%tmm" #sum ::: "memory")
 
 inline void ask_for(const uint8_t* weights) {
   for (int64_t byte = 0; byte < kTileInputs * kPanel; byte += kTileLine) __builtin_prefetch(weights + byte);

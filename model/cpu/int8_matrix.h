@@ -2,8 +2,8 @@
 //
 // Inputs are rounded to int8 too, with one scale for each group of 128 inputs of a row. Products of a group are added
 // as integers, exactly; groups are added in order, in fp32. So results depend neither on other rows nor on the number
-// of threads, nor on the processor's instructions. AMX is the fastest, AVX-512 VNNI and AVX2 come next. NaN and infinity
-// among the inputs of a group make the row's outputs NaN.
+// of threads, nor on the processor's instructions. AMX is the fastest, AVX-512 VNNI and AVX2 come next. NaN and
+// infinity among the inputs of a group make the row's outputs NaN.
 #pragma once
 
 #include <memory>

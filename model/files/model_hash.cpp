@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <map>
 
-#include "base/remembered_hashes.h"
 #include "base/json.h"
+#include "base/remembered_hashes.h"
 #include "base/sha256.h"
 #include "model/files/model_directory.h"
 #include "model/files/model_kind.h"

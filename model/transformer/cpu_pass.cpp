@@ -127,7 +127,8 @@ void CpuPass::feed_forward(const Phase& phase, int64_t begin, int64_t end) const
   const float* rows = rows_of(phase.input);
   first.run({begin, end}, {rows, nullptr, rows_, inner_.data(), number_of(phase)},
             relu ? PackedWeights::Finish::kRelu : PackedWeights::Finish::kNone);
-  if (gated) weights.up->run({begin, end}, {rows, nullptr, rows_, up_.data(), number_of(phase)}, PackedWeights::Finish::kNone);
+  if (gated)
+    weights.up->run({begin, end}, {rows, nullptr, rows_, up_.data(), number_of(phase)}, PackedWeights::Finish::kNone);
   if (relu && !gated) return;
   const int64_t from = begin * kPanel, to = std::min(end * kPanel, first.outputs());
   for (int64_t row = 0; row < rows_; ++row) {

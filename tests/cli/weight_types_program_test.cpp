@@ -119,7 +119,8 @@ TEST_F(WeightTypes, EveryInstructionSetGivesTheTextOfInt8) {
   const ProgramResult portable = with("portable"), unknown = with("mmx");
   EXPECT_EQ(portable.out, usual.out);
   EXPECT_EQ(unknown.exit_code, 2);
-  EXPECT_THAT(unknown.err, AllOf(HasSubstr("DRAFTSMITH_CPU"), HasSubstr("amx, avx512, avx2 or portable"), HasSubstr("mmx")));
+  EXPECT_THAT(unknown.err,
+              AllOf(HasSubstr("DRAFTSMITH_CPU"), HasSubstr("amx, avx512, avx2 or portable"), HasSubstr("mmx")));
 }
 
 TEST_F(WeightTypes, ADrafterThatIsNoModelHasNone) {
