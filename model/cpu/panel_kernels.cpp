@@ -5,6 +5,7 @@
 #endif
 
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "base/vector_math.h"
@@ -122,16 +123,25 @@ PanelKernels<Int8Task> int8_kernels(Instructions instructions) {
   return portable::int8_table(AllRows{});
 }
 
+// Each operation is a loop of its own over a copy of the row: the outputs may be the residual, and a loop that might
+// overwrite what it reads does not become vector code.
 DRAFTSMITH_VECTOR_CODE void finish_panel(int64_t rows, const float (*sums)[kPanel], const PanelOutputs& to) {
+  static constexpr float kZeros[kPanel] = {};
+  const float* bias = to.bias == nullptr ? kZeros : to.bias;
   for (int64_t row = 0; row < rows; ++row) {
-    float* out = to.out + row * to.stride;
-    const float* residual = to.residual == nullptr ? nullptr : to.residual + row * to.stride;
-    for (int64_t o = 0; o < to.valid; ++o) {
-      float y = sums[row][o];
-      if (to.scales != nullptr) y = std::fma(y, to.scales[o], to.bias == nullptr ? 0.0F : to.bias[o]);
-      if (residual != nullptr) y += residual[o];
-      out[o] = to.relu && y < 0 ? 0.0F : y;  // keeps NaN
+    alignas(64) float y[kPanel];
+    for (int64_t o = 0; o < kPanel; ++o) y[o] = sums[row][o];
+    if (to.scales != nullptr) {
+      for (int64_t o = 0; o < kPanel; ++o) y[o] = std::fma(y[o], to.scales[o], bias[o]);
     }
+    if (to.residual != nullptr) {
+      const float* residual = to.residual + row * to.stride;
+      for (int64_t o = 0; o < to.valid; ++o) y[o] += residual[o];
+    }
+    if (to.relu) {
+      for (int64_t o = 0; o < kPanel; ++o) y[o] = y[o] < 0 ? 0.0F : y[o];  // keeps NaN
+    }
+    std::memcpy(to.out + row * to.stride, y, static_cast<size_t>(to.valid) * sizeof(float));
   }
 }
 
