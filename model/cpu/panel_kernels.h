@@ -64,7 +64,7 @@ struct PanelKernels {
 };
 
 // Bytes ahead of the weights in use that a single pass asks for: what reads fastest from memory.
-inline constexpr int64_t kAhead = 1 << 12;
+inline constexpr int64_t kAhead = 1 << 10;
 
 // Rows of inputs in passes of about as many each.
 struct RowPasses {
