@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -39,6 +40,8 @@ constexpr seconds kHeartbeat{1};
 constexpr seconds kReasonWait{2};
 // How long process 0 waits at the end for the others to leave.
 constexpr seconds kLeaveWait{5};
+// How long a process that was asked to stop waits for the others in an exchange, so that all stop at the same place.
+constexpr seconds kStopWait{20};
 
 constexpr const char* kFailed = "failed/";
 constexpr const char* kStopped = "stopped/";
@@ -182,7 +185,7 @@ class Watch {
         found = "the job's store is gone, and with it process 0 or the launcher (" + first_line(error.what()) + ")";
       }
       std::unique_lock lock(mutex_);
-      if (!found.empty() && reason_.empty()) {
+      if (!found.empty()) {
         reason_ = found;
         request_stop(SIGTERM);
         wake_.notify_all();
@@ -191,7 +194,7 @@ class Watch {
     }
   }
 
-  // Returns why the job must end, if it must.
+  // Returns why the job must end, if it must. Passes on that another process was asked to stop.
   std::string look() {
     for (int64_t other = 0; other < size_; ++other) {
       if (other == rank_) continue;
@@ -199,7 +202,10 @@ class Watch {
       if (store_->check({kFailed + name})) {
         return fmt::format("process {} of {} failed: {}", other, size_, as_text(store_->get(kFailed + name)));
       }
-      if (store_->check({kStopped + name})) return fmt::format("process {} of {} was asked to stop", other, size_);
+      if (stop_requested() == 0 && store_->check({kStopped + name})) {
+        log_warning("process {} of {} was asked to stop, so all do", other, size_);
+        request_stop(SIGTERM);
+      }
       Beat& beat = beats_[static_cast<size_t>(other)];
       std::string value = store_->check({kAlive + name}) ? as_text(store_->get(kAlive + name)) : "";
       if (value != beat.value) beat = {std::move(value), Clock::now()};
@@ -238,6 +244,7 @@ class C10dWorld : public World {
   }
 
   void sum(const std::vector<at::Tensor>& tensors) override {
+    const at::NoGradGuard no_grad;
     const Stopwatch watch;
     guard("a sum over all processes", [&] {
       std::vector<Bucket> buckets = in_buckets(tensors);
@@ -255,6 +262,7 @@ class C10dWorld : public World {
   }
 
   void broadcast(const std::vector<at::Tensor>& tensors) override {
+    const at::NoGradGuard no_grad;
     const Stopwatch watch;
     guard("receiving what process 0 has", [&] {
       for (const Bucket& bucket : in_buckets(tensors)) {
@@ -354,9 +362,13 @@ class C10dWorld : public World {
     if (number >= 2) store_->deleteKey(key(number - 2, rank()));
     std::vector<std::string> keys;
     for (int64_t i = 0; i < size(); ++i) keys.push_back(key(number, i));
+    auto stop_seen = std::chrono::steady_clock::now();
     for (milliseconds wait = kFirstWait; !store_->check(keys); wait = std::min(2 * wait, kLongestWait)) {
       if (const std::string reason = watch_->reason(); !reason.empty()) throw ended(what, reason);
-      throw_if_stop_requested(what + " was not waited for");
+      if (stop_requested() == 0) stop_seen = std::chrono::steady_clock::now();
+      if (std::chrono::steady_clock::now() - stop_seen > kStopWait) {
+        throw_if_stop_requested(what + " was not waited for");
+      }
       std::this_thread::sleep_for(wait);
     }
     std::vector<std::string> all;

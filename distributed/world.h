@@ -37,16 +37,16 @@ class World {
   // Replaces each tensor by the leader's. Errors: as sum().
   virtual void broadcast(const std::vector<at::Tensor>& tensors) = 0;
   // Returns the texts of all processes, by rank. Waits as long as all are alive: `what` may take hours. Errors:
-  // RunError when a process failed, was lost or is not heard of; Interrupted when one was asked to stop. Both name the
-  // process.
+  // RunError that names the process that failed, was lost or is not heard of; Interrupted when one was asked to stop
+  // and not all come here within 20 s.
   virtual std::vector<std::string> gather(const std::string& what, const std::string& text) = 0;
   // Returns 0, 1, 2, ... to whichever processes ask, each number once in a job.
   virtual int64_t ticket(const std::string& counter) = 0;
   // Tells the other processes why this one is about to end. They end soon afterwards. Never throws.
   virtual void fail(const std::string& message) noexcept = 0;
-  // Returns why the job must end soon, though this process itself could go on: another one failed, was lost, is silent
-  // or was asked to stop. Empty while there is no such reason. With a reason, stop_requested() (base/signals.h) is
-  // true.
+  // Returns why the job must end soon, though this process itself could go on: another one failed, was lost or is
+  // silent. Empty while there is no such reason. With a reason, and when another process was asked to stop,
+  // stop_requested() (base/signals.h) is true.
   virtual std::string reason() const = 0;
   // Returns the seconds that this process spent in the verbs, mostly waiting for others.
   virtual double waited() const = 0;
