@@ -12,7 +12,7 @@
 #include "base/signals.h"
 #include "cli/commands.h"
 #include "cli/common_flags.h"
-#include "distributed/c10d_world.h"
+#include "distributed/job_world.h"
 #include "evaluate/report/report.h"
 #include "recipes/pipeline.h"
 

@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "distributed/c10d_world.h"
+#include "distributed/job_world.h"
 
 namespace draftsmith::testing_support {
 

@@ -1,5 +1,4 @@
-// Joins a process to its job through LibTorch's process groups: Gloo for tensors on CPUs, NCCL on GPUs, and a TCP store
-// for texts.
+// The World of a process that was started as one of several.
 #pragma once
 
 #include <chrono>
@@ -18,8 +17,7 @@ struct JoinOptions {
 };
 
 // Waits until all processes of the job are here. Errors: UserError when the port is taken or the host does not answer,
-// RunError when not all processes come in time. Gloo listens where GLOO_SOCKET_IFNAME says, else where the host's name
-// leads.
+// RunError when not all processes come in time.
 std::unique_ptr<World> join_world(const Launch& launch, const JoinOptions& options);
 
 }  // namespace draftsmith

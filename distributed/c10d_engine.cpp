@@ -1,0 +1,133 @@
+// The only file that sees c10d.
+#include <cstdlib>
+#include <utility>
+
+#include <fmt/format.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#ifdef USE_C10D_NCCL
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+#endif
+
+#include "base/error.h"
+#include "distributed/engine.h"
+
+namespace draftsmith {
+
+namespace {
+
+std::string as_text(const std::vector<uint8_t>& bytes) {
+  return {bytes.begin(), bytes.end()};
+}
+
+std::vector<uint8_t> as_bytes(const std::string& text) {
+  return {text.begin(), text.end()};
+}
+
+class C10dStore : public JobStore {
+ public:
+  explicit C10dStore(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
+  void set(const std::string& key, const std::string& text) override { store_->set(key, as_bytes(text)); }
+  bool has(const std::vector<std::string>& keys) override { return store_->check(keys); }
+  std::vector<std::string> get(const std::vector<std::string>& keys) override {
+    std::vector<std::string> texts;
+    for (const auto& bytes : store_->multiGet(keys)) texts.push_back(as_text(bytes));
+    return texts;
+  }
+  void remove(const std::string& key) override { store_->deleteKey(key); }
+  int64_t count(const std::string& key) override { return store_->add(key, 1) - 1; }
+  const c10::intrusive_ptr<c10d::Store>& c10d_store() const { return store_; }
+
+ private:
+  c10::intrusive_ptr<c10d::Store> store_;
+};
+
+class C10dGroup : public TensorGroup {
+ public:
+  explicit C10dGroup(c10::intrusive_ptr<c10d::Backend> backend) : backend_(std::move(backend)) {}
+
+  void sum(const std::vector<at::Tensor>& tensors) override {
+    std::vector<c10::intrusive_ptr<c10d::Work>> running;
+    for (const at::Tensor& tensor : tensors) {
+      std::vector<at::Tensor> one{tensor};
+      running.push_back(backend_->allreduce(one));
+    }
+    for (const auto& work : running) work->wait();
+  }
+
+  void broadcast(const std::vector<at::Tensor>& tensors) override {
+    for (const at::Tensor& tensor : tensors) {
+      std::vector<at::Tensor> one{tensor};
+      backend_->broadcast(one)->wait();
+    }
+  }
+
+ private:
+  c10::intrusive_ptr<c10d::Backend> backend_;
+};
+
+[[noreturn]] void refuse_store(const Launch& launch, std::chrono::seconds timeout, const std::exception& error) {
+  const std::string place = fmt::format("{}:{}", launch.host, launch.port);
+  const std::string text = error.what();
+  const std::string found = text.substr(0, text.find('\n'));
+  const bool serves = launch.rank == 0 && !launch.store_exists;
+  if (serves && found.find("in use") != std::string::npos) {
+    throw UserError({.where = place,
+                     .what = "the port of the job is taken",
+                     .expected = "a free port on this machine",
+                     .found = "another program, perhaps another job, listens there",
+                     .hint = "set MASTER_PORT to a free port on all processes (torchrun: --master-port)"});
+  }
+  throw UserError({.where = place,
+                   .what = fmt::format("process {} of {} cannot reach the job's store", launch.rank, launch.size),
+                   .expected = fmt::format("process 0, or the launcher, there within {} s", timeout.count()),
+                   .found = found,
+                   .hint = "is MASTER_ADDR right, has process 0 started, and does a firewall let the port through?"});
+}
+
+}  // namespace
+
+std::unique_ptr<JobStore> open_store(const Launch& launch, std::chrono::seconds timeout, bool may_serve) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(launch.port);
+  options.isServer = may_serve && launch.rank == 0 && !launch.store_exists;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  try {
+    auto store = c10::make_intrusive<c10d::TCPStore>(launch.host, options);
+    return std::make_unique<C10dStore>(
+        c10::make_intrusive<c10d::PrefixStore>("draftsmith/" + launch.attempt + "/", std::move(store)));
+  } catch (const std::exception& error) {
+    refuse_store(launch, timeout, error);
+  }
+}
+
+std::unique_ptr<TensorGroup> connect_tensors(JobStore& store, const Launch& launch, std::chrono::seconds timeout,
+                                             at::Device device) {
+  const auto& c10d_store = dynamic_cast<C10dStore&>(store).c10d_store();
+  const int rank = static_cast<int>(launch.rank), size = static_cast<int>(launch.size);
+#ifdef USE_C10D_NCCL
+  if (device.is_cuda()) {
+    auto options = c10d::ProcessGroupNCCL::Options::create();
+    options->timeout = timeout;
+    return std::make_unique<C10dGroup>(
+        c10::make_intrusive<c10d::ProcessGroupNCCL>(c10d_store, rank, size, std::move(options)));
+  }
+#endif
+  if (!device.is_cpu()) {
+    throw UserError({.where = "--device",
+                     .what = "this build sums over processes on CPUs only",
+                     .expected = "cpu",
+                     .found = device.str(),
+                     .hint = "build where NCCL's header is, which torch's CUDA wheel brings"});
+  }
+  auto options = c10d::ProcessGroupGloo::Options::create(timeout);
+  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
+  options->devices.push_back(interface != nullptr ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
+                                                  : c10d::ProcessGroupGloo::createDefaultDevice());
+  return std::make_unique<C10dGroup>(
+      c10::make_intrusive<c10d::ProcessGroupGloo>(c10d_store, rank, size, std::move(options)));
+}
+
+}  // namespace draftsmith

@@ -1,0 +1,49 @@
+// The engine of a job of several processes: a store of texts that all see, and sums of tensors. c10d_engine.cpp makes
+// both from LibTorch's c10d, and no other file sees c10d.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/aten.h"
+#include "distributed/launch.h"
+
+namespace draftsmith {
+
+// Texts by key, which all processes of a job see. Errors of all members: std::exception when the store is gone.
+class JobStore {
+ public:
+  virtual ~JobStore() = default;
+  virtual void set(const std::string& key, const std::string& text) = 0;
+  // Returns whether all keys are there.
+  virtual bool has(const std::vector<std::string>& keys) = 0;
+  // Returns the texts of keys that are there.
+  virtual std::vector<std::string> get(const std::vector<std::string>& keys) = 0;
+  virtual void remove(const std::string& key) = 0;
+  // Adds 1 to a count, which begins with 0, and returns what it was before.
+  virtual int64_t count(const std::string& key) = 0;
+};
+
+// Opens the store of a job; process 0 serves it unless the launcher does and `may_serve`. Errors: UserError when the
+// port is taken, or when the host does not answer within `timeout`.
+std::unique_ptr<JobStore> open_store(const Launch& launch, std::chrono::seconds timeout, bool may_serve);
+
+// Operations on one tensor of each process, of the same shape and type, in place. Errors of all members: std::exception
+// when another process is lost or late.
+class TensorGroup {
+ public:
+  virtual ~TensorGroup() = default;
+  // Sums each tensor, all at the same time.
+  virtual void sum(const std::vector<at::Tensor>& tensors) = 0;
+  // Gives all processes that of process 0.
+  virtual void broadcast(const std::vector<at::Tensor>& tensors) = 0;
+};
+
+// Connects the processes of a job: Gloo for tensors on CPUs, NCCL for those on GPUs. Gloo listens where
+// GLOO_SOCKET_IFNAME says, else where the host's name leads. `store` is one of open_store().
+std::unique_ptr<TensorGroup> connect_tensors(JobStore& store, const Launch& launch, std::chrono::seconds timeout,
+                                             at::Device device);
+
+}  // namespace draftsmith
