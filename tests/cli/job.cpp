@@ -65,11 +65,11 @@ Job::Job(const std::vector<std::vector<std::string>>& arguments) {
   const std::string port = std::to_string(testing_support::free_port());
   for (size_t rank = 0; rank < arguments.size(); ++rank) {
     processes_.push_back(std::make_unique<ProcessBeside>(
-        line, std::map<std::string, std::string>{{"RANK", std::to_string(rank)},
-                                                 {"WORLD_SIZE", std::to_string(arguments.size())},
-                                                 {"MASTER_ADDR", "127.0.0.1"},
-                                                 {"MASTER_PORT", port},
-                                                 {"OMP_NUM_THREADS", "1"}}));
+        arguments[rank], std::map<std::string, std::string>{{"RANK", std::to_string(rank)},
+                                                            {"WORLD_SIZE", std::to_string(arguments.size())},
+                                                            {"MASTER_ADDR", "127.0.0.1"},
+                                                            {"MASTER_PORT", port},
+                                                            {"OMP_NUM_THREADS", "1"}}));
   }
 }
 
