@@ -116,6 +116,7 @@ class JobWorld : public World {
   }
 
   void fail(const std::string& message) noexcept override {
+    if (lost_) return;  // what this process reports is another's failure
     try {
       JobWatch::tell_failure(*store_, rank(), message);
     } catch (...) {  // the others see that this process is gone
@@ -208,7 +209,8 @@ class JobWorld : public World {
 
   std::string place() const { return fmt::format("process {} of {}", rank(), size()); }
 
-  RunError ended(const std::string& what, const std::string& reason) const {
+  RunError ended(const std::string& what, const std::string& reason) {
+    lost_ = true;
     return RunError({.where = place(),
                      .what = "the job ends here: " + reason,
                      .found = "during " + what,
@@ -218,6 +220,7 @@ class JobWorld : public World {
   RunError lost(const std::string& what, const std::string& found) {
     const std::string reason = watch_ ? watch_->await_reason(kReasonWait) : "";
     if (!reason.empty()) return ended(what, reason);
+    lost_ = true;
     return RunError({.where = place(),
                      .what = "another process of the job was lost or did not answer in time, during " + what,
                      .expected = fmt::format("an answer within {} s", options_.timeout.count()),
@@ -232,6 +235,7 @@ class JobWorld : public World {
   std::unique_ptr<TensorGroup> group_;
   int64_t exchanges_ = 0;
   double waited_ = 0;
+  bool lost_ = false;  // another process
 };
 
 }  // namespace
