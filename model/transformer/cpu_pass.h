@@ -42,6 +42,10 @@ class CpuPass : public TeamProgram {
     const AttentionWeightsView* attention = nullptr;
     const FeedForwardWeightsView* feed_forward = nullptr;
     int64_t layer = 0;
+    int64_t part = 0;  // tokens that an item of an attention computes; 0: all
+
+    // Returns how many parts so many tokens have.
+    int64_t parts(int64_t tokens) const { return part == 0 ? 1 : (tokens + part - 1) / part; }
   };
 
   // Memory that grows and is never given back.
