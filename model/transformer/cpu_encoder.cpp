@@ -77,7 +77,9 @@ void CpuEncoder::fill_caches(std::span<const LayerWeightsView> decoder, const at
   first_row_ = begin;
   begin_pass((end - begin) * tokens_, states.size(2), {});
   const float* input = states.const_data_ptr<float>() + begin * tokens_ * states.size(2);
-  for (const LayerWeightsView& layer : decoder) key_value_.fit(rows_ * layer.cross->key_value->outputs());
+  int64_t outputs = 0;
+  for (const LayerWeightsView& layer : decoder) outputs = std::max(outputs, layer.cross->key_value->outputs());
+  key_value_.fit(rows_ * outputs);
   for (int64_t i = 0; i < std::ssize(decoder); ++i) {
     const AttentionWeightsView& cross = *decoder[static_cast<size_t>(i)].cross;
     add_product(all_rows(input), *cross.key_value, nullptr, key_value_.data());

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/allocation_count.h"
+#include "model/transformer/cpu_pass.h"
 #include "tests/support/batches.h"
 #include "tests/support/models.h"
 
@@ -53,6 +54,25 @@ TEST_F(CpuMemory, OfPromptsIsLinearInTheKeys) {
     // The step attends to 4096 tokens before it and to 4096 of the source.
     EXPECT_LT(bytes_of(step), kMemoryHeads * tokens * keys * 4 / 4) << packed;
   }
+}
+
+struct Pass : CpuPass {
+  using CpuPass::Buffer;
+};
+
+TEST(CpuBuffers, KeepTheirMemoryUnlessItIsMuchMoreThanIsNeeded) {
+  Pass::Buffer buffer;
+  buffer.fit(1000);
+  const float* small = buffer.data();
+  buffer.fit(10);
+  EXPECT_EQ(buffer.data(), small);
+  EXPECT_EQ(buffer.size(), 1000);
+  const int64_t much = 8 << 20;
+  buffer.fit(much);
+  buffer.fit(much / 8);
+  EXPECT_EQ(buffer.size(), much);
+  buffer.fit(much / 8 - 1);
+  EXPECT_EQ(buffer.size(), much / 8 - 1);
 }
 
 }  // namespace
