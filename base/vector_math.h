@@ -20,8 +20,10 @@ namespace draftsmith {
 // Returns exp(x) for x <= 0 to 2 ulp (Cephes' expf polynomial); exactly 0 below -87, NaN for NaN.
 DRAFTSMITH_INLINE float exponential(float x) {
   const float clamped = std::max(x, -87.0F);  // NaN stays
-  // n is finite even for NaN, because the conversion of NaN to an integer is undefined.
-  const float n = std::floor(std::max(-87.0F, x) * 1.44269504088896341F + 0.5F);
+  // n is finite even for NaN, because the conversion of NaN to an integer is undefined. Numbers of that size have no
+  // places behind the point: the sum rounds. A loop with std::floor() would not become vector code.
+  constexpr float kWhole = 12582912.0F;  // 1.5 * 2^23
+  const float n = (std::max(-87.0F, x) * 1.44269504088896341F + kWhole) - kWhole;
   const float r = (clamped - n * 0.693359375F) + n * 2.12194440e-4F;
   float p = 1.9875691500e-4F;
   p = p * r + 1.3981999507e-3F;

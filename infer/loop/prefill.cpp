@@ -39,8 +39,8 @@ model::StepInput chunk_of(const model::StepInput& prompts, int64_t begin, int64_
   return chunk;
 }
 
-// Processes the prompts in chunks of equal length, so that a layer's scores, [B,H,L,T], have few queries L. Returns the
-// wanted hidden states.
+// Processes the prompts in chunks of equal length, so that hidden states, and where attention is no kernel a layer's
+// scores [B,H,L,T], have few tokens L. Returns the wanted hidden states.
 std::vector<at::Tensor> process(model::LanguageModel& model, const model::StepInput& prompts,
                                 model::DecodeState& state) {
   const int64_t width = prompts.tokens.size(1);

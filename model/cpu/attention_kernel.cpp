@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include <ATen/Parallel.h>
 
 #include "base/vector_math.h"
+#include "model/cpu/block_attention.h"
 #include "model/layers/visible_keys.h"
 
 namespace draftsmith::model {
@@ -103,19 +105,67 @@ void attend_head(const KernelShape& shape, const VisibleKeys& visible, const Ker
   }
 }
 
-void attend_sequence(const SequenceHead& head) {
-  static thread_local std::vector<float> scores;
-  scores.resize(std::max(scores.size(), static_cast<size_t>(head.tokens)));
-  for (int64_t t = 0; t < head.tokens; ++t) {
-    attend_query({head.query + t * head.stride, head.keys, head.values,
-                  head.bias == nullptr ? nullptr : head.bias + t * head.bias_stride, 0.0F, head.tokens, -1, head.width,
-                  head.stride, static_cast<float>(head.scale)},
-                 scores.data(), head.context + t * head.context_stride);
+bool attends_in_blocks(const KernelShape& shape, const VisibleKeys& visible) {
+  return shape.tokens > kLongestQueryLoop && !visible.own_slot;
+}
+
+int64_t tokens_of_part(const KernelShape& shape, const VisibleKeys& visible) {
+  return block_tokens(shape.tokens, std::ssize(visible.first) * shape.key_value_heads,
+                      shape.heads / shape.key_value_heads, at::get_num_threads());
+}
+
+void attend_in_blocks(const KernelShape& shape, const VisibleKeys& visible, const KernelPointers<float>& pointers,
+                      const HeadPart& part) {
+  const auto b = static_cast<size_t>(part.row);
+  const int64_t width = shape.head_width, group = shape.heads / shape.key_value_heads;
+  const int64_t inner = shape.heads * width, first_head = part.key_head * group;
+  const int64_t cache = (visible.cache_row[b] * shape.key_value_heads + part.key_head) * shape.slots * width;
+  float* context = pointers.context + part.row * shape.tokens * inner + first_head * width;
+  const float* bias = pointers.bias;
+  if (bias != nullptr) bias += (first_head + 1) * shape.bias_columns - 1 - visible.position(b, 0);
+  const int64_t relevant = std::min(visible.queries[b], shape.tokens);
+  attend_blocks({.query = pointers.query + part.row * shape.query_row_stride + first_head * width,
+                 .keys = pointers.keys + cache,
+                 .values = pointers.values + cache,
+                 .bias = bias,
+                 .context = context,
+                 .heads = group,
+                 .width = width,
+                 .prefix = visible.first[b],
+                 .growing = visible.growing,
+                 .query_stride = shape.query_token_stride,
+                 .key_stride = width,
+                 .context_stride = inner,
+                 .bias_stride = shape.bias_columns,
+                 .scale = shape.scale},
+                part.begin, std::min(part.end, relevant));
+  for (int64_t j = std::max(part.begin, relevant); j < part.end; ++j) {
+    std::fill_n(context + j * inner, group * width, 0.0F);
   }
 }
 
+namespace {
+
+// Computes all heads in blocks, on all threads.
+void attention_in_blocks(const KernelShape& shape, const VisibleKeys& visible, const KernelPointers<float>& pointers) {
+  const int64_t tokens = tokens_of_part(shape, visible), parts = (shape.tokens + tokens - 1) / tokens;
+  at::parallel_for(0, std::ssize(visible.first) * shape.key_value_heads * parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t index = begin; index < end; ++index) {
+      const int64_t head = index / parts, first = index % parts * tokens;
+      attend_in_blocks(
+          shape, visible, pointers,
+          {head / shape.key_value_heads, head % shape.key_value_heads, first, std::min(first + tokens, shape.tokens)});
+    }
+  });
+}
+
+}  // namespace
+
 template <class T>
 void attention_kernel(const KernelShape& shape, const VisibleKeys& visible, const KernelPointers<T>& pointers) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (attends_in_blocks(shape, visible)) return attention_in_blocks(shape, visible, pointers);
+  }
   const auto task = [&](int64_t begin, int64_t end) {
     for (int64_t index = begin; index < end; ++index) {
       attend_head(shape, visible, pointers, index / shape.heads, index % shape.heads);

@@ -1,5 +1,6 @@
 // The CPU kernel beneath cached_attention(): softmax(scale q k^T + bias) v for one query and head at a time, over
-// caches in place. Instantiated for float and double in attention_kernel.cpp, once for each vector width of x86-64.
+// caches in place. Many queries at a time are faster as blocks (model/cpu/block_attention.h). Instantiated for float
+// and double in attention_kernel.cpp, once for each vector width of x86-64.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,9 @@
 namespace draftsmith::model {
 
 struct VisibleKeys;
+
+// Longer steps (prompts) are computed in blocks.
+inline constexpr int64_t kLongestQueryLoop = 32;
 
 struct KernelShape {
   int64_t tokens = 0;              // L
@@ -29,7 +33,15 @@ struct KernelPointers {
   T* context;       // [B,L,H*K]; zeros for queries that see no key or don't matter
 };
 
-// Computes all heads, on all threads.
+// Tokens of a row, of the heads that read one head of keys.
+struct HeadPart {
+  int64_t row = 0;
+  int64_t key_head = 0;
+  int64_t begin = 0;
+  int64_t end = 0;  // exclusive
+};
+
+// Computes all heads, on all threads; in fp32 in blocks if attends_in_blocks().
 template <class T>
 void attention_kernel(const KernelShape& shape, const VisibleKeys& visible, const KernelPointers<T>& pointers);
 
@@ -39,22 +51,13 @@ template <class T>
 void attend_head(const KernelShape& shape, const VisibleKeys& visible, const KernelPointers<T>& pointers, int64_t row,
                  int64_t head);
 
-// One head of a whole sequence whose tokens all see each other.
-struct SequenceHead {
-  const float* query = nullptr;  // [T,K], rows `stride` numbers apart; so are the keys and values
-  const float* keys = nullptr;
-  const float* values = nullptr;
-  const float* bias = nullptr;  // [T,S], added to scores, rows `bias_stride` numbers apart; null: none
-  float* context = nullptr;     // [T,K], rows `context_stride` numbers apart
-  int64_t tokens = 0;
-  int64_t stride = 0;
-  int64_t bias_stride = 0;
-  int64_t context_stride = 0;
-  int64_t width = 0;  // K
-  double scale = 1;
-};
-
-// Computes it, on the calling thread, with the same sums whatever the sequences beside it.
-void attend_sequence(const SequenceHead& head);
+// Returns whether a step is computed in blocks (model/cpu/block_attention.h): it has many tokens, and each sees the
+// slots before its own.
+bool attends_in_blocks(const KernelShape& shape, const VisibleKeys& visible);
+// Returns how many tokens of such a step a call of attend_in_blocks() should compute.
+int64_t tokens_of_part(const KernelShape& shape, const VisibleKeys& visible);
+// Computes the tokens [begin,end) of a row for all heads that read one head of keys, on the calling thread.
+void attend_in_blocks(const KernelShape& shape, const VisibleKeys& visible, const KernelPointers<float>& pointers,
+                      const HeadPart& part);
 
 }  // namespace draftsmith::model

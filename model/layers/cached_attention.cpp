@@ -66,7 +66,8 @@ at::Tensor cached_attention(const CachedAttentionInput& input, StepVisibility& v
   const auto type = input.query.scalar_type();
   const bool on_cpu = input.query.is_cpu();
   const bool few = tokens <= kLongestKernelStep;
-  if (few && on_cpu && (type == at::kFloat || type == at::kDouble)) return kernel_attention(input, visible.keys());
+  const bool has_kernel = type == at::kFloat ? few || !visible.keys().own_slot : type == at::kDouble && few;
+  if (on_cpu && has_kernel) return kernel_attention(input, visible.keys());
   const int64_t used = visible.used(tokens, input.keys.size(2));
   if (few && !on_cpu) return attend(input, visible.slots(tokens), used);
   const at::Tensor row = visible.in_order(input.keys.size(0)) ? at::Tensor() : visible.slots(tokens).row;

@@ -1,5 +1,5 @@
-// Attention of a step's few new tokens over K/V caches: a kernel for fp32 and fp64 on CPUs, which reads ragged caches
-// in place, one operator on other devices, and tensor operations for other dtypes and for long steps.
+// Attention of a step's new tokens over K/V caches: a kernel on CPUs (fp32, and short steps in fp64), which reads
+// ragged caches in place, one operator for short steps on other devices, and tensor operations for everything else.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace draftsmith::model {
 
-// Longer steps (prompts) are matrix products, which ATen does better than a loop over queries.
+// Longer steps (prompts) are matrix products: in fp32 on CPUs in blocks (model/cpu/block_attention.h), else by ATen.
 constexpr int64_t kLongestKernelStep = 32;
 
 // View of the queries of a step on one kind of cache, shared by all layers.

@@ -69,12 +69,20 @@ at::Tensor RelativeBias::full_on_device(int64_t queries, int64_t keys) const {
   return at::embedding(weight_, buckets_.take(distance)).permute({2, 0, 1}).unsqueeze(0);
 }
 
-at::Tensor RelativeBias::reversed_table(int64_t n) const {
-  const at::Tensor buckets = at::empty({n}, at::kLong);
-  for (int64_t i = 0; i < n; ++i) {
-    buckets.mutable_data_ptr<int64_t>()[i] = bucket(i - (n - 1));
+at::Tensor RelativeBias::of_distances(int64_t first, int64_t count) const {
+  const at::Tensor buckets = at::empty({count}, at::kLong);
+  for (int64_t i = 0; i < count; ++i) {
+    buckets.mutable_data_ptr<int64_t>()[i] = bucket(first + i);
   }
   return weight_.detach().index_select(0, buckets.to(weight_.device())).t().contiguous();
+}
+
+at::Tensor RelativeBias::reversed_table(int64_t n) const {
+  return of_distances(1 - n, n);
+}
+
+at::Tensor RelativeBias::by_distance(int64_t n) const {
+  return of_distances(1 - n, std::max<int64_t>(0, 2 * n - 1));
 }
 
 }  // namespace draftsmith::model

@@ -23,8 +23,12 @@ class RelativeBias {
   // Returns the bias of keys at or before the query, the nearest last: column n-1-d holds distance d. No gradient.
   // [H,n]
   at::Tensor reversed_table(int64_t n) const;
+  // Returns the bias by key position minus query position: column n-1+d holds d, from 1-n to n-1. No gradient. [H,2n-1]
+  at::Tensor by_distance(int64_t n) const;
 
  private:
+  // Returns the bias of `count` distances from `first` on. No gradient. [H,C]
+  at::Tensor of_distances(int64_t first, int64_t count) const;
   at::Tensor full_on_device(int64_t queries, int64_t keys) const;
 
   at::Tensor weight_;

@@ -48,10 +48,10 @@ void pick_rows(const StepLayout& layout, Logits logits, std::vector<int64_t>& ro
 
 }  // namespace
 
-bool CpuDecoder::takes(int64_t tokens) const {
+bool CpuDecoder::takes_steps() const {
   const auto stored = [](const at::Tensor& table) { return table.is_cpu() && table.is_contiguous(); };
   return !parts_.decoder.packed_views().empty() && parts_.head.own_weights() != nullptr &&
-         tokens <= kLongestKernelStep && fits(parts_.decoder.final_row_norm()) && stored(parts_.embedding) &&
+         fits(parts_.decoder.final_row_norm()) && stored(parts_.embedding) &&
          (!parts_.embedding_norm || fits(parts_.embedding_norm->row_norm())) &&
          (!parts_.positions.defined() || stored(parts_.positions));
 }

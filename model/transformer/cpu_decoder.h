@@ -24,8 +24,8 @@ class CpuDecoder {
   };
   explicit CpuDecoder(const Parts& parts) : parts_(parts) {}
 
-  // Returns whether steps of so many tokens a row can be computed here: all layers are packed, in fp32 or smaller.
-  bool takes(int64_t tokens) const;
+  // Returns whether steps can be computed here: all layers are packed, in fp32 or smaller.
+  bool takes_steps() const;
   // Computes a step. The state has been prepared for it (TransformerParts::prepare).
   StepOutput step(const StepInput& input, const StepLayout& layout, DecoderState& state) const;
   // Applies layers alone: [B,L,D] -> [B,L,D].

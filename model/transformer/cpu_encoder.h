@@ -7,9 +7,6 @@
 
 namespace draftsmith::model {
 
-// Sources longer than so many tokens are better matrix products than a loop over queries.
-inline constexpr int64_t kLongestCpuSource = 256;
-
 class CpuEncoder final : public CpuPass {
  public:
   // Returns the calling thread's, which keeps its memory.
@@ -18,21 +15,27 @@ class CpuEncoder final : public CpuPass {
   struct Layers {
     std::span<const LayerWeightsView> weights;
     RowNorm final_norm;
-    at::Tensor bias = {};  // of scores, fp32 [1,H,S,S]; undefined: none
+    at::Tensor bias = {};  // of scores, fp32 [H,2S-1], PositionBias::by_distance; undefined: none
   };
   // Replaces the embedded tokens hidden [B,S,D] of rows of these lengths by the encoder's output. Tokens behind a row's
-  // end become finite numbers that nothing depends on.
+  // end become finite numbers that nothing depends on. Its memory is for as many rows as have about a thousand tokens.
   void encode(const Layers& layers, const std::vector<int64_t>& lengths, const at::Tensor& hidden);
   // Returns the keys and values of encoder states [R,S,D] for each decoder layer.
   std::vector<CrossCache> cross_caches(std::span<const LayerWeightsView> decoder, const at::Tensor& states);
 
  private:
+  // Computes the rows [begin,end) of hidden.
+  void encode_rows(const Layers& layers, const at::Tensor& hidden, int64_t begin, int64_t end);
+  // Computes the rows [begin,end) of the caches.
+  void fill_caches(std::span<const LayerWeightsView> decoder, const at::Tensor& states, int64_t begin, int64_t end);
   void compute(const Phase& phase, int64_t begin, int64_t end) const override;
-  void attend(const Phase& phase, int64_t row, int64_t head) const;
+  // Computes a part of the queries of one head of keys.
+  void attend(const Phase& phase, int64_t row, int64_t head, int64_t part) const;
   void split(const Phase& phase, int64_t row, int64_t head) const;
 
   const std::vector<int64_t>* lengths_ = nullptr;
-  int64_t tokens_ = 0;  // S
+  int64_t tokens_ = 0;     // S
+  int64_t first_row_ = 0;  // of the pass in the batch
   at::Tensor bias_;
   std::vector<CrossCache> caches_;
   Buffer key_value_;

@@ -9,6 +9,9 @@ namespace {
 // Rows that each thread norms for itself: fewer take less time than one more phase.
 constexpr int64_t kNormedByAll = 4;
 
+// Numbers that a buffer keeps anyway.
+constexpr int64_t kKept = 1 << 22;
+
 // Rows that a thread has normed.
 struct NormedRows {
   uint64_t pass = 0;
@@ -19,7 +22,9 @@ struct NormedRows {
 }  // namespace
 
 void CpuPass::Buffer::fit(int64_t numbers) {
-  if (numbers <= size_) return;
+  const bool too_large = size_ > kKept && 0 < numbers && numbers < size_ / 8;
+  if (numbers <= size_ && !too_large) return;
+  memory_.reset();
   memory_ = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(numbers));
   size_ = numbers;
 }
@@ -32,12 +37,18 @@ void CpuPass::begin_pass(int64_t rows, int64_t width, std::span<const LayerWeigh
   norms_ = 0;
   phases_.clear();
   for (Buffer* buffer : {&buffers_[0], &buffers_[1], &normed_}) buffer->fit(rows * width);
+  int64_t projected = 0, context = 0, inner = 0, up = 0;  // of the largest layer
   for (const LayerWeightsView& layer : layers) {
-    projected_.fit(rows * layer.self.input->outputs());
-    context_.fit(rows * layer.self.inner());
-    inner_.fit(rows * layer.feed_forward.up->outputs());
-    if (layer.feed_forward.gate != nullptr) up_.fit(rows * layer.feed_forward.up->outputs());
+    const int64_t wide = layer.feed_forward.up->outputs();
+    projected = std::max(projected, layer.self.input->outputs());
+    context = std::max(context, layer.self.inner());
+    inner = std::max(inner, wide);
+    if (layer.feed_forward.gate != nullptr) up = std::max(up, wide);
   }
+  projected_.fit(rows * projected);
+  context_.fit(rows * context);
+  inner_.fit(rows * inner);
+  up_.fit(rows * up);
 }
 
 CpuPass::Input CpuPass::normed(Input input) {

@@ -42,12 +42,18 @@ class CpuPass : public TeamProgram {
     const AttentionWeightsView* attention = nullptr;
     const FeedForwardWeightsView* feed_forward = nullptr;
     int64_t layer = 0;
+    int64_t part = 0;  // tokens that an item of an attention computes; 0: all
+
+    // Returns how many parts so many tokens have.
+    int64_t parts(int64_t tokens) const { return part == 0 ? 1 : (tokens + part - 1) / part; }
   };
 
-  // Memory that grows and is never given back.
+  // Memory that is kept from pass to pass. Much of it (16 MB) is given back when a pass needs less than an eighth.
   class Buffer {
    public:
     float* data() const { return memory_.get(); }
+    int64_t size() const { return size_; }
+    // Makes room for so many numbers. What was in it is lost.
     void fit(int64_t numbers);
 
    private:

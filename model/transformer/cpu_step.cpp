@@ -3,27 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "model/cpu/attention_kernel.h"
 #include "model/transformer/step_visibility.h"
 
 namespace draftsmith::model {
-namespace {
-
-KernelShape kernel_shape(const AttentionWeightsView& weights, const at::Tensor& keys, int64_t tokens,
-                         int64_t query_width) {
-  KernelShape shape;
-  shape.tokens = tokens;
-  shape.heads = weights.heads;
-  shape.key_value_heads = weights.key_value_heads;
-  shape.head_width = weights.head_width;
-  shape.slots = keys.size(2);
-  shape.query_row_stride = tokens * query_width;
-  shape.query_token_stride = query_width;
-  shape.scale = weights.scale;
-  return shape;
-}
-
-}  // namespace
 
 CpuStep& CpuStep::of_thread() {
   static thread_local CpuStep step;
@@ -41,10 +23,18 @@ void CpuStep::begin(const StepLayout& layout, DecoderState& state, int64_t width
 }
 
 void CpuStep::add_attention(Work work, const AttentionWeightsView& weights, int64_t layer) {
-  phases_.push_back({.work = work,
-                     .items = std::ssize(layout_->base) * weights.key_value_heads,
-                     .attention = &weights,
-                     .layer = layer});
+  const int64_t heads = std::ssize(layout_->base) * weights.key_value_heads;
+  const KernelShape shape = shape_of(work, weights, layer);
+  const VisibleKeys& visible = work == Work::kSelfAttention ? self_ : cross_;
+  Phase phase{.work = work, .items = heads, .attention = &weights, .layer = layer};
+  if (attends_in_blocks(shape, visible)) {
+    if (work == Work::kSelfAttention) {
+      phases_.push_back({.work = Work::kSplit, .items = heads, .attention = &weights, .layer = layer});
+    }
+    phase.part = tokens_of_part(shape, visible);
+    phase.items = heads * phase.parts(layout_->tokens);
+  }
+  phases_.push_back(phase);
 }
 
 void CpuStep::add_layer(const LayerWeightsView& weights, int64_t layer, float* output) {
@@ -96,22 +86,48 @@ void CpuStep::write_key_value(const Phase& phase, int64_t row, int64_t head) con
   }
 }
 
+KernelShape CpuStep::shape_of(Work work, const AttentionWeightsView& weights, int64_t layer) const {
+  const bool self = work == Work::kSelfAttention;
+  const at::Tensor& bias = state_->positions().bias;
+  KernelShape shape;
+  shape.tokens = layout_->tokens;
+  shape.heads = weights.heads;
+  shape.key_value_heads = weights.key_value_heads;
+  shape.head_width = weights.head_width;
+  shape.slots = (self ? state_->cache(layer).keys : state_->cross(layer).keys).size(2);
+  shape.query_row_stride = layout_->tokens * weights.input->outputs();
+  shape.query_token_stride = weights.input->outputs();
+  shape.bias_columns = self && bias.defined() ? bias.size(1) : 0;
+  shape.scale = weights.scale;
+  return shape;
+}
+
 void CpuStep::compute(const Phase& phase, int64_t begin, int64_t end) const {
   const AttentionWeightsView& weights = *phase.attention;
+  const int64_t heads = weights.key_value_heads, group = weights.heads / heads;
+  if (phase.work == Work::kSplit) {
+    for (int64_t item = begin; item < end; ++item) write_key_value(phase, item / heads, item % heads);
+    return;
+  }
   const bool self = phase.work == Work::kSelfAttention;
   const at::Tensor& keys = self ? state_->cache(phase.layer).keys : state_->cross(phase.layer).keys;
   const at::Tensor& values = self ? state_->cache(phase.layer).values : state_->cross(phase.layer).values;
   const at::Tensor& bias = state_->positions().bias;
-  const bool biased = self && bias.defined();
-  const int64_t group = weights.heads / weights.key_value_heads;
-  KernelShape shape = kernel_shape(weights, keys, layout_->tokens, weights.input->outputs());
-  shape.bias_columns = biased ? bias.size(1) : 0;
+  const VisibleKeys& visible = self ? self_ : cross_;
+  const KernelShape shape = shape_of(phase.work, weights, phase.layer);
   const KernelPointers<float> pointers{projected_.data(), keys.const_data_ptr<float>(), values.const_data_ptr<float>(),
-                                       biased ? bias.const_data_ptr<float>() : nullptr, context_.data()};
+                                       shape.bias_columns > 0 ? bias.const_data_ptr<float>() : nullptr,
+                                       context_.data()};
+  const int64_t parts = phase.parts(layout_->tokens);
   for (int64_t item = begin; item < end; ++item) {
-    const int64_t row = item / weights.key_value_heads, head = item % weights.key_value_heads;
+    const int64_t row = item / parts / heads, head = item / parts % heads;
+    if (phase.part > 0) {
+      const int64_t first = item % parts * phase.part;
+      attend_in_blocks(shape, visible, pointers, {row, head, first, std::min(first + phase.part, layout_->tokens)});
+      continue;
+    }
     if (self) write_key_value(phase, row, head);
-    for (int64_t i = 0; i < group; ++i) attend_head(shape, self ? self_ : cross_, pointers, row, head * group + i);
+    for (int64_t i = 0; i < group; ++i) attend_head(shape, visible, pointers, row, head * group + i);
   }
 }
 

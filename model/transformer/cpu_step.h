@@ -1,6 +1,7 @@
 // A decoding step on CPUs, for packed models: layers over their caches, and the head.
 #pragma once
 
+#include "model/cpu/attention_kernel.h"
 #include "model/layers/visible_keys.h"
 #include "model/transformer/cpu_pass.h"
 #include "model/transformer/decoder_state.h"
@@ -36,6 +37,7 @@ class CpuStep final : public CpuPass {
  private:
   // Computes attention, to the prefix or to the source.
   void compute(const Phase& phase, int64_t begin, int64_t end) const override;
+  KernelShape shape_of(Work work, const AttentionWeightsView& weights, int64_t layer) const;
   void add_attention(Work work, const AttentionWeightsView& weights, int64_t layer);
   void write_key_value(const Phase& phase, int64_t row, int64_t head) const;
 

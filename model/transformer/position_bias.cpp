@@ -1,5 +1,6 @@
 #include "model/transformer/position_bias.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -48,6 +49,17 @@ at::Tensor PositionBias::reversed_table(int64_t n) const {
     return {};
   }
   return slopes_.unsqueeze(1) * at::arange(1 - n, 1, slopes_.options());  // [H,n]
+}
+
+at::Tensor PositionBias::by_distance(int64_t n) const {
+  if (relative_) {
+    return relative_->by_distance(n);
+  }
+  if (!slopes_.defined()) {
+    return {};
+  }
+  const at::Tensor distance = at::arange(std::min<int64_t>(1 - n, n), n, slopes_.options()).abs();
+  return slopes_.unsqueeze(1) * -distance;  // [H,2n-1]
 }
 
 }  // namespace draftsmith::model

@@ -23,6 +23,9 @@ class PositionBias {
   // Returns the bias of keys at or before the query, the nearest last: column n-1-d holds distance d. [H,n]; undefined:
   // none.
   at::Tensor reversed_table(int64_t n) const;
+  // Returns the bias by key position minus query position: column n-1+d holds d, from 1-n to n-1. No gradient.
+  // [H,2n-1]; undefined: none.
+  at::Tensor by_distance(int64_t n) const;
 
  private:
   std::optional<RelativeBias> relative_;

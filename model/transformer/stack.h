@@ -119,8 +119,8 @@ class Stack {
   bool steps_in_one_launch(const at::Tensor& x) const;
   // Returns the layers as steps on CPUs read them; none if they are not packed for them.
   std::span<const LayerWeightsView> packed_views() const { return packed_; }
-  // Returns the bias of the scores of T tokens that all see each other, [1,H,T,T]; undefined: none.
-  at::Tensor sequence_bias(int64_t tokens) const { return bias_.full(tokens, tokens); }
+  // Returns the bias of the scores of T tokens that all see each other, by distance: PositionBias::by_distance.
+  at::Tensor sequence_bias(int64_t tokens) const { return bias_.by_distance(tokens); }
   bool rotates() const { return rotary_.has_value(); }
   RowNorm final_row_norm() const { return final_norm_.row_norm(); }
   // Returns tables of positions 0..count-1 for cached steps.

@@ -307,7 +307,7 @@ StepOutput TransformerModel::step(const StepInput& input, DecodeState& state) {
   DecoderState& own = own_state(state);
   const LayerRange layers{0, impl_->config.decoder_layers};
   const int64_t tokens = input.tokens.size(1);
-  if (const CpuDecoder cpu = impl_->parts->on_cpu(); cpu.takes(tokens)) {
+  if (const CpuDecoder cpu = impl_->parts->on_cpu(); cpu.takes_steps()) {
     static thread_local StepLayout layout;
     own.layout_of(input.new_tokens, tokens, 0, layout);
     impl_->parts->prepare(layers, layout, own);

@@ -118,8 +118,7 @@ at::Tensor TransformerParts::embed(const at::Tensor& tokens, const StepLayout& l
 
 bool TransformerParts::encodes_by_program(const at::Tensor& hidden) const {
   return !at::GradMode::is_enabled() && hidden.is_cpu() && hidden.scalar_type() == at::kFloat &&
-         !encoder_->packed_views().empty() && encoder_->final_row_norm().weight != nullptr && !encoder_->rotates() &&
-         hidden.size(1) <= kLongestCpuSource;
+         !encoder_->packed_views().empty() && encoder_->final_row_norm().weight != nullptr && !encoder_->rotates();
 }
 
 at::Tensor TransformerParts::encode(const TokenBatch& source, Dropout& dropout,
@@ -235,7 +234,7 @@ void TransformerParts::prepare(LayerRange layers, const StepLayout& layout, Deco
 
 at::Tensor TransformerParts::apply_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,
                                           DecoderState& state, const EachLayer& each) const {
-  if (!each && hidden.is_cpu() && hidden.scalar_type() == at::kFloat && on_cpu().takes(layout.tokens)) {
+  if (!each && hidden.is_cpu() && hidden.scalar_type() == at::kFloat && on_cpu().takes_steps()) {
     return on_cpu().apply_layers(layers, hidden, layout, state);
   }
   CachedPass pass{layout, state, self_visibility(layout, state), {}, rotary_positions(layout)};

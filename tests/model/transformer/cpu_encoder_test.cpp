@@ -19,7 +19,8 @@ std::vector<TransformerConfig> encoders() {
 TEST(CpuEncoder, EqualsThePlainModels) {
   for (const TransformerConfig& config : encoders()) {
     const auto model = tiny_model(config, at::kFloat);
-    for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{7}, {1}, {40, 3, 0, 17}, {260, 4}}) {
+    for (const std::vector<int64_t>& lengths :
+         {std::vector<int64_t>{7}, {1}, {2}, {40, 3, 0, 17}, {257, 4, 256, 255}, {300}, {1000, 300, 1}}) {
       const TokenBatch source = random_batch(lengths, 23, 1);
       model->unpack();
       const at::Tensor plain = model->encode(source).hidden;
@@ -40,7 +41,7 @@ TEST(CpuEncoder, GivesARowTheSameBitsAlone) {
   for (const TransformerConfig& config : encoders()) {
     const auto model = tiny_model(config, at::kFloat);
     model->pack();
-    const std::vector<int64_t> lengths{30, 3, 17, 1};
+    const std::vector<int64_t> lengths{30, 3, 17, 1, 600, 257};
     const TokenBatch source = random_batch(lengths, 23, 2);
     const at::Tensor together = model->encode(source).hidden;
     for (size_t b = 0; b < lengths.size(); ++b) {

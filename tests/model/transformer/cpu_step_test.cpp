@@ -1,4 +1,6 @@
 // Steps of packed models on CPUs against the steps of plain ones, for every family and form of a step.
+#include <algorithm>
+
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
@@ -101,6 +103,77 @@ TEST(CpuStep, GivesATokenTheSameBitsWhateverIsProcessedWithIt) {
       EXPECT_TRUE(at::equal(logits[0][0], at_once[0][static_cast<int64_t>(i)])) << config.family << " " << i;
       EXPECT_TRUE(at::equal(logits[2][0], at_once[2][static_cast<int64_t>(i)])) << config.family << " " << i;
     }
+  }
+}
+
+// Returns the tokens [begin, begin + count) of a prompt.
+std::vector<int64_t> many_tokens(int64_t begin, int64_t count) {
+  std::vector<int64_t> tokens;
+  for (int64_t i = begin; i < begin + count; ++i) tokens.push_back(2 + i * i % 19);
+  return tokens;
+}
+
+// Returns the families with room for prompts.
+std::vector<TransformerConfig> families_of_prompts() {
+  std::vector<TransformerConfig> all = families();
+  for (TransformerConfig& config : all) config.max_positions = 400;
+  return all;
+}
+
+// Hidden states and logits of two rows' prompts in steps of these lengths, the second row shorter, and of two more
+// tokens.
+std::vector<at::Tensor> long_steps(TransformerModel& model, const std::vector<int64_t>& lengths) {
+  const std::vector<int64_t> sources{300, 0};
+  const auto state = model.config().encoder_decoder ? model.begin(model.encode(random_batch(sources, 20, 3)), 400)
+                                                    : model.begin(2, 400);
+  std::vector<at::Tensor> first, second;
+  for (int64_t begin = 0; const int64_t length : lengths) {
+    const int64_t present = std::clamp<int64_t>(290 - begin, 0, length);
+    StepInput input = step_input({many_tokens(begin, length), many_tokens(begin, present)});
+    input.hidden_layers = {1};
+    const StepOutput output = model.step(input, *state);
+    first.push_back(at::cat({output.hidden[0][0], output.logits[0]}, 1));
+    second.push_back(at::cat({output.hidden[0][1], output.logits[1]}, 1).narrow(0, 0, present));
+    begin += length;
+  }
+  return {at::cat(first), at::cat(second), model.step(step_input({{5, 6}, {7}}, Logits::kLast), *state).logits.clone()};
+}
+
+TEST(CpuStep, OfAPromptEqualsThePlainModels) {
+  for (const TransformerConfig& config : families_of_prompts()) {
+    const auto model = tiny_model(config, at::kDouble);
+    const std::vector<at::Tensor> exact = long_steps(*model, {300});
+    model->to(at::kCPU, at::kFloat);
+    for (const bool packed : {false, true}) {
+      if (packed) model->pack();
+      for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{300}, {33, 267}, {257, 2, 41}}) {
+        const std::vector<at::Tensor> found = long_steps(*model, lengths);
+        for (size_t i = 0; i < exact.size(); ++i) {
+          EXPECT_TRUE(at::allclose(exact[i], found[i].to(at::kDouble), 1e-4, 1e-4))
+              << config.family << " " << i << " " << packed << " " << lengths.size();
+        }
+      }
+    }
+  }
+}
+
+TEST(CpuStep, GivesATokenOfAPromptTheSameBitsInEveryChunk) {
+  for (const TransformerConfig& config : families_of_prompts()) {
+    const auto model = tiny_model(config, at::kFloat);
+    model->pack();
+    const auto prompt = [&](int64_t chunk) {
+      const auto state = model->config().encoder_decoder ? model->begin(model->encode(random_batch({270}, 20, 3)), 300)
+                                                         : model->begin(1, 300);
+      const std::vector<int64_t> tokens = many_tokens(0, 300);
+      std::vector<at::Tensor> logits;
+      for (auto begin = tokens.begin(); begin != tokens.end(); begin += chunk) {
+        logits.push_back(
+            model->step(step_input({std::vector<int64_t>(begin, begin + chunk)}), *state).logits[0].clone());
+      }
+      return at::cat(logits);
+    };
+    const at::Tensor whole = prompt(300);
+    for (const int64_t chunk : {50, 100, 150}) EXPECT_TRUE(at::equal(prompt(chunk), whole)) << config.family << chunk;
   }
 }
 
