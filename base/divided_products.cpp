@@ -130,6 +130,17 @@ void cblas_sgemm_batch(int layout, const int* transpose_a, const int* transpose_
 }
 
 }  // extern "C"
+
+bool has_sgemm() {
+  return own_product() != nullptr;
+}
+
+#else
+
+bool has_sgemm() {
+  return false;
+}
+
 #endif
 
 }  // namespace draftsmith

@@ -17,4 +17,7 @@ class DividedProducts {
   DividedProducts& operator=(const DividedProducts&) = delete;
 };
 
+// Returns whether LibTorch's library has BLAS' sgemm_, which this program may call, too.
+bool has_sgemm();
+
 }  // namespace draftsmith

@@ -25,9 +25,10 @@ struct TrainingRunOptions {
   bool autocast = false;   // matrix products in bf16
   bool recompute = false;  // activation checkpointing
   int64_t batches = 1;     // different batches, which steps take in turns
+  int64_t warmup = 0;      // steps in which the learning rate grows to its height; 0: none
 };
 
-// Cross entropy, AdamW, clipping at 1, one micro-batch a step.
+// Cross entropy, AdamW at a rate of 1e-4, clipping at 1, one micro-batch a step.
 class TrainingRun {
  public:
   // The model must outlive the run, and its parameters must take gradients.

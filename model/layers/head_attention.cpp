@@ -1,0 +1,316 @@
+#include "model/layers/head_attention.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "base/divided_products.h"
+#include "base/dropout_kernel.h"
+#include "model/cpu/softmax_rows.h"
+
+// BLAS' product, which LibTorch's CPU library holds; called where has_sgemm() alone. LibTorch's operators would cost
+// more than a product of one head.
+extern "C" [[gnu::weak]] void sgemm_(const char* transpose_a, const char* transpose_b, const int* m, const int* n,
+                                     const int* k, const float* alpha, const float* a, const int* lda, const float* b,
+                                     const int* ldb, const float* beta, float* c, const int* ldc);
+
+namespace draftsmith::model {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// A matrix [rows,columns] whose rows are `stride` numbers apart.
+struct HeadMatrix {
+  float* data = nullptr;
+  int64_t stride = 0;
+};
+
+// out [m,n] = factor a b + keep out. As BLAS has columns first, b comes first.
+struct HeadProduct {
+  int64_t m, n, k;
+  bool transpose_a = false, transpose_b = false;  // a is stored [k,m], b [n,k]
+  double factor = 1, keep = 0;
+
+  void operator()(const HeadMatrix& a, const HeadMatrix& b, const HeadMatrix& out) const {
+    const auto number = [](int64_t size) { return static_cast<int>(size); };
+    const int rows = number(m), columns = number(n), inner = number(k);
+    const int a_stride = number(a.stride), b_stride = number(b.stride), out_stride = number(out.stride);
+    const auto alpha = static_cast<float>(factor), beta = static_cast<float>(keep);
+    sgemm_(transpose_b ? "t" : "n", transpose_a ? "t" : "n", &columns, &rows, &inner, &alpha, b.data, &b_stride, a.data,
+           &a_stride, &beta, out.data, &out_stride);
+  }
+};
+
+// Sizes and settings of an attention.
+struct HeadPlan {
+  int64_t rows, queries, keys, heads, shared, width;
+  double scale;
+  uint32_t threshold;  // of dropout; 0: none
+  DropoutKey mask;
+
+  int64_t scores() const { return queries * keys; }
+  int64_t heads_of_shared() const { return heads / shared; }
+};
+
+// Heads of a tensor [B,L,h*K] as fp32 matrices [L,K]. Those of fp32 tensors are read and written in place, those of
+// bf16 through a buffer.
+class Heads {
+ public:
+  Heads(const at::Tensor& tensor, int64_t width)
+      : tensor_(tensor), length_(tensor.size(1)), width_(width), half_(tensor.scalar_type() == at::kBFloat16) {}
+
+  int64_t buffer_size() const { return half_ ? length_ * width_ : 0; }
+
+  // Returns a head to read.
+  HeadMatrix read(int64_t row, int64_t head, float* buffer) const {
+    if (!half_) return in_place(row, head);
+    widen_rows(words(row, head), tensor_.stride(1), buffer, length_, width_);
+    return {buffer, width_};
+  }
+
+  // Returns a head to write; done() must follow.
+  HeadMatrix to_write(int64_t row, int64_t head, float* buffer) const {
+    return half_ ? HeadMatrix{buffer, width_} : in_place(row, head);
+  }
+
+  void done(int64_t row, int64_t head, const float* buffer) const {
+    if (half_) narrow_rows(buffer, words(row, head), tensor_.stride(1), length_, width_);
+  }
+
+ private:
+  int64_t offset(int64_t row, int64_t head) const { return row * tensor_.stride(0) + head * width_; }
+  HeadMatrix in_place(int64_t row, int64_t head) const {
+    return {static_cast<float*>(tensor_.data_ptr()) + offset(row, head), tensor_.stride(1)};
+  }
+  uint16_t* words(int64_t row, int64_t head) const {
+    return static_cast<uint16_t*>(tensor_.data_ptr()) + offset(row, head);
+  }
+
+  at::Tensor tensor_;
+  int64_t length_, width_;
+  bool half_;
+};
+
+// Numbers of a thread, [T,S] of one head, that stand in memory as a mask's groups of elements do.
+class ScoreBuffer {
+ public:
+  explicit ScoreBuffer(const HeadPlan& plan)
+      : plan_(plan), numbers_(static_cast<size_t>(plan.scores() + dropout_detail::kGroup)) {}
+
+  // Sets whose scores these are: head number b*H+h.
+  void begin(int64_t number) {
+    first_ = number * plan_.scores();
+    padding_ = plan_.threshold > 0 ? first_ % dropout_detail::kGroup : 0;
+  }
+  float* data() { return numbers_.data() + padding_; }
+  HeadMatrix matrix() { return {data(), plan_.keys}; }
+
+  // Drops elements out, and scales the others.
+  void drop() {
+    if (plan_.threshold == 0) return;
+    std::fill_n(numbers_.data(), padding_, 0.0F);
+    dropout_detail::apply_dropout(numbers_.data(), numbers_.data(), padding_ + plan_.scores(),
+                                  first_ / dropout_detail::kGroup, plan_.threshold, plan_.mask);
+  }
+
+ private:
+  const HeadPlan& plan_;
+  std::vector<float> numbers_;
+  int64_t first_ = 0;
+  int64_t padding_ = 0;
+};
+
+// Writes softmax(scale q k^T + additive) of head number b*H+h.
+void weigh(const HeadPlan& plan, const HeadMatrix& query, const HeadMatrix& key, const float* additive, int64_t number,
+           ScoreBuffer& weights) {
+  weights.begin(number);
+  const auto scores = static_cast<size_t>(plan.scores());
+  if (additive != nullptr) std::memcpy(weights.data(), additive + number * plan.scores(), scores * sizeof(float));
+  HeadProduct{.m = plan.queries,
+              .n = plan.keys,
+              .k = plan.width,
+              .transpose_b = true,
+              .factor = plan.scale,
+              .keep = additive != nullptr ? 1.0 : 0.0}(query, key, weights.matrix());
+  softmax_rows(weights.data(), plan.queries, plan.keys);
+}
+
+const float* numbers_of(const at::Tensor& additive) {
+  return additive.defined() ? additive.const_data_ptr<float>() : nullptr;
+}
+
+void forward_heads(const HeadPlan& plan, const variable_list& in, const at::Tensor& out) {
+  const Heads query(in[0], plan.width), key(in[1], plan.width), value(in[2], plan.width), context(out, plan.width);
+  const float* additive = numbers_of(in[3]);
+  at::parallel_for(0, plan.rows * plan.heads, 1, [&](int64_t begin, int64_t end) {
+    std::vector<float> buffer(static_cast<size_t>(query.buffer_size() + key.buffer_size()));
+    float* const of_keys = buffer.data() + query.buffer_size();
+    ScoreBuffer weights(plan);
+    for (int64_t number = begin; number < end; ++number) {
+      const int64_t row = number / plan.heads, head = number % plan.heads, shared = head / plan.heads_of_shared();
+      weigh(plan, query.read(row, head, buffer.data()), key.read(row, shared, of_keys), additive, number, weights);
+      weights.drop();
+      HeadProduct{.m = plan.queries, .n = plan.width, .k = plan.keys}(
+          weights.matrix(), value.read(row, shared, of_keys), context.to_write(row, head, buffer.data()));
+      context.done(row, head, buffer.data());
+    }
+  });
+}
+
+// Buffers of a thread in the backward pass.
+struct BackwardBuffers {
+  BackwardBuffers(const HeadPlan& plan, int64_t of_queries, int64_t of_keys)
+      : weights(plan), dropped(plan), slope(plan), numbers(static_cast<size_t>(3 * of_queries + 4 * of_keys)) {
+    float* next = numbers.data();
+    for (float** buffer : {&query, &gradient, &query_slope}) {
+      *buffer = next;
+      next += of_queries;
+    }
+    for (float** buffer : {&key, &value, &key_slope, &value_slope}) {
+      *buffer = next;
+      next += of_keys;
+    }
+  }
+
+  ScoreBuffer weights, dropped, slope;
+  std::vector<float> numbers;
+  float *query, *gradient, *query_slope, *key, *value, *key_slope, *value_slope;
+};
+
+// Gradients of query, key, value and, if defined, of `additive`, from the context's.
+void backward_heads(const HeadPlan& plan, const variable_list& in, const at::Tensor& upstream,
+                    const variable_list& out) {
+  const Heads query(in[0], plan.width), key(in[1], plan.width), value(in[2], plan.width);
+  const Heads gradient(upstream, plan.width);
+  const Heads query_slope(out[0], plan.width), key_slope(out[1], plan.width), value_slope(out[2], plan.width);
+  const float* additive = numbers_of(in[3]);
+  float* additive_slope = out[3].defined() ? out[3].mutable_data_ptr<float>() : nullptr;
+  const auto scores = static_cast<size_t>(plan.scores());
+  const int64_t each = plan.heads_of_shared();
+  at::parallel_for(0, plan.rows * plan.shared, 1, [&](int64_t begin, int64_t end) {
+    BackwardBuffers own(plan, query.buffer_size(), key.buffer_size());
+    for (int64_t pair = begin; pair < end; ++pair) {
+      const int64_t row = pair / plan.shared, shared = pair % plan.shared;
+      const HeadMatrix k = key.read(row, shared, own.key), v = value.read(row, shared, own.value);
+      const HeadMatrix dk = key_slope.to_write(row, shared, own.key_slope);
+      const HeadMatrix dv = value_slope.to_write(row, shared, own.value_slope);
+      for (int64_t i = 0; i < each; ++i) {
+        const int64_t head = shared * each + i, number = row * plan.heads + head;
+        const double keep = i > 0 ? 1 : 0;
+        const HeadMatrix q = query.read(row, head, own.query), g = gradient.read(row, head, own.gradient);
+        weigh(plan, q, k, additive, number, own.weights);
+        own.dropped.begin(number);
+        std::memcpy(own.dropped.data(), own.weights.data(), scores * sizeof(float));
+        own.dropped.drop();
+        HeadProduct{.m = plan.keys, .n = plan.width, .k = plan.queries, .transpose_a = true, .keep = keep}(
+            own.dropped.matrix(), g, dv);
+        own.slope.begin(number);
+        HeadProduct{.m = plan.queries, .n = plan.keys, .k = plan.width, .transpose_b = true}(g, v, own.slope.matrix());
+        own.slope.drop();
+        softmax_rows_backward(own.weights.data(), own.slope.data(), plan.queries, plan.keys);
+        if (additive_slope != nullptr) {
+          std::memcpy(additive_slope + number * plan.scores(), own.slope.data(), scores * sizeof(float));
+        }
+        HeadProduct{.m = plan.queries, .n = plan.width, .k = plan.keys, .factor = plan.scale}(
+            own.slope.matrix(), k, query_slope.to_write(row, head, own.query_slope));
+        query_slope.done(row, head, own.query_slope);
+        HeadProduct{.m = plan.keys,
+                    .n = plan.width,
+                    .k = plan.queries,
+                    .transpose_a = true,
+                    .factor = plan.scale,
+                    .keep = keep}(own.slope.matrix(), q, dk);
+      }
+      key_slope.done(row, shared, own.key_slope);
+      value_slope.done(row, shared, own.value_slope);
+    }
+  });
+}
+
+// Returns a tensor whose heads are numbers side by side.
+at::Tensor with_dense_heads(const at::Tensor& x) {
+  return x.stride(2) == 1 ? x : x.contiguous();
+}
+
+HeadPlan plan_of(const HeadAttentionInput& input) {
+  return {.rows = input.query.size(0),
+          .queries = input.query.size(1),
+          .keys = input.key.size(1),
+          .heads = input.query.size(2) / input.width,
+          .shared = input.key.size(2) / input.width,
+          .width = input.width,
+          .scale = input.scale,
+          .threshold = input.dropout > 0 ? dropout_detail::threshold_of(input.dropout) : 0,
+          .mask = input.key_of_mask};
+}
+
+class AttentionByHeads : public torch::autograd::Function<AttentionByHeads> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& query, const at::Tensor& key,
+                            const at::Tensor& value, const at::Tensor& additive, const HeadPlan* plan) {
+    const variable_list in{with_dense_heads(query), with_dense_heads(key), with_dense_heads(value),
+                           additive.numel() > 0 ? additive.contiguous() : at::Tensor()};
+    const at::Tensor out = at::empty(query.sizes(), query.options().memory_format(at::MemoryFormat::Contiguous));
+    forward_heads(*plan, in, out);
+    context->save_for_backward(in);
+    context->saved_data["plan"] = std::vector<int64_t>{plan->heads,
+                                                       plan->shared,
+                                                       plan->threshold,
+                                                       static_cast<int64_t>(plan->mask.seed),
+                                                       static_cast<int64_t>(plan->mask.step),
+                                                       plan->mask.site,
+                                                       additive.requires_grad() ? 1 : 0};
+    context->saved_data["scale"] = plan->scale;
+    return out;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list in = context->get_saved_variables();
+    const std::vector<int64_t> kept = context->saved_data["plan"].toIntVector();
+    const HeadPlan plan{
+        .rows = in[0].size(0),
+        .queries = in[0].size(1),
+        .keys = in[1].size(1),
+        .heads = kept[0],
+        .shared = kept[1],
+        .width = in[0].size(2) / kept[0],
+        .scale = context->saved_data["scale"].toDouble(),
+        .threshold = static_cast<uint32_t>(kept[2]),
+        .mask = {static_cast<uint64_t>(kept[3]), static_cast<uint64_t>(kept[4]), static_cast<uint32_t>(kept[5])}};
+    const auto like = [](const at::Tensor& x) {
+      return at::empty(x.sizes(), x.options().requires_grad(false).memory_format(at::MemoryFormat::Contiguous));
+    };
+    variable_list out{like(in[0]), like(in[1]), like(in[2]), kept[6] != 0 ? like(in[3]) : at::Tensor()};
+    backward_heads(plan, in, gradients[0].to(in[0].scalar_type()).contiguous(), out);
+    out.emplace_back();  // the plan's
+    return out;
+  }
+};
+
+}  // namespace
+
+bool attends_by_heads(const HeadAttentionInput& input) {
+  const at::ScalarType type = input.query.scalar_type();
+  const auto takes = [&](const at::Tensor& x) { return x.is_cpu() && x.scalar_type() == type; };
+  const bool known = type == at::kFloat || type == at::kBFloat16;
+  const bool records = at::GradMode::is_enabled() &&
+                       (input.query.requires_grad() || input.key.requires_grad() || input.value.requires_grad() ||
+                        (input.additive.defined() && input.additive.requires_grad()));
+  return has_sgemm() && records && known && takes(input.query) && takes(input.key) && takes(input.value) &&
+         input.query.numel() > 0 && input.key.numel() > 0 &&
+         (!input.additive.defined() || input.additive.scalar_type() == at::kFloat);
+}
+
+at::Tensor attention_by_heads(const HeadAttentionInput& input) {
+  const HeadPlan plan = plan_of(input);
+  // Arguments of a function must be defined: without numbers the bias is nothing.
+  const at::Tensor additive = input.additive.defined() ? input.additive : at::empty({0}, at::kFloat);
+  return AttentionByHeads::apply(input.query, input.key, input.value, additive, &plan);
+}
+
+}  // namespace draftsmith::model
