@@ -54,7 +54,19 @@ using ChunkWords = std::array<uint32_t, static_cast<size_t>(kChunk* kWordsOfGrou
   for (int64_t i = 0; i < count; ++i) draw_group(static_cast<uint32_t>(first + i), key, words + i * kWordsOfGroup);
 }
 
-// Computes a whole group of fp32, without branches.
+// Returns the number of a bf16 tensor's word.
+[[gnu::always_inline]] inline float widened(uint16_t word) {
+  return std::bit_cast<float>(uint32_t{word} << 16);
+}
+
+// Returns x as bf16, rounded to nearest even, as at::BFloat16 does.
+[[gnu::always_inline]] inline uint16_t narrowed(float x) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  return static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : rounded);
+}
+
+// Computes a whole group, without branches: of fp32, or of bf16 as words.
 [[gnu::always_inline]] inline void apply_whole_group(const float* in, float* out, const uint32_t* words,
                                                      uint32_t threshold) {
   const auto scale = static_cast<float>(scale_of(threshold));
@@ -66,7 +78,19 @@ using ChunkWords = std::array<uint32_t, static_cast<size_t>(kChunk* kWordsOfGrou
   for (int64_t i = 0; i < kWordsOfGroup; ++i) out[kWordsOfGroup + i] = kept(in[kWordsOfGroup + i], words[i] >> 16);
 }
 
-[[gnu::always_inline]] inline void apply_groups(const float* in, float* out, int64_t count, const uint32_t* words,
+[[gnu::always_inline]] inline void apply_whole_group(const uint16_t* in, uint16_t* out, const uint32_t* words,
+                                                     uint32_t threshold) {
+  const auto scale = static_cast<float>(scale_of(threshold));
+  const auto kept = [&](uint16_t x, uint32_t bits) {
+    const uint32_t all = bits < threshold ? 0 : ~uint32_t{0};
+    return static_cast<uint16_t>(narrowed(widened(x) * scale) & all);
+  };
+  for (int64_t i = 0; i < kWordsOfGroup; ++i) out[i] = kept(in[i], words[i] & 0xffff);
+  for (int64_t i = 0; i < kWordsOfGroup; ++i) out[kWordsOfGroup + i] = kept(in[kWordsOfGroup + i], words[i] >> 16);
+}
+
+template <class T>
+[[gnu::always_inline]] inline void apply_groups(const T* in, T* out, int64_t count, const uint32_t* words,
                                                 uint32_t threshold) {
   for (int64_t i = 0; i < count; ++i)
     apply_whole_group(in + i * kGroup, out + i * kGroup, words + i * kWordsOfGroup, threshold);
@@ -76,13 +100,15 @@ using ChunkWords = std::array<uint32_t, static_cast<size_t>(kChunk* kWordsOfGrou
 struct GroupCode {
   void (*draw)(int64_t first, int64_t count, const DropoutKey& key, uint32_t* words);
   void (*apply)(const float* in, float* out, int64_t count, const uint32_t* words, uint32_t threshold);
+  void (*apply_bf16)(const uint16_t* in, uint16_t* out, int64_t count, const uint32_t* words, uint32_t threshold);
 };
 
 void draw_generic(int64_t first, int64_t count, const DropoutKey& key, uint32_t* words) {
   draw_groups(first, count, key, words);
 }
 
-void apply_generic(const float* in, float* out, int64_t count, const uint32_t* words, uint32_t threshold) {
+template <class T>
+void apply_generic(const T* in, T* out, int64_t count, const uint32_t* words, uint32_t threshold) {
   apply_groups(in, out, count, words, threshold);
 }
 
@@ -93,19 +119,20 @@ DRAFTSMITH_AVX512 void draw_avx512(int64_t first, int64_t count, const DropoutKe
   draw_groups(first, count, key, words);
 }
 
-DRAFTSMITH_AVX512 void apply_avx512(const float* in, float* out, int64_t count, const uint32_t* words,
-                                    uint32_t threshold) {
+template <class T>
+DRAFTSMITH_AVX512 void apply_avx512(const T* in, T* out, int64_t count, const uint32_t* words, uint32_t threshold) {
   apply_groups(in, out, count, words, threshold);
 }
 
 GroupCode group_code() {
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-  return avx512 ? GroupCode{draw_avx512, apply_avx512} : GroupCode{draw_generic, apply_generic};
+  return avx512 ? GroupCode{draw_avx512, apply_avx512<float>, apply_avx512<uint16_t>}
+                : GroupCode{draw_generic, apply_generic<float>, apply_generic<uint16_t>};
 }
 #else
 GroupCode group_code() {
-  return {draw_generic, apply_generic};
+  return {draw_generic, apply_generic<float>, apply_generic<uint16_t>};
 }
 #endif
 
@@ -144,6 +171,13 @@ void apply_dropout(const T* in, T* out, int64_t count, int64_t first_group, uint
     if constexpr (std::is_same_v<T, float>) {
       group = std::min(groups, (count - done) / kGroup);
       code.apply(in + done, out + done, group, words.data(), threshold);
+      done += group * kGroup;
+    }
+    if constexpr (std::is_same_v<T, at::BFloat16>) {
+      static_assert(sizeof(at::BFloat16) == sizeof(uint16_t) && std::is_trivially_copyable_v<at::BFloat16>);
+      group = std::min(groups, (count - done) / kGroup);
+      code.apply_bf16(reinterpret_cast<const uint16_t*>(in + done), reinterpret_cast<uint16_t*>(out + done), group,
+                      words.data(), threshold);
       done += group * kGroup;
     }
     for (; group < groups; ++group, done += kGroup) {

@@ -1,9 +1,10 @@
 """Training speed of a plain PyTorch and Transformers loop, for bench/compare_training: prints JSON.
 
-    compare_training_peer.py START STEPS ROWS DROPOUT THREADS TYPE ATTENTION
+    compare_training_peer.py START STEPS ROWS DROPOUT THREADS TYPE ATTENTION WARMUP
 
 START is a folder by bench_training_step --save-start: weights, and examples of several batches of ROWS, which steps
 take in turns. TYPE is fp32 or bf16 (autocast); ATTENTION is sdpa, eager, or compiled: sdpa within torch.compile.
+The learning rate grows during the first WARMUP steps (0: none).
 """
 
 import contextlib
@@ -16,7 +17,8 @@ import time
 import torch
 import transformers
 
-WARM_UP = 1
+WARM_UP = 1  # step before the timed ones
+RATE = 1e-4
 
 
 def peak_memory_mb():
@@ -53,8 +55,8 @@ def load(folder, dropout, attention):
 
 
 def main():
-    folder, steps, rows, dropout, threads, dtype, attention = sys.argv[1:]
-    steps, rows = int(steps), int(rows)
+    folder, steps, rows, dropout, threads, dtype, attention, warmup = sys.argv[1:]
+    steps, rows, warmup = int(steps), int(rows), int(warmup)
     torch.set_num_threads(int(threads))
     torch.manual_seed(1)
     before = peak_memory_mb()
@@ -62,7 +64,7 @@ def main():
     with open(f"{folder}/examples.json") as file:
         examples = json.load(file)
     sources, labels = (torch.tensor(examples[key]).split(rows) for key in ("sources", "targets"))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.0, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.0, fused=True)
     forward = torch.compile(model) if attention == "compiled" else model
     losses = []
 
@@ -73,6 +75,8 @@ def main():
                            labels=labels[batch]).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for group in optimizer.param_groups:
+            group["lr"] = RATE * min(1, (len(losses) + 1) / warmup if warmup else 1)
         optimizer.step()
         optimizer.zero_grad()
         losses.append(loss.item())

@@ -1,7 +1,7 @@
 // Training speed of the T5-small shape with random weights on the CPU, for bench/compare_training and for profiles.
 //
 //   bench_training_step [--steps 3] [--rows 8] [--source 64] [--target 64] [--batches 1] [--dropout 0.1]
-//   [--dtype fp32|bf16] [--threads 2] [--activation-checkpointing] [--default-malloc] [--save-start DIR]
+//   [--warmup 0] [--dtype fp32|bf16] [--threads 2] [--activation-checkpointing] [--default-malloc] [--save-start DIR]
 //
 // Prints JSON: target tokens per second over the timed steps, the losses of all steps, and the memory of the process
 // before there was a model and at its most. One warm-up step is left out of the times.
@@ -91,6 +91,7 @@ int main(int argc, char** argv) {
   app.add_option("--batches", settings.run.batches, "different batches, which steps take in turns")
       ->check(CLI::PositiveNumber);
   app.add_option("--dropout", settings.run.dropout);
+  app.add_option("--warmup", settings.run.warmup, "steps in which the learning rate grows; 0: none");
   std::string dtype = "fp32";
   app.add_option("--dtype", dtype, "bf16: matrix products in bf16 over fp32 weights")
       ->check(CLI::IsMember({"fp32", "bf16"}));

@@ -17,23 +17,40 @@ bool has_bf16_product() {
   return cblas_gemm_bf16bf16f32 != nullptr && __builtin_cpu_supports("avx512bf16") != 0;
 }
 
-// out = rows W^T + (add ? out : 0)
-void bf16_product(at::Tensor& out, const at::Tensor& rows, const at::Tensor& matrix, bool add) {
+// Sizes of a product out [m,n] = factor a b + (add ? out : 0).
+struct Bf16Product {
+  int64_t m, n, k;
+  bool transpose_a = false, transpose_b = false;  // a is stored [k,m], b [n,k]
+  double factor = 1;
+  bool add = false;
+};
+
+void bf16_product(const Bf16Product& product, const at::Tensor& left, const at::Tensor& right, at::Tensor& out) {
   constexpr int kRowMajor = 101, kAsItIs = 111, kTransposed = 112;
-  const at::Tensor a = rows.contiguous(), b = matrix.contiguous();
+  if (product.m == 0 || product.n == 0) return;
+  const at::Tensor a = left.contiguous(), b = right.contiguous();
   const auto words = [](const at::Tensor& tensor) { return static_cast<const uint16_t*>(tensor.const_data_ptr()); };
   const auto number = [](int64_t size) { return static_cast<int>(size); };
-  const int m = number(a.size(0)), n = number(b.size(0)), k = number(a.size(1));
-  if (m == 0 || n == 0) return;
-  cblas_gemm_bf16bf16f32(kRowMajor, kAsItIs, kTransposed, m, n, k, 1.0F, words(a), k, words(b), k, add ? 1.0F : 0.0F,
-                         out.mutable_data_ptr<float>(), n);
+  const auto form = [](bool transposed) { return transposed ? kTransposed : kAsItIs; };
+  cblas_gemm_bf16bf16f32(kRowMajor, form(product.transpose_a), form(product.transpose_b), number(product.m),
+                         number(product.n), number(product.k), static_cast<float>(product.factor), words(a),
+                         number(a.size(1)), words(b), number(b.size(1)), product.add ? 1.0F : 0.0F,
+                         out.mutable_data_ptr<float>(), number(product.n));
 }
 #else
 bool has_bf16_product() {
   return false;
 }
 
-void bf16_product(at::Tensor& /*out*/, const at::Tensor& /*rows*/, const at::Tensor& /*matrix*/, bool /*add*/) {}
+struct Bf16Product {
+  int64_t m, n, k;
+  bool transpose_a = false, transpose_b = false;
+  double factor = 1;
+  bool add = false;
+};
+
+void bf16_product(const Bf16Product& /*product*/, const at::Tensor& /*left*/, const at::Tensor& /*right*/,
+                  at::Tensor& /*out*/) {}
 #endif
 
 }  // namespace
@@ -49,12 +66,21 @@ bool multiplies_wide(const at::Tensor& matrix) {
 }
 
 void wide_product_into(at::Tensor& out, const at::Tensor& rows, const at::Tensor& matrix, bool add) {
-  if (matrix.is_cpu()) return bf16_product(out, rows, matrix, add);
+  if (matrix.is_cpu()) {
+    return bf16_product({.m = rows.size(0), .n = matrix.size(0), .k = rows.size(1), .transpose_b = true, .add = add},
+                        rows, matrix, out);
+  }
   if (add) {
     out.add_(at::mm(rows, matrix.t(), out.scalar_type()));
   } else {
     at::mm_out(out, rows, matrix.t(), out.scalar_type());
   }
+}
+
+void wide_gradient_into(at::Tensor& out, const at::Tensor& slope, const at::Tensor& rows, double factor, bool add) {
+  bf16_product(
+      {.m = slope.size(1), .n = rows.size(1), .k = slope.size(0), .transpose_a = true, .factor = factor, .add = add},
+      slope, rows, out);
 }
 
 at::Tensor wide_product(const at::Tensor& rows, const at::Tensor& matrix) {

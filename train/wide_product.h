@@ -13,6 +13,10 @@ at::Tensor wide_product(const at::Tensor& rows, const at::Tensor& matrix);
 // multiplies_wide() is true.
 void wide_product_into(at::Tensor& out, const at::Tensor& rows, const at::Tensor& matrix, bool add);
 
+// Writes factor x slope^T rows to `out` [V,n], fp32 and contiguous, or adds it: the gradient of W from that of
+// rows W^T. slope [C,V] and rows [C,n] are bf16 on a CPU, of which multiplies_wide() is true.
+void wide_gradient_into(at::Tensor& out, const at::Tensor& slope, const at::Tensor& rows, double factor, bool add);
+
 // Returns whether matrices of this type are multiplied with a result in fp32 without copies of them: half precision on
 // GPUs, and bf16 on CPUs with such instructions.
 bool multiplies_wide(const at::Tensor& matrix);

@@ -1,5 +1,6 @@
 #include "bench/support/training_run.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "base/device.h"
@@ -50,7 +51,9 @@ double TrainingRun::step() {
                                                                 .autocast = options_.autocast,
                                                                 .recompute = options_.recompute});
   if (result.nonfinite) throw RunError(*result.nonfinite);
-  optimizer_->step(1e-4, train::gradient_scale(result, 1.0));
+  const double share =
+      options_.warmup == 0 ? 1 : std::min(1.0, static_cast<double>(steps_) / static_cast<double>(options_.warmup));
+  optimizer_->step(1e-4 * share, train::gradient_scale(result, 1.0));
   optimizer_->zero_grad();
   return result.loss_sum / static_cast<double>(result.labels);
 }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/considerate_threads.h"
 #include "base/files.h"
 #include "model/transformer/transformer_model.h"
 #include "train/objectives/objective.h"
@@ -24,9 +25,10 @@ struct TrainingRunOptions {
   bool autocast = false;   // matrix products in bf16
   bool recompute = false;  // activation checkpointing
   int64_t batches = 1;     // different batches, which steps take in turns
+  int64_t warmup = 0;      // steps in which the learning rate grows to its height; 0: none
 };
 
-// Cross entropy, AdamW, clipping at 1, one micro-batch a step.
+// Cross entropy, AdamW at a rate of 1e-4, clipping at 1, one micro-batch a step.
 class TrainingRun {
  public:
   // The model must outlive the run, and its parameters must take gradients.
@@ -40,6 +42,7 @@ class TrainingRun {
   const data::Corpus& corpus() const { return *corpus_; }
 
  private:
+  ConsiderateThreads threads_;
   TrainingRunOptions options_;
   at::Device device_;
   TemporaryDirectory folder_;

@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "base/device_upload.h"
+#include "model/layers/head_attention.h"
 
 namespace draftsmith::model {
 namespace {
@@ -121,11 +122,27 @@ at::Tensor Attention::heads_of(const at::Tensor& x) const {
 }
 
 at::Tensor Attention::attend(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const {
+  const at::Tensor joined = joined_context(projected, bias, dropout);  // [B,T,H*K]
+  return bias.has_keys.defined() ? joined * bias.has_keys : joined;
+}
+
+at::Tensor Attention::joined_context(const Projected& projected, const ScoreBias& bias, Dropout& dropout) const {
+  HeadAttentionInput by_heads{.query = projected.query,
+                              .key = projected.key,
+                              .value = projected.value,
+                              .additive = bias.additive,
+                              .width = heads_.width,
+                              .scale = heads_.scale};
+  if (!bias.fused && attends_by_heads(by_heads)) {
+    if (dropout.active()) {
+      by_heads.dropout = dropout.probability();
+      by_heads.key_of_mask = dropout.next_key();
+    }
+    return attention_by_heads(by_heads);
+  }
   const at::Tensor context =
       bias.fused ? fused_context(projected, bias) : context_by_products(projected, bias, dropout);  // [B,H,T,K]
-  const at::Tensor joined =
-      context.transpose(1, 2).reshape({context.size(0), context.size(2), heads_.inner()});  // [B,T,H*K]
-  return bias.has_keys.defined() ? joined * bias.has_keys : joined;
+  return context.transpose(1, 2).reshape({context.size(0), context.size(2), heads_.inner()});
 }
 
 // One operator, which keeps no scores.

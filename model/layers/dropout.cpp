@@ -8,7 +8,7 @@ at::Tensor Dropout::operator()(const at::Tensor& x) {
   if (!active()) {
     return x;
   }
-  return draftsmith::dropout(x, context_.probability, {context_.seed, context_.step, site_++});
+  return draftsmith::dropout(x, context_.probability, next_key());
 }
 
 }  // namespace draftsmith::model

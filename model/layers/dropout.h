@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/aten.h"
+#include "base/dropout_key.h"
 
 namespace draftsmith::model {
 
@@ -24,9 +25,12 @@ class Dropout {
 
   bool active() const { return context_.probability > 0.0; }
   bool recompute() const { return context_.recompute; }
+  double probability() const { return context_.probability; }
   // Returns x with each element zeroed with the context's probability and the others scaled by 1/(1-p); x itself when
   // inactive.
   at::Tensor operator()(const at::Tensor& x);
+  // Returns the key of the next site, for code that draws its mask itself.
+  DropoutKey next_key() { return {context_.seed, context_.step, site_++}; }
 
  private:
   DropoutContext context_;

@@ -8,6 +8,7 @@
 
 #include "base/aten.h"
 #include "base/dropout_kernel.h"
+#include "base/dropout_operator.h"
 #include "base/random.h"
 #include "tests/support/captured_log.h"
 
@@ -62,6 +63,23 @@ TEST(DropoutMask, IsTheSameForEveryNumberOfThreadsAndDtype) {
   EXPECT_TRUE(at::equal(one, three));
   for (const auto dtype : {at::kDouble, at::kHalf, at::kBFloat16}) {
     EXPECT_TRUE(at::equal(dropout_mask({300, 501}, 0.1, kKey, dtype).ne(0), one.ne(0)));
+  }
+}
+
+TEST(DropoutMask, OfHalfPrecisionIsTheRoundedProduct) {
+  const DropoutKey key{.seed = 4, .step = 5, .site = 6};
+  const uint32_t threshold = dropout_detail::threshold_of(0.1);
+  // Every bit pattern, and a length that ends within a group.
+  const at::Tensor words = at::arange(-32768, 32768 + 77, at::kInt).to(at::kShort);
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    const at::Tensor x = words.view(type);
+    const at::Tensor found = masked_by_key(x, threshold, key);
+    const at::Tensor expected = masked_by_key(x.to(at::kFloat), threshold, key).to(type);
+    EXPECT_TRUE(found.isnan().equal(expected.isnan())) << type;
+    EXPECT_TRUE(found.view(at::kShort)
+                    .masked_fill(found.isnan(), 0)
+                    .equal(expected.view(at::kShort).masked_fill(expected.isnan(), 0)))
+        << type;
   }
 }
 

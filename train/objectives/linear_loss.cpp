@@ -109,7 +109,7 @@ class Gradients {
         written_[product.rows] = true;
       }
       if (all_[product.matrix].defined()) {
-        add_to_matrix(product.matrix, slope.t(), in[product.rows].narrow(0, begin, count), term.factor);
+        add_to_matrix(product.matrix, slope, in[product.rows].narrow(0, begin, count), term.factor);
       }
     }
   }
@@ -126,10 +126,13 @@ class Gradients {
   void add_to_matrix(size_t index, const at::Tensor& slope, const at::Tensor& rows, double factor) {
     at::Tensor& gradient = all_[index];
     if (gradient.scalar_type() == rows.scalar_type()) {
-      gradient.addmm_(slope, rows, written_[index] ? 1 : 0, factor);
+      gradient.addmm_(slope.t(), rows, written_[index] ? 1 : 0, factor);
+    } else if (gradient.is_cpu() && gradient.scalar_type() == at::kFloat && gradient.is_contiguous() &&
+               multiplies_wide(rows)) {
+      wide_gradient_into(gradient, slope, rows, factor, written_[index]);
     } else {
       if (!written_[index]) gradient.zero_();
-      gradient.add_(slope.mm(rows), factor);
+      gradient.add_(slope.t().mm(rows), factor);
     }
     written_[index] = true;
   }

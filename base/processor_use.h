@@ -1,0 +1,28 @@
+// How busy the processors are with other work than this process'.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace draftsmith {
+
+// Times of the processors that this process may run on, up to now.
+struct ProcessorTimes {
+  double wall = 0;  // seconds
+  double busy = 0;  // seconds of all these processors together, the host's theft included
+  double own = 0;   // seconds of this process' threads
+};
+
+// Reads the times; nothing where the system does not tell them (/proc/stat).
+std::optional<ProcessorTimes> processor_times();
+
+// Returns the seconds that the given processors were busy for, from the text of /proc/stat with `ticks` a second.
+double busy_seconds(const std::string& stat, const std::vector<int>& processors, double ticks);
+
+// Returns how many of `threads` threads have a processor beside the others' work between two times: at least 1.
+int64_t threads_with_processor(const ProcessorTimes& before, const ProcessorTimes& now, int64_t processors,
+                               int64_t threads);
+
+}  // namespace draftsmith

@@ -1,0 +1,209 @@
+#include "model/layers/head_attention.h"
+
+#include <cstring>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "base/divided_products.h"
+#include "base/dropout_kernel.h"
+#include "model/cpu/softmax_rows.h"
+#include "model/layers/head_matrices.h"
+
+namespace draftsmith::model {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// Writes softmax(scale q k^T + additive) of head number b*H+h.
+void weigh(const HeadPlan& plan, const HeadMatrix& query, const HeadMatrix& key, const float* additive, int64_t number,
+           ScoreBuffer& weights) {
+  weights.begin(number);
+  const auto scores = static_cast<size_t>(plan.scores());
+  if (additive != nullptr) std::memcpy(weights.data(), additive + number * plan.scores(), scores * sizeof(float));
+  HeadProduct{.m = plan.queries,
+              .n = plan.keys,
+              .k = plan.width,
+              .transpose_b = true,
+              .factor = plan.scale,
+              .keep = additive != nullptr ? 1.0 : 0.0}(query, key, weights.matrix());
+  softmax_rows(weights.data(), plan.queries, plan.keys);
+}
+
+const float* numbers_of(const at::Tensor& additive) {
+  return additive.defined() ? additive.const_data_ptr<float>() : nullptr;
+}
+
+void forward_heads(const HeadPlan& plan, const variable_list& in, const at::Tensor& out) {
+  const Heads query(in[0], plan.width), key(in[1], plan.width), value(in[2], plan.width), context(out, plan.width);
+  const float* additive = numbers_of(in[3]);
+  at::parallel_for(0, plan.rows * plan.heads, 1, [&](int64_t begin, int64_t end) {
+    std::vector<float> buffer(static_cast<size_t>(query.buffer_size() + key.buffer_size()));
+    float* const of_keys = buffer.data() + query.buffer_size();
+    ScoreBuffer weights(plan);
+    for (int64_t number = begin; number < end; ++number) {
+      const int64_t row = number / plan.heads, head = number % plan.heads, shared = head / plan.heads_of_shared();
+      weigh(plan, query.read(row, head, buffer.data()), key.read(row, shared, of_keys), additive, number, weights);
+      weights.drop();
+      HeadProduct{.m = plan.queries, .n = plan.width, .k = plan.keys}(
+          weights.matrix(), value.read(row, shared, of_keys), context.to_write(row, head, buffer.data()));
+      context.done(row, head, buffer.data());
+    }
+  });
+}
+
+// Buffers of a thread in the backward pass.
+struct BackwardBuffers {
+  BackwardBuffers(const HeadPlan& plan, int64_t of_queries, int64_t of_keys)
+      : weights(plan), dropped(plan), slope(plan), numbers(static_cast<size_t>(3 * of_queries + 4 * of_keys)) {
+    float* next = numbers.data();
+    for (float** buffer : {&query, &gradient, &query_slope}) {
+      *buffer = next;
+      next += of_queries;
+    }
+    for (float** buffer : {&key, &value, &key_slope, &value_slope}) {
+      *buffer = next;
+      next += of_keys;
+    }
+  }
+
+  ScoreBuffer weights, dropped, slope;
+  std::vector<float> numbers;
+  float *query, *gradient, *query_slope, *key, *value, *key_slope, *value_slope;
+};
+
+// Gradients of query, key, value and, if defined, of `additive`, from the context's.
+void backward_heads(const HeadPlan& plan, const variable_list& in, const at::Tensor& upstream,
+                    const variable_list& out) {
+  const Heads query(in[0], plan.width), key(in[1], plan.width), value(in[2], plan.width);
+  const Heads gradient(upstream, plan.width);
+  const Heads query_slope(out[0], plan.width), key_slope(out[1], plan.width), value_slope(out[2], plan.width);
+  const float* additive = numbers_of(in[3]);
+  float* additive_slope = out[3].defined() ? out[3].mutable_data_ptr<float>() : nullptr;
+  const auto scores = static_cast<size_t>(plan.scores());
+  const int64_t each = plan.heads_of_shared();
+  at::parallel_for(0, plan.rows * plan.shared, 1, [&](int64_t begin, int64_t end) {
+    BackwardBuffers own(plan, query.buffer_size(), key.buffer_size());
+    for (int64_t pair = begin; pair < end; ++pair) {
+      const int64_t row = pair / plan.shared, shared = pair % plan.shared;
+      const HeadMatrix k = key.read(row, shared, own.key), v = value.read(row, shared, own.value);
+      const HeadMatrix dk = key_slope.to_write(row, shared, own.key_slope);
+      const HeadMatrix dv = value_slope.to_write(row, shared, own.value_slope);
+      for (int64_t i = 0; i < each; ++i) {
+        const int64_t head = shared * each + i, number = row * plan.heads + head;
+        const double keep = i > 0 ? 1 : 0;
+        const HeadMatrix q = query.read(row, head, own.query), g = gradient.read(row, head, own.gradient);
+        weigh(plan, q, k, additive, number, own.weights);
+        own.dropped.begin(number);
+        std::memcpy(own.dropped.data(), own.weights.data(), scores * sizeof(float));
+        own.dropped.drop();
+        HeadProduct{.m = plan.keys, .n = plan.width, .k = plan.queries, .transpose_a = true, .keep = keep}(
+            own.dropped.matrix(), g, dv);
+        own.slope.begin(number);
+        HeadProduct{.m = plan.queries, .n = plan.keys, .k = plan.width, .transpose_b = true}(g, v, own.slope.matrix());
+        own.slope.drop();
+        softmax_rows_backward(own.weights.data(), own.slope.data(), plan.queries, plan.keys);
+        if (additive_slope != nullptr) {
+          std::memcpy(additive_slope + number * plan.scores(), own.slope.data(), scores * sizeof(float));
+        }
+        HeadProduct{.m = plan.queries, .n = plan.width, .k = plan.keys, .factor = plan.scale}(
+            own.slope.matrix(), k, query_slope.to_write(row, head, own.query_slope));
+        query_slope.done(row, head, own.query_slope);
+        HeadProduct{.m = plan.keys,
+                    .n = plan.width,
+                    .k = plan.queries,
+                    .transpose_a = true,
+                    .factor = plan.scale,
+                    .keep = keep}(own.slope.matrix(), q, dk);
+      }
+      key_slope.done(row, shared, own.key_slope);
+      value_slope.done(row, shared, own.value_slope);
+    }
+  });
+}
+
+// Returns a tensor whose heads are numbers side by side.
+at::Tensor with_dense_heads(const at::Tensor& x) {
+  return x.stride(2) == 1 ? x : x.contiguous();
+}
+
+HeadPlan plan_of(const HeadAttentionInput& input) {
+  return {.rows = input.query.size(0),
+          .queries = input.query.size(1),
+          .keys = input.key.size(1),
+          .heads = input.query.size(2) / input.width,
+          .shared = input.key.size(2) / input.width,
+          .width = input.width,
+          .scale = input.scale,
+          .threshold = input.dropout > 0 ? dropout_detail::threshold_of(input.dropout) : 0,
+          .mask = input.key_of_mask};
+}
+
+class AttentionByHeads : public torch::autograd::Function<AttentionByHeads> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& query, const at::Tensor& key,
+                            const at::Tensor& value, const at::Tensor& additive, const HeadPlan* plan) {
+    const variable_list in{with_dense_heads(query), with_dense_heads(key), with_dense_heads(value),
+                           additive.numel() > 0 ? additive.contiguous() : at::Tensor()};
+    const at::Tensor out = at::empty(query.sizes(), query.options().memory_format(at::MemoryFormat::Contiguous));
+    forward_heads(*plan, in, out);
+    context->save_for_backward(in);
+    context->saved_data["plan"] = std::vector<int64_t>{plan->heads,
+                                                       plan->shared,
+                                                       plan->threshold,
+                                                       static_cast<int64_t>(plan->mask.seed),
+                                                       static_cast<int64_t>(plan->mask.step),
+                                                       plan->mask.site,
+                                                       additive.requires_grad() ? 1 : 0};
+    context->saved_data["scale"] = plan->scale;
+    return out;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list in = context->get_saved_variables();
+    const std::vector<int64_t> kept = context->saved_data["plan"].toIntVector();
+    const HeadPlan plan{
+        .rows = in[0].size(0),
+        .queries = in[0].size(1),
+        .keys = in[1].size(1),
+        .heads = kept[0],
+        .shared = kept[1],
+        .width = in[0].size(2) / kept[0],
+        .scale = context->saved_data["scale"].toDouble(),
+        .threshold = static_cast<uint32_t>(kept[2]),
+        .mask = {static_cast<uint64_t>(kept[3]), static_cast<uint64_t>(kept[4]), static_cast<uint32_t>(kept[5])}};
+    const auto like = [](const at::Tensor& x) {
+      return at::empty(x.sizes(), x.options().requires_grad(false).memory_format(at::MemoryFormat::Contiguous));
+    };
+    variable_list out{like(in[0]), like(in[1]), like(in[2]), kept[6] != 0 ? like(in[3]) : at::Tensor()};
+    backward_heads(plan, in, gradients[0].to(in[0].scalar_type()).contiguous(), out);
+    out.emplace_back();  // the plan's
+    return out;
+  }
+};
+
+}  // namespace
+
+bool attends_by_heads(const HeadAttentionInput& input) {
+  const at::ScalarType type = input.query.scalar_type();
+  const auto takes = [&](const at::Tensor& x) { return x.is_cpu() && x.scalar_type() == type; };
+  const bool known = type == at::kFloat || type == at::kBFloat16;
+  const bool records = at::GradMode::is_enabled() &&
+                       (input.query.requires_grad() || input.key.requires_grad() || input.value.requires_grad() ||
+                        (input.additive.defined() && input.additive.requires_grad()));
+  return has_sgemm() && records && known && takes(input.query) && takes(input.key) && takes(input.value) &&
+         input.query.numel() > 0 && input.key.numel() > 0 &&
+         (!input.additive.defined() || input.additive.scalar_type() == at::kFloat);
+}
+
+at::Tensor attention_by_heads(const HeadAttentionInput& input) {
+  const HeadPlan plan = plan_of(input);
+  // Arguments of a function must be defined: without numbers the bias is nothing.
+  const at::Tensor additive = input.additive.defined() ? input.additive : at::empty({0}, at::kFloat);
+  return AttentionByHeads::apply(input.query, input.key, input.value, additive, &plan);
+}
+
+}  // namespace draftsmith::model
