@@ -48,6 +48,11 @@ int stop_requested() {
   return received.load(std::memory_order_relaxed);
 }
 
+void request_stop(int signal) {
+  int none = 0;
+  received.compare_exchange_strong(none, signal, std::memory_order_relaxed);
+}
+
 void throw_if_stop_requested(const std::string& saved) {
   if (const int signal = stop_requested()) throw Interrupted(signal, saved);
 }

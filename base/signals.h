@@ -32,6 +32,9 @@ class SignalWatch {
 // Returns the signal received since the watch began, 0 for none. Loops may call it in every step.
 int stop_requested();
 
+// Asks this process to stop as if `signal` had come, from any thread. Nothing happens if one came before.
+void request_stop(int signal);
+
 // Throws Interrupted if a stop was requested.
 void throw_if_stop_requested(const std::string& saved);
 

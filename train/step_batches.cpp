@@ -31,9 +31,13 @@ MicroBatches StepBatches::next(data::BatchPosition& position) {
 }
 
 std::future<StepBatches::HostBatches> StepBatches::begin(const MicroBatches& examples) const {
-  return std::async(std::launch::async, [make = make_, examples] {
+  MicroBatches own;
+  for (size_t i = 0; i < examples.size(); ++i) {
+    if (world_.has(static_cast<int64_t>(i))) own.push_back(examples[i]);
+  }
+  return std::async(std::launch::async, [make = make_, own = std::move(own)] {
     HostBatches made;
-    for (const std::vector<int64_t>& batch : examples) made.push_back(make(batch));
+    for (const std::vector<int64_t>& batch : own) made.push_back(make(batch));
     return made;
   });
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/corpus/batches.h"
+#include "distributed/world.h"
 #include "train/batch.h"
 
 namespace draftsmith::train {
@@ -21,14 +22,17 @@ using HostBatchMaker = std::function<HostBatch(const std::vector<int64_t>& examp
 
 class StepBatches {
  public:
-  // Batches are made for `device`, `accumulate` of them a step. The order must outlive this.
-  StepBatches(data::BatchOrder& order, HostBatchMaker make, at::Device device, int64_t accumulate)
-      : order_(order), make_(std::move(make)), device_(device), accumulate_(accumulate) {}
+  // Batches are made for `device`, `accumulate` of them a step, of which each process of `world` takes its own. Order
+  // and world must outlive this.
+  StepBatches(data::BatchOrder& order, HostBatchMaker make, at::Device device, int64_t accumulate,
+              const World& world = World::alone())
+      : order_(order), make_(std::move(make)), device_(device), accumulate_(accumulate), world_(world) {}
 
   // Returns the examples of the step at `position` and advances it. A step never reaches over the end of an epoch.
   MicroBatches next(data::BatchPosition& position);
-  // Returns the batch of the present step's next examples, on the device. May wait for the thread, but not for the
-  // device. Errors: the maker's, whichever thread they happened in; std::logic_error for other examples than the next.
+  // Returns the batch of the present step's next examples that are this process's, on the device. May wait for the
+  // thread, but not for the device. Errors: the maker's, whichever thread they happened in; std::logic_error for other
+  // examples than the next.
   Batch take(const std::vector<int64_t>& examples);
 
  private:
@@ -46,6 +50,7 @@ class StepBatches {
   HostBatchMaker make_;
   at::Device device_;
   int64_t accumulate_;
+  const World& world_;
   std::optional<Step> upcoming_;  // whose batches are being made
   HostBatches ready_;             // of the present step, those that were not taken yet
   // Batches that threads make: of the present step, until the first is taken, and of the next one. The end of a future

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 
 #include <fmt/format.h>
 
@@ -17,6 +18,7 @@
 #include "train/training_checkpoint.h"
 #include "train/training_log.h"
 #include "train/training_step.h"
+#include "train/world_training.h"
 
 namespace draftsmith::train {
 
@@ -42,12 +44,13 @@ struct Trainer::Impl {
         options(checked(std::move(chosen))),
         directory(std::move(where)),
         length(parse_period(options.length, "train.length")),
-        validation_inputs{inputs.validation, inputs.tokenizer, inputs.references, inputs.teacher},
+        world(*inputs.world),
+        validation_inputs{inputs.validation, inputs.tokenizer, inputs.references, inputs.teacher, inputs.world},
         batches(inputs.corpus, options.batches,
                 inputs.trainable.info().encoder_decoder ? data::RowForm::kSeparate : data::RowForm::kJoined),
         step_batches(
             batches, [this](const auto& examples) { return host_batch(examples); }, inputs.trainable.info().device,
-            options.accumulate),
+            options.accumulate, world),
         scale(scale_of(inputs.corpus, batches.batches(0), options.accumulate)),
         schedule(options.schedule, length, scale),
         objective(make_objective(options.objective,
@@ -58,6 +61,7 @@ struct Trainer::Impl {
     check_inputs(inputs);
     check_validation(inputs.trainable, validation_inputs, options.validation);
     check_groups();
+    warn_of_idle_processes();
   }
 
   bool validates() const { return inputs.validation != nullptr; }
@@ -91,6 +95,12 @@ struct Trainer::Impl {
                      .expected = "a parameter whose lr_factor is above 0"});
   }
 
+  void warn_of_idle_processes() const {
+    if (world.size() <= options.accumulate || !world.leads()) return;
+    log_warning("{} processes share {} micro-batches a step, so {} do nothing: raise `accumulate` to a multiple of {}",
+                world.size(), options.accumulate, world.size() - options.accumulate, world.size());
+  }
+
   // Turns gradients of frozen parameters off: they would cost time and count in the norm that clipping reads.
   void require_gradients() const {
     train::require_gradients(inputs.trainable, true);
@@ -100,7 +110,20 @@ struct Trainer::Impl {
     }
   }
 
+  // Restores what the leader finds, on all processes.
   void resume() {
+    if (world.leads()) restore();
+    state = share_start(world, state, inputs.trainable, *optimizer);
+    if (!world.leads()) return;
+    log.emplace(directory,
+                TrainingLogOptions{.progress = inputs.progress,
+                                   .tensorboard = options.tensorboard,
+                                   .last_step = state.step,
+                                   .validated = !state.validation_due,
+                                   .total_steps = static_cast<int64_t>(std::ceil(in_steps(length, length, scale)))});
+  }
+
+  void restore() {
     if (const auto checkpoint = checkpoints.newest()) {
       state = checkpoints.restore(*checkpoint, inputs.trainable, *optimizer);
       if (!state.finished) log_info("going on from {}", checkpoint->string());
@@ -109,12 +132,6 @@ struct Trainer::Impl {
       state.validation_due = state.validation_due && validates();
       require_more_length();
     }
-    log.emplace(directory,
-                TrainingLogOptions{.progress = inputs.progress,
-                                   .tensorboard = options.tensorboard,
-                                   .last_step = state.step,
-                                   .validated = !state.validation_due,
-                                   .total_steps = static_cast<int64_t>(std::ceil(in_steps(length, length, scale)))});
   }
 
   void require_more_length() const {
@@ -135,7 +152,8 @@ struct Trainer::Impl {
             .autocast = options.precision == "bf16",
             .recompute = options.activation_checkpointing,
             .step = state.step + 1,
-            .batches = &step_batches};
+            .batches = &step_batches,
+            .world = &world};
   }
 
   // Counters after a step.
@@ -155,7 +173,10 @@ struct Trainer::Impl {
     const Stopwatch watch;
     const Progressed before = state.progressed();
     const MicroBatches data = step_batches.next(state.position);
+    const double waited_before = world.waited();
     const StepResult result = accumulate_gradients(inputs.trainable, *objective, inputs.corpus, data, step_settings());
+    waited += world.waited() - waited_before;
+    stop_agreed = result.stop;
     count(data, result);
     const double lr = options.optimizer.lr * schedule.factor(before, state.progressed());
     if (result.nonfinite) {
@@ -183,10 +204,12 @@ struct Trainer::Impl {
 
   void log_step(const StepResult& result, double lr, double seconds) {
     add_to_window(state, result, options.clip_norm, seconds);
-    const StepMetrics metrics = window_metrics(state, lr, result.gradient_norm);
-    log->advance(metrics.loss, lr, metrics.labels_per_second);
+    StepMetrics metrics = window_metrics(state, lr, result.gradient_norm);
+    if (!world.is_alone()) metrics.waited = waited / std::max(state.window_seconds, 1e-9);
+    if (log) log->advance(metrics);
     if (state.step % options.log_every != 0) return;
-    log->add(metrics);
+    if (log) log->add(metrics);
+    waited = 0;
     clear_window(state);
   }
 
@@ -197,6 +220,7 @@ struct Trainer::Impl {
     try {
       result = validate(inputs.trainable, validation_inputs, options.validation);
     } catch (const Interrupted&) {
+      stop_agreed = true;
       return;
     }
     state.validation_due = false;
@@ -206,19 +230,20 @@ struct Trainer::Impl {
     require_finite_measure(result.loss, "loss", state.step, corpus);
     require_finite_measure(value, measure, state.step, corpus);
     const bool better = count_validation(state, value, measure);
-    if (better) {
+    if (better && world.leads()) {
       // A run killed after this and before its next checkpoint comes here again.
       std::filesystem::remove_all(best_directory(state.step));
       inputs.trainable.save(best_directory(state.step), save_options());
     }
-    log->add({state.step, better, watch.seconds()}, result);
+    if (log) log->add({state.step, better, watch.seconds()}, result);
     if (options.validation.patience > 0 && state.since_best >= options.validation.patience) {
-      log_info("no better {} for {} validations: stopping", measure, state.since_best);
+      if (log) log_info("no better {} for {} validations: stopping", measure, state.since_best);
       state.finished = true;
     }
   }
 
   void save_checkpoint() {
+    if (!world.leads()) return;
     checkpoints.write(inputs.trainable, *optimizer, state, save_options());
     // From here on no resumed run needs an older best model.
     if (state.best_value) keep_best_only(directory, state.best_step);
@@ -233,9 +258,10 @@ struct Trainer::Impl {
   void complete_step(bool checkpoint_due) {
     if (state.validation_due) run_validation();
     if (over() && !state.validation_due) state.finished = true;
-    const bool stop = !state.finished && stop_requested() != 0;
+    const bool stop = !state.finished && (world.is_alone() ? stop_requested() != 0 : stop_agreed);
     if (state.finished || stop || checkpoint_due) save_checkpoint();
     if (stop) {
+      if (!world.is_alone()) request_stop(SIGTERM);  // another process may be the one that was asked
       throw_if_stop_requested(fmt::format("training stopped after step {}; the same command goes on from there ({})",
                                           state.step, (directory / "checkpoints").string()));
     }
@@ -243,20 +269,26 @@ struct Trainer::Impl {
 
   // Writes the result; the model in memory becomes it.
   TrainResult finish() {
-    log->finish();
     train::require_gradients(inputs.trainable, false);
     const std::filesystem::path result = directory / "model";
+    if (world.leads()) write_result(result);
+    share_weights(world, inputs.trainable);
+    return {.model = result, .state = state, .stopped_early = done(length, state.progressed(), length) < 1};
+  }
+
+  void write_result(const std::filesystem::path& result) {
+    log->finish();
     const bool best = options.keep == "best" && state.best_value;
     if (best) inputs.trainable.load(best_directory(state.best_step));
     if (!std::filesystem::exists(result)) inputs.trainable.save_result(result, save_options());
     if (validates()) write_validation_summary(directory, best ? state.best_step : state.step);
-    return {.model = result, .state = state, .stopped_early = done(length, state.progressed(), length) < 1};
   }
 
   TrainerInputs inputs;
   TrainOptions options;
   std::filesystem::path directory;
   Period length;
+  World& world;
   ValidationInputs validation_inputs;
   data::BatchOrder batches;
   StepBatches step_batches;
@@ -267,7 +299,9 @@ struct Trainer::Impl {
   RunRecord record;
   CheckpointFolder checkpoints;
   TrainingState state;
-  std::optional<TrainingLog> log;
+  std::optional<TrainingLog> log;  // the leader's
+  bool stop_agreed = false;        // of several processes, one was asked to stop
+  double waited = 0;               // seconds of the steps since the last line of the log
 };
 
 Trainer::Trainer(TrainerInputs inputs, TrainOptions options, std::filesystem::path directory)

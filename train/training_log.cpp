@@ -82,23 +82,28 @@ TrainingLog::TrainingLog(const std::filesystem::path& directory, const TrainingL
                                                          .done_before = options.last_step});
 }
 
-void TrainingLog::advance(double loss, double lr, double labels_per_second) {
-  progress_->set_note(fmt::format("loss {:.3f}  lr {:.2e}  {} tokens/s", loss, lr, human_count(labels_per_second)));
+void TrainingLog::advance(const StepMetrics& metrics) {
+  std::string note = fmt::format("loss {:.3f}  lr {:.2e}  {} tokens/s", metrics.loss, metrics.lr,
+                                 human_count(metrics.labels_per_second));
+  if (metrics.waited) note += fmt::format("  waited {:.0f} %", 100 * *metrics.waited);
+  progress_->set_note(std::move(note));
   progress_->advance();
 }
 
 void TrainingLog::add(const StepMetrics& metrics) {
-  write_line({{"step", metrics.step},
-              {"epochs", metrics.epochs},
-              {"labels", metrics.labels},
-              {"loss", metrics.loss},
-              {"lr", metrics.lr},
-              {"gradient_norm", metrics.gradient_norm},
-              {"gradient_norm_max", metrics.largest_norm},
-              {"clipped", metrics.clipped},
-              {"skipped", metrics.skipped},
-              {"tokens_per_second", metrics.labels_per_second},
-              {"seconds", metrics.seconds}});
+  nlohmann::ordered_json line{{"step", metrics.step},
+                              {"epochs", metrics.epochs},
+                              {"labels", metrics.labels},
+                              {"loss", metrics.loss},
+                              {"lr", metrics.lr},
+                              {"gradient_norm", metrics.gradient_norm},
+                              {"gradient_norm_max", metrics.largest_norm},
+                              {"clipped", metrics.clipped},
+                              {"skipped", metrics.skipped},
+                              {"tokens_per_second", metrics.labels_per_second},
+                              {"seconds", metrics.seconds}};
+  if (metrics.waited) line["waited"] = *metrics.waited;
+  write_line(line);
   if (!events_) return;
   std::vector<Scalar> scalars{{"train/loss", metrics.loss},
                               {"train/lr", metrics.lr},
@@ -108,6 +113,7 @@ void TrainingLog::add(const StepMetrics& metrics) {
                               {"train/skipped", static_cast<double>(metrics.skipped)},
                               {"train/tokens_per_second", metrics.labels_per_second},
                               {"train/epochs", metrics.epochs}};
+  if (metrics.waited) scalars.emplace_back("train/waited", *metrics.waited);
   // A skipped step has neither loss nor norm.
   std::erase_if(scalars, [](const Scalar& scalar) { return !std::isfinite(scalar.second); });
   events_->add(metrics.step, scalars);

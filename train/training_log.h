@@ -26,6 +26,8 @@ struct StepMetrics {
   int64_t skipped = 0;           // steps without an update, since the start
   double labels_per_second = 0;  // target tokens, padding and validations not counted
   double seconds = 0;            // since the start, all sessions of the run together
+  // Of several processes: share of the time since the last line in which this one waited for others or communicated.
+  std::optional<double> waited = {};
 };
 
 struct ValidatedStep {
@@ -47,8 +49,8 @@ class TrainingLog {
   // Continues the log in `directory`. Errors: UserError for a file that cannot be written.
   TrainingLog(const std::filesystem::path& directory, const TrainingLogOptions& options);
 
-  // Moves the progress bar by one step.
-  void advance(double loss, double lr, double labels_per_second);
+  // Moves the progress bar by one step, and shows the measures so far.
+  void advance(const StepMetrics& metrics);
   void add(const StepMetrics& metrics);
   void add(const ValidatedStep& validated, const ValidationResult& result);
   void finish();

@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "base/device_autocast.h"
+#include "base/signals.h"
+#include "train/world_training.h"
 
 namespace draftsmith::train {
 
@@ -48,28 +50,46 @@ std::optional<Problem> find_nonfinite(const std::vector<double>& values, int64_t
   return std::nullopt;
 }
 
+// Makes the forward and backward pass of one micro-batch, the step's `number`th.
+Loss add_gradients(TrainableModel& trainable, Objective& objective, const data::Corpus& corpus,
+                   const std::vector<int64_t>& examples, const StepSettings& settings, size_t number) {
+  const Batch batch = settings.batches != nullptr
+                          ? settings.batches->take(examples)
+                          : make_batch(corpus, examples, trainable.info(), settings.pack_tokens);
+  const model::DropoutContext dropout{.probability = settings.dropout,
+                                      .seed = settings.seed,
+                                      .step = settings.first_micro_step + number,
+                                      .recompute = settings.recompute};
+  Loss loss;
+  {
+    const AutocastScope autocast(trainable.info().device.type(), settings.autocast);
+    loss = objective.loss(trainable, batch, dropout);
+  }
+  loss.sum.backward();
+  return loss;
+}
+
 }  // namespace
 
 StepResult accumulate_gradients(TrainableModel& trainable, Objective& objective, const data::Corpus& corpus,
                                 const MicroBatches& micro_batches, const StepSettings& settings) {
-  StepResult result;
-  std::vector<at::Tensor> values;
-  uint64_t micro_step = settings.first_micro_step;
-  for (const std::vector<int64_t>& examples : micro_batches) {
-    const Batch batch = settings.batches != nullptr
-                            ? settings.batches->take(examples)
-                            : make_batch(corpus, examples, trainable.info(), settings.pack_tokens);
-    const model::DropoutContext dropout{
-        .probability = settings.dropout, .seed = settings.seed, .step = micro_step++, .recompute = settings.recompute};
-    Loss loss;
-    {
-      const AutocastScope autocast(trainable.info().device.type(), settings.autocast);
-      loss = objective.loss(trainable, batch, dropout);
+  World& world = *settings.world;
+  StepCounts counts;
+  for (size_t i = 0; i < micro_batches.size(); ++i) {
+    if (!world.has(static_cast<int64_t>(i))) {
+      counts.losses.push_back(at::zeros({}, at::TensorOptions(trainable.info().device).dtype(at::kDouble)));
+      continue;
     }
-    loss.sum.backward();
-    values.push_back(loss.sum.detach().to(at::kDouble));
-    result.labels += loss.count;
+    const Loss loss = add_gradients(trainable, objective, corpus, micro_batches[i], settings, i);
+    counts.losses.push_back(loss.sum.detach().to(at::kDouble));
+    counts.labels += loss.count;
   }
+  if (!world.is_alone()) {
+    counts.stop = stop_requested() != 0;
+    sum_step(world, trainable, counts);
+  }
+  StepResult result{.labels = counts.labels, .stop = counts.stop};
+  std::vector<at::Tensor>& values = counts.losses;
   values.push_back(global_norm(trainable).to(at::kDouble));
   // Loss and norm reach the host together, so that a GPU is waited for once.
   const at::Tensor on_host = at::stack(values).cpu();

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "data/corpus/corpus.h"
+#include "distributed/world.h"
 #include "train/objectives/objective.h"
 #include "train/step_batches.h"
 
@@ -21,18 +22,21 @@ struct StepSettings {
   bool recompute = false;          // activation checkpointing: layers are computed again in the backward pass
   int64_t step = 0;                // the step's number, for messages
   StepBatches* batches = nullptr;  // gives the batches, in this order; nullptr: they are made here
+  World* world = &World::alone();  // shares the micro-batches: micro-batch i is of the process that World::has(i) names
 };
 
 struct StepResult {
   double loss_sum = 0;  // over labels
   int64_t labels = 0;
+  bool stop = false;         // of several processes, one was asked to stop: all end after this step
   double gradient_norm = 0;  // of the mean loss, before clipping; parameters without a gradient are left out
   // Present if a loss or a gradient is NaN or infinite: names step, corpus and examples. No update may follow.
   std::optional<Problem> nonfinite = {};
 };
 
 // Adds the gradients of the micro-batches' loss *sums* to the parameters; gradient_scale() turns them into gradients of
-// the mean loss of one large batch.
+// the mean loss of one large batch. Of several processes all get the sums over all micro-batches. Errors: as
+// World::sum().
 StepResult accumulate_gradients(TrainableModel& trainable, Objective& objective, const data::Corpus& corpus,
                                 const MicroBatches& micro_batches, const StepSettings& settings);
 

@@ -1,8 +1,11 @@
 #include "train/validation.h"
 
 #include <algorithm>
+#include <csignal>
 
 #include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "base/signals.h"
 #include "base/timing.h"
@@ -73,6 +76,7 @@ struct Sums {
 
   void add(const Predictions& own, const std::optional<Predictions>& teacher);
   void add(const Sums& other);
+  void add(const nlohmann::json& part);  // of to_json(), from another process
   double mean_loss() const { return loss / static_cast<double>(std::max<int64_t>(1, in_head)); }
   double per_label(double sum) const { return sum / static_cast<double>(std::max<int64_t>(1, labels)); }
   double accuracy() const { return per_label(static_cast<double>(correct)); }
@@ -99,6 +103,33 @@ void Sums::add(const Sums& other) {
   if (other.overlap) overlap = overlap.value_or(0) + *other.overlap;
 }
 
+// Returns a number as a text, since JSON has no NaN.
+std::string exact(double number) {
+  return fmt::format("{}", number);
+}
+double exact_number(const nlohmann::json& text) {
+  return std::stod(text.get<std::string>());
+}
+
+nlohmann::json to_json(const Sums& sums) {
+  nlohmann::json json{{"layer", sums.layer},     {"weight", sums.weight}, {"loss", exact(sums.loss)},
+                      {"correct", sums.correct}, {"labels", sums.labels}, {"in_head", sums.in_head}};
+  if (sums.overlap) json["overlap"] = exact(*sums.overlap);
+  return json;
+}
+
+void Sums::add(const nlohmann::json& part) {
+  layer = part.at("layer");
+  weight = part.at("weight");
+  Sums other;
+  other.loss = exact_number(part.at("loss"));
+  other.correct = part.at("correct");
+  other.labels = part.at("labels");
+  other.in_head = part.at("in_head");
+  if (part.contains("overlap")) other.overlap = exact_number(part.at("overlap"));
+  add(other);
+}
+
 double weighted_loss(const std::vector<Sums>& sums) {
   double loss = 0;
   for (const Sums& one : sums) loss += one.weight * one.mean_loss();
@@ -114,12 +145,35 @@ std::optional<Predictions> teacher_of(const ValidationInputs& inputs, const Trai
       .model = inputs.teacher, .hidden = hidden_at_labels(*inputs.teacher, batch, {}), .labels = batch.labels};
 }
 
-// Sums of the first prediction, and of the exits after it.
-std::vector<Sums> measure(TrainableModel& trainable, const ValidationInputs& inputs, const ValidationOptions& options) {
+// Returns what each process's part of the work gives, by rank. Errors: on all processes Interrupted, if one was asked
+// to stop during its part.
+template <class Part>
+std::vector<nlohmann::json> gather_parts(World& world, const std::string& what, const Part& part) {
+  if (world.is_alone()) return {part()};
+  nlohmann::json own;  // null: stopped
+  try {
+    own = part();
+  } catch (const Interrupted&) {
+  }
+  std::vector<nlohmann::json> parts;
+  for (const std::string& text : world.gather(what, own.dump())) {
+    parts.push_back(nlohmann::json::parse(text));
+    if (!parts.back().is_null()) continue;
+    request_stop(SIGTERM);
+    stop_if_asked();
+  }
+  return parts;
+}
+
+// Sums over this process's batches: of the first prediction, and of the exits after it.
+std::vector<Sums> measure_own(TrainableModel& trainable, const ValidationInputs& inputs,
+                              const ValidationOptions& options) {
   std::vector<Sums> sums;
+  int64_t number = 0;
   const int64_t count = examples_to_use(inputs, options.max_examples);
   const bool encoder_decoder = trainable.info().encoder_decoder;
   for (const auto& examples : validation_batches(*inputs.corpus, count, options.token_budget, encoder_decoder)) {
+    if (!inputs.world->has(number++)) continue;
     stop_if_asked();
     const Batch batch = make_batch(*inputs.corpus, examples, trainable.info());
     TrainableOutput output = trainable.forward(batch, {});
@@ -131,6 +185,20 @@ std::vector<Sums> measure(TrainableModel& trainable, const ValidationInputs& inp
     for (size_t i = 0; i < measured.size(); ++i) sums[i].add(measured[i], teacher);
   }
   return sums;
+}
+
+std::vector<Sums> measure(TrainableModel& trainable, const ValidationInputs& inputs, const ValidationOptions& options) {
+  const auto part = [&] {
+    nlohmann::json own = nlohmann::json::array();
+    for (const Sums& sums : measure_own(trainable, inputs, options)) own.push_back(to_json(sums));
+    return own;
+  };
+  std::vector<Sums> all;
+  for (const nlohmann::json& one : gather_parts(*inputs.world, "the validation", part)) {
+    all.resize(std::max(all.size(), one.size()));
+    for (size_t i = 0; i < one.size(); ++i) all[i].add(one[i]);
+  }
+  return all;
 }
 
 std::string decoded_target(const ValidationInputs& inputs, int64_t example) {
@@ -146,7 +214,9 @@ std::vector<std::vector<int64_t>> sources_of(const ValidationInputs& inputs, int
   return sources;
 }
 
-double greedy_bleu(const TrainableModel& trained, const ValidationInputs& inputs, const ValidationOptions& options) {
+// Returns the greedy outputs of every source that is this process's.
+std::vector<std::string> own_outputs(const TrainableModel& trained, const ValidationInputs& inputs,
+                                     const ValidationOptions& options) {
   const TextWriters writers = trained.text_writers();
   const auto model = writers.tandem ? writers.target : writers.alone();
   infer::DecodeOptions decoding;
@@ -161,20 +231,49 @@ double greedy_bleu(const TrainableModel& trained, const ValidationInputs& inputs
   models.target_tokenizer = inputs.tokenizer;
   const model::StatesFreed freed(*model);  // training needs the memory
   infer::Generator generator(models, decoding);
-  const int64_t count = examples_to_use(inputs, options.bleu_examples);
-  const std::vector<std::vector<int64_t>> sources = sources_of(inputs, count);
-  metrics::References references;
-  for (int64_t i = 0; i < count; ++i) {
-    references.push_back(
-        {inputs.references.empty() ? decoded_target(inputs, i) : inputs.references[static_cast<size_t>(i)]});
+  const auto all = sources_of(inputs, examples_to_use(inputs, options.bleu_examples));
+  std::vector<std::vector<int64_t>> sources;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (inputs.world->has(static_cast<int64_t>(i))) sources.push_back(all[i]);
   }
-  std::vector<std::string> hypotheses;
+  std::vector<std::string> outputs;
   const auto results = generator.generate(sources, 0, [](size_t, const auto&) { stop_if_asked(); });
   infer::throw_if_failed(results);
   for (const infer::GenerationResult& result : results) {
-    hypotheses.push_back(infer::text_of_known(*inputs.tokenizer, result.ids));
+    outputs.push_back(infer::text_of_known(*inputs.tokenizer, result.ids));
+  }
+  return outputs;
+}
+
+double greedy_bleu(const TrainableModel& trained, const ValidationInputs& inputs, const ValidationOptions& options) {
+  const auto parts = gather_parts(*inputs.world, "the validation's BLEU",
+                                  [&] { return nlohmann::json(own_outputs(trained, inputs, options)); });
+  const auto count = static_cast<size_t>(examples_to_use(inputs, options.bleu_examples));
+  metrics::References references;
+  std::vector<std::string> hypotheses;
+  for (size_t i = 0; i < count; ++i) {
+    references.push_back(
+        {inputs.references.empty() ? decoded_target(inputs, static_cast<int64_t>(i)) : inputs.references[i]});
+    hypotheses.push_back(parts[i % parts.size()].at(i / parts.size()).get<std::string>());
   }
   return metrics::corpus_bleu(hypotheses, references).score;
+}
+
+// Returns the leader's measures of drafts.
+DraftMeasures leaders_drafts(const TrainableModel& trained, const ValidationInputs& inputs,
+                             const ValidationOptions& options) {
+  const auto sources = sources_of(inputs, examples_to_use(inputs, options.draft_examples));
+  const auto parts = gather_parts(*inputs.world, "the validation's speculative decode", [&]() -> nlohmann::json {
+    if (!inputs.world->leads()) return "none";
+    const DraftMeasures own =
+        measure_drafts(trained, {inputs.teacher, inputs.tokenizer, sources, stop_if_asked}, options);
+    return {exact(own.alpha), exact(own.tokens_per_target_run), exact(own.alpha_forced), exact(own.agreement)};
+  });
+  const nlohmann::json& told = parts.front();
+  return {.alpha = exact_number(told.at(0)),
+          .tokens_per_target_run = exact_number(told.at(1)),
+          .alpha_forced = exact_number(told.at(2)),
+          .agreement = exact_number(told.at(3))};
 }
 
 bool continues_nothing(const ValidationInputs& inputs, int64_t count) {
@@ -213,10 +312,7 @@ void decode(const TrainableModel& trained, const ValidationInputs& inputs, const
             ValidationResult& result) {
   const Stopwatch watch;
   if (options.bleu_examples > 0) result.bleu = greedy_bleu(trained, inputs, options);
-  if (options.draft_examples > 0) {
-    const auto sources = sources_of(inputs, examples_to_use(inputs, options.draft_examples));
-    result.drafts = measure_drafts(trained, {inputs.teacher, inputs.tokenizer, sources, stop_if_asked}, options);
-  }
+  if (options.draft_examples > 0) result.drafts = leaders_drafts(trained, inputs, options);
   result.decoding_seconds = watch.seconds();
 }
 

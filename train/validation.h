@@ -9,6 +9,7 @@
 
 #include "data/corpus/corpus.h"
 #include "data/tokenizers/tokenizer.h"
+#include "distributed/world.h"
 #include "train/draft_measures.h"
 #include "train/options.h"
 #include "train/trainable/trainable_model.h"
@@ -42,6 +43,7 @@ struct ValidationInputs {
   const data::Tokenizer* tokenizer = nullptr;
   std::vector<std::string> references = {};  // one an example; empty: the decoded targets
   model::TransformerModel* teacher = nullptr;
+  World* world = &World::alone();  // shares the batches and the outputs of BLEU; the leader measures drafts
 };
 
 // Checks the inputs. Errors (UserError): BLEU without a tokenizer; BLEU or a speculative decode for models that cannot
@@ -50,7 +52,8 @@ struct ValidationInputs {
 void check_validation(const TrainableModel& trainable, const ValidationInputs& inputs,
                       const ValidationOptions& options);
 
-// Validates. Errors: Interrupted when SIGINT or SIGTERM came (base/signals.h), between two batches.
+// Validates; all processes get the same result. Errors: Interrupted when SIGINT or SIGTERM came to one of them
+// (base/signals.h), between two batches; otherwise as World::sum().
 ValidationResult validate(TrainableModel& trainable, const ValidationInputs& inputs, const ValidationOptions& options);
 
 // Returns the value of a measure by its name in ValidationOptions; "loss" is the weighted one, if there is one.

@@ -1,0 +1,68 @@
+// Jobs of several processes for tests: each "process" is a thread with a World of its own.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "distributed/c10d_world.h"
+
+namespace draftsmith::testing_support {
+
+// Returns a port of the loopback interface that was free a moment ago.
+inline int64_t free_port() {
+  const int descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ::bind(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof(address));
+  socklen_t length = sizeof(address);
+  ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &length);
+  ::close(descriptor);
+  return ntohs(address.sin_port);
+}
+
+// Returns the launch of process `rank` of a job on this machine.
+inline Launch local_launch(int64_t rank, int64_t size, int64_t port) {
+  return {.launcher = "test",
+          .rank = rank,
+          .size = size,
+          .local_rank = rank,
+          .local_size = size,
+          .host = "127.0.0.1",
+          .port = port,
+          .attempt = "0"};
+}
+
+// Runs `work` in each process of a job and returns when all have ended. Throws what the process of the lowest rank
+// threw. One process is World::alone().
+inline void run_in_world(int64_t size, const std::function<void(World&)>& work,
+                         std::chrono::seconds timeout = std::chrono::seconds(60)) {
+  if (size == 1) return work(World::alone());
+  const int64_t port = free_port();
+  std::vector<std::exception_ptr> errors(static_cast<size_t>(size));
+  std::vector<std::thread> threads;
+  for (int64_t rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        const auto world = join_world(local_launch(rank, size, port), {.timeout = timeout});
+        work(*world);
+      } catch (...) {
+        errors[static_cast<size_t>(rank)] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+}  // namespace draftsmith::testing_support
