@@ -159,18 +159,17 @@ void add_ratios(TimedLines& lines, const metrics::ResamplingOptions& resampling,
   }
 }
 
-// Returns the counts of the timed lines without prefills.
-infer::DecodeStats timed_decoding(const SettingRecords& records) {
+}  // namespace
+
+infer::DecodeStats timed_counts(const SettingRecords& run) {
   infer::DecodeStats sum;
-  for (const LineRecord& line : records) {
+  for (const LineRecord& line : run) {
     if (line.repetitions.empty()) continue;
     sum += line.stats;
     sum.target_runs -= line.prefill_runs;
   }
   return sum;
 }
-
-}  // namespace
 
 bool Speed::lengths_differ() const {
   return length_ratio && std::abs(*length_ratio - 1) > 0.02;
@@ -196,15 +195,15 @@ Speed measure_speed(const SettingRecords& run, const SettingRecords& baseline,
 }
 
 double decode_bound(const SettingRecords& run, const SettingRecords& baseline, const LayerDepth& depth) {
-  const infer::DecodeStats own = timed_decoding(run);
-  const infer::DecodeStats plain = timed_decoding(baseline);
+  const infer::DecodeStats own = timed_counts(run);
+  const infer::DecodeStats plain = timed_counts(baseline);
   const double plain_tokens = quotient(plain.emitted, plain.target_runs);  // a run
   if (depth.early == 0) return quotient(quotient(own.emitted, own.target_runs), plain_tokens);
   return quotient(quotient(own.emitted * depth.layers, own.latency_units), plain_tokens);
 }
 
 double layer_bound(const SettingRecords& run, int64_t layers) {
-  const infer::DecodeStats own = timed_decoding(run);
+  const infer::DecodeStats own = timed_counts(run);
   return quotient(own.emitted * layers, own.layer_runs);
 }
 

@@ -44,6 +44,9 @@ struct Speed {
 Speed measure_speed(const SettingRecords& run, const SettingRecords& baseline,
                     const metrics::ResamplingOptions& resampling);
 
+// Returns the counts of the timed lines without prefills: what the time of decoding was spent on.
+infer::DecodeStats timed_counts(const SettingRecords& run);
+
 // Depth of the decoder, and of the part of it that a setting reads early.
 struct LayerDepth {
   int64_t layers = 0;  // layers of the decoder

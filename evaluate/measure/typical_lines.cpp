@@ -36,11 +36,17 @@ infer::StepCosts median_costs(std::span<const infer::StepCosts> measured) {
   std::vector<double> draft;
   for (const infer::StepCosts& one : measured) draft.push_back(one.draft);
   costs.draft = median(draft);
-  for (size_t width = 0; width < measured.front().target.size(); ++width) {
-    std::vector<double> target;
-    for (const infer::StepCosts& one : measured) target.push_back(one.target.at(width));
-    costs.target.push_back(median(target));
-  }
+  const auto medians = [&](std::vector<double> infer::StepCosts::*times) {
+    std::vector<double> all;
+    for (size_t i = 0; i < (measured.front().*times).size(); ++i) {
+      std::vector<double> one;
+      for (const infer::StepCosts& costs_of_line : measured) one.push_back((costs_of_line.*times).at(i));
+      all.push_back(median(one));
+    }
+    return all;
+  };
+  costs.target = medians(&infer::StepCosts::target);
+  costs.drafts = medians(&infer::StepCosts::drafts);
   return costs;
 }
 

@@ -154,9 +154,12 @@ class TaskSummary {
   void add_prediction(const Setting& setting, const infer::DecodeStats& stats, SettingResult& result) const {
     const auto costs = measured_.costs.find(setting.drafter_label());
     if (costs == measured_.costs.end()) return;
+    // Counts of other lines would not explain the time of the timed ones.
+    if (const auto timed = predict(setting, timed_counts(records(setting)), costs->second)) {
+      result.accounted = {.cost_ratio = timed->cost_ratio, .speedup = timed->speedup_from_counts};
+    }
     const auto prediction = predict(setting, stats, costs->second);
     if (!prediction) return;
-    result.accounted = {.cost_ratio = prediction->cost_ratio, .speedup = prediction->speedup_from_counts};
     if (!prediction->speedup) return;
     result.predicted = {.cost_ratio = prediction->cost_ratio, .speedup = *prediction->speedup};
     if (!prediction->latency) return;

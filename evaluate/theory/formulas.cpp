@@ -25,7 +25,7 @@ void check(const PpdSetting& setting) {
 
 // Returns the time of an iteration that drafts `window` tokens, in the unit of `costs`.
 double iteration_time(int64_t window, const infer::StepCosts& costs) {
-  return static_cast<double>(window) * costs.draft +
+  return costs.drafting(static_cast<double>(window)) +
          costs.target.at(0) * costs.relative_target(static_cast<double>(window + 1));
 }
 

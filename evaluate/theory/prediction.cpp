@@ -12,8 +12,9 @@ std::optional<Prediction> predict(const Setting& run, const infer::DecodeStats& 
   prediction.cost_ratio = costs.cost_ratio();
   const auto target_runs = static_cast<double>(stats.target_runs);
   const double mean_step = static_cast<double>(stats.target_tokens) / target_runs;
-  const double time =
-      static_cast<double>(stats.draft_runs) * prediction.cost_ratio + target_runs * costs.relative_target(mean_step);
+  const double mean_draft = static_cast<double>(stats.draft_runs) / target_runs;
+  const double round = costs.drafting(mean_draft) / costs.target[0] + costs.relative_target(mean_step);
+  const double time = target_runs * round;
   prediction.speedup_from_counts = static_cast<double>(stats.emitted) / time;
   const bool constant = run.decode.drafts() && infer::window_traits(run.decode).constant_length;
   if (constant && stats.overlap_count > 0) {

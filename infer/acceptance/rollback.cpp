@@ -66,7 +66,11 @@ Judgement RollbackAcceptance::judge(const Verification& verification) {
   Judgement judgement = judge_rows(verification, overlaps, [this](const auto& rows, int64_t b, double* values) {
     return judge_row(rows, b, values);
   });
-  judgement.rolled_back = judgement.accepted.lt(verification.counts);
+  judgement.rolled_back = host_empty({judgement.accepted.size(0)}, at::kBool);
+  const auto* accepted = judgement.accepted.const_data_ptr<int64_t>();
+  const auto* counts = verification.counts.const_data_ptr<int64_t>();
+  auto* rolled_back = judgement.rolled_back.mutable_data_ptr<bool>();
+  for (int64_t b = 0; b < judgement.accepted.size(0); ++b) rolled_back[b] = accepted[b] < counts[b];
   return judgement;
 }
 

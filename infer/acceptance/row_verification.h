@@ -2,10 +2,12 @@
 // nothing.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include <ATen/Dispatch.h>
 
+#include "base/host_tensor.h"
 #include "infer/acceptance/acceptance_rule.h"
 
 namespace draftsmith::infer {
@@ -63,9 +65,12 @@ Judgement judge_rows(const Verification& verification, bool overlap, const Judge
   const int64_t rows = verification.tokens.size(0);
   const int64_t window = verification.tokens.size(1);
   Judgement judgement;
-  judgement.accepted = at::empty({rows}, at::kLong);
-  judgement.next = at::empty({rows}, at::kLong);
-  if (overlap) judgement.overlap = at::zeros({rows, window}, at::kDouble);
+  judgement.accepted = host_empty({rows}, at::kLong);
+  judgement.next = host_empty({rows}, at::kLong);
+  if (overlap) {
+    judgement.overlap = host_empty({rows, window}, at::kDouble);
+    std::fill_n(judgement.overlap.template mutable_data_ptr<double>(), rows * window, 0.0);
+  }
   AT_DISPATCH_FLOATING_TYPES(verification.logits.scalar_type(), "judge", [&] {
     const RowVerification<scalar_t> numbers(verification);
     for (int64_t b = 0; b < rows; ++b) {

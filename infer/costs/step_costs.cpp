@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/device.h"
-#include "base/statistics.h"
 #include "base/timing.h"
 #include "infer/drafters/drafter_probe.h"
 #include "infer/loop/vocabulary.h"
@@ -82,8 +81,7 @@ const model::EncoderStates* TimedModel::encoder() const {
 }
 
 StepCosts measure_rounds(TimedModel& target, TimedDrafter& drafter, int64_t max_tokens) {
-  std::vector<std::vector<double>> verifying(static_cast<size_t>(max_tokens));
-  std::vector<double> drafting;
+  RoundTimes times;
   for (int64_t repetition = 0; repetition < kCalibrationWarmup + kCalibrationRepetitions; ++repetition) {
     target.go_back();
     target.run(1);
@@ -94,15 +92,10 @@ StepCosts measure_rounds(TimedModel& target, TimedDrafter& drafter, int64_t max_
       for (int64_t j = 1; j < tokens; ++j) drafted += drafter.draft();
       double verified = target.run(tokens);
       if (tokens > 1) verified += drafter.observe(target.output(), tokens);
-      if (repetition < kCalibrationWarmup) continue;
-      if (tokens > 1) drafting.push_back(drafted / static_cast<double>(tokens - 1));
-      verifying[static_cast<size_t>(tokens - 1)].push_back(verified);
+      if (repetition >= kCalibrationWarmup) times.add(tokens, drafted, verified);
     }
   }
-  StepCosts costs;
-  for (const auto& seconds : verifying) costs.target.push_back(median(seconds));
-  costs.draft = drafting.empty() ? 0 : median(drafting);
-  return costs;
+  return times.medians();
 }
 
 StepCosts measure_step_costs(model::LanguageModel& target, model::LanguageModel& drafter,

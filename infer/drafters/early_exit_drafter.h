@@ -32,14 +32,14 @@ class EarlyExitDrafter : public Drafter {
   void observe(const DraftObservation& observation) override;
 
  private:
-  at::Tensor run_first(const at::Tensor& tokens, std::span<const int64_t> new_tokens);
+  at::Tensor run_first(const at::Tensor& tokens, std::span<const int64_t> new_tokens, model::Logits wanted);
   at::Tensor pending_hidden(const model::StepInput& input);
-  at::Tensor run_rest(at::Tensor hidden, const model::StepInput& input, model::StepOutput& output);
   void forget_draft();
 
   model::TransformerModel& target_;
   int64_t layers_;
   const model::Exits* exits_;
+  bool own_head_;  // the model's own norm and head read layer n
   model::DecoderState* state_ = nullptr;
   // --- this window ---
   std::vector<at::Tensor> hidden_;  // outputs of layer n, one [B,1,D] for each step; garbage for rows that did not run

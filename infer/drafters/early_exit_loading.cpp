@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "base/device.h"
-#include "base/statistics.h"
 #include "base/timing.h"
 #include "infer/costs/calibration_state.h"
 #include "infer/costs/step_times.h"
@@ -57,6 +56,16 @@ class TimedExit {
     return seconds;
   }
 
+  // Runs all layers of one token, as plain decoding does. Returns the seconds.
+  double step() {
+    const at::Tensor tokens = at::full({1, 1}, token(), at::TensorOptions(at::kLong).device(device_));
+    const model::StepInput input{tokens, {1}, model::Logits::kLast, {}};
+    synchronize(device_);
+    const Stopwatch watch;
+    most_likely(target_.step(input, *state_).logits).to(at::kCPU);
+    return watch.seconds();
+  }
+
   // Runs the remaining layers of the drafted tokens and of the token before them. Returns the seconds.
   double verify() {
     const auto tokens = std::ssize(drafted_) + 1;
@@ -90,27 +99,21 @@ class TimedExit {
 };
 
 // Like measure_step_costs(), over the one state that both share: target[L-1] is the verification of L-1 drafted tokens,
-// whose first layers have run; target[0] runs all layers of one token.
+// whose first layers have run; target[0] is a step of plain decoding.
 StepCosts measure_exit_costs(const ExitDrafting& drafting, const CalibrationContext& context, int64_t max_tokens) {
   const model::DecodingGuard guard;
   TimedExit prepared(drafting, context, max_tokens);
-  std::vector<std::vector<double>> verifying(static_cast<size_t>(max_tokens));
-  std::vector<double> draft_seconds;
+  RoundTimes times;
   for (int64_t repetition = 0; repetition < kCalibrationWarmup + kCalibrationRepetitions; ++repetition) {
     for (int64_t tokens = 1; tokens <= max_tokens; ++tokens) {
       prepared.go_back();
       double drafted = 0;
       for (int64_t j = 1; j < tokens; ++j) drafted += prepared.draft();
-      const double verified = prepared.verify();
-      if (repetition < kCalibrationWarmup) continue;
-      if (tokens > 1) draft_seconds.push_back(drafted / static_cast<double>(tokens - 1));
-      verifying[static_cast<size_t>(tokens - 1)].push_back(verified);
+      const double verified = tokens == 1 ? prepared.step() : prepared.verify();
+      if (repetition >= kCalibrationWarmup) times.add(tokens, drafted, verified);
     }
   }
-  StepCosts costs;
-  for (auto& seconds : verifying) costs.target.push_back(median(std::move(seconds)));
-  costs.draft = draft_seconds.empty() ? 0 : median(std::move(draft_seconds));
-  return costs;
+  return times.medians();
 }
 
 // Like measure_forced_alpha(), from one pass: the exit reads the target's hidden states of its layer.

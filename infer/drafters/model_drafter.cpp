@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/host_tensor.h"
 #include "infer/costs/step_costs.h"
 #include "infer/forced/forced_alpha.h"
 #include "infer/load_models.h"
@@ -118,11 +119,12 @@ at::Tensor ModelDrafter::next_logits(const DraftRequest& request) {
     input = unseen_tokens(request);
   } else {
     input.logits = model::Logits::kLast;
-    input.tokens = request.drafted.back().unsqueeze(1);  // [B,1]
+    input.tokens = viewed(request.drafted.back(), {std::ssize(request.rows), 1});  // [B,1]
     input.new_tokens.assign(request.active.begin(), request.active.end());
   }
   input.tokens = mask_unknown(input.tokens);
-  return fit_vocabulary(model_.step(input, *state_).logits.select(1, 0), vocabulary_);
+  const at::Tensor logits = model_.step(input, *state_).logits;  // [B,1,V]
+  return fit_vocabulary(viewed(logits, {logits.size(0), logits.size(2)}), vocabulary_);
 }
 
 void ModelDrafter::observe(const DraftObservation& observation) {

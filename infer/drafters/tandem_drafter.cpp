@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "base/host_tensor.h"
 #include "infer/loop/prefill.h"
 #include "infer/loop/vocabulary.h"
 
@@ -62,9 +63,10 @@ at::Tensor TandemDrafter::next_logits(const DraftRequest& request) {
   input.logits = model::Logits::kLast;
   input.new_tokens.assign(request.active.begin(), request.active.end());
   input.tokens = request.drafted.empty() ? last_tokens(request.rows, secondary_.info().device)
-                                         : request.drafted.back().unsqueeze(1);  // [B,1]
+                                         : viewed(request.drafted.back(), {std::ssize(request.rows), 1});  // [B,1]
   input.tokens = known_tokens(input.tokens, secondary_.info(), vocabulary_);
-  return fit_vocabulary(secondary_.step(input, *state_).logits.select(1, 0), vocabulary_);  // [B,V]
+  const at::Tensor logits = secondary_.step(input, *state_).logits;                      // [B,1,V]
+  return fit_vocabulary(viewed(logits, {logits.size(0), logits.size(2)}), vocabulary_);  // [B,V]
 }
 
 void TandemDrafter::observe(const DraftObservation& observation) {

@@ -109,7 +109,7 @@ DecodeLoop::Verdict DecodeLoop::verify(RowBatch& batch, Draft& draft) {
   settings_.process(logits, {batch.rows, draft.on_host});
   const Verification verification{batch.rows,
                                   logits,
-                                  input.tokens.narrow(1, 1, draft.width()),                   // [B,G]
+                                  drafted_tokens(input.tokens),                               // [B,G]
                                   to_device(draft.counts, {std::ssize(batch.rows)}, device),  // [B]
                                   draft.probabilities,
                                   settings_.warping,

@@ -3,15 +3,17 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/host_tensor.h"
+
 namespace draftsmith::infer {
 
 namespace {
 
 // Clears the flags of rows that the rule stops: go_on bool [B].
 void intersect(std::vector<int64_t>& active, const at::Tensor& go_on) {
-  const auto on_host = go_on.cpu();
-  const auto answers = on_host.accessor<bool, 1>();
-  for (size_t b = 0; b < active.size(); ++b) active[b] &= answers[static_cast<int64_t>(b)] ? 1 : 0;
+  const auto on_host = go_on.is_cpu() ? go_on : go_on.cpu();
+  const bool* answers = on_host.const_data_ptr<bool>();
+  for (size_t b = 0; b < active.size(); ++b) active[b] &= answers[b] ? 1 : 0;
 }
 
 // Returns probabilities [B,V] that are one-hot at the tokens of the active rows, and zero in the others.
@@ -71,6 +73,16 @@ at::Tensor pending_tokens(std::span<const Row> rows, const Draft& draft, at::Dev
     std::copy(draft.on_host[b].begin(), draft.on_host[b].end(), first + 1);
   }
   return to_device(tokens, {std::ssize(rows), static_cast<int64_t>(width)}, device);
+}
+
+at::Tensor drafted_tokens(const at::Tensor& pending) {
+  const int64_t window = pending.size(1) - 1;
+  if (!pending.is_cpu()) return pending.narrow(1, 1, window);
+  at::Tensor drafted = host_empty({pending.size(0), window}, at::kLong);
+  const auto* from = pending.const_data_ptr<int64_t>() + 1;
+  auto* to = drafted.mutable_data_ptr<int64_t>();
+  for (int64_t b = 0; b < pending.size(0); ++b) std::copy_n(from + b * (window + 1), window, to + b * window);
+  return drafted;
 }
 
 void Drafting::Window::end_rows_at_limits() {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/host_tensor.h"
+
 namespace draftsmith::infer {
 
 at::Tensor choose_on_device(const RowBatch& batch, const at::Tensor& logits, const DecodeSettings& settings) {
@@ -36,7 +38,7 @@ void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings
     for (const Row& row : batch.rows) input.new_tokens.push_back(row.finished ? 0 : 1);
     input.tokens = pending;
     const auto logits = target.step(input, *batch.state).logits;  // [B,1,V]
-    const at::Tensor chosen = choose_on_device(batch, logits.squeeze(1), settings);
+    const at::Tensor chosen = choose_on_device(batch, viewed(logits, {logits.size(0), logits.size(2)}), settings);
     const auto next = to_host(chosen);
     timer.enter(Phase::kOther);
     commit_next(batch, next, settings);
@@ -46,7 +48,7 @@ void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings
     batch.remove_finished();
     const bool same =
         batch.rows.size() == rows && std::ranges::none_of(next, [](int64_t id) { return id == kNoToken; });
-    pending = same ? chosen.unsqueeze(1) : last_tokens(batch.rows, target.info().device);
+    pending = same ? viewed(chosen, {std::ssize(batch.rows), 1}) : last_tokens(batch.rows, target.info().device);
   }
 }
 

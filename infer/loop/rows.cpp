@@ -3,7 +3,18 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/host_tensor.h"
+
 namespace draftsmith::infer {
+
+namespace {
+
+// Returns without waiting for a GPU to have its copy.
+at::Tensor copied_to(const at::Tensor& host, at::Device device) {
+  return device.is_cpu() ? host : host.to(device, /*non_blocking=*/true);
+}
+
+}  // namespace
 
 void Row::emit(int64_t token, std::span<const int64_t> eos) {
   if (finished) {
@@ -37,29 +48,30 @@ Row row_before_output(const std::vector<int64_t>& source, bool encoder_decoder, 
 }
 
 at::Tensor uniforms(std::span<const Row> rows, Draw use, int64_t first, int64_t count, at::Device device) {
-  auto values = at::empty({static_cast<int64_t>(rows.size()), count}, at::kDouble);
+  auto values = host_empty({static_cast<int64_t>(rows.size()), count}, at::kDouble);
   double* out = values.mutable_data_ptr<double>();
   for (const Row& row : rows) {
     for (int64_t j = 0; j < count; ++j) *out++ = row.random.uniform(use, row.emitted() + first + j);
   }
-  return values.to(device, /*non_blocking=*/true);
+  return copied_to(values, device);
 }
 
 at::Tensor last_tokens(std::span<const Row> rows, at::Device device) {
-  auto tokens = at::empty({std::ssize(rows), 1}, at::kLong);
+  auto tokens = host_empty({std::ssize(rows), 1}, at::kLong);
   int64_t* out = tokens.mutable_data_ptr<int64_t>();
   for (const Row& row : rows) *out++ = row.tokens.back();
-  return tokens.to(device, /*non_blocking=*/true);
+  return copied_to(tokens, device);
 }
 
 at::Tensor to_device(std::span<const int64_t> values, at::IntArrayRef shape, at::Device device) {
-  auto tensor = at::empty(shape, at::kLong);
+  auto tensor = host_empty(shape, at::kLong);
   std::memcpy(tensor.mutable_data_ptr<int64_t>(), values.data(), values.size_bytes());
-  return tensor.to(device, /*non_blocking=*/true);
+  return copied_to(tensor, device);
 }
 
 std::vector<int64_t> to_host(const at::Tensor& tensor) {
-  const auto host = tensor.to(at::kCPU, at::kLong).contiguous();
+  const bool is_there = tensor.is_cpu() && tensor.scalar_type() == at::kLong;
+  const auto host = (is_there ? tensor : tensor.to(at::kCPU, at::kLong)).contiguous();
   const int64_t* values = host.const_data_ptr<int64_t>();
   return {values, values + host.numel()};
 }

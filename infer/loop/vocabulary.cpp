@@ -61,6 +61,13 @@ int64_t ids_in_use(const data::Tokenizer& tokenizer, std::span<const int64_t> eo
 void mask_padding(at::Tensor logits, int64_t ids) {
   const int64_t width = logits.size(-1);
   if (ids >= width) return;
+  if (logits.is_cpu() && logits.scalar_type() == at::kFloat && logits.is_contiguous()) {
+    float* values = logits.mutable_data_ptr<float>();
+    for (int64_t end = width; end <= logits.numel(); end += width) {
+      std::fill(values + end - width + ids, values + end, -std::numeric_limits<float>::infinity());
+    }
+    return;
+  }
   logits.narrow(-1, ids, width - ids).fill_(-std::numeric_limits<double>::infinity());
 }
 

@@ -4,6 +4,7 @@
 
 #include <ATen/Dispatch.h>
 
+#include "base/host_tensor.h"
 #include "infer/sampling/row_kernels.h"
 
 namespace draftsmith::infer {
@@ -39,7 +40,7 @@ template double router_features<double>(const double*, int64_t, std::span<float>
 at::Tensor entropy(const at::Tensor& logits) {
   if (!logits.is_cpu()) return entropy_of(at::log_softmax(logits.to(at::kFloat), -1));
   const at::Tensor rows = promoted(logits).contiguous();
-  at::Tensor values = at::empty({rows.size(0)}, at::kDouble);
+  at::Tensor values = host_empty({rows.size(0)}, at::kDouble);
   AT_DISPATCH_FLOATING_TYPES(rows.scalar_type(), "entropy", [&] {
     for (int64_t n = 0; n < rows.size(0); ++n) {
       values.mutable_data_ptr<double>()[n] =

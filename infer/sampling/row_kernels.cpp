@@ -165,7 +165,8 @@ DRAFTSMITH_VECTOR_CODE double keep_at_least(double* weights, int64_t count, doub
 }  // namespace
 
 at::Tensor promoted(const at::Tensor& logits) {
-  return logits.scalar_type() == at::kDouble ? logits : logits.to(at::kFloat);
+  const auto type = logits.scalar_type();
+  return type == at::kDouble || type == at::kFloat ? logits : logits.to(at::kFloat);
 }
 
 template <class T>

@@ -6,6 +6,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
+#include "base/host_tensor.h"
 #include "infer/sampling/draws_gpu.h"
 #include "infer/sampling/most_likely_gpu.h"
 #include "infer/sampling/row_kernels.h"
@@ -43,7 +44,7 @@ at::IntArrayRef leading_sizes(const at::Tensor& values) {
 
 at::Tensor warp_rows(const at::Tensor& logits, const Warping& warping) {
   const auto scores = logits.contiguous();
-  auto out = at::empty(scores.sizes(), scores.options());
+  auto out = host_empty(scores.sizes(), scores.scalar_type());
   const int64_t width = scores.size(-1);
   AT_DISPATCH_FLOATING_TYPES(scores.scalar_type(), "warp", [&] {
     auto* probabilities = out.mutable_data_ptr<scalar_t>();
@@ -74,7 +75,7 @@ at::Tensor warp_on_gpu(const at::Tensor& logits, double temperature, int64_t top
 template <class Value>
 at::Tensor by_softmax(const at::Tensor& logits, const Value& value) {
   const auto scores = logits.contiguous();
-  auto out = at::empty(leading_sizes(scores), scores.options());
+  auto out = host_empty(leading_sizes(scores), scores.scalar_type());
   AT_DISPATCH_FLOATING_TYPES(scores.scalar_type(), "softmax sums", [&] {
     auto* results = out.mutable_data_ptr<scalar_t>();
     for_each_row<scalar_t>(scores, [&](int64_t row, const scalar_t* values) {
@@ -89,7 +90,7 @@ at::Tensor most_likely_on_cpu(const at::Tensor& logits) {
   const auto type = logits.scalar_type();
   if (logits.numel() == 0 || (type != at::kFloat && type != at::kDouble)) return tensor_most_likely(logits);
   const auto scores = logits.contiguous();
-  auto out = at::empty(leading_sizes(scores), scores.options().dtype(at::kLong));
+  auto out = host_empty(leading_sizes(scores), at::kLong);
   auto* tokens = out.mutable_data_ptr<int64_t>();
   AT_DISPATCH_FLOATING_TYPES(type, "most likely", [&] {
     for_each_row<scalar_t>(
@@ -107,7 +108,7 @@ at::Tensor draw_on_cpu(const at::Tensor& weights, const at::Tensor& uniforms) {
   if (!runs_by_rows(weights)) return tensor_draw(weights, uniforms);
   const auto rows = weights.contiguous();
   const auto chances = uniforms.contiguous();
-  auto out = at::empty(uniforms.sizes(), chances.options().dtype(at::kLong));
+  auto out = host_empty(uniforms.sizes(), at::kLong);
   auto* tokens = out.mutable_data_ptr<int64_t>();
   const auto* chance = chances.const_data_ptr<double>();
   AT_DISPATCH_FLOATING_TYPES(rows.scalar_type(), "draw", [&] {

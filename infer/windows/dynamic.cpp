@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "infer/sampling/sampling.h"
+#include "infer/windows/row_answers.h"
 
 namespace draftsmith::infer {
 
@@ -27,7 +28,10 @@ void DynamicWindow::begin(std::span<const Row> rows) {
 }
 
 at::Tensor DynamicWindow::go_on(const DraftStep& step) {
-  return token_log_probability(step.logits, step.tokens).ge(std::log(options_.confidence));
+  const at::Tensor sure = token_log_probability(step.logits, step.tokens);  // [B]
+  const double least = std::log(options_.confidence);
+  if (!sure.is_cpu()) return sure.ge(least);
+  return row_answers(sure, [least](auto value) { return value >= static_cast<decltype(value)>(least); });
 }
 
 // Transformers counts a full acceptance if the target's own token follows the whole draft, so it does not count a draft

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "infer/sampling/draft_features.h"
+#include "infer/windows/row_answers.h"
 #include "infer/windows/window_rule.h"
 
 namespace draftsmith::infer {
@@ -14,7 +15,11 @@ class EntropyWindow : public BoundedWindow {
   EntropyWindow(double most_entropy, int64_t max_draft) : BoundedWindow(max_draft), most_entropy_(most_entropy) {}
   static WindowTraits kind() { return {.name = "entropy", .decides = Decides::kAfterToken}; }
   WindowTraits traits() const override { return kind(); }
-  at::Tensor go_on(const DraftStep& step) override { return entropy(step.logits).le(most_entropy_); }
+  at::Tensor go_on(const DraftStep& step) override {
+    const at::Tensor nats = entropy(step.logits);  // [B]
+    if (!nats.is_cpu()) return nats.le(most_entropy_);
+    return row_answers(nats, [this](double value) { return value <= most_entropy_; });
+  }
 
  private:
   double most_entropy_;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "infer/sampling/sampling.h"
+#include "infer/windows/row_answers.h"
 #include "infer/windows/window_rule.h"
 
 namespace draftsmith::infer {
@@ -18,7 +19,9 @@ class FallbackWindow : public BoundedWindow {
     if (threshold_ <= 0 || threshold_ > 1) {
       return at::full({step.logits.size(0)}, threshold_ <= 0, step.logits.options().dtype(at::kBool));
     }
-    return confidence(step.logits).lt(threshold_).logical_not();
+    const at::Tensor sure = confidence(step.logits);  // [B]
+    if (!sure.is_cpu()) return sure.lt(threshold_).logical_not();
+    return row_answers(sure, [this](auto value) { return !(value < static_cast<decltype(value)>(threshold_)); });
   }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <ATen/Dispatch.h>
 
+#include "base/host_tensor.h"
 #include "infer/sampling/draft_features.h"
 #include "infer/sampling/row_kernels.h"
 
@@ -20,9 +21,10 @@ at::Tensor RouterWindow::go_on(const DraftStep& step) {
     return (1 - disagreement).ge(threshold_);
   }
   const at::Tensor logits = promoted(step.logits).contiguous();  // [B,V]
-  at::Tensor answers = at::zeros({logits.size(0)}, at::kBool);
+  at::Tensor answers = host_empty({logits.size(0)}, at::kBool);
   AT_DISPATCH_FLOATING_TYPES(logits.scalar_type(), "router_window", [&] {
     for (int64_t b = 0; b < logits.size(0); ++b) {
+      answers.mutable_data_ptr<bool>()[b] = false;
       if (!step.asks(b)) continue;
       const double entropy = router_features(logits.const_data_ptr<scalar_t>() + b * logits.size(1), logits.size(1),
                                              std::span(probabilities_), std::span(ids_));

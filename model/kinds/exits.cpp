@@ -160,6 +160,11 @@ const ExitShape* Exits::find(int64_t layer) const {
   return nullptr;
 }
 
+bool Exits::reads_as_model(int64_t layer) const {
+  const ExitShape* exit = find(layer);
+  return exit == nullptr || (exit->head == ExitHead::kShared && !exit->own_norm);
+}
+
 at::Tensor Exits::finish(const TransformerModel& model, int64_t layer, const at::Tensor& hidden) const {
   const ExitShape* exit = find(layer);
   if (exit == nullptr || !exit->own_norm) return model.finish(hidden);

@@ -81,6 +81,9 @@ class Exits {
   // Returns the exit at a layer, or nullptr.
   const ExitShape* find(int64_t layer) const;
 
+  // Returns whether the model's own final norm and head read a layer: it has no exit, or one without parameters.
+  bool reads_as_model(int64_t layer) const;
+
   // Applies the exit's norm, or else the model's final norm, then the model's output scale: the input of the exit's
   // head. Works for layers without an exit, too. [...,D] -> [...,D]
   at::Tensor finish(const TransformerModel& model, int64_t layer, const at::Tensor& hidden) const;

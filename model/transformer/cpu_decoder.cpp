@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <limits>
 #include <stdexcept>
 
 #include <ATen/Dispatch.h>
 
+#include "base/host_tensor.h"
 #include "model/transformer/cpu_step.h"
 
 namespace draftsmith::model {
@@ -86,29 +88,37 @@ void CpuDecoder::begin(const StepLayout& layout, DecoderState& state, LayerRange
   CpuStep::of_thread().begin(layout, state, parts_.config.width, parts_.decoder.packed_views());
 }
 
-StepOutput CpuDecoder::step(const StepInput& input, const StepLayout& layout, DecoderState& state) const {
+StepOutput CpuDecoder::run(const StepPart& part, const StepLayout& layout, DecoderState& state) const {
   const auto views = parts_.decoder.packed_views();
   const std::array<int64_t, 3> shape{state.rows(), layout.tokens, parts_.config.width};
-  begin(layout, state, {0, std::ssize(views)});
+  begin(layout, state, part.layers);
   CpuStep& step = CpuStep::of_thread();
   StepOutput output;
+  output.hidden.resize(part.hidden_layers.size());
+  // Returns memory for the output of a layer if it is wanted, else null.
   const auto wanted = [&](int64_t layer) -> float* {
-    const auto found = std::find(input.hidden_layers.begin(), input.hidden_layers.end(), layer);
-    if (found == input.hidden_layers.end()) return nullptr;
-    at::Tensor& tensor = output.hidden[static_cast<size_t>(found - input.hidden_layers.begin())];
-    tensor = at::empty(shape, at::kFloat);
+    const auto found = std::find(part.hidden_layers.begin(), part.hidden_layers.end(), layer);
+    if (found == part.hidden_layers.end()) return nullptr;
+    at::Tensor& tensor = output.hidden[static_cast<size_t>(found - part.hidden_layers.begin())];
+    tensor = host_empty(shape, at::kFloat);
     return tensor.mutable_data_ptr<float>();
   };
-  output.hidden.resize(input.hidden_layers.size());
-  float* first = wanted(0);
+  float* first = wanted(part.layers.begin);
   if (first == nullptr) first = step.input();
-  embed(input.tokens, layout, first);
+  if (part.hidden.defined()) {
+    const at::Tensor given = part.hidden.contiguous();
+    std::memcpy(first, given.const_data_ptr<float>(), static_cast<size_t>(given.numel()) * sizeof(float));
+  } else {
+    embed(part.tokens, layout, first);
+  }
   step.set_input(first);
-  for (int64_t i = 0; i < std::ssize(views); ++i) step.add_layer(views[static_cast<size_t>(i)], i, wanted(i + 1));
+  for (int64_t i = part.layers.begin; i < part.layers.end; ++i) {
+    step.add_layer(views[static_cast<size_t>(i)], i, wanted(i + 1));
+  }
   static thread_local std::vector<int64_t> rows;
-  if (input.logits != Logits::kNone) {
-    pick_rows(layout, input.logits, rows);
-    const int64_t picked = input.logits == Logits::kLast ? 1 : layout.tokens;
+  if (part.logits != Logits::kNone) {
+    pick_rows(layout, part.logits, rows);
+    const int64_t picked = part.logits == Logits::kLast ? 1 : layout.tokens;
     output.logits = state.logits_of({state.rows(), picked, parts_.head.own_weights()->outputs()});
     step.add_head({.norm = parts_.decoder.final_row_norm(),
                    .scale = static_cast<float>(parts_.config.output_scale),
@@ -120,22 +130,6 @@ StepOutput CpuDecoder::step(const StepInput& input, const StepLayout& layout, De
   if (output.logits.defined() && parts_.vocabulary_rows.pruned()) {
     output.logits = parts_.vocabulary_rows.spread(output.logits, -std::numeric_limits<double>::infinity());
   }
-  return output;
-}
-
-at::Tensor CpuDecoder::apply_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,
-                                    DecoderState& state) const {
-  const auto views = parts_.decoder.packed_views();
-  const at::Tensor input = hidden.contiguous();
-  if (layers.begin == layers.end) return input;
-  at::Tensor output = at::empty(input.sizes(), at::kFloat);
-  begin(layout, state, layers);
-  CpuStep& step = CpuStep::of_thread();
-  step.set_input(input.const_data_ptr<float>());
-  for (int64_t i = layers.begin; i < layers.end; ++i) {
-    step.add_layer(views[static_cast<size_t>(i)], i, i + 1 == layers.end ? output.mutable_data_ptr<float>() : nullptr);
-  }
-  step.run();
   return output;
 }
 

@@ -8,6 +8,7 @@
 #include "model/transformer/draft_vocabulary.h"
 #include "model/transformer/language_model.h"
 #include "model/transformer/stack.h"
+#include "model/transformer/step_part.h"
 
 namespace draftsmith::model {
 
@@ -26,11 +27,8 @@ class CpuDecoder {
 
   // Returns whether steps can be computed here: all layers are packed, in fp32 or smaller.
   bool takes_steps() const;
-  // Computes a step. The state has been prepared for it (TransformerParts::prepare).
-  StepOutput step(const StepInput& input, const StepLayout& layout, DecoderState& state) const;
-  // Applies layers alone: [B,L,D] -> [B,L,D].
-  at::Tensor apply_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,
-                          DecoderState& state) const;
+  // Computes a step, or a part of one. The state has been prepared for it (TransformerParts::prepare).
+  StepOutput run(const StepPart& part, const StepLayout& layout, DecoderState& state) const;
 
  private:
   // Writes hidden state 0 of a step's tokens: [B*L,D].

@@ -6,6 +6,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "base/host_tensor.h"
 #include "model/layers/cache_write.h"
 #include "model/layers/step_operators.h"
 #include "model/layers/step_places.h"
@@ -286,10 +287,12 @@ void DecoderState::reserve(LayerCache& cache, int64_t slots) {
 }
 
 at::Tensor DecoderState::logits_of(at::IntArrayRef shape) {
-  if (logits_.defined() && logits_.use_count() == 1 && logits_.storage().use_count() == 1) {
-    logits_.resize_(shape);
+  const auto bytes = static_cast<size_t>(c10::multiply_integers(shape)) * sizeof(float);
+  const bool unshared = logits_.defined() && logits_.use_count() == 1 && logits_.storage().use_count() == 1;
+  if (unshared && bytes <= logits_.storage().nbytes()) {
+    logits_.unsafeGetTensorImpl()->set_sizes_contiguous(shape);
   } else {
-    logits_ = at::empty(shape, at::kFloat);
+    logits_ = host_empty(shape, at::kFloat);
   }
   return logits_;
 }

@@ -311,7 +311,9 @@ StepOutput TransformerModel::step(const StepInput& input, DecodeState& state) {
     static thread_local StepLayout layout;
     own.layout_of(input.new_tokens, tokens, 0, layout);
     impl_->parts->prepare(layers, layout, own);
-    StepOutput output = cpu.step(input, layout, own);
+    StepOutput output = cpu.run(
+        {.layers = layers, .tokens = input.tokens, .logits = input.logits, .hidden_layers = input.hidden_layers},
+        layout, own);
     own.count_runs(layers, layout);
     return output;
   }
@@ -362,6 +364,33 @@ at::Tensor TransformerModel::run_layers(LayerRange layers, const at::Tensor& hid
                                         DecoderState& state) {
   const DecodingGuard guard;
   return impl_->parts->run_layers(layers, hidden, layout, own_state(state));
+}
+
+StepOutput TransformerModel::run_part(const StepPart& part, const StepLayout& layout, DecoderState& state) {
+  const DecodingGuard guard;
+  if (const CpuDecoder cpu = impl_->parts->on_cpu(); cpu.takes_steps()) {
+    impl_->parts->prepare(part.layers, layout, state);
+    StepOutput output = cpu.run(part, layout, state);
+    state.count_runs(part.layers, layout);
+    return output;
+  }
+  StepOutput output;
+  output.hidden.resize(part.hidden_layers.size());
+  at::Tensor hidden = part.hidden.defined() ? part.hidden : embed(part.tokens, layout);
+  std::vector<int64_t> stops(part.hidden_layers.begin(), part.hidden_layers.end());
+  stops.push_back(part.layers.end);
+  std::sort(stops.begin(), stops.end());
+  int64_t layer = part.layers.begin;
+  for (const int64_t stop : stops) {
+    if (stop > layer) hidden = impl_->parts->run_layers({layer, stop}, hidden, layout, state);
+    layer = stop;
+    for (size_t i = 0; i < output.hidden.size(); ++i) {
+      if (part.hidden_layers[i] == layer) output.hidden[i] = hidden;
+    }
+  }
+  if (part.logits == Logits::kNone) return output;
+  output.logits = exit_head(part.logits == Logits::kLast ? last_new(hidden, layout) : hidden);
+  return output;
 }
 
 void TransformerModel::write_kv(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,

@@ -11,6 +11,7 @@
 #include "model/transformer/draft_vocabulary.h"
 #include "model/transformer/forward.h"
 #include "model/transformer/language_model.h"
+#include "model/transformer/step_part.h"
 #include "model/transformer/transformer_config.h"
 
 namespace draftsmith::model {
@@ -83,6 +84,9 @@ class TransformerModel : public LanguageModel {
   // layers' lengths (not for sibling layouts). Returns the hidden state after layer end; early exit and PPD continue
   // from it.
   at::Tensor run_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, DecoderState& state);
+  // Does the work of embed() if tokens are given, of run_layers(), and of exit_head() if logits are wanted. On CPUs
+  // that is one program.
+  StepOutput run_part(const StepPart& part, const StepLayout& layout, DecoderState& state);
   // Writes K/V of layers from another hidden state [B,L,D], as if it were those layers' input, and advances their
   // lengths (Tandem refresh, CALM propagation). Runs no attention.
   void write_kv(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, DecoderState& state);

@@ -1,6 +1,7 @@
 #include "model/transformer/transformer_parts.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <stdexcept>
 
@@ -88,6 +89,7 @@ TransformerParts::TransformerParts(const TransformerConfig& config, const Buildi
     embedding_norm_.emplace(config.norm, config.norm_epsilon, building.find("embedding_norm.weight"),
                             building.find("embedding_norm.bias"));
   }
+  if (building.arena != nullptr) keep_first_positions();
 }
 
 at::Tensor TransformerParts::token_embeddings(const at::Tensor& tokens) const {
@@ -208,6 +210,11 @@ std::vector<CrossCache> TransformerParts::cross_caches(const at::Tensor& memory)
   return caches;
 }
 
+void TransformerParts::keep_first_positions() {
+  const at::NoGradGuard no_gradients;
+  if (embedding_.is_cpu()) first_positions_ = decoder_.position_tables(kFirstPositions);
+}
+
 void TransformerParts::fit_positions(const StepLayout& layout, DecoderState& state) const {
   int64_t needed = 1;
   for (size_t b = 0; b < layout.base.size(); ++b) {
@@ -215,6 +222,7 @@ void TransformerParts::fit_positions(const StepLayout& layout, DecoderState& sta
   }
   const int64_t present = state.positions().count;
   if (needed > present) {
+    if (needed <= first_positions_.count) return state.set_positions(first_positions_);
     const int64_t all = state.capacity() + 1;
     const bool grows = embedding_.is_cpu();
     const int64_t roomy = grows ? std::min(std::max(kFirstPositions, 2 * present), all) : all;
@@ -235,7 +243,8 @@ void TransformerParts::prepare(LayerRange layers, const StepLayout& layout, Deco
 at::Tensor TransformerParts::apply_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,
                                           DecoderState& state, const EachLayer& each) const {
   if (!each && hidden.is_cpu() && hidden.scalar_type() == at::kFloat && on_cpu().takes_steps()) {
-    return on_cpu().apply_layers(layers, hidden, layout, state);
+    const std::array<int64_t, 1> last{layers.end};
+    return on_cpu().run({.layers = layers, .hidden = hidden, .hidden_layers = last}, layout, state).hidden.front();
   }
   CachedPass pass{layout, state, self_visibility(layout, state), {}, rotary_positions(layout)};
   if (config_.encoder_decoder) pass.cross = cross_visibility(layout, state);
@@ -313,6 +322,7 @@ void TransformerParts::pack() {
   }
   decoder_.pack(arena);
   head_.pack(arena);
+  keep_first_positions();
 }
 
 void TransformerParts::unpack() {
@@ -322,6 +332,7 @@ void TransformerParts::unpack() {
   encoder_projection_.unpack();
   decoder_.unpack();
   head_.unpack();
+  first_positions_ = {};
 }
 
 }  // namespace draftsmith::model

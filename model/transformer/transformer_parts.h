@@ -65,6 +65,8 @@ class TransformerParts {
  private:
   // Returns whether an encoder's layers over these embedded sources are one program on the CPU.
   bool encodes_by_program(const at::Tensor& hidden) const;
+  // Makes the tables that the states of a packed model begin with on a CPU.
+  void keep_first_positions();
   // Makes the state's tables of positions long enough for a step. Like the caches they double, so that a high limit
   // costs no memory.
   void fit_positions(const StepLayout& layout, DecoderState& state) const;
@@ -84,6 +86,7 @@ class TransformerParts {
   Linear encoder_projection_;  // of encoder-decoders without an encoder
   Stack decoder_;
   Linear head_;
+  PositionTables first_positions_;  // of a packed model, whose weights do not change; else of no position
 };
 
 }  // namespace draftsmith::model

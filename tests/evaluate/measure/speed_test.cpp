@@ -39,6 +39,14 @@ TEST(Speed, LinesThatWereNotTimedDoNotCount) {
   EXPECT_EQ(speed.tokens, 10);
 }
 
+TEST(Speed, CountsBesideItAreThoseOfTheTimedLines) {
+  SettingRecords run{timed(10, {1}, 4), timed(20, {}, 9), timed(30, {2}, 7)};
+  run.front().prefill_runs = 1;
+  const infer::DecodeStats counts = timed_counts(run);
+  EXPECT_EQ(counts.emitted, 40);
+  EXPECT_EQ(counts.target_runs, 10);
+}
+
 TEST(Speed, ABaselineBesideItselfReadsExactlyOne) {
   SettingRecords baseline;
   for (int64_t line = 0; line < 30; ++line) {

@@ -25,11 +25,13 @@ TEST(TypicalLines, AreDifferentAndNotEmpty) {
 }
 
 TEST(TypicalLines, CostsAreMediansOfEachTime) {
-  const std::vector<infer::StepCosts> measured{
-      {.target = {1, 9, 3}, .draft = 0.2}, {.target = {3, 2, 2}, .draft = 0.3}, {.target = {2, 4, 1}, .draft = 0.1}};
+  const std::vector<infer::StepCosts> measured{{.target = {1, 9, 3}, .draft = 0.2, .drafts = {.3, .5}},
+                                               {.target = {3, 2, 2}, .draft = 0.3, .drafts = {.4, .9}},
+                                               {.target = {2, 4, 1}, .draft = 0.1, .drafts = {.2, .6}}};
   const infer::StepCosts costs = median_costs(measured);
   EXPECT_THAT(costs.target, testing::ElementsAre(2, 4, 2));
   EXPECT_EQ(costs.draft, 0.2);
+  EXPECT_THAT(costs.drafts, testing::ElementsAre(.3, .6));
 }
 
 }  // namespace

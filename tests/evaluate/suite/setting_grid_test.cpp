@@ -157,6 +157,12 @@ TEST(EvaluationPrediction, UsesTheMeasuredVerificationCurve) {
   EXPECT_DOUBLE_EQ(prediction->speedup_from_counts, 30 / (3 + 10 * 2.0));
   EXPECT_DOUBLE_EQ(costs.relative_target(1.5), 1.1);
   EXPECT_DOUBLE_EQ(costs.relative_target(5), 2.6);
+
+  // A draft's first step is dearer, after the target's: three take 5 ms here.
+  const infer::StepCosts rounds{costs.target, 0.001, {0.002, 0.004, 0.005}};
+  EXPECT_DOUBLE_EQ(predict(run, stats, rounds)->cost_ratio, 0.1);
+  EXPECT_DOUBLE_EQ(predict(run, stats, rounds)->speedup.value(), (1 - 0.0625) / 0.5 / (0.5 + 2));
+  EXPECT_DOUBLE_EQ(predict(run, stats, rounds)->speedup_from_counts, 30 / (10 * (0.5 + 2.0)));
 }
 
 TEST(EvaluationPrediction, OnlyWindowsOfConstantLengthHaveALatency) {

@@ -113,5 +113,12 @@ TEST(RowVerdict, EmptyWindowsHaveVerdictsToo) {
   EXPECT_EQ(verdicts[1].overlap.size(), 0U);
 }
 
+TEST(DraftedTokens, AreThePendingOnesWithoutTheFirst) {
+  const at::Tensor pending = at::tensor({1, 2, 3, 4, 5, 6}, at::kLong).view({2, 3});
+  EXPECT_TRUE(at::equal(drafted_tokens(pending), pending.narrow(1, 1, 2)));
+  EXPECT_TRUE(drafted_tokens(pending).is_contiguous());
+  EXPECT_EQ(drafted_tokens(pending.narrow(1, 0, 1).contiguous()).sizes(), at::IntArrayRef({2, 0}));
+}
+
 }  // namespace
 }  // namespace draftsmith::infer

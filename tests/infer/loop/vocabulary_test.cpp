@@ -120,5 +120,19 @@ TEST(Padding, StandsForIdsThatAModelLacks) {
   EXPECT_EQ(mask_unknown_ids(info, lists), (std::vector<std::vector<int64_t>>{{4, 3, 0}, {}, {3}}));
 }
 
+TEST(PaddingIds, AreRuledOutInEveryRowAndType) {
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    const at::Tensor logits = at::zeros({2, 3, 5}, type);
+    mask_padding(logits, 3);
+    EXPECT_TRUE(logits.narrow(2, 0, 3).eq(0).all().item<bool>());
+    EXPECT_TRUE(logits.narrow(2, 3, 2).isneginf().all().item<bool>());
+    mask_padding(logits, 5);
+  }
+  const at::Tensor apart = at::zeros({2, 2, 5}, at::kFloat);
+  mask_padding(apart.select(1, 0), 4);  // not contiguous
+  EXPECT_EQ(apart.isneginf().sum().item<int64_t>(), 2);
+  EXPECT_TRUE(apart.select(1, 1).eq(0).all().item<bool>());
+}
+
 }  // namespace
 }  // namespace draftsmith::infer

@@ -177,6 +177,54 @@ TEST(CpuStep, GivesATokenOfAPromptTheSameBitsInEveryChunk) {
   }
 }
 
+// Hidden states and logits of two parts of a step, which one program each computes where the model is packed.
+TEST(CpuStep, PartsGiveWhatTheWholeStepGives) {
+  for (const TransformerConfig& config : families()) {
+    for (const bool packed : {false, true}) {
+      const auto model = tiny_model(config, at::kFloat);
+      if (packed) model->pack();
+      const int64_t all = config.decoder_layers;
+      StepInput input = step_input({{3, 4, 5}, {}, {9, 10}});
+      input.hidden_layers = {1, all};
+      const auto whole_state = state_of(*model, {5, 0, 9});
+      const StepOutput whole = model->step(input, *whole_state);
+
+      const auto parts_state = state_of(*model, {5, 0, 9});
+      auto& state = dynamic_cast<DecoderState&>(*parts_state);
+      const std::vector<int64_t> first{1}, last{all, 1};
+      const StepOutput lower = model->run_part({.layers = {0, 1}, .tokens = input.tokens, .hidden_layers = first},
+                                               state.append(input.new_tokens, 3), state);
+      EXPECT_FALSE(lower.logits.defined());
+      const StepOutput upper = model->run_part(
+          {.layers = {1, all}, .hidden = lower.hidden.front(), .logits = Logits::kAll, .hidden_layers = last},
+          state.append(input.new_tokens, 3, 1), state);
+      const auto same = [&](const at::Tensor& a, const at::Tensor& b) {
+        return at::equal(a[0], b[0]) && at::equal(a[2].narrow(0, 0, 2), b[2].narrow(0, 0, 2));
+      };
+      EXPECT_TRUE(same(lower.hidden.front(), whole.hidden[0])) << config.family << packed;
+      EXPECT_TRUE(same(upper.hidden[0], whole.hidden[1])) << config.family << packed;
+      EXPECT_TRUE(same(upper.hidden[1], whole.hidden[0])) << config.family << packed;
+      EXPECT_TRUE(same(upper.logits, whole.logits)) << config.family << packed;
+      for (int64_t row = 0; row < 3; ++row) EXPECT_EQ(parts_state->length(row), whole_state->length(row));
+    }
+  }
+}
+
+TEST(CpuStep, StatesOfAPackedModelShareTheirFirstPositions) {
+  const auto model = tiny_model(tiny_t5(), at::kFloat);
+  const auto table = [&] {
+    const auto state = state_of(*model, {4});
+    model->step(step_input({{3}}), *state);
+    return dynamic_cast<DecoderState&>(*state).positions().bias;
+  };
+  EXPECT_FALSE(table().is_alias_of(table()));
+  model->pack();
+  const at::Tensor first = table();
+  EXPECT_TRUE(first.is_alias_of(table()));
+  model->unpack();
+  EXPECT_FALSE(first.is_alias_of(table()));
+}
+
 TEST(CpuStep, LogitsThatAreKeptStay) {
   const auto model = tiny_model(tiny_t5(), at::kFloat);
   model->pack();
