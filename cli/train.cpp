@@ -1,6 +1,8 @@
 // `draftsmith train`: runs a recipe.
+#include <chrono>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -10,6 +12,7 @@
 #include "base/signals.h"
 #include "cli/commands.h"
 #include "cli/common_flags.h"
+#include "distributed/c10d_world.h"
 #include "evaluate/report/report.h"
 #include "recipes/pipeline.h"
 
@@ -23,6 +26,7 @@ struct TrainFlags {
   std::filesystem::path work;
   std::string until;
   bool fresh = false;
+  int64_t timeout = 600;  // seconds
 };
 
 // Lists the results of a stage that a user looks for.
@@ -46,17 +50,50 @@ std::string finished_table(const std::filesystem::path& directory) {
   }
 }
 
+// The processes that run a recipe, of which this one is one. When it fails, it tells the others why.
+class Job {
+ public:
+  Job(const std::optional<Launch>& launch, at::Device device, int64_t timeout) {
+    if (!launch) return;
+    joined_ = join_world(*launch, {.timeout = std::chrono::seconds(timeout), .device = device});
+    log_info("{} processes, started by {}", launch->size, launch->launcher);
+  }
+  World& world() const { return joined_ ? *joined_ : World::alone(); }
+
+  template <class Work>
+  auto run(const Work& work) {
+    try {
+      return work();
+    } catch (const Interrupted&) {
+      const std::string reason = world().reason();
+      if (reason.empty()) throw;
+      throw RunError({.what = "the job ends: " + reason,
+                      .hint = "finished work is kept; the same command goes on from the last checkpoint"});
+    } catch (const std::exception& error) {
+      world().fail(error.what());
+      throw;
+    }
+  }
+
+ private:
+  std::unique_ptr<World> joined_;
+};
+
 int run_train(const TrainFlags& flags) {
-  const ExecutionContext context = begin_execution(flags.common.execution);
+  const auto launch = find_launch(process_environment());
+  const ExecutionOptions execution = launch ? for_launch(flags.common.execution, *launch) : flags.common.execution;
+  const ExecutionContext context = begin_execution(execution);
   const recipes::Recipe recipe = recipes::load_recipe(flags.recipe, flags.common.set);
   recipes::PipelineOptions options;
   options.work = flags.work.empty() ? std::filesystem::path("work") / recipe.name : flags.work;
   options.until = flags.until;
   options.fresh = flags.fresh;
-  options.execution = {
-      .device = flags.common.execution.device, .threads = flags.common.execution.threads, .progress = context.progress};
   const SignalWatch signals;
-  const auto results = recipes::run_recipe(recipe, options);
+  Job job(launch, context.device, flags.timeout);
+  options.execution = {
+      .device = execution.device, .threads = execution.threads, .progress = context.progress, .world = &job.world()};
+  const auto results = job.run([&] { return recipes::run_recipe(recipe, options); });
+  if (!job.world().leads()) return 0;
   for (const auto& result : results) {
     if (result.skipped) std::cout << finished_table(result.directory);
   }
@@ -76,6 +113,12 @@ std::function<int()> add_train(CLI::App& app) {
   app.add_option("--work", flags->work, "Directory of the stages' directories (default: work/NAME)")->type_name("DIR");
   app.add_option("--until", flags->until, "Last stage to run")->type_name("STAGE");
   app.add_flag("--fresh", flags->fresh, "Redo every stage; existing results are kept under another name");
+  app.add_option("--timeout", flags->timeout,
+                 "Of several processes (torchrun, srun, mpirun): seconds to wait for the others at the start and in a "
+                 "training step")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 86400))
+      ->type_name("SECONDS");
   add_set_flag(app, flags->common.set);
   add_execution_flags(app, flags->common.execution);
   app.footer(
@@ -84,7 +127,8 @@ std::function<int()> add_train(CLI::App& app) {
       "Examples:\n"
       "  draftsmith train recipes/quickstart.toml\n"
       "  draftsmith train recipes/quickstart.toml --until target --set target.training.length='2 epochs'\n"
-      "  draftsmith train recipes/multi30k_bild.toml --work /data/multi30k --device cuda");
+      "  draftsmith train recipes/multi30k_bild.toml --work /data/multi30k --device cuda\n"
+      "  torchrun --nproc-per-node=4 --no-python draftsmith train recipes/multi30k_bild.toml");
   return [flags] { return run_train(*flags); };
 }
 

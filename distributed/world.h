@@ -51,6 +51,8 @@ class World {
   // Returns the seconds that this process spent in the verbs, mostly waiting for others.
   virtual double waited() const = 0;
 
+  // Returns a name for ticket() that was not used before. All processes call it in the same order.
+  std::string new_counter(const std::string& what) { return what + "/" + std::to_string(counters_++); }
   // Waits until all processes are here.
   void wait_for_all(const std::string& what) { gather(what, ""); }
   // Returns the leader's text.
@@ -67,6 +69,7 @@ class World {
  private:
   int64_t rank_;
   int64_t size_;
+  int64_t counters_ = 0;
 };
 
 }  // namespace draftsmith

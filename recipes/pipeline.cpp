@@ -1,8 +1,10 @@
 #include "recipes/pipeline.h"
 
 #include <algorithm>
+#include <optional>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "base/environment.h"
 #include "base/files.h"
@@ -21,6 +23,7 @@ namespace {
 
 constexpr size_t kShortHash = 8;
 constexpr const char* kInputHashes = "input_hashes.json";  // of files outside the work directory
+constexpr const char* kJobMark = ".job";                   // by which processes see that they share the directory
 
 // Returns the hash of an input file's content, or of the names and contents of a folder's files.
 std::string path_hash(const std::filesystem::path& path, RememberedHashes& known) {
@@ -39,6 +42,31 @@ std::filesystem::path unused_name(const std::filesystem::path& directory) {
   }
 }
 
+// Checks that all processes of the job run the same recipe in the same directory, in which the leader has made `work`.
+void require_same_run(const Recipe& recipe, const PipelineOptions& options) {
+  World& world = *options.execution.world;
+  if (world.is_alone()) return;
+  world.require_same("the version of draftsmith", version() + " " + git_commit());
+  nlohmann::json stages = nlohmann::json::array();
+  for (const RecipeStage& stage : recipe.stages) {
+    stages.push_back({stage.name, stage.kind->name, stage.checked.options, stage.checked.identity});
+  }
+  world.require_same("the recipe", sha256(nlohmann::json{stages, options.until, options.fresh}.dump()));
+  const std::filesystem::path mark = options.work / kJobMark;
+  const std::string own = fmt::format("{}/{}", now_utc(), ::getpid());
+  if (world.leads()) write_file_atomic(mark, own);
+  const std::string leaders = world.from_leader("comparing work directories", own);
+  const bool seen = std::filesystem::exists(mark) && read_file(mark) == leaders;
+  const bool all = !world.any("comparing work directories", !seen);
+  if (world.leads()) std::filesystem::remove(mark);
+  if (all) return;
+  throw UserError({.where = options.work.string(),
+                   .what = "the processes of the job do not share this work directory",
+                   .expected = "one directory that all machines see, by the same name",
+                   .found = seen ? "another process sees another directory" : "what process 0 wrote there is missing",
+                   .hint = "put --work on a shared file system"});
+}
+
 // Makes the stage's directory and the link to it. With --fresh, first renames an existing directory.
 void prepare_directory(const RecipeStage& stage, const PipelineOptions& options,
                        const std::filesystem::path& directory) {
@@ -49,20 +77,30 @@ void prepare_directory(const RecipeStage& stage, const PipelineOptions& options,
   replace_link(options.work / stage.name, directory);
 }
 
-// Runs one stage in its directory. Returns false if it was finished before.
+// Runs one stage in its directory: in all processes of the job, or in the leader while the others wait. Returns false
+// if it was finished before.
 bool finish_stage(const RecipeStage& stage, Done done, const PipelineOptions& options,
                   const std::filesystem::path& directory) {
-  if (const auto existing = read_done(directory); existing && existing->hash == done.hash) return false;
+  World& world = *options.execution.world;
+  bool finished = false;
+  if (world.leads()) {
+    prepare_directory(stage, options, directory);
+    const auto existing = read_done(directory);
+    finished = existing && existing->hash == done.hash;
+  }
+  finished = !world.from_leader("preparing stage " + stage.name, finished ? "finished" : "").empty();
+  if (finished) return false;
   const Stopwatch watch;
   const StageContext run{.directory = directory,
                          .identity = done.hash,
                          .execution = options.execution,
                          .options = done.options,
                          .inputs = done.inputs};
-  stage.kind->run(resolve_references(stage, options.work), run);
+  if (world.leads() || stage.kind->by_all) stage.kind->run(resolve_references(stage, options.work), run);
+  world.wait_for_all("stage " + stage.name);
   done.seconds = watch.seconds();
   done.finished = now_utc();
-  write_done(directory, std::move(done));
+  if (world.leads()) write_done(directory, std::move(done));
   return true;
 }
 
@@ -101,8 +139,13 @@ std::string stage_hash(const RecipeStage& stage, const std::map<std::string, std
 
 std::vector<StageResult> run_recipe(const Recipe& recipe, const PipelineOptions& options) {
   const size_t count = stages_to_run(recipe, options.until);
-  make_directories(options.work);
-  const DirectoryLock lock(options.work);
+  World& world = *options.execution.world;
+  std::optional<DirectoryLock> lock;
+  if (world.leads()) {
+    make_directories(options.work);
+    lock.emplace(options.work);
+  }
+  require_same_run(recipe, options);
   std::map<std::string, std::string> hashes;
   RememberedHashes known;
   if (!options.fresh) known.load(options.work / kInputHashes);
@@ -115,11 +158,11 @@ std::vector<StageResult> run_recipe(const Recipe& recipe, const PipelineOptions&
               .version = stage.kind->version,
               .options = stage.checked.options};
     done.inputs = hash_inputs(stage, hashes, known);
-    known.save(options.work / kInputHashes);
+    if (world.leads()) known.save(options.work / kInputHashes);
     done.hash = stage_hash(stage, done.inputs);
+    world.require_same("the input files of stage " + stage.name, done.hash);
     const auto directory = options.work / (stage.name + "-" + done.hash.substr(0, kShortHash));
     log_info("[{}/{}] {} ({})", i + 1, count, stage.name, stage.kind->name);
-    prepare_directory(stage, options, directory);
     const bool skipped = !finish_stage(stage, done, options, directory);
     hashes[stage.name] = done.hash;
     log_info("[{}/{}] {} {}: {}", i + 1, count, stage.name, skipped ? "was finished" : "finished", directory.string());

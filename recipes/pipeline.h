@@ -27,9 +27,10 @@ struct StageResult {
   bool skipped = false;  // whether it was finished before the run
 };
 
-// Runs the recipe. Errors: UserError for an unknown --until stage, a missing input file or another run in the same work
-// directory; RunError if a stage fails (finished stages stay); Interrupted after SIGINT or SIGTERM, if the caller holds
-// a SignalWatch (base/signals.h).
+// Runs the recipe, with all processes of execution.world together; they share the work directory, which the leader
+// alone writes but for shards. Errors: UserError for an unknown --until stage, a missing input file, another run in the
+// same work directory, or processes with other recipes, inputs or work directories; RunError if a stage fails (finished
+// stages stay); Interrupted after SIGINT or SIGTERM, if the caller holds a SignalWatch (base/signals.h).
 std::vector<StageResult> run_recipe(const Recipe& recipe, const PipelineOptions& options);
 
 // Returns the hash that identifies a stage, given the hashes of its inputs.

@@ -14,6 +14,7 @@
 #include "base/options.h"
 #include "base/progress.h"
 #include "base/registry.h"
+#include "distributed/world.h"
 
 namespace draftsmith::recipes {
 
@@ -22,6 +23,7 @@ struct Execution {
   std::string device = "auto";
   int64_t threads = 0;  // 0: LibTorch's choice
   ProgressStyle progress = ProgressStyle::kLines;
+  World* world = &World::alone();  // processes that run the recipe together
 };
 
 // The context of a running stage.
@@ -51,6 +53,8 @@ struct StageKind {
   std::function<std::string()> describe_options;
   // Parses a stage's table and adds every error.
   std::function<CheckedOptions(const toml::table& table, const std::string& stage, Problems& problems)> check;
+  // Whether all processes of a job run a stage together; else the leader runs it and the others wait.
+  bool by_all = false;
   // Runs a stage, whose table has paths in place of references. Must continue the work of an interrupted run. Throws
   // Interrupted if a stop is requested.
   std::function<void(const toml::table& table, const StageContext& run)> run;
@@ -79,6 +83,12 @@ StageKind make_stage_kind(std::string name, int64_t version, const std::string& 
                 problems.throw_if_any();
                 run_stage(options, run);
               }};
+}
+
+// Returns the kind, whose stages all processes of a job run together.
+inline StageKind run_by_all(StageKind kind) {
+  kind.by_all = true;
+  return kind;
 }
 
 // Returns all kinds of stages.

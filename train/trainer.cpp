@@ -173,7 +173,9 @@ struct Trainer::Impl {
     const Stopwatch watch;
     const Progressed before = state.progressed();
     const MicroBatches data = step_batches.next(state.position);
+    const double waited_before = world.waited();
     const StepResult result = accumulate_gradients(inputs.trainable, *objective, inputs.corpus, data, step_settings());
+    waited += world.waited() - waited_before;
     stop_agreed = result.stop;
     count(data, result);
     const double lr = options.optimizer.lr * schedule.factor(before, state.progressed());
@@ -203,11 +205,11 @@ struct Trainer::Impl {
   void log_step(const StepResult& result, double lr, double seconds) {
     add_to_window(state, result, options.clip_norm, seconds);
     StepMetrics metrics = window_metrics(state, lr, result.gradient_norm);
-    if (!world.is_alone()) metrics.waited = (world.waited() - waited_before) / std::max(state.window_seconds, 1e-9);
+    if (!world.is_alone()) metrics.waited = waited / std::max(state.window_seconds, 1e-9);
     if (log) log->advance(metrics);
     if (state.step % options.log_every != 0) return;
     if (log) log->add(metrics);
-    waited_before = world.waited();
+    waited = 0;
     clear_window(state);
   }
 
@@ -299,7 +301,7 @@ struct Trainer::Impl {
   TrainingState state;
   std::optional<TrainingLog> log;  // the leader's
   bool stop_agreed = false;        // of several processes, one was asked to stop
-  double waited_before = 0;        // World::waited() at the last line of the log
+  double waited = 0;               // seconds of the steps since the last line of the log
 };
 
 Trainer::Trainer(TrainerInputs inputs, TrainOptions options, std::filesystem::path directory)

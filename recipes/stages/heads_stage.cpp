@@ -118,7 +118,8 @@ void run_heads(const HeadsStageOptions& options, const StageContext& run) {
 }  // namespace
 
 StageKind heads_stage() {
-  return make_stage_kind<HeadsStageOptions>("heads", 2, "trains early-prediction heads of a frozen model", run_heads);
+  return run_by_all(
+      make_stage_kind<HeadsStageOptions>("heads", 2, "trains early-prediction heads of a frozen model", run_heads));
 }
 
 }  // namespace draftsmith::recipes

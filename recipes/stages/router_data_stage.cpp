@@ -19,6 +19,7 @@
 #include "model/files/checkpoint.h"
 #include "model/files/model_hash.h"
 #include "model/kinds/router.h"
+#include "recipes/stages/dealt_shards.h"
 #include "recipes/stages/decoded_sources.h"
 #include "recipes/stages/provenance.h"
 #include "recipes/stages/stages.h"
@@ -156,27 +157,28 @@ void run_router_data(const RouterDataOptions& options, const StageContext& run) 
   const int64_t count = options.limit > 0 ? std::min(options.limit, inputs.size()) : inputs.size();
   Collection collection(options, run, inputs);
   const fs::path file = run.directory / "router_data.h5";
-  data::ShardedRouterData writer(file, data_info(options, run, count, collection.vocabulary()));
+  const auto open = [&] {
+    return data::ShardedRouterData(file, data_info(options, run, count, collection.vocabulary()));
+  };
+  auto writer = open();
   Progress progress({.style = run.execution.progress,
                      .title = "router data",
                      .unit = "sources",
                      .total = count,
                      .done_before = writer.done()});
-  for (const data::ShardRange& range : writer.missing(options.shard_examples)) {
-    throw_if_stop_requested(fmt::format("{} of {} sources are saved; run it again to continue", writer.done(), count));
-    writer.add_shard(range, collection.decode(range));
-    progress.advance(range.size());
-  }
+  deal_out(run, by_size(writer.missing(options.shard_examples)), progress,
+           [&](const data::ShardRange& range) { writer.add_shard(range, collection.decode(range)); });
   progress.finish();
-  writer.finish();
+  if (!run.execution.world->leads()) return;
+  open().finish();  // with the shards of other processes
   log_info("  {}", data::describe_router_data(data::RouterData(file)));
 }
 
 }  // namespace
 
 StageKind router_data_stage() {
-  return make_stage_kind<RouterDataOptions>("router-data", 3, "decodes a corpus and collects training data of a router",
-                                            run_router_data);
+  return run_by_all(make_stage_kind<RouterDataOptions>(
+      "router-data", 3, "decodes a corpus and collects training data of a router", run_router_data));
 }
 
 }  // namespace draftsmith::recipes

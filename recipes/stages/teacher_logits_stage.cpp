@@ -2,6 +2,8 @@
 // distilled without running the teacher. Makes teacher_logits.h5 (data/teacher/teacher_cache.h); goes on with the
 // missing shards.
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -14,6 +16,7 @@
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/files/model_hash.h"
+#include "recipes/stages/dealt_shards.h"
 #include "recipes/stages/provenance.h"
 #include "recipes/stages/stages.h"
 #include "recipes/stages/tokenizers.h"
@@ -80,12 +83,9 @@ data::TeacherCacheInfo cache_info(const TeacherLogitsOptions& options, const dat
                          {"dtype", options.dtype}}};
 }
 
-// Returns the target tokens of the examples that a complete shard holds.
-int64_t tokens_done(const data::Corpus& corpus, const std::vector<data::ShardRange>& missing) {
-  int64_t tokens = corpus.info().target_tokens;
-  for (const data::ShardRange& range : missing) {
-    for (int64_t i = range.first; i < range.last; ++i) tokens -= static_cast<int64_t>(corpus.target(i).size());
-  }
+int64_t target_tokens(const data::Corpus& corpus, const data::ShardRange& range) {
+  int64_t tokens = 0;
+  for (int64_t i = range.first; i < range.last; ++i) tokens += static_cast<int64_t>(corpus.target(i).size());
   return tokens;
 }
 
@@ -121,30 +121,43 @@ int64_t shard_end(const data::Corpus& corpus, const data::ShardRange& range, con
   return end;
 }
 
+// Returns the shards that are missing, and the target tokens of each.
+DealtShards shards_to_write(const data::Corpus& corpus, const data::TeacherCacheInfo& info,
+                            const std::vector<data::ShardRange>& missing) {
+  DealtShards shards;
+  for (data::ShardRange left : missing) {
+    while (left.size() > 0) {
+      shards.ranges.push_back({left.first, shard_end(corpus, left, info)});
+      shards.sizes.push_back(target_tokens(corpus, shards.ranges.back()));
+      left.first = shards.ranges.back().last;
+    }
+  }
+  return shards;
+}
+
 void write_shards(model::TransformerModel& teacher, const TeacherLogitsOptions& options, const data::Corpus& corpus,
                   const data::TeacherCacheInfo& info, const StageContext& run, data::ShardedTeacherCache& cache) {
   train::TeacherLogits logits(teacher, corpus, {.k = info.k, .temperature = info.temperature}, options.batch_tokens);
-  const auto missing = cache.missing(options.shard_examples);
-  const int64_t done = tokens_done(corpus, missing);
+  DealtShards missing = shards_to_write(corpus, info, cache.missing(options.shard_examples));
+  const int64_t done =
+      std::accumulate(missing.sizes.begin(), missing.sizes.end(), corpus.info().target_tokens, std::minus<int64_t>());
   announce(info, corpus, run.directory, done);
   Progress progress({.style = run.execution.progress,
                      .title = "teacher logits",
                      .unit = "tokens",
                      .total = corpus.info().target_tokens,
                      .done_before = done});
+  // A process alone need not wait for the end of a shard to show how far it is.
+  const bool alone = run.execution.world->is_alone();
+  if (alone) std::fill(missing.sizes.begin(), missing.sizes.end(), 0);
   const auto on_positions = [&](int64_t positions) {
-    progress.advance(positions);
-    throw_if_stop_requested(
-        fmt::format("{} of {} examples are saved; run it again to continue", cache.done(), corpus.size()));
+    if (alone) progress.advance(positions);
+    throw_if_stop_requested("whole shards are saved; run it again to continue");
   };
-  for (data::ShardRange left : missing) {
-    while (left.size() > 0) {
-      const data::ShardRange shard{left.first, shard_end(corpus, left, info)};
-      const train::StoredRows rows = logits.rows(shard.first, shard.last, on_positions);
-      cache.add_shard(shard, train::by_example(rows, corpus, shard.first, shard.last));
-      left.first = shard.last;
-    }
-  }
+  deal_out(run, missing, progress, [&](const data::ShardRange& shard) {
+    const train::StoredRows rows = logits.rows(shard.first, shard.last, on_positions);
+    cache.add_shard(shard, train::by_example(rows, corpus, shard.first, shard.last));
+  });
   progress.finish();
 }
 
@@ -172,17 +185,20 @@ void run_teacher_logits(const TeacherLogitsOptions& options, const StageContext&
   if (options.student && options.measured_positions > 0) {
     train::require_measurable(teacher->config(), model::load_config(*options.student), options.student->string());
   }
-  data::ShardedTeacherCache cache(run.directory / "teacher_logits.h5", info, corpus.size());
-  if (cache.merged()) return cache.finish({}, {});
+  const auto open = [&] { return data::ShardedTeacherCache(run.directory / "teacher_logits.h5", info, corpus.size()); };
+  auto cache = open();
+  const bool merged = cache.merged();
   write_shards(*teacher, options, corpus, info, run, cache);
-  cache.finish({}, measure(*teacher, options, corpus, info.k, run.execution.progress));
+  if (!run.execution.world->leads()) return;
+  if (merged) return cache.finish({}, {});
+  open().finish({}, measure(*teacher, options, corpus, info.k, run.execution.progress));
 }
 
 }  // namespace
 
 StageKind teacher_logits_stage() {
-  return make_stage_kind<TeacherLogitsOptions>("teacher-logits", 1, "stores a teacher's distributions for distillation",
-                                               run_teacher_logits);
+  return run_by_all(make_stage_kind<TeacherLogitsOptions>(
+      "teacher-logits", 1, "stores a teacher's distributions for distillation", run_teacher_logits));
 }
 
 }  // namespace draftsmith::recipes

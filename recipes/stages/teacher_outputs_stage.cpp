@@ -13,6 +13,7 @@
 #include "data/tokenizers/tokenizer.h"
 #include "infer/generator.h"
 #include "model/files/checkpoint.h"
+#include "recipes/stages/dealt_shards.h"
 #include "recipes/stages/decoded_sources.h"
 #include "recipes/stages/provenance.h"
 #include "recipes/stages/stages.h"
@@ -132,17 +133,6 @@ struct Teacher {
   infer::Generator generator;
 };
 
-// Counts of outputs that limits changed, over all runs of the stage.
-struct Losses {
-  int64_t cut = 0;      // outputs that reached max_new_tokens without an end
-  int64_t foreign = 0;  // ids of this run that the corpus's tokenizer does not have, which are omitted
-
-  void count(std::span<const int32_t> ids, int64_t limit, const std::vector<int64_t>& eos) {
-    if (static_cast<int64_t>(ids.size()) < limit) return;
-    if (std::find(eos.begin(), eos.end(), ids.back()) == eos.end()) ++cut;
-  }
-};
-
 // Refuses an option that gives all examples the same output.
 void require_prompts(const TeacherOutputsOptions& options, const data::Corpus& inputs) {
   if (!is_plain_text(inputs.info()) || options.prompt_tokens > 0 || options.temperature > 0) return;
@@ -162,8 +152,12 @@ class OutputWriter {
         teacher_(options, run, inputs.info()),
         sources_(inputs, teacher_.model->info(), teacher_.tokenizer.get(), options.prompt_tokens) {}
 
-  // Counts an output of an earlier run.
-  void count(std::span<const int32_t> ids) { losses_.count(ids, limit_, teacher_.settings.eos_ids); }
+  // Returns whether an output reached max_new_tokens without an end.
+  bool is_cut(std::span<const int32_t> ids) const {
+    if (static_cast<int64_t>(ids.size()) < limit_) return false;
+    const auto& ends = teacher_.settings.eos_ids;
+    return std::find(ends.begin(), ends.end(), ids.back()) == ends.end();
+  }
 
   void add(const data::ShardRange& range, data::CorpusWriter& shard) {
     const auto results = teacher_.generator.generate(
@@ -173,20 +167,20 @@ class OutputWriter {
     for (int64_t i = range.first; i < range.last; ++i) {
       const auto& output = results[static_cast<size_t>(i - range.first)].ids;
       std::vector<int32_t> ids(output.begin(), output.end());
-      count(ids);
-      losses_.foreign += static_cast<int64_t>(std::erase_if(ids, [&](int32_t id) { return id >= vocabulary_; }));
+      foreign_ += static_cast<int64_t>(std::erase_if(ids, [&](int32_t id) { return id >= vocabulary_; }));
       shard.add(sources_(i), ids);
     }
   }
 
-  const Losses& losses() const { return losses_; }
+  // Returns the ids of this process's outputs that the corpus's tokenizer does not have, which are omitted.
+  int64_t foreign() const { return foreign_; }
 
  private:
   int64_t limit_;
   int64_t vocabulary_;
   Teacher teacher_;
   DecodedSources sources_;
-  Losses losses_;
+  int64_t foreign_ = 0;
 };
 
 void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContext& run) {
@@ -194,23 +188,26 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContex
   require_prompts(options, inputs);
   OutputWriter outputs(options, run, inputs);
   const int64_t count = options.limit > 0 ? std::min(options.limit, inputs.size()) : inputs.size();
-  data::ShardedCorpusWriter writer(run.directory / "corpus.h5", output_info(inputs, options, run), count);
+  const auto open = [&] {
+    return data::ShardedCorpusWriter(run.directory / "corpus.h5", output_info(inputs, options, run), count);
+  };
+  auto writer = open();
   Progress progress({.style = run.execution.progress,
                      .title = "teacher outputs",
                      .unit = "outputs",
                      .total = count,
                      .done_before = writer.done()});
-  writer.read_targets([&](std::span<const int32_t> ids) { outputs.count(ids); });
-  for (const data::ShardRange& range : writer.missing(options.shard_examples)) {
-    throw_if_stop_requested(fmt::format("{} of {} outputs are saved; run it again to continue", writer.done(), count));
+  deal_out(run, by_size(writer.missing(options.shard_examples)), progress, [&](const data::ShardRange& range) {
     writer.write(range, [&](data::CorpusWriter& shard) { outputs.add(range, shard); });
-    progress.advance(range.size());
-  }
+  });
   progress.finish();
-  const Losses& losses = outputs.losses();
-  writer.finish({{"count: outputs cut at max_new_tokens", fmt::format("{}", losses.cut)}});
-  if (losses.cut > 0) log_warning("  {} outputs reached max_new_tokens = {}", losses.cut, options.max_new_tokens);
-  if (losses.foreign > 0) log_warning("  {} ids that the tokenizer does not have were omitted", losses.foreign);
+  if (outputs.foreign() > 0) log_warning("  {} ids that the tokenizer does not have were omitted", outputs.foreign());
+  if (!run.execution.world->leads()) return;
+  auto all = open();  // with the shards of other processes
+  int64_t cut = 0;
+  all.read_targets([&](std::span<const int32_t> ids) { cut += outputs.is_cut(ids) ? 1 : 0; });
+  all.finish({{"count: outputs cut at max_new_tokens", fmt::format("{}", cut)}});
+  if (cut > 0) log_warning("  {} outputs reached max_new_tokens = {}", cut, options.max_new_tokens);
 }
 
 }  // namespace
@@ -218,8 +215,8 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContex
 // Version 1 wrote one greedy output for all plain texts of a decoder-only model, and sampled with the model's own top-k
 // and top-p.
 StageKind teacher_outputs_stage() {
-  return make_stage_kind<TeacherOutputsOptions>("teacher-outputs", 2, "decodes calibration inputs with the target",
-                                                run_teacher_outputs);
+  return run_by_all(make_stage_kind<TeacherOutputsOptions>(
+      "teacher-outputs", 2, "decodes calibration inputs with the target", run_teacher_outputs));
 }
 
 }  // namespace draftsmith::recipes

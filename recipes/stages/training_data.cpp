@@ -20,6 +20,7 @@ train::TrainerInputs TrainingData::inputs(train::TrainableModel& trainable, cons
   inputs.tokenizer = tokenizer.get();
   inputs.identity = run.identity;
   inputs.progress = run.execution.progress;
+  inputs.world = run.execution.world;
   return inputs;
 }
 
