@@ -200,7 +200,7 @@ struct Trainer::Impl {
                                   state.skipped_in_a_row - 1);
       throw RunError(std::move(problem));
     }
-    log_warning("{}: the step is skipped ({} so far)", problem.what, state.skipped);
+    if (world.leads()) log_warning("{}: the step is skipped ({} so far)", problem.what, state.skipped);
   }
 
   void log_step(const StepResult& result, double lr, double seconds) {
