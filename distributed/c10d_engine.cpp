@@ -94,6 +94,7 @@ std::unique_ptr<JobStore> open_store(const Launch& launch, std::chrono::seconds 
   options.isServer = may_serve && launch.rank == 0 && !launch.store_exists;
   options.waitWorkers = false;
   options.timeout = timeout;
+  options.useLibUV = false;  // whose server asks for each caller's name: five seconds where no name server answers
   try {
     auto store = c10::make_intrusive<c10d::TCPStore>(launch.host, options);
     return std::make_unique<C10dStore>(
