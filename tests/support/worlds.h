@@ -1,6 +1,7 @@
 // Jobs of several processes for tests: each "process" is a thread with a World of its own.
 #pragma once
 
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -46,6 +47,8 @@ inline Launch local_launch(int64_t rank, int64_t size, int64_t port) {
 inline void run_in_world(int64_t size, const std::function<void(World&)>& work,
                          std::chrono::seconds timeout = std::chrono::seconds(60)) {
   if (size == 1) return work(World::alone());
+  // c10d's record of operations belongs to the process, and its table of groups has no lock: it is for one group.
+  ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
   const int64_t port = free_port();
   std::vector<std::exception_ptr> errors(static_cast<size_t>(size));
   std::vector<std::thread> threads;
