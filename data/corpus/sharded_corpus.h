@@ -35,6 +35,9 @@ class ShardedCorpusWriter {
   // Writes a shard, whose examples `fill` adds in order. Errors: std::logic_error for another number of examples, and
   // for a range that is not missing.
   void write(const ShardRange& range, const std::function<void(CorpusWriter&)>& fill);
+  // Registers a shard of a missing range that another process has written. Errors: std::logic_error for a range that is
+  // not missing.
+  void adopt(const ShardRange& range) { shards_.add(range); }
   // Merges all shards into the corpus, adds `extra` to its provenance and removes the shards. Errors: std::logic_error
   // if a shard is missing.
   void finish(const std::map<std::string, std::string>& extra = {});

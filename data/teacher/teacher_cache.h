@@ -148,6 +148,9 @@ class ShardedTeacherCache {
   // Writes the rows of a range's examples. Errors: std::logic_error for another number of examples, and for a range
   // that is not missing.
   void add_shard(const ShardRange& range, std::span<const TeacherRows> examples);
+  // Registers a shard of a missing range that another process has written. Errors: std::logic_error for a range that is
+  // not missing.
+  void adopt(const ShardRange& range) { shards_.add(range); }
   // Merges the shards into the cache. Until the shards are removed, both take space on disk. Errors: std::logic_error
   // if a shard is missing.
   void finish(const std::map<std::string, std::string>& extra, const std::optional<TruncationError>& truncation);

@@ -1,5 +1,6 @@
 #include "recipes/stages/dealt_shards.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -33,17 +34,20 @@ DealtShards by_size(std::vector<data::ShardRange> ranges) {
   return shards;
 }
 
-void deal_out(const StageContext& run, const DealtShards& own, Progress& progress,
-              const std::function<void(const data::ShardRange&)>& write) {
+std::vector<data::ShardRange> deal_out(const StageContext& run, const DealtShards& own, Progress& progress,
+                                       const std::function<void(const data::ShardRange&)>& write) {
   World& world = *run.execution.world;
   const DealtShards shards = leaders(world, own);
   const std::string name = run.directory.filename().string();
   const std::string begun = world.new_counter(name), finished = world.new_counter(name);
   const auto count = static_cast<int64_t>(shards.ranges.size());
-  int64_t shown = 0;
+  std::vector<data::ShardRange> others;
+  int64_t next = 0, shown = 0;
   while (true) {
     throw_if_stop_requested("whole shards are saved; run it again to continue");
     const int64_t taken = world.ticket(begun);
+    for (; next < std::min(taken, count); ++next) others.push_back(shards.ranges[static_cast<size_t>(next)]);
+    next = taken + 1;
     if (taken >= count) break;
     write(shards.ranges[static_cast<size_t>(taken)]);
     // Shards are about as long as each other, so that it does not matter which of them are finished.
@@ -53,6 +57,7 @@ void deal_out(const StageContext& run, const DealtShards& own, Progress& progres
   }
   world.wait_for_all("the shards of " + name);
   for (; shown < count; ++shown) progress.advance(shards.sizes[static_cast<size_t>(shown)]);
+  return others;
 }
 
 }  // namespace draftsmith::recipes

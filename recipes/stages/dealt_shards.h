@@ -16,13 +16,14 @@ struct DealtShards {
   std::vector<data::ShardRange> ranges;
   std::vector<int64_t> sizes;
 };
+
 // Returns the ranges with their numbers of examples as sizes.
 DealtShards by_size(std::vector<data::ShardRange> ranges);
 
 // Calls `write` with each of the ranges, every range on one process, and returns when all are written. All processes
-// call it; the leader's ranges count. `progress` counts what all have written. Errors: those of `write`, Interrupted,
-// and as World::gather().
-void deal_out(const StageContext& run, const DealtShards& shards, Progress& progress,
-              const std::function<void(const data::ShardRange&)>& write);
+// call it; the leader's ranges count. `progress` counts what all have written. Returns the ranges that other processes
+// wrote. Errors: those of `write`, Interrupted, and as World::gather().
+std::vector<data::ShardRange> deal_out(const StageContext& run, const DealtShards& shards, Progress& progress,
+                                       const std::function<void(const data::ShardRange&)>& write);
 
 }  // namespace draftsmith::recipes

@@ -157,20 +157,19 @@ void run_router_data(const RouterDataOptions& options, const StageContext& run) 
   const int64_t count = options.limit > 0 ? std::min(options.limit, inputs.size()) : inputs.size();
   Collection collection(options, run, inputs);
   const fs::path file = run.directory / "router_data.h5";
-  const auto open = [&] {
-    return data::ShardedRouterData(file, data_info(options, run, count, collection.vocabulary()));
-  };
-  auto writer = open();
+  data::ShardedRouterData writer(file, data_info(options, run, count, collection.vocabulary()));
   Progress progress({.style = run.execution.progress,
                      .title = "router data",
                      .unit = "sources",
                      .total = count,
                      .done_before = writer.done()});
-  deal_out(run, by_size(writer.missing(options.shard_examples)), progress,
-           [&](const data::ShardRange& range) { writer.add_shard(range, collection.decode(range)); });
+  const auto write = [&](const data::ShardRange& range) { writer.add_shard(range, collection.decode(range)); };
+  for (const auto& range : deal_out(run, by_size(writer.missing(options.shard_examples)), progress, write)) {
+    writer.adopt(range);
+  }
   progress.finish();
   if (!run.execution.world->leads()) return;
-  open().finish();  // with the shards of other processes
+  writer.finish();
   log_info("  {}", data::describe_router_data(data::RouterData(file)));
 }
 

@@ -154,10 +154,11 @@ void write_shards(model::TransformerModel& teacher, const TeacherLogitsOptions& 
     if (alone) progress.advance(positions);
     throw_if_stop_requested("whole shards are saved; run it again to continue");
   };
-  deal_out(run, missing, progress, [&](const data::ShardRange& shard) {
+  const auto write = [&](const data::ShardRange& shard) {
     const train::StoredRows rows = logits.rows(shard.first, shard.last, on_positions);
     cache.add_shard(shard, train::by_example(rows, corpus, shard.first, shard.last));
-  });
+  };
+  for (const auto& shard : deal_out(run, missing, progress, write)) cache.adopt(shard);
   progress.finish();
 }
 
@@ -185,13 +186,12 @@ void run_teacher_logits(const TeacherLogitsOptions& options, const StageContext&
   if (options.student && options.measured_positions > 0) {
     train::require_measurable(teacher->config(), model::load_config(*options.student), options.student->string());
   }
-  const auto open = [&] { return data::ShardedTeacherCache(run.directory / "teacher_logits.h5", info, corpus.size()); };
-  auto cache = open();
+  data::ShardedTeacherCache cache(run.directory / "teacher_logits.h5", info, corpus.size());
   const bool merged = cache.merged();
-  write_shards(*teacher, options, corpus, info, run, cache);
+  if (!merged) write_shards(*teacher, options, corpus, info, run, cache);
   if (!run.execution.world->leads()) return;
   if (merged) return cache.finish({}, {});
-  open().finish({}, measure(*teacher, options, corpus, info.k, run.execution.progress));
+  cache.finish({}, measure(*teacher, options, corpus, info.k, run.execution.progress));
 }
 
 }  // namespace

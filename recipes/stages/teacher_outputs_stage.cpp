@@ -188,25 +188,24 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContex
   require_prompts(options, inputs);
   OutputWriter outputs(options, run, inputs);
   const int64_t count = options.limit > 0 ? std::min(options.limit, inputs.size()) : inputs.size();
-  const auto open = [&] {
-    return data::ShardedCorpusWriter(run.directory / "corpus.h5", output_info(inputs, options, run), count);
-  };
-  auto writer = open();
+  data::ShardedCorpusWriter writer(run.directory / "corpus.h5", output_info(inputs, options, run), count);
   Progress progress({.style = run.execution.progress,
                      .title = "teacher outputs",
                      .unit = "outputs",
                      .total = count,
                      .done_before = writer.done()});
-  deal_out(run, by_size(writer.missing(options.shard_examples)), progress, [&](const data::ShardRange& range) {
+  const auto write = [&](const data::ShardRange& range) {
     writer.write(range, [&](data::CorpusWriter& shard) { outputs.add(range, shard); });
-  });
+  };
+  for (const auto& range : deal_out(run, by_size(writer.missing(options.shard_examples)), progress, write)) {
+    writer.adopt(range);
+  }
   progress.finish();
   if (outputs.foreign() > 0) log_warning("  {} ids that the tokenizer does not have were omitted", outputs.foreign());
   if (!run.execution.world->leads()) return;
-  auto all = open();  // with the shards of other processes
   int64_t cut = 0;
-  all.read_targets([&](std::span<const int32_t> ids) { cut += outputs.is_cut(ids) ? 1 : 0; });
-  all.finish({{"count: outputs cut at max_new_tokens", fmt::format("{}", cut)}});
+  writer.read_targets([&](std::span<const int32_t> ids) { cut += outputs.is_cut(ids) ? 1 : 0; });
+  writer.finish({{"count: outputs cut at max_new_tokens", fmt::format("{}", cut)}});
   if (cut > 0) log_warning("  {} outputs reached max_new_tokens = {}", cut, options.max_new_tokens);
 }
 
