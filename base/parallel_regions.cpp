@@ -49,7 +49,7 @@ const OwnOpenMp& own() {
   return found;
 }
 
-// What is known of a region's code. Code that was never run may wait for other threads inside.
+// Knowledge of a region's code. Code that was never run may wait for other threads inside.
 enum class Kind : uint8_t { kUnknown, kIndependent, kWaits };
 
 // The kinds of all regions' codes: a table that only grows. One that is full forgets nothing and learns nothing.
@@ -148,8 +148,8 @@ void note_waiting() {
 
 }  // namespace
 
-// Of regions that name their number of threads, as MKL's and oneDNN's do, threads may wait for each other by spinning,
-// which nothing shows. at::parallel_for() and LibTorch's operators name none.
+// Threads of regions that name their number, as MKL's and oneDNN's do, may wait for each other by spinning, which
+// nothing shows. at::parallel_for() and LibTorch's operators name none.
 extern "C" {
 
 void GOMP_parallel(Region* code, void* data, unsigned threads, unsigned flags) {

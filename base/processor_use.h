@@ -1,4 +1,4 @@
-// How busy the processors are with other work than this process'.
+// Use of the processors by other work than this process'.
 #pragma once
 
 #include <cstdint>

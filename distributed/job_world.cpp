@@ -22,11 +22,11 @@ using std::chrono::seconds;
 
 constexpr int64_t kBucketBytes = int64_t{32} << 20;
 constexpr milliseconds kFirstWait{1}, kLongestWait{50};
-// How long a process that lost another waits for the reason, which the other tells before it ends.
+// Wait of a process that lost another for the reason, which the other tells before it ends.
 constexpr seconds kReasonWait{2};
-// How long process 0 waits at the end for the others to leave.
+// Wait of process 0 at the end for the others to leave.
 constexpr seconds kLeaveWait{5};
-// How long a process that was asked to stop waits for the others in an exchange, so that all stop at the same place.
+// Wait of a process that was asked to stop for the others in an exchange, so that all stop at the same place.
 constexpr seconds kStopWait{20};
 
 // Tensors that travel together: one alone, or several small ones as one.

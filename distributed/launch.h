@@ -1,4 +1,4 @@
-// How a process was started as one of several: by torchrun, Slurm or Open MPI, told by environment variables.
+// Start of a process as one of several: by torchrun, Slurm or Open MPI, told by environment variables.
 #pragma once
 
 #include <cstdint>

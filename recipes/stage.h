@@ -53,7 +53,7 @@ struct StageKind {
   std::function<std::string()> describe_options;
   // Parses a stage's table and adds every error.
   std::function<CheckedOptions(const toml::table& table, const std::string& stage, Problems& problems)> check;
-  // Whether all processes of a job run a stage together; else the leader runs it and the others wait.
+  // True if all processes of a job run a stage together; else the leader runs it and the others wait.
   bool by_all = false;
   // Runs a stage, whose table has paths in place of references. Must continue the work of an interrupted run. Throws
   // Interrupted if a stop is requested.

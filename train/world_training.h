@@ -1,6 +1,6 @@
-// What the processes of one training run share: sums of a step, and the state that a run begins with. Micro-batches are
-// dealt out by their number in the step, and everything random depends on that number alone, so a run is the same to
-// rounding whatever the number of processes.
+// Data that the processes of one training run share: sums of a step, and the state that a run begins with.
+// Micro-batches are dealt out by their number in the step, and everything random depends on that number alone, so a
+// run is the same to rounding whatever the number of processes.
 #pragma once
 
 #include <vector>

@@ -28,8 +28,6 @@ class ProcessBeside {
   bool runs();
   // Waits for the end. The exit code is 128 plus the signal of a killed process.
   ProgramResult wait();
-  // Returns what it has written to standard error so far.
-  std::string messages() const { return read_file(*folder_ / "err"); }
 
  private:
   std::unique_ptr<TemporaryDirectory> folder_;

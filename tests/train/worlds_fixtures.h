@@ -1,4 +1,4 @@
-// What the tests of jobs of several processes share: runs in worlds of some sizes, and what must be equal in all.
+// Fixtures of the tests of jobs of several processes: runs in worlds of some sizes, and what must be equal in all.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ namespace draftsmith::train {
 // Relative to the largest value of a tensor; runs are in fp64.
 inline constexpr double kWorldTolerance = 1e-12;
 
-// What a run ends with in one process.
+// End of a run in one process.
 struct Ended {
   Weights weights = {};
   TrainingState state = {};
@@ -186,7 +186,7 @@ class WorldRuns : public testing::Test {
     }
   }
 
-  // The same for a whole run of 20 steps with clipping, one of whose steps has a single micro-batch.
+  // Expects the same of a whole run of 20 steps with clipping, one of whose steps has a single micro-batch.
   void expect_equal_training(const TrainOptions& options, const Trainee& trainee) const {
     EXPECT_EQ(smallest_step(data::Corpus(folder_ / corpus_), options, kSteps), 1);
     expect_equal_worlds(options, trainee);
