@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "infer/acceptance/cascade.h"
 #include "infer/acceptance/rollback.h"
 #include "infer/decode_options.h"
 #include "infer/inside/calm.h"
@@ -162,6 +163,27 @@ void add_window_options(Fields<O>& fields) {
            "at temperature 0, for evaluations only.")
       .add("acceptance", &O::acceptance, GridKey::kValue, or_none(acceptance_rule_names()),
            "Replaces the method's acceptance rule.")
+      .add("lenience", &O::lenience, GridKey::kList, read_by_acceptances({"rejection"}), Label{"len"}, Above{0},
+           Range{0, 1}, UnnamedIf<O>{[](const O& o) { return o.lenience == 1; }},
+           "Leviathan's lenience l: a drafted token counts as l times as likely under the drafter, so more are kept, "
+           "and no token is put out with more than 1/l of its probability. Greedy decoding keeps tokens at least l "
+           "times as likely as the most likely one. 1 is lossless.")
+      .add(
+          "epsilon", &O::epsilon, GridKey::kList, read_by_acceptances({"typical"}), Label{"eps"}, AlwaysNamed{},
+          Range{0, 1},
+          "Of typical (Medusa): a drafted token stays if the target's probability is above min(epsilon, delta e^-H), H "
+          "the entropy there.")
+      .add("delta", &O::delta, GridKey::kList, read_by_acceptances({"typical"}), AlwaysNamed{}, Range{0, 1},
+           "Of typical: the smaller limit where the target is unsure; see epsilon.")
+      .add(
+          "deferral", &O::deferral, GridKey::kList, read_by_acceptances({"cascade"}), AlwaysNamed{},
+          Choices(deferrals().names()),
+          "Where cascade takes the target's distribution instead of the drafter's, of max p and max q, the largest "
+          "probabilities of target and drafter: chow: max q < 1 - alpha; diff: max q < max p - alpha; opt: max q < max "
+          "p - alpha TV(p, q); token: for each token x with p(x) < (1 - alpha) max p.")
+      .add("deferral_cost", &O::deferral_cost, GridKey::kList, read_by_acceptances({"cascade"}), Label{"alpha"},
+           AlwaysNamed{}, Range{0, 1},
+           "alpha of cascade, the loss of quality for which a draft is kept: 0 trusts the drafter least, 1 most.")
       .add("free_token", &O::free_token, GridKey::kValue, read_by_acceptances({"accept_all"}),
            "Of accept_all (method tandem): the model writes the first token and one after each block of the drafter. "
            "false: it writes none, and only supplies the drafter with representations of finished blocks.");

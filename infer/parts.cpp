@@ -2,9 +2,12 @@
 
 #include "base/registry.h"
 #include "infer/acceptance/accept_all.h"
+#include "infer/acceptance/block.h"
+#include "infer/acceptance/cascade.h"
 #include "infer/acceptance/exact.h"
 #include "infer/acceptance/rejection.h"
 #include "infer/acceptance/rollback.h"
+#include "infer/acceptance/typical.h"
 #include "infer/windows/dynamic.h"
 #include "infer/windows/entropy.h"
 #include "infer/windows/fallback.h"
@@ -83,13 +86,16 @@ const Registry<WindowRuleEntry>& window_rules() {
 const Registry<AcceptanceRuleEntry>& acceptance_rules() {
   using A = AcceptanceRule;
   static const Registry<AcceptanceRuleEntry> kRules(
-      "acceptance rule", {{"accept_all", [](const O& o) { return rule<A, AcceptAll>(o.free_token); }},
-                          {"exact", [](const O&) { return rule<A, ExactAcceptance>(); }},
-                          {"rejection", [](const O&) { return rule<A, RejectionAcceptance>(); }},
-                          {"rollback", [](const O& o) {
-                             return rule<A, RollbackAcceptance>(o.rollback, rollback_rules().at(o.rollback_rule),
-                                                                o.verify_end);
-                           }}});
+      "acceptance rule",
+      {{"accept_all", [](const O& o) { return rule<A, AcceptAll>(o.free_token); }},
+       {"exact", [](const O&) { return rule<A, ExactAcceptance>(); }},
+       {"rejection", [](const O& o) { return rule<A, RejectionAcceptance>(o.lenience); }},
+       {"block", [](const O&) { return rule<A, BlockAcceptance>(); }},
+       {"typical", [](const O& o) { return rule<A, TypicalAcceptance>(o.epsilon, o.delta); }},
+       {"cascade", [](const O& o) { return rule<A, CascadeAcceptance>(deferrals().at(o.deferral), o.deferral_cost); }},
+       {"rollback", [](const O& o) {
+          return rule<A, RollbackAcceptance>(o.rollback, rollback_rules().at(o.rollback_rule), o.verify_end);
+        }}});
   return kRules;
 }
 

@@ -23,6 +23,8 @@ struct AcceptanceTraits {
   std::string name;
   bool lossless = true;             // the output has the target's distribution (greedy: equals its output)
   bool needs_distribution = false;  // reads q when sampling
+  bool needs_confidence = false;    // reads q at temperature 1 in greedy decoding
+  bool looks_ahead = false;         // whether a token is kept depends on later ones; needs random numbers of each round
   bool greedy_only = false;         // makes sense at temperature 0 only
   bool first_from_target = false;   // the target writes the first token of each row
   bool verifies_end = true;         // false: a draft that ends its text is output without a run of the target
@@ -40,7 +42,8 @@ struct Verification {
   at::Tensor logits;                      // [B,G+1,V] the target's, processed; valid up to position counts[b] of row b
   at::Tensor tokens;                      // int64 [B,G] drafted
   at::Tensor counts;                      // int64 [B]
-  std::vector<at::Tensor> probabilities;  // warped q, one [B,V] for each of G; empty unless needed and sampling
+  std::vector<at::Tensor> probabilities;  // q, one [B,V] for each of G: warped, or of greedy decoding at temperature 1;
+                                          // empty unless needed
   Warping warping;
   bool measure_overlap = false;
   const DeviceRows* on_device = nullptr;  // rows that only the device knows

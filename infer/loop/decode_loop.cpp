@@ -22,12 +22,16 @@ DecodeLoop::DecodeLoop(model::LanguageModel& target, const DraftParts& parts, co
       parts_(parts),
       settings_(settings),
       drafting_(target.info(), parts, settings),
-      commits_ends_(!parts.acceptance->traits().verifies_end && parts.drafter->traits().logits) {}
+      commits_ends_(!parts.acceptance->traits().verifies_end && parts.drafter->traits().logits),
+      begins_rounds_(parts.acceptance->traits().looks_ahead) {}
 
 void DecodeLoop::run(RowBatch& batch, PhaseTimer& timer) {
   drafting_.begin(batch);
   while (!batch.rows.empty()) {
     timer.enter(Phase::kDraft);
+    if (begins_rounds_) {
+      for (Row& row : batch.rows) row.random.begin_round(row.emitted());
+    }
     Draft draft = drafting_.draft(batch);
     const std::vector<int64_t> base = lengths_of(batch.rows);
     if (commits_ends_) commit_ends(batch, draft, timer);

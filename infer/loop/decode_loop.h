@@ -38,7 +38,8 @@ class DecodeLoop {
   const DraftParts& parts_;
   const DecodeSettings& settings_;
   Drafting drafting_;
-  bool commits_ends_;  // unverified
+  bool commits_ends_;   // unverified
+  bool begins_rounds_;  // with random numbers of their own
 };
 
 }  // namespace draftsmith::infer

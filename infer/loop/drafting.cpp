@@ -94,11 +94,12 @@ Drafting::Drafting(const model::ModelInfo& target, const DraftParts& parts, cons
   const DrafterTraits drafter = parts.drafter->traits();
   const AcceptanceTraits acceptance = parts.acceptance->traits();
   const bool wants_most_likely = settings.warping.greedy() && settings.processors.empty();
-  asks_for_tokens_ = !drafter.logits || (decides_ == Decides::kUpFront && wants_most_likely);
   reads_tokens_ =
       target.device.is_cpu() || decides_ != Decides::kUpFront || settings.processors.needs_history() || drafter.on_host;
-  reads_probabilities_ = !settings.warping.greedy() && acceptance.target == TargetRole::kVerifies &&
-                         (acceptance.needs_distribution || settings.measure_alpha);
+  const bool reads_q =
+      settings.warping.greedy() ? acceptance.needs_confidence : acceptance.needs_distribution || settings.measure_alpha;
+  reads_probabilities_ = acceptance.target == TargetRole::kVerifies && reads_q;
+  asks_for_tokens_ = !drafter.logits || (decides_ == Decides::kUpFront && wants_most_likely && !reads_probabilities_);
 }
 
 void Drafting::begin(RowBatch& batch) const {
@@ -235,7 +236,10 @@ void Drafting::apply_window_rule(const DraftStep& step, Window& window) const {
 }
 
 at::Tensor Drafting::choose(const RowBatch& batch, const at::Tensor& logits, Window& window) const {
-  if (settings_.warping.greedy()) return most_likely(logits);
+  if (settings_.warping.greedy()) {
+    if (reads_probabilities_) window.probabilities.push_back(warp(logits, {}));
+    return most_likely(logits);
+  }
   const auto q = warp(logits, settings_.warping);  // [B,V]
   if (reads_probabilities_) window.probabilities.push_back(q);
   return draw(q, uniforms(batch.rows, Draw::kDraft, window.width(), 1, logits.device()).squeeze(1));

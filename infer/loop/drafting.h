@@ -15,7 +15,7 @@ namespace draftsmith::infer {
 struct Draft {
   std::vector<at::Tensor> tokens;         // one int64 [B] for each step, valid ids; undefined for proposed tokens
   std::vector<at::Tensor> unread;         // `tokens` with kNoToken for bad logits; empty if `read` while drafting
-  std::vector<at::Tensor> probabilities;  // one [B,V] for each step if the acceptance rule reads them, else none
+  std::vector<at::Tensor> probabilities;  // one [B,V] for each step if the acceptance rule reads them (Verification)
   std::vector<int64_t> counts;            // [B] tokens of each row
   std::vector<std::vector<int64_t>>
       on_host;       // [B] each row's tokens up to its first EOS or kNoToken; until `read` none

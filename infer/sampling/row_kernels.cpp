@@ -141,11 +141,17 @@ DRAFTSMITH_VECTOR_CODE double weight(const float* values, int64_t count) {
 DRAFTSMITH_VECTOR_CODE double weight(const double* values, int64_t count) {
   return block_sum(values, count);
 }
-DRAFTSMITH_VECTOR_CODE double residual(float* p, const float* q, int64_t count) {
-  return sum<float>(count, [=](int64_t i) { return p[i] = std::max(p[i] - q[i], 0.0F); });
+DRAFTSMITH_VECTOR_CODE double residual(float* p, const float* q, int64_t count, float scale) {
+  return sum<float>(count, [=](int64_t i) { return p[i] = std::max(scale * p[i] - q[i], 0.0F); });
 }
-DRAFTSMITH_VECTOR_CODE double residual(double* p, const double* q, int64_t count) {
-  return sum<double>(count, [=](int64_t i) { return p[i] = std::max(p[i] - q[i], 0.0); });
+DRAFTSMITH_VECTOR_CODE double residual(double* p, const double* q, int64_t count, double scale) {
+  return sum<double>(count, [=](int64_t i) { return p[i] = std::max(scale * p[i] - q[i], 0.0); });
+}
+DRAFTSMITH_VECTOR_CODE double excess_sum(const float* p, const float* q, int64_t count, float scale) {
+  return sum<float>(count, [=](int64_t i) { return std::max(scale * p[i] - q[i], 0.0F); });
+}
+DRAFTSMITH_VECTOR_CODE double excess_sum(const double* p, const double* q, int64_t count, double scale) {
+  return sum<double>(count, [=](int64_t i) { return std::max(scale * p[i] - q[i], 0.0); });
 }
 DRAFTSMITH_VECTOR_CODE double overlap_sum(const float* p, const float* q, int64_t count) {
   return sum<float>(count, [=](int64_t i) { return std::min(p[i], q[i]); });
@@ -227,8 +233,13 @@ int64_t row_draw(const T* weights, int64_t count, double uniform) {
 }
 
 template <class T>
-double row_residual(T* p, const T* q, int64_t count) {
-  return residual(p, q, count);
+double row_residual(T* p, const T* q, int64_t count, double scale) {
+  return residual(p, q, count, static_cast<T>(scale));
+}
+
+template <class T>
+double row_excess(const T* p, const T* q, int64_t count, double scale) {
+  return excess_sum(p, q, count, static_cast<T>(scale));
 }
 
 template <class T>
@@ -268,8 +279,10 @@ template void row_warp<float>(const float*, int64_t, const Warping&, float*);
 template void row_warp<double>(const double*, int64_t, const Warping&, double*);
 template int64_t row_draw<float>(const float*, int64_t, double);
 template int64_t row_draw<double>(const double*, int64_t, double);
-template double row_residual<float>(float*, const float*, int64_t);
-template double row_residual<double>(double*, const double*, int64_t);
+template double row_residual<float>(float*, const float*, int64_t, double);
+template double row_residual<double>(double*, const double*, int64_t, double);
+template double row_excess<float>(const float*, const float*, int64_t, double);
+template double row_excess<double>(const double*, const double*, int64_t, double);
 template double row_overlap<float>(const float*, const float*, int64_t);
 template double row_overlap<double>(const double*, const double*, int64_t);
 template EntropySums row_entropy_sums<float>(const float*, int64_t);

@@ -36,9 +36,13 @@ void row_warp(const T* logits, int64_t count, const Warping& warping, T* out);
 template <class T>
 int64_t row_draw(const T* weights, int64_t count, double uniform);
 
-// Writes max(0, p - q) to p. Returns its sum.
+// Writes max(0, scale p - q) to p. Returns its sum.
 template <class T>
-double row_residual(T* p, const T* q, int64_t count);
+double row_residual(T* p, const T* q, int64_t count, double scale = 1);
+
+// Returns sum_x max(0, scale p(x) - q(x)).
+template <class T>
+double row_excess(const T* p, const T* q, int64_t count, double scale);
 
 // Returns sum_x min(p(x), q(x)).
 template <class T>

@@ -28,8 +28,9 @@ at::Tensor token_log_probability(const at::Tensor& logits, const at::Tensor& tok
 // in [0,1). A token of weight 0 is never drawn unless all weights are 0. A row whose sum is not finite gives kNoToken.
 at::Tensor draw(const at::Tensor& weights, const at::Tensor& uniforms);
 
-// The use of a random number. A position's numbers may be read again after a draft was discarded. This biases nothing:
-// whether an unexamined token is discarded depends only on earlier positions.
+// The use of a random number. A position's numbers may be read again after a draft was discarded. This biases nothing
+// where whether an unexamined token is discarded depends only on earlier positions; elsewhere each round has numbers of
+// its own (begin_round).
 enum class Draw { kDraft, kAccept, kNext };
 
 // The random numbers of one output.
@@ -39,12 +40,15 @@ class RowRandom {
   // Returns a uniform number in [0, 1) with 40 bits, so that its product with a total never rounds up to the total.
   // `position` is the index of the new token.
   double uniform(Draw use, int64_t position) const {
-    const uint64_t counter = static_cast<uint64_t>(position) * 4 + static_cast<uint64_t>(use);
+    const uint64_t counter = round_ << 32 | (static_cast<uint64_t>(position) * 4 + static_cast<uint64_t>(use));
     return static_cast<double>(random_.bits(counter) >> 24) * 0x1p-40;
   }
+  // Numbers from here on are those of the round whose first new token has this index, and independent of other rounds'.
+  void begin_round(int64_t position) { round_ = static_cast<uint64_t>(position); }
 
  private:
   CounterRandom random_;
+  uint64_t round_ = 0;
 };
 
 }  // namespace draftsmith::infer

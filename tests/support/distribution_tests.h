@@ -5,11 +5,18 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "infer/acceptance/rejection.h"
+#include "infer/drafters/model_drafter.h"
 #include "infer/generator.h"
+#include "infer/windows/fixed.h"
 #include "model/transformer/transformer_model.h"
 #include "tests/support/batches.h"
 #include "tests/support/oracle_fixtures.h"
@@ -49,6 +56,27 @@ inline double worst_deviate(const OracleFunction& target, const DecodeOptions& o
     worst = std::max(worst, chi_square_deviate(expected, count_sequences(results.subspan(line * samples, samples))));
   }
   return worst;
+}
+
+// A drafter that resembles its target.
+inline Case resembling_case() {
+  return {random_oracle(4, 1), mixture(random_oracle(4, 1), random_oracle(4, 2), 0.6)};
+}
+
+inline void expect_targets_distribution(const Case& oracles, const DecodeOptions& options, const std::string& what) {
+  const auto results = decode(oracles, options, sampled_sources());
+  EXPECT_LT(worst_deviate(oracles.target, options, results), kAlarm) << what;
+}
+
+// Returns the deviate of a rule's outputs with the resembling drafter and windows of three tokens.
+inline double deviate_of(std::unique_ptr<AcceptanceRule> rule) {
+  const Case oracles = resembling_case();
+  OracleModel target(oracle_info(4), oracles.target);
+  OracleModel drafter(oracle_info(4), oracles.drafter);
+  const DecodeOptions options = sampling(1.0, 3);
+  DraftParts parts{std::make_unique<ModelDrafter>(drafter, 4), std::make_unique<FixedWindow>(3), std::move(rule)};
+  Generator generator({.target = &target, .drafter = nullptr, .generation = {}}, options, std::move(parts));
+  return worst_deviate(oracles.target, options, generator.generate(sampled_sources()));
 }
 
 // Returns the probability of every output of up to `limit` tokens, from the model's own logits. `prompt` is the source

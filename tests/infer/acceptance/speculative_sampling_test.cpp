@@ -7,22 +7,11 @@
 #include <gtest/gtest.h>
 
 #include "infer/acceptance/rejection.h"
-#include "infer/drafters/model_drafter.h"
-#include "infer/windows/fixed.h"
 #include "tests/support/distribution_tests.h"
 #include "tests/support/oracle_fixtures.h"
 
 namespace draftsmith::infer::testing {
 namespace {
-
-Case resembling_case() {
-  return {random_oracle(4, 1), mixture(random_oracle(4, 1), random_oracle(4, 2), 0.6)};
-}
-
-void expect_targets_distribution(const Case& oracles, const DecodeOptions& options, const std::string& what) {
-  const auto results = decode(oracles, options, sampled_sources());
-  EXPECT_LT(worst_deviate(oracles.target, options, results), kAlarm) << what;
-}
 
 class SpeculativeSampling : public ::testing::TestWithParam<double> {};
 
@@ -150,16 +139,6 @@ class NoResidual : public RejectionAcceptance {
     return judgement;
   }
 };
-
-double deviate_of(std::unique_ptr<AcceptanceRule> rule) {
-  const Case oracles = resembling_case();
-  OracleModel target(oracle_info(4), oracles.target);
-  OracleModel drafter(oracle_info(4), oracles.drafter);
-  const DecodeOptions options = sampling(1.0, 3);
-  DraftParts parts{std::make_unique<ModelDrafter>(drafter, 4), std::make_unique<FixedWindow>(3), std::move(rule)};
-  Generator generator({.target = &target, .drafter = nullptr, .generation = {}}, options, std::move(parts));
-  return worst_deviate(oracles.target, options, generator.generate(sampled_sources()));
-}
 
 TEST(SpeculativeSamplingCases, TestFindsWrongAcceptanceRules) {
   EXPECT_LT(deviate_of(std::make_unique<RejectionAcceptance>()), kAlarm);
