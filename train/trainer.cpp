@@ -14,6 +14,7 @@
 #include "train/best_model.h"
 #include "train/continuation.h"
 #include "train/memory.h"
+#include "train/optimizers/sharded_optimizer.h"
 #include "train/step_window.h"
 #include "train/trainer_checks.h"
 #include "train/training_checkpoint.h"
@@ -56,13 +57,19 @@ struct Trainer::Impl {
         schedule(options.schedule, length, scale),
         objective(make_objective(options.objective,
                                  {&inputs.trainable, &inputs.corpus, inputs.distilled, options.batches.token_budget})),
-        optimizer(make_optimizer(inputs.trainable.parameters(), options.optimizer)),
+        optimizer(new_optimizer()),
         record(record_run(inputs, options)),
-        checkpoints(directory / "checkpoints", record) {
+        checkpoints(directory / "checkpoints", record, world) {
     check_inputs(inputs);
     check_validation(inputs.trainable, validation_inputs, options.validation);
     check_groups();
     warn_of_idle_processes();
+  }
+
+  std::unique_ptr<Optimizer> new_optimizer() const {
+    const auto& parameters = inputs.trainable.parameters();
+    if (!options.shard_optimizer || world.is_alone()) return make_optimizer(parameters, options.optimizer);
+    return std::make_unique<ShardedOptimizer>(parameters, options.optimizer, world);
   }
 
   bool validates() const { return inputs.validation != nullptr; }
@@ -113,8 +120,9 @@ struct Trainer::Impl {
 
   // Restores what the leader finds, on all processes.
   void resume() {
-    if (world.leads()) restore();
-    state = share_start(world, state, inputs.trainable, *optimizer);
+    std::optional<StoredCheckpoint> found;
+    if (world.leads()) found = restore();
+    state = share_start(world, found, inputs.trainable, *optimizer);
     if (!world.leads()) return;
     log.emplace(directory,
                 TrainingLogOptions{.progress = inputs.progress,
@@ -124,15 +132,19 @@ struct Trainer::Impl {
                                    .total_steps = static_cast<int64_t>(std::ceil(in_steps(length, length, scale)))});
   }
 
-  void restore() {
+  // Restores weights from a checkpoint, if there is one, and returns it.
+  std::optional<StoredCheckpoint> restore() {
+    std::optional<StoredCheckpoint> found;
     if (const auto checkpoint = checkpoints.newest()) {
-      state = checkpoints.restore(*checkpoint, inputs.trainable, *optimizer);
-      if (!state.finished) log_info("going on from {}", checkpoint->string());
+      found = checkpoints.restore(*checkpoint, inputs.trainable);
+      if (!found->state.finished) log_info("going on from {}", checkpoint->string());
     } else if (!inputs.continue_from.empty()) {
-      state = continue_run({inputs.continue_from, directory, options}, record, inputs.trainable, *optimizer);
-      state.validation_due = state.validation_due && validates();
+      found = continue_run({inputs.continue_from, directory, options}, record, inputs.trainable);
+      found->state.validation_due = found->state.validation_due && validates();
+      state = found->state;
       require_more_length();
     }
+    return found;
   }
 
   void require_more_length() const {
@@ -154,6 +166,7 @@ struct Trainer::Impl {
             .recompute = options.activation_checkpointing,
             .step = state.step + 1,
             .batches = &step_batches,
+            .reduce_type = options.reduce_dtype == "bf16" ? std::optional(at::kBFloat16) : std::nullopt,
             .world = &world};
   }
 
@@ -244,10 +257,9 @@ struct Trainer::Impl {
   }
 
   void save_checkpoint() {
-    if (!world.leads()) return;
     checkpoints.write(inputs.trainable, *optimizer, state, save_options());
     // From here on no resumed run needs an older best model.
-    if (state.best_value) keep_best_only(directory, state.best_step);
+    if (world.leads() && state.best_value) keep_best_only(directory, state.best_step);
   }
 
   void after_step(const Progressed& before) {

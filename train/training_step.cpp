@@ -86,7 +86,7 @@ StepResult accumulate_gradients(TrainableModel& trainable, Objective& objective,
   }
   if (!world.is_alone()) {
     counts.stop = stop_requested() != 0;
-    sum_step(world, trainable, counts);
+    sum_step(world, trainable, counts, settings.reduce_type);
   }
   StepResult result{.labels = counts.labels, .stop = counts.stop};
   std::vector<at::Tensor>& values = counts.losses;

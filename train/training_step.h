@@ -22,6 +22,7 @@ struct StepSettings {
   bool recompute = false;          // activation checkpointing: layers are computed again in the backward pass
   int64_t step = 0;                // the step's number, for messages
   StepBatches* batches = nullptr;  // gives the batches, in this order; nullptr: they are made here
+  std::optional<at::ScalarType> reduce_type = {};  // in which gradients of several processes add up; absent: their own
   World* world = &World::alone();  // shares the micro-batches: micro-batch i is of the process that World::has(i) names
 };
 
