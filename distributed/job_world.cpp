@@ -25,6 +25,7 @@ using std::chrono::seconds;
 
 // Buckets on their way at a time. Each may be a copy, so they bound the memory.
 constexpr size_t kFlights = 4;
+constexpr const char* kSumming = "a sum over all processes";
 constexpr milliseconds kFirstWait{1}, kLongestWait{50};
 // Wait of a process that lost another for the reason, which the other tells before it ends.
 constexpr seconds kReasonWait{2};
@@ -39,6 +40,11 @@ struct Flight {
   at::Tensor together;
   Completion done;
 };
+
+void land(const Flight& flight) {
+  flight.done();
+  flight.bucket.unpack(flight.together);
+}
 
 struct OwnedBucket {
   int64_t owner = 0;
@@ -82,11 +88,21 @@ class JobWorld : public World {
   }
 
   void sum(const std::vector<at::Tensor>& tensors, std::optional<at::ScalarType> as) override {
-    const std::vector<Bucket> buckets = in_buckets(tensors, as);
-    travel("a sum over all processes", buckets, [&](const Bucket& bucket) -> Flight {
-      const at::Tensor together = bucket.packed();
-      return {bucket, together, group_->begin_sum(together)};
+    travel(kSumming, in_buckets(tensors, as), [&](const Bucket& bucket) { return begin(bucket); });
+  }
+
+  std::function<void()> begin_sum(const std::vector<at::Tensor>& tensors, std::optional<at::ScalarType> as) override {
+    const at::NoGradGuard no_grad;
+    std::vector<Flight> flights;
+    guard(kSumming, [&] {
+      for (const Bucket& bucket : in_buckets(tensors, as)) flights.push_back(begin(bucket));
     });
+    return [this, flights = std::move(flights)] {
+      const at::NoGradGuard no_grad_at_the_end;
+      const Stopwatch watch;
+      guard(kSumming, [&] { std::for_each(flights.begin(), flights.end(), land); });
+      waited_ += watch.seconds();
+    };
   }
 
   void broadcast_each(const std::vector<std::vector<at::Tensor>>& by_owner) override {
@@ -165,23 +181,26 @@ class JobWorld : public World {
                     .hint = "look at the output of those processes, or whether the launcher could start them"});
   }
 
+  Flight begin(const Bucket& bucket) {
+    const at::Tensor together = bucket.packed();
+    return {bucket, together, group_->begin_sum(together)};
+  }
+
   // Begins a flight for each item, and ends the oldest before there are too many.
   template <class Item, class Begin>
   void travel(const std::string& what, const std::vector<Item>& items, const Begin& begin) {
     const at::NoGradGuard no_grad;
     const Stopwatch watch;
     std::deque<Flight> flights;
-    const auto land = [&] {
-      flights.front().done();
-      flights.front().bucket.unpack(flights.front().together);
-      flights.pop_front();
-    };
     guard(what, [&] {
       for (const Item& item : items) {
-        if (flights.size() == kFlights) land();
+        if (flights.size() == kFlights) {
+          land(flights.front());
+          flights.pop_front();
+        }
         flights.push_back(begin(item));
       }
-      while (!flights.empty()) land();
+      std::for_each(flights.begin(), flights.end(), land);
     });
     waited_ += watch.seconds();
   }

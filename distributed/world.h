@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,6 +37,10 @@ class World {
   // the same bits. Small tensors travel together. `as`: floating-point numbers travel and are added in this type;
   // absent: in their own. Errors: RunError when another process is lost or late.
   virtual void sum(const std::vector<at::Tensor>& tensors, std::optional<at::ScalarType> as = {}) = 0;
+  // Begins sum(). The tensors must not be read or written until the returned function has been called, once: it
+  // waits for the end. Other sums may begin and end meanwhile. Errors of both: as sum().
+  virtual std::function<void()> begin_sum(const std::vector<at::Tensor>& tensors,
+                                          std::optional<at::ScalarType> as = {}) = 0;
   // Replaces each tensor of list r by that of process r, on all processes. Errors: as sum().
   virtual void broadcast_each(const std::vector<std::vector<at::Tensor>>& by_owner) = 0;
   // Replaces each tensor of process `to` by that of process `from`; the others do nothing. Errors: as sum().

@@ -118,6 +118,13 @@ struct Trainer::Impl {
     }
   }
 
+  void watch_gradients() {
+    require_gradients();
+    if (world.is_alone()) return;
+    const auto type = options.reduce_dtype == "bf16" ? std::optional(at::kBFloat16) : std::nullopt;
+    sums.emplace(world, inputs.trainable, GradientSumOptions{type, options.overlap_communication});
+  }
+
   // Restores what the leader finds, on all processes.
   void resume() {
     std::optional<StoredCheckpoint> found;
@@ -166,8 +173,8 @@ struct Trainer::Impl {
             .recompute = options.activation_checkpointing,
             .step = state.step + 1,
             .batches = &step_batches,
-            .reduce_type = options.reduce_dtype == "bf16" ? std::optional(at::kBFloat16) : std::nullopt,
-            .world = &world};
+            .world = &world,
+            .sums = sums ? &*sums : nullptr};
   }
 
   // Counters after a step.
@@ -189,7 +196,6 @@ struct Trainer::Impl {
     const MicroBatches data = step_batches.next(state.position);
     const double waited_before = world.waited();
     const StepResult result = accumulate_gradients(inputs.trainable, *objective, inputs.corpus, data, step_settings());
-    waited += world.waited() - waited_before;
     stop_agreed = result.stop;
     count(data, result);
     const double lr = options.optimizer.lr * schedule.factor(before, state.progressed());
@@ -200,6 +206,7 @@ struct Trainer::Impl {
       state.skipped_in_a_row = 0;
     }
     optimizer->zero_grad();
+    waited += world.waited() - waited_before;
     log_step(result, lr, watch.seconds());
   }
 
@@ -282,6 +289,7 @@ struct Trainer::Impl {
 
   // Writes the result; the model in memory becomes it.
   TrainResult finish() {
+    sums.reset();
     train::require_gradients(inputs.trainable, false);
     const std::filesystem::path result = directory / "model";
     if (world.leads()) write_result(result);
@@ -312,9 +320,10 @@ struct Trainer::Impl {
   RunRecord record;
   CheckpointFolder checkpoints;
   TrainingState state;
-  std::optional<TrainingLog> log;  // the leader's
-  bool stop_agreed = false;        // of several processes, one was asked to stop
-  double waited = 0;               // seconds of the steps since the last line of the log
+  std::optional<GradientSums> sums;  // of several processes
+  std::optional<TrainingLog> log;    // the leader's
+  bool stop_agreed = false;          // of several processes, one was asked to stop
+  double waited = 0;                 // seconds of the steps since the last line of the log
 };
 
 Trainer::Trainer(TrainerInputs inputs, TrainOptions options, std::filesystem::path directory)
@@ -326,7 +335,7 @@ TrainResult Trainer::run() {
   keep_freed_memory();
   const ConsiderateThreads threads;
   impl_->resume();
-  impl_->require_gradients();
+  impl_->watch_gradients();
   if (impl_->state.validation_due) impl_->complete_step(true);
   while (!impl_->over()) {
     const Progressed before = impl_->state.progressed();

@@ -66,6 +66,26 @@ TEST_P(WorldOf, SumsInAnotherTypeAndGivesAllTheSameBits) {
   for (const at::Tensor& sum : sums) EXPECT_TRUE(sum.equal(sums.front()));
 }
 
+TEST_P(WorldOf, SumsThatWereBegunEndInAnyOrderAsOthersDo) {
+  run_in_world(GetParam(), [](World& world) {
+    const auto values = [&](double factor) {
+      return std::vector<at::Tensor>{at::full({5}, factor * (static_cast<double>(world.rank()) + 1)),
+                                     at::full({9'000'000}, factor * (static_cast<double>(world.rank()) + 1))};
+    };
+    const std::vector<at::Tensor> first = values(1), second = values(10), third = values(100);
+    const auto end_first = world.begin_sum(first), end_second = world.begin_sum(second);
+    world.sum(third);
+    end_second();
+    end_first();
+    const double all = static_cast<double>(world.size() * (world.size() + 1)) / 2;
+    for (size_t i = 0; i < first.size(); ++i) {
+      EXPECT_EQ(first[i].max().item<double>(), all);
+      EXPECT_EQ(second[i].min().item<double>(), 10 * all);
+      EXPECT_EQ(third[i].max().item<double>(), 100 * all);
+    }
+  });
+}
+
 TEST_P(WorldOf, GivesAllTheTensorsOfEachOwner) {
   run_in_world(GetParam(), [](World& world) {
     std::vector<std::vector<at::Tensor>> by_owner(static_cast<size_t>(world.size()));

@@ -23,9 +23,13 @@ def sets(values):
 
 def rates(stage):
     """Tokens/s of a training, over all lines of its log but the first."""
+    return mean_of(stage, "tokens_per_second")
+
+
+def mean_of(stage, name):
     lines = [json.loads(line) for line in (stage / "metrics.jsonl").read_text().splitlines()]
-    lines = [line for line in lines if "tokens_per_second" in line][1:]
-    return sum(line["tokens_per_second"] for line in lines) / len(lines)
+    values = [line[name] for line in lines if name in line][1:]
+    return sum(values) / len(values)
 
 
 def done_seconds(stage):
@@ -55,24 +59,48 @@ def speed(runner, work, options):
     return True
 
 
+def on_link(command, processes, link):
+    """Runs a command in so many processes: on this machine, or with a link's rate on two. Returns its output, or none
+    if it failed."""
+    if link:
+        with two_machines(link) as both:
+            jobs = [start_job(command, processes // 2, prefix=prefix, launch=launch) for _, prefix, launch in both]
+            ends = [end_of(job) for job in jobs]
+    else:
+        ends = [end_of(start_job(command, processes))]
+    output = "\n".join(text for _, text in ends)
+    if any(code != 0 for code, _ in ends):
+        print(output)
+        return None
+    return output
+
+
 def communication(runner, work, options):
     """Prints rows of a table; each pair is milliseconds, and Gbit/s that a process sends by the ring's formula."""
     print("| parameters | processes | sum in fp32: ms, Gbit/s | in bf16 | updated parameters |")
     print("|---|---|---|---|---|")
     for size in options.sizes:
         for processes in options.worlds:
-            command = [str(COMMUNICATION), str(size)]
-            if options.link:
-                with two_machines(options.link) as both:
-                    jobs = [start_job(command, processes // 2, prefix=prefix, launch=launch)
-                            for _, prefix, launch in both]
-                    ends = [end_of(job) for job in jobs]
-            else:
-                ends = [end_of(start_job(command, processes))]
-            for code, output in ends:
-                print("\n".join(line for line in output.splitlines() if line.startswith("|") or code), flush=True)
-            if any(code for code, _ in ends):
+            output = on_link([str(COMMUNICATION), str(size)], processes, options.link)
+            if output is None:
                 return False
+            print("\n".join(line for line in output.splitlines() if line.startswith("|")), flush=True)
+    return True
+
+
+def overlap(runner, work, options):
+    """Prints the speed of two processes that sum their gradients after the backward pass and during it."""
+    for dtype in ("fp32", "bf16"):
+        for during in ("false", "true"):
+            directory = work / "overlap"
+            shutil.rmtree(directory, ignore_errors=True)
+            more = ["--threads", "1", *sets([*LARGE, "training.log_every=1", f"training.reduce_dtype='{dtype}'",
+                                             f"training.overlap_communication={during}"])]
+            if on_link(runner.command(directory, more), 2, options.link) is None:
+                return False
+            stage = finished(directory)["target"]
+            print(f"reduce_dtype = {dtype}, overlap_communication = {during}: {rates(stage):,.0f} tokens/s, "
+                  f"waited {100 * mean_of(stage, 'waited'):.0f} % of the time", flush=True)
     return True
 
 
@@ -114,25 +142,29 @@ def watch_peaks(job):
 
 def drift(runner, work, options):
     """Prints how far losses and weights of several processes are from those of one, with warm-up and without."""
-    print("relative difference from one process: loss of the step, then at the end loss of the validation and weights")
-    for warmup in ("10 %", "0 steps"):
+    print("relative difference from one process of one thread: losses; at the end the validation's loss, and weights")
+    for warmup in ("10 %", ""):
         common = [f"training.length='{options.steps} steps'", f"training.schedule.warmup='{warmup}'",
                   "training.log_every=1", "training.keep='last'", "training.validation.bleu_examples=0"]
-        runs = {}
-        for processes in [1, *options.worlds]:
-            directory = work / f"drift-{processes}-{warmup.split()[0]}"
-            more = ["--threads", "1", *sets(common)]
-            if processes == 1:
-                runner.alone(directory, more)
-            else:
-                code, output = end_of(runner.torchrun(directory, processes, more))
-                if code != 0:
-                    print(output)
-                    return False
-            runs[processes] = finished(directory)["target"]
+        name = f"warm-up {warmup or 'none'}"
+        one = finished_alone(runner, work / f"drift {name}", 1, common)
+        threads = finished_alone(runner, work / f"drift {name}", 2, common)
+        print_drift(f"{name}, two threads", one, threads, options.steps)
         for processes in options.worlds:
-            print_drift(f"warm-up {warmup}, {processes} processes", runs[1], runs[processes], options.steps)
+            directory = work / f"drift {name}" / f"processes-{processes}"
+            code, output = end_of(runner.torchrun(directory, processes, ["--threads", "1", *sets(common)]))
+            if code != 0:
+                print(output)
+                return False
+            print_drift(f"{name}, {processes} processes", one, finished(directory)["target"], options.steps)
     return True
+
+
+def finished_alone(runner, work, threads, values):
+    directory = work / f"threads-{threads}"
+    directory.mkdir(parents=True, exist_ok=True)
+    runner.alone(directory, ["--threads", str(threads), *sets(values)])
+    return finished(directory)["target"]
 
 
 def print_drift(what, one, several, steps):
@@ -140,7 +172,8 @@ def print_drift(what, one, several, steps):
     apart = [f"step {step} {relative(mine['loss'][step], theirs['loss'][step]):.1e}"
              for step in (10, 50, 100, 200, 300) if step <= steps]
     validated = relative(mine["validation"][steps], theirs["validation"][steps])
-    print(f"{what}: {', '.join(apart)}; validation {validated:.1e}; weights {weights_apart(one, several):.1e}", flush=True)
+    print(f"{what}: {', '.join(apart)}; validation {validated:.1e}, weights {weights_apart(one, several):.1e}",
+          flush=True)
 
 
 def relative(a, b):

@@ -89,7 +89,8 @@ def workers_of(launcher):
 
 def finished(work):
     """Stage -> its directory, of all finished stages."""
-    return {link.name: link.resolve() for link in sorted(work.iterdir()) if link.is_symlink() and (link / "DONE").exists()}
+    links = [entry for entry in sorted(work.iterdir()) if entry.is_symlink() and (entry / "DONE").exists()]
+    return {link.name: link.resolve() for link in links}
 
 
 def last_loss(stage):
