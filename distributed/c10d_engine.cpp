@@ -47,23 +47,35 @@ class C10dGroup : public TensorGroup {
  public:
   explicit C10dGroup(c10::intrusive_ptr<c10d::Backend> backend) : backend_(std::move(backend)) {}
 
-  void sum(const std::vector<at::Tensor>& tensors) override {
-    std::vector<c10::intrusive_ptr<c10d::Work>> running;
-    for (const at::Tensor& tensor : tensors) {
-      std::vector<at::Tensor> one{tensor};
-      running.push_back(backend_->allreduce(one));
-    }
-    for (const auto& work : running) work->wait();
+  Completion begin_sum(const at::Tensor& tensor) override {
+    std::vector<at::Tensor> one{tensor};
+    return completion(backend_->allreduce(one));
   }
 
-  void broadcast(const std::vector<at::Tensor>& tensors) override {
-    for (const at::Tensor& tensor : tensors) {
-      std::vector<at::Tensor> one{tensor};
-      backend_->broadcast(one)->wait();
-    }
+  Completion begin_broadcast(const at::Tensor& tensor, int64_t from) override {
+    std::vector<at::Tensor> one{tensor};
+    c10d::BroadcastOptions options;
+    options.rootRank = from;
+    return completion(backend_->broadcast(one, options));
+  }
+
+  void send(const at::Tensor& tensor, int64_t to) override {
+    std::vector<at::Tensor> one{tensor};
+    backend_->send(one, static_cast<int>(to), kTag)->wait();
+  }
+
+  void receive(const at::Tensor& tensor, int64_t from) override {
+    std::vector<at::Tensor> one{tensor};
+    backend_->recv(one, static_cast<int>(from), kTag)->wait();
   }
 
  private:
+  static constexpr int kTag = 0;  // messages between two processes arrive in their order
+
+  static Completion completion(c10::intrusive_ptr<c10d::Work> work) {
+    return [work = std::move(work)] { work->wait(); };
+  }
+
   c10::intrusive_ptr<c10d::Backend> backend_;
 };
 

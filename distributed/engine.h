@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,15 +31,22 @@ class JobStore {
 // port is taken, or when the host does not answer within `timeout`.
 std::unique_ptr<JobStore> open_store(const Launch& launch, std::chrono::seconds timeout, bool may_serve);
 
-// Operations on one tensor of each process, of the same shape and type, in place. Errors of all members: std::exception
-// when another process is lost or late.
+// Waits until an operation that was begun is done.
+using Completion = std::function<void()>;
+
+// Operations on one tensor of each process, of the same shape and type, contiguous, in place. All processes begin the
+// same operations in the same order. Errors of all members and completions: std::exception when another process is lost
+// or late.
 class TensorGroup {
  public:
   virtual ~TensorGroup() = default;
-  // Sums each tensor, all at the same time.
-  virtual void sum(const std::vector<at::Tensor>& tensors) = 0;
-  // Gives all processes that of process 0.
-  virtual void broadcast(const std::vector<at::Tensor>& tensors) = 0;
+  // Begins to sum a tensor.
+  virtual Completion begin_sum(const at::Tensor& tensor) = 0;
+  // Begins to give all processes the tensor of process `from`.
+  virtual Completion begin_broadcast(const at::Tensor& tensor, int64_t from) = 0;
+  // Gives a tensor to process `to`, which receives it at the same time.
+  virtual void send(const at::Tensor& tensor, int64_t to) = 0;
+  virtual void receive(const at::Tensor& tensor, int64_t from) = 0;
 };
 
 // Connects the processes of a job: Gloo for tensors on CPUs, NCCL for those on GPUs. Gloo listens where

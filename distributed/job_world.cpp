@@ -1,7 +1,9 @@
 #include "distributed/job_world.h"
 
 #include <algorithm>
+#include <deque>
 #include <thread>
+#include <utility>
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
@@ -9,6 +11,7 @@
 #include "base/error.h"
 #include "base/signals.h"
 #include "base/timing.h"
+#include "distributed/buckets.h"
 #include "distributed/engine.h"
 #include "distributed/job_watch.h"
 
@@ -20,7 +23,9 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr int64_t kBucketBytes = int64_t{32} << 20;
+// Buckets on their way at a time. Each may be a copy, so they bound the memory.
+constexpr size_t kFlights = 4;
+constexpr const char* kSumming = "a sum over all processes";
 constexpr milliseconds kFirstWait{1}, kLongestWait{50};
 // Wait of a process that lost another for the reason, which the other tells before it ends.
 constexpr seconds kReasonWait{2};
@@ -29,46 +34,35 @@ constexpr seconds kLeaveWait{5};
 // Wait of a process that was asked to stop for the others in an exchange, so that all stop at the same place.
 constexpr seconds kStopWait{20};
 
-// Tensors that travel together: one alone, or several small ones as one.
-struct Bucket {
-  std::vector<at::Tensor> parts;
+// A bucket on its way; it has no parts where nothing is received.
+struct Flight {
+  Bucket bucket;
   at::Tensor together;
+  Completion done;
 };
 
-std::vector<Bucket> in_buckets(const std::vector<at::Tensor>& tensors) {
-  std::vector<Bucket> buckets;
-  int64_t bytes = kBucketBytes;  // of the open bucket
-  for (const at::Tensor& tensor : tensors) {
-    const auto size = static_cast<int64_t>(tensor.nbytes());
-    const bool joins = bytes + size <= kBucketBytes && buckets.back().parts.front().dtype() == tensor.dtype() &&
-                       buckets.back().parts.front().device() == tensor.device();
-    if (!joins) {
-      buckets.emplace_back();
-      bytes = 0;
-    }
-    buckets.back().parts.push_back(tensor);
-    bytes += size;
-  }
-  for (Bucket& bucket : buckets) {
-    if (bucket.parts.size() == 1 && bucket.parts.front().is_contiguous()) {
-      bucket.together = bucket.parts.front();
-      continue;
-    }
-    std::vector<at::Tensor> flat;
-    for (const at::Tensor& part : bucket.parts) flat.push_back(part.reshape({-1}));
-    bucket.together = at::cat(flat);
-  }
-  return buckets;
+void land(const Flight& flight) {
+  flight.done();
+  flight.bucket.unpack(flight.together);
 }
 
-void take_apart(const Bucket& bucket) {
-  if (bucket.together.is_same(bucket.parts.front())) return;
-  int64_t begin = 0;
-  for (const at::Tensor& part : bucket.parts) {
-    at::Tensor target = part;
-    target.copy_(bucket.together.narrow(0, begin, part.numel()).view_as(part));
-    begin += part.numel();
+struct OwnedBucket {
+  int64_t owner = 0;
+  Bucket bucket;
+};
+
+// Returns the first bucket of each process, then the second of each, and so on: so all send at the same time.
+std::vector<OwnedBucket> in_turn(const std::vector<std::vector<at::Tensor>>& by_owner) {
+  std::vector<std::vector<Bucket>> all;
+  for (const auto& tensors : by_owner) all.push_back(in_buckets(tensors));
+  std::vector<OwnedBucket> owned;
+  for (size_t turn = 0, before = 0; turn == 0 || owned.size() > before; ++turn) {
+    before = owned.size();
+    for (size_t owner = 0; owner < all.size(); ++owner) {
+      if (turn < all[owner].size()) owned.push_back({static_cast<int64_t>(owner), std::move(all[owner][turn])});
+    }
   }
+  return owned;
 }
 
 std::vector<std::string> keys_of(const std::string& prefix, int64_t size) {
@@ -93,12 +87,46 @@ class JobWorld : public World {
     leave();
   }
 
-  void sum(const std::vector<at::Tensor>& tensors) override {
-    travel("a sum over all processes", tensors, [&](const auto& together) { group_->sum(together); });
+  void sum(const std::vector<at::Tensor>& tensors, std::optional<at::ScalarType> as) override {
+    travel(kSumming, in_buckets(tensors, as), [&](const Bucket& bucket) { return begin(bucket); });
   }
 
-  void broadcast(const std::vector<at::Tensor>& tensors) override {
-    travel("receiving what process 0 has", tensors, [&](const auto& together) { group_->broadcast(together); });
+  std::function<void()> begin_sum(const std::vector<at::Tensor>& tensors, std::optional<at::ScalarType> as) override {
+    const at::NoGradGuard no_grad;
+    std::vector<Flight> flights;
+    guard(kSumming, [&] {
+      for (const Bucket& bucket : in_buckets(tensors, as)) flights.push_back(begin(bucket));
+    });
+    return [this, flights = std::move(flights)] {
+      const at::NoGradGuard no_grad_at_the_end;
+      const Stopwatch watch;
+      guard(kSumming, [&] { std::for_each(flights.begin(), flights.end(), land); });
+      waited_ += watch.seconds();
+    };
+  }
+
+  void broadcast_each(const std::vector<std::vector<at::Tensor>>& by_owner) override {
+    const std::vector<OwnedBucket> owned = in_turn(by_owner);
+    travel("receiving what other processes have", owned, [&](const OwnedBucket& owned_bucket) -> Flight {
+      const auto& [owner, bucket] = owned_bucket;
+      const bool gives = owner == rank();
+      const at::Tensor together = gives ? bucket.packed() : bucket.space();
+      return {gives ? Bucket{} : bucket, together, group_->begin_broadcast(together, owner)};
+    });
+  }
+
+  void transfer(const std::vector<at::Tensor>& tensors, int64_t from, int64_t to) override {
+    if (from == to || (rank() != from && rank() != to)) return;
+    travel("moving tensors between two processes", in_buckets(tensors), [&](const Bucket& bucket) -> Flight {
+      const bool sends = rank() == from;
+      const at::Tensor together = sends ? bucket.packed() : bucket.space();
+      if (sends) {
+        group_->send(together, to);
+      } else {
+        group_->receive(together, from);
+      }
+      return {sends ? Bucket{} : bucket, together, [] {}};
+    });
   }
 
   std::vector<std::string> gather(const std::string& what, const std::string& text) override {
@@ -153,15 +181,27 @@ class JobWorld : public World {
                     .hint = "look at the output of those processes, or whether the launcher could start them"});
   }
 
-  template <class Operation>
-  void travel(const std::string& what, const std::vector<at::Tensor>& tensors, const Operation& operation) {
+  Flight begin(const Bucket& bucket) {
+    const at::Tensor together = bucket.packed();
+    return {bucket, together, group_->begin_sum(together)};
+  }
+
+  // Begins a flight for each item, and ends the oldest before there are too many.
+  template <class Item, class Begin>
+  void travel(const std::string& what, const std::vector<Item>& items, const Begin& begin) {
     const at::NoGradGuard no_grad;
     const Stopwatch watch;
-    const std::vector<Bucket> buckets = in_buckets(tensors);
-    std::vector<at::Tensor> together;
-    for (const Bucket& bucket : buckets) together.push_back(bucket.together);
-    guard(what, [&] { operation(together); });
-    for (const Bucket& bucket : buckets) take_apart(bucket);
+    std::deque<Flight> flights;
+    guard(what, [&] {
+      for (const Item& item : items) {
+        if (flights.size() == kFlights) {
+          land(flights.front());
+          flights.pop_front();
+        }
+        flights.push_back(begin(item));
+      }
+      std::for_each(flights.begin(), flights.end(), land);
+    });
     waited_ += watch.seconds();
   }
 

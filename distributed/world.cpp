@@ -14,8 +14,12 @@ namespace {
 class Alone : public World {
  public:
   Alone() : World(0, 1) {}
-  void sum(const std::vector<at::Tensor>&) override {}
-  void broadcast(const std::vector<at::Tensor>&) override {}
+  void sum(const std::vector<at::Tensor>&, std::optional<at::ScalarType>) override {}
+  std::function<void()> begin_sum(const std::vector<at::Tensor>&, std::optional<at::ScalarType>) override {
+    return [] {};
+  }
+  void broadcast_each(const std::vector<std::vector<at::Tensor>>&) override {}
+  void transfer(const std::vector<at::Tensor>&, int64_t, int64_t) override {}
   std::vector<std::string> gather(const std::string&, const std::string& text) override { return {text}; }
   int64_t ticket(const std::string& counter) override { return tickets_[counter]++; }
   void fail(const std::string&) noexcept override {}

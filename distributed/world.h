@@ -7,6 +7,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,10 +34,17 @@ class World {
   bool has(int64_t number) const { return number % size_ == rank_; }
 
   // Replaces each tensor by its sum over all processes, whose tensors have the same shapes and types. All processes get
-  // the same bits. Small tensors travel together. Errors: RunError when another process is lost or late.
-  virtual void sum(const std::vector<at::Tensor>& tensors) = 0;
-  // Replaces each tensor by the leader's. Errors: as sum().
-  virtual void broadcast(const std::vector<at::Tensor>& tensors) = 0;
+  // the same bits. Small tensors travel together. `as`: floating-point numbers travel and are added in this type;
+  // absent: in their own. Errors: RunError when another process is lost or late.
+  virtual void sum(const std::vector<at::Tensor>& tensors, std::optional<at::ScalarType> as = {}) = 0;
+  // Begins sum(). The tensors must not be read or written until the returned function has been called, once: it
+  // waits for the end. Other sums may begin and end meanwhile. Errors of both: as sum().
+  virtual std::function<void()> begin_sum(const std::vector<at::Tensor>& tensors,
+                                          std::optional<at::ScalarType> as = {}) = 0;
+  // Replaces each tensor of list r by that of process r, on all processes. Errors: as sum().
+  virtual void broadcast_each(const std::vector<std::vector<at::Tensor>>& by_owner) = 0;
+  // Replaces each tensor of process `to` by that of process `from`; the others do nothing. Errors: as sum().
+  virtual void transfer(const std::vector<at::Tensor>& tensors, int64_t from, int64_t to) = 0;
   // Returns the texts of all processes, by rank. Waits as long as all are alive: `what` may take hours. Errors:
   // RunError that names the process that failed, was lost or is not heard of; Interrupted when one was asked to stop
   // and not all come here within 20 s.
@@ -51,6 +60,8 @@ class World {
   // Returns the seconds that this process spent in the verbs, mostly waiting for others.
   virtual double waited() const = 0;
 
+  // Replaces each tensor by the leader's. Errors: as sum().
+  void broadcast(const std::vector<at::Tensor>& tensors) { broadcast_each({tensors}); }
   // Returns a name for ticket() that was not used before. All processes call it in the same order.
   std::string new_counter(const std::string& what) { return what + "/" + std::to_string(counters_++); }
   // Waits until all processes are here.

@@ -42,16 +42,14 @@ void take_best(const Continuation& continuation, bool alike, TrainingState& stat
 
 }  // namespace
 
-TrainingState continue_run(const Continuation& continuation, const RunRecord& own, TrainableModel& trainable,
-                           Optimizer& optimizer) {
-  const fs::path checkpoint = checkpoint_of(continuation.parent);
-  const StoredCheckpoint stored = read_checkpoint(checkpoint);
+StoredCheckpoint continue_run(const Continuation& continuation, const RunRecord& own, TrainableModel& trainable) {
+  StoredCheckpoint stored = read_checkpoint(checkpoint_of(continuation.parent));
   Problems problems;
   check_continues(own, stored.record, problems);
   problems.throw_if_any();
-  load_checkpoint(stored, trainable, optimizer);
+  load_weights(stored, trainable);
   log_info("continuing the run of {} after step {}", continuation.parent.string(), stored.state.step);
-  TrainingState state = stored.state;
+  TrainingState& state = stored.state;
   state.finished = false;
   make_directories(continuation.directory);
   for (const char* name : {"metrics.jsonl", "tensorboard"}) {
@@ -61,7 +59,7 @@ TrainingState continue_run(const Continuation& continuation, const RunRecord& ow
   // The parent's patience ran out; the new run's begins anew.
   const int64_t patience = continuation.options.validation.patience;
   if (patience > 0 && state.since_best >= patience) state.since_best = 0;
-  return state;
+  return stored;
 }
 
 }  // namespace draftsmith::train

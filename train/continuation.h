@@ -15,10 +15,10 @@ struct Continuation {
   const TrainOptions& options;      // of the new run
 };
 
-// Restores weights, optimizer and counters from the parent's newest checkpoint, and copies its log into the new run's
-// directory. The best model so far is copied too where both runs validate alike; otherwise the new run has none yet.
-// Errors: UserError for a directory without a checkpoint, and for settings or inputs that must agree and do not.
-TrainingState continue_run(const Continuation& continuation, const RunRecord& own, TrainableModel& trainable,
-                           Optimizer& optimizer);
+// Restores weights and counters from the parent's newest checkpoint, for load_optimizer() to do the rest, and copies
+// its log into the new run's directory. The best model so far is copied too where both runs validate alike; otherwise
+// the new run has none yet. Errors: UserError for a directory without a checkpoint, and for settings or inputs that
+// must agree and do not.
+StoredCheckpoint continue_run(const Continuation& continuation, const RunRecord& own, TrainableModel& trainable);
 
 }  // namespace draftsmith::train

@@ -95,11 +95,21 @@ Fields<TrainOptions> TrainOptions::fields() {
       .add("seed", &TrainOptions::seed, "Seed of dropout.")
       .add("precision", &TrainOptions::precision, Choices{"fp32", "bf16"},
            "bf16: matrix products in bf16 (autocast) over fp32 weights, gradients and optimizer state.")
+      .add(
+          "reduce_dtype", &TrainOptions::reduce_dtype, Choices{"fp32", "bf16"},
+          "Type in which several processes add their gradients. bf16 halves the bytes, for slow links; each sum of two "
+          "is rounded to 8 bits. One process adds nothing, so it trains as with fp32.")
       .add("keep", &TrainOptions::keep, Choices{"best", "last"},
            "Which model is the result: the best by validation.measure, or the last. Without validation: the last.")
       .add("activation_checkpointing", &TrainOptions::activation_checkpointing, NoResult{},
            "Keep only each layer's input for the backward pass, which computes the layer again: far less memory for "
            "about a third more time, and the same gradients. Teachers and frozen models need none.")
+      .add("shard_optimizer", &TrainOptions::shard_optimizer, NoResult{},
+           "Each of several processes keeps optimizer state for its share of the parameters alone (ZeRO stage 1): less "
+           "memory, more communication, the same results. One process keeps all. May differ from session to session.")
+      .add("overlap_communication", &TrainOptions::overlap_communication, NoResult{},
+           "Several processes begin to add their gradients during the backward pass of a step's last micro-batches, "
+           "with the same results. Pays between machines and GPUs; processes that share a machine's processors lose.")
       .add("checkpoint_every", &TrainOptions::checkpoint_every, NoResult{},
            "How often a training checkpoint is written, beside interruptions and the end; empty: only then.")
       .add("log_every", &TrainOptions::log_every, Range{1}, Unit{"steps"}, NoResult{},

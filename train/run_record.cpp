@@ -17,10 +17,11 @@ using Json = nlohmann::ordered_json;
 using Texts = std::map<std::string, std::string>;
 
 // Settings that a run may change when it continues another; a name stands for its table too.
-constexpr std::array kMayDiffer = {"length",    "optimizer.lr",    "schedule",   "clip_norm", "precision",
-                                   "nonfinite", "nonfinite_limit", "validation", "keep"};
+constexpr std::array kMayDiffer = {"length",       "optimizer.lr", "schedule",        "clip_norm",  "precision",
+                                   "reduce_dtype", "nonfinite",    "nonfinite_limit", "validation", "keep"};
 constexpr const char* kMayDifferText =
-    "length, optimizer.lr, schedule, clip_norm, precision, nonfinite, nonfinite_limit, validation and keep may differ";
+    "length, optimizer.lr, schedule, clip_norm, precision, reduce_dtype, nonfinite, nonfinite_limit, validation and "
+    "keep may differ";
 // Settings of a validation that change no measure.
 constexpr std::array kNoMeasure = {"every", "patience"};
 
@@ -29,13 +30,13 @@ bool may_differ(const std::string& name) {
                      [&](const std::string& allowed) { return name == allowed || name.starts_with(allowed + "."); });
 }
 
-// Adds every value by its dotted name. Lists are values.
+// Adds every value by its dotted name. Lists are values, and tables in them have sorted keys, as those of a file.
 void flatten(const Json& json, const std::string& prefix, Texts& texts) {
   for (const auto& [key, value] : json.items()) {
     if (value.is_object()) {
       flatten(value, prefix + key + ".", texts);
     } else {
-      texts[prefix + key] = value.is_null() ? "none" : value.dump();
+      texts[prefix + key] = value.is_null() ? "none" : nlohmann::json::parse(value.dump()).dump();
     }
   }
 }

@@ -14,6 +14,7 @@
 #include "train/best_model.h"
 #include "train/continuation.h"
 #include "train/memory.h"
+#include "train/optimizers/sharded_optimizer.h"
 #include "train/step_window.h"
 #include "train/trainer_checks.h"
 #include "train/training_checkpoint.h"
@@ -56,13 +57,19 @@ struct Trainer::Impl {
         schedule(options.schedule, length, scale),
         objective(make_objective(options.objective,
                                  {&inputs.trainable, &inputs.corpus, inputs.distilled, options.batches.token_budget})),
-        optimizer(make_optimizer(inputs.trainable.parameters(), options.optimizer)),
+        optimizer(new_optimizer()),
         record(record_run(inputs, options)),
-        checkpoints(directory / "checkpoints", record) {
+        checkpoints(directory / "checkpoints", record, world) {
     check_inputs(inputs);
     check_validation(inputs.trainable, validation_inputs, options.validation);
     check_groups();
     warn_of_idle_processes();
+  }
+
+  std::unique_ptr<Optimizer> new_optimizer() const {
+    const auto& parameters = inputs.trainable.parameters();
+    if (!options.shard_optimizer || world.is_alone()) return make_optimizer(parameters, options.optimizer);
+    return std::make_unique<ShardedOptimizer>(parameters, options.optimizer, world);
   }
 
   bool validates() const { return inputs.validation != nullptr; }
@@ -111,10 +118,18 @@ struct Trainer::Impl {
     }
   }
 
+  void watch_gradients() {
+    require_gradients();
+    if (world.is_alone()) return;
+    const auto type = options.reduce_dtype == "bf16" ? std::optional(at::kBFloat16) : std::nullopt;
+    sums.emplace(world, inputs.trainable, GradientSumOptions{type, options.overlap_communication});
+  }
+
   // Restores what the leader finds, on all processes.
   void resume() {
-    if (world.leads()) restore();
-    state = share_start(world, state, inputs.trainable, *optimizer);
+    std::optional<StoredCheckpoint> found;
+    if (world.leads()) found = restore();
+    state = share_start(world, found, inputs.trainable, *optimizer);
     if (!world.leads()) return;
     log.emplace(directory,
                 TrainingLogOptions{.progress = inputs.progress,
@@ -124,15 +139,19 @@ struct Trainer::Impl {
                                    .total_steps = static_cast<int64_t>(std::ceil(in_steps(length, length, scale)))});
   }
 
-  void restore() {
+  // Restores weights from a checkpoint, if there is one, and returns it.
+  std::optional<StoredCheckpoint> restore() {
+    std::optional<StoredCheckpoint> found;
     if (const auto checkpoint = checkpoints.newest()) {
-      state = checkpoints.restore(*checkpoint, inputs.trainable, *optimizer);
-      if (!state.finished) log_info("going on from {}", checkpoint->string());
+      found = checkpoints.restore(*checkpoint, inputs.trainable);
+      if (!found->state.finished) log_info("going on from {}", checkpoint->string());
     } else if (!inputs.continue_from.empty()) {
-      state = continue_run({inputs.continue_from, directory, options}, record, inputs.trainable, *optimizer);
-      state.validation_due = state.validation_due && validates();
+      found = continue_run({inputs.continue_from, directory, options}, record, inputs.trainable);
+      found->state.validation_due = found->state.validation_due && validates();
+      state = found->state;
       require_more_length();
     }
+    return found;
   }
 
   void require_more_length() const {
@@ -154,7 +173,8 @@ struct Trainer::Impl {
             .recompute = options.activation_checkpointing,
             .step = state.step + 1,
             .batches = &step_batches,
-            .world = &world};
+            .world = &world,
+            .sums = sums ? &*sums : nullptr};
   }
 
   // Counters after a step.
@@ -176,7 +196,6 @@ struct Trainer::Impl {
     const MicroBatches data = step_batches.next(state.position);
     const double waited_before = world.waited();
     const StepResult result = accumulate_gradients(inputs.trainable, *objective, inputs.corpus, data, step_settings());
-    waited += world.waited() - waited_before;
     stop_agreed = result.stop;
     count(data, result);
     const double lr = options.optimizer.lr * schedule.factor(before, state.progressed());
@@ -187,6 +206,7 @@ struct Trainer::Impl {
       state.skipped_in_a_row = 0;
     }
     optimizer->zero_grad();
+    waited += world.waited() - waited_before;
     log_step(result, lr, watch.seconds());
   }
 
@@ -244,10 +264,9 @@ struct Trainer::Impl {
   }
 
   void save_checkpoint() {
-    if (!world.leads()) return;
     checkpoints.write(inputs.trainable, *optimizer, state, save_options());
     // From here on no resumed run needs an older best model.
-    if (state.best_value) keep_best_only(directory, state.best_step);
+    if (world.leads() && state.best_value) keep_best_only(directory, state.best_step);
   }
 
   void after_step(const Progressed& before) {
@@ -270,6 +289,7 @@ struct Trainer::Impl {
 
   // Writes the result; the model in memory becomes it.
   TrainResult finish() {
+    sums.reset();
     train::require_gradients(inputs.trainable, false);
     const std::filesystem::path result = directory / "model";
     if (world.leads()) write_result(result);
@@ -300,9 +320,10 @@ struct Trainer::Impl {
   RunRecord record;
   CheckpointFolder checkpoints;
   TrainingState state;
-  std::optional<TrainingLog> log;  // the leader's
-  bool stop_agreed = false;        // of several processes, one was asked to stop
-  double waited = 0;               // seconds of the steps since the last line of the log
+  std::optional<GradientSums> sums;  // of several processes
+  std::optional<TrainingLog> log;    // the leader's
+  bool stop_agreed = false;          // of several processes, one was asked to stop
+  double waited = 0;                 // seconds of the steps since the last line of the log
 };
 
 Trainer::Trainer(TrainerInputs inputs, TrainOptions options, std::filesystem::path directory)
@@ -314,7 +335,7 @@ TrainResult Trainer::run() {
   keep_freed_memory();
   const ConsiderateThreads threads;
   impl_->resume();
-  impl_->require_gradients();
+  impl_->watch_gradients();
   if (impl_->state.validation_due) impl_->complete_step(true);
   while (!impl_->over()) {
     const Progressed before = impl_->state.progressed();

@@ -5,7 +5,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/logging.h"
-#include "model/files/safetensors.h"
+#include "train/optimizer_file.h"
 
 namespace draftsmith::train {
 
@@ -18,33 +18,6 @@ constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kState = "state.json";
 constexpr const char* kDone = "DONE";
 constexpr int64_t kFormatVersion = 1;
-
-void write_optimizer(const std::filesystem::path& file, const Optimizer& optimizer) {
-  std::vector<model::TensorToStore> tensors;
-  for (const auto& [name, tensor] : optimizer.state()) {
-    tensors.push_back({.name = name, .tensor = tensor, .dtype = tensor.scalar_type()});
-  }
-  model::write_safetensors(file, std::move(tensors));
-}
-
-std::map<std::string, at::Tensor> read_optimizer(const std::filesystem::path& file, const Optimizer& optimizer) {
-  const model::SafetensorsFile stored(file);
-  std::map<std::string, at::Tensor> tensors;
-  Problems problems;
-  for (const auto& [name, own] : optimizer.state()) {
-    const auto entry = stored.tensors().find(name);
-    if (entry == stored.tensors().end() || at::IntArrayRef(entry->second.shape) != own.sizes()) {
-      problems.add({.where = file.string(),
-                    .what = "the optimizer's state does not fit this run",
-                    .expected = name + " " + model::shape_text(own.sizes()),
-                    .found = entry == stored.tensors().end() ? "none" : model::shape_text(entry->second.shape)});
-      continue;
-    }
-    tensors[name] = stored.read(name, own.scalar_type());
-  }
-  problems.throw_if_any();
-  return tensors;
-}
 
 // Removes everything in the folder but `keep` and links: older checkpoints, and unfinished ones of killed runs.
 void remove_others(const std::filesystem::path& folder, const std::filesystem::path& keep) {
@@ -81,16 +54,35 @@ StoredCheckpoint read_checkpoint(const std::filesystem::path& checkpoint) {
   return stored;
 }
 
-void load_checkpoint(const StoredCheckpoint& stored, TrainableModel& trainable, Optimizer& optimizer) {
+void load_weights(const StoredCheckpoint& stored, TrainableModel& trainable) {
   trainable.load(stored.directory / kModel);
-  optimizer.restore(read_optimizer(stored.directory / kOptimizer, optimizer), stored.optimizer_steps);
 }
 
-CheckpointFolder::CheckpointFolder(std::filesystem::path folder, RunRecord record)
-    : folder_(std::move(folder)), record_(std::move(record)) {}
+void load_optimizer(const StoredCheckpoint& stored, Optimizer& optimizer, World& world) {
+  read_optimizer(stored.directory / kOptimizer, optimizer, world);
+  optimizer.set_steps(stored.optimizer_steps);
+}
+
+CheckpointFolder::CheckpointFolder(std::filesystem::path folder, RunRecord record, World& world)
+    : folder_(std::move(folder)), record_(std::move(record)), world_(world) {}
 
 void CheckpointFolder::write(const TrainableModel& trainable, const Optimizer& optimizer, const TrainingState& state,
                              const model::SaveOptions& save) {
+  if (world_.leads()) {
+    write_files(trainable, optimizer, state, save);
+  } else if (optimizer.is_sharded() && leader_says(false, trainable.info().device)) {
+    write_optimizer({}, optimizer, world_);
+  }
+}
+
+bool CheckpointFolder::leader_says(bool value, at::Device device) const {
+  at::Tensor said = at::full({1}, value ? 1 : 0, at::TensorOptions(device).dtype(at::kLong));
+  world_.broadcast({said});
+  return said.item<int64_t>() != 0;
+}
+
+void CheckpointFolder::write_files(const TrainableModel& trainable, const Optimizer& optimizer,
+                                   const TrainingState& state, const model::SaveOptions& save) {
   const std::string number = fmt::format("{:09}", state.step);
   const std::filesystem::path final_path = folder_ / (kStepPrefix + number);
   const std::filesystem::path path = folder_ / (kTemporary + number);
@@ -98,15 +90,18 @@ void CheckpointFolder::write(const TrainableModel& trainable, const Optimizer& o
   json["format_version"] = kFormatVersion;
   json["optimizer_steps"] = optimizer.steps();
   json["state"] = to_json(state);
-  if (std::filesystem::exists(final_path / kDone)) {
-    // The run went on from this very checkpoint and only validated since: weights and optimizer are those in it.
+  // If it is written, the run went on from this very checkpoint and only validated since: weights and optimizer are
+  // those in it.
+  const bool written = std::filesystem::exists(final_path / kDone);
+  if (optimizer.is_sharded()) leader_says(!written, trainable.info().device);
+  if (written) {
     write_json(final_path / kState, json);
   } else {
     make_directories(folder_);
     std::filesystem::remove_all(path);
     make_directories(path);
+    write_optimizer(path / kOptimizer, optimizer, world_);  // first, since the others wait to give their parts
     trainable.save(path / kModel, save);
-    write_optimizer(path / kOptimizer, optimizer);
     write_json(path / kState, json);
     write_file_atomic(path / kDone, number + "\n");
     std::filesystem::remove_all(final_path);  // without DONE, so no checkpoint
@@ -127,8 +122,7 @@ std::optional<std::filesystem::path> CheckpointFolder::newest() const {
   return found;
 }
 
-TrainingState CheckpointFolder::restore(const std::filesystem::path& checkpoint, TrainableModel& trainable,
-                                        Optimizer& optimizer) const {
+StoredCheckpoint CheckpointFolder::restore(const std::filesystem::path& checkpoint, TrainableModel& trainable) const {
   const StoredCheckpoint stored = read_checkpoint(checkpoint);
   if (stored.record.identity != record_.identity) {
     throw UserError(Problem{.where = checkpoint.string(),
@@ -139,8 +133,8 @@ TrainingState CheckpointFolder::restore(const std::filesystem::path& checkpoint,
                                     "goes on from it with another length or rate"});
   }
   warn_of_threads(stored.record, record_);
-  load_checkpoint(stored, trainable, optimizer);
-  return stored.state;
+  load_weights(stored, trainable);
+  return stored;
 }
 
 }  // namespace draftsmith::train

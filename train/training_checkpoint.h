@@ -5,13 +5,15 @@
 //   step-000001000/state.json            counters, and the record of the run (run_record.h)
 //   step-000001000/DONE                  written last
 //
-// A checkpoint is written under a temporary name and renamed; older ones are removed only afterwards.
+// A checkpoint is written under a temporary name and renamed; older ones are removed only afterwards. Of the processes
+// of a job the leader alone reads and writes.
 #pragma once
 
 #include <filesystem>
 #include <optional>
 #include <string>
 
+#include "distributed/world.h"
 #include "train/optimizers/optimizer.h"
 #include "train/run_record.h"
 #include "train/trainable/trainable_model.h"
@@ -30,29 +32,39 @@ struct StoredCheckpoint {
 // Reads a checkpoint's state.json. Errors: UserError when it is damaged.
 StoredCheckpoint read_checkpoint(const std::filesystem::path& checkpoint);
 
-// Loads the weights and the optimizer's tensors. Errors: UserError when they do not fit.
-void load_checkpoint(const StoredCheckpoint& stored, TrainableModel& trainable, Optimizer& optimizer);
+// Loads the weights. Errors: UserError when they do not fit.
+void load_weights(const StoredCheckpoint& stored, TrainableModel& trainable);
+
+// Loads the optimizer's tensors and steps; all processes call it, and `stored` is the leader's. Errors: UserError when
+// they do not fit.
+void load_optimizer(const StoredCheckpoint& stored, Optimizer& optimizer, World& world);
 
 class CheckpointFolder {
  public:
-  // `record` describes the run; checkpoints of a run with another identity are refused.
-  CheckpointFolder(std::filesystem::path folder, RunRecord record);
+  // `record` describes the run; checkpoints of a run with another identity are refused. `world` must outlive this.
+  CheckpointFolder(std::filesystem::path folder, RunRecord record, World& world = World::alone());
 
   // Writes the checkpoint of state.step, points `last` to it and removes the others. If that step already has one, only
-  // its counters are replaced. Errors: RunError.
+  // its counters are replaced. All processes call it. Errors: RunError.
   void write(const TrainableModel& trainable, const Optimizer& optimizer, const TrainingState& state,
              const model::SaveOptions& save);
 
   // Returns the directory of the newest finished checkpoint, if there is one.
   std::optional<std::filesystem::path> newest() const;
 
-  // Restores weights, optimizer and counters from a checkpoint. Errors: UserError when it belongs to another run or is
-  // damaged. Warns when it was written with another number of threads.
-  TrainingState restore(const std::filesystem::path& checkpoint, TrainableModel& trainable, Optimizer& optimizer) const;
+  // Restores weights and counters from a checkpoint; load_optimizer() does the rest. Errors: UserError when it belongs
+  // to another run or is damaged. Warns when it was written with another number of threads.
+  StoredCheckpoint restore(const std::filesystem::path& checkpoint, TrainableModel& trainable) const;
 
  private:
+  // Returns, on all processes, what the leader says.
+  bool leader_says(bool value, at::Device device) const;
+  void write_files(const TrainableModel& trainable, const Optimizer& optimizer, const TrainingState& state,
+                   const model::SaveOptions& save);
+
   std::filesystem::path folder_;
   RunRecord record_;
+  World& world_;
 };
 
 }  // namespace draftsmith::train

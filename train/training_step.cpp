@@ -4,7 +4,6 @@
 
 #include "base/device_autocast.h"
 #include "base/signals.h"
-#include "train/world_training.h"
 
 namespace draftsmith::train {
 
@@ -80,13 +79,15 @@ StepResult accumulate_gradients(TrainableModel& trainable, Objective& objective,
       counts.losses.push_back(at::zeros({}, at::TensorOptions(trainable.info().device).dtype(at::kDouble)));
       continue;
     }
+    const bool last = std::ssize(micro_batches) <= static_cast<int64_t>(i) + world.size();
+    if (settings.sums != nullptr && last) settings.sums->expect_last_pass();
     const Loss loss = add_gradients(trainable, objective, corpus, micro_batches[i], settings, i);
     counts.losses.push_back(loss.sum.detach().to(at::kDouble));
     counts.labels += loss.count;
   }
-  if (!world.is_alone()) {
+  if (settings.sums != nullptr) {
     counts.stop = stop_requested() != 0;
-    sum_step(world, trainable, counts);
+    settings.sums->finish(counts);
   }
   StepResult result{.labels = counts.labels, .stop = counts.stop};
   std::vector<at::Tensor>& values = counts.losses;

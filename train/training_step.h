@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "data/corpus/corpus.h"
 #include "distributed/world.h"
+#include "train/gradient_sums.h"
 #include "train/objectives/objective.h"
 #include "train/step_batches.h"
 
@@ -23,6 +24,7 @@ struct StepSettings {
   int64_t step = 0;                // the step's number, for messages
   StepBatches* batches = nullptr;  // gives the batches, in this order; nullptr: they are made here
   World* world = &World::alone();  // shares the micro-batches: micro-batch i is of the process that World::has(i) names
+  GradientSums* sums = nullptr;    // of that world's processes, if there are several
 };
 
 struct StepResult {

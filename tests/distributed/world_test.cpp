@@ -45,6 +45,82 @@ TEST_P(WorldOf, GivesAllTheLeadersTensors) {
   });
 }
 
+TEST_P(WorldOf, SumsInAnotherTypeAndGivesAllTheSameBits) {
+  std::mutex mutex;
+  std::vector<at::Tensor> sums, wholes;
+  run_in_world(GetParam(), [&](World& world) {
+    const at::Tensor own = at::arange(1, 10'001, at::kFloat) * (static_cast<double>(world.rank()) + 0.123);
+    const at::Tensor sum = own.clone(), whole = own.clone(), counts = at::full({2}, 1000, at::kLong);
+    world.sum({sum, counts}, at::kBFloat16);
+    world.sum({whole});
+    EXPECT_EQ(counts[1].item<int64_t>(), 1000 * world.size()) << "whole numbers keep their type";
+    EXPECT_EQ(sum.scalar_type(), at::kFloat);
+    const std::lock_guard lock(mutex);
+    sums.push_back(sum);
+    wholes.push_back(whole);
+  });
+  const double roundings = GetParam() == 1 ? 0 : GetParam();  // each number, and each sum of two
+  const at::Tensor error = ((sums.front() - wholes.front()) / wholes.front()).abs();
+  EXPECT_LE(error.max().item<double>(), roundings * 0x1p-8);
+  EXPECT_EQ(error.max().item<double>() > 0x1p-12, GetParam() > 1);
+  for (const at::Tensor& sum : sums) EXPECT_TRUE(sum.equal(sums.front()));
+}
+
+TEST_P(WorldOf, SumsThatWereBegunEndInAnyOrderAsOthersDo) {
+  run_in_world(GetParam(), [](World& world) {
+    const auto values = [&](double factor) {
+      return std::vector<at::Tensor>{at::full({5}, factor * (static_cast<double>(world.rank()) + 1)),
+                                     at::full({9'000'000}, factor * (static_cast<double>(world.rank()) + 1))};
+    };
+    const std::vector<at::Tensor> first = values(1), second = values(10), third = values(100);
+    const auto end_first = world.begin_sum(first), end_second = world.begin_sum(second);
+    world.sum(third);
+    end_second();
+    end_first();
+    const double all = static_cast<double>(world.size() * (world.size() + 1)) / 2;
+    for (size_t i = 0; i < first.size(); ++i) {
+      EXPECT_EQ(first[i].max().item<double>(), all);
+      EXPECT_EQ(second[i].min().item<double>(), 10 * all);
+      EXPECT_EQ(third[i].max().item<double>(), 100 * all);
+    }
+  });
+}
+
+TEST_P(WorldOf, GivesAllTheTensorsOfEachOwner) {
+  run_in_world(GetParam(), [](World& world) {
+    std::vector<std::vector<at::Tensor>> by_owner(static_cast<size_t>(world.size()));
+    for (size_t owner = 0; owner < by_owner.size(); ++owner) {
+      const double own = 10.0 * static_cast<double>(owner);
+      const double value = own + static_cast<double>(owner) + (world.rank() == static_cast<int64_t>(owner) ? 0 : 99);
+      for (size_t i = 0; i < 2 + owner; ++i) by_owner[owner].push_back(at::full({3, 2}, value, at::kFloat).t());
+      by_owner[owner].push_back(at::full({9'000'000}, value, at::kFloat));
+      if (owner == 1) by_owner[owner].clear();  // one may have nothing
+    }
+    world.broadcast_each(by_owner);
+    for (size_t owner = 0; owner < by_owner.size(); ++owner) {
+      const double expected = 11.0 * static_cast<double>(owner);
+      for (const at::Tensor& tensor : by_owner[owner]) {
+        EXPECT_EQ(tensor.min().item<double>(), expected);
+        EXPECT_EQ(tensor.max().item<double>(), expected);
+      }
+    }
+    world.broadcast_each({});
+  });
+}
+
+TEST_P(WorldOf, MovesTensorsFromOneProcessToAnother) {
+  run_in_world(GetParam(), [](World& world) {
+    const int64_t last = world.size() - 1;
+    for (const auto& [from, to] : {std::pair<int64_t, int64_t>{last, 0}, {0, last}, {last, last}}) {
+      const double own = static_cast<double>(world.rank());
+      const std::vector<at::Tensor> tensors{at::full({2, 3}, own).t(), at::full({9'000'000}, own), at::full({}, own)};
+      world.transfer(tensors, from, to);
+      const double expected = static_cast<double>(world.rank() == to ? from : world.rank());
+      for (const at::Tensor& tensor : tensors) EXPECT_EQ(tensor.max().item<double>(), expected);
+    }
+  });
+}
+
 TEST_P(WorldOf, GathersTextsByRank) {
   run_in_world(GetParam(), [](World& world) {
     for (int round = 0; round < 20; ++round) {

@@ -141,6 +141,17 @@ TEST_F(ContinuedRun, OtherSettingsMustAgree) {
   EXPECT_EQ(message.find("training.length"), std::string::npos) << message;
 }
 
+// A checkpoint's JSON does not keep the order of keys.
+TEST_F(ContinuedRun, ParameterGroupsThatAgreeAreNotRefused) {
+  TrainOptions options = steps("3 steps");
+  options.optimizer.groups = {{.parameters = "*.query.weight", .lr_factor = 0.5, .weight_decay_factor = 0}};
+  run("parent", options);
+  options.length = "6 steps";
+  EXPECT_EQ(run("child", options, "parent").state.step, 6);
+  options.optimizer.groups.front().lr_factor = 0.25;
+  EXPECT_NE(refused(options).find("training.optimizer.groups: differs"), std::string::npos);
+}
+
 TEST_F(ContinuedRun, AnotherCorpusIsRefused) {
   run("parent", steps("3 steps"));
   write_reversal_corpus(folder_ / "other.h5", 100, 3);

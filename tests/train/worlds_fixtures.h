@@ -41,6 +41,7 @@ struct Process {
   const data::Corpus* validation = nullptr;
   TrainOptions options;
   std::filesystem::path directory;  // the leader's
+  std::filesystem::path continue_from;
   Ended& ended;
 
   // Only the leader's directory is the run's: nobody else may need it.
@@ -51,6 +52,7 @@ struct Process {
                                           .corpus = corpus,
                                           .validation = validation,
                                           .distilled = distilled,
+                                          .continue_from = continue_from,
                                           .world = &world},
                                          options, own)
                                      .run();
@@ -151,8 +153,8 @@ class WorldRuns : public testing::Test {
   }
 
   // Trains in a job of `size` processes in FOLDER/<run>; returns what each process ended with, by rank.
-  std::vector<Ended> train_in(int64_t size, const TrainOptions& options, const std::string& run,
-                              const Trainee& trainee) const {
+  std::vector<Ended> train_in(int64_t size, const TrainOptions& options, const std::string& run, const Trainee& trainee,
+                              const std::filesystem::path& continue_from = {}) const {
     const data::Corpus corpus(folder_ / corpus_), validation(folder_ / "validation.h5");
     std::vector<Ended> all(static_cast<size_t>(size));
     testing_support::run_in_world(size, [&](World& world) {
@@ -161,6 +163,7 @@ class WorldRuns : public testing::Test {
                .validation = validates_ ? &validation : nullptr,
                .options = options,
                .directory = folder_ / run,
+               .continue_from = continue_from,
                .ended = all[static_cast<size_t>(world.rank())]});
     });
     return all;

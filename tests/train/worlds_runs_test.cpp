@@ -8,6 +8,7 @@
 
 #include "tests/support/captured_log.h"
 #include "tests/support/pieces_tokenizer.h"
+#include "tests/train/fp64_trainable.h"
 #include "tests/train/poisoned_trainable.h"
 #include "tests/train/trainable/exit_training_fixtures.h"
 #include "tests/train/worlds_fixtures.h"
@@ -18,40 +19,6 @@ namespace {
 
 using testing::HasSubstr;
 using testing_support::run_in_world;
-
-// A model whose files hold fp64, and whose process is asked to stop at a micro-batch.
-class KeptInFp64 : public PlainTrainable {
- public:
-  explicit KeptInFp64(model::TransformerModel& model, std::optional<uint64_t> stop_at = {})
-      : PlainTrainable(model), stop_at_(stop_at) {}
-  TrainableOutput forward(const Batch& batch, const model::DropoutContext& dropout) override {
-    if (dropout.step == stop_at_) request_stop(SIGTERM);
-    return PlainTrainable::forward(batch, dropout);
-  }
-  void save(const std::filesystem::path& directory, const model::SaveOptions& options) const override {
-    model::SaveOptions exact = options;
-    exact.dtype = at::kDouble;
-    PlainTrainable::save(directory, exact);
-  }
-
- private:
-  std::optional<uint64_t> stop_at_;
-};
-
-Trainee kept_in_fp64(std::optional<uint64_t> stop_at = {}) {
-  return [stop_at](const Process& process) {
-    const auto model = model::varied_model(tiny_config(), 5);
-    KeptInFp64 trainable(*model, stop_at);
-    process.train(trainable);
-  };
-}
-
-// Makes a fresh start that a checkpoint must replace.
-void train_another_start(const Process& process) {
-  const auto model = model::varied_model(tiny_config(), 8);
-  KeptInFp64 trainable(*model);
-  process.train(trainable);
-}
 
 class RunsInWorlds : public WorldRuns {};
 
@@ -73,7 +40,7 @@ TEST_F(RunsInWorlds, AJobOfThreeThatWasStoppedGoesOnWithOneOrTwoAsIfItHadNeverBe
     watch_.emplace();  // which takes the request back
     std::filesystem::copy(folder_ / "stopped by three", folder_ / run,
                           std::filesystem::copy_options::recursive | std::filesystem::copy_options::copy_symlinks);
-    for (const Ended& ended : train_in(size, options, run, train_another_start)) {
+    for (const Ended& ended : train_in(size, options, run, kept_in_fp64({}, /*seed=*/8))) {
       EXPECT_EQ(ended.error, "");
       EXPECT_EQ(ended.state.step, kSteps);
       expect_same_weights(ended.weights, whole.weights);

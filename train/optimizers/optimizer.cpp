@@ -79,7 +79,7 @@ void Optimizer::restore(const std::map<std::string, at::Tensor>& stored, int64_t
     at::Tensor target = tensor;
     target.copy_(found->second);
   }
-  steps_ = steps;
+  set_steps(steps);
 }
 
 }  // namespace draftsmith::train

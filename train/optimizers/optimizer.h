@@ -81,11 +81,15 @@ class Optimizer {
   const std::vector<OptimizedParameter>& parameters() const { return parameters_; }
   int64_t steps() const { return steps_; }
 
-  // Returns the state tensors by "<parameter name>/<state name>", shared with the optimizer. All exist from
-  // construction on.
+  // Returns whether each process of a job has the state of other parameters.
+  virtual bool is_sharded() const { return false; }
+  // Returns this process's state tensors by "<parameter name>/<state name>", shared with the optimizer. All exist, as
+  // zeros, from construction on.
   virtual std::map<std::string, at::Tensor> state() const = 0;
   // Copies a stored state back. Errors: std::logic_error for names or shapes that state() does not have.
   void restore(const std::map<std::string, at::Tensor>& stored, int64_t steps);
+  // Sets the count of steps, which the updates depend on.
+  virtual void set_steps(int64_t steps) { steps_ = steps; }
 
  protected:
   virtual void update(double lr, double gradient_scale) = 0;
@@ -98,6 +102,9 @@ class Optimizer {
 // Makes the optimizer that the options name, over the model's parameters. Errors: UserError for options out of range.
 std::unique_ptr<Optimizer> make_optimizer(const std::map<std::string, at::Tensor>& parameters,
                                           const OptimizerOptions& options);
+
+// The same over parameters whose groups have been applied; there may be none.
+std::unique_ptr<Optimizer> make_optimizer(std::vector<OptimizedParameter> parameters, const OptimizerOptions& options);
 
 // An optimizer in the list of registry.cpp.
 struct OptimizerEntry {

@@ -30,7 +30,11 @@ std::unique_ptr<Optimizer> make_optimizer(const std::map<std::string, at::Tensor
   Problems problems;
   validate_options(options, "optimizer", problems);
   problems.throw_if_any();
-  return optimizers().at(options.name).make(group_parameters(parameters, options), options);
+  return make_optimizer(group_parameters(parameters, options), options);
+}
+
+std::unique_ptr<Optimizer> make_optimizer(std::vector<OptimizedParameter> parameters, const OptimizerOptions& options) {
+  return optimizers().at(options.name).make(std::move(parameters), options);
 }
 
 }  // namespace draftsmith::train

@@ -1,6 +1,4 @@
 // Safetensors files and shards: what is written is what is read, in every float type.
-#include "model/files/safetensors.h"
-
 #include <cstring>
 #include <limits>
 
@@ -9,6 +7,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "model/files/safetensors_writer.h"
 #include "model/files/weight_files.h"
 #include "tests/model/files/checkpoint_files.h"
 #include "tests/support/errors.h"
@@ -47,6 +46,26 @@ TEST(Safetensors, MixedTypesAreAlignedAndConvertedOnReading) {
   }
   EXPECT_TRUE(at::equal(read.read("a", at::kFloat), odd.to(at::kBFloat16).to(at::kFloat)));
   EXPECT_EQ(read.read("c", at::kDouble).scalar_type(), at::kDouble);
+}
+
+TEST(Safetensors, TensorsThatComeOneAtATimeMakeTheSameFile) {
+  const TemporaryDirectory directory;
+  const std::map<std::string, at::Tensor> tensors{{"b", random_tensor({3, 2})},
+                                                  {"a", random_tensor({4}).to(at::kHalf)}};
+  std::vector<TensorPlace> places;
+  std::vector<TensorToStore> whole;
+  for (const auto& [name, tensor] : tensors) {
+    places.push_back({name, tensor.sizes().vec(), tensor.scalar_type()});
+    whole.push_back({name, tensor, tensor.scalar_type()});
+  }
+  write_safetensors(directory / "whole", whole);
+  std::vector<std::string> asked;
+  write_safetensors(directory / "single", in_file_order(places), [&](const TensorPlace& place) {
+    asked.push_back(place.name);
+    return tensors.at(place.name);
+  });
+  EXPECT_EQ(asked, (std::vector<std::string>{"b", "a"}));
+  EXPECT_EQ(read_file(directory / "single"), read_file(directory / "whole"));
 }
 
 TEST(Safetensors, TransposedTensorsAreStoredAsTheyRead) {
