@@ -172,7 +172,7 @@ TEST_F(JobProgram, RefusesProcessesWithOtherWorkDirectories) {
   fs::create_directories(work("there"));
   for (const ProgramResult& process : Job({arguments("here"), arguments("there")}).wait()) {
     EXPECT_EQ(process.exit_code, 2);
-    EXPECT_THAT(process.err, HasSubstr("do not share this work directory"));
+    EXPECT_THAT(process.err, HasSubstr("do not share this directory"));
   }
 }
 
