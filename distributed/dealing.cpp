@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <utility>
 
 #include <fmt/format.h>
@@ -69,7 +70,7 @@ std::string exact_text(double number) {
 }
 
 double exact_number(const nlohmann::json& text) {
-  return std::stod(text.get<std::string>());
+  return std::strtod(text.get<std::string>().c_str(), nullptr);  // std::stod() refuses numbers near 0
 }
 
 }  // namespace draftsmith
