@@ -11,6 +11,7 @@
 #include "base/timing.h"
 #include "distributed/engine.h"
 #include "distributed/job_watch.h"
+#include "distributed/patient_calls.h"
 
 namespace draftsmith {
 
@@ -24,6 +25,8 @@ constexpr int64_t kBucketBytes = int64_t{32} << 20;
 constexpr milliseconds kFirstWait{1}, kLongestWait{50};
 // Wait of a process that lost another for the reason, which the other tells before it ends.
 constexpr seconds kReasonWait{2};
+// The same where an answer did not come in time: the watch may find a little later which process is silent.
+constexpr seconds kSilenceWait{5};
 // Wait of process 0 at the end for the others to leave.
 constexpr seconds kLeaveWait{5};
 // Wait of a process that was asked to stop for the others in an exchange, so that all stop at the same place.
@@ -202,6 +205,8 @@ class JobWorld : public World {
       work();
     } catch (const Error&) {
       throw;
+    } catch (const NoAnswer& silence) {
+      throw ended(what, silence.what());
     } catch (const std::exception& error) {
       throw lost(what, error.what());
     }
@@ -218,7 +223,8 @@ class JobWorld : public World {
   }
 
   RunError lost(const std::string& what, const std::string& found) {
-    const std::string reason = watch_ ? watch_->await_reason(kReasonWait) : "";
+    const bool late = found.find("imed out") != std::string::npos || found.find("imeout") != std::string::npos;
+    const std::string reason = watch_ ? watch_->await_reason(late ? kSilenceWait : kReasonWait) : "";
     if (!reason.empty()) return ended(what, reason);
     lost_ = true;
     return RunError({.where = place(),

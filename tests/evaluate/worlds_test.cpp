@@ -65,7 +65,7 @@ class FakeSuiteInWorlds : public testing::Test {
       return run.decode.fallback < 0.6 && line % 3 == 0 ? 1 : 0;
     };
     engine.seconds = [](const Setting& run, int64_t) {
-      return run.method() == "bild" ? 0.04 + 0.05 * run.decode.fallback.value() : 0.1;
+      return run.method() == "bild" ? 0.04 + 0.05 * run.decode.fallback : 0.1;
     };
     engine.first_token = [](const Setting&, int64_t line, int64_t) { return line % 4; };
     return engine;
@@ -218,7 +218,9 @@ TEST_F(ModelSuiteInWorlds, GivesTheCountsTextsAndSummaryOfOneProcess) {
   options_.task.back().name = "val";
   options_.task.back().limit = 5;
   add_run("early-exit", "").lists[&DecodeOptions::exit_layer] = {1};
-  options_.match_rates = {MatchRateTable{.name = "early", .prompts = 6}};
+  MatchRateTable& rates = options_.match_rates.emplace_back();
+  rates.name = "early";
+  rates.prompts = 6;
   std::string expected;
   std::map<std::string, std::string> files;
   for (const int64_t size : {1, 2, 3}) {
