@@ -57,14 +57,20 @@ class JobEvaluation : public JobProgram {
     return line;
   }
 
-  // Waits until process 0 has measured something of this kind.
-  void await_measurement(const fs::path& out, const std::string& kind) const {
-    const fs::path file = out / "measurements.jsonl";
+  // Waits until so many measurements of a kind are finished, by any process.
+  static void await_measurements(const fs::path& out, const std::string& kind, int64_t wanted) {
     for (int i = 0; i < 3000; ++i) {
-      if (fs::exists(file) && read_file(file).find("[\\\"" + kind + "\\\"") != std::string::npos) return;
+      int64_t found = 0;
+      for (const char* file : {"measurements.jsonl", "measurements.1.jsonl", "measurements.2.jsonl"}) {
+        if (!fs::exists(out / file)) continue;
+        for (const std::string& line : lines_of(read_file(out / file))) {
+          found += line.find("[\\\"" + kind + "\\\"") != std::string::npos ? 1 : 0;
+        }
+      }
+      if (found >= wanted) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
-    FAIL() << "no " << kind << " in " << file;
+    FAIL() << "too few measurements " << kind << " in " << out;
   }
 };
 
@@ -105,9 +111,9 @@ TEST_F(JobEvaluation, RefusesProcessesWithOtherOutputDirectories) {
 
 // The others wait for the leader's times, and ask the store that it serves.
 TEST_F(JobEvaluation, NamesALeaderThatStandsStillWhileItTimes) {
-  Job job(3, evaluation("out", {"--set", "repetitions=3000", "--timeout", "3"}));
-  await_measurement(work("out"), "forced");
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  Job job(3, evaluation("out", {"--set", "repetitions=100", "--timeout", "3"}));
+  await_measurements(work("out"), "forced", 3);                 // the last ones that are dealt out before
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // until the leader times
   job.process(0).send(SIGSTOP);
   for (const int rank : {1, 2}) {
     const ProgramResult process = job.process(rank).wait();
