@@ -198,9 +198,11 @@ class JobWorld : public World {
     }
   }
 
-  // Runs `work` and turns what the engine throws into an error that says which process was lost, if the store knows it.
+  // Runs `work`, unless the job must end already, and turns what the engine throws into an error that says which
+  // process was lost, if the store knows it.
   template <class Work>
   void guard(const std::string& what, const Work& work) {
+    if (const std::string reason = watch_ ? watch_->reason() : ""; !reason.empty()) throw ended(what, reason);
     try {
       work();
     } catch (const Error&) {

@@ -108,20 +108,17 @@ void measure_forced_alphas(const SuiteOptions& options, Engine& engine, Measurem
   const std::vector<Setting> settings = forced_settings(task);
   const auto prompts = std::span(task.prompts).first(static_cast<size_t>(lines));
   DealtMeasurements dealt;
+  const auto deal = [&](const Setting& setting, const char* texts, std::span<const Prompt> sources, auto outputs) {
+    const auto measure = [&engine, setting, sources, outputs] {
+      return to_json(engine.forced_alpha(setting, sources, outputs()));
+    };
+    dealt.chains.push_back({{.name = forced_name(task, setting, texts), .measure = measure}});
+  };
   for (const Setting& setting : settings) {
-    dealt.chains.push_back({{.name = forced_name(task, setting, "greedy"), .measure = [&, setting] {
-                               return to_json(
-                                   engine.forced_alpha(setting, prompts, greedy_outputs(task, setting, lines)));
-                             }}});
-    dealt.chains.push_back(
-        {{.name = forced_name(task, setting, "sampled"), .measure = [&, setting] {
-            return to_json(engine.forced_alpha(setting, prompts, sampled_outputs(task, setting, options, store)));
-          }}});
+    deal(setting, "greedy", prompts, [&task, setting, lines] { return greedy_outputs(task, setting, lines); });
+    deal(setting, "sampled", prompts, [&, setting] { return sampled_outputs(task, setting, options, store); });
     if (task.forced_texts.outputs.empty()) continue;
-    dealt.chains.push_back({{.name = forced_name(task, setting, "texts"), .measure = [&, setting] {
-                               return to_json(
-                                   engine.forced_alpha(setting, task.forced_texts.prompts, task.forced_texts.outputs));
-                             }}});
+    deal(setting, "texts", task.forced_texts.prompts, [&task] { return task.forced_texts.outputs; });
   }
   measure_missing(dealt, store, context);
   for (const Setting& setting : settings) {
