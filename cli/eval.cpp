@@ -10,6 +10,7 @@
 #include "base/signals.h"
 #include "cli/commands.h"
 #include "cli/common_flags.h"
+#include "cli/job.h"
 #include "cli/suite_file.h"
 #include "evaluate/evaluation.h"
 #include "evaluate/report/report.h"
@@ -25,26 +26,37 @@ struct EvalFlags {
   fs::path out;
   fs::path markdown;
   bool tune_router = false;
+  int64_t timeout = kJobTimeout;  // seconds
 };
 
 evaluate::SuiteOptions read_suite(const EvalFlags& flags) {
   evaluate::SuiteOptions options = load_suite(flags.suite, flags.common.set);
-  if (flags.common.execution.device != "auto") options.device = flags.common.execution.device;
-  if (flags.common.execution.threads != 0) options.threads = flags.common.execution.threads;
   options.tune_router = options.tune_router || flags.tune_router;
   return options;
 }
 
 int run_eval(const EvalFlags& flags) {
-  begin_execution(flags.common.execution);
-  const auto options = read_suite(flags);
+  const auto launch = find_launch(process_environment());
+  const ExecutionOptions execution = launch ? for_launch(flags.common.execution, *launch) : flags.common.execution;
+  const ExecutionContext context = begin_execution(execution);
+  evaluate::SuiteOptions options = read_suite(flags);
+  if (execution.device != "auto") options.device = execution.device;
+  options.threads = evaluate::timing_threads(options, flags.common.execution.threads, !launch);
   const fs::path out = flags.out.empty() ? fs::path("results") / options.name : flags.out;
   const SignalWatch signals;
-  const auto result = evaluate::run_evaluation(options, out, {.quiet = flags.common.execution.quiet});
-  if (!flags.markdown.empty()) write_file_atomic(flags.markdown, evaluate::report_markdown(result.results));
-  fmt::print("{}\nwritten: {}\n", result.table, out.string());
-  std::fflush(stdout);  // before the errors
-  evaluate::throw_if_failed(result);
+  Job job(launch, context.device, flags.timeout);
+  World& world = job.world();
+  job.run([&] {
+    const auto result = evaluate::run_evaluation(
+        options, out, {.quiet = execution.quiet, .world = &world, .shared_threads = execution.threads});
+    if (world.leads()) {
+      if (!flags.markdown.empty()) write_file_atomic(flags.markdown, evaluate::report_markdown(result.results));
+      fmt::print("{}\nwritten: {}\n", result.table, out.string());
+      std::fflush(stdout);  // before the errors
+      evaluate::throw_if_failed(result);
+    }
+    world.wait_for_all("the end of the evaluation");
+  });
   return 0;
 }
 
@@ -59,6 +71,7 @@ std::function<int()> add_eval(CLI::App& app) {
   app.add_flag("--tune-router", flags->tune_router,
                "Choose each router's threshold and longest draft by measured tokens per second on validation data, and "
                "write a copy of the router with these defaults: OUT/router");
+  add_timeout_flag(app, flags->timeout);
   add_set_flag(app, flags->common.set);
   add_execution_flags(app, flags->common.execution);
   app.footer(
@@ -66,7 +79,8 @@ std::function<int()> add_eval(CLI::App& app) {
       "continue an interrupted evaluation.\n"
       "Examples:\n"
       "  draftsmith eval suite.toml\n"
-      "  draftsmith eval suite.toml --set task.test.limit=100 --out results");
+      "  draftsmith eval suite.toml --set task.test.limit=100 --out results\n"
+      "  torchrun --nproc-per-node=4 --no-python draftsmith eval suite.toml");
   return [flags] { return run_eval(*flags); };
 }
 

@@ -1,8 +1,6 @@
 // `draftsmith train`: runs a recipe.
-#include <chrono>
 #include <iostream>
 #include <memory>
-#include <optional>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -12,7 +10,7 @@
 #include "base/signals.h"
 #include "cli/commands.h"
 #include "cli/common_flags.h"
-#include "distributed/job_world.h"
+#include "cli/job.h"
 #include "evaluate/report/report.h"
 #include "recipes/pipeline.h"
 
@@ -26,7 +24,7 @@ struct TrainFlags {
   std::filesystem::path work;
   std::string until;
   bool fresh = false;
-  int64_t timeout = 600;  // seconds
+  int64_t timeout = kJobTimeout;  // seconds
 };
 
 // Lists the results of a stage that a user looks for.
@@ -50,35 +48,6 @@ std::string finished_table(const std::filesystem::path& directory) {
   }
 }
 
-// The processes that run a recipe, of which this one is one. When it fails, it tells the others why.
-class Job {
- public:
-  Job(const std::optional<Launch>& launch, at::Device device, int64_t timeout) {
-    if (!launch) return;
-    joined_ = join_world(*launch, {.timeout = std::chrono::seconds(timeout), .device = device});
-    log_info("{} processes, started by {}", launch->size, launch->launcher);
-  }
-  World& world() const { return joined_ ? *joined_ : World::alone(); }
-
-  template <class Work>
-  auto run(const Work& work) {
-    try {
-      return work();
-    } catch (const Interrupted&) {
-      const std::string reason = world().reason();
-      if (reason.empty()) throw;
-      throw RunError({.what = "the job ends: " + reason,
-                      .hint = "finished work is kept; the same command goes on from the last checkpoint"});
-    } catch (const std::exception& error) {
-      world().fail(error.what());
-      throw;
-    }
-  }
-
- private:
-  std::unique_ptr<World> joined_;
-};
-
 int run_train(const TrainFlags& flags) {
   const auto launch = find_launch(process_environment());
   const ExecutionOptions execution = launch ? for_launch(flags.common.execution, *launch) : flags.common.execution;
@@ -90,8 +59,11 @@ int run_train(const TrainFlags& flags) {
   options.fresh = flags.fresh;
   const SignalWatch signals;
   Job job(launch, context.device, flags.timeout);
-  options.execution = {
-      .device = execution.device, .threads = execution.threads, .progress = context.progress, .world = &job.world()};
+  options.execution = {.device = execution.device,
+                       .threads = execution.threads,
+                       .threads_alone = flags.common.execution.threads,
+                       .progress = context.progress,
+                       .world = &job.world()};
   const auto results = job.run([&] { return recipes::run_recipe(recipe, options); });
   if (!job.world().leads()) return 0;
   for (const auto& result : results) {
@@ -113,12 +85,7 @@ std::function<int()> add_train(CLI::App& app) {
   app.add_option("--work", flags->work, "Directory of the stages' directories (default: work/NAME)")->type_name("DIR");
   app.add_option("--until", flags->until, "Last stage to run")->type_name("STAGE");
   app.add_flag("--fresh", flags->fresh, "Redo every stage; existing results are kept under another name");
-  app.add_option("--timeout", flags->timeout,
-                 "Of several processes (torchrun, srun, mpirun): seconds to wait for the others at the start and in a "
-                 "training step")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 86400))
-      ->type_name("SECONDS");
+  add_timeout_flag(app, flags->timeout);
   add_set_flag(app, flags->common.set);
   add_execution_flags(app, flags->common.execution);
   app.footer(

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "distributed/engine.h"
+#include "distributed/patient_calls.h"
 
 namespace draftsmith {
 
@@ -25,22 +26,40 @@ std::vector<uint8_t> as_bytes(const std::string& text) {
   return {text.begin(), text.end()};
 }
 
+// Returns the message for a store that gives no answer.
+std::string silence_of(const Launch& launch, std::chrono::seconds timeout) {
+  const std::string server = launch.store_exists ? "the launcher" : fmt::format("process 0 of {}", launch.size);
+  return fmt::format("{}, which serves the job's store, has given no answer for {} s", server, timeout.count());
+}
+
 class C10dStore : public JobStore {
  public:
-  explicit C10dStore(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
-  void set(const std::string& key, const std::string& text) override { store_->set(key, as_bytes(text)); }
-  bool has(const std::vector<std::string>& keys) override { return store_->check(keys); }
+  C10dStore(c10::intrusive_ptr<c10d::Store> store, const Launch& launch, std::chrono::seconds timeout)
+      : store_(std::move(store)), calls_(timeout, silence_of(launch, timeout)) {}
+  void set(const std::string& key, const std::string& text) override {
+    calls_.run([store = store_, key, bytes = as_bytes(text)] { store->set(key, bytes); });
+  }
+  bool has(const std::vector<std::string>& keys) override {
+    return calls_.run([store = store_, keys] { return store->check(keys); });
+  }
   std::vector<std::string> get(const std::vector<std::string>& keys) override {
     std::vector<std::string> texts;
-    for (const auto& bytes : store_->multiGet(keys)) texts.push_back(as_text(bytes));
+    for (const auto& bytes : calls_.run([store = store_, keys] { return store->multiGet(keys); })) {
+      texts.push_back(as_text(bytes));
+    }
     return texts;
   }
-  void remove(const std::string& key) override { store_->deleteKey(key); }
-  int64_t count(const std::string& key) override { return store_->add(key, 1) - 1; }
+  void remove(const std::string& key) override {
+    calls_.run([store = store_, key] { return store->deleteKey(key); });
+  }
+  int64_t count(const std::string& key) override {
+    return calls_.run([store = store_, key] { return store->add(key, 1) - 1; });
+  }
   const c10::intrusive_ptr<c10d::Store>& c10d_store() const { return store_; }
 
  private:
   c10::intrusive_ptr<c10d::Store> store_;
+  PatientCalls calls_;
 };
 
 class C10dGroup : public TensorGroup {
@@ -110,7 +129,8 @@ std::unique_ptr<JobStore> open_store(const Launch& launch, std::chrono::seconds 
   try {
     auto store = c10::make_intrusive<c10d::TCPStore>(launch.host, options);
     return std::make_unique<C10dStore>(
-        c10::make_intrusive<c10d::PrefixStore>("draftsmith/" + launch.attempt + "/", std::move(store)));
+        c10::make_intrusive<c10d::PrefixStore>("draftsmith/" + launch.attempt + "/", std::move(store)), launch,
+        timeout);
   } catch (const std::exception& error) {
     refuse_store(launch, timeout, error);
   }

@@ -13,7 +13,8 @@
 
 namespace draftsmith {
 
-// Texts by key, which all processes of a job see. Errors of all members: std::exception when the store is gone.
+// Texts by key, which all processes of a job see. Errors of all members: std::exception when the store is gone,
+// NoAnswer (distributed/patient_calls.h) when it does not answer within the timeout of open_store().
 class JobStore {
  public:
   virtual ~JobStore() = default;

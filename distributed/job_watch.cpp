@@ -7,6 +7,7 @@
 
 #include "base/logging.h"
 #include "base/signals.h"
+#include "distributed/patient_calls.h"
 
 namespace draftsmith {
 
@@ -66,6 +67,8 @@ void JobWatch::run() {
       store_->set(alive_key(rank_), std::to_string(sign));
       if (stop_requested() != 0) store_->set(stopped_key(rank_), "1");
       found = look();
+    } catch (const NoAnswer& silence) {
+      found = silence.what();
     } catch (const std::exception&) {
       found = "the job's store is gone, and with it process 0 or the launcher";
     }

@@ -14,6 +14,7 @@
 #include "distributed/buckets.h"
 #include "distributed/engine.h"
 #include "distributed/job_watch.h"
+#include "distributed/patient_calls.h"
 
 namespace draftsmith {
 
@@ -29,6 +30,8 @@ constexpr const char* kSumming = "a sum over all processes";
 constexpr milliseconds kFirstWait{1}, kLongestWait{50};
 // Wait of a process that lost another for the reason, which the other tells before it ends.
 constexpr seconds kReasonWait{2};
+// The same where an answer did not come in time: the watch may find a little later which process is silent.
+constexpr seconds kSilenceWait{5};
 // Wait of process 0 at the end for the others to leave.
 constexpr seconds kLeaveWait{5};
 // Wait of a process that was asked to stop for the others in an exchange, so that all stop at the same place.
@@ -235,13 +238,17 @@ class JobWorld : public World {
     }
   }
 
-  // Runs `work` and turns what the engine throws into an error that says which process was lost, if the store knows it.
+  // Runs `work`, unless the job must end already, and turns what the engine throws into an error that says which
+  // process was lost, if the store knows it.
   template <class Work>
   void guard(const std::string& what, const Work& work) {
+    if (const std::string reason = watch_ ? watch_->reason() : ""; !reason.empty()) throw ended(what, reason);
     try {
       work();
     } catch (const Error&) {
       throw;
+    } catch (const NoAnswer& silence) {
+      throw ended(what, silence.what());
     } catch (const std::exception& error) {
       throw lost(what, error.what());
     }
@@ -258,7 +265,8 @@ class JobWorld : public World {
   }
 
   RunError lost(const std::string& what, const std::string& found) {
-    const std::string reason = watch_ ? watch_->await_reason(kReasonWait) : "";
+    const bool late = found.find("imed out") != std::string::npos || found.find("imeout") != std::string::npos;
+    const std::string reason = watch_ ? watch_->await_reason(late ? kSilenceWait : kReasonWait) : "";
     if (!reason.empty()) return ended(what, reason);
     lost_ = true;
     return RunError({.where = place(),

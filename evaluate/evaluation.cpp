@@ -9,10 +9,12 @@
 #include "base/json.h"
 #include "base/logging.h"
 #include "base/sha256.h"
-#include "base/signals.h"
+#include "distributed/dealing.h"
+#include "distributed/shared_directory.h"
+#include "evaluate/measure/calibration.h"
 #include "evaluate/measure/forced_alphas.h"
-#include "evaluate/measure/measure.h"
-#include "evaluate/measure/typical_lines.h"
+#include "evaluate/measure/match_counts.h"
+#include "evaluate/measure/timing.h"
 #include "evaluate/report/report.h"
 #include "evaluate/results/failed_checks.h"
 #include "evaluate/results/lines_file.h"
@@ -35,35 +37,56 @@ class Suite {
   // `settings` are those of the suite (expand_settings()).
   Suite(const SuiteOptions& options, const std::vector<Setting>& settings, fs::path out_dir, Engine& engine,
         const SuiteContext& context)
-      : options_(options), settings_(settings), out_dir_(std::move(out_dir)), engine_(engine), context_(context) {}
+      : options_(options),
+        settings_(settings),
+        out_dir_(std::move(out_dir)),
+        engine_(engine),
+        context_(context),
+        world_(*context.world) {}
 
+  // Returns the result in the leader, and an empty one in other processes.
   SuiteResult run() {
     prepare();
-    make_directories(out_dir_);
-    MeasurementStore store(out_dir_ / "measurements.jsonl", suite_key());
-    if (store.resumed() > 0) log_info("resuming with {} measured batches in {}", store.resumed(), out_dir_.string());
+    const std::string key = begin_together();
+    MeasurementStore store(out_dir_, key, world_);
+    if (store.resumed() > 0) log_info("resuming with {} measurements in {}", store.resumed(), out_dir_.string());
     for (auto& task : tasks_) {
       if (!task.chooses) add_chosen_rows(task);
       measure(task, store);
     }
+    const auto match_rates = count_match_rates(store);
     SuiteResult result;
-    result.results = summarize();
-    result.table = results_table(result.results);
-    write(result.results);
-    result.failures = failed_checks(result.results, (out_dir_ / "results.json").string());
-    // Only times come out otherwise when they are measured again.
-    if (result.failures.empty() || has_measurement_error(result.results)) store.remove();
+    run_on_leader(world_, "the summary of the evaluation", [&] {
+      result.results = summarize();
+      result.results.match_rates = match_rates;
+      result.table = results_table(result.results);
+      write(result.results);
+      result.failures = failed_checks(result.results, (out_dir_ / "results.json").string());
+      // Only times come out otherwise when they are measured again.
+      if (result.failures.empty() || has_measurement_error(result.results)) store.remove();
+    });
     return result;
   }
 
  private:
-  // Returns a key of all that measurements depend on. Measurements of another key are not resumed.
+  // Returns a key of suite and data.
   std::string suite_key() const {
     Sha256 data;  // content of the files, since their names say nothing of it
     for (const auto& task : tasks_) {
       data.update(nlohmann::json{task.task->name, task.prompts, task.data.references}.dump());
     }
-    return options_hash(options_) + " " + data.hex_digest() + " " + engine_.fingerprint();
+    return options_hash(options_) + " " + data.hex_digest();
+  }
+
+  // Checks that all processes measure the same, and makes the output directory. Returns a key of all that measurements
+  // depend on: those of another key are not resumed.
+  std::string begin_together() {
+    const std::string suite = suite_key();
+    world_.require_same("the suite or its data", suite);
+    if (world_.leads()) make_directories(out_dir_);
+    const std::string key = world_.from_leader("preparing the evaluation", suite + " " + engine_.fingerprint());
+    require_shared_directory(world_, out_dir_, "the output directory");
+    return key;
   }
 
   // Checks all settings and reads all tasks, before anything is run or written.
@@ -127,14 +150,17 @@ class Suite {
     });
   }
 
-  // Adds rows for the settings chosen on choosing tasks. Two rows with the same setting share its measurement.
+  // Adds rows for the settings chosen on choosing tasks, by the leader's times. Two rows with the same setting share
+  // its measurement.
   void add_chosen_rows(MeasuredTask& task) const {
     std::vector<std::string> groups;
     for (const auto& setting : settings_) {
       if (setting.choose_on.empty() || std::find(groups.begin(), groups.end(), setting.group) != groups.end()) continue;
       groups.push_back(setting.group);
       for (const double max_drop : setting.max_drop) {
-        const Choice choice = choose_in_group(setting, max_drop);
+        Choice choice;
+        if (world_.leads()) choice = choose_in_group(setting, max_drop);
+        choice.label = world_.from_leader("choosing settings", choice.label);
         const auto chosen = std::find_if(settings_.begin(), settings_.end(),
                                          [&](const auto& other) { return other.label == choice.label; });
         task.rows.push_back({chosen_label(setting.group, max_drop), *chosen, choice});
@@ -161,54 +187,25 @@ class Suite {
                         .prompts = task.prompts,
                         .settings = {},
                         .max_new_tokens = task.max_new_tokens,
-                        .timed = task.task->timed};
+                        .timed = task.task->timed,
+                        .batch_size = options_.batch_size};
     for (const auto& row : task.rows) {
       const bool known = std::any_of(request.settings.begin(), request.settings.end(),
                                      [&](const auto& setting) { return setting.label == row.settings.label; });
       if (!known) request.settings.push_back(row.settings);
     }
-    task.records = measure_task(request, options_, engine_, store, context_);
-    score_hypotheses(task, engine_);
-    calibrate(task);
-  }
-
-  void calibrate(MeasuredTask& task) {
-    int64_t longest = 1;
-    for (const auto& row : task.rows) {
-      const infer::DecodeOptions& decode = row.settings.decode;
-      longest = std::max({longest, decode.window.value_or(10), decode.longest_draft()});
-    }
-    for (const auto& row : task.rows) {
-      throw_if_stop_requested(kHowToGoOn);
-      const Setting& setting = row.settings;
-      const std::string drafting = setting.drafter_label();
-      if (drafting.empty() && setting.algorithm() != infer::Algorithm::kPpd) continue;
-      const SettingRecords& greedy = task.own_greedy(setting);
-      const std::vector<size_t> lines = typical_lines(greedy);
-      if (lines.empty()) continue;
-      if (options_.calibrate && setting.algorithm() == infer::Algorithm::kPpd) {
-        const size_t middle = lines[lines.size() / 2];
-        task.ppd_times[setting.label] = engine_.ppd_times(setting, task.prompts[middle], greedy[middle].ids);
-      }
-      if (drafting.empty()) continue;
-      task.drafted_for[drafting] = setting.model;
-      if (options_.calibrate && !task.costs.contains(drafting)) {
-        std::vector<infer::StepCosts> measured;
-        for (const size_t line : lines) {
-          measured.push_back(engine_.step_costs(setting, task.prompts[line], greedy[line].ids, longest + 1));
-        }
-        task.costs[drafting] = median_costs(measured);
-      }
-      if (options_.forced_lines > 0 && !task.forced.contains(drafting)) {
-        measure_forced_alphas(setting, options_, engine_, task);
-        predict_texts(setting, task);
-      }
-    }
-  }
-
-  void predict_texts(const Setting& setting, MeasuredTask& task) {
-    const auto& [prompts, outputs] = task.forced_texts;
-    if (!outputs.empty()) task.predicted[setting.drafter_label()] = engine_.forced_alpha(setting, prompts, outputs);
+    DealtMeasurements counting{.title = "evaluating " + request.name, .unit = "outputs", .chains = {}};
+    counting.chains = counting_chains(request, engine_, store, world_.size());
+    const std::vector<Chain> sampling = sampling_chains(task, options_, engine_);
+    counting.chains.insert(counting.chains.end(), sampling.begin(), sampling.end());
+    measure_missing(counting, store, context_);
+    task.records = counted_records(request, store);
+    measure_forced_alphas(options_, engine_, store, context_, task);
+    run_on_leader(world_, "the timing of task " + request.name, [&] {
+      time_task(request, options_, engine_, store, context_, task.records);
+      score_hypotheses(task, engine_);
+      calibrate(options_, engine_, task);
+    });
   }
 
   Results summarize() {
@@ -218,21 +215,18 @@ class Suite {
     results.environment.update(engine_.description());
     results.options = options_to_json(options_);
     for (const auto& task : tasks_) results.tasks.push_back(summarize_task(task, options_, engine_));
-    for (const auto& rates : options_.match_rates) results.match_rates.push_back(count_match_rates(rates));
     return results;
   }
 
-  MatchRateResult count_match_rates(const MatchRateTable& rates) {
-    const std::string& name = rates.task.empty() ? options_.task.front().name : rates.task;
-    const auto task =
-        std::find_if(tasks_.begin(), tasks_.end(), [&](const auto& one) { return one.task->name == name; });
-    const auto lines = static_cast<size_t>(std::min(rates.prompts, task->data.lines()));
-    throw_if_stop_requested(kHowToGoOn);
-    return {.name = rates.name,
-            .task = name,
-            .model = rates.model,
-            .prompts = static_cast<int64_t>(lines),
-            .cells = engine_.match_rates(rates, std::span(task->prompts).first(lines), task->max_new_tokens)};
+  std::vector<MatchRateResult> count_match_rates(MeasurementStore& store) {
+    std::vector<MatchPrompts> tables;
+    for (const auto& rates : options_.match_rates) {
+      const std::string& name = rates.task.empty() ? options_.task.front().name : rates.task;
+      const auto task = std::ranges::find_if(tasks_, [&](const auto& one) { return one.task->name == name; });
+      const auto lines = static_cast<size_t>(std::min(rates.prompts, task->data.lines()));
+      tables.push_back({rates, name, std::span(task->prompts).first(lines), task->max_new_tokens});
+    }
+    return measure_match_rates(tables, engine_, store, context_);
   }
 
   void write(const Results& results) const {
@@ -258,10 +252,16 @@ class Suite {
   fs::path out_dir_;
   Engine& engine_;
   const SuiteContext& context_;
+  World& world_;
   std::vector<MeasuredTask> tasks_;  // choosing ones first
 };
 
 }  // namespace
+
+int64_t timing_threads(const SuiteOptions& options, int64_t given, bool alone) {
+  if (given > 0) return given;
+  return alone || options.threads > 0 ? options.threads : cpu_cores();
+}
 
 SuiteResult run_evaluation(const SuiteOptions& options, const fs::path& out_dir, Engine& engine,
                            const SuiteContext& context) {
@@ -271,7 +271,7 @@ SuiteResult run_evaluation(const SuiteOptions& options, const fs::path& out_dir,
   problems.throw_if_any();
   const std::vector<Setting> settings = with_repeated_baselines(expand_settings(suite));
   SuiteResult result = Suite(suite, settings, out_dir, engine, context).run();
-  if (!options.tune_router || !result.failures.empty()) return result;
+  if (!options.tune_router || !result.failures.empty() || !context.world->leads()) return result;
   result.table += '\n';
   result.table += write_tuned_routers(tuned_routers(suite, settings, result.results), out_dir);
   return result;

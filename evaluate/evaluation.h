@@ -4,7 +4,10 @@
 // The output directory gets results.json, results.csv, report.html, hyp/<task>.<setting>.txt (one hypothesis a line)
 // and lines.jsonl (tokens and times of each line, evaluate/results/lines_file.h). Match rates add match_rates.csv and
 // .svg, a tuned router adds router/. measurements.jsonl exists only while the evaluation runs: an interrupted one
-// continues from it.
+// continues from it (evaluate/measure/measurement_store.h).
+//
+// Several processes give the results of one (SuiteContext::world): outputs and counts are dealt out, and the leader
+// alone times, chooses, checks and writes, while the others sleep.
 #pragma once
 
 #include <filesystem>
@@ -32,9 +35,15 @@ void throw_if_failed(const SuiteResult& result);
 // Loads the models of the suite. Errors: UserError for wrong directories, vocabularies that differ, unknown devices.
 std::unique_ptr<Engine> make_model_engine(const SuiteOptions& options);
 
-// Runs the suite. A stop request (base/signals.h) ends it between measurements; the next run continues.
-// Errors: UserError before any work. Checks that fail are in the result: a speedup beyond its bound (batches have
-// none), and lossless settings that are not (evaluate/results/lossless_checks.h). No router is tuned then.
+// Returns SuiteOptions::threads: those `given` by a flag, else the suite's own; of several processes, which share the
+// machine's processors and of which one times while the others wait, by default all processors.
+int64_t timing_threads(const SuiteOptions& options, int64_t given, bool alone);
+
+// Runs the suite. All processes of a job call it; only the leader's result has content. A stop request (base/signals.h)
+// ends it between measurements; the next run continues.
+// Errors: UserError before any work; as World::gather(). Checks that fail are in the result: a speedup beyond its bound
+// (batches have none), and lossless settings that are not (evaluate/results/lossless_checks.h). No router is tuned
+// then.
 SuiteResult run_evaluation(const SuiteOptions& options, const std::filesystem::path& out_dir, Engine& engine,
                            const SuiteContext& context = {});
 

@@ -4,7 +4,6 @@
 #include <optional>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "base/environment.h"
 #include "base/files.h"
@@ -14,6 +13,7 @@
 #include "base/sha256.h"
 #include "base/signals.h"
 #include "base/timing.h"
+#include "distributed/shared_directory.h"
 #include "recipes/directory_lock.h"
 #include "recipes/done_file.h"
 
@@ -23,7 +23,6 @@ namespace {
 
 constexpr size_t kShortHash = 8;
 constexpr const char* kInputHashes = "input_hashes.json";  // of files outside the work directory
-constexpr const char* kJobMark = ".job";                   // by which processes see that they share the directory
 
 // Returns the hash of an input file's content, or of the names and contents of a folder's files.
 std::string path_hash(const std::filesystem::path& path, RememberedHashes& known) {
@@ -52,19 +51,7 @@ void require_same_run(const Recipe& recipe, const PipelineOptions& options) {
     stages.push_back({stage.name, stage.kind->name, stage.checked.options, stage.checked.identity});
   }
   world.require_same("the recipe", sha256(nlohmann::json{stages, options.until, options.fresh}.dump()));
-  const std::filesystem::path mark = options.work / kJobMark;
-  const std::string own = fmt::format("{}/{}", now_utc(), ::getpid());
-  if (world.leads()) write_file_atomic(mark, own);
-  const std::string leaders = world.from_leader("comparing work directories", own);
-  const bool seen = std::filesystem::exists(mark) && read_file(mark) == leaders;
-  const bool all = !world.any("comparing work directories", !seen);
-  if (world.leads()) std::filesystem::remove(mark);
-  if (all) return;
-  throw UserError({.where = options.work.string(),
-                   .what = "the processes of the job do not share this work directory",
-                   .expected = "one directory that all machines see, by the same name",
-                   .found = seen ? "another process sees another directory" : "what process 0 wrote there is missing",
-                   .hint = "put --work on a shared file system"});
+  require_shared_directory(world, options.work, "--work");
 }
 
 // Makes the stage's directory and the link to it. With --fresh, first renames an existing directory.

@@ -22,6 +22,9 @@ namespace draftsmith::recipes {
 struct Execution {
   std::string device = "auto";
   int64_t threads = 0;  // 0: LibTorch's choice
+  // Of several processes: threads that the user wants for measurements of one process, for which the others wait; 0:
+  // all processors.
+  int64_t threads_alone = 0;
   ProgressStyle progress = ProgressStyle::kLines;
   World* world = &World::alone();  // processes that run the recipe together
 };

@@ -1,5 +1,8 @@
 #include "train/draft_measures.h"
 
+#include <cmath>
+
+#include "distributed/dealing.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/drafters/shared_encoder_drafter.h"
 #include "infer/drafters/tandem_loading.h"
@@ -33,9 +36,41 @@ infer::DecodeOptions speculative_decoding(const ValidationOptions& options, bool
   return decoding;
 }
 
+double ratio(double sum, int64_t count) {
+  return sum / static_cast<double>(count);
+}
+
 }  // namespace
 
-DraftMeasures measure_drafts(const TrainableModel& trained, const DraftTask& task, const ValidationOptions& options) {
+void DraftSums::add(const nlohmann::json& part) {
+  overlap += exact_number(part.at("overlap"));
+  examined += part.at("examined").get<int64_t>();
+  emitted += part.at("emitted").get<int64_t>();
+  target_runs += part.at("target_runs").get<int64_t>();
+  forced_overlap += exact_number(part.at("forced_overlap"));
+  same += part.at("same").get<int64_t>();
+  positions += part.at("positions").get<int64_t>();
+}
+
+DraftMeasures DraftSums::means() const {
+  return {.alpha = ratio(overlap, examined),
+          .tokens_per_target_run = ratio(static_cast<double>(emitted), target_runs),
+          .alpha_forced = positions == 0 ? 0 : ratio(forced_overlap, positions),
+          .agreement = positions == 0 ? 0 : ratio(static_cast<double>(same), positions)};
+}
+
+nlohmann::json to_json(const DraftSums& sums) {
+  return {{"overlap", exact_text(sums.overlap)},
+          {"examined", sums.examined},
+          {"emitted", sums.emitted},
+          {"target_runs", sums.target_runs},
+          {"forced_overlap", exact_text(sums.forced_overlap)},
+          {"same", sums.same},
+          {"positions", sums.positions}};
+}
+
+DraftSums measure_drafts(const TrainableModel& trained, const DraftTask& task, const ValidationOptions& options) {
+  if (task.sources.empty()) return {};  // fewer sources than processes
   const TextWriters writers = trained.text_writers();
   infer::GenerationModels models;
   model::TransformerModel& target = writers.drafts_for_target() ? *writers.target : *task.target;
@@ -46,21 +81,23 @@ DraftMeasures measure_drafts(const TrainableModel& trained, const DraftTask& tas
   const model::StatesFreed freed(target);  // training needs the memory
   const model::StatesFreed drafter_freed(*models.drafter->model());
   infer::Generator generator(models, speculative_decoding(options, writers.tandem != nullptr));
-  const auto results = generator.generate(task.sources, 0, [&](size_t, const auto&) { task.stop_if_asked(); });
+  const auto results = generator.generate(task.sources, static_cast<uint64_t>(task.first_source),
+                                          [&](size_t, const auto&) { task.stop_if_asked(); });
   infer::throw_if_failed(results);
 
-  std::vector<std::vector<int64_t>> sources, outputs;
-  for (size_t i = 0; i < results.size(); ++i) {
-    sources.push_back(task.sources[i]);
-    outputs.push_back(results[i].ids);
-  }
+  std::vector<std::vector<int64_t>> outputs;
+  for (const infer::GenerationResult& result : results) outputs.push_back(result.ids);
   const infer::ForcedAlpha forced = models.drafter->forced_alpha(
-      models.draft_target(), {sources, outputs}, {.temperature = options.draft_temperature}, writers.block);
+      models.draft_target(), {task.sources, outputs}, {.temperature = options.draft_temperature}, writers.block);
   const infer::DecodeStats stats = infer::total(results);
-  return {.alpha = stats.alpha(),
-          .tokens_per_target_run = stats.tokens_per_target_run(),
-          .alpha_forced = forced.alpha,
-          .agreement = forced.agreement};
+  const auto positions = static_cast<double>(forced.positions);
+  return {.overlap = stats.overlap_sum,
+          .examined = stats.overlap_count,
+          .emitted = stats.emitted,
+          .target_runs = stats.target_runs,
+          .forced_overlap = forced.alpha * positions,
+          .same = std::llround(forced.agreement * positions),
+          .positions = forced.positions};
 }
 
 }  // namespace draftsmith::train

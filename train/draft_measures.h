@@ -2,8 +2,11 @@
 // outputs, which that decode gives since it is lossless. Formulas: Leviathan et al. 2023, definition 3.1, section 3.3.
 #pragma once
 
-#include <string>
+#include <cstdint>
+#include <span>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "data/tokenizers/tokenizer.h"
 #include "train/options.h"
@@ -18,15 +21,32 @@ struct DraftMeasures {
   double agreement = 0;              // share of these positions where both find the same token most likely
 };
 
+// Sums that the measures are made of. Processes send them to each other.
+struct DraftSums {
+  double overlap = 0;  // over the positions that verification examined
+  int64_t examined = 0;
+  int64_t emitted = 0;  // tokens, in `target_runs` runs
+  int64_t target_runs = 0;
+  double forced_overlap = 0;  // over all positions of the outputs
+  int64_t same = 0;           // positions where both find the same token most likely
+  int64_t positions = 0;
+
+  void add(const nlohmann::json& part);  // of to_json()
+  DraftMeasures means() const;
+};
+
+nlohmann::json to_json(const DraftSums& sums);
+
 struct DraftTask {
   model::TransformerModel* target = nullptr;  // nullptr: that of TextWriters
   const data::Tokenizer* tokenizer = nullptr;
-  const std::vector<std::vector<int64_t>>& sources;  // decoder-only: prompts, not empty
-  void (*stop_if_asked)() = nullptr;                 // called between batches
+  std::span<const std::vector<int64_t>> sources;  // decoder-only: prompts, not empty
+  int64_t first_source = 0;                       // number of the first one, on which samples depend
+  void (*stop_if_asked)() = nullptr;              // called between batches
 };
 
 // Decodes the sources with the trained models as they are now. p and q are at options.draft_temperature; at 0, the
 // sums are 1 where both find the same token most likely, else 0. Errors: UserError for models that do not fit.
-DraftMeasures measure_drafts(const TrainableModel& trained, const DraftTask& task, const ValidationOptions& options);
+DraftSums measure_drafts(const TrainableModel& trained, const DraftTask& task, const ValidationOptions& options);
 
 }  // namespace draftsmith::train

@@ -1,28 +1,25 @@
 #include "train/validation.h"
 
 #include <algorithm>
-#include <csignal>
 
 #include <ATen/core/grad_mode.h>
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/signals.h"
 #include "base/timing.h"
 #include "data/corpus/batches.h"
+#include "distributed/dealing.h"
 #include "infer/drafters/tandem_loading.h"
 #include "infer/generator.h"
 #include "infer/loop/vocabulary.h"
 #include "metrics/bleu.h"
-#include "train/objectives/cross_entropy_loss.h"
+#include "train/validation_sums.h"
 
 namespace draftsmith::train {
 
 namespace {
 
 constexpr int64_t kDecodingRows = 32;
-// Probabilities held at a time when two models are compared.
-constexpr int64_t kProbabilitiesAtOnce = int64_t{1} << 23;
 
 int64_t examples_to_use(const ValidationInputs& inputs, int64_t limit) {
   return limit == 0 ? inputs.corpus->size() : std::min(limit, inputs.corpus->size());
@@ -33,24 +30,6 @@ std::vector<std::vector<int64_t>> validation_batches(const data::Corpus& corpus,
                                                      bool encoder_decoder) {
   const auto form = encoder_decoder ? data::RowForm::kSeparate : data::RowForm::kJoined;
   return data::BatchOrder(corpus, {.token_budget = token_budget}, form).of_range(0, count);
-}
-
-// Sum over labels of sum over v of min(p, q). Ids that one of the models lacks count as 0.
-double overlap_of(const Predictions& first, const Predictions& second) {
-  const int64_t vocabulary = std::min(first.model->config().vocabulary, second.model->config().vocabulary);
-  const int64_t block = std::max<int64_t>(1, kProbabilitiesAtOnce / vocabulary);
-  const auto probabilities = [&](const Predictions& side, int64_t begin, int64_t count) {
-    const at::Tensor all = logits(side, side.hidden.narrow(0, begin, count));  // [C,V]
-    return all.to(at::kFloat).softmax(1).narrow(1, 0, vocabulary);
-  };
-  double sum = 0;
-  for (int64_t begin = 0; begin < first.hidden.size(0); begin += block) {
-    const int64_t count = std::min(block, first.hidden.size(0) - begin);
-    const at::Tensor p = probabilities(first, begin, count);
-    const at::Tensor q = probabilities(second, begin, count);
-    sum += at::minimum(p, q).sum().to(at::kDouble).item<double>();
-  }
-  return sum;
 }
 
 void stop_if_asked() {
@@ -64,78 +43,6 @@ int64_t count_labels(const data::Corpus& corpus, int64_t count) {
   return labels;
 }
 
-// Sums over one prediction, or over several together.
-struct Sums {
-  int64_t layer = 0;  // that an exit reads
-  double weight = 1;  // of its loss in the sum of losses
-  double loss = 0;
-  std::optional<double> overlap;  // where there is a teacher
-  int64_t correct = 0;
-  int64_t labels = 0;
-  int64_t in_head = 0;  // labels that the model can give; the loss is over these
-
-  void add(const Predictions& own, const std::optional<Predictions>& teacher);
-  void add(const Sums& other);
-  void add(const nlohmann::json& part);  // of to_json(), from another process
-  double mean_loss() const { return loss / static_cast<double>(std::max<int64_t>(1, in_head)); }
-  double per_label(double sum) const { return sum / static_cast<double>(std::max<int64_t>(1, labels)); }
-  double accuracy() const { return per_label(static_cast<double>(correct)); }
-  std::optional<double> mean_overlap() const { return overlap ? std::optional(per_label(*overlap)) : std::nullopt; }
-};
-
-void Sums::add(const Predictions& own, const std::optional<Predictions>& teacher) {
-  const HeadLabels known = labels_in_head(*own.model, own.labels);
-  const Prediction prediction = predict(known.of(own.hidden), head_of(own), known.rows);
-  layer = own.layer;
-  weight = own.weight;
-  loss += prediction.loss.sum.item<double>();
-  correct += prediction.arg_maxs.eq(known.rows).sum().item<int64_t>();
-  labels += own.labels.size(0);
-  in_head += prediction.loss.count;
-  if (teacher) overlap = overlap.value_or(0) + overlap_of(*teacher, own);
-}
-
-void Sums::add(const Sums& other) {
-  loss += other.loss;
-  correct += other.correct;
-  labels += other.labels;
-  in_head += other.in_head;
-  if (other.overlap) overlap = overlap.value_or(0) + *other.overlap;
-}
-
-// Returns a number as a text, since JSON has no NaN.
-std::string exact(double number) {
-  return fmt::format("{}", number);
-}
-double exact_number(const nlohmann::json& text) {
-  return std::stod(text.get<std::string>());
-}
-
-nlohmann::json to_json(const Sums& sums) {
-  nlohmann::json json{{"layer", sums.layer},     {"weight", sums.weight}, {"loss", exact(sums.loss)},
-                      {"correct", sums.correct}, {"labels", sums.labels}, {"in_head", sums.in_head}};
-  if (sums.overlap) json["overlap"] = exact(*sums.overlap);
-  return json;
-}
-
-void Sums::add(const nlohmann::json& part) {
-  layer = part.at("layer");
-  weight = part.at("weight");
-  Sums other;
-  other.loss = exact_number(part.at("loss"));
-  other.correct = part.at("correct");
-  other.labels = part.at("labels");
-  other.in_head = part.at("in_head");
-  if (part.contains("overlap")) other.overlap = exact_number(part.at("overlap"));
-  add(other);
-}
-
-double weighted_loss(const std::vector<Sums>& sums) {
-  double loss = 0;
-  for (const Sums& one : sums) loss += one.weight * one.mean_loss();
-  return loss;
-}
-
 // Returns the teacher's predictions for a batch: those of the validation's teacher, or else of the one that the trained
 // models run anyway.
 std::optional<Predictions> teacher_of(const ValidationInputs& inputs, const TrainableOutput& output,
@@ -145,30 +52,10 @@ std::optional<Predictions> teacher_of(const ValidationInputs& inputs, const Trai
       .model = inputs.teacher, .hidden = hidden_at_labels(*inputs.teacher, batch, {}), .labels = batch.labels};
 }
 
-// Returns what each process's part of the work gives, by rank. Errors: on all processes Interrupted, if one was asked
-// to stop during its part.
-template <class Part>
-std::vector<nlohmann::json> gather_parts(World& world, const std::string& what, const Part& part) {
-  if (world.is_alone()) return {part()};
-  nlohmann::json own;  // null: stopped
-  try {
-    own = part();
-  } catch (const Interrupted&) {
-  }
-  std::vector<nlohmann::json> parts;
-  for (const std::string& text : world.gather(what, own.dump())) {
-    parts.push_back(nlohmann::json::parse(text));
-    if (!parts.back().is_null()) continue;
-    request_stop(SIGTERM);
-    stop_if_asked();
-  }
-  return parts;
-}
-
 // Sums over this process's batches: of the first prediction, and of the exits after it.
-std::vector<Sums> measure_own(TrainableModel& trainable, const ValidationInputs& inputs,
-                              const ValidationOptions& options) {
-  std::vector<Sums> sums;
+std::vector<PredictionSums> measure_own(TrainableModel& trainable, const ValidationInputs& inputs,
+                                        const ValidationOptions& options) {
+  std::vector<PredictionSums> sums;
   int64_t number = 0;
   const int64_t count = examples_to_use(inputs, options.max_examples);
   const bool encoder_decoder = trainable.info().encoder_decoder;
@@ -187,13 +74,14 @@ std::vector<Sums> measure_own(TrainableModel& trainable, const ValidationInputs&
   return sums;
 }
 
-std::vector<Sums> measure(TrainableModel& trainable, const ValidationInputs& inputs, const ValidationOptions& options) {
+std::vector<PredictionSums> measure(TrainableModel& trainable, const ValidationInputs& inputs,
+                                    const ValidationOptions& options) {
   const auto part = [&] {
     nlohmann::json own = nlohmann::json::array();
-    for (const Sums& sums : measure_own(trainable, inputs, options)) own.push_back(to_json(sums));
+    for (const PredictionSums& sums : measure_own(trainable, inputs, options)) own.push_back(to_json(sums));
     return own;
   };
-  std::vector<Sums> all;
+  std::vector<PredictionSums> all;
   for (const nlohmann::json& one : gather_parts(*inputs.world, "the validation", part)) {
     all.resize(std::max(all.size(), one.size()));
     for (size_t i = 0; i < one.size(); ++i) all[i].add(one[i]);
@@ -259,21 +147,19 @@ double greedy_bleu(const TrainableModel& trained, const ValidationInputs& inputs
   return metrics::corpus_bleu(hypotheses, references).score;
 }
 
-// Returns the leader's measures of drafts.
-DraftMeasures leaders_drafts(const TrainableModel& trained, const ValidationInputs& inputs,
+// Returns the measures of drafts. Each process decodes the sources of a range, since samples depend on their numbers.
+DraftMeasures draft_measures(const TrainableModel& trained, const ValidationInputs& inputs,
                              const ValidationOptions& options) {
-  const auto sources = sources_of(inputs, examples_to_use(inputs, options.draft_examples));
-  const auto parts = gather_parts(*inputs.world, "the validation's speculative decode", [&]() -> nlohmann::json {
-    if (!inputs.world->leads()) return "none";
-    const DraftMeasures own =
-        measure_drafts(trained, {inputs.teacher, inputs.tokenizer, sources, stop_if_asked}, options);
-    return {exact(own.alpha), exact(own.tokens_per_target_run), exact(own.alpha_forced), exact(own.agreement)};
+  const auto all = sources_of(inputs, examples_to_use(inputs, options.draft_examples));
+  const auto begin_of = [&](int64_t rank) { return std::ssize(all) * rank / inputs.world->size(); };
+  const int64_t begin = begin_of(inputs.world->rank()), end = begin_of(inputs.world->rank() + 1);
+  const auto own = std::span(all).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+  const auto parts = gather_parts(*inputs.world, "the validation's speculative decode", [&] {
+    return to_json(measure_drafts(trained, {inputs.teacher, inputs.tokenizer, own, begin, stop_if_asked}, options));
   });
-  const nlohmann::json& told = parts.front();
-  return {.alpha = exact_number(told.at(0)),
-          .tokens_per_target_run = exact_number(told.at(1)),
-          .alpha_forced = exact_number(told.at(2)),
-          .agreement = exact_number(told.at(3))};
+  DraftSums sums;
+  for (const nlohmann::json& part : parts) sums.add(part);
+  return sums.means();
 }
 
 bool continues_nothing(const ValidationInputs& inputs, int64_t count) {
@@ -312,7 +198,7 @@ void decode(const TrainableModel& trained, const ValidationInputs& inputs, const
             ValidationResult& result) {
   const Stopwatch watch;
   if (options.bleu_examples > 0) result.bleu = greedy_bleu(trained, inputs, options);
-  if (options.draft_examples > 0) result.drafts = leaders_drafts(trained, inputs, options);
+  if (options.draft_examples > 0) result.drafts = draft_measures(trained, inputs, options);
   result.decoding_seconds = watch.seconds();
 }
 
@@ -352,8 +238,8 @@ void check_validation(const TrainableModel& trainable, const ValidationInputs& i
 
 ValidationResult validate(TrainableModel& trainable, const ValidationInputs& inputs, const ValidationOptions& options) {
   const at::NoGradGuard no_grad;
-  const std::vector<Sums> sums = measure(trainable, inputs, options);
-  Sums whole = sums.front();
+  const std::vector<PredictionSums> sums = measure(trainable, inputs, options);
+  PredictionSums whole = sums.front();
   for (size_t i = 1; i < sums.size() && trainable.measures_all(); ++i) whole.add(sums[i]);
   ValidationResult result{.loss = whole.mean_loss(),
                           .accuracy = whole.accuracy(),
@@ -364,7 +250,7 @@ ValidationResult validate(TrainableModel& trainable, const ValidationInputs& inp
                           .weighted_loss = {},
                           .exits = {}};
   if (sums.size() > 1 && !trainable.measures_all()) result.weighted_loss = weighted_loss(sums);
-  for (const Sums& exit : sums) {
+  for (const PredictionSums& exit : sums) {
     if (exit.layer > 0) result.exits.push_back({exit.layer, exit.mean_loss(), exit.accuracy(), exit.mean_overlap()});
   }
   if (options.bleu_examples > 0 || options.draft_examples > 0) decode(trainable, inputs, options, result);

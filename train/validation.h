@@ -43,7 +43,7 @@ struct ValidationInputs {
   const data::Tokenizer* tokenizer = nullptr;
   std::vector<std::string> references = {};  // one an example; empty: the decoded targets
   model::TransformerModel* teacher = nullptr;
-  World* world = &World::alone();  // shares the batches and the outputs of BLEU; the leader measures drafts
+  World* world = &World::alone();  // shares batches, and the sources that are decoded
 };
 
 // Checks the inputs. Errors (UserError): BLEU without a tokenizer; BLEU or a speculative decode for models that cannot

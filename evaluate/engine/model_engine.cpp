@@ -206,7 +206,8 @@ class ModelEngine final : public Engine {
   }
 
   std::string fingerprint() const override {
-    return fmt::format("{} {} {}{}", git_commit(), options_.device, threads_, models_.fingerprint());
+    return fmt::format("{} {} {}{}", git_commit(), models_.target().model->info().device.str(), threads_,
+                       models_.fingerprint());
   }
 
  private:

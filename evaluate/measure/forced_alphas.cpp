@@ -1,40 +1,133 @@
 #include "evaluate/measure/forced_alphas.h"
 
 #include <algorithm>
+#include <set>
 
-#include "base/signals.h"
+#include "distributed/dealing.h"
+#include "evaluate/measure/typical_lines.h"
 
 namespace draftsmith::evaluate {
 namespace {
 
-// Samples outputs of the setting's own model until there are those of the first `lines` lines.
-void sample_outputs(const Setting& setting, size_t lines, const SuiteOptions& options, Engine& engine,
-                    MeasuredTask& task) {
-  std::vector<std::vector<int64_t>>& outputs = task.sampled[setting.model];
-  const Setting sampling = sampling_of(setting);
-  const auto batch = static_cast<size_t>(options.batch_size);
-  while (outputs.size() < lines) {
-    throw_if_stop_requested(kHowToGoOn);
-    const size_t first = outputs.size();
-    const auto prompts = std::span(task.prompts).subspan(first, std::min(batch, lines - first));
-    for (LineRecord& record :
-         engine.decode(sampling, {prompts, static_cast<int64_t>(first), task.max_new_tokens, false})) {
-      outputs.push_back(std::move(record.ids));
-    }
+using Outputs = std::vector<std::vector<int64_t>>;
+
+int64_t forced_lines(const MeasuredTask& task, const SuiteOptions& options) {
+  return std::min(options.forced_lines, task.data.lines());
+}
+
+std::string sample_name(const MeasuredTask& task, const std::string& model, int64_t first_line) {
+  return measurement_name({"samples", task.task->name, model, std::to_string(first_line)});
+}
+
+std::string forced_name(const MeasuredTask& task, const Setting& setting, const char* texts) {
+  return measurement_name({"forced", task.task->name, setting.drafter_label(), texts});
+}
+
+Outputs greedy_outputs(const MeasuredTask& task, const Setting& setting, int64_t lines) {
+  Outputs outputs;
+  for (int64_t line = 0; line < lines; ++line) {
+    outputs.push_back(task.own_greedy(setting)[static_cast<size_t>(line)].ids);
   }
+  return outputs;
+}
+
+Outputs sampled_outputs(const MeasuredTask& task, const Setting& setting, const SuiteOptions& options,
+                        const MeasurementStore& store) {
+  Outputs outputs;
+  for (int64_t first = 0; first < forced_lines(task, options); first += options.batch_size) {
+    for (auto& ids : store.at(sample_name(task, setting.model, first)).get<Outputs>()) outputs.push_back(ids);
+  }
+  return outputs;
+}
+
+nlohmann::json to_json(const infer::PredictionQuality& quality) {
+  return {exact_text(quality.accuracy), exact_text(quality.cross_entropy)};
+}
+
+infer::PredictionQuality quality_of(const nlohmann::json& json) {
+  return {.accuracy = exact_number(json.at(0)), .cross_entropy = exact_number(json.at(1))};
+}
+
+nlohmann::json to_json(const ForcedAlphas& alphas) {
+  return {{"at_temperature_0", exact_text(alphas.at_temperature_0)},
+          {"at_temperature_1", exact_text(alphas.at_temperature_1)},
+          {"positions", alphas.positions},
+          {"target", to_json(alphas.target)},
+          {"drafter", to_json(alphas.drafter)}};
+}
+
+ForcedAlphas alphas_of(const nlohmann::json& json) {
+  return {.at_temperature_0 = exact_number(json.at("at_temperature_0")),
+          .at_temperature_1 = exact_number(json.at("at_temperature_1")),
+          .positions = json.at("positions"),
+          .target = quality_of(json.at("target")),
+          .drafter = quality_of(json.at("drafter"))};
 }
 
 }  // namespace
 
-void measure_forced_alphas(const Setting& setting, const SuiteOptions& options, Engine& engine, MeasuredTask& task) {
-  const auto lines = static_cast<size_t>(std::min(options.forced_lines, task.data.lines()));
-  const auto prompts = std::span(task.prompts).first(lines);
-  std::vector<std::vector<int64_t>> greedy;
-  for (size_t line = 0; line < lines; ++line) greedy.push_back(task.own_greedy(setting)[line].ids);
-  const std::string drafting = setting.drafter_label();
-  task.forced[drafting] = engine.forced_alpha(setting, prompts, greedy);
-  sample_outputs(setting, lines, options, engine, task);
-  task.forced_sampled[drafting] = engine.forced_alpha(setting, prompts, task.sampled.at(setting.model));
+std::vector<Setting> forced_settings(const MeasuredTask& task) {
+  std::vector<Setting> settings;
+  std::set<std::string> drafters;
+  for (const auto& row : task.rows) {
+    const std::string drafter = row.settings.drafter_label();
+    if (drafter.empty() || typical_lines(task.own_greedy(row.settings)).empty()) continue;
+    if (drafters.insert(drafter).second) settings.push_back(row.settings);
+  }
+  return settings;
+}
+
+std::vector<Chain> sampling_chains(const MeasuredTask& task, const SuiteOptions& options, Engine& engine) {
+  std::vector<Chain> chains;
+  std::set<std::string> models;
+  const int64_t lines = forced_lines(task, options);
+  for (const auto& row : task.rows) {
+    if (row.settings.drafter_label().empty() || !models.insert(row.settings.model).second) continue;
+    for (int64_t first = 0; first < lines; first += options.batch_size) {
+      const auto rows = static_cast<size_t>(std::min(options.batch_size, lines - first));
+      const auto sample = [&task, &engine, sampling = sampling_of(row.settings), first, rows] {
+        const auto prompts = std::span(task.prompts).subspan(static_cast<size_t>(first), rows);
+        nlohmann::json outputs = nlohmann::json::array();
+        for (const LineRecord& record : engine.decode(sampling, {prompts, first, task.max_new_tokens, false})) {
+          outputs.push_back(record.ids);
+        }
+        return outputs;
+      };
+      chains.push_back({{.name = sample_name(task, row.settings.model, first),
+                         .size = static_cast<int64_t>(rows),
+                         .measure = sample}});
+    }
+  }
+  return chains;
+}
+
+void measure_forced_alphas(const SuiteOptions& options, Engine& engine, MeasurementStore& store,
+                           const SuiteContext& context, MeasuredTask& task) {
+  const int64_t lines = forced_lines(task, options);
+  if (lines == 0) return;
+  const std::vector<Setting> settings = forced_settings(task);
+  const auto prompts = std::span(task.prompts).first(static_cast<size_t>(lines));
+  DealtMeasurements dealt;
+  const auto deal = [&](const Setting& setting, const char* texts, std::span<const Prompt> sources, auto outputs) {
+    const auto measure = [&engine, setting, sources, outputs] {
+      return to_json(engine.forced_alpha(setting, sources, outputs()));
+    };
+    dealt.chains.push_back({{.name = forced_name(task, setting, texts), .measure = measure}});
+  };
+  for (const Setting& setting : settings) {
+    deal(setting, "greedy", prompts, [&task, setting, lines] { return greedy_outputs(task, setting, lines); });
+    deal(setting, "sampled", prompts, [&, setting] { return sampled_outputs(task, setting, options, store); });
+    if (task.forced_texts.outputs.empty()) continue;
+    deal(setting, "texts", task.forced_texts.prompts, [&task] { return task.forced_texts.outputs; });
+  }
+  measure_missing(dealt, store, context);
+  for (const Setting& setting : settings) {
+    const std::string drafter = setting.drafter_label();
+    task.forced[drafter] = alphas_of(store.at(forced_name(task, setting, "greedy")));
+    task.forced_sampled[drafter] = alphas_of(store.at(forced_name(task, setting, "sampled")));
+    if (task.forced_texts.outputs.empty()) continue;
+    task.predicted[drafter] = alphas_of(store.at(forced_name(task, setting, "texts")));
+  }
 }
 
 }  // namespace draftsmith::evaluate

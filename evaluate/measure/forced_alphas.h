@@ -1,13 +1,24 @@
-// alpha_forced of a setting's drafter on outputs of the model that decodes (methods.md §3).
+// How well drafters predict, teacher-forced: alpha_forced on outputs of the model that decodes, and the quality of
+// predictions of the task's own texts (methods.md §3). All of it is dealt out to the processes of a job.
 #pragma once
 
+#include "evaluate/measure/dealt_measurements.h"
 #include "evaluate/results/measured_task.h"
 
 namespace draftsmith::evaluate {
 
-// Measures the setting's drafter on the first forced_lines lines: at temperature 0 on greedy outputs, at temperature 1
-// on outputs sampled at it with the suite's seed. Adds to task.forced and task.forced_sampled; task.sampled keeps the
-// samples for other drafters. Errors: Interrupted.
-void measure_forced_alphas(const Setting& setting, const SuiteOptions& options, Engine& engine, MeasuredTask& task);
+// Returns the settings of the task whose drafters are measured, the first one of each drafter. Where greedy decoding
+// gives only empty outputs, there is nothing to measure. Reads task.records.
+std::vector<Setting> forced_settings(const MeasuredTask& task);
+
+// Returns the sampling of outputs at temperature 1 by each model that decodes for a drafter, with the suite's seed: the
+// first forced_lines lines. The result refers to all arguments.
+std::vector<Chain> sampling_chains(const MeasuredTask& task, const SuiteOptions& options, Engine& engine);
+
+// Measures the drafters of forced_settings() on the first forced_lines lines: at temperature 0 on greedy outputs, at
+// temperature 1 on those of sampling_chains(), which must be in the store, and on task.forced_texts. Adds to
+// task.forced, task.forced_sampled and task.predicted. All processes call it. Errors: as measure_missing().
+void measure_forced_alphas(const SuiteOptions& options, Engine& engine, MeasurementStore& store,
+                           const SuiteContext& context, MeasuredTask& task);
 
 }  // namespace draftsmith::evaluate

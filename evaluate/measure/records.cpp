@@ -32,50 +32,57 @@ const infer::PhaseSeconds& LineRecord::median() const {
   return repetitions[order[(order.size() - 1) / 2]];
 }
 
-nlohmann::json LineRecord::to_json() const {
+nlohmann::json LineRecord::counts_json() const {
   nlohmann::json counts;
   for (const auto count : kCounts) counts.push_back(stats.*count);
   nlohmann::json json{{"ids", ids},
                       {"first_tokens", first_tokens},
                       {"counts", counts},
                       {"prefill_runs", prefill_runs},
-                      {"turn", turn},
                       {"overlap", stats.overlap_sum},
                       {"histogram", stats.accepted_histogram},
                       {"examined", stats.examined_by_position},
                       {"accepted", stats.accepted_by_position},
-                      {"exits", stats.exits_by_layer},
-                      {"seconds", nlohmann::json::array()}};
-  for (const auto& repetition : repetitions) json["seconds"].push_back(seconds_json(repetition));
-  if (timed_again > 0) json["timed_again"] = timed_again;
+                      {"exits", stats.exits_by_layer}};
   if (window) json["window"] = *window;
   if (failure) json["failure"] = *failure;
   return json;
 }
 
-LineRecord LineRecord::from_json(const nlohmann::json& json) {
+LineRecord LineRecord::from_counts(const nlohmann::json& json) {
   LineRecord record;
   json.at("ids").get_to(record.ids);
   json.at("first_tokens").get_to(record.first_tokens);
   for (size_t i = 0; i < kCounts.size(); ++i) json.at("counts").at(i).get_to(record.stats.*kCounts[i]);
   json.at("prefill_runs").get_to(record.prefill_runs);
-  json.at("turn").get_to(record.turn);
   json.at("overlap").get_to(record.stats.overlap_sum);
   json.at("histogram").get_to(record.stats.accepted_histogram);
   json.at("examined").get_to(record.stats.examined_by_position);
   json.at("accepted").get_to(record.stats.accepted_by_position);
   json.at("exits").get_to(record.stats.exits_by_layer);
-  record.timed_again = json.value("timed_again", int64_t{0});
   if (json.contains("window")) record.window = json.at("window").get<int64_t>();
   if (json.contains("failure")) record.failure = json.at("failure").get<std::string>();
-  for (const auto& repetition : json.at("seconds")) {
-    record.repetitions.push_back({.encode = repetition.at(0),
-                                  .prefill = repetition.at(1),
-                                  .draft = repetition.at(2),
-                                  .verify = repetition.at(3),
-                                  .other = repetition.at(4)});
-  }
   return record;
+}
+
+nlohmann::json LineRecord::times_json() const {
+  nlohmann::json json{{"turn", turn}, {"seconds", nlohmann::json::array()}};
+  for (const auto& repetition : repetitions) json["seconds"].push_back(seconds_json(repetition));
+  if (timed_again > 0) json["timed_again"] = timed_again;
+  return json;
+}
+
+void LineRecord::set_times(const nlohmann::json& json) {
+  json.at("turn").get_to(turn);
+  timed_again = json.value("timed_again", int64_t{0});
+  repetitions.clear();
+  for (const auto& repetition : json.at("seconds")) {
+    repetitions.push_back({.encode = repetition.at(0),
+                           .prefill = repetition.at(1),
+                           .draft = repetition.at(2),
+                           .verify = repetition.at(3),
+                           .other = repetition.at(4)});
+  }
 }
 
 void add_overhead(SettingRecords& batch, double elapsed) {

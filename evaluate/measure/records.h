@@ -31,9 +31,12 @@ struct LineRecord {
   const infer::PhaseSeconds& median() const;
   // Returns the number of tokens that all samples emitted.
   int64_t tokens() const { return stats.emitted; }
-  nlohmann::json to_json() const;
-  // Reads what to_json() wrote. Errors: nlohmann::json::exception for other values.
-  static LineRecord from_json(const nlohmann::json& json);
+  // Returns output and counts. Errors of what reads them: nlohmann::json::exception for other values.
+  nlohmann::json counts_json() const;
+  static LineRecord from_counts(const nlohmann::json& json);
+  // Returns the times: turn, repetitions, timed_again.
+  nlohmann::json times_json() const;
+  void set_times(const nlohmann::json& json);
 };
 
 // Records of a setting on a task, one for each line in order.

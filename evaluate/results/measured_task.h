@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "evaluate/engine/engine.h"
-#include "evaluate/measure/measure.h"
+#include "evaluate/measure/counts.h"
 #include "evaluate/suite/choice.h"
 #include "evaluate/suite/forced_texts.h"
 #include "evaluate/suite/tasks.h"
@@ -40,9 +40,7 @@ struct MeasuredTask {
   std::map<std::string, ForcedAlphas> forced;                 // on greedy outputs of the model that decodes
   std::map<std::string, ForcedAlphas> forced_sampled;         // on outputs that it sampled at temperature 1
   std::map<std::string, ForcedAlphas> predicted;              // on forced_texts
-  std::map<std::string, std::vector<std::vector<int64_t>>>
-      sampled;                                  // by model: outputs at temperature 1 (sampling_of())
-  std::map<std::string, LayerTimes> ppd_times;  // by records' label
+  std::map<std::string, LayerTimes> ppd_times;                // by records' label
 
   // Returns the greedy decoding of the setting's own model. The setting is one of the target, or
   // compares_with_own_greedy() holds.

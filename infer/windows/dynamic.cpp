@@ -18,7 +18,9 @@ const NamedValues<WindowSchedule>& window_schedules() {
 }
 
 WindowTraits DynamicWindow::kind(const DynamicWindowOptions& options) {
-  return {.name = "dynamic", .decides = options.confidence > 0 ? Decides::kAfterToken : Decides::kUpFront};
+  return {.name = "dynamic",
+          .decides = options.confidence > 0 ? Decides::kAfterToken : Decides::kUpFront,
+          .carries = options.schedule == WindowSchedule::kHeuristic};
 }
 
 void DynamicWindow::begin(std::span<const Row> rows) {

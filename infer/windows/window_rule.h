@@ -24,6 +24,7 @@ struct WindowTraits {
   bool constant_length = false;  // every window has the same number of tokens, whatever is drafted
   bool replays = false;          // repeats an earlier greedy pass, window by window
   bool asks_router = false;      // asks a router, which is trained for a drafter that is a model
+  bool carries = false;          // remembers batches: a batch's first windows depend on the batch before it
 };
 
 // One drafting step of all rows, on the device.

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/signals.h"
+#include "distributed/dealing.h"
 
 namespace draftsmith::recipes {
 
@@ -38,25 +39,19 @@ std::vector<data::ShardRange> deal_out(const StageContext& run, const DealtShard
                                        const std::function<void(const data::ShardRange&)>& write) {
   World& world = *run.execution.world;
   const DealtShards shards = leaders(world, own);
-  const std::string name = run.directory.filename().string();
-  const std::string begun = world.new_counter(name), finished = world.new_counter(name);
+  const std::string what = "the shards of " + run.directory.filename().string();
+  SharedProgress shared(world, what, shards.sizes, progress);
   const auto count = static_cast<int64_t>(shards.ranges.size());
-  std::vector<data::ShardRange> others;
-  int64_t next = 0, shown = 0;
-  while (true) {
+  const std::vector<int64_t> taken = draftsmith::deal_out(world, what, count, [&](int64_t number) {
     throw_if_stop_requested("whole shards are saved; run it again to continue");
-    const int64_t taken = world.ticket(begun);
-    for (; next < std::min(taken, count); ++next) others.push_back(shards.ranges[static_cast<size_t>(next)]);
-    next = taken + 1;
-    if (taken >= count) break;
-    write(shards.ranges[static_cast<size_t>(taken)]);
-    // Shards are about as long as each other, so that it does not matter which of them are finished.
-    for (const int64_t written = world.ticket(finished) + 1; shown < written; ++shown) {
-      progress.advance(shards.sizes[static_cast<size_t>(shown)]);
-    }
+    write(shards.ranges[static_cast<size_t>(number)]);
+    shared.finished_one();
+  });
+  shared.finished_all();
+  std::vector<data::ShardRange> others;
+  for (int64_t number = 0; number < count; ++number) {
+    if (!std::ranges::binary_search(taken, number)) others.push_back(shards.ranges[static_cast<size_t>(number)]);
   }
-  world.wait_for_all("the shards of " + name);
-  for (; shown < count; ++shown) progress.advance(shards.sizes[static_cast<size_t>(shown)]);
   return others;
 }
 

@@ -1,6 +1,7 @@
 // kind = "evaluate": an evaluation suite inside a recipe. Makes results.json, results.csv, report.html and hyp/.
 #include <iostream>
 
+#include "base/thread_count.h"
 #include "evaluate/evaluation.h"
 #include "recipes/stages/stages.h"
 
@@ -8,14 +9,20 @@ namespace draftsmith::recipes {
 
 namespace {
 
+// Returns the suite with the flags of the command line, which override the recipe.
+evaluate::SuiteOptions with_flags(evaluate::SuiteOptions options, const Execution& execution) {
+  if (execution.device != Execution().device) options.device = execution.device;
+  const bool alone = execution.world->is_alone();
+  options.threads = evaluate::timing_threads(options, alone ? execution.threads : execution.threads_alone, alone);
+  return options;
+}
+
 void run_evaluate(const evaluate::SuiteOptions& suite, const StageContext& run) {
-  evaluate::SuiteOptions options = suite;
-  // Given flags of the command line override the recipe.
-  const Execution nothing_said;
-  if (run.execution.device != nothing_said.device) options.device = run.execution.device;
-  if (run.execution.threads != nothing_said.threads) options.threads = run.execution.threads;
-  const evaluate::SuiteContext context{.quiet = run.execution.progress == ProgressStyle::kQuiet};
-  const auto result = evaluate::run_evaluation(options, run.directory, context);
+  const ThreadCount threads(0);  // later stages have those of now
+  const evaluate::SuiteContext context{.quiet = run.execution.progress == ProgressStyle::kQuiet,
+                                       .world = run.execution.world,
+                                       .shared_threads = run.execution.threads};
+  const auto result = evaluate::run_evaluation(with_flags(suite, run.execution), run.directory, context);
   std::cout << result.table << std::flush;
   evaluate::throw_if_failed(result);  // an evaluation with a failed check is not finished
 }
@@ -23,7 +30,8 @@ void run_evaluate(const evaluate::SuiteOptions& suite, const StageContext& run) 
 }  // namespace
 
 StageKind evaluate_stage() {
-  return make_stage_kind<evaluate::SuiteOptions>("evaluate", 2, "measures methods against baselines", run_evaluate);
+  return run_by_all(
+      make_stage_kind<evaluate::SuiteOptions>("evaluate", 2, "measures methods against baselines", run_evaluate));
 }
 
 }  // namespace draftsmith::recipes

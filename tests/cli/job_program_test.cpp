@@ -1,15 +1,13 @@
 // `draftsmith train` as several processes of one job: the same results as one, and clear ends when one is lost.
-#include <chrono>
 #include <map>
-#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "base/json.h"
-#include "tests/cli/job.h"
-#include "tests/support/files.h"
+#include "tests/cli/job_recipe.h"
+#include "tests/support/untimed_results.h"
 
 namespace draftsmith::test {
 namespace {
@@ -17,86 +15,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::AnyOf;
 using testing::HasSubstr;
-
-const std::string kJobRecipe = std::string("name = \"tiny\"\n") + kTinyLanguage + R"(
-[corpus]
-kind = "corpus"
-tokenizer = "@tokenizer/spiece.model"
-source = "@language/train.src"
-target = "@language/train.tgt"
-[defaults.train]
-tokenizer = "@tokenizer/spiece.model"
-corpus = "@corpus/corpus.h5"
-training = { length = "30 steps", accumulate = 3, batches = { token_budget = 200 }, checkpoint_every = "10 steps", log_every = 1, tensorboard = false }
-[target]
-kind = "train"
-architecture = { width = 32, heads = 2, head_width = 16, ff_width = 48, encoder_layers = 2, decoder_layers = 2, embedding_std = 0.1 }
-[outputs]
-kind = "teacher-outputs"
-model = "@target/model"
-corpus = "@corpus/corpus.h5"
-limit = 100
-max_new_tokens = 12
-shard_examples = 16
-[logits]
-kind = "teacher-logits"
-model = "@target/model"
-corpus = "@corpus/corpus.h5"
-k = 4
-shard_examples = 64
-measured_positions = 50
-[drafter]
-kind = "train"
-architecture = { width = 16, heads = 1, head_width = 16, ff_width = 24, encoder_layers = 1, decoder_layers = 1, embedding_std = 0.1 }
-[positions]
-kind = "router-data"
-model = "@target/model"
-drafter = "@drafter/model"
-corpus = "@corpus/corpus.h5"
-limit = 60
-max_new_tokens = 12
-shard_examples = 8
-)";
-
-class JobProgram : public testing::Test {
- protected:
-  void SetUp() override { write_file_atomic(folder_ / "tiny.toml", kJobRecipe); }
-
-  std::string work(const std::string& name) const { return folder_ / name; }
-  std::vector<std::string> arguments(const std::string& name, const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> line{"train", folder_ / "tiny.toml", "--work", work(name)};
-    line.insert(line.end(), more.begin(), more.end());
-    return line;
-  }
-  // Runs the recipe with one process.
-  void run_alone(const std::string& name, const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> line = arguments(name, more);
-    line.insert(line.end(), {"--threads", "1"});
-    const ProgramResult alone = run_program(line);
-    ASSERT_EQ(alone.exit_code, 0) << alone.err;
-  }
-
-  // Waits until the target's training has logged so many steps.
-  void await_steps(const std::string& name, int64_t steps) const {
-    const fs::path log = work(name) + "/target/metrics.jsonl";
-    for (int i = 0; i < 3000; ++i) {
-      if (fs::exists(log) && std::ssize(lines_of(read_file(log))) >= steps) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    FAIL() << "no training in " << log;
-  }
-
-  static double last_loss(const std::string& directory) {
-    return nlohmann::json::parse(lines_of(read_file(directory + "/target/metrics.jsonl")).back()).at("loss");
-  }
-
-  // A training that takes long enough to be disturbed.
-  static std::vector<std::string> long_target() {
-    return {"--until", "target", "--set", "target.training.length=400 steps"};
-  }
-
-  TemporaryDirectory folder_;
-};
 
 TEST_F(JobProgram, TrainsAsOneProcessDoes) {
   run_alone("one", {"--until", "target"});
@@ -115,10 +33,14 @@ TEST_F(JobProgram, GivesTheFilesOfOneProcess) {
   for (const char* file : {"/outputs/corpus.h5", "/logits/teacher_logits.h5", "/positions/router_data.h5"}) {
     files[work("work") + file] = read_file(work("work") + file);
   }
-  for (const char* stage : {"/outputs", "/logits", "/positions"}) fs::remove_all(fs::canonical(work("work") + stage));
-  const auto results = Job(3, arguments("work")).wait();
+  const std::string evaluated = untimed_results(load_json(work("work") + "/evaluation/results.json")).dump(1);
+  for (const char* stage : {"/outputs", "/logits", "/positions", "/evaluation"}) {
+    fs::remove_all(fs::canonical(work("work") + stage));
+  }
+  const auto results = Job(3, arguments("work", {"--threads", "1"})).wait();
   for (const ProgramResult& process : results) ASSERT_EQ(process.exit_code, 0) << process.err;
   for (const auto& [file, content] : files) EXPECT_TRUE(read_file(file) == content) << file;
+  EXPECT_EQ(untimed_results(load_json(work("work") + "/evaluation/results.json")).dump(1), evaluated);
   EXPECT_THAT(results[0].out, HasSubstr("Results:"));
   EXPECT_EQ(results[1].out, "") << "the leader alone speaks";
   EXPECT_THAT(results[1].err, testing::Not(HasSubstr("finished")));
@@ -144,6 +66,28 @@ TEST_F(JobProgram, GoesOnWithFewerAfterALoss) {
   }
   run_alone("whole", long_target());
   EXPECT_NEAR(last_loss(work("lost2")), last_loss(work("whole")), 0.05);
+}
+
+// Nothing is heard of it, though it is not dead. Process 0 serves the store of the others.
+TEST_F(JobProgram, NamesAProcessThatStandsStillInTraining) {
+  for (const int still : {2, 0}) {
+    const std::string name = "still" + std::to_string(still);
+    std::vector<std::string> patient = long_target();
+    patient.insert(patient.end(), {"--timeout", "3"});
+    Job job(3, arguments(name, patient));
+    await_steps(name, 5);
+    job.process(still).send(SIGSTOP);
+    for (int rank = 0; rank < 3; ++rank) {
+      if (rank == still) continue;
+      const ProgramResult process = job.process(rank).wait();
+      EXPECT_EQ(process.exit_code, 1) << rank << process.err;
+      EXPECT_THAT(process.err,
+                  HasSubstr(still == 0 ? "process 0 of 3, which serves the job's store, has given no answer "
+                                         "for 3 s"
+                                       : "process 2 of 3 has given no sign of life for 3 s"));
+      EXPECT_THAT(process.err, HasSubstr("during a sum over all processes"));
+    }
+  }
 }
 
 TEST_F(JobProgram, EndsTogetherWhenOneIsAskedTo) {
@@ -172,7 +116,7 @@ TEST_F(JobProgram, RefusesProcessesWithOtherWorkDirectories) {
   fs::create_directories(work("there"));
   for (const ProgramResult& process : Job({arguments("here"), arguments("there")}).wait()) {
     EXPECT_EQ(process.exit_code, 2);
-    EXPECT_THAT(process.err, HasSubstr("do not share this work directory"));
+    EXPECT_THAT(process.err, HasSubstr("do not share this directory"));
   }
 }
 

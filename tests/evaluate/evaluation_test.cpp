@@ -225,7 +225,7 @@ TEST(EvaluationSuite, AStopIsHeardWhereNothingIsTimed) {
   const SignalWatch signals;
   int64_t calls = 0;
   engine.seconds = [&calls](const Setting&, int64_t) {
-    if (++calls == 20) std::raise(SIGINT);  // warm-up takes four, the timed line fourteen
+    if (++calls == 20) std::raise(SIGINT);
     return 0.1;
   };
   EXPECT_THROW(suite.evaluate(engine), Interrupted);
@@ -240,7 +240,7 @@ TEST(EvaluationSuite, AnInterruptedEvaluationGoesOnWhereItStopped) {
   std::filesystem::remove_all(suite.directory / "out");
 
   FakeEngine killed;
-  killed.fail_after = whole.decodes / 2;
+  killed.fail_after = whole.decodes * 2 / 3;  // after the counting pass and a turn of times
   EXPECT_THROW(suite.evaluate(killed), std::runtime_error);
   // A write that the machine's death cut short.
   std::ofstream(suite.directory / "out/measurements.jsonl", std::ios::app) << R"({"task":"test","line":)";

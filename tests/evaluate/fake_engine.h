@@ -12,7 +12,6 @@
 
 #include "base/files.h"
 #include "evaluate/evaluation.h"
-#include "evaluate/measure/measure.h"
 
 namespace draftsmith::evaluate {
 

@@ -174,20 +174,23 @@ class ValidationInWorlds : public WorldRuns {
   }
 };
 
+// The number of drafted sources is no multiple of the number of processes, or below it.
 TEST_F(ValidationInWorlds, GivesEqualMeasuresOutputsAndDrafts) {
-  const nlohmann::json measures = expect_equal_measures([](ValidationInputs inputs, ValidationOptions options) {
-    const auto model = model::varied_model(tiny_config(), 5, at::kFloat);
-    const auto target = model::varied_model(tiny_config(), 6, at::kFloat);
-    PlainTrainable trainable(*model);
-    inputs.teacher = target.get();
-    options.bleu_examples = 39;
-    options.draft_examples = 8;
-    options.draft_temperature = 1;
-    options.max_new_tokens = 10;
-    return validate(trainable, inputs, options);
-  });
-  for (const char* name : {"loss", "accuracy", "bleu", "overlap", "drafts"}) EXPECT_TRUE(measures.contains(name));
-  EXPECT_GT(measures.at("bleu"), 0);
+  for (const int64_t drafted : {8, 2}) {
+    const nlohmann::json measures = expect_equal_measures([=](ValidationInputs inputs, ValidationOptions options) {
+      const auto model = model::varied_model(tiny_config(), 5, at::kFloat);
+      const auto target = model::varied_model(tiny_config(), 6, at::kFloat);
+      PlainTrainable trainable(*model);
+      inputs.teacher = target.get();
+      options.bleu_examples = 39;
+      options.draft_examples = drafted;
+      options.draft_temperature = 1;
+      options.max_new_tokens = 10;
+      return validate(trainable, inputs, options);
+    });
+    for (const char* name : {"loss", "accuracy", "bleu", "overlap", "drafts"}) EXPECT_TRUE(measures.contains(name));
+    EXPECT_GT(measures.at("bleu"), 0);
+  }
 }
 
 TEST_F(ValidationInWorlds, GivesEqualMeasuresOfExits) {

@@ -1,0 +1,14 @@
+// Times of single steps, of which predictions of the speedup are made (evaluate/theory). One process measures them
+// while all others of its job wait.
+#pragma once
+
+#include "evaluate/results/measured_task.h"
+
+namespace draftsmith::evaluate {
+
+// Measures the steps of the task's drafters and of its PPD settings, unless SuiteOptions::calibrate is off. Adds to
+// task.costs, task.ppd_times and task.drafted_for. Where greedy decoding gives only empty outputs, there is nothing to
+// measure. Errors: Interrupted.
+void calibrate(const SuiteOptions& options, Engine& engine, MeasuredTask& task);
+
+}  // namespace draftsmith::evaluate

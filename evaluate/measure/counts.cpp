@@ -1,0 +1,98 @@
+#include "evaluate/measure/counts.h"
+
+#include <algorithm>
+
+#include "infer/parts.h"
+
+namespace draftsmith::evaluate {
+namespace {
+
+// Chains that a setting's lines are cut into for each process, so that all end at about the same time.
+constexpr int64_t kChainsOfAProcess = 4;
+
+std::string name_of(const MeasureTask& task, const Setting& setting, int64_t first_line) {
+  return measurement_name({"counts", task.name, setting.label, std::to_string(first_line)});
+}
+
+// Returns whether a setting's windows go on from batch to batch, so that its batches must be counted in order.
+bool carries(const Setting& setting) {
+  return setting.decode.drafts() && infer::window_traits(setting.decode).carries;
+}
+
+SettingRecords records_of(const nlohmann::json& json) {
+  SettingRecords records;
+  for (const auto& record : json) records.push_back(LineRecord::from_counts(record));
+  return records;
+}
+
+nlohmann::json to_json(const SettingRecords& records) {
+  nlohmann::json json = nlohmann::json::array();
+  for (const LineRecord& record : records) json.push_back(record.counts_json());
+  return json;
+}
+
+// Counting pass of one setting.
+struct SettingPass {
+  const MeasureTask& task;
+  const Setting& setting;
+  Engine& engine;
+  const MeasurementStore& store;
+
+  nlohmann::json count(int64_t first_line) const {
+    DecodeBatch batch{task.batch(first_line), first_line, task.max_new_tokens, true};
+    if (carries(setting) && first_line > 0) {
+      batch.window = records_of(store.at(name_of(task, setting, first_line - task.batch_size))).back().window;
+    }
+    return to_json(engine.decode(setting, batch));
+  }
+
+  void add_chains(int64_t processes, std::vector<Chain>& chains) const {
+    const int64_t batches = (task.lines() + task.batch_size - 1) / task.batch_size;
+    const int64_t parts = carries(setting) ? 1 : kChainsOfAProcess * processes;
+    const int64_t in_chain = (batches + parts - 1) / parts;
+    for (int64_t batch = 0; batch < batches; ++batch) {
+      if (batch % in_chain == 0) chains.emplace_back();
+      const int64_t first = batch * task.batch_size;
+      chains.back().push_back({.name = name_of(task, setting, first),
+                               .size = std::ssize(task.batch(first)),
+                               .measure = [*this, first] { return count(first); }});
+    }
+  }
+};
+
+}  // namespace
+
+std::span<const Prompt> MeasureTask::batch(int64_t first_line) const {
+  const int64_t rows = std::min(batch_size, lines() - first_line);
+  return {prompts.data() + first_line, static_cast<size_t>(rows)};
+}
+
+std::vector<Chain> counting_chains(const MeasureTask& task, Engine& engine, const MeasurementStore& store,
+                                   int64_t processes) {
+  std::vector<Chain> chains;
+  for (const bool carrying : {true, false}) {  // long chains first
+    for (const Setting& setting : task.settings) {
+      if (carries(setting) == carrying) SettingPass{task, setting, engine, store}.add_chains(processes, chains);
+    }
+  }
+  return chains;
+}
+
+TaskRecords counted_records(const MeasureTask& task, const MeasurementStore& store) {
+  TaskRecords records;
+  for (const Setting& setting : task.settings) {
+    SettingRecords& all = records[setting.label];
+    for (int64_t first = 0; first < task.lines(); first += task.batch_size) {
+      const SettingRecords batch = records_of(store.at(name_of(task, setting, first)));
+      all.insert(all.end(), batch.begin(), batch.end());
+    }
+  }
+  return records;
+}
+
+std::optional<int64_t> first_window(const Setting& setting, const SettingRecords& records, int64_t first_line) {
+  if (!carries(setting) || first_line == 0) return std::nullopt;
+  return records.at(static_cast<size_t>(first_line - 1)).window;
+}
+
+}  // namespace draftsmith::evaluate

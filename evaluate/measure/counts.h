@@ -1,0 +1,45 @@
+// The counting pass of a task: every setting decodes every line once, untimed. It gives outputs and counts, and is
+// dealt out to the processes of a job (evaluate/measure/dealt_measurements.h).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "evaluate/engine/engine.h"
+#include "evaluate/measure/dealt_measurements.h"
+#include "evaluate/suite/suite_options.h"
+
+namespace draftsmith::evaluate {
+
+// Records of each setting by its label, one record for each line.
+using TaskRecords = std::map<std::string, SettingRecords>;
+
+// Task with all that its measurement reads.
+struct MeasureTask {
+  std::string name;
+  std::vector<Prompt> prompts;
+  std::vector<Setting> settings;
+  int64_t max_new_tokens = 0;
+  int64_t timed = 0;  // number of timed lines; 0: all
+  int64_t batch_size = 1;
+
+  int64_t lines() const { return std::ssize(prompts); }
+  std::span<const Prompt> batch(int64_t first_line) const;
+};
+
+// Returns the task's counting pass for so many processes. The result refers to task, engine and store.
+std::vector<Chain> counting_chains(const MeasureTask& task, Engine& engine, const MeasurementStore& store,
+                                   int64_t processes);
+
+// Returns the records of a counting pass whose measurements are all in the store. They have no times.
+TaskRecords counted_records(const MeasureTask& task, const MeasurementStore& store);
+
+// Returns DecodeBatch::window of the batch that begins at `first_line`: what the batch before it carried on when it was
+// counted. So windows depend neither on turns nor on repetitions, and a continued evaluation has the same.
+std::optional<int64_t> first_window(const Setting& setting, const SettingRecords& records, int64_t first_line);
+
+}  // namespace draftsmith::evaluate

@@ -1,0 +1,197 @@
+#include "evaluate/measure/timing.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/progress.h"
+#include "base/signals.h"
+#include "base/timing.h"
+
+namespace draftsmith::evaluate {
+namespace {
+
+// Length of a setting's turn where lines are short. Just after another model ran, decoding is up to a seventh slower.
+constexpr double kSecondsOfATurn = 0.1;
+constexpr int64_t kMostBatchesOfATurn = 16;
+// Number of new tokens that are decoded untimed before each turn.
+constexpr int64_t kSettlingTokens = 4;
+// The machine stood still if a timing's thread waited for longer than this many seconds, and than this share of them.
+constexpr double kStandstill = 0.1;
+constexpr double kMostWaiting = 0.5;
+// Times that a batch is timed at most, whatever the machine does.
+constexpr int64_t kMostAttempts = 3;
+
+class TaskTiming {
+ public:
+  TaskTiming(const MeasureTask& task, const SuiteOptions& options, Engine& engine, TaskRecords& records)
+      : task_(task), options_(options), engine_(engine), records_(records) {}
+
+  // Decodes the first lines with every setting, untimed, until allocations, thread pools and caches settle.
+  void warm_up() {
+    const int64_t lines = std::min<int64_t>(options_.warmup, task_.lines());
+    for (int64_t first = 0; first < lines; first += task_.batch_size) {
+      for (const auto& setting : task_.settings) {
+        const double seconds = seconds_of(engine_.decode(setting, request(setting, first)));
+        fastest_ = fastest_ > 0 ? std::min(fastest_, seconds) : seconds;
+      }
+      throw_if_stop_requested(kHowToGoOn);
+    }
+  }
+
+  // Returns the number of batches in a turn, so that the fastest setting's turn takes kSecondsOfATurn.
+  int64_t batches_of_a_turn() const {
+    if (fastest_ <= 0) return 1;
+    return std::clamp<int64_t>(std::llround(std::ceil(kSecondsOfATurn / fastest_)), 1, kMostBatchesOfATurn);
+  }
+
+  // Times the batches that begin at these lines.
+  void measure(const std::vector<int64_t>& first_lines) {
+    for (auto& [label, records] : records_) {
+      for (const int64_t first : first_lines) {
+        for (LineRecord& record : batch_of(records, first)) record.turn = first_lines.front();
+      }
+    }
+    for (int64_t repetition = 0; repetition < options_.repetitions; ++repetition) {
+      for (size_t i = 0; i < task_.settings.size(); ++i) {
+        time(task_.settings[(i + static_cast<size_t>(repetition) + turns_) % task_.settings.size()], first_lines);
+        throw_if_stop_requested(kHowToGoOn);
+      }
+    }
+    ++turns_;
+  }
+
+  // Returns the times of the batch that begins at `first_line`.
+  nlohmann::json times_of(int64_t first_line) {
+    nlohmann::json json = nlohmann::json::object();
+    for (auto& [label, records] : records_) {
+      for (const LineRecord& record : batch_of(records, first_line)) json[label].push_back(record.times_json());
+    }
+    return json;
+  }
+
+  // Takes over times_of() an earlier run, unless it timed other settings. Returns whether it did.
+  bool resume(int64_t first_line, const nlohmann::json& times) {
+    for (const auto& setting : task_.settings) {
+      if (!times.contains(setting.label)) return false;
+    }
+    for (auto& [label, records] : records_) {
+      const std::span<LineRecord> batch = batch_of(records, first_line);
+      for (size_t row = 0; row < batch.size(); ++row) batch[row].set_times(times.at(label).at(row));
+    }
+    return true;
+  }
+
+ private:
+  std::span<LineRecord> batch_of(SettingRecords& records, int64_t first_line) const {
+    return {records.data() + first_line, task_.batch(first_line).size()};
+  }
+
+  DecodeBatch request(const Setting& setting, int64_t first_line) const {
+    return {task_.batch(first_line), first_line, task_.max_new_tokens, false,
+            first_window(setting, records_.at(setting.label), first_line)};
+  }
+
+  // Times one turn of a setting.
+  void time(const Setting& setting, const std::vector<int64_t>& first_lines) {
+    settle(setting, first_lines.front());
+    for (const int64_t first : first_lines) time_batch(setting, first);
+  }
+
+  // A timing of a batch. The machine may have stood still meanwhile: this thread then waited for most of the time. That
+  // concerns no setting, and one such second outweighs all lines of a turn.
+  struct Timing {
+    SettingRecords records;
+    double waited = 0;  // seconds
+    bool stood_still = false;
+  };
+
+  Timing timing_of(const Setting& setting, int64_t first_line) {
+    const Stopwatch watch;
+    const double running = thread_seconds();
+    Timing timing{.records = engine_.decode(setting, request(setting, first_line))};
+    const double elapsed = watch.seconds();
+    timing.waited = elapsed - (thread_seconds() - running);
+    timing.stood_still = timing.waited > kStandstill && timing.waited > kMostWaiting * elapsed;
+    return timing;
+  }
+
+  // Times a batch, again if the machine stood still. If it always did, the timing that waited least counts.
+  void time_batch(const Setting& setting, int64_t first_line) {
+    const std::span<LineRecord> records = batch_of(records_.at(setting.label), first_line);
+    Timing best = timing_of(setting, first_line);
+    for (int64_t attempt = 1; best.stood_still && attempt < kMostAttempts; ++attempt) {
+      ++records.front().timed_again;
+      Timing again = timing_of(setting, first_line);
+      if (!again.stood_still || again.waited < best.waited) best = std::move(again);
+    }
+    add_seconds(best.records, records);
+  }
+
+  // Decodes a few tokens untimed, since a user's decoding does not follow another model's.
+  void settle(const Setting& setting, int64_t first_line) {
+    DecodeBatch beginning = request(setting, first_line);
+    beginning.max_new_tokens = std::min(beginning.max_new_tokens, kSettlingTokens);
+    engine_.decode(setting, beginning);
+  }
+
+  static double seconds_of(const SettingRecords& batch) {
+    double seconds = 0;
+    for (const LineRecord& record : batch) seconds += record.repetitions.back().total();
+    return seconds;
+  }
+
+  static void add_seconds(const SettingRecords& repetition, std::span<LineRecord> records) {
+    for (size_t row = 0; row < records.size(); ++row) {
+      if (records[row].failure) continue;
+      const auto& seconds = repetition.at(row).repetitions;
+      records[row].repetitions.insert(records[row].repetitions.end(), seconds.begin(), seconds.end());
+    }
+  }
+
+  const MeasureTask& task_;
+  const SuiteOptions& options_;
+  Engine& engine_;
+  TaskRecords& records_;
+  double fastest_ = 0;  // seconds of the fastest batch; 0: unknown
+  size_t turns_ = 0;    // number of measure() calls
+};
+
+std::string name_of(const MeasureTask& task, int64_t first_line) {
+  return measurement_name({"times", task.name, std::to_string(first_line)});
+}
+
+}  // namespace
+
+void time_task(const MeasureTask& task, const SuiteOptions& options, Engine& engine, MeasurementStore& store,
+               const SuiteContext& context, TaskRecords& records) {
+  TaskTiming timing(task, options, engine, records);
+  const int64_t lines = task.timed > 0 ? std::min(task.timed, task.lines()) : task.lines();
+  Progress progress(
+      {.style = progress_style(context.quiet), .title = "timing " + task.name, .unit = "lines", .total = lines});
+  const auto rows = [&](int64_t first) { return std::min(std::ssize(task.batch(first)), lines - first); };
+  std::vector<int64_t> missing;  // first lines of batches
+  for (int64_t first = 0; first < lines; first += task.batch_size) {
+    const std::string name = name_of(task, first);
+    if (store.has(name) && timing.resume(first, store.at(name))) {
+      progress.advance(rows(first));
+    } else {
+      missing.push_back(first);
+    }
+  }
+  if (!missing.empty()) timing.warm_up();
+  const auto together = static_cast<size_t>(timing.batches_of_a_turn());
+  for (size_t begin = 0; begin < missing.size(); begin += together) {
+    const auto from = missing.begin() + static_cast<std::ptrdiff_t>(begin);
+    const std::vector<int64_t> turn(from,
+                                    from + static_cast<std::ptrdiff_t>(std::min(together, missing.size() - begin)));
+    timing.measure(turn);
+    for (const int64_t first : turn) {
+      store.add(name_of(task, first), timing.times_of(first));
+      progress.advance(rows(first));
+    }
+  }
+  progress.finish();
+}
+
+}  // namespace draftsmith::evaluate
