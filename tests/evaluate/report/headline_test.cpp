@@ -15,16 +15,18 @@ using testing::HasSubstr;
 using testing::Not;
 
 SettingResult measured(const std::string& name, double speedup, bool same_output) {
-  SettingResult setting{.name = name, .method = "bild"};
+  SettingResult setting;
+  setting.name = name;
+  setting.method = "bild";
   setting.speed.speedup = {speedup, {speedup - 0.1, speedup + 0.1}};
-  setting.exactness = Exactness{.lossless = same_output, .lines = 9};
+  setting.exactness.emplace().lossless = same_output;
   if (same_output) setting.lossless_check = true;
-  setting.quality.difference = QualityDifference{.value = same_output ? 0 : -1.333};
+  setting.quality.difference.emplace().value = same_output ? 0 : -1.333;
   return setting;
 }
 
 TEST(Headline, NamesTheFastestAndTheFastestOfTheSameOutput) {
-  TaskResult task{.metric = "bleu"};
+  TaskResult task;
   task.settings = {measured("assisted", 1.5, true), measured("bild", 2.0, false), measured("slow", 1.2, true)};
   task.settings.push_back(measured("drafter alone", 9, false));
   task.settings.back().method = "greedy";

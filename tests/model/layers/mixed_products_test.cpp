@@ -2,6 +2,7 @@
 #include "model/layers/mixed_products.h"
 
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "base/bf16_product.h"
 #include "base/device_autocast.h"
