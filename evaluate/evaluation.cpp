@@ -1,6 +1,8 @@
 #include "evaluate/evaluation.h"
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -8,6 +10,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/logging.h"
+#include "base/processor_use.h"
 #include "base/sha256.h"
 #include "distributed/dealing.h"
 #include "distributed/shared_directory.h"
@@ -30,6 +33,14 @@ bool has_measurement_error(const Results& results) {
   return std::ranges::any_of(results.tasks, [](const TaskResult& task) {
     return std::ranges::any_of(task.rows(), [](const auto* row) { return row->measurement_error.has_value(); });
   });
+}
+
+// Returns the share of the processors that others used since `before`, 0..1; nothing where the system does not tell.
+std::optional<double> other_load(const std::optional<ProcessorTimes>& before) {
+  const auto now = processor_times();
+  if (!before || !now || now->wall <= before->wall) return std::nullopt;
+  const double others = (now->busy - before->busy) - (now->own - before->own);
+  return std::clamp(others / ((now->wall - before->wall) * static_cast<double>(cpu_cores())), 0.0, 1.0);
 }
 
 class Suite {
@@ -213,6 +224,7 @@ class Suite {
     results.suite = options_.name;
     results.environment = environment();
     results.environment.update(engine_.description());
+    if (const auto load = other_load(before_)) results.environment["other_load"] = std::round(*load * 1000) / 1000;
     results.options = options_to_json(options_);
     for (const auto& task : tasks_) results.tasks.push_back(summarize_task(task, options_, engine_));
     return results;
@@ -254,6 +266,7 @@ class Suite {
   const SuiteContext& context_;
   World& world_;
   std::vector<MeasuredTask> tasks_;  // choosing ones first
+  std::optional<ProcessorTimes> before_ = processor_times();
 };
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "train/continuation.h"
 #include "train/memory.h"
 #include "train/optimizers/sharded_optimizer.h"
+#include "train/precision.h"
 #include "train/step_window.h"
 #include "train/trainer_checks.h"
 #include "train/training_checkpoint.h"
@@ -169,7 +170,7 @@ struct Trainer::Impl {
             .seed = options.seed,
             .first_micro_step = static_cast<uint64_t>(state.micro_step),
             .pack_tokens = options.batches.pack_tokens,
-            .autocast = options.precision == "bf16",
+            .autocast = trains_in_bf16(options.precision, inputs.trainable.info().device),
             .recompute = options.activation_checkpointing,
             .step = state.step + 1,
             .batches = &step_batches,

@@ -1,57 +1,18 @@
 #include "train/wide_product.h"
 
-#ifdef __x86_64__
-// MKL's product of bf16 matrices in fp32, which LibTorch's CPU library holds and has no operator for. Layout and
-// transposition are cblas' numbers. Absent where LibTorch was built without MKL.
-extern "C" [[gnu::weak]] void cblas_gemm_bf16bf16f32(int layout, int transpose_a, int transpose_b, int m, int n, int k,
-                                                     float alpha, const uint16_t* a, int lda, const uint16_t* b,
-                                                     int ldb, float beta, float* c, int ldc);
-#endif
+#include "base/bf16_product.h"
 
 namespace draftsmith::train {
 
 namespace {
 
-#ifdef __x86_64__
-bool has_bf16_product() {
-  return cblas_gemm_bf16bf16f32 != nullptr && __builtin_cpu_supports("avx512bf16") != 0;
-}
-
-// Sizes of a product out [m,n] = factor a b + (add ? out : 0).
-struct Bf16Product {
-  int64_t m, n, k;
-  bool transpose_a = false, transpose_b = false;  // a is stored [k,m], b [n,k]
-  double factor = 1;
-  bool add = false;
-};
-
 void bf16_product(const Bf16Product& product, const at::Tensor& left, const at::Tensor& right, at::Tensor& out) {
-  constexpr int kRowMajor = 101, kAsItIs = 111, kTransposed = 112;
-  if (product.m == 0 || product.n == 0) return;
   const at::Tensor a = left.contiguous(), b = right.contiguous();
-  const auto words = [](const at::Tensor& tensor) { return static_cast<const uint16_t*>(tensor.const_data_ptr()); };
-  const auto number = [](int64_t size) { return static_cast<int>(size); };
-  const auto form = [](bool transposed) { return transposed ? kTransposed : kAsItIs; };
-  cblas_gemm_bf16bf16f32(kRowMajor, form(product.transpose_a), form(product.transpose_b), number(product.m),
-                         number(product.n), number(product.k), static_cast<float>(product.factor), words(a),
-                         number(a.size(1)), words(b), number(b.size(1)), product.add ? 1.0F : 0.0F,
-                         out.mutable_data_ptr<float>(), number(product.n));
+  const auto rows = [](const at::Tensor& tensor) {
+    return RowsInMemory<const uint16_t>{static_cast<const uint16_t*>(tensor.const_data_ptr()), tensor.size(1)};
+  };
+  product(rows(a), rows(b), {out.mutable_data_ptr<float>(), product.n});
 }
-#else
-bool has_bf16_product() {
-  return false;
-}
-
-struct Bf16Product {
-  int64_t m, n, k;
-  bool transpose_a = false, transpose_b = false;
-  double factor = 1;
-  bool add = false;
-};
-
-void bf16_product(const Bf16Product& /*product*/, const at::Tensor& /*left*/, const at::Tensor& /*right*/,
-                  at::Tensor& /*out*/) {}
-#endif
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "evaluate/report/check_notes.h"
+#include "evaluate/report/headline.h"
 #include "evaluate/report/sections.h"
 
 namespace draftsmith::evaluate {
@@ -253,7 +254,8 @@ std::vector<Part> setting_parts(const TaskView& view, Form form) {
                                      task.timed_again));
   }
   for (const SettingResult& setting : task.settings) add_notes(setting, form, part.notes);
-  for (std::string note : {lossless_verdict(task), conditional_note(task)}) {
+  for (std::string note :
+       {lossless_verdict(task), conditional_note(task), headline_note(task), busy_note(view.results)}) {
     if (!note.empty()) part.notes.push_back(std::move(note));
   }
   if (form == Form::kFull) {

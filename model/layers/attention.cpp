@@ -8,6 +8,7 @@
 
 #include "base/device_upload.h"
 #include "model/layers/head_attention.h"
+#include "model/layers/joint_linear.h"
 
 namespace draftsmith::model {
 namespace {
@@ -84,7 +85,8 @@ at::Tensor rows_with_keys(const std::vector<int64_t>& lengths, const at::TensorO
 
 Projected Attention::project(const at::Tensor& normed) const {
   if (self_ && use_fused(normed)) return parted(fused_(normed));
-  return {weights_.query(normed), weights_.key(normed), weights_.value(normed), {}};
+  const std::vector<at::Tensor> parts = joint_linear(normed, {&weights_.query, &weights_.key, &weights_.value});
+  return {parts[0], parts[1], parts[2], {}};
 }
 
 Projected Attention::project_after_norm(const at::Tensor& x) const {
@@ -106,7 +108,8 @@ KeyValue Attention::project_key_value(const at::Tensor& input) const {
     const at::Tensor all = fused_(input);  // [B,L,2*kv*K], behind the query for self-attention
     return {all.narrow(-1, begin, shared), all.narrow(-1, begin + shared, shared)};
   }
-  return {weights_.key(input), weights_.value(input)};
+  const std::vector<at::Tensor> parts = joint_linear(input, {&weights_.key, &weights_.value});
+  return {parts[0], parts[1]};
 }
 
 // Heads of x [B,T,h*K] side by side, each given to the queries that share it. [B*H,T,K]

@@ -1,17 +1,22 @@
 #include "model/layers/feed_forward.h"
 
+#include "model/layers/joint_linear.h"
+
 namespace draftsmith::model {
 
 at::Tensor FeedForward::activated(const Linear& linear, const at::Tensor& x) const {
-  at::Tensor y = linear(x);
-  return linear.fuses(x) ? y : applied(post_op(activation_), std::move(y));
+  if (linear.fuses(x)) return linear(x);
+  return activation_ == Activation::kRelu ? linear_relu(x, linear) : applied(post_op(activation_), linear(x));
 }
 
 at::Tensor FeedForward::inner_of(const at::Tensor& x) const {
   const bool gated = gate_.weight().defined();
   if ((gated ? gate_ : up_).finishes(x)) return gated ? gate_.gated(norm_, up_, x) : up_.after(norm_, x);
   const at::Tensor normed = norm_(x);
-  return gated ? activated(gate_, normed) * up_(normed) : activated(up_, normed);
+  if (!gated) return activated(up_, normed);
+  if (gate_.fuses(normed)) return gate_(normed) * up_(normed);
+  const std::vector<at::Tensor> parts = joint_linear(normed, {&gate_, &up_});
+  return applied(post_op(activation_), parts[0]) * parts[1];
 }
 
 at::Tensor FeedForward::add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout,

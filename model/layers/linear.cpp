@@ -7,6 +7,7 @@
 
 #include "model/cpu/float_matrix.h"
 #include "model/cpu/int8_matrix.h"
+#include "model/layers/mixed_products.h"
 
 namespace draftsmith::model {
 namespace {
@@ -79,7 +80,9 @@ at::Tensor Linear::operator()(const at::Tensor& x) const {
   const at::Tensor input = converted(x, weight_);
   if (few_rows(input)) return linear_rows(input, {}, {weight_, bias_, {}}, then_);
   if (!use_packed(input)) {
-    return at::linear(input, plain_weight(), optional_bias());
+    const at::Tensor& weight = plain_weight();
+    if (!bias_.defined() && multiplies_mixed(input, weight)) return mixed_products(input, {weight}).front();
+    return at::linear(input, weight, optional_bias());
   }
   if (own_) {
     return own_->multiply(input, then_ == PostOp::kRelu ? PackedWeights::Finish::kRelu : PackedWeights::Finish::kNone);
@@ -95,6 +98,8 @@ at::Tensor Linear::add_to(const at::Tensor& residual, const at::Tensor& x) const
   }
   if (!use_packed(input) || then_ != PostOp::kNone || residual.scalar_type() != weight_.scalar_type() ||
       input.numel() == 0) {
+    const bool mixed = !bias_.defined() && residual.scalar_type() == at::kFloat && multiplies_mixed(input, weight_);
+    if (mixed) return mixed_product_added(residual, input, plain_weight());
     return adds_in_product(residual, input) ? added_product(residual, input) : residual + (*this)(input);
   }
   return own_ ? own_->add_to(residual, input)

@@ -62,6 +62,7 @@ class Setup(unittest.TestCase):
         self.add_program("dpkg-query", DPKG_QUERY)
         self.add_program("apt-get", APT_GET)
         self.add_program("id", "#!/bin/bash\necho 0\n")
+        self.add_program("df", "#!/bin/bash\necho header; echo disk 0 0 $((${FREE_GB:-50} << 20)) 0% /\n")
 
     def tearDown(self):
         self.folder.cleanup()
@@ -144,6 +145,11 @@ class Setup(unittest.TestCase):
         result, _ = self.run_setup("--with-peers", PIP="fail")
         self.assert_one_message(result, "pip failed", "no connection", "torch==2.11.0", "transformers==5.23.0")
         self.assertNotIn("Debian", result.stderr)
+
+    def test_a_small_disk_is_found_before_anything_is_fetched(self):
+        result, calls = self.run_setup(FREE_GB="3")
+        self.assertEqual(calls, "")
+        self.assert_one_message(result, "3 GB of disk are free", "LIBTORCH=/path")
 
     def test_an_installer_that_only_warns_cuts_no_message_short(self):
         result, _ = self.run_setup(PIP="warn")
