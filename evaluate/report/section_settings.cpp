@@ -61,7 +61,6 @@ struct TableRow {
   const SettingResult& setting;
   const ScoreStyle& score;
   Form form;
-  size_t index;
   bool fallbacks;  // some setting of the task has a fallback rate
 
   // Returns digits behind the point for the table's form.
@@ -75,6 +74,7 @@ struct SettingColumn {
   std::string brief;
   std::string full;
   std::string (*cell)(const TableRow& row);
+  std::string title = {};  // of pages: what the column is
   Align align = Align::kRight;
 
   const std::string& header(Form form) const { return form == Form::kBrief ? brief : full; }
@@ -82,23 +82,30 @@ struct SettingColumn {
 
 std::vector<SettingColumn> quality_and_speed_cells(const std::string& score) {
   return {
-      {"", "#", [](const TableRow& row) { return std::to_string(row.index); }},
-      {"run", "run", [](const TableRow& row) { return row.setting.name; }, Align::kLeft},
-      {score, score, [](const TableRow& row) { return quality(row.setting, row.score, row.form); }},
-      {"diff", "difference", [](const TableRow& row) { return difference(row.setting, row.score.digits); }},
-      {"", "p",
+      {"run", "setting", [](const TableRow& row) { return row.setting.name; }, "run", Align::kLeft},
+      {score, score_words(score), [](const TableRow& row) { return quality(row.setting, row.score, row.form); },
+       score + ", with its 95 % interval"},
+      {"diff", "difference", [](const TableRow& row) { return difference(row.setting, row.score.digits); },
+       "diff: from the setting's own baseline"},
+      {"", "p-value",
        [](const TableRow& row) {
          return row.setting.quality.difference ? fixed(row.setting.quality.difference->p_value, 3) : "";
-       }},
+       },
+       "p: of the difference, by the paired bootstrap"},
       {"speedup", "speedup",
        [](const TableRow& row) {
          const Ratio& speedup = row.setting.speed.speedup;
          return with_interval(speedup.value, speedup.interval, 2, row.form);
-       }},
-      {"", "per line", [](const TableRow& row) { return fixed(row.setting.speed.speedup_total.value, 2); }},
-      {"decode", "decode", [](const TableRow& row) { return fixed(row.setting.speed.speedup_decode.value, 2); }},
-      {"theory", "theory", [](const TableRow& row) { return theory(row.setting); }},
-      {"acct", "accounted", [](const TableRow& row) { return accounted(row.setting); }},
+       },
+       "speedup: tokens a second over those of the baseline"},
+      {"", "speedup a line", [](const TableRow& row) { return fixed(row.setting.speed.speedup_total.value, 2); },
+       "speedup_total: time a line, whatever the outputs' lengths"},
+      {"decode", "decoding alone", [](const TableRow& row) { return fixed(row.setting.speed.speedup_decode.value, 2); },
+       "decode: speedup without encoder and prompt"},
+      {"theory", "predicted", [](const TableRow& row) { return theory(row.setting); },
+       "theory: predicts the speedup of decoding alone from alpha and step times"},
+      {"acct", "accounted", [](const TableRow& row) { return accounted(row.setting); },
+       "acct: the speedup that the counted runs explain"},
   };
 }
 
@@ -106,15 +113,23 @@ std::vector<SettingColumn> acceptance_cells() {
   return {
       // Without room for both, the fallback rate tells about the runs of BiLD.
       {"runs", "", [](const TableRow& row) { return row.fallbacks ? "" : runs_text(row.setting.acceptance); }},
-      {"tok/run", "tokens/run",
-       [](const TableRow& row) { return fixed(row.setting.acceptance.tokens_per_target_run, row.digits(2, 3)); }},
-      {"alpha", "alpha", [](const TableRow& row) { return alpha(row.setting.acceptance); }},
-      {"", "accepted", [](const TableRow& row) { return fixed(row.setting.acceptance.acceptance_rate, 3); }},
-      {"fallb", "fallback", [](const TableRow& row) { return row.rate(row.setting.acceptance.fallback_rate); }},
-      {"rollb", "rollback", [](const TableRow& row) { return row.rate(row.setting.acceptance.rollback_rate); }},
-      {"", "target runs", [](const TableRow& row) { return fixed(row.setting.acceptance.target_runs_per_output, 1); }},
-      {"", "draft runs", [](const TableRow& row) { return fixed(row.setting.acceptance.draft_runs_per_output, 1); }},
-      {"", "tokens/s", [](const TableRow& row) { return fixed(row.setting.speed.tokens_per_second, 0); }},
+      {"tok/run", "tokens a target run",
+       [](const TableRow& row) { return fixed(row.setting.acceptance.tokens_per_target_run, row.digits(2, 3)); },
+       "tok/run: new tokens for each run of the target"},
+      {"alpha", "acceptance rate", [](const TableRow& row) { return alpha(row.setting.acceptance); },
+       "alpha: expected overlap of both models' distributions"},
+      {"", "drafted tokens kept", [](const TableRow& row) { return fixed(row.setting.acceptance.acceptance_rate, 3); },
+       "acceptance_rate: share of all drafted tokens"},
+      {"fallb", "target steps in", [](const TableRow& row) { return row.rate(row.setting.acceptance.fallback_rate); },
+       "fallb: fallbacks a new token (BiLD)"},
+      {"rollb", "takes back", [](const TableRow& row) { return row.rate(row.setting.acceptance.rollback_rate); },
+       "rollb: rollbacks a new token (BiLD)"},
+      {"", "target runs", [](const TableRow& row) { return fixed(row.setting.acceptance.target_runs_per_output, 1); },
+       "target_runs_per_output"},
+      {"", "drafter runs", [](const TableRow& row) { return fixed(row.setting.acceptance.draft_runs_per_output, 1); },
+       "draft_runs_per_output"},
+      {"", "tokens a second", [](const TableRow& row) { return fixed(row.setting.speed.tokens_per_second, 0); },
+       "tokens_per_second"},
   };
 }
 
@@ -134,10 +149,10 @@ Table settings_table(const TaskResult& task, Form form) {
   });
   const std::vector<SettingColumn> columns = columns_of(score, form);
   std::vector<Column> headers;
-  for (const SettingColumn& column : columns) headers.push_back({column.header(form), column.align});
+  for (const SettingColumn& column : columns) headers.push_back({column.header(form), column.align, column.title});
   Table table(std::move(headers));
   for (size_t i = 0; i < settings.size(); ++i) {
-    const TableRow row{*settings[i], score, form, i, fallbacks};
+    const TableRow row{*settings[i], score, form, fallbacks};
     std::vector<std::string> cells;
     for (const SettingColumn& column : columns) cells.push_back(column.cell(row));
     table.add_row(std::move(cells));
@@ -265,7 +280,7 @@ std::vector<Part> setting_parts(const TaskView& view, Form form) {
 }  // namespace
 
 Section settings_section() {
-  return {.title = "", .parts = setting_parts, .csv = setting_columns()};
+  return {.title = "All settings", .parts = setting_parts, .csv = setting_columns()};
 }
 
 }  // namespace draftsmith::evaluate

@@ -1,0 +1,106 @@
+#include "evaluate/report/headline.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "evaluate/report/section.h"
+
+namespace draftsmith::evaluate {
+namespace {
+
+double speedup_of(const SettingResult* setting) {
+  return setting == nullptr ? 1 : setting->speed.speedup.value;
+}
+
+bool counts(const SettingResult& setting, const TaskResult& task) {
+  const double speedup = setting.speed.speedup.value;
+  return setting.baseline == task.baseline.name && setting.name != task.baseline.name && !setting.repeats &&
+         !setting.measurement_error && !setting.failed_lines && std::isfinite(speedup) && speedup > 0;
+}
+
+bool is_lossless(const SettingResult& setting) {
+  if (setting.lossless_check) return *setting.lossless_check;
+  // Files of earlier versions lack the verdict.
+  return setting.exactness && setting.exactness->lossless && setting.exactness->explained_by_rounding.value_or(true);
+}
+
+// Returns whether a setting was measured to lose at most one point.
+bool is_near(const SettingResult& setting, double point) {
+  return setting.quality.difference && setting.quality.difference->value >= -point;
+}
+
+// Returns whether the interval says that the setting is faster than its baseline.
+bool is_faster(const SettingResult& setting) {
+  const Ratio& speedup = setting.speed.speedup;
+  return std::isfinite(speedup.interval.low) ? speedup.interval.low > 1 : speedup.value > 1;
+}
+
+std::string times(const SettingResult& setting) {
+  return fmt::format("{:.2f} ×", setting.speed.speedup.value);
+}
+
+std::string lossless_words(const Best& best, const std::string& score) {
+  if (best.lossless == nullptr) return "";
+  const std::string same = score.empty() ? "with the same output" : "at the same " + score;
+  if (!is_faster(*best.lossless)) {
+    return fmt::format("No lossless method is measurably faster (the best: {}, {})", times(*best.lossless),
+                       best.lossless->name);
+  }
+  return fmt::format("Lossless methods are up to {} as fast {} ({})", times(*best.lossless), same, best.lossless->name);
+}
+
+std::string near_words(const Best& best, const std::string& score, const ScoreStyle& style) {
+  const std::string size = style.point == 1 ? "one point" : fmt::format("{:g}", style.point);
+  const std::string within = fmt::format("within {} of {}", size, score);
+  if (best.near != nullptr) {
+    return fmt::format("the best {} is {} as fast ({}, {:+.{}f})", within, times(*best.near), best.near->name,
+                       best.near->quality.difference->value, style.digits);
+  }
+  return best.lossy ? fmt::format("nothing {} is faster", within) : "";
+}
+
+}  // namespace
+
+Best best_settings(const TaskResult& task) {
+  const ScoreStyle style = score_style(task);
+  Best best;
+  for (const SettingResult& setting : task.settings) {
+    if (counts(setting, task) && is_lossless(setting) &&
+        (best.lossless == nullptr || speedup_of(&setting) > speedup_of(best.lossless))) {
+      best.lossless = &setting;
+    }
+  }
+  for (const SettingResult& setting : task.settings) {
+    if (!counts(setting, task) || is_lossless(setting) || !setting.quality.difference) continue;
+    best.lossy = true;
+    const double least = std::max(speedup_of(best.lossless), speedup_of(best.near));
+    if (is_near(setting, style.point) && is_faster(setting) && speedup_of(&setting) > least) best.near = &setting;
+  }
+  return best;
+}
+
+std::string headline(const TaskResult& task) {
+  const Best best = best_settings(task);
+  const ScoreStyle style = score_style(task);
+  const std::string score = score_words(style.name);
+  const std::string lossless = lossless_words(best, score);
+  std::string near = near_words(best, score, style);
+  if (lossless.empty() && near.empty()) return "";
+  if (lossless.empty()) near.front() = near.starts_with('t') ? 'T' : 'N';
+  return lossless + (lossless.empty() || near.empty() ? "" : "; ") + near + ".";
+}
+
+std::vector<std::string> headlines(const Results& results) {
+  const auto reported = std::ranges::count_if(results.tasks, [](const TaskResult& task) { return !task.chooses; });
+  std::vector<std::string> lines;
+  for (const TaskResult& task : results.tasks) {
+    std::string line = task.chooses ? "" : headline(task);
+    if (line.empty()) continue;
+    lines.push_back(reported > 1 ? task.name + ": " + line : std::move(line));
+  }
+  return lines;
+}
+
+}  // namespace draftsmith::evaluate
