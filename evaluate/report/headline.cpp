@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "evaluate/report/section.h"
+#include "evaluate/report/setting_names.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -41,21 +42,24 @@ std::string times(const SettingResult& setting) {
   return fmt::format("{:.2f} ×", setting.speed.speedup.value);
 }
 
-std::string lossless_words(const Best& best, const std::string& score) {
+using Names = std::map<std::string, std::string>;
+
+std::string lossless_words(const Best& best, const std::string& score, const Names& names) {
   if (best.lossless == nullptr) return "";
   const std::string same = score.empty() ? "with the same output" : "at the same " + score;
   if (!is_faster(*best.lossless)) {
     return fmt::format("No lossless method is measurably faster (the best: {}, {})", times(*best.lossless),
-                       best.lossless->name);
+                       names.at(best.lossless->name));
   }
-  return fmt::format("Lossless methods are up to {} as fast {} ({})", times(*best.lossless), same, best.lossless->name);
+  return fmt::format("Lossless methods are up to {} as fast {} ({})", times(*best.lossless), same,
+                     names.at(best.lossless->name));
 }
 
-std::string near_words(const Best& best, const std::string& score, const ScoreStyle& style) {
+std::string near_words(const Best& best, const std::string& score, const ScoreStyle& style, const Names& names) {
   const std::string size = style.point == 1 ? "one point" : fmt::format("{:g}", style.point);
   const std::string within = fmt::format("within {} of {}", size, score);
   if (best.near != nullptr) {
-    return fmt::format("the best {} is {} as fast ({}, {:+.{}f})", within, times(*best.near), best.near->name,
+    return fmt::format("the best {} is {} as fast ({}, {:+.{}f})", within, times(*best.near), names.at(best.near->name),
                        best.near->quality.difference->value, style.digits);
   }
   return best.lossy ? fmt::format("nothing {} is faster", within) : "";
@@ -85,8 +89,9 @@ std::string headline(const TaskResult& task) {
   const Best best = best_settings(task);
   const ScoreStyle style = score_style(task);
   const std::string score = score_words(style.name);
-  const std::string lossless = lossless_words(best, score);
-  std::string near = near_words(best, score, style);
+  const Names names = short_names(task);
+  const std::string lossless = lossless_words(best, score, names);
+  std::string near = near_words(best, score, style, names);
   if (lossless.empty() && near.empty()) return "";
   if (lossless.empty()) near.front() = near.starts_with('t') ? 'T' : 'N';
   return lossless + (lossless.empty() || near.empty() ? "" : "; ") + near + ".";

@@ -19,6 +19,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr size_t kMostNotes = 3;  // that stand below a table without being asked for
+
 // Returns an element with data for scripts. No text in it ends the element or begins a comment.
 std::string data_element(const ordered_json& data, const std::string& kind) {
   std::string html = "<script type=\"application/json\" class=\"" + kind + "\">";
@@ -49,13 +51,26 @@ std::string figure_html(const Figure& figure) {
   return html + "</figure>\n";
 }
 
+// Returns notes: errors, and a few others. More of these are folded away.
+std::string notes_html(const std::vector<std::string>& notes) {
+  std::string errors;
+  std::string others;
+  size_t count = 0;
+  for (const std::string& note : notes) {
+    const bool error = note.starts_with('!');
+    (error ? errors : others) += paragraph(note, "note");
+    count += error ? 0 : 1;
+  }
+  if (count <= kMostNotes) return errors + others;
+  return errors + fmt::format("<details><summary>{} notes</summary>\n", count) + others + "</details>\n";
+}
+
 std::string part_html(const Part& part) {
   std::string html;
   for (const Figure& figure : part.figures) html += figure_html(figure);
   html += caption_html(part.caption);
   if (!part.table.empty()) html += "<div class=\"table\">" + part.table.html() + "</div>\n";
-  for (const std::string& note : part.notes) html += paragraph(note, "note");
-  return html + part.html;
+  return html + notes_html(part.notes) + part.html;
 }
 
 // Returns the headings and parts of sections. `parts` returns those of a section, and `place` begins the headings' ids.
@@ -93,10 +108,21 @@ std::string shared_html(const Results& results) {
   return html.empty() ? "" : "<article>\n" + html + "</article>\n";
 }
 
+// Returns a headline whose names of settings, in parentheses, step back.
+std::string headline_html(const std::string& line) {
+  std::string html;
+  for (const char c : paragraph(line, "headline")) {
+    if (c == '(') html += "<span class=\"who\">";
+    html.push_back(c);
+    if (c == ')') html += "</span>";
+  }
+  return html;
+}
+
 // Returns the page's first lines: what was found, when and where.
 std::string head_html(const Results& results) {
   std::string html = "<header><h1>" + escape_html(results.suite) + "</h1>\n";
-  for (const std::string& line : headlines(results)) html += paragraph(line, "headline");
+  for (const std::string& line : headlines(results)) html += headline_html(line);
   std::string stamp;
   for (const char* key : {"date", "device", "commit"}) {
     const auto text = results.environment_text(key);

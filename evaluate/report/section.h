@@ -34,7 +34,7 @@ Figure figure_of(const AnyPlot& plot, std::string caption = {}) {
   return {std::move(caption), plot.svg(), plot.json()};
 }
 
-// Table with caption, notes and figures, or one of these alone.
+// Table with caption, notes and figures, or one of these alone. Notes on errors begin with "!".
 struct Part {
   std::string caption = {};  // above the table; newlines separate lines
   Table table = Table();

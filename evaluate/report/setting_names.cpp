@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <span>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -40,32 +41,51 @@ size_t head_of(const SettingResult& setting, const std::vector<std::string>& pie
   return head;
 }
 
-// Returns the short name of a setting beside others of its method and models.
-std::string short_name(const SettingResult& setting, const std::vector<const SettingResult*>& alike) {
+// Settings of one method and the same models.
+struct Alike {
+  std::vector<const SettingResult*> settings = {};
+  std::map<std::string, size_t> uses = {};  // settings with that piece in their name
+
+  void add(const SettingResult& setting) {
+    settings.push_back(&setting);
+    const auto pieces = pieces_of(setting.name);
+    for (const std::string& piece : std::set(pieces.begin(), pieces.end())) ++uses[piece];
+  }
+
+  // Returns the pieces that tell a setting from the others: the last one that is its own, or all that not all have.
+  std::vector<std::string> differing(std::span<const std::string> pieces) const {
+    std::vector<std::string> differing;
+    for (const std::string& piece : pieces) {
+      if (uses.at(piece) < settings.size()) differing.push_back(piece);
+    }
+    const auto own = std::find_if(differing.rbegin(), differing.rend(),
+                                  [&](const std::string& piece) { return uses.at(piece) == 1; });
+    return own == differing.rend() ? differing : std::vector{*own};
+  }
+};
+
+std::string short_name(const SettingResult& setting, const Alike& alike) {
   const auto pieces = pieces_of(setting.name);
   const size_t head = head_of(setting, pieces);
   if (head == 0) return setting.name;
   std::vector<std::string> kept(pieces.begin(), pieces.begin() + static_cast<std::ptrdiff_t>(head));
-  for (size_t i = head; i < pieces.size(); ++i) {
-    const bool common = std::ranges::all_of(
-        alike, [&](const SettingResult* other) { return std::ranges::count(pieces_of(other->name), pieces[i]) > 0; });
-    if (!common) kept.push_back(pieces[i]);
-  }
+  const auto differing = alike.differing(std::span(pieces).subspan(head));
+  kept.insert(kept.end(), differing.begin(), differing.end());
   return fmt::format("{}", fmt::join(kept, " · "));
 }
 
 }  // namespace
 
 std::map<std::string, std::string> short_names(const TaskResult& task) {
-  std::map<std::vector<std::string>, std::vector<const SettingResult*>> alike;
+  std::map<std::vector<std::string>, Alike> groups;
   for (const SettingResult* setting : task.rows()) {
-    alike[{setting->method, setting->model(), setting->drafter_name()}].push_back(setting);
+    groups[{setting->method, setting->model(), setting->drafter_name()}].add(*setting);
   }
   std::map<std::string, std::string> names;
   std::map<std::string, int> uses;
-  for (const auto& [models, settings] : alike) {
-    for (const SettingResult* setting : settings) {
-      names[setting->name] = cut_to_width(short_name(*setting, settings), kLongest);
+  for (const auto& [models, alike] : groups) {
+    for (const SettingResult* setting : alike.settings) {
+      names[setting->name] = cut_to_width(short_name(*setting, alike), kLongest);
       ++uses[names[setting->name]];
     }
   }

@@ -11,8 +11,8 @@
 namespace draftsmith::evaluate {
 
 // Returns a short name for each setting of a task, the baseline included, by its name: method and drafter, and of the
-// parameters those in which settings of the same method and drafter differ ("bild · aligned · FB0.5"). No two settings
-// have the same.
+// parameters one that no other setting of the same method and drafter has, or all in which they differ ("bild · aligned
+// · FB0.5"). No two settings have the same.
 std::map<std::string, std::string> short_names(const TaskResult& task);
 
 // Returns the settings that `shown` holds for, at most `limit` and then the fastest, in the order of the task.

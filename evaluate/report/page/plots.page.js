@@ -8,13 +8,14 @@ const Plots = (() => {
   const kLine = 14; // height of a label
 
   const number = d3.format(".4~g");
+  const tick = (value) => (Math.abs(value) < 1e4 ? d3.format(".6~g") : d3.format(".3~s"))(value);
 
   // Returns the element of a mark around the origin; shape 4 is a triangle on its tip.
   function shapeOf(parent, series, size) {
     return parent.append("path")
       .attr("class", `mark ${series.style}${series.filled ? "" : " hollow"}`)
       .attr("stroke-width", 1.5)
-      .attr("d", d3.symbol(kShapes[series.shape] || d3.symbolCircle, size)())
+      .attr("d", d3.symbol().type(kShapes[series.shape] || d3.symbolCircle).size(size)())
       .attr("transform", series.shape === 4 ? "rotate(180)" : null);
   }
 
@@ -53,9 +54,10 @@ const Plots = (() => {
   const overlap = (a, b) => a.x0 < b.x1 && b.x0 < a.x1 && a.y0 < b.y1 && b.y0 < a.y1;
 
   // Returns the places that a label may take around its mark: close ones first, then some with a line to the mark.
-  function places(mark, width) {
+  function places(mark, width, frame) {
     const list = [];
-    for (const far of [0, 18, 36, 54, 72, 90]) {
+    const distances = frame.right < 500 ? [0, 18, 36] : [0, 18, 36, 54, 72, 90];
+    for (const far of distances) {
       list.push([mark.px + 9, mark.py - far], [mark.px - 9 - width, mark.py - far], [mark.px + 9, mark.py + far],
         [mark.px - 9 - width, mark.py + far], [mark.px - width / 2, mark.py - far - 14], [mark.px - width / 2, mark.py + far + 14]);
     }
@@ -67,7 +69,7 @@ const Plots = (() => {
     const taken = marks.map((m) => ({x0: m.px - 6, x1: m.px + 6, y0: m.py - 6, y1: m.py + 6}));
     for (const mark of marks.filter((m) => m.label)) {
       const width = mark.label.length * kCharacter;
-      for (const [x, y] of places(mark, width)) {
+      for (const [x, y] of places(mark, width, frame)) {
         const box = {x0: x, x1: x + width, y0: y - kLine / 2, y1: y + kLine / 2};
         const outside = box.x0 < frame.left || box.x1 > frame.right || box.y0 < frame.top || box.y1 > frame.bottom;
         if (outside || taken.some((other) => overlap(other, box))) continue;
@@ -89,9 +91,9 @@ const Plots = (() => {
   function axes(svg, x, y, frame, data) {
     const width = frame.right - frame.left;
     svg.append("g").attr("class", "axis").attr("transform", `translate(0,${frame.bottom})`)
-      .call(d3.axisBottom(x).ticks(Math.max(2, width / 90), ".3~g").tickSize(frame.top - frame.bottom).tickPadding(8));
+      .call(d3.axisBottom(x).ticks(Math.max(2, width / 110)).tickFormat(tick).tickSize(frame.top - frame.bottom).tickPadding(8));
     svg.append("g").attr("class", "axis").attr("transform", `translate(${frame.left},0)`)
-      .call(d3.axisLeft(y).ticks(6, ".4~g").tickSize(-width).tickPadding(8));
+      .call(d3.axisLeft(y).ticks(6).tickFormat(tick).tickSize(-width).tickPadding(8));
     svg.append("text").attr("class", "axis-title").attr("x", 0).attr("y", 12).text(`${data.y} ↑`);
     svg.append("text").attr("class", "axis-title").attr("x", frame.right).attr("y", frame.bottom + 38)
       .attr("text-anchor", "end").text(`${data.x} →`);
