@@ -65,8 +65,8 @@ struct TableRow {
 
   // Returns digits behind the point for the table's form.
   int digits(int brief, int full) const { return form == Form::kBrief ? brief : full; }
-  // Returns a rate of fallbacks or rollbacks. Brief tables leave it out for settings that do not fall back.
-  std::string rate(double value) const { return form == Form::kFull || setting.falls_back() ? fixed(value, 3) : ""; }
+  // Returns a rate of fallbacks or rollbacks; empty for settings that do not fall back.
+  std::string rate(double value) const { return setting.falls_back() ? fixed(value, 3) : ""; }
 };
 
 // Column of the table of settings. Tables of a form lack the columns without a header for it.

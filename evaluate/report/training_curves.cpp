@@ -59,8 +59,9 @@ std::vector<TrainingCurve> training_curves(const Results& results) {
   }
   std::vector<TrainingCurve> curves;
   for (const auto& [name, directory] : models) {
-    if (directory.empty()) continue;
-    TrainingCurve curve = read_curve(name, fs::path(directory).parent_path() / "metrics.jsonl");
+    const fs::path stage = fs::path(directory).parent_path();
+    if (stage.empty()) continue;
+    TrainingCurve curve = read_curve(name, stage / "metrics.jsonl");
     if (!curve.training.empty() || !curve.validation.empty()) curves.push_back(std::move(curve));
   }
   return curves;

