@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "infer/drafters/model_drafter.h"
 #include "infer/generator.h"
 #include "tests/support/oracle_fixtures.h"
 

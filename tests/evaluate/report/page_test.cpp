@@ -69,7 +69,8 @@ TEST(ReportPage, ManyNotesAreFoldedButNoErrors) {
   TaskResult task = made_task({});
   for (const char* name : {"a", "b", "c", "d", "e"}) {
     SettingResult setting = made_setting(name, "bild", 2, 29, "small");
-    setting.exactness = Exactness{.lossless = false, .lines = 10, .differing_lines = 3};
+    setting.exactness.emplace().lines = 10;
+    setting.exactness->differing_lines = 3;
     task.settings.push_back(setting);
   }
   task.settings[0].measurement_error = "something is wrong";
