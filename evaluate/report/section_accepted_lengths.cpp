@@ -32,8 +32,9 @@ std::vector<Part> histogram_parts(const TaskView& view, Form form) {
     }
   }
   if (plot.panels.empty()) return {};
-  return {{.figures = {figure_of(plot, "How many drafted tokens a run of the target keeps, as shares of its runs." +
-                                           left_out_words(view.task, kMostPanels, verifies))}}};
+  return {{.figures = {figure_of(
+               plot, "How many drafted tokens (0, 1, 2, …) a run of the target keeps, as shares of its runs." +
+                         left_out_words(view.task, kMostPanels, verifies))}}};
 }
 
 }  // namespace

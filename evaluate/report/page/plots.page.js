@@ -96,8 +96,10 @@ const Plots = (() => {
 
   function axes(svg, x, y, frame, data) {
     const width = frame.right - frame.left;
+    const whole = data.series.every((series) => series.marks.every((mark) => Number.isInteger(mark.x)));
+    const ticks = x.ticks(Math.max(2, width / 110)).filter((value) => !whole || Number.isInteger(value));
     svg.append("g").attr("class", "axis").attr("transform", `translate(0,${frame.bottom})`)
-      .call(d3.axisBottom(x).ticks(Math.max(2, width / 110)).tickFormat(tick).tickSize(frame.top - frame.bottom).tickPadding(8));
+      .call(d3.axisBottom(x).tickValues(ticks).tickFormat(tick).tickSize(frame.top - frame.bottom).tickPadding(8));
     svg.append("g").attr("class", "axis").attr("transform", `translate(${frame.left},0)`)
       .call(d3.axisLeft(y).ticks(6).tickFormat(tick).tickSize(-width).tickPadding(8));
     svg.append("text").attr("class", "axis-title").attr("x", 0).attr("y", 12).text(`${data.y} ↑`);
@@ -228,7 +230,6 @@ const Plots = (() => {
           .attr("x", x(count) + Math.min(x.bandwidth(), 34) / 2).text(count);
       });
     }
-    parent.append("p").attr("class", "hint").text(`Numbers below columns: ${data.x}.`);
   }
 
   const kDrawings = {points: drawPoints, bars: drawBars, columns: drawColumns};
