@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <numeric>
 #include <stdexcept>
 #include <tuple>
@@ -25,6 +26,8 @@ int64_t length(std::span<const int32_t> row) {
 // A limit beyond any use: the window times another option still fits int64.
 constexpr double kMostBatchTokens = 1LL << 31;
 constexpr double kMostWindows = 1LL << 20;
+
+constexpr int64_t kMostOrdered = std::numeric_limits<uint32_t>::max();
 
 }  // namespace
 
@@ -89,6 +92,13 @@ BatchOrder::BatchOrder(const Corpus& corpus, BatchOptions options, RowForm form)
   if (corpus.size() == 0) {
     throw UserError({.where = corpus.file().string(), .what = "no examples to make batches of"});
   }
+  if (corpus.size() > kMostOrdered) {
+    throw UserError({.where = corpus.file().string(),
+                     .what = "too many examples for an order of batches",
+                     .expected = "at most " + std::to_string(kMostOrdered),
+                     .found = std::to_string(corpus.size()),
+                     .hint = "divide the corpus, and train on its parts one after the other"});
+  }
 }
 
 std::vector<int64_t> BatchOrder::next(BatchPosition& position) {
@@ -96,7 +106,7 @@ std::vector<int64_t> BatchOrder::next(BatchPosition& position) {
   if (position.batch < 0 || position.batch >= static_cast<int64_t>(batches_.size())) {
     throw std::logic_error("batch position outside its epoch");
   }
-  std::vector<int64_t> batch = batches_[static_cast<size_t>(position.batch)];
+  std::vector<int64_t> batch = examples_of(batches_[static_cast<size_t>(position.batch)]);
   if (++position.batch == static_cast<int64_t>(batches_.size())) position = {.epoch = position.epoch + 1, .batch = 0};
   return batch;
 }
@@ -107,12 +117,19 @@ int64_t BatchOrder::batches(int64_t epoch) {
 }
 
 std::vector<std::vector<int64_t>> BatchOrder::of_range(int64_t first, int64_t last) {
-  std::vector<int64_t> order(static_cast<size_t>(last - first));
-  std::iota(order.begin(), order.end(), first);
+  order_.resize(static_cast<size_t>(last - first));
+  std::iota(order_.begin(), order_.end(), static_cast<Index>(first));
   batches_.clear();
   built_epoch_ = -1;
-  add_window(order);
-  return std::move(batches_);
+  add_window(0, order_.size());
+  std::vector<std::vector<int64_t>> batches;
+  for (const Piece& piece : batches_) batches.push_back(examples_of(piece));
+  return batches;
+}
+
+std::vector<int64_t> BatchOrder::examples_of(const Piece& piece) const {
+  const std::span<const Index> examples = std::span(order_).subspan(piece.begin, piece.end - piece.begin);
+  return {examples.begin(), examples.end()};
 }
 
 int64_t BatchOrder::padded_length(int64_t example) const {
@@ -123,77 +140,79 @@ int64_t BatchOrder::padded_length(int64_t example) const {
 // Cuts the shuffled examples into windows, sorts each window by length, cuts it into batches and shuffles the batches.
 void BatchOrder::build(int64_t epoch) {
   if (epoch == built_epoch_) return;
-  std::vector<int64_t> order(static_cast<size_t>(corpus_->size()));
-  std::iota(order.begin(), order.end(), int64_t{0});
+  order_.resize(static_cast<size_t>(corpus_->size()));
+  std::iota(order_.begin(), order_.end(), Index{0});
   const auto stream = static_cast<uint64_t>(epoch) * 2;
-  if (options_.shuffle) shuffle(order, CounterRandom(options_.seed ^ stream_of("batches"), stream));
+  if (options_.shuffle) shuffle(order_, CounterRandom(options_.seed ^ stream_of("batches"), stream));
   batches_.clear();
-  for (size_t begin = 0; begin < order.size();) {
-    const size_t end = window_end(order, begin);
-    add_window(std::span(order).subspan(begin, end - begin));
+  for (size_t begin = 0; begin < order_.size();) {
+    const size_t end = window_end(begin);
+    add_window(begin, end);
     begin = end;
   }
   if (options_.shuffle) shuffle(batches_, CounterRandom(options_.seed ^ stream_of("batches"), stream + 1));
   built_epoch_ = epoch;
 }
 
-size_t BatchOrder::window_end(const std::vector<int64_t>& order, size_t begin) const {
+size_t BatchOrder::window_end(size_t begin) const {
   int64_t tokens = 0;
   size_t end = begin;
   const int64_t most_rows = options_.bucket_window * options_.max_rows;
-  while (end < order.size() && static_cast<int64_t>(end - begin) < most_rows &&
+  while (end < order_.size() && static_cast<int64_t>(end - begin) < most_rows &&
          tokens < options_.bucket_window * options_.token_budget) {
-    tokens += padded_length(order[end++]);
+    tokens += padded_length(order_[end++]);
   }
   return end;
 }
 
+void BatchOrder::add_window(size_t begin, size_t end) {
+  return options_.pack_tokens > 0 ? add_packed_window(begin, end) : add_sorted_window(begin, end);
+}
+
 // Adds batches of packed rows in the window's order. A row counts with its full width even if it is not full.
-void BatchOrder::add_packed_window(std::span<const int64_t> window) {
-  std::vector<int64_t> batch;
+void BatchOrder::add_packed_window(size_t begin, size_t end) {
+  Piece batch{begin, begin};
   int64_t rows = 0;
   int64_t filled = 0;
   int64_t width = options_.pack_tokens;
-  for (const int64_t example : window) {
-    const int64_t added = padded_length(example);
+  for (; batch.end < end; ++batch.end) {
+    const int64_t added = padded_length(order_[batch.end]);
     const bool fits = rows > 0 && filled + added <= options_.pack_tokens;
     const bool full = rows + 1 > options_.max_rows || (rows + 1) * std::max(width, added) > options_.token_budget;
-    if (!batch.empty() && !fits && full) {
-      batches_.push_back(std::move(batch));
-      batch.clear();
+    if (batch.begin < batch.end && !fits && full) {
+      batches_.push_back(batch);
+      batch.begin = batch.end;
       rows = 0;
       width = options_.pack_tokens;
     }
     filled = fits ? filled + added : added;
     rows += fits ? 0 : 1;
     width = std::max(width, filled);
-    batch.push_back(example);
   }
-  if (!batch.empty()) batches_.push_back(std::move(batch));
+  if (batch.begin < batch.end) batches_.push_back(batch);
 }
 
-void BatchOrder::add_window(std::span<int64_t> window) {
-  if (options_.pack_tokens > 0) return add_packed_window(window);
-  const auto key = [this](int64_t example) {
+void BatchOrder::add_sorted_window(size_t begin, size_t end) {
+  const auto key = [this](Index example) {
     return std::tuple(padded_length(example), length(corpus_->target(example)), length(corpus_->source(example)));
   };
   if (options_.bucket_window > 1) {
-    std::stable_sort(window.begin(), window.end(), [&](int64_t a, int64_t b) { return key(a) < key(b); });
+    const std::span<Index> window = std::span(order_).subspan(begin, end - begin);
+    std::stable_sort(window.begin(), window.end(), [&](Index a, Index b) { return key(a) < key(b); });
   }
-  std::vector<int64_t> batch;
+  Piece batch{begin, begin};
   int64_t longest = 0;
-  for (const int64_t example : window) {
-    const int64_t grown = std::max(longest, padded_length(example));
-    const int64_t rows = static_cast<int64_t>(batch.size()) + 1;
-    if (!batch.empty() && (rows > options_.max_rows || rows * grown > options_.token_budget)) {
-      batches_.push_back(std::move(batch));
-      batch.clear();
+  for (; batch.end < end; ++batch.end) {
+    const int64_t added = padded_length(order_[batch.end]);
+    const int64_t rows = static_cast<int64_t>(batch.end - batch.begin) + 1;
+    if (rows > 1 && (rows > options_.max_rows || rows * std::max(longest, added) > options_.token_budget)) {
+      batches_.push_back(batch);
+      batch.begin = batch.end;
       longest = 0;
     }
-    longest = std::max(longest, padded_length(example));
-    batch.push_back(example);
+    longest = std::max(longest, added);
   }
-  if (!batch.empty()) batches_.push_back(std::move(batch));
+  if (batch.begin < batch.end) batches_.push_back(batch);
 }
 
 PaddedRows pad_rows(std::span<const std::span<const int32_t>> rows, int64_t pad) {

@@ -1,4 +1,6 @@
 // A tokenised corpus: an HDF5 file of ragged /source and /target token rows, with provenance in its attributes.
+// Its arrays are contiguous and uncompressed, so that readers map them: several processes share one copy, which the
+// system drops and reads again when memory gets scarce. Corpora of other layouts are read into memory.
 //
 //   /source/tokens  int32 [source tokens]      row i is tokens[offsets[i] .. offsets[i+1])
 //   /source/offsets int64 [examples + 1]
@@ -33,12 +35,13 @@ struct CorpusInfo {
 // Returns whether the sources are prompts without EOS (data/corpus/prepare.h) or empty.
 bool continues_prompts(const CorpusInfo& info);
 
-// Writes a corpus, one example after the other, in bounded memory. The file has its final name only after finish().
+// Writes a corpus, one example after the other, in bounded memory: rows wait in a folder beside the file, so that
+// twice its size is needed on the disk. The file has its final name only after finish().
 class CorpusWriter {
  public:
   // Takes tokenizer hash, vocabulary and provenance from `info`; the writer counts the rest. Errors: RunError.
   CorpusWriter(const std::filesystem::path& file, CorpusInfo info);
-  ~CorpusWriter();  // removes the file if finish() was not called
+  ~CorpusWriter();  // removes what was written if finish() was not called
   // Adds an example as the model sees it, EOS included. Ids must lie in [0, vocabulary).
   void add(std::span<const int32_t> source, std::span<const int32_t> target);
   // Sets a pair of the provenance; replaces the value that `info` has for the key.
@@ -52,7 +55,8 @@ class CorpusWriter {
   std::unique_ptr<Impl> impl_;
 };
 
-// A corpus in memory, with random access by example. The constructor checks version, shapes, offsets and ids.
+// An open corpus with random access by example, mapped into memory. The constructor checks version, shapes, offsets and
+// ids. The file must not change meanwhile.
 class Corpus {
  public:
   // Errors: UserError that names file and dataset.

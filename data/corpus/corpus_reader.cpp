@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "base/mapped_file.h"
 #include "data/corpus/corpus.h"
 #include "data/hdf5/hdf5_checks.h"
 
@@ -13,15 +14,25 @@ namespace {
 // A limit beyond any use; one more still fits int64.
 constexpr int64_t kMostExamples = int64_t{1} << 48;
 
-// One side of the corpus in memory.
+// Values between two looks at how many pages of the file are in memory.
+constexpr size_t kValuesAtOnce = size_t{1} << 22;
+
+// An array of the file: mapped, or in memory if the file's layout cannot be mapped (one of an earlier version or
+// another program).
+template <class T>
+struct Column {
+  std::span<const T> values;
+  std::vector<T> own;
+};
+
 struct Side {
-  std::vector<int32_t> tokens;
-  std::vector<int64_t> offsets;
+  Column<int32_t> tokens;
+  Column<int64_t> offsets;
 
   std::span<const int32_t> row(int64_t example) const {
-    const int64_t begin = offsets[static_cast<size_t>(example)];
-    const int64_t end = offsets[static_cast<size_t>(example) + 1];
-    return std::span(tokens).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+    const int64_t begin = offsets.values[static_cast<size_t>(example)];
+    const int64_t end = offsets.values[static_cast<size_t>(example) + 1];
+    return tokens.values.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
   }
 };
 
@@ -56,28 +67,60 @@ class CorpusChecks : Hdf5Checks {
     check_equal("number of values in " + offsets_name, info.examples + 1,
                 input_.shape(offsets_name, Hdf5Type::kInt64, 1)[0]);
     check_equal("number of values in " + tokens_name, token_count, input_.shape(tokens_name, Hdf5Type::kInt32, 1)[0]);
-    Side side;
-    side.offsets = input_.read<int64_t>(offsets_name);
-    check_offsets(offsets_name, side.offsets, token_count);
-    side.tokens = input_.read<int32_t>(tokens_name);
-    const auto bad = std::find_if(side.tokens.begin(), side.tokens.end(),
-                                  [&](int32_t id) { return id < 0 || id >= info.vocabulary; });
-    check(bad == side.tokens.end(), fmt::format("{}[{}]", tokens_name, bad - side.tokens.begin()),
-          fmt::format("an id from 0 to {}", info.vocabulary - 1), bad == side.tokens.end() ? "" : std::to_string(*bad));
+    Side side{.tokens = column<int32_t>(tokens_name), .offsets = column<int64_t>(offsets_name)};
+    check_offsets(offsets_name, side.offsets.values, token_count);
+    check_ids(tokens_name, side.tokens.values, info.vocabulary);
     return side;
   }
 
+  const MappedFile& mapping() const { return mapping_; }
+
  private:
-  // Composes an error's text only if there is an error.
-  void check_offsets(const std::string& name, const std::vector<int64_t>& offsets, int64_t tokens) const {
-    check_equal(name + "[0]", 0, offsets.front());
-    for (size_t i = 1; i < offsets.size(); ++i) {
-      if (offsets[i] >= offsets[i - 1] && offsets[i] <= tokens) continue;
-      check(false, fmt::format("{}[{}]", name, i), fmt::format("a value from {} to {}", offsets[i - 1], tokens),
-            std::to_string(offsets[i]));
+  template <class T>
+  Column<T> column(const std::string& name) const {
+    if (const auto place = input_.find_place(name, hdf5_type<T>())) {
+      return {.values = mapping_.values<T>(place->offset, place->count), .own = {}};
     }
+    Column<T> column{.values = {}, .own = input_.read<T>(name)};
+    column.values = column.own;
+    return column;
+  }
+
+  // Calls visit(first, values) for pieces in order, and drops the pages that it read.
+  template <class T, class Visit>
+  void in_pieces(std::span<const T> values, const Visit& visit) const {
+    for (size_t first = 0; first < values.size(); first += kValuesAtOnce) {
+      visit(first, values.subspan(first, std::min(kValuesAtOnce, values.size() - first)));
+      mapping_.forget_pages();
+    }
+  }
+
+  // Composes an error's text only if there is an error.
+  void check_offsets(const std::string& name, std::span<const int64_t> offsets, int64_t tokens) const {
+    check_equal(name + "[0]", 0, offsets.front());
+    int64_t least = 0;
+    in_pieces(offsets, [&](size_t first, std::span<const int64_t> piece) {
+      for (size_t i = 0; i < piece.size(); ++i) {
+        if (piece[i] < least || piece[i] > tokens) {
+          check(false, fmt::format("{}[{}]", name, first + i), fmt::format("a value from {} to {}", least, tokens),
+                std::to_string(piece[i]));
+        }
+        least = piece[i];
+      }
+    });
     check_equal(fmt::format("{}[{}]", name, offsets.size() - 1), tokens, offsets.back());
   }
+
+  void check_ids(const std::string& name, std::span<const int32_t> tokens, int64_t vocabulary) const {
+    in_pieces(tokens, [&](size_t first, std::span<const int32_t> piece) {
+      const auto bad = std::find_if(piece.begin(), piece.end(), [&](int32_t id) { return id < 0 || id >= vocabulary; });
+      if (bad == piece.end()) return;
+      check(false, fmt::format("{}[{}]", name, first + static_cast<size_t>(bad - piece.begin())),
+            fmt::format("an id from 0 to {}", vocabulary - 1), std::to_string(*bad));
+    });
+  }
+
+  MappedFile mapping_{input_.file()};
 };
 
 }  // namespace
@@ -85,6 +128,7 @@ class CorpusChecks : Hdf5Checks {
 struct Corpus::Impl {
   std::filesystem::path file;
   CorpusInfo info;
+  MappedFile mapping;
   Side source;
   Side target;
 };
@@ -95,6 +139,7 @@ Corpus::Corpus(const std::filesystem::path& file) : impl_(std::make_unique<Impl>
   const CorpusChecks checks(input);
   impl_->info = checks.info();
   checks.check_examples(impl_->info);
+  impl_->mapping = checks.mapping();
   impl_->source = checks.side("/source", impl_->info, impl_->info.source_tokens);
   impl_->target = checks.side("/target", impl_->info, impl_->info.target_tokens);
 }

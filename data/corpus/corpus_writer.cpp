@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/files.h"
+#include "base/spill_file.h"
 #include "data/corpus/corpus.h"
 #include "data/hdf5/hdf5.h"
 
@@ -10,44 +12,67 @@ namespace draftsmith::data {
 
 namespace {
 
-// One side of the file.
-struct SideNames {
+constexpr int64_t kAlignment = 8;  // of the widest values, for mapping
+constexpr size_t kValuesAtOnce = size_t{1} << 20;
+
+// One side of a corpus while it grows: contiguous datasets need their sizes when they are created.
+struct SpilledSide {
+  SpilledSide(std::string group, const std::filesystem::path& folder)
+      : name(std::move(group)), tokens(folder / (name + "-tokens")), offsets(folder / (name + "-offsets")) {
+    offsets.add(0);
+  }
+
+  void add(std::span<const int32_t> row) {
+    tokens.add(row);
+    offsets.add(tokens.count());
+  }
+
+  void write(Hdf5Writer& output) {
+    write_column("/" + name + "/tokens", tokens, output);
+    write_column("/" + name + "/offsets", offsets, output);
+  }
+
+  // Writes in pieces, so that little of the file is in memory.
+  template <class T>
+  static void write_column(const std::string& name, SpillFile<T>& spilled, Hdf5Writer& output) {
+    spilled.close();
+    const MappedFile mapping = spilled.map();
+    const std::span<const T> values = all_values<T>(mapping);
+    const size_t dataset = output.create_plain(name, hdf5_type<T>(), spilled.count());
+    for (size_t first = 0; first < values.size(); first += kValuesAtOnce) {
+      output.append(dataset, values.subspan(first, std::min(kValuesAtOnce, values.size() - first)));
+      mapping.forget_pages();
+    }
+  }
+
   std::string name;
-  size_t tokens = 0;
-  size_t offsets = 0;
-  int64_t count = 0;
+  SpillFile<int32_t> tokens;
+  SpillFile<int64_t> offsets;
 };
 
 }  // namespace
 
 struct CorpusWriter::Impl {
-  Impl(const std::filesystem::path& file, CorpusInfo about) : output(file), info(std::move(about)) {
-    for (SideNames* side : {&source, &target}) {
-      side->tokens = output.create("/" + side->name + "/tokens", Hdf5Type::kInt32);
-      side->offsets = output.create("/" + side->name + "/offsets", Hdf5Type::kInt64);
-      append_offset(*side);
-    }
-  }
+  Impl(std::filesystem::path name, CorpusInfo about) : file(std::move(name)), info(std::move(about)) {}
 
-  void append_offset(const SideNames& side) { output.append(side.offsets, std::span<const int64_t>(&side.count, 1)); }
-
-  void check(const SideNames& side, std::span<const int32_t> row) const {
+  void check(const std::string& side, std::span<const int32_t> row) const {
     const auto bad = std::find_if(row.begin(), row.end(), [&](int32_t id) { return id < 0 || id >= info.vocabulary; });
     if (bad == row.end()) return;
-    throw std::logic_error("corpus " + side.name + " row " + std::to_string(examples) + ": id " + std::to_string(*bad) +
+    throw std::logic_error("corpus " + side + " row " + std::to_string(examples) + ": id " + std::to_string(*bad) +
                            " outside the vocabulary of " + std::to_string(info.vocabulary));
   }
 
-  void add(SideNames& side, std::span<const int32_t> row) {
-    output.append(side.tokens, row);
-    side.count += static_cast<int64_t>(row.size());
-    append_offset(side);
+  // Beside the file, where there is room for it.
+  static std::filesystem::path made(const std::filesystem::path& folder) {
+    make_directories(folder);
+    return folder;
   }
 
-  Hdf5Writer output;
+  std::filesystem::path file;
   CorpusInfo info;
-  SideNames source{.name = "source"};
-  SideNames target{.name = "target"};
+  AtomicPath spilled{file.string() + ".spilled"};  // never committed, so removed
+  SpilledSide source{"source", made(spilled.temporary())};
+  SpilledSide target{"target", spilled.temporary()};
   int64_t examples = 0;
 };
 
@@ -57,10 +82,10 @@ CorpusWriter::CorpusWriter(const std::filesystem::path& file, CorpusInfo info)
 CorpusWriter::~CorpusWriter() = default;
 
 void CorpusWriter::add(std::span<const int32_t> source, std::span<const int32_t> target) {
-  impl_->check(impl_->source, source);
-  impl_->check(impl_->target, target);
-  impl_->add(impl_->source, source);
-  impl_->add(impl_->target, target);
+  impl_->check("source", source);
+  impl_->check("target", target);
+  impl_->source.add(source);
+  impl_->target.add(target);
   ++impl_->examples;
 }
 
@@ -73,14 +98,16 @@ int64_t CorpusWriter::examples() const {
 }
 
 void CorpusWriter::finish() {
-  Hdf5Writer& output = impl_->output;
+  Hdf5Writer output(impl_->file, kAlignment);
+  impl_->source.write(output);
+  impl_->target.write(output);
   output.set_attribute("/", "format", "draftsmith corpus");
   output.set_attribute("/", "format_version", CorpusInfo::kFormatVersion);
   output.set_attribute("/", "tokenizer_hash", impl_->info.tokenizer_hash);
   output.set_attribute("/", "vocabulary", impl_->info.vocabulary);
   output.set_attribute("/", "examples", impl_->examples);
-  output.set_attribute("/", "source_tokens", impl_->source.count);
-  output.set_attribute("/", "target_tokens", impl_->target.count);
+  output.set_attribute("/", "source_tokens", impl_->source.tokens.count());
+  output.set_attribute("/", "target_tokens", impl_->target.tokens.count());
   for (const auto& [key, value] : impl_->info.provenance) output.set_attribute("/provenance", key, value);
   output.finish();
 }

@@ -143,31 +143,36 @@ std::vector<int64_t> Hdf5Reader::shape(const std::string& name, Hdf5Type type, i
   return {extent.begin(), extent.end()};
 }
 
-Hdf5Place Hdf5Reader::place(const std::string& name, Hdf5Type type, int64_t rank) const {
+std::optional<Hdf5Place> Hdf5Reader::find_place(const std::string& name, Hdf5Type type, int64_t rank) const {
   int64_t count = 1;
   for (const int64_t length : shape(name, type, rank)) {
     if (__builtin_mul_overflow(count, length, &count)) impl_->fail("dataset " + name + " claims more than fits a file");
   }
   const Hdf5Handle dataset = impl_->open_dataset(name);
   const Hdf5Handle layout(H5Dget_create_plist(dataset.id()), H5Pclose);
-  if (H5Pget_layout(layout.id()) != H5D_CONTIGUOUS) {
-    impl_->fail("dataset " + name + " cannot be mapped into memory", "a contiguous, uncompressed dataset",
-                "another layout");
-  }
   const Hdf5Handle stored(H5Dget_type(dataset.id()), H5Tclose);
-  if (H5Tequal(stored.id(), hdf5_datatype(type).id()) <= 0) {
-    impl_->fail("dataset " + name + " has another type", hdf5_name(type) + " of little-endian bytes", "another form");
-  }
-  if (count == 0) return {};
+  if (H5Pget_layout(layout.id()) != H5D_CONTIGUOUS) return std::nullopt;
+  if (H5Tequal(stored.id(), hdf5_datatype(type).id()) <= 0) return std::nullopt;
+  if (count == 0) return Hdf5Place{};
   const haddr_t offset = H5Dget_offset(dataset.id());
   const auto size = static_cast<uint64_t>(hdf5_size(type));
   std::error_code ignored;
   const auto file_bytes = static_cast<uint64_t>(std::filesystem::file_size(impl_->file, ignored));
-  if (offset == HADDR_UNDEF || offset > file_bytes || static_cast<uint64_t>(count) > (file_bytes - offset) / size ||
-      offset % size != 0) {
+  if (offset == HADDR_UNDEF || offset > file_bytes || static_cast<uint64_t>(count) > (file_bytes - offset) / size) {
     impl_->fail("dataset " + name + " does not lie inside the file", "a whole file", "a damaged or truncated one");
   }
-  return {static_cast<int64_t>(offset), count};
+  if (offset % size != 0) return std::nullopt;
+  return Hdf5Place{static_cast<int64_t>(offset), count};
+}
+
+Hdf5Place Hdf5Reader::place(const std::string& name, Hdf5Type type, int64_t rank) const {
+  const std::optional<Hdf5Place> place = find_place(name, type, rank);
+  if (!place) {
+    impl_->fail("dataset " + name + " cannot be mapped into memory",
+                "a contiguous, uncompressed dataset of aligned little-endian " + std::string(hdf5_name(type)),
+                "another layout");
+  }
+  return *place;
 }
 
 void Hdf5Reader::read_bytes(const std::string& name, Hdf5Type type, Rows rows, void* values) const {

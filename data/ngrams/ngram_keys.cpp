@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "data/ngrams/spill_file.h"
+#include "base/spill_file.h"
 
 namespace draftsmith::data {
 

@@ -91,6 +91,9 @@ TEST(Corpus, WritingIntoAMissingFolderIsAUserError) {
   EXPECT_THROW(CorpusWriter(directory / "no/such/c.h5", {}), UserError);
 }
 
+// Whether the arrays of a file can be mapped into memory; those of other programs and earlier versions cannot.
+enum class Layout { kMapped, kChunked };
+
 // A corpus file of which any part can be made wrong.
 struct RawCorpus {
   std::string format = "draftsmith corpus";
@@ -103,10 +106,18 @@ struct RawCorpus {
   bool int64_ids = false;
   bool two_dimensional = false;
   std::string skip{};  // dataset left out
+  Layout layout = Layout::kMapped;
 };
 
+template <class T>
+void write_values(Hdf5Writer& writer, const RawCorpus& raw, const std::string& name, const std::vector<T>& values) {
+  if (name == raw.skip) return;
+  if (raw.layout == Layout::kMapped) return writer.write_array(name, std::span(values));
+  writer.append(writer.create(name, hdf5_type<T>()), std::span(values));
+}
+
 std::filesystem::path write_raw_corpus(const std::filesystem::path& file, const RawCorpus& raw) {
-  Hdf5Writer writer(file);
+  Hdf5Writer writer(file, 8);
   writer.set_attribute("/", "format", raw.format);
   writer.set_attribute("/", "format_version", raw.version);
   writer.set_attribute("/", "tokenizer_hash", std::string("abc"));
@@ -116,27 +127,43 @@ std::filesystem::path write_raw_corpus(const std::filesystem::path& file, const 
   writer.set_attribute("/", "target_tokens", raw.tokens);
   for (const std::string side : {"/source", "/target"}) {
     const std::string tokens = side + "/tokens";
-    if (tokens != raw.skip && raw.int64_ids) {
-      const std::vector<int64_t> wide(raw.ids.begin(), raw.ids.end());
-      writer.append(writer.create(tokens, Hdf5Type::kInt64), std::span(wide));
-    } else if (tokens != raw.skip) {
-      writer.append(writer.create(tokens, Hdf5Type::kInt32, raw.two_dimensional ? 1 : 0), std::span(raw.ids));
+    if (raw.int64_ids) {
+      write_values(writer, raw, tokens, std::vector<int64_t>(raw.ids.begin(), raw.ids.end()));
+    } else if (raw.two_dimensional) {
+      writer.append(writer.create(tokens, Hdf5Type::kInt32, 1), std::span(raw.ids));
+    } else {
+      write_values(writer, raw, tokens, raw.ids);
     }
-    if (side + "/offsets" == raw.skip) continue;
-    writer.append(writer.create(side + "/offsets", Hdf5Type::kInt64), std::span(raw.offsets));
+    write_values(writer, raw, side + "/offsets", raw.offsets);
   }
   writer.finish();
   return file;
 }
 
-std::string corpus_error(const RawCorpus& raw) {
+// Returns the error of both layouts.
+std::string corpus_error(RawCorpus raw) {
   const TemporaryDirectory directory;
-  const auto file = write_raw_corpus(directory / "raw.h5", raw);
-  return error_of([&] { Corpus corpus(file); });
+  const auto error = [&] {
+    const auto file = write_raw_corpus(directory / "raw.h5", raw);
+    return error_of([&] { Corpus corpus(file); });
+  };
+  const std::string mapped = error();
+  raw.layout = Layout::kChunked;
+  EXPECT_EQ(error(), mapped);
+  return mapped;
 }
 
 TEST(CorpusChecks, TheUndamagedFileOpens) {
   EXPECT_EQ(corpus_error({}), "no error");
+}
+
+TEST(CorpusChecks, BothLayoutsHaveTheSameRows) {
+  const TemporaryDirectory directory;
+  for (const Layout layout : {Layout::kMapped, Layout::kChunked}) {
+    const Corpus corpus(write_raw_corpus(directory / "raw.h5", {.layout = layout}));
+    EXPECT_THAT(corpus.source(0), ElementsAre(1, 2));
+    EXPECT_THAT(corpus.target(1), ElementsAre(3));
+  }
 }
 
 TEST(CorpusChecks, FormatAndVersion) {
@@ -190,18 +217,22 @@ TEST(CorpusChecks, FilesThatAreNoHdf5) {
   EXPECT_THAT(error_of([&] { Corpus corpus(directory.path()); }), HasSubstr("no such file"));
 }
 
-TEST(CorpusChecks, TruncatedFilesAreErrorsWhereverTheyEnd) {
+class DamagedCorpora : public testing::TestWithParam<Layout> {
+ protected:
   const TemporaryDirectory directory;
-  const std::string whole = read_file(write_raw_corpus(directory / "whole.h5", {}));
+  const std::string whole = read_file(write_raw_corpus(directory / "whole.h5", {.layout = GetParam()}));
+};
+
+INSTANTIATE_TEST_SUITE_P(Of, DamagedCorpora, testing::Values(Layout::kMapped, Layout::kChunked));
+
+TEST_P(DamagedCorpora, TruncatedFilesAreErrorsWhereverTheyEnd) {
   for (size_t length = 0; length < whole.size(); length += 97) {
     const auto file = write_text(directory / "cut.h5", std::string_view(whole).substr(0, length));
     EXPECT_THAT(error_of([&] { Corpus corpus(file); }), HasSubstr("cut.h5")) << length;
   }
 }
 
-TEST(CorpusChecks, DamagedBytesNeverGiveIdsOutsideTheVocabulary) {
-  const TemporaryDirectory directory;
-  const std::string whole = read_file(write_raw_corpus(directory / "whole.h5", {}));
+TEST_P(DamagedCorpora, NeverGiveIdsOutsideTheVocabulary) {
   int64_t refused = 0;
   for (size_t at = 0; at < whole.size(); at += 61) {
     std::string damaged = whole;

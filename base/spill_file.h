@@ -9,16 +9,17 @@
 #include "base/error.h"
 #include "base/mapped_file.h"
 
-namespace draftsmith::data {
+namespace draftsmith {
 
 template <class T>
 class SpillFile {
  public:
   explicit SpillFile(const std::filesystem::path& file) : file_(file), stream_(file, std::ios::binary) { check(); }
 
-  void add(T value) {
-    stream_.write(reinterpret_cast<const char*>(&value), sizeof(T));
-    ++count_;
+  void add(T value) { add(std::span<const T>(&value, 1)); }
+  void add(std::span<const T> values) {
+    stream_.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(values.size_bytes()));
+    count_ += static_cast<int64_t>(values.size());
   }
   int64_t count() const { return count_; }
   // Closes the file. Errors: RunError if a value could not be written.
@@ -48,4 +49,4 @@ std::span<const T> all_values(const MappedFile& mapping) {
   return mapping.values<T>(0, mapping.bytes() / static_cast<int64_t>(sizeof(T)));
 }
 
-}  // namespace draftsmith::data
+}  // namespace draftsmith
