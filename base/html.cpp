@@ -18,6 +18,9 @@ std::string escape_html(const std::string& text) {
       case '"':
         html += "&quot;";
         break;
+      case '\'':
+        html += "&#39;";
+        break;
       default:
         html.push_back(c);
     }

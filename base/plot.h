@@ -1,11 +1,13 @@
-// Line and point plots as inline SVG. Each mark has its numbers as text too, so that a plot can be read without
-// colours.
+// Line and point plots: inline SVG, and data for pages that draw them as wide as their window. Each mark has its
+// numbers as text too, so that a plot can be read without colours.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "base/svg.h"
 
@@ -15,10 +17,11 @@ struct PlotPoint {
   double x = 0;
   double y = 0;
   std::string title;       // shown when the pointer rests on the mark
-  std::string label = {};  // beside the mark
+  std::string label = {};  // beside the mark, where there is room
   // Intervals drawn as whiskers.
   std::optional<std::pair<double, double>> x_interval = {};
   std::optional<std::pair<double, double>> y_interval = {};
+  std::string key = {};  // name of what the mark stands for, by which a page finds its details; empty: none
 };
 
 // A line and marks of one colour.
@@ -38,15 +41,19 @@ struct PlotLevel {
   std::string text = {};
 };
 
+// Points and lines whose coordinates are not finite numbers are left out.
 struct Plot {
   std::string label;  // for readers who do not see the plot
   std::string x_title;
   std::string y_title;
   std::vector<PlotSeries> series;
   std::vector<PlotLevel> levels = {};
+  bool diagonal = false;  // a line where x equals y
 
   // Returns the plot; the scales hold all points, intervals and levels.
   std::string svg() const;
+  // Returns the plot's data for evaluate/report/page/plots.js.
+  nlohmann::ordered_json json() const;
 };
 
 }  // namespace draftsmith

@@ -10,10 +10,30 @@
 
 namespace draftsmith {
 
+namespace {
+
+// Returns the path of a mark around the origin, of about the same area for each shape.
+const char* shape_path(size_t shape) {
+  static constexpr std::array<const char*, kShapes> kPaths{"M-4.5,0a4.5,4.5 0 1,0 9,0a4.5,4.5 0 1,0 -9,0z",
+                                                           "M-4,-4h8v8h-8z", "M0,-5.6L5.6,0L0,5.6L-5.6,0z",
+                                                           "M0,-5.4L5.4,4.2H-5.4z", "M0,5.4L5.4,-4.2H-5.4z"};
+  return kPaths[shape % kPaths.size()];
+}
+
+std::string title_element(const std::string& title) {
+  return title.empty() ? "" : "<title>" + escape_html(title) + "</title>";
+}
+
+}  // namespace
+
+// Colours of Okabe and Ito's palette, which colour-blind readers can tell apart, a little darker for white paper.
 SeriesStyle series_style(size_t index) {
-  static constexpr std::array kColors{"#3a76b1", "#e8963e", "#4a9c5d", "#b04a78",
-                                      "#7a5bb0", "#8a7a3a", "#3aa0a0", "#777777"};
-  return {kColors[index % kColors.size()], index < kColors.size()};
+  static constexpr std::array kColors{"#0072b2", "#d55e00", "#009e73", "#a8558a",
+                                      "#c98a00", "#3a9bd0", "#7a5c3a", "#777777"};
+  static constexpr std::array kNames{"s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7"};
+  static_assert(kColors.size() == kNames.size());
+  const size_t color = index % kColors.size();
+  return {.color = kColors[color], .filled = index < kColors.size(), .shape = index % kShapes, .name = kNames[color]};
 }
 
 std::string open_svg(double height, const std::string& label) {
@@ -38,11 +58,30 @@ std::string svg_line(double x1, double y1, double x2, double y2, const char* kin
                      kind);
 }
 
-std::string svg_box(const SvgBox& box, const std::string& color, const std::string& title, double opacity) {
-  const std::string fill = opacity < 1 ? fmt::format("{}\" fill-opacity=\"{:.3f}", color, opacity) : color;
+std::string svg_mark(double x, double y, const SeriesStyle& style, const std::string& title) {
   return fmt::format(
-      "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\"><title>{}</title></rect>\n",
-      box.left, box.top, box.width, box.height, fill, escape_html(title));
+      "<path class=\"mark {}{}\" d=\"{}\" transform=\"translate({:.1f},{:.1f})\" fill=\"{}\" stroke=\"{}\" "
+      "stroke-width=\"1.5\">{}</path>\n",
+      style.name, style.filled ? "" : " hollow", shape_path(style.shape), x, y, style.filled ? style.color : "#fff",
+      style.color, title_element(title));
+}
+
+namespace {
+
+std::string rectangle(const SvgBox& box, const std::string& look, double opacity, const std::string& title) {
+  const std::string faint = opacity < 1 ? fmt::format(" fill-opacity=\"{:.3f}\"", opacity) : "";
+  return fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" {}{}>{}</rect>\n", box.left,
+                     box.top, box.width, box.height, look, faint, title_element(title));
+}
+
+}  // namespace
+
+std::string svg_box(const SvgBox& box, const SeriesStyle& style, const std::string& title, double opacity) {
+  return rectangle(box, fmt::format("class=\"box {}\" fill=\"{}\"", style.name, style.color), opacity, title);
+}
+
+std::string svg_box(const SvgBox& box, const std::string& color, const std::string& title, double opacity) {
+  return rectangle(box, fmt::format("fill=\"{}\"", color), opacity, title);
 }
 
 Scale::Scale(double low, double high, double from, double to) : from_(from), to_(to) {

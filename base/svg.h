@@ -9,12 +9,19 @@ namespace draftsmith {
 
 inline constexpr double kPlotWidth = 760;  // of a plot's own coordinates
 
-// Look of a series. After eight colours the first comes again, hollow or thin in place of filled.
+// Look of a series. Marks differ in shape too, so that a plot can be read without colours.
 struct SeriesStyle {
-  const char* color;
-  bool filled;
+  const char* color;         // of files of their own; pages have colours for light and dark by `name`
+  bool filled = true;        // marks are filled, and lines thick
+  size_t shape = 0;          // of marks, 0 to kShapes - 1: circle, square, diamond, triangle, triangle on its tip
+  const char* name = "ink";  // class in style sheets: "s0" to "s7", or "ink", the colour of text
 };
+inline constexpr size_t kShapes = 5;
+// Returns the look of the series with that index. After eight colours the first comes again, hollow or thin in place of
+// filled; shapes repeat after five, so that no two of the first 40 look alike.
 SeriesStyle series_style(size_t index);
+// Returns the look of what is no series: the colour of text.
+inline constexpr SeriesStyle kInk{.color = "#1d2329"};
 
 // Returns the opening tag, with a label for readers who do not see the plot.
 std::string open_svg(double height, const std::string& label);
@@ -22,6 +29,8 @@ std::string open_svg(double height, const std::string& label);
 std::string standalone_svg(const std::string& svg);
 // Returns a text, which is escaped. anchor: start, middle or end.
 std::string svg_text(double x, double y, const std::string& text, const char* anchor = "start");
+// Returns a mark of the style's shape around a point. It shows `title` when the pointer rests on it.
+std::string svg_mark(double x, double y, const SeriesStyle& style, const std::string& title = "");
 // Returns a line. kind: a class of the report's style, "grid" or "whisker".
 std::string svg_line(double x1, double y1, double x2, double y2, const char* kind);
 
@@ -33,6 +42,8 @@ struct SvgBox {
   double height;
 };
 // Returns a filled rectangle that shows `title` when the pointer rests on it. opacity: of the fill, 0 to 1.
+std::string svg_box(const SvgBox& box, const SeriesStyle& style, const std::string& title, double opacity = 1);
+// Likewise, in a colour that is the same in the light and in the dark.
 std::string svg_box(const SvgBox& box, const std::string& color, const std::string& title, double opacity = 1);
 
 // A linear scale from data to pixels, with round tick values.

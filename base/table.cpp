@@ -177,21 +177,44 @@ std::string Table::text_with_whole_names(size_t max_width) const {
   return broken.text(max_width);
 }
 
-std::string Table::html() const {
-  const auto line = [&](const std::vector<std::string>& cells, const std::string& tag) {
-    std::string html = "<tr>";
-    for (size_t i = 0; i < cells.size(); ++i) {
-      html += "<" + tag + (columns_[i].align == Align::kLeft ? " class=\"left\">" : ">");
-      html += escape_html(cells[i]);
-      html.append("</").append(tag).append(">");
-    }
-    return html + "</tr>\n";
-  };
-  std::string html = "<table>\n" + line(headers(), "th");
-  for (const auto& row : rows_) {
-    if (!row.empty()) html += line(row, "td");
+namespace {
+
+// Returns a cell's text, with the interval behind a number as an element of its own.
+std::string cell_html(const std::string& cell) {
+  const size_t interval = cell.find(" [");
+  if (interval == std::string::npos || !cell.ends_with(']') || cell.find_first_of("0123456789") != 0) {
+    return escape_html(cell);
   }
-  return html + "</table>\n";
+  return escape_html(cell.substr(0, interval)) + " <span class=\"interval\">" + escape_html(cell.substr(interval + 1)) +
+         "</span>";
+}
+
+// Returns the start tag of a cell. `head`: of what it heads, "row" or "col"; empty for other cells.
+std::string cell_tag(const Column& column, const std::string& head, const std::string& title) {
+  std::string tag = head.empty() ? "<td" : "<th scope=\"" + head + "\"";
+  if (column.align == Align::kLeft) tag += " class=\"left\"";
+  if (!title.empty()) tag += " title=\"" + escape_html(title) + "\"";
+  return tag + ">";
+}
+
+}  // namespace
+
+std::string Table::html() const {
+  std::string html = "<table>\n<thead><tr>";
+  for (const Column& column : columns_) {
+    html += cell_tag(column, "col", column.title) + escape_html(column.header) + "</th>";
+  }
+  html += "</tr></thead>\n<tbody>\n";
+  for (const auto& row : rows_) {
+    if (row.empty()) continue;
+    html += "<tr>";
+    for (size_t i = 0; i < row.size(); ++i) {
+      const bool heads = i == 0 && columns_[i].align == Align::kLeft;
+      html += cell_tag(columns_[i], heads ? "row" : "", "") + cell_html(row[i]) + (heads ? "</th>" : "</td>");
+    }
+    html += "</tr>\n";
+  }
+  return html + "</tbody></table>\n";
 }
 
 std::string Table::csv() const {

@@ -12,6 +12,7 @@ enum class Align { kLeft, kRight };
 struct Column {
   std::string header;
   Align align = Align::kRight;
+  std::string title = {};  // of HTML: shown when the pointer rests on the header
 };
 
 class Table {
@@ -32,6 +33,8 @@ class Table {
   // Like text(), but long names in the first column take several lines, broken behind a '.' where there is one: what
   // tells grids of settings apart stands at the end of a name.
   std::string text_with_whole_names(size_t max_width = 100) const;
+  // Returns a table whose left-aligned first cells head their rows. The interval behind a number, in brackets, is an
+  // element of class "interval".
   std::string html() const;
   // Returns lines of cells; those with a comma, a quote or a newline are quoted (RFC 4180).
   std::string csv() const;

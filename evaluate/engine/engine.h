@@ -16,6 +16,7 @@
 #include "evaluate/theory/ppd_simulation.h"
 #include "evaluate/theory/prediction.h"
 #include "infer/forced/prediction_quality.h"
+#include "infer/traced_output.h"
 
 namespace draftsmith::evaluate {
 
@@ -98,6 +99,11 @@ class Engine {
   }
   // Returns the times of the parts of a ppd setting's tokens, measured after half of `output`.
   virtual LayerTimes ppd_times(const Setting&, const Prompt&, const std::vector<int64_t>&) { return {}; }
+  // Returns the origins of the tokens of a line's output (infer::trace_output()); empty if the engine knows none.
+  virtual std::vector<infer::TracedToken> trace(const Setting&, const Prompt&, int64_t /*line*/,
+                                                int64_t /*max_new_tokens*/) {
+    return {};
+  }
   // Returns number types, sizes, threads and directories, for results.json.
   virtual nlohmann::ordered_json description() const = 0;
   // Returns a text that differs for other models. Measurements of another fingerprint are not resumed.

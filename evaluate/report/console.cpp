@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "evaluate/report/headline.h"
 #include "evaluate/report/report.h"
 #include "evaluate/report/sections.h"
 
@@ -39,6 +40,9 @@ std::string results_table(const Results& results) {
       }
     }
   }
+  const std::vector<std::string> lines = headlines(results);
+  if (!text.empty() && !lines.empty()) text += "\n";
+  for (const std::string& line : lines) text += wrapped(line, kWidth);
   return text;
 }
 

@@ -1,67 +1,111 @@
 #include "evaluate/report/headline.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
 
+#include "evaluate/report/section.h"
+#include "evaluate/report/setting_names.h"
+
 namespace draftsmith::evaluate {
 namespace {
 
-// Share of the processors above which others disturb times.
-constexpr double kDisturbing = 0.1;
-
-// Returns whether the setting drafts for, or leaves out work of, the baseline's model.
-bool drafts(const SettingResult& setting) {
-  return setting.method != "greedy" && setting.method != "sample" && !setting.measurement_error &&
-         std::isfinite(setting.speed.speedup.value);
+double speedup_of(const SettingResult* setting) {
+  return setting == nullptr ? 1 : setting->speed.speedup.value;
 }
 
-bool has_greedy_output(const SettingResult& setting) {
-  return setting.exactness && setting.exactness->lossless && setting.lossless_check.value_or(false);
+bool counts(const SettingResult& setting, const TaskResult& task) {
+  const double speedup = setting.speed.speedup.value;
+  return setting.baseline == task.baseline.name && setting.name != task.baseline.name && !setting.repeats &&
+         !setting.measurement_error && !setting.failed_lines && std::isfinite(speedup) && speedup > 0;
 }
 
-std::string speed_of(const SettingResult& setting) {
+bool is_lossless(const SettingResult& setting) {
+  if (setting.lossless_check) return *setting.lossless_check;
+  // Files of earlier versions lack the verdict.
+  return setting.exactness && setting.exactness->lossless && setting.exactness->explained_by_rounding.value_or(true);
+}
+
+// Returns whether a setting was measured to lose at most one point.
+bool is_near(const SettingResult& setting, double point) {
+  return setting.quality.difference && setting.quality.difference->value >= -point;
+}
+
+// Returns whether the interval says that the setting is faster than its baseline.
+bool is_faster(const SettingResult& setting) {
   const Ratio& speedup = setting.speed.speedup;
-  const double half = (speedup.interval.high - speedup.interval.low) / 2;
-  return std::isfinite(half) ? fmt::format("{:.2f} ±{:.2f}", speedup.value, half)
-                             : fmt::format("{:.2f}", speedup.value);
+  return std::isfinite(speedup.interval.low) ? speedup.interval.low > 1 : speedup.value > 1;
 }
 
-std::string cost_of(const SettingResult& setting, const ScoreStyle& score) {
-  if (has_greedy_output(setting)) return "with the same output";
-  if (!setting.quality.difference || score.name.empty()) return "";
-  return fmt::format("{:+.{}f} {}", setting.quality.difference->value, score.digits, score.name);
+std::string times(const SettingResult& setting) {
+  return fmt::format("{:.2f} ×", setting.speed.speedup.value);
+}
+
+using Names = std::map<std::string, std::string>;
+
+std::string lossless_words(const Best& best, const std::string& score, const Names& names) {
+  if (best.lossless == nullptr) return "";
+  const std::string same = score.empty() ? "with the same output" : "at the same " + score;
+  if (!is_faster(*best.lossless)) {
+    return fmt::format("No lossless method is measurably faster (the best: {}, {})", times(*best.lossless),
+                       names.at(best.lossless->name));
+  }
+  return fmt::format("Lossless methods are up to {} as fast {} ({})", times(*best.lossless), same,
+                     names.at(best.lossless->name));
+}
+
+std::string near_words(const Best& best, const std::string& score, const ScoreStyle& style, const Names& names) {
+  const std::string size = style.point == 1 ? "one point" : fmt::format("{:g}", style.point);
+  const std::string within = fmt::format("within {} of {}", size, score);
+  if (best.near != nullptr) {
+    return fmt::format("the best {} is {} as fast ({}, {:+.{}f})", within, times(*best.near), names.at(best.near->name),
+                       best.near->quality.difference->value, style.digits);
+  }
+  return best.lossy ? fmt::format("nothing {} is faster", within) : "";
 }
 
 }  // namespace
 
-std::string headline_note(const TaskResult& task) {
-  const SettingResult* fastest = nullptr;
-  const SettingResult* same = nullptr;
-  const auto is_faster = [](const SettingResult& setting, const SettingResult* than) {
-    return than == nullptr || setting.speed.speedup.value > than->speed.speedup.value;
-  };
+Best best_settings(const TaskResult& task) {
+  const ScoreStyle style = score_style(task);
+  Best best;
   for (const SettingResult& setting : task.settings) {
-    if (!drafts(setting)) continue;
-    if (is_faster(setting, fastest)) fastest = &setting;
-    if (has_greedy_output(setting) && is_faster(setting, same)) same = &setting;
+    if (counts(setting, task) && is_lossless(setting) &&
+        (best.lossless == nullptr || speedup_of(&setting) > speedup_of(best.lossless))) {
+      best.lossless = &setting;
+    }
   }
-  if (fastest == nullptr) return "";
-  const std::string cost = cost_of(*fastest, score_style(task));
-  std::string text = fmt::format("  In words: the fastest is {}, {} times the baseline's speed{}", fastest->name,
-                                 speed_of(*fastest), cost.empty() ? "" : ", " + cost);
-  if (same != nullptr && same != fastest) {
-    text += fmt::format("; of those with the same output, {}, {} times", same->name, speed_of(*same));
+  for (const SettingResult& setting : task.settings) {
+    if (!counts(setting, task) || is_lossless(setting) || !setting.quality.difference) continue;
+    best.lossy = true;
+    const double least = std::max(speedup_of(best.lossless), speedup_of(best.near));
+    if (is_near(setting, style.point) && is_faster(setting) && speedup_of(&setting) > least) best.near = &setting;
   }
-  return text;
+  return best;
 }
 
-std::string busy_note(const Results& results) {
-  const auto load = results.environment.find("other_load");
-  if (load == results.environment.end() || !load->is_number() || load->get<double>() < kDisturbing) return "";
-  return fmt::format(
-      "! Other processes used {:.0f} % of the processors meanwhile: these are speeds of a busy machine, and low ones",
-      100 * load->get<double>());
+std::string headline(const TaskResult& task) {
+  const Best best = best_settings(task);
+  const ScoreStyle style = score_style(task);
+  const std::string score = score_words(style.name);
+  const Names names = short_names(task);
+  const std::string lossless = lossless_words(best, score, names);
+  std::string near = near_words(best, score, style, names);
+  if (lossless.empty() && near.empty()) return "";
+  if (lossless.empty()) near.front() = near.starts_with('t') ? 'T' : 'N';
+  return lossless + (lossless.empty() || near.empty() ? "" : "; ") + near + ".";
+}
+
+std::vector<std::string> headlines(const Results& results) {
+  const auto reported = std::ranges::count_if(results.tasks, [](const TaskResult& task) { return !task.chooses; });
+  std::vector<std::string> lines;
+  for (const TaskResult& task : results.tasks) {
+    std::string line = task.chooses ? "" : headline(task);
+    if (line.empty()) continue;
+    lines.push_back(reported > 1 ? task.name + ": " + line : std::move(line));
+  }
+  return lines;
 }
 
 }  // namespace draftsmith::evaluate

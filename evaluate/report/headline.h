@@ -1,18 +1,30 @@
-// What a table of settings shows, in words.
+// What a suite found, in one sentence a task: console, pages and Markdown begin or end with it.
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "evaluate/report/section.h"
+#include "evaluate/results/results.h"
 
 namespace draftsmith::evaluate {
 
-// Returns a sentence that names the fastest setting and the fastest one with greedy decoding's own output; empty
-// without speedups of drafting. Drafters that decode alone, and settings with a measurement error, are left out.
-std::string headline_note(const TaskResult& task);
+// Settings that the headline of a task names; nullptr: there is none.
+struct Best {
+  const SettingResult* lossless = nullptr;  // the fastest whose checks of losslessness passed
+  const SettingResult* near = nullptr;      // the fastest that loses at most one point, and is faster than `lossless`
+  bool lossy = false;                       // there are settings that may lose quality
+};
 
-// Returns a warning that other processes were at work during the evaluation; empty if they used little of the
-// processors, or that is not recorded.
-std::string busy_note(const Results& results);
+// Returns the best settings among those that are compared with the task's own baseline. Settings with failed lines or
+// wrong measurements, repeated baselines and settings without a speedup do not count.
+Best best_settings(const TaskResult& task);
+
+// Returns the sentence: "Lossless methods are up to 2.41 × as fast at the same BLEU (...); the best within one point of
+// BLEU is 2.93 × as fast (...)." Empty if no setting can be compared.
+std::string headline(const TaskResult& task);
+
+// Returns the headlines of all tasks but those on which settings are chosen, with the tasks' names if there are
+// several.
+std::vector<std::string> headlines(const Results& results);
 
 }  // namespace draftsmith::evaluate

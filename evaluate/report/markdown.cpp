@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/table.h"
+#include "evaluate/report/headline.h"
 #include "evaluate/report/report.h"
 #include "evaluate/report/sections.h"
 
@@ -89,7 +90,9 @@ std::string part_markdown(const Part& part) {
 }  // namespace
 
 std::string report_markdown(const Results& results) {
-  std::string text = fmt::format("# {}\n\n{}", results.suite, stamp(results));
+  std::string text = fmt::format("# {}\n\n", results.suite);
+  for (const std::string& line : headlines(results)) text += wrapped(line, kDocumentWidth, 0, 0) + "\n";
+  text += stamp(results);
   for (const TaskResult& task : results.tasks) {
     text += fmt::format("\n## {}\n", task.name);
     for (const Section& section : sections()) {

@@ -1,68 +1,166 @@
+// A suite's report as one HTML file: text, tables and pictures that need no script, then data, D3 and scripts that draw
+// the pictures as wide as the window, sort and filter.
+#include <algorithm>
 #include <sstream>
 
 #include <fmt/format.h>
 
 #include "base/html.h"
+#include "base/utf8.h"
+#include "evaluate/report/headline.h"
+#include "evaluate/report/page_environment.h"
+#include "evaluate/report/page_texts.h"
 #include "evaluate/report/report.h"
 #include "evaluate/report/sections.h"
+#include "evaluate/report/setting_details.h"
 
 namespace draftsmith::evaluate {
 namespace {
 
-constexpr const char* kStyle =
-    R"(body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:1100px;padding:0 1em;
-color:#1d2329;background:#fff}table{border-collapse:collapse;width:100%;font-size:13px}th,td{padding:3px 8px;
-text-align:right;border-bottom:1px solid #dde3e8}th.left,td.left{text-align:left}svg{width:100%;
-max-width:900px;font:12px system-ui,sans-serif}.grid{stroke:#e3e8ec}.whisker{stroke:#888}
-.error{color:#b00020;font-weight:600}dl{display:grid;grid-template-columns:max-content 1fr;gap:2px 16px}
-dt{color:#5b6770}dd{margin:0}h2{margin-top:2em})";
+using nlohmann::ordered_json;
 
-std::string paragraph(const std::string& text) {
+constexpr size_t kMostNotes = 3;  // that stand below a table without being asked for
+
+// Returns an element with data for scripts. No text in it ends the element or begins a comment.
+std::string data_element(const ordered_json& data, const std::string& kind) {
+  std::string html = "<script type=\"application/json\" class=\"" + kind + "\">";
+  for (const char c : data.dump(-1, ' ', false, ordered_json::error_handler_t::replace)) {
+    c == '<' ? void(html += "\\u003c") : html.push_back(c);
+  }
+  return html + "</script>\n";
+}
+
+std::string paragraph(const std::string& text, const std::string& kind) {
   const bool error = text.starts_with("!");
-  return fmt::format("<p{}>{}</p>\n", error ? " class=\"error\"" : "", escape_html(text));
+  return fmt::format("<p class=\"{}\">{}</p>\n", error ? "error" : kind, escape_html(text));
 }
 
 // Returns a paragraph for each line of a caption, since HTML shows newlines as blanks.
 std::string caption_html(const std::string& caption) {
   std::string html;
   std::istringstream lines(caption);
-  for (std::string line; std::getline(lines, line);) html += paragraph(line);
+  for (std::string line; std::getline(lines, line);) html += paragraph(line, "caption");
   return html;
+}
+
+std::string figure_html(const Figure& figure) {
+  std::string html = figure.data.is_null() ? "<figure>\n" : "<figure class=\"plot\">\n";
+  html += "<div class=\"drawing\">" + figure.svg + "</div>\n";
+  if (!figure.data.is_null()) html += data_element(figure.data, "data");
+  if (!figure.caption.empty()) html += "<figcaption>" + escape_html(figure.caption) + "</figcaption>\n";
+  return html + "</figure>\n";
+}
+
+// Returns notes: errors, and a few others. More of these are folded away.
+std::string notes_html(const std::vector<std::string>& notes) {
+  std::string errors;
+  std::string others;
+  size_t count = 0;
+  for (const std::string& note : notes) {
+    const bool error = note.starts_with('!');
+    (error ? errors : others) += paragraph(note, "note");
+    count += error ? 0 : 1;
+  }
+  if (count <= kMostNotes) return errors + others;
+  return errors + fmt::format("<details><summary>{} notes</summary>\n", count) + others + "</details>\n";
 }
 
 std::string part_html(const Part& part) {
-  std::string html = caption_html(part.caption);
-  if (!part.table.empty()) html += part.table.html();
-  for (const std::string& note : part.notes) html += paragraph(note);
-  for (const std::string& plot : part.plots) html += plot;
+  std::string html;
+  for (const Figure& figure : part.figures) html += figure_html(figure);
+  html += caption_html(part.caption);
+  if (!part.table.empty()) html += "<div class=\"table\">" + part.table.html() + "</div>\n";
+  return html + notes_html(part.notes) + part.html;
+}
+
+// Returns the headings and parts of sections. `parts` returns those of a section, and `place` begins the headings' ids.
+template <class Parts>
+std::string sections_html(const std::string& place, const Parts& parts) {
+  std::string html;
+  size_t index = 0;
+  for (const Section& section : sections()) {
+    ++index;
+    const std::vector<Part> shown = parts(section);
+    if (shown.empty()) continue;
+    html += "<section>\n";
+    if (!section.title.empty()) {
+      html += fmt::format("<h3 id=\"{}-{}\">{}</h3>\n", place, index, escape_html(section.title));
+    }
+    for (const Part& part : shown) html += part_html(part);
+    html += "</section>\n";
+  }
   return html;
 }
 
-std::string task_html(const TaskView& view) {
-  std::string html = fmt::format("<h2>{}</h2>\n", escape_html(view.task.name));
-  for (const Section& section : sections()) {
-    if (section.parts == nullptr) continue;
-    const auto parts = section.parts(view, Form::kFull);
-    if (!parts.empty() && !section.title.empty()) html += fmt::format("<h3>{}</h3>\n", escape_html(section.title));
-    for (const Part& part : parts) html += part_html(part);
+std::string task_html(const TaskView& view, const std::string& place) {
+  std::string html = fmt::format("<article><h2 id=\"{}\">{}</h2>\n", place, escape_html(view.task.name));
+  html += data_element(setting_details(view.task), "details");
+  html += sections_html(place, [&](const Section& section) {
+    return section.parts == nullptr ? std::vector<Part>() : section.parts(view, Form::kFull);
+  });
+  return html + "</article>\n";
+}
+
+std::string shared_html(const Results& results) {
+  const std::string html = sections_html("all", [&](const Section& section) {
+    return section.shared_parts == nullptr ? std::vector<Part>() : section.shared_parts(results);
+  });
+  return html.empty() ? "" : "<article>\n" + html + "</article>\n";
+}
+
+// Returns a headline whose names of settings, in parentheses, step back.
+std::string headline_html(const std::string& line) {
+  std::string html;
+  for (const char c : paragraph(line, "headline")) {
+    if (c == '(') html += "<span class=\"who\">";
+    html.push_back(c);
+    if (c == ')') html += "</span>";
   }
   return html;
+}
+
+// Returns the page's first lines: what was found, when and where.
+std::string head_html(const Results& results) {
+  std::string html = "<header><h1>" + escape_html(results.suite) + "</h1>\n";
+  for (const std::string& line : headlines(results)) html += headline_html(line);
+  std::string stamp;
+  for (const char* key : {"date", "device", "commit"}) {
+    const auto text = results.environment_text(key);
+    if (!text || text->empty()) continue;
+    const bool commit = std::string(key) == "commit";
+    const std::string shown = std::string(key) == "date" ? text->substr(0, 10) : *text;
+    stamp += (stamp.empty() ? "" : " · ") + std::string(commit ? "commit " : "") + shown;
+  }
+  return html + paragraph(stamp, "stamp") + "</header>\n";
+}
+
+std::string scripts_html() {
+  return "<script>/*\n" + page_texts_ending("LICENCE") + "*/\n" + page_texts_ending(".min.js") +
+         "</script>\n<script>\n" + page_texts_ending(".page.js") + "</script>\n";
 }
 
 }  // namespace
 
+std::string page_texts_ending(std::string_view ending) {
+  std::string text;
+  for (const PageText& file : page_texts()) {
+    if (file.name.ends_with(ending)) text += std::string(file.text) + "\n";
+  }
+  return text;
+}
+
 std::string report_html(const Results& results) {
   std::string html = fmt::format(
-      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title><style>{1}</style></head>\n"
-      "<body><h1>{0}</h1>\n<dl>\n",
-      escape_html(results.suite), kStyle);
-  for (const auto& [key, value] : results.environment.items()) {
-    html += fmt::format("<dt>{}</dt><dd>{}</dd>\n", escape_html(key),
-                        escape_html(value.is_string() ? value.get<std::string>() : value.dump()));
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<meta name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n<style>\n{}</style></head>\n<body>\n",
+      escape_html(results.suite), page_texts_ending(".css"));
+  html += head_html(results) + "<main>\n";
+  for (size_t i = 0; i < results.tasks.size(); ++i) {
+    html += task_html({results, results.tasks[i]}, fmt::format("task{}", i + 1));
   }
-  html += "</dl>\n";
-  for (const TaskResult& task : results.tasks) html += task_html({results, task});
-  return html + "</body></html>\n";
+  html += shared_html(results) + "<article>\n" + environment_html(results) + "</article>\n</main>\n";
+  return replace_invalid_utf8(html + scripts_html() + "</body></html>\n");
 }
 
 }  // namespace draftsmith::evaluate

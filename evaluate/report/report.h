@@ -9,18 +9,19 @@
 
 namespace draftsmith::evaluate {
 
-// Returns the tables of each task for the console, at most 100 columns wide. Notes report measurement errors and
-// lossless settings that differ. Speedup is end to end (mean over lines), decode is without encoder and prefill, and
-// theory predicts decode. Runs are those of target + drafter per output.
+// Returns the tables of each task for the console, at most 100 columns wide, and the headlines at the end. Notes report
+// measurement errors and lossless settings that differ. Speedup is end to end (mean over lines), decode is without
+// encoder and prefill, and theory predicts decode. Runs are those of target + drafter per output.
 std::string results_table(const Results& results);
 
 // Returns a CSV file with a line for each setting of each task. Absent values are empty.
 std::string results_csv(const Results& results);
 
-// Returns one self-contained page with tables and inline SVG plots.
+// Returns one self-contained page with tables and plots, which needs no other file and no network. Without scripts it
+// shows the same tables, and the plots as inline SVG.
 std::string report_html(const Results& results);
 
-// Returns the tables as a Markdown page. Its head has suite, commit, date, machine, threads and command.
+// Returns the tables as a Markdown page. Its head has the headlines, suite, commit, date, machine, threads and command.
 std::string report_markdown(const Results& results);
 
 // Writes match_rates.csv and, for each decoding, match_rates.DECODING.svg. A name of the rates follows "match_rates".

@@ -22,12 +22,25 @@ struct TaskView {
   const TaskResult& task;
 };
 
-// Table with caption, notes and plots, or plots alone.
+// Plot of a page: a picture, and its data for pages that draw it as wide as their window.
+struct Figure {
+  std::string caption = {};          // what to see in it
+  std::string svg = {};              // shown on paper, and where no script runs
+  nlohmann::ordered_json data = {};  // for evaluate/report/page/plots.js; null: the picture is all there is
+};
+// Returns the figure of a plot: base/plot.h, base/bars.h.
+template <class AnyPlot>
+Figure figure_of(const AnyPlot& plot, std::string caption = {}) {
+  return {std::move(caption), plot.svg(), plot.json()};
+}
+
+// Table with caption, notes and figures, or one of these alone. Notes on errors begin with "!".
 struct Part {
   std::string caption = {};  // above the table; newlines separate lines
   Table table = Table();
   std::vector<std::string> notes = {};  // below the table
-  std::vector<std::string> plots = {};  // SVG
+  std::vector<Figure> figures = {};
+  std::string html = {};  // of pages alone, where neither table nor figure will do
 };
 
 // Column of results.csv. A null value leaves the cell empty.
@@ -38,11 +51,13 @@ struct CsvColumn {
 // Returns the cell of a number; null for an unknown or absent number.
 nlohmann::ordered_json csv_number(const std::optional<double>& value);
 
-// Part of a report that shows one aspect of a task.
+// Part of a report that shows one aspect of a task, or of all results. An empty list of parts leaves it out.
 struct Section {
   std::string title = {};  // heading on pages; empty: none
-  // Returns the parts to show; an empty list leaves the section out.
+  // Returns the parts of a task.
   std::vector<Part> (*parts)(const TaskView& view, Form form) = nullptr;
+  // Returns the parts that no task has of its own, which a page shows after the tasks.
+  std::vector<Part> (*shared_parts)(const Results& results) = nullptr;
   std::vector<CsvColumn> csv = {};
 };
 
@@ -54,6 +69,8 @@ struct ScoreStyle {
 };
 // Returns the leading score of the task's metric.
 ScoreStyle score_style(const TaskResult& task);
+// Returns a score's name as papers write it: "BLEU", "chrF", "ROUGE-L".
+std::string score_words(const std::string& score);
 
 // Return a number with that many digits behind the point; empty for an unknown or absent number.
 std::string fixed(double value, int digits);

@@ -89,8 +89,8 @@ std::string exits_row(const SettingResult& setting, double top, bool with_layers
     const double share = static_cast<double>(counts[i]) / total;
     const double left = kLeft + width * static_cast<double>(i);
     if (with_layers) svg += svg_text(left + width / 2, 14, std::to_string(i + 1), "middle");
-    svg += svg_box({left, top, width - 2, kRow - 2}, "#3a76b1", fmt::format("layer {}: {:.1f} %", i + 1, 100 * share),
-                   share);
+    svg += svg_box({left, top, width - 2, kRow - 2}, series_style(0),
+                   fmt::format("layer {}: {:.1f} %", i + 1, 100 * share), share);
     svg += svg_text(left + width / 2, top + 14, fmt::format("{:.0f}", 100 * share), "middle");
   }
   return svg;
@@ -133,7 +133,7 @@ std::vector<Part> inside_parts(const TaskView& view, Form form) {
   part.table.drop_empty_columns();
   const std::string exits = full ? exits_svg(settings) : "";
   if (exits.empty()) return {part};
-  return {part, {.caption = "Where calm's tokens leave (%)", .plots = {exits}}};
+  return {part, {.figures = {{.caption = "Where calm's tokens leave (%)", .svg = exits}}}};
 }
 
 // Returns the column of a member of Inside.

@@ -175,7 +175,10 @@ std::vector<Part> match_rate_parts(const TaskView& view, Form form) {
     part.table = totals_table(rates.cells);
     if (form == Form::kBrief) continue;
     part.notes.emplace_back(kMatchRatesMeaning);
-    for (const std::string& decoding : decodings_of(rates.cells)) part.plots.push_back(heat_map(rates.cells, decoding));
+    for (const std::string& decoding : decodings_of(rates.cells)) {
+      part.figures.push_back({.caption = "Match rates of " + decoding + " decoding, in %: layers from top to bottom.",
+                              .svg = heat_map(rates.cells, decoding)});
+    }
   }
   return parts;
 }

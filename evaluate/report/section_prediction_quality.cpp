@@ -15,7 +15,11 @@ std::vector<Part> prediction_parts(const TaskView& view, Form form) {
   const std::string heading = fmt::format("next tokens of {} {} ({} positions), teacher-forced", prediction.lines,
                                           prediction.texts, prediction.positions);
   Part part{.caption = form == Form::kFull ? heading + "; relative: to the target." : view.task.name + ": " + heading,
-            .table = Table({{"model", Align::kLeft}, {"accuracy"}, {"cross entropy"}, {"rel. accuracy"}, {"rel. TV"}})};
+            .table = Table({{"model", Align::kLeft},
+                            {"accuracy", Align::kRight, "share of tokens that the model finds most likely"},
+                            {"cross entropy", Align::kRight, "nats a token"},
+                            {"rel. accuracy", Align::kRight, "share of tokens on which drafter and target agree"},
+                            {"rel. TV", Align::kRight, "total variation between drafter and target"}})};
   for (const auto& [name, model] : prediction.models) {
     part.table.add_row({name, fixed(model.accuracy, kDigits), fixed(model.cross_entropy, kDigits),
                         fixed(model.relative_accuracy, kDigits), fixed(model.relative_tv, kDigits)});

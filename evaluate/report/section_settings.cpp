@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "evaluate/report/check_notes.h"
-#include "evaluate/report/headline.h"
+#include "evaluate/report/busy_note.h"
 #include "evaluate/report/sections.h"
 
 namespace draftsmith::evaluate {
@@ -62,13 +62,12 @@ struct TableRow {
   const SettingResult& setting;
   const ScoreStyle& score;
   Form form;
-  size_t index;
   bool fallbacks;  // some setting of the task has a fallback rate
 
   // Returns digits behind the point for the table's form.
   int digits(int brief, int full) const { return form == Form::kBrief ? brief : full; }
-  // Returns a rate of fallbacks or rollbacks. Brief tables leave it out for settings that do not fall back.
-  std::string rate(double value) const { return form == Form::kFull || setting.falls_back() ? fixed(value, 3) : ""; }
+  // Returns a rate of fallbacks or rollbacks; empty for settings that do not fall back.
+  std::string rate(double value) const { return setting.falls_back() ? fixed(value, 3) : ""; }
 };
 
 // Column of the table of settings. Tables of a form lack the columns without a header for it.
@@ -76,6 +75,7 @@ struct SettingColumn {
   std::string brief;
   std::string full;
   std::string (*cell)(const TableRow& row);
+  std::string title = {};  // of pages: what the column is
   Align align = Align::kRight;
 
   const std::string& header(Form form) const { return form == Form::kBrief ? brief : full; }
@@ -83,23 +83,30 @@ struct SettingColumn {
 
 std::vector<SettingColumn> quality_and_speed_cells(const std::string& score) {
   return {
-      {"", "#", [](const TableRow& row) { return std::to_string(row.index); }},
-      {"run", "run", [](const TableRow& row) { return row.setting.name; }, Align::kLeft},
-      {score, score, [](const TableRow& row) { return quality(row.setting, row.score, row.form); }},
-      {"diff", "difference", [](const TableRow& row) { return difference(row.setting, row.score.digits); }},
-      {"", "p",
+      {"run", "setting", [](const TableRow& row) { return row.setting.name; }, "run", Align::kLeft},
+      {score, score_words(score), [](const TableRow& row) { return quality(row.setting, row.score, row.form); },
+       score + ", with its 95 % interval"},
+      {"diff", "difference", [](const TableRow& row) { return difference(row.setting, row.score.digits); },
+       "diff: from the setting's own baseline"},
+      {"", "p-value",
        [](const TableRow& row) {
          return row.setting.quality.difference ? fixed(row.setting.quality.difference->p_value, 3) : "";
-       }},
+       },
+       "p: of the difference, by the paired bootstrap"},
       {"speedup", "speedup",
        [](const TableRow& row) {
          const Ratio& speedup = row.setting.speed.speedup;
          return with_interval(speedup.value, speedup.interval, 2, row.form);
-       }},
-      {"", "per line", [](const TableRow& row) { return fixed(row.setting.speed.speedup_total.value, 2); }},
-      {"decode", "decode", [](const TableRow& row) { return fixed(row.setting.speed.speedup_decode.value, 2); }},
-      {"theory", "theory", [](const TableRow& row) { return theory(row.setting); }},
-      {"acct", "accounted", [](const TableRow& row) { return accounted(row.setting); }},
+       },
+       "speedup: tokens a second over those of the baseline"},
+      {"", "speedup a line", [](const TableRow& row) { return fixed(row.setting.speed.speedup_total.value, 2); },
+       "speedup_total: time a line, whatever the outputs' lengths"},
+      {"decode", "decoding alone", [](const TableRow& row) { return fixed(row.setting.speed.speedup_decode.value, 2); },
+       "decode: speedup without encoder and prompt"},
+      {"theory", "predicted", [](const TableRow& row) { return theory(row.setting); },
+       "theory: predicts the speedup of decoding alone from alpha and step times"},
+      {"acct", "accounted", [](const TableRow& row) { return accounted(row.setting); },
+       "acct: the speedup that the counted runs explain"},
   };
 }
 
@@ -107,15 +114,23 @@ std::vector<SettingColumn> acceptance_cells() {
   return {
       // Without room for both, the fallback rate tells about the runs of BiLD.
       {"runs", "", [](const TableRow& row) { return row.fallbacks ? "" : runs_text(row.setting.acceptance); }},
-      {"tok/run", "tokens/run",
-       [](const TableRow& row) { return fixed(row.setting.acceptance.tokens_per_target_run, row.digits(2, 3)); }},
-      {"alpha", "alpha", [](const TableRow& row) { return alpha(row.setting.acceptance); }},
-      {"", "accepted", [](const TableRow& row) { return fixed(row.setting.acceptance.acceptance_rate, 3); }},
-      {"fallb", "fallback", [](const TableRow& row) { return row.rate(row.setting.acceptance.fallback_rate); }},
-      {"rollb", "rollback", [](const TableRow& row) { return row.rate(row.setting.acceptance.rollback_rate); }},
-      {"", "target runs", [](const TableRow& row) { return fixed(row.setting.acceptance.target_runs_per_output, 1); }},
-      {"", "draft runs", [](const TableRow& row) { return fixed(row.setting.acceptance.draft_runs_per_output, 1); }},
-      {"", "tokens/s", [](const TableRow& row) { return fixed(row.setting.speed.tokens_per_second, 0); }},
+      {"tok/run", "tokens a target run",
+       [](const TableRow& row) { return fixed(row.setting.acceptance.tokens_per_target_run, row.digits(2, 3)); },
+       "tok/run: new tokens for each run of the target"},
+      {"alpha", "acceptance rate", [](const TableRow& row) { return alpha(row.setting.acceptance); },
+       "alpha: expected overlap of both models' distributions"},
+      {"", "drafted tokens kept", [](const TableRow& row) { return fixed(row.setting.acceptance.acceptance_rate, 3); },
+       "acceptance_rate: share of all drafted tokens"},
+      {"fallb", "target steps in", [](const TableRow& row) { return row.rate(row.setting.acceptance.fallback_rate); },
+       "fallb: fallbacks a new token (BiLD)"},
+      {"rollb", "takes back", [](const TableRow& row) { return row.rate(row.setting.acceptance.rollback_rate); },
+       "rollb: rollbacks a new token (BiLD)"},
+      {"", "target runs", [](const TableRow& row) { return fixed(row.setting.acceptance.target_runs_per_output, 1); },
+       "target_runs_per_output"},
+      {"", "drafter runs", [](const TableRow& row) { return fixed(row.setting.acceptance.draft_runs_per_output, 1); },
+       "draft_runs_per_output"},
+      {"", "tokens a second", [](const TableRow& row) { return fixed(row.setting.speed.tokens_per_second, 0); },
+       "tokens_per_second"},
   };
 }
 
@@ -135,10 +150,10 @@ Table settings_table(const TaskResult& task, Form form) {
   });
   const std::vector<SettingColumn> columns = columns_of(score, form);
   std::vector<Column> headers;
-  for (const SettingColumn& column : columns) headers.push_back({column.header(form), column.align});
+  for (const SettingColumn& column : columns) headers.push_back({column.header(form), column.align, column.title});
   Table table(std::move(headers));
   for (size_t i = 0; i < settings.size(); ++i) {
-    const TableRow row{*settings[i], score, form, i, fallbacks};
+    const TableRow row{*settings[i], score, form, fallbacks};
     std::vector<std::string> cells;
     for (const SettingColumn& column : columns) cells.push_back(column.cell(row));
     table.add_row(std::move(cells));
@@ -254,8 +269,7 @@ std::vector<Part> setting_parts(const TaskView& view, Form form) {
                                      task.timed_again));
   }
   for (const SettingResult& setting : task.settings) add_notes(setting, form, part.notes);
-  for (std::string note :
-       {lossless_verdict(task), conditional_note(task), headline_note(task), busy_note(view.results)}) {
+  for (std::string note : {lossless_verdict(task), conditional_note(task), busy_note(view.results)}) {
     if (!note.empty()) part.notes.push_back(std::move(note));
   }
   if (form == Form::kFull) {
@@ -267,7 +281,7 @@ std::vector<Part> setting_parts(const TaskView& view, Form form) {
 }  // namespace
 
 Section settings_section() {
-  return {.title = "", .parts = setting_parts, .csv = setting_columns()};
+  return {.title = "All settings", .parts = setting_parts, .csv = setting_columns()};
 }
 
 }  // namespace draftsmith::evaluate

@@ -127,7 +127,7 @@ Table table_of(const TaskView& view, const std::vector<Curve>& curves) {
 Plot plot_of(const std::string& method, const std::vector<const Curve*>& curves, double without) {
   Plot plot{.label = "latency by window, " + method,
             .x_title = "K, drafted tokens",
-            .y_title = "ms per token without prefill, " + method + ": solid measured, dashed long-run latency",
+            .y_title = "ms per token without prefill, " + method,
             .series = {},
             .levels = {{without, "autoregressive"}}};
   for (size_t i = 0; i < curves.size(); ++i) {
@@ -167,7 +167,8 @@ std::vector<Part> window_parts(const TaskView& view, Form form) {
   for (const Curve& curve : curves) methods[curve.method].push_back(&curve);
   for (const auto& [method, of_method] : methods) {
     const double without = baseline_of_curve(view.task, *of_method.front()).speed.decode_ms_per_token;
-    part.plots.push_back(plot_of(method, of_method, without).svg());
+    part.figures.push_back(
+        figure_of(plot_of(method, of_method, without), "Solid: measured; dashed: the long-run latency of theory."));
   }
   return {part};
 }

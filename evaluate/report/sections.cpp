@@ -10,16 +10,32 @@
 namespace draftsmith::evaluate {
 
 const std::vector<Section>& sections() {
-  static const std::vector<Section> kAll{
-      settings_section(),    windows_section(),         prediction_quality_section(), phases_section(),
-      inside_section(),      quality_latency_section(), quality_speedup_section(),    accepted_lengths_section(),
-      match_rates_section(), checks_section()};
+  static const std::vector<Section> kAll{quality_speedup_section(),
+                                         settings_section(),
+                                         predicted_speed_section(),
+                                         windows_section(),
+                                         prediction_quality_section(),
+                                         quality_latency_section(),
+                                         phases_section(),
+                                         acceptance_positions_section(),
+                                         accepted_lengths_section(),
+                                         inside_section(),
+                                         match_rates_section(),
+                                         examples_section(),
+                                         training_section(),
+                                         checks_section()};
   return kAll;
 }
 
 ScoreStyle score_style(const TaskResult& task) {
   const auto metric = metrics::make_metric(task.metric);
   return {.name = metric->leading_score(), .digits = metric->digits(), .point = metric->point()};
+}
+
+std::string score_words(const std::string& score) {
+  if (score == "bleu") return "BLEU";
+  if (score.starts_with("chrf")) return "chrF" + score.substr(4);
+  return score.starts_with("rouge") ? "ROUGE-" + score.substr(5) : score;
 }
 
 nlohmann::ordered_json csv_number(const std::optional<double>& value) {

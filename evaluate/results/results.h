@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "evaluate/measure/speed.h"
+#include "evaluate/results/example.h"
 #include "evaluate/results/first_token_test.h"
 #include "evaluate/theory/ppd_simulation.h"
 #include "infer/forced/match_rates.h"
@@ -236,6 +237,7 @@ struct TaskResult {
   std::vector<SettingResult> settings;
   Named<DrafterResult> drafters;
   std::optional<TaskPrediction> prediction;
+  std::vector<Example> examples;
 
   // Returns the setting of that name, the baseline included, or nullptr.
   const SettingResult* find(const std::string& setting) const;

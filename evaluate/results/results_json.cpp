@@ -2,6 +2,7 @@
 #include <map>
 
 #include "evaluate/results/checks_json.h"
+#include "evaluate/results/examples_json.h"
 #include "evaluate/results/json_io.h"
 #include "evaluate/results/results.h"
 
@@ -249,6 +250,7 @@ void visit(Io& io, Of<Io, TaskResult>& task) {
   io("runs", task.settings);
   io("drafters", task.drafters);
   io("prediction", task.prediction);
+  if (!Io::kWrites || !task.examples.empty()) io("examples", task.examples);
 }
 
 template <class Io>

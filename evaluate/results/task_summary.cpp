@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "evaluate/results/drafter_summary.h"
+#include "evaluate/results/examples.h"
 #include "evaluate/results/inside_summary.h"
 #include "evaluate/results/lossless_checks.h"
 #include "infer/parts.h"
@@ -51,6 +52,7 @@ class TaskSummary {
     for (size_t i = 1; i < measured_.rows.size(); ++i) result.settings.push_back(row_result(measured_.rows[i]));
     result.drafters = drafter_results(measured_);
     if (!measured_.predicted.empty()) result.prediction = task_prediction(measured_);
+    result.examples = example_outputs(measured_, engine_);
     return result;
   }
 

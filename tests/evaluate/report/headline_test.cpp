@@ -1,76 +1,82 @@
-// The sentence under a table, and the warning about other work.
+// The sentence that says what a suite found.
 #include "evaluate/report/headline.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "evaluate/report/report.h"
-#include "tests/evaluate/fake_engine.h"
-#include "tests/support/errors.h"
+#include "tests/evaluate/report/results_of_settings.h"
 
 namespace draftsmith::evaluate {
 namespace {
 
+using testing::EndsWith;
 using testing::HasSubstr;
-using testing::Not;
 
-SettingResult measured(const std::string& name, double speedup, bool same_output) {
-  SettingResult setting;
-  setting.name = name;
-  setting.method = "bild";
-  setting.speed.speedup = {speedup, {speedup - 0.1, speedup + 0.1}};
-  setting.exactness.emplace().lossless = same_output;
-  if (same_output) setting.lossless_check = true;
-  setting.quality.difference.emplace().value = same_output ? 0 : -1.333;
-  return setting;
-}
-
-TEST(Headline, NamesTheFastestAndTheFastestOfTheSameOutput) {
-  TaskResult task;
-  task.settings = {measured("assisted", 1.5, true), measured("bild", 2.0, false), measured("slow", 1.2, true)};
-  task.settings.push_back(measured("drafter alone", 9, false));
-  task.settings.back().method = "greedy";
+TEST(Headline, NamesTheFastestLosslessSettingAndTheFastestNearIt) {
+  const TaskResult task = made_task({made_lossless("speculative.small.T0.G4", "speculative", 2.41),
+                                     made_lossless("assisted.small", "assisted", 2.2),
+                                     made_setting("bild.small.FB0.5", "bild", 2.93, 29.2, "small"),
+                                     made_setting("bild.small.FB0.3", "bild", 4, 27, "small")});
   EXPECT_EQ(
-      headline_note(task),
-      "  In words: the fastest is bild, 2.00 ±0.10 times the baseline's speed, -1.33 bleu; of those with the same "
-      "output, assisted, 1.50 ±0.10 times");
+      headline(task),
+      "Lossless methods are up to 2.41 × as fast at the same BLEU (speculative · small); the best within one point "
+      "of BLEU is 2.93 × as fast (bild · small · FB0.5, -0.80).");
 }
 
-TEST(Headline, SaysOnceWhatIsFastestWithTheSameOutput) {
-  TaskResult task;
-  task.settings = {measured("assisted", 1.5, true)};
-  EXPECT_EQ(headline_note(task),
-            "  In words: the fastest is assisted, 1.50 ±0.10 times the baseline's speed, with the same output");
+TEST(Headline, SaysWhenLossBringsNothing) {
+  EXPECT_THAT(headline(made_task({made_lossless("a", "assisted", 2), made_setting("b", "bild", 1.9, 30, "small")})),
+              EndsWith("; nothing within one point of BLEU is faster."));
 }
 
-TEST(Headline, IsEmptyWithoutDrafting) {
-  TaskResult task;
-  EXPECT_EQ(headline_note(task), "");
-  task.settings = {measured("failed", 3, true)};
-  task.settings.back().measurement_error = "the clock stood still";
-  EXPECT_EQ(headline_note(task), "");
+TEST(Headline, SaysWhenNothingIsFaster) {
+  EXPECT_EQ(headline(made_task({made_lossless("assisted.small", "assisted", 1.03)})),
+            "No lossless method is measurably faster (the best: 1.03 ×, assisted · small).");
 }
 
-TEST(BusyNote, WarnsOfOtherWorkAlone) {
+TEST(Headline, StandsWithoutLosslessSettings) {
+  EXPECT_EQ(headline(made_task({made_setting("bild.small", "bild", 2, 29.5, "small")})),
+            "The best within one point of BLEU is 2.00 × as fast (bild · small, -0.50).");
+  EXPECT_EQ(headline(made_task({})), "");
+}
+
+TEST(Headline, CountsNoSettingThatProvesNothing) {
+  SettingResult failed = made_lossless("failed", "assisted", 9);
+  failed.lossless_check = false;
+  failed.quality.difference->value = -2;
+  SettingResult repeated = made_lossless("A/A greedy", "greedy", 8, "");
+  repeated.repeats = "greedy";
+  SettingResult wrong = made_lossless("wrong", "speculative", 7);
+  wrong.measurement_error = "speedup_decode exceeds what the number of target runs allows";
+  SettingResult broken = made_lossless("broken", "speculative", 6);
+  broken.failed_lines = FailedLines{.lines = 1, .first = 0, .failure = "no numbers"};
+  SettingResult sampled = made_lossless("sampled", "speculative", 5);
+  sampled.baseline = "sample";
+  const TaskResult task =
+      made_task({failed, repeated, wrong, broken, sampled, made_lossless("right", "assisted", 1.5)});
+  EXPECT_EQ(best_settings(task).lossless->name, "right");
+  EXPECT_EQ(best_settings(task).near, nullptr);
+}
+
+TEST(Headline, EndsTheConsolesTablesAndBeginsPages) {
   Results results;
-  EXPECT_EQ(busy_note(results), "");
-  results.environment["other_load"] = 0.04;
-  EXPECT_EQ(busy_note(results), "");
-  results.environment["other_load"] = 0.457;
-  EXPECT_THAT(busy_note(results), HasSubstr("Other processes used 46 % of the processors"));
+  results.suite = "s";
+  results.tasks = {made_task({made_lossless("assisted.small", "assisted", 2)})};
+  const std::string line = "Lossless methods are up to 2.00 × as fast at the same BLEU (assisted · small).";
+  EXPECT_THAT(results_table(results), EndsWith(line + "\n"));
+  EXPECT_THAT(report_markdown(results), HasSubstr("# s\n\n" + line + "\n"));
+  EXPECT_THAT(report_html(results), HasSubstr("<p class=\"headline\">Lossless methods are up to 2.00 × as fast"));
 }
 
-TEST(BusyNote, ReachesTableAndPages) {
-  FakeSuite suite;
-  FakeEngine engine;
-  suite.options.run = {run("speculative")};
-  Results results = suite.evaluate(engine).results;
-  EXPECT_TRUE(results.environment.at("other_load").is_number());
-  results.environment["other_load"] = 0.5;
-  for (const std::string& text : {results_table(results), report_markdown(results), report_html(results)}) {
-    EXPECT_THAT(text, HasSubstr("Other processes used 50 %"));
-    EXPECT_THAT(text, HasSubstr("In words: the fastest is"));
-  }
+TEST(Headline, NamesTasksWhereThereAreSeveral) {
+  Results results;
+  results.tasks = {made_task({made_lossless("a", "assisted", 2)}), made_task({made_lossless("a", "assisted", 3)}),
+                   made_task({made_lossless("a", "assisted", 4)})};
+  results.tasks[1].name = "stories";
+  results.tasks[2].chooses = true;
+  const auto lines = headlines(results);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_THAT(lines[1], testing::StartsWith("stories: Lossless methods are up to 3.00"));
 }
 
 }  // namespace

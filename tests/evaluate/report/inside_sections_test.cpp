@@ -195,7 +195,7 @@ std::string page_of(const ordered_json& task) {
 std::string curves_of(const ordered_json& task) {
   const Results results = results_of(task);
   const auto parts = quality_latency_section().parts({results, results.tasks.front()}, Form::kFull);
-  return parts.empty() ? "" : parts.front().plots.front();
+  return parts.empty() ? "" : parts.front().figures.front().svg;
 }
 
 TEST(QualityCurves, JoinThePointsThatNoOtherBeats) {

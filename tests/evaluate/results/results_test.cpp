@@ -170,7 +170,7 @@ TEST(ResultsFile, ValuesOfAnotherTypeAreNotRecorded) {
   EXPECT_THAT(report_markdown(results),
               AllOf(HasSubstr("\ncpu not recorded, 2 cores, threads: 1"), HasSubstr("The command was not recorded.")));
   EXPECT_THAT(results_table(results), HasSubstr("greedy"));
-  EXPECT_THAT(report_html(results), HasSubstr("<dt>cpu</dt><dd>null</dd>"));
+  EXPECT_THAT(report_html(results), HasSubstr("<dt title=\"cpu\">processor</dt><dd>not recorded</dd>"));
 }
 
 TEST(ResultsFile, AccessorsReadWhatTheSuiteGave) {

@@ -1,6 +1,5 @@
-// Plots of quality against latency, as in BiLD's figure 7 (Kim et al. 2023), and against speedup.
+// Plot of quality against latency, as in BiLD's figure 7 (Kim et al. 2023).
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 
@@ -29,7 +28,10 @@ struct Group {
 };
 
 PlotPoint latency_point(const std::string& name, double latency, double quality) {
-  return {latency, quality, fmt::format("{}: latency {:.3f}, quality {:.4g}", name, latency, quality)};
+  return {.x = latency,
+          .y = quality,
+          .title = fmt::format("{}: latency {:.3f}, quality {:.4g}", name, latency, quality),
+          .key = name};
 }
 
 // Returns the groups in the order of their first setting.
@@ -56,10 +58,10 @@ std::vector<Part> latency_parts(const TaskView& view, Form form) {
   const auto groups = groups_of(view.task, score.name);
   if (std::none_of(groups.begin(), groups.end(), [](const Group& group) { return group.points.size() > 1; })) return {};
   Plot plot{.label = "quality against latency",
-            .x_title = "latency relative to greedy decoding (black); lines: its quality, one point below",
-            .y_title = score.name,
+            .x_title = "time, as a share of greedy decoding's",
+            .y_title = score_words(score.name),
             .series = {},
-            .levels = {{greedy->value}, {greedy->value - score.point}}};
+            .levels = {{greedy->value, "greedy decoding"}, {greedy->value - score.point, "one point less"}}};
   for (size_t i = 0; i < groups.size(); ++i) {
     const SeriesStyle style = series_style(i);
     plot.series.push_back({.name = groups[i].name,
@@ -70,48 +72,16 @@ std::vector<Part> latency_parts(const TaskView& view, Form form) {
                            .dashes = style.filled ? "" : "5 3"});
   }
   plot.series.push_back(
-      {.name = "", .style = {"#000", true}, .marks = {latency_point(view.task.baseline.name, 1, greedy->value)}});
-  return {{.plots = {plot.svg()}}};
-}
-
-std::pair<double, double> range(const metrics::Interval& interval) {
-  return {interval.low, interval.high};
-}
-
-std::vector<Part> speedup_parts(const TaskView& view, Form form) {
-  if (form == Form::kBrief) return {};
-  const ScoreStyle score = score_style(view.task);
-  PlotSeries settings{.name = "", .style = {"#3a76b1", true}};
-  size_t index = 0;
-  for (const SettingResult* setting : view.task.rows()) {
-    const std::string label = std::to_string(index++);
-    const auto* quality = setting->quality.find(score.name);
-    const Ratio& speedup = setting->speed.speedup;
-    if (quality == nullptr || !std::isfinite(speedup.value) || !std::isfinite(speedup.interval.low)) continue;
-    settings.marks.push_back(
-        {.x = speedup.value,
-         .y = quality->value,
-         .title = fmt::format("{}: {:.2f}× at {:.4g}", setting->name, speedup.value, quality->value),
-         .label = label,
-         .x_interval = range(speedup.interval),
-         .y_interval = range(quality->interval)});
-  }
-  if (settings.marks.empty()) return {};
-  const Plot plot{.label = "quality against speedup",
-                  .x_title = "speedup (numbers are the table's rows)",
-                  .y_title = score.name,
-                  .series = {settings}};
-  return {{.plots = {plot.svg()}}};
+      {.name = "", .style = kInk, .marks = {latency_point(view.task.baseline.name, 1, greedy->value)}});
+  return {{.figures = {figure_of(plot,
+                                 "Each method's grid of thresholds, with a line through the settings that no other "
+                                 "of the same grid beats in both time and quality.")}}};
 }
 
 }  // namespace
 
 Section quality_latency_section() {
   return {.title = "Quality against latency", .parts = latency_parts};
-}
-
-Section quality_speedup_section() {
-  return {.title = "Quality against speedup", .parts = speedup_parts};
 }
 
 }  // namespace draftsmith::evaluate

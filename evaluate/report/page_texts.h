@@ -1,0 +1,22 @@
+// Style sheet and scripts of pages, embedded in the program by CMake (cmake/page.cmake): evaluate/report/page/, and
+// the library D3 from Debian's packages (BSD-3-Clause; its licence goes with it into every page).
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace draftsmith::evaluate {
+
+struct PageText {
+  std::string_view name;  // of the file, without its folder
+  std::string_view text;
+};
+
+// Returns all files, those of D3 first and in the order in which they must run.
+std::span<const PageText> page_texts();
+
+// Returns the texts of the files whose names end like this, one after the other.
+std::string page_texts_ending(std::string_view ending);
+
+}  // namespace draftsmith::evaluate

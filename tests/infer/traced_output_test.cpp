@@ -1,0 +1,81 @@
+// Where the tokens of an output are from.
+#include "infer/traced_output.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "infer/drafters/model_drafter.h"
+#include "infer/generator.h"
+#include "tests/support/oracle_fixtures.h"
+
+namespace draftsmith::infer::testing {
+namespace {
+
+using ::testing::ElementsAre;
+
+std::string written(const std::vector<TracedToken>& tokens) {
+  std::string text;
+  for (const TracedToken& token : tokens) text += std::to_string(token.id) + "dutr"[static_cast<size_t>(token.origin)];
+  return text;
+}
+
+TEST(TracedTokens, FollowTheRounds) {
+  const std::vector<int64_t> output{1, 2, 3, 4, 5, 6};
+  const std::vector<JudgedDraft> drafts{{.position = 0, .tokens = {1, 2, 9, 8}, .accepted = 2},
+                                        {.position = 3, .tokens = {}, .accepted = 0}};
+  EXPECT_EQ(written(traced_tokens(output, drafts)), "1d2d9r8r3t4t5u6u");
+}
+
+TEST(TracedTokens, ThePromptsRunWritesTheFirstOne) {
+  const std::vector<JudgedDraft> drafts{{.position = 1, .tokens = {2}, .accepted = 1}};
+  EXPECT_EQ(written(traced_tokens(std::vector<int64_t>{1, 2, 3}, drafts)), "1t2d3t");
+}
+
+TEST(TracedTokens, NothingFollowsAnEnd) {
+  const std::vector<JudgedDraft> drafts{{.position = 0, .tokens = {1, 2, 7}, .accepted = 2}};
+  EXPECT_EQ(written(traced_tokens(std::vector<int64_t>{1, 2}, drafts)), "1d2d");
+}
+
+// The tokens that were not taken back.
+std::vector<int64_t> kept(const std::vector<TracedToken>& tokens) {
+  std::vector<int64_t> ids;
+  for (const TracedToken& token : tokens) {
+    if (token.origin != TokenOrigin::kRejected) ids.push_back(token.id);
+  }
+  return ids;
+}
+
+TEST(TraceOutput, TracesTheOutputOfTheMethod) {
+  OracleModel target(oracle_info(5), random_oracle(5, 1));
+  OracleModel drafter(oracle_info(5), mixture(random_oracle(5, 1), random_oracle(5, 2), 0.5));
+  GenerationModels models;
+  models.target = &target;
+  models.drafter = as_drafter(drafter);
+  const std::vector<int64_t> source{2, 3};
+  for (const char* method : {"speculative", "assisted", "bild"}) {
+    DecodeOptions options;
+    options.method = method;
+    options.temperature = 0;
+    options.max_new_tokens = 24;
+    Generator generator(models, options);
+    const auto results = generator.generate(std::span(&source, 1), 7);
+    const auto traced = trace_output(models, options, source, 7);
+    EXPECT_EQ(kept(traced), results.front().ids) << method;
+    const auto drafted = std::ranges::count_if(traced, [](const TracedToken& token) {
+      return token.origin == TokenOrigin::kDrafted || token.origin == TokenOrigin::kUnverified;
+    });
+    EXPECT_EQ(drafted, results.front().stats.accepted - results.front().stats.cut) << method;
+  }
+}
+
+TEST(TraceOutput, KnowsNothingOfMethodsWithoutDrafts) {
+  OracleModel target(oracle_info(5), random_oracle(5, 1));
+  GenerationModels models;
+  models.target = &target;
+  DecodeOptions options;
+  options.method = "greedy";
+  EXPECT_TRUE(trace_output(models, options, {2, 3}, 0).empty());
+}
+
+}  // namespace
+}  // namespace draftsmith::infer::testing
