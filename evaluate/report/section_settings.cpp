@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "evaluate/report/check_notes.h"
 #include "evaluate/report/busy_note.h"
+#include "evaluate/report/check_notes.h"
 #include "evaluate/report/sections.h"
 
 namespace draftsmith::evaluate {
