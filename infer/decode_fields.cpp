@@ -132,14 +132,21 @@ void add_window_options(Fields<O>& fields) {
            Range{0}, AllowInfinity{},
            "BiLD's rollback threshold alpha_RB: a drafted token is taken back when -log p of the target exceeds it. "
            "inf never rolls back.")
-      .add("max_draft", &O::max_draft, GridKey::kList, read_by_windows({"fallback", "entropy", "router", "oracle"}),
+      .add("max_draft", &O::max_draft, GridKey::kList,
+           read_by_windows({"fallback", "entropy", "goodput", "router", "oracle"}),
            UnnamedIf<O>{[](const O& o) { return o.longest_draft() == 10 && o.window_rule_name() != "router"; }},
            Range{1, 256}, Unit{"tokens"},
            "Most tokens that the drafter writes before the target runs, of the windows fallback (BiLD), entropy, "
-           "router and oracle. Default 10; of the router its own.")
+           "goodput, router and oracle. Default 10; of the router its own.")
       .add("max_entropy", &O::max_entropy, GridKey::kList, read_by_windows({"entropy"}), Label{"H"}, AlwaysNamed{},
            Range{0}, AllowInfinity{}, Unit{"nats"},
            "The window entropy ends after a token that was taken from a distribution of more entropy than this.")
+      .add("draft_cost", &O::draft_cost, GridKey::kList, read_by_windows({"goodput"}), Label{"c"}, AlwaysNamed{},
+           Above{0}, Range{0, 10},
+           "Time of a draft step over that of a step of the target, for the window goodput: it drafts on while another "
+           "token raises the expected tokens of a round over its time. `draftsmith bench` measures steps.")
+      .add("verify_cost", &O::verify_cost, GridKey::kList, read_by_windows({"goodput"}), Label{"v"}, Range{0, 10},
+           "Time of verifying one more token over that of a step of the target, for the window goodput.")
       .add("router", &O::router, GridKey::kValue, read_by_windows({"router"}), Label{""},
            "Directory of the router that the window router asks; it was trained for this drafter.")
       .add("threshold", &O::threshold, GridKey::kList, read_by_windows({"router"}), Label{"tau"}, Range{0, 2},

@@ -29,6 +29,8 @@ struct DecodeOptions {
   double rollback = 5.0;
   std::optional<int64_t> max_draft;  // absent: 10; of the router its own
   double max_entropy = 1.0;          // nats, of the entropy window
+  double draft_cost = 0.1;           // of the goodput window: a draft step over a step of the target
+  double verify_cost = 0.05;         // of the goodput window: verifying one more token, likewise
   std::filesystem::path router;      // directory, of the router window
   std::optional<double> threshold;   // of the router window; absent: its own
   std::string rollback_rule = "effective";

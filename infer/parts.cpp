@@ -12,6 +12,7 @@
 #include "infer/windows/entropy.h"
 #include "infer/windows/fallback.h"
 #include "infer/windows/fixed.h"
+#include "infer/windows/goodput.h"
 #include "infer/windows/oracle.h"
 #include "infer/windows/router.h"
 
@@ -70,16 +71,19 @@ std::unique_ptr<Part> rule(Arguments... arguments) {
 const Registry<WindowRuleEntry>& window_rules() {
   using W = WindowRule;
   static const Registry<WindowRuleEntry> kRules(
-      "window rule", {{"fixed", kind_of_rule<FixedWindow>,
-                       [](const O& o, const I&) { return rule<W, FixedWindow>(o.fixed_window()); }},
-                      {"fallback", kind_of_rule<FallbackWindow>,
-                       [](const O& o, const I&) { return rule<W, FallbackWindow>(o.fallback, o.longest_draft()); }},
-                      {"dynamic", [](const O& o) { return DynamicWindow::kind(dynamic_options(o)); },
-                       [](const O& o, const I&) { return rule<W, DynamicWindow>(dynamic_options(o)); }},
-                      {"entropy", kind_of_rule<EntropyWindow>,
-                       [](const O& o, const I&) { return rule<W, EntropyWindow>(o.max_entropy, o.longest_draft()); }},
-                      {"router", kind_of_rule<RouterWindow>, router_window},
-                      {"oracle", kind_of_rule<OracleWindow>, oracle_window}});
+      "window rule",
+      {{"fixed", kind_of_rule<FixedWindow>,
+        [](const O& o, const I&) { return rule<W, FixedWindow>(o.fixed_window()); }},
+       {"fallback", kind_of_rule<FallbackWindow>,
+        [](const O& o, const I&) { return rule<W, FallbackWindow>(o.fallback, o.longest_draft()); }},
+       {"dynamic", [](const O& o) { return DynamicWindow::kind(dynamic_options(o)); },
+        [](const O& o, const I&) { return rule<W, DynamicWindow>(dynamic_options(o)); }},
+       {"entropy", kind_of_rule<EntropyWindow>,
+        [](const O& o, const I&) { return rule<W, EntropyWindow>(o.max_entropy, o.longest_draft()); }},
+       {"goodput", kind_of_rule<GoodputWindow>,
+        [](const O& o, const I&) { return rule<W, GoodputWindow>(o.draft_cost + o.verify_cost, o.longest_draft()); }},
+       {"router", kind_of_rule<RouterWindow>, router_window},
+       {"oracle", kind_of_rule<OracleWindow>, oracle_window}});
   return kRules;
 }
 
