@@ -134,7 +134,8 @@ Fields<DistillOptions> DistillOptions::fields() {
            "teacher's and q the student's distribution at temperature T. 1: cross entropy alone.")
       .add("divergence", &T::divergence, Choices(divergence_names()),
            "D: forward_kl is KL(p||q), reverse_kl is KL(q||p), jsd is beta * KL(p||m) + (1 - beta) * KL(q||m) with "
-           "m = beta * p + (1 - beta) * q, tv is half the sum of |p - q|: what speculative sampling rejects.")
+           "m = beta * p + (1 - beta) * q, tv is half the sum of |p - q|: what speculative sampling rejects; "
+           "nla is -log(1 - tv), lk goes from forward_kl to tv as the acceptance 1 - tv grows.")
       .add("beta", &T::beta, Above{0}, Range{0, 0.999}, "Weight of the teacher in jsd.")
       .add("temperature", &T::temperature, Above{0}, "T: both logits are divided by it before D.")
       .add("label_smoothing", &T::label_smoothing, Range{0, 0.99}, "Of the cross entropy, as in cross_entropy.")

@@ -46,7 +46,9 @@ const void* find_kernel(const DistillArguments& in) {
   const at::Tensor& logits = in.logits;
   const bool takes = logits.scalar_type() == at::kFloat && logits.numel() > 0 && logits.is_contiguous() &&
                      logits.size(0) <= kMost && logits.size(1) <= kMost - kThreadsOfPosition;
-  if (!takes) return nullptr;
+  // The others are no sums over ids.
+  const bool adds = in.terms.kind.divergence <= Divergence::kTotalVariation;
+  if (!takes || !adds) return nullptr;
   const TeacherBlock& teacher = in.teacher;
   if (!teacher.logits.defined()) {
     if (teacher.ids.size(1) > static_cast<int64_t>(kThreadsOfPosition)) return nullptr;

@@ -14,6 +14,8 @@ constexpr std::array kNames{
     std::pair{"reverse_kl", Divergence::kReverseKl},
     std::pair{"jsd", Divergence::kJsd},
     std::pair{"tv", Divergence::kTotalVariation},
+    std::pair{"nla", Divergence::kNegativeLogAcceptance},
+    std::pair{"lk", Divergence::kLk},
 };
 
 DivergenceAt forward_kl(const at::Tensor& log_p, const at::Tensor& log_q) {
@@ -41,6 +43,21 @@ DivergenceAt total_variation(const at::Tensor& log_p, const at::Tensor& log_q) {
   return {difference.abs().sum(1).mul_(0.5), difference.sign().mul_(q).mul_(0.5)};
 }
 
+// d/dq_v = -1/alpha where q_v < p_v, else 0. In logarithms, so that an alpha below fp32's numbers stays finite.
+DivergenceAt negative_log_acceptance(const at::Tensor& log_p, const at::Tensor& log_q) {
+  const at::Tensor log_least = at::minimum(log_p, log_q);
+  const at::Tensor log_alpha = log_least.logsumexp(1, true);  // [C,1]
+  const at::Tensor grows = at::heaviside(log_p - log_q, at::full({}, 0.5, log_q.options()));
+  return {log_alpha.squeeze(1).neg(), (log_least - log_alpha).exp_().mul_(grows).neg_()};
+}
+
+DivergenceAt lk(const at::Tensor& log_p, const at::Tensor& log_q) {
+  const DivergenceAt kl = forward_kl(log_p, log_q);
+  const DivergenceAt tv = total_variation(log_p, log_q);
+  const at::Tensor weight = (tv.value - 1).mul_(kLkDecay).exp_();  // [C]
+  return {at::lerp(tv.value, kl.value, weight), at::lerp(tv.slope, kl.slope, weight.unsqueeze(1))};
+}
+
 }  // namespace
 
 std::vector<std::string> divergence_names() {
@@ -66,6 +83,10 @@ DivergenceAt divergence(const DivergenceKind& kind, const at::Tensor& log_p, con
       return jsd(kind.beta, log_p, log_q);
     case Divergence::kTotalVariation:
       return total_variation(log_p, log_q);
+    case Divergence::kNegativeLogAcceptance:
+      return negative_log_acceptance(log_p, log_q);
+    case Divergence::kLk:
+      return lk(log_p, log_q);
   }
   throw std::logic_error("an unknown divergence");
 }
