@@ -5,7 +5,6 @@
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
-#include <nlohmann/json.hpp>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -52,8 +51,14 @@ void GradientSums::arrived(size_t parameter) {
 }
 
 void GradientSums::agree_on_buckets() {
-  const std::string told = world_.from_leader("agreeing on the order of gradients", nlohmann::json(order_).dump());
-  order_ = nlohmann::json::parse(told).get<std::vector<size_t>>();
+  const auto count = static_cast<int64_t>(parameters_.size());
+  std::vector<int64_t> places(order_.begin(), order_.end());
+  places.resize(parameters_.size(), -1);
+  const at::Tensor told = at::tensor(places, at::kLong).to(parameters_.front().device());
+  world_.broadcast({told});
+  const at::Tensor on_host = told.cpu();
+  const int64_t* first = on_host.const_data_ptr<int64_t>();
+  order_.assign(first, std::find(first, first + count, -1));
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (std::find(order_.begin(), order_.end(), i) == order_.end()) order_.push_back(i);
   }

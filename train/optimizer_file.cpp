@@ -1,7 +1,10 @@
 #include "train/optimizer_file.h"
 
-#include <algorithm>
+#include <map>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <nlohmann/json.hpp>

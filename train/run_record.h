@@ -30,7 +30,7 @@ void to_json(nlohmann::ordered_json& json, const RunRecord& record);
 RunRecord run_record_from_json(const nlohmann::json& json, const std::string& where, Problems& problems);
 
 // Reports a problem for each setting and input of `own` that must be as in the parent and is not. Length, learning
-// rate, schedule, clipping, precision, non-finite steps, validation and `keep` may differ.
+// rate, schedule, clipping, precision, reduce_dtype, non-finite steps, validation and `keep` may differ.
 void check_continues(const RunRecord& own, const RunRecord& parent, Problems& problems);
 
 // Returns whether both runs validate alike, so that their measures can be compared.

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 namespace draftsmith::evaluate {
+namespace {
 
 // Share of the processors above which others disturb times.
 constexpr double kDisturbing = 0.1;
+
+}  // namespace
 
 std::string busy_note(const Results& results) {
   const auto load = results.environment.find("other_load");

@@ -55,6 +55,8 @@ TEST_F(GradientSumsInWorlds, OverlapWithTheBackwardPassChangesNoBit) {
 TEST_F(GradientSumsInWorlds, OverlapOfSeveralBucketsChangesNoBit) {
   TrainOptions options = world_options();
   options.length = "2 steps";
+  options.accumulate = 4;
+  options.batches.max_rows = 1;
   const auto after = train_in(3, options, "after", wide_model());
   options.overlap_communication = true;
   expect_same_bits(after, train_in(3, options, "during", wide_model()));
