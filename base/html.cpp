@@ -18,9 +18,6 @@ std::string escape_html(const std::string& text) {
       case '"':
         html += "&quot;";
         break;
-      case '\'':
-        html += "&#39;";
-        break;
       default:
         html.push_back(c);
     }

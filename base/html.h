@@ -5,7 +5,7 @@
 
 namespace draftsmith {
 
-// Returns the text with &, <, > and quotes escaped for HTML.
+// Returns the text with &, <, > and double quotes escaped for HTML. Attributes must stand in double quotes.
 std::string escape_html(const std::string& text);
 
 }  // namespace draftsmith

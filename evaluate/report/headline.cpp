@@ -27,9 +27,17 @@ bool is_lossless(const SettingResult& setting) {
   return setting.exactness && setting.exactness->lossless && setting.exactness->explained_by_rounding.value_or(true);
 }
 
-// Returns whether a setting was measured to lose at most one point.
+bool has_difference(const SettingResult& setting) {
+  return setting.quality.difference && std::isfinite(setting.quality.difference->value);
+}
+
+// Returns how much of the score a setting with a difference loses.
+double loss_of(const SettingResult& setting) {
+  return -setting.quality.difference->value;
+}
+
 bool is_near(const SettingResult& setting, double point) {
-  return setting.quality.difference && setting.quality.difference->value >= -point;
+  return loss_of(setting) <= point;
 }
 
 // Returns whether the interval says that the setting is faster than its baseline.
@@ -62,6 +70,10 @@ std::string near_words(const Best& best, const std::string& score, const ScoreSt
     return fmt::format("the best {} is {} as fast ({}, {:+.{}f})", within, times(*best.near), names.at(best.near->name),
                        best.near->quality.difference->value, style.digits);
   }
+  if (best.next != nullptr) {
+    return fmt::format("the nearest that is faster, {}, loses {:.{}f} of {} ({})", times(*best.next),
+                       loss_of(*best.next), style.digits, score, names.at(best.next->name));
+  }
   return best.lossy ? fmt::format("nothing {} is faster", within) : "";
 }
 
@@ -77,11 +89,13 @@ Best best_settings(const TaskResult& task) {
     }
   }
   for (const SettingResult& setting : task.settings) {
-    if (!counts(setting, task) || is_lossless(setting) || !setting.quality.difference) continue;
+    if (!counts(setting, task) || is_lossless(setting) || !has_difference(setting)) continue;
     best.lossy = true;
-    const double least = std::max(speedup_of(best.lossless), speedup_of(best.near));
-    if (is_near(setting, style.point) && is_faster(setting) && speedup_of(&setting) > least) best.near = &setting;
+    if (!is_faster(setting) || speedup_of(&setting) <= speedup_of(best.lossless)) continue;
+    if (best.next == nullptr || loss_of(setting) < loss_of(*best.next)) best.next = &setting;
+    if (is_near(setting, style.point) && speedup_of(&setting) > speedup_of(best.near)) best.near = &setting;
   }
+  if (best.near != nullptr) best.next = nullptr;
   return best;
 }
 
@@ -93,7 +107,7 @@ std::string headline(const TaskResult& task) {
   const std::string lossless = lossless_words(best, score, names);
   std::string near = near_words(best, score, style, names);
   if (lossless.empty() && near.empty()) return "";
-  if (lossless.empty()) near.front() = near.starts_with('t') ? 'T' : 'N';
+  if (lossless.empty()) near.front() = near.starts_with("the ") ? 'T' : 'N';
   return lossless + (lossless.empty() || near.empty() ? "" : "; ") + near + ".";
 }
 

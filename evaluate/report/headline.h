@@ -12,6 +12,7 @@ namespace draftsmith::evaluate {
 struct Best {
   const SettingResult* lossless = nullptr;  // the fastest whose checks of losslessness passed
   const SettingResult* near = nullptr;      // the fastest that loses at most one point, and is faster than `lossless`
+  const SettingResult* next = nullptr;      // without `near`: the one faster than `lossless` that loses least
   bool lossy = false;                       // there are settings that may lose quality
 };
 

@@ -168,11 +168,21 @@ TEST(Table, IsTheSameAsHtmlCsvAndMarkdown) {
   table.add_row({"two", "", "3"});
   table.drop_empty_columns();
   EXPECT_EQ(table.html(),
-            "<table>\n<tr><th class=\"left\">run</th><th>a|b</th></tr>\n"
-            "<tr><td class=\"left\">&lt;1&gt;, &quot;x&quot;</td><td>2</td></tr>\n"
-            "<tr><td class=\"left\">two</td><td>3</td></tr>\n</table>\n");
+            "<table>\n<thead><tr><th scope=\"col\" class=\"left\">run</th><th scope=\"col\">a|b</th></tr></thead>\n"
+            "<tbody>\n<tr><th scope=\"row\" class=\"left\">&lt;1&gt;, &quot;x&quot;</th><td>2</td></tr>\n"
+            "<tr><th scope=\"row\" class=\"left\">two</th><td>3</td></tr>\n</tbody></table>\n");
   EXPECT_EQ(table.csv(), "run,a|b\n\"<1>, \"\"x\"\"\",2\ntwo,3\n");
   EXPECT_EQ(table.markdown(), "| run | a\\|b |\n|:---|---:|\n| <1>, \"x\" | 2 |\n| two | 3 |\n");
+}
+
+TEST(Table, HtmlSetsIntervalsApartAndExplainsHeaders) {
+  Table table({{"speedup", Align::kRight, "tokens a second \"over\" greedy's"}});
+  table.add_row({"1.93 [1.91, 1.95]"});
+  table.add_row({"a name [of <some> kind]"});
+  const std::string html = table.html();
+  EXPECT_THAT(html, HasSubstr("title=\"tokens a second &quot;over&quot; greedy's\""));
+  EXPECT_THAT(html, HasSubstr("<td>1.93 <span class=\"interval\">[1.91, 1.95]</span></td>"));
+  EXPECT_THAT(html, HasSubstr("<td>a name [of &lt;some&gt; kind]</td>"));
 }
 
 TEST(CutToWidth, CountsColumnsAndKeepsCharactersWhole) {

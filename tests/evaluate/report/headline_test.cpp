@@ -29,6 +29,15 @@ TEST(Headline, SaysWhenLossBringsNothing) {
               EndsWith("; nothing within one point of BLEU is faster."));
 }
 
+TEST(Headline, NamesTheNearestWhereNoneIsNear) {
+  const TaskResult task = made_task({made_lossless("assisted.small", "assisted", 1.54),
+                                     made_setting("greedy.small", "greedy", 10, 12, "small"),
+                                     made_setting("bild.small.FB0.5", "bild", 2.12, 28.75, "small"),
+                                     made_setting("bild.small.FB0.3", "bild", 2.5, 28, "small")});
+  EXPECT_THAT(headline(task), EndsWith("(assisted · small); the nearest that is faster, 2.12 ×, loses 1.25 of BLEU "
+                                       "(bild · small · FB0.5)."));
+}
+
 TEST(Headline, SaysWhenNothingIsFaster) {
   EXPECT_EQ(headline(made_task({made_lossless("assisted.small", "assisted", 1.03)})),
             "No lossless method is measurably faster (the best: 1.03 ×, assisted · small).");

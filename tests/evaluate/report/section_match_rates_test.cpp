@@ -58,8 +58,8 @@ TEST(MatchRateSection, TheTableShowsTotalsOfEachDecoding) {
 
 TEST(MatchRateSection, APageShowsTheLinesOfTheCaptionApart) {
   EXPECT_THAT(report_html(results_with(some_rates())),
-              HasSubstr("<p>match rates of early predictions (5 prompts of test, model target)</p>\n"
-                        "<p>match rates of early predictions, % of new tokens</p>\n"));
+              HasSubstr("<p class=\"caption\">match rates of early predictions (5 prompts of test, model target)</p>\n"
+                        "<p class=\"caption\">match rates of early predictions, % of new tokens</p>\n"));
 }
 
 TEST(MatchRateSection, HeatMapsHaveAPanelForEachHeadAndACellForEachRate) {

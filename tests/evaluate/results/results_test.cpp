@@ -198,7 +198,8 @@ TEST(MarkdownPage, SaysWhatWasMeasuredWhereAndWhen) {
   results.environment["date"] = "2026-11-22T12:00:00Z";
   const std::string page = report_markdown(results);
   EXPECT_TRUE(
-      page.starts_with("# evaluation\n\nSuite `evaluation`, commit 0123abc, 2026-11-22T12:00:00Z.\na fast processor, 2 "
+      page.starts_with("# evaluation\n\nThe best within one point of BLEU is 2.00 × as fast (bild · small, +0.00).\n\n"
+                       "Suite `evaluation`, commit 0123abc, 2026-11-22T12:00:00Z.\na fast processor, 2 "
                        "cores, threads: 1, dtype not recorded.\n\n```\ndraftsmith eval suite.toml\n```\n"))
       << page;
   EXPECT_THAT(page, HasSubstr("\n## test\n"));
