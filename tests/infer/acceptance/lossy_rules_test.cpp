@@ -21,7 +21,7 @@ using Distribution = std::vector<double>;
 // Rows of one drafted token, from distributions of four ids.
 const Distribution kTarget = {0.5, 0.3, 0.15, 0.05};
 const Distribution kDrafter = {0.2, 0.6, 0.15, 0.05};
-constexpr int64_t kRows = 40000;
+constexpr int64_t kDrafts = 40000;
 constexpr double kTolerance = 0.0125;  // five standard errors of a share of one half
 
 at::Tensor logits_of(const std::vector<Distribution>& positions) {
@@ -31,7 +31,7 @@ at::Tensor logits_of(const std::vector<Distribution>& positions) {
 }
 
 JudgedRows one_token(const Warping& warping = {}) {
-  return judged_rows(kRows, logits_of({kTarget, kTarget}), logits_of({kDrafter}), {1}, warping);
+  return judged_rows(kDrafts, logits_of({kTarget, kTarget}), logits_of({kDrafter}), {1}, warping);
 }
 
 void expect_shares(const JudgedRows& judged, const Judgement& judgement, const Distribution& expected,
@@ -58,7 +58,7 @@ TEST(Cascade, GivesTheDistributionOfItsDeferralRule) {
 
 TEST(Cascade, DefersWhereTheDrafterIsLessSureByMoreThanItsCost) {
   // max p .5, max q .4, total variation .2.
-  const JudgedRows judged = judged_rows(kRows, logits_of({kTarget, kTarget}), logits_of({{0.3, 0.4, 0.2, 0.1}}), {1});
+  const JudgedRows judged = judged_rows(kDrafts, logits_of({kTarget, kTarget}), logits_of({{0.3, 0.4, 0.2, 0.1}}), {1});
   const auto first = [&](Deferral deferral, double alpha) {
     return shares_of_first(judged, CascadeAcceptance(deferral, alpha).judge(judged.verification))[0];
   };
