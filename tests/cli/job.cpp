@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,6 +53,11 @@ ProcessBeside::~ProcessBeside() {
 bool ProcessBeside::runs() {
   if (!ended_) ended_ = ::waitpid(process_, &status_, WNOHANG) == process_;
   return !ended_;
+}
+
+void ProcessBeside::limit_files(uint64_t bytes) const {
+  const rlimit limit{.rlim_cur = bytes, .rlim_max = bytes};
+  if (::prlimit(process_, RLIMIT_FSIZE, &limit, nullptr) != 0) throw std::runtime_error("cannot limit a process");
 }
 
 ProgramResult ProcessBeside::wait() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -26,6 +27,8 @@ class ProcessBeside {
 
   void send(int signal) const { ::kill(process_, signal); }
   bool runs();
+  // Lets every write fail that would make a file longer than this, as on a full disk. The process must ignore SIGXFSZ.
+  void limit_files(uint64_t bytes) const;
   // Waits for the end. The exit code is 128 plus the signal of a killed process.
   ProgramResult wait();
 

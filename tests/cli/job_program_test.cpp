@@ -1,4 +1,5 @@
 // `draftsmith train` as several processes of one job: the same results as one, and clear ends when one is lost.
+#include <csignal>
 #include <map>
 
 #include <gmock/gmock.h>
@@ -87,6 +88,23 @@ TEST_F(JobProgram, NamesAProcessThatStandsStillInTraining) {
                                        : "process 2 of 3 has given no sign of life for 3 s"));
       EXPECT_THAT(process.err, HasSubstr("during a sum over all processes"));
     }
+  }
+}
+
+TEST_F(JobProgram, EndsTogetherWhenTheLeadersDiskIsFull) {
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);  // which the processes inherit
+  Job job(3, arguments("full", long_target()));
+  std::signal(SIGXFSZ, handler);
+  await_steps("full", 25);
+  job.process(0).limit_files(1 << 14);
+  const auto results = job.wait();
+  for (const ProgramResult& process : results) EXPECT_EQ(process.exit_code, 1) << process.err;
+  for (int rank : {1, 2}) {
+    EXPECT_THAT(results[static_cast<size_t>(rank)].err, HasSubstr("process 0 of 3 failed: "));
+    EXPECT_THAT(results[static_cast<size_t>(rank)].err, HasSubstr("File too large"));
+  }
+  for (const ProgramResult& process : Job(3, arguments("full", long_target())).wait()) {
+    EXPECT_EQ(process.exit_code, 0) << process.err;
   }
 }
 
