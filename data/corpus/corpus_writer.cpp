@@ -13,7 +13,7 @@ namespace draftsmith::data {
 namespace {
 
 constexpr int64_t kAlignment = 8;  // of the widest values, for mapping
-constexpr size_t kValuesAtOnce = size_t{1} << 20;
+constexpr size_t kWrittenAtOnce = size_t{1} << 20;
 
 // One side of a corpus while it grows: contiguous datasets need their sizes when they are created.
 struct SpilledSide {
@@ -39,8 +39,8 @@ struct SpilledSide {
     const MappedFile mapping = spilled.map();
     const std::span<const T> values = all_values<T>(mapping);
     const size_t dataset = output.create_plain(name, hdf5_type<T>(), spilled.count());
-    for (size_t first = 0; first < values.size(); first += kValuesAtOnce) {
-      output.append(dataset, values.subspan(first, std::min(kValuesAtOnce, values.size() - first)));
+    for (size_t first = 0; first < values.size(); first += kWrittenAtOnce) {
+      output.append(dataset, values.subspan(first, std::min(kWrittenAtOnce, values.size() - first)));
       mapping.forget_pages();
     }
   }
