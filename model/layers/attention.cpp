@@ -190,8 +190,10 @@ at::Tensor Attention::operator()(const at::Tensor& x, const AttentionMemory& mem
       projected.value = at::cat({other.value, projected.value}, 1);
     }
   } else {
-    KeyValue from_memory = memory.values.defined() ? KeyValue{weights_.key(memory.keys), weights_.value(memory.values)}
-                                                   : project_key_value(memory.keys);
+    // Two inputs keep the order of their gradients' sum, which one operator makes itself.
+    const bool apart = memory.values.defined() && !is_joint(memory.keys, {&weights_.key, &weights_.value});
+    KeyValue from_memory =
+        apart ? KeyValue{weights_.key(memory.keys), weights_.value(memory.values)} : project_key_value(memory.keys);
     projected = {weights_.query(normed), std::move(from_memory.key), std::move(from_memory.value), {}};
   }
   const at::Tensor context = attend(projected, bias, dropout);

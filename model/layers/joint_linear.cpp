@@ -13,9 +13,13 @@ bool is_mixed(const at::Tensor& x, const Linear& layer) {
 
 }  // namespace
 
+bool is_joint(const at::Tensor& x, const std::vector<const Linear*>& layers) {
+  return std::all_of(layers.begin(), layers.end(), [&](const Linear* layer) { return is_mixed(x, *layer); });
+}
+
 std::vector<at::Tensor> joint_linear(const at::Tensor& x, const std::vector<const Linear*>& layers) {
   std::vector<at::Tensor> tensors;
-  if (std::all_of(layers.begin(), layers.end(), [&](const Linear* layer) { return is_mixed(x, *layer); })) {
+  if (is_joint(x, layers)) {
     for (const Linear* layer : layers) tensors.push_back(layer->weight());
     return mixed_products(x, tensors);
   }

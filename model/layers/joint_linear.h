@@ -7,6 +7,9 @@
 
 namespace draftsmith::model {
 
+// Returns whether joint_linear() computes these layers by one operator, which sums their gradients of x itself.
+bool is_joint(const at::Tensor& x, const std::vector<const Linear*>& layers);
+
 // Returns each layer's outputs of x [...,n].
 std::vector<at::Tensor> joint_linear(const at::Tensor& x, const std::vector<const Linear*>& layers);
 

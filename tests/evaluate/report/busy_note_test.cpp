@@ -24,7 +24,7 @@ TEST(BusyNote, WarnsOfOtherWorkAlone) {
 TEST(BusyNote, ReachesTableAndPages) {
   FakeSuite suite;
   FakeEngine engine;
-  suite.options.run = {run("speculative")};
+  suite.options.run = {FakeSuite::run("speculative")};
   Results results = suite.evaluate(engine).results;
   EXPECT_TRUE(results.environment.at("other_load").is_number());
   results.environment["other_load"] = 0.5;
