@@ -77,7 +77,6 @@ TEST(Headline, EndsTheConsolesTablesAndBeginsPages) {
   EXPECT_THAT(report_html(results), HasSubstr("<p class=\"headline\">Lossless methods are up to 2.00 × as fast"));
 }
 
-<<<<<<< HEAD
 TEST(Headline, NamesTasksWhereThereAreSeveral) {
   Results results;
   results.tasks = {made_task({made_lossless("a", "assisted", 2)}), made_task({made_lossless("a", "assisted", 3)}),
@@ -87,19 +86,6 @@ TEST(Headline, NamesTasksWhereThereAreSeveral) {
   const auto lines = headlines(results);
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_THAT(lines[1], testing::StartsWith("stories: Lossless methods are up to 3.00"));
-=======
-TEST(BusyNote, ReachesTableAndPages) {
-  FakeSuite suite;
-  FakeEngine engine;
-  suite.options.run = {suite.run("speculative")};
-  Results results = suite.evaluate(engine).results;
-  EXPECT_TRUE(results.environment.at("other_load").is_number());
-  results.environment["other_load"] = 0.5;
-  for (const std::string& text : {results_table(results), report_markdown(results), report_html(results)}) {
-    EXPECT_THAT(text, HasSubstr("Other processes used 50 %"));
-    EXPECT_THAT(text, HasSubstr("In words: the fastest is"));
-  }
->>>>>>> 3941b002cb193f7ed83a8f9b267f78f66ea1b73d
 }
 
 }  // namespace
