@@ -74,7 +74,8 @@ TEST(TraceOutput, TracesTheOutputOfTheMethod) {
     }
     EXPECT_THAT(origins, ::testing::HasSubstr("d")) << method;
     EXPECT_THAT(origins, ::testing::HasSubstr("t")) << method;
-    if (std::string(method) != "bild") EXPECT_THAT(origins, ::testing::HasSubstr("r")) << method;
+    if (std::string(method) == "bild") continue;  // its thresholds take nothing back here
+    EXPECT_THAT(origins, ::testing::HasSubstr("r")) << method;
   }
 }
 
