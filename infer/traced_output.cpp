@@ -26,7 +26,8 @@ Judgement TracingRule::judge(const Verification& verification) {
   return judgement;
 }
 
-std::vector<TracedToken> traced_tokens(std::span<const int64_t> output, std::span<const JudgedDraft> drafts) {
+std::vector<TracedToken> traced_tokens(std::span<const int64_t> output, std::span<const JudgedDraft> drafts,
+                                       int64_t unverified) {
   const auto length = std::ssize(output);
   std::vector<TracedToken> traced;
   int64_t written = 0;
@@ -44,6 +45,7 @@ std::vector<TracedToken> traced_tokens(std::span<const int64_t> output, std::spa
     }
     write(1, TokenOrigin::kTarget);
   }
+  write(length - written - unverified, TokenOrigin::kTarget);
   write(length - written, TokenOrigin::kUnverified);
   return traced;
 }
@@ -60,8 +62,9 @@ std::vector<TracedToken> trace_output(GenerationModels models, DecodeOptions opt
   std::vector<JudgedDraft> drafts;
   parts.acceptance = std::make_unique<TracingRule>(std::move(parts.acceptance), drafts);
   Generator generator(models, std::move(options), std::move(parts));
-  const auto results = generator.generate(std::span(&source, 1), line);
-  return results.front().error ? std::vector<TracedToken>() : traced_tokens(results.front().ids, drafts);
+  const GenerationResult result = generator.generate(std::span(&source, 1), line).front();
+  if (result.error) return {};
+  return traced_tokens(result.ids, drafts, result.stats.unverified);
 }
 
 }  // namespace draftsmith::infer

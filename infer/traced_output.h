@@ -48,8 +48,10 @@ class TracingRule : public AcceptanceRule {
 };
 
 // Returns the tokens of an output and those taken back, in the order in which they were written. `drafts` are in the
-// order of their positions.
-std::vector<TracedToken> traced_tokens(std::span<const int64_t> output, std::span<const JudgedDraft> drafts);
+// order of their positions. The last `unverified` tokens were drafted and not judged; other tokens outside the drafts
+// are the target's.
+std::vector<TracedToken> traced_tokens(std::span<const int64_t> output, std::span<const JudgedDraft> drafts,
+                                       int64_t unverified = 0);
 
 // Decodes one source (as Generator::generate() takes them) with the index `line` in the random streams. Returns nothing
 // for methods whose target verifies no drafts, and for an output without finite logits. Windows that go on across texts

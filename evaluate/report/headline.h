@@ -21,7 +21,8 @@ struct Best {
 Best best_settings(const TaskResult& task);
 
 // Returns the sentence: "Lossless methods are up to 2.41 × as fast at the same BLEU (...); the best within one point of
-// BLEU is 2.93 × as fast (...)." Empty if no setting can be compared.
+// BLEU is 2.93 × as fast (...)." Without such a setting it names Best::next, or says that nothing is faster.
+// Empty if no setting can be compared.
 std::string headline(const TaskResult& task);
 
 // Returns the headlines of all tasks but those on which settings are chosen, with the tasks' names if there are

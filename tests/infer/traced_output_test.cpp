@@ -11,8 +11,6 @@
 namespace draftsmith::infer::testing {
 namespace {
 
-using ::testing::ElementsAre;
-
 std::string written(const std::vector<TracedToken>& tokens) {
   std::string text;
   for (const TracedToken& token : tokens) text += std::to_string(token.id) + "dutr"[static_cast<size_t>(token.origin)];
@@ -23,7 +21,11 @@ TEST(TracedTokens, FollowTheRounds) {
   const std::vector<int64_t> output{1, 2, 3, 4, 5, 6};
   const std::vector<JudgedDraft> drafts{{.position = 0, .tokens = {1, 2, 9, 8}, .accepted = 2},
                                         {.position = 3, .tokens = {}, .accepted = 0}};
-  EXPECT_EQ(written(traced_tokens(output, drafts)), "1d2d9r8r3t4t5u6u");
+  EXPECT_EQ(written(traced_tokens(output, drafts, 2)), "1d2d9r8r3t4t5u6u");
+}
+
+TEST(TracedTokens, AnOutputWithoutDraftsIsTheTargets) {
+  EXPECT_EQ(written(traced_tokens(std::vector<int64_t>{1, 2}, {})), "1t2t");
 }
 
 TEST(TracedTokens, ThePromptsRunWritesTheFirstOne) {
@@ -51,20 +53,29 @@ TEST(TraceOutput, TracesTheOutputOfTheMethod) {
   GenerationModels models;
   models.target = &target;
   models.drafter = as_drafter(drafter);
-  const std::vector<int64_t> source{2, 3};
   for (const char* method : {"speculative", "assisted", "bild"}) {
     DecodeOptions options;
     options.method = method;
     options.temperature = 0;
     options.max_new_tokens = 24;
     Generator generator(models, options);
-    const auto results = generator.generate(std::span(&source, 1), 7);
-    const auto traced = trace_output(models, options, source, 7);
-    EXPECT_EQ(kept(traced), results.front().ids) << method;
-    const auto drafted = std::ranges::count_if(traced, [](const TracedToken& token) {
-      return token.origin == TokenOrigin::kDrafted || token.origin == TokenOrigin::kUnverified;
-    });
-    EXPECT_EQ(drafted, results.front().stats.accepted - results.front().stats.cut) << method;
+    std::string origins;
+    for (const std::vector<int64_t>& source : {std::vector<int64_t>{2, 3}, {3}, {4, 2}, {2, 4, 4}, {3, 3, 2, 4}}) {
+      const GenerationResult result = generator.generate(std::span(&source, 1), 7).front();
+      const auto traced = trace_output(models, options, source, 7);
+      EXPECT_EQ(kept(traced), result.ids) << method;
+      const auto drafted = std::ranges::count_if(traced, [](const TracedToken& token) {
+        return token.origin == TokenOrigin::kDrafted || token.origin == TokenOrigin::kUnverified;
+      });
+      // Of a cut round it is not known whether drafted tokens or the target's were cut.
+      EXPECT_LE(drafted, result.stats.accepted) << method;
+      EXPECT_GE(drafted, result.stats.accepted - result.stats.cut) << method;
+      origins += written(traced);
+    }
+    EXPECT_THAT(origins, ::testing::HasSubstr("d")) << method;
+    EXPECT_THAT(origins, ::testing::HasSubstr("t")) << method;
+    if (std::string(method) == "bild") continue;  // its thresholds take nothing back here
+    EXPECT_THAT(origins, ::testing::HasSubstr("r")) << method;
   }
 }
 
