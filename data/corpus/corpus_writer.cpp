@@ -13,6 +13,7 @@ namespace draftsmith::data {
 namespace {
 
 constexpr int64_t kAlignment = 8;  // of the widest values, for mapping
+constexpr size_t kValuesAtOnce = size_t{1} << 20;
 
 // One side of a corpus while it grows: contiguous datasets need their sizes when they are created.
 struct SpilledSide {
@@ -27,10 +28,21 @@ struct SpilledSide {
   }
 
   void write(Hdf5Writer& output) {
-    tokens.close();
-    output.write_array("/" + name + "/tokens", all_values<int32_t>(tokens.map()));
-    offsets.close();
-    output.write_array("/" + name + "/offsets", all_values<int64_t>(offsets.map()));
+    write_column("/" + name + "/tokens", tokens, output);
+    write_column("/" + name + "/offsets", offsets, output);
+  }
+
+  // Writes in pieces, so that little of the file is in memory.
+  template <class T>
+  static void write_column(const std::string& name, SpillFile<T>& spilled, Hdf5Writer& output) {
+    spilled.close();
+    const MappedFile mapping = spilled.map();
+    const std::span<const T> values = all_values<T>(mapping);
+    const size_t dataset = output.create_plain(name, hdf5_type<T>(), spilled.count());
+    for (size_t first = 0; first < values.size(); first += kValuesAtOnce) {
+      output.append(dataset, values.subspan(first, std::min(kValuesAtOnce, values.size() - first)));
+      mapping.forget_pages();
+    }
   }
 
   std::string name;
