@@ -73,7 +73,7 @@ TEST(Generator, UnknownPartsAreNamedWithWhatIsKnown) {
   options.window_rule = "fixd";
   options.acceptance = "x";
   EXPECT_NE(error_of([&] { make_window_rule(options); }).find("did you mean fixed"), std::string::npos);
-  EXPECT_NE(error_of([&] { make_acceptance_rule(options); }).find("exact, rejection, rollback"), std::string::npos);
+  EXPECT_NE(error_of([&] { make_acceptance_rule(options); }).find("exact, rejection, block"), std::string::npos);
 }
 
 TEST(Generator, VocabulariesOfDifferentSizesAreAnError) {

@@ -215,7 +215,7 @@ TEST_F(RouterTraining, ReportIsWrittenReadAndShown) {
   EXPECT_EQ(report_text(read), report_text(sorted));
   const std::string svg = reliability_svg(report);
   EXPECT_TRUE(svg.starts_with("<svg xmlns="));
-  EXPECT_THAT(svg, HasSubstr("<circle"));
+  EXPECT_THAT(svg, HasSubstr("<path class=\"mark"));
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
   write_file_atomic(root_ / "bad.json", "{\"auc\": 1}");
   EXPECT_THAT(error_of([&] { load_router_report(root_ / "bad.json"); }), HasSubstr("not a report of a router"));
