@@ -57,6 +57,7 @@ TEST(TraceOutput, TracesTheOutputOfTheMethod) {
     DecodeOptions options;
     options.method = method;
     options.temperature = 0;
+    options.schedule = "heuristic_transient";  // windows that begin anew with each source, as traced ones do
     options.max_new_tokens = 24;
     Generator generator(models, options);
     std::string origins;

