@@ -1,4 +1,4 @@
-// What a suite found, in one sentence a task: console, pages and Markdown begin or end with it.
+// Sentences that say what a suite found, one a task: console, pages and Markdown begin or end with it.
 #pragma once
 
 #include <string>

@@ -6,32 +6,22 @@
 #include <fmt/format.h>
 
 #include "base/html.h"
+#include "evaluate/report/key_words.h"
 
 namespace draftsmith::evaluate {
 namespace {
 
 using nlohmann::ordered_json;
 
-struct EntryWords {
-  const char* key;
-  const char* words;
-};
-constexpr std::array kWords{EntryWords{"draftsmith", "Draftsmith"},
-                            EntryWords{"libtorch", "LibTorch"},
-                            EntryWords{"cpu", "processor"},
-                            EntryWords{"memory_bytes", "memory"},
-                            EntryWords{"date", "measured"},
-                            EntryWords{"drafters", "drafter"},
-                            EntryWords{"parameters", "parameters of"},
-                            EntryWords{"dtype", "number type"},
-                            EntryWords{"drafter_dtypes", "number type of"}};
-
-std::string words_of(std::string key) {
-  const auto found = std::ranges::find(kWords, key, [](const EntryWords& one) { return std::string(one.key); });
-  if (found != kWords.end()) return found->words;
-  std::ranges::replace(key, '_', ' ');
-  return key;
-}
+constexpr std::array kWords{KeyWords{"draftsmith", "Draftsmith"},
+                            KeyWords{"libtorch", "LibTorch"},
+                            KeyWords{"cpu", "processor"},
+                            KeyWords{"memory_bytes", "memory"},
+                            KeyWords{"date", "measured"},
+                            KeyWords{"drafters", "drafter"},
+                            KeyWords{"parameters", "parameters of"},
+                            KeyWords{"dtype", "number type"},
+                            KeyWords{"drafter_dtypes", "number type of"}};
 
 // Returns a number with commas between thousands.
 std::string with_commas(int64_t number) {
@@ -84,11 +74,11 @@ std::string environment_html(const Results& results) {
   for (const auto& [key, value] : results.environment.items()) {
     if (key == "command") continue;
     if (!value.is_object()) {
-      html += environment_entry(key, words_of(key), value);
+      html += environment_entry(key, words_of(kWords, key), value);
       continue;
     }
     for (const auto& [name, one] : value.items())
-      html += environment_entry(key + "." + name, words_of(key) + " " + name, one);
+      html += environment_entry(key + "." + name, words_of(kWords, key) + " " + name, one);
   }
   return html + "</dl>\n" + options_html(results);
 }

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "evaluate/report/key_words.h"
 #include "evaluate/report/section.h"
 
 namespace draftsmith::evaluate {
@@ -13,27 +14,15 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct ParameterWords {
-  const char* key;
-  const char* words;
-};
-constexpr std::array kParameters{ParameterWords{"model", "decoded by"},
-                                 ParameterWords{"window", "draft window (G)"},
-                                 ParameterWords{"temperature", "temperature (T)"},
-                                 ParameterWords{"fallback", "fallback threshold (FB)"},
-                                 ParameterWords{"rollback", "rollback threshold (RB)"},
-                                 ParameterWords{"max_draft", "longest draft"},
-                                 ParameterWords{"max_entropy", "largest entropy (H)"},
-                                 ParameterWords{"threshold", "router's threshold (tau)"},
-                                 ParameterWords{"num_samples", "samples"}};
-
-std::string parameter_words(std::string key) {
-  const auto found =
-      std::ranges::find(kParameters, key, [](const ParameterWords& one) { return std::string(one.key); });
-  if (found != kParameters.end()) return found->words;
-  std::ranges::replace(key, '_', ' ');
-  return key;
-}
+constexpr std::array kParameters{KeyWords{"model", "decoded by"},
+                                 KeyWords{"window", "draft window (G)"},
+                                 KeyWords{"temperature", "temperature (T)"},
+                                 KeyWords{"fallback", "fallback threshold (FB)"},
+                                 KeyWords{"rollback", "rollback threshold (RB)"},
+                                 KeyWords{"max_draft", "longest draft"},
+                                 KeyWords{"max_entropy", "largest entropy (H)"},
+                                 KeyWords{"threshold", "router's threshold (tau)"},
+                                 KeyWords{"num_samples", "samples"}};
 
 std::string value_words(const ordered_json& value) {
   if (value.is_string()) return value.get<std::string>();
@@ -58,7 +47,7 @@ class Details {
 ordered_json details_of(const SettingResult& setting, const ScoreStyle& score) {
   Details details;
   details.add("method", setting.method);
-  for (const auto& [key, value] : setting.params.items()) details.add(parameter_words(key), value_words(value));
+  for (const auto& [key, value] : setting.params.items()) details.add(words_of(kParameters, key), value_words(value));
   if (const auto* quality = setting.quality.find(score.name)) {
     details.add(score_words(score.name), quality->value, score.digits);
   }

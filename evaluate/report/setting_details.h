@@ -1,4 +1,4 @@
-// What a page shows of a setting when its mark or name is chosen.
+// Details of a setting, which a page shows when its mark or name is chosen.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -71,7 +71,7 @@ class RowBlock {
   Prefix kept_;
 };
 
-// The same for all rows in tensors, position by position.
+// Judges all rows in tensors, position by position.
 class TensorBlock {
  public:
   TensorBlock(const at::Tensor& p, const at::Tensor& q, const Verification& verification)

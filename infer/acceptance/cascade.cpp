@@ -66,11 +66,11 @@ RowJudgement CascadeAcceptance::judge_row(const RowVerification<T>& in, int64_t 
     if (overlaps != nullptr) overlaps[j] = row_overlap(p.data(), q, vocabulary);
     const bool by_token = deferral_ == Deferral::kToken;
     if (!by_token && Position<T>{p, q}.trusts(deferral_, alpha_)) continue;
-    std::vector<T> pi = by_token ? Position<T>{p, q}.mixture(alpha_) : p;
+    if (by_token) p = Position<T>{p, q}.mixture(alpha_);
     const auto token = static_cast<size_t>(in.token(b, j));
     const double chance = row.random.uniform(Draw::kAccept, row.emitted() + j);
-    if (chance * static_cast<double>(q[token]) < static_cast<double>(pi[token])) continue;
-    if (!(row_residual(pi.data(), q, vocabulary) <= 0)) p = std::move(pi);
+    if (chance * static_cast<double>(q[token]) < static_cast<double>(p[token])) continue;
+    if (row_residual(p.data(), q, vocabulary) <= 0) row_warp(in.logits(b, j), vocabulary, in.whole().warping, p.data());
     break;
   }
   return {j, row_draw(p.data(), vocabulary, row.random.uniform(Draw::kNext, row.emitted() + j))};

@@ -68,6 +68,20 @@ inline void expect_targets_distribution(const Case& oracles, const DecodeOptions
   EXPECT_LT(worst_deviate(oracles.target, options, results), kAlarm) << what;
 }
 
+// Expects the target's distribution of these options with every window rule that adapts.
+inline void expect_every_window_rule_keeps_the_distribution(DecodeOptions options) {
+  for (const char* schedule : {"heuristic", "constant"}) {
+    options.window_rule = "dynamic";
+    options.schedule = schedule;
+    expect_targets_distribution(resembling_case(), options, schedule);
+  }
+  options.window_rule = "fallback";
+  for (const double threshold : {0.0, 0.45, 0.6, 1.1}) {
+    options.fallback = threshold;
+    expect_targets_distribution(resembling_case(), options, "fallback " + std::to_string(threshold));
+  }
+}
+
 // Returns the deviate of a rule's outputs with the resembling drafter and windows of three tokens.
 inline double deviate_of(std::unique_ptr<AcceptanceRule> rule) {
   const Case oracles = resembling_case();

@@ -39,17 +39,7 @@ TEST_P(BlockVerification, OutputDistributionEqualsTargetWithTruncation) {
 }
 
 TEST(BlockVerificationCases, EveryWindowRuleKeepsTheDistribution) {
-  DecodeOptions options = block_sampling(1.0, 3);
-  for (const char* schedule : {"heuristic", "constant"}) {
-    options.window_rule = "dynamic";
-    options.schedule = schedule;
-    expect_targets_distribution(resembling_case(), options, schedule);
-  }
-  options.window_rule = "fallback";
-  for (const double threshold : {0.0, 0.45, 0.6, 1.1}) {
-    options.fallback = threshold;
-    expect_targets_distribution(resembling_case(), options, "fallback " + std::to_string(threshold));
-  }
+  expect_every_window_rule_keeps_the_distribution(block_sampling(1.0, 3));
 }
 
 TEST(BlockVerificationCases, SinglePrecisionAndPrunedVocabulariesKeepTheDistribution) {

@@ -65,17 +65,7 @@ TEST_P(SpeculativeSampling, OutputDistributionEqualsTargetWithMinP) {
 INSTANTIATE_TEST_SUITE_P(Temperatures, SpeculativeSampling, ::testing::Values(0.0, 0.7, 1.0, 1.5));
 
 TEST(SpeculativeSamplingCases, EveryWindowRuleKeepsTheDistribution) {
-  DecodeOptions options = sampling(1.0, 3);
-  for (const char* schedule : {"heuristic", "constant"}) {
-    options.window_rule = "dynamic";
-    options.schedule = schedule;
-    expect_targets_distribution(resembling_case(), options, schedule);
-  }
-  options.window_rule = "fallback";
-  for (const double threshold : {0.0, 0.45, 0.6, 1.1}) {
-    options.fallback = threshold;
-    expect_targets_distribution(resembling_case(), options, "fallback " + std::to_string(threshold));
-  }
+  expect_every_window_rule_keeps_the_distribution(sampling(1.0, 3));
 }
 
 TEST(SpeculativeSamplingCases, DrafterWithAPrunedVocabularyKeepsTheDistribution) {
