@@ -114,7 +114,7 @@ void collect_inputs(const std::vector<RecipeStage>& earlier, RecipeStage& stage,
 // Checks the keys of a recipe that are not stages: name, include and defaults.
 void check_top_level(const toml::table& root, Problems& problems) {
   for (auto&& [key, value] : root) {
-    if (value.is_table() || key.str() == "name") continue;
+    if (value.is_table() || key.str() == "name" || key.str() == kInclude) continue;
     problems.add({.where = location_of(value),
                   .what = "unknown key '" + std::string(key.str()) + "'",
                   .expected = "name, a table for each stage, include, or defaults for a kind of stages"});
@@ -156,7 +156,7 @@ void add_stages(const RecipeSource& source, std::vector<RecipeStage>& stages, Pr
     toml::table own = source.parse();
     if (std::any_of(stages.begin(), stages.end(), [&](const RecipeStage& stage) { return stage.name == name; })) {
       problems.add({.where = location_of(*own[name].as_table()),
-                    .what = "the included recipe has a stage of this name",
+                    .what = "an included recipe has a stage of this name",
                     .expected = "another name, or the included stage",
                     .found = name});
       continue;

@@ -34,7 +34,8 @@ std::vector<std::string> stage_names(const toml::table& root) {
 
 // File of a recipe, before any override.
 struct FoundFile {
-  std::filesystem::path path;
+  std::filesystem::path identity;   // canonical
+  std::filesystem::path path;       // as given, for messages
   std::vector<std::string> stages;  // stages up to `until`; overrides of later stages are errors
   std::string until;
 };
@@ -47,7 +48,36 @@ bool drop_behind(const std::string& last, std::vector<std::string>& stages) {
   return true;
 }
 
-// Returns the file and the files that it includes, innermost first.
+// Adds a file. One that two recipes include contributes its stages once: as many as the longer of the two takes.
+void add_once(FoundFile file, std::vector<FoundFile>& files) {
+  const auto same =
+      std::find_if(files.begin(), files.end(), [&](const auto& f) { return f.identity == file.identity; });
+  if (same == files.end()) {
+    files.push_back(std::move(file));
+  } else if (file.stages.size() > same->stages.size()) {
+    *same = std::move(file);
+  }
+}
+
+// Returns the tables of `include`, which is one or an array of them.
+std::vector<const toml::table*> include_tables(const toml::table& root, Problems& problems) {
+  std::vector<const toml::table*> tables;
+  const toml::node* include = root.get(kInclude);
+  if (include == nullptr) return tables;
+  const toml::array* list = include->as_array();
+  if (const toml::table* one = include->as_table()) tables.push_back(one);
+  for (size_t i = 0; list != nullptr && i < list->size(); ++i) {
+    if (const toml::table* one = list->get(i)->as_table()) tables.push_back(one);
+  }
+  if (tables.size() != (list == nullptr ? 1 : list->size())) {
+    problems.add({.where = location_of(*include),
+                  .what = "`include` names recipes by tables",
+                  .expected = "{ recipe = \"other.toml\", until = \"stage\" }, or a list of such"});
+  }
+  return tables;
+}
+
+// Adds the file and the files that it includes, innermost first.
 void find_files(const std::filesystem::path& file, const std::string& until, std::vector<std::filesystem::path> outer,
                 std::vector<FoundFile>& files, Problems& problems) {
   const toml::table root = load_toml(file);
@@ -60,20 +90,20 @@ void find_files(const std::filesystem::path& file, const std::string& until, std
     return;
   }
   outer.push_back(path);
-  if (const toml::table* table = root[kInclude].as_table()) {
+  for (const toml::table* table : include_tables(root, problems)) {
     const auto include = parse_options<IncludeOptions>(*table, kInclude, problems);
     if (!include.recipe.empty()) {
       find_files(file.parent_path() / include.recipe, include.until, outer, files, problems);
     }
   }
-  FoundFile found{file, stage_names(root), until};
+  FoundFile found{path, file, stage_names(root), until};
   if (!until.empty() && !drop_behind(until, found.stages)) {
     problems.add({.where = file.string(),
                   .what = "the included recipe has no such stage of its own",
                   .expected = "one of its stages for `until`",
                   .found = until});
   }
-  files.push_back(std::move(found));
+  add_once(std::move(found), files);
 }
 
 bool has_stage(const FoundFile& file, const std::string& name) {

@@ -36,8 +36,9 @@ class RecipeSource {
 
 // Returns a recipe's files, first the included ones. An override applies to the file with the stage that it names, an
 // override of `defaults` to all files, any other to the recipe itself. Included files keep their own defaults, so their
-// stages are the same as when they run alone. Adds a problem for an unknown stage of an included recipe, and for
-// recipes that include one another. Errors: UserError for a file that cannot be read.
+// stages are the same as when they run alone. A file that is included twice comes once, with the longer list of stages.
+// Adds a problem for an unknown stage of an included recipe, and for recipes that include one another.
+// Errors: UserError for a file that cannot be read.
 std::vector<RecipeSource> recipe_sources(const std::filesystem::path& file, const std::vector<std::string>& overrides,
                                          Problems& problems);
 

@@ -85,7 +85,28 @@ kind = "language"
   EXPECT_EQ(more["seed"], 3);
 }
 
+TEST_F(RecipeFile, TwoIncludedRecipesMayShareStages) {
+  write_file_atomic(folder_ / "inner.toml", std::string("[words]\nkind = \"language\"\n[more]\nkind = \"language\"\n"));
+  const auto including_words = [](const std::string& own) {
+    return "include = { recipe = \"inner.toml\", until = \"words\" }\n[" + own + "]\nkind = \"language\"\n";
+  };
+  write_file_atomic(folder_ / "left.toml", including_words("left"));
+  write_file_atomic(folder_ / "right.toml", including_words("right"));
+  const Recipe recipe = load(
+      "include = [{ recipe = \"left.toml\" }, { recipe = \"right.toml\" }, { recipe = \"./inner.toml\" }]\n"
+      "[last]\nkind = \"language\"\n",
+      {"words.test=5"});
+  std::vector<std::string> names;
+  for (const RecipeStage& stage : recipe.stages) names.push_back(stage.name);
+  EXPECT_THAT(names, ElementsAre("words", "more", "left", "right", "last"));
+  EXPECT_EQ(recipe.stages[0].checked.options["test"], 5);
+}
+
 TEST_F(RecipeFile, IncludeErrorsNameTheFileAndTheStage) {
+  for (const char* wrong : {"\"inner.toml\"", "[\"inner.toml\"]", "3"}) {
+    EXPECT_THAT(load_error("include = " + std::string(wrong) + "\n[words]\nkind = \"language\"\n"),
+                HasSubstr("`include` names recipes by tables"));
+  }
   EXPECT_THAT(load_error("include = { recipe = \"none.toml\" }\n[words]\nkind = \"language\"\n"),
               HasSubstr("none.toml"));
   write_file_atomic(folder_ / "inner.toml", std::string("[words]\nkind = \"language\"\n"));
