@@ -4,7 +4,6 @@
 #include <iostream>
 #include <memory>
 #include <optional>
-#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -19,18 +18,14 @@
 #include "cli/generation_printer.h"
 #include "cli/model_input.h"
 #include "cli/option_flags.h"
-#include "infer/drafters/model_drafter.h"
 #include "infer/drafters/registry.h"
-#include "infer/generator.h"
 #include "infer/load_models.h"
 #include "infer/loop/vocabulary.h"
-#include "infer/parts.h"
-#include "infer/router_loading.h"
+#include "infer/session.h"
 
 namespace draftsmith::cli {
 namespace {
 
-namespace fs = std::filesystem;
 using infer::DecodeOptions;
 using infer::DecodeStats;
 using nlohmann::ordered_json;
@@ -88,40 +83,6 @@ void warn_of_unused(const OptionFlags<DecodeOptions>& given, const DecodeOptions
 std::optional<at::ScalarType> parse_drafter_type(const GenerateFlags& flags) {
   if (flags.drafter_dtype.empty()) return std::nullopt;
   return parse_weight_type(flags.drafter_dtype, "--drafter-dtype");
-}
-
-// Loads the drafter, unless it is the target, which is loaded already. Errors: UserError.
-infer::SharedDrafter load_drafter(const GenerateFlags& flags, model::LoadOptions load,
-                                  std::optional<at::ScalarType> own_type, model::TransformerModel& target) {
-  const infer::DrafterSpec spec = infer::parse_drafter(flags.drafter);
-  const at::ScalarType type = std::exchange(load.dtype, own_type.value_or(load.dtype));
-  if (own_type && !infer::kind_of(spec).is_model) {
-    log_warning("--drafter-dtype has no effect on drafter {}", flags.drafter);
-  }
-  const auto* model = std::get_if<infer::ModelSpec>(&spec);
-  const bool target_itself =
-      model != nullptr && fs::exists(model->directory) && fs::equivalent(model->directory, flags.model);
-  if (target_itself && load.dtype == type) return infer::as_drafter(target, nullptr, model->directory);
-  return infer::load_drafter(spec, flags.model, load);
-}
-
-// Loads the router that the window router asks, bound to the drafter; nothing without --router. Errors: UserError.
-std::unique_ptr<model::RouterPredictor> load_router(const GenerateFlags& flags, const DecodeOptions& options,
-                                                    const infer::LoadedDrafter* drafter) {
-  if (options.router.empty() || !options.drafts() || !infer::window_traits(options).asks_router) return nullptr;
-  return infer::load_router(options.router, drafter, "--router", flags.drafter);
-}
-
-// Loads the target's exits where the method or its drafter reads them; nullptr: the model's own norm and head. Errors:
-// UserError.
-std::unique_ptr<model::Exits> load_exits(const GenerateFlags& flags, const DecodeOptions& options,
-                                         const infer::LoadedDrafter* drafter, const model::TransformerModel& target) {
-  const bool exit_drafts = drafter != nullptr && drafter->inside_target() > 0;
-  if (options.drafts_inside() || options.decodes_inside() || exit_drafts) {
-    return infer::find_exits(flags.model, target, options.exits);
-  }
-  if (!options.exits.empty()) log_warning("--exits has no effect on method {}", options.method);
-  return nullptr;
 }
 
 class Printer {
@@ -243,20 +204,13 @@ int run_generate(const GenerateFlags& flags) {
     log_warning("--drafter-dtype has no effect without a drafter");
   }
   warn_of_unused(*flags.decoding, options);
-  const model::LoadOptions load{.device = context.device, .dtype = parse_weight_type(flags.dtype)};
-  const infer::LoadedModel target = infer::load_model_directory(flags.model, load);
-  infer::GenerationModels models;
-  models.target = target.model.get();
-  models.target_tokenizer = target.tokenizer.get();
-  models.generation = target.generation;
-  if (takes_drafter && !flags.drafter.empty()) {
-    models.drafter = load_drafter(flags, load, drafter_type, *target.model);
-  }
-  const auto router = load_router(flags, options, models.drafter.get());
-  models.router = router.get();
-  const auto exits = load_exits(flags, options, models.drafter.get(), *target.model);
-  models.exits = exits.get();
-  infer::Generator generator(models, options);
+  infer::Session session({.target = flags.model,
+                          .drafter = flags.drafter,
+                          .load = {.device = context.device, .dtype = parse_weight_type(flags.dtype)},
+                          .drafter_dtype = drafter_type,
+                          .option_prefix = "--"});
+  infer::Generator generator = session.generator(options);
+  const infer::LoadedModel& target = session.target();
   const auto sources = read_token_lines(flags.input, target, LineKind::kSource, flags.ids);
   warn_of_fits(generator.fit(sources));
   const SignalWatch signals;
