@@ -17,7 +17,7 @@ const Registry<Method>& decoding_methods() {
                                           {"tandem-speed", kTandem, kDraftVerify, "fixed", "rejection", kOnRequest},
                                           {"early-exit", kOwnLayers, kDraftVerify, "fallback", "rollback", kOnRequest},
                                           {"calm", kNone, kCalm, "", "", kOnRequest, false},
-                                          {"ppd", kNone, kPpd, "", "", kNever, true}});
+                                          {"ppd", kNone, kPpd, "", "", kOnRequest, true}});
   return kMethods;
 }
 

@@ -38,8 +38,8 @@ struct Method {
   std::string window_rule;  // empty: none
   std::string acceptance;   // empty: none
   Sampling sampling = Sampling::kOnRequest;
-  // True if the output at temperature 0 equals greedy decoding of the model, for methods without an acceptance rule.
-  // The others are as lossless as their acceptance rule.
+  // True if the output at temperature 0 equals greedy decoding of the model and has the model's distribution at others,
+  // for methods without an acceptance rule. The others are as lossless as their acceptance rule.
   bool lossless = false;
 
   bool is_inside() const { return algorithm == Algorithm::kCalm || algorithm == Algorithm::kPpd; }

@@ -170,7 +170,9 @@ bool Setting::lossless() const {
 
 bool Setting::samples_exactly() const {
   if (temperature() == 0) return false;
-  return decode.method_info().is_baseline() || (decode.drafts() && infer::acceptance_traits(decode).lossless);
+  const infer::Method& info = decode.method_info();
+  if (info.is_baseline() || info.is_inside()) return info.lossless;
+  return infer::acceptance_traits(decode).lossless;
 }
 
 bool Setting::follows_target() const {

@@ -36,7 +36,7 @@ struct Setting {
   // Returns whether the output must equal greedy decoding of the setting's own model. False for the baselines.
   bool lossless() const;
   // Returns whether the setting samples, and every output must have the distribution of its own model: plain sampling,
-  // and drafting with a lossless acceptance rule.
+  // ppd, and drafting with a lossless acceptance rule.
   bool samples_exactly() const;
   // Returns whether the output must equal greedy decoding of the suite's target.
   bool equals_greedy() const { return lossless() && decodes_target(); }

@@ -244,7 +244,6 @@ void decode_ppd(model::TransformerModel& target, const model::Exits* exits, cons
   if (ppd.candidates < 1 || ppd.candidates > target.info().vocabulary) {
     throw std::logic_error("PPD has 1 to V candidates");
   }
-  if (!settings.warping.greedy()) throw std::logic_error("PPD decodes greedily");
   PpdLoop(target, exits, ppd, settings).run(batch, timer);
 }
 

@@ -1,6 +1,7 @@
-// Predictive pipelined decoding (Yang et al. 2024, algorithm 2): greedy and exact. Layer d-bar predicts k candidates
-// for the token after token t. While t runs through its last d - d-bar layers, a branch for each candidate runs the
-// first d - d-bar layers. The branch of the actual next token continues from there; the others are dropped.
+// Predictive pipelined decoding (Yang et al. 2024, algorithm 2): exact, greedily and by sampling (appendix B). Layer
+// d-bar predicts k candidates for the token after token t. While t runs through its last d - d-bar layers, a branch for
+// each candidate runs the first d - d-bar layers. The branch of the actual next token continues from there; the others
+// are dropped. The next token is always chosen from the last layer, so the candidates change no output.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +29,11 @@ struct PpdSettings {
 // or NaN).
 std::vector<std::vector<int64_t>> most_likely_tokens(const at::Tensor& logits, int64_t k);
 
-// Decodes every row to its end, at temperature 0. Writes layer_runs, early_predictions, early_matches, latency_units
-// and compute_units of the rows' statistics (ppd_account.h). Without `exits` (nullptr) the model's final norm and head
-// read layer d-bar. Candidates that end a row have no branch, nor have rows with one token left. Errors:
-// std::logic_error for settings out of range, which the generator checks before.
+// Decodes every row to its end, greedily or by sampling, with the tokens and random numbers of decode_plainly(). Writes
+// layer_runs, early_predictions, early_matches, latency_units and compute_units of the rows' statistics
+// (ppd_account.h). Without `exits` (nullptr) the model's final norm and head read layer d-bar. Candidates that end a
+// row have no branch, nor have rows with one token left. Errors: std::logic_error for settings out of range, which the
+// generator checks before.
 void decode_ppd(model::TransformerModel& target, const model::Exits* exits, const PpdSettings& ppd,
                 const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer);
 

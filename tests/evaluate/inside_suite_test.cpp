@@ -77,6 +77,21 @@ TEST_F(InsideSuite, LosslessMethodsGiveTheGreedyIdsAndSayWhatLayersRan) {
               1e-9);
 }
 
+TEST_F(InsideSuite, PpdSamplesWithTheModelsDistribution) {
+  SettingGrid& ppd = add_inside("ppd");
+  ppd.lists[&DecodeOptions::temperature] = {1};
+  ppd.lists[&DecodeOptions::top_k] = {5};
+  ppd.lists[&DecodeOptions::num_samples] = {4};
+  ppd.lists[&DecodeOptions::early_layer] = {2};
+  const auto results = run_suite();
+  const auto run = find(results, "ppd.T1.top_k5.d2.k3.samples4");
+  EXPECT_EQ(run.at("baseline"), "sample.T1.top_k5.samples4");
+  EXPECT_EQ(run.at("first_tokens").at("tokens"), 10 * 4);
+  EXPECT_EQ(run.at("first_tokens").at("passed"), true);
+  EXPECT_GT(run.at("inside").at("match_rate"), 0);
+  EXPECT_GE(run.at("inside").at("theorem").at("speedup"), 1);
+}
+
 TEST_F(InsideSuite, RunsOnAnotherModelMustEqualItsOwnGreedyDecoding) {
   SettingGrid& ppd = add_inside("ppd", "deep");
   ppd.lists[&DecodeOptions::early_layer] = {2};

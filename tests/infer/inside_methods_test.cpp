@@ -57,9 +57,6 @@ TEST_F(InsideMethods, OptionsOutOfRangeAreErrors) {
   options.acceptance = "exact";
   EXPECT_THAT(problem(options), HasSubstr("drafts nothing"));
   options = exit_options("ppd");
-  options.temperature = 0.5;
-  EXPECT_THAT(problem(options), HasSubstr("samples nothing"));
-  options = exit_options("ppd");
   options.candidates = 0;
   EXPECT_THAT(problem(options), HasSubstr("candidates"));
 }

@@ -95,7 +95,8 @@ inline double deviate_of(std::unique_ptr<AcceptanceRule> rule) {
 
 // Returns the probability of every output of up to `limit` tokens, from the model's own logits. `prompt` is the source
 // of an encoder-decoder.
-inline std::map<Ids, double> enumerate_outputs(model::TransformerModel& model, const Ids& prompt, int64_t limit) {
+inline std::map<Ids, double> enumerate_outputs(model::TransformerModel& model, const Ids& prompt, int64_t limit,
+                                               const Warping& warping = {.temperature = 1}) {
   const OracleFunction next = [&](std::span<const int64_t> start, std::span<const int64_t> prefix) {
     const model::ModelInfo& info = model.info();
     const Ids given(start.begin(), start.end());
@@ -107,7 +108,7 @@ inline std::map<Ids, double> enumerate_outputs(model::TransformerModel& model, c
     const auto p = model.step(model::step_input({tokens}), *state).logits[0][-1].softmax(0).contiguous();
     return std::vector<double>(p.const_data_ptr<double>(), p.const_data_ptr<double>() + p.numel());
   };
-  return enumerate(next, prompt, {.temperature = 1}, limit);
+  return enumerate(next, prompt, warping, limit);
 }
 
 // A wrong rule: accepts more tokens than it may, since it takes the drafter's probabilities for `share` of what they

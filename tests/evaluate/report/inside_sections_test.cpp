@@ -100,6 +100,13 @@ TEST(InsideRuns, PpdAndExactDraftingAreLosslessForTheirOwnModel) {
   EXPECT_TRUE(first(run_of("ppd")).equals_greedy());
   EXPECT_TRUE(first(run_of("ppd", "other")).lossless());
   EXPECT_FALSE(first(run_of("ppd", "other")).equals_greedy());
+  SettingGrid sampled = run_of("ppd");
+  sampled.lists[&DecodeOptions::temperature] = {0.7};
+  EXPECT_TRUE(first(sampled).samples_exactly());
+  EXPECT_FALSE(first(sampled).lossless());
+  EXPECT_THAT(labels(sampled), ElementsAre("greedy", "sample.T0.7", "ppd.T0.7.k3"));
+  sampled.decode.method = "calm";
+  EXPECT_FALSE(first(sampled).samples_exactly());
   EXPECT_FALSE(first(run_of("calm")).lossless());
   EXPECT_FALSE(first(run_of("early-exit")).lossless());
   SettingGrid exact = run_of("early-exit");

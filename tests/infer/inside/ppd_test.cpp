@@ -285,10 +285,6 @@ TEST(PpdSettings, OutOfRangeAreErrors) {
     decoding.ppd = ppd;
     EXPECT_THROW(run_ppd(*model, sources, decoding), std::logic_error);
   }
-  PpdDecoding sampling;
-  sampling.ppd = {2, 3};
-  sampling.settings.warping.temperature = 1;
-  EXPECT_THROW(run_ppd(*model, sources, sampling), std::logic_error);
 }
 
 }  // namespace
