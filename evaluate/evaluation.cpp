@@ -15,11 +15,13 @@
 #include "distributed/dealing.h"
 #include "distributed/shared_directory.h"
 #include "evaluate/measure/calibration.h"
+#include "evaluate/measure/failed_settings.h"
 #include "evaluate/measure/forced_alphas.h"
 #include "evaluate/measure/match_counts.h"
 #include "evaluate/measure/timing.h"
 #include "evaluate/report/report.h"
 #include "evaluate/results/failed_checks.h"
+#include "evaluate/results/group_choice.h"
 #include "evaluate/results/lines_file.h"
 #include "evaluate/results/task_summary.h"
 #include "evaluate/router_tuning.h"
@@ -33,6 +35,10 @@ bool has_measurement_error(const Results& results) {
   return std::ranges::any_of(results.tasks, [](const TaskResult& task) {
     return std::ranges::any_of(task.rows(), [](const auto* row) { return row->measurement_error.has_value(); });
   });
+}
+
+bool has_failures(const Results& results) {
+  return std::ranges::any_of(results.tasks, [](const TaskResult& task) { return !task.failures.empty(); });
 }
 
 // Returns the share of the processors that others used since `before`, 0..1; nothing where the system does not tell.
@@ -73,8 +79,10 @@ class Suite {
       result.table = results_table(result.results);
       write(result.results);
       result.failures = failed_checks(result.results, (out_dir_ / "results.json").string());
-      // Only times come out otherwise when they are measured again.
-      if (result.failures.empty() || has_measurement_error(result.results)) store.remove();
+      // Only times come out otherwise when they are measured again; settings that failed may not fail again.
+      if (result.failures.empty() || (has_measurement_error(result.results) && !has_failures(result.results))) {
+        store.remove();
+      }
     });
     return result;
   }
@@ -82,20 +90,28 @@ class Suite {
  private:
   // Returns a key of suite and data.
   std::string suite_key() const {
-    Sha256 data;  // content of the files, since their names say nothing of it
-    for (const auto& task : tasks_) {
-      data.update(nlohmann::json{task.task->name, task.prompts, task.data.references}.dump());
-    }
+    Sha256 data;
+    for (const auto& task : tasks_) data.update(task.key);
     return options_hash(options_) + " " + data.hex_digest();
+  }
+
+  // Returns a key of the options that all measurements depend on. Tasks, settings and match rates are in the names of
+  // their own measurements, so that a suite with other runs keeps what is measured.
+  std::string common_key() const {
+    SuiteOptions common = options_;
+    common.name.clear();
+    common.task.clear();
+    common.run.clear();
+    common.match_rates.clear();
+    return options_hash(common);
   }
 
   // Checks that all processes measure the same, and makes the output directory. Returns a key of all that measurements
   // depend on: those of another key are not resumed.
   std::string begin_together() {
-    const std::string suite = suite_key();
-    world_.require_same("the suite or its data", suite);
+    world_.require_same("the suite or its data", suite_key());
     if (world_.leads()) make_directories(out_dir_);
-    const std::string key = world_.from_leader("preparing the evaluation", suite + " " + engine_.fingerprint());
+    const std::string key = world_.from_leader("preparing the evaluation", common_key() + " " + engine_.fingerprint());
     require_shared_directory(world_, out_dir_, "the output directory");
     return key;
   }
@@ -127,6 +143,7 @@ class Suite {
     measured.data = load_task(task);
     measured.max_new_tokens = task.max_new_tokens > 0 ? task.max_new_tokens : options_.max_new_tokens;
     for (size_t line = 0; line < measured.data.sources.size(); ++line) encode(measured, line);
+    measured.key = task.name + " " + sha256(options_hash(task) + data_text(measured));
     const auto forced = static_cast<size_t>(std::min(options_.forced_lines, measured.data.lines()));
     measured.forced_texts =
         forced_texts(task, measured.data, std::span(measured.prompts).first(forced), measured.max_new_tokens, engine_);
@@ -135,6 +152,11 @@ class Suite {
           setting.choose_on.empty() && (setting.is_greedy_baseline() || !chooses || is_needed_baseline(setting, task));
       if (baseline || setting.choose_on == task.name) measured.rows.push_back({setting.label, setting, std::nullopt});
     }
+  }
+
+  // Returns the content of the task's files, since their names say nothing of it.
+  static std::string data_text(const MeasuredTask& task) {
+    return nlohmann::json{task.prompts, task.data.references}.dump();
   }
 
   void encode(MeasuredTask& measured, size_t line) const {
@@ -170,8 +192,14 @@ class Suite {
       groups.push_back(setting.group);
       for (const double max_drop : setting.max_drop) {
         Choice choice;
-        if (world_.leads()) choice = choose_in_group(setting, max_drop);
+        if (world_.leads()) choice = choose_in_group(task_named(setting.choose_on), setting, max_drop).value_or(choice);
         choice.label = world_.from_leader("choosing settings", choice.label);
+        if (choice.label.empty()) {
+          task.failures.push_back(
+              {chosen_label(setting.group, max_drop), "choosing",
+               fmt::format("no setting of {} was measured on {}", setting.group, setting.choose_on)});
+          continue;
+        }
         const auto chosen = std::find_if(settings_.begin(), settings_.end(),
                                          [&](const auto& other) { return other.label == choice.label; });
         task.rows.push_back({chosen_label(setting.group, max_drop), *chosen, choice});
@@ -179,22 +207,13 @@ class Suite {
     }
   }
 
-  Choice choose_in_group(const Setting& member, double max_drop) const {
-    const auto& measured = *std::find_if(tasks_.begin(), tasks_.end(),
-                                         [&](const auto& task) { return task.task->name == member.choose_on; });
-    std::vector<Setting> group;
-    for (const auto& setting : settings_) {
-      if (setting.group == member.group && setting.choose_on == member.choose_on) group.push_back(setting);
-    }
-    const auto metric = metrics::make_metric(measured.task->metric);
-    const double baseline = metric->score(measured.statistics.at(baseline_of(member).label).sum(), 0);
-    Choice choice = choose(candidates_of(measured, group), baseline, metric->point(), max_drop).value();
-    choice.task = member.choose_on;
-    return choice;
+  const MeasuredTask& task_named(const std::string& name) const {
+    return *std::ranges::find_if(tasks_, [&](const auto& task) { return task.task->name == name; });
   }
 
   void measure(MeasuredTask& task, MeasurementStore& store) {
     MeasureTask request{.name = task.task->name,
+                        .key = task.key,
                         .prompts = task.prompts,
                         .settings = {},
                         .max_new_tokens = task.max_new_tokens,
@@ -211,9 +230,11 @@ class Suite {
     counting.chains.insert(counting.chains.end(), sampling.begin(), sampling.end());
     measure_missing(counting, store, context_);
     task.records = counted_records(request, store);
+    remove_failed(failed_countings(request, store), "decoding", task);
+    std::erase_if(request.settings, [&](const Setting& setting) { return !task.records.contains(setting.label); });
     measure_forced_alphas(options_, engine_, store, context_, task);
     run_on_leader(world_, "the timing of task " + request.name, [&] {
-      time_task(request, options_, engine_, store, context_, task.records);
+      remove_failed(time_task(request, options_, engine_, store, context_, task.records), "timing", task);
       score_hypotheses(task, engine_);
       calibrate(options_, engine_, task);
     });
@@ -234,9 +255,9 @@ class Suite {
     std::vector<MatchPrompts> tables;
     for (const auto& rates : options_.match_rates) {
       const std::string& name = rates.task.empty() ? options_.task.front().name : rates.task;
-      const auto task = std::ranges::find_if(tasks_, [&](const auto& one) { return one.task->name == name; });
-      const auto lines = static_cast<size_t>(std::min(rates.prompts, task->data.lines()));
-      tables.push_back({rates, name, std::span(task->prompts).first(lines), task->max_new_tokens});
+      const MeasuredTask& task = task_named(name);
+      const auto lines = static_cast<size_t>(std::min(rates.prompts, task.data.lines()));
+      tables.push_back({rates, name, task.key, std::span(task.prompts).first(lines), task.max_new_tokens});
     }
     return measure_match_rates(tables, engine_, store, context_);
   }

@@ -39,9 +39,11 @@ std::unique_ptr<Engine> make_model_engine(const SuiteOptions& options);
 // machine's processors and of which one times while the others wait, by default all processors.
 int64_t timing_threads(const SuiteOptions& options, int64_t given, bool alone);
 
-// Runs the suite. All processes of a job call it; only the leader's result has content. A stop request (base/signals.h)
-// ends it between measurements; the next run continues.
-// Errors: UserError before any work; as World::gather(). Checks that fail are in the result: a speedup beyond its bound
+// Runs the suite. A setting that fails, by an exception or for want of memory, is in the results' failures, and all
+// others are measured; only the greedy baseline's failure ends the suite. The measurements are kept then, and the next
+// run measures what failed. All processes of a job call it; only the leader's result has content. A stop request
+// (base/signals.h) ends it between measurements; the next run continues, with other runs in the suite too. Errors:
+// UserError before any work; as World::gather(). Checks that fail are in the result: a speedup beyond its bound
 // (batches have none), and lossless settings that are not (evaluate/results/lossless_checks.h). No router is tuned
 // then.
 SuiteResult run_evaluation(const SuiteOptions& options, const std::filesystem::path& out_dir, Engine& engine,

@@ -4,9 +4,34 @@
 
 #include "base/signals.h"
 #include "evaluate/measure/dealt_measurements.h"
+#include "evaluate/measure/failures.h"
 #include "evaluate/measure/typical_lines.h"
 
 namespace draftsmith::evaluate {
+
+namespace {
+
+// Measures the steps of one setting, or those of its drafter unless an earlier setting has.
+void calibrate_setting(const Setting& setting, bool measures, int64_t longest, Engine& engine, MeasuredTask& task) {
+  const std::string drafting = setting.drafter_label();
+  const SettingRecords& greedy = task.own_greedy(setting);
+  const std::vector<size_t> lines = typical_lines(greedy);
+  if (lines.empty()) return;
+  if (measures && setting.algorithm() == infer::Algorithm::kPpd) {
+    const size_t middle = lines[lines.size() / 2];
+    task.ppd_times[setting.label] = engine.ppd_times(setting, task.prompts[middle], greedy[middle].ids);
+  }
+  if (drafting.empty()) return;
+  task.drafted_for[drafting] = setting.model;
+  if (!measures || task.costs.contains(drafting)) return;
+  std::vector<infer::StepCosts> measured;
+  for (const size_t line : lines) {
+    measured.push_back(engine.step_costs(setting, task.prompts[line], greedy[line].ids, longest + 1));
+  }
+  task.costs[drafting] = median_costs(measured);
+}
+
+}  // namespace
 
 void calibrate(const SuiteOptions& options, Engine& engine, MeasuredTask& task) {
   int64_t longest = 1;
@@ -17,23 +42,9 @@ void calibrate(const SuiteOptions& options, Engine& engine, MeasuredTask& task) 
   for (const auto& row : task.rows) {
     throw_if_stop_requested(kHowToGoOn);
     const Setting& setting = row.settings;
-    const std::string drafting = setting.drafter_label();
-    if (drafting.empty() && setting.algorithm() != infer::Algorithm::kPpd) continue;
-    const SettingRecords& greedy = task.own_greedy(setting);
-    const std::vector<size_t> lines = typical_lines(greedy);
-    if (lines.empty()) continue;
-    if (options.calibrate && setting.algorithm() == infer::Algorithm::kPpd) {
-      const size_t middle = lines[lines.size() / 2];
-      task.ppd_times[setting.label] = engine.ppd_times(setting, task.prompts[middle], greedy[middle].ids);
-    }
-    if (drafting.empty()) continue;
-    task.drafted_for[drafting] = setting.model;
-    if (!options.calibrate || task.costs.contains(drafting)) continue;
-    std::vector<infer::StepCosts> measured;
-    for (const size_t line : lines) {
-      measured.push_back(engine.step_costs(setting, task.prompts[line], greedy[line].ids, longest + 1));
-    }
-    task.costs[drafting] = median_costs(measured);
+    if (setting.drafter_label().empty() && setting.algorithm() != infer::Algorithm::kPpd) continue;
+    const auto message = failure_of([&] { calibrate_setting(setting, options.calibrate, longest, engine, task); });
+    if (message) task.failures.push_back({row.label, "step times", *message});
   }
 }
 

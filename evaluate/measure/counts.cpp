@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
+#include "base/sha256.h"
 #include "infer/parts.h"
 
 namespace draftsmith::evaluate {
@@ -11,7 +14,12 @@ namespace {
 constexpr int64_t kChainsOfAProcess = 4;
 
 std::string name_of(const MeasureTask& task, const Setting& setting, int64_t first_line) {
-  return measurement_name({"counts", task.name, setting.label, std::to_string(first_line)});
+  return measurement_name({"counts", task.key, measured_name(setting), std::to_string(first_line)});
+}
+
+// Returns Measurement::owner of a setting's counts.
+std::string owner_of(const MeasureTask& task, const Setting& setting) {
+  return setting.is_greedy_baseline() ? "" : fmt::format("{} on {}", setting.label, task.name);
 }
 
 // Returns whether a setting's windows go on from batch to batch, so that its batches must be counted in order.
@@ -55,12 +63,17 @@ struct SettingPass {
       const int64_t first = batch * task.batch_size;
       chains.back().push_back({.name = name_of(task, setting, first),
                                .size = std::ssize(task.batch(first)),
-                               .measure = [*this, first] { return count(first); }});
+                               .measure = [*this, first] { return count(first); },
+                               .owner = owner_of(task, setting)});
     }
   }
 };
 
 }  // namespace
+
+std::string measured_name(const Setting& setting) {
+  return setting.label + " " + sha256(setting.method() + setting.params().dump()).substr(0, 8);
+}
 
 std::span<const Prompt> MeasureTask::batch(int64_t first_line) const {
   const int64_t rows = std::min(batch_size, lines() - first_line);
@@ -80,7 +93,9 @@ std::vector<Chain> counting_chains(const MeasureTask& task, Engine& engine, cons
 
 TaskRecords counted_records(const MeasureTask& task, const MeasurementStore& store) {
   TaskRecords records;
+  const auto failed = failed_countings(task, store);
   for (const Setting& setting : task.settings) {
+    if (failed.contains(setting.label)) continue;
     SettingRecords& all = records[setting.label];
     for (int64_t first = 0; first < task.lines(); first += task.batch_size) {
       const SettingRecords batch = records_of(store.at(name_of(task, setting, first)));
@@ -88,6 +103,16 @@ TaskRecords counted_records(const MeasureTask& task, const MeasurementStore& sto
     }
   }
   return records;
+}
+
+std::map<std::string, std::string> failed_countings(const MeasureTask& task, const MeasurementStore& store) {
+  std::map<std::string, std::string> failed;
+  for (const Setting& setting : task.settings) {
+    const std::string owner = owner_of(task, setting);
+    if (owner.empty()) continue;
+    if (const auto message = store.failure(owner)) failed[setting.label] = *message;
+  }
+  return failed;
 }
 
 std::optional<int64_t> first_window(const Setting& setting, const SettingRecords& records, int64_t first_line) {

@@ -18,9 +18,13 @@ namespace draftsmith::evaluate {
 // Records of each setting by its label, one record for each line.
 using TaskRecords = std::map<std::string, SettingRecords>;
 
+// Returns the setting's label with a hash of method and parameters, which names its measurements.
+std::string measured_name(const Setting& setting);
+
 // Task with all that its measurement reads.
 struct MeasureTask {
   std::string name;
+  std::string key;  // MeasuredTask::key
   std::vector<Prompt> prompts;
   std::vector<Setting> settings;
   int64_t max_new_tokens = 0;
@@ -35,8 +39,13 @@ struct MeasureTask {
 std::vector<Chain> counting_chains(const MeasureTask& task, Engine& engine, const MeasurementStore& store,
                                    int64_t processes);
 
-// Returns the records of a counting pass whose measurements are all in the store. They have no times.
+// Returns the records of a counting pass whose measurements are all in the store. They have no times. Settings that
+// failed have none.
 TaskRecords counted_records(const MeasureTask& task, const MeasurementStore& store);
+
+// Returns the messages of settings whose counting pass failed, by label. The greedy baseline's failure ends the
+// evaluation, since all others are compared with it.
+std::map<std::string, std::string> failed_countings(const MeasureTask& task, const MeasurementStore& store);
 
 // Returns DecodeBatch::window of the batch that begins at `first_line`: what the batch before it carried on when it was
 // counted. So windows depend neither on turns nor on repetitions, and a continued evaluation has the same.

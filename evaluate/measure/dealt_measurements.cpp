@@ -3,10 +3,12 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/logging.h"
 #include "base/progress.h"
 #include "base/signals.h"
 #include "base/thread_count.h"
 #include "distributed/dealing.h"
+#include "evaluate/measure/failures.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -22,10 +24,27 @@ std::vector<size_t> missing_chains(const std::vector<Chain>& chains, const Measu
   return nlohmann::json::parse(told).get<std::vector<size_t>>();
 }
 
+bool failed(const Measurement& one, const MeasurementStore& store) {
+  return !one.owner.empty() && store.failure(one.owner);
+}
+
+// Adds the measurement to the store, or its owner's failure.
+void add_measured(const Measurement& one, MeasurementStore& store) {
+  nlohmann::json measured;
+  const auto measure = [&] { measured = one.measure(); };
+  if (one.owner.empty()) {
+    measure();
+  } else if (const auto message = failure_of(measure)) {
+    log_warning("{} failed: {}", one.owner, *message);
+    return store.add_failure(one.owner, *message);
+  }
+  store.add(one.name, measured);
+}
+
 void require_all(const std::vector<Chain>& chains, const MeasurementStore& store) {
   for (const Chain& chain : chains) {
     for (const Measurement& one : chain) {
-      if (store.has(one.name)) continue;
+      if (store.has(one.name) || failed(one, store)) continue;
       throw RunError({.what = "a measurement of another process did not arrive: " + one.name,
                       .expected = "output files that all processes see at once",
                       .hint = "is the output directory on a file system that shows other machines' files late?"});
@@ -62,7 +81,7 @@ void measure_missing(const DealtMeasurements& dealt, MeasurementStore& store, co
     for (const Measurement& one : dealt.chains[missing[static_cast<size_t>(number)]]) {
       if (store.has(one.name)) continue;
       throw_if_stop_requested(kHowToGoOn);
-      store.add(one.name, one.measure());
+      if (!failed(one, store)) add_measured(one, store);
       shared.finished_one();
     }
   });

@@ -21,6 +21,9 @@ struct Measurement {
   std::string name;  // measurement_name()
   int64_t size = 1;  // in the unit of the progress
   std::function<nlohmann::json()> measure;
+  // What fails with an exception of `measure` (MeasurementStore::failure()), such as a setting: its other measurements
+  // are left out, and the evaluation goes on. Empty: the exception ends it.
+  std::string owner = {};
 };
 
 // Measurements that one process makes in this order: each may read the ones before it from the store.
@@ -32,9 +35,9 @@ struct DealtMeasurements {
   std::vector<Chain> chains;
 };
 
-// Makes the measurements that the store lacks; then the store of every process has all. All processes call it with the
-// same measurements. Errors: those of `measure`, Interrupted, RunError if measurements of other processes do not
-// arrive, and as World::gather().
+// Makes the measurements that the store lacks; then the store of every process has all, or their owners' failures. All
+// processes call it with the same measurements. Errors: those of `measure` without an owner, Interrupted, RunError if
+// measurements of other processes do not arrive, and as World::gather().
 void measure_missing(const DealtMeasurements& dealt, MeasurementStore& store, const SuiteContext& context);
 
 }  // namespace draftsmith::evaluate

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include <fmt/format.h>
+
 #include "distributed/dealing.h"
 #include "evaluate/measure/typical_lines.h"
 
@@ -16,11 +18,19 @@ int64_t forced_lines(const MeasuredTask& task, const SuiteOptions& options) {
 }
 
 std::string sample_name(const MeasuredTask& task, const std::string& model, int64_t first_line) {
-  return measurement_name({"samples", task.task->name, model, std::to_string(first_line)});
+  return measurement_name({"samples", task.key, model, std::to_string(first_line)});
+}
+
+std::string samples_owner(const MeasuredTask& task, const std::string& model) {
+  return fmt::format("sampling by {} on {}", model, task.task->name);
+}
+
+std::string forced_owner(const MeasuredTask& task, const Setting& setting) {
+  return fmt::format("drafter {} on {}", setting.drafter_label(), task.task->name);
 }
 
 std::string forced_name(const MeasuredTask& task, const Setting& setting, const char* texts) {
-  return measurement_name({"forced", task.task->name, setting.drafter_label(), texts});
+  return measurement_name({"forced", task.key, setting.drafter_label(), texts});
 }
 
 Outputs greedy_outputs(const MeasuredTask& task, const Setting& setting, int64_t lines) {
@@ -95,7 +105,8 @@ std::vector<Chain> sampling_chains(const MeasuredTask& task, const SuiteOptions&
       };
       chains.push_back({{.name = sample_name(task, row.settings.model, first),
                          .size = static_cast<int64_t>(rows),
-                         .measure = sample}});
+                         .measure = sample,
+                         .owner = samples_owner(task, row.settings.model)}});
     }
   }
   return chains;
@@ -105,14 +116,23 @@ void measure_forced_alphas(const SuiteOptions& options, Engine& engine, Measurem
                            const SuiteContext& context, MeasuredTask& task) {
   const int64_t lines = forced_lines(task, options);
   if (lines == 0) return;
-  const std::vector<Setting> settings = forced_settings(task);
+  std::vector<Setting> settings = forced_settings(task);
+  const auto fail = [&task](const Setting& setting, const std::string& message) {
+    task.failures.push_back({"drafter " + setting.drafter_label(), "teacher-forced passes", message});
+  };
+  std::erase_if(settings, [&](const Setting& setting) {
+    const auto message = store.failure(samples_owner(task, setting.model));
+    if (message) fail(setting, *message);
+    return message.has_value();
+  });
   const auto prompts = std::span(task.prompts).first(static_cast<size_t>(lines));
   DealtMeasurements dealt;
   const auto deal = [&](const Setting& setting, const char* texts, std::span<const Prompt> sources, auto outputs) {
     const auto measure = [&engine, setting, sources, outputs] {
       return to_json(engine.forced_alpha(setting, sources, outputs()));
     };
-    dealt.chains.push_back({{.name = forced_name(task, setting, texts), .measure = measure}});
+    dealt.chains.push_back(
+        {{.name = forced_name(task, setting, texts), .measure = measure, .owner = forced_owner(task, setting)}});
   };
   for (const Setting& setting : settings) {
     deal(setting, "greedy", prompts, [&task, setting, lines] { return greedy_outputs(task, setting, lines); });
@@ -123,6 +143,10 @@ void measure_forced_alphas(const SuiteOptions& options, Engine& engine, Measurem
   measure_missing(dealt, store, context);
   for (const Setting& setting : settings) {
     const std::string drafter = setting.drafter_label();
+    if (const auto message = store.failure(forced_owner(task, setting))) {
+      fail(setting, *message);
+      continue;
+    }
     task.forced[drafter] = alphas_of(store.at(forced_name(task, setting, "greedy")));
     task.forced_sampled[drafter] = alphas_of(store.at(forced_name(task, setting, "sampled")));
     if (task.forced_texts.outputs.empty()) continue;

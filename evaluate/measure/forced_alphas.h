@@ -17,7 +17,8 @@ std::vector<Chain> sampling_chains(const MeasuredTask& task, const SuiteOptions&
 
 // Measures the drafters of forced_settings() on the first forced_lines lines: at temperature 0 on greedy outputs, at
 // temperature 1 on those of sampling_chains(), which must be in the store, and on task.forced_texts. Adds to
-// task.forced, task.forced_sampled and task.predicted. All processes call it. Errors: as measure_missing().
+// task.forced, task.forced_sampled and task.predicted; a drafter that fails has an entry in task.failures instead. All
+// processes call it. Errors: as measure_missing().
 void measure_forced_alphas(const SuiteOptions& options, Engine& engine, MeasurementStore& store,
                            const SuiteContext& context, MeasuredTask& task);
 

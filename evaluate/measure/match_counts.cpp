@@ -3,8 +3,8 @@
 namespace draftsmith::evaluate {
 namespace {
 
-std::string name_of(size_t table, const std::string& decoding) {
-  return measurement_name({"match rates", std::to_string(table), decoding});
+std::string name_of(const MatchPrompts& table, const std::string& decoding) {
+  return measurement_name({"match rates", table.key, options_hash(table.rates), decoding});
 }
 
 nlohmann::json to_json(const std::vector<infer::MatchRate>& cells) {
@@ -37,20 +37,19 @@ std::vector<MatchRateResult> measure_match_rates(const std::vector<MatchPrompts>
         one.decoding = {name};
         return to_json(engine.match_rates(one, tables[i].prompts, tables[i].max_new_tokens));
       };
-      dealt.chains.push_back({{.name = name_of(i, decoding.name), .measure = count}});
+      dealt.chains.push_back({{.name = name_of(tables[i], decoding.name), .measure = count}});
     }
   }
   measure_missing(dealt, store, context);
   std::vector<MatchRateResult> results;
-  for (size_t i = 0; i < tables.size(); ++i) {
-    const MatchPrompts& table = tables[i];
+  for (const MatchPrompts& table : tables) {
     MatchRateResult& result = results.emplace_back(MatchRateResult{.name = table.rates.name,
                                                                    .task = table.task,
                                                                    .model = table.rates.model,
                                                                    .prompts = std::ssize(table.prompts),
                                                                    .cells = {}});
     for (const infer::MatchDecoding& decoding : table.rates.options().decodings) {
-      for (const auto& cell : store.at(name_of(i, decoding.name))) result.cells.push_back(cell_of(cell));
+      for (const auto& cell : store.at(name_of(table, decoding.name))) result.cells.push_back(cell_of(cell));
     }
   }
   return results;

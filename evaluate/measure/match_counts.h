@@ -16,6 +16,7 @@ namespace draftsmith::evaluate {
 struct MatchPrompts {
   const MatchRateTable& rates;
   std::string task;
+  std::string key;  // MeasuredTask::key
   std::span<const Prompt> prompts;
   int64_t max_new_tokens = 0;
 };

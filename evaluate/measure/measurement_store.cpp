@@ -28,6 +28,10 @@ bool holds_measurements(const fs::path& file) {
   return name.starts_with("measurements.") && name.ends_with("jsonl");
 }
 
+std::string failure_name(const std::string& owner) {
+  return measurement_name({"failure", owner});
+}
+
 std::vector<fs::path> measurement_files(const fs::path& directory) {
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(directory)) {
@@ -45,6 +49,8 @@ std::string measurement_name(const std::vector<std::string>& parts) {
 MeasurementStore::MeasurementStore(fs::path directory, const std::string& key, World& world)
     : directory_(std::move(directory)), header_(nlohmann::json{{"key", key}}.dump()), world_(world) {
   for (const fs::path& file : measurement_files(directory_)) read(file);
+  const std::string failures = failure_name("").substr(0, failure_name("").size() - 3);  // without quotes and bracket
+  std::erase_if(measured_, [&](const auto& one) { return one.first.starts_with(failures); });
   resumed_ = std::ssize(measured_);
   world_.wait_for_all("reading finished measurements");
   open_own();
@@ -97,10 +103,19 @@ nlohmann::json MeasurementStore::at(const std::string& name) const {
 }
 
 void MeasurementStore::add(const std::string& name, const nlohmann::json& measurement) {
-  std::string text = measurement.dump();
+  std::string text = measurement.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   stream_ << line_of(name, text) << "\n" << std::flush;
   if (!stream_) refuse("a measurement could not be written");
   measured_[name] = std::move(text);
+}
+
+void MeasurementStore::add_failure(const std::string& owner, const std::string& message) {
+  add(failure_name(owner), message);
+}
+
+std::optional<std::string> MeasurementStore::failure(const std::string& owner) const {
+  const std::string name = failure_name(owner);
+  return has(name) ? std::optional(at(name).get<std::string>()) : std::nullopt;
 }
 
 void MeasurementStore::read_others() {

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,9 +24,9 @@ std::string measurement_name(const std::vector<std::string>& parts);
 
 class MeasurementStore {
  public:
-  // Reads the files in `directory` whose key equals `key`, which identifies suite, data, models and build, and empties
-  // this process's own file otherwise. All processes make a store together, with the same key. Errors: RunError if the
-  // file cannot be written; as World::gather().
+  // Reads the files in `directory` whose key equals `key`, which identifies models, build and what all measurements
+  // depend on, and empties this process's own file otherwise. All processes make a store together, with the same key.
+  // Errors: RunError if the file cannot be written; as World::gather().
   MeasurementStore(std::filesystem::path directory, const std::string& key, World& world);
 
   bool has(const std::string& name) const { return measured_.contains(name); }
@@ -33,6 +34,11 @@ class MeasurementStore {
   nlohmann::json at(const std::string& name) const;
   // Adds a measurement and writes it to this process's file at once. Errors: RunError if it cannot be written.
   void add(const std::string& name, const nlohmann::json& measurement);
+  // Adds the failure of measurements that have one `owner`, in place of them. It holds until the evaluation ends: a
+  // later one tries them again. Errors: as add().
+  void add_failure(const std::string& owner, const std::string& message);
+  // Returns the message of such a failure; nothing if the owner's measurements have not failed.
+  std::optional<std::string> failure(const std::string& owner) const;
   // Reads what the other processes have written. They must have finished it (deal_out()).
   void read_others();
   // Returns the number of measurements that the constructor read.

@@ -4,9 +4,11 @@
 #include <cmath>
 #include <utility>
 
+#include "base/logging.h"
 #include "base/progress.h"
 #include "base/signals.h"
 #include "base/timing.h"
+#include "evaluate/measure/failures.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -25,16 +27,19 @@ constexpr int64_t kMostAttempts = 3;
 class TaskTiming {
  public:
   TaskTiming(const MeasureTask& task, const SuiteOptions& options, Engine& engine, TaskRecords& records)
-      : task_(task), options_(options), engine_(engine), records_(records) {}
+      : task_(task), settings_(task.settings), options_(options), engine_(engine), records_(records) {}
 
   // Decodes the first lines with every setting, untimed, until allocations, thread pools and caches settle.
   void warm_up() {
     const int64_t lines = std::min<int64_t>(options_.warmup, task_.lines());
     for (int64_t first = 0; first < lines; first += task_.batch_size) {
-      for (const auto& setting : task_.settings) {
-        const double seconds = seconds_of(engine_.decode(setting, request(setting, first)));
-        fastest_ = fastest_ > 0 ? std::min(fastest_, seconds) : seconds;
+      for (const auto& setting : settings_) {
+        attempt(setting, [&] {
+          const double seconds = seconds_of(engine_.decode(setting, request(setting, first)));
+          fastest_ = fastest_ > 0 ? std::min(fastest_, seconds) : seconds;
+        });
       }
+      remove_failed();
       throw_if_stop_requested(kHowToGoOn);
     }
   }
@@ -53,10 +58,12 @@ class TaskTiming {
       }
     }
     for (int64_t repetition = 0; repetition < options_.repetitions; ++repetition) {
-      for (size_t i = 0; i < task_.settings.size(); ++i) {
-        time(task_.settings[(i + static_cast<size_t>(repetition) + turns_) % task_.settings.size()], first_lines);
+      for (size_t i = 0; i < settings_.size(); ++i) {
+        const Setting& setting = settings_[(i + static_cast<size_t>(repetition) + turns_) % settings_.size()];
+        attempt(setting, [&] { time(setting, first_lines); });
         throw_if_stop_requested(kHowToGoOn);
       }
+      remove_failed();
     }
     ++turns_;
   }
@@ -64,25 +71,48 @@ class TaskTiming {
   // Returns the times of the batch that begins at `first_line`.
   nlohmann::json times_of(int64_t first_line) {
     nlohmann::json json = nlohmann::json::object();
-    for (auto& [label, records] : records_) {
-      for (const LineRecord& record : batch_of(records, first_line)) json[label].push_back(record.times_json());
+    for (const auto& setting : settings_) {
+      auto& times = json[measured_name(setting)];
+      for (const LineRecord& record : batch_of(records_.at(setting.label), first_line)) {
+        times.push_back(record.times_json());
+      }
     }
     return json;
   }
 
   // Takes over times_of() an earlier run, unless it timed other settings. Returns whether it did.
   bool resume(int64_t first_line, const nlohmann::json& times) {
-    for (const auto& setting : task_.settings) {
-      if (!times.contains(setting.label)) return false;
+    for (const auto& setting : settings_) {
+      if (!times.contains(measured_name(setting))) return false;
     }
-    for (auto& [label, records] : records_) {
-      const std::span<LineRecord> batch = batch_of(records, first_line);
-      for (size_t row = 0; row < batch.size(); ++row) batch[row].set_times(times.at(label).at(row));
+    for (const auto& setting : settings_) {
+      const std::span<LineRecord> batch = batch_of(records_.at(setting.label), first_line);
+      const auto& own = times.at(measured_name(setting));
+      for (size_t row = 0; row < batch.size(); ++row) batch[row].set_times(own.at(row));
     }
     return true;
   }
 
+  // Returns the messages of the settings that failed, by label.
+  const std::map<std::string, std::string>& failed() const { return failed_; }
+
  private:
+  // Calls `work` of a setting that has not failed. Its failure ends the setting's timing, not the others'.
+  template <class Work>
+  void attempt(const Setting& setting, const Work& work) {
+    if (failed_.contains(setting.label)) return;
+    if (setting.is_greedy_baseline()) return work();  // all others are compared with it
+    const auto message = failure_of(work);
+    if (!message) return;
+    log_warning("{} failed in the timing of {}: {}", setting.label, task_.name, *message);
+    failed_[setting.label] = *message;
+  }
+
+  void remove_failed() {
+    std::erase_if(settings_, [&](const Setting& setting) { return failed_.contains(setting.label); });
+    for (const auto& [label, message] : failed_) records_.erase(label);
+  }
+
   std::span<LineRecord> batch_of(SettingRecords& records, int64_t first_line) const {
     return {records.data() + first_line, task_.batch(first_line).size()};
   }
@@ -150,21 +180,24 @@ class TaskTiming {
   }
 
   const MeasureTask& task_;
+  std::vector<Setting> settings_;  // those of the task that have not failed
   const SuiteOptions& options_;
   Engine& engine_;
   TaskRecords& records_;
+  std::map<std::string, std::string> failed_;
   double fastest_ = 0;  // seconds of the fastest batch; 0: unknown
   size_t turns_ = 0;    // number of measure() calls
 };
 
 std::string name_of(const MeasureTask& task, int64_t first_line) {
-  return measurement_name({"times", task.name, std::to_string(first_line)});
+  return measurement_name({"times", task.key, std::to_string(first_line)});
 }
 
 }  // namespace
 
-void time_task(const MeasureTask& task, const SuiteOptions& options, Engine& engine, MeasurementStore& store,
-               const SuiteContext& context, TaskRecords& records) {
+std::map<std::string, std::string> time_task(const MeasureTask& task, const SuiteOptions& options, Engine& engine,
+                                             MeasurementStore& store, const SuiteContext& context,
+                                             TaskRecords& records) {
   TaskTiming timing(task, options, engine, records);
   const int64_t lines = task.timed > 0 ? std::min(task.timed, task.lines()) : task.lines();
   Progress progress(
@@ -192,6 +225,7 @@ void time_task(const MeasureTask& task, const SuiteOptions& options, Engine& eng
     }
   }
   progress.finish();
+  return timing.failed();
 }
 
 }  // namespace draftsmith::evaluate

@@ -268,6 +268,9 @@ std::vector<Part> setting_parts(const TaskView& view, Form form) {
     part.notes.push_back(fmt::format("  {} timings were repeated: the machine had stood still for most of their time",
                                      task.timed_again));
   }
+  for (const SettingFailure& failure : task.failures) {
+    part.notes.push_back(fmt::format("! {} failed during {}: {}", failure.setting, failure.during, failure.message));
+  }
   for (const SettingResult& setting : task.settings) add_notes(setting, form, part.notes);
   for (std::string note : {lossless_verdict(task), conditional_note(task), busy_note(view.results)}) {
     if (!note.empty()) part.notes.push_back(std::move(note));

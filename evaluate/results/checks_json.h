@@ -16,6 +16,13 @@ void visit(Io& io, Of<Io, FailedLines>& failed) {
 }
 
 template <class Io>
+void visit(Io& io, Of<Io, SettingFailure>& failure) {
+  io("setting", failure.setting);
+  io("during", failure.during);
+  io("message", failure.message);
+}
+
+template <class Io>
 void visit(Io& io, Of<Io, Divergence>& divergence) {
   io("line", divergence.line);
   io("position", divergence.position);

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/utf8.h"
+#include "evaluate/measure/failures.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -37,26 +38,23 @@ std::vector<size_t> chosen_lines(const SettingRecords& greedy) {
   return lines;
 }
 
-double timed_seconds(const SettingRecords& records) {
-  double seconds = 0;
-  for (const LineRecord& record : records) seconds += record.repetitions.empty() ? 0 : record.median().total();
-  return seconds;
-}
-
-// Returns the fastest setting of each method that drafts for the target, in the order of the suite.
+// Returns the setting with the most tokens a target run of each method that drafts for the target, in the order of the
+// suite.
 std::vector<const Setting*> chosen_settings(const MeasuredTask& measured) {
-  std::map<std::string, const Setting*> fastest;
-  const auto seconds = [&](const Setting& setting) { return timed_seconds(measured.records.at(setting.label)); };
+  std::map<std::string, const Setting*> chosen;
+  const auto tokens = [&](const Setting& setting) {
+    return sum_of_stats(measured.records.at(setting.label)).tokens_per_target_run();
+  };
   for (const SettingRow& row : measured.rows) {
     const Setting& setting = row.settings;
     if (!setting.decode.drafts() || !setting.repeats.empty()) continue;
-    const Setting*& best = fastest[setting.method()];
-    if (best == nullptr || seconds(setting) < seconds(*best)) best = &setting;
+    const Setting*& best = chosen[setting.method()];
+    if (best == nullptr || tokens(setting) > tokens(*best)) best = &setting;
   }
   std::vector<const Setting*> settings;
   for (const SettingRow& row : measured.rows) {
-    const auto found = fastest.find(row.settings.method());
-    if (found != fastest.end() && found->second == &row.settings) settings.push_back(found->second);
+    const auto found = chosen.find(row.settings.method());
+    if (found != chosen.end() && found->second == &row.settings) settings.push_back(found->second);
   }
   return settings;
 }
@@ -111,23 +109,31 @@ Example example_of(const MeasuredTask& measured, size_t line, const Engine& engi
   return example;
 }
 
+// Adds the setting's output of a line, unless the engine knows no origins.
+void add_output(const MeasuredTask& measured, size_t line, const Setting& setting, Engine& engine, Example& example) {
+  TokenTexts texts(engine, measured.task->ids);
+  for (const auto& token :
+       engine.trace(setting, measured.prompts[line], static_cast<int64_t>(line), measured.max_new_tokens)) {
+    texts.add(token);
+  }
+  ExampleOutput output{setting.label, texts.texts()};
+  if (!output.tokens.empty()) example.outputs.push_back(std::move(output));
+}
+
 }  // namespace
 
-std::vector<Example> example_outputs(const MeasuredTask& measured, Engine& engine) {
-  const auto settings = chosen_settings(measured);
+std::vector<Example> example_outputs(const MeasuredTask& measured, Engine& engine,
+                                     std::vector<SettingFailure>& failures) {
+  auto settings = chosen_settings(measured);
   std::vector<Example> examples;
   for (const size_t line : chosen_lines(measured.records.at(measured.rows.front().settings.label))) {
     Example example = example_of(measured, line, engine);
-    for (const Setting* setting : settings) {
-      if (example.outputs.size() == kSettings) break;
-      TokenTexts texts(engine, measured.task->ids);
-      for (const auto& token :
-           engine.trace(*setting, measured.prompts[line], static_cast<int64_t>(line), measured.max_new_tokens)) {
-        texts.add(token);
-      }
-      ExampleOutput output{setting->label, texts.texts()};
-      if (!output.tokens.empty()) example.outputs.push_back(std::move(output));
-    }
+    std::erase_if(settings, [&](const Setting* setting) {
+      if (example.outputs.size() == kSettings) return false;
+      const auto message = failure_of([&] { add_output(measured, line, *setting, engine, example); });
+      if (message) failures.push_back({setting->label, "examples", *message});
+      return message.has_value();
+    });
     if (!example.outputs.empty()) examples.push_back(std::move(example));
   }
   return examples;

@@ -8,8 +8,10 @@
 
 namespace draftsmith::evaluate {
 
-// Returns three lines of usual length, decoded again by the fastest setting of each method whose drafts the target
-// verifies, at most six. Empty without such settings.
-std::vector<Example> example_outputs(const MeasuredTask& measured, Engine& engine);
+// Returns three lines of usual length, decoded again by one setting of each method whose drafts the target verifies, at
+// most six: the setting with the most tokens a target run, of equals the first. It is chosen by counts, so that the
+// machine's load changes no example. Empty without such settings. A setting that fails is added to `failures`.
+std::vector<Example> example_outputs(const MeasuredTask& measured, Engine& engine,
+                                     std::vector<SettingFailure>& failures);
 
 }  // namespace draftsmith::evaluate

@@ -13,6 +13,14 @@ Problem beyond_bound(const std::string& where, const SpeedResult& speed) {
           .hint = "something disturbed the baseline's times; measure again on an idle machine"};
 }
 
+Problem failed_setting(const std::string& where, const SettingFailure& failure) {
+  return {.where = where,
+          .what = fmt::format("{} failed during {}", failure.setting, failure.during),
+          .expected = "",
+          .found = failure.message,
+          .hint = "all else is measured and written; run the evaluation again to measure what is missing"};
+}
+
 Problem lines_without_output(const std::string& where, const FailedLines& failed) {
   return {.where = fmt::format("{}, line {}", where, failed.first + 1),
           .what = failed.failure,
@@ -50,6 +58,9 @@ Problem other_distribution(const std::string& where, const FirstTokenTest& test)
 std::vector<Problem> failed_checks(const Results& results, const std::string& file) {
   std::vector<Problem> problems;
   for (const TaskResult& task : results.tasks) {
+    for (const SettingFailure& failure : task.failures) {
+      problems.push_back(failed_setting(fmt::format("{}, task {}", file, task.name), failure));
+    }
     for (const SettingResult* setting : task.rows()) {
       const std::string where = fmt::format("{}, task {}, run {}", file, task.name, setting->name);
       if (setting->failed_lines) problems.push_back(lines_without_output(where, *setting->failed_lines));

@@ -1,5 +1,5 @@
-// Failed checks of a suite's measurements: lines without output, speeds beyond their bounds, and lossless settings that
-// are not.
+// Failed checks of a suite's measurements: settings and lines that failed, speeds beyond their bounds, and lossless
+// settings that are not.
 #pragma once
 
 #include <string>

@@ -8,6 +8,7 @@
 
 #include "evaluate/engine/engine.h"
 #include "evaluate/measure/counts.h"
+#include "evaluate/results/failure.h"
 #include "evaluate/suite/choice.h"
 #include "evaluate/suite/forced_texts.h"
 #include "evaluate/suite/tasks.h"
@@ -24,6 +25,7 @@ struct SettingRow {
 // Task with everything measured on it.
 struct MeasuredTask {
   const TaskOptions* task = nullptr;
+  std::string key;       // name of the task with a hash of its options and data, which names measurements
   bool chooses = false;  // settings are chosen on this task (validation data)
   TaskData data;
   std::vector<Prompt> prompts;
@@ -32,6 +34,7 @@ struct MeasuredTask {
   ForcedTexts forced_texts;      // texts of the first forced_lines lines
   std::vector<SettingRow> rows;  // the greedy baseline first
   TaskRecords records;
+  std::vector<SettingFailure> failures;  // settings that are not in `rows` for a failure, and parts that are missing
   std::map<std::string, std::vector<std::string>>
       hypotheses;  // by records' label, in the form that is scored and written
   std::map<std::string, metrics::LineStatistics> statistics;  // by records' label

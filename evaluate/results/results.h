@@ -15,6 +15,7 @@
 
 #include "evaluate/measure/speed.h"
 #include "evaluate/results/example.h"
+#include "evaluate/results/failure.h"
 #include "evaluate/results/first_token_test.h"
 #include "evaluate/theory/ppd_simulation.h"
 #include "infer/forced/match_rates.h"
@@ -238,6 +239,7 @@ struct TaskResult {
   Named<DrafterResult> drafters;
   std::optional<TaskPrediction> prediction;
   std::vector<Example> examples;
+  std::vector<SettingFailure> failures;  // settings that are missing, or lack a part
 
   // Returns the setting of that name, the baseline included, or nullptr.
   const SettingResult* find(const std::string& setting) const;
@@ -258,11 +260,14 @@ struct MatchRateResult {
 // head.
 const char* head_name(bool trained);
 
+// Version of the results.json that this program writes; it reads all versions up to it.
+inline constexpr int64_t kNewestVersion = 2;
+
 // Content of a results.json.
 struct Results {
   // Version of the file. 1: `speedup` was the mean of the lines' ratios of times, and `difference` was from greedy
   // decoding for all settings. 2: ratio of pooled tokens per second, difference from the setting's own baseline.
-  int64_t version = 2;
+  int64_t version = kNewestVersion;
   std::string suite;
   nlohmann::ordered_json environment = nlohmann::ordered_json::object();  // machine, build, models
   nlohmann::ordered_json options;                                         // resolved options of the suite

@@ -50,9 +50,22 @@ UserError no_results(const std::string& where, const std::string& defect) {
                     .found = defect});
 }
 
+// Refuses files of other versions: their numbers may mean something else.
+void require_known_version(const ordered_json& results, const std::string& where) {
+  if (!results.is_object() || !results.contains("version")) return;  // version 1 has no key
+  const auto& version = results.at("version");
+  if (version.is_number_integer() && version >= 1 && version <= kNewestVersion) return;
+  throw UserError({.where = where,
+                   .what = "the results were written by another version of draftsmith",
+                   .expected = "'version' 1 to " + std::to_string(kNewestVersion),
+                   .found = version.dump(),
+                   .hint = "read the file with the program that wrote it, or evaluate again"});
+}
+
 }  // namespace
 
 Results results_from_json(const ordered_json& json, const std::string& where) {
+  require_known_version(json, where);
   if (const std::string defect = defect_of(json); !defect.empty()) throw no_results(where, defect);
   try {
     return read_results(json);

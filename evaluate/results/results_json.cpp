@@ -251,6 +251,7 @@ void visit(Io& io, Of<Io, TaskResult>& task) {
   io("drafters", task.drafters);
   io("prediction", task.prediction);
   if (!Io::kWrites || !task.examples.empty()) io("examples", task.examples);
+  if (!Io::kWrites || !task.failures.empty()) io("failures", task.failures);
 }
 
 template <class Io>

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "evaluate/measure/failures.h"
 #include "evaluate/results/drafter_summary.h"
 #include "evaluate/results/examples.h"
 #include "evaluate/results/inside_summary.h"
@@ -48,11 +49,16 @@ class TaskSummary {
     }
     result.max_new_tokens = measured_.max_new_tokens;
     result.chooses = measured_.chooses;
+    result.failures = measured_.failures;
     result.baseline = row_result(measured_.rows.front());
-    for (size_t i = 1; i < measured_.rows.size(); ++i) result.settings.push_back(row_result(measured_.rows[i]));
+    for (size_t i = 1; i < measured_.rows.size(); ++i) {
+      const SettingRow& row = measured_.rows[i];
+      const auto message = failure_of([&] { result.settings.push_back(row_result(row)); });
+      if (message) result.failures.push_back({row.label, "checks", *message});
+    }
     result.drafters = drafter_results(measured_);
     if (!measured_.predicted.empty()) result.prediction = task_prediction(measured_);
-    result.examples = example_outputs(measured_, engine_);
+    result.examples = example_outputs(measured_, engine_, result.failures);
     return result;
   }
 
@@ -233,19 +239,6 @@ void score_hypotheses(MeasuredTask& measured, const Engine& engine) {
     }
     measured.statistics[label] = metric->statistics(texts, measured.data.references);
   }
-}
-
-std::vector<Candidate> candidates_of(const MeasuredTask& measured, const std::vector<Setting>& settings) {
-  const auto metric = metrics::make_metric(measured.task->metric);
-  const metrics::ResamplingOptions few{.resamples = 1, .seed = 1, .confidence = 0.95};  // only the values are used
-  std::vector<Candidate> candidates;
-  for (const Setting& setting : settings) {
-    const Speed speed =
-        measure_speed(measured.records.at(setting.label), measured.records.at(baseline_of(setting).label), few);
-    const double quality = metric->score(measured.statistics.at(setting.label).sum(), 0);
-    candidates.push_back({setting.label, quality, speed.speedup.value});
-  }
-  return candidates;
 }
 
 TaskResult summarize_task(const MeasuredTask& measured, const SuiteOptions& options, Engine& engine) {

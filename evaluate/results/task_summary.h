@@ -17,9 +17,6 @@ void score_hypotheses(MeasuredTask& measured, const Engine& engine);
 // Returns the file of a row's hypotheses, relative to results.json.
 std::string hypotheses_file(const TaskOptions& task, const SettingRow& row);
 
-// Returns the settings of one group on a choosing task with their quality and speed.
-std::vector<Candidate> candidates_of(const MeasuredTask& measured, const std::vector<Setting>& settings);
-
 // Returns the results of the task.
 TaskResult summarize_task(const MeasuredTask& measured, const SuiteOptions& options, Engine& engine);
 

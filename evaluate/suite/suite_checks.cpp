@@ -1,6 +1,7 @@
 #include "evaluate/suite/suite_checks.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -10,6 +11,7 @@
 #include "base/registry.h"
 #include "evaluate/suite/setting_checks.h"
 #include "evaluate/suite/setting_grid.h"
+#include "evaluate/suite/tasks.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -61,6 +63,36 @@ void check_scored(const std::vector<TaskOptions>& tasks, const std::string& choo
     if (task.name != choose_on || task.metric.scored()) continue;
     problems.add({where, "settings are chosen by their quality, which this task does not measure",
                   "a task with a metric, or lossless settings", "metric none", ""});
+  }
+}
+
+// Returns whether both tasks read some line of the same file.
+bool share_lines(const TaskOptions& a, const TaskOptions& b) {
+  namespace fs = std::filesystem;
+  const fs::path& file = source_file(a);
+  std::error_code missing;  // of files that a stage makes later
+  const bool same =
+      file.lexically_normal() == source_file(b).lexically_normal() || fs::equivalent(file, source_file(b), missing);
+  const auto end = [](const TaskOptions& task) {
+    return task.limit > 0 ? task.skip + task.limit : std::numeric_limits<int64_t>::max();
+  };
+  return same && a.separator == b.separator && a.skip < end(b) && b.skip < end(a);
+}
+
+// Requires other lines for choosing settings than for reporting them: the best of several on its own lines is no
+// finding.
+void check_validation_data(const SuiteOptions& options, const std::string& dot, Problems& problems) {
+  std::set<std::string> choosing;
+  for (const SettingGrid& grid : options.run) choosing.insert(grid.choose_on);
+  for (const TaskOptions& task : options.task) {
+    if (!choosing.contains(task.name)) continue;
+    for (size_t i = 0; i < options.task.size(); ++i) {
+      const TaskOptions& other = options.task[i];
+      if (choosing.contains(other.name) || !share_lines(task, other)) continue;
+      problems.add({fmt::format("{}task[{}]", dot, i), "the lines on which settings are chosen are reported on",
+                    "other lines than those of task " + task.name, source_file(other).string() + " in both",
+                    "name validation data in choose_on, or part the file with skip and limit"});
+    }
   }
 }
 
@@ -160,6 +192,10 @@ void check_task(const TaskOptions& task, const std::string& where, Problems& pro
     problems.add({where + ".references", "a task without a metric scores nothing", "no references, or a metric",
                   fmt::format("{} files", task.references.size()), ""});
   }
+  if (task.ids && task.metric.name == metrics::Chrf::kName) {
+    problems.add({where + ".metric", "ids have no characters that a metric could compare", "bleu, rouge or none",
+                  "metric " + task.metric.name + " and ids = true", "leave ids out if the files hold text"});
+  }
   if (task.ids && !task.suffix.empty()) {
     problems.add({where + ".suffix", "ids are taken as they are", "no suffix, or text", task.suffix, ""});
   }
@@ -191,6 +227,7 @@ void check_suite(const SuiteOptions& options, const std::string& where, Problems
       check_scored(options.task, grid.choose_on, grids[i], at + ".choose_on", problems);
     }
   }
+  check_validation_data(options, dot, problems);
   check_rates(options, dot + "match_rates", problems);
   try {
     const std::vector<Setting> settings = with_baselines(grids);

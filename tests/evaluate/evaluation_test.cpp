@@ -241,7 +241,7 @@ TEST(EvaluationSuite, AnInterruptedEvaluationGoesOnWhereItStopped) {
 
   FakeEngine killed;
   killed.fail_after = whole.decodes * 2 / 3;  // after the counting pass and a turn of times
-  EXPECT_THROW(suite.evaluate(killed), std::runtime_error);
+  EXPECT_THROW(suite.evaluate(killed), FakeEngine::Killed);
   // A write that the machine's death cut short.
   std::ofstream(suite.directory / "out/measurements.jsonl", std::ios::app) << R"({"task":"test","line":)";
   FakeEngine resumed;
@@ -259,7 +259,7 @@ TEST(EvaluationSuite, WindowsGoOnFromLineToLineWithinATask) {
   std::filesystem::remove_all(suite.directory / "out");
   FakeEngine killed;
   killed.fail_after = whole.decodes / 2;
-  EXPECT_THROW(suite.evaluate(killed), std::runtime_error);
+  EXPECT_THROW(suite.evaluate(killed), FakeEngine::Killed);
   FakeEngine resumed;
   suite.evaluate(resumed);
   for (const FakeEngine* engine : {&whole, &resumed}) {
@@ -283,7 +283,7 @@ TEST(EvaluationSuite, MeasurementsOfAnotherSuiteAreNotTakenUp) {
   suite.options.run = {FakeSuite::run("assisted")};
   FakeEngine killed;
   killed.fail_after = 60;
-  EXPECT_THROW(suite.evaluate(killed), std::runtime_error);
+  EXPECT_THROW(suite.evaluate(killed), FakeEngine::Killed);
   suite.options.seed = 2;
   FakeEngine other;
   suite.evaluate(other);
@@ -297,7 +297,7 @@ TEST(EvaluationSuite, MeasurementsOfOtherDataAreNotTakenUp) {
   suite.options.run = {FakeSuite::run("assisted")};
   FakeEngine killed;
   killed.fail_after = 60;
-  EXPECT_THROW(suite.evaluate(killed), std::runtime_error);
+  EXPECT_THROW(suite.evaluate(killed), FakeEngine::Killed);
   std::string sources = read_file(suite.directory / "source");
   sources.replace(0, 1, "7");
   write_file_atomic(suite.directory / "source", sources);

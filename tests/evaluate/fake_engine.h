@@ -18,6 +18,8 @@ namespace draftsmith::evaluate {
 // Words are ids 10, 11, ...; a source line "4" is answered by greedy decoding with four words, reference likewise.
 class FakeEngine : public Engine {
  public:
+  struct Killed {};  // end of the process, which no one catches
+
   // Seconds of a line under a setting.
   std::function<double(const Setting&, int64_t line)> seconds = [](const Setting& run, int64_t) {
     return run.decode.drafts() ? 0.05 : 0.1;
@@ -45,7 +47,9 @@ class FakeEngine : public Engine {
   std::vector<std::vector<std::vector<int64_t>>> forced_outputs;  // of each forced_alpha()
   double tokens_per_run = 3;
   int64_t decodes = 0;
-  int64_t fail_after = -1;                 // decodes until the machine "dies"
+  int64_t fail_after = -1;  // decodes until the machine "dies"
+  // What happens in a decoding: an exception is the setting's failure.
+  std::function<void(const Setting&, const DecodeBatch&)> death = [](const Setting&, const DecodeBatch&) {};
   std::map<std::string, int64_t> counted;  // counting passes by label
   struct Call {
     std::string label;
@@ -79,7 +83,8 @@ class FakeEngine : public Engine {
     return result;
   }
   std::vector<LineRecord> decode(const Setting& run, const DecodeBatch& batch) override {
-    if (fail_after >= 0 && decodes >= fail_after) throw std::runtime_error("killed");
+    if (fail_after >= 0 && decodes >= fail_after) throw Killed();
+    death(run, batch);
     ++decodes;
     calls.push_back({run.label, batch.max_new_tokens, batch.count, batch.first_line, batch.window});
     if (batch.count) ++counted[run.label];
@@ -189,11 +194,13 @@ struct FakeSuite {
     options.resamples = 200;
     options.warmup = 2;
   }
+  // Returns a task of these lines. All tasks but "test" read copies of the files, since no task may share the lines of
+  // validation data.
   TaskOptions task(const std::string& name) const {
     TaskOptions result;
     result.name = name;
-    result.source = directory / "source";
-    result.references = {directory / "reference"};
+    result.source = file_of(name, "source");
+    result.references = {file_of(name, "reference")};
     return result;
   }
   static SettingGrid run(const std::string& method) {
@@ -204,6 +211,13 @@ struct FakeSuite {
   }
   SuiteResult evaluate(FakeEngine& engine) const {
     return run_evaluation(options, directory / "out", engine, {.quiet = true});
+  }
+
+ private:
+  std::filesystem::path file_of(const std::string& task, const std::string& kind) const {
+    if (task == "test") return directory / kind;
+    write_file_atomic(directory / (kind + "." + task), read_file(directory / kind));
+    return directory / (kind + "." + task);
   }
 };
 

@@ -134,6 +134,8 @@ TEST_F(RouterSuite, RoutersAndOraclesThatMakeNoSenseAreRefusedBeforeAnythingIsRu
 TEST_F(RouterSuite, TuningWritesACopyWithTheFastestSettingAndLeavesTheTrainedRouter) {
   TaskOptions test = options_.task.front();
   test.name = "test";
+  test.skip = 3;
+  options_.task.front().limit = 3;
   options_.task.push_back(test);
   SettingGrid& run = add_run("router");
   run.lists[&DecodeOptions::threshold] = {0.0, 1.1};

@@ -157,7 +157,9 @@ TEST_F(FakeSuiteInWorlds, AFailureOfOneEndsAllWithItsMessage) {
         return words;
       };
     }
-    engines[1].fail_after = 3;
+    engines[1].death = [](const Setting& setting, const DecodeBatch&) {
+      if (setting.is_greedy_baseline()) throw std::runtime_error("killed");
+    };
   });
   EXPECT_THAT(failed.error, HasSubstr("process 1 of 3 failed: killed"));
 }
@@ -218,6 +220,7 @@ TEST_F(ModelSuiteInWorlds, GivesTheCountsTextsAndSummaryOfOneProcess) {
   options_.task.push_back(options_.task.front());
   options_.task.back().name = "val";
   options_.task.back().limit = 5;
+  options_.task.front().skip = 5;
   add_run("early-exit", "").lists[&DecodeOptions::exit_layer] = {1};
   MatchRateTable& rates = options_.match_rates.emplace_back();
   rates.name = "early";

@@ -67,7 +67,7 @@ TEST(FailedLines, AreKnownToAnInterruptedEvaluationThatGoesOn) {
   suite.options.repetitions = 1;
   FakeEngine first = failing_engine();
   first.fail_after = 20;  // the counting pass begins with this setting
-  EXPECT_THROW(suite.evaluate(first), std::runtime_error);
+  EXPECT_THROW(suite.evaluate(first), FakeEngine::Killed);
   FakeEngine second = failing_engine();
   const SuiteResult result = suite.evaluate(second);
   EXPECT_LT(second.counted.at("assisted.small"), 24);

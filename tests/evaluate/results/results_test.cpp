@@ -239,5 +239,16 @@ TEST(MarkdownPage, OfAnOldFileSaysWhatWasNotRecorded) {
   EXPECT_THAT(page, HasSubstr("\n- ! speculative.small.T0.G1: "));
 }
 
+TEST(Results, FilesOfAnotherVersionAreRefused) {
+  nlohmann::ordered_json json = to_json(Results());
+  EXPECT_EQ(results_from_json(json, "file").version, 2);
+  json["version"] = 3;
+  const std::string error = error_of([&] { results_from_json(json, "a/results.json"); });
+  EXPECT_THAT(error, testing::AllOf(testing::HasSubstr("a/results.json"), testing::HasSubstr("another version"),
+                                    testing::HasSubstr("1 to 2"), testing::HasSubstr("3")));
+  json["version"] = "two";
+  EXPECT_THAT(error_of([&] { results_from_json(json, "file"); }), testing::HasSubstr("another version"));
+}
+
 }  // namespace
 }  // namespace draftsmith::evaluate

@@ -59,6 +59,32 @@ TEST(EvaluationChecks, RunsThatCannotWorkAreErrorsOfTheSuite) {
   EXPECT_THAT(problems_of(checked_suite({run})), HasSubstr("did you mean 'fixed'?"));
 }
 
+TEST(EvaluationChecks, SettingsAreNotChosenOnTheLinesTheyAreReportedOn) {
+  SettingGrid run = drafted_run("bild");
+  run.choose_on = "val";
+  SuiteOptions options = checked_suite({run});
+  options.task.push_back(options.task.front());
+  options.task.back().name = "test";
+  options.task.back().source = "./val.src";
+  EXPECT_THAT(problems_of(options), AllOf(HasSubstr("task[1]"), HasSubstr("the lines on which settings are chosen"),
+                                          HasSubstr("other lines than those of task val")));
+  options.task.front().limit = 20;
+  EXPECT_THAT(problems_of(options), HasSubstr("are reported on"));
+  options.task.back().skip = 20;
+  EXPECT_EQ(problems_of(options), "");
+  options.task.back().skip = 0;
+  options.run[0].choose_on = "";  // nothing is chosen
+  EXPECT_EQ(problems_of(options), "");
+}
+
+TEST(EvaluationChecks, IdsAreNotScoredByCharacters) {
+  SuiteOptions options = checked_suite({});
+  options.task.front().metric.name = "chrf";
+  EXPECT_EQ(problems_of(options), "");
+  options.task.front().ids = true;
+  EXPECT_THAT(problems_of(options), AllOf(HasSubstr("task[0].metric"), HasSubstr("ids have no characters")));
+}
+
 TEST(EvaluationChecks, OptionsThatARunDoesNotReadAreNeitherLabelsNorGrids) {
   const auto problems = [](void (*set)(SettingGrid&), const std::string& method) {
     SettingGrid run =

@@ -1,0 +1,36 @@
+#include "evaluate/results/group_choice.h"
+
+#include "evaluate/measure/speed.h"
+
+namespace draftsmith::evaluate {
+namespace {
+
+// Returns the measured settings of the member's group, with the leading score of `metric`.
+std::vector<Candidate> candidates_of(const MeasuredTask& measured, const Setting& member,
+                                     const metrics::Metric& metric) {
+  const metrics::ResamplingOptions few{.resamples = 1, .seed = 1, .confidence = 0.95};  // only the values are used
+  std::vector<Candidate> candidates;
+  for (const SettingRow& row : measured.rows) {
+    const Setting& setting = row.settings;
+    if (setting.group != member.group || setting.choose_on != member.choose_on) continue;
+    const Speed speed =
+        measure_speed(measured.records.at(setting.label), measured.records.at(baseline_of(setting).label), few);
+    const double quality = metric.score(measured.statistics.at(setting.label).sum(), 0);
+    candidates.push_back({setting.label, quality, speed.speedup.value});
+  }
+  return candidates;
+}
+
+}  // namespace
+
+std::optional<Choice> choose_in_group(const MeasuredTask& measured, const Setting& member, double max_drop) {
+  const auto metric = metrics::make_metric(measured.task->metric);
+  const std::vector<Candidate> candidates = candidates_of(measured, member, *metric);
+  if (candidates.empty()) return std::nullopt;
+  const double baseline = metric->score(measured.statistics.at(baseline_of(member).label).sum(), 0);
+  std::optional<Choice> choice = choose(candidates, baseline, metric->point(), max_drop);
+  choice->task = member.choose_on;
+  return choice;
+}
+
+}  // namespace draftsmith::evaluate
