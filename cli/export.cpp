@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/common_flags.h"
 #include "cli/option_flags.h"
+#include "recipes/export/export_formats.h"
 #include "recipes/export/export_model.h"
 
 namespace draftsmith::cli {
@@ -22,11 +23,17 @@ int run_export(const recipes::ExportOptions& options, const ExecutionOptions& ex
   const ExecutionContext context = begin_execution(execution);
   const SignalWatch watch;
   const recipes::ExportSummary done = recipes::export_model(options, context.device);
-  fmt::print("{}: {} parameters as {}, equal bit for bit; logits on probes {}\n", options.out.string(), done.tensors,
-             done.dtype, recipes::equality(done));
+  fmt::print("{}: {} parameters as {}, {}; logits on probes {}\n", options.out.string(), done.tensors, done.dtype,
+             options.dtype == recipes::kBlockType ? "equal up to half a step" : "equal bit for bit",
+             recipes::equality(done));
   if (done.before && done.after) {
     fmt::print("alpha at temperature 1 on {}: {:.4f} before, {:.4f} after; greedy agreement {:.4f} and {:.4f}\n",
                done.alpha_text, done.before->alpha, done.after->alpha, done.before->agreement, done.after->agreement);
+  }
+  const recipes::ExportFormat& format = recipes::export_format_named(options.format);
+  if (format.command) {
+    const std::string target = options.target ? options.target->string() : "TARGET";
+    fmt::print("To serve a target with it as the drafter:\n  {}\n", format.command(target, options.out));
   }
   return 0;
 }
@@ -36,7 +43,8 @@ int run_export(const recipes::ExportOptions& options, const ExecutionOptions& ex
 std::function<int()> add_export(CLI::App& app) {
   auto flags = std::make_shared<ExportFlags>();
   app.add_option("--model", flags->model, "Model directory to export")->required();
-  app.add_option("--out", flags->out, "New directory; an existing one with content is not overwritten")->required();
+  app.add_option("--out", flags->out, "New directory, of --format gguf a new file; what has content is not overwritten")
+      ->required();
   auto options = std::make_shared<OptionFlags<recipes::ExportOptions>>(app);
   add_execution_flags(app, flags->execution);
   app.footer(
@@ -45,6 +53,7 @@ std::function<int()> add_export(CLI::App& app) {
       "Examples:\n  draftsmith export --model work/quickstart/aligned/model --out drafter\n"
       "  draftsmith export --model DRAFTER --format vllm --dtype bf16 --out DIR \\\n"
       "    --target TARGET --text prompts.txt\n"
+      "  draftsmith export --model DRAFTER --format gguf --dtype q8_0 --out drafter.gguf\n"
       "  draftsmith export --model DRAFTER --out DIR --results work/quickstart/evaluation/results.json\n"
       "Then, in Python:\n"
       "  drafter = AutoModelForCausalLM.from_pretrained(\"DIR\")\n"

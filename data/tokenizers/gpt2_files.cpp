@@ -47,7 +47,7 @@ void add_special(BpeParts& parts, const std::string& content) {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> load_gpt2_files(const fs::path& vocabulary, const fs::path& merges) {
+BpeParts read_gpt2_files(const fs::path& vocabulary, const fs::path& merges) {
   const std::string vocabulary_text = read_file(vocabulary, kMaxGpt2Bytes);
   const std::string merges_text = read_file(merges, kMaxGpt2Bytes);
   if (const auto bad = invalid_utf8_offset(merges_text)) {
@@ -81,7 +81,11 @@ std::unique_ptr<Tokenizer> load_gpt2_files(const fs::path& vocabulary, const fs:
       make_split(SplitPattern::regex(kGpt2Pattern, vocabulary.string()), SplitBehavior::kIsolated, false));
   parts.decoder.use_byte_level();
   parts.add_bos = config.add_bos_token.value_or(false);
-  return make_bpe_tokenizer(std::move(parts));
+  return parts;
+}
+
+std::unique_ptr<Tokenizer> load_gpt2_files(const fs::path& vocabulary, const fs::path& merges) {
+  return make_bpe_tokenizer(read_gpt2_files(vocabulary, merges));
 }
 
 }  // namespace draftsmith::data

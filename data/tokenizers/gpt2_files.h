@@ -9,6 +9,11 @@
 
 namespace draftsmith::data {
 
+struct BpeParts;  // data/tokenizers/bpe_tokenizer.h
+
+// Returns what the files say, of which load_gpt2_files() makes a tokenizer. Errors: as load_gpt2_files().
+BpeParts read_gpt2_files(const std::filesystem::path& vocabulary, const std::filesystem::path& merges);
+
 // Errors: UserError for missing or malformed files.
 std::unique_ptr<Tokenizer> load_gpt2_files(const std::filesystem::path& vocabulary,
                                            const std::filesystem::path& merges);

@@ -147,7 +147,7 @@ bool is_bpe_json(const fs::path& file) {
   return is_bpe(load_json(file));
 }
 
-std::unique_ptr<Tokenizer> load_tokenizer_json(const fs::path& file) {
+BpeParts read_tokenizer_json(const fs::path& file) {
   const std::string text = read_file(file, kMaxJsonBytes);
   const json whole = parse_json(text, file.string());
   const std::string where = file.string();
@@ -179,7 +179,11 @@ std::unique_ptr<Tokenizer> load_tokenizer_json(const fs::path& file) {
     parts.added = parse_added_tokens(*value, where + ": added_tokens");
   }
   name_special_tokens(parts);
-  return make_bpe_tokenizer(std::move(parts));
+  return parts;
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer_json(const fs::path& file) {
+  return make_bpe_tokenizer(read_tokenizer_json(file));
 }
 
 }  // namespace draftsmith::data

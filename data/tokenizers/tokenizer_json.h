@@ -15,6 +15,11 @@
 
 namespace draftsmith::data {
 
+struct BpeParts;  // data/tokenizers/bpe_tokenizer.h
+
+// Returns what the file says, of which load_tokenizer_json() makes a tokenizer. Errors: as load_tokenizer_json().
+BpeParts read_tokenizer_json(const std::filesystem::path& file);
+
 // Errors: UserError for a missing or malformed file, and for an unsupported component, with the list of supported ones.
 std::unique_ptr<Tokenizer> load_tokenizer_json(const std::filesystem::path& file);
 

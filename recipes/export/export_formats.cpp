@@ -6,6 +6,7 @@
 #include "model/families/family.h"
 #include "model/kinds/shared_encoder.h"
 #include "model/kinds/tandem.h"
+#include "recipes/export/gguf/gguf_model.h"
 
 namespace draftsmith::recipes {
 
@@ -13,7 +14,7 @@ namespace {
 
 using Config = model::TransformerConfig;
 
-// Both formats need a row for each id of config.json's vocabulary.
+// All formats need a row for each id of config.json's vocabulary.
 void refuse_pruned_vocabulary(const std::string& where, const Config& config, const std::string& reader,
                               Problems& problems) {
   if (config.draft_vocabulary.ids.empty()) return;
@@ -56,6 +57,12 @@ void check_vllm(const std::string& where, const Config& config, const std::optio
   }
 }
 
+void check_gguf_format(const std::string& where, const Config& config, const std::optional<Config>&,
+                       Problems& problems) {
+  refuse_pruned_vocabulary(where, config, "llama.cpp", problems);
+  check_gguf(where, config, problems);
+}
+
 std::string usage_hf(const std::filesystem::path& directory, const Config& config) {
   const std::string kind = config.encoder_decoder ? "AutoModelForSeq2SeqLM" : "AutoModelForCausalLM";
   return fmt::format(
@@ -69,27 +76,43 @@ std::string usage_hf(const std::filesystem::path& directory, const Config& confi
       kind, directory.filename().string());
 }
 
+std::string command_vllm(const std::string& target, const std::filesystem::path& drafter) {
+  return fmt::format(
+      "vllm serve {} --speculative-config "
+      "'{{\"method\": \"draft_model\", \"model\": \"{}\", \"num_speculative_tokens\": 5}}'",
+      target, drafter.string());
+}
+
+std::string command_gguf(const std::string& target, const std::filesystem::path& drafter) {
+  return fmt::format("llama-server --model {} --model-draft {} --draft-max 5", target, drafter.string());
+}
+
 std::string usage_vllm(const std::filesystem::path& directory, const Config& config) {
   return fmt::format(
              "```\n"
-             "vllm serve TARGET --speculative-config "
-             "'{{\"method\": \"draft_model\", \"model\": \"{}\", \"num_speculative_tokens\": 5}}'\n"
+             "{}\n"
              "```\n"
              "\n"
              "vLLM needs a target and a drafter with equally many ids (this drafter has {}) and computes both in one "
              "type "
              "(`--dtype`).\n"
              "\n",
-             directory.filename().string(), config.vocabulary) +
+             command_vllm("TARGET", directory.filename()), config.vocabulary) +
          usage_hf(directory, config);
+}
+
+std::string usage_gguf(const std::filesystem::path& file, const Config&) {
+  return fmt::format("```\n{}\n```\n", command_gguf("TARGET.gguf", file.filename()));
 }
 
 }  // namespace
 
 const Registry<ExportFormat>& export_formats() {
   static const Registry<ExportFormat> kFormats(
-      "export format", {{"hf", "a directory for Transformers: generate, and assistant_model", check_hf, usage_hf},
-                        {"vllm", "the same, checked for vLLM's draft models (decoder-only)", check_vllm, usage_vllm}});
+      "export format",
+      {{"hf", "a directory for Transformers: generate, and assistant_model", check_hf, usage_hf},
+       {"vllm", "the same, checked for vLLM's draft models (decoder-only)", check_vllm, usage_vllm, command_vllm},
+       {kGgufFormat, "one file for llama.cpp (Llama, GPT-2)", check_gguf_format, usage_gguf, command_gguf}});
   return kFormats;
 }
 
@@ -101,9 +124,7 @@ const ExportFormat& export_format_named(const std::string& name) {
   for (const ExportFormat& format : export_formats()) {
     problem.expected += fmt::format("{}{} ({})", problem.expected.empty() ? "" : "; ", format.name, format.summary);
   }
-  if (name == "gguf") {
-    problem.hint = "export as hf, then run llama.cpp's convert_hf_to_gguf.py: no package contains that converter";
-  } else if (name == "speculators") {
+  if (name == "speculators") {
     problem.hint =
         "its formats describe heads that read the target's hidden states; use --format vllm for draft models";
   }

@@ -1,11 +1,10 @@
 // Formats of exported models: an explicit list. A format says which models it can hold, and how the exported directory
 // is used.
 //
-// Both write a Hugging Face directory. vLLM's draft models have further requirements: decoder-only, and as many ids as
-// the target (SpeculativeConfig.verify_equal_vocab_size_if_draft_model). The `speculators` library's config formats
-// (eagle3, dflash, mtp, peagle, ...: version 0.9) all describe heads that read the target's hidden states, and none a
-// separate draft model, so none is written. GGUF is not written, because the converter convert_hf_to_gguf.py is in
-// llama.cpp's repository and not in the `gguf` package.
+// `hf` and `vllm` write a Hugging Face directory. vLLM's draft models have further requirements: decoder-only, and as
+// many ids as the target (SpeculativeConfig.verify_equal_vocab_size_if_draft_model). The `speculators` library's config
+// formats (eagle3, dflash, mtp, peagle, ...: version 0.9) all describe heads that read the target's hidden states, and
+// none a separate draft model, so none is written. GGUF (recipes/export/gguf/) is one file, for llama.cpp.
 #pragma once
 
 #include <filesystem>
@@ -20,6 +19,9 @@
 
 namespace draftsmith::recipes {
 
+constexpr const char* kGgufFormat = "gguf";
+constexpr const char* kBlockType = "q8_0";  // --dtype of GGUF's blocks
+
 struct ExportFormat {
   std::string name;
   std::string summary;
@@ -29,6 +31,8 @@ struct ExportFormat {
       check;
   // Returns lines for the model card, in Markdown: how the directory is loaded.
   std::function<std::string(const std::filesystem::path& directory, const model::TransformerConfig& config)> usage;
+  // Returns the shell command that serves a target with the exported drafter; none: it is used from Python.
+  std::function<std::string(const std::string& target, const std::filesystem::path& drafter)> command = {};
 };
 
 // Returns all formats.

@@ -1,5 +1,6 @@
 // What `draftsmith export` writes is a drafter for Transformers: it generates the ids that it generates here, and as
-// assistant_model it leaves its target's greedy outputs as they are.
+// assistant_model it leaves its target's greedy outputs as they are. CTranslate2 generates the same ids, and GGUF files
+// hold the weights as llama.cpp's own package rounds them.
 #include <gtest/gtest.h>
 
 #include "base/json.h"
@@ -47,6 +48,30 @@ TEST(ExportParity, TransformersGeneratesTheSameWithIt) {
   }
   const TransformersReference reference("parity_export.py");
   for (const char* name : {"t5_v1_1", "llama3", "gpt2"}) export_drafter(reference, name);
+  EXPECT_EQ(reference.check_saved(), "");
+}
+
+// Exports a model of the reference for CTranslate2, with what it generates here, and as GGUF where there is a form.
+void export_for_engines(const TransformersReference& reference, const std::string& name, bool gguf) {
+  const auto out = reference.root() / "saved" / name;
+  recipes::export_model({.model = reference.directory(name), .out = out}, at::kCPU);
+  const nlohmann::ordered_json ours = greedy_outputs(*load(out, true), reference.greedy(name).sources);
+  write_json(reference.root() / (name + ".ours.json"), ours);
+  if (!gguf) return;
+  make_directories(reference.root() / "gguf");
+  for (const std::string dtype : {"stored", "fp16", "bf16", "q8_0"}) {
+    const auto file = reference.root() / "gguf" / (name + "." + dtype + ".gguf");
+    recipes::export_model({.model = out, .out = file, .format = "gguf", .dtype = dtype}, at::kCPU);
+  }
+}
+
+TEST(ExportParity, OtherEnginesHaveTheSameModels) {
+  if (!TransformersReference::available()) {
+    GTEST_SKIP() << "no Python with Transformers: run ./test, or set DRAFTSMITH_PEERS_PYTHON";
+  }
+  const TransformersReference reference("parity_engines.py");
+  for (const char* name : {"t5", "gpt_neox"}) export_for_engines(reference, name, false);
+  for (const char* name : {"llama", "gpt2"}) export_for_engines(reference, name, true);
   EXPECT_EQ(reference.check_saved(), "");
 }
 

@@ -283,7 +283,7 @@ TEST_F(Exporting, ModelsThatAFormatCannotHoldAreRefusedWithTheReason) {
 
 TEST_F(Exporting, UnknownFormatsAndWrongModelsAreExplained) {
   EXPECT_THAT(refused("llama", {.format = "vlm"}), HasSubstr("did you mean vllm?"));
-  EXPECT_THAT(refused("llama", {.format = "gguf"}), HasSubstr("convert_hf_to_gguf.py"));
+  EXPECT_THAT(refused("llama", {.format = "gguf"}), HasSubstr("a name that ends in .gguf"));
   EXPECT_THAT(refused("llama", {.format = "speculators"}), HasSubstr("hidden states"));
   EXPECT_THAT(refused("nowhere", {}), HasSubstr("no such model directory"));
   fs::resize_file(folder_ / "llama/model.safetensors", 1000);

@@ -1,0 +1,158 @@
+#include "recipes/export/gguf/gguf_tokenizer.h"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "base/json.h"
+#include "data/tokenizers/bpe_tokenizer.h"
+#include "data/tokenizers/gpt2_files.h"
+#include "data/tokenizers/known_patterns.h"
+#include "data/tokenizers/sentencepiece_contents.h"
+#include "data/tokenizers/sentencepiece_tokenizer.h"
+#include "data/tokenizers/tokenizer_json.h"
+
+namespace draftsmith::recipes {
+
+namespace {
+
+// Types of tokens.
+constexpr int32_t kNormalToken = 1;
+constexpr int32_t kControlToken = 3;
+constexpr int32_t kUserToken = 4;
+constexpr int32_t kUnusedToken = 5;
+
+// Tokens by id.
+struct GgufTokens {
+  std::vector<std::string> texts{};
+  std::vector<float> scores{};  // empty: none
+  std::vector<int32_t> types{};
+
+  void fill_up(size_t vocabulary) {
+    for (size_t id = texts.size(); id < vocabulary; ++id) add(fmt::format("[UNUSED{}]", id), kUnusedToken, -10000);
+  }
+  void add(std::string text, int32_t type, float score = 0) {
+    texts.push_back(std::move(text));
+    types.push_back(type);
+    scores.push_back(score);
+  }
+};
+
+[[noreturn]] void refuse_tokenizer(const data::Tokenizer& tokenizer, const std::string& found) {
+  throw UserError({.where = tokenizer.file().string(),
+                   .what = "llama.cpp has no such tokenizer",
+                   .expected =
+                       "a SentencePiece model of kind unigram or bpe, or byte-level BPE that cuts words as GPT-2 "
+                       "or Llama 3 does",
+                   .found = found,
+                   .hint = "--format hf exports the model for Transformers"});
+}
+
+void add_tokens(GgufTokens tokens, bool with_scores, GgufValues& values) {
+  values.emplace_back("tokenizer.ggml.tokens", std::move(tokens.texts));
+  if (with_scores) values.emplace_back("tokenizer.ggml.scores", std::move(tokens.scores));
+  values.emplace_back("tokenizer.ggml.token_type", std::move(tokens.types));
+}
+
+void add_special_ids(const data::Tokenizer& tokenizer, GgufValues& values) {
+  const std::pair<const char*, int32_t> ids[] = {
+      {"bos", tokenizer.bos()}, {"eos", tokenizer.eos()}, {"unknown", tokenizer.unk()}, {"padding", tokenizer.pad()}};
+  for (const auto& [name, id] : ids) {
+    if (id >= 0) values.emplace_back(fmt::format("tokenizer.ggml.{}_token_id", name), static_cast<uint32_t>(id));
+  }
+  const data::TextFrame frame = tokenizer.frame();
+  values.emplace_back("tokenizer.ggml.add_bos_token", !frame.before.empty());
+  values.emplace_back("tokenizer.ggml.add_eos_token", !frame.after.empty());
+}
+
+GgufValues sentencepiece_values(const data::Tokenizer& tokenizer, int64_t vocabulary) {
+  using Kind = data::SentencePieceContents::Kind;
+  const data::SentencePieceContents contents = data::read_sentencepiece(tokenizer.file());
+  if (contents.kind != Kind::kUnigram && contents.kind != Kind::kBpe) {
+    refuse_tokenizer(tokenizer, fmt::format("a SentencePiece model of kind {}", static_cast<int32_t>(contents.kind)));
+  }
+  GgufTokens tokens;
+  for (const auto& piece : contents.pieces) tokens.add(piece.text, piece.type, piece.score);
+  tokens.fill_up(static_cast<size_t>(vocabulary));
+  const bool unigram = contents.kind == Kind::kUnigram;
+  GgufValues values = {{"tokenizer.ggml.model", std::string(unigram ? "t5" : "llama")},
+                       {"tokenizer.ggml.pre", std::string("default")}};
+  add_tokens(std::move(tokens), true, values);
+  values.emplace_back("tokenizer.ggml.add_space_prefix", contents.adds_space);
+  values.emplace_back("tokenizer.ggml.remove_extra_whitespaces", contents.joins_spaces);
+  if (unigram && !contents.character_map.empty()) {
+    values.emplace_back("tokenizer.ggml.precompiled_charsmap",
+                        std::vector<uint8_t>(contents.character_map.begin(), contents.character_map.end()));
+  }
+  add_special_ids(tokenizer, values);
+  return values;
+}
+
+// Returns llama.cpp's name of what cuts a text into words; empty: it has none.
+std::string pre_tokenizer_name(const std::filesystem::path& file) {
+  if (file.filename() != "tokenizer.json") return "gpt-2";  // GPT-2's own files
+  const nlohmann::json whole = load_json(file);
+  const nlohmann::json cut = whole.value("pre_tokenizer", nlohmann::json());
+  const std::string text = cut.dump();
+  const auto holds = [&](std::string_view pattern) {
+    return text.find(nlohmann::json(std::string(pattern)).dump()) != std::string::npos;
+  };
+  if (holds(data::kLlama3Pattern)) return "llama-bpe";
+  if (holds(data::kGpt2Pattern)) return "gpt-2";
+  const bool own_pattern = cut.is_object() && cut.value("type", "") == "ByteLevel" && cut.value("use_regex", true);
+  return own_pattern ? "gpt-2" : "";
+}
+
+data::BpeParts bpe_parts(const std::filesystem::path& file) {
+  if (file.filename() == "vocab.json") return data::read_gpt2_files(file, file.parent_path() / "merges.txt");
+  return data::read_tokenizer_json(file);
+}
+
+GgufTokens bpe_tokens(const data::BpeParts& parts) {
+  std::map<int32_t, std::pair<std::string, int32_t>> by_id;
+  std::map<std::string, int32_t> ids;
+  for (const auto& [piece, id] : parts.model.pieces) {
+    by_id[id] = {piece, kNormalToken};
+    ids[piece] = id;
+  }
+  for (const data::AddedToken& token : parts.added) {
+    const auto known = ids.find(token.content);
+    const int32_t id = token.id >= 0 ? token.id : known != ids.end() ? known->second : by_id.rbegin()->first + 1;
+    by_id[id] = {token.content, token.special ? kControlToken : kUserToken};
+  }
+  GgufTokens tokens;
+  for (const auto& [id, token] : by_id) {
+    tokens.fill_up(static_cast<size_t>(id));
+    tokens.add(token.first, token.second);
+  }
+  return tokens;
+}
+
+GgufValues bpe_values(const data::Tokenizer& tokenizer, int64_t vocabulary) {
+  const data::BpeParts parts = bpe_parts(tokenizer.file());
+  const std::string cut = pre_tokenizer_name(tokenizer.file());
+  if (cut.empty() || !parts.model.byte_level) refuse_tokenizer(tokenizer, "BPE of another kind");
+  GgufTokens tokens = bpe_tokens(parts);
+  tokens.fill_up(static_cast<size_t>(vocabulary));
+  GgufValues values = {{"tokenizer.ggml.model", std::string("gpt2")}, {"tokenizer.ggml.pre", cut}};
+  add_tokens(std::move(tokens), false, values);
+  std::vector<std::string> merges;
+  for (const auto& [left, right] : parts.model.merges) merges.push_back(left + " " + right);
+  values.emplace_back("tokenizer.ggml.merges", std::move(merges));
+  add_special_ids(tokenizer, values);
+  return values;
+}
+
+}  // namespace
+
+GgufValues gguf_tokenizer(const data::Tokenizer& tokenizer, int64_t vocabulary) {
+  return data::is_sentencepiece(tokenizer.file()) ? sentencepiece_values(tokenizer, vocabulary)
+                                                  : bpe_values(tokenizer, vocabulary);
+}
+
+GgufValues gguf_without_tokenizer() {
+  return {{"tokenizer.ggml.model", std::string("no_vocab")}};
+}
+
+}  // namespace draftsmith::recipes

@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""References for tests/parity: exported models in engines that serve them.
+
+parity_engines.py make DIR   writes DIR/<name>/, a model directory with a tokenizer for each of T5, Llama, GPT-2 and
+                             GPT-NeoX, and DIR/<name>.greedy.json with inputs of token ids
+parity_engines.py check DIR  CTranslate2's converter takes every export DIR/saved/<name>/, whose greedy outputs must be
+                             those of DIR/<name>.ours.json. DIR/gguf/<name>.<type>.gguf must hold the weights of the export,
+                             rounded as the `gguf` package rounds them. Prints one line a problem and exits 1 when there
+                             is any
+"""
+
+import json
+import random
+import sys
+from pathlib import Path
+
+import ctranslate2
+import gguf
+import numpy
+import sentencepiece
+import torch
+from ctranslate2.converters import TransformersConverter
+from safetensors.torch import load_file
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import (AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer, GPT2Config, GPTNeoXConfig,
+                          GPTNeoXForCausalLM, LlamaConfig, PreTrainedTokenizerFast, T5Config)
+from transformers.utils import logging
+
+from parity_t5 import EOS, NEW_TOKENS, PAD, greedy_sources
+
+# CTranslate2 4.8.5 knows GPT-NeoX under the names of Transformers 4 alone.
+GPTNeoXForCausalLM.embed_out = property(lambda model: model.lm_head)
+GPTNeoXConfig.rotary_pct = property(lambda config: config.rope_parameters["partial_rotary_factor"])
+GPTNeoXConfig.rotary_emb_base = property(lambda config: config.rope_parameters["rope_theta"])
+
+INPUTS = 30
+PIECES = 320
+SENTINELS = 100
+# An attention head of CTranslate2 must have a width that is a multiple of 8.
+IDS = dict(bos_token_id=3, eos_token_id=EOS, pad_token_id=PAD)
+CONFIGURATIONS = {
+    "t5": T5Config(vocab_size=PIECES + SENTINELS, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_decoder_layers=2,
+                   num_heads=3, feed_forward_proj="gated-gelu", tie_word_embeddings=False, dropout_rate=0.0,
+                   decoder_start_token_id=PAD, pad_token_id=PAD, eos_token_id=EOS),
+    "llama": LlamaConfig(vocab_size=PIECES, hidden_size=32, intermediate_size=64, num_hidden_layers=3,
+                         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256,
+                         tie_word_embeddings=False, **IDS),
+    "gpt2": GPT2Config(vocab_size=PIECES, n_embd=32, n_head=4, n_layer=3, n_positions=256, **IDS),
+    "gpt_neox": GPTNeoXConfig(vocab_size=PIECES, hidden_size=32, intermediate_size=64, num_hidden_layers=3,
+                              num_attention_heads=4, max_position_embeddings=256, rotary_pct=0.5, **IDS),
+}
+
+
+def text():
+    """Lines of made words, varied enough for some hundred pieces."""
+    generator = random.Random(3)
+    syllables = [a + b for a in "bdfghklmnprstvz" for b in ("a", "e", "i", "o", "un", "or")]
+    words = ["".join(generator.choices(syllables, k=generator.randint(1, 3))) for _ in range(400)]
+    return [" ".join(generator.choices(words, k=generator.randint(4, 12))) for _ in range(800)]
+
+
+def write_sentencepiece(directory, name):
+    """spiece.model (unigram) of a T5, tokenizer.model (bpe with bytes) of a Llama."""
+    kind = dict(model_type="unigram", vocab_size=PIECES) if name == "t5" else \
+        dict(model_type="bpe", vocab_size=PIECES, byte_fallback=True)
+    file = directory / ("spiece.model" if name == "t5" else "tokenizer.model")
+    with file.open("wb") as model:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(text()), model_writer=model, pad_id=PAD, eos_id=EOS, unk_id=2, bos_id=3,
+            minloglevel=2, **kind)
+    settings = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>",
+                "tokenizer_class": "T5Tokenizer" if name == "t5" else "LlamaTokenizer"}
+    if name == "t5":
+        settings["extra_ids"] = SENTINELS
+    else:
+        settings |= {"bos_token": "<s>", "add_bos_token": True}
+    (directory / "tokenizer_config.json").write_text(json.dumps(settings))
+
+
+def write_byte_level(directory):
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator(text(), trainers.BpeTrainer(
+        vocab_size=PIECES, special_tokens=["<pad>", "</s>", "<unk>", "<s>"], show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>",
+                            bos_token="<s>").save_pretrained(directory)
+
+
+def make_model(name, config):
+    torch.manual_seed(sum(name.encode()))
+    kind = AutoModelForSeq2SeqLM if name == "t5" else AutoModelForCausalLM
+    model = kind.from_config(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(std=1.2 / parameter.shape[1] ** 0.5)
+        model.get_output_embeddings().weight[EOS] *= 2  # so that some rows end before the limit
+    return model
+
+
+def make(root):
+    for name, config in CONFIGURATIONS.items():
+        directory = root / name
+        make_model(name, config).save_pretrained(directory)
+        if name in ("t5", "llama"):
+            write_sentencepiece(directory, name)
+        else:
+            write_byte_level(directory)
+        # Ids that have a piece of their own.
+        sources = [[4 + token % (PIECES - 4) for token in source] for source in greedy_sources(PIECES)[:INPUTS]]
+        (root / f"{name}.greedy.json").write_text(json.dumps({"sources": sources, "outputs": [[]] * INPUTS}))
+
+
+def ctranslate2_outputs(name, directory, sources, work):
+    """Greedy outputs of the converted model: new tokens only, EOS included."""
+    TransformersConverter(str(directory)).convert(str(work), force=True)
+    tokenizer = AutoTokenizer.from_pretrained(directory)
+    rows = [tokenizer.convert_ids_to_tokens(source) for source in sources]
+    options = dict(beam_size=1, return_end_token=True)
+    if name == "t5":
+        results = ctranslate2.Translator(str(work), intra_threads=1).translate_batch(
+            rows, max_decoding_length=NEW_TOKENS, **options)
+        tokens = [result.hypotheses[0] for result in results]
+    else:
+        # One by one: of prompts that differ in length, results repeat what is behind the shortest one's length.
+        generator = ctranslate2.Generator(str(work), intra_threads=1)
+        results = [generator.generate_batch([row], max_length=NEW_TOKENS, include_prompt_in_result=False, **options)[0]
+                   for row in rows]
+        tokens = [result.sequences[0] for result in results]
+    return [tokenizer.convert_tokens_to_ids(row) for row in tokens]
+
+
+def check_ctranslate2(root, directory):
+    name = directory.name
+    sources = json.loads((root / f"{name}.greedy.json").read_text())["sources"]
+    ours = json.loads((root / f"{name}.ours.json").read_text())
+    theirs = ctranslate2_outputs(name, directory, sources, root / "ct2" / name)
+    wrong = [i for i in range(INPUTS) if ours[i] != theirs[i]]
+    if len({tuple(row) for row in ours}) < INPUTS // 2:
+        return [f"{name}: outputs that repeat test nothing"]
+    return [f"{name}: {len(wrong)} of {INPUTS} outputs of CTranslate2 differ, the first {theirs[wrong[0]]} "
+            f"from {ours[wrong[0]]}"] if wrong else []
+
+
+def split_heads(weight, heads):
+    """Rows in Transformers' order from llama.cpp's, which has a head's pairs side by side."""
+    rest = weight.shape[1:]
+    return weight.reshape(heads, weight.shape[0] // heads // 2, 2, *rest).swapaxes(1, 2).reshape(weight.shape)
+
+
+LLAMA_NAMES = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
+               "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm",
+               "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+GPT2_NAMES = {"attn_norm": "ln_1", "attn_qkv": "attn.c_attn", "attn_output": "attn.c_proj", "ffn_norm": "ln_2",
+              "ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}
+OUTSIDE = {"llama": {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"},
+           "gpt2": {"token_embd": "transformer.wte", "position_embd": "transformer.wpe", "output_norm": "transformer.ln_f"}}
+
+
+def stored_weight(family, name, weights, config):
+    """The weight of a GGUF tensor as the export has it, [out,in], in the order of the GGUF file."""
+    module, kind = name.rsplit(".", 1)
+    if module in OUTSIDE[family]:
+        return weights[f"{OUTSIDE[family][module]}.{kind}"]
+    _, layer, part = module.split(".")
+    if family == "llama":
+        return weights[f"model.layers.{layer}.{LLAMA_NAMES[part]}.{kind}"]
+    weight = weights[f"transformer.h.{layer}.{GPT2_NAMES[part]}.{kind}"]
+    return weight.T if weight.ndim == 2 else weight
+
+
+def check_gguf(root, file):
+    family = file.name.split(".")[0]
+    config = CONFIGURATIONS[family]
+    weights = {name: value.numpy() for name, value in load_file(root / "saved" / family / "model.safetensors").items()}
+    reader = gguf.GGUFReader(file)
+    problems = []
+    used = 0
+    for tensor in reader.tensors:
+        wanted = numpy.ascontiguousarray(stored_weight(family, tensor.name, weights, config))
+        used += wanted.size
+        expected = gguf.quants.dequantize(gguf.quants.quantize(wanted, tensor.tensor_type), tensor.tensor_type)
+        found = gguf.quants.dequantize(tensor.data, tensor.tensor_type).reshape(wanted.shape)
+        if family == "llama" and ".attn_q." in tensor.name:
+            found = split_heads(found, config.num_attention_heads)
+        if family == "llama" and ".attn_k." in tensor.name:
+            found = split_heads(found, config.num_key_value_heads)
+        if not numpy.array_equal(found, expected):
+            problems.append(f"{file.name}: {tensor.name} differs from the gguf package's")
+    tied = {"lm_head.weight"} if family == "gpt2" else set()
+    if used != sum(value.size for name, value in weights.items() if name not in tied):
+        problems.append(f"{file.name}: {used} numbers, not all of the model's")
+    return problems + check_gguf_tokens(family, file.name, reader, root / family)
+
+
+def check_gguf_tokens(family, name, reader, directory):
+    tokens = reader.fields["tokenizer.ggml.tokens"].contents()
+    wanted = AutoTokenizer.from_pretrained(directory).convert_ids_to_tokens(list(range(PIECES)))
+    wrong = [i for i in range(PIECES) if tokens[i] != wanted[i]]
+    kinds = {"llama": "llama", "gpt2": "gpt2"}
+    problems = [f"{name}: token {wrong[0]} is {tokens[wrong[0]]!r}, not {wanted[wrong[0]]!r}"] if wrong else []
+    if reader.fields["tokenizer.ggml.model"].contents() != kinds[family]:
+        problems.append(f"{name}: the tokenizer is of another kind")
+    if reader.fields["tokenizer.ggml.eos_token_id"].contents() != EOS:
+        problems.append(f"{name}: EOS has another id")
+    return problems
+
+
+def main():
+    torch.set_num_threads(1)
+    logging.set_verbosity_error()
+    command, root = sys.argv[1], Path(sys.argv[2])
+    if command == "make":
+        make(root)
+        return 0
+    problems = []
+    for directory in sorted((root / "saved").iterdir()):
+        problems += check_ctranslate2(root, directory)
+    files = sorted((root / "gguf").iterdir())
+    for file in files:
+        problems += check_gguf(root, file)
+    if len(files) < 2:
+        problems.append("no GGUF files")
+    print("\n".join(problems))
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
