@@ -15,11 +15,13 @@
 #include "distributed/dealing.h"
 #include "distributed/shared_directory.h"
 #include "evaluate/measure/calibration.h"
+#include "evaluate/measure/engagement_points.h"
 #include "evaluate/measure/failed_settings.h"
 #include "evaluate/measure/forced_alphas.h"
 #include "evaluate/measure/match_counts.h"
 #include "evaluate/measure/timing.h"
 #include "evaluate/report/report.h"
+#include "evaluate/results/engagement_summary.h"
 #include "evaluate/results/failed_checks.h"
 #include "evaluate/results/group_choice.h"
 #include "evaluate/results/lines_file.h"
@@ -72,10 +74,16 @@ class Suite {
       measure(task, store);
     }
     const auto match_rates = count_match_rates(store);
+    const std::vector<EngagementPrompts> curves = engagement_curves();
+    const auto engaged = measure_engagement(curves, engine_, store, context_);
     SuiteResult result;
     run_on_leader(world_, "the summary of the evaluation", [&] {
       result.results = summarize();
       result.results.match_rates = match_rates;
+      for (size_t i = 0; i < curves.size(); ++i) {
+        result.results.engagement.push_back(
+            engagement_result(curves[i], engaged[i], task_named(curves[i].task), options_, engine_));
+      }
       result.table = results_table(result.results);
       write(result.results);
       result.failures = failed_checks(result.results, (out_dir_ / "results.json").string());
@@ -122,6 +130,9 @@ class Suite {
     for (const auto& setting : settings_) engine_.check(setting, problems);
     for (size_t i = 0; i < options_.match_rates.size(); ++i) {
       engine_.check(options_.match_rates[i], fmt::format("match_rates[{}]", i), problems);
+    }
+    for (size_t i = 0; i < options_.engagement.size(); ++i) {
+      engine_.check(options_.engagement[i], fmt::format("engagement[{}]", i), problems);
     }
     problems.throw_if_any();
     for (const bool chooses : {true, false}) {
@@ -207,7 +218,9 @@ class Suite {
     }
   }
 
-  const MeasuredTask& task_named(const std::string& name) const {
+  // Returns the task of that name; an empty name is the first one's.
+  const MeasuredTask& task_named(const std::string& wanted) const {
+    const std::string& name = wanted.empty() ? options_.task.front().name : wanted;
     return *std::ranges::find_if(tasks_, [&](const auto& task) { return task.task->name == name; });
   }
 
@@ -251,13 +264,27 @@ class Suite {
     return results;
   }
 
+  std::vector<EngagementPrompts> engagement_curves() const {
+    std::vector<EngagementPrompts> curves;
+    for (const EngagementTable& table : options_.engagement) {
+      const MeasuredTask& task = task_named(table.task);
+      const int64_t lines = table.lines > 0 ? std::min(table.lines, task.data.lines()) : task.data.lines();
+      curves.push_back({.table = table,
+                        .task = task.task->name,
+                        .key = task.key,
+                        .prompts = std::span(task.prompts).first(static_cast<size_t>(lines)),
+                        .max_new_tokens = task.max_new_tokens,
+                        .batch_size = options_.batch_size});
+    }
+    return curves;
+  }
+
   std::vector<MatchRateResult> count_match_rates(MeasurementStore& store) {
     std::vector<MatchPrompts> tables;
     for (const auto& rates : options_.match_rates) {
-      const std::string& name = rates.task.empty() ? options_.task.front().name : rates.task;
-      const MeasuredTask& task = task_named(name);
+      const MeasuredTask& task = task_named(rates.task);
       const auto lines = static_cast<size_t>(std::min(rates.prompts, task.data.lines()));
-      tables.push_back({rates, name, task.key, std::span(task.prompts).first(lines), task.max_new_tokens});
+      tables.push_back({rates, task.task->name, task.key, std::span(task.prompts).first(lines), task.max_new_tokens});
     }
     return measure_match_rates(tables, engine_, store, context_);
   }
@@ -275,6 +302,7 @@ class Suite {
     for (const auto& task : tasks_) lines += lines_jsonl(task);
     write_file_atomic(out_dir_ / "lines.jsonl", lines);
     for (const auto& rates : results.match_rates) write_match_rates(rates, out_dir_);
+    for (const auto& curve : results.engagement) write_engagement(curve, out_dir_);
     write_file_atomic(out_dir_ / "results.csv", results_csv(results));
     write_file_atomic(out_dir_ / "report.html", report_html(results));
     write_json(out_dir_ / "results.json", to_json(results));

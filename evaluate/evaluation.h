@@ -3,8 +3,8 @@
 //
 // The output directory gets results.json, results.csv, report.html, hyp/<task>.<setting>.txt (one hypothesis a line)
 // and lines.jsonl (tokens and times of each line, evaluate/results/lines_file.h). Match rates add match_rates.csv and
-// .svg, a tuned router adds router/. measurements.jsonl exists only while the evaluation runs: an interrupted one
-// continues from it (evaluate/measure/measurement_store.h).
+// .svg, engagement curves engagement.csv and .svg, a tuned router adds router/. measurements.jsonl exists only while
+// the evaluation runs: an interrupted one continues from it (evaluate/measure/measurement_store.h).
 //
 // Several processes give the results of one (SuiteContext::world): outputs and counts are dealt out, and the leader
 // alone times, chooses, checks and writes, while the others sleep.

@@ -12,9 +12,11 @@
 #include "evaluate/measure/records.h"
 #include "evaluate/measure/speed.h"
 #include "evaluate/results/first_token_test.h"
+#include "evaluate/suite/engagement_options.h"
 #include "evaluate/suite/setting_grid.h"
 #include "evaluate/theory/ppd_simulation.h"
 #include "evaluate/theory/prediction.h"
+#include "infer/engagement.h"
 #include "infer/forced/prediction_quality.h"
 #include "infer/traced_output.h"
 
@@ -95,6 +97,13 @@ class Engine {
   // Counts match rates on the prompts.
   virtual std::vector<infer::MatchRate> match_rates(const MatchRateTable&, std::span<const Prompt> /*prompts*/,
                                                     int64_t /*max_new_tokens*/) {
+    return {};
+  }
+  // Adds the problems of an engagement curve that the models cannot give, at `where`.
+  virtual void check(const EngagementTable&, const std::string& /*where*/, Problems&) {}
+  // Decodes the prompts with the suite's model engaged where the question says.
+  virtual infer::EngagedOutputs engage(const EngagementTable&, const infer::EngagementQuestion&,
+                                       std::span<const Prompt> /*prompts*/) {
     return {};
   }
   // Returns the times of the parts of a ppd setting's tokens, measured after half of `output`.

@@ -185,6 +185,15 @@ class ModelEngine final : public Engine {
     return infer::match_rates(models_.with_exits(rates.model, rates.exits), prompts, options);
   }
 
+  void check(const EngagementTable& table, const std::string& where, Problems& problems) override {
+    infer::check_engagement(models_.of(engaged_setting(table)), where, problems);
+  }
+
+  infer::EngagedOutputs engage(const EngagementTable& table, const infer::EngagementQuestion& question,
+                               std::span<const Prompt> prompts) override {
+    return infer::engage(models_.of(engaged_setting(table)), question, prompts);
+  }
+
   LayerTimes ppd_times(const Setting& run, const Prompt& prompt, const std::vector<int64_t>& output) override {
     const infer::GenerationModels models = models_.of(run);
     return measure_layer_times(*models_.model(run.model).model, models.exits, infer::ppd_settings(models, run.decode),
@@ -230,6 +239,13 @@ class ModelEngine final : public Engine {
   // Returns whether the setting's window rule replays an earlier pass.
   static bool replays(const Setting& setting) {
     return setting.decode.drafts() && infer::window_traits(setting.decode).replays;
+  }
+
+  // Returns a setting with the models of an engagement curve.
+  static Setting engaged_setting(const EngagementTable& table) {
+    Setting setting;
+    setting.drafter = table.drafter;
+    return setting;
   }
 
   static void add_sample(const infer::GenerationResult& sample, LineRecord& record) {

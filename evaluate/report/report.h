@@ -27,4 +27,7 @@ std::string report_markdown(const Results& results);
 // Writes match_rates.csv and, for each decoding, match_rates.DECODING.svg. A name of the rates follows "match_rates".
 void write_match_rates(const MatchRateResult& rates, const std::filesystem::path& directory);
 
+// Writes engagement.csv and engagement.svg. A name of the curve follows "engagement".
+void write_engagement(const EngagementResult& curve, const std::filesystem::path& directory);
+
 }  // namespace draftsmith::evaluate

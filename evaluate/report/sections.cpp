@@ -21,6 +21,7 @@ const std::vector<Section>& sections() {
                                          accepted_lengths_section(),
                                          inside_section(),
                                          match_rates_section(),
+                                         engagement_section(),
                                          examples_section(),
                                          training_section(),
                                          checks_section()};

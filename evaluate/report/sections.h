@@ -22,6 +22,7 @@ Section acceptance_positions_section();  // by place in the draft
 Section accepted_lengths_section();      // histograms
 Section inside_section();                // layers that ran, where tokens left
 Section match_rates_section();           // PPD's tables 2 and 5 to 8
+Section engagement_section();            // BiLD's figure 2
 Section examples_section();              // outputs by their tokens' origins (BiLD's figure 9)
 Section training_section();              // losses of the models' training
 Section checks_section();  // checks of the measurement, for CSV only: settings_section() has them as notes

@@ -14,34 +14,19 @@
 #include <nlohmann/json.hpp>
 
 #include "evaluate/measure/speed.h"
+#include "evaluate/results/engagement_result.h"
 #include "evaluate/results/example.h"
 #include "evaluate/results/failure.h"
 #include "evaluate/results/first_token_test.h"
+#include "evaluate/results/quality.h"
 #include "evaluate/theory/ppd_simulation.h"
 #include "infer/forced/match_rates.h"
-#include "metrics/metric.h"
 
 namespace draftsmith::evaluate {
 
 // Values by name, in the order of the file.
 template <class T>
 using Named = std::vector<std::pair<std::string, T>>;
-
-// Difference of a setting's leading score from its baseline's, by the paired bootstrap.
-struct QualityDifference {
-  double value = 0;
-  metrics::Interval interval;
-  double p_value = 1;
-};
-
-// Scores of a setting on a task.
-struct Quality {
-  std::vector<metrics::NamedScore> scores;
-  std::optional<QualityDifference> difference;  // absent for baselines
-
-  // Returns the score of that name, or nullptr.
-  const metrics::NamedScore* find(const std::string& score) const;
-};
 
 // Speed with its upper bound.
 struct SpeedResult : Speed {
@@ -273,6 +258,7 @@ struct Results {
   nlohmann::ordered_json options;                                         // resolved options of the suite
   std::vector<TaskResult> tasks;
   std::vector<MatchRateResult> match_rates;
+  std::vector<EngagementResult> engagement;
 
   // Return a text or a number of the environment; nothing if it is missing or of another type.
   std::optional<std::string> environment_text(const std::string& key) const;

@@ -2,6 +2,7 @@
 #include <map>
 
 #include "evaluate/results/checks_json.h"
+#include "evaluate/results/engagement_json.h"
 #include "evaluate/results/examples_json.h"
 #include "evaluate/results/json_io.h"
 #include "evaluate/results/results.h"
@@ -285,6 +286,7 @@ void visit(Io& io, Of<Io, Results>& results) {
   io("options", results.options);
   io("tasks", results.tasks);
   if (!Io::kWrites || !results.match_rates.empty()) io("match_rates", results.match_rates);
+  if (!Io::kWrites || !results.engagement.empty()) io("engagement", results.engagement);
 }
 
 ordered_json to_json(const Results& results) {

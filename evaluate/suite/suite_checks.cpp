@@ -131,6 +131,24 @@ void check_rates(const SuiteOptions& options, const std::string& where, Problems
   check_unique(names, where + ".name", problems, "several need a name each, by which their files are told apart");
 }
 
+// Requires that small models and tasks of engagement curves are declared, that the tasks are scored, and that files
+// have different names.
+void check_engagement(const SuiteOptions& options, const std::string& where, Problems& problems) {
+  std::vector<std::string> names;
+  for (const EngagementTable& curve : options.engagement) {
+    names.push_back(file_safe(curve.name));
+    check_known("drafter", curve.drafter, names_of(options.drafter), where + ".drafter", problems);
+    if (!curve.task.empty()) check_known("task", curve.task, names_of(options.task), where + ".task", problems);
+    for (const TaskOptions& task : options.task) {
+      const bool own = curve.task.empty() ? &task == &options.task.front() : task.name == curve.task;
+      if (!own || task.metric.scored()) continue;
+      problems.add({where + ".task", "a curve shows quality, which this task does not measure", "a task with a metric",
+                    "metric none", ""});
+    }
+  }
+  check_unique(names, where + ".name", problems, "several need a name each, by which their files are told apart");
+}
+
 // Requires different names for different things that draft, since step times and alpha are measured once for a name.
 void check_drafting(const std::vector<Setting>& settings, const std::vector<infer::DrafterOptions>& drafters,
                     const std::string& where, Problems& problems) {
@@ -229,6 +247,7 @@ void check_suite(const SuiteOptions& options, const std::string& where, Problems
   }
   check_validation_data(options, dot, problems);
   check_rates(options, dot + "match_rates", problems);
+  check_engagement(options, dot + "engagement", problems);
   try {
     const std::vector<Setting> settings = with_baselines(grids);
     check_drafting(settings, options.drafter, dot + "run", problems);

@@ -61,6 +61,9 @@ Fields<SuiteOptions> SuiteOptions::fields() {
       .add("match_rates", &SuiteOptions::match_rates,
            "How often layers predict early what the last one says, as ppd needs it: written to match_rates.csv and "
            ".svg.")
+      .add("engagement", &SuiteOptions::engagement,
+           "Quality against the share of tokens that the large model decides (BiLD's figure 2): written to "
+           "engagement.csv and .svg.")
       .add("repetitions", &SuiteOptions::repetitions, Range{1, 100},
            "Timed repetitions, the methods taking turns of a few lines; a sample's time is their median.")
       .add("warmup", &SuiteOptions::warmup, Range{0, 1000}, Unit{"lines"},

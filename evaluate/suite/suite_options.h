@@ -25,6 +25,7 @@
 
 #include "base/options.h"
 #include "base/options_grid.h"
+#include "evaluate/suite/engagement_options.h"
 #include "evaluate/suite/match_rate_options.h"
 #include "evaluate/suite/names.h"
 #include "infer/decode_options.h"
@@ -77,6 +78,7 @@ struct SuiteOptions {
   std::vector<TaskOptions> task;
   std::vector<SettingGrid> run;
   std::vector<MatchRateTable> match_rates;
+  std::vector<EngagementTable> engagement;
   int64_t repetitions = 3;
   int64_t warmup = 3;
   int64_t max_new_tokens = 128;
