@@ -44,6 +44,8 @@ void measure(int64_t vocabulary, int64_t width) {
   infer::RouterWindow window(fast, 0.8, 16);
   infer::RouterWindow slow(plain, 0.8, 16);
   const at::Tensor logits = at::randn({1, vocabulary}, at::kFloat) * 3;
+  window.begin(std::vector<infer::Row>(1));
+  slow.begin(std::vector<infer::Row>(1));
   const double decide = microseconds([&] { window.go_on({logits, {}}); });
   const double without_table = microseconds([&] { slow.go_on({logits, {}}); });
   const double argmax = microseconds([&] { infer::row_argmax(logits.const_data_ptr<float>(), vocabulary); });

@@ -91,6 +91,12 @@ void RouterCollector::drafted(const at::Tensor& logits, bool first_of_window) {
   window_.push_back(logits);
 }
 
+DraftHistory& RouterCollector::history_of(const Row& row) {
+  DraftHistory& history = histories_[{row.line, row.output}];
+  if (row.emitted() == 0) history = DraftHistory(std::ssize(row.input()));
+  return history;
+}
+
 template <class T>
 void RouterCollector::add(const Row& row, int64_t index, const T* q, const T* p, int64_t vocabulary) {
   Position position{.line = static_cast<int64_t>(row.line), .index = row.emitted() + index};
@@ -98,6 +104,7 @@ void RouterCollector::add(const Row& row, int64_t index, const T* q, const T* p,
   position.ids.resize(static_cast<size_t>(top_k_));
   position.entropy =
       static_cast<float>(router_features(q, vocabulary, std::span(position.probabilities), std::span(position.ids)));
+  position.context = histories_.at({row.line, row.output}).context(index);
   position.disagreement = static_cast<float>(total_variation(q, p, vocabulary));
   positions_.push_back(std::move(position));
 }
@@ -119,13 +126,18 @@ void RouterCollector::judged(const Verification& verification, const at::Tensor&
       const auto at_row = static_cast<int64_t>(b);
       const int64_t* drafted = tokens.data() + at_row * verification.tokens.size(1);
       const int64_t* end = std::find_first_of(drafted, drafted + counts[b], eos_.begin(), eos_.end());
-      const int64_t examined = row.finished ? 0 : std::min({lengths[b] + 1, counts[b], end - drafted + 1});
+      if (row.finished) continue;
+      const int64_t until_eos = std::min(counts[b], end - drafted + 1);
+      const int64_t examined = std::min(lengths[b] + 1, until_eos);
+      DraftHistory& history = history_of(row);
       for (int64_t j = 0; j < examined; ++j) {
         const auto* q = drafter[static_cast<size_t>(j)].const_data_ptr<scalar_t>() + at_row * vocabulary;
         const auto* p = target.const_data_ptr<scalar_t>() + (at_row * target.size(1) + j) * vocabulary;
         add(row, j, q, p, vocabulary);
         positions_.back().rejected = j == lengths[b];
       }
+      const int64_t kept = std::min(lengths[b], until_eos);
+      history.observe({.drafted = until_eos, .accepted = kept, .emitted = row.emitted() + kept + 1});
     }
   });
 }
@@ -139,11 +151,13 @@ data::RouterRows RouterCollector::drain() {
     rows.entropy.push_back(position.entropy);
     rows.probabilities.insert(rows.probabilities.end(), position.probabilities.begin(), position.probabilities.end());
     for (const int64_t id : position.ids) rows.ids.push_back(static_cast<int32_t>(id));
+    rows.context.insert(rows.context.end(), position.context.begin(), position.context.end());
     rows.disagreement.push_back(position.disagreement);
     rows.rejected.push_back(position.rejected ? 1 : 0);
     rows.examples.push_back(static_cast<int32_t>(position.line));
   }
   positions_.clear();
+  histories_.clear();
   return rows;
 }
 

@@ -10,11 +10,14 @@
 // rejected. p and q are taken at temperature 1 without truncation, whatever decoding samples at.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "data/router/router_data.h"
 #include "infer/loop/draft_parts.h"
+#include "infer/windows/draft_history.h"
 
 namespace draftsmith::infer {
 
@@ -45,15 +48,19 @@ class RouterCollector {
     float entropy = 0;
     std::vector<float> probabilities = {};  // [k]
     std::vector<int64_t> ids = {};          // [k]
+    DraftHistory::Context context = {};
     float disagreement = 0;
     bool rejected = false;
   };
+  // The text's history, by source line and output. A row without new tokens begins a text.
+  DraftHistory& history_of(const Row& row);
   template <class T>
   void add(const Row& row, int64_t index, const T* q, const T* p, int64_t vocabulary);
 
   int64_t top_k_;
   std::vector<int64_t> eos_;
   std::vector<at::Tensor> window_;  // one [B,V] a step
+  std::map<std::pair<uint64_t, size_t>, DraftHistory> histories_;
   std::vector<Position> positions_;
 };
 

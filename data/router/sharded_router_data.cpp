@@ -19,6 +19,7 @@ std::optional<ShardDifference> router_difference(const RouterDataInfo& own, cons
   };
   if (found.drafter_hash != own.drafter_hash) return ShardDifference{"drafter", own.drafter_hash, found.drafter_hash};
   if (found.top_k != own.top_k) return difference("top_k", own.top_k, found.top_k);
+  if (found.context != own.context) return difference("context", own.context, found.context);
   if (found.vocabulary != own.vocabulary) return difference("vocabulary", own.vocabulary, found.vocabulary);
   if (found.examples != own.examples) return difference("number of sources", own.examples, found.examples);
   if (same_job(own.provenance, found.provenance)) return std::nullopt;

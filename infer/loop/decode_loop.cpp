@@ -92,9 +92,11 @@ void DecodeLoop::commit_end(RowBatch& batch, size_t b, std::span<const int64_t> 
   row.stats.unverified += count;
   parts_.drafter->count_layers(count, 0, row.stats);
   for (const int64_t token : drafted) row.emit(token, settings_.eos);
-  parts_.window->observe(
-      static_cast<int64_t>(b),
-      {.drafted = count, .accepted = count, .judged = false, .cut = false, .at_limit = row.remaining() == 0});
+  parts_.window->observe(static_cast<int64_t>(b), {.drafted = count,
+                                                   .accepted = count,
+                                                   .judged = false,
+                                                   .at_limit = row.remaining() == 0,
+                                                   .emitted = row.emitted()});
   batch.notify(row, base);
 }
 

@@ -30,7 +30,7 @@ void StandaloneLoop::run(RowBatch& batch, PhaseTimer& timer) {
     timer.enter(Phase::kOther);
     if (!free.empty()) commit_free_tokens(batch, free);
     batch.share_time(timer);
-    for (size_t b = 0; b < batch.rows.size(); ++b) batch.notify(batch.rows[b], base[b]);
+    for (size_t b = 0; b < batch.rows.size(); ++b) end_window(batch, b, std::ssize(draft.on_host[b]), base[b]);
 
     timer.enter(Phase::kDraft);
     parts_.drafter->observe({batch.rows, target, base});
@@ -54,6 +54,16 @@ void StandaloneLoop::keep_draft(Row& row, std::span<const int64_t> drafted) cons
   row.stats.drafted += std::ssize(drafted);
   row.stats.accepted += std::ssize(drafted);
   for (const int64_t token : drafted) row.emit(token, settings_.eos);
+}
+
+void StandaloneLoop::end_window(const RowBatch& batch, size_t b, int64_t drafted, int64_t base) const {
+  const Row& row = batch.rows[b];
+  parts_.window->observe(static_cast<int64_t>(b), {.drafted = drafted,
+                                                   .accepted = drafted,
+                                                   .judged = false,
+                                                   .at_limit = row.remaining() == 0,
+                                                   .emitted = row.emitted()});
+  batch.notify(row, base);
 }
 
 // The target processes the tokens from the last one before the draft to the last but one or, if it adds a token, to the

@@ -20,6 +20,7 @@ class StandaloneLoop {
   // Commits the drafts. Returns each row's length before.
   std::vector<int64_t> keep_drafts(RowBatch& batch, const Draft& draft) const;
   void keep_draft(Row& row, std::span<const int64_t> drafted) const;
+  void end_window(const RowBatch& batch, size_t b, int64_t drafted, int64_t base) const;
   // Runs the target once over the tokens of each unfinished row that it has not processed. `base`: each row's length
   // before its draft. Returns nothing if all rows are finished.
   model::StepOutput read_blocks(RowBatch& batch, std::span<const int64_t> base, const Draft& draft);

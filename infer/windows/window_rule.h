@@ -40,9 +40,10 @@ struct DraftStep {
 struct WindowOutcome {
   int64_t drafted = 0;
   int64_t accepted = 0;   // drafted tokens that are kept
-  bool judged = true;     // false: the draft ended the text without a run of the target
+  bool judged = true;     // false: the draft was kept without a verdict of the target
   bool cut = false;       // the last token kept ended the text, so the target's next token was left out
   bool at_limit = false;  // the text has reached its length limit
+  int64_t emitted = 0;    // new tokens of the text, this window's included
 };
 
 class WindowRule {

@@ -1,6 +1,7 @@
 #include "model/kinds/router.h"
 
 #include <cmath>
+#include <stdexcept>
 
 #include "base/error.h"
 #include "base/random.h"
@@ -12,7 +13,7 @@ namespace draftsmith::model {
 namespace {
 
 std::map<std::string, std::vector<int64_t>> expected_shapes(const RouterConfig& config) {
-  return {{"scalars.weight", {config.hidden, 1 + config.top_k}},
+  return {{"scalars.weight", {config.hidden, 1 + config.top_k + (config.reads_context ? kRouterContext : 0)}},
           {"embeddings.weight", {config.hidden, config.top_k * config.width}},
           {"hidden.bias", {config.hidden}},
           {"output.weight", {config.hidden}},
@@ -58,6 +59,12 @@ std::vector<float> to_vector(const at::Tensor& tensor) {
 
 }  // namespace
 
+const std::array<std::string, kRouterContext>& router_context_names() {
+  static const std::array<std::string, kRouterContext> kNames{"draft_position", "text_position", "source_tokens",
+                                                              "kept_share", "kept_run"};
+  return kNames;
+}
+
 void check_router_shapes(const RouterConfig& config, const std::map<std::string, std::vector<int64_t>>& shapes,
                          const std::string& where, Problems& problems) {
   const auto expected = expected_shapes(config);
@@ -102,10 +109,11 @@ at::Tensor Router::logits_of(const RouterFeatures& features, const at::Tensor& p
   const auto type = products.scalar_type();
   const auto parameter = [&](const char* name) { return parameters_.at(name).to(products.device(), type); };
   const double unit = 1 / std::log(std::max<double>(2, static_cast<double>(config_.vocabulary)));
-  const at::Tensor scalars =
-      at::cat({features.entropy.to(type).unsqueeze(1) * unit, features.probabilities.to(type)}, 1);  // [N,1+k]
-  const at::Tensor hidden =
-      at::relu(scalars.matmul(parameter("scalars.weight").t()) + products + parameter("hidden.bias"));  // [N,H]
+  std::vector<at::Tensor> scalars{features.entropy.to(type).unsqueeze(1) * unit, features.probabilities.to(type)};
+  if (config_.reads_context) scalars.push_back(features.context.to(type));
+  const at::Tensor hidden =  // of scalars [N,1+k+C]
+      at::relu(at::cat(scalars, 1).matmul(parameter("scalars.weight").t()) + products +
+               parameter("hidden.bias"));  // [N,H]
   return hidden.matmul(parameter("output.weight")) + parameter("output.bias");
 }
 
@@ -147,8 +155,8 @@ at::Tensor RouterPredictor::embeddings(const at::Tensor& ids) const {
   return drafter_.token_embeddings(ids.clamp(0, config().vocabulary - 1));
 }
 
-double RouterPredictor::disagreement(double entropy, std::span<const float> probabilities,
-                                     std::span<const int64_t> ids) const {
+double RouterPredictor::disagreement(double entropy, std::span<const float> probabilities, std::span<const int64_t> ids,
+                                     std::span<const float> context) const {
   const RouterConfig& config = router_.config();
   const auto hidden = static_cast<size_t>(config.hidden);
   std::vector<float> sums = bias_;  // [H]
@@ -156,6 +164,14 @@ double RouterPredictor::disagreement(double entropy, std::span<const float> prob
     for (size_t h = 0; h < hidden; ++h) sums[h] += factor * row[h];
   };
   add(scalar_weights_.data(), static_cast<float>(entropy));
+  if (config.reads_context) {
+    if (context.size() != kRouterContext) throw std::logic_error("a router is asked without its context");
+    const float* rows = scalar_weights_.data() + (1 + static_cast<size_t>(config.top_k)) * hidden;
+    for (const float value : context) {
+      add(rows, value);
+      rows += hidden;
+    }
+  }
   for (size_t slot = 0; slot < ids.size(); ++slot) {
     add(scalar_weights_.data() + (slot + 1) * hidden, probabilities[slot]);
     if (ids[slot] < 0 || ids[slot] >= config.vocabulary) continue;
@@ -175,7 +191,8 @@ double RouterPredictor::disagreement(double entropy, std::span<const float> prob
 at::Tensor RouterPredictor::disagreement(const RouterFeatures& features) const {
   const DecodingGuard guard;
   const at::Device device = slots_.front().device();
-  const RouterFeatures here{features.entropy.to(device), features.probabilities.to(device), features.ids.to(device)};
+  const RouterFeatures here{features.entropy.to(device), features.probabilities.to(device), features.ids.to(device),
+                            config().reads_context ? features.context.to(device) : at::Tensor()};
   const at::Tensor rows = embeddings(here.ids);                                                 // [N,k,D]
   const at::Tensor known = (here.ids.ge(0) & here.ids.lt(config().vocabulary)).to(at::kFloat);  // [N,k]
   at::Tensor products = at::zeros({here.ids.size(0), config().hidden}, rows.options());

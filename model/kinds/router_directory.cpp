@@ -15,10 +15,23 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kKind = "draftsmith_router";
-constexpr int64_t kRouterVersion = 1;
+constexpr int64_t kRouterVersion = 2;
+constexpr int64_t kVersionWithoutContext = 1;
 
 bool is_hash(const std::string& text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+// Returns whether a router reads a context, by the names of its numbers. Adds a problem for other names.
+bool read_context(const nlohmann::json& root, const std::string& file, Problems& problems) {
+  const nlohmann::json found = root.contains("context") ? root.at("context") : nlohmann::json();
+  if (found == nlohmann::json::array()) return false;
+  const nlohmann::json known(router_context_names());
+  if (found != known) {
+    problems.add({file, "the router reads another context than this program makes", known.dump() + " or []",
+                  found.is_null() ? "no 'context'" : printable(found.dump()), "train the router again"});
+  }
+  return true;
 }
 
 RouterConfig read_config(const fs::path& directory) {
@@ -32,11 +45,12 @@ RouterConfig read_config(const fs::path& directory) {
                      kind.empty() ? "no model_type" : printable(kind), "a router is made by a stage of kind router"});
   }
   const int64_t version = values.get_int("format_version", {1, INT32_MAX});
-  if (version != kRouterVersion) {
-    problems.add({file.string(), "the router has another format version", std::to_string(kRouterVersion),
+  if (version > kRouterVersion) {
+    problems.add({file.string(), "the router has another format version", "at most " + std::to_string(kRouterVersion),
                   std::to_string(version), "train the router again"});
   }
   RouterConfig config;
+  config.reads_context = version > kVersionWithoutContext && read_context(root, file.string(), problems);
   config.top_k = values.get_int("top_k", {1, kMostRouterTokens});
   config.hidden = values.get_int("hidden", {1, kMostRouterHidden});
   config.width = values.get_int("drafter_width", {1, 1 << 20});
@@ -53,6 +67,8 @@ RouterConfig read_config(const fs::path& directory) {
 }
 
 nlohmann::ordered_json to_json(const RouterConfig& config) {
+  auto context = nlohmann::ordered_json::array();
+  if (config.reads_context) context = router_context_names();
   return {{"architectures", {"DraftsmithRouter"}},
           {"model_type", kKind},
           {"format_version", kRouterVersion},
@@ -61,6 +77,7 @@ nlohmann::ordered_json to_json(const RouterConfig& config) {
           {"drafter_width", config.width},
           {"vocabulary", config.vocabulary},
           {"embedding_scale", config.embedding_scale},
+          {"context", std::move(context)},
           {"drafter", config.drafter},
           {"drafter_sha256", config.drafter_hash},
           {"threshold", config.threshold},
@@ -128,8 +145,8 @@ std::string describe_router(const Router& router) {
   const RouterConfig& config = router.config();
   int64_t numbers = 0;
   for (const auto& entry : router.parameters()) numbers += entry.second.numel();
-  std::string text =
-      fmt::format("router: {} numbers, hidden width {}, top {} tokens\n", numbers, config.hidden, config.top_k);
+  std::string text = fmt::format("router: {} numbers, hidden width {}, top {} tokens, {}\n", numbers, config.hidden,
+                                 config.top_k, config.reads_context ? "context" : "no context");
   text += fmt::format("  drafter        {} (width {}, vocabulary {}), sha256 {}\n", printable(config.drafter),
                       config.width, config.vocabulary, config.drafter_hash.substr(0, 16));
   return text + fmt::format("  defaults       threshold {:g}, max_draft {}\n", config.threshold, config.max_draft);

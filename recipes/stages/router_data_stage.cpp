@@ -138,6 +138,7 @@ data::RouterDataInfo data_info(const RouterDataOptions& options, const StageCont
                                int64_t vocabulary) {
   data::RouterDataInfo info;
   info.top_k = options.top_k;
+  info.context = model::kRouterContext;
   info.vocabulary = vocabulary;
   info.examples = sources;
   info.drafter_hash = model::model_hash(options.drafter);
@@ -177,7 +178,7 @@ void run_router_data(const RouterDataOptions& options, const StageContext& run) 
 
 StageKind router_data_stage() {
   return run_by_all(make_stage_kind<RouterDataOptions>(
-      "router-data", 3, "decodes a corpus and collects training data of a router", run_router_data));
+      "router-data", 4, "decodes a corpus and collects training data of a router", run_router_data));
 }
 
 }  // namespace draftsmith::recipes

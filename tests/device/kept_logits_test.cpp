@@ -47,6 +47,7 @@ TEST(DeviceKeptLogits, RoutersCollectTheCpusPositions) {
     EXPECT_NEAR(found.entropy[n], expected.entropy[n], 1e-6) << n;
     EXPECT_NEAR(found.disagreement[n], expected.disagreement[n], 1e-6) << n;
   }
+  EXPECT_EQ(found.context, expected.context);
 }
 
 ForcedAlpha alpha_of(const testing::TandemPair& pair) {

@@ -26,22 +26,27 @@ std::vector<int32_t> shuffled_sources(const data::RouterData& data, uint64_t see
 
 model::RouterFeatures RouterPositions::at(const at::Tensor& rows) const {
   return {features.entropy.index_select(0, rows), features.probabilities.index_select(0, rows),
-          features.ids.index_select(0, rows)};
+          features.ids.index_select(0, rows), features.context.index_select(0, rows)};
 }
 
 RouterPositions select_positions(const data::RouterData& data, const std::vector<int64_t>& chosen, int64_t k) {
   const data::RouterRows& rows = data.rows();
   const auto stored = static_cast<size_t>(data.info().top_k);
   const auto count = static_cast<int64_t>(chosen.size());
-  RouterPositions positions{
-      {at::empty({count}, at::kFloat), at::empty({count, k}, at::kFloat), at::empty({count, k}, at::kLong)},
-      at::empty({count}, at::kFloat),
-      {}};
+  const auto width = static_cast<size_t>(data.info().context);
+  RouterPositions positions{{at::empty({count}, at::kFloat), at::empty({count, k}, at::kFloat),
+                             at::empty({count, k}, at::kLong), at::empty({count, data.info().context}, at::kFloat)},
+                            at::empty({count}, at::kFloat),
+                            {},
+                            {}};
   for (int64_t n = 0; n < count; ++n) {
     const auto row = static_cast<size_t>(chosen[static_cast<size_t>(n)]);
     positions.features.entropy.mutable_data_ptr<float>()[n] = rows.entropy[row];
     positions.disagreement.mutable_data_ptr<float>()[n] = rows.disagreement[row];
     positions.rejected.push_back(rows.rejected[row]);
+    positions.sources.push_back(rows.examples[row]);
+    std::copy_n(rows.context.begin() + static_cast<std::ptrdiff_t>(row * width), width,
+                positions.features.context.mutable_data_ptr<float>() + static_cast<size_t>(n) * width);
     for (int64_t i = 0; i < k; ++i) {
       const size_t from = row * stored + static_cast<size_t>(i);
       positions.features.probabilities.mutable_data_ptr<float>()[n * k + i] = rows.probabilities[from];

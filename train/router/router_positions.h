@@ -16,6 +16,7 @@ struct RouterPositions {
   model::RouterFeatures features;
   at::Tensor disagreement;  // fp32 [N]
   std::vector<int32_t> rejected;
+  std::vector<int32_t> sources;
 
   int64_t size() const { return disagreement.numel(); }
   // Returns the features of the positions `rows` int64 [n].

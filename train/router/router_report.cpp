@@ -31,6 +31,33 @@ int64_t count_at(const nlohmann::json& object, const char* key) {
   return found != object.end() && found->is_number() ? found->get<int64_t>() : 0;
 }
 
+constexpr const char* kGain = "gain_over_max_probability";
+
+ordered_json to_json(const AucGain& gain) {
+  return {
+      {"value", finite_or_null(gain.value)}, {"low", finite_or_null(gain.low)}, {"high", finite_or_null(gain.high)}};
+}
+
+// Returns a gain of a report; NaN if it has none.
+AucGain gain_at(const nlohmann::json& report, const char* key) {
+  const auto gains = report.find(kGain);
+  const nlohmann::json none = nlohmann::json::object();
+  const bool found = gains != report.end() && gains->is_object() && gains->contains(key);
+  const nlohmann::json& gain = found && gains->at(key).is_object() ? gains->at(key) : none;
+  return {number_at(gain, "value"), number_at(gain, "low"), number_at(gain, "high")};
+}
+
+std::string gain_text(const RouterReport::Gain& gain) {
+  const auto text = [](const AucGain& one) {
+    return fmt::format("{:+.4f} [{:+.4f}, {:+.4f}]", one.value, one.low, one.high);
+  };
+  if (!std::isfinite(gain.rejected.value) || !std::isfinite(gain.disagreement.value)) return "";
+  return fmt::format(
+      "the router's AUC less that of the largest probability alone: of rejections {}, of disagreement {} (95 % "
+      "bootstrap intervals over sources)\n",
+      text(gain.rejected), text(gain.disagreement));
+}
+
 // Throws UserError unless the keys that report_text() shows are there.
 void check_report(const nlohmann::json& json, const std::filesystem::path& file) {
   const auto wrong = [&](const std::string& key) {
@@ -76,6 +103,7 @@ ordered_json to_json(const RouterReport& report) {
     json["auc"][auc.score] = {{"rejected", finite_or_null(auc.rejected)},
                               {"disagreement", finite_or_null(auc.disagreement)}};
   }
+  json[kGain] = {{"rejected", to_json(report.gain.rejected)}, {"disagreement", to_json(report.gain.disagreement)}};
   json["calibration"] = ordered_json::array();
   for (const ReliabilityBin& bin : report.bins) {
     json["calibration"].push_back({{"low", bin.low},
@@ -102,7 +130,8 @@ std::string report_text(const RouterReport& report) {
     bins.add_row({fmt::format("{:.1f} to {:.1f}", bin.low, bin.high), std::to_string(bin.count), shown(bin.predicted),
                   shown(bin.disagreement), shown(bin.rejected)});
   }
-  return text + auc.text() + bins.text() + fmt::format("calibration error {}\n", shown(report.calibration_error));
+  return text + auc.text() + gain_text(report.gain) + bins.text() +
+         fmt::format("calibration error {}\n", shown(report.calibration_error));
 }
 
 std::string reliability_svg(const RouterReport& report) {
@@ -148,6 +177,7 @@ RouterReport load_router_report(const std::filesystem::path& file) {
   for (const auto& [score, values] : json.at("auc").items()) {
     report.auc.push_back({score, number_at(values, "rejected"), number_at(values, "disagreement")});
   }
+  report.gain = {gain_at(json, "rejected"), gain_at(json, "disagreement")};
   for (const auto& bin : json.at("calibration")) {
     report.bins.push_back({number_at(bin, "low"), number_at(bin, "high"), count_at(bin, "count"),
                            number_at(bin, "predicted"), number_at(bin, "disagreement"), number_at(bin, "rejected")});

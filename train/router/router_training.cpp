@@ -36,6 +36,13 @@ void check_data(const data::RouterData& data, const RoutedDrafter& drafter, cons
                   .found = fmt::format("{} tokens", info.top_k),
                   .hint = "lower top_k, or collect more in the router-data stage"});
   }
+  if (options.context && info.context != model::kRouterContext) {
+    problems.add({.where = "router data",
+                  .what = "the positions hold another context than the router is to read",
+                  .expected = fmt::format("{} numbers, or context = false", model::kRouterContext),
+                  .found = fmt::format("{} numbers", info.context),
+                  .hint = "collect them again: stage router-data"});
+  }
   problems.throw_if_any();
 }
 
@@ -96,6 +103,7 @@ class RouterTrainer {
             .embedding_scale = size > 0 && std::isfinite(size) ? 1 / size : 1.0,
             .drafter = drafter_.name,
             .drafter_hash = drafter_.hash,
+            .reads_context = options_.context,
             .threshold = options_.threshold,
             .max_draft = options_.max_draft};
   }
@@ -175,13 +183,18 @@ class RouterTrainer {
     const auto numbers = [](const at::Tensor& values) {
       return std::span(values.const_data_ptr<float>(), static_cast<size_t>(values.numel()));
     };
+    const at::Tensor unsure = (1 - judged.features.probabilities.select(1, 0)).contiguous();
     const auto add = [&](const char* score, const at::Tensor& values) {
       report.auc.push_back(
           {score, weighted_auc(numbers(values), hard), weighted_auc(numbers(values), numbers(judged.disagreement))});
     };
     add("router", predicted);
     add("entropy", judged.features.entropy);
-    add("max_probability", (1 - judged.features.probabilities.select(1, 0)).contiguous());
+    add("max_probability", unsure);
+    const auto gain = [&](std::span<const float> truth) {
+      return auc_gain({numbers(predicted), numbers(unsure), truth, judged.sources}, options_.seed);
+    };
+    report.gain = {gain(hard), gain(numbers(judged.disagreement))};
     report.bins = reliability({numbers(predicted), numbers(judged.disagreement), rejected});
     report.calibration_error = calibration_error(
         report.bins, options_.target == "rejected" ? &ReliabilityBin::rejected : &ReliabilityBin::disagreement);
@@ -204,6 +217,9 @@ Fields<RouterTrainingOptions> RouterTrainingOptions::fields() {
       .add("top_k", &O::top_k, Range{1, static_cast<double>(model::kMostRouterTokens)}, Unit{"tokens"},
            "Most likely tokens of the drafter that the router reads: their probabilities and embeddings.")
       .add("hidden", &O::hidden, Range{1, static_cast<double>(model::kMostRouterHidden)}, "Width of the hidden layer.")
+      .add("context", &O::context,
+           "Also read what other window rules know: the token's place in draft and text, the source's length, and how "
+           "many drafted tokens the target kept lately. false: the drafter's distribution alone (the paper's).")
       .add("target", &O::target, Choices{"disagreement", "rejected"},
            "What is predicted: disagreement is TV(q, p), the probability that a token sampled from q is rejected (the "
            "paper's); rejected is whether the token was, in the decoding that was collected: what acceptance means "

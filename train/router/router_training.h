@@ -23,6 +23,7 @@ namespace draftsmith::train {
 struct RouterTrainingOptions {
   int64_t top_k = 4;
   int64_t hidden = 32;
+  bool context = true;
   std::string target = "disagreement";
   int64_t epochs = 12;
   int64_t patience = 4;
@@ -57,6 +58,11 @@ struct RouterReport {
     double disagreement = 0;
   };
   std::vector<Auc> auc;
+  // What the router's AUC has over that of max_probability. NaN: reports of earlier versions have none.
+  struct Gain {
+    AucGain rejected;
+    AucGain disagreement;
+  } gain;
   double calibration_error = 0;  // against the target of training
   std::vector<ReliabilityBin> bins;
 };

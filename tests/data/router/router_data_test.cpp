@@ -17,13 +17,19 @@ namespace {
 using testing::HasSubstr;
 
 RouterDataInfo some_info() {
-  return {.top_k = 2, .vocabulary = 10, .examples = 3, .drafter_hash = "abc", .provenance = {{"window", "16"}}};
+  return {.top_k = 2,
+          .context = 1,
+          .vocabulary = 10,
+          .examples = 3,
+          .drafter_hash = "abc",
+          .provenance = {{"window", "16"}}};
 }
 
 RouterRows some_rows() {
   return {.entropy = {0.5F, 1.5F, 0.0F},
           .probabilities = {0.8F, 0.1F, 0.4F, 0.3F, 1.0F, 0.0F},
           .ids = {3, 9, 0, 5, 7, -1},
+          .context = {0.5F, 1.25F, 0.0F},
           .disagreement = {0.25F, 1.0F, 0.0F},
           .rejected = {0, 1, 0},
           .examples = {0, 0, 2}};
@@ -40,6 +46,8 @@ TEST(RouterData, ComesBackAsItWasWritten) {
   EXPECT_EQ(data.info().provenance.at("window"), "16");
   EXPECT_EQ(data.rows().ids, some_rows().ids);
   EXPECT_EQ(data.rows().probabilities, some_rows().probabilities);
+  EXPECT_EQ(data.info().context, 1);
+  EXPECT_EQ(data.rows().context, some_rows().context);
   EXPECT_EQ(data.rows().disagreement, some_rows().disagreement);
   EXPECT_EQ(data.rows().examples, some_rows().examples);
   EXPECT_TRUE(is_router_data(root / "r.h5"));
@@ -58,8 +66,12 @@ TEST(RouterData, PartsAreJoinedInOrder) {
   EXPECT_EQ(data.rows().size(), 6);
   EXPECT_EQ(data.rows().entropy, (std::vector<float>{0.5F, 1.5F, 0.0F, 1, 1, 1}));
   EXPECT_EQ(data.rows().ids.size(), 12U);
+  EXPECT_EQ(data.rows().context.size(), 6U);
   RouterDataInfo other = some_info();
   other.top_k = 3;
+  EXPECT_THROW(merge_router_data({root / "a.h5"}, root / "no.h5", other), std::logic_error);
+  other = some_info();
+  other.context = 2;
   EXPECT_THROW(merge_router_data({root / "a.h5"}, root / "no.h5", other), std::logic_error);
   EXPECT_FALSE(std::filesystem::exists(root / "no.h5"));
 }
@@ -75,6 +87,7 @@ TEST(RouterData, ValuesOutOfRangeAreRefusedByNameAndPlace) {
                                     {[](RouterRows& r) { r.probabilities[3] = 1.5; }, "value 3 of /router/prob"},
                                     {[](RouterRows& r) { r.ids[0] = 10; }, "value 0 of /router/ids"},
                                     {[](RouterRows& r) { r.ids[0] = -2; }, "/router/ids"},
+                                    {[&](RouterRows& r) { r.context[1] = nan; }, "value 1 of /router/context"},
                                     {[](RouterRows& r) { r.disagreement[2] = -0.1F; }, "/router/disagreement"},
                                     {[](RouterRows& r) { r.rejected[2] = 2; }, "/router/rejected"},
                                     {[](RouterRows& r) { r.examples[2] = 3; }, "/router/examples"}};
@@ -115,8 +128,9 @@ TEST(RouterData, OtherFilesAndWrongShapesAreRefused) {
                   std::span<const float>(some_rows().entropy));
   }
   writer.set_attribute("/", "format", std::string("draftsmith router data"));
-  writer.set_attribute("/", "format_version", int64_t{1});
+  writer.set_attribute("/", "format_version", RouterDataInfo::kFormatVersion);
   writer.set_attribute("/", "top_k", int64_t{2});
+  writer.set_attribute("/", "context", int64_t{0});
   writer.set_attribute("/", "vocabulary", int64_t{10});
   writer.set_attribute("/", "positions", int64_t{4});
   writer.set_attribute("/", "examples", int64_t{3});
@@ -129,7 +143,7 @@ TEST(RouterData, AnotherFormatVersionIsRefused) {
   const TemporaryDirectory root;
   Hdf5Writer writer(root / "raw.h5");
   writer.set_attribute("/", "format", std::string("draftsmith router data"));
-  writer.set_attribute("/", "format_version", int64_t{9});
+  writer.set_attribute("/", "format_version", int64_t{1});  // had no context
   writer.finish();
   EXPECT_THAT(error_of([&] { RouterData{root / "raw.h5"}; }), HasSubstr("another format version"));
 }

@@ -110,22 +110,68 @@ TEST(RouterFeatures, RowsWithoutNumbersHaveNoEntropy) {
   EXPECT_EQ(router_features(broken, 2).ids[0][0].item<int64_t>(), -1);
 }
 
+// Features of the first token of texts without a source.
+model::RouterFeatures features_at_first(const at::Tensor& logits) {
+  model::RouterFeatures features = router_features(logits, 3);
+  const auto context = DraftHistory().context(0);
+  features.context = at::tensor(at::ArrayRef<float>(context)).repeat({logits.size(0), 1});
+  return features;
+}
+
 TEST(RouterWindow, StopsExactlyWherePredicted) {
   const auto drafter = random_model(24, 0, at::kFloat);
   const model::RouterPredictor predictor(random_router(*drafter), *drafter);
   const at::Tensor logits = at::randn({50, 24}, at::kFloat) * 2;
-  const at::Tensor disagreement = predictor.disagreement(router_features(logits, 3));
+  const at::Tensor disagreement = predictor.disagreement(features_at_first(logits));
   const double middle = 1 - disagreement.median().item<double>() + 1e-4;  // rows on both sides, none at the edge
-  RouterWindow window(predictor, middle, 8);
-  const at::Tensor answers = window.go_on({logits, {}});
+  const auto go_on = [&](double threshold, const at::Tensor& asked) {
+    RouterWindow window(predictor, threshold, 8);
+    window.begin(std::vector<Row>(50));
+    return window.go_on({asked, {}});
+  };
+  const at::Tensor answers = go_on(middle, logits);
   EXPECT_TRUE(at::equal(answers, (1 - disagreement).ge(middle)));
   EXPECT_GT(answers.sum().item<int64_t>(), 10);
   EXPECT_LT(answers.sum().item<int64_t>(), 40);
-  EXPECT_TRUE(at::equal(window.go_on({logits.to(at::kDouble), {}}), answers));
+  EXPECT_TRUE(at::equal(go_on(middle, logits.to(at::kDouble)), answers));
   const at::Tensor half = logits.to(at::kBFloat16);
-  EXPECT_TRUE(at::equal(window.go_on({half, {}}), window.go_on({half.to(at::kFloat), {}})));
-  EXPECT_TRUE(RouterWindow(predictor, 0, 8).go_on({logits, {}}).all().item<bool>());
-  EXPECT_FALSE(RouterWindow(predictor, 1.1, 8).go_on({logits, {}}).any().item<bool>());
+  EXPECT_TRUE(at::equal(go_on(middle, half), go_on(middle, half.to(at::kFloat))));
+  EXPECT_TRUE(go_on(0, logits).all().item<bool>());
+  EXPECT_FALSE(go_on(1.1, logits).any().item<bool>());
+}
+
+// Each row's answers follow from its own history, through tokens of a draft, verdicts and rows that leave.
+TEST(RoutedDrafts, KnowsEachRowsHistory) {
+  const auto drafter = random_model(24, 0, at::kFloat);
+  const model::RouterPredictor predictor(random_router(*drafter), *drafter);
+  RoutedDrafts drafts(predictor);
+  std::vector<Row> rows(2);
+  rows[1].source = {2, 3, 4};
+  drafts.begin(rows);
+  std::vector<DraftHistory> histories{DraftHistory(0), DraftHistory(3)};
+  const at::Tensor logits = at::randn({2, 24}, at::kFloat) * 2;
+  const auto expect_answers = [&](int64_t draft_position, std::vector<int64_t> active) {
+    const at::Tensor found = drafts.acceptance({logits.narrow(0, 0, std::ssize(histories)), {}, active});
+    for (int64_t b = 0; b < std::ssize(histories); ++b) {
+      if (active[static_cast<size_t>(b)] == 0) continue;
+      auto features = router_features(logits.narrow(0, b, 1), 3);
+      const auto context = histories[static_cast<size_t>(b)].context(draft_position);
+      features.context = at::tensor(at::ArrayRef<float>(context)).unsqueeze(0);
+      EXPECT_NEAR(found[b].item<double>(), 1 - predictor.disagreement(features).item<double>(), 1e-6) << b;
+    }
+  };
+  expect_answers(0, {1, 1});
+  expect_answers(1, {0, 1});
+  const std::vector<WindowOutcome> outcomes{{.drafted = 1, .accepted = 0, .emitted = 1},
+                                            {.drafted = 2, .accepted = 2, .emitted = 3}};
+  for (size_t b = 0; b < 2; ++b) {
+    drafts.observe(static_cast<int64_t>(b), outcomes[b]);
+    histories[b].observe(outcomes[b]);
+  }
+  expect_answers(0, {1, 1});
+  drafts.select_rows(std::vector<int64_t>{1});
+  histories.erase(histories.begin());
+  expect_answers(1, {1});
 }
 
 TEST(EntropyWindow, StopsAboveTheThreshold) {
@@ -183,7 +229,7 @@ double middle_acceptance(const model::RouterPredictor& router, const OracleFunct
   std::vector<double> acceptance;
   for (const Ids& prefix : {Ids{}, Ids{0}, Ids{2}, Ids{3}, Ids{2, 2}, Ids{3, 2}}) {
     const at::Tensor logits = at::tensor(drafter(Ids{2, 3}, prefix), at::kDouble).log().unsqueeze(0);
-    acceptance.push_back(1 - router.disagreement(router_features(logits, router.config().top_k)).item<double>());
+    acceptance.push_back(1 - router.disagreement(features_at_first(logits)).item<double>());
   }
   const auto [least, greatest] = std::minmax_element(acceptance.begin(), acceptance.end());
   return (*least + *greatest) / 2;

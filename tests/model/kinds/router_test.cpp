@@ -43,7 +43,8 @@ RouterFeatures some_features(int64_t vocabulary) {
           at::tensor({int64_t{3}, int64_t{1}, int64_t{8}, vocabulary - 1, int64_t{0}, int64_t{2}, int64_t{5},
                       int64_t{-1}, int64_t{-1}, int64_t{4}, int64_t{4}, int64_t{7}},
                      at::kLong)
-              .view({4, 3})};
+              .view({4, 3}),
+          at::arange(4 * kRouterContext, at::kFloat).view({4, kRouterContext}) / 13};
 }
 
 // The formula of the header in plain loops.
@@ -65,6 +66,9 @@ double formula(const Router& router, const TransformerModel& drafter, const Rout
         sum += at("embeddings.weight", h, i * c.width + d) * c.embedding_scale * table[id][d].item<double>();
       }
     }
+    for (int64_t i = 0; c.reads_context && i < kRouterContext; ++i) {
+      sum += at("scalars.weight", h, 1 + c.top_k + i) * features.context[n][i].item<double>();
+    }
     logit += of("output.weight", h) * std::max(sum, 0.0);
   }
   return 1 / (1 + std::exp(-logit));
@@ -76,35 +80,47 @@ class RouterTest : public ::testing::Test {
 };
 
 TEST_F(RouterTest, EveryPathComputesTheFormula) {
-  const Router router(config_for(*drafter_), 5);
-  const RouterFeatures features = some_features(drafter_->config().vocabulary);
-  const RouterPredictor fast(router, *drafter_);
-  const RouterPredictor plain(router, *drafter_, 100);
-  ASSERT_TRUE(fast.has_table());
-  ASSERT_FALSE(plain.has_table());
-  const at::Tensor together = fast.disagreement(features);
-  const at::Tensor trained =
-      at::sigmoid(router.logits(features, drafter_->token_embeddings(features.ids.clamp_min(0))));
-  for (int64_t n = 0; n < 4; ++n) {
-    const double expected = formula(router, *drafter_, features, n);
-    const std::span probabilities(features.probabilities[n].const_data_ptr<float>(), 3);
-    const std::span ids(features.ids[n].const_data_ptr<int64_t>(), 3);
-    const double entropy = features.entropy[n].item<double>();
-    EXPECT_NEAR(fast.disagreement(entropy, probabilities, ids), expected, 1e-6);
-    EXPECT_NEAR(plain.disagreement(entropy, probabilities, ids), expected, 1e-6);
-    EXPECT_NEAR(together[n].item<double>(), expected, 1e-6);
-    EXPECT_NEAR(trained[n].item<double>(), expected, 1e-6);
+  for (const bool context : {true, false}) {
+    RouterConfig config = config_for(*drafter_);
+    config.reads_context = context;
+    const Router router(config, 5);
+    const RouterFeatures features = some_features(drafter_->config().vocabulary);
+    const RouterPredictor fast(router, *drafter_);
+    const RouterPredictor plain(router, *drafter_, 100);
+    ASSERT_TRUE(fast.has_table());
+    ASSERT_FALSE(plain.has_table());
+    const at::Tensor together = fast.disagreement(features);
+    const at::Tensor trained =
+        at::sigmoid(router.logits(features, drafter_->token_embeddings(features.ids.clamp_min(0))));
+    for (int64_t n = 0; n < 4; ++n) {
+      const double expected = formula(router, *drafter_, features, n);
+      const std::span probabilities(features.probabilities[n].const_data_ptr<float>(), 3);
+      const std::span ids(features.ids[n].const_data_ptr<int64_t>(), 3);
+      const std::span numbers(features.context[n].const_data_ptr<float>(), kRouterContext);
+      const double entropy = features.entropy[n].item<double>();
+      EXPECT_NEAR(fast.disagreement(entropy, probabilities, ids, numbers), expected, 1e-6);
+      EXPECT_NEAR(plain.disagreement(entropy, probabilities, ids, numbers), expected, 1e-6);
+      EXPECT_NEAR(together[n].item<double>(), expected, 1e-6);
+      EXPECT_NEAR(trained[n].item<double>(), expected, 1e-6);
+    }
   }
+}
+
+TEST_F(RouterTest, IsNotAskedWithoutTheContextThatItReads) {
+  const RouterPredictor predictor(Router(config_for(*drafter_, 1), 5), *drafter_);
+  EXPECT_THROW(predictor.disagreement(1, std::vector<float>{0.5F}, std::vector<int64_t>{3}, {}), std::logic_error);
 }
 
 TEST_F(RouterTest, IdsThatTheDrafterLacksCountNothing) {
   const Router router(config_for(*drafter_, 1), 5);
   const std::vector<float> probability{0.25F};
+  const std::vector<float> context(kRouterContext, 0.5F);
   for (const int64_t bytes : {RouterPredictor::kTableBytes, int64_t{10}}) {
     const RouterPredictor predictor(router, *drafter_, bytes);
-    const double none = predictor.disagreement(1, probability, std::vector<int64_t>{-1});
-    EXPECT_EQ(predictor.disagreement(1, probability, std::vector<int64_t>{drafter_->config().vocabulary}), none);
-    EXPECT_NE(predictor.disagreement(1, probability, std::vector<int64_t>{3}), none);
+    const double none = predictor.disagreement(1, probability, std::vector<int64_t>{-1}, context);
+    const std::vector<int64_t> unknown{drafter_->config().vocabulary};
+    EXPECT_EQ(predictor.disagreement(1, probability, unknown, context), none);
+    EXPECT_NE(predictor.disagreement(1, probability, std::vector<int64_t>{3}, context), none);
   }
 }
 
@@ -181,6 +197,24 @@ void change(const std::filesystem::path& directory, const std::string& key, cons
   write_json(directory / "config.json", root);
 }
 
+// Routers of format version 1 have no list of a context and read none.
+TEST_F(RouterTest, RoutersOfTheFirstFormatReadTheDistributionAlone) {
+  const TemporaryDirectory root;
+  RouterConfig config = config_for(*drafter_);
+  config.reads_context = false;
+  const Router router(config, 3);
+  save_router(root / "router", router);
+  EXPECT_FALSE(load_router(root / "router").config().reads_context);
+  nlohmann::ordered_json old = load_json(root / "router/config.json");
+  old.erase("context");
+  old["format_version"] = 1;
+  write_json(root / "router/config.json", old);
+  const Router loaded = load_router(root / "router");
+  EXPECT_FALSE(loaded.config().reads_context);
+  EXPECT_TRUE(at::equal(loaded.parameters().at("scalars.weight"), router.parameters().at("scalars.weight")));
+  EXPECT_NE(describe_router(loaded).find("no context"), std::string::npos);
+}
+
 TEST_F(RouterTest, DamagedDirectoriesAreRefusedByName) {
   struct RouterDamage {
     std::string key;
@@ -189,7 +223,9 @@ TEST_F(RouterTest, DamagedDirectoriesAreRefusedByName) {
   };
   for (const RouterDamage& damage :
        {RouterDamage{"model_type", "t5", "not the config.json of a router"},
-        RouterDamage{"format_version", 7, "format version"}, RouterDamage{"top_k", 2, "another shape"},
+        RouterDamage{"format_version", 7, "format version"}, RouterDamage{"context", {"weather"}, "another context"},
+        RouterDamage{"context", nullptr, "another context"},
+        RouterDamage{"context", nlohmann::json::array(), "another shape"}, RouterDamage{"top_k", 2, "another shape"},
         RouterDamage{"top_k", 0, "top_k"}, RouterDamage{"hidden", 9, "another shape"},
         RouterDamage{"drafter_width", 21, "another shape"}, RouterDamage{"threshold", -1, "threshold"},
         RouterDamage{"max_draft", 0, "max_draft"}, RouterDamage{"embedding_scale", 0, "embedding_scale"},

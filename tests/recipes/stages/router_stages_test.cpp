@@ -91,13 +91,16 @@ TEST_F(RouterStages, CollectTrainAndEvaluate) {
   EXPECT_EQ(data.info().examples, kSources);
   EXPECT_EQ(data.info().drafter_hash, model::model_hash(folder_ / "small"));
   EXPECT_EQ(data.rows().examples.back(), kSources - 1);
+  const float source = std::log1p(4.0F) / 4;  // of four tokens each
+  EXPECT_NEAR(data.rows().context[2], source, 1e-6F);
   EXPECT_GT(data.rows().size(), 3 * kSources);
   EXPECT_THAT(inspect(folder_ / "collected/router_data.h5"), HasSubstr("top 5 tokens"));
 
   run("router", training("collected/router_data.h5"), "trained");
   const model::Router router = model::load_router(folder_ / "trained/router");
   EXPECT_EQ(router.config().drafter_hash, data.info().drafter_hash);
-  EXPECT_THAT(inspect(folder_ / "trained/router"), AllOf(HasSubstr("max_draft 6"), HasSubstr("calibration error")));
+  EXPECT_THAT(inspect(folder_ / "trained/router"),
+              AllOf(HasSubstr("max_draft 6"), HasSubstr("calibration error"), HasSubstr("bootstrap intervals")));
   EXPECT_TRUE(verify(folder_ / "trained/router").empty());
   EXPECT_TRUE(fs::exists(folder_ / "trained/router_report.svg"));
   const std::string weights = read_file(folder_ / "trained/router/model.safetensors");
@@ -133,6 +136,8 @@ data::RouterRows marked_rows(const data::RouterRows& whole, int32_t first, int32
     rows.disagreement.push_back(0.125F);
     rows.rejected.push_back(whole.rejected[n]);
     rows.examples.push_back(whole.examples[n]);
+    const auto context = whole.context.begin() + static_cast<std::ptrdiff_t>(n * model::kRouterContext);
+    rows.context.insert(rows.context.end(), context, context + model::kRouterContext);
     for (size_t i = 5 * n; i < 5 * (n + 1); ++i) {
       rows.probabilities.push_back(whole.probabilities[i]);
       rows.ids.push_back(whole.ids[i]);

@@ -16,7 +16,9 @@
 namespace draftsmith::train {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr double kTolerance = 1e-9;
 
@@ -31,6 +33,60 @@ TEST(WeightedAuc, EqualsCasesWorkedOutByHand) {
   // its own negative (.75) half; of the second (.75) against the first's negative (.75) and half its own (.25).
   EXPECT_NEAR(weighted_auc(std::vector<float>{0, 1}, std::vector<float>{0.25F, 0.75F}),
               0.25 * 0.375 + 0.75 * (0.75 + 0.125), kTolerance);
+}
+
+TEST(AucGain, IsNothingBetweenEqualScores) {
+  const std::vector<float> scores{0.1F, 0.4F, 0.35F, 0.8F};
+  const std::vector<float> labels{0, 0, 1, 1};
+  const std::vector<int32_t> sources{0, 1, 2, 3};
+  const AucGain gain = auc_gain({scores, scores, labels, sources}, 1);
+  EXPECT_EQ(gain.value, 0);
+  EXPECT_EQ(gain.low, 0);
+  EXPECT_EQ(gain.high, 0);
+}
+
+TEST(AucGain, ResamplesWholeSources) {
+  // The score ranks all right, the baseline all wrong, so each resample with both labels gains 1.
+  const std::vector<float> right{0, 1, 0, 1};
+  const std::vector<float> wrong{1, 0, 1, 0};
+  const std::vector<float> labels{0, 1, 0, 1};
+  const AucGain paired = auc_gain({right, wrong, labels, std::vector<int32_t>{5, 5, 9, 9}}, 1);
+  EXPECT_EQ(paired.value, 1);
+  EXPECT_EQ(paired.low, 1);
+  EXPECT_EQ(paired.high, 1);
+  const AucGain none = auc_gain({right, wrong, std::vector<float>(4, 0), std::vector<int32_t>{5, 5, 9, 9}}, 1);
+  EXPECT_TRUE(std::isnan(none.value));
+}
+
+// Scores that know nothing more than the baseline gain nothing but by chance: with 95 % confidence 0 lies inside the
+// interval, so of 40 independent ones more than 7 outside have a probability below 1e-3.
+TEST(AucGain, IntervalsHoldTheTruth) {
+  int outside = 0;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    const CounterRandom random(seed, "auc");
+    std::vector<float> score, baseline, labels;
+    std::vector<int32_t> sources;
+    for (uint64_t i = 0; i < 300; ++i) {
+      const double shown = random.uniform(4 * i);
+      labels.push_back(random.uniform(4 * i + 1) < shown ? 1.0F : 0.0F);
+      score.push_back(static_cast<float>(shown + random.uniform(4 * i + 2)));
+      baseline.push_back(static_cast<float>(shown + random.uniform(4 * i + 3)));
+      sources.push_back(static_cast<int32_t>(i / 3));
+    }
+    const AucGain gain = auc_gain({score, baseline, labels, sources}, seed);
+    EXPECT_LT(gain.low, gain.value);
+    EXPECT_GT(gain.high, gain.value);
+    outside += gain.low > 0 || gain.high < 0 ? 1 : 0;
+  }
+  EXPECT_LE(outside, 7);
+}
+
+TEST(Ranking, CountsItemsAsOftenAsTheyAreDrawn) {
+  const Ranking ranking(std::vector<float>{0.1F, 0.4F, 0.35F, 0.8F});
+  const std::vector<float> labels{0, 0, 1, 1};
+  // Items 1 and 2 three times and twice: of 2 * 3 pairs (.35, .4) none is right.
+  EXPECT_NEAR(ranking.auc(labels, std::vector<int32_t>{0, 3, 2, 0}), 0, kTolerance);
+  EXPECT_NEAR(ranking.auc(labels, std::vector<int32_t>{1, 1, 2, 0}), 0.5, kTolerance);
 }
 
 TEST(Reliability, EqualsACaseWorkedOutByHand) {
@@ -72,6 +128,7 @@ data::RouterRows learnable_rows(int64_t count) {
     rows.entropy.push_back(static_cast<float>(entropy));
     rows.probabilities.insert(rows.probabilities.end(), {0.5F, 0.2F});
     rows.ids.insert(rows.ids.end(), {id, static_cast<int32_t>((id + 7) % 30)});
+    rows.context.insert(rows.context.end(), model::kRouterContext, 0.5F);
     rows.disagreement.push_back(static_cast<float>(disagreement));
     rows.rejected.push_back(random.uniform(at + 2) < disagreement ? 1 : 0);
     rows.examples.push_back(static_cast<int32_t>(n / 10));
@@ -82,13 +139,18 @@ data::RouterRows learnable_rows(int64_t count) {
 class RouterTraining : public testing::Test {
  protected:
   data::RouterData data(const std::string& hash = kHash, int64_t count = 3000) {
+    return written(learnable_rows(count), hash);
+  }
+
+  data::RouterData written(const data::RouterRows& rows, const std::string& hash = kHash) {
     data::write_router_data(root_ / "r.h5",
                             {.top_k = 2,
+                             .context = model::kRouterContext,
                              .vocabulary = 30,
-                             .examples = count / 10,
+                             .examples = rows.size() / 10,
                              .drafter_hash = hash,
                              .provenance = {{"drafter", "work/other"}}},
-                            learnable_rows(count));
+                            rows);
     return data::RouterData(root_ / "r.h5");
   }
 
@@ -119,9 +181,45 @@ TEST_F(RouterTraining, LearnsWhatTheFeaturesShow) {
   int64_t counted = 0;
   for (const ReliabilityBin& bin : report.bins) counted += bin.count;
   EXPECT_EQ(counted, report.test_positions);
+  EXPECT_GT(report.gain.rejected.low, 0.1);  // the largest probability says nothing here
+  EXPECT_NEAR(report.gain.rejected.value, report.auc[0].rejected - report.auc[2].rejected, kTolerance);
+  EXPECT_NEAR(report.gain.disagreement.value, report.auc[0].disagreement - report.auc[2].disagreement, kTolerance);
   EXPECT_EQ(trained.router.config().threshold, 0.7);
   EXPECT_EQ(trained.router.config().max_draft, 9);
   EXPECT_EQ(trained.router.config().drafter_hash, kHash);
+}
+
+TEST_F(RouterTraining, LearnsWhatTheContextShows) {
+  data::RouterRows rows = learnable_rows(2000);
+  const CounterRandom random(6, "context");
+  for (size_t n = 0; n < rows.disagreement.size(); ++n) {
+    rows.disagreement[n] = static_cast<float>(random.uniform(n));
+    rows.context[n * model::kRouterContext + 3] = 1 - rows.disagreement[n] / 2;
+  }
+  const data::RouterData positions = written(rows);
+  const auto auc = [&](bool context) {
+    RouterTrainingOptions few = options();
+    few.context = context;
+    few.epochs = 8;
+    const TrainedRouter trained = train_router(positions, drafter(), few);
+    EXPECT_EQ(trained.router.config().reads_context, context);
+    return trained.report.auc[0].disagreement;
+  };
+  EXPECT_GT(auc(true), auc(false) + 0.1);
+}
+
+TEST_F(RouterTraining, RefusesDataWithoutTheContextUnlessNoneIsRead) {
+  data::RouterRows rows = learnable_rows(300);
+  rows.context.clear();
+  data::write_router_data(root_ / "old.h5", {.top_k = 2, .vocabulary = 30, .examples = 30, .drafter_hash = kHash},
+                          rows);
+  const data::RouterData old(root_ / "old.h5");
+  RouterTrainingOptions few = options();
+  few.epochs = 1;
+  EXPECT_THAT(error_of([&] { train_router(old, drafter(), few); }),
+              AllOf(HasSubstr("another context"), HasSubstr("context = false"), HasSubstr("0 numbers")));
+  few.context = false;
+  EXPECT_FALSE(train_router(old, drafter(), few).router.config().reads_context);
 }
 
 TEST_F(RouterTraining, IsDeterministic) {
@@ -209,6 +307,7 @@ TEST_F(RouterTraining, ReportIsWrittenReadAndShown) {
   const std::string text = report_text(report);
   EXPECT_THAT(text, HasSubstr("calibration error"));
   EXPECT_THAT(text, HasSubstr("max_probability"));
+  EXPECT_THAT(text, HasSubstr("less that of the largest probability alone: of rejections +0."));
   RouterReport sorted = report;
   std::sort(sorted.auc.begin(), sorted.auc.end(), [](const auto& a, const auto& b) { return a.score < b.score; });
   EXPECT_EQ(to_json(read), to_json(sorted));
@@ -217,6 +316,10 @@ TEST_F(RouterTraining, ReportIsWrittenReadAndShown) {
   EXPECT_TRUE(svg.starts_with("<svg xmlns="));
   EXPECT_THAT(svg, HasSubstr("<path class=\"mark"));
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
+  nlohmann::ordered_json old = to_json(report);  // of earlier versions
+  old.erase("gain_over_max_probability");
+  write_json(root_ / "old.json", old);
+  EXPECT_THAT(report_text(load_router_report(root_ / "old.json")), Not(HasSubstr("alone")));
   write_file_atomic(root_ / "bad.json", "{\"auc\": 1}");
   EXPECT_THAT(error_of([&] { load_router_report(root_ / "bad.json"); }), HasSubstr("not a report of a router"));
 }
