@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "infer/parts.h"
+#include "infer/windows/router.h"
 #include "model/kinds/router.h"
 
 namespace draftsmith::evaluate {
@@ -15,8 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Returns whether the router's own threshold decides. The window survival asks a router too, but has its own limit.
 bool asks_router(const DecodeOptions& decode) {
-  return decode.drafts() && infer::window_traits(decode).asks_router;
+  return decode.drafts() && decode.window_rule_name() == infer::RouterWindow::kind().name;
 }
 
 bool run_asks_router(const SettingGrid& run) {

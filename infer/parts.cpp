@@ -15,6 +15,7 @@
 #include "infer/windows/goodput.h"
 #include "infer/windows/oracle.h"
 #include "infer/windows/router.h"
+#include "infer/windows/survival.h"
 
 namespace draftsmith::infer {
 
@@ -45,10 +46,15 @@ DynamicWindowOptions dynamic_options(const O& options) {
   return {options.window.value_or(constant ? 20 : 5), schedule, options.confidence.value_or(constant ? 0.4 : 0)};
 }
 
+const model::RouterPredictor& router_for(const std::string& window, const I& inputs) {
+  if (inputs.router == nullptr) throw UserError(missing_router("window " + window));
+  return *inputs.router;
+}
+
 std::unique_ptr<WindowRule> router_window(const O& options, const I& inputs) {
-  if (inputs.router == nullptr) throw UserError(missing_router("window router"));
-  const model::RouterConfig& config = inputs.router->config();
-  return std::make_unique<RouterWindow>(*inputs.router, options.threshold.value_or(config.threshold),
+  const model::RouterPredictor& router = router_for("router", inputs);
+  const model::RouterConfig& config = router.config();
+  return std::make_unique<RouterWindow>(router, options.threshold.value_or(config.threshold),
                                         options.max_draft.value_or(config.max_draft));
 }
 
@@ -83,6 +89,10 @@ const Registry<WindowRuleEntry>& window_rules() {
        {"goodput", kind_of_rule<GoodputWindow>,
         [](const O& o, const I&) { return rule<W, GoodputWindow>(o.draft_cost + o.verify_cost, o.longest_draft()); }},
        {"router", kind_of_rule<RouterWindow>, router_window},
+       {"survival", kind_of_rule<SurvivalWindow>,
+        [](const O& o, const I& inputs) -> std::unique_ptr<WindowRule> {
+          return std::make_unique<SurvivalWindow>(router_for("survival", inputs), o.max_risk, o.longest_draft());
+        }},
        {"oracle", kind_of_rule<OracleWindow>, oracle_window}});
   return kRules;
 }

@@ -22,6 +22,7 @@ constexpr std::array kParameters{KeyWords{"model", "decoded by"},
                                  KeyWords{"max_draft", "longest draft"},
                                  KeyWords{"max_entropy", "largest entropy (H)"},
                                  KeyWords{"threshold", "router's threshold (tau)"},
+                                 KeyWords{"max_risk", "largest risk of a rejection (h)"},
                                  KeyWords{"num_samples", "samples"}};
 
 std::string value_words(const ordered_json& value) {
