@@ -6,6 +6,7 @@ namespace draftsmith::cli {
 std::function<int()> add_train(CLI::App& app);
 std::function<int()> add_eval(CLI::App& app);
 std::function<int()> add_report(CLI::App& app);
+std::function<int()> add_compare(CLI::App& app);
 std::function<int()> add_validate(CLI::App& app);
 std::function<int()> add_generate(CLI::App& app);
 std::function<int()> add_logits(CLI::App& app);
@@ -24,6 +25,7 @@ const std::vector<Command>& commands() {
       {"train", "Run a recipe: train models, make teacher outputs, evaluate", add_train},
       {"eval", "Run a suite: measure quality and speed of decoding methods", add_eval},
       {"report", "Show the results of an evaluation, or write them as a page", add_report},
+      {"compare", "Show what changed between two evaluations; fail if it is too much", add_compare},
       {"validate", "Report every error of recipes and suites without running them", add_validate},
       {"generate", "Print outputs for each line of a file, by any decoding method", add_generate},
       {"logits", "Write teacher-forced logits as HDF5, to compare implementations", add_logits},
