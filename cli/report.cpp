@@ -20,13 +20,14 @@ struct ReportFlags {
   fs::path results;
   fs::path markdown;
   fs::path html;
+  bool explain = false;
 };
 
 int run_report(const ReportFlags& flags) {
   const evaluate::Results results = evaluate::load_results(find_results(flags.results));
   if (!flags.markdown.empty()) write_file_atomic(flags.markdown, evaluate::report_markdown(results));
   if (!flags.html.empty()) write_file_atomic(flags.html, evaluate::report_html(results));
-  if (flags.markdown.empty() && flags.html.empty()) fmt::print("{}", evaluate::results_table(results));
+  if (flags.markdown.empty() && flags.html.empty()) fmt::print("{}", evaluate::results_table(results, flags.explain));
   return 0;
 }
 
@@ -38,10 +39,14 @@ std::function<int()> add_report(CLI::App& app) {
       ->required();
   app.add_option("--markdown", flags->markdown, "Write the tables as a Markdown page")->type_name("FILE");
   app.add_option("--html", flags->html, "Write tables and plots as an HTML page")->type_name("FILE");
+  app.add_flag(
+      "--explain", flags->explain,
+      "Print what would make each setting faster, and where time went beyond the prediction; pages always say");
   app.footer(
       "Without --markdown and --html the tables are printed. A page says what was measured, with which\n"
       "command, commit and machine, and when; nothing is measured again.\n"
-      "Example:\n  draftsmith report work/quickstart --markdown docs/results/quickstart.md");
+      "Examples:\n  draftsmith report work/quickstart --explain\n"
+      "  draftsmith report work/quickstart --markdown docs/results/quickstart.md");
   return [flags] { return run_report(*flags); };
 }
 

@@ -23,13 +23,13 @@ nlohmann::json seconds_json(const infer::PhaseSeconds& seconds) {
 
 }  // namespace
 
-const infer::PhaseSeconds& LineRecord::median() const {
+size_t LineRecord::median_index() const {
   if (repetitions.empty()) throw std::logic_error("median of a line that was not timed");
   std::vector<size_t> order(repetitions.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return repetitions[a].total() < repetitions[b].total(); });
-  return repetitions[order[(order.size() - 1) / 2]];
+  return order[(order.size() - 1) / 2];
 }
 
 nlohmann::json LineRecord::counts_json() const {
@@ -68,6 +68,7 @@ LineRecord LineRecord::from_counts(const nlohmann::json& json) {
 nlohmann::json LineRecord::times_json() const {
   nlohmann::json json{{"turn", turn}, {"seconds", nlohmann::json::array()}};
   for (const auto& repetition : repetitions) json["seconds"].push_back(seconds_json(repetition));
+  for (const TimingDetail& detail : details) json["details"].push_back({detail.overhead, detail.waited});
   if (timed_again > 0) json["timed_again"] = timed_again;
   return json;
 }
@@ -76,6 +77,10 @@ void LineRecord::set_times(const nlohmann::json& json) {
   json.at("turn").get_to(turn);
   timed_again = json.value("timed_again", int64_t{0});
   repetitions.clear();
+  details.clear();
+  for (const auto& detail : json.value("details", nlohmann::json::array())) {
+    details.push_back({.overhead = detail.at(0), .waited = detail.at(1)});
+  }
   for (const auto& repetition : json.at("seconds")) {
     repetitions.push_back({.encode = repetition.at(0),
                            .prefill = repetition.at(1),
@@ -89,7 +94,10 @@ void add_overhead(SettingRecords& batch, double elapsed) {
   double known = 0;
   for (const LineRecord& line : batch) known += line.repetitions.back().total();
   const double share = batch.empty() ? 0 : std::max(elapsed - known, 0.0) / static_cast<double>(batch.size());
-  for (LineRecord& line : batch) line.repetitions.back().other += share;
+  for (LineRecord& line : batch) {
+    line.repetitions.back().other += share;
+    line.details.push_back({.overhead = share, .waited = 0});
+  }
 }
 
 infer::DecodeStats sum_of_stats(const SettingRecords& run) {

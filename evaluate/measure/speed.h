@@ -19,9 +19,11 @@ struct Ratio {
 // its repetitions. All ratios are of sums over lines: a mean of the lines' own ratios would favour whichever setting's
 // lengths vary, because E[X/Y] exceeds E[X]/E[Y].
 struct Speed {
-  int64_t lines = 0;            // timed lines
-  int64_t tokens = 0;           // tokens emitted on the timed lines
-  infer::PhaseSeconds seconds;  // sum of the lines' median repetitions
+  int64_t lines = 0;                       // timed lines
+  int64_t tokens = 0;                      // tokens emitted on the timed lines
+  infer::PhaseSeconds seconds;             // sum of the lines' median repetitions
+  std::optional<double> overhead_seconds;  // likewise (TimingDetail); absent: unknown
+  std::optional<double> waited_seconds;
   double tokens_per_second = 0;
   double ms_per_token = 0;
   double decode_ms_per_token = 0;      // without encoder and prefill

@@ -143,6 +143,10 @@ class TaskTiming {
     const double elapsed = watch.seconds();
     timing.waited = elapsed - (thread_seconds() - running);
     timing.stood_still = timing.waited > kStandstill && timing.waited > kMostWaiting * elapsed;
+    for (LineRecord& record : timing.records) {
+      if (record.details.empty()) continue;
+      record.details.back().waited = std::max(timing.waited, 0.0) / static_cast<double>(timing.records.size());
+    }
     return timing;
   }
 
@@ -176,6 +180,8 @@ class TaskTiming {
       if (records[row].failure) continue;
       const auto& seconds = repetition.at(row).repetitions;
       records[row].repetitions.insert(records[row].repetitions.end(), seconds.begin(), seconds.end());
+      const auto& details = repetition.at(row).details;
+      records[row].details.insert(records[row].details.end(), details.begin(), details.end());
     }
   }
 

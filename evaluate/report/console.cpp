@@ -28,11 +28,11 @@ std::string part_text(const Part& part) {
 
 }  // namespace
 
-std::string results_table(const Results& results) {
+std::string results_table(const Results& results, bool explain) {
   std::string text;
   for (const TaskResult& task : results.tasks) {
     for (const Section& section : sections()) {
-      if (section.parts == nullptr) continue;
+      if (section.parts == nullptr || (section.on_request && !explain)) continue;
       for (const Part& part : section.parts({results, task}, Form::kBrief)) {
         if (part.table.empty()) continue;
         if (!text.empty()) text += "\n";

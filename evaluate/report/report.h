@@ -12,7 +12,8 @@ namespace draftsmith::evaluate {
 // Returns the tables of each task for the console, at most 100 columns wide, and the headlines at the end. Notes report
 // measurement errors and lossless settings that differ. Speedup is end to end (mean over lines), decode is without
 // encoder and prefill, and theory predicts decode. Runs are those of target + drafter per output.
-std::string results_table(const Results& results);
+// With `explain` it also shows what would make settings faster, and where their time went.
+std::string results_table(const Results& results, bool explain = false);
 
 // Returns a CSV file with a line for each setting of each task. Absent values are empty.
 std::string results_csv(const Results& results);

@@ -59,6 +59,7 @@ struct Section {
   // Returns the parts that no task has of its own, which a page shows after the tasks.
   std::vector<Part> (*shared_parts)(const Results& results) = nullptr;
   std::vector<CsvColumn> csv = {};
+  bool on_request = false;  // the console leaves it out unless it is asked for
 };
 
 // Leading score of a task's metric: name (empty if nothing is scored), shown digits and size of a point.

@@ -19,6 +19,7 @@ const std::vector<Section>& sections() {
                                          phases_section(),
                                          acceptance_positions_section(),
                                          accepted_lengths_section(),
+                                         explanation_section(),
                                          inside_section(),
                                          match_rates_section(),
                                          engagement_section(),

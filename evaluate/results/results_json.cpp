@@ -55,6 +55,8 @@ void visit(Io& io, Of<Io, SpeedResult>& speed) {
   io("length_ratio", speed.length_ratio);
   io("decode_ms_per_token", speed.decode_ms_per_token);
   io("seconds", speed.seconds);
+  io("overhead_seconds", speed.overhead_seconds);
+  io("waited_seconds", speed.waited_seconds);
   io("speedup_decode_bound", speed.bound);
 }
 
@@ -90,9 +92,18 @@ void visit(Io& io, Of<Io, PredictedSpeed>& predicted) {
 }
 
 template <class Io>
+void visit(Io& io, Of<Io, TimedRuns>& runs) {
+  io("tokens", runs.tokens);
+  io("target_runs", runs.target_runs);
+  io("target_tokens", runs.target_tokens);
+  io("draft_runs", runs.draft_runs);
+}
+
+template <class Io>
 void visit(Io& io, Of<Io, AccountedSpeed>& accounted) {
   io("cost_ratio", accounted.cost_ratio);
   io("speedup", accounted.speedup);
+  io("runs", accounted.runs);
 }
 
 template <class Io>
@@ -225,6 +236,7 @@ template <class Io>
 void visit(Io& io, Of<Io, DrafterResult>& drafter) {
   io("cost_ratio", drafter.cost_ratio);
   io("draft_step_seconds", drafter.draft_step_seconds);
+  io("drafting_seconds", drafter.drafting_seconds);
   io("target_step_seconds", drafter.target_step_seconds);
   io("alpha_forced", drafter.alpha_forced);
 }

@@ -163,8 +163,13 @@ class TaskSummary {
     const auto costs = measured_.costs.find(setting.drafter_label());
     if (costs == measured_.costs.end()) return;
     // Counts of other lines would not explain the time of the timed ones.
-    if (const auto timed = predict(setting, timed_counts(records(setting)), costs->second)) {
-      result.accounted = {.cost_ratio = timed->cost_ratio, .speedup = timed->speedup_from_counts};
+    const infer::DecodeStats counts = timed_counts(records(setting));
+    if (const auto timed = predict(setting, counts, costs->second)) {
+      const TimedRuns runs{.tokens = counts.emitted,
+                           .target_runs = counts.target_runs,
+                           .target_tokens = counts.target_tokens,
+                           .draft_runs = counts.draft_runs};
+      result.accounted = {.cost_ratio = timed->cost_ratio, .speedup = timed->speedup_from_counts, .runs = runs};
     }
     const auto prediction = predict(setting, stats, costs->second);
     if (!prediction) return;
