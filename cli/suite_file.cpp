@@ -2,14 +2,28 @@
 
 #include <set>
 
-#include "base/toml.h"
-
 namespace draftsmith::cli {
+namespace {
+
+toml::table read_table(const std::filesystem::path& file, const std::vector<std::string>& overrides,
+                       Problems& problems) {
+  toml::table table = load_toml(file);
+  apply_overlays(table, overrides, {"task", "run", "drafter"}, problems);
+  return table;
+}
+
+}  // namespace
+
+toml::table suite_table(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
+  Problems problems;
+  toml::table table = read_table(file, overrides, problems);
+  problems.throw_if_any();
+  return table;
+}
 
 evaluate::SuiteOptions load_suite(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
-  toml::table table = load_toml(file);
   Problems problems;
-  apply_overlays(table, overrides, {"task", "run", "drafter"}, problems);
+  const toml::table table = read_table(file, overrides, problems);
   auto options = parse_options<evaluate::SuiteOptions>(table, "", problems);
   if (!table.contains("name")) options.name = file.stem().string();
   const auto paths = option_paths(options);

@@ -1,0 +1,43 @@
+// Which settings go on from rung to rung, and which one wins.
+#include "evaluate/tuning/halving.h"
+
+#include <stdexcept>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace draftsmith::evaluate {
+namespace {
+
+using testing::ElementsAre;
+
+TEST(Rungs, HaveLinesForAThirdOfTheSettingsEach) {
+  EXPECT_THAT(rung_lines(27, 900, 3, 16), ElementsAre(100, 300, 900));
+  EXPECT_THAT(rung_lines(9, 900, 3, 16), ElementsAre(300, 900));
+  EXPECT_THAT(rung_lines(3, 900, 3, 16), ElementsAre(900));
+  EXPECT_THAT(rung_lines(27, 60, 3, 16), ElementsAre(20, 60));  // no rung of 6 lines
+  EXPECT_THAT(rung_lines(1000, 10, 3, 16), ElementsAre(10));
+  EXPECT_THAT(rung_lines(8, 80, 2, 1), ElementsAre(20, 40, 80));
+  EXPECT_THROW(rung_lines(8, 80, 1, 1), std::invalid_argument);
+}
+
+TEST(Halving, KeepsTheFastestOfThoseThatMayBeWithinTheBudget) {
+  const std::vector<Contender> all{
+      {"fast, bad", 9, 3, 2}, {"fast, perhaps", 8, 1, 0.2}, {"slow, good", 2, 0, -1}, {"medium", 5, 0.4, 0}};
+  EXPECT_THAT(kept(all, 0.5, 3), ElementsAre("fast, perhaps", "medium", "slow, good"));
+  EXPECT_THAT(kept(all, 5, 2), ElementsAre("fast, bad", "slow, good"));  // the safest one stays
+  EXPECT_THAT(kept(all, 0.5, 9), ElementsAre("fast, perhaps", "medium", "slow, good", "fast, bad"));
+  EXPECT_THAT(kept({}, 0.5, 2), ElementsAre());
+}
+
+TEST(Halving, TheWinnerIsTheFastestWithinTheBudgetOrTheBest) {
+  const std::vector<Contender> all{{"fast, bad", 9, 3, 2}, {"medium", 5, 0.4, 0}, {"slow, good", 2, 0, -1}};
+  EXPECT_EQ(winner(all, 0.5), 1u);
+  EXPECT_EQ(winner(all, 3), 0u);
+  EXPECT_EQ(winner(all, 0), 2u);
+  EXPECT_EQ(winner(all, -1), 2u);
+  EXPECT_THROW(winner({}, 1), std::logic_error);
+}
+
+}  // namespace
+}  // namespace draftsmith::evaluate
