@@ -2,6 +2,8 @@
 
 #include <set>
 
+#include "evaluate/suite/tasks.h"
+
 namespace draftsmith::cli {
 namespace {
 
@@ -10,6 +12,17 @@ toml::table read_table(const std::filesystem::path& file, const std::vector<std:
   toml::table table = load_toml(file);
   apply_overlays(table, overrides, {"task", "run", "drafter"}, problems);
   return table;
+}
+
+// Reads the tasks' files, so that missing references and fields are found before a model is loaded.
+void check_lines(const evaluate::SuiteOptions& options, Problems& problems) {
+  for (const evaluate::TaskOptions& task : options.task) {
+    try {
+      evaluate::load_task(task);
+    } catch (const UserError& error) {
+      problems.add_all(error.problems());
+    }
+  }
 }
 
 }  // namespace
@@ -35,6 +48,8 @@ evaluate::SuiteOptions load_suite(const std::filesystem::path& file, const std::
                   .found = path.string() + " (not there)",
                   .hint = path.is_absolute() ? "" : "paths are relative to the current directory"});
   }
+  problems.throw_if_any();
+  check_lines(options, problems);
   problems.throw_if_any();
   return options;
 }

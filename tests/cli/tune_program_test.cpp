@@ -75,6 +75,11 @@ TEST_F(TuneProgram, FindsMistakesBeforeAnythingRuns) {
   EXPECT_THAT(empty.err, HasSubstr("window"));
   write_suite("window = 2\nchoose_on = \"val\"");
   EXPECT_THAT(run("tune", "suite.toml", out()).err, HasSubstr("nothing to tune"));
+  write_suite("window = [2, 3]\nchoose_on = \"val\"\n[[task]]\nname = \"short\"\nsource = \"" +
+              (root_ / "val").string() + "\"\nskip = 3\nreferences = [\"" + (root_ / "test").string() + "\"]");
+  const ProgramResult lines = run("tune", "suite.toml", out());
+  EXPECT_EQ(lines.exit_code, 2);
+  EXPECT_THAT(lines.err, AllOf(HasSubstr("differ in their number of lines"), HasSubstr("3 lines")));
   std::filesystem::remove_all(root_ / "small");
   const ProgramResult missing = run("tune", "suite.toml", out());
   EXPECT_EQ(missing.exit_code, 2);
