@@ -24,6 +24,7 @@ constexpr const char* kKeyFile = "rung.json";
 SuiteOptions suite_of(const RungRequest& request) {
   SuiteOptions suite = request.suite;
   suite.match_rates.clear();
+  suite.engagement.clear();
   suite.tune_router = false;
   suite.calibrate = false;
   suite.forced_lines = 0;
