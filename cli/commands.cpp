@@ -25,9 +25,9 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> list = {
       {"train", "Run a recipe: train models, make teacher outputs, evaluate", add_train},
       {"eval", "Run a suite: measure quality and speed of decoding methods", add_eval},
-      {"tune", "Search a suite's grids for the fastest settings within a quality budget", add_tune},
+      {"tune", "Find the fastest settings of a suite within a quality budget", add_tune},
       {"report", "Show the results of an evaluation, or write them as a page", add_report},
-      {"compare", "Show what changed between two evaluations; fail if it is too much", add_compare},
+      {"compare", "Show what changed between two evaluations, for users and CI", add_compare},
       {"validate", "Report every error of recipes and suites without running them", add_validate},
       {"generate", "Print outputs for each line of a file, by any decoding method", add_generate},
       {"logits", "Write teacher-forced logits as HDF5, to compare implementations", add_logits},

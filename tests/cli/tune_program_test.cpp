@@ -75,8 +75,11 @@ TEST_F(TuneProgram, FindsMistakesBeforeAnythingRuns) {
   EXPECT_THAT(empty.err, HasSubstr("window"));
   write_suite("window = 2\nchoose_on = \"val\"");
   EXPECT_THAT(run("tune", "suite.toml", out()).err, HasSubstr("nothing to tune"));
-  write_suite("window = [2, 3]\nchoose_on = \"val\"\n[[task]]\nname = \"short\"\nsource = \"" +
-              (root_ / "val").string() + "\"\nskip = 3\nreferences = [\"" + (root_ / "test").string() + "\"]");
+  write_file_atomic(root_ / "more", "5 20 7 1\n6 19 9 1\n8 3 1\n");
+  write_suite(
+      fmt::format("window = [2, 3]\nchoose_on = \"val\"\n[[task]]\nname = \"more\"\nsource = \"{0}/more\"\n"
+                  "references = [\"{0}/test\"]",
+                  root_.path().string()));
   const ProgramResult lines = run("tune", "suite.toml", out());
   EXPECT_EQ(lines.exit_code, 2);
   EXPECT_THAT(lines.err, AllOf(HasSubstr("differ in their number of lines"), HasSubstr("3 lines")));
