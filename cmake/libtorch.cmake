@@ -2,6 +2,11 @@
 #
 # Order: -DLIBTORCH=/path or the environment variable LIBTORCH (a LibTorch or a torch package folder), then
 # CMAKE_PREFIX_PATH, then the wheel in .venv. find_package(Torch) of a CUDA wheel wants nvcc; this target does not.
+#
+# Installed packages include this file, too (DraftsmithConfig.cmake.in). They set draftsmith_package_torch, the folder of
+# the LibTorch that the package was built with, which is the last that is looked for. Sets TORCH_VERSION, and
+# libtorch_problem if a package has found none.
+include_guard(DIRECTORY)
 
 set(LIBTORCH "$ENV{LIBTORCH}" CACHE PATH "LibTorch folder (holds include/ and lib/); empty: CMAKE_PREFIX_PATH, then .venv")
 
@@ -10,7 +15,7 @@ if(LIBTORCH)
 else()
   string(REPLACE ":" ";" environment_prefixes "$ENV{CMAKE_PREFIX_PATH}")
   file(GLOB torch_wheels "${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch")
-  set(torch_hints ${CMAKE_PREFIX_PATH} ${environment_prefixes} ${torch_wheels})
+  set(torch_hints ${CMAKE_PREFIX_PATH} ${environment_prefixes} ${torch_wheels} ${draftsmith_package_torch})
 endif()
 
 # Not cached: another LibTorch must be found when the user names one in a later run. CMAKE_PREFIX_PATH often names a
@@ -18,33 +23,42 @@ endif()
 find_path(TORCH_INCLUDE_DIR torch/csrc/api/include/torch/torch.h
   HINTS ${torch_hints} PATH_SUFFIXES include ../../include ../../../include NO_DEFAULT_PATH NO_CACHE)
 if(NOT TORCH_INCLUDE_DIR)
-  message(FATAL_ERROR
+  string(CONCAT libtorch_problem
     "LibTorch was not found.\n"
     "  expected: include/torch/csrc/api/include/torch/torch.h under LIBTORCH, CMAKE_PREFIX_PATH or .venv\n"
     "  found:    nothing there (LIBTORCH='${LIBTORCH}')\n"
     "  hint:     run ./quickstart or tools/setup, or configure with -DLIBTORCH=/path/to/libtorch")
+  if(NOT DEFINED draftsmith_package_torch)
+    message(FATAL_ERROR "${libtorch_problem}")
+  endif()
+  return()
 endif()
 cmake_path(NORMAL_PATH TORCH_INCLUDE_DIR)
 string(REGEX REPLACE "/$" "" TORCH_INCLUDE_DIR "${TORCH_INCLUDE_DIR}")
 cmake_path(GET TORCH_INCLUDE_DIR PARENT_PATH torch_root)
 set(torch_lib_dir "${torch_root}/lib")
 cmake_path(GET torch_root PARENT_PATH torch_packages)
+set(TORCH_VERSION "unknown")
+if(EXISTS "${TORCH_INCLUDE_DIR}/torch/headeronly/version.h")
+  file(STRINGS "${TORCH_INCLUDE_DIR}/torch/headeronly/version.h" TORCH_VERSION REGEX "^ *\"[0-9.]+\"$")
+  string(REGEX REPLACE "[ \"]" "" TORCH_VERSION "${TORCH_VERSION}")
+endif()
 
-add_library(draftsmith_torch INTERFACE)
-add_library(draftsmith::torch ALIAS draftsmith_torch)
-target_include_directories(draftsmith_torch SYSTEM INTERFACE
+# Imported, so that exported targets refer to it by name, and packages make it of the LibTorch that they find.
+add_library(draftsmith::torch INTERFACE IMPORTED)
+target_include_directories(draftsmith::torch SYSTEM INTERFACE
   "${TORCH_INCLUDE_DIR}" "${TORCH_INCLUDE_DIR}/torch/csrc/api/include")
-target_link_libraries(draftsmith_torch INTERFACE "${torch_lib_dir}/libtorch_cpu.so" "${torch_lib_dir}/libc10.so")
-target_link_options(draftsmith_torch INTERFACE "LINKER:-rpath,${torch_lib_dir}")
+target_link_libraries(draftsmith::torch INTERFACE "${torch_lib_dir}/libtorch_cpu.so" "${torch_lib_dir}/libc10.so")
+target_link_options(draftsmith::torch INTERFACE "LINKER:-rpath,${torch_lib_dir}")
 
 # at::parallel_for is a header template that runs serially unless it is compiled with OpenMP. The runtime must be the one
 # LibTorch itself uses, which the wheel brings: two in one process would be two pools of threads.
-target_compile_options(draftsmith_torch INTERFACE -fopenmp)
+target_compile_options(draftsmith::torch INTERFACE -fopenmp)
 if(EXISTS "${torch_lib_dir}/libgomp.so.1")
-  target_link_libraries(draftsmith_torch INTERFACE "${torch_lib_dir}/libgomp.so.1")
+  target_link_libraries(draftsmith::torch INTERFACE "${torch_lib_dir}/libgomp.so.1")
 else()
   find_package(OpenMP REQUIRED COMPONENTS CXX)
-  target_link_libraries(draftsmith_torch INTERFACE OpenMP::OpenMP_CXX)
+  target_link_libraries(draftsmith::torch INTERFACE OpenMP::OpenMP_CXX)
 endif()
 
 # A CUDA build of LibTorch: link its CUDA half too, without needing nvcc. --no-as-needed keeps libtorch_cuda, whose
@@ -58,11 +72,11 @@ if(EXISTS "${torch_lib_dir}/libtorch_cuda.so")
   if(cuda_runtime)
     list(GET cuda_runtime 0 cuda_runtime)
     cmake_path(GET cuda_runtime PARENT_PATH cuda_lib_dir)
-    target_include_directories(draftsmith_torch SYSTEM INTERFACE ${cuda_include})
-    target_link_libraries(draftsmith_torch INTERFACE
+    target_include_directories(draftsmith::torch SYSTEM INTERFACE ${cuda_include})
+    target_link_libraries(draftsmith::torch INTERFACE
       "-Wl,--push-state,--no-as-needed,${torch_lib_dir}/libtorch_cuda.so,${torch_lib_dir}/libc10_cuda.so,${torch_lib_dir}/libtorch.so,${cuda_runtime},--pop-state")
-    target_link_options(draftsmith_torch INTERFACE "LINKER:-rpath,${cuda_lib_dir}")
-    target_compile_definitions(draftsmith_torch INTERFACE DRAFTSMITH_TORCH_CUDA=1)
+    target_link_options(draftsmith::torch INTERFACE "LINKER:-rpath,${cuda_lib_dir}")
+    target_compile_definitions(draftsmith::torch INTERFACE DRAFTSMITH_TORCH_CUDA=1)
     set(DRAFTSMITH_TORCH_CUDA ON)
     # CUDA graphs need the runtime's headers, of which the wheel lacks crt/ (tools/requirements.txt adds them).
     include(CheckCXXSourceCompiles)
@@ -85,4 +99,4 @@ if(EXISTS "${torch_lib_dir}/libtorch_cuda.so")
       "  hint:     install the wheel with its dependencies (pip install torch), or take the official CUDA zip")
   endif()
 endif()
-message(STATUS "LibTorch: ${torch_root} (CUDA: ${DRAFTSMITH_TORCH_CUDA})")
+message(STATUS "LibTorch ${TORCH_VERSION}: ${torch_root} (CUDA: ${DRAFTSMITH_TORCH_CUDA})")

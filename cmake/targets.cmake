@@ -1,5 +1,11 @@
 # One library a folder, one test program a folder, one precompiled header with LibTorch and one without.
 
+# Shared libraries need code that runs at any address. All targets compile as such, since they share precompiled headers.
+option(BUILD_SHARED_LIBS "Build shared libraries in place of static ones" OFF)
+if(BUILD_SHARED_LIBS)
+  set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+endif()
+
 # draftsmith_library(NAME [TORCH] DEPENDS lib... [ALONE file...] [VECTOR_CODE file...] [EXCEPT file...]): all .cpp files of
 # the folder, as the library draftsmith_NAME.
 # ALONE: sources that take no precompiled header, and no group therefore.
@@ -14,12 +20,15 @@ function(draftsmith_library name)
   list(TRANSFORM ARG_EXCEPT PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
   list(REMOVE_ITEM sources ${ARG_ALONE} ${ARG_VECTOR_CODE} ${ARG_EXCEPT})
   draftsmith_group_sources(${name} sources ${sources})
-  add_library(draftsmith_${name} STATIC ${sources} ${ARG_ALONE} ${ARG_VECTOR_CODE})
+  add_library(draftsmith_${name} ${sources} ${ARG_ALONE} ${ARG_VECTOR_CODE})
   set_source_files_properties(${ARG_ALONE} ${ARG_VECTOR_CODE} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
   set_source_files_properties(${ARG_VECTOR_CODE} PROPERTIES COMPILE_OPTIONS "-fno-trapping-math;-fno-math-errno")
   add_library(draftsmith::${name} ALIAS draftsmith_${name})
-  target_include_directories(draftsmith_${name} PUBLIC "${CMAKE_SOURCE_DIR}")
-  target_link_libraries(draftsmith_${name} PUBLIC ${ARG_DEPENDS} PRIVATE draftsmith_warnings)
+  set_target_properties(draftsmith_${name} PROPERTIES EXPORT_NAME ${name}
+    DEFINE_SYMBOL "" VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  target_compile_features(draftsmith_${name} INTERFACE cxx_std_20)
+  target_include_directories(draftsmith_${name} PUBLIC "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>")
+  target_link_libraries(draftsmith_${name} PUBLIC ${ARG_DEPENDS} PRIVATE $<BUILD_INTERFACE:draftsmith_warnings>)
   if(ARG_TORCH)
     draftsmith_use_torch(draftsmith_${name} PUBLIC)
   else()
