@@ -117,6 +117,7 @@ class Printer {
     } else {
       line["ids"] = result.ids;
       line["text"] = text(result);
+      if (result.score) line["score"] = *result.score;
       if (log_probs_) line["log_probs"] = result.log_probabilities;
     }
     line["stats"] = stats_json(result.stats, with_alpha_);
@@ -169,6 +170,13 @@ void warn_of_fits(const std::vector<infer::PromptFit>& fits) {
        [](const PromptFit& fit) { return fmt::format(", {} of {}", fit.room, fit.wanted); });
 }
 
+// Warns if the model's settings ask for beams and the method has none.
+void warn_of_beams(const DecodeOptions& options, const model::GenerationConfig& generation) {
+  if (generation.num_beams == 1 || options.method != "greedy") return;
+  log_warning("the model's generation settings ask for {} beams; method greedy has none, --method beam has",
+              generation.num_beams);
+}
+
 // Batches whose lines are sorted by length together: enough for even batches, few enough for early output.
 constexpr size_t kBatchesAtOnce = 16;
 
@@ -176,7 +184,7 @@ constexpr size_t kBatchesAtOnce = 16;
 int64_t generate_lines(infer::Generator& generator, std::span<const std::vector<int64_t>> sources,
                        const Printer& printer) {
   int64_t failed = 0;
-  const auto batch = static_cast<size_t>(generator.options().batch_size);
+  const auto batch = static_cast<size_t>(generator.options().lines_together());
   const size_t at_once = batch == 1 ? 1 : batch * kBatchesAtOnce;
   for (size_t first = 0; first < sources.size(); first += at_once) {
     generator.generate(sources.subspan(first, std::min(at_once, sources.size() - first)), first,
@@ -213,6 +221,7 @@ int run_generate(const GenerateFlags& flags) {
   const infer::LoadedModel& target = session.target();
   const auto sources = read_token_lines(flags.input, target, LineKind::kSource, flags.ids);
   warn_of_fits(generator.fit(sources));
+  warn_of_beams(options, target.generation);
   const SignalWatch signals;
   if (live) {
     LivePrinter printer(std::cout, flags.ids ? nullptr : target.tokenizer.get());
@@ -256,6 +265,9 @@ std::function<int()> add_generate(CLI::App& app) {
       "    --method speculative --temperature 0.7 --window 4\n"
       "  draftsmith generate --model target --input test.de --drafter small \\\n"
       "    --method bild --fallback 0.6 --rollback 3 --json\n"
+      "The four best outputs of beam search, with their scores:\n"
+      "  draftsmith generate --model target --input test.de \\\n"
+      "    --method beam --num-beams 4 --length-penalty 0.6 --n-best 4 --json\n"
       "With a drafter that copies from the text, and with Tandem secondaries:\n"
       "  draftsmith generate --model target --input documents.txt --drafter lookup --method assisted\n"
       "  draftsmith generate --model target --input test.de --drafter secondary \\\n"

@@ -86,8 +86,8 @@ void LivePrinter::print_ready() {
 
 int64_t generate_live(infer::Generator& generator, std::span<const std::vector<int64_t>> sources,
                       LivePrinter& printer) {
-  const auto batch = static_cast<size_t>(generator.options().batch_size);
-  const auto samples = static_cast<size_t>(generator.options().num_samples);
+  const auto batch = static_cast<size_t>(generator.options().lines_together());
+  const auto samples = static_cast<size_t>(generator.options().outputs_of_line());
   const auto fits = generator.fit(sources);
   for (size_t line = 0; line < sources.size() * samples; ++line) {
     if (fits[line / samples].skipped) printer.add(line, {}, true);  // has no output; later lines must not wait for it

@@ -6,6 +6,7 @@
 
 #include "infer/acceptance/cascade.h"
 #include "infer/acceptance/rollback.h"
+#include "infer/beam/hypotheses.h"
 #include "infer/decode_options.h"
 #include "infer/inside/calm.h"
 #include "infer/inside/ppd_sides.h"
@@ -47,8 +48,8 @@ void check_temperature(const O& options, const std::string& where, Problems& pro
                 .what = "method " + options.method + " takes the most likely token and samples nothing",
                 .expected = "temperature 0 or none",
                 .found = "temperature " + std::to_string(*options.temperature),
-                .hint = method.is_baseline() ? "to sample, use the method sample"
-                                             : "to sample with a drafter, use the method speculative"});
+                .hint = !options.drafts() ? "to sample, use the method sample"
+                                          : "to sample with a drafter, use the method speculative"});
 }
 
 // Returns the names of the methods that draft: "a, b or c".
@@ -201,6 +202,36 @@ void add_window_options(Fields<O>& fields) {
            "false: it writes none, and only supplies the drafter with representations of finished blocks.");
 }
 
+void add_beam_options(Fields<O>& fields) {
+  std::vector<std::string> stoppings = early_stoppings().names();
+  fields
+      .add("num_beams", &O::num_beams, GridKey::kList, methods({"beam"}), Label{"beams"}, AlwaysNamed{}, Range{1, 256},
+           "Beams of the method beam, as Transformers has it. Default: the model's own setting if above 1, else 4 (in "
+           "suites always 4).")
+      .add("length_penalty", &O::length_penalty, GridKey::kList, methods({"beam"}), Label{"LP"}, Range{-100, 100},
+           UnnamedIf<O>{[](const O& o) { return o.length_penalty.value_or(1) == 1; }},
+           "Beam search orders outputs by (sum of log p) / tokens^length_penalty: above 0 favours long ones. Default: "
+           "the model's own setting, else 1 (in suites always 1).")
+      .add("early_stopping", &O::early_stopping, GridKey::kList, methods({"beam"}),
+           UnnamedIf<O>{[](const O& o) { return o.early_stopping.empty() || o.early_stopping == "false"; }},
+           or_none(std::move(stoppings)),
+           "When beam search ends with as many finished outputs as beams: true at once; false when the best running "
+           "beam scores worse at its present length; never when it would score worse at the length limit too. Default: "
+           "the model's own setting, else false (in suites always false).")
+      .add("n_best", &O::n_best, methods({"beam"}), Range{1, 256},
+           "Outputs of beam search for each input, best first; at most num_beams. --json gives their scores.");
+}
+
+// Beam search has n_best for several outputs.
+void check_samples(const O& options, const std::string& where, Problems& problems) {
+  if (!options.searches_beams() || options.num_samples == 1) return;
+  problems.add({.where = where,
+                .what = "method beam samples nothing",
+                .expected = "num_samples 1 or none",
+                .found = "num_samples " + std::to_string(options.num_samples),
+                .hint = "for several outputs of an input, use n_best"});
+}
+
 void add_inside_options(Fields<O>& fields) {
   fields
       .add("exits", &O::exits, GridKey::kValue, Label{""},
@@ -245,7 +276,7 @@ void add_lengths(Fields<O>& fields) {
            "A prompt that fills the context of the model or its drafter, so that no token could follow: error refuses "
            "it; truncate-left drops its beginning (never the BOS) so that max_new_tokens fit, at most half of the "
            "context; skip gives it an empty output.")
-      .add("batch_size", &O::batch_size, Range{1, 4096}, "Inputs decoded together.")
+      .add("batch_size", &O::batch_size, Range{1, 4096}, "Inputs decoded together. Default: 1.")
       .add("seed", &O::seed, "Seed of all sampling. The same seed gives the same output at every batch size.")
       .add("measure_alpha", &O::measure_alpha, NoResult{},
            "Measure alpha, the mean of sum_x min(p, q), when sampling (costs a pass over the vocabulary for each "
@@ -259,20 +290,23 @@ void add_lengths(Fields<O>& fields) {
 
 Fields<DecodeOptions> DecodeOptions::fields() {
   Fields<O> fields("decoding options");
-  fields.add("method", &O::method, GridKey::kValue, Choices(decoding_methods().names()),
-             "Decoding method: greedy and sample use the model alone; speculative is rejection sampling (lossless), "
-             "assisted accepts what equals the model's own greedy tokens, bild is the Big Little Decoder. tandem keeps "
-             "all that a Tandem secondary writes, the model only reads it; tandem-speed verifies it (lossless). Three "
-             "need no second model: early-exit is BiLD whose drafter is the model's own first layers, calm lets each "
-             "token leave the decoder where it looks finished, ppd begins the next token before one is finished "
-             "(lossless).");
+  fields.add(
+      "method", &O::method, GridKey::kValue, Choices(decoding_methods().names()),
+      "Decoding method: greedy, sample and beam use the model alone; speculative is rejection sampling (lossless), "
+      "assisted accepts what equals the model's own greedy tokens, bild is the Big Little Decoder. tandem keeps "
+      "all that a Tandem secondary writes, the model only reads it; tandem-speed verifies it (lossless). Three "
+      "need no second model: early-exit is BiLD whose drafter is the model's own first layers, calm lets each "
+      "token leave the decoder where it looks finished, ppd begins the next token before one is finished "
+      "(lossless).");
   add_sampling(fields);
   add_processors(fields);
   add_window_options(fields);
+  add_beam_options(fields);
   add_inside_options(fields);
   add_lengths(fields);
   fields.check([](const O& options, const std::string& where, Problems& problems) {
     check_temperature(options, where, problems);
+    check_samples(options, where, problems);
     check_parts(options, where, problems);
     check_stop_strings(options, where, problems);
   });

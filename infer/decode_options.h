@@ -24,6 +24,10 @@ struct DecodeOptions {
   std::optional<double> repetition_penalty;  // absent: the model's own setting, else 1 (off)
   std::optional<int64_t> no_repeat_ngram_size;  // absent: the model's own setting, else 0 (off)
   std::vector<std::string> stop_strings;        // empty: the model's own setting, else none
+  std::optional<int64_t> num_beams;             // of beam; absent: the model's own setting if above 1, else 4
+  std::optional<double> length_penalty;         // of beam; absent: the model's own setting, else 1
+  std::string early_stopping;                   // of beam; empty: the model's own setting, else false
+  int64_t n_best = 1;                           // of beam: outputs for each input
   uint64_t seed = 1;
   double fallback = 0.5;
   double rollback = 5.0;
@@ -57,7 +61,7 @@ struct DecodeOptions {
   std::optional<int64_t> min_new_tokens;    // absent: the model's own setting, else 0
   std::string long_prompts = "error";
   int64_t num_samples = 1;
-  int64_t batch_size = 1;
+  std::optional<int64_t> batch_size;  // absent: 1; in suites the suite's
   bool measure_alpha = false;
   bool log_probs = false;
 
@@ -65,6 +69,8 @@ struct DecodeOptions {
 
   // Tokens of the fixed window.
   int64_t fixed_window() const { return window.value_or(5); }
+  // Inputs decoded together.
+  int64_t lines_together() const { return batch_size.value_or(1); }
   // Most tokens that the drafter writes in a row, of window rules without a length of their own.
   int64_t longest_draft() const { return max_draft.value_or(10); }
 
@@ -78,6 +84,10 @@ struct DecodeOptions {
   bool decodes_inside() const { return method_info().is_inside(); }
   // Returns whether the method drafts, i.e. needs a drafter.
   bool drafts() const { return method_info().drafts != DraftSource::kNone; }
+  // Returns whether the method is beam search.
+  bool searches_beams() const { return method_info().algorithm == Algorithm::kBeam; }
+  // Results for each input.
+  int64_t outputs_of_line() const { return searches_beams() ? n_best : num_samples; }
   // Returns whether the method samples when no temperature is given.
   bool samples_by_default() const { return method_info().sampling == Sampling::kByDefault; }
   // Names of the method's parts, overrides included; empty for methods without parts.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "infer/beam/beam_search.h"
 #include "infer/drafters/early_exit_loading.h"
 #include "infer/forced/log_probabilities.h"
 #include "infer/generation_settings.h"
@@ -57,6 +58,7 @@ struct Generator::Impl {
   DecodeSettings settings;
   std::optional<Prompts> prompts;
   DraftParts parts;
+  std::optional<BeamSettings> beams;                      // of method beam
   std::optional<DeviceLoop> on_device;                    // with what it recorded; absent before the first batch
   std::shared_ptr<const std::vector<std::string>> stops;  // null: none
 
@@ -66,6 +68,7 @@ struct Generator::Impl {
     problems.throw_if_any();
     if (options.drafts_inside()) models.drafter = exit_drafter(exit_layer_of(options, models.exits));
     generation = generation_settings(models, options);
+    if (options.searches_beams()) beams = beam_settings(options, generation);
     settings = decode_settings(models, options, generation);
     prompts.emplace(models, options, generation);
     if (!generation.stop_strings.empty()) {
@@ -80,6 +83,8 @@ struct Generator::Impl {
     problems.throw_if_any();
   }
 
+  // Rows that decode one source together: its samples or its beams.
+  int64_t rows_of_line() const { return beams ? beams->beams : options.num_samples; }
   Row make_row(const Work& work, size_t line, int64_t sample) const;
   RowBatch decode(const Work& work, std::span<const size_t> chosen, const OnTokens& on_tokens);
   void take_results(std::vector<Row> rows, std::vector<GenerationResult>& results) const;
@@ -93,7 +98,7 @@ Row Generator::Impl::make_row(const Work& work, size_t line, int64_t sample) con
   const std::vector<int64_t>& source = work.sources[line];
   Row row;
   row.line = work.first_line + line;
-  row.output = line * static_cast<size_t>(options.num_samples) + static_cast<size_t>(sample);
+  row.output = line * static_cast<size_t>(options.outputs_of_line()) + static_cast<size_t>(beams ? 0 : sample);
   row.prompted = !models.target->info().encoder_decoder;
   if (!row.prompted) row.source = source;
   row.tokens = prompts->prompt_of(source, work.fits[line].dropped);
@@ -117,10 +122,10 @@ void Generator::Impl::begin(RowBatch& batch, const model::TokenBatch& sources, P
   const bool encodes = target.info().encoder_decoder;
   timer.enter(Phase::kEncode);
   const model::EncoderStates encoder = encodes ? target.encode(sources) : model::EncoderStates{};
-  DraftBegin draft{sources, options.num_samples, batch.rows, capacity, encodes ? &encoder : nullptr, nullptr};
+  DraftBegin draft{sources, rows_of_line(), batch.rows, capacity, encodes ? &encoder : nullptr, nullptr};
   if (parts.drafter) parts.drafter->encode(draft);
   timer.enter(Phase::kPrefill);
-  Prefill prefilled = prefill(target, encoder, batch.rows, {capacity, options.num_samples},
+  Prefill prefilled = prefill(target, encoder, batch.rows, {capacity, rows_of_line()},
                               parts.drafter ? parts.drafter->target_layers() : std::vector<int64_t>{});
   batch.state = std::move(prefilled.state);
   draft.target_state = batch.state.get();
@@ -156,7 +161,7 @@ RowBatch Generator::Impl::decode(const Work& work, std::span<const size_t> chose
   size_t width = 1;
   for (const size_t line : chosen) {
     width = std::max(width, work.sources[line].size());
-    for (int64_t s = 0; s < options.num_samples; ++s) batch.rows.push_back(make_row(work, line, s));
+    for (int64_t s = 0; s < rows_of_line(); ++s) batch.rows.push_back(make_row(work, line, s));
   }
   std::vector<int64_t> tokens(chosen.size() * width, generation.pad);
   for (size_t b = 0; b < chosen.size(); ++b) {
@@ -181,6 +186,7 @@ RowBatch Generator::Impl::decode(const Work& work, std::span<const size_t> chose
 void Generator::Impl::run(RowBatch& batch, PhaseTimer& timer) {
   if (options.decodes_inside()) return decode_inside(models, options, settings, batch, timer);
   model::LanguageModel& target = *models.target;
+  if (beams) return decode_beams(target, *beams, settings, batch, timer);
   if (!on_device) on_device.emplace(target, options.drafts() ? &parts : nullptr, settings);
   if (on_device->takes(batch)) return on_device->run(batch, timer);
   if (!options.drafts()) return decode_plainly(target, settings, batch, timer);
@@ -198,6 +204,7 @@ void Generator::Impl::take_results(std::vector<Row> rows, std::vector<Generation
     GenerationResult& result = results[row.output];
     if (!row.failure) result.ids.assign(row.tokens.begin() + row.prefix, row.tokens.end());
     result.stats = std::move(row.stats);
+    result.score = row.score;
     result.error = std::move(row.failure);
     const auto input = row.input();
     inputs.emplace_back(input.begin(), input.end());
@@ -254,7 +261,7 @@ std::vector<GenerationResult> Generator::generate(std::span<const std::vector<in
                                                   const OnResults& on_results, const OnTokens& on_tokens) {
   const model::DecodingGuard guard;
   const Work work{sources, fit(sources, first_line), first_line};
-  const auto samples = static_cast<size_t>(impl_->options.num_samples);
+  const auto samples = static_cast<size_t>(impl_->options.outputs_of_line());
   std::vector<GenerationResult> results(sources.size() * samples);
   std::vector<bool> complete;
   std::vector<size_t> order;
@@ -273,7 +280,7 @@ std::vector<GenerationResult> Generator::generate(std::span<const std::vector<in
     }
   };
   report();
-  const auto batch_size = static_cast<size_t>(impl_->options.batch_size);
+  const auto batch_size = static_cast<size_t>(impl_->options.lines_together());
   for (size_t first = 0; first < order.size(); first += batch_size) {
     const std::span<const size_t> chosen(order.data() + first, std::min(batch_size, order.size() - first));
     RowBatch batch = impl_->decode(work, chosen, on_tokens);

@@ -10,6 +10,7 @@ const Registry<Method>& decoding_methods() {
   static const Registry<Method> kMethods("method",
                                          {{"greedy", kNone, kPlain, "", "", kNever, true},
                                           {"sample", kNone, kPlain, "", "", kByDefault, true},
+                                          {"beam", kNone, kBeam, "", "", kNever, false},
                                           {"speculative", kDrafter, kDraftVerify, "fixed", "rejection", kByDefault},
                                           {"assisted", kDrafter, kDraftVerify, "dynamic", "exact", kNever},
                                           {"bild", kDrafter, kDraftVerify, "fallback", "rollback", kOnRequest},

@@ -22,6 +22,7 @@ enum class Algorithm {
   kDraftVerify,  // the loop of drafter, window rule and acceptance rule
   kCalm,         // inside the target: each token leaves at an early layer
   kPpd,          // inside the target: the next token begins before one is finished
+  kBeam,         // beam search with the target alone
 };
 
 // Use of random numbers.

@@ -165,14 +165,13 @@ std::string file_safe(std::string text) {
 bool Setting::lossless() const {
   const infer::Method& info = decode.method_info();
   if (temperature() != 0 || info.is_baseline()) return false;
-  return info.is_inside() ? info.lossless : infer::acceptance_traits(decode).lossless;
+  return decode.drafts() ? infer::acceptance_traits(decode).lossless : info.lossless;
 }
 
 bool Setting::samples_exactly() const {
   if (temperature() == 0) return false;
   const infer::Method& info = decode.method_info();
-  if (info.is_baseline() || info.is_inside()) return info.lossless;
-  return infer::acceptance_traits(decode).lossless;
+  return decode.drafts() ? infer::acceptance_traits(decode).lossless : info.lossless;
 }
 
 bool Setting::follows_target() const {

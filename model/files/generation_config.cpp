@@ -18,7 +18,7 @@ using nlohmann::json;
 constexpr int64_t kMaxLength = int64_t{1} << 20;  // of lengths that decode states are made for
 constexpr int64_t kMaxCount = int64_t{1} << 40;   // of numbers that only bound something
 
-// Keys that change no output here: bookkeeping, beam search, caches, and other programs' drafting.
+// Keys that change no output here: bookkeeping, caches, and other programs' drafting.
 const std::set<std::string>& harmless_keys() {
   static const std::set<std::string> kKeys = {"transformers_version",
                                               "_from_model_config",
@@ -33,8 +33,6 @@ const std::set<std::string>& harmless_keys() {
                                               "output_scores",
                                               "output_logits",
                                               "return_dict_in_generate",
-                                              "early_stopping",
-                                              "length_penalty",
                                               "is_assistant",
                                               "num_assistant_tokens",
                                               "num_assistant_tokens_schedule",
@@ -81,14 +79,16 @@ const std::set<std::string>& supported_keys() {
                                               "top_k",
                                               "top_p",
                                               "min_p",
+                                              "num_beams",
+                                              "length_penalty",
+                                              "early_stopping",
                                               "stop_strings"};
   return kKeys;
 }
 
 // Settings that are not implemented, with the values that switch them off.
 const std::map<std::string, std::vector<json>>& neutral_values() {
-  static const std::map<std::string, std::vector<json>> kValues = {{"num_beams", {1}},
-                                                                   {"num_beam_groups", {1}},
+  static const std::map<std::string, std::vector<json>> kValues = {{"num_beam_groups", {1}},
                                                                    {"num_return_sequences", {1}},
                                                                    {"diversity_penalty", {0}},
                                                                    {"penalty_alpha", {0}},
@@ -194,6 +194,28 @@ void read_lengths_and_sampling(ConfigReader& reader, GenerationConfig& out) {
   }
 }
 
+// Transformers takes true, false or "never".
+std::string read_early_stopping(ConfigReader& reader) {
+  const std::string key = "early_stopping";
+  if (!reader.has(key)) {
+    return "false";
+  }
+  const json& value = reader.at(key);
+  if (value.is_boolean()) {
+    return value.get<bool>() ? "true" : "false";
+  }
+  if (value != "never") {
+    reader.wrong(key, "is malformed", "true, false or \"never\"");
+  }
+  return "never";
+}
+
+void read_beam_search(ConfigReader& reader, GenerationConfig& out) {
+  out.num_beams = reader.get_int("num_beams", {1, kMaxCount}, 1);
+  out.length_penalty = reader.number("length_penalty", 1.0, -1e6, 1e6);
+  out.early_stopping = read_early_stopping(reader);
+}
+
 // Transformers takes one string or a list of them.
 std::vector<std::string> read_stop_strings(ConfigReader& reader) {
   const std::string key = "stop_strings";
@@ -246,6 +268,7 @@ GenerationConfig read_generation_config(const std::filesystem::path& directory, 
   }
   read_processors(reader, config.vocabulary, generation);
   read_lengths_and_sampling(reader, generation);
+  read_beam_search(reader, generation);
   generation.stop_strings = read_stop_strings(reader);
   generation.unsupported = find_unsupported(settings, !own_file);
   return generation;
@@ -294,6 +317,10 @@ nlohmann::ordered_json to_json(const GenerationConfig& generation) {
   put_optional("top_k", generation.top_k);
   put_optional("top_p", generation.top_p);
   put_optional("min_p", generation.min_p);
+  put("num_beams", generation.num_beams, generation.num_beams != 1);
+  put("length_penalty", generation.length_penalty, generation.length_penalty != 1.0);
+  put("early_stopping", true, generation.early_stopping == "true");
+  put("early_stopping", generation.early_stopping, generation.early_stopping == "never");
   put("stop_strings", generation.stop_strings, !generation.stop_strings.empty());
   for (const UnsupportedSetting& setting : generation.unsupported) {
     out[setting.name] = json::parse(setting.value, nullptr, false);
@@ -306,8 +333,7 @@ void require_supported(const GenerationConfig& generation, const std::string& wh
   for (const UnsupportedSetting& setting : generation.unsupported) {
     problems.add({.where = where + ": generation setting " + setting.name,
                   .what = "this setting is not supported and would change the output",
-                  .expected = setting.name == "num_beams" ? "1: beam search is not implemented"
-                                                          : "the setting absent or neutral",
+                  .expected = "the setting absent or neutral",
                   .found = setting.value.substr(0, 200),
                   .hint = "remove it from generation_config.json to decode without it"});
   }

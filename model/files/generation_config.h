@@ -54,6 +54,11 @@ struct GenerationConfig {
   std::optional<double> top_p;
   std::optional<double> min_p;
 
+  // Beam search, when the method searches. They choose no method either.
+  int64_t num_beams = 1;
+  double length_penalty = 1.0;           // > 0 favours long outputs
+  std::string early_stopping = "false";  // or "true", "never"
+
   std::vector<std::string> stop_strings;  // a text that comes to hold one of them ends
 
   std::vector<UnsupportedSetting> unsupported;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "model/transformer/decoder_state.h"
 #include "tests/support/batches.h"
 #include "tests/support/models.h"
 #include "tests/support/tensors.h"
@@ -217,6 +218,23 @@ TEST(DecodeStateStep, RowsSelectedAgainAndAgainEqualRowsAlone) {
       EXPECT_LT(difference(logits[static_cast<int64_t>(i)][0], expected), type == at::kDouble ? 1e-10 : 0.6);
       EXPECT_EQ(state->length(static_cast<int64_t>(i)), done[i]);
     }
+  }
+}
+
+// Beam search repeats rows while others leave: no cache is made anew, and only the repeated rows are copied.
+TEST(DecodeStateStep, RepeatedRowsTakeThePlacesOfRowsThatLeft) {
+  const auto model = tiny_model(tiny_t5(), at::kDouble);
+  const auto state = model->begin(model->encode(random_batch({4}, 23, 54)), 9, 3);
+  model->step(step_input({{3}, {4, 5}, {6, 7, 8}}), *state);
+  auto& own = dynamic_cast<DecoderState&>(*state);
+  const void* memory = own.cache(0).keys.const_data_ptr();
+  const at::Tensor keys = own.keys(0).clone();
+  state->select_rows(std::vector<int64_t>{1, 1, 2});
+  EXPECT_EQ(own.cache(0).keys.const_data_ptr(), memory);
+  EXPECT_EQ(own.cache_rows(), (std::vector<int64_t>{1, 0, 2}));
+  EXPECT_EQ(state->length(1), 2);
+  for (const auto& [row, former] : std::vector<std::pair<int64_t, int64_t>>{{0, 1}, {1, 1}, {2, 2}}) {
+    EXPECT_TRUE(at::equal(own.keys(0)[row], keys[former])) << row;
   }
 }
 

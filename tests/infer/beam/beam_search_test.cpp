@@ -1,0 +1,173 @@
+// Beam search of oracle models: the best of all sequences where the beams hold them all, the same outputs in every
+// batch, and the options around it.
+#include "infer/beam/beam_search.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/errors.h"
+#include "tests/support/models.h"
+#include "tests/support/oracle_fixtures.h"
+
+namespace draftsmith::infer::testing {
+namespace {
+
+const std::vector<Ids> kBeamSources{{2}, {3, 2, 4}, {4, 4}, {2, 3}, {3}};
+
+DecodeOptions beam_options(int64_t beams, int64_t outputs = 1) {
+  DecodeOptions options;
+  options.method = "beam";
+  options.num_beams = beams;
+  options.n_best = outputs;
+  options.max_new_tokens = 4;
+  return options;
+}
+
+std::vector<GenerationResult> search(const OracleFunction& function, const DecodeOptions& options,
+                                     std::span<const Ids> sources = kBeamSources) {
+  OracleModel target(oracle_info(5), function);
+  return Generator({.target = &target}, options).generate(sources);
+}
+
+std::vector<Ids> ids_of(const std::vector<GenerationResult>& results) {
+  std::vector<Ids> ids;
+  for (const GenerationResult& result : results) ids.push_back(result.ids);
+  return ids;
+}
+
+// Five tokens and at most four of them: 5^3 beams hold every sequence that goes on.
+TEST(BeamSearch, WithAllBeamsFindsTheBestSequencesInOrder) {
+  const OracleFunction function = random_oracle(5, 1);
+  for (const double penalty : {0.0, 1.0, -1.0}) {
+    DecodeOptions options = beam_options(125, 6);
+    options.length_penalty = penalty;
+    options.early_stopping = "never";
+    const auto results = search(function, options);
+    ASSERT_EQ(results.size(), 6 * kBeamSources.size());
+    for (size_t s = 0; s < kBeamSources.size(); ++s) {
+      std::vector<std::pair<double, Ids>> all;
+      for (const auto& [ids, probability] : enumerate(function, kBeamSources[s], {}, 4)) {
+        all.emplace_back(std::log(probability) / std::pow(static_cast<double>(ids.size()), penalty), ids);
+      }
+      std::ranges::sort(all, std::greater<>());
+      for (size_t i = 0; i < 6; ++i) {
+        EXPECT_EQ(results[6 * s + i].ids, all[i].second) << penalty << ", source " << s << ", output " << i;
+        EXPECT_NEAR(results[6 * s + i].score.value(), all[i].first, 1e-9);
+      }
+    }
+  }
+}
+
+TEST(BeamSearch, OneBeamIsGreedy) {
+  const OracleFunction function = random_oracle(5, 3);
+  DecodeOptions greedy;
+  greedy.max_new_tokens = 4;
+  EXPECT_EQ(ids_of(search(function, beam_options(1))), ids_of(search(function, greedy)));
+}
+
+TEST(BeamSearch, OutputsAndScoresAreTheSameInEveryBatch) {
+  for (uint64_t seed = 1; seed < 6; ++seed) {
+    DecodeOptions options = beam_options(3, 2);
+    options.max_new_tokens = 9;
+    const auto alone = search(random_oracle(5, seed), options);
+    options.batch_size = 4;
+    const auto together = search(random_oracle(5, seed), options);
+    EXPECT_EQ(ids_of(together), ids_of(alone));
+    for (size_t i = 0; i < alone.size(); ++i) {
+      EXPECT_EQ(together[i].score, alone[i].score);
+      EXPECT_EQ(together[i].stats.target_runs, alone[i].stats.target_runs) << "sources end by themselves";
+    }
+  }
+}
+
+TEST(BeamSearch, CountsItsRunsAndGivesEachTokenToTheListener) {
+  OracleModel target(oracle_info(5), random_oracle(5, 2));
+  Generator generator({.target = &target}, beam_options(3, 2));
+  std::map<size_t, Ids> heard;
+  const auto results =
+      generator.generate(kBeamSources, 0, {}, [&](size_t output, std::span<const int64_t> tokens, bool) {
+        heard[output].insert(heard[output].end(), tokens.begin(), tokens.end());
+      });
+  const DecodeStats& stats = results[0].stats;
+  EXPECT_EQ(stats.target_tokens, 3 * stats.target_runs);
+  EXPECT_GT(stats.seconds.total(), 0);
+  for (size_t i = 0; i < results.size(); ++i) {
+    EXPECT_EQ(heard[i], results[i].ids);
+    EXPECT_EQ(results[i].stats.emitted, std::ssize(results[i].ids));
+  }
+}
+
+TEST(BeamSearch, NoNumbersFailTheirSourceAlone) {
+  const OracleFunction good = random_oracle(5, 1);
+  const OracleFunction bad = [&](std::span<const int64_t> source, std::span<const int64_t> prefix) {
+    auto p = good(source, prefix);
+    if (source.size() == 3 && prefix.size() == 1) p[2] = std::nan("");
+    return p;
+  };
+  DecodeOptions options = beam_options(2, 2);
+  options.batch_size = 5;
+  const auto wanted = search(good, options);
+  const auto results = search(bad, options);
+  for (size_t i = 0; i < results.size(); ++i) {
+    EXPECT_EQ(results[i].error.has_value(), i / 2 == 1) << i;
+    if (i / 2 != 1) EXPECT_EQ(results[i].ids, wanted[i].ids);
+  }
+}
+
+TEST(BeamSearch, ModelsOwnSettingsAreTheDefaults) {
+  model::GenerationConfig generation;
+  generation.num_beams = 6;
+  generation.length_penalty = 0.6;
+  generation.early_stopping = "true";
+  DecodeOptions options;
+  options.method = "beam";
+  const BeamSettings own = beam_settings(options, generation);
+  EXPECT_EQ(own.beams, 6);
+  EXPECT_EQ(own.length_penalty, 0.6);
+  EXPECT_EQ(own.early_stopping, EarlyStopping::kTrue);
+  EXPECT_EQ(beam_settings(options, {}).beams, 4);
+  options.num_beams = 2;
+  options.early_stopping = "never";
+  EXPECT_EQ(beam_settings(options, generation).beams, 2);
+  EXPECT_EQ(beam_settings(options, generation).early_stopping, EarlyStopping::kNever);
+}
+
+TEST(BeamSearch, ImpossibleOptionsAreExplained) {
+  const auto run = [&](DecodeOptions options) { return error_of([&] { search(random_oracle(5, 1), options); }); };
+  EXPECT_THAT(run(beam_options(2, 3)), ::testing::HasSubstr("at most num_beams = 2"));
+  DecodeOptions samples = beam_options(2);
+  samples.num_samples = 2;
+  EXPECT_THAT(run(samples), ::testing::HasSubstr("use n_best"));
+  DecodeOptions warm = beam_options(2);
+  warm.temperature = 0.7;
+  EXPECT_THAT(run(warm), ::testing::HasSubstr("use the method sample"));
+}
+
+// Real caches: beams that are repeated and left give what recomputing every beam's text gives.
+TEST(BeamSearch, ReorderedCachesGiveTheLogProbabilitiesOfTheOutputs) {
+  for (const bool encoder_decoder : {true, false}) {
+    model::TransformerModel model(encoder_decoder ? model::t5_config() : model::llama_config(), 3);
+    model.requires_grad(false);
+    for (const auto& [name, value] : model.parameters()) {
+      if (value.dim() == 2) value.mul_(name.starts_with("embedding") ? 1 : 3);
+    }
+    model.to(at::kCPU, at::kDouble);
+    model.pack();
+    DecodeOptions options = beam_options(5, 3);
+    options.length_penalty = 0;
+    options.max_new_tokens = 20;
+    options.batch_size = 3;
+    options.log_probs = true;
+    const auto results = Generator({.target = &model}, options).generate(kBeamSources);
+    for (const GenerationResult& result : results) {
+      double sum = 0;
+      for (const double one : result.log_probabilities) sum += one;
+      EXPECT_NEAR(result.score.value(), sum, 1e-9) << encoder_decoder;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace draftsmith::infer::testing

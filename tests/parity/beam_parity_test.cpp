@@ -1,0 +1,85 @@
+// Beam search gives the outputs and scores of Transformers' num_beams: T5 and decoder-only families, every early
+// stopping, length penalties, processors, one source at a time and in batches.
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "infer/generator.h"
+#include "model/files/checkpoint.h"
+#include "tests/parity/model_comparison.h"
+#include "tests/support/paths.h"
+
+namespace draftsmith::model {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+infer::DecodeOptions options_of(const json& record, int64_t batch_size) {
+  const json& settings = record.at("settings");
+  infer::DecodeOptions options;
+  options.method = "beam";
+  options.num_beams = settings.at("num_beams").get<int64_t>();
+  options.n_best = settings.value("num_return_sequences", int64_t{1});
+  options.max_new_tokens = record.at("new_tokens").get<int64_t>();
+  options.batch_size = batch_size;
+  return options;
+}
+
+// Compares the outputs of one record; the settings are those of a directory, as Transformers would save them.
+void expect_equal_beams(TransformerModel& model, const json& record, int64_t batch_size) {
+  const TemporaryDirectory settings;
+  Problems problems;
+  infer::GenerationModels models{.target = &model};
+  json own = record.at("settings");
+  own.erase("num_return_sequences");
+  write_file_atomic(settings / "generation_config.json", own.dump());
+  models.generation = read_generation_config(settings.path(), {}, model.config(), problems);
+  problems.throw_if_any();
+  const infer::DecodeOptions options = options_of(record, batch_size);
+  const auto sources = record.at("sources").get<std::vector<std::vector<int64_t>>>();
+  const auto results = infer::Generator(models, options).generate(sources);
+  ASSERT_EQ(results.size(), sources.size() * static_cast<size_t>(options.n_best));
+  for (size_t i = 0; i < results.size(); ++i) {
+    const size_t source = i / static_cast<size_t>(options.n_best);
+    const size_t output = i % static_cast<size_t>(options.n_best);
+    const std::string where = record.at("model").get<std::string>() + record.at("settings").dump() + ", source " +
+                              std::to_string(source) + ", output " + std::to_string(output);
+    EXPECT_EQ(results[i].ids, record.at("outputs")[source][output].get<std::vector<int64_t>>()) << where;
+    EXPECT_NEAR(results[i].score.value(), record.at("scores")[source][output].get<double>(), 2e-4) << where;
+  }
+}
+
+class BeamParity : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    if (TransformersReference::available()) {
+      reference_ = std::make_unique<TransformersReference>("parity_beams.py");
+    }
+  }
+  static void TearDownTestSuite() { reference_.reset(); }
+  void SetUp() override {
+    if (!reference_) GTEST_SKIP() << "no Python with Transformers (run ./test)";
+  }
+
+  static inline std::unique_ptr<TransformersReference> reference_;
+};
+
+TEST_F(BeamParity, OutputsAndScoresAreThoseOfTransformers) {
+  const json records = load_json(reference_->root() / "beams.json");
+  EXPECT_EQ(records.size(), 35);
+  for (const json& record : records) {
+    const auto model = load(reference_->directory(record.at("model").get<std::string>()), true);
+    for (const int64_t batch_size : {1, 16}) expect_equal_beams(*model, record, batch_size);
+  }
+}
+
+TEST_F(BeamParity, ATrainedModelGivesTheSameBeams) {
+  const fs::path directory = draftsmith::test::data_dir() / "models/stories260k_hf";
+  if (!fs::exists(directory)) GTEST_SKIP() << "no " << directory;
+  ASSERT_EQ(reference_->run("trained", "'" + directory.string() + "'"), "");
+  const auto model = load(directory, true);
+  for (const json& record : load_json(reference_->root() / "trained.json")) expect_equal_beams(*model, record, 16);
+}
+
+}  // namespace
+}  // namespace draftsmith::model
