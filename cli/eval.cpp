@@ -25,6 +25,7 @@ struct EvalFlags {
   fs::path suite;
   fs::path out;
   fs::path markdown;
+  bool latency = false;
   bool tune_router = false;
   int64_t timeout = kJobTimeout;  // seconds
 };
@@ -51,6 +52,7 @@ int run_eval(const EvalFlags& flags) {
         options, out, {.quiet = execution.quiet, .world = &world, .shared_threads = execution.threads});
     if (world.leads()) {
       if (!flags.markdown.empty()) write_file_atomic(flags.markdown, evaluate::report_markdown(result.results));
+      if (flags.latency) fmt::print("{}\n", evaluate::latency_tables(result.results));
       fmt::print("{}\nwritten: {}\n", result.table, out.string());
       std::fflush(stdout);  // before the errors
       evaluate::throw_if_failed(result);
@@ -68,6 +70,8 @@ std::function<int()> add_eval(CLI::App& app) {
   app.add_option("--out", flags->out, "Directory of the results; default: results/<name of the suite>");
   app.add_option("--markdown", flags->markdown, "Write the tables as a Markdown page too (see `draftsmith report`)")
       ->type_name("FILE");
+  app.add_flag("--latency", flags->latency,
+               "Print throughput and percentiles of time a sentence and a token too (files always have them)");
   app.add_flag("--tune-router", flags->tune_router,
                "Choose each router's threshold and longest draft by measured tokens per second on validation data, and "
                "write a copy of the router with these defaults: OUT/router");

@@ -21,13 +21,17 @@ struct ReportFlags {
   fs::path markdown;
   fs::path html;
   bool explain = false;
+  bool latency = false;
 };
 
 int run_report(const ReportFlags& flags) {
   const evaluate::Results results = evaluate::load_results(find_results(flags.results));
   if (!flags.markdown.empty()) write_file_atomic(flags.markdown, evaluate::report_markdown(results));
   if (!flags.html.empty()) write_file_atomic(flags.html, evaluate::report_html(results));
-  if (flags.markdown.empty() && flags.html.empty()) fmt::print("{}", evaluate::results_table(results, flags.explain));
+  if (flags.latency) fmt::print("{}", evaluate::latency_tables(results));
+  if (flags.markdown.empty() && flags.html.empty() && !flags.latency) {
+    fmt::print("{}", evaluate::results_table(results, flags.explain));
+  }
   return 0;
 }
 
@@ -42,6 +46,7 @@ std::function<int()> add_report(CLI::App& app) {
   app.add_flag(
       "--explain", flags->explain,
       "Print what would make each setting faster, and where time went beyond the prediction; pages always say");
+  app.add_flag("--latency", flags->latency, "Print throughput and percentiles of time a sentence and a token instead");
   app.footer(
       "Without --markdown and --html the tables are printed. A page says what was measured, with which\n"
       "command, commit and machine, and when; nothing is measured again.\n"

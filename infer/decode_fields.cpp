@@ -6,7 +6,7 @@
 
 #include "infer/acceptance/cascade.h"
 #include "infer/acceptance/rollback.h"
-#include "infer/beam/hypotheses.h"
+#include "infer/beam/beam_fields.h"
 #include "infer/decode_options.h"
 #include "infer/inside/calm.h"
 #include "infer/inside/ppd_sides.h"
@@ -202,36 +202,6 @@ void add_window_options(Fields<O>& fields) {
            "false: it writes none, and only supplies the drafter with representations of finished blocks.");
 }
 
-void add_beam_options(Fields<O>& fields) {
-  std::vector<std::string> stoppings = early_stoppings().names();
-  fields
-      .add("num_beams", &O::num_beams, GridKey::kList, methods({"beam"}), Label{"beams"}, AlwaysNamed{}, Range{1, 256},
-           "Beams of the method beam, as Transformers has it. Default: the model's own setting if above 1, else 4 (in "
-           "suites always 4).")
-      .add("length_penalty", &O::length_penalty, GridKey::kList, methods({"beam"}), Label{"LP"}, Range{-100, 100},
-           UnnamedIf<O>{[](const O& o) { return o.length_penalty.value_or(1) == 1; }},
-           "Beam search orders outputs by (sum of log p) / tokens^length_penalty: above 0 favours long ones. Default: "
-           "the model's own setting, else 1 (in suites always 1).")
-      .add("early_stopping", &O::early_stopping, GridKey::kList, methods({"beam"}),
-           UnnamedIf<O>{[](const O& o) { return o.early_stopping.empty() || o.early_stopping == "false"; }},
-           or_none(std::move(stoppings)),
-           "When beam search ends with as many finished outputs as beams: true at once; false when the best running "
-           "beam scores worse at its present length; never when it would score worse at the length limit too. Default: "
-           "the model's own setting, else false (in suites always false).")
-      .add("n_best", &O::n_best, methods({"beam"}), Range{1, 256},
-           "Outputs of beam search for each input, best first; at most num_beams. --json gives their scores.");
-}
-
-// Beam search has n_best for several outputs.
-void check_samples(const O& options, const std::string& where, Problems& problems) {
-  if (!options.searches_beams() || options.num_samples == 1) return;
-  problems.add({.where = where,
-                .what = "method beam samples nothing",
-                .expected = "num_samples 1 or none",
-                .found = "num_samples " + std::to_string(options.num_samples),
-                .hint = "for several outputs of an input, use n_best"});
-}
-
 void add_inside_options(Fields<O>& fields) {
   fields
       .add("exits", &O::exits, GridKey::kValue, Label{""},
@@ -276,7 +246,8 @@ void add_lengths(Fields<O>& fields) {
            "A prompt that fills the context of the model or its drafter, so that no token could follow: error refuses "
            "it; truncate-left drops its beginning (never the BOS) so that max_new_tokens fit, at most half of the "
            "context; skip gives it an empty output.")
-      .add("batch_size", &O::batch_size, Range{1, 4096}, "Inputs decoded together. Default: 1.")
+      .add("batch_size", &O::batch_size, GridKey::kList, OuterLoop{}, Label{"batch"}, Range{1, 4096}, Unit{"inputs"},
+           "Inputs decoded together. Default: 1; in suites the suite's own, and baselines have the same.")
       .add("seed", &O::seed, "Seed of all sampling. The same seed gives the same output at every batch size.")
       .add("measure_alpha", &O::measure_alpha, NoResult{},
            "Measure alpha, the mean of sum_x min(p, q), when sampling (costs a pass over the vocabulary for each "
@@ -306,7 +277,7 @@ Fields<DecodeOptions> DecodeOptions::fields() {
   add_lengths(fields);
   fields.check([](const O& options, const std::string& where, Problems& problems) {
     check_temperature(options, where, problems);
-    check_samples(options, where, problems);
+    check_beam_options(options, where, problems);
     check_parts(options, where, problems);
     check_stop_strings(options, where, problems);
   });

@@ -30,7 +30,8 @@ SEARCHES = [
     {"num_beams": 5, "length_penalty": 0.0, "early_stopping": "never"},
     {"num_beams": 3, "length_penalty": 1.5, "early_stopping": "never", "num_return_sequences": 3},
     {"num_beams": 6, "length_penalty": -0.5, "num_return_sequences": 6},
-    {"num_beams": 4, "num_return_sequences": 2, "repetition_penalty": 1.3, "no_repeat_ngram_size": 2, "min_new_tokens": 4},
+    {"num_beams": 4, "num_return_sequences": 2, "repetition_penalty": 1.3, "no_repeat_ngram_size": 2,
+     "min_new_tokens": 4},
 ]
 
 

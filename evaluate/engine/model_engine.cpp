@@ -272,7 +272,7 @@ class ModelEngine final : public Engine {
   infer::DecodeOptions decode_options(const Setting& run, int64_t max_new_tokens) const {
     infer::DecodeOptions decode = run.decode;
     decode.max_new_tokens = max_new_tokens;
-    decode.batch_size = options_.batch_size;
+    if (!decode.batch_size) decode.batch_size = options_.batch_size;
     decode.seed = options_.seed + (run.repeats.empty() ? 0 : 1);
     return decode;
   }

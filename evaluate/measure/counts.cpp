@@ -1,6 +1,7 @@
 #include "evaluate/measure/counts.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -46,23 +47,25 @@ struct SettingPass {
   Engine& engine;
   const MeasurementStore& store;
 
+  int64_t size() const { return task.batch_size_of(setting); }
+
   nlohmann::json count(int64_t first_line) const {
-    DecodeBatch batch{task.batch(first_line), first_line, task.max_new_tokens, true};
+    DecodeBatch batch{task.batch(setting, first_line), first_line, task.max_new_tokens, true};
     if (carries(setting) && first_line > 0) {
-      batch.window = records_of(store.at(name_of(task, setting, first_line - task.batch_size))).back().window;
+      batch.window = records_of(store.at(name_of(task, setting, first_line - size()))).back().window;
     }
     return to_json(engine.decode(setting, batch));
   }
 
   void add_chains(int64_t processes, std::vector<Chain>& chains) const {
-    const int64_t batches = (task.lines() + task.batch_size - 1) / task.batch_size;
+    const int64_t batches = (task.lines() + size() - 1) / size();
     const int64_t parts = carries(setting) ? 1 : kChainsOfAProcess * processes;
     const int64_t in_chain = (batches + parts - 1) / parts;
     for (int64_t batch = 0; batch < batches; ++batch) {
       if (batch % in_chain == 0) chains.emplace_back();
-      const int64_t first = batch * task.batch_size;
+      const int64_t first = batch * size();
       chains.back().push_back({.name = name_of(task, setting, first),
-                               .size = std::ssize(task.batch(first)),
+                               .size = std::ssize(task.batch(setting, first)),
                                .measure = [*this, first] { return count(first); },
                                .owner = owner_of(task, setting)});
     }
@@ -75,9 +78,15 @@ std::string measured_name(const Setting& setting) {
   return setting.label + " " + sha256(setting.method() + setting.params().dump()).substr(0, 8);
 }
 
-std::span<const Prompt> MeasureTask::batch(int64_t first_line) const {
-  const int64_t rows = std::min(batch_size, lines() - first_line);
+std::span<const Prompt> MeasureTask::batch(const Setting& setting, int64_t first_line) const {
+  const int64_t rows = std::min(batch_size_of(setting), lines() - first_line);
   return {prompts.data() + first_line, static_cast<size_t>(rows)};
+}
+
+int64_t MeasureTask::common_batch() const {
+  int64_t common = 1;
+  for (const Setting& setting : settings) common = std::lcm(common, batch_size_of(setting));
+  return common;
 }
 
 std::vector<Chain> counting_chains(const MeasureTask& task, Engine& engine, const MeasurementStore& store,
@@ -97,7 +106,7 @@ TaskRecords counted_records(const MeasureTask& task, const MeasurementStore& sto
   for (const Setting& setting : task.settings) {
     if (failed.contains(setting.label)) continue;
     SettingRecords& all = records[setting.label];
-    for (int64_t first = 0; first < task.lines(); first += task.batch_size) {
+    for (int64_t first = 0; first < task.lines(); first += task.batch_size_of(setting)) {
       const SettingRecords batch = records_of(store.at(name_of(task, setting, first)));
       all.insert(all.end(), batch.begin(), batch.end());
     }

@@ -28,11 +28,15 @@ struct MeasureTask {
   std::vector<Prompt> prompts;
   std::vector<Setting> settings;
   int64_t max_new_tokens = 0;
-  int64_t timed = 0;  // number of timed lines; 0: all
-  int64_t batch_size = 1;
+  int64_t timed = 0;       // number of timed lines; 0: all
+  int64_t batch_size = 1;  // lines decoded together by settings without a batch size of their own
 
   int64_t lines() const { return std::ssize(prompts); }
-  std::span<const Prompt> batch(int64_t first_line) const;
+  int64_t batch_size_of(const Setting& setting) const { return setting.decode.batch_size.value_or(batch_size); }
+  // Returns the prompts of a setting's batch that begins at a line.
+  std::span<const Prompt> batch(const Setting& setting, int64_t first_line) const;
+  // Returns the fewest lines that every setting decodes in whole batches.
+  int64_t common_batch() const;
 };
 
 // Returns the task's counting pass for so many processes. The result refers to task, engine and store.

@@ -32,6 +32,11 @@ size_t LineRecord::median_index() const {
   return order[(order.size() - 1) / 2];
 }
 
+double LineRecord::latency() const {
+  const size_t middle = median_index();
+  return middle < details.size() ? details[middle].latency : repetitions[middle].total();
+}
+
 nlohmann::json LineRecord::counts_json() const {
   nlohmann::json counts;
   for (const auto count : kCounts) counts.push_back(stats.*count);
@@ -68,7 +73,9 @@ LineRecord LineRecord::from_counts(const nlohmann::json& json) {
 nlohmann::json LineRecord::times_json() const {
   nlohmann::json json{{"turn", turn}, {"seconds", nlohmann::json::array()}};
   for (const auto& repetition : repetitions) json["seconds"].push_back(seconds_json(repetition));
-  for (const TimingDetail& detail : details) json["details"].push_back({detail.overhead, detail.waited});
+  for (const TimingDetail& detail : details) {
+    json["details"].push_back({detail.overhead, detail.waited, detail.latency});
+  }
   if (timed_again > 0) json["timed_again"] = timed_again;
   return json;
 }
@@ -79,7 +86,7 @@ void LineRecord::set_times(const nlohmann::json& json) {
   repetitions.clear();
   details.clear();
   for (const auto& detail : json.value("details", nlohmann::json::array())) {
-    details.push_back({.overhead = detail.at(0), .waited = detail.at(1)});
+    details.push_back({.overhead = detail.at(0), .waited = detail.at(1), .latency = detail.at(2)});
   }
   for (const auto& repetition : json.at("seconds")) {
     repetitions.push_back({.encode = repetition.at(0),
@@ -96,7 +103,8 @@ void add_overhead(SettingRecords& batch, double elapsed) {
   const double share = batch.empty() ? 0 : std::max(elapsed - known, 0.0) / static_cast<double>(batch.size());
   for (LineRecord& line : batch) {
     line.repetitions.back().other += share;
-    line.details.push_back({.overhead = share, .waited = 0});
+    line.details.push_back(
+        {.overhead = share, .waited = 0, .latency = known + share * static_cast<double>(batch.size())});
   }
 }
 

@@ -17,6 +17,7 @@ namespace draftsmith::evaluate {
 struct TimingDetail {
   double overhead = 0;  // seconds of PhaseSeconds::other outside of the rounds: before, after, and between batches
   double waited = 0;    // seconds, spread over all phases, in which the decoding thread did not run
+  double latency = 0;   // seconds of the whole batch
 };
 
 // Output, counts and times of one line under one setting. With several samples of a line, counts and times are sums,
@@ -38,6 +39,8 @@ struct LineRecord {
   const infer::PhaseSeconds& median() const { return repetitions[median_index()]; }
   // Returns the index of that repetition. Errors: std::logic_error for a line that was not timed.
   size_t median_index() const;
+  // Returns the latency of that repetition, in seconds; of lines without details its total.
+  double latency() const;
   // Returns the number of tokens that all samples emitted.
   int64_t tokens() const { return stats.emitted; }
   // Returns output and counts. Errors of what reads them: nlohmann::json::exception for other values.

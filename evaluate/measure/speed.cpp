@@ -194,6 +194,8 @@ Speed measure_speed(const SettingRecords& run, const SettingRecords& baseline,
   if (details < speed.lines) speed.overhead_seconds = speed.waited_seconds = std::nullopt;
   const auto tokens = static_cast<double>(speed.tokens);
   speed.tokens_per_second = quotient(tokens, speed.seconds.total());
+  speed.sentences_per_second = quotient(static_cast<double>(speed.lines), speed.seconds.total());
+  speed.latency = measure_latency(run);
   speed.ms_per_token = quotient(1000 * speed.seconds.total(), tokens);
   speed.decode_ms_per_token = quotient(1000 * speed.seconds.decode(), tokens);
   TimedLines lines(run, baseline);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "evaluate/measure/latency.h"
 #include "evaluate/measure/records.h"
 #include "metrics/resampling.h"
 
@@ -25,6 +26,8 @@ struct Speed {
   std::optional<double> overhead_seconds;  // likewise (TimingDetail); absent: unknown
   std::optional<double> waited_seconds;
   double tokens_per_second = 0;
+  double sentences_per_second = 0;  // lines, whatever their samples
+  Latency latency;
   double ms_per_token = 0;
   double decode_ms_per_token = 0;      // without encoder and prefill
   std::optional<double> length_ratio;  // tokens over the baseline's; absent if no line was timed

@@ -27,15 +27,20 @@ constexpr int64_t kMostAttempts = 3;
 class TaskTiming {
  public:
   TaskTiming(const MeasureTask& task, const SuiteOptions& options, Engine& engine, TaskRecords& records)
-      : task_(task), settings_(task.settings), options_(options), engine_(engine), records_(records) {}
+      : task_(task),
+        common_(task.common_batch()),
+        settings_(task.settings),
+        options_(options),
+        engine_(engine),
+        records_(records) {}
 
   // Decodes the first lines with every setting, untimed, until allocations, thread pools and caches settle.
   void warm_up() {
     const int64_t lines = std::min<int64_t>(options_.warmup, task_.lines());
-    for (int64_t first = 0; first < lines; first += task_.batch_size) {
+    for (int64_t first = 0; first < lines; first += common_) {
       for (const auto& setting : settings_) {
         attempt(setting, [&] {
-          const double seconds = seconds_of(engine_.decode(setting, request(setting, first)));
+          const double seconds = seconds_of_common(setting, first, std::min(first + common_, lines));
           fastest_ = fastest_ > 0 ? std::min(fastest_, seconds) : seconds;
         });
       }
@@ -44,17 +49,17 @@ class TaskTiming {
     }
   }
 
-  // Returns the number of batches in a turn, so that the fastest setting's turn takes kSecondsOfATurn.
+  // Returns the number of common batches in a turn, so that the fastest setting's turn takes kSecondsOfATurn.
   int64_t batches_of_a_turn() const {
     if (fastest_ <= 0) return 1;
     return std::clamp<int64_t>(std::llround(std::ceil(kSecondsOfATurn / fastest_)), 1, kMostBatchesOfATurn);
   }
 
-  // Times the batches that begin at these lines.
+  // Times the common batches that begin at these lines.
   void measure(const std::vector<int64_t>& first_lines) {
     for (auto& [label, records] : records_) {
       for (const int64_t first : first_lines) {
-        for (LineRecord& record : batch_of(records, first)) record.turn = first_lines.front();
+        for (LineRecord& record : common_of(records, first)) record.turn = first_lines.front();
       }
     }
     for (int64_t repetition = 0; repetition < options_.repetitions; ++repetition) {
@@ -68,12 +73,12 @@ class TaskTiming {
     ++turns_;
   }
 
-  // Returns the times of the batch that begins at `first_line`.
+  // Returns the times of the common batch that begins at `first_line`.
   nlohmann::json times_of(int64_t first_line) {
     nlohmann::json json = nlohmann::json::object();
     for (const auto& setting : settings_) {
       auto& times = json[measured_name(setting)];
-      for (const LineRecord& record : batch_of(records_.at(setting.label), first_line)) {
+      for (const LineRecord& record : common_of(records_.at(setting.label), first_line)) {
         times.push_back(record.times_json());
       }
     }
@@ -86,7 +91,7 @@ class TaskTiming {
       if (!times.contains(measured_name(setting))) return false;
     }
     for (const auto& setting : settings_) {
-      const std::span<LineRecord> batch = batch_of(records_.at(setting.label), first_line);
+      const std::span<LineRecord> batch = common_of(records_.at(setting.label), first_line);
       const auto& own = times.at(measured_name(setting));
       for (size_t row = 0; row < batch.size(); ++row) batch[row].set_times(own.at(row));
     }
@@ -113,19 +118,38 @@ class TaskTiming {
     for (const auto& [label, message] : failed_) records_.erase(label);
   }
 
-  std::span<LineRecord> batch_of(SettingRecords& records, int64_t first_line) const {
-    return {records.data() + first_line, task_.batch(first_line).size()};
+  // Returns the first line behind the common batch that begins at `first_line`.
+  int64_t end_of_common(int64_t first_line) const { return std::min(first_line + common_, task_.lines()); }
+
+  std::span<LineRecord> common_of(SettingRecords& records, int64_t first_line) const {
+    return {records.data() + first_line, static_cast<size_t>(end_of_common(first_line) - first_line)};
+  }
+
+  // Decodes the lines from `first` to before `last`, at least. Returns the seconds that a common batch takes.
+  double seconds_of_common(const Setting& setting, int64_t first, int64_t last) {
+    double seconds = 0;
+    int64_t decoded = 0;
+    for (; first < last; first += task_.batch_size_of(setting)) {
+      const SettingRecords records = engine_.decode(setting, request(setting, first));
+      seconds += seconds_of(records);
+      decoded += std::ssize(records);
+    }
+    return seconds * static_cast<double>(common_) / static_cast<double>(decoded);
   }
 
   DecodeBatch request(const Setting& setting, int64_t first_line) const {
-    return {task_.batch(first_line), first_line, task_.max_new_tokens, false,
+    return {task_.batch(setting, first_line), first_line, task_.max_new_tokens, false,
             first_window(setting, records_.at(setting.label), first_line)};
   }
 
   // Times one turn of a setting.
   void time(const Setting& setting, const std::vector<int64_t>& first_lines) {
     settle(setting, first_lines.front());
-    for (const int64_t first : first_lines) time_batch(setting, first);
+    for (const int64_t first : first_lines) {
+      for (int64_t line = first; line < end_of_common(first); line += task_.batch_size_of(setting)) {
+        time_batch(setting, line);
+      }
+    }
   }
 
   // A timing of a batch. The machine may have stood still meanwhile: this thread then waited for most of the time. That
@@ -152,7 +176,8 @@ class TaskTiming {
 
   // Times a batch, again if the machine stood still. If it always did, the timing that waited least counts.
   void time_batch(const Setting& setting, int64_t first_line) {
-    const std::span<LineRecord> records = batch_of(records_.at(setting.label), first_line);
+    const std::span<LineRecord> records(records_.at(setting.label).data() + first_line,
+                                        task_.batch(setting, first_line).size());
     Timing best = timing_of(setting, first_line);
     for (int64_t attempt = 1; best.stood_still && attempt < kMostAttempts; ++attempt) {
       ++records.front().timed_again;
@@ -186,17 +211,20 @@ class TaskTiming {
   }
 
   const MeasureTask& task_;
+  const int64_t common_;           // MeasureTask::common_batch()
   std::vector<Setting> settings_;  // those of the task that have not failed
   const SuiteOptions& options_;
   Engine& engine_;
   TaskRecords& records_;
   std::map<std::string, std::string> failed_;
-  double fastest_ = 0;  // seconds of the fastest batch; 0: unknown
+  double fastest_ = 0;  // seconds of the fastest common batch; 0: unknown
   size_t turns_ = 0;    // number of measure() calls
 };
 
 std::string name_of(const MeasureTask& task, int64_t first_line) {
-  return measurement_name({"times", task.key, std::to_string(first_line)});
+  std::vector<std::string> parts{"times", task.key, std::to_string(first_line)};
+  if (task.common_batch() != task.batch_size) parts.push_back("of " + std::to_string(task.common_batch()));
+  return measurement_name(parts);
 }
 
 }  // namespace
@@ -206,11 +234,12 @@ std::map<std::string, std::string> time_task(const MeasureTask& task, const Suit
                                              TaskRecords& records) {
   TaskTiming timing(task, options, engine, records);
   const int64_t lines = task.timed > 0 ? std::min(task.timed, task.lines()) : task.lines();
+  const int64_t common = task.common_batch();
   Progress progress(
       {.style = progress_style(context.quiet), .title = "timing " + task.name, .unit = "lines", .total = lines});
-  const auto rows = [&](int64_t first) { return std::min(std::ssize(task.batch(first)), lines - first); };
-  std::vector<int64_t> missing;  // first lines of batches
-  for (int64_t first = 0; first < lines; first += task.batch_size) {
+  const auto rows = [&](int64_t first) { return std::min(common, lines - first); };
+  std::vector<int64_t> missing;  // first lines of common batches
+  for (int64_t first = 0; first < lines; first += common) {
     const std::string name = name_of(task, first);
     if (store.has(name) && timing.resume(first, store.at(name))) {
       progress.advance(rows(first));

@@ -15,6 +15,9 @@ namespace draftsmith::evaluate {
 // With `explain` it also shows what would make settings faster, and where their time went.
 std::string results_table(const Results& results, bool explain = false);
 
+// Returns the tables of throughput and latency of each task for the console, which results_table() leaves out.
+std::string latency_tables(const Results& results);
+
 // Returns a CSV file with a line for each setting of each task. Absent values are empty.
 std::string results_csv(const Results& results);
 

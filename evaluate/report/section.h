@@ -51,6 +51,9 @@ struct CsvColumn {
 // Returns the cell of a number; null for an unknown or absent number.
 nlohmann::ordered_json csv_number(const std::optional<double>& value);
 
+// Wish without which the console leaves a section out; other reports have it always.
+enum class Request { kNone, kExplain, kLatency };
+
 // Part of a report that shows one aspect of a task, or of all results. An empty list of parts leaves it out.
 struct Section {
   std::string title = {};  // heading on pages; empty: none
@@ -59,7 +62,7 @@ struct Section {
   // Returns the parts that no task has of its own, which a page shows after the tasks.
   std::vector<Part> (*shared_parts)(const Results& results) = nullptr;
   std::vector<CsvColumn> csv = {};
-  bool on_request = false;  // the console leaves it out unless it is asked for
+  Request request = Request::kNone;
 };
 
 // Leading score of a task's metric: name (empty if nothing is scored), shown digits and size of a point.

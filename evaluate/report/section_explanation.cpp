@@ -130,7 +130,7 @@ std::vector<Part> explanation_parts(const TaskView& view, Form form) {
 }  // namespace
 
 Section explanation_section() {
-  return {.title = "What would make this faster", .parts = explanation_parts, .on_request = true};
+  return {.title = "What would make this faster", .parts = explanation_parts, .request = Request::kExplain};
 }
 
 }  // namespace draftsmith::evaluate

@@ -2,12 +2,15 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 
 #include <fmt/format.h>
 
 #include "evaluate/report/busy_note.h"
 #include "evaluate/report/check_notes.h"
+#include "evaluate/report/drafter_note.h"
 #include "evaluate/report/sections.h"
+#include "evaluate/report/versus_beams.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -74,7 +77,7 @@ struct TableRow {
 struct SettingColumn {
   std::string brief;
   std::string full;
-  std::string (*cell)(const TableRow& row);
+  std::function<std::string(const TableRow& row)> cell;
   std::string title = {};  // of pages: what the column is
   Align align = Align::kRight;
 
@@ -134,9 +137,25 @@ std::vector<SettingColumn> acceptance_cells() {
   };
 }
 
+// Returns the columns of speedups beside the task's beam searches.
+std::vector<SettingColumn> versus_beam_cells(const TaskResult& task) {
+  std::vector<SettingColumn> columns;
+  for (const int64_t beams : beams_of(task)) {
+    const std::string header = fmt::format("vs beam {}", beams);
+    columns.push_back({header, header,
+                       [beams](const TableRow& row) {
+                         const BeamSpeedup* versus = versus_beams(row.setting, beams);
+                         return versus == nullptr ? "" : fixed(versus->speedup.value, 2);
+                       },
+                       fmt::format("tokens a second over those of beam search with {} beams", beams)});
+  }
+  return columns;
+}
+
 // Returns the columns of a form's tables.
-std::vector<SettingColumn> columns_of(const ScoreStyle& score, Form form) {
+std::vector<SettingColumn> columns_of(const TaskResult& task, const ScoreStyle& score, Form form) {
   std::vector<SettingColumn> columns = quality_and_speed_cells(score.name);
+  for (SettingColumn& column : versus_beam_cells(task)) columns.push_back(std::move(column));
   for (SettingColumn& column : acceptance_cells()) columns.push_back(std::move(column));
   std::erase_if(columns, [&](const SettingColumn& column) { return column.header(form).empty(); });
   return columns;
@@ -148,7 +167,7 @@ Table settings_table(const TaskResult& task, Form form) {
   const bool fallbacks = std::any_of(settings.begin(), settings.end(), [](const SettingResult* setting) {
     return setting->falls_back() && !fixed(setting->acceptance.fallback_rate, 3).empty();
   });
-  const std::vector<SettingColumn> columns = columns_of(score, form);
+  const std::vector<SettingColumn> columns = columns_of(task, score, form);
   std::vector<Column> headers;
   for (const SettingColumn& column : columns) headers.push_back({column.header(form), column.align, column.title});
   Table table(std::move(headers));
@@ -216,20 +235,6 @@ void add_notes(const SettingResult& setting, Form form, std::vector<std::string>
     std::string text = note(setting, form);
     if (!text.empty()) notes.push_back(std::move(text));
   }
-}
-
-std::string drafter_note(const std::string& name, const DrafterResult& drafter) {
-  std::string note = fmt::format("Drafter {}: cost ratio c = {}", name, fixed(drafter.cost_ratio, 3));
-  if (const auto& alpha = drafter.alpha_forced) {
-    note += fmt::format(", alpha_forced {} at T = 0 and {} at T = 1", fixed(alpha->temperature_0, 3),
-                        fixed(alpha->temperature_1, 3));
-  }
-  if (drafter.target_step_seconds) {
-    note += "; a target step of 1, 2, … tokens takes";
-    for (const double seconds : *drafter.target_step_seconds) note += fmt::format(" {:.2f}", seconds * 1000);
-    note += " ms";
-  }
-  return note + ".";
 }
 
 std::string caption_of(const TaskResult& task, Form form) {

@@ -1,5 +1,6 @@
 // Columns of the CSV file on quality, speed and acceptance of each setting.
 #include "evaluate/report/sections.h"
+#include "evaluate/report/versus_beams.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -102,7 +103,7 @@ std::vector<CsvColumn> acceptance_columns() {
 
 std::vector<CsvColumn> setting_columns() {
   std::vector<CsvColumn> columns = quality_columns();
-  for (const auto& more : {speed_columns(), acceptance_columns()}) {
+  for (const auto& more : {speed_columns(), versus_beam_columns(), acceptance_columns()}) {
     columns.insert(columns.end(), more.begin(), more.end());
   }
   return columns;

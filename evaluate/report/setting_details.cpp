@@ -23,7 +23,10 @@ constexpr std::array kParameters{KeyWords{"model", "decoded by"},
                                  KeyWords{"max_entropy", "largest entropy (H)"},
                                  KeyWords{"threshold", "router's threshold (tau)"},
                                  KeyWords{"max_risk", "largest risk of a rejection (h)"},
-                                 KeyWords{"num_samples", "samples"}};
+                                 KeyWords{"num_samples", "samples"},
+                                 KeyWords{"batch_size", "lines decoded together"},
+                                 KeyWords{"num_beams", "beams"},
+                                 KeyWords{"length_penalty", "length penalty"}};
 
 std::string value_words(const ordered_json& value) {
   if (value.is_string()) return value.get<std::string>();
@@ -55,6 +58,9 @@ ordered_json details_of(const SettingResult& setting, const ScoreStyle& score) {
   if (setting.quality.difference) details.add("difference", setting.quality.difference->value, score.digits);
   details.add("speedup", setting.speed.speedup.value, 2, " ×");
   details.add("without encoder and prompt", setting.speed.speedup_decode.value, 2, " ×");
+  for (const BeamSpeedup& versus : setting.speed.versus_beams) {
+    details.add(fmt::format("beside beam search, {} beams", versus.beams), versus.speedup.value, 2, " ×");
+  }
   if (setting.predicted) details.add("predicted by theory", setting.predicted->speedup, 2, " ×");
   details.add("tokens a second", setting.speed.tokens_per_second, 0);
   details.add("tokens a target run", setting.acceptance.tokens_per_target_run, 2);

@@ -29,9 +29,17 @@ namespace draftsmith::evaluate {
 template <class T>
 using Named = std::vector<std::pair<std::string, T>>;
 
+// Speed beside a beam search of the target.
+struct BeamSpeedup {
+  int64_t beams = 0;
+  std::string setting;  // name of the beam search
+  Ratio speedup;        // ratio of tokens per second, as Speed::speedup
+};
+
 // Speed with its upper bound.
 struct SpeedResult : Speed {
-  std::optional<double> bound;  // upper bound of speedup_decode (decode_bound())
+  std::vector<BeamSpeedup> versus_beams;  // one for each number of beams in the suite
+  std::optional<double> bound;            // upper bound of speedup_decode (decode_bound())
 };
 
 // Counts and ratios of DecodeStats over all lines.

@@ -44,6 +44,26 @@ void visit(Io& io, Of<Io, infer::PhaseSeconds>& seconds) {
 }
 
 template <class Io>
+void visit(Io& io, Of<Io, Percentiles>& percentiles) {
+  io("p50", percentiles.p50);
+  io("p95", percentiles.p95);
+  io("p99", percentiles.p99);
+}
+
+template <class Io>
+void visit(Io& io, Of<Io, Latency>& latency) {
+  io("sentence_ms", latency.sentence_ms);
+  io("token_ms", latency.token_ms);
+}
+
+template <class Io>
+void visit(Io& io, Of<Io, BeamSpeedup>& versus) {
+  io("beams", versus.beams);
+  io("setting", versus.setting);
+  io.estimate("speedup", versus.speedup.value, versus.speedup.interval);
+}
+
+template <class Io>
 void visit(Io& io, Of<Io, SpeedResult>& speed) {
   io("lines", speed.lines);
   io("tokens", speed.tokens);
@@ -58,6 +78,9 @@ void visit(Io& io, Of<Io, SpeedResult>& speed) {
   io("overhead_seconds", speed.overhead_seconds);
   io("waited_seconds", speed.waited_seconds);
   io("speedup_decode_bound", speed.bound);
+  io("sentences_per_second", speed.sentences_per_second);
+  io("latency", speed.latency);
+  if (!Io::kWrites || !speed.versus_beams.empty()) io("versus_beams", speed.versus_beams);
 }
 
 template <class Io>

@@ -81,6 +81,7 @@ class TaskSummary {
     result.hypotheses = hypotheses_file(*measured_.task, row);
     result.quality = quality(setting);
     static_cast<Speed&>(result.speed) = measure_speed(records(setting), records(baseline), resampling_of(options_));
+    result.speed.versus_beams = versus_beams(setting);
     result.failed_lines = failed_lines(records(setting));
     result.acceptance = acceptance(setting, stats);
     add_prediction(setting, stats, result);
@@ -106,6 +107,26 @@ class TaskSummary {
                                                                metric_->function(), resampling_of(options_));
     quality.difference = {.value = test.difference, .interval = test.difference_interval, .p_value = test.p_value};
     return quality;
+  }
+
+  int64_t lines_together(const Setting& setting) const {
+    return setting.decode.batch_size.value_or(options_.batch_size);
+  }
+
+  // Returns the speed beside the target's beam searches with the same batches; of searches with the same number of
+  // beams the first one counts.
+  std::vector<BeamSpeedup> versus_beams(const Setting& setting) const {
+    std::vector<BeamSpeedup> found;
+    for (const SettingRow& row : measured_.rows) {
+      const Setting& beam = row.settings;
+      const bool alike = lines_together(beam) == lines_together(setting) && setting.decode.num_samples == 1;
+      if (!beam.decode.searches_beams() || !beam.decodes_target() || !alike) continue;
+      const int64_t beams = beam.decode.num_beams.value_or(0);
+      if (std::ranges::find(found, beams, &BeamSpeedup::beams) != found.end()) continue;
+      found.push_back(
+          {beams, row.label, measure_speed(records(setting), records(beam), resampling_of(options_)).speedup});
+    }
+    return found;
   }
 
   // Returns the number of a setting's output sequences on the whole task; failed lines have none.
@@ -208,7 +229,7 @@ class TaskSummary {
     const bool comparable = setting.decodes_target() || setting.temperature() == 0;
     if (!(runs_head || setting.decode.decodes_inside()) || !comparable) return;
     SpeedResult& speed = result.speed;
-    if (speed.lines == 0 || options_.batch_size * setting.decode.num_samples > 1) return;
+    if (speed.lines == 0 || lines_together(setting) * setting.decode.num_samples > 1) return;
     // A model is bounded by its own steps, however fast the target's are.
     const SettingRecords& plain = setting.decodes_target() ? records(baseline) : measured_.own_greedy(setting);
     const LayerDepth depth = engine_.depth(setting);

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/sha256.h"
+#include "evaluate/suite/setting_defaults.h"
 #include "infer/parts.h"
 
 namespace draftsmith::evaluate {
@@ -82,35 +83,8 @@ std::string group_of(const std::string& name, const Setting& setting) {
   if (decode.min_new_tokens) group += fmt::format(".min_new{}", *decode.min_new_tokens);
   if (!decode.stop_strings.empty()) group += ".stop_" + sha256(ordered_json(decode.stop_strings).dump()).substr(0, 8);
   if (decode.num_samples != 1) group += fmt::format(".samples{}", decode.num_samples);
+  if (decode.batch_size) group += fmt::format(".batch{}", *decode.batch_size);
   return file_safe(group);
-}
-
-// Takes each of temperature, top_k, top_p and min_p that `decode` lacks from `from`.
-void take_sampling(const DecodeOptions& from, DecodeOptions& decode) {
-  if (!decode.temperature) decode.temperature = from.temperature;
-  if (!decode.top_k) decode.top_k = from.top_k;
-  if (!decode.top_p) decode.top_p = from.top_p;
-  if (!decode.min_p) decode.min_p = from.min_p;
-}
-
-// Takes what changes the decoding of every method alike: processors and stop strings.
-void take_processors(const DecodeOptions& from, DecodeOptions& decode) {
-  decode.repetition_penalty = from.repetition_penalty;
-  decode.no_repeat_ngram_size = from.no_repeat_ngram_size;
-  decode.min_new_tokens = from.min_new_tokens;
-  decode.stop_strings = from.stop_strings;
-}
-
-// Returns the options with sampling defaults. A model's own sampling settings would make models incomparable.
-DecodeOptions with_sampling(DecodeOptions decode) {
-  if (!decode.samples_by_default()) return decode;
-  DecodeOptions plain;
-  plain.temperature = 1;
-  plain.top_k = 0;
-  plain.top_p = 1;
-  plain.min_p = 0;
-  take_sampling(plain, decode);
-  return decode;
 }
 
 bool contains(const std::vector<Setting>& settings, const std::string& label) {
@@ -209,6 +183,7 @@ Setting baseline_of(const Setting& setting) {
   Setting baseline = greedy_baseline();
   baseline.decode.method = infer::baseline_method(setting.temperature()).name;
   baseline.decode.num_samples = setting.decode.num_samples;
+  baseline.decode.batch_size = setting.decode.batch_size;
   if (setting.temperature() != 0) take_sampling(setting.decode, baseline.decode);
   take_processors(setting.decode, baseline.decode);
   baseline.group = baseline.label = label_with_parameters("", baseline);
@@ -219,6 +194,7 @@ Setting greedy_of(const Setting& setting) {
   Setting greedy = greedy_baseline();
   greedy.model = setting.model;
   if (compares_with_own_greedy(setting)) take_processors(setting.decode, greedy.decode);
+  greedy.decode.batch_size = setting.decode.batch_size;
   greedy.group = greedy.label = label_with_parameters("", greedy);
   return greedy;
 }
@@ -227,7 +203,7 @@ Setting sampling_of(const Setting& setting) {
   Setting sampling;
   sampling.model = setting.model;
   sampling.decode.method = infer::baseline_method(1).name;
-  sampling.decode = with_sampling(sampling.decode);
+  sampling.decode = with_defaults(sampling.decode);
   sampling.label = "alpha_forced, samples of " + setting.model;  // blanks: file_safe() gives no such label
   return sampling;
 }
@@ -236,8 +212,8 @@ bool compares_with_own_greedy(const Setting& setting) {
   return (setting.temperature() == 0 || !setting.decodes_target()) && (setting.decode.drafts() || setting.inside());
 }
 
-std::vector<Setting> expand_grid(const SettingGrid& grid) {
-  const std::vector<DecodeOptions> points = grid.lists.combinations(with_sampling(grid.decode));
+std::vector<Setting> expand_grid(const SettingGrid& grid, int64_t batch_size) {
+  const std::vector<DecodeOptions> points = grid.lists.combinations(with_defaults(grid.decode));
   const std::vector<std::string> none{""};
   std::vector<Setting> settings;
   for (const std::string& drafter : grid.drafter.empty() ? none : grid.drafter) {
@@ -246,6 +222,7 @@ std::vector<Setting> expand_grid(const SettingGrid& grid) {
       setting.model = grid.model;
       setting.drafter = drafter;
       setting.decode = point;
+      if (point.batch_size == batch_size) setting.decode.batch_size.reset();
       setting.choose_on = grid.choose_on;
       setting.max_drop = grid.max_drop;
     }
@@ -260,7 +237,7 @@ std::vector<Setting> expand_grid(const SettingGrid& grid) {
 
 std::vector<std::vector<Setting>> expand_grids(const SuiteOptions& options) {
   std::vector<std::vector<Setting>> grids;
-  for (const SettingGrid& grid : options.run) grids.push_back(expand_grid(grid));
+  for (const SettingGrid& grid : options.run) grids.push_back(expand_grid(grid, options.batch_size));
   return grids;
 }
 

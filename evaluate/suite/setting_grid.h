@@ -67,9 +67,9 @@ Setting sampling_of(const Setting& setting);
 // than the target alpha_forced is measured on it.
 bool compares_with_own_greedy(const Setting& setting);
 
-// Returns all settings of one grid. Drafters change slowest, then sampling, then the other lists in the order of the
-// fields of DecodeOptions.
-std::vector<Setting> expand_grid(const SettingGrid& grid);
+// Returns all settings of one grid. Those with `batch_size`, the suite's own, have none of theirs. Drafters change
+// slowest, then sampling, then the other lists in the order of the fields of DecodeOptions.
+std::vector<Setting> expand_grid(const SettingGrid& grid, int64_t batch_size = 1);
 
 // Returns the settings of each [[run]], in the order of the suite.
 std::vector<std::vector<Setting>> expand_grids(const SuiteOptions& options);

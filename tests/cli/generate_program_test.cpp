@@ -106,6 +106,27 @@ TEST_F(GenerateProgram, JsonTextIsWhatTheIdsDecodeTo) {
   EXPECT_GT(breaks, 0U);
 }
 
+TEST_F(GenerateProgram, BeamSearchPrintsTheBestOutputsWithTheirScores) {
+  const std::vector<std::string> options{"--method",         "beam", "--num-beams", "4",
+                                         "--length-penalty", "0.6",  "--n-best",    "3"};
+  std::vector<std::string> json = options;
+  json.emplace_back("--json");
+  const ProgramResult result = generate(json, "he\nthere\n");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto found = objects(result.out);
+  ASSERT_EQ(found.size(), 6U);
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (i % 3 == 0) continue;
+    EXPECT_LE(found[i].at("score").get<double>(), found[i - 1].at("score").get<double>());
+  }
+  std::vector<std::string> live = options;
+  live.emplace_back("--stream");
+  EXPECT_EQ(generate(live, "he\nthere\n").out, generate(options, "he\nthere\n").out);
+  const ProgramResult wrong = generate({"--method", "beam", "--num-beams", "2", "--n-best", "3"}, "he\n");
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("at most num_beams = 2"));
+}
+
 TEST_F(GenerateProgram, LogProbabilitiesAreOfTheTokensAndNeedJson) {
   const ProgramResult result = generate({"--json", "--log-probs", "--max-new-tokens", "6"}, "he\nthere\n");
   ASSERT_EQ(result.exit_code, 0) << result.err;

@@ -46,6 +46,7 @@ class FakeEngine : public Engine {
   std::vector<double> distribution{0.4, 0.3, 0.2, 0.1};
   std::vector<std::vector<std::vector<int64_t>>> forced_outputs;  // of each forced_alpha()
   double tokens_per_run = 3;
+  bool detailed = false;  // records have timing details
   int64_t decodes = 0;
   int64_t fail_after = -1;  // decodes until the machine "dies"
   // What happens in a decoding: an exception is the setting's failure.
@@ -57,6 +58,7 @@ class FakeEngine : public Engine {
     bool count;
     int64_t first_line = 0;
     std::optional<int64_t> window = std::nullopt;
+    int64_t lines = 0;
   };
   std::vector<Call> calls;  // of decode()
 
@@ -86,12 +88,14 @@ class FakeEngine : public Engine {
     if (fail_after >= 0 && decodes >= fail_after) throw Killed();
     death(run, batch);
     ++decodes;
-    calls.push_back({run.label, batch.max_new_tokens, batch.count, batch.first_line, batch.window});
+    calls.push_back(
+        {run.label, batch.max_new_tokens, batch.count, batch.first_line, batch.window, std::ssize(batch.prompts)});
     if (batch.count) ++counted[run.label];
     std::vector<LineRecord> records;
     for (size_t i = 0; i < batch.prompts.size(); ++i) {
       records.push_back(line(run, batch.first_line + static_cast<int64_t>(i), batch.prompts[i].size()));
     }
+    if (detailed) add_overhead(records, 0);
     // Windows of drafts go on: one token more after each batch.
     for (LineRecord& record : records) {
       if (run.decode.drafts()) record.window = batch.window.value_or(5) + 1;
@@ -206,7 +210,7 @@ struct FakeSuite {
   static SettingGrid run(const std::string& method) {
     SettingGrid result;
     result.decode.method = method;
-    if (method != "greedy" && method != "sample") result.drafter = {"small"};
+    if (result.decode.drafts()) result.drafter = {"small"};
     return result;
   }
   SuiteResult evaluate(FakeEngine& engine) const {

@@ -1,5 +1,5 @@
-// Runs tools/parity_t5.py or parity_decoder_only.py (Transformers, in a virtual environment of its own) and reads what
-// it wrote.
+// Runs tools/parity_t5.py, parity_beams.py and their siblings (Transformers, in a virtual environment of its own) and
+// reads what they wrote.
 #pragma once
 
 #include <filesystem>

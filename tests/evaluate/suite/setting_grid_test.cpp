@@ -42,6 +42,45 @@ TEST(EvaluationRuns, ListsSpanAGridAndBaselinesComeFirst) {
                           "speculative.a.T0.G4", "sample.T0.7", "speculative.a.T0.7.G4"));
 }
 
+// Each batch size has a baseline of its own; the suite's own size is no part of names.
+TEST(EvaluationRuns, BatchSizesSpanAGridWithBaselinesOfTheSameSize) {
+  SuiteOptions options;
+  options.batch_size = 4;
+  SettingGrid assisted;
+  assisted.decode.method = "assisted";
+  assisted.drafter = {"a"};
+  assisted.lists[&DecodeOptions::batch_size] = {1, 4, 16};
+  SettingGrid sampled;
+  sampled.decode.method = "sample";
+  sampled.lists[&DecodeOptions::batch_size] = {16};
+  options.run = {assisted, sampled};
+  const auto settings = expand_settings(options);
+  EXPECT_THAT(labels(settings), ElementsAre("greedy", "greedy.batch1", "assisted.a.batch1", "assisted.a",
+                                            "greedy.batch16", "assisted.a.batch16", "sample.T1.batch16"));
+  EXPECT_EQ(settings.at(2).params().at("batch_size"), 1);
+  EXPECT_FALSE(settings.at(3).params().contains("batch_size"));
+  for (const Setting& setting : settings) {
+    EXPECT_EQ(baseline_of(setting).decode.batch_size, setting.decode.batch_size) << setting.label;
+    EXPECT_EQ(greedy_of(setting).decode.batch_size, setting.decode.batch_size) << setting.label;
+  }
+  EXPECT_NE(settings.at(2).group, settings.at(3).group);
+}
+
+TEST(EvaluationRuns, BeamSearchesHaveTheirParametersInTheirNames) {
+  SuiteOptions options;
+  SettingGrid plain;
+  plain.decode.method = "beam";
+  SettingGrid grid = plain;
+  grid.lists[&DecodeOptions::num_beams] = {2, 8};
+  grid.lists[&DecodeOptions::length_penalty] = {0.6, 1};
+  options.run = {plain, grid};
+  const auto settings = expand_settings(options);
+  EXPECT_THAT(labels(settings), ElementsAre("greedy", "beam.beams4", "beam.beams2.LP0.6", "beam.beams2",
+                                            "beam.beams8.LP0.6", "beam.beams8"));
+  for (const Setting& setting : settings) EXPECT_FALSE(setting.lossless());
+  EXPECT_EQ(baseline_of(settings.at(1)).label, "greedy");
+}
+
 TEST(EvaluationRuns, ANamedSingleSettingKeepsItsName) {
   SuiteOptions options;
   SettingGrid run;

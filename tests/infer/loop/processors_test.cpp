@@ -180,7 +180,7 @@ TEST(Processors, SamplingKeepsTheProcessedDistribution) {
 
 TEST(Processors, UnsupportedSettingsAreAnError) {
   auto settings = plain_settings();
-  settings.unsupported = {{"num_beams", "4"}};
+  settings.unsupported = {{"num_beam_groups", "4"}};
   EXPECT_THROW(decode_processed(settings, {}, kDescending, kDescending), UserError);
 }
 

@@ -87,7 +87,7 @@ TEST_F(GenerationSettings, AbsentOrNullKeysAreTheConfigsOwn) {
 }
 
 TEST_F(GenerationSettings, WhatIsNotImplementedIsNamed) {
-  const GenerationConfig generation = read({{"num_beams", 4},
+  const GenerationConfig generation = read({{"num_beam_groups", 4},
                                             {"typical_p", 0.9},
                                             {"guidance_scale", 2},
                                             {"sequence_bias", {{{1}, -1.0}}},
@@ -96,9 +96,25 @@ TEST_F(GenerationSettings, WhatIsNotImplementedIsNamed) {
   EXPECT_EQ(generation.unsupported.size(), 6);
   EXPECT_THAT(
       error_of([&] { require_supported(generation, "dir"); }),
-      AllOf(HasSubstr("num_beams"), HasSubstr("beam search"), HasSubstr("typical_p"), HasSubstr("guidance_scale"),
+      AllOf(HasSubstr("num_beam_groups"), HasSubstr("typical_p"), HasSubstr("guidance_scale"),
             HasSubstr("sequence_bias"), HasSubstr("exponential_decay_length_penalty"), HasSubstr("a_key_of_tomorrow")));
-  EXPECT_EQ(to_json(generation)["num_beams"], 4) << "saving a model keeps settings that we do not implement";
+  EXPECT_EQ(to_json(generation)["num_beam_groups"], 4) << "saving a model keeps settings that we do not implement";
+}
+
+TEST_F(GenerationSettings, BeamSearchIsReadAndWritten) {
+  const GenerationConfig generation = read({{"num_beams", 4}, {"length_penalty", 0.6}, {"early_stopping", true}});
+  EXPECT_NO_THROW(require_supported(generation, "dir"));
+  EXPECT_EQ(generation.num_beams, 4);
+  EXPECT_EQ(generation.length_penalty, 0.6);
+  EXPECT_EQ(generation.early_stopping, "true");
+  EXPECT_EQ(to_json(generation)["num_beams"], 4);
+  EXPECT_EQ(to_json(generation)["early_stopping"], true);
+  EXPECT_EQ(to_json(read({{"early_stopping", "never"}}))["early_stopping"], "never");
+  EXPECT_FALSE(to_json(read({{"early_stopping", false}})).contains("early_stopping"));
+  EXPECT_THAT(error_of([&] {
+                read({{"early_stopping", "soon"}, {"num_beams", 0}});
+              }),
+              AllOf(HasSubstr("early_stopping"), HasSubstr("num_beams")));
 }
 
 TEST_F(GenerationSettings, NeutralAndHarmlessValuesAreSupported) {
@@ -117,11 +133,15 @@ TEST_F(GenerationSettings, NeutralAndHarmlessValuesAreSupported) {
 }
 
 TEST_F(GenerationSettings, OldModelsKeepThemInConfigJson) {
-  const GenerationConfig generation = read_without_file(
-      {{"d_model", 512}, {"num_beams", 2}, {"no_repeat_ngram_size", 3}, {"task_specific_params", {{"num_beams", 4}}}});
+  const GenerationConfig generation = read_without_file({{"d_model", 512},
+                                                         {"num_beam_groups", 2},
+                                                         {"num_beams", 3},
+                                                         {"no_repeat_ngram_size", 3},
+                                                         {"task_specific_params", {{"num_beams", 4}}}});
   EXPECT_EQ(generation.no_repeat_ngram_size, 3);
   ASSERT_EQ(generation.unsupported.size(), 1);
-  EXPECT_EQ(generation.unsupported.front().name, "num_beams");
+  EXPECT_EQ(generation.unsupported.front().name, "num_beam_groups");
+  EXPECT_EQ(generation.num_beams, 3);
 }
 
 TEST_F(GenerationSettings, IdsOutsideTheVocabularyAndBadValuesAreAllReported) {
