@@ -16,6 +16,7 @@ const std::vector<Section>& sections() {
                                          windows_section(),
                                          prediction_quality_section(),
                                          quality_latency_section(),
+                                         work_section(),
                                          phases_section(),
                                          acceptance_positions_section(),
                                          accepted_lengths_section(),

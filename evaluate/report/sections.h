@@ -17,6 +17,7 @@ Section predicted_speed_section();       // predicted against measured
 Section windows_section();               // best draft windows (SpecGame)
 Section prediction_quality_section();    // how well drafters predict texts
 Section quality_latency_section();       // BiLD's figure 7
+Section work_section();                  // operations and bytes (BiLD's figure 8)
 Section phases_section();                // where time goes
 Section acceptance_positions_section();  // by place in the draft
 Section accepted_lengths_section();      // histograms

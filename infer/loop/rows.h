@@ -32,6 +32,7 @@ struct Row {
   std::optional<Problem> failure;  // the error that finished the row; its tokens are no output
   bool timed = false;              // finished, and has its share of the batch's time
   bool handover = false;           // the target writes the next token, the drafter drafts nothing
+  bool behind = false;             // loops on devices: the drafter has not processed the token before the last
   DecodeStats stats;
 
   int64_t length() const { return static_cast<int64_t>(tokens.size()); }
