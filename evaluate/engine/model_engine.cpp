@@ -159,6 +159,7 @@ class ModelEngine final : public Engine {
   }
 
   std::optional<infer::DecodeWork> work(const Setting& run, std::span<const infer::DecodedLine> lines) override {
+    if (!infer::counts_work(run.algorithm())) return std::nullopt;
     const model::TransformerModel& target = *models_.model(run.model).model;
     infer::DecodingShapes shapes{.target = {&target.config(), weight_type(run.model)},
                                  .exit_layer = depth(run).early,

@@ -185,6 +185,11 @@ double DecodeWork::operations_ratio() const {
   return draft.operations / draft_tokens / (target.operations / target_tokens);
 }
 
+bool counts_work(Algorithm algorithm) {
+  return algorithm == Algorithm::kPlain || algorithm == Algorithm::kDraftVerify || algorithm == Algorithm::kCalm ||
+         algorithm == Algorithm::kPpd;
+}
+
 DecodeWork decode_work(const DecodingShapes& shapes, std::span<const DecodedLine> lines) {
   return Decoded(shapes, lines).work();
 }

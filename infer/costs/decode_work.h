@@ -53,6 +53,9 @@ struct DecodeWork {
   double operations_ratio() const;
 };
 
+// Returns whether decode_work() knows what the algorithm runs.
+bool counts_work(Algorithm algorithm);
+
 // Returns the work of the lines. It is exact but for three means: of calm, attention and shared steps of batches take
 // the mean layer of exit; of ppd, branches attend to as many keys as the tokens they branch from; exits are taken to
 // have the model's own head.

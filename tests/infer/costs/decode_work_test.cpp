@@ -161,11 +161,55 @@ TEST(DecodeWork, CountsTheProductsOfExits) {
       DecodeOptions options = exit_options("early-exit");
       options.window_rule = window;
       options.exit_layer = 2;
-      const BothCounts counts = count_both(exit_models(*model), options, exit_sources(*model), {.exit_layer = 2});
+      const BothCounts counts =
+          count_both(exit_models(*model), options, exit_sources(*model), {.target = {}, .exit_layer = 2});
       expect_same(counts, std::string(family) + " " + window);
       EXPECT_GT(counts.stats.drafted, 0);
     }
   }
+}
+
+// The secondary's products, and those of the projections that read the primary.
+TEST(DecodeWork, CountsTheProductsOfTandems) {
+  for (const Kind kind : kKinds) {
+    const TandemPair pair = random_pair(kind);
+    DecodeOptions options = exit_options("tandem-speed");
+    options.temperature = 0;
+    const BothCounts counts = count_both(pair.models(), options, exit_sources(*pair.primary), {});
+    EXPECT_GT(counts.stats.drafted, 0);
+    // The primary's representations of an output's last round are not needed, and are counted nevertheless.
+    EXPECT_NEAR(counts.run.weights / counts.expected.weights, 1, 0.02);
+    EXPECT_LE(counts.run.weights, counts.expected.weights);
+  }
+}
+
+TEST(DecodeWork, CountsTheProductsOfTokensThatLeaveEarly) {
+  const auto model = exit_model({.family = "t5"});
+  DecodingShapes shapes{.target = {}, .algorithm = Algorithm::kCalm};
+  for (const char* measure : {"saturation", "margin"}) {
+    DecodeOptions options = exit_options("calm");
+    options.exit_measure = measure;
+    options.exit_threshold = 0.5;
+    shapes.reads_each_layer = options.exit_measure == "margin";
+    const BothCounts counts = count_both(exit_models(*model), options, exit_sources(*model), shapes);
+    EXPECT_LT(counts.stats.average_exit_layer(), kExitLayers) << measure;
+    // The sum, since attention takes the mean layer of exit.
+    EXPECT_NEAR((counts.run.weights + counts.run.attention) / (counts.expected.weights + counts.expected.attention), 1,
+                0.02)
+        << measure;
+  }
+}
+
+TEST(DecodeWork, CountsTheProductsOfPredictedTokens) {
+  const auto model = exit_model({.family = "t5"});
+  DecodeOptions options = exit_options("ppd");
+  options.early_layer = 2;
+  options.candidates = 3;
+  const BothCounts counts = count_both(exit_models(*model), options, exit_sources(*model),
+                                       {.target = {}, .exit_layer = 2, .algorithm = Algorithm::kPpd});
+  EXPECT_GT(counts.stats.early_matches, 0);
+  EXPECT_NEAR((counts.run.weights + counts.run.attention) / (counts.expected.weights + counts.expected.attention), 1,
+              0.03);
 }
 
 }  // namespace
