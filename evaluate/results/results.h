@@ -19,8 +19,8 @@
 #include "evaluate/results/failure.h"
 #include "evaluate/results/first_token_test.h"
 #include "evaluate/results/quality.h"
-#include "evaluate/theory/explanation.h"
 #include "evaluate/results/work_result.h"
+#include "evaluate/theory/explanation.h"
 #include "evaluate/theory/ppd_simulation.h"
 #include "infer/forced/match_rates.h"
 
