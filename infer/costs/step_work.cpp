@@ -76,6 +76,11 @@ Reads read_by_the_head(const TransformerConfig& config) {
   };
 }
 
+void add_attention(double operations, Work& work) {
+  work.operations += operations;
+  work.attention += operations;
+}
+
 // Adds weights that are read `passes` times, and the products of `tokens` tokens with them.
 void add_weights(const Work& once, double passes, double tokens, Work& work) {
   work.weight_bytes += passes * once.weight_bytes;
@@ -94,11 +99,12 @@ Work& Work::operator+=(const Work& added) {
   weight_bytes += added.weight_bytes;
   cache_bytes += added.cache_bytes;
   operations += added.operations;
+  attention += added.attention;
   return *this;
 }
 
 Work Work::times(double count) const {
-  return {count * weight_bytes, count * cache_bytes, count * operations};
+  return {count * weight_bytes, count * cache_bytes, count * operations, count * attention};
 }
 
 Work layers_work(const TransformerConfig& config, c10::ScalarType type, const LayerCounts& counts) {
@@ -109,7 +115,7 @@ Work layers_work(const TransformerConfig& config, c10::ScalarType type, const La
   add_weights(weights_work(config, type, 1, read_by_the_head(config)), counts.head_passes, counts.head_tokens, work);
   add_weights(weights_work(config, type, 1, of_own_keys), counts.kv_passes / layers, counts.kv_tokens / layers, work);
   work.cache_bytes = counts.layer_keys / layers * cached_bytes(config, type);
-  work.operations += attention_operations(config, 1, counts.layer_pairs);
+  add_attention(attention_operations(config, 1, counts.layer_pairs), work);
   return work;
 }
 
@@ -140,7 +146,7 @@ Work step_work(const TransformerConfig& config, c10::ScalarType type, const Step
 Work encoder_work(const TransformerConfig& config, c10::ScalarType type, int64_t rows, int64_t source) {
   const auto tokens = static_cast<double>(source);
   Work work = weights_work(config, type, static_cast<double>(rows) * tokens, of_encoder);
-  work.operations += static_cast<double>(rows * config.encoder_layers) * attention_operations(config, tokens, tokens);
+  add_attention(static_cast<double>(rows * config.encoder_layers) * attention_operations(config, tokens, tokens), work);
   return work;
 }
 
@@ -158,8 +164,8 @@ Work primary_work(const TransformerConfig& config, c10::ScalarType type, double 
 Work prompt_work(const TransformerConfig& config, c10::ScalarType type, int64_t rows, int64_t prompt) {
   const auto tokens = static_cast<double>(prompt);
   Work work = weights_work(config, type, static_cast<double>(rows) * tokens, of_decoder);
-  work.operations +=
-      static_cast<double>(rows * config.decoder_layers) * attention_operations(config, tokens, (tokens + 1) / 2);
+  add_attention(
+      static_cast<double>(rows * config.decoder_layers) * attention_operations(config, tokens, (tokens + 1) / 2), work);
   return work;
 }
 

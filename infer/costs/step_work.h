@@ -14,6 +14,7 @@ struct Work {
   double weight_bytes = 0;
   double cache_bytes = 0;  // keys and values that attention reads
   double operations = 0;   // additions and multiplications of matrix products and attention
+  double attention = 0;    // of these, attention's
 
   double bytes() const { return weight_bytes + cache_bytes; }
   Work& operator+=(const Work& added);

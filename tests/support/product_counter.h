@@ -1,4 +1,5 @@
-// A counter in the model: additions and multiplications of the matrix products that LibTorch runs.
+// A counter in the model: additions and multiplications of the matrix products that LibTorch runs. Attention over
+// caches on CPUs is no product of LibTorch.
 #pragma once
 
 #include <string_view>
@@ -12,7 +13,7 @@ namespace draftsmith {
 // Operations so far, by what multiplies what.
 struct Products {
   double weights = 0;    // tokens with weights: products of two matrices
-  double attention = 0;  // tokens with tokens: products of batches of matrices, masked pairs included
+  double attention = 0;  // tokens with tokens: products of batches of matrices
 };
 
 // Counts the products of this thread while it lives. One at a time.
