@@ -31,8 +31,11 @@ class WatchedDrafter final : public Drafter {
                                model::DecodeState& state) override {
     return inner_->run_target(target, input, state);
   }
-  void count_layers(int64_t drafted, int64_t processed, DecodeStats& stats) const override {
-    inner_->count_layers(drafted, processed, stats);
+  int64_t step_tokens(const DraftRequest& request, size_t row) const override {
+    return inner_->step_tokens(request, row);
+  }
+  void count_layers(const CountedRound& round, DecodeStats& stats) const override {
+    inner_->count_layers(round, stats);
   }
   void observe(const DraftObservation& observation) override { inner_->observe(observation); }
   void select_rows(std::span<const int64_t> rows) override { inner_->select_rows(rows); }

@@ -16,6 +16,7 @@
 #include "evaluate/suite/setting_grid.h"
 #include "evaluate/theory/ppd_simulation.h"
 #include "evaluate/theory/prediction.h"
+#include "infer/costs/decode_work.h"
 #include "infer/engagement.h"
 #include "infer/forced/prediction_quality.h"
 #include "infer/traced_output.h"
@@ -92,6 +93,10 @@ class Engine {
   // Returns the layers of the setting's decoder and the layer it drafts or predicts at, defaults applied. Zeros if
   // unknown.
   virtual LayerDepth depth(const Setting&) { return {}; }
+  // Returns the work of lines that the setting decoded, from the shapes of its models; nothing if they are unknown.
+  virtual std::optional<infer::DecodeWork> work(const Setting&, std::span<const infer::DecodedLine> /*lines*/) {
+    return std::nullopt;
+  }
   // Adds the problems of match rates that the models cannot give, at `where`.
   virtual void check(const MatchRateTable&, const std::string& /*where*/, Problems&) {}
   // Counts match rates on the prompts.

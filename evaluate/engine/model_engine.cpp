@@ -1,6 +1,7 @@
 // Evaluation engine of model directories. It loads target and drafters once and decodes with Generator.
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <tuple>
@@ -21,6 +22,7 @@
 #include "infer/forced/forced_alpha.h"
 #include "infer/generator.h"
 #include "infer/inside_methods.h"
+#include "infer/loop/prefill.h"
 #include "infer/loop/vocabulary.h"
 #include "infer/parts.h"
 #include "infer/windows/oracle.h"
@@ -156,6 +158,22 @@ class ModelEngine final : public Engine {
     return {layers, models.drafter != nullptr ? models.drafter->inside_target() : 0};
   }
 
+  std::optional<infer::DecodeWork> work(const Setting& run, std::span<const infer::DecodedLine> lines) override {
+    if (!infer::counts_work(run.algorithm())) return std::nullopt;
+    const model::TransformerModel& target = *models_.model(run.model).model;
+    infer::DecodingShapes shapes{.target = {&target.config(), weight_type(run.model)},
+                                 .exit_layer = depth(run).early,
+                                 .algorithm = run.algorithm(),
+                                 .reads_each_layer = run.decode.exit_measure == "margin",
+                                 .prompt_chunk = infer::prefill_chunk(target.info().device)};
+    if (const auto drafter = models_.of(run).drafter; drafter != nullptr && drafter->transformer() != nullptr) {
+      shapes.drafter = {&drafter->transformer()->config(), weight_type(run.drafter)};
+    }
+    const auto sources = static_cast<double>(lines.size());
+    shapes.sources_together = sources / std::ceil(sources / static_cast<double>(options_.batch_size));
+    return infer::decode_work(shapes, lines);
+  }
+
   void check(const MatchRateTable& rates, const std::string& where, Problems& problems) override {
     if (!models_.require_alone(rates.model, where, problems)) return;
     infer::check_match_rates(rates.options(), models_.model(rates.model).model->info(), where, problems);
@@ -239,6 +257,14 @@ class ModelEngine final : public Engine {
   // Returns whether the setting's window rule replays an earlier pass.
   static bool replays(const Setting& setting) {
     return setting.decode.drafts() && infer::window_traits(setting.decode).replays;
+  }
+
+  // Returns the type of a model's weights.
+  c10::ScalarType weight_type(const std::string& name) const {
+    for (const auto& drafter : options_.drafter) {
+      if (drafter.name == name && drafter.dtype) return parse_weight_type(*drafter.dtype, "drafter.dtype");
+    }
+    return parse_weight_type(options_.dtype, "dtype");
   }
 
   // Returns a setting with the models of an engagement curve.

@@ -17,6 +17,19 @@ constexpr std::array kCounts{
     &infer::DecodeStats::latency_units, &infer::DecodeStats::early_predictions, &infer::DecodeStats::early_matches,
     &infer::DecodeStats::compute_units, &infer::DecodeStats::unverified};
 
+nlohmann::json steps_json(const infer::StepCounts& counts) {
+  return {counts.passes, counts.steps, counts.tokens, counts.logits, counts.keys, counts.pairs};
+}
+
+infer::StepCounts steps_of(const nlohmann::json& json) {
+  return {.passes = json.at(0),
+          .steps = json.at(1),
+          .tokens = json.at(2),
+          .logits = json.at(3),
+          .keys = json.at(4),
+          .pairs = json.at(5)};
+}
+
 nlohmann::json seconds_json(const infer::PhaseSeconds& seconds) {
   return {seconds.encode, seconds.prefill, seconds.draft, seconds.verify, seconds.other};
 }
@@ -48,7 +61,9 @@ nlohmann::json LineRecord::counts_json() const {
                       {"histogram", stats.accepted_histogram},
                       {"examined", stats.examined_by_position},
                       {"accepted", stats.accepted_by_position},
-                      {"exits", stats.exits_by_layer}};
+                      {"exits", stats.exits_by_layer},
+                      {"target_steps", steps_json(stats.target_steps)},
+                      {"draft_steps", steps_json(stats.draft_steps)}};
   if (window) json["window"] = *window;
   if (failure) json["failure"] = *failure;
   return json;
@@ -65,6 +80,8 @@ LineRecord LineRecord::from_counts(const nlohmann::json& json) {
   json.at("examined").get_to(record.stats.examined_by_position);
   json.at("accepted").get_to(record.stats.accepted_by_position);
   json.at("exits").get_to(record.stats.exits_by_layer);
+  record.stats.target_steps = steps_of(json.at("target_steps"));
+  record.stats.draft_steps = steps_of(json.at("draft_steps"));
   if (json.contains("window")) record.window = json.at("window").get<int64_t>();
   if (json.contains("failure")) record.failure = json.at("failure").get<std::string>();
   return record;

@@ -17,6 +17,7 @@ const std::vector<Section>& sections() {
                                          prediction_quality_section(),
                                          quality_latency_section(),
                                          latency_section(),
+                                         work_section(),
                                          phases_section(),
                                          acceptance_positions_section(),
                                          accepted_lengths_section(),

@@ -19,6 +19,7 @@
 #include "evaluate/results/failure.h"
 #include "evaluate/results/first_token_test.h"
 #include "evaluate/results/quality.h"
+#include "evaluate/results/work_result.h"
 #include "evaluate/theory/explanation.h"
 #include "evaluate/theory/ppd_simulation.h"
 #include "infer/forced/match_rates.h"
@@ -173,6 +174,7 @@ struct SettingResult {
   Acceptance acceptance;
   std::optional<PredictedSpeed> predicted;
   std::optional<AccountedSpeed> accounted;
+  std::optional<WorkResult> work;
   std::optional<Inside> inside;
   std::string drafter;  // Setting::drafter_label()
   std::optional<FailedLines> failed_lines;

@@ -6,6 +6,7 @@
 #include "evaluate/results/examples_json.h"
 #include "evaluate/results/json_io.h"
 #include "evaluate/results/results.h"
+#include "evaluate/results/work_json.h"
 
 namespace draftsmith::evaluate {
 
@@ -235,6 +236,7 @@ void visit(Io& io, Of<Io, SettingResult>& setting) {
   io("predicted", setting.predicted);
   io("accounted", setting.accounted);
   if constexpr (!Io::kWrites) part_old_account(io.json, setting);
+  io("work", setting.work);
   io("inside", setting.inside);
   io("drafting", setting.drafter);
   io("failed_lines", setting.failed_lines);

@@ -10,6 +10,7 @@
 #include "evaluate/results/examples.h"
 #include "evaluate/results/inside_summary.h"
 #include "evaluate/results/lossless_checks.h"
+#include "evaluate/results/work_summary.h"
 #include "infer/parts.h"
 
 namespace draftsmith::evaluate {
@@ -85,6 +86,7 @@ class TaskSummary {
     result.failed_lines = failed_lines(records(setting));
     result.acceptance = acceptance(setting, stats);
     add_prediction(setting, stats, result);
+    result.work = work_result(measured_, setting, engine_);
     add_inside(setting, stats, result);
     result.drafter = setting.drafter_label();
     add_lossless_checks(setting, result);

@@ -52,6 +52,14 @@ struct DraftObservation {
   std::span<const int64_t> base;    // [B] committed length before the draft
 };
 
+// A round of one row: its draft steps and the step of the target after them.
+struct CountedRound {
+  int64_t before = 0;     // tokens in the target's state before the round
+  int64_t drafted = 0;    // draft steps
+  int64_t processed = 0;  // tokens that the target was given afterwards; 0: it did not run
+  double share = 1;       // RowStep::share of the target's step
+};
+
 // A language model and its state, which has processed all but a row's last one or two committed tokens.
 struct DraftingModel {
   model::LanguageModel& model;
@@ -85,6 +93,10 @@ class Drafter {
   // be drafted on a device without the host. After prefill() only.
   virtual std::optional<DraftingModel> drafting_model() { return std::nullopt; }
 
+  // Returns how many tokens next_logits() will process of an active row: one, or more if the drafter has not processed
+  // all committed tokens. Called before it.
+  virtual int64_t step_tokens(const DraftRequest& /*request*/, size_t /*row*/) const { return 1; }
+
   // --- for drafters that use the target's computation ---
   // Returns the layers whose hidden states observe() reads (StepInput::hidden_layers).
   virtual std::vector<int64_t> target_layers() const { return {}; }
@@ -94,10 +106,9 @@ class Drafter {
                                        model::DecodeState& state) {
     return target.step(input, state);
   }
-  // Adds the layers run in a round of one row to stats.layer_runs and latency_units. `drafted`: the row's draft steps;
-  // `processed`: tokens that the target was given afterwards, 0 if it did not run. Only drafters inside the target
-  // count them.
-  virtual void count_layers(int64_t /*drafted*/, int64_t /*processed*/, DecodeStats& /*stats*/) const {}
+  // Adds the layers run in a round of one row to stats.layer_runs and latency_units, and to draft_steps those that its
+  // draft steps did not run. Only drafters inside the target count them.
+  virtual void count_layers(const CountedRound& /*round*/, DecodeStats& /*stats*/) const {}
 };
 
 }  // namespace draftsmith::infer

@@ -132,11 +132,16 @@ model::StepOutput EarlyExitDrafter::run_target(model::LanguageModel& target, con
   return output;
 }
 
-void EarlyExitDrafter::count_layers(int64_t drafted, int64_t processed, DecodeStats& stats) const {
+void EarlyExitDrafter::count_layers(const CountedRound& round, DecodeStats& stats) const {
   const int64_t rest = target_.info().layers - layers_;
-  const int64_t tokens = std::max(drafted, processed);  // that the first n layers took, one after the other
-  stats.layer_runs += layers_ * tokens + rest * processed;
-  stats.latency_units += layers_ * tokens + (processed > 0 ? rest : 0);
+  const int64_t tokens = std::max(round.drafted, round.processed);  // of the first n layers, one after the other
+  stats.layer_runs += layers_ * tokens + rest * round.processed;
+  stats.latency_units += layers_ * tokens + (round.processed > 0 ? rest : 0);
+  if (round.processed <= round.drafted) return;
+  stats.draft_steps.add({.share = round.share,
+                         .before = round.before + round.drafted,
+                         .tokens = round.processed - round.drafted,
+                         .logits = 0});
 }
 
 void EarlyExitDrafter::observe(const DraftObservation& /*observation*/) {

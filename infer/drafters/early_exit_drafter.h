@@ -27,7 +27,7 @@ class EarlyExitDrafter : public Drafter {
   model::StepOutput run_target(model::LanguageModel& target, const model::StepInput& input,
                                model::DecodeState& state) override;
   // Counts each layer once for each token. The first n layers took the tokens one by one, the others together.
-  void count_layers(int64_t drafted, int64_t processed, DecodeStats& stats) const override;
+  void count_layers(const CountedRound& round, DecodeStats& stats) const override;
   // Forgets the draft. The loop has rolled back the state, which is the target's.
   void observe(const DraftObservation& observation) override;
 

@@ -127,6 +127,11 @@ at::Tensor ModelDrafter::next_logits(const DraftRequest& request) {
   return fit_vocabulary(viewed(logits, {logits.size(0), logits.size(2)}), vocabulary_);
 }
 
+int64_t ModelDrafter::step_tokens(const DraftRequest& request, size_t row) const {
+  if (!request.drafted.empty()) return 1;
+  return request.rows[row].length() - state_->length(static_cast<int64_t>(row));
+}
+
 void ModelDrafter::observe(const DraftObservation& observation) {
   std::vector<int64_t> lengths;
   lengths.reserve(observation.rows.size());

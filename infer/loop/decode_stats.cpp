@@ -62,6 +62,8 @@ DecodeStats& DecodeStats::operator+=(const DecodeStats& added) {
   add_counts(accepted_by_position, added.accepted_by_position);
   overlap_sum += added.overlap_sum;
   overlap_count += added.overlap_count;
+  target_steps += added.target_steps;
+  draft_steps += added.draft_steps;
   seconds += added.seconds;
   return *this;
 }

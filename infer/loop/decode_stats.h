@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "infer/costs/step_counts.h"
 #include "infer/loop/timing.h"
 
 namespace draftsmith::infer {
@@ -31,6 +32,8 @@ struct DecodeStats {
   int64_t compute_units = 0;            // PPD: layers run by all processes
   double overlap_sum = 0;               // sum over examined positions of sum_x min(p, q)
   int64_t overlap_count = 0;            // positions in overlap_sum; 0: not measured
+  StepCounts target_steps;              // of early exits through the layers above the exit
+  StepCounts draft_steps;               // of the drafter, or through the target's layers below its exit
   PhaseSeconds seconds;                 // the row's equal share of its batch's time
 
   // Counts one verification of `drafted_now` tokens that accepted the first `accepted_now`. `window`: the largest

@@ -29,6 +29,20 @@ void put(const at::Tensor& host, at::Device device, at::Tensor& place) {
   }
 }
 
+// Counts a round's draft steps, counts[b] of row b. The first one also takes a token that a whole draft left behind.
+void count_draft_steps(std::span<Row> rows, std::span<const int64_t> counts) {
+  for (size_t b = 0; b < rows.size(); ++b) {
+    Row& row = rows[b];
+    row.stats.draft_runs += counts[b];
+    for (int64_t j = 0; j < counts[b]; ++j) {
+      const auto drafting = std::ranges::count_if(counts, [&](int64_t count) { return count > j; });
+      const int64_t tokens = j == 0 && row.behind ? 2 : 1;
+      row.stats.draft_steps.add(
+          {.share = 1 / static_cast<double>(drafting), .before = row.length() + j - tokens, .tokens = tokens});
+    }
+  }
+}
+
 }  // namespace
 
 DeviceLoop::DeviceLoop(model::LanguageModel& target, const DraftParts* parts, const DecodeSettings& settings)
@@ -196,11 +210,15 @@ void DeviceLoop::commit_drafts(RowBatch& batch, const at::Tensor& host) {
   draft.on_host.resize(batch.rows.size());
   for (Row& row : batch.rows) {
     draft.counts.push_back(row.finished ? 0 : std::max<int64_t>(0, std::min(window_, row.remaining() - 1)));
-    row.stats.draft_runs += draft.counts.back();
   }
+  draft.steps = draft.counts;
+  count_draft_steps(batch.rows, draft.counts);
   draft.set_tokens(verdict.tokens, settings_.eos);
   const std::vector<RowVerdict> verdicts = row_verdicts(verdict.judgement, draft);
   draft.fail_rows(batch.rows);
+  for (size_t b = 0; b < batch.rows.size(); ++b) {
+    batch.rows[b].behind = draft.counts[b] > 0 && verdicts[b].accepted == draft.counts[b];
+  }
   commit_verdicts(batch, draft, verdicts, *parts_, settings_.eos);
 }
 

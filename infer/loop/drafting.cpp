@@ -124,6 +124,7 @@ Drafting::Window Drafting::begin_window(const RowBatch& batch) const {
   Window window;
   window.read = reads_tokens_;
   window.counts.assign(batch.rows.size(), 0);
+  window.steps.assign(batch.rows.size(), 0);
   window.on_host.resize(batch.rows.size());
   window.active.assign(batch.rows.size(), 1);
   for (size_t b = 0; b < batch.rows.size(); ++b) {
@@ -136,11 +137,25 @@ Drafting::Window Drafting::begin_window(const RowBatch& batch) const {
   return window;
 }
 
+// Counts the drafter's next step.
+void Drafting::count_step(RowBatch& batch, const DraftRequest& request, Window& window) const {
+  const auto rows = static_cast<double>(std::ranges::count(window.active, 1));
+  for (size_t b = 0; b < batch.rows.size(); ++b) {
+    if (window.active[b] == 0) continue;
+    Row& row = batch.rows[b];
+    const int64_t tokens = parts_.drafter->step_tokens(request, b);
+    ++window.steps[b];
+    ++row.stats.draft_runs;
+    row.stats.draft_steps.add(
+        {.share = 1 / rows, .before = row.length() + window.counts[b] - tokens, .tokens = tokens});
+  }
+}
+
 Draft Drafting::draft(RowBatch& batch) const {
   Window window = begin_window(batch);
   while (any(window.active)) {
-    for (size_t b = 0; b < batch.rows.size(); ++b) batch.rows[b].stats.draft_runs += window.active[b];
     const DraftRequest request{batch.rows, window.tokens, window.active, window.on_host};
+    count_step(batch, request, window);
     const auto proposed = asks_for_tokens_ ? parts_.drafter->next_tokens(request) : std::nullopt;  // [B]
     const bool added =
         proposed ? add_proposals(*proposed, window) : add_step(batch, parts_.drafter->next_logits(request), window);

@@ -17,6 +17,7 @@ struct Draft {
   std::vector<at::Tensor> unread;         // `tokens` with kNoToken for bad logits; empty if `read` while drafting
   std::vector<at::Tensor> probabilities;  // one [B,V] for each step if the acceptance rule reads them (Verification)
   std::vector<int64_t> counts;            // [B] tokens of each row
+  std::vector<int64_t> steps;             // [B] steps of the drafter with each row
   std::vector<std::vector<int64_t>>
       on_host;       // [B] each row's tokens up to its first EOS or kNoToken; until `read` none
   bool read = true;  // false: drafting ran without synchronisation
@@ -60,6 +61,7 @@ class Drafting {
   };
 
   Window begin_window(const RowBatch& batch) const;
+  void count_step(RowBatch& batch, const DraftRequest& request, Window& window) const;
   bool add_proposals(std::span<const int64_t> proposed, Window& window) const;
   bool add_step(RowBatch& batch, const at::Tensor& logits, Window& window) const;
   bool add_decided_step(RowBatch& batch, const at::Tensor& logits, Window& window) const;

@@ -18,11 +18,13 @@ std::vector<int64_t> choose_next(const RowBatch& batch, const at::Tensor& logits
 }
 
 void commit_next(RowBatch& batch, std::span<const int64_t> next, const DecodeSettings& settings) {
+  const double share = batch.share_of_step();
   for (size_t b = 0; b < batch.rows.size(); ++b) {
     Row& row = batch.rows[b];
     if (row.finished) continue;
     ++row.stats.target_runs;
     ++row.stats.target_tokens;
+    row.stats.target_steps.add({.share = share, .before = row.length() - 1});
     if (row.fails(next[b], row.emitted(), "target")) continue;
     row.emit(next[b], settings.eos);
     batch.notify(row, row.length() - 1);

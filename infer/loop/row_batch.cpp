@@ -4,6 +4,10 @@
 
 namespace draftsmith::infer {
 
+double RowBatch::share_of_step() const {
+  return 1 / static_cast<double>(std::max<int64_t>(std::ranges::count(rows, false, &Row::finished), 1));
+}
+
 bool RowBatch::shrinks() const {
   return std::ranges::count(rows, true, &Row::finished) * 4 >= std::ssize(rows);
 }

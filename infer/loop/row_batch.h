@@ -19,6 +19,8 @@ struct RowBatch {
 
   // Passes the tokens of `row` from index `before` on to on_tokens. remove_finished() reports the end of failed rows.
   void notify(const Row& row, int64_t before) const;
+  // Returns the share that each unfinished row has in a step of the batch: 1 over their number.
+  double share_of_step() const;
   // Returns whether enough rows are finished for remove_finished() to move them.
   bool shrinks() const;
   // Moves finished rows to `finished` once a quarter of the batch is finished: states copy their caches to shrink.

@@ -73,10 +73,14 @@ model::StepOutput StandaloneLoop::read_blocks(RowBatch& batch, std::span<const i
   model::StepInput input;
   int64_t width = 0;
   for (size_t b = 0; b < batch.rows.size(); ++b) {
-    Row& row = batch.rows[b];
+    const Row& row = batch.rows[b];
     input.new_tokens.push_back(row.finished ? 0 : row.length() - base[b] + (adds_token_ ? 1 : 0));
     width = std::max(width, input.new_tokens.back());
-    count(row, draft.counts[b], input.new_tokens.back());
+  }
+  const double share = batch.share_of_step();
+  for (size_t b = 0; b < batch.rows.size(); ++b) {
+    count({.before = base[b] - 1, .drafted = draft.steps[b], .processed = input.new_tokens[b], .share = share},
+          batch.rows[b]);
   }
   if (width == 0) return {};
   const int64_t rows = std::ssize(batch.rows);
@@ -92,10 +96,12 @@ model::StepOutput StandaloneLoop::read_blocks(RowBatch& batch, std::span<const i
 }
 
 // Counts a round of one row. A row that its draft finished needs no run of the target.
-void StandaloneLoop::count(Row& row, int64_t drafted, int64_t processed) const {
-  parts_.drafter->count_layers(drafted, processed, row.stats);
-  row.stats.target_tokens += processed;
+void StandaloneLoop::count(const CountedRound& round, Row& row) const {
+  parts_.drafter->count_layers(round, row.stats);
+  row.stats.target_tokens += round.processed;
   if (row.finished) return;
+  row.stats.target_steps.add(
+      {.share = round.share, .before = round.before, .tokens = round.processed, .logits = adds_token_ ? 1 : 0});
   ++row.stats.target_runs;
   ++row.stats.fallbacks;
 }

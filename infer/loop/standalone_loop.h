@@ -24,7 +24,7 @@ class StandaloneLoop {
   // Runs the target once over the tokens of each unfinished row that it has not processed. `base`: each row's length
   // before its draft. Returns nothing if all rows are finished.
   model::StepOutput read_blocks(RowBatch& batch, std::span<const int64_t> base, const Draft& draft);
-  void count(Row& row, int64_t drafted, int64_t processed) const;
+  void count(const CountedRound& round, Row& row) const;
   // Returns the target's token after each block, [B], from its logits [B,1,V].
   std::vector<int64_t> free_tokens(const RowBatch& batch, const at::Tensor& logits) const;
   void commit_free_tokens(RowBatch& batch, std::span<const int64_t> tokens) const;

@@ -54,8 +54,11 @@ class DeviceLoopTest : public ::testing::Test {
 
   static void expect_same_counts(const DecodeStats& found, const DecodeStats& expected) {
     const auto counts = [](const DecodeStats& stats) {
-      return std::vector{stats.emitted,       stats.target_runs, stats.target_tokens, stats.draft_runs,   stats.drafted,
-                         stats.verifications, stats.accepted,    stats.cut,           stats.overlap_count};
+      return std::vector{
+          stats.emitted,          stats.target_runs,       stats.target_tokens,      stats.draft_runs,
+          stats.drafted,          stats.verifications,     stats.accepted,           stats.cut,
+          stats.overlap_count,    stats.target_steps.keys, stats.target_steps.pairs, stats.draft_steps.tokens,
+          stats.draft_steps.keys, stats.draft_steps.pairs};
     };
     EXPECT_EQ(counts(found), counts(expected));
     EXPECT_EQ(found.accepted_histogram, expected.accepted_histogram);

@@ -28,7 +28,7 @@ std::map<std::string, std::string> untimed_files(const fs::path& directory) {
   std::map<std::string, std::string> files;
   for (const auto& entry : fs::recursive_directory_iterator(directory)) {
     const std::string name = entry.path().lexically_relative(directory).string();
-    if (name.starts_with("hyp/") || name.starts_with("match_rates")) {
+    if (name.starts_with("hyp/") || name.starts_with("match_rates") || name.starts_with("engagement")) {
       if (entry.is_regular_file()) files[name] = read_file(entry.path());
     }
     EXPECT_FALSE(name.starts_with("measurements.")) << name;
@@ -225,6 +225,10 @@ TEST_F(ModelSuiteInWorlds, GivesTheCountsTextsAndSummaryOfOneProcess) {
   MatchRateTable& rates = options_.match_rates.emplace_back();
   rates.name = "early";
   rates.prompts = 6;
+  EngagementTable& curve = options_.engagement.emplace_back();
+  curve.drafter = "small";
+  curve.oracle = {0.1};
+  curve.fallback = {0.5};
   std::string expected;
   std::map<std::string, std::string> files;
   for (const int64_t size : {1, 2, 3}) {

@@ -26,10 +26,11 @@ inline nlohmann::ordered_json without_times(const nlohmann::ordered_json& json) 
   return kept;
 }
 
-// Returns the untimed results of all tasks, and match rates, of a results.json.
+// Returns the untimed results of all tasks, match rates and engagement curves of a results.json.
 inline nlohmann::ordered_json untimed_results(const nlohmann::ordered_json& results) {
   return {{"tasks", without_times(results.at("tasks"))},
-          {"match_rates", results.value("match_rates", nlohmann::ordered_json())}};
+          {"match_rates", results.value("match_rates", nlohmann::ordered_json())},
+          {"engagement", results.value("engagement", nlohmann::ordered_json())}};
 }
 
 }  // namespace draftsmith
