@@ -54,6 +54,7 @@ HostBatch joined_batch(std::span<const ExampleTokens> examples, const model::Mod
     const int64_t begin = row_of[i] * width + filled[row];
     const JoinedExample joined = joined_example(examples[i], model.decoder_start);
     std::copy(joined.inputs.begin(), joined.inputs.end(), host.inputs.begin() + begin);
+    batch.label_counts.push_back(std::ssize(joined.labels));
     for (size_t j = 0; j < joined.labels.size(); ++j) {
       host.labels.push_back(joined.labels[j]);
       batch.places.push_back(begin + joined.first_label + static_cast<int64_t>(j));
@@ -93,6 +94,7 @@ HostBatch separate_batch(std::span<const ExampleTokens> examples, const model::M
   host.source = std::move(source.tokens);
   batch.source.lengths = std::move(source.lengths);
   for (const int64_t length : target.lengths) batch.decoder_input.lengths.push_back(std::max<int64_t>(length, 1));
+  batch.label_counts = target.lengths;
   return host;
 }
 
@@ -101,6 +103,14 @@ HostBatch host_batch(std::span<const ExampleTokens> examples, const model::Model
 }
 
 }  // namespace
+
+at::Tensor Batch::sequences() const {
+  std::vector<int64_t> numbers;
+  for (size_t example = 0; example < label_counts.size(); ++example) {
+    numbers.insert(numbers.end(), static_cast<size_t>(label_counts[example]), static_cast<int64_t>(example));
+  }
+  return upload(at::tensor(numbers, at::kLong), labels.device());
+}
 
 HostBatch make_host_batch(const data::Corpus& corpus, const std::vector<int64_t>& examples,
                           const model::ModelInfo& model, int64_t pack_tokens) {

@@ -91,7 +91,9 @@ void GradientSums::land() {
 
 std::vector<double> GradientSums::sum_counts(StepCounts& counts, const std::vector<double>& present) {
   const at::Tensor losses = at::stack(counts.losses);
-  std::vector<double> own{static_cast<double>(counts.labels), counts.stop ? 1.0 : 0.0};
+  std::vector<double> own{static_cast<double>(counts.labels), static_cast<double>(counts.divisor),
+                          counts.stop ? 1.0 : 0.0};
+  const auto numbers = static_cast<std::ptrdiff_t>(own.size());
   own.insert(own.end(), present.begin(), present.end());
   const at::Tensor all = at::cat({losses, at::tensor(own, at::kDouble).to(losses.device())});
   world_.sum({all});
@@ -99,8 +101,9 @@ std::vector<double> GradientSums::sum_counts(StepCounts& counts, const std::vect
   const at::Tensor on_host = all.narrow(0, losses.numel(), all.numel() - losses.numel()).cpu();
   const double* sums = on_host.const_data_ptr<double>();
   counts.labels = static_cast<int64_t>(sums[0]);
-  counts.stop = sums[1] > 0;
-  return {sums + 2, sums + 2 + present.size()};
+  counts.divisor = static_cast<int64_t>(sums[1]);
+  counts.stop = sums[2] > 0;
+  return {sums + numbers, sums + numbers + present.size()};
 }
 
 void GradientSums::finish(StepCounts& counts) {

@@ -23,7 +23,8 @@ struct GradientSumOptions {
 struct StepCounts {
   std::vector<at::Tensor> losses;  // scalars (fp64), one for each micro-batch of the step; zero where another's
   int64_t labels = 0;
-  bool stop = false;  // asked to stop
+  int64_t divisor = 0;  // of the losses
+  bool stop = false;    // asked to stop
 };
 
 class GradientSums {

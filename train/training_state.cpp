@@ -19,6 +19,7 @@ nlohmann::ordered_json to_json(const TrainingState& state) {
                               {"seconds", state.seconds},
                               {"window_loss", state.window_loss},
                               {"window_labels", state.window_labels},
+                              {"window_divisor", state.window_divisor},
                               {"window_seconds", state.window_seconds},
                               {"window_updates", state.window_updates},
                               {"window_clipped", state.window_clipped},
@@ -51,6 +52,7 @@ TrainingState state_from_json(const nlohmann::json& json, const std::string& whe
   state.window_labels = reader.get_int("window_labels", count);
   state.window_seconds = reader.get_double("window_seconds");
   // Checkpoints of earlier versions lack these.
+  state.window_divisor = reader.get_int("window_divisor", count, state.window_labels);
   state.window_updates = reader.get_int("window_updates", count, 0);
   state.window_clipped = reader.get_int("window_clipped", count, 0);
   state.window_largest_norm = reader.get_double("window_largest_norm", 0.0);

@@ -28,6 +28,7 @@ struct TrainingState {
   // Since the last line of the log. Skipped steps count in the seconds alone.
   double window_loss = 0;
   int64_t window_labels = 0;
+  int64_t window_divisor = 0;  // of window_loss
   double window_seconds = 0;
   int64_t window_updates = 0;
   int64_t window_clipped = 0;      // updates whose gradients were scaled down

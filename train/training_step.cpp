@@ -84,12 +84,13 @@ StepResult accumulate_gradients(TrainableModel& trainable, Objective& objective,
     const Loss loss = add_gradients(trainable, objective, corpus, micro_batches[i], settings, i);
     counts.losses.push_back(loss.sum.detach().to(at::kDouble));
     counts.labels += loss.count;
+    counts.divisor += loss.divisor();
   }
   if (settings.sums != nullptr) {
     counts.stop = stop_requested() != 0;
     settings.sums->finish(counts);
   }
-  StepResult result{.labels = counts.labels, .stop = counts.stop};
+  StepResult result{.labels = counts.labels, .divisor = counts.divisor, .stop = counts.stop};
   std::vector<at::Tensor>& values = counts.losses;
   values.push_back(global_norm(trainable).to(at::kDouble));
   // Loss and norm reach the host together, so that a GPU is waited for once.
@@ -97,7 +98,7 @@ StepResult accumulate_gradients(TrainableModel& trainable, Objective& objective,
   const std::vector<double> numbers(on_host.data_ptr<double>(), on_host.data_ptr<double>() + on_host.numel());
   result.nonfinite = find_nonfinite(numbers, settings.step, corpus, micro_batches);
   for (size_t i = 0; i < micro_batches.size(); ++i) result.loss_sum += numbers[i];
-  result.gradient_norm = numbers.back() / static_cast<double>(std::max<int64_t>(1, result.labels));
+  result.gradient_norm = numbers.back() / static_cast<double>(std::max<int64_t>(1, result.divisor));
   return result;
 }
 
@@ -106,7 +107,7 @@ bool is_clipped(const StepResult& result, double clip_norm) {
 }
 
 double gradient_scale(const StepResult& result, double clip_norm) {
-  const double mean = 1 / static_cast<double>(std::max<int64_t>(1, result.labels));
+  const double mean = 1 / static_cast<double>(std::max<int64_t>(1, result.divisor));
   return is_clipped(result, clip_norm) ? mean * clip_norm / result.gradient_norm : mean;
 }
 

@@ -28,8 +28,9 @@ struct StepSettings {
 };
 
 struct StepResult {
-  double loss_sum = 0;  // over labels
+  double loss_sum = 0;
   int64_t labels = 0;
+  int64_t divisor = 0;       // of loss and gradients: labels, or sequences (Loss::divisor)
   bool stop = false;         // of several processes, one was asked to stop: all end after this step
   double gradient_norm = 0;  // of the mean loss, before clipping; parameters without a gradient are left out
   // Present if a loss or a gradient is NaN or infinite: names step, corpus and examples. No update may follow.
@@ -45,7 +46,7 @@ StepResult accumulate_gradients(TrainableModel& trainable, Objective& objective,
 // Returns whether gradient_scale() reduces the gradients.
 bool is_clipped(const StepResult& result, double clip_norm);
 
-// Returns the factor for the summed gradients: 1/labels, reduced so that the norm is at most `clip_norm` (0: off).
+// Returns the factor for the summed gradients: 1/divisor, reduced so that the norm is at most `clip_norm` (0: off).
 double gradient_scale(const StepResult& result, double clip_norm);
 
 }  // namespace draftsmith::train

@@ -81,7 +81,7 @@ TEST_F(TrainerTest, AccumulatedGradientsEqualThoseOfTheLargeBatch) {
 }
 
 TEST_F(TrainerTest, ClippingBoundsTheGlobalNorm) {
-  const StepResult result{.loss_sum = 8, .labels = 4, .gradient_norm = 10};
+  const StepResult result{.loss_sum = 8, .labels = 9, .divisor = 4, .gradient_norm = 10};
   EXPECT_DOUBLE_EQ(gradient_scale(result, 0), 0.25);
   EXPECT_DOUBLE_EQ(gradient_scale(result, 20), 0.25);
   EXPECT_DOUBLE_EQ(gradient_scale(result, 1), 0.025);

@@ -145,6 +145,12 @@ TEST_F(TrainingInWorlds, IsEqualForALessonOfALiveTeacher) {
   expect_equal_training(distilling(), learn_from_a_live_teacher);
 }
 
+TEST_F(TrainingInWorlds, IsEqualForALessonBySequences) {
+  TrainOptions options = distilling();
+  options.objective.distill.normalization = "sequences";
+  expect_equal_training(options, learn_from_a_live_teacher);
+}
+
 // Writes a cache of a teacher's k likeliest ids.
 data::TeacherCache write_cache(const std::filesystem::path& file, const data::Corpus& corpus, int64_t k) {
   const at::NoGradGuard no_grad;

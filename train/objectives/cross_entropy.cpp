@@ -4,8 +4,8 @@
 
 namespace draftsmith::train {
 
-Loss cross_entropy_of(const TrainableOutput& output, double label_smoothing) {
-  LossTerms terms;
+Loss cross_entropy_of(const TrainableOutput& output, double label_smoothing, const at::Tensor& sequences) {
+  LossTerms terms(sequences);
   for (const Predictions& predictions : output.predictions) terms.add_cross_entropy(predictions, label_smoothing);
   return terms.sum();
 }

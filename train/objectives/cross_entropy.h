@@ -14,7 +14,7 @@ class CrossEntropy : public Objective {
   CrossEntropyOptions options_;
 };
 
-// Returns the loss of all predictions, over the labels that their heads have rows for.
-Loss cross_entropy_of(const TrainableOutput& output, double label_smoothing);
+// Returns the loss of all predictions, over the labels that their heads have rows for. `sequences` as in LossTerms.
+Loss cross_entropy_of(const TrainableOutput& output, double label_smoothing, const at::Tensor& sequences = {});
 
 }  // namespace draftsmith::train

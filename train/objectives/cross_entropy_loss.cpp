@@ -6,17 +6,19 @@ namespace draftsmith::train {
 
 namespace {
 
-class SmoothedCrossEntropy : public LogitLoss {
+class SmoothedCrossEntropy : public PositionLoss {
  public:
-  SmoothedCrossEntropy(at::Tensor labels, double smoothing) : labels_(std::move(labels)), smoothing_(smoothing) {}
+  SmoothedCrossEntropy(at::Tensor labels, double smoothing, at::Tensor weights)
+      : PositionLoss(std::move(weights)), labels_(std::move(labels)), smoothing_(smoothing) {}
 
-  at::Tensor rows(at::Tensor& logits, const PositionRange& rows, bool gradient) override {
+ protected:
+  at::Tensor losses(at::Tensor& logits, const PositionRange& rows, bool gradient) override {
     const at::Tensor labels = labels_.narrow(0, rows.begin, rows.count);
-    if (!logits.is_cpu()) return cross_entropy_losses(logits, labels, smoothing_, gradient).sum();
+    if (!logits.is_cpu()) return cross_entropy_losses(logits, labels, smoothing_, gradient);
     const at::Tensor log_probs = logits.log_softmax(1);  // [C,V]
-    const at::Tensor sum = cross_entropy_sum(log_probs, labels, smoothing_);
+    const at::Tensor values = cross_entropy_values(log_probs, labels, smoothing_);
     if (gradient) cross_entropy_gradient(at::exp_out(logits, log_probs), labels, smoothing_);
-    return sum;
+    return values;
   }
 
  private:
@@ -25,14 +27,15 @@ class SmoothedCrossEntropy : public LogitLoss {
 };
 
 // Cross entropy that remembers where the logits are largest.
-class Predicting : public LogitLoss {
+class Predicting : public PositionLoss {
  public:
   Predicting(at::Tensor labels, at::Tensor arg_maxs) : labels_(std::move(labels)), arg_maxs_(std::move(arg_maxs)) {}
 
-  at::Tensor rows(at::Tensor& logits, const PositionRange& rows, bool /*gradient*/) override {
+ protected:
+  at::Tensor losses(at::Tensor& logits, const PositionRange& rows, bool /*gradient*/) override {
     const at::Tensor log_probs = logits.log_softmax(1);  // [C,V]
     arg_maxs_.narrow(0, rows.begin, rows.count).copy_(log_probs.argmax(1));
-    return cross_entropy_sum(log_probs, labels_.narrow(0, rows.begin, rows.count), 0);
+    return cross_entropy_values(log_probs, labels_.narrow(0, rows.begin, rows.count), 0);
   }
 
  private:
@@ -41,15 +44,15 @@ class Predicting : public LogitLoss {
 
 }  // namespace
 
-at::Tensor cross_entropy_sum(const at::Tensor& log_probs, const at::Tensor& labels, double smoothing) {
-  const at::Tensor nll = log_probs.gather(1, labels.unsqueeze(1)).sum().neg();
+at::Tensor cross_entropy_values(const at::Tensor& log_probs, const at::Tensor& labels, double smoothing) {
+  const at::Tensor nll = log_probs.gather(1, labels.unsqueeze(1)).squeeze(1).neg();
   if (smoothing == 0) return nll;
-  const at::Tensor all = log_probs.sum().neg() / log_probs.size(1);
+  const at::Tensor all = log_probs.sum(1).neg() / log_probs.size(1);
   return nll * (1 - smoothing) + all * smoothing;
 }
 
-std::unique_ptr<LogitLoss> cross_entropy_loss(at::Tensor labels, double label_smoothing) {
-  return std::make_unique<SmoothedCrossEntropy>(std::move(labels), label_smoothing);
+std::unique_ptr<LogitLoss> cross_entropy_loss(at::Tensor labels, double label_smoothing, at::Tensor weights) {
+  return std::make_unique<SmoothedCrossEntropy>(std::move(labels), label_smoothing, std::move(weights));
 }
 
 Prediction predict(const at::Tensor& hidden, const model::HeadWeights& head, const at::Tensor& labels) {

@@ -124,6 +124,18 @@ void require_taught_labels(const TrainableOutput& output) {
   }
 }
 
+// Returns the sequences of the labels of all predictions.
+at::Tensor sequences_of(const TrainableOutput& output, const Batch& batch) {
+  for (const Predictions& predictions : output.predictions) {
+    if (predictions.labels.size(0) == batch.label_count()) continue;
+    throw UserError({.where = "objective.distill.normalization",
+                     .what = "this model predicts some of a sequence's tokens several times, or not at all",
+                     .expected = "tokens",
+                     .found = "sequences"});
+  }
+  return batch.sequences();
+}
+
 }  // namespace
 
 Fields<DistillOptions> DistillOptions::fields() {
@@ -139,6 +151,10 @@ Fields<DistillOptions> DistillOptions::fields() {
       .add("beta", &T::beta, Above{0}, Range{0, 0.999}, "Weight of the teacher in jsd.")
       .add("temperature", &T::temperature, Above{0}, "T: both logits are divided by it before D.")
       .add("label_smoothing", &T::label_smoothing, Range{0, 0.99}, "Of the cross entropy, as in cross_entropy.")
+      .add(
+          "normalization", &T::normalization, Choices{"tokens", "sequences"},
+          "What a step's loss is the mean of. tokens: all labels count alike. sequences: each sequence's mean over its "
+          "labels counts alike (DistillSpec), so that labels of short outputs count more.")
       .add("on_policy", &T::on_policy, "Learning from samples of the student.")
       .check([](const DistillOptions& options, const std::string& where, Problems& problems) {
         if (options.on_policy.share == 0 || options.lambda < 1) return;
@@ -150,11 +166,11 @@ Fields<DistillOptions> DistillOptions::fields() {
 }
 
 Loss distillation_loss(const TrainableOutput& output, TeacherDistributions& teacher, int64_t teacher_vocabulary,
-                       const DistillationTerms& terms) {
+                       const DistillationTerms& terms, const at::Tensor& sequences) {
   require_taught_labels(output);
   SharedTeacher shared_teacher(teacher);
   std::map<const model::TransformerModel*, SharedRows> shared;  // with the teacher's ids
-  LossTerms losses;
+  LossTerms losses(sequences);
   for (const Predictions& predictions : output.predictions) {
     if (!predictions.taught) {
       losses.add_cross_entropy(predictions, terms.label_smoothing);
@@ -164,16 +180,18 @@ Loss distillation_loss(const TrainableOutput& output, TeacherDistributions& teac
     const auto& rows =
         shared.try_emplace(predictions.model, predictions.model->config(), teacher_vocabulary, labels.rows.device())
             .first->second;
-    losses.add(
-        predictions,
-        make_distillation_loss(
-            {.labels = labels.rows, .teacher = &shared_teacher, .positions = labels.kept, .shared = &rows}, terms));
+    losses.add(predictions, make_distillation_loss({.labels = labels.rows,
+                                                    .teacher = &shared_teacher,
+                                                    .positions = labels.kept,
+                                                    .shared = &rows,
+                                                    .weights = losses.weights(predictions)},
+                                                   terms));
   }
   return losses.sum();
 }
 
 Distill::Distill(const DistillOptions& options, const ObjectiveInputs& inputs)
-    : terms_(terms_of(options)), teacher_(inputs.teacher) {
+    : terms_(terms_of(options)), by_sequence_(options.normalization == "sequences"), teacher_(inputs.teacher) {
   check_inputs(options, inputs);
   if (options.on_policy.share == 0) return;
   const model::ModelInfo* live = teacher_ != nullptr ? teacher_->live() : nullptr;
@@ -193,15 +211,16 @@ Loss Distill::loss(TrainableModel& trainable, const Batch& batch, const model::D
 Loss Distill::on(TrainableModel& trainable, const Batch& batch, const model::DropoutContext& dropout,
                  const DistillationTerms& terms) {
   const TrainableOutput output = trainable.forward(batch, dropout);
-  if (terms.lambda == 1) return cross_entropy_of(output, terms.label_smoothing);  // no teacher is asked
+  const at::Tensor sequences = by_sequence_ ? sequences_of(output, batch) : at::Tensor();
+  if (terms.lambda == 1) return cross_entropy_of(output, terms.label_smoothing, sequences);  // no teacher is asked
   if (teacher_ != nullptr) {
     for (const Predictions& predictions : output.predictions) {
       if (predictions.taught) require_all_ids(*teacher_, *predictions.model);
     }
-    return distillation_loss(output, *teacher_->distributions(batch), teacher_->vocabulary(), terms);
+    return distillation_loss(output, *teacher_->distributions(batch), teacher_->vocabulary(), terms, sequences);
   }
   HiddenTeacher teacher(output.teacher.value());
-  return distillation_loss(output, teacher, output.teacher->model->config().vocabulary, terms);
+  return distillation_loss(output, teacher, output.teacher->model->config().vocabulary, terms, sequences);
 }
 
 ObjectiveEntry distill_objective() {

@@ -11,9 +11,9 @@
 namespace draftsmith::train {
 
 // Returns the divergence of `terms` between a teacher and the predictions that are taught, and cross entropy for the
-// others: the loss of Distill for one batch. `teacher` at the batch's labels.
+// others: the loss of Distill for one batch. `teacher` at the batch's labels; `sequences` as in LossTerms.
 Loss distillation_loss(const TrainableOutput& output, TeacherDistributions& teacher, int64_t teacher_vocabulary,
-                       const DistillationTerms& terms);
+                       const DistillationTerms& terms, const at::Tensor& sequences = {});
 
 class Distill : public Objective {
  public:
@@ -28,6 +28,7 @@ class Distill : public Objective {
           const DistillationTerms& terms);
 
   DistillationTerms terms_;
+  bool by_sequence_;        // normalization is "sequences"
   TeacherSource* teacher_;  // nullptr: the trained models' own
   std::optional<StudentSamples> samples_;
 };

@@ -16,9 +16,10 @@ TeacherBlock part_of(const TeacherBlock& block, int64_t begin, int64_t count) {
           .tail_log_mass = block.tail_log_mass.narrow(0, begin, count)};
 }
 
-class Distillation : public LogitLoss {
+class Distillation : public PositionLoss {
  public:
-  Distillation(const Teaching& teaching, const DistillationTerms& terms) : teaching_(teaching), terms_(terms) {}
+  Distillation(const Teaching& teaching, const DistillationTerms& terms)
+      : PositionLoss(teaching.weights), teaching_(teaching), terms_(terms) {}
 
   void begin_block(const PositionRange& block) override {
     begin_ = block.begin;
@@ -26,20 +27,21 @@ class Distillation : public LogitLoss {
     teacher_ = teaching_.teacher->block(teaching_.positions.narrow(0, block.begin, block.count));
   }
 
-  at::Tensor rows(at::Tensor& logits, const PositionRange& rows, bool gradient) override {
+  // Frees the block first: two blocks of a teacher's logits never exist together.
+  void end_block() override { teacher_ = {}; }
+
+ protected:
+  at::Tensor losses(at::Tensor& logits, const PositionRange& rows, bool gradient) override {
     const at::Tensor labels = teaching_.labels.narrow(0, rows.begin, rows.count);
     if (!logits.is_cpu() && terms_.lambda == 1) {
-      return cross_entropy_losses(logits, labels, terms_.label_smoothing, gradient).sum();
+      return cross_entropy_losses(logits, labels, terms_.label_smoothing, gradient);
     }
     const TeacherBlock teacher = part_of(teacher_, rows.begin - begin_, rows.count);
     const SharedRows none(0, {});  // lambda is 1
     const SharedRows& shared = teaching_.shared != nullptr ? *teaching_.shared : none;
-    const auto loss = logits.is_cpu() ? &distillation_sum : &distillation_by_operator;
-    return loss(logits, labels, teacher, shared, terms_, gradient);
+    const auto compute = logits.is_cpu() ? &distillation_losses : &distillation_by_operator;
+    return compute(logits, labels, teacher, shared, terms_, gradient);
   }
-
-  // Frees the block first: two blocks of a teacher's logits never exist together.
-  void end_block() override { teacher_ = {}; }
 
  private:
   Teaching teaching_;

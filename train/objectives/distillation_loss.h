@@ -16,6 +16,7 @@ struct Teaching {
   TeacherDistributions* teacher = nullptr;  // not read if lambda is 1
   at::Tensor positions = {};                // int64 [Q]: the teacher's positions of these labels
   const SharedRows* shared = nullptr;
+  at::Tensor weights = {};  // [Q] as in PositionLoss
 };
 
 // Another teacher's distributions for several students that ask for the same blocks in turns (a model's exits). Each

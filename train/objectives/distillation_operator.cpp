@@ -90,20 +90,19 @@ at::Tensor losses_by_kernel(const void* kernel, const DistillArguments& in) {
   return losses;
 }
 
-// Returns numbers whose sum is the loss.
-at::Tensor parts_by_operators(at::Tensor& logits, const at::Tensor& labels, const Optional& teacher,
-                              const Optional& ids, const Optional& log_probs, const Optional& tail,
-                              const Optional& rows, int64_t shared, int64_t divergence, double beta, double lambda,
-                              double temperature, double smoothing, bool slope) {
+at::Tensor losses_by_operators(at::Tensor& logits, const at::Tensor& labels, const Optional& teacher,
+                               const Optional& ids, const Optional& log_probs, const Optional& tail,
+                               const Optional& rows, int64_t shared, int64_t divergence, double beta, double lambda,
+                               double temperature, double smoothing, bool slope) {
   const DistillationTerms terms{lambda, {static_cast<Divergence>(divergence), beta}, temperature, smoothing};
-  return distillation_sum(logits, labels, block_of(teacher, ids, log_probs, tail),
-                          {shared, rows.value_or(at::Tensor())}, terms, slope);
+  return distillation_losses(logits, labels, block_of(teacher, ids, log_probs, tail),
+                             {shared, rows.value_or(at::Tensor())}, terms, slope);
 }
 
-at::Tensor parts_on_gpu(at::Tensor& logits, const at::Tensor& labels, const Optional& teacher, const Optional& ids,
-                        const Optional& log_probs, const Optional& tail, const Optional& rows, int64_t shared,
-                        int64_t divergence, double beta, double lambda, double temperature, double smoothing,
-                        bool slope) {
+at::Tensor losses_on_gpu(at::Tensor& logits, const at::Tensor& labels, const Optional& teacher, const Optional& ids,
+                         const Optional& log_probs, const Optional& tail, const Optional& rows, int64_t shared,
+                         int64_t divergence, double beta, double lambda, double temperature, double smoothing,
+                         bool slope) {
   const DistillArguments in{logits,
                             labels,
                             block_of(teacher, ids, log_probs, tail),
@@ -111,7 +110,7 @@ at::Tensor parts_on_gpu(at::Tensor& logits, const at::Tensor& labels, const Opti
                             {lambda, {static_cast<Divergence>(divergence), beta}, temperature, smoothing},
                             slope};
   if (const void* kernel = find_kernel(in)) return losses_by_kernel(kernel, in);
-  return distillation_sum(logits, labels, in.teacher, in.shared, in.terms, slope);
+  return distillation_losses(logits, labels, in.teacher, in.shared, in.terms, slope);
 }
 
 TORCH_LIBRARY_FRAGMENT(draftsmith, library) {
@@ -122,11 +121,11 @@ TORCH_LIBRARY_FRAGMENT(draftsmith, library) {
 }
 
 TORCH_LIBRARY_IMPL(draftsmith, CPU, library) {
-  library.impl("distill", &parts_by_operators);
+  library.impl("distill", &losses_by_operators);
 }
 
 TORCH_LIBRARY_IMPL(draftsmith, CUDA, library) {
-  library.impl("distill", &parts_on_gpu);
+  library.impl("distill", &losses_on_gpu);
 }
 
 }  // namespace
@@ -141,14 +140,12 @@ at::Tensor distillation_by_operator(at::Tensor& logits, const at::Tensor& labels
     throw std::logic_error("a top-k teacher for a student that lacks ids of it");
   }
   static const auto handle =
-      c10::Dispatcher::singleton().findSchemaOrThrow("draftsmith::distill", "").typed<decltype(parts_by_operators)>();
+      c10::Dispatcher::singleton().findSchemaOrThrow("draftsmith::distill", "").typed<decltype(losses_by_operators)>();
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  return handle
-      .call(logits, labels, defined_or_none(teacher.logits), defined_or_none(teacher.ids),
-            defined_or_none(teacher.log_probs), defined_or_none(teacher.tail_log_mass), defined_or_none(shared.ids),
-            shared.shared, static_cast<int64_t>(terms.kind.divergence), terms.kind.beta, terms.lambda,
-            terms.temperature, terms.label_smoothing, slope)
-      .sum();
+  return handle.call(logits, labels, defined_or_none(teacher.logits), defined_or_none(teacher.ids),
+                     defined_or_none(teacher.log_probs), defined_or_none(teacher.tail_log_mass),
+                     defined_or_none(shared.ids), shared.shared, static_cast<int64_t>(terms.kind.divergence),
+                     terms.kind.beta, terms.lambda, terms.temperature, terms.label_smoothing, slope);
 }
 
 }  // namespace draftsmith::train

@@ -1,5 +1,5 @@
-// The operator draftsmith::distill, below autograd: the loss of distillation and its slope in one launch on a GPU, by
-// kernels of our own (train/objectives/kernels/distillation.cu), without temporaries of [C,V].
+// The operator draftsmith::distill, below autograd: the losses of distillation and their slope in one launch on a GPU,
+// by kernels of our own (train/objectives/kernels/distillation.cu), without temporaries of [C,V].
 #pragma once
 
 #include "base/aten.h"
@@ -11,8 +11,8 @@ namespace draftsmith::train {
 // Returns the source of the operator's kernels.
 KernelSource distillation_source();
 
-// Returns what distillation_sum() does, for lambda < 1. The kernels take contiguous fp32 logits, whole distributions in
-// fp32, bf16 or fp16, and up to 512 ids of a teacher; LibTorch's operators compute all others.
+// Returns what distillation_losses() does, for lambda < 1. The kernels take contiguous fp32 logits, whole distributions
+// in fp32, bf16 or fp16, and up to 512 ids of a teacher; LibTorch's operators compute all others.
 at::Tensor distillation_by_operator(at::Tensor& logits, const at::Tensor& labels, const TeacherBlock& teacher,
                                     const SharedRows& shared, const DistillationTerms& terms, bool slope);
 

@@ -64,10 +64,10 @@ at::Tensor compare_buckets(const at::Tensor& log_q, const AlignedBlock& teacher,
     const at::Tensor first = own.gather(1, teacher.used.to(at::kByte).argmax(1, true));  // [C,1]
     *slope = q.mul_(of_tail - total).scatter_(1, teacher.rows, at::where(teacher.used, own, first)).mul_(any);
   }
-  return found.value.mul(any.squeeze(1)).sum();
+  return found.value.mul(any.squeeze(1));
 }
 
-// Sum of D at the positions of a block, and its slope along z / T.
+// D at the positions of a block [C], and its slope along z / T.
 at::Tensor compare(const at::Tensor& log_q, const TeacherBlock& teacher, const SharedRows& shared,
                    const DistillationTerms& terms, at::Tensor* slope) {
   if (!teacher.logits.defined()) {
@@ -77,7 +77,7 @@ at::Tensor compare(const at::Tensor& log_q, const TeacherBlock& teacher, const S
   const at::Tensor log_p = shared_logits(logits, shared, terms.temperature).log_softmax(1);  // [C,n]
   const DivergenceAt found = divergence(terms.kind, log_p, log_q);
   if (slope) *slope = found.slope.sub(log_q.exp().mul_(found.slope.sum(1, true)));
-  return found.value.sum();
+  return found.value;
 }
 
 // Returns the student's log probabilities over the shared rows, at the temperature. [C,n]
@@ -102,30 +102,30 @@ SharedRows::SharedRows(const model::TransformerConfig& student, int64_t teacher_
 
 at::Tensor divergence_sum(const at::Tensor& log_q, const TeacherBlock& teacher, const SharedRows& shared,
                           const DistillationTerms& terms) {
-  return compare(log_q, teacher, shared, terms, nullptr);
+  return compare(log_q, teacher, shared, terms, nullptr).sum();
 }
 
-at::Tensor distillation_sum(at::Tensor& logits, const at::Tensor& labels, const TeacherBlock& teacher,
-                            const SharedRows& shared, const DistillationTerms& terms, bool slope) {
+at::Tensor distillation_losses(at::Tensor& logits, const at::Tensor& labels, const TeacherBlock& teacher,
+                               const SharedRows& shared, const DistillationTerms& terms, bool slope) {
   at::Tensor log_probs;  // [C,V] at temperature 1
   if (terms.lambda > 0) log_probs = logits.log_softmax(1);
   at::Tensor of_divergence;  // [C,n]
-  at::Tensor sum = at::zeros({}, logits.options());
+  at::Tensor losses = at::zeros({logits.size(0)}, logits.options());
   const double share = 1 - terms.lambda;
   if (share > 0) {
     const at::Tensor log_q = shared_log_probs(logits, log_probs, shared.shared, terms.temperature);
     const at::Tensor value = compare(log_q, teacher, shared, terms, slope ? &of_divergence : nullptr);
-    sum += value * (share * terms.temperature * terms.temperature);
+    losses += value * (share * terms.temperature * terms.temperature);
   }
   if (terms.lambda > 0) {
-    sum += cross_entropy_sum(log_probs, labels, terms.label_smoothing) * terms.lambda;
+    losses += cross_entropy_values(log_probs, labels, terms.label_smoothing) * terms.lambda;
     if (slope) cross_entropy_gradient(at::exp_out(logits, log_probs), labels, terms.label_smoothing);
   }
   if (slope) logits.mul_(terms.lambda);
   if (of_divergence.defined()) {
     logits.narrow(1, 0, of_divergence.size(1)).add_(of_divergence, share * terms.temperature);
   }
-  return sum;
+  return losses;
 }
 
 }  // namespace draftsmith::train

@@ -1,4 +1,4 @@
-// The loss of logit distillation at a few positions, by LibTorch's operators:
+// The losses of logit distillation at a few positions, by LibTorch's operators:
 //   lambda CE(labels, q_1) + (1 - lambda) T^2 D(p_T, q_T),   q_T = softmax(z / T), p_T the teacher's likewise.
 //
 // D compares the ids that teacher and student both have; both distributions are normalised over those. So ids that pad
@@ -43,10 +43,10 @@ struct SharedRows {
 at::Tensor divergence_sum(const at::Tensor& log_q, const TeacherBlock& teacher, const SharedRows& shared,
                           const DistillationTerms& terms);
 
-// Returns the sum of the loss at positions with the student's logits [C,V], fp32 or fp64, and labels int64 [C]. The
-// teacher is not read if lambda is 1. With `slope`, logits become the slope along them; else they may change. Errors:
-// as divergence_sum().
-at::Tensor distillation_sum(at::Tensor& logits, const at::Tensor& labels, const TeacherBlock& teacher,
-                            const SharedRows& shared, const DistillationTerms& terms, bool slope);
+// Returns the losses [C] of positions with the student's logits [C,V], fp32 or fp64, and labels int64 [C]. The teacher
+// is not read if lambda is 1. With `slope`, logits become the slope along them; else they may change. Errors: as
+// divergence_sum().
+at::Tensor distillation_losses(at::Tensor& logits, const at::Tensor& labels, const TeacherBlock& teacher,
+                               const SharedRows& shared, const DistillationTerms& terms, bool slope);
 
 }  // namespace draftsmith::train

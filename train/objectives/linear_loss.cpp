@@ -235,6 +235,14 @@ class LinearLoss : public torch::autograd::Function<LinearLoss> {
 
 }  // namespace
 
+at::Tensor PositionLoss::rows(at::Tensor& logits, const PositionRange& rows, bool gradient) {
+  const at::Tensor of_positions = losses(logits, rows, gradient);  // [C]
+  if (!weights_.defined()) return of_positions.sum();
+  const at::Tensor weights = weights_.narrow(0, rows.begin, rows.count).to(of_positions.scalar_type());
+  if (gradient) logits.mul_(weights.unsqueeze(1));
+  return of_positions.mul(weights).sum();
+}
+
 at::Tensor linear_loss(const std::vector<LinearLossTerm>& terms) {
   Plan plan;
   for (const LinearLossTerm& term : terms) plan.add(term);

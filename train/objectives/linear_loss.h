@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "base/aten.h"
@@ -28,6 +29,21 @@ class LogitLoss {
   virtual at::Tensor rows(at::Tensor& logits, const PositionRange& rows, bool gradient) = 0;
   // Called after rows(): frees what begin_block() made.
   virtual void end_block() {}
+};
+
+// Base of losses that have a number for each position, and may weigh it.
+class PositionLoss : public LogitLoss {
+ public:
+  // `weights` [P]: a factor of each position's loss; undefined: 1.
+  explicit PositionLoss(at::Tensor weights = {}) : weights_(std::move(weights)) {}
+  at::Tensor rows(at::Tensor& logits, const PositionRange& rows, bool gradient) final;
+
+ protected:
+  // Returns the losses [C] of positions, without weights; otherwise as rows().
+  virtual at::Tensor losses(at::Tensor& logits, const PositionRange& rows, bool gradient) = 0;
+
+ private:
+  at::Tensor weights_;
 };
 
 // A loss of the logits of some hidden states.

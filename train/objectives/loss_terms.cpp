@@ -6,14 +6,21 @@
 
 namespace draftsmith::train {
 
-const HeadLabels& LossTerms::labels(const Predictions& predictions) {
-  const auto same = [&](const Known& known) {
-    return known.model == predictions.model && known.labels.is_same(predictions.labels);
+const LossTerms::Known& LossTerms::known(const Predictions& predictions) {
+  const auto same = [&](const Known& one) {
+    return one.model == predictions.model && one.labels.is_same(predictions.labels);
   };
   const auto found = std::find_if(known_.begin(), known_.end(), same);
-  if (found != known_.end()) return found->in_head;
+  if (found != known_.end()) return *found;
   known_.push_back({predictions.model, predictions.labels, labels_in_head(*predictions.model, predictions.labels)});
-  return known_.back().in_head;
+  Known& added = known_.back();
+  if (sequences_.defined()) {
+    const at::Tensor of_label = sequences_.index_select(0, added.in_head.kept);  // [Q]
+    const at::Tensor labels = at::bincount(of_label);                            // [sequences]
+    added.weights = labels.index_select(0, of_label).to(at::kDouble).reciprocal();
+    added.sequences = labels.gt(0).sum().item<int64_t>();
+  }
+  return added;
 }
 
 void LossTerms::add(const Predictions& predictions, std::unique_ptr<LogitLoss> loss) {
@@ -25,11 +32,14 @@ void LossTerms::add(const Predictions& predictions, std::unique_ptr<LogitLoss> l
 }
 
 void LossTerms::add_cross_entropy(const Predictions& predictions, double label_smoothing) {
-  add(predictions, cross_entropy_loss(labels(predictions).rows, label_smoothing));
+  const Known& there = known(predictions);
+  add(predictions, cross_entropy_loss(there.in_head.rows, label_smoothing, there.weights));
 }
 
 Loss LossTerms::sum() const {
-  return {linear_loss(terms_), terms_.front().hidden.size(0)};
+  Loss loss{linear_loss(terms_), terms_.front().hidden.size(0)};
+  if (sequences_.defined()) loss.sequences = known_.front().sequences;
+  return loss;
 }
 
 }  // namespace draftsmith::train

@@ -1,12 +1,13 @@
 // Objectives: what training minimises. An objective runs a trainable model on a micro-batch and returns its loss as
-// (sum, count). The trainer divides once, over all micro-batches of a step, so that gradient accumulation equals one
-// large batch. If a model makes several predictions, the loss is the weighted sum of their losses, and the count is
-// that of the first prediction.
+// (sum, divisor). The trainer divides once, over all micro-batches of a step, so that gradient accumulation equals one
+// large batch. If a model makes several predictions, the loss is the weighted sum of their losses, and the counts are
+// those of the first prediction.
 //
 // A new objective is a .cpp in this folder, its options and its entry's function below, and its line in registry.cpp.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/aten.h"
@@ -18,7 +19,12 @@ namespace draftsmith::train {
 
 struct Loss {
   at::Tensor sum;     // scalar, fp32 (fp64 for an fp64 model); with a gradient unless gradients are off
-  int64_t count = 0;  // labels: the divisor of the sum
+  int64_t count = 0;  // labels
+  // Sequences with labels. Present if the sum is one of sequences' mean losses, which is divided by their number.
+  std::optional<int64_t> sequences = {};
+
+  // Returns what the sum is divided by.
+  int64_t divisor() const { return sequences.value_or(count); }
 };
 
 // Measures of one validation batch.
@@ -45,6 +51,7 @@ struct DistillOptions {
   double beta = 0.5;
   double temperature = 1.0;
   double label_smoothing = 0.0;
+  std::string normalization = "tokens";
   OnPolicyOptions on_policy = {};
   static Fields<DistillOptions> fields();
 };

@@ -71,7 +71,7 @@ template <class T, class U>
 void expect_operators_loss(const Taught& in, const DistillationTerms& terms, double tolerance, unsigned threads = 64) {
   SCOPED_TRACE(fmt::format("{} of {} shared ids, {}", in.logits.size(1), in.shared.shared, label_of(terms)));
   at::Tensor expected = in.logits.clone();
-  const double loss = distillation_sum(expected, in.labels, in.teacher, in.shared, terms, true).item<double>();
+  const double loss = distillation_losses(expected, in.labels, in.teacher, in.shared, terms, true).sum().item<double>();
   const LossAndSlope found = learned_by<T, U>(in, terms, true, cuda_shim::Order::kForward, threads);
   EXPECT_NEAR(found.losses.sum().item<double>(), loss, tolerance * std::max(1.0, std::abs(loss)));
   EXPECT_LT(difference(found.slope, expected), tolerance);
