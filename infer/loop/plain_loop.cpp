@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/host_tensor.h"
+#include "model/kinds/language_models.h"
 
 namespace draftsmith::infer {
 
@@ -17,11 +18,11 @@ std::vector<int64_t> choose_next(const RowBatch& batch, const at::Tensor& logits
   return to_host(choose_on_device(batch, logits, settings));
 }
 
-void commit_next(RowBatch& batch, std::span<const int64_t> next, const DecodeSettings& settings) {
+void commit_next(RowBatch& batch, std::span<const int64_t> next, const DecodeSettings& settings, int64_t at_once) {
   for (size_t b = 0; b < batch.rows.size(); ++b) {
     Row& row = batch.rows[b];
     if (row.finished) continue;
-    ++row.stats.target_runs;
+    row.stats.target_runs += row.emitted() == 0 || row.length() % at_once == 0 ? 1 : 0;
     ++row.stats.target_tokens;
     if (row.fails(next[b], row.emitted(), "target")) continue;
     row.emit(next[b], settings.eos);
@@ -30,6 +31,7 @@ void commit_next(RowBatch& batch, std::span<const int64_t> next, const DecodeSet
 }
 
 void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer) {
+  const int64_t at_once = model::tokens_at_once(target);
   at::Tensor pending = last_tokens(batch.rows, target.info().device);  // [B,1]
   while (!batch.rows.empty()) {
     timer.enter(Phase::kVerify);
@@ -41,7 +43,7 @@ void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings
     const at::Tensor chosen = choose_on_device(batch, viewed(logits, {logits.size(0), logits.size(2)}), settings);
     const auto next = to_host(chosen);
     timer.enter(Phase::kOther);
-    commit_next(batch, next, settings);
+    commit_next(batch, next, settings, at_once);
     batch.share_time(timer);
     // The chosen tokens are on the device already; only rows that left or failed make other ones of them.
     const auto rows = batch.rows.size();
