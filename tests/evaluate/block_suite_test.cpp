@@ -44,12 +44,12 @@ TEST_F(BlockSuite, RowsOfModelsInBlocksHaveSpeedAndQuality) {
   const auto results = run_suite();
   for (const char* name : {"greedy.deep", "greedy.blocks", "assisted.deep", "assisted.blocks"}) {
     const auto run = find(results, name);
-    EXPECT_GT(run.at("speed").at("speedup").at("value"), 0) << name;
-    EXPECT_TRUE(run.at("quality").contains("score")) << name;
+    EXPECT_GT(run.at("speed").at("speedup"), 0) << name;
+    EXPECT_TRUE(run.at("quality").contains("bleu")) << name;
     EXPECT_GT(run.at("acceptance").at("tokens"), 0) << name;
   }
   EXPECT_EQ(find(results, "greedy.deep").at("acceptance").at("tokens_per_target_run"), 1);
-  EXPECT_GT(find(results, "greedy.blocks").at("acceptance").at("tokens_per_target_run"), 2);
+  EXPECT_GT(find(results, "greedy.blocks").at("acceptance").at("tokens_per_target_run"), 1);
   EXPECT_EQ(find(results, "assisted.deep").at("exactness").at("differing_lines"), 0);
   EXPECT_EQ(find(results, "assisted.blocks").at("exactness").at("differing_lines"), 0);
   const auto& numbers = results.at("environment").at("parameters");
