@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "data/tokenizers/load_tokenizer.h"
+#include "model/kinds/language_models.h"
 
 namespace draftsmith::infer {
 
@@ -14,11 +15,12 @@ namespace fs = std::filesystem;
 LoadedModel load_model_directory(const fs::path& directory, const model::LoadOptions& options) {
   LoadedModel loaded;
   loaded.directory = directory;
-  loaded.model = model::load_model(directory, options);
-  loaded.generation = model::load_generation_config(directory);
+  loaded.model = model::load_language_model(directory, options);
+  loaded.generation = model::load_language_settings(directory);
   if (data::has_tokenizer(directory)) {
     loaded.tokenizer = data::load_tokenizer(directory);
-    model::require_vocabulary_fits(loaded.model->config(), loaded.tokenizer->vocabulary(), directory.string());
+    const model::TransformerModel& predicts = *model::transformers_of(*loaded.model).front();
+    model::require_vocabulary_fits(predicts.config(), loaded.tokenizer->vocabulary(), directory.string());
   }
   return loaded;
 }
@@ -50,11 +52,13 @@ std::vector<int64_t> target_ids(const std::string& text, const data::Tokenizer& 
   return ids;
 }
 
-std::unique_ptr<model::Exits> find_exits(const fs::path& directory, const model::TransformerModel& model,
+std::unique_ptr<model::Exits> find_exits(const fs::path& directory, const model::LanguageModel& model,
                                          const fs::path& given) {
+  const auto* transformer = dynamic_cast<const model::TransformerModel*>(&model);
+  if (transformer == nullptr) return nullptr;
   const fs::path exits = given.empty() ? model::exits_directory(directory) : given;
   if (given.empty() && !model::holds_exits(exits)) return nullptr;
-  return model::load_exits(exits, directory, model);
+  return model::load_exits(exits, directory, *transformer);
 }
 
 std::string fingerprint_of(const fs::path& path) {

@@ -17,12 +17,13 @@ namespace draftsmith::infer {
 // A model with its directory's tokenizer and generation settings.
 struct LoadedModel {
   std::filesystem::path directory;
-  std::unique_ptr<model::TransformerModel> model;
+  std::unique_ptr<model::LanguageModel> model;
   std::unique_ptr<data::Tokenizer> tokenizer;  // null: the directory has none, and the model reads ids alone
   model::GenerationConfig generation;
 };
 
-// Loads a model directory. Errors: UserError, those of load_model() and a tokenizer with more ids than the model.
+// Loads a directory of a model that decodes alone. Errors: UserError, those of load_language_model() and a tokenizer
+// with more ids than the model.
 LoadedModel load_model_directory(const std::filesystem::path& directory, const model::LoadOptions& options);
 
 // Returns the tokenizer, with which the model reads text. Errors: UserError with the hint if it has none.
@@ -36,8 +37,9 @@ std::vector<int64_t> target_ids(const std::string& text, const data::Tokenizer& 
                                 const model::ModelInfo& info);
 
 // Loads exits of the model in `directory`, which was loaded as `model`: those in the directory `given` or, where that
-// is empty, those inside its own, nullptr if there are none. Errors: UserError, those of model::load_exits().
-std::unique_ptr<model::Exits> find_exits(const std::filesystem::path& directory, const model::TransformerModel& model,
+// is empty, those inside its own, nullptr if there are none. Models that are no transformers have none. Errors:
+// UserError, those of model::load_exits().
+std::unique_ptr<model::Exits> find_exits(const std::filesystem::path& directory, const model::LanguageModel& model,
                                          const std::filesystem::path& given);
 
 // Returns names, sizes and times of a directory's files, or of a file: cheap to read, and different for another model.

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "infer/drafters/drafter.h"
+#include "model/kinds/language_models.h"
 
 namespace draftsmith::infer {
 namespace {
@@ -41,9 +44,21 @@ Context context_of(const GenerationModels& models, const DecodeOptions& options,
 
 }  // namespace
 
+void require_length(const model::LanguageModel& model, int64_t prompt, const std::string& where) {
+  const int64_t shortest = model::tokens_at_once(model);
+  if (prompt >= shortest) return;
+  throw UserError({.where = where,
+                   .what = "nothing predicts a text's first block, and the prompt ends in it",
+                   .expected = fmt::format("at least {} tokens, the block of {}", shortest, model.info().name),
+                   .found = fmt::format("{} tokens", prompt),
+                   .hint = "give longer prompts, or decode with another model than one of block prediction"});
+}
+
 Prompts::Prompts(const GenerationModels& models, const DecodeOptions& options,
                  const model::GenerationConfig& generation)
-    : vocabulary_(models.target->info().vocabulary),
+    : target_(models.target),
+      drafter_(options.drafts() && models.drafter != nullptr ? models.drafter->model() : nullptr),
+      vocabulary_(models.target->info().vocabulary),
       encoder_decoder_(models.target->info().encoder_decoder),
       decoder_start_(generation.decoder_start),
       bos_(generation.bos),
@@ -73,6 +88,8 @@ PromptFit Prompts::fit(const std::vector<int64_t>& source, uint64_t line) const 
     throw UserError({where_of(line), "the prompt is empty and the model has no first token", "at least one token",
                      "none", "give a prompt"});
   }
+  require_length(*target_, prompt, where_of(line));
+  if (drafter_ != nullptr) require_length(*drafter_, prompt, where_of(line));
   return fit_prompt(prompt, wanted_tokens(prompt), context_, policy_, where_of(line));
 }
 

@@ -12,6 +12,9 @@
 
 namespace draftsmith::infer {
 
+// Requires a prompt after which the model predicts something (model::tokens_at_once()). Errors: UserError at `where`.
+void require_length(const model::LanguageModel& model, int64_t prompt, const std::string& where);
+
 // Maker of prompts from inputs: token ids for an encoder, or the prompt of a decoder-only model.
 class Prompts {
  public:
@@ -24,12 +27,15 @@ class Prompts {
 
   // Returns how the prompt of a source fits the context; an encoder's input always does. Messages name the source by
   // `line`, counted from 0. Errors: UserError for an id outside the vocabulary, an empty prompt where the model has no
-  // first token, and a prompt too long under long_prompts = error.
+  // first token, one that is shorter than the first block of block prediction, and a prompt too long under
+  // long_prompts = error.
   PromptFit fit(const std::vector<int64_t>& source, uint64_t line) const;
 
  private:
   int64_t wanted_tokens(int64_t prompt) const;
 
+  const model::LanguageModel* target_;
+  const model::LanguageModel* drafter_;  // nullptr: none, or no model
   int64_t vocabulary_ = 0;
   bool encoder_decoder_ = false;
   int64_t decoder_start_ = 0;

@@ -214,7 +214,7 @@ class ModelEngine final : public Engine {
 
   LayerTimes ppd_times(const Setting& run, const Prompt& prompt, const std::vector<int64_t>& output) override {
     const infer::GenerationModels models = models_.of(run);
-    return measure_layer_times(*models_.model(run.model).model, models.exits, infer::ppd_settings(models, run.decode),
+    return measure_layer_times(infer::inside_model(models), models.exits, infer::ppd_settings(models, run.decode),
                                middle_of(prompt, output));
   }
 

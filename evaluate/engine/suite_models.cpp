@@ -8,8 +8,9 @@
 #include "infer/drafters/early_exit_loading.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/inside_methods.h"
+#include "infer/prompts.h"
 #include "infer/router_loading.h"
-#include "model/transformer/parameters.h"
+#include "model/kinds/language_models.h"
 
 namespace draftsmith::evaluate {
 
@@ -82,6 +83,7 @@ const model::RouterPredictor* SuiteModels::router_of(const Setting& run) {
 void SuiteModels::require_room(int64_t prompt, int64_t new_tokens) const {
   if (target().model->info().encoder_decoder) return;
   for (const auto& [name, loaded] : loaded_) {
+    if (loaded->model() != nullptr) infer::require_length(*loaded->model(), prompt, "");
     const int64_t context = loaded->model() != nullptr ? loaded->model()->info().max_positions : 0;
     if (context == 0 || prompt + new_tokens <= context) continue;
     throw UserError({.where = "",
@@ -96,7 +98,7 @@ void SuiteModels::require_room(int64_t prompt, int64_t new_tokens) const {
 nlohmann::ordered_json SuiteModels::parameters() const {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   for (const auto& [name, loaded] : loaded_) {
-    if (loaded->transformer() != nullptr) json[name] = model::count_numbers(loaded->transformer()->config());
+    if (loaded->model() != nullptr) json[name] = model::count_numbers(*loaded->model());
   }
   return json;
 }

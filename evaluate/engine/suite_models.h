@@ -34,8 +34,8 @@ class SuiteModels {
   // Errors: UserError (find_exits()), and for a router of another drafter.
   infer::GenerationModels of(const Setting& run);
 
-  // Requires that the prompt and the new tokens fit into the context of every model, since methods are compared on
-  // equal outputs. Errors: UserError with an empty `where`.
+  // Requires that the prompt and the new tokens fit into the context of every model, and that every model predicts what
+  // follows the prompt, since methods are compared on equal outputs. Errors: UserError with an empty `where`.
   void require_room(int64_t prompt, int64_t new_tokens) const;
   // Returns the number of parameters of each model by its name.
   nlohmann::ordered_json parameters() const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/host_tensor.h"
+#include "model/kinds/language_models.h"
 
 namespace draftsmith::infer {
 
@@ -17,14 +18,15 @@ std::vector<int64_t> choose_next(const RowBatch& batch, const at::Tensor& logits
   return to_host(choose_on_device(batch, logits, settings));
 }
 
-void commit_next(RowBatch& batch, std::span<const int64_t> next, const DecodeSettings& settings) {
+void commit_next(RowBatch& batch, std::span<const int64_t> next, const DecodeSettings& settings, int64_t at_once) {
   const double share = batch.share_of_step();
   for (size_t b = 0; b < batch.rows.size(); ++b) {
     Row& row = batch.rows[b];
     if (row.finished) continue;
-    ++row.stats.target_runs;
+    const bool ran = row.emitted() == 0 || row.length() % at_once == 0;
+    row.stats.target_runs += ran ? 1 : 0;
     ++row.stats.target_tokens;
-    row.stats.target_steps.add({.share = share, .before = row.length() - 1});
+    if (ran) row.stats.target_steps.add({.share = share, .before = row.length() - 1});
     if (row.fails(next[b], row.emitted(), "target")) continue;
     row.emit(next[b], settings.eos);
     batch.notify(row, row.length() - 1);
@@ -32,6 +34,7 @@ void commit_next(RowBatch& batch, std::span<const int64_t> next, const DecodeSet
 }
 
 void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings, RowBatch& batch, PhaseTimer& timer) {
+  const int64_t at_once = model::tokens_at_once(target);
   at::Tensor pending = last_tokens(batch.rows, target.info().device);  // [B,1]
   while (!batch.rows.empty()) {
     timer.enter(Phase::kVerify);
@@ -43,7 +46,7 @@ void decode_plainly(model::LanguageModel& target, const DecodeSettings& settings
     const at::Tensor chosen = choose_on_device(batch, viewed(logits, {logits.size(0), logits.size(2)}), settings);
     const auto next = to_host(chosen);
     timer.enter(Phase::kOther);
-    commit_next(batch, next, settings);
+    commit_next(batch, next, settings, at_once);
     batch.share_time(timer);
     // The chosen tokens are on the device already; only rows that left or failed make other ones of them.
     const auto rows = batch.rows.size();

@@ -20,6 +20,7 @@ at::Tensor choose_on_device(const RowBatch& batch, const at::Tensor& logits, con
 std::vector<int64_t> choose_next(const RowBatch& batch, const at::Tensor& logits, const DecodeSettings& settings);
 
 // Commits one token to each row that is not finished, counts the target's run and notifies. kNoToken fails its row.
-void commit_next(RowBatch& batch, std::span<const int64_t> next, const DecodeSettings& settings);
+// A target that predicts `at_once` tokens in a run has one for a row's first token and one for each block.
+void commit_next(RowBatch& batch, std::span<const int64_t> next, const DecodeSettings& settings, int64_t at_once = 1);
 
 }  // namespace draftsmith::infer

@@ -87,7 +87,9 @@ void attend_head(const KernelShape& shape, const VisibleKeys& visible, const Ker
   const int64_t inner = shape.heads * shape.head_width;
   const int64_t group = shape.heads / shape.key_value_heads;
   const int64_t cache = (visible.cache_row[b] * shape.key_value_heads + head / group) * shape.slots * shape.head_width;
-  const T* bias_end = pointers.bias == nullptr ? nullptr : pointers.bias + (head + 1) * shape.bias_columns - 1;
+  // Of distance 0: the columns behind it are those of later keys.
+  const T* bias_end =
+      pointers.bias == nullptr ? nullptr : pointers.bias + (head + 1) * shape.bias_columns - visible.block;
   for (int64_t j = 0; j < shape.tokens; ++j) {
     T* out = pointers.context + (row * shape.tokens + j) * inner + head * shape.head_width;
     const int64_t prefix = visible.prefix(b, j);
@@ -106,7 +108,7 @@ void attend_head(const KernelShape& shape, const VisibleKeys& visible, const Ker
 }
 
 bool attends_in_blocks(const KernelShape& shape, const VisibleKeys& visible) {
-  return shape.tokens > kLongestQueryLoop && !visible.own_slot;
+  return shape.tokens > kLongestQueryLoop && !visible.own_slot && visible.block == 1;
 }
 
 int64_t tokens_of_part(const KernelShape& shape, const VisibleKeys& visible) {

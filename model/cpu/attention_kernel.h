@@ -29,7 +29,7 @@ struct KernelPointers {
   const T* query;   // [B,L,H*K], strided
   const T* keys;    // [R,kv,T,K]
   const T* values;  // [R,kv,T,K]
-  const T* bias;    // [H,n] or null; column n-1-d holds distance d
+  const T* bias;    // [H,n] or null; column n-γ-d holds distance d, with γ = VisibleKeys::block
   T* context;       // [B,L,H*K]; zeros for queries that see no key or don't matter
 };
 
@@ -52,7 +52,7 @@ void attend_head(const KernelShape& shape, const VisibleKeys& visible, const Ker
                  int64_t head);
 
 // Returns whether a step is computed in blocks (model/cpu/block_attention.h): it has many tokens, and each sees the
-// slots before its own.
+// slots before its own, but no later one.
 bool attends_in_blocks(const KernelShape& shape, const VisibleKeys& visible);
 // Returns how many tokens of such a step a call of attend_in_blocks() should compute.
 int64_t tokens_of_part(const KernelShape& shape, const VisibleKeys& visible);

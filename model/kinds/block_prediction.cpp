@@ -37,7 +37,7 @@ const ModelKind& block_prediction_kind() {
       .name = "a model of block prediction",
       .prefix = "DraftsmithBlockPrediction",
       .model_type = "draftsmith_block_prediction",
-      .hint = "it predicts blocks of tokens at once and is made for comparisons of training",
+      .hint = "it predicts blocks of tokens at once: it decodes or drafts, and is trained from random weights",
       .describes = [](const TransformerConfig& config) { return config.block_attention > 0; },
       .read = read_block,
       .write = write_block,

@@ -7,7 +7,10 @@
 #include "model/files/tokenizer_files.h"
 #include "model/files/weight_files.h"
 #include "model/kinds/block_prediction.h"
+#include "model/kinds/block_text.h"
 #include "model/kinds/tandem.h"
+#include "model/transformer/decoder_state.h"
+#include "model/transformer/decoding_guard.h"
 
 namespace draftsmith::model {
 
@@ -74,7 +77,7 @@ const ModelKind& deep_tandem_kind() {
       .name = "a deep Tandem",
       .prefix = "DraftsmithDeepTandem",
       .model_type = "draftsmith_deep_tandem",
-      .hint = "it is a pair of models that work as one and is made for comparisons of training",
+      .hint = "it is a pair of models that work as one, which decodes or drafts, and is trained from random weights",
       .check_directory = [](const fs::path& directory) { describe_deep_tandem(directory); }};
   return kDeepTandem;
 }
@@ -124,6 +127,68 @@ at::Tensor DeepTandemModel::forward(const TokenBatch& tokens, const DropoutConte
   return small_->forward(small, own).hidden;
 }
 
+// The text with the sketches that the large part has made of it, and the small part's own state.
+class DeepTandemModel::State final : public DecodeState {
+ public:
+  State(const DeepTandemModel& model, int64_t rows, int64_t capacity)
+      : text(*model.large_, model.projection_, rows, capacity), small(model.small_->begin(rows, capacity)) {}
+
+  int64_t rows() const override { return text.rows(); }
+  int64_t capacity() const override { return text.capacity(); }
+  int64_t length(int64_t row) const override { return text.length(row); }
+  void rollback(std::span<const int64_t> lengths) override {
+    text.rollback(lengths);
+    small->rollback(lengths);
+  }
+  void select_rows(std::span<const int64_t> rows) override {
+    text.select_rows(rows);
+    small->select_rows(rows);
+  }
+
+  BlockText text;
+  std::unique_ptr<DecodeState> small;
+};
+
+EncoderStates DeepTandemModel::encode(const TokenBatch& source) {
+  return small_->encode(source);
+}
+
+std::unique_ptr<DecodeState> DeepTandemModel::begin(const EncoderStates& source, int64_t capacity, int64_t samples) {
+  return small_->begin(source, capacity, samples);
+}
+
+std::unique_ptr<DecodeState> DeepTandemModel::begin(int64_t rows, int64_t capacity) {
+  return std::make_unique<State>(*this, rows, capacity);
+}
+
+StepOutput DeepTandemModel::step(const StepInput& input, DecodeState& state) {
+  const DecodingGuard guard;
+  auto& own = dynamic_cast<State&>(state);
+  std::vector<int64_t> sketch;  // [B] whose place in the text is γ - 1 tokens before the token's
+  for (int64_t b = 0; b < own.rows(); ++b) sketch.push_back(own.length(b) + 1 - block());
+  own.text.append(input.tokens, input.new_tokens);
+  auto& caches = dynamic_cast<DecoderState&>(*own.small);
+  const StepLayout layout = caches.append(input.new_tokens, input.tokens.size(1));
+  const at::Tensor ahead = own.text.states(sketch, input.new_tokens, input.tokens.size(1));  // [B,L,D_S]
+  return small_->run_part({.layers = {0, small_->info().layers},
+                           .hidden = small_->embed(input.tokens, layout) + ahead,
+                           .logits = input.logits,
+                           .hidden_layers = input.hidden_layers},
+                          layout, caches);
+}
+
+void DeepTandemModel::give_back(std::unique_ptr<DecodeState> state) {
+  auto* own = dynamic_cast<State*>(state.get());
+  if (own == nullptr) return;
+  own->text.give_back();
+  small_->give_back(std::move(own->small));
+}
+
+void DeepTandemModel::free_states() {
+  large_->free_states();
+  small_->free_states();
+}
+
 DeepTandemDescription describe_deep_tandem(const fs::path& directory) {
   const ModelKind& found = kind_of_directory(directory);
   if (found == ordinary_kind()) load_config(directory);  // reports a broken config.json
@@ -137,14 +202,14 @@ DeepTandemDescription describe_deep_tandem(const fs::path& directory) {
   return parts;
 }
 
-std::unique_ptr<DeepTandemModel> load_deep_tandem(const fs::path& directory, at::Device device, at::ScalarType dtype) {
+std::unique_ptr<DeepTandemModel> load_deep_tandem(const fs::path& directory, const LoadOptions& options) {
   const DeepTandemDescription parts = describe_deep_tandem(directory);
-  const LoadOptions plain{.device = device, .dtype = dtype, .pack = false};
-  auto small = load_model(directory / "small", plain);
+  auto small = load_model(directory / "small", options);
   small->set_name(directory.string());
-  const at::Tensor projection = read_projection(directory, parts);
-  return std::make_unique<DeepTandemModel>(load_block_prediction(directory / "large", plain), std::move(small),
-                                           projection.to(at::TensorOptions(device).dtype(dtype), false, true));
+  auto large = load_block_prediction(directory / "large", options);
+  const auto states = at::TensorOptions(options.device).dtype(large->info().dtype);
+  const at::Tensor projection = read_projection(directory, parts).to(states, false, true);
+  return std::make_unique<DeepTandemModel>(std::move(large), std::move(small), projection);
 }
 
 void save_deep_tandem(const fs::path& directory, const DeepTandemModel& model, const SaveOptions& options) {

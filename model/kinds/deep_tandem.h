@@ -27,13 +27,13 @@ struct DeepTandemParts {
   int64_t block = 2;  // γ
 };
 
-class DeepTandemModel {
+class DeepTandemModel final : public LanguageModel {
  public:
   // Makes random weights by the families' own initialisation; the projection is zero, so that at first the small part
   // works alone. Errors (UserError): encoder-decoders, two vocabularies or ends of text, γ below 1.
   DeepTandemModel(const DeepTandemParts& parts, uint64_t seed);
-  // Takes a `large` model of block prediction and an ordinary `small` one, both loaded unpacked; projection [D_S,D_L].
-  // Errors: as the other constructor.
+  // Takes a `large` model of block prediction and an ordinary `small` one; projection [D_S,D_L]. For training both are
+  // loaded unpacked. Errors: as the other constructor.
   DeepTandemModel(std::unique_ptr<TransformerModel> large, std::unique_ptr<TransformerModel> small,
                   at::Tensor projection);
 
@@ -43,7 +43,7 @@ class DeepTandemModel {
   // FF_Tandem [D_S,D_L].
   const at::Tensor& projection() const { return projection_; }
   // Returns the small part's info, which stands for the whole model.
-  const ModelInfo& info() const { return small_->info(); }
+  const ModelInfo& info() const override { return small_->info(); }
 
   // Returns the parameters of both parts, "large." and "small." before their names, and "projection.weight".
   std::map<std::string, at::Tensor> parameters() const;
@@ -55,7 +55,19 @@ class DeepTandemModel {
   // [...,D_S] -> [...,V]
   at::Tensor head(const at::Tensor& hidden) const { return small_->head(hidden); }
 
+  // --- decoding: the large part reads a block once the text has all of it, the small one every token at once ---
+  // Errors: std::logic_error, as the next: the model is decoder-only.
+  EncoderStates encode(const TokenBatch& source) override;
+  std::unique_ptr<DecodeState> begin(const EncoderStates& source, int64_t capacity, int64_t samples = 1) override;
+  std::unique_ptr<DecodeState> begin(int64_t rows, int64_t capacity) override;
+  // Hidden states are those of the small part.
+  StepOutput step(const StepInput& input, DecodeState& state) override;
+  void give_back(std::unique_ptr<DecodeState> state) override;
+  void free_states() override;
+
  private:
+  class State;
+
   std::unique_ptr<TransformerModel> large_;
   std::unique_ptr<TransformerModel> small_;
   at::Tensor projection_;
@@ -64,9 +76,9 @@ class DeepTandemModel {
 // Returns the kind of deep Tandems.
 const ModelKind& deep_tandem_kind();
 
-// Loads both parts unpacked. Errors: UserError that names what is malformed, as ModelDirectory.
-std::unique_ptr<DeepTandemModel> load_deep_tandem(const std::filesystem::path& directory, at::Device device = at::kCPU,
-                                                  at::ScalarType dtype = at::kFloat);
+// Loads both parts. Errors: UserError that names what is malformed, as load_model().
+std::unique_ptr<DeepTandemModel> load_deep_tandem(const std::filesystem::path& directory,
+                                                  const LoadOptions& options = {});
 
 // Writes a directory, atomically. Errors: as save_model.
 void save_deep_tandem(const std::filesystem::path& directory, const DeepTandemModel& model,

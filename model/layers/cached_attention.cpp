@@ -69,7 +69,7 @@ at::Tensor cached_attention(const CachedAttentionInput& input, StepVisibility& v
   const bool has_kernel = type == at::kFloat ? few || !visible.keys().own_slot : type == at::kDouble && few;
   if (on_cpu && has_kernel) return kernel_attention(input, visible.keys());
   const int64_t used = visible.used(tokens, input.keys.size(2));
-  if (few && !on_cpu) return attend(input, visible.slots(tokens), used);
+  if (few && !on_cpu && visible.keys().block == 1) return attend(input, visible.slots(tokens), used);
   const at::Tensor row = visible.in_order(input.keys.size(0)) ? at::Tensor() : visible.slots(tokens).row;
   return dense_attention(input, row, used, visible.mask(input, used));
 }

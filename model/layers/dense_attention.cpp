@@ -21,7 +21,7 @@ ScoreMask score_mask(const CachedAttentionInput& input, const VisibleSlots& slot
                       .masked_fill_(seen.logical_not(), excluded_score(input.query.scalar_type()));
   if (input.bias_table.defined()) {
     const int64_t columns = input.bias_table.size(1);
-    const at::Tensor column = (columns - 1 - distance).clamp_(0, columns - 1);                      // [B,L,T]
+    const at::Tensor column = (columns - slots.block - distance).clamp_(0, columns - 1);            // [B,L,T]
     const at::Tensor bias = input.bias_table.index_select(1, column.reshape({-1}));                 // [H,B*L*T]
     mask.additive = mask.additive + bias.view({bias.size(0), rows, tokens, used}).transpose(0, 1);  // [B,H,L,T]
   }

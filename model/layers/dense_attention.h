@@ -13,7 +13,7 @@ struct CachedAttentionInput {
   at::Tensor query;       // [B,L,H*K], rows perhaps strided, heads contiguous
   at::Tensor keys;        // [R,kv,T,K], contiguous
   at::Tensor values;      // [R,kv,T,K], contiguous
-  at::Tensor bias_table;  // [H,n], PositionBias::reversed_table; undefined: none
+  at::Tensor bias_table;  // [H,n], PositionBias::reversed_table with γ-1 later keys; undefined: none
   double scale = 1;       // factor on q·k
 
   int64_t heads() const { return query.size(2) / keys.size(3); }

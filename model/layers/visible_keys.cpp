@@ -35,7 +35,7 @@ VisibleSlots slots_of(const VisibleKeys& visible, int64_t tokens) {
     return at::tensor(values, at::kLong).view({rows, tokens});
   };
   return {at::tensor(visible.cache_row, at::kLong), tensor(prefix), visible.own_slot ? tensor(own) : at::Tensor(),
-          tensor(position)};
+          tensor(position), visible.block};
 }
 
 }  // namespace draftsmith::model

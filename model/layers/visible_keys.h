@@ -10,7 +10,8 @@
 namespace draftsmith::model {
 
 // The slots of a cache row that each query (b, j) sees: the slots [0, prefix), where prefix = first[b] + j if growing,
-// otherwise first[b]; with own_slot also slot first[b] + j (a sibling sees the prefix and itself).
+// otherwise first[b]; with own_slot also slot first[b] + j (a sibling sees the prefix and itself). Blocks of queries
+// that see each other both ways grow together: prefix = first[b] + ⌊j/block⌋ block.
 struct VisibleKeys {
   std::vector<int64_t> cache_row;  // [B] row of the caches
   std::vector<int64_t> first;      // [B]
@@ -18,10 +19,11 @@ struct VisibleKeys {
       queries;  // [B] relevant queries of a row's L; the output of the others is finite but unspecified
   bool growing = false;
   bool own_slot = false;
+  int64_t block = 1;  // of growing queries; 1: they see no later one
 
-  int64_t prefix(size_t b, int64_t j) const { return first[b] + (growing ? j : 0); }
+  int64_t prefix(size_t b, int64_t j) const { return first[b] + (growing ? j / block * block : 0); }
   // Returns the position of query (b, j) when slots are positions.
-  int64_t position(size_t b, int64_t j) const { return growing ? first[b] + j - 1 : first[b]; }
+  int64_t position(size_t b, int64_t j) const { return growing ? first[b] + j - block : first[b]; }
   // Returns whether every query sees a key.
   bool all_see() const;
   // Returns one more than the highest slot that any relevant query sees.
@@ -34,6 +36,7 @@ struct VisibleSlots {
   at::Tensor prefix;    // int64 [B,L] query (b, j) sees the slots [0,prefix)
   at::Tensor own;       // int64 [B,L] and this one; undefined: none
   at::Tensor position;  // int64 [B,L] position of the query when slots are positions
+  int64_t block = 1;    // VisibleKeys::block
 };
 
 // Returns the slots that L queries of each row see, on the CPU.

@@ -32,7 +32,8 @@ int64_t slots_needed(const StepLayout& layout) {
 
 }  // namespace
 
-DecoderState::DecoderState(const DecoderStateShape& shape) : capacity_(shape.capacity), first_rows_(shape.rows) {
+DecoderState::DecoderState(const DecoderStateShape& shape)
+    : capacity_(shape.capacity), block_(shape.block), first_rows_(shape.rows) {
   if (shape.rows < 0 || shape.capacity < 1 || shape.layers < 1) {
     throw std::logic_error("a decode state needs a capacity and layers");
   }
@@ -177,6 +178,12 @@ void DecoderState::layout_of(std::span<const int64_t> new_tokens, int64_t tokens
       throw std::logic_error("a row's new tokens must be 0 to the step's number of tokens");
     }
   }
+  if (block_ == 1) return;
+  for (size_t b = 0; b < layout.base.size(); ++b) {
+    if (layout.base[b] % block_ != 0 || layout.new_tokens[b] % block_ != 0) {
+      throw std::logic_error("a step of a model of block attention reads whole blocks");
+    }
+  }
 }
 
 StepLayout DecoderState::append(std::span<const int64_t> new_tokens, int64_t tokens, int64_t layer) const {
@@ -206,7 +213,11 @@ at::Tensor DecoderState::packed_places(const StepLayout& layout) const {
   }
   const at::Tensor packed = at::empty({std::ssize(rows) * (4 * layout.tokens + 3)}, at::kLong);
   const int64_t spare = std::max(capacity_, slots_needed(layout));  // siblings may pass the capacity
-  write_places(rows, layout.tokens, layout.siblings, spare, packed.mutable_data_ptr<int64_t>());
+  auto* places = packed.mutable_data_ptr<int64_t>();
+  write_places(rows, layout.tokens, layout.siblings, spare, places);
+  if (block_ == 1) return packed;
+  const int64_t all = std::ssize(rows) * layout.tokens;
+  for (int64_t i = 0; i < all; ++i) places[2 * all + i] = (places[all + i] / block_ + 1) * block_;  // prefix
   return packed;
 }
 

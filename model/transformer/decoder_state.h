@@ -37,6 +37,7 @@ struct DecoderStateShape {
   int64_t layers = 0;
   HeadShape heads;
   at::TensorOptions options;
+  int64_t block = 1;  // γ of block attention: steps are of whole blocks, whose tokens see each other; 1: of tokens
 };
 
 class DecoderState final : public DecodeState {
@@ -49,8 +50,10 @@ class DecoderState final : public DecodeState {
   void rollback(std::span<const int64_t> lengths) override;
   void select_rows(std::span<const int64_t> rows) override;
 
+  int64_t block() const { return block_; }
+
   // Returns the layout of the next new_tokens[b] tokens of each row, starting at the length of layer `layer`, without
-  // places on the device.
+  // places on the device. Errors: std::logic_error for tokens that are no whole blocks.
   StepLayout layout_of(std::span<const int64_t> new_tokens, int64_t tokens, int64_t layer = 0) const;
   // The same, in the memory of a layout.
   void layout_of(std::span<const int64_t> new_tokens, int64_t tokens, int64_t layer, StepLayout& layout) const;
@@ -141,6 +144,7 @@ class DecoderState final : public DecodeState {
   void check_layers(LayerRange layers) const;
 
   int64_t capacity_;
+  int64_t block_;
   int64_t first_rows_;  // that the state was made with
   uint64_t era_ = 0;
   PositionTables positions_;

@@ -41,14 +41,14 @@ at::Tensor PositionBias::full(int64_t queries, int64_t keys) const {
   return (slopes_.view({-1, 1, 1}) * -distance).unsqueeze(0);
 }
 
-at::Tensor PositionBias::reversed_table(int64_t n) const {
+at::Tensor PositionBias::reversed_table(int64_t n, int64_t later) const {
   if (relative_) {
     return relative_->reversed_table(n);
   }
   if (!slopes_.defined()) {
     return {};
   }
-  return slopes_.unsqueeze(1) * at::arange(1 - n, 1, slopes_.options());  // [H,n]
+  return slopes_.unsqueeze(1) * -at::arange(1 - n, 1 + later, slopes_.options()).abs();  // [H,n+later]
 }
 
 at::Tensor PositionBias::by_distance(int64_t n) const {

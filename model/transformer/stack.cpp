@@ -201,7 +201,8 @@ Stack::Stack(const TransformerConfig& config, bool decoder, const Building& buil
 }
 
 bool Stack::steps_in_one_launch(const at::Tensor& x) const {
-  if (x.is_cpu() || x.numel() == 0 || !uses_step_programs(x.device(), x.scalar_type(), x.numel() / x.size(-1))) {
+  if (block_ > 0 || x.is_cpu() || x.numel() == 0 ||
+      !uses_step_programs(x.device(), x.scalar_type(), x.numel() / x.size(-1))) {
     return false;
   }
   size_t bytes = 0;
@@ -212,7 +213,7 @@ bool Stack::steps_in_one_launch(const at::Tensor& x) const {
 }
 
 PositionTables Stack::position_tables(int64_t count) const {
-  PositionTables tables{count, bias_.reversed_table(count), {}};
+  PositionTables tables{count, bias_.reversed_table(count, std::max<int64_t>(0, block_ - 1)), {}};
   if (rotary_) {
     tables.rotary = rotary_table(*rotary_, count, options_);
   }

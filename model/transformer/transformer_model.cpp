@@ -129,7 +129,8 @@ struct TransformerModel::Impl {
             capacity,
             config.decoder_layers,
             {config.heads, config.head_width, config.attention_scale, config.kv_heads},
-            at::TensorOptions(info.dtype).device(info.device)};
+            at::TensorOptions(info.dtype).device(info.device),
+            std::max<int64_t>(1, config.block_attention)};
   }
 
   // Runs a step's work on the device.
@@ -293,9 +294,6 @@ std::unique_ptr<DecodeState> TransformerModel::begin(const EncoderStates& source
 
 std::unique_ptr<DecodeState> TransformerModel::begin(int64_t rows, int64_t capacity) {
   const DecodingGuard guard;
-  if (impl_->config.block_attention > 0) {
-    throw std::logic_error("a model of block attention predicts blocks, not the next token");
-  }
   if (impl_->config.encoder_decoder) {
     throw std::logic_error("an encoder-decoder model begins from encoder states");
   }
@@ -317,7 +315,7 @@ StepOutput TransformerModel::step(const StepInput& input, DecodeState& state) {
     own.count_runs(layers, layout);
     return output;
   }
-  const bool records = tokens <= kLongestKernelStep && records_graphs(impl_->info.device);
+  const bool records = tokens <= kLongestKernelStep && own.block() == 1 && records_graphs(impl_->info.device);
   const StepLayout layout = own.layout_of(input.new_tokens, tokens);
   impl_->parts->prepare(layers, layout, own);
   StepGraph* graph = records ? own.graphs().find({own.rows(), tokens, input.logits, input.hidden_layers}) : nullptr;
@@ -338,6 +336,7 @@ void TransformerModel::free_states() {
 
 std::optional<DevicePlaces> TransformerModel::device_places(DecodeState& state) {
   if (impl_->info.device.is_cpu() || !has_step_places(impl_->info.device)) return std::nullopt;
+  if (impl_->config.block_attention > 1) return std::nullopt;
   const DecodingGuard guard;
   DecoderState& own = own_state(state);
   const std::vector<int64_t> none(static_cast<size_t>(own.rows()), 0);

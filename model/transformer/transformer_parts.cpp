@@ -24,7 +24,7 @@ StepVisibility self_visibility(const StepLayout& layout, const DecoderState& sta
   self_keys(layout, state, visible);
   const StepPlaces& places = layout.places;
   return {std::move(visible),
-          {places.row, places.prefix, layout.siblings ? places.slot : at::Tensor(), places.position},
+          {places.row, places.prefix, layout.siblings ? places.slot : at::Tensor(), places.position, state.block()},
           layout.recorded};
 }
 

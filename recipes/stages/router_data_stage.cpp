@@ -88,6 +88,7 @@ class Collection {
     target_ = model::load_model(options.model, load);
     sources_.emplace(inputs, target_->info(), tokenizer_.get(), options.prompt_tokens);
     drafter_ = infer::load_drafter(spec, options.model, load);
+    infer::router_embeddings(drafter_.get(), "drafter", options.drafter.string());  // reports drafters that have none
     infer::GenerationModels models;
     models.target = target_.get();
     models.drafter = drafter_;
@@ -103,7 +104,7 @@ class Collection {
                           models.generation->eos_ids));
   }
 
-  int64_t vocabulary() const { return drafter_->transformer()->config().vocabulary; }
+  int64_t vocabulary() const { return drafter_->model()->info().vocabulary; }
 
   data::RouterRows decode(const data::ShardRange& range) {
     infer::throw_if_failed(generator_->generate(

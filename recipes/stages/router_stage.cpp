@@ -41,13 +41,13 @@ void run_router(const RouterStageOptions& options, const StageContext& run) {
       run.options.contains("drafter") ? run.options.at("drafter").get<std::string>() : options.drafter.string();
   Progress progress(
       {.style = run.execution.progress, .title = "training the router", .unit = "epochs", .total = options.epochs});
-  const train::TrainedRouter trained =
-      train::train_router(data, {*drafter->transformer(), name, model::model_hash(options.drafter)}, options,
-                          [&](int64_t, double cross_entropy) {
-                            progress.set_note(fmt::format("cross entropy {:.4f}", cross_entropy));
-                            progress.advance();
-                            throw_if_stop_requested("run the recipe again to train the router from the beginning");
-                          });
+  const train::TrainedRouter trained = train::train_router(
+      data, {infer::router_embeddings(drafter.get(), "drafter", name), name, model::model_hash(options.drafter)},
+      options, [&](int64_t, double cross_entropy) {
+        progress.set_note(fmt::format("cross entropy {:.4f}", cross_entropy));
+        progress.advance();
+        throw_if_stop_requested("run the recipe again to train the router from the beginning");
+      });
   progress.finish();
   model::save_router(run.directory / "router", trained.router);
   write_json(run.directory / "router_report.json", train::to_json(trained.report));

@@ -85,7 +85,8 @@ void DeepTandemTrainable::save(const std::filesystem::path& directory, const mod
 }
 
 void DeepTandemTrainable::load(const std::filesystem::path& directory) {
-  const auto stored = model::load_deep_tandem(directory, info().device, info().dtype);
+  const auto stored =
+      model::load_deep_tandem(directory, {.device = info().device, .dtype = info().dtype, .pack = false});
   copy_parameters(stored->parameters(), parameters_, directory.string());
 }
 

@@ -28,6 +28,11 @@ TEST(PositionBias, ByDistanceHoldsTheFullBias) {
   }
 }
 
+TEST(PositionBias, ReversedTablesMayHoldLaterKeys) {
+  const PositionBias bias = bias_of(Positions::kAlibi, false);
+  EXPECT_TRUE(at::equal(bias.reversed_table(6, 3), bias.by_distance(6).narrow(1, 0, 9)));
+}
+
 TEST(PositionBias, OfNoPositionsOrOfRotationsIsNone) {
   EXPECT_EQ(bias_of(Positions::kRelativeBias, true).by_distance(0).numel(), 0);
   EXPECT_FALSE(bias_of(Positions::kRotary, false).by_distance(3).defined());
