@@ -61,7 +61,8 @@ TEST(ChatTemplates, BrokenTextIsNoTemplate) {
         "{% for x messages %}{% endfor %}", "{% else %}", "{{ $ }}", "{% set 1 = 2 %}", "{{ a['x }}"}) {
     EXPECT_THAT(render_error(text), HasSubstr("chat.jinja:1")) << text;
   }
-  EXPECT_THAT(render_error(std::string("{{ ") + std::string(500, '(') + "1"), HasSubstr("nested less deeply"));
+  EXPECT_THAT(render_error(std::string("{{ ") + std::string(500, '(') + "1" + std::string(500, ')') + " }}"),
+              HasSubstr("nested less deeply"));
 }
 
 TEST(ChatTemplates, EachAnswerContinuesThePromptBeforeIt) {
