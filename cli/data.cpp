@@ -8,9 +8,11 @@
 #include "base/utf8.h"
 #include "cli/commands.h"
 #include "cli/common_flags.h"
+#include "cli/data_list.h"
 #include "cli/option_flags.h"
 #include "data/corpus/prepare.h"
 #include "data/corpus/show.h"
+#include "data/datasets/dataset_input.h"
 #include "data/ngrams/ngram_table.h"
 #include "data/synthetic/synthetic.h"
 #include "data/text/line_reader.h"
@@ -55,17 +57,22 @@ Action add_prepare(CLI::App& app) {
       "  draftsmith data prepare --source train.de --target train.en \\\n"
       "    --tokenizer spiece.model --out train.h5 \\\n"
       "    --max-source 128 --max-target 128 --too-long drop --empty drop\n"
+      "A data set by its name (`draftsmith data list`):\n"
+      "  draftsmith data prepare --dataset multi30k/train --direction de-en \\\n"
+      "    --tokenizer spiece.model --out train.h5\n"
       "A file of JSON objects, one a line:\n"
       "  draftsmith data prepare --jsonl dialogsum.train.jsonl \\\n"
       "    --source-field dialogue --target-fields summary \\\n"
       "    --tokenizer spiece.model --out dialogsum.h5 --max-source 512 --too-long truncate");
   return [flags, input, policies, options] {
     Problems problems;
-    const data::TextInput text = input->value(problems);
+    data::TextInput text = input->value(problems);
     const data::TextPolicies text_policies = policies->value(problems);
-    const data::PrepareOptions prepare = options->value(problems);
+    data::PrepareOptions prepare = options->value(problems);
     problems.throw_if_any();
+    text = data::with_template_of(flags->tokenizer, data::with_dataset(text));
     const auto stream = data::open_text(text, text_policies);
+    prepare.prompts = prepare.prompts || !text.messages.empty();
     const auto tokenizer = data::load_tokenizer(flags->tokenizer);
     Progress progress({.style = progress_style(flags->quiet),
                        .title = "tokenizing",
@@ -231,6 +238,7 @@ std::function<int()> add_data(CLI::App& app) {
     entries->push_back({child, declare(*child)});
   };
   add("prepare", "Tokenize text into a corpus", add_prepare);
+  add("list", "Print the data sets that can be used by name", add_data_list);
   add("show", "Print a corpus's counts and some examples", add_show);
   add("synth", "Write text of a synthetic pair of languages", add_synth);
   add("tokenize", "Print the token ids of each line of text, or the reverse", add_tokenize);

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "data/datasets/dataset_keys.h"
 #include "evaluate/suite/tasks.h"
 
 namespace draftsmith::cli {
@@ -10,6 +11,7 @@ namespace {
 toml::table read_table(const std::filesystem::path& file, const std::vector<std::string>& overrides,
                        Problems& problems) {
   toml::table table = load_toml(file);
+  data::name_dataset_tasks(table);
   apply_overlays(table, overrides, {"task", "run", "drafter"}, problems);
   return table;
 }
@@ -36,7 +38,8 @@ toml::table suite_table(const std::filesystem::path& file, const std::vector<std
 
 evaluate::SuiteOptions load_suite(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
   Problems problems;
-  const toml::table table = read_table(file, overrides, problems);
+  toml::table table = read_table(file, overrides, problems);
+  data::fill_in_dataset_tasks(table, data::DataPaths::kReal, problems);
   auto options = parse_options<evaluate::SuiteOptions>(table, "", problems);
   if (!table.contains("name")) options.name = file.stem().string();
   const auto paths = option_paths(options);

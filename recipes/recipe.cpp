@@ -1,8 +1,9 @@
 #include "recipes/recipe.h"
 
 #include <algorithm>
-#include <cstdlib>
 
+#include "data/datasets/dataset.h"
+#include "data/datasets/dataset_keys.h"
 #include "recipes/recipe_source.h"
 
 namespace draftsmith::recipes {
@@ -37,7 +38,7 @@ std::string referred_stage(const std::string& text) {
 }
 
 std::string expand_data(const std::string& text) {
-  return data_folder().string() + text.substr(std::string(kDataPrefix).size());
+  return data::data_folder().string() + text.substr(std::string(kDataPrefix).size());
 }
 
 // Copies missing keys of `table` and its nested tables from `defaults`.
@@ -167,6 +168,9 @@ void add_stages(const RecipeSource& source, std::vector<RecipeStage>& stages, Pr
     stage.table.erase("kind");
     inherit_continued(stage, stages, problems);
     if (toml::table* defaults = own[kDefaults][stage.kind->name].as_table()) fill_in(stage.table, std::move(*defaults));
+    // Other kinds have no such keys, which their checks report.
+    if (stage.kind->name == "corpus") data::fill_in_dataset_corpus(stage.table, data::DataPaths::kPortable, problems);
+    if (stage.kind->name == "evaluate") data::fill_in_dataset_tasks(stage.table, data::DataPaths::kPortable, problems);
     stage.checked = stage.kind->check(stage.table, name, problems);
     collect_inputs(stages, stage, problems);
     stages.push_back(std::move(stage));
@@ -174,11 +178,6 @@ void add_stages(const RecipeSource& source, std::vector<RecipeStage>& stages, Pr
 }
 
 }  // namespace
-
-std::filesystem::path data_folder() {
-  const char* chosen = std::getenv("DRAFTSMITH_DATA");
-  return chosen && *chosen ? chosen : "../shared/data";
-}
 
 bool is_recipe(const toml::table& table) {
   return std::any_of(table.begin(), table.end(), [](auto&& entry) {

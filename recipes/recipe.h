@@ -42,9 +42,6 @@ Recipe load_recipe(const std::filesystem::path& file, const std::vector<std::str
 // Returns whether a TOML file is a recipe (some table has a `kind`) and not an evaluation suite.
 bool is_recipe(const toml::table& table);
 
-// Returns the folder that "$DATA" stands for: the environment variable DRAFTSMITH_DATA, else ../shared/data.
-std::filesystem::path data_folder();
-
 // Returns the stage's table with paths in place of "@stage/path" (under `work`) and "$DATA/path".
 toml::table resolve_references(const RecipeStage& stage, const std::filesystem::path& work);
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Converts Parquet files and Hugging Face datasets to jsonl or parallel text, which Draftsmith reads.
+"""Converts Parquet files and Hugging Face datasets to jsonl or parallel text, which Draftsmith reads by name.
 
     tools/convert_dataset.py INPUT... --out DATA/NAME/SPLIT.jsonl [--columns a,b] [--limit N]
     tools/convert_dataset.py INPUT... --parallel de,en --out DATA/NAME/SPLIT

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/utf8.h"
+#include "data/chat/chat_tokens.h"
 
 namespace draftsmith::data {
 namespace {
@@ -75,9 +76,7 @@ void ChunkTokenizer::add(const Example& example, const std::string& target, Chun
     chunk.error = needs_plain_text(example, "too_long = split", "set too_long to drop or truncate");
     return;
   }
-  Pair pair = {.source = example.has_source ? source_ids(example.source) : std::vector<int32_t>(),
-               .target = tokenizer_.encode(target)};
-  pair.target.push_back(tokenizer_.eos());
+  Pair pair = ids_of(example, target);
   if (options_.prompt_tokens > 0 && std::ssize(pair.target) <= options_.prompt_tokens + 1) {
     ++chunk.counts.dropped_short;
     return;
@@ -85,6 +84,14 @@ void ChunkTokenizer::add(const Example& example, const std::string& target, Chun
   if (splits()) return add_windows(pair.target, chunk);
   if (options_.prompt_tokens > 0) pair = window(pair.target, options_.prompt_tokens, std::ssize(pair.target));
   if (fits(pair, example, chunk)) keep(std::move(pair), chunk);
+}
+
+Pair ChunkTokenizer::ids_of(const Example& example, const std::string& target) const {
+  if (example.from_template) return {encode_chat(tokenizer_, example.source), encode_reply(tokenizer_, target)};
+  Pair pair = {.source = example.has_source ? source_ids(example.source) : std::vector<int32_t>(),
+               .target = tokenizer_.encode(target)};
+  pair.target.push_back(tokenizer_.eos());
+  return pair;
 }
 
 void ChunkTokenizer::keep(Pair pair, Chunk& chunk) const {
@@ -124,6 +131,11 @@ bool ChunkTokenizer::fits(Pair& pair, const Example& example, Chunk& chunk) cons
   if (options_.too_long == "error") {
     chunk.error = long_source ? too_long(example, "source", pair.source, options_.max_source)
                               : too_long(example, "target", pair.target, options_.max_target);
+    return false;
+  }
+  if (options_.too_long == "truncate" && example.from_template && long_source) {
+    chunk.error = too_long(example, "source", pair.source, options_.max_source);
+    chunk.error->hint = "a chat template's prompt is not cut: set too_long to drop, or raise max_source";
     return false;
   }
   if (options_.too_long == "drop") {

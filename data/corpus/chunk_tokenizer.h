@@ -40,6 +40,7 @@ class ChunkTokenizer {
   void add(const Example& example, const std::string& target, Chunk& chunk) const;
   void add_windows(const std::vector<int32_t>& text, Chunk& chunk) const;
   Pair window(const std::vector<int32_t>& text, int64_t begin, int64_t end) const;
+  Pair ids_of(const Example& example, const std::string& target) const;
   void keep(Pair pair, Chunk& chunk) const;
   bool splits() const { return options_.too_long == "split"; }
   std::vector<int32_t> source_ids(const std::string& text) const;

@@ -18,6 +18,8 @@ struct Example {
   std::vector<std::string> targets{};
   std::string where{};     // file:line, for messages
   bool has_source = true;  // false: plain text
+  // A chat template has written it: the source has its own BOS, and takes no prefix, suffix or EOS.
+  bool from_template = false;
 };
 
 // The treatment of malformed lines; by default they are errors.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <charconv>
 
 #include <nlohmann/json.hpp>
 
@@ -42,8 +43,10 @@ class JsonlStream : public PoliciedStream {
         reject_blank_line();
         continue;
       }
+      const nlohmann::json object = parse_object(line);
+      if (!is_wanted(object)) continue;
       if (replaced) ++counts_.replaced_invalid_utf8;
-      parse(line, example);
+      read_fields(object, example);
       return true;
     }
     return false;
@@ -62,14 +65,24 @@ class JsonlStream : public PoliciedStream {
     ++counts_.dropped_empty;
   }
 
-  void parse(const std::string& line, Example& example) {
-    const nlohmann::json object = parse_json(line, lines_.where());
+  nlohmann::json parse_object(const std::string& line) const {
+    nlohmann::json object = parse_json(line, lines_.where());
     if (!object.is_object()) {
       throw UserError({.where = lines_.where(),
                        .what = "not a JSON object",
                        .expected = "one JSON object a line",
                        .found = object.type_name()});
     }
+    return object;
+  }
+
+  bool is_wanted(const nlohmann::json& object) const {
+    const std::vector<std::string>& wanted = fields_.categories;
+    if (wanted.empty()) return true;
+    return std::find(wanted.begin(), wanted.end(), text_field(object, "category")) != wanted.end();
+  }
+
+  void read_fields(const nlohmann::json& object, Example& example) const {
     example.where = lines_.where();
     example.has_source = !fields_.source.empty();
     example.source = fields_.source.empty() ? std::string() : text_field(object, fields_.source);
@@ -77,7 +90,24 @@ class JsonlStream : public PoliciedStream {
     for (const std::string& field : fields_.targets) example.targets.push_back(text_field(object, field));
   }
 
+  // Returns the element of a list that "turns[0]" names, or nullptr for a name without an index.
+  const nlohmann::json* element(const nlohmann::json& object, const std::string& name) const {
+    const size_t bracket = name.find('[');
+    if (bracket == std::string::npos || !name.ends_with(']')) return nullptr;
+    const auto list = object.find(name.substr(0, bracket));
+    if (list == object.end()) throw_missing(object, name.substr(0, bracket));
+    size_t index = 0;
+    const char* end = name.data() + name.size() - 1;
+    const bool number = std::from_chars(name.data() + bracket + 1, end, index).ptr == end;
+    if (number && list->is_array() && index < list->size() && (*list)[index].is_string()) return &(*list)[index];
+    throw UserError({.where = lines_.where(),
+                     .what = "no text \"" + name + "\"",
+                     .expected = "a list of strings with such an element",
+                     .found = brief(*list)});
+  }
+
   std::string text_field(const nlohmann::json& object, const std::string& name) const {
+    if (const nlohmann::json* text = element(object, name)) return text->get<std::string>();
     const auto found = object.find(name);
     if (found == object.end()) throw_missing(object, name);
     if (found->is_string()) return found->get<std::string>();

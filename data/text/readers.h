@@ -25,10 +25,13 @@ struct JsonFields {
   std::string source{};                // empty: no source (plain text in jsonl)
   std::vector<std::string> targets{};  // several fields give several references
   std::string separator = " ";         // joins fields that are lists of strings
+  // Objects whose field `category` is another are passed over; empty: none are.
+  std::vector<std::string> categories{};
 };
 
 // Opens a file with one JSON object per line. The separator joins the elements of a field that is a list of strings. A
-// missing field and a field of another type are errors. An example is empty if its source or all its targets are empty.
+// missing field and a field of another type are errors. A field "turns[0]" is the first element of the list "turns". An
+// example is empty if its source or all its targets are empty.
 std::unique_ptr<ExampleStream> open_jsonl(const std::filesystem::path& file, const JsonFields& fields,
                                           const TextPolicies& policies);
 

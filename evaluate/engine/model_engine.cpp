@@ -160,17 +160,19 @@ class ModelEngine final : public Engine {
 
   std::optional<infer::DecodeWork> work(const Setting& run, std::span<const infer::DecodedLine> lines) override {
     if (!infer::counts_work(run.algorithm())) return std::nullopt;
-    const model::TransformerModel& target = *models_.model(run.model).model;
-    infer::DecodingShapes shapes{.target = {&target.config(), weight_type(run.model)},
+    const auto* target = dynamic_cast<const model::TransformerModel*>(models_.model(run.model).model.get());
+    if (target == nullptr) return std::nullopt;  // several models in one
+    infer::DecodingShapes shapes{.target = {&target->config(), weight_type(run.model)},
                                  .exit_layer = depth(run).early,
                                  .algorithm = run.algorithm(),
                                  .reads_each_layer = run.decode.exit_measure == "margin",
-                                 .prompt_chunk = infer::prefill_chunk(target.info().device)};
+                                 .prompt_chunk = infer::prefill_chunk(target->info().device)};
     if (const auto drafter = models_.of(run).drafter; drafter != nullptr && drafter->transformer() != nullptr) {
       shapes.drafter = {&drafter->transformer()->config(), weight_type(run.drafter)};
     }
     const auto sources = static_cast<double>(lines.size());
-    shapes.sources_together = sources / std::ceil(sources / static_cast<double>(options_.batch_size));
+    const int64_t batch = run.decode.batch_size.value_or(options_.batch_size);
+    shapes.sources_together = sources / std::ceil(sources / static_cast<double>(batch));
     return infer::decode_work(shapes, lines);
   }
 

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "data/chat/chat_template.h"
+#include "data/chat/chat_tokens.h"
 #include "data/tokenizers/token_ids.h"
 #include "infer/loop/vocabulary.h"
 
@@ -50,8 +52,13 @@ Whole encode_whole(const infer::LoadedModel& target, const std::string& source, 
     return whole;
   }
   const data::Tokenizer& tokenizer = tokenizer_of(target);
-  if (!info.encoder_decoder) append(tokenizer.frame().before, whole.text);
-  append(tokenizer.encode(source), whole.text);
+  if (task.chat || !task.messages.empty()) {
+    const data::ChatTemplate chat = data::load_chat_template(target.directory);
+    append(data::encode_chat(tokenizer, chat.render(nlohmann::ordered_json::parse(source), true)), whole.text);
+  } else {
+    if (!info.encoder_decoder) append(tokenizer.frame().before, whole.text);
+    append(tokenizer.encode(source), whole.text);
+  }
   if (!task.suffix.empty()) append(tokenizer.encode(task.suffix), whole.end);
   if (info.encoder_decoder) whole.end.push_back(tokenizer.eos());
   return whole;

@@ -12,6 +12,7 @@ namespace draftsmith::evaluate {
 const std::vector<Section>& sections() {
   static const std::vector<Section> kAll{quality_speedup_section(),
                                          settings_section(),
+                                         categories_section(),
                                          predicted_speed_section(),
                                          windows_section(),
                                          prediction_quality_section(),

@@ -13,6 +13,7 @@ const std::vector<Section>& sections();
 
 Section quality_speedup_section();       // all settings as points
 Section settings_section();              // quality and speed of each setting
+Section categories_section();            // speedups by category of a data set
 Section predicted_speed_section();       // predicted against measured
 Section windows_section();               // best draft windows (SpecGame)
 Section prediction_quality_section();    // how well drafters predict texts

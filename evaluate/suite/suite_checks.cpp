@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/registry.h"
+#include "data/text/line_reader.h"
 #include "evaluate/suite/setting_checks.h"
 #include "evaluate/suite/setting_grid.h"
 #include "evaluate/suite/tasks.h"
@@ -189,9 +190,39 @@ void check_labels(const std::vector<Setting>& settings, const std::string& where
   check_unique(labels, where, problems);
 }
 
+// Requires that nothing is put before, behind or in place of a conversation's text.
+void check_chat(const TaskOptions& task, const std::string& where, Problems& problems) {
+  if (!task.messages.empty() && (task.jsonl.empty() || task.chat || !task.prefix.empty())) {
+    problems.add({where + ".messages", "a jsonl file's conversations are prompts as they are",
+                  "jsonl, without chat and prefix", "messages = \"" + task.messages + "\"", ""});
+  }
+  if (task.messages.empty() && !task.chat) return;
+  if (task.max_source_tokens > 0 || !task.suffix.empty() || task.ids || !task.separator.empty()) {
+    problems.add({where, "a chat template's prompt is neither cut nor continued",
+                  "no max_source_tokens, suffix, ids or separator", "one of them", ""});
+  }
+}
+
+// Requires as many references as sources, of files that are there already.
+void check_lines(const TaskOptions& task, const std::string& where, Problems& problems) {
+  const auto is_there = [](const std::filesystem::path& file) { return std::filesystem::is_regular_file(file); };
+  if (task.references.empty() || !is_there(task.source)) return;
+  const int64_t lines = data::count_lines(task.source);
+  for (const auto& file : task.references) {
+    const int64_t references = is_there(file) ? data::count_lines(file) : lines;
+    if (references == lines) continue;
+    problems.add({where + ".references",
+                  fmt::format("the task has {} references than sources", references < lines ? "fewer" : "more"),
+                  fmt::format("{} lines, as in {}", lines, task.source.string()),
+                  fmt::format("{} lines in {}", references, file.string()), ""});
+  }
+}
+
 }  // namespace
 
 void check_task(const TaskOptions& task, const std::string& where, Problems& problems) {
+  const bool unresolved = !task.dataset.empty() && task.source.empty() && task.jsonl.empty();
+  if (unresolved) return;  // data::fill_in_dataset_tasks() has reported why
   if (task.source.empty() == task.jsonl.empty()) {
     problems.add({where, "a task reads either text files or a jsonl file", "one of source and jsonl",
                   task.source.empty() ? "neither" : "both", ""});
@@ -202,7 +233,7 @@ void check_task(const TaskOptions& task, const std::string& where, Problems& pro
     problems.add(
         {where + ".references", "a task needs references to be scored", "at least one file", "none", unscored});
   }
-  if (scored && !task.jsonl.empty() && task.reference_fields.empty()) {
+  if (scored && !task.jsonl.empty() && task.reference_fields.empty() && task.messages.empty()) {
     problems.add(
         {where + ".reference_fields", "a task needs references to be scored", "at least one field", "none", unscored});
   }
@@ -221,6 +252,11 @@ void check_task(const TaskOptions& task, const std::string& where, Problems& pro
     problems.add({where + ".separator", "separators divide text without references", "source, and metric none",
                   task.source.empty() ? "no source" : "metric " + task.metric.name, ""});
   }
+  if (!task.categories.empty() && task.jsonl.empty()) {
+    problems.add({where + ".categories", "only jsonl objects have categories", "jsonl, or no categories", "none", ""});
+  }
+  check_chat(task, where, problems);
+  check_lines(task, where, problems);
 }
 
 void check_suite(const SuiteOptions& options, const std::string& where, Problems& problems) {

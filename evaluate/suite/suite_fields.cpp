@@ -7,12 +7,28 @@ namespace draftsmith::evaluate {
 Fields<TaskOptions> TaskOptions::fields() {
   return Fields<TaskOptions>("evaluation task")
       .add("name", &TaskOptions::name, Required{}, "Name of the task in results and file names.")
+      .add("dataset", &TaskOptions::dataset,
+           "Data set by name, instead of files: \"multi30k/test_2016_flickr\". It gives the task its name, its files "
+           "and "
+           "its metric, unless they are here; `draftsmith data list` shows what is there.")
+      .add("direction", &TaskOptions::direction, "With a data set of parallel text: source and target, \"de-en\".")
+      .add("by_category", &TaskOptions::by_category,
+           "A data set whose lines have categories (Spec-Bench, SPEED-Bench) becomes a task for each.")
+      .add("categories", &TaskOptions::categories,
+           "Take only jsonl objects whose field `category` is one of these; empty: all.")
       .add("source", &TaskOptions::source, "Text file of sources or prompts, one a line.")
       .add("separator", &TaskOptions::separator,
            "Line that separates the prompts of source, where they are longer than a line; empty: every line is one.")
       .add("references", &TaskOptions::references, "Text files of references, parallel to source.")
       .add("jsonl", &TaskOptions::jsonl, "File of JSON objects, one a line, instead of text files.")
-      .add("source_field", &TaskOptions::source_field, "Field of the jsonl objects that holds the source.")
+      .add("source_field", &TaskOptions::source_field,
+           "Field of the jsonl objects that holds the source; turns[0] is the first element of a list.")
+      .add(
+          "messages", &TaskOptions::messages,
+          "Field of the jsonl objects with a conversation, a list of messages with role and content. The target's chat "
+          "template makes the prompt of it; where the assistant has the last word, that is the reference.")
+      .add("chat", &TaskOptions::chat,
+           "Sources are a user's messages: the target's chat template makes prompts of them.")
       .add("reference_fields", &TaskOptions::reference_fields,
            "Fields of the jsonl objects that hold references; a list of sentences is joined by newlines.")
       .add("prefix", &TaskOptions::prefix, "Text put before each source, such as \"summarize: \".")

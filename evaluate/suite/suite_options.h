@@ -39,11 +39,17 @@ using infer::DecodeOptions;
 // Data set: where sources and references come from, and how hypotheses are scored.
 struct TaskOptions {
   std::string name;
-  std::filesystem::path source;  // text, one a line or between separators; or
+  std::string dataset;                  // data/datasets/dataset_keys.h fills in what follows from it
+  std::string direction;                // of a data set of parallel text
+  bool by_category = true;              // a data set with categories becomes a task for each
+  std::vector<std::string> categories;  // of jsonl objects; empty: all lines
+  std::filesystem::path source;         // text, one a line or between separators; or
   std::string separator;
   std::filesystem::path jsonl;                    // objects with the fields below
   std::vector<std::filesystem::path> references;  // text files parallel to source
   std::string source_field = "source";
+  std::string messages;  // field with a conversation, in place of source_field
+  bool chat = false;     // sources are a user's messages in the target's chat template
   std::vector<std::string> reference_fields{"target"};
   std::string prefix;
   std::string suffix;

@@ -2,6 +2,11 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "data/chat/chat_stream.h"
 #include "data/text/readers.h"
 
 namespace draftsmith::evaluate {
@@ -41,15 +46,38 @@ TaskData from_text(const TaskOptions& task) {
 }
 
 std::vector<data::Example> read_jsonl(const TaskOptions& task, const std::string& separator) {
-  const data::JsonFields fields{task.source_field, task.reference_fields, separator};
+  const data::JsonFields fields{task.source_field, task.reference_fields, separator, task.categories};
   const auto stream = data::open_jsonl(task.jsonl, fields, {.empty = "keep"});
   return data::read_all(*stream);
 }
 
+// Reads conversations: the prompt is what comes before the assistant's last word, which is the reference.
+TaskData from_conversations(const TaskOptions& task) {
+  TaskData data;
+  for (nlohmann::ordered_json& messages : data::read_conversations(task.jsonl, task.messages)) {
+    const bool answered = messages.back()["role"] == "assistant" && messages.size() > 1;
+    if (task.metric.scored() && !answered) {
+      throw UserError({.where = place_of(task, task.jsonl, data.sources.size()),
+                       .what = "a conversation without a reference",
+                       .expected = "one that ends in a message of the assistant",
+                       .found = "it ends in a message of " + messages.back()["role"].get<std::string>(),
+                       .hint = "conversations that are not scored need metric = { name = \"none\" }"});
+    }
+    if (task.metric.scored()) data.references.push_back({messages.back()["content"].get<std::string>()});
+    if (answered) messages.erase(messages.size() - 1);
+    data.sources.push_back(messages.dump());
+  }
+  cut_out(data.sources, task);
+  cut_out(data.references, task);
+  return data;
+}
+
 TaskData from_jsonl(const TaskOptions& task) {
+  if (!task.messages.empty()) return from_conversations(task);
   TaskData data;
   if (!task.metric.scored()) {
-    const auto stream = data::open_jsonl(task.jsonl, {"", {task.source_field}, " "}, {.empty = "keep"});
+    const auto stream =
+        data::open_jsonl(task.jsonl, {"", {task.source_field}, " ", task.categories}, {.empty = "keep"});
     for (auto& example : data::read_all(*stream)) data.sources.push_back(std::move(example.targets.front()));
     cut_out(data.sources, task);
     return data;
@@ -60,6 +88,14 @@ TaskData from_jsonl(const TaskOptions& task) {
   cut_out(data.sources, task);
   cut_out(data.references, task);
   return data;
+}
+
+// Returns a conversation of one message of the user, as JSON.
+std::string user_message(const std::string& text) {
+  nlohmann::ordered_json message;
+  message["role"] = "user";
+  message["content"] = text;
+  return nlohmann::ordered_json::array({message}).dump();
 }
 
 }  // namespace
@@ -73,7 +109,10 @@ TaskData load_task(const TaskOptions& task) {
                      .found = task.skip > 0 ? "no line after `skip`" : "an empty file",
                      .hint = ""});
   }
-  for (auto& source : data.sources) source.insert(0, task.prefix);
+  for (auto& source : data.sources) {
+    source.insert(0, task.prefix);
+    if (task.chat) source = user_message(source);
+  }
   const auto metric = metrics::make_metric(task.metric);
   for (auto& line : data.references) {
     for (auto& reference : line) reference = metric->text_of(reference);
@@ -83,6 +122,8 @@ TaskData load_task(const TaskOptions& task) {
 
 std::string place_of(const TaskOptions& task, const std::filesystem::path& file, size_t line) {
   const auto number = std::to_string(static_cast<size_t>(task.skip) + line + 1);
+  if (!task.categories.empty())
+    return fmt::format("{}, line {} of {}", file.string(), number, fmt::join(task.categories, ", "));
   return task.separator.empty() ? file.string() + ":" + number : file.string() + ", prompt " + number;
 }
 

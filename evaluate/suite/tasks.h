@@ -13,7 +13,7 @@ namespace draftsmith::evaluate {
 
 // Sources and references of one task.
 struct TaskData {
-  std::vector<std::string> sources;
+  std::vector<std::string> sources;  // of chat tasks: conversations as JSON, which the engine renders
   // In the form that is scored: newlines separate sentences for ROUGE. Empty for the metric "none".
   metrics::References references;
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "data/datasets/dataset.h"
 #include "recipes/recipe.h"
 
 namespace draftsmith::recipes {
@@ -16,7 +17,7 @@ constexpr std::string_view kData = "$DATA/";
 // Returns the input's name in StageContext::inputs, of a text in the recipe.
 std::string input_key(const std::string& text) {
   if (text.starts_with("@")) return text.substr(0, text.find('/'));
-  if (text.starts_with(kData)) return (data_folder() / text.substr(kData.size())).string();
+  if (text.starts_with(kData)) return (data::data_folder() / text.substr(kData.size())).string();
   return text;
 }
 

@@ -26,9 +26,12 @@ struct CorpusStageOptions : data::TextInput, data::TextPolicies, data::PrepareOp
 
 void run_corpus(const CorpusStageOptions& options, const StageContext& run) {
   const auto tokenizer = data::load_tokenizer(options.tokenizer);
-  const auto stream = data::open_text(options, options);
+  const data::TextInput input = data::with_template_of(options.tokenizer, options);
+  const auto stream = data::open_text(input, options);
+  data::PrepareOptions prepare = options;
+  prepare.prompts = prepare.prompts || !input.messages.empty();
   Progress progress({.style = run.execution.progress, .title = "tokenizing", .unit = "examples"});
-  const auto report = data::prepare_corpus(*stream, *tokenizer, options, run.directory / "corpus.h5",
+  const auto report = data::prepare_corpus(*stream, *tokenizer, prepare, run.directory / "corpus.h5",
                                            [&](int64_t examples) { progress.advance(examples); });
   progress.finish();
   log_info("  {} examples, {} source and {} target tokens", report.written, report.source_tokens, report.target_tokens);

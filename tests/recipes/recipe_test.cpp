@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
+#include "data/datasets/dataset.h"
 #include "tests/support/errors.h"
 #include "tests/support/paths.h"
 
@@ -212,7 +213,8 @@ TEST_F(RecipeFile, TheDeviceOfAnEvaluationIsTheRecipesUnlessTheCommandLineNamesO
 TEST_F(RecipeFile, TheRecipesOfTheRepositoryHaveNoErrors) {
   for (const auto& entry : std::filesystem::directory_iterator(draftsmith::test::source_dir() / "recipes")) {
     if (entry.path().extension() != ".toml") continue;
-    if (read_file(entry.path()).find("$DATA") != std::string::npos && !std::filesystem::exists(data_folder())) continue;
+    if (read_file(entry.path()).find("$DATA") != std::string::npos && !std::filesystem::exists(data::data_folder()))
+      continue;
     EXPECT_NO_THROW(load_recipe(entry.path(), {})) << entry.path();
   }
 }

@@ -1,0 +1,229 @@
+#include "data/datasets/dataset_keys.h"
+
+#include <map>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/logging.h"
+#include "data/datasets/category_groups.h"
+#include "data/datasets/dataset_checks.h"
+#include "data/datasets/dataset_input.h"
+
+namespace draftsmith::data {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+toml::array array_of(const std::vector<std::string>& texts) {
+  toml::array array;
+  for (const std::string& text : texts) array.push_back(text);
+  return array;
+}
+
+std::string written(const fs::path& file, DataPaths paths) {
+  const fs::path inside = file.lexically_relative(data_folder());
+  const bool outside = inside.empty() || inside.begin()->string() == "..";
+  return paths == DataPaths::kReal || outside ? file.string() : "$DATA/" + inside.string();
+}
+
+void set_if_absent(toml::table& table, const char* key, const std::string& value) {
+  if (!table.contains(key)) table.insert(key, value);
+}
+
+// Returns the data set's name; nothing if the table has none, or one that is no text, which the parser reports.
+std::optional<std::string> dataset_of(const toml::table& table) {
+  const auto name = table["dataset"].value<std::string>();
+  return name && !name->empty() ? name : std::nullopt;
+}
+
+// Requires that the keys do not name files as well. Errors: UserError.
+void refuse_files(const toml::table& table, const std::vector<const char*>& keys, const std::string& name) {
+  for (const char* key : keys) {
+    if (!table.contains(key)) continue;
+    throw UserError({.where = location_of(*table.get(key)),
+                     .what = fmt::format("`dataset` and `{}` both say where the text comes from", key),
+                     .expected = "one of them",
+                     .found = fmt::format("dataset = \"{}\" and {}", name, key)});
+  }
+}
+
+// Gives a task the metric of its data set, unless it names one.
+void set_metric(toml::table& task, const std::string& name) {
+  if (!task.contains("metric")) task.insert("metric", toml::table());
+  toml::table* metric = task["metric"].as_table();
+  if (metric == nullptr || metric->contains("name") || metric->contains("command")) return;
+  metric->insert("name", name);
+  if (name == "rouge") metric->insert("stemmer", true);
+}
+
+bool is_scored(const toml::table& task) {
+  return task["metric"]["name"].value<std::string>() != "none";
+}
+
+void fill_in_parallel(toml::table& task, const NamedDataset& set, DataPaths paths) {
+  const Direction& direction = set.direction(task["direction"].value_or(std::string()));
+  require_equal_lines(set, direction);
+  set_metric(task, "bleu");
+  task.insert("source", written(direction.source, paths));
+  if (!is_scored(task)) return;
+  toml::array references;
+  for (const fs::path& file : direction.references) references.push_back(written(file, paths));
+  task.insert("references", std::move(references));
+}
+
+void fill_in_jsonl(toml::table& task, const NamedDataset& set, const JsonlSummary& summary, DataPaths paths) {
+  task.insert("jsonl", written(set.file, paths));
+  set_if_absent(task, summary.chat ? "messages" : "source_field", summary.source);
+  set_metric(task, task.contains("reference_fields") ? "bleu" : summary.metric);
+  if (!task.contains("reference_fields")) task.insert("reference_fields", array_of(summary.references));
+}
+
+// Gives a category's task its name, its lines and, where all of them have references, its metric.
+void fill_in_category(toml::table& task, const std::string& base, const CategoryGroup& group) {
+  task.insert_or_assign("name", base + "." + group.name);
+  task.insert_or_assign("categories", array_of(group.categories));
+  const bool translation = group.name == "translation";
+  const bool has_metric = translation || group.name == "summarization";
+  if (!has_metric || group.with_reference < group.lines || task.contains("reference_fields")) return;
+  set_metric(task, translation ? "bleu" : "rouge");
+  task.insert("reference_fields", array_of({"reference[0]"}));
+}
+
+// Returns the groups that the task wants: those of `categories`, else all. Errors: UserError for unknown names.
+std::vector<CategoryGroup> wanted_groups(const toml::table& task, const NamedDataset& set,
+                                         const JsonlSummary& summary) {
+  const toml::array* wanted = task["categories"].as_array();
+  if (wanted == nullptr) return category_groups(summary);
+  std::vector<std::string> names;
+  for (auto&& node : *wanted) names.push_back(node.value_or(std::string()));
+  return category_groups(summary, names, set.name);
+}
+
+std::vector<toml::table> fill_in_prompts(toml::table task, const NamedDataset& set, DataPaths paths) {
+  const JsonlSummary summary = known_summary(set);
+  if (summary.further_turns > 0) {
+    log_info("{}: {} of {} prompts have further turns; the first one is decoded", set.name, summary.further_turns,
+             summary.lines);
+  }
+  std::vector<toml::table> tasks;
+  const std::string base = task["name"].value_or(set.name);
+  if (summary.categories.empty()) {
+    fill_in_jsonl(task, set, summary, paths);
+    tasks.push_back(std::move(task));
+    return tasks;
+  }
+  std::vector<CategoryGroup> groups = wanted_groups(task, set, summary);
+  if (!task["by_category"].value_or(true)) {
+    std::vector<std::string> names;
+    for (const CategoryGroup& group : groups)
+      names.insert(names.end(), group.categories.begin(), group.categories.end());
+    if (task.contains("categories")) task.insert_or_assign("categories", array_of(names));
+    fill_in_jsonl(task, set, summary, paths);
+    tasks.push_back(std::move(task));
+    return tasks;
+  }
+  for (const CategoryGroup& group : groups) {
+    toml::table& one = tasks.emplace_back(task);
+    fill_in_category(one, base, group);
+    fill_in_jsonl(one, set, summary, paths);
+  }
+  return tasks;
+}
+
+// Returns the tasks that a task with a data set becomes. Errors: UserError.
+std::vector<toml::table> expanded(toml::table task, const std::string& name, DataPaths paths) {
+  refuse_files(task, {"source", "references", "jsonl"}, name);
+  const NamedDataset set = find_dataset(name);
+  set_if_absent(task, "name", name);
+  if (!set.parallel()) refuse_direction(task["direction"].value_or(std::string()), set);
+  if (set.jsonl()) return fill_in_prompts(std::move(task), set, paths);
+  if (set.parallel()) {
+    fill_in_parallel(task, set, paths);
+  } else {
+    task.insert("source", written(set.file, paths));
+    set_if_absent(task, "separator", document_separator(set.file));
+    set_metric(task, "none");
+  }
+  std::vector<toml::table> tasks;
+  tasks.push_back(std::move(task));
+  return tasks;
+}
+
+// Calls action(); adds the problems of a UserError, each with `where` before its place.
+template <class Action>
+void collect_problems(const std::string& where, Problems& problems, const Action& action) {
+  try {
+    action();
+  } catch (const UserError& error) {
+    problems.add_all(error.problems(), where.empty() ? "" : where + ": ");
+  }
+}
+
+}  // namespace
+
+void name_dataset_tasks(toml::table& suite) {
+  if (toml::table* one = suite["task"].as_table()) {
+    toml::array list;
+    list.push_back(std::move(*one));
+    suite.insert_or_assign("task", std::move(list));
+  }
+  toml::array* tasks = suite["task"].as_array();
+  for (size_t i = 0; tasks != nullptr && i < tasks->size(); ++i) {
+    toml::table* task = tasks->get(i)->as_table();
+    if (task == nullptr) continue;
+    if (const auto name = dataset_of(*task)) set_if_absent(*task, "name", *name);
+  }
+}
+
+void fill_in_dataset_tasks(toml::table& suite, DataPaths paths, Problems& problems) {
+  name_dataset_tasks(suite);
+  toml::array* tasks = suite["task"].as_array();
+  if (tasks == nullptr) return;
+  std::map<size_t, std::vector<toml::table>> expansions;  // by place in the list
+  const size_t problems_before = problems.list().size();
+  for (size_t i = 0; i < tasks->size(); ++i) {
+    const toml::table* task = tasks->get(i)->as_table();
+    const auto name = task == nullptr ? std::nullopt : dataset_of(*task);
+    if (!name) continue;
+    collect_problems(location_of(*task), problems, [&] { expansions[i] = expanded(*task, *name, paths); });
+  }
+  if (expansions.empty() || problems.list().size() > problems_before) return;
+  toml::array filled;
+  for (size_t i = 0; i < tasks->size(); ++i) {
+    if (!expansions.contains(i)) {
+      tasks->get(i)->visit([&](auto& value) { filled.push_back(std::move(value)); });
+      continue;
+    }
+    for (toml::table& one : expansions.at(i)) filled.push_back(std::move(one));
+  }
+  suite.insert_or_assign("task", std::move(filled));
+}
+
+void fill_in_dataset_corpus(toml::table& corpus, DataPaths paths, Problems& problems) {
+  const auto name = dataset_of(corpus);
+  if (!name) return;
+  collect_problems(location_of(corpus), problems, [&] {
+    refuse_files(corpus, {"source", "target", "jsonl", "text"}, *name);
+    TextInput wanted;
+    wanted.dataset = *name;
+    wanted.direction = corpus["direction"].value_or(std::string());
+    const TextInput input = with_dataset(wanted);
+    const auto set_file = [&](const char* key, const fs::path& file) {
+      if (!file.empty()) corpus.insert(key, written(file, paths));
+    };
+    set_file("source", input.source);
+    set_file("target", input.target);
+    set_file("jsonl", input.jsonl);
+    set_file("text", input.text);
+    if (!input.separator.empty()) set_if_absent(corpus, "separator", input.separator);
+    if (input.jsonl.empty()) return;
+    if (!input.messages.empty()) return set_if_absent(corpus, "messages", input.messages);
+    set_if_absent(corpus, "source_field", input.source_field);
+    if (!corpus.contains("target_fields")) corpus.insert("target_fields", array_of(input.target_fields));
+  });
+}
+
+}  // namespace draftsmith::data
