@@ -139,7 +139,7 @@ TEST(RealModels, EosInsideADraftEndsTheOutput) {
       const auto results = fp64().run(options, true);
       EXPECT_EQ(ids_of(results), expected) << method << " batch " << batch;
       size_t early = 0;
-      for (const auto& [ids, stats, log_probabilities, error] : results) {
+      for (const auto& [ids, stats, log_probabilities, score, error] : results) {
         if (static_cast<int64_t>(ids.size()) == kModelLimit) continue;
         ++early;
         EXPECT_EQ(stats.target_runs, 1) << method;
@@ -191,7 +191,7 @@ TEST(RealModels, TargetAsItsOwnDrafterIsAlwaysAccepted) {
     options.window_rule = "fixed";
     const auto results = fp64().run(options, true);
     EXPECT_EQ(ids_of(results), ids_of(fp64().run(options_of("greedy"))));
-    for (const auto& [ids, stats, log_probabilities, error] : results)
+    for (const auto& [ids, stats, log_probabilities, score, error] : results)
       EXPECT_EQ(stats.accepted, stats.drafted) << method;
   }
 }

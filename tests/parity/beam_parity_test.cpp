@@ -14,10 +14,9 @@ namespace draftsmith::model {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
-infer::DecodeOptions options_of(const json& record, int64_t batch_size) {
-  const json& settings = record.at("settings");
+infer::DecodeOptions options_of(const nlohmann::json& record, int64_t batch_size) {
+  const nlohmann::json& settings = record.at("settings");
   infer::DecodeOptions options;
   options.method = "beam";
   options.num_beams = settings.at("num_beams").get<int64_t>();
@@ -28,12 +27,12 @@ infer::DecodeOptions options_of(const json& record, int64_t batch_size) {
 }
 
 // Compares the outputs of one record; the settings are those of a directory, as Transformers would save them.
-void expect_equal_beams(TransformerModel& model, const json& record, int64_t batch_size) {
+void expect_equal_beams(TransformerModel& model, const nlohmann::json& record, int64_t batch_size) {
   const TemporaryDirectory settings;
   Problems problems;
   infer::GenerationModels models;
   models.target = &model;
-  json own = record.at("settings");
+  nlohmann::json own = record.at("settings");
   own.erase("num_return_sequences");
   write_file_atomic(settings / "generation_config.json", own.dump());
   models.generation = read_generation_config(settings.path(), {}, model.config(), problems);
@@ -69,9 +68,9 @@ class BeamParity : public testing::Test {
 };
 
 TEST_F(BeamParity, OutputsAndScoresAreThoseOfTransformers) {
-  const json records = load_json(reference_->root() / "beams.json");
+  const nlohmann::json records = load_json(reference_->root() / "beams.json");
   EXPECT_EQ(records.size(), 35);
-  for (const json& record : records) {
+  for (const nlohmann::json& record : records) {
     const auto model = load(reference_->directory(record.at("model").get<std::string>()), true);
     for (const int64_t batch_size : {1, 16}) expect_equal_beams(*model, record, batch_size);
   }
@@ -82,7 +81,8 @@ TEST_F(BeamParity, ATrainedModelGivesTheSameBeams) {
   if (!fs::exists(directory)) GTEST_SKIP() << "no " << directory;
   ASSERT_EQ(reference_->run("trained", "'" + directory.string() + "'"), "");
   const auto model = load(directory, true);
-  for (const json& record : load_json(reference_->root() / "trained.json")) expect_equal_beams(*model, record, 16);
+  for (const nlohmann::json& record : load_json(reference_->root() / "trained.json"))
+    expect_equal_beams(*model, record, 16);
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ TEST(Theory, CountsOfEveryMethodAddUp) {
     options.batch_size = 4;
     options.num_samples = 5;
     options.rollback = 1;
-    for (const auto& [ids, stats, log_probabilities, error] : decode(oracles, options, sources)) {
+    for (const auto& [ids, stats, log_probabilities, score, error] : decode(oracles, options, sources)) {
       const auto& histogram = stats.accepted_histogram;
       EXPECT_EQ(std::accumulate(histogram.begin(), histogram.end(), int64_t{0}), stats.verifications);
       EXPECT_EQ(stats.verifications, stats.target_runs);
@@ -120,7 +120,7 @@ TEST(Theory, GreedyRunsTheTargetOnceForEachToken) {
   const Case oracles{random_oracle(6, 8), random_oracle(6, 9), 6};
   infer::DecodeOptions options;
   options.max_new_tokens = 9;
-  for (const auto& [ids, stats, log_probabilities, error] :
+  for (const auto& [ids, stats, log_probabilities, score, error] :
        decode(oracles, options, std::vector<Ids>{{2}, {3}, {4, 5}})) {
     EXPECT_EQ(stats.target_runs, static_cast<int64_t>(ids.size()));
     EXPECT_TRUE(stats.accepted_histogram.empty());

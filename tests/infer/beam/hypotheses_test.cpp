@@ -7,7 +7,7 @@
 namespace draftsmith::infer {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 using Ids = std::vector<int64_t>;
 
 // Two beams whose outputs so far are those given.

@@ -133,13 +133,13 @@ TEST_P(EarlyExitOf, AllLayersOneAfterTheOtherAreAsManyAsOfPlainDecoding) {
   DecodeOptions options = exit_options("assisted");
   options.window_rule = "fixed";
   options.window = 1;
-  for (const auto& [ids, stats, log_probabilities, error] : run_exit(*model, kExitLayers, options)) {
+  for (const auto& [ids, stats, log_probabilities, score, error] : run_exit(*model, kExitLayers, options)) {
     EXPECT_EQ(stats.latency_units, kExitLayers * stats.target_tokens);
     EXPECT_GE(stats.latency_units, kExitLayers * stats.emitted);  // an EOS is drafted before the target's own token
     EXPECT_LE(stats.latency_units, kExitLayers * (stats.emitted + 1));
   }
   // G n + N a round.
-  for (const auto& [ids, stats, log_probabilities, error] : run_exit(*model, 1, options)) {
+  for (const auto& [ids, stats, log_probabilities, score, error] : run_exit(*model, 1, options)) {
     EXPECT_EQ(stats.latency_units, stats.target_tokens - stats.target_runs + kExitLayers * stats.target_runs);
   }
 }

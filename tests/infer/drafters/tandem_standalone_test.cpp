@@ -21,7 +21,7 @@ TEST(StandaloneTandem, IdentityWritesThePrimarysOutputAtAnyWindow) {
           options.free_token = free_token;
           const auto results = pair.run(options);
           EXPECT_EQ(ids_of(results), expected) << "window " << window << " batch " << batch << " free " << free_token;
-          for (const auto& [ids, stats, log_probabilities, error] : results) {
+          for (const auto& [ids, stats, log_probabilities, score, error] : results) {
             const int64_t tokens = std::ssize(ids);
             EXPECT_EQ(stats.target_runs, free_token ? divide_up(tokens, window + 1) : divide_up(tokens, window) - 1);
             EXPECT_EQ(stats.draft_runs, stats.drafted);
@@ -114,7 +114,7 @@ TEST(StandaloneTandem, TheTargetsTimeIsCountedWhenItsTokenIsTheLast) {
   for (const Kind kind : kKinds) {
     DecodeOptions options = tandem_options("tandem", 3, 4);
     options.max_new_tokens = 1;
-    for (const auto& [ids, stats, log_probabilities, error] : identity_pair(kind).run(options)) {
+    for (const auto& [ids, stats, log_probabilities, score, error] : identity_pair(kind).run(options)) {
       EXPECT_EQ(stats.target_runs, 1);
       EXPECT_EQ(stats.drafted, 0);
       EXPECT_GT(stats.seconds.verify, 0);
@@ -137,7 +137,7 @@ TEST(StandaloneTandem, TokensThatTheTargetReadsAreCountedAndTheLastBlockIsNoneOf
   EXPECT_DOUBLE_EQ(evaluate::predict(run, blind, costs)->speedup_from_counts,
                    10 * outputs / (outputs * (10 * 0.1 + 3)));
   options.free_token = true;  // its own first token from one token, then 6 and 4 (three drafted)
-  for (const auto& [ids, stats, log_probabilities, error] : pair.run(options)) {
+  for (const auto& [ids, stats, log_probabilities, score, error] : pair.run(options)) {
     EXPECT_EQ(stats.target_runs, 2);
     EXPECT_EQ(stats.target_tokens, 1 + 6);
   }

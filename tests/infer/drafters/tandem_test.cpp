@@ -40,7 +40,7 @@ TEST(Tandem, IdentitySecondaryIsAlwaysAccepted) {
     for (const int64_t window : {1, 2, 3, 7}) {
       const auto results = pair.run(tandem_options("tandem-speed", window, 3));
       EXPECT_EQ(ids_of(results), expected);
-      for (const auto& [ids, stats, log_probabilities, error] : results) {
+      for (const auto& [ids, stats, log_probabilities, score, error] : results) {
         EXPECT_EQ(stats.accepted, stats.drafted);
         EXPECT_EQ(stats.target_runs, divide_up(std::ssize(ids), window + 1)) << "window " << window;
       }

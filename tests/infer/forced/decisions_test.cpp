@@ -9,7 +9,7 @@
 namespace draftsmith::infer::testing {
 namespace {
 
-const std::vector<Ids> kSources{{4, 5, 2}, {3}};
+const std::vector<Ids> kDecidedSources{{4, 5, 2}, {3}};
 
 model::GenerationConfig settings_with_eos() {
   model::GenerationConfig settings;
@@ -32,13 +32,13 @@ int64_t check_greedy(model::LanguageModel& model, const model::GenerationConfig&
   const GenerationModels plain{.target = &model, .generation = none};
   Generator generator(processed, greedy_options());
   const Generator without(plain, greedy_options());
-  const auto results = generator.generate(kSources);
+  const auto results = generator.generate(kDecidedSources);
   int64_t same = 0;
-  for (size_t line = 0; line < kSources.size(); ++line) {
+  for (size_t line = 0; line < kDecidedSources.size(); ++line) {
     const Ids& ids = results[line].ids;
     for (size_t n = 0; n < ids.size(); ++n) {
       const std::vector<Ids> prefix{{ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(n)}};
-      const ForcedBatch text{std::span(kSources).subspan(line, 1), prefix};
+      const ForcedBatch text{std::span(kDecidedSources).subspan(line, 1), prefix};
       EXPECT_EQ(decision_logits(generator, processed, text)[0].argmax().item<int64_t>(), ids[n]) << line << " " << n;
       if (decision_logits(without, plain, text)[0].argmax().item<int64_t>() == ids[n]) ++same;
     }
@@ -84,7 +84,7 @@ TEST(Decisions, ForbiddenTokensAreInfinitelyFar) {
   OracleModel oracle(oracle_info(6), constant_oracle({0.01, 0.09, 0.4, 0.25, 0.15, 0.1}));
   const GenerationModels models{.target = &oracle, .generation = settings};
   const std::vector<Ids> none(2);
-  const at::Tensor logits = decision_logits(Generator(models, greedy_options()), models, {kSources, none});
+  const at::Tensor logits = decision_logits(Generator(models, greedy_options()), models, {kDecidedSources, none});
   EXPECT_EQ(logits.size(0), 2);
   EXPECT_EQ(logits[1][2].item<double>(), -std::numeric_limits<double>::infinity());
   EXPECT_EQ(logits[1].argmax().item<int64_t>(), 3);
@@ -100,7 +100,7 @@ TEST(Decisions, ProbabilitiesAreWarpedAfterProcessing) {
   options.temperature = 0.5;
   options.top_k = 2;
   const std::vector<Ids> none(2);
-  const at::Tensor p = decision_probabilities(Generator(models, options), models, {kSources, none});
+  const at::Tensor p = decision_probabilities(Generator(models, options), models, {kDecidedSources, none});
   const double sum = 0.25 * 0.25 + 0.15 * 0.15;
   EXPECT_NEAR(p[0][3].item<double>(), 0.25 * 0.25 / sum, 1e-12);
   EXPECT_NEAR(p[0][4].item<double>(), 0.15 * 0.15 / sum, 1e-12);
