@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <string>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,6 +13,7 @@
 #include "base/signals.h"
 #include "cli/commands.h"
 #include "cli/common_flags.h"
+#include "cli/job.h"
 #include "cli/suite_file.h"
 #include "evaluate/evaluation.h"
 #include "evaluate/tuning/tuned_suite.h"
@@ -41,6 +43,16 @@ void check_out(const TuneFlags& flags) {
                    .found = flags.out.string()});
 }
 
+// Refuses a job of several processes: the rungs' times are one process's.
+void require_one_process() {
+  const auto launch = find_launch(process_environment());
+  if (!launch || launch->size == 1) return;
+  throw UserError({.where = "draftsmith tune",
+                   .what = "a search runs in one process",
+                   .expected = "one process, started without a launcher",
+                   .found = std::to_string(launch->size) + " processes, started by " + launch->launcher});
+}
+
 // Returns the comment at the top of the tuned suite.
 std::string head_of(const TuneFlags& flags, const evaluate::TuningResult& result) {
   std::string head =
@@ -57,6 +69,7 @@ std::string head_of(const TuneFlags& flags, const evaluate::TuningResult& result
 }
 
 int run_tune(const TuneFlags& flags) {
+  require_one_process();
   begin_execution(flags.common.execution);
   const toml::table table = suite_table(flags.suite, flags.common.set);
   evaluate::SuiteOptions suite = load_suite(flags.suite, flags.common.set);
