@@ -114,14 +114,15 @@ void LineRecord::set_times(const nlohmann::json& json) {
   }
 }
 
-void add_overhead(SettingRecords& batch, double elapsed) {
+void add_overhead(SettingRecords& batch, double elapsed, double waited) {
   double known = 0;
   for (const LineRecord& line : batch) known += line.repetitions.back().total();
   const double share = batch.empty() ? 0 : std::max(elapsed - known, 0.0) / static_cast<double>(batch.size());
   for (LineRecord& line : batch) {
     line.repetitions.back().other += share;
-    line.details.push_back(
-        {.overhead = share, .waited = 0, .latency = known + share * static_cast<double>(batch.size())});
+    line.details.push_back({.overhead = share,
+                            .waited = std::max(waited, 0.0) / static_cast<double>(batch.size()),
+                            .latency = known + share * static_cast<double>(batch.size())});
   }
 }
 

@@ -55,8 +55,9 @@ struct LineRecord {
 using SettingRecords = std::vector<LineRecord>;
 
 // Adds the overhead of a batch to the last repetition of its records, each an equal share. The overhead is what remains
-// of the `elapsed` seconds after all phases of all lines. Adds the repetition's details.
-void add_overhead(SettingRecords& batch, double elapsed);
+// of the `elapsed` seconds after all phases of all lines. Adds the repetition's details; the thread `waited` for so
+// many of these seconds.
+void add_overhead(SettingRecords& batch, double elapsed, double waited = 0);
 
 // Returns the sum of the counts over all lines.
 infer::DecodeStats sum_of_stats(const SettingRecords& run);

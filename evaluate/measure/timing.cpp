@@ -167,10 +167,6 @@ class TaskTiming {
     const double elapsed = watch.seconds();
     timing.waited = elapsed - (thread_seconds() - running);
     timing.stood_still = timing.waited > kStandstill && timing.waited > kMostWaiting * elapsed;
-    for (LineRecord& record : timing.records) {
-      if (record.details.empty()) continue;
-      record.details.back().waited = std::max(timing.waited, 0.0) / static_cast<double>(timing.records.size());
-    }
     return timing;
   }
 

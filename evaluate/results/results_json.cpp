@@ -1,4 +1,5 @@
 // JSON of results.json: visit() lists each struct's keys once, for writing and reading.
+#include <cmath>
 #include <map>
 
 #include "evaluate/results/checks_json.h"
@@ -79,8 +80,10 @@ void visit(Io& io, Of<Io, SpeedResult>& speed) {
   io("overhead_seconds", speed.overhead_seconds);
   io("waited_seconds", speed.waited_seconds);
   io("speedup_decode_bound", speed.bound);
-  io("sentences_per_second", speed.sentences_per_second);
-  io("latency", speed.latency);
+  if (!Io::kWrites || std::isfinite(speed.latency.sentence_ms.p50)) {  // files of older programs have none
+    io("sentences_per_second", speed.sentences_per_second);
+    io("latency", speed.latency);
+  }
   if (!Io::kWrites || !speed.versus_beams.empty()) io("versus_beams", speed.versus_beams);
 }
 

@@ -30,17 +30,25 @@ std::vector<int64_t> rung_lines(int64_t settings, int64_t lines, int64_t share, 
   return rungs;
 }
 
-std::vector<std::string> kept(std::vector<Contender> contenders, double max_drop, size_t count) {
-  std::ranges::stable_sort(contenders, [&](const Contender& a, const Contender& b) {
-    return comes_before(a, b, {a.least_drop <= max_drop, b.least_drop <= max_drop});
-  });
-  const auto safest = std::ranges::min_element(contenders, {}, &Contender::drop);
+std::vector<std::string> kept(const std::vector<Contender>& contenders, double max_drop, size_t count) {
+  const auto ordered = [&](double Contender::*drop) {
+    std::vector<Contender> order = contenders;
+    std::ranges::stable_sort(order, [&](const Contender& a, const Contender& b) {
+      return comes_before(a, b, {a.*drop <= max_drop, b.*drop <= max_drop});
+    });
+    return order;
+  };
+  const std::vector<Contender> measured = ordered(&Contender::drop);
+  const std::vector<Contender> hopeful = ordered(&Contender::least_drop);
   std::vector<std::string> labels;
-  for (const Contender& one : contenders) {
-    if (labels.size() < count) labels.push_back(one.label);
-  }
-  if (safest != contenders.end() && !labels.empty() && std::ranges::find(labels, safest->label) == labels.end()) {
-    labels.size() < 2 ? labels.push_back(safest->label) : void(labels.back() = safest->label);
+  const auto keep = [&](const Contender& one) {
+    const bool known = std::ranges::find(labels, one.label) != labels.end();
+    if (labels.size() < count && !known) labels.push_back(one.label);
+  };
+  for (size_t i = 0; i < contenders.size(); ++i) {
+    keep(measured[i]);
+    if (i == 0) keep(*std::ranges::min_element(contenders, {}, &Contender::drop));
+    keep(hopeful[i]);
   }
   return labels;
 }

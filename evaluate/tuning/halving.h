@@ -21,10 +21,10 @@ struct Contender {
 // that `settings` become at most `share` in the last one. No rung has less than `fewest` lines. share >= 2.
 std::vector<int64_t> rung_lines(int64_t settings, int64_t lines, int64_t share, int64_t fewest);
 
-// Returns the labels of the `count` best contenders for a rung with more lines, best first. Those whose least_drop is
-// within `max_drop` come before the others and are ordered by gain, the others by drop. The one with the smallest drop
-// is always kept, so that some setting is within the budget if any is.
-std::vector<std::string> kept(std::vector<Contender> contenders, double max_drop, size_t count);
+// Returns the labels of the `count` contenders for a rung with more lines. Few lines say little about quality, so three
+// ways to look at it take turns: the winner by the drops as measured, the one with the smallest drop, the winner if all
+// drops were least_drop; then the next ones by the first and the last way.
+std::vector<std::string> kept(const std::vector<Contender>& contenders, double max_drop, size_t count);
 
 // Returns the index of the winner of the last rung: the greatest gain among those that lose at most `max_drop` points,
 // or, if all lose more, the smallest drop. Errors: std::logic_error without contenders.

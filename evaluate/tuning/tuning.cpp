@@ -19,6 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr size_t kFewestKept = 3;  // settings of a run: one for each way that kept() looks at them
+
 // Returns the task that the suite's runs choose on; empty if there is none, or several.
 std::string usual_task(const SuiteOptions& suite) {
   std::set<std::string> tasks;
@@ -118,7 +120,7 @@ class Tuning {
     for (TuningGroup& group : groups_) {
       const size_t count =
           (group.settings.size() + static_cast<size_t>(options_.share) - 1) / static_cast<size_t>(options_.share);
-      const auto labels = kept(contenders(group, measured), options_.max_drop, std::max<size_t>(count, 2));
+      const auto labels = kept(contenders(group, measured), options_.max_drop, std::max(count, kFewestKept));
       std::erase_if(group.settings,
                     [&](const Setting& setting) { return std::ranges::find(labels, setting.label) == labels.end(); });
     }

@@ -82,7 +82,7 @@ TEST_F(TuneProgram, FindsMistakesBeforeAnythingRuns) {
                   root_.path().string()));
   const ProgramResult lines = run("tune", "suite.toml", out());
   EXPECT_EQ(lines.exit_code, 2);
-  EXPECT_THAT(lines.err, AllOf(HasSubstr("differ in their number of lines"), HasSubstr("3 lines")));
+  EXPECT_THAT(lines.err, AllOf(HasSubstr("fewer references than sources"), HasSubstr("3 lines")));
   std::filesystem::remove_all(root_ / "small");
   const ProgramResult missing = run("tune", "suite.toml", out());
   EXPECT_EQ(missing.exit_code, 2);

@@ -44,7 +44,7 @@ def stages_of(name):
 
 def tiny(stages):
     """The --set of every stage that make it tiny."""
-    settings = {"tokenizer.vocabulary": 60}
+    settings = {"tokenizer.vocabulary": 30}
     for name, stage in stages.items():
         if stage["kind"] == "train":
             settings[f"{name}.training.length"] = "'2 steps'"

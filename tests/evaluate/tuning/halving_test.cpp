@@ -21,13 +21,20 @@ TEST(Rungs, HaveLinesForAThirdOfTheSettingsEach) {
   EXPECT_THROW(rung_lines(8, 80, 1, 1), std::invalid_argument);
 }
 
-TEST(Halving, KeepsTheFastestOfThoseThatMayBeWithinTheBudget) {
+TEST(Halving, KeepsTheWinnerTheSafestAndTheMostHopeful) {
   const std::vector<Contender> all{
       {"fast, bad", 9, 3, 2}, {"fast, perhaps", 8, 1, 0.2}, {"slow, good", 2, 0, -1}, {"medium", 5, 0.4, 0}};
-  EXPECT_THAT(kept(all, 0.5, 3), ElementsAre("fast, perhaps", "medium", "slow, good"));
-  EXPECT_THAT(kept(all, 5, 2), ElementsAre("fast, bad", "slow, good"));  // the safest one stays
-  EXPECT_THAT(kept(all, 0.5, 9), ElementsAre("fast, perhaps", "medium", "slow, good", "fast, bad"));
+  EXPECT_THAT(kept(all, 0.5, 3), ElementsAre("medium", "slow, good", "fast, perhaps"));
+  EXPECT_THAT(kept(all, 5, 2), ElementsAre("fast, bad", "slow, good"));
+  EXPECT_THAT(kept(all, 0.5, 9), ElementsAre("medium", "slow, good", "fast, perhaps", "fast, bad"));
   EXPECT_THAT(kept({}, 0.5, 2), ElementsAre());
+}
+
+// On few lines many bad settings may be within the budget: they do not displace the ones that are.
+TEST(Halving, WideIntervalsDoNotDisplaceTheWinner) {
+  std::vector<Contender> all{{"good", 5, 0, -1}};
+  for (int i = 0; i < 9; ++i) all.push_back({"fast " + std::to_string(i), 10.0 + i, 8, -5});
+  EXPECT_THAT(kept(all, 1, 4), ElementsAre("good", "fast 8", "fast 0", "fast 7"));
 }
 
 TEST(Halving, TheWinnerIsTheFastestWithinTheBudgetOrTheBest) {
