@@ -41,8 +41,8 @@ std::vector<std::string> dataset_row(const data::NamedDataset& set) {
 
 std::function<int()> add_data_list(CLI::App& app) {
   app.footer(
-      "Each name is a `dataset` of a suite's task, of a recipe's corpus and of `draftsmith data prepare`. The data\n"
-      "folder is ../shared/data; the environment variable DRAFTSMITH_DATA names another one.\n"
+      "Each name is a `dataset` of a suite's task, of a recipe's corpus and of `draftsmith data prepare`.\n"
+      "The data folder is ../shared/data; the environment variable DRAFTSMITH_DATA names another one.\n"
       "Example:\n  draftsmith data list");
   return [] {
     std::vector<data::NamedDataset> sets = data::datasets_in(data::data_folder());

@@ -12,11 +12,25 @@ std::string flag_name(const std::string& field_name) {
 
 namespace {
 
-// Returns the text that help shows for a flag's value: its choices without the empty one.
-std::string value_name(const Field& field) {
+constexpr size_t kLongestValueName = 64;  // columns; more choices stand in the help text, which is wrapped
+
+std::string choices_of(const Field& field, const std::string& between) {
   std::vector<std::string> choices = field.choices;
   std::erase(choices, "");
-  return choices.empty() ? "VALUE" : CLI::detail::join(choices, "|");
+  return CLI::detail::join(choices, between);
+}
+
+// Returns the text that help shows for a flag's value: its choices without the empty one.
+std::string value_name(const Field& field) {
+  const std::string choices = choices_of(field, "|");
+  return choices.empty() ? "VALUE" : choices.size() > kLongestValueName ? "NAME" : choices;
+}
+
+std::string help_of(const Field& field) {
+  std::string help = field.help;
+  if (!field.unit.empty()) help += " Unit: " + field.unit + ".";
+  if (choices_of(field, "|").size() > kLongestValueName) help += " One of " + choices_of(field, ", ") + ".";
+  return help;
 }
 
 }  // namespace
@@ -28,7 +42,7 @@ FieldFlags::FieldFlags(CLI::App& app, FieldList fields, void* defaults, const st
     const FlagKind kind = flag_kind(field, defaults);
     if (kind == FlagKind::kNone || except.contains(field.name)) continue;
     // Must be const: add_flag would store the flag's value into a mutable string.
-    const std::string help = field.help + (field.unit.empty() ? "" : " Unit: " + field.unit + ".");
+    const std::string help = help_of(field);
     if (kind == FlagKind::kSwitch) {
       flags_.push_back({field, app.add_flag(flag_name(field.name), help)});
       continue;
