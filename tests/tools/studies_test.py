@@ -48,6 +48,7 @@ def tiny(stages):
     for name, stage in stages.items():
         if stage["kind"] == "train":
             settings[f"{name}.training.length"] = "'2 steps'"
+            settings[f"{name}.training.schedule.warmup"] = "'1 steps'"
             settings[f"{name}.training.validation.every"] = "'100 %'"
             if "architecture" in stage:
                 settings.update({f"{name}.architecture.{key}": value for key, value in TINY.items()})
@@ -73,21 +74,27 @@ class Studies(unittest.TestCase):
 
     def train(self, recipe):
         stages = stages_of(recipe)
-        result = subprocess.run(
-            [DRAFTSMITH, "train", ROOT / "recipes" / recipe, "--work", self.root / "work", "--threads", "1", "--quiet",
-             *tiny(stages)], capture_output=True, text=True, env={**os.environ, "DRAFTSMITH_DATA": self.root / "data"})
+        command = [DRAFTSMITH, "train", ROOT / "recipes" / recipe, "--work", self.root / "work", "--threads", "1",
+                   "--quiet", *tiny(stages)]
+        # Two lines of a tiny model take so little time that a busy machine makes impossible speeds of them, which fail
+        # an evaluation; the next run measures them again.
+        for _ in range(10):
+            result = subprocess.run(command, capture_output=True, text=True,
+                                    env={**os.environ, "DRAFTSMITH_DATA": self.root / "data"})
+            if result.returncode == 0 or "measurement error" not in result.stderr:
+                break
         self.assertEqual(result.returncode, 0, result.stdout[-3000:] + result.stderr[-3000:])
         return {name: json.loads((self.root / "work" / name / "results.json").read_text())["tasks"][0]
                 for name, stage in stages.items() if stage["kind"] == "evaluate"}
 
     def test_ablations(self):
         tasks = self.train("multi30k_ablations.toml")
-        self.assertEqual(sorted(tasks), ["batches", "bild", "sampling", "samples"])
+        self.assertEqual(set(tasks), {"bild", "sampling", "batches", "samples"})
         names = {name: [run["name"] for run in task["runs"]] for name, task in tasks.items()}
         for group in ("BiLD", "without_rollback", "without_fallback", "verified_ends", "rejection_for_rollback"):
             self.assertTrue(any(name.startswith(group) for name in names["bild"]), group)
         for temperature in ("T0.7", "T1"):
-            self.assertIn(f"speculative.aligned.G3.{temperature}.top_p0.8", names["sampling"])
+            self.assertIn(f"speculative.aligned.{temperature}.top_p0.8.G3", names["sampling"])
         runs = {run["name"]: run for run in tasks["batches"]["runs"]}
         for batch in ("", ".batch4", ".batch16", ".batch64"):
             run = runs[f"bild.aligned{batch}.FB0.7.RB3" if f"bild.aligned{batch}.FB0.7.RB3" in runs
@@ -101,7 +108,7 @@ class Studies(unittest.TestCase):
     def test_alpha_studies(self):
         tasks = self.train("alpha_studies.toml")
         drafters = tasks["data-size"]["drafters"]
-        self.assertEqual(list(drafters), ["data-1", "data-3", "data-10", "data-30", "data-100"])
+        self.assertEqual(set(drafters), {"data-1", "data-3", "data-10", "data-30", "data-100"})
         self.assertEqual(len(tasks["on-policy"]["drafters"]), 16)
         for drafter in drafters.values():
             self.assertGreater(drafter["alpha_forced"]["temperature_1"], 0)
