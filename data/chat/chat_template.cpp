@@ -76,7 +76,8 @@ std::vector<ChatReply> ChatTemplate::replies(const ordered_json& messages) const
                        .found = "message " + std::to_string(i + 1) + " changes the text before it",
                        .hint = "such templates (which drop earlier thoughts, for instance) cannot be trained on"});
     }
-    list.push_back({std::move(prompt), whole.substr(prompt.size())});
+    std::string reply = whole.substr(prompt.size());
+    list.push_back({std::move(prompt), std::move(reply)});
   }
   return list;
 }
