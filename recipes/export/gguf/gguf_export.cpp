@@ -16,6 +16,7 @@
 #include "recipes/export/alpha_check.h"
 #include "recipes/export/export_checks.h"
 #include "recipes/export/export_formats.h"
+#include "recipes/export/gguf/blocks.h"
 #include "recipes/export/gguf/gguf_model.h"
 #include "recipes/export/gguf/gguf_tokenizer.h"
 #include "recipes/export/model_facts.h"
@@ -37,10 +38,6 @@ GgufType type_of(const ExportOptions& options, at::ScalarType stored) {
   if (options.dtype == kBlockType) return GgufType::kQ8_0;
   const at::ScalarType type = options.dtype == "stored" ? stored : parse_dtype(options.dtype, "--dtype");
   return type == at::kHalf ? GgufType::kF16 : type == at::kBFloat16 ? GgufType::kBF16 : GgufType::kF32;
-}
-
-at::ScalarType scalar_type(GgufType type) {
-  return type == GgufType::kF16 ? at::kHalf : type == GgufType::kBF16 ? at::kBFloat16 : at::kFloat;
 }
 
 // Refuses what is wrong with the name of the file. Errors: UserError.
@@ -76,10 +73,10 @@ std::optional<Problem> difference_of(const GgufPlace& place, const at::Tensor& f
   const at::Tensor error = found.sub(model).abs();
   bool same = false;
   if (place.type == GgufType::kQ8_0) {
-    const at::Tensor step = model.abs().reshape({-1, 32}).amax(-1, true).div(127);
-    same = error.reshape({-1, 32}).le(step.mul(kBlockTolerance)).all().item<bool>();
+    const at::Tensor step = model.abs().reshape({-1, kBlockValues}).amax(-1, true).div(127);
+    same = error.reshape({-1, kBlockValues}).le(step.mul(kBlockTolerance)).all().item<bool>();
   } else {
-    same = found.equal(model.to(scalar_type(place.type)).to(at::kFloat));
+    same = found.equal(model.to(scalar_type_of(place.type)).to(at::kFloat));
   }
   if (same) return std::nullopt;
   return Problem{.where = "tensor '" + place.name + "'",
@@ -136,8 +133,9 @@ class GgufExport {
     std::vector<GgufPlace> places;
     std::map<std::string, GgufTensor> tensors;
     for (const GgufTensor& tensor : gguf_tensors(opened_.config())) {
-      places.push_back(gguf_place(tensor, to_gguf(tensor, model), type_));
-      require_fits(places.back(), to_gguf(tensor, model));
+      const at::Tensor values = to_gguf(tensor, model);
+      places.push_back(gguf_place(tensor, values, type_));
+      require_fits(places.back(), values);
       tensors.emplace(tensor.name, tensor);
     }
     const at::Tensor factors = rope_factors(opened_.config());
@@ -150,7 +148,7 @@ class GgufExport {
   // Refuses a value beyond the largest of the type, which the model itself can hold. Errors: UserError.
   void require_fits(const GgufPlace& place, const at::Tensor& values) const {
     const at::Tensor largest = place.type == GgufType::kQ8_0 ? values.abs().max().div(127) : values.abs().max();
-    const at::ScalarType type = place.type == GgufType::kQ8_0 ? at::kHalf : scalar_type(place.type);
+    const at::ScalarType type = place.type == GgufType::kQ8_0 ? at::kHalf : scalar_type_of(place.type);
     if (at::isfinite(largest.to(type)).item<bool>()) return;
     throw_type_too_narrow(options_, {.where = place.name,
                                      .what = fmt::format("values of {} overflow", place.name),
@@ -182,7 +180,7 @@ class GgufExport {
 
   FactLimits limits() const {
     if (type_ == GgufType::kQ8_0) return {.logits = 0.1, .alpha = 0.02};
-    return limits_for(scalar_type(type_) == stored_type(opened_), scalar_type(type_));
+    return limits_for(scalar_type_of(type_) == stored_type(opened_), scalar_type_of(type_));
   }
 
   const ExportOptions& options_;

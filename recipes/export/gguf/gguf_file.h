@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/aten.h"
+#include "base/mapped_file.h"
 
 namespace draftsmith::recipes {
 
@@ -49,10 +50,14 @@ class GgufFile {
 
  private:
   std::filesystem::path file_;
+  MappedFile mapping_;
   GgufValues values_;
   std::vector<GgufPlace> places_;
   std::vector<uint64_t> begins_;  // of the tensors, in bytes from the beginning of the file
 };
+
+// Returns the type of numbers that are stored as they are; fp32 for blocks, whose numbers are multiplied out.
+at::ScalarType scalar_type_of(GgufType type);
 
 // Returns the bytes of a tensor in a file.
 uint64_t gguf_bytes(const GgufPlace& place);

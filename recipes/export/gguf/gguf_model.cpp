@@ -96,9 +96,6 @@ void check_gguf(const std::string& where, const TransformerConfig& config, Probl
   if (config.activation != activation) {
     refuse(where, "one activation", is_llama(config) ? "silu" : "gelu_new", "another one", problems);
   }
-  if (config.rotary.scaling == model::RotaryScaling::kLlama3 && !is_llama(config)) {
-    refuse(where, "no scaled rotation", "none", "llama3", problems);
-  }
 }
 
 std::vector<GgufTensor> gguf_tensors(const TransformerConfig& config) {

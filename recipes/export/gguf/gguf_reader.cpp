@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/mapped_file.h"
 #include "recipes/export/gguf/blocks.h"
 #include "recipes/export/gguf/gguf_file.h"
 #include "recipes/export/gguf/gguf_layout.h"
@@ -21,7 +20,7 @@ constexpr uint32_t kMostDimensions = 4;
 // A cursor over a file's bytes.
 class GgufCursor {
  public:
-  explicit GgufCursor(const std::filesystem::path& file) : file_(file), mapping_(file) {}
+  GgufCursor(const std::filesystem::path& file, const MappedFile& mapping) : file_(file), mapping_(mapping) {}
 
   template <class T>
   T number(const char* what) {
@@ -141,7 +140,8 @@ GgufPlace read_place(GgufCursor& cursor) {
   }
   place.type = cursor.number<GgufType>("a tensor's type");
   const std::set<GgufType> known = {GgufType::kF32, GgufType::kF16, GgufType::kBF16, GgufType::kQ8_0};
-  const bool blocks_fit = place.type != GgufType::kQ8_0 || (!place.shape.empty() && place.shape.back() % 32 == 0);
+  const bool blocks_fit =
+      place.type != GgufType::kQ8_0 || (!place.shape.empty() && place.shape.back() % kBlockValues == 0);
   if (!known.contains(place.type) || !blocks_fit) {
     cursor.refuse("tensor '" + place.name + "' has an unsupported type",
                   "F32, F16, BF16, or Q8_0 with rows of whole blocks",
@@ -152,8 +152,8 @@ GgufPlace read_place(GgufCursor& cursor) {
 
 }  // namespace
 
-GgufFile::GgufFile(std::filesystem::path file) : file_(std::move(file)) {
-  GgufCursor cursor(file_);
+GgufFile::GgufFile(std::filesystem::path file) : file_(std::move(file)), mapping_(file_) {
+  GgufCursor cursor(file_, mapping_);
   const auto magic = cursor.list<uint8_t>(kGgufMagic.size(), "the format's name");
   const auto version = cursor.number<uint32_t>("the version");
   if (std::string(magic.begin(), magic.end()) != kGgufMagic || version != kGgufVersion) {
@@ -193,8 +193,7 @@ at::Tensor GgufFile::tensor(const std::string& name) const {
                      .what = "has no tensor '" + name + "'",
                      .expected = "a model that `draftsmith export --format gguf` wrote"});
   }
-  const MappedFile mapping(file_);
-  const char* from = mapping.data().get() + begins_[static_cast<size_t>(found - places_.begin())];
+  const char* from = mapping_.data().get() + begins_[static_cast<size_t>(found - places_.begin())];
   at::Tensor values = at::empty(found->shape, at::kFloat);
   if (found->type == GgufType::kQ8_0) {
     from_blocks({from, static_cast<size_t>(gguf_bytes(*found))},

@@ -72,10 +72,7 @@ std::string bytes_of(const at::Tensor& values, const GgufPlace& place, const std
     require_finite_values(values.abs().amax(-1).div(127).to(at::kHalf), place, file);
     return to_blocks({values.const_data_ptr<float>(), static_cast<size_t>(values.numel())});
   }
-  const at::ScalarType type = place.type == GgufType::kF16    ? at::kHalf
-                              : place.type == GgufType::kBF16 ? at::kBFloat16
-                                                              : at::kFloat;
-  const at::Tensor stored = values.to(type);
+  const at::Tensor stored = values.to(scalar_type_of(place.type));
   require_finite_values(stored, place, file);
   return {static_cast<const char*>(stored.const_data_ptr()), static_cast<size_t>(stored.nbytes())};
 }
@@ -92,6 +89,10 @@ void write_gguf(const std::filesystem::path& file, const GgufValues& values, con
     out.write(bytes);
   }
   out.commit();
+}
+
+at::ScalarType scalar_type_of(GgufType type) {
+  return type == GgufType::kF16 ? at::kHalf : type == GgufType::kBF16 ? at::kBFloat16 : at::kFloat;
 }
 
 uint64_t gguf_bytes(const GgufPlace& place) {
