@@ -1,0 +1,119 @@
+"""Draftsmith's side of tools/serving: models, exports, prompts, greedy outputs with and without the drafter."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import time
+
+from serving_parts.arithmetic import is_rounding, printed_command
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RECIPE = ROOT / "tools/serving_parts/models.toml"
+PEERS = ROOT / ".venv-peers/bin/python"
+WINDOW = 5
+PROMPT_TOKENS = 24
+
+
+class Ours:
+    """The program, a folder for its results, and the sizes of a run."""
+
+    def __init__(self, options):
+        self.options = options
+        self.work = options.work.resolve()
+        self.target = self.work / "models/target/model"
+        self.drafter = self.work / "models/aligned/model"
+        self.pruned = self.work / "models/pruned/model"
+
+    def run(self, *arguments, check=True):
+        environment = {"DRAFTSMITH_DATA": str(ROOT / "../shared/data"), **os.environ}
+        result = subprocess.run([str(self.options.draftsmith), *map(str, arguments)], cwd=self.work,
+                                env=environment, capture_output=True, text=True)
+        if check and result.returncode != 0:
+            raise RuntimeError(f"draftsmith {' '.join(map(str, arguments))} failed:\n{result.stdout}{result.stderr}")
+        return result
+
+    def train(self):
+        """Trains the models, or finds them finished."""
+        print("models: tools/serving_parts/models.toml", flush=True)
+        self.run("train", RECIPE, "--work", self.work / "models")
+
+    def export(self, model, name, form):
+        """Exports the model anew; returns its path and what was printed."""
+        out = self.work / name
+        subprocess.run(["rm", "-rf", str(out)], check=True)
+        result = self.run("export", "--model", model, "--format", form, "--out", name,
+                          *(["--target", "target-vllm"] if form == "vllm" else []))
+        return out, result.stdout + result.stderr
+
+    def export_pair(self, form):
+        """Exports target and drafter; returns the words of the command that the drafter's export printed."""
+        suffix = ".gguf" if form == "gguf" else ""
+        self.export(self.target, f"target-{form}{suffix}", "hf" if form == "vllm" else form)
+        _, printed = self.export(self.drafter, f"drafter-{form}{suffix}", form)
+        return printed_command(printed, {"vllm": "vllm serve", "gguf": "llama-server"}.get(form, form))
+
+    def prompts(self):
+        """Returns the ids of the beginnings of stories that were not trained on."""
+        path = pathlib.Path(os.environ.get("DRAFTSMITH_DATA", ROOT / "../shared/data"))
+        text = (path / "tinystories/tinystories_2MiB_eot.txt").read_text()
+        stories = [" ".join(story.split()) for story in text.split("<|endoftext|>")]
+        stories = [story for story in stories[2000:] if len(story) > 200][:self.options.prompts]
+        (self.work / "prompts.txt").write_text("".join(story[:200] + "\n" for story in stories))
+        printed = self.run("data", "tokenize", "--model", self.work / "models/tokenizer/spiece.model",
+                           "--input", self.work / "prompts.txt").stdout
+        ids = [[int(word) for word in line.split()][:PROMPT_TOKENS] for line in printed.splitlines()]
+        if len(ids) != self.options.prompts:
+            raise RuntimeError(f"expected {self.options.prompts} prompts, found {len(ids)}")
+        return ids
+
+    def generate(self, prompts, *arguments):
+        """Returns one JSON object a prompt, and the seconds of the whole call."""
+        path = self.work / "prompts.ids"
+        path.write_text("".join(" ".join(map(str, ids)) + "\n" for ids in prompts))
+        begin = time.monotonic()
+        printed = self.run("generate", "--model", self.target, "--ids", "--json", "--input", path, "--quiet",
+                           "--threads", self.options.threads, "--max-new-tokens", self.options.new_tokens,
+                           *arguments).stdout
+        return [json.loads(line) for line in printed.splitlines()], time.monotonic() - begin
+
+    def speculative(self, prompts):
+        """Greedy outputs with the drafter: the target's own ids, and counts of drafts."""
+        return self.generate(prompts, "--drafter", self.drafter, "--method", "speculative", "--temperature", 0,
+                             "--window", WINDOW)
+
+    def logits_at(self, prompts, outputs, positions):
+        """Returns {prompt number: our logits at the position of its output}."""
+        (self.work / "margin.source").write_text("".join(" ".join(map(str, prompts[i])) + "\n" for i in positions))
+        (self.work / "margin.target").write_text("".join(" ".join(map(str, outputs[i])) + "\n" for i in positions))
+        self.run("logits", "--model", self.target, "--ids", "--source", "margin.source", "--target", "margin.target",
+                 "--out", "margin.h5", "--quiet")
+        reader = "import h5py, json, sys\nfile = h5py.File('margin.h5')\nprint(json.dumps(" \
+            "[file[f'logits/{i}'][t].tolist() for i, t in enumerate(json.loads(sys.argv[1]))]))"
+        result = subprocess.run([str(PEERS), "-c", reader, json.dumps(list(positions.values()))], cwd=self.work,
+                                check=True, capture_output=True, text=True)
+        return dict(zip(positions, json.loads(result.stdout)))
+
+    def compare(self, prompts, ours, theirs, eos):
+        """Returns (equal outputs, outputs that differ by rounding alone, problems)."""
+        from serving_parts.arithmetic import first_difference
+        positions = {i: at for i, (a, b) in enumerate(zip(ours, theirs))
+                     if (at := first_difference(a, b, eos)) is not None}
+        if len(ours) != len(theirs):
+            return 0, 0, [f"{len(theirs)} outputs for {len(ours)} prompts"]
+        problems, rounded = [], 0
+        reached = {i: at for i, at in positions.items() if at < min(len(ours[i]), len(theirs[i]))}
+        logits = self.logits_at(prompts, ours, reached) if reached else {}
+        for i, at in positions.items():
+            if i in logits and is_rounding(logits[i], ours[i][at], theirs[i][at]):
+                rounded += 1
+            else:
+                problems.append(f"prompt {i}: other ids from position {at} on, {ours[i][at:at + 3]} ours, "
+                                f"{theirs[i][at:at + 3]} theirs")
+        return len(ours) - len(positions), rounded, problems
+
+    def eos(self):
+        found = json.loads((self.target / "config.json").read_text()).get("eos_token_id")
+        return found[0] if isinstance(found, list) else found

