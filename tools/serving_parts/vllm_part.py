@@ -87,7 +87,7 @@ def histogram_of(outputs):
     """Returns the drafts of all outputs by the number of tokens they kept."""
     total = [0] * (WINDOW + 1)
     for output in outputs:
-        for kept, count in enumerate(output["accepted_histogram"]):
+        for kept, count in enumerate(output["stats"]["accepted_histogram"]):
             total[kept] += count
     return total
 
