@@ -136,6 +136,16 @@ class FakeEngine : public Engine {
     forced_outputs.push_back(outputs);
     return {agreement(), 0.6, static_cast<int64_t>(prompts.size()), {0.8, 1.25}, {0.5, 2.5}};
   }
+  infer::EngagedOutputs engage(const EngagementTable&, const infer::EngagementQuestion&,
+                               std::span<const Prompt> prompts) override {
+    infer::EngagedOutputs outputs;
+    for (const Prompt& prompt : prompts) {
+      auto& ids = outputs.ids.emplace_back();
+      for (size_t i = 0; i < prompt.size(); ++i) ids.push_back(10 + static_cast<int64_t>(i));
+      outputs.tokens += std::ssize(ids);
+    }
+    return outputs;
+  }
   nlohmann::ordered_json description() const override { return {{"model", "fake"}}; }
   std::string fingerprint() const override { return "fake"; }
 
