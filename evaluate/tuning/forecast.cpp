@@ -23,6 +23,20 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kForecastFile = "theory.json";
+constexpr int64_t kLongestMeasured = 8;  // window whose rounds are measured: their cost grows with its square
+
+// Returns the times with target steps of up to `tokens` tokens; longer ones than were measured lie on the straight line
+// through the first and the last one.
+infer::StepCosts extended(infer::StepCosts costs, int64_t tokens) {
+  const auto measured = std::ssize(costs.target);
+  if (measured < 2) return costs;
+  const double last = costs.target.back();
+  const double slope = std::max(last - costs.target.front(), 0.0) / static_cast<double>(measured - 1);
+  for (int64_t more = 1; more <= tokens - measured; ++more) {
+    costs.target.push_back(last + slope * static_cast<double>(more));
+  }
+  return costs;
+}
 
 // Lines that a model decoded under one sampling.
 struct DecodedLines {
@@ -99,9 +113,10 @@ class Forecaster {
     const DecodedLines& lines = decoded_by(baseline_of(setting));
     std::vector<infer::StepCosts> measured;
     for (const size_t line : typical_lines(lines.records)) {
-      measured.push_back(engine_.step_costs(setting, lines.prompts[line], lines.outputs[line], longest_ + 1));
+      measured.push_back(engine_.step_costs(setting, lines.prompts[line], lines.outputs[line],
+                                            std::min(longest_, kLongestMeasured) + 1));
     }
-    return costs_[drafter] = median_costs(measured);
+    return costs_[drafter] = extended(median_costs(measured), longest_ + 1);
   }
 
   Engine& engine_;

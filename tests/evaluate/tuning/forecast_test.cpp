@@ -45,12 +45,14 @@ TEST(Forecast, IsTheoremOfTheMeasuredPartsAndKept) {
       .task = suite.task.front().name,
       .lines = 5,
       .settings = {speculative("temperature = 0\nwindow = 2"), speculative("temperature = 1\nwindow = 2"),
-                   setting_of("method = 'bild'\ndrafter = ['small']")}};
+                   speculative("temperature = 0\nwindow = 20"), setting_of("method = 'bild'\ndrafter = ['small']")}};
   const Forecast speeds = forecast(request, files.directory / "work", engine);
-  const infer::StepCosts costs = engine.step_costs(request.settings[0], {}, {}, 3);
-  ASSERT_EQ(speeds.size(), 2u);
+  const infer::StepCosts costs = engine.step_costs(request.settings[0], {}, {}, 21);
+  ASSERT_EQ(speeds.size(), 3u);
   EXPECT_NEAR(speeds.at(request.settings[0].label), walltime_improvement(0.7, 2, costs), 1e-9);
   EXPECT_NEAR(speeds.at(request.settings[1].label), walltime_improvement(0.6, 2, costs), 1e-9);
+  // Steps of more than nine tokens are not measured; the engine's lie on a straight line.
+  EXPECT_NEAR(speeds.at(request.settings[2].label), walltime_improvement(0.7, 20, costs), 1e-9);
   EXPECT_EQ(engine.decodes, 2);  // each baseline once
   EXPECT_EQ(forecast(request, files.directory / "work", engine), speeds);
   EXPECT_EQ(engine.decodes, 2);
