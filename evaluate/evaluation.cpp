@@ -103,14 +103,15 @@ class Suite {
     return options_hash(options_) + " " + data.hex_digest();
   }
 
-  // Returns a key of the options that all measurements depend on. Tasks, settings and match rates are in the names of
-  // their own measurements, so that a suite with other runs keeps what is measured.
+  // Returns a key of the options that all measurements depend on. Tasks, settings, match rates and engagement
+  // curves are in the names of their own measurements, so that a suite with other runs keeps what is measured.
   std::string common_key() const {
     SuiteOptions common = options_;
     common.name.clear();
     common.task.clear();
     common.run.clear();
     common.match_rates.clear();
+    common.engagement.clear();
     return options_hash(common);
   }
 

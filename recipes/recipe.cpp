@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "data/datasets/dataset.h"
+#include "data/datasets/data_path.h"
 #include "data/datasets/dataset_keys.h"
 #include "recipes/recipe_source.h"
 
@@ -10,35 +10,14 @@ namespace draftsmith::recipes {
 
 namespace {
 
-constexpr const char* kDataPrefix = "$DATA";
 constexpr const char* kContinueFrom = "continue_from";
-
-// Calls visit(string value) on every string inside a node and its nested arrays and tables.
-template <class Node, class Visit>
-void for_each_string(Node& node, const Visit& visit) {
-  if (auto* table = node.as_table()) {
-    for (auto&& [key, value] : *table) for_each_string(value, visit);
-  } else if (auto* array = node.as_array()) {
-    for (auto&& value : *array) for_each_string(value, visit);
-  } else if (auto* text = node.as_string()) {
-    visit(*text);
-  }
-}
 
 bool is_reference(const std::string& text) {
   return text.size() > 1 && text.front() == '@';
 }
 
-bool is_data_path(const std::string& text) {
-  return text.starts_with(std::string(kDataPrefix) + "/");
-}
-
 std::string referred_stage(const std::string& text) {
   return text.substr(1, text.find('/') - 1);
-}
-
-std::string expand_data(const std::string& text) {
-  return data::data_folder().string() + text.substr(std::string(kDataPrefix).size());
 }
 
 // Copies missing keys of `table` and its nested tables from `defaults`.
@@ -90,14 +69,8 @@ bool is_path(const RecipeStage& stage, const std::string& text) {
 }
 
 void check_file(const std::string& text, const std::string& where, RecipeStage& stage, Problems& problems) {
-  const std::string path = is_data_path(text) ? expand_data(text) : text;
-  if (!std::filesystem::exists(path)) {
-    problems.add({.where = where,
-                  .what = "input file is missing",
-                  .expected = "a file or folder",
-                  .found = path + " (not there)",
-                  .hint = is_data_path(text) ? "set DRAFTSMITH_DATA to the folder that $DATA stands for" : ""});
-  }
+  const std::string path = data::real_path(text);
+  if (!std::filesystem::exists(path)) problems.add(data::missing_path(text, where));
   stage.files.push_back(path);
 }
 
@@ -207,8 +180,7 @@ toml::table resolve_references(const RecipeStage& stage, const std::filesystem::
   for_each_string(resolved, [&](toml::value<std::string>& value) {
     const std::string text = value.get();
     if (!is_path(stage, text)) return;
-    if (is_reference(text)) value = (work / text.substr(1)).string();
-    if (is_data_path(text)) value = expand_data(text);
+    value = is_reference(text) ? (work / text.substr(1)).string() : data::real_path(text);
   });
   return resolved;
 }

@@ -294,4 +294,8 @@ Results results_from_json(const nlohmann::ordered_json& json, const std::string&
 // Returns the results in a file. Errors: UserError if it cannot be read or is no results.json.
 Results load_results(const std::filesystem::path& file);
 
+// Refuses to write results over those of a later version of the program. Any other file may be replaced. Errors:
+// UserError.
+void require_replaceable_results(const std::filesystem::path& file);
+
 }  // namespace draftsmith::evaluate

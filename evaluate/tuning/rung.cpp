@@ -41,17 +41,6 @@ SuiteOptions suite_of(const RungRequest& request) {
   return suite;
 }
 
-// Returns what a finished rung must have been measured with.
-std::string key_of(const RungRequest& request, const SuiteOptions& suite, const Engine& engine) {
-  Sha256 hash;
-  hash.update(options_to_json(suite).dump() + engine.fingerprint());
-  for (const Setting& setting : request.settings)
-    hash.update(setting.label + setting.method() + setting.params().dump());
-  const TaskData data = load_task(suite.task.front());
-  hash.update(nlohmann::json{data.sources, data.references}.dump());
-  return hash.hex_digest();
-}
-
 double sentence_p95(const SettingRecords& records) {
   std::vector<double> seconds;
   for (const LineRecord& record : records) {
@@ -89,14 +78,24 @@ RungResult read_rung(const fs::path& directory, const std::vector<Setting>& sett
 
 }  // namespace
 
+std::string rung_key(const RungRequest& request, const Engine& engine) {
+  const SuiteOptions suite = suite_of(request);
+  Sha256 hash;
+  hash.update(options_to_json(suite).dump() + engine.fingerprint());
+  for (const Setting& setting : request.settings)
+    hash.update(setting.label + setting.method() + setting.params().dump());
+  const TaskData data = load_task(suite.task.front());
+  hash.update(nlohmann::json{data.sources, data.references}.dump());
+  return hash.hex_digest();
+}
+
 RungResult measure_rung(const RungRequest& request, const fs::path& directory, Engine& engine,
                         const SuiteContext& context) {
-  const SuiteOptions suite = suite_of(request);
-  const std::string key = key_of(request, suite, engine);
+  const std::string key = rung_key(request, engine);
   const fs::path key_file = directory / kKeyFile;
   const bool before = fs::exists(key_file) && load_json(key_file) == nlohmann::json{{"key", key}};
   if (!before) {
-    run_evaluation(suite, directory, engine, context);
+    run_evaluation(suite_of(request), directory, engine, context);
     write_json(key_file, {{"key", key}});
   }
   RungResult rung = read_rung(directory, request.settings);
