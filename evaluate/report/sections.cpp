@@ -33,7 +33,7 @@ const std::vector<Section>& sections() {
 }
 
 ScoreStyle score_style(const TaskResult& task) {
-  const auto metric = metrics::make_metric(task.metric);
+  const auto metric = metrics::make_metric(task.metric_options());
   return {.name = metric->leading_score(), .digits = metric->digits(), .point = metric->point()};
 }
 

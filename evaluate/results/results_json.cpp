@@ -3,6 +3,7 @@
 #include <map>
 
 #include "evaluate/results/checks_json.h"
+#include "evaluate/results/command_json.h"
 #include "evaluate/results/engagement_json.h"
 #include "evaluate/results/examples_json.h"
 #include "evaluate/results/json_io.h"
@@ -289,6 +290,7 @@ void visit(Io& io, Of<Io, TaskResult>& task) {
   io("chooses", task.chooses);
   io("baseline", task.baseline);
   io("runs", task.settings);
+  io("command_metric", task.command);
   io("drafters", task.drafters);
   io("prediction", task.prediction);
   if (!Io::kWrites || !task.examples.empty()) io("examples", task.examples);
