@@ -265,13 +265,13 @@ class Suite {
     results.environment = environment();
     results.environment.update(engine_.description());
     if (const auto load = other_load(before_)) results.environment["other_load"] = std::round(*load * 1000) / 1000;
+    const std::string counted = EnergyMeter(device_counters(engine_.cuda_device(), context_.powercap)).names();
+    if (!counted.empty()) results.environment["energy"] = counted;
     results.options = options_to_json(options_);
     for (const auto& task : tasks_) results.tasks.push_back(summarize_task(task, options_, engine_));
     return results;
   }
 
-  std::vector<EngagementPrompts> engagement_curves() const {
-    std::vector<EngagementPrompts> curves;
   // Adds the scores of an engagement curve, or the failure of its metric.
   void add_curve(const EngagementPrompts& curve, const std::vector<MeasuredEngagement>& points, Results& results) {
     const auto message = failure_of([&] {
@@ -282,6 +282,8 @@ class Suite {
     task->failures.push_back({"engagement " + curve.table.name, "scoring", *message});
   }
 
+  std::vector<EngagementPrompts> engagement_curves() const {
+    std::vector<EngagementPrompts> curves;
     for (const EngagementTable& table : options_.engagement) {
       const MeasuredTask& task = task_named(table.task);
       const int64_t lines = table.lines > 0 ? std::min(table.lines, task.data.lines()) : task.data.lines();
