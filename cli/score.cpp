@@ -1,10 +1,11 @@
-// `draftsmith score`: computes BLEU, chrF or ROUGE of a file of hypotheses, with intervals and a paired test against a
-// second system.
+// `draftsmith score`: computes BLEU, chrF, ROUGE or a command's measure of a file of hypotheses, with intervals and a
+// paired test against a second system.
 
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/registry.h"
+#include "base/signals.h"
 #include "cli/commands.h"
 #include "cli/option_flags.h"
 #include "data/text/readers.h"
@@ -35,6 +37,7 @@ struct ScoreFlags {
   metrics::ResamplingOptions resampling;
   fs::path hypotheses;
   std::vector<fs::path> references;
+  fs::path sources;
   fs::path other;  // hypotheses of a second system
   bool json = false;
 };
@@ -118,11 +121,26 @@ metrics::MetricOptions metric_options(const ScoreFlags& flags) {
   problems.throw_if_any();
   options.name = flags.metric;
   options.word_order = flags.word_order;
+  if (options.name == metrics::Command::kName) {
+    metrics::check_command(options.name, options.command, "", problems);
+  } else if (!options.command.empty()) {
+    problems.add({"--command", "only the metric command runs one", "draftsmith score command", flags.metric, ""});
+  }
+  problems.throw_if_any();
   return options;
+}
+
+std::vector<std::string> read_sources(const ScoreFlags& flags, size_t expected) {
+  if (flags.sources.empty()) return {};
+  auto sources = data::read_lines(flags.sources);
+  require_same_lines(flags.sources, sources.size(), flags.hypotheses, expected);
+  return sources;
 }
 
 int run_score(const ScoreFlags& flags) {
   const auto made = metrics::make_metric(metric_options(flags));
+  std::optional<SignalWatch> signals;  // so that Ctrl-C ends a command, too
+  if (flags.metric == metrics::Command::kName) signals.emplace();
   const Metric& metric = *made;
   const auto hypotheses = read_texts(flags.hypotheses, metric);
   if (hypotheses.empty()) {
@@ -138,13 +156,17 @@ int run_score(const ScoreFlags& flags) {
     require_same_lines(file, streams.back().size(), flags.hypotheses, hypotheses.size());
   }
   const metrics::References references = metrics::references_from_streams(streams);
-  const metrics::LineStatistics statistics = metric.statistics(hypotheses, references);
+  const auto sources = read_sources(flags, hypotheses.size());
+  const auto statistics_of = [&](const std::vector<std::string>& texts) {
+    return metric.segment_statistics({.hypotheses = texts, .references = references, .sources = sources});
+  };
+  const metrics::LineStatistics statistics = statistics_of(hypotheses);
   Report report;
   report.scores = metrics::all_scores(metric, statistics, flags.resampling);
   if (!flags.other.empty()) {
     const auto other = read_texts(flags.other, metric);
     require_same_lines(flags.other, other.size(), flags.hypotheses, hypotheses.size());
-    const auto other_statistics = metric.statistics(other, references);
+    const auto other_statistics = statistics_of(other);
     auto trials = flags.resampling;
     trials.resamples *= 10;
     const auto names = metric.scores();
@@ -172,6 +194,7 @@ std::function<int()> add_score(CLI::App& app) {
   app.add_option("--hyp", flags->hypotheses, "File of hypotheses, one a line")->required();
   app.add_option("--ref", flags->references, "File of references, one a line; several files are several references")
       ->required();
+  app.add_option("--source", flags->sources, "File of sources, one a line, which only a command may read");
   app.add_option("--word-order", flags->word_order, "Word n-grams of chrF; 2 is chrF++")
       ->check(CLI::Range(0, 2))
       ->capture_default_str();
@@ -187,7 +210,9 @@ std::function<int()> add_score(CLI::App& app) {
       "Examples:\n"
       "  draftsmith score bleu --hyp out.txt --ref test.de\n"
       "  draftsmith score chrf --hyp out.txt --ref test.de --paired other.txt\n"
-      "  draftsmith score rouge --hyp out.txt --ref summaries.txt --stemmer");
+      "  draftsmith score rouge --hyp out.txt --ref summaries.txt --stemmer\n"
+      "  draftsmith score command --command 'python3 comet.py' --input jsonl --source test.en \\\n"
+      "    --hyp out.txt --ref test.de");
   return [flags] { return run_score(*flags); };
 }
 

@@ -13,6 +13,13 @@
 
 namespace draftsmith::metrics {
 
+// Lines of a corpus with all that a metric may read.
+struct Segments {
+  std::span<const std::string> hypotheses;
+  const References& references;
+  std::span<const std::string> sources;  // as users write them; empty: unknown
+};
+
 // Scores hypotheses against references. metrics/registry.h makes one from its options.
 class Metric {
  public:
@@ -32,6 +39,10 @@ class Metric {
 
   // Returns the sufficient statistics of each line. Throws std::logic_error when the numbers of lines differ.
   virtual LineStatistics statistics(const std::vector<std::string>& hypotheses, const References& references) const = 0;
+  // Returns the same for metrics that read sources, too. By default these are ignored.
+  virtual LineStatistics segment_statistics(const Segments& segments) const {
+    return statistics({segments.hypotheses.begin(), segments.hypotheses.end()}, segments.references);
+  }
   // Returns the score scores()[which] of summed statistics.
   virtual double score(std::span<const double> sums, size_t which) const = 0;
   // Returns a score as a function of summed statistics; the metric must outlive it.

@@ -78,7 +78,7 @@ std::optional<QualityDifference> quality_change(const Measured& first, const Mea
   const metrics::LineStatistics& a = first.lines->statistics;
   const metrics::LineStatistics& b = second.lines->statistics;
   if (a.lines() == 0 || a.width != b.width || a.lines() != b.lines()) return std::nullopt;
-  const auto metric = metrics::make_metric(first.task.metric);
+  const auto metric = metrics::make_metric(first.task.metric_options());
   const metrics::PairedTest test = metrics::paired_bootstrap(b, a, metric->function(), resampling);
   return QualityDifference{.value = test.difference, .interval = test.difference_interval, .p_value = test.p_value};
 }

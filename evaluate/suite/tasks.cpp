@@ -109,6 +109,7 @@ TaskData load_task(const TaskOptions& task) {
                      .found = task.skip > 0 ? "no line after `skip`" : "an empty file",
                      .hint = ""});
   }
+  if (task.metric.kind() == metrics::Command::kName) data.plain_sources = data.sources;
   for (auto& source : data.sources) {
     source.insert(0, task.prefix);
     if (task.chat) source = user_message(source);
