@@ -135,7 +135,7 @@ TEST(MetricRegistry, HypothesesAreOneLineThatScoresAsTheText) {
 }
 
 TEST(MetricRegistry, EachMetricSaysItsScoresAndTheirScale) {
-  EXPECT_THAT(metric_names(), ElementsAre("bleu", "rouge", "chrf", "none"));
+  EXPECT_THAT(metric_names(), ElementsAre("bleu", "rouge", "chrf", "none", "command"));
   EXPECT_EQ(make_metric("rouge")->leading_score(), "rougeL");
   EXPECT_EQ(make_metric("rouge")->point(), 0.01);
   EXPECT_EQ(make_metric("rouge")->digits(), 4);
@@ -146,7 +146,8 @@ TEST(MetricRegistry, EachMetricSaysItsScoresAndTheirScale) {
 
 TEST(MetricRegistry, OptionsAreThoseOfAllMetricsInOneTable) {
   EXPECT_EQ(options_to_json(MetricOptions()).dump(),
-            R"({"name":"bleu","tokenize":"13a","stemmer":false,"chrf_word_order":0})");
+            R"({"name":"bleu","tokenize":"13a","stemmer":false,"chrf_word_order":0,"command":"","label":"",)"
+            R"("input":"tsv","point":1.0,"lower_is_better":false,"timeout":600.0})");
   MetricOptions options;
   options.name = "rouge";
   options.stemmer = true;
