@@ -175,12 +175,11 @@ int run_generate(const GenerateFlags& flags) {
   problems.throw_if_any();
   const bool live = prints_live(flags);
   require_place_for_log_probs(flags, options);
-  const bool takes_drafter = options.drafts() && !options.drafts_inside();
-  if (!flags.drafter.empty() && !takes_drafter) {
+  if (!flags.drafter.empty() && !infer::takes_drafter(options)) {
     log_warning("--drafter has no effect on method {}", options.method);
   }
   const std::optional<at::ScalarType> drafter_type = parse_drafter_type(flags);
-  if (drafter_type && (flags.drafter.empty() || !takes_drafter)) {
+  if (drafter_type && (flags.drafter.empty() || !infer::takes_drafter(options))) {
     log_warning("--drafter-dtype has no effect without a drafter");
   }
   warn_of_unused(*flags.decoding, options);
