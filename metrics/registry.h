@@ -10,6 +10,7 @@
 #include "metrics/bleu.h"
 #include "metrics/chrf.h"
 #include "metrics/rouge.h"
+#include "metrics/ter.h"
 #include "metrics/unscored.h"
 
 namespace draftsmith::metrics {
@@ -30,7 +31,7 @@ struct OptionsOf : Metrics::Options... {
     return fields;
   }
 };
-using MetricOptions = OptionsOf<Bleu, Rouge, Chrf, Unscored>;
+using MetricOptions = OptionsOf<Bleu, Rouge, Chrf, Ter, Unscored>;
 
 // Returns the metric that `options` name. Errors: UserError for an unknown name or tokenizer.
 std::unique_ptr<const Metric> make_metric(const MetricOptions& options);

@@ -3,6 +3,8 @@
 #include <limits>
 #include <memory>
 
+#include "evaluate/suite/scoring.h"
+
 namespace draftsmith::evaluate {
 namespace {
 
@@ -18,7 +20,7 @@ class EngagementScores {
                    const Engine& engine)
       : task_(task),
         engine_(engine),
-        metric_(metrics::make_metric(task.task->metric)),
+        metric_(task_metric(*task.task)),
         resampling_{.resamples = options.resamples, .seed = options.seed, .confidence = 0.95} {
     const auto lines = std::ssize(curve.prompts);
     references_.assign(task.data.references.begin(), task.data.references.begin() + lines);

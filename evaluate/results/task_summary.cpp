@@ -11,6 +11,7 @@
 #include "evaluate/results/inside_summary.h"
 #include "evaluate/results/lossless_checks.h"
 #include "evaluate/results/work_summary.h"
+#include "evaluate/suite/scoring.h"
 #include "infer/parts.h"
 
 namespace draftsmith::evaluate {
@@ -36,7 +37,7 @@ metrics::ResamplingOptions resampling_of(const SuiteOptions& options) {
 class TaskSummary {
  public:
   TaskSummary(const MeasuredTask& measured, const SuiteOptions& options, Engine& engine)
-      : measured_(measured), options_(options), engine_(engine), metric_(metrics::make_metric(measured.task->metric)) {}
+      : measured_(measured), options_(options), engine_(engine), metric_(task_metric(*measured.task)) {}
 
   TaskResult result() {
     TaskResult result;
@@ -257,7 +258,7 @@ std::string hypotheses_file(const TaskOptions& task, const SettingRow& row) {
 }
 
 void score_hypotheses(MeasuredTask& measured, const Engine& engine) {
-  const auto metric = metrics::make_metric(measured.task->metric);
+  const auto metric = task_metric(*measured.task);
   for (const auto& [label, records] : measured.records) {
     auto& lines = measured.hypotheses[label];
     std::vector<std::string> texts;
