@@ -1,5 +1,5 @@
-// `draftsmith score`: computes BLEU, chrF, ROUGE or a command's measure of a file of hypotheses, with intervals and a
-// paired test against a second system.
+// `draftsmith score`: computes BLEU, chrF, TER, ROUGE or a command's measure of a file of hypotheses, with intervals
+// and a paired test against a second system.
 
 #include <filesystem>
 #include <iostream>
@@ -15,6 +15,7 @@
 #include "cli/commands.h"
 #include "cli/option_flags.h"
 #include "data/text/readers.h"
+#include "metrics/bleu_tokenizers.h"
 #include "metrics/registry.h"
 #include "metrics/scoring.h"
 
@@ -75,6 +76,9 @@ metrics::MetricOptions metric_options(const ScoreFlags& flags) {
     problems.add({"--command", "only the metric command runs one", "draftsmith score command", flags.metric, ""});
   }
   problems.throw_if_any();
+  if (!options.tokenize) {
+    options.tokenize = metrics::default_bleu_tokenizer(metrics::language_of_references(flags.references.front()));
+  }
   return options;
 }
 
@@ -133,10 +137,14 @@ std::function<int()> add_score(CLI::App& app) {
   app.add_option("--seed", flags->resampling.seed, "Seed of the resampling")->capture_default_str();
   app.add_flag("--json", flags->json, "Print one JSON object with full precision");
   app.footer(
+      "BLEU and TER are sacreBLEU's. --tokenize ja-mecab and ko-mecab need MeCab and a dictionary, flores101 and\n"
+      "flores200 a model in ~/.sacrebleu/models. TER is an error rate: lower is better.\n"
       "ROUGE is a number from 0 to 1, the mean over lines. For rougeLsum, a literal \\n or <n> separates\n"
       "the sentences of a line.\n"
       "Examples:\n"
       "  draftsmith score bleu --hyp out.txt --ref test.de\n"
+      "  draftsmith score bleu --hyp out.txt --ref test.zh --tokenize zh\n"
+      "  draftsmith score ter --hyp out.txt --ref test.de\n"
       "  draftsmith score chrf --hyp out.txt --ref test.de --paired other.txt\n"
       "  draftsmith score rouge --hyp out.txt --ref summaries.txt --stemmer\n"
       "  draftsmith score command --command 'python3 comet.py' --input jsonl --source test.en \\\n"

@@ -46,7 +46,7 @@ class Command : public Metric {
   std::string name() const override { return kName; }
   std::vector<std::string> scores() const override { return {command_label(options_)}; }
   double point() const override { return options_.point; }
-  bool lower_is_better() const { return options_.lower_is_better; }
+  bool lower_is_better() const override { return options_.lower_is_better; }
   LineStatistics statistics(const std::vector<std::string>& hypotheses, const References& references) const override;
   LineStatistics segment_statistics(const Segments& segments) const override;
   double score(std::span<const double> sums, size_t which) const override;

@@ -34,6 +34,10 @@ class Metric {
   std::string leading_score() const { return scores().empty() ? "" : scores().front(); }
   // Returns the size of "one point" of its scores: 1 on a scale of 100, 0.01 on a scale of 1.
   virtual double point() const { return 1; }
+  // Returns whether a lower score is the better one, as of error rates.
+  virtual bool lower_is_better() const { return false; }
+  // Returns how much worse `to` is than `from`, in the score's own unit; negative: better.
+  double loss(double from, double to) const { return lower_is_better() ? to - from : from - to; }
   // Returns how many digits a shown score has behind the decimal point.
   int digits() const { return point() < 1 ? 4 : 2; }
 

@@ -11,6 +11,7 @@
 #include "metrics/chrf.h"
 #include "metrics/command.h"
 #include "metrics/rouge.h"
+#include "metrics/ter.h"
 #include "metrics/unscored.h"
 
 namespace draftsmith::metrics {
@@ -38,7 +39,7 @@ struct OptionsOf : Metrics::Options... {
     });
   }
 };
-using MetricOptions = OptionsOf<Bleu, Rouge, Chrf, Unscored, Command>;
+using MetricOptions = OptionsOf<Bleu, Rouge, Chrf, Ter, Unscored, Command>;
 
 // Returns the metric that `options` name. Errors: UserError for an unknown name or tokenizer.
 std::unique_ptr<const Metric> make_metric(const MetricOptions& options);

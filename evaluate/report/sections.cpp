@@ -25,11 +25,20 @@ const std::vector<Section>& sections() {
 
 ScoreStyle score_style(const TaskResult& task) {
   const auto metric = metrics::make_metric(task.metric_options());
-  return {.name = metric->leading_score(), .digits = metric->digits(), .point = metric->point()};
+  return {.name = metric->leading_score(),
+          .digits = metric->digits(),
+          .point = metric->point(),
+          .lower_is_better = metric->lower_is_better()};
+}
+
+PlotLevel one_point_worse(double quality, const ScoreStyle& style) {
+  if (style.lower_is_better) return {quality + style.point, "one point more"};
+  return {quality - style.point, "one point less"};
 }
 
 std::string score_words(const std::string& score) {
   if (score == "bleu") return "BLEU";
+  if (score == "ter") return "TER";
   if (score.starts_with("chrf")) return "chrF" + score.substr(4);
   return score.starts_with("rouge") ? "ROUGE-" + score.substr(5) : score;
 }

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "evaluate/results/scoring.h"
+#include "evaluate/suite/task_metric.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -20,7 +21,7 @@ class EngagementScores {
                    const Engine& engine)
       : task_(task),
         engine_(engine),
-        metric_(metrics::make_metric(task.task->metric)),
+        metric_(task_metric(*task.task)),
         resampling_{.resamples = options.resamples, .seed = options.seed, .confidence = 0.95} {
     const auto lines = std::ssize(curve.prompts);
     const std::vector<std::string>& all = task.hypotheses.at(greedy_baseline().label);

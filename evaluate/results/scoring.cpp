@@ -18,6 +18,7 @@
 #include "base/sha256.h"
 #include "evaluate/measure/failed_settings.h"
 #include "evaluate/measure/failures.h"
+#include "evaluate/suite/task_metric.h"
 #include "metrics/registry.h"
 
 namespace draftsmith::evaluate {
@@ -48,7 +49,7 @@ std::string files_of(const std::string& command) {
 class Scoring {
  public:
   Scoring(const MeasuredTask& task, MeasurementStore& store)
-      : task_(task), metric_(metrics::make_metric(task.task->metric)), store_(store) {}
+      : task_(task), metric_(task_metric(*task.task)), store_(store) {}
 
   const metrics::Metric& metric() const { return *metric_; }
 
@@ -98,7 +99,7 @@ void try_command(const MeasuredTask& measured) {
     hypotheses.push_back(measured.data.references[static_cast<size_t>(line)].front());
   }
   try {
-    statistics_of(*metrics::make_metric(measured.task->metric), hypotheses, measured.data);
+    statistics_of(*task_metric(*measured.task), hypotheses, measured.data);
   } catch (const RunError& error) {
     std::vector<Problem> problems = error.problems();
     for (Problem& problem : problems) {

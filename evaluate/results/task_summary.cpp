@@ -11,6 +11,7 @@
 #include "evaluate/results/inside_summary.h"
 #include "evaluate/results/lossless_checks.h"
 #include "evaluate/results/work_summary.h"
+#include "evaluate/suite/task_metric.h"
 #include "infer/parts.h"
 
 namespace draftsmith::evaluate {
@@ -44,7 +45,7 @@ std::optional<metrics::CommandOptions> measured_command(const metrics::MetricOpt
 class TaskSummary {
  public:
   TaskSummary(const MeasuredTask& measured, const SuiteOptions& options, Engine& engine)
-      : measured_(measured), options_(options), engine_(engine), metric_(metrics::make_metric(measured.task->metric)) {}
+      : measured_(measured), options_(options), engine_(engine), metric_(task_metric(*measured.task)) {}
 
   TaskResult result() {
     TaskResult result;

@@ -53,7 +53,7 @@ RungResult read_rung(const fs::path& directory, const std::vector<Setting>& sett
   const Results results = load_results(directory / "results.json");
   const Lines lines = load_lines(directory / "lines.jsonl");
   const TaskResult& task = results.tasks.front();
-  const double point = score_style(task).point;
+  const ScoreStyle style = score_style(task);
   RungResult rung;
   for (const SettingFailure& failure : task.failures) {
     rung.notes.push_back(fmt::format("{} failed during {}: {}", failure.setting, failure.during, failure.message));
@@ -70,8 +70,10 @@ RungResult read_rung(const fs::path& directory, const std::vector<Setting>& sett
     one.speedup = row->speed.speedup.value;
     one.p95 = sentence_p95(lines.at({task.name, setting.label}).records);
     if (!row->quality.difference) continue;
-    one.drop = -row->quality.difference->value / point;
-    one.least_drop = -row->quality.difference->interval.high / point;
+    const QualityDifference& difference = *row->quality.difference;
+    one.drop = style.loss(0, difference.value) / style.point;
+    one.least_drop =
+        std::min(style.loss(0, difference.interval.low), style.loss(0, difference.interval.high)) / style.point;
   }
   return rung;
 }
