@@ -1,6 +1,8 @@
 #include "recipes/recipe.h"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 
 #include "data/datasets/data_path.h"
 #include "data/datasets/dataset_keys.h"
@@ -137,6 +139,7 @@ void add_stages(const RecipeSource& source, std::vector<RecipeStage>& stages, Pr
     }
     RecipeStage stage{.name = name, .kind = kind_of(name, *own[name].as_table(), problems), .table = {}};
     if (stage.kind == nullptr) continue;
+    stage.if_needed = source.needed();
     stage.table = std::move(*own[name].as_table());
     stage.table.erase("kind");
     inherit_continued(stage, stages, problems);
@@ -148,6 +151,18 @@ void add_stages(const RecipeSource& source, std::vector<RecipeStage>& stages, Pr
     collect_inputs(stages, stage, problems);
     stages.push_back(std::move(stage));
   }
+}
+
+// Leaves out stages that are there only if they are needed, and are not. A stage's inputs come before it.
+void drop_unneeded(std::vector<RecipeStage>& stages) {
+  std::set<std::string> needed;
+  std::vector<RecipeStage> kept;
+  for (auto stage = stages.rbegin(); stage != stages.rend(); ++stage) {
+    if (stage->if_needed && !needed.contains(stage->name)) continue;
+    needed.insert(stage->inputs.begin(), stage->inputs.end());
+    kept.push_back(std::move(*stage));
+  }
+  stages.assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
 }
 
 }  // namespace
@@ -172,6 +187,7 @@ Recipe load_recipe(const std::filesystem::path& file, const std::vector<std::str
     problems.add({.where = file.string(), .what = "the recipe has no stage", .expected = "tables with a `kind`"});
   }
   problems.throw_if_any();
+  drop_unneeded(recipe.stages);
   return recipe;
 }
 

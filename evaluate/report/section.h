@@ -68,7 +68,7 @@ struct Section {
 
 // Leading score of a task's metric: name (empty if nothing is scored), shown digits and size of a point.
 struct ScoreStyle {
-  std::string name;
+  std::string name = {};
   int digits = 2;
   double point = 1;
   bool lower_is_better = false;
