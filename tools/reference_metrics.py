@@ -58,6 +58,24 @@ def lines_of(path, limit):
         return [line.rstrip("\r\n") for line, _ in zip(file, range(limit))]
 
 
+def shifted_cases(rng):
+    """Texts whose blocks were moved, of few words, so that TER has many shifts to choose from; one block moves too far."""
+    words = list("abcdefgh")
+    references = [rng.choices(words, k=rng.randint(2, 24)) for _ in range(40)] + [[f"w{i}" for i in range(70)]]
+    hypotheses = []
+    for reference in references:
+        moved = list(reference)
+        for _ in range(rng.randint(1, 3)):
+            begin = rng.randrange(len(moved))
+            block = moved[begin:begin + rng.randint(1, 12)]
+            del moved[begin:begin + len(block)]
+            place = rng.randint(0, len(moved))
+            moved[place:place] = block
+        hypotheses.append(moved)
+    hypotheses[-1] = references[-1][60:] + references[-1][:60]
+    yield "shifted", [" ".join(text) for text in hypotheses], [[" ".join(text)] for text in references]
+
+
 def cases(data):
     rng = random.Random(20260101)
     for name, path, limit, rate in [
@@ -95,6 +113,16 @@ def ter_options(keys):
     return [(key, {name: letter == "y" for name, letter in zip(names, key)}) for key in keys]
 
 
+def ter_lines(references):
+    """How many lines sacreBLEU's TER scores in a second or two: those with the first 600 words."""
+    words = 0
+    for count, texts in enumerate(references):
+        words += sum(len(text.split()) for text in texts)
+        if words > 600:
+            return max(1, count)
+    return len(references)
+
+
 def scores_of(name, hypotheses, references):
     from rouge_score import rouge_scorer
     from sacrebleu.metrics import BLEU, CHRF, TER
@@ -113,9 +141,11 @@ def scores_of(name, hypotheses, references):
         result[f"chrf_{word_order}"] = score.score
         result[f"chrf_{word_order}_name"] = score.name
         result[f"chrf_{word_order}_signature"] = str(metric.get_signature())
+    lines = ter_lines(references)
+    result["ter_lines"] = lines
     for key, options in ter_options(["nnnn", "ynny", "yyyn"] if name.startswith("scripts") else ["nnnn"]):
         metric = TER(**options)
-        score = metric.corpus_score(hypotheses[:100], [stream[:100] for stream in streams])  # sacreBLEU takes its time
+        score = metric.corpus_score(hypotheses[:lines], [stream[:lines] for stream in streams])
         result[f"ter_{key}"] = [score.score, score.num_edits, score.ref_length]
         result[f"ter_{key}_text"] = score.format(signature=str(metric.get_signature()))
     types = ["rouge1", "rouge2", "rougeL", "rougeLsum"]
@@ -217,6 +247,8 @@ def write_tokens(data, out):
         tokens = [" ".join(metric._preprocess_segment(line).split()) for line in lines]
         metric.corpus_score(["a"], [["a"]])
         result["bleu"][name] = {"signature": str(metric.get_signature()), "tokens": tokens}
+    lines = ter_lines(references)
+    result["ter_lines"] = lines
     for key, options in ter_options(["nnnn", "nnny", "ynny", "nyny", "yyny", "ynyy", "nyyy", "yyyn"]):
         result["ter"][key] = [" ".join(TER(**options)._preprocess_segment(line).split()) for line in lines]
     (out / "tokens.json").write_text(json.dumps(result, ensure_ascii=False), encoding="utf-8")

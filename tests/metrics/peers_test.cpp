@@ -68,9 +68,9 @@ TerOptions ter_options(const std::string& key) {
           .case_sensitive = key[3] == 'y'};
 }
 
-// The script has the scores of the first 100 lines.
+// The script has the scores of the first lines.
 void compare_ter(std::vector<std::string> hypotheses, References references, const nlohmann::json& expected) {
-  hypotheses.resize(std::min<size_t>(hypotheses.size(), 100));
+  hypotheses.resize(expected.at("ter_lines").get<size_t>());
   references.resize(hypotheses.size());
   for (const std::string key : {"nnnn", "ynny", "yyyn"}) {
     if (!expected.contains("ter_" + key)) continue;
