@@ -137,8 +137,8 @@ std::function<int()> add_score(CLI::App& app) {
   app.add_option("--seed", flags->resampling.seed, "Seed of the resampling")->capture_default_str();
   app.add_flag("--json", flags->json, "Print one JSON object with full precision");
   app.footer(
-      "BLEU and TER are sacreBLEU's. --tokenize ja-mecab and ko-mecab need MeCab and a dictionary, flores101 and\n"
-      "flores200 a model in ~/.sacrebleu/models. TER is an error rate: lower is better.\n"
+      "BLEU and TER are sacreBLEU's. --tokenize ja-mecab and ko-mecab need MeCab and a dictionary,\n"
+      "flores101 and flores200 a model in ~/.sacrebleu/models. TER is an error rate: lower is better.\n"
       "ROUGE is a number from 0 to 1, the mean over lines. For rougeLsum, a literal \\n or <n> separates\n"
       "the sentences of a line.\n"
       "Examples:\n"

@@ -58,22 +58,26 @@ def lines_of(path, limit):
         return [line.rstrip("\r\n") for line, _ in zip(file, range(limit))]
 
 
+def moved_blocks(text, rng):
+    """Moves one to three blocks of words."""
+    moved = list(text)
+    for _ in range(rng.randint(1, 3)):
+        begin = rng.randrange(len(moved))
+        block = moved[begin:begin + rng.randint(1, 12)]
+        del moved[begin:begin + len(block)]
+        place = rng.randint(0, len(moved))
+        moved[place:place] = block
+    return moved
+
+
 def shifted_cases(rng):
-    """Texts whose blocks were moved, of few words, so that TER has many shifts to choose from; one block moves too far."""
-    words = list("abcdefgh")
-    references = [rng.choices(words, k=rng.randint(2, 24)) for _ in range(40)] + [[f"w{i}" for i in range(70)]]
-    hypotheses = []
-    for reference in references:
-        moved = list(reference)
-        for _ in range(rng.randint(1, 3)):
-            begin = rng.randrange(len(moved))
-            block = moved[begin:begin + rng.randint(1, 12)]
-            del moved[begin:begin + len(block)]
-            place = rng.randint(0, len(moved))
-            moved[place:place] = block
-        hypotheses.append(moved)
-    hypotheses[-1] = references[-1][60:] + references[-1][:60]
-    yield "shifted", [" ".join(text) for text in hypotheses], [[" ".join(text)] for text in references]
+    """Texts whose blocks were moved: of few words, so that TER may choose among shifts; of two references; too far."""
+    texts = [rng.choices("abcdefgh", k=rng.randint(2, 24)) for _ in range(40)]
+    yield "shifted", [" ".join(moved_blocks(text, rng)) for text in texts], [[" ".join(text)] for text in texts]
+    two = [[" ".join(text), " ".join(moved_blocks(text, rng))] for text in texts]
+    yield "shifted_two", [" ".join(moved_blocks(text, rng)) for text in texts], two
+    far = [f"w{i}" for i in range(70)]
+    yield "shifted_far", [" ".join(far[60:] + far[:60]), " ".join(far[12:] + far[:12])], [[" ".join(far)]] * 2
 
 
 def cases(data):
