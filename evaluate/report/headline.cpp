@@ -15,10 +15,17 @@ double speedup_of(const SettingResult* setting) {
   return setting == nullptr ? 1 : setting->speed.speedup.value;
 }
 
+// Returns whether drafts end by knowing the target's output: a bound, which nobody can decode with.
+bool is_bound(const SettingResult& setting) {
+  const auto rule = setting.params.find("window_rule");
+  return rule != setting.params.end() && *rule == "oracle";
+}
+
 bool counts(const SettingResult& setting, const TaskResult& task) {
   const double speedup = setting.speed.speedup.value;
   return setting.baseline == task.baseline.name && setting.name != task.baseline.name && !setting.repeats &&
-         !setting.measurement_error && !setting.failed_lines && std::isfinite(speedup) && speedup > 0;
+         !is_bound(setting) && !setting.measurement_error && !setting.failed_lines && std::isfinite(speedup) &&
+         speedup > 0;
 }
 
 bool is_lossless(const SettingResult& setting) {

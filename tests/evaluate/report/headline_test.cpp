@@ -13,6 +13,14 @@ namespace {
 using testing::EndsWith;
 using testing::HasSubstr;
 
+TEST(Headline, LeaveOutWindowsThatKnowTheTargetsOutput) {
+  SettingResult oracle = made_lossless("oracle", "speculative", 3);
+  oracle.params["window_rule"] = "oracle";
+  const std::string words = headline(made_task({oracle, made_lossless("a", "assisted", 2)}));
+  EXPECT_THAT(words, HasSubstr("2.00 ×"));
+  EXPECT_THAT(words, testing::Not(HasSubstr("3.00 ×")));
+}
+
 TEST(Headline, NamesTheFastestLosslessSettingAndTheFastestNearIt) {
   const TaskResult task = made_task({made_lossless("speculative.small.T0.G4", "speculative", 2.41),
                                      made_lossless("assisted.small", "assisted", 2.2),
