@@ -1,31 +1,20 @@
-// Products of bf16 matrices with results in fp32 on CPUs: MKL's, which LibTorch's library holds and has no operator
-// for; and the rounding of their operands.
+// Products of bf16 matrices with results in fp32 on CPUs, for which LibTorch has no operator: MKL's, which its library
+// holds, by tiles, or our own by pairs; and the rounding of their operands.
 #pragma once
 
 #include <cstdint>
 
+#include "base/matrix_product.h"
+
 namespace draftsmith {
 
-// Rows in memory, the first of each `stride` numbers after the one before.
-template <class T>
-struct RowsInMemory {
-  T* data;
-  int64_t stride;
-};
+// Computes the product, by one thread where a parallel region calls it. a and b are bits of bf16 numbers. Only where
+// has_bf16_product(). Errors: none.
+void multiply_bf16(const MatrixProduct& product, RowsInMemory<const uint16_t> a, RowsInMemory<const uint16_t> b,
+                   RowsInMemory<float> out);
 
-// out [m,n] = factor a b + (add ? out : 0), in the order of rows.
-struct Bf16Product {
-  int64_t m, n, k;
-  bool transpose_a = false, transpose_b = false;  // a is stored [k,m], b [n,k]
-  double factor = 1;
-  bool add = false;
-
-  // Computes the product, by one thread where a parallel region calls it. a and b are bits of bf16 numbers. Only where
-  // has_bf16_product(). Errors: none.
-  void operator()(RowsInMemory<const uint16_t> a, RowsInMemory<const uint16_t> b, RowsInMemory<float> out) const;
-};
-
-// Returns whether the processor has instructions for products of bf16, and LibTorch's library MKL.
+// Returns whether the processor has instructions for products of bf16 that are faster than those of fp32: tiles (AMX),
+// and MKL in LibTorch's library, or pairs (AVX-512 BF16).
 bool has_bf16_product();
 
 // Returns whether such products use tiles (AMX), which makes them several times as fast as those of fp32.

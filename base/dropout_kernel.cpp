@@ -5,6 +5,8 @@
 #include <bit>
 #include <cmath>
 
+#include <c10/util/TypeCast.h>
+
 #include "base/aten.h"
 
 namespace draftsmith::dropout_detail {
@@ -143,7 +145,8 @@ void apply_group(const T* in, T* out, int64_t count, const uint32_t* words, uint
   using Factor = std::conditional_t<std::is_same_v<T, double>, double, float>;
   const auto scale = static_cast<Factor>(scale_of(threshold));
   const auto value = [&](int64_t i, uint32_t bits) {
-    return static_cast<T>(bits < threshold ? Factor{0} : static_cast<Factor>(in[i]) * scale);
+    // c10::convert: on AArch64, a half is made of __fp16, to which -Wconversion wants an explicit step.
+    return c10::convert<T>(bits < threshold ? Factor{0} : static_cast<Factor>(in[i]) * scale);
   };
   const int64_t low = std::min(count, kWordsOfGroup);
   for (int64_t i = 0; i < low; ++i) out[i] = value(i, words[i] & 0xffff);

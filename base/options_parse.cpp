@@ -27,6 +27,31 @@ std::string where_is(const toml::node& node, const std::string& path) {
   return path.empty() ? location : location + ": " + path;
 }
 
+// Returns the node that an option's path leads to, or the last one on the way whose place is known.
+const toml::node& node_at(const toml::table& table, std::string_view path) {
+  if (path.starts_with('.')) path.remove_prefix(1);
+  while (!path.empty()) {
+    const toml::node* node = table.at_path(path).node();
+    if (node && !location_of(*node).empty()) return *node;
+    const size_t end = path.find_last_of(".[");
+    path = path.substr(0, end == std::string_view::npos ? 0 : end);
+  }
+  return table;
+}
+
+// Makes a table's cross-field check. Problems get the lines of the options that they name.
+void check_table(const FieldList::Check& check, const void* object, const toml::table& table, const std::string& path,
+                 Problems& problems) {
+  Problems found;
+  check(object, path, found);
+  for (Problem problem : found.list()) {
+    const bool below = problem.where.starts_with(path);
+    const std::string_view rest = below ? std::string_view(problem.where).substr(path.size()) : std::string_view();
+    problem.where = where_is(node_at(table, rest), problem.where);
+    problems.add(std::move(problem));
+  }
+}
+
 std::string shown(const toml::node& node) {
   std::ostringstream text;
   node.visit([&](const auto& value) {
@@ -238,7 +263,7 @@ void parse_fields(const FieldList& fields, const toml::table& table, const std::
   report_unknown_keys(fields, table, path, problems);
   // Cross-field checks would only repeat what is wrong with single fields.
   if (problems.list().size() != problems_before) return;
-  for (const auto& check : fields.checks()) check(object, where_is(table, path), problems);
+  for (const auto& check : fields.checks()) check_table(check, object, table, path, problems);
 }
 
 FlagKind flag_kind(const Field& field, void* object) {

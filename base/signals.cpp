@@ -25,9 +25,10 @@ Interrupted::Interrupted(int signal, const std::string& saved)
     : Error({{"", signal == SIGINT ? "interrupted (SIGINT)" : "asked to terminate (SIGTERM)", "", "", saved}}),
       signal_(signal) {}
 
-SignalWatch::SignalWatch() {
+SignalWatch::SignalWatch(Handlers handlers) : handlers_(handlers) {
   if (watching.exchange(true)) throw std::logic_error("SignalWatch: another one exists");
   received = 0;
+  if (handlers_ == Handlers::kCallers) return;
   struct sigaction action {};
   action.sa_handler = note_signal;
   sigemptyset(&action.sa_mask);
@@ -38,8 +39,10 @@ SignalWatch::SignalWatch() {
 }
 
 SignalWatch::~SignalWatch() {
-  sigaction(SIGINT, &earlier_interrupt, nullptr);
-  sigaction(SIGTERM, &earlier_terminate, nullptr);
+  if (handlers_ == Handlers::kOwn) {
+    sigaction(SIGINT, &earlier_interrupt, nullptr);
+    sigaction(SIGTERM, &earlier_terminate, nullptr);
+  }
   received = 0;
   watching = false;
 }

@@ -20,13 +20,17 @@ class Interrupted : public Error {
 
 // Watch for signals: while it exists, the first SIGINT or SIGTERM only sets a flag, and a second one ends the process
 // at once. The flag belongs to the process, so at most one watch may exist. Its destructor restores the earlier
-// handlers.
+// handlers. A program that handles signals itself (Python) keeps its handlers with kCallers, and calls request_stop().
 class SignalWatch {
  public:
-  SignalWatch();
+  enum class Handlers { kOwn, kCallers };
+  explicit SignalWatch(Handlers handlers = Handlers::kOwn);
   ~SignalWatch();
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
+
+ private:
+  Handlers handlers_;
 };
 
 // Returns the signal received since the watch began, 0 for none. Loops may call it in every step.

@@ -21,6 +21,18 @@ toml::table parse_toml(std::string_view text, const std::string& source_name);
 // Returns "file:line" of a node, "--set a.b=c" if an overlay set it, empty if its source is unknown.
 std::string location_of(const toml::node& node);
 
+// Calls visit(value) on every string of a node, those of nested arrays and tables included.
+template <class Node, class Visit>
+void for_each_string(Node& node, const Visit& visit) {
+  if (auto* table = node.as_table()) {
+    for (auto&& [key, value] : *table) for_each_string(value, visit);
+  } else if (auto* array = node.as_array()) {
+    for (auto&& value : *array) for_each_string(value, visit);
+  } else if (auto* text = node.as_string()) {
+    visit(*text);
+  }
+}
+
 // Applies one assignment `a.b.c=value` to `root`. The value is read as TOML (1e-4, true, [1, 2], "text") or, if it is
 // not valid TOML, as a bare string. A path component is the key of a nested table, which is created if missing. In an
 // array of tables it is the `name` or the index of one element. If the first component is not a key of `root`, it is

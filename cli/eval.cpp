@@ -14,6 +14,7 @@
 #include "cli/suite_file.h"
 #include "evaluate/evaluation.h"
 #include "evaluate/report/report.h"
+#include "evaluate/results/results.h"
 
 namespace draftsmith::cli {
 namespace {
@@ -44,6 +45,7 @@ int run_eval(const EvalFlags& flags) {
   if (execution.device != "auto") options.device = execution.device;
   options.threads = evaluate::timing_threads(options, flags.common.execution.threads, !launch);
   const fs::path out = flags.out.empty() ? fs::path("results") / options.name : flags.out;
+  evaluate::require_replaceable_results(out / "results.json");
   const SignalWatch signals;
   Job job(launch, context.device, flags.timeout);
   World& world = job.world();

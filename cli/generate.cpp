@@ -20,6 +20,7 @@
 #include "cli/option_flags.h"
 #include "infer/drafters/registry.h"
 #include "infer/load_models.h"
+#include "infer/loop/stats_json.h"
 #include "infer/loop/vocabulary.h"
 #include "infer/session.h"
 
@@ -27,7 +28,6 @@ namespace draftsmith::cli {
 namespace {
 
 using infer::DecodeOptions;
-using infer::DecodeStats;
 using nlohmann::ordered_json;
 
 struct GenerateFlags {
@@ -42,34 +42,6 @@ struct GenerateFlags {
   ExecutionOptions execution;
   std::unique_ptr<OptionFlags<DecodeOptions>> decoding;
 };
-
-ordered_json stats_json(const DecodeStats& stats, bool with_alpha) {
-  const auto& seconds = stats.seconds;
-  ordered_json json{{"target_runs", stats.target_runs},
-                    {"draft_runs", stats.draft_runs},
-                    {"drafted", stats.drafted},
-                    {"accepted", stats.accepted},
-                    {"accepted_histogram", stats.accepted_histogram},
-                    {"fallbacks", stats.fallbacks},
-                    {"rollbacks", stats.rollbacks},
-                    {"seconds",
-                     {{"encode", seconds.encode},
-                      {"prefill", seconds.prefill},
-                      {"draft", seconds.draft},
-                      {"verify", seconds.verify},
-                      {"other", seconds.other}}}};
-  if (stats.unverified > 0) json["unverified"] = stats.unverified;
-  if (stats.layer_runs > 0) json["layer_runs"] = stats.layer_runs;
-  if (!stats.exits_by_layer.empty()) json["exits_by_layer"] = stats.exits_by_layer;
-  if (stats.latency_units > 0) json["latency_units"] = stats.latency_units;
-  if (stats.compute_units > 0) {
-    json["compute_units"] = stats.compute_units;
-    json["early_predictions"] = stats.early_predictions;
-    json["early_matches"] = stats.early_matches;
-  }
-  if (with_alpha && stats.overlap_count > 0) json["alpha"] = stats.alpha();
-  return json;
-}
 
 // Warns of given options that the method does not read.
 void warn_of_unused(const OptionFlags<DecodeOptions>& given, const DecodeOptions& options) {
@@ -120,7 +92,7 @@ class Printer {
       if (result.score) line["score"] = *result.score;
       if (log_probs_) line["log_probs"] = result.log_probabilities;
     }
-    line["stats"] = stats_json(result.stats, with_alpha_);
+    line["stats"] = infer::stats_json(result.stats, with_alpha_);
     return line;
   }
 
@@ -203,12 +175,11 @@ int run_generate(const GenerateFlags& flags) {
   problems.throw_if_any();
   const bool live = prints_live(flags);
   require_place_for_log_probs(flags, options);
-  const bool takes_drafter = options.drafts() && !options.drafts_inside();
-  if (!flags.drafter.empty() && !takes_drafter) {
+  if (!flags.drafter.empty() && !infer::takes_drafter(options)) {
     log_warning("--drafter has no effect on method {}", options.method);
   }
   const std::optional<at::ScalarType> drafter_type = parse_drafter_type(flags);
-  if (drafter_type && (flags.drafter.empty() || !takes_drafter)) {
+  if (drafter_type && (flags.drafter.empty() || !infer::takes_drafter(options))) {
     log_warning("--drafter-dtype has no effect without a drafter");
   }
   warn_of_unused(*flags.decoding, options);

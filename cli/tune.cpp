@@ -107,6 +107,8 @@ std::function<int()> add_tune(CLI::App& app) {
   app.add_option("--on", tuning.task, "Task of validation data; default: the one that the runs choose on")
       ->type_name("TASK");
   app.add_flag("--full", tuning.full, "Measure the full grid on all lines, in place of successive halving");
+  app.add_flag("!--no-theory", tuning.theory,
+               "Measure in the first rung, too, what theory predicts to be far slower than other settings of its run");
   app.add_option("--share", tuning.share,
                  "One in so many settings goes on to the next rung, which has so many times the lines")
       ->check(CLI::Range(2, 100))

@@ -22,8 +22,14 @@ std::string validate_file(const std::filesystem::path& file, const std::vector<s
     return fmt::format("{}: recipe '{}', {} stages, no errors", file.string(), recipe.name, recipe.stages.size());
   }
   const evaluate::SuiteOptions suite = load_suite(file, overrides);
-  return fmt::format("{}: suite '{}', {} tasks, {} runs, no errors", file.string(), suite.name, suite.task.size(),
-                     suite.run.size());
+  std::string text = fmt::format("{}: suite '{}', {} tasks, {} runs, no errors", file.string(), suite.name,
+                                 suite.task.size(), suite.run.size());
+  for (const evaluate::TaskOptions& task : suite.task) {
+    if (!task.metric.command.empty()) {
+      text += fmt::format("\n  task {} runs the command: {}", task.name, task.metric.command);
+    }
+  }
+  return text;
 }
 
 int run_validate(const std::vector<std::filesystem::path>& files, const std::vector<std::string>& overrides) {

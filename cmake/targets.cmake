@@ -1,10 +1,9 @@
 # One library a folder, one test program a folder, one precompiled header with LibTorch and one without.
 
-# Shared libraries need code that runs at any address. All targets compile as such, since they share precompiled headers.
 option(BUILD_SHARED_LIBS "Build shared libraries in place of static ones" OFF)
-if(BUILD_SHARED_LIBS)
-  set(CMAKE_POSITION_INDEPENDENT_CODE ON)
-endif()
+# Shared libraries and the Python module need code that runs at any address. All targets compile as such, executables too,
+# since they share precompiled headers; the linker makes it direct in programs. Calls within a library need no table.
+add_compile_options(-fPIC -fno-semantic-interposition)
 
 # draftsmith_library(NAME [TORCH] DEPENDS lib... [ALONE file...] [VECTOR_CODE file...] [EXCEPT file...]): all .cpp files of
 # the folder, as the library draftsmith_NAME.

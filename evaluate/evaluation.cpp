@@ -17,6 +17,7 @@
 #include "evaluate/measure/calibration.h"
 #include "evaluate/measure/engagement_points.h"
 #include "evaluate/measure/failed_settings.h"
+#include "evaluate/measure/failures.h"
 #include "evaluate/measure/forced_alphas.h"
 #include "evaluate/measure/match_counts.h"
 #include "evaluate/measure/timing.h"
@@ -25,6 +26,7 @@
 #include "evaluate/results/failed_checks.h"
 #include "evaluate/results/group_choice.h"
 #include "evaluate/results/lines_file.h"
+#include "evaluate/results/scoring.h"
 #include "evaluate/results/task_summary.h"
 #include "evaluate/router_tuning.h"
 
@@ -66,6 +68,7 @@ class Suite {
   // Returns the result in the leader, and an empty one in other processes.
   SuiteResult run() {
     prepare();
+    run_on_leader(world_, "trying the metrics' commands", [&] { std::ranges::for_each(tasks_, try_command); });
     const std::string key = begin_together();
     MeasurementStore store(out_dir_, key, world_);
     if (store.resumed() > 0) log_info("resuming with {} measurements in {}", store.resumed(), out_dir_.string());
@@ -80,10 +83,7 @@ class Suite {
     run_on_leader(world_, "the summary of the evaluation", [&] {
       result.results = summarize();
       result.results.match_rates = match_rates;
-      for (size_t i = 0; i < curves.size(); ++i) {
-        result.results.engagement.push_back(
-            engagement_result(curves[i], engaged[i], task_named(curves[i].task), options_, engine_));
-      }
+      for (size_t i = 0; i < curves.size(); ++i) add_curve(curves[i], engaged[i], result.results);
       result.table = results_table(result.results);
       write(result.results);
       result.failures = failed_checks(result.results, (out_dir_ / "results.json").string());
@@ -103,14 +103,15 @@ class Suite {
     return options_hash(options_) + " " + data.hex_digest();
   }
 
-  // Returns a key of the options that all measurements depend on. Tasks, settings and match rates are in the names of
-  // their own measurements, so that a suite with other runs keeps what is measured.
+  // Returns a key of the options that all measurements depend on. Tasks, settings, match rates and engagement
+  // curves are in the names of their own measurements, so that a suite with other runs keeps what is measured.
   std::string common_key() const {
     SuiteOptions common = options_;
     common.name.clear();
     common.task.clear();
     common.run.clear();
     common.match_rates.clear();
+    common.engagement.clear();
     return options_hash(common);
   }
 
@@ -154,7 +155,7 @@ class Suite {
     measured.data = load_task(task);
     measured.max_new_tokens = task.max_new_tokens > 0 ? task.max_new_tokens : options_.max_new_tokens;
     for (size_t line = 0; line < measured.data.sources.size(); ++line) encode(measured, line);
-    measured.key = task.name + " " + sha256(options_hash(task) + data_text(measured));
+    measured.key = task.name + " " + sha256(options_hash(unscored(task)) + data_text(measured));
     const auto forced = static_cast<size_t>(std::min(options_.forced_lines, measured.data.lines()));
     measured.forced_texts =
         forced_texts(task, measured.data, std::span(measured.prompts).first(forced), measured.max_new_tokens, engine_);
@@ -163,6 +164,12 @@ class Suite {
           setting.choose_on.empty() && (setting.is_greedy_baseline() || !chooses || is_needed_baseline(setting, task));
       if (baseline || setting.choose_on == task.name) measured.rows.push_back({setting.label, setting, std::nullopt});
     }
+  }
+
+  // Returns the task without its metric: how outputs are scored changes none of their measurements.
+  static TaskOptions unscored(TaskOptions task) {
+    task.metric = {};
+    return task;
   }
 
   // Returns the content of the task's files, since their names say nothing of it.
@@ -248,7 +255,7 @@ class Suite {
     measure_forced_alphas(options_, engine_, store, context_, task);
     run_on_leader(world_, "the timing of task " + request.name, [&] {
       remove_failed(time_task(request, options_, engine_, store, context_, task.records), "timing", task);
-      score_hypotheses(task, engine_);
+      score_hypotheses(task, engine_, store);
       calibrate(options_, engine_, task);
     });
   }
@@ -259,9 +266,21 @@ class Suite {
     results.environment = environment();
     results.environment.update(engine_.description());
     if (const auto load = other_load(before_)) results.environment["other_load"] = std::round(*load * 1000) / 1000;
+    const std::string counted = EnergyMeter(device_counters(engine_.cuda_device(), context_.powercap)).names();
+    if (!counted.empty()) results.environment["energy"] = counted;
     results.options = options_to_json(options_);
     for (const auto& task : tasks_) results.tasks.push_back(summarize_task(task, options_, engine_));
     return results;
+  }
+
+  // Adds the scores of an engagement curve, or the failure of its metric.
+  void add_curve(const EngagementPrompts& curve, const std::vector<MeasuredEngagement>& points, Results& results) {
+    const auto message = failure_of([&] {
+      results.engagement.push_back(engagement_result(curve, points, task_named(curve.task), options_, engine_));
+    });
+    if (!message) return;
+    const auto task = std::ranges::find(results.tasks, curve.task, &TaskResult::name);
+    task->failures.push_back({"engagement " + curve.table.name, "scoring", *message});
   }
 
   std::vector<EngagementPrompts> engagement_curves() const {
@@ -327,7 +346,8 @@ int64_t timing_threads(const SuiteOptions& options, int64_t given, bool alone) {
 
 SuiteResult run_evaluation(const SuiteOptions& options, const fs::path& out_dir, Engine& engine,
                            const SuiteContext& context) {
-  const SuiteOptions suite = with_router_defaults(options.tune_router ? with_tuning_grids(options) : options);
+  SuiteOptions suite = with_router_defaults(options.tune_router ? with_tuning_grids(options) : options);
+  for (TaskOptions& task : suite.task) task.metric.name = task.metric.kind();
   Problems problems;
   validate_options(suite, "", problems);
   problems.throw_if_any();

@@ -33,6 +33,10 @@ SharedDrafter load_drafter_for(const LoadedModel& target, const SessionOptions& 
 
 }  // namespace
 
+bool takes_drafter(const DecodeOptions& decoding) {
+  return decoding.drafts() && !decoding.drafts_inside();
+}
+
 Session::Session(SessionOptions options)
     : options_(std::move(options)), target_(load_model_directory(options_.target, options_.load)) {}
 
@@ -40,7 +44,7 @@ Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 
 SharedDrafter Session::drafter_of(const DecodeOptions& decoding) {
-  if (options_.drafter.empty() || !decoding.drafts() || decoding.drafts_inside()) return nullptr;
+  if (options_.drafter.empty() || !takes_drafter(decoding)) return nullptr;
   if (drafter_ == nullptr) drafter_ = load_drafter_for(target_, options_);
   return drafter_;
 }

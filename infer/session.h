@@ -31,6 +31,10 @@ struct SessionOptions {
   std::string option_prefix = "";  // before names of options in messages: "--" for a program's flags
 };
 
+// Returns whether a session's drafter drafts for these options: methods that draft inside the target read no other
+// model.
+bool takes_drafter(const DecodeOptions& decoding);
+
 // Loaded models. They must outlive the generators made of them, of which one at a time may decode.
 class Session {
  public:

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "metrics/bleu_tokenizers.h"
 #include "metrics/ngrams.h"
 
 namespace draftsmith::metrics {
@@ -56,13 +57,13 @@ int64_t closest_length(int64_t hypothesis, const std::vector<int64_t>& reference
 }
 
 void add_line_statistics(const std::string& hypothesis, const std::vector<std::string>& references,
-                         BleuTokenizer tokenizer, std::vector<double>& values) {
+                         const BleuTokenizer& tokenizer, std::vector<double>& values) {
   WordIds ids;
-  const auto words = ids.ids(bleu_tokens(hypothesis, tokenizer));
+  const auto words = ids.ids(tokenizer.tokens(hypothesis));
   std::vector<NgramsByOrder> reference_ngrams;
   std::vector<int64_t> lengths;
   for (const auto& reference : references) {
-    const auto reference_words = ids.ids(bleu_tokens(reference, tokenizer));
+    const auto reference_words = ids.ids(tokenizer.tokens(reference));
     lengths.push_back(static_cast<int64_t>(reference_words.size()));
     reference_ngrams.push_back(sorted_ngrams(reference_words));
   }
@@ -79,7 +80,7 @@ void add_line_statistics(const std::string& hypothesis, const std::vector<std::s
 }  // namespace
 
 LineStatistics bleu_statistics(const std::vector<std::string>& hypotheses, const References& references,
-                               BleuTokenizer tokenizer) {
+                               const BleuTokenizer& tokenizer) {
   if (hypotheses.size() != references.size()) throw std::logic_error("bleu: numbers of lines differ");
   LineStatistics statistics;
   statistics.width = 2 + 2 * static_cast<int64_t>(kBleuOrder);
@@ -124,8 +125,12 @@ BleuScore bleu_from_sums(std::span<const double> sums) {
 }
 
 BleuScore corpus_bleu(const std::vector<std::string>& hypotheses, const References& references,
-                      BleuTokenizer tokenizer) {
+                      const BleuTokenizer& tokenizer) {
   return bleu_from_sums(bleu_statistics(hypotheses, references, tokenizer).sum());
+}
+
+BleuScore corpus_bleu(const std::vector<std::string>& hypotheses, const References& references) {
+  return corpus_bleu(hypotheses, references, *make_bleu_tokenizer("13a"));
 }
 
 std::string reference_count(const References& references) {
@@ -136,9 +141,9 @@ std::string reference_count(const References& references) {
   return same ? std::to_string(count) : "var";
 }
 
-std::string bleu_signature(const References& references, BleuTokenizer tokenizer) {
+std::string bleu_signature(const References& references, const BleuTokenizer& tokenizer) {
   return fmt::format("nrefs:{}|case:mixed|eff:no|tok:{}|smooth:exp|version:{}", reference_count(references),
-                     bleu_tokenizers().name(tokenizer), kMetricsVersion);
+                     tokenizer.signature(), kMetricsVersion);
 }
 
 std::string to_string(const BleuScore& score) {
@@ -152,16 +157,20 @@ std::string to_string(const BleuScore& score) {
 
 Fields<BleuOptions> BleuOptions::fields() {
   return Fields<BleuOptions>("BLEU options")
-      .add("tokenize", &BleuOptions::tokenize, Choices(bleu_tokenizers().names()),
-           "BLEU's tokenizer, as in sacreBLEU.");
+      .add(
+          "tokenize", &BleuOptions::tokenize, Choices(bleu_tokenizer_names()),
+          "BLEU's tokenizer, as in sacreBLEU. Without it: zh, ja-mecab or ko-mecab for references in Chinese, Japanese "
+          "or Korean, as the file's ending or the direction says; else 13a.");
 }
+
+Bleu::Bleu(const Options& options) : tokenizer_(make_bleu_tokenizer(options.tokenize.value_or("13a"))) {}
 
 std::vector<std::string> Bleu::scores() const {
   return {kName};
 }
 
 LineStatistics Bleu::statistics(const std::vector<std::string>& hypotheses, const References& references) const {
-  return bleu_statistics(hypotheses, references, tokenizer_);
+  return bleu_statistics(hypotheses, references, *tokenizer_);
 }
 
 double Bleu::score(std::span<const double> sums, size_t /*which*/) const {
@@ -169,7 +178,7 @@ double Bleu::score(std::span<const double> sums, size_t /*which*/) const {
 }
 
 std::string Bleu::signature(const References& references) const {
-  return bleu_signature(references, tokenizer_);
+  return bleu_signature(references, *tokenizer_);
 }
 
 std::string Bleu::text(std::span<const double> sums, const std::string& signature) const {

@@ -1,16 +1,18 @@
 // Corpus BLEU (Papineni et al. 2002) as sacreBLEU 2.6 computes it: n-grams up to 4, exponential smoothing, effective
-// order off, closest reference length, case kept. Tokenizers 13a (mteval-v13a), none (white space) and char.
+// order off, closest reference length, case kept. metrics/bleu_tokenizers.h lists the tokenizers.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/options.h"
-#include "base/registry.h"
+#include "metrics/bleu_tokenizer.h"
 #include "metrics/metric.h"
 #include "metrics/resampling.h"
 #include "metrics/text.h"
@@ -18,14 +20,6 @@
 namespace draftsmith::metrics {
 
 inline constexpr size_t kBleuOrder = 4;
-
-enum class BleuTokenizer { k13a, kNone, kChar };
-
-// Returns their names in options: "13a", "none", "char".
-const NamedValues<BleuTokenizer>& bleu_tokenizers();
-
-// Returns the tokens of one segment.
-std::vector<std::string> bleu_tokens(std::string_view text, BleuTokenizer tokenizer);
 
 struct BleuScore {
   double score = 0;  // 0..100
@@ -40,17 +34,18 @@ struct BleuScore {
 // Returns the statistics of each line: hypothesis length, closest reference length, correct 1..4-grams,
 // total 1..4-grams. Throws std::logic_error if the numbers of lines differ or a line has no reference.
 LineStatistics bleu_statistics(const std::vector<std::string>& hypotheses, const References& references,
-                               BleuTokenizer tokenizer = BleuTokenizer::k13a);
+                               const BleuTokenizer& tokenizer);
 
 // Returns the score of summed statistics.
 BleuScore bleu_from_sums(std::span<const double> sums);
 
-// Returns the score of all lines together.
+// Return the score of all lines together; without a tokenizer, by 13a.
 BleuScore corpus_bleu(const std::vector<std::string>& hypotheses, const References& references,
-                      BleuTokenizer tokenizer = BleuTokenizer::k13a);
+                      const BleuTokenizer& tokenizer);
+BleuScore corpus_bleu(const std::vector<std::string>& hypotheses, const References& references);
 
 // Returns sacreBLEU's signature with our version: "nrefs:1|case:mixed|...".
-std::string bleu_signature(const References& references, BleuTokenizer tokenizer);
+std::string bleu_signature(const References& references, const BleuTokenizer& tokenizer);
 
 // Returns "27.10 58.3/33.1/20.9/13.7 (BP = 1.000 ratio = 1.010 hyp_len = 12 ref_len = 11)".
 std::string to_string(const BleuScore& score);
@@ -59,7 +54,7 @@ std::string to_string(const BleuScore& score);
 std::string reference_count(const References& references);
 
 struct BleuOptions {
-  std::string tokenize = "13a";
+  std::optional<std::string> tokenize;  // absent: that of the references' language, by default_bleu_tokenizer()
   static Fields<BleuOptions> fields();
 };
 
@@ -68,8 +63,8 @@ class Bleu : public Metric {
  public:
   using Options = BleuOptions;
   static constexpr const char* kName = "bleu";
-  // Errors: UserError for an unknown tokenizer.
-  explicit Bleu(const Options& options) : tokenizer_(bleu_tokenizers().at(options.tokenize)) {}
+  // Without a tokenizer, scores by 13a. Errors: UserError, as make_bleu_tokenizer().
+  explicit Bleu(const Options& options);
 
   std::string name() const override { return kName; }
   std::vector<std::string> scores() const override;
@@ -80,7 +75,7 @@ class Bleu : public Metric {
   nlohmann::ordered_json details(std::span<const double> sums) const override;
 
  private:
-  BleuTokenizer tokenizer_;
+  std::unique_ptr<const BleuTokenizer> tokenizer_;
 };
 
 // The version in signatures, which differs from any version of sacreBLEU.

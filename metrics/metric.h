@@ -13,6 +13,13 @@
 
 namespace draftsmith::metrics {
 
+// Lines of a corpus with all that a metric may read.
+struct Segments {
+  std::span<const std::string> hypotheses;
+  const References& references;
+  std::span<const std::string> sources;  // as users write them; empty: unknown
+};
+
 // Scores hypotheses against references. metrics/registry.h makes one from its options.
 class Metric {
  public:
@@ -27,11 +34,19 @@ class Metric {
   std::string leading_score() const { return scores().empty() ? "" : scores().front(); }
   // Returns the size of "one point" of its scores: 1 on a scale of 100, 0.01 on a scale of 1.
   virtual double point() const { return 1; }
+  // Returns whether a lower score is the better one, as of error rates.
+  virtual bool lower_is_better() const { return false; }
+  // Returns how much worse `to` is than `from`, in the score's own unit; negative: better.
+  double loss(double from, double to) const { return lower_is_better() ? to - from : from - to; }
   // Returns how many digits a shown score has behind the decimal point.
   int digits() const { return point() < 1 ? 4 : 2; }
 
   // Returns the sufficient statistics of each line. Throws std::logic_error when the numbers of lines differ.
   virtual LineStatistics statistics(const std::vector<std::string>& hypotheses, const References& references) const = 0;
+  // Returns the same for metrics that read sources, too. By default these are ignored.
+  virtual LineStatistics segment_statistics(const Segments& segments) const {
+    return statistics({segments.hypotheses.begin(), segments.hypotheses.end()}, segments.references);
+  }
   // Returns the score scores()[which] of summed statistics.
   virtual double score(std::span<const double> sums, size_t which) const = 0;
   // Returns a score as a function of summed statistics; the metric must outlive it.

@@ -1,8 +1,10 @@
 #include "recipes/recipe.h"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 
-#include "data/datasets/dataset.h"
+#include "data/datasets/data_path.h"
 #include "data/datasets/dataset_keys.h"
 #include "recipes/recipe_source.h"
 
@@ -10,35 +12,14 @@ namespace draftsmith::recipes {
 
 namespace {
 
-constexpr const char* kDataPrefix = "$DATA";
 constexpr const char* kContinueFrom = "continue_from";
-
-// Calls visit(string value) on every string inside a node and its nested arrays and tables.
-template <class Node, class Visit>
-void for_each_string(Node& node, const Visit& visit) {
-  if (auto* table = node.as_table()) {
-    for (auto&& [key, value] : *table) for_each_string(value, visit);
-  } else if (auto* array = node.as_array()) {
-    for (auto&& value : *array) for_each_string(value, visit);
-  } else if (auto* text = node.as_string()) {
-    visit(*text);
-  }
-}
 
 bool is_reference(const std::string& text) {
   return text.size() > 1 && text.front() == '@';
 }
 
-bool is_data_path(const std::string& text) {
-  return text.starts_with(std::string(kDataPrefix) + "/");
-}
-
 std::string referred_stage(const std::string& text) {
   return text.substr(1, text.find('/') - 1);
-}
-
-std::string expand_data(const std::string& text) {
-  return data::data_folder().string() + text.substr(std::string(kDataPrefix).size());
 }
 
 // Copies missing keys of `table` and its nested tables from `defaults`.
@@ -90,14 +71,8 @@ bool is_path(const RecipeStage& stage, const std::string& text) {
 }
 
 void check_file(const std::string& text, const std::string& where, RecipeStage& stage, Problems& problems) {
-  const std::string path = is_data_path(text) ? expand_data(text) : text;
-  if (!std::filesystem::exists(path)) {
-    problems.add({.where = where,
-                  .what = "input file is missing",
-                  .expected = "a file or folder",
-                  .found = path + " (not there)",
-                  .hint = is_data_path(text) ? "set DRAFTSMITH_DATA to the folder that $DATA stands for" : ""});
-  }
+  const std::string path = data::real_path(text);
+  if (!std::filesystem::exists(path)) problems.add(data::missing_path(text, where));
   stage.files.push_back(path);
 }
 
@@ -164,6 +139,7 @@ void add_stages(const RecipeSource& source, std::vector<RecipeStage>& stages, Pr
     }
     RecipeStage stage{.name = name, .kind = kind_of(name, *own[name].as_table(), problems), .table = {}};
     if (stage.kind == nullptr) continue;
+    stage.if_needed = source.needed();
     stage.table = std::move(*own[name].as_table());
     stage.table.erase("kind");
     inherit_continued(stage, stages, problems);
@@ -175,6 +151,18 @@ void add_stages(const RecipeSource& source, std::vector<RecipeStage>& stages, Pr
     collect_inputs(stages, stage, problems);
     stages.push_back(std::move(stage));
   }
+}
+
+// Leaves out stages that are there only if they are needed, and are not. A stage's inputs come before it.
+void drop_unneeded(std::vector<RecipeStage>& stages) {
+  std::set<std::string> needed;
+  std::vector<RecipeStage> kept;
+  for (auto stage = stages.rbegin(); stage != stages.rend(); ++stage) {
+    if (stage->if_needed && !needed.contains(stage->name)) continue;
+    needed.insert(stage->inputs.begin(), stage->inputs.end());
+    kept.push_back(std::move(*stage));
+  }
+  stages.assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
 }
 
 }  // namespace
@@ -199,6 +187,7 @@ Recipe load_recipe(const std::filesystem::path& file, const std::vector<std::str
     problems.add({.where = file.string(), .what = "the recipe has no stage", .expected = "tables with a `kind`"});
   }
   problems.throw_if_any();
+  drop_unneeded(recipe.stages);
   return recipe;
 }
 
@@ -207,8 +196,7 @@ toml::table resolve_references(const RecipeStage& stage, const std::filesystem::
   for_each_string(resolved, [&](toml::value<std::string>& value) {
     const std::string text = value.get();
     if (!is_path(stage, text)) return;
-    if (is_reference(text)) value = (work / text.substr(1)).string();
-    if (is_data_path(text)) value = expand_data(text);
+    value = is_reference(text) ? (work / text.substr(1)).string() : data::real_path(text);
   });
   return resolved;
 }

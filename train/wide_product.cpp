@@ -6,12 +6,12 @@ namespace draftsmith::train {
 
 namespace {
 
-void bf16_product(const Bf16Product& product, const at::Tensor& left, const at::Tensor& right, at::Tensor& out) {
+void bf16_product(const MatrixProduct& product, const at::Tensor& left, const at::Tensor& right, at::Tensor& out) {
   const at::Tensor a = left.contiguous(), b = right.contiguous();
   const auto rows = [](const at::Tensor& tensor) {
     return RowsInMemory<const uint16_t>{static_cast<const uint16_t*>(tensor.const_data_ptr()), tensor.size(1)};
   };
-  product(rows(a), rows(b), {out.mutable_data_ptr<float>(), product.n});
+  multiply_bf16(product, rows(a), rows(b), {out.mutable_data_ptr<float>(), product.n});
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "data/chat/template_renderer.h"
+#include "data/tokenizers/tokenizer_config.h"
 
 namespace draftsmith::data {
 
@@ -17,17 +18,6 @@ using nlohmann::ordered_json;
 constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 constexpr const char* kTemplateFile = "chat_template.jinja";
 constexpr const char* kAssistant = "assistant";
-
-// Returns the texts of the special tokens of a tokenizer_config.json: bos_token, eos_token, ...
-ordered_json special_tokens(const nlohmann::json& config) {
-  ordered_json tokens = ordered_json::object();
-  for (const auto& [key, value] : config.items()) {
-    if (!key.ends_with("_token")) continue;
-    if (value.is_string()) tokens[key] = value;
-    if (value.is_object() && value.contains("content")) tokens[key] = value["content"];
-  }
-  return tokens;
-}
 
 // Returns the text of `chat_template`, which is a text or a list of named ones; empty if there is none.
 std::string template_text(const nlohmann::json& value) {
@@ -86,7 +76,7 @@ ChatTemplate load_chat_template(const fs::path& file_or_directory) {
   const fs::path folder = fs::is_directory(file_or_directory) ? file_or_directory : file_or_directory.parent_path();
   const fs::path config_file = folder / kTokenizerConfig;
   const nlohmann::json config = fs::exists(config_file) ? load_json(config_file) : nlohmann::json::object();
-  const ordered_json tokens = special_tokens(config);
+  const ordered_json tokens = special_token_texts(folder);
   if (file_or_directory.extension() == ".jinja") return {read_file(file_or_directory), tokens, file_or_directory};
   if (fs::exists(folder / kTemplateFile)) return {read_file(folder / kTemplateFile), tokens, folder / kTemplateFile};
   const std::string text = config.contains("chat_template") ? template_text(config["chat_template"]) : "";

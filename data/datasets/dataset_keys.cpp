@@ -1,5 +1,6 @@
 #include "data/datasets/dataset_keys.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
@@ -8,6 +9,7 @@
 
 #include "base/logging.h"
 #include "data/datasets/category_groups.h"
+#include "data/datasets/data_path.h"
 #include "data/datasets/dataset_checks.h"
 #include "data/datasets/dataset_input.h"
 
@@ -24,9 +26,7 @@ toml::array array_of(const std::vector<std::string>& texts) {
 }
 
 std::string written(const fs::path& file, DataPaths paths) {
-  const fs::path inside = file.lexically_relative(data_folder());
-  const bool outside = inside.empty() || inside.begin()->string() == "..";
-  return paths == DataPaths::kReal || outside ? file.string() : "$DATA/" + inside.string();
+  return paths == DataPaths::kReal ? file.string() : portable_path(file);
 }
 
 void set_if_absent(toml::table& table, const char* key, const std::string& value) {
@@ -175,6 +175,21 @@ void name_dataset_tasks(toml::table& suite) {
     toml::table* task = tasks->get(i)->as_table();
     if (task == nullptr) continue;
     if (const auto name = dataset_of(*task)) set_if_absent(*task, "name", *name);
+  }
+}
+
+void rename_dataset_tasks(const toml::table& before, toml::table& suite) {
+  const toml::array* old_tasks = before["task"].as_array();
+  toml::array* tasks = suite["task"].as_array();
+  if (old_tasks == nullptr || tasks == nullptr) return;
+  for (size_t i = 0; i < std::min(tasks->size(), old_tasks->size()); ++i) {
+    const toml::table* old_task = old_tasks->get(i)->as_table();
+    toml::table* task = tasks->get(i)->as_table();
+    if (old_task == nullptr || task == nullptr) continue;
+    const auto old_name = dataset_of(*old_task);
+    const auto name = dataset_of(*task);
+    const auto named = [&](const toml::table& one) { return one["name"].value<std::string>() == old_name; };
+    if (old_name && name && named(*old_task) && named(*task)) task->insert_or_assign("name", *name);
   }
 }
 

@@ -18,6 +18,9 @@ enum class DataPaths { kReal, kPortable };
 // find them.
 void name_dataset_tasks(toml::table& suite);
 
+// Renames the tasks that name_dataset_tasks() named in `before` and that have another data set since then.
+void rename_dataset_tasks(const toml::table& before, toml::table& suite);
+
 // Fills in the tasks of a suite that have a data set. One with categories becomes a task for each category, or for each
 // of `categories`, unless by_category = false; Spec-Bench's eight categories from MT-Bench are one, "mt_bench".
 // Adds problems for unknown names, directions and categories, for text whose references are fewer than its lines, for

@@ -112,17 +112,23 @@ void read_flags(const json& config, TokenizerConfig& result) {
   result.tokenizer_class = config.contains("tokenizer_class") ? content_of(config["tokenizer_class"]) : "";
 }
 
+// Returns tokenizer_config.json. Without the list of added tokens, which newer files have, the special tokens of
+// special_tokens_map.json are put into it.
+json config_with_special_tokens(const fs::path& directory) {
+  json config = load_object(directory / kConfig);
+  if (config.contains("added_tokens_decoder")) return config;
+  const json special_tokens = load_object(directory / kSpecialTokens);
+  for (const auto& [key, value] : special_tokens.items()) config[key] = value;
+  return config;
+}
+
 }  // namespace
 
 TokenizerConfig read_tokenizer_config(const fs::path& directory) {
   TokenizerConfig result;
-  json config = load_object(directory / kConfig);
+  const json config = config_with_special_tokens(directory);
   read_flags(config, result);
   const bool has_decoder = config.contains("added_tokens_decoder");
-  if (!has_decoder) {
-    const json special_tokens = load_object(directory / kSpecialTokens);
-    for (const auto& [key, value] : special_tokens.items()) config[key] = value;
-  }
   std::vector<AddedToken> special;
   for (const char* key : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token",
                           "additional_special_tokens", "extra_special_tokens"}) {
@@ -142,6 +148,16 @@ TokenizerConfig read_tokenizer_config(const fs::path& directory) {
     if (std::none_of(result.added.begin(), result.added.end(), same)) result.added.push_back(token);
   }
   return result;
+}
+
+std::map<std::string, std::string> special_token_texts(const fs::path& directory) {
+  std::map<std::string, std::string> texts;
+  const json config = config_with_special_tokens(directory);
+  for (const auto& [key, value] : config.items()) {
+    if (!key.ends_with("_token")) continue;
+    if (const std::string text = content_of(value); !text.empty()) texts[key] = text;
+  }
+  return texts;
 }
 
 TextFrame sentencepiece_frame(const fs::path& directory, int32_t bos, int32_t eos) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +31,9 @@ struct TokenizerConfig {
 
 // Reads the files of a directory; missing files are ignored. Errors: UserError for malformed files.
 TokenizerConfig read_tokenizer_config(const std::filesystem::path& directory);
+
+// Returns the texts of the directory's special tokens by their keys: bos_token, eos_token and others. Errors: as above.
+std::map<std::string, std::string> special_token_texts(const std::filesystem::path& directory);
 
 // Returns the ids that Transformers adds to a text with the SentencePiece model of a directory: LlamaTokenizer BOS,
 // T5Tokenizer EOS, unless tokenizer_config.json says otherwise.

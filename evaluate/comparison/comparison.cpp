@@ -78,7 +78,7 @@ std::optional<QualityDifference> quality_change(const Measured& first, const Mea
   const metrics::LineStatistics& a = first.lines->statistics;
   const metrics::LineStatistics& b = second.lines->statistics;
   if (a.lines() == 0 || a.width != b.width || a.lines() != b.lines()) return std::nullopt;
-  const auto metric = metrics::make_metric(first.task.metric);
+  const auto metric = metrics::make_metric(first.task.metric_options());
   const metrics::PairedTest test = metrics::paired_bootstrap(b, a, metric->function(), resampling);
   return QualityDifference{.value = test.difference, .interval = test.difference_interval, .p_value = test.p_value};
 }
@@ -126,6 +126,7 @@ TaskChange task_change(const Evaluation& first, const TaskResult& a, const Evalu
                     .score = style.name,
                     .digits = style.digits,
                     .point = style.point,
+                    .lower_is_better = style.lower_is_better,
                     .settings = {},
                     .missing = {},
                     .added = {},
@@ -147,7 +148,8 @@ TaskChange task_change(const Evaluation& first, const TaskResult& a, const Evalu
 
 std::string exceeded_quality(const SettingChange& setting, const TaskChange& task, double limit) {
   if (!setting.first_quality || !setting.second_quality) return "";
-  const double lost = (*setting.first_quality - *setting.second_quality) / task.point;
+  const ScoreStyle style{.lower_is_better = task.lower_is_better};
+  const double lost = style.loss(*setting.first_quality, *setting.second_quality) / task.point;
   if (lost <= limit || (setting.quality && setting.quality->p_value >= kSignificant)) return "";
   return fmt::format("{}, {}: worse by {:.2f} points ({:.{}f} → {:.{}f}{})", task.name, setting.name, lost,
                      *setting.first_quality, task.digits, *setting.second_quality, task.digits,

@@ -51,6 +51,7 @@ struct TaskChange {
   std::string score;  // leading score; empty: nothing is scored
   int digits = 2;     // of scores, as ScoreStyle
   double point = 1;
+  bool lower_is_better = false;
   std::vector<SettingChange> settings;
   std::vector<std::string> missing;  // settings that only the first evaluation has
   std::vector<std::string> added;    // settings that only the second one has

@@ -65,7 +65,7 @@ class ModelEngine final : public Engine {
   }
 
   Prompt encode(const std::string& source, const TaskOptions& task, bool& cut) const override {
-    Prompt prompt = encode_prompt(models_.target(), source, task, cut);
+    Prompt prompt = encoder_.prompt(source, task, cut);
     models_.require_room(std::ssize(prompt), task.max_new_tokens > 0 ? task.max_new_tokens : options_.max_new_tokens);
     return prompt;
   }
@@ -75,7 +75,7 @@ class ModelEngine final : public Engine {
   }
 
   std::vector<int64_t> encode_continuation(const std::string& source, const TaskOptions& task) const override {
-    return encode_rest(models_.target(), source, task);
+    return encoder_.rest(source, task);
   }
 
   std::string text(const std::vector<int64_t>& generated, bool ids) const override {
@@ -243,6 +243,11 @@ class ModelEngine final : public Engine {
     return json;
   }
 
+  std::optional<int> cuda_device() const override {
+    const at::Device device = models_.target().model->info().device;
+    return device.is_cuda() ? std::optional<int>(device.index()) : std::nullopt;
+  }
+
   std::string fingerprint() const override {
     return fmt::format("{} {} {}{}", git_commit(), models_.target().model->info().device.str(), threads_,
                        models_.fingerprint());
@@ -334,6 +339,7 @@ class ModelEngine final : public Engine {
   SuiteOptions options_;
   int64_t threads_ = 0;
   SuiteModels models_;
+  PromptEncoder encoder_{models_.target()};
   std::map<std::string, infer::AcceptedLengths> accepted_;                    // by label, for the window oracle
   std::set<std::tuple<std::string, int64_t, std::vector<Prompt>>> recorded_;  // label, max_new_tokens, batch
   std::map<std::tuple<std::string, int64_t, bool>, infer::Generator> generators_;

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "data/chat/chat_template.h"
 #include "data/chat/chat_tokens.h"
 #include "data/tokenizers/token_ids.h"
 #include "infer/loop/vocabulary.h"
@@ -34,27 +33,27 @@ const data::Tokenizer& tokenizer_of(const infer::LoadedModel& target) {
                    .hint = "tasks with ids = true need none"});
 }
 
-// Source before it is cut, and the end that a cut keeps: suffix and EOS.
-struct Whole {
-  Prompt text;
-  Prompt end;
-};
+}  // namespace
 
-Whole encode_whole(const infer::LoadedModel& target, const std::string& source, const TaskOptions& task) {
-  const auto& info = target.model->info();
+const data::ChatTemplate& PromptEncoder::chat() const {
+  if (!chat_) chat_ = data::load_chat_template(target_.directory);
+  return *chat_;
+}
+
+PromptEncoder::Whole PromptEncoder::whole(const std::string& source, const TaskOptions& task) const {
+  const auto& info = target_.model->info();
   Whole whole;
   if (task.ids) {
     whole.text = data::parse_token_ids(source, info.vocabulary, "", kOwnIds);
-    if (!whole.text.empty() && is_eos(target, whole.text.back())) {
+    if (!whole.text.empty() && is_eos(target_, whole.text.back())) {
       whole.end.push_back(whole.text.back());
       whole.text.pop_back();
     }
     return whole;
   }
-  const data::Tokenizer& tokenizer = tokenizer_of(target);
+  const data::Tokenizer& tokenizer = tokenizer_of(target_);
   if (task.chat || !task.messages.empty()) {
-    const data::ChatTemplate chat = data::load_chat_template(target.directory);
-    append(data::encode_chat(tokenizer, chat.render(nlohmann::ordered_json::parse(source), true)), whole.text);
+    append(data::encode_chat(tokenizer, chat().render(nlohmann::ordered_json::parse(source), true)), whole.text);
   } else {
     if (!info.encoder_decoder) append(tokenizer.frame().before, whole.text);
     append(tokenizer.encode(source), whole.text);
@@ -64,10 +63,8 @@ Whole encode_whole(const infer::LoadedModel& target, const std::string& source, 
   return whole;
 }
 
-}  // namespace
-
-Prompt encode_prompt(const infer::LoadedModel& target, const std::string& source, const TaskOptions& task, bool& cut) {
-  auto [prompt, end] = encode_whole(target, source, task);
+Prompt PromptEncoder::prompt(const std::string& source, const TaskOptions& task, bool& cut) const {
+  auto [prompt, end] = whole(source, task);
   const auto room = task.max_source_tokens - std::ssize(end);
   if (task.max_source_tokens > 0 && room < 1) {
     throw UserError({.where = "",
@@ -82,12 +79,12 @@ Prompt encode_prompt(const infer::LoadedModel& target, const std::string& source
   return prompt;
 }
 
-std::vector<int64_t> encode_rest(const infer::LoadedModel& target, const std::string& source, const TaskOptions& task) {
-  if (target.model->info().encoder_decoder || task.max_source_tokens == 0) return {};
-  auto [text, end] = encode_whole(target, source, task);
+std::vector<int64_t> PromptEncoder::rest(const std::string& source, const TaskOptions& task) const {
+  if (target_.model->info().encoder_decoder || task.max_source_tokens == 0) return {};
+  auto [text, end] = whole(source, task);
   if (!end.empty() || std::ssize(text) <= task.max_source_tokens) return {};
   text.erase(text.begin(), text.begin() + task.max_source_tokens);
-  if (!task.ids) text.push_back(tokenizer_of(target).eos());
+  if (!task.ids) text.push_back(tokenizer_of(target_).eos());
   return text;
 }
 

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 
 #include "distributed/world.h"
+#include "evaluate/measure/energy.h"
 
 namespace draftsmith::evaluate {
 
@@ -12,7 +14,8 @@ struct SuiteContext {
   // Processes that evaluate together. They share the output directory and deal out all that is not timed; the leader
   // times alone, with SuiteOptions::threads.
   World* world = &World::alone();
-  int64_t shared_threads = 0;  // of each process in work that is dealt out; 0: SuiteOptions::threads
+  int64_t shared_threads = 0;                  // of each process in work that is dealt out; 0: SuiteOptions::threads
+  std::filesystem::path powercap = kPowercap;  // folder of the processors' energy counters
 };
 
 }  // namespace draftsmith::evaluate

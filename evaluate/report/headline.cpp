@@ -15,10 +15,17 @@ double speedup_of(const SettingResult* setting) {
   return setting == nullptr ? 1 : setting->speed.speedup.value;
 }
 
+// Returns whether drafts end by knowing the target's output: a bound, which nobody can decode with.
+bool is_bound(const SettingResult& setting) {
+  const auto rule = setting.params.find("window_rule");
+  return rule != setting.params.end() && *rule == "oracle";
+}
+
 bool counts(const SettingResult& setting, const TaskResult& task) {
   const double speedup = setting.speed.speedup.value;
   return setting.baseline == task.baseline.name && setting.name != task.baseline.name && !setting.repeats &&
-         !setting.measurement_error && !setting.failed_lines && std::isfinite(speedup) && speedup > 0;
+         !is_bound(setting) && !setting.measurement_error && !setting.failed_lines && std::isfinite(speedup) &&
+         speedup > 0;
 }
 
 bool is_lossless(const SettingResult& setting) {
@@ -32,12 +39,12 @@ bool has_difference(const SettingResult& setting) {
 }
 
 // Returns how much of the score a setting with a difference loses.
-double loss_of(const SettingResult& setting) {
-  return -setting.quality.difference->value;
+double loss_of(const SettingResult& setting, const ScoreStyle& style) {
+  return style.loss(0, setting.quality.difference->value);
 }
 
-bool is_near(const SettingResult& setting, double point) {
-  return loss_of(setting) <= point;
+bool is_near(const SettingResult& setting, const ScoreStyle& style) {
+  return loss_of(setting, style) <= style.point;
 }
 
 // Returns whether the interval says that the setting is faster than its baseline.
@@ -71,8 +78,9 @@ std::string near_words(const Best& best, const std::string& score, const ScoreSt
                        best.near->quality.difference->value, style.digits);
   }
   if (best.next != nullptr) {
-    return fmt::format("the nearest that is faster, {}, loses {:.{}f} of {} ({})", times(*best.next),
-                       loss_of(*best.next), style.digits, score, names.at(best.next->name));
+    return fmt::format("the nearest that is faster, {}, {} {:.{}f} of {} ({})", times(*best.next),
+                       style.lower_is_better ? "adds" : "loses", loss_of(*best.next, style), style.digits, score,
+                       names.at(best.next->name));
   }
   return best.lossy ? fmt::format("nothing {} is faster", within) : "";
 }
@@ -92,8 +100,8 @@ Best best_settings(const TaskResult& task) {
     if (!counts(setting, task) || is_lossless(setting) || !has_difference(setting)) continue;
     best.lossy = true;
     if (!is_faster(setting) || speedup_of(&setting) <= speedup_of(best.lossless)) continue;
-    if (best.next == nullptr || loss_of(setting) < loss_of(*best.next)) best.next = &setting;
-    if (is_near(setting, style.point) && speedup_of(&setting) > speedup_of(best.near)) best.near = &setting;
+    if (best.next == nullptr || loss_of(setting, style) < loss_of(*best.next, style)) best.next = &setting;
+    if (is_near(setting, style) && speedup_of(&setting) > speedup_of(best.near)) best.near = &setting;
   }
   if (best.near != nullptr) best.next = nullptr;
   return best;

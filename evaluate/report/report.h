@@ -18,6 +18,9 @@ std::string results_table(const Results& results, bool explain = false);
 // Returns the tables of throughput and latency of each task for the console, which results_table() leaves out.
 std::string latency_tables(const Results& results);
 
+// Returns the lines of results_csv() as a list of objects, whose keys are the columns. Absent values are null.
+nlohmann::ordered_json results_rows(const Results& results);
+
 // Returns a CSV file with a line for each setting of each task. Absent values are empty.
 std::string results_csv(const Results& results);
 

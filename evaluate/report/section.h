@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/plot.h"
 #include "base/table.h"
 #include "evaluate/results/results.h"
 
@@ -67,13 +68,19 @@ struct Section {
 
 // Leading score of a task's metric: name (empty if nothing is scored), shown digits and size of a point.
 struct ScoreStyle {
-  std::string name;
+  std::string name = {};
   int digits = 2;
   double point = 1;
+  bool lower_is_better = false;
+
+  // Returns how much worse `to` is than `from`; negative: better.
+  double loss(double from, double to) const { return lower_is_better ? to - from : from - to; }
 };
+// Returns the line on a plot that is one point worse than `quality`.
+PlotLevel one_point_worse(double quality, const ScoreStyle& style);
 // Returns the leading score of the task's metric.
 ScoreStyle score_style(const TaskResult& task);
-// Returns a score's name as papers write it: "BLEU", "chrF", "ROUGE-L".
+// Returns a score's name as papers write it: "BLEU", "TER", "chrF", "ROUGE-L".
 std::string score_words(const std::string& score);
 
 // Return a number with that many digits behind the point; empty for an unknown or absent number.

@@ -44,7 +44,7 @@ std::vector<Column> headers_of(Form form) {
           {"99 % ", Align::kRight, "p99: 99 % of sentences take at most this for a token"}};
 }
 
-std::vector<Part> latency_parts(const TaskView& view, Form form) {
+std::vector<Part> throughput_parts(const TaskView& view, Form form) {
   Table table(headers_of(form));
   for (const SettingResult* setting : view.task.rows()) {
     const SpeedResult& speed = setting->speed;
@@ -74,7 +74,7 @@ nlohmann::ordered_json sentences(const TaskView& /*view*/, const SettingResult& 
 
 Section latency_section() {
   return {.title = "Throughput and latency",
-          .parts = latency_parts,
+          .parts = throughput_parts,
           .csv = {{"sentences_per_second", sentences},
                   {"sentence_ms_p50", cell<&Percentiles::p50, &Latency::sentence_ms>},
                   {"sentence_ms_p95", cell<&Percentiles::p95, &Latency::sentence_ms>},

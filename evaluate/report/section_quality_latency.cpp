@@ -15,13 +15,14 @@ struct Group {
   std::vector<PlotPoint> points;  // x: latency relative to greedy decoding of the target, y: quality
 
   // Returns the points that no other point beats in both latency and quality, by rising latency.
-  std::vector<PlotPoint> front() const {
+  std::vector<PlotPoint> front(const ScoreStyle& score) const {
     std::vector<PlotPoint> sorted = points;
-    std::sort(sorted.begin(), sorted.end(),
-              [](const PlotPoint& a, const PlotPoint& b) { return a.x != b.x ? a.x < b.x : a.y > b.y; });
+    std::sort(sorted.begin(), sorted.end(), [&](const PlotPoint& a, const PlotPoint& b) {
+      return a.x != b.x ? a.x < b.x : score.loss(a.y, b.y) > 0;
+    });
     std::vector<PlotPoint> best;
     for (const PlotPoint& point : sorted) {
-      if (best.empty() || point.y > best.back().y) best.push_back(point);
+      if (best.empty() || score.loss(best.back().y, point.y) < 0) best.push_back(point);
     }
     return best;
   }
@@ -61,13 +62,13 @@ std::vector<Part> latency_parts(const TaskView& view, Form form) {
             .x_title = "time, as a share of greedy decoding's",
             .y_title = score_words(score.name),
             .series = {},
-            .levels = {{greedy->value, "greedy decoding"}, {greedy->value - score.point, "one point less"}}};
+            .levels = {{greedy->value, "greedy decoding"}, one_point_worse(greedy->value, score)}};
   for (size_t i = 0; i < groups.size(); ++i) {
     const SeriesStyle style = series_style(i);
     plot.series.push_back({.name = groups[i].name,
                            .style = style,
                            .marks = groups[i].points,
-                           .line = groups[i].front(),
+                           .line = groups[i].front(score),
                            .line_title = groups[i].name,
                            .dashes = style.filled ? "" : "5 3"});
   }

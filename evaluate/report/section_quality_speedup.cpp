@@ -37,7 +37,7 @@ class SpeedPlane {
               .x_title = "speedup over the target's own decoding",
               .y_title = score_words(score_.name),
               .series = {}};
-    if (greedy_) plot.levels = {{*greedy_, ""}, {*greedy_ - score_.point, "one point less"}};
+    if (greedy_) plot.levels = {{*greedy_, ""}, one_point_worse(*greedy_, score_)};
     plot.series.push_back(best_line());
     for (const SettingResult* setting : settings_) add(*setting, plot);
     return plot;
@@ -45,11 +45,12 @@ class SpeedPlane {
 
   std::string caption() const {
     std::string text =
-        "Up and to the right is better. Whiskers are 95 % intervals: of speedup, and of the difference from the "
+        std::string(score_.lower_is_better ? "Down" : "Up") +
+        " and to the right is better. Whiskers are 95 % intervals: of speedup, and of the difference from the "
         "setting's own baseline. The dotted line joins the settings that no other beats in both.";
     if (!distant_.empty()) {
-      text += fmt::format(" Left out, more than {:g} below: {}.", kMostPointsLost * score_.point,
-                          fmt::join(distant_, ", "));
+      text += fmt::format(" Left out, more than {:g} {}: {}.", kMostPointsLost * score_.point,
+                          score_.lower_is_better ? "above" : "below", fmt::join(distant_, ", "));
     }
     return text;
   }
@@ -62,8 +63,10 @@ class SpeedPlane {
 
   void drop_distant() {
     if (!greedy_) return;
-    const double least = *greedy_ - kMostPointsLost * score_.point;
-    const auto is_distant = [&](const SettingResult* setting) { return *quality_of(*setting) < least; };
+    const double most = kMostPointsLost * score_.point;
+    const auto is_distant = [&](const SettingResult* setting) {
+      return score_.loss(*greedy_, *quality_of(*setting)) > most;
+    };
     if (2 * std::ranges::count_if(settings_, is_distant) > std::ssize(settings_)) return;
     for (const SettingResult* setting : settings_) {
       if (!is_distant(setting)) continue;
@@ -88,7 +91,7 @@ class SpeedPlane {
     series.dashes = "2 3";
     for (const SettingResult* setting : sorted) {
       const double quality = *quality_of(*setting);
-      if (series.line.empty() || quality > series.line.back().y) {
+      if (series.line.empty() || score_.loss(series.line.back().y, quality) < 0) {
         series.line.push_back({setting->speed.speedup.value, quality, ""});
       }
     }

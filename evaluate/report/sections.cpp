@@ -10,35 +10,35 @@
 namespace draftsmith::evaluate {
 
 const std::vector<Section>& sections() {
-  static const std::vector<Section> kAll{quality_speedup_section(),
-                                         settings_section(),
-                                         categories_section(),
-                                         predicted_speed_section(),
-                                         windows_section(),
-                                         prediction_quality_section(),
-                                         quality_latency_section(),
-                                         latency_section(),
-                                         work_section(),
-                                         phases_section(),
-                                         acceptance_positions_section(),
-                                         accepted_lengths_section(),
-                                         explanation_section(),
-                                         inside_section(),
-                                         match_rates_section(),
-                                         engagement_section(),
-                                         examples_section(),
-                                         training_section(),
-                                         checks_section()};
+  static const std::vector<Section> kAll{quality_speedup_section(),  settings_section(),
+                                         categories_section(),       predicted_speed_section(),
+                                         windows_section(),          prediction_quality_section(),
+                                         quality_latency_section(),  energy_section(),
+                                         latency_section(),          work_section(),
+                                         phases_section(),           acceptance_positions_section(),
+                                         accepted_lengths_section(), explanation_section(),
+                                         inside_section(),           match_rates_section(),
+                                         engagement_section(),       examples_section(),
+                                         training_section(),         checks_section()};
   return kAll;
 }
 
 ScoreStyle score_style(const TaskResult& task) {
-  const auto metric = metrics::make_metric(task.metric);
-  return {.name = metric->leading_score(), .digits = metric->digits(), .point = metric->point()};
+  const auto metric = metrics::make_metric(task.metric_options());
+  return {.name = metric->leading_score(),
+          .digits = metric->digits(),
+          .point = metric->point(),
+          .lower_is_better = metric->lower_is_better()};
+}
+
+PlotLevel one_point_worse(double quality, const ScoreStyle& style) {
+  if (style.lower_is_better) return {quality + style.point, "one point more"};
+  return {quality - style.point, "one point less"};
 }
 
 std::string score_words(const std::string& score) {
   if (score == "bleu") return "BLEU";
+  if (score == "ter") return "TER";
   if (score.starts_with("chrf")) return "chrF" + score.substr(4);
   return score.starts_with("rouge") ? "ROUGE-" + score.substr(5) : score;
 }

@@ -3,6 +3,9 @@
 #include <limits>
 #include <memory>
 
+#include "evaluate/results/scoring.h"
+#include "evaluate/suite/task_metric.h"
+
 namespace draftsmith::evaluate {
 namespace {
 
@@ -18,10 +21,9 @@ class EngagementScores {
                    const Engine& engine)
       : task_(task),
         engine_(engine),
-        metric_(metrics::make_metric(task.task->metric)),
+        metric_(task_metric(*task.task)),
         resampling_{.resamples = options.resamples, .seed = options.seed, .confidence = 0.95} {
     const auto lines = std::ssize(curve.prompts);
-    references_.assign(task.data.references.begin(), task.data.references.begin() + lines);
     const std::vector<std::string>& all = task.hypotheses.at(greedy_baseline().label);
     large_ = statistics(std::vector<std::string>(all.begin(), all.begin() + lines));
   }
@@ -42,14 +44,13 @@ class EngagementScores {
   metrics::LineStatistics statistics(const std::vector<std::string>& lines) const {
     std::vector<std::string> texts;
     for (const std::string& line : lines) texts.push_back(metric_->text_of(line));
-    return metric_->statistics(texts, references_);
+    return statistics_of(*metric_, texts, task_.data);
   }
 
   const MeasuredTask& task_;
   const Engine& engine_;
   std::unique_ptr<const metrics::Metric> metric_;
   metrics::ResamplingOptions resampling_;
-  metrics::References references_;
   metrics::LineStatistics large_;
 };
 

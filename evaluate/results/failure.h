@@ -8,7 +8,8 @@ namespace draftsmith::evaluate {
 // Setting that a task's results lack, or lack a part of, with the reason.
 struct SettingFailure {
   std::string setting;  // its name in the results, or "drafter NAME" for measurements of a drafter
-  std::string during;   // "decoding", "timing", "choosing", "teacher-forced passes", "step times", "checks", "examples"
+  // "decoding", "timing", "scoring", "choosing", "teacher-forced passes", "step times", "checks", "examples"
+  std::string during;
   std::string message;  // one line
 };
 

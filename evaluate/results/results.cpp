@@ -63,6 +63,13 @@ std::optional<double> Results::parameters_of(const std::string& model) const {
   return value.is_number() && value.get<double>() > 0 ? std::optional(value.get<double>()) : std::nullopt;
 }
 
+metrics::MetricOptions TaskResult::metric_options() const {
+  metrics::MetricOptions options;
+  options.name = metric;
+  if (command) static_cast<metrics::CommandOptions&>(options) = *command;
+  return options;
+}
+
 const SettingResult* TaskResult::find(const std::string& setting) const {
   for (const SettingResult* row : rows()) {
     if (row->name == setting) return row;

@@ -23,6 +23,7 @@
 #include "evaluate/theory/explanation.h"
 #include "evaluate/theory/ppd_simulation.h"
 #include "infer/forced/match_rates.h"
+#include "metrics/registry.h"
 
 namespace draftsmith::evaluate {
 
@@ -227,6 +228,7 @@ struct TaskResult {
   std::string name;
   std::string metric = "bleu";
   std::string signature;
+  std::optional<metrics::CommandOptions> command = {};  // of the metric command
   int64_t lines = 0;
   int64_t cut_sources = 0;
   int64_t timed_again = 0;  // timings that were thrown away because the machine stood still
@@ -239,6 +241,9 @@ struct TaskResult {
   std::vector<Example> examples;
   std::vector<SettingFailure> failures;  // settings that are missing, or lack a part
 
+  // Returns the options of a metric that scores as this task was, for reading its results. Other options of the
+  // suite's metric have their defaults.
+  metrics::MetricOptions metric_options() const;
   // Returns the setting of that name, the baseline included, or nullptr.
   const SettingResult* find(const std::string& setting) const;
   // Returns the baseline and the settings, in the order of tables.
@@ -293,5 +298,9 @@ Results results_from_json(const nlohmann::ordered_json& json, const std::string&
 
 // Returns the results in a file. Errors: UserError if it cannot be read or is no results.json.
 Results load_results(const std::filesystem::path& file);
+
+// Refuses to write results over those of a later version of the program. Any other file may be replaced. Errors:
+// UserError.
+void require_replaceable_results(const std::filesystem::path& file);
 
 }  // namespace draftsmith::evaluate

@@ -81,4 +81,17 @@ Results load_results(const std::filesystem::path& file) {
   return results_from_json(ordered_json::parse(read_file(file)), file.string());
 }
 
+void require_replaceable_results(const std::filesystem::path& file) {
+  if (!std::filesystem::exists(file)) return;
+  const auto json = ordered_json::parse(read_file(file), nullptr, false);
+  if (!json.is_object() || !json.contains("version")) return;
+  const auto& version = json.at("version");
+  if (!version.is_number_integer() || version <= kNewestVersion) return;
+  throw UserError({.where = file.string(),
+                   .what = "results of a later version of draftsmith would be replaced",
+                   .expected = "'version' 1 to " + std::to_string(kNewestVersion) + ", or no results",
+                   .found = version.dump(),
+                   .hint = "name another directory for these results"});
+}
+
 }  // namespace draftsmith::evaluate

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "evaluate/results/checks_json.h"
+#include "evaluate/results/command_json.h"
 #include "evaluate/results/engagement_json.h"
 #include "evaluate/results/examples_json.h"
 #include "evaluate/results/json_io.h"
@@ -59,6 +60,11 @@ void visit(Io& io, Of<Io, Latency>& latency) {
 }
 
 template <class Io>
+void visit(Io& io, Of<Io, Ratio>& ratio) {
+  io.estimate("value", ratio.value, ratio.interval);
+}
+
+template <class Io>
 void visit(Io& io, Of<Io, BeamSpeedup>& versus) {
   io("beams", versus.beams);
   io("setting", versus.setting);
@@ -80,6 +86,8 @@ void visit(Io& io, Of<Io, SpeedResult>& speed) {
   io("overhead_seconds", speed.overhead_seconds);
   io("waited_seconds", speed.waited_seconds);
   io("speedup_decode_bound", speed.bound);
+  io("joules_per_token", speed.joules_per_token);
+  io("joules_ratio", speed.joules_ratio);
   if (!Io::kWrites || std::isfinite(speed.latency.sentence_ms.p50)) {  // files of older programs have none
     io("sentences_per_second", speed.sentences_per_second);
     io("latency", speed.latency);
@@ -282,6 +290,7 @@ void visit(Io& io, Of<Io, TaskResult>& task) {
   io("name", task.name);
   io("metric", task.metric);
   io("signature", task.signature);
+  io("command_metric", task.command);
   io("lines", task.lines);
   io("cut_sources", task.cut_sources);
   if (!Io::kWrites || task.timed_again > 0) io("timed_again", task.timed_again);

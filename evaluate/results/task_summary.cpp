@@ -11,6 +11,7 @@
 #include "evaluate/results/inside_summary.h"
 #include "evaluate/results/lossless_checks.h"
 #include "evaluate/results/work_summary.h"
+#include "evaluate/suite/task_metric.h"
 #include "infer/parts.h"
 
 namespace draftsmith::evaluate {
@@ -33,15 +34,24 @@ metrics::ResamplingOptions resampling_of(const SuiteOptions& options) {
   return {.resamples = options.resamples, .seed = options.seed, .confidence = 0.95};
 }
 
+// Returns what results must keep of a metric's command, so that they are read without it.
+std::optional<metrics::CommandOptions> measured_command(const metrics::MetricOptions& metric) {
+  if (metric.kind() != metrics::Command::kName) return std::nullopt;
+  metrics::CommandOptions command = metric;
+  command.label = metrics::command_label(command);
+  return command;
+}
+
 class TaskSummary {
  public:
   TaskSummary(const MeasuredTask& measured, const SuiteOptions& options, Engine& engine)
-      : measured_(measured), options_(options), engine_(engine), metric_(metrics::make_metric(measured.task->metric)) {}
+      : measured_(measured), options_(options), engine_(engine), metric_(task_metric(*measured.task)) {}
 
   TaskResult result() {
     TaskResult result;
     result.name = measured_.task->name;
     result.metric = metric_->name();
+    result.command = measured_command(measured_.task->metric);
     result.signature = metric_->signature(measured_.data.references);
     result.lines = measured_.data.lines();
     result.cut_sources = measured_.cut_sources;
@@ -254,19 +264,6 @@ class TaskSummary {
 
 std::string hypotheses_file(const TaskOptions& task, const SettingRow& row) {
   return fmt::format("hyp/{}.{}.txt", file_safe(task.name), file_safe(row.label));
-}
-
-void score_hypotheses(MeasuredTask& measured, const Engine& engine) {
-  const auto metric = metrics::make_metric(measured.task->metric);
-  for (const auto& [label, records] : measured.records) {
-    auto& lines = measured.hypotheses[label];
-    std::vector<std::string> texts;
-    for (const LineRecord& record : records) {
-      lines.push_back(metric->line_of(engine.text(record.ids, measured.task->ids)));
-      texts.push_back(metric->text_of(lines.back()));
-    }
-    measured.statistics[label] = metric->statistics(texts, measured.data.references);
-  }
 }
 
 TaskResult summarize_task(const MeasuredTask& measured, const SuiteOptions& options, Engine& engine) {

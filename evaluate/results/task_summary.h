@@ -11,9 +11,6 @@
 
 namespace draftsmith::evaluate {
 
-// Fills in hypotheses and statistics from the records.
-void score_hypotheses(MeasuredTask& measured, const Engine& engine);
-
 // Returns the file of a row's hypotheses, relative to results.json.
 std::string hypotheses_file(const TaskOptions& task, const SettingRow& row);
 

@@ -7,10 +7,10 @@
 
 namespace draftsmith::evaluate {
 
-// Setting that may be chosen, with its quality and speed on the choosing task.
+// Setting that may be chosen, with its loss and speed on the choosing task.
 struct Candidate {
   std::string label;
-  double quality = 0;
+  double drop = 0;  // points lost against the baseline; negative: gained
   double speedup = 0;
 };
 
@@ -23,9 +23,8 @@ struct Choice {
   bool allowed = true;  // false: every setting lost more than max_drop, this one lost least
 };
 
-// Returns the fastest candidate that loses at most `max_drop` points of size `point` against `baseline_quality`, or, if
-// all lose more, the one with the best quality. Returns nothing for no candidates.
-std::optional<Choice> choose(const std::vector<Candidate>& candidates, double baseline_quality, double point,
-                             double max_drop);
+// Returns the fastest candidate that loses at most `max_drop` points, or, if all lose more, the one that loses least.
+// Returns nothing for no candidates.
+std::optional<Choice> choose(const std::vector<Candidate>& candidates, double max_drop);
 
 }  // namespace draftsmith::evaluate

@@ -8,6 +8,7 @@
 
 #include "data/chat/chat_stream.h"
 #include "data/text/readers.h"
+#include "evaluate/suite/task_metric.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -109,11 +110,12 @@ TaskData load_task(const TaskOptions& task) {
                      .found = task.skip > 0 ? "no line after `skip`" : "an empty file",
                      .hint = ""});
   }
+  if (task.metric.kind() == metrics::Command::kName) data.plain_sources = data.sources;
   for (auto& source : data.sources) {
     source.insert(0, task.prefix);
     if (task.chat) source = user_message(source);
   }
-  const auto metric = metrics::make_metric(task.metric);
+  const auto metric = task_metric(task);
   for (auto& line : data.references) {
     for (auto& reference : line) reference = metric->text_of(reference);
   }

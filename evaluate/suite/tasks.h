@@ -16,6 +16,8 @@ struct TaskData {
   std::vector<std::string> sources;  // of chat tasks: conversations as JSON, which the engine renders
   // In the form that is scored: newlines separate sentences for ROUGE. Empty for the metric "none".
   metrics::References references;
+  // Sources as the files have them, without prefix and chat template; only where a metric's command may read them.
+  std::vector<std::string> plain_sources = {};
 
   int64_t lines() const { return static_cast<int64_t>(sources.size()); }
 };

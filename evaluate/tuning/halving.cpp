@@ -1,6 +1,7 @@
 #include "evaluate/tuning/halving.h"
 
 #include <algorithm>
+#include <functional>
 #include <stdexcept>
 
 namespace draftsmith::evaluate {
@@ -49,6 +50,28 @@ std::vector<std::string> kept(const std::vector<Contender>& contenders, double m
     keep(measured[i]);
     if (i == 0) keep(*std::ranges::min_element(contenders, {}, &Contender::drop));
     keep(hopeful[i]);
+  }
+  return labels;
+}
+
+std::vector<std::string> ruled_out(const std::vector<Prospect>& settings, size_t fewest) {
+  std::vector<Prospect> order = settings;
+  std::ranges::stable_sort(order, std::ranges::greater{}, &Prospect::predicted);
+  std::vector<std::string> labels;
+  for (size_t i = fewest; i < order.size(); ++i) {
+    if (order[i].predicted < kWideMargin * order.front().predicted) labels.push_back(order[i].label);
+  }
+  return labels;
+}
+
+std::vector<std::string> brought_back(const std::vector<Prospect>& waiting, const std::vector<Prospect>& measured) {
+  std::vector<std::string> labels;
+  const auto error_of = [](const Prospect& one) { return one.gain / one.predicted; };
+  const auto [worst, best] = std::ranges::minmax_element(measured, {}, error_of);
+  const auto fastest = std::ranges::max_element(measured, {}, &Prospect::gain);
+  for (const Prospect& one : waiting) {
+    const bool hopeless = !measured.empty() && one.predicted * error_of(*best) / error_of(*worst) < fastest->predicted;
+    if (!hopeless) labels.push_back(one.label);
   }
   return labels;
 }

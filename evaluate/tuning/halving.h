@@ -26,6 +26,25 @@ std::vector<int64_t> rung_lines(int64_t settings, int64_t lines, int64_t share, 
 // drops were least_drop; then the next ones by the first and the last way.
 std::vector<std::string> kept(const std::vector<Contender>& contenders, double max_drop, size_t count);
 
+// Speed of a setting that theory predicts, and the measured gain where there is one, both relative to any unit.
+struct Prospect {
+  std::string label;
+  double predicted = 0;
+  double gain = 0;
+};
+
+// A setting is ruled out by theory if it is predicted below this share of the fastest prediction.
+inline constexpr double kWideMargin = 0.75;
+
+// Returns the labels of the settings that theory rules out by kWideMargin. At least `fewest` settings, those with the
+// greatest predictions, are left.
+std::vector<std::string> ruled_out(const std::vector<Prospect>& settings, size_t fewest);
+
+// Returns the labels of ruled-out settings that measurements bring back. Theory may be wrong by the factor between its
+// best and its worst error on the measured settings; a setting comes back if that factor makes up for its distance from
+// the fastest measured one. Without measurements all come back.
+std::vector<std::string> brought_back(const std::vector<Prospect>& waiting, const std::vector<Prospect>& measured);
+
 // Returns the index of the winner of the last rung: the greatest gain among those that lose at most `max_drop` points,
 // or, if all lose more, the smallest drop. Errors: std::logic_error without contenders.
 size_t winner(const std::vector<Contender>& contenders, double max_drop);

@@ -41,17 +41,6 @@ SuiteOptions suite_of(const RungRequest& request) {
   return suite;
 }
 
-// Returns what a finished rung must have been measured with.
-std::string key_of(const RungRequest& request, const SuiteOptions& suite, const Engine& engine) {
-  Sha256 hash;
-  hash.update(options_to_json(suite).dump() + engine.fingerprint());
-  for (const Setting& setting : request.settings)
-    hash.update(setting.label + setting.method() + setting.params().dump());
-  const TaskData data = load_task(suite.task.front());
-  hash.update(nlohmann::json{data.sources, data.references}.dump());
-  return hash.hex_digest();
-}
-
 double sentence_p95(const SettingRecords& records) {
   std::vector<double> seconds;
   for (const LineRecord& record : records) {
@@ -64,7 +53,7 @@ RungResult read_rung(const fs::path& directory, const std::vector<Setting>& sett
   const Results results = load_results(directory / "results.json");
   const Lines lines = load_lines(directory / "lines.jsonl");
   const TaskResult& task = results.tasks.front();
-  const double point = score_style(task).point;
+  const ScoreStyle style = score_style(task);
   RungResult rung;
   for (const SettingFailure& failure : task.failures) {
     rung.notes.push_back(fmt::format("{} failed during {}: {}", failure.setting, failure.during, failure.message));
@@ -81,22 +70,34 @@ RungResult read_rung(const fs::path& directory, const std::vector<Setting>& sett
     one.speedup = row->speed.speedup.value;
     one.p95 = sentence_p95(lines.at({task.name, setting.label}).records);
     if (!row->quality.difference) continue;
-    one.drop = -row->quality.difference->value / point;
-    one.least_drop = -row->quality.difference->interval.high / point;
+    const QualityDifference& difference = *row->quality.difference;
+    one.drop = style.loss(0, difference.value) / style.point;
+    one.least_drop =
+        std::min(style.loss(0, difference.interval.low), style.loss(0, difference.interval.high)) / style.point;
   }
   return rung;
 }
 
 }  // namespace
 
+std::string rung_key(const RungRequest& request, const Engine& engine) {
+  const SuiteOptions suite = suite_of(request);
+  Sha256 hash;
+  hash.update(options_to_json(suite).dump() + engine.fingerprint());
+  for (const Setting& setting : request.settings)
+    hash.update(setting.label + setting.method() + setting.params().dump());
+  const TaskData data = load_task(suite.task.front());
+  hash.update(nlohmann::json{data.sources, data.references}.dump());
+  return hash.hex_digest();
+}
+
 RungResult measure_rung(const RungRequest& request, const fs::path& directory, Engine& engine,
                         const SuiteContext& context) {
-  const SuiteOptions suite = suite_of(request);
-  const std::string key = key_of(request, suite, engine);
+  const std::string key = rung_key(request, engine);
   const fs::path key_file = directory / kKeyFile;
   const bool before = fs::exists(key_file) && load_json(key_file) == nlohmann::json{{"key", key}};
   if (!before) {
-    run_evaluation(suite, directory, engine, context);
+    run_evaluation(suite_of(request), directory, engine, context);
     write_json(key_file, {{"key", key}});
   }
   RungResult rung = read_rung(directory, request.settings);

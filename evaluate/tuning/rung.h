@@ -35,6 +35,9 @@ struct RungResult {
   bool measured_before = false;
 };
 
+// Returns a hash of everything that a rung's measurements depend on: suite, settings, data, models.
+std::string rung_key(const RungRequest& request, const Engine& engine);
+
 // Measures the settings, or reads what an earlier run of the same rung measured. The evaluation's files are in
 // `directory`. Errors: as run_evaluation().
 RungResult measure_rung(const RungRequest& request, const std::filesystem::path& directory, Engine& engine,

@@ -1,6 +1,7 @@
 #include "evaluate/tuning/tuning.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -11,6 +12,7 @@
 #include "evaluate/evaluation.h"
 #include "evaluate/router_tuning.h"
 #include "evaluate/suite/tasks.h"
+#include "evaluate/tuning/forecast.h"
 #include "evaluate/tuning/halving.h"
 #include "evaluate/tuning/rung.h"
 
@@ -19,7 +21,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kFewestKept = 3;  // settings of a run: one for each way that kept() looks at them
+// Settings of a run that go on at least: one for each way that kept() looks at them. Where speed alone decides, all
+// ways are the same.
+constexpr size_t kFewestKept = 3;
+constexpr size_t kFewestLosslessKept = 2;
+constexpr int64_t kTheoryLines = 8;  // on which theory learns acceptance rates and step times
+
+size_t fewest_kept(const TuningGroup& group) {
+  return std::ranges::all_of(group.settings, &Setting::follows_target) ? kFewestLosslessKept : kFewestKept;
+}
 
 // Returns the task that the suite's runs choose on; empty if there is none, or several.
 std::string usual_task(const SuiteOptions& suite) {
@@ -32,6 +42,14 @@ std::string usual_task(const SuiteOptions& suite) {
 // Returns the lines of the task. Errors: as load_task().
 int64_t lines_of(const SuiteOptions& suite, const std::string& task) {
   return load_task(*std::ranges::find(suite.task, task, &TaskOptions::name)).lines();
+}
+
+// Moves the settings of these labels to the end of another list.
+void move_settings(const std::vector<std::string>& labels, std::vector<Setting>& from, std::vector<Setting>& to) {
+  const auto stays = [&](const Setting& one) { return std::ranges::find(labels, one.label) == labels.end(); };
+  const auto moved = std::ranges::stable_partition(from, stays);
+  to.insert(to.end(), moved.begin(), moved.end());
+  from.erase(moved.begin(), moved.end());
 }
 
 class Tuning {
@@ -53,7 +71,9 @@ class Tuning {
     const std::vector<int64_t> rungs =
         options_.full ? std::vector{lines}
                       : rung_lines(static_cast<int64_t>(largest), lines, options_.share, options_.fewest_lines);
+    if (rungs.size() > 1) let_theory_rule_out(rungs.front());
     for (size_t i = 0; i < rungs.size(); ++i) {
+      if (i + 1 == rungs.size()) leave_out_waiting();
       const RungResult measured = measure(i, rungs);
       if (i + 1 < rungs.size()) {
         keep_best(measured);
@@ -65,6 +85,43 @@ class Tuning {
   }
 
  private:
+  // Moves the settings that theory rules out from the groups to the waiting ones.
+  void let_theory_rule_out(int64_t lines) {
+    if (!options_.theory || options_.objective != Objective::kTokensPerSecond) return;
+    RungRequest request{.suite = suite_, .task = result_.task, .lines = std::min(lines, kTheoryLines), .settings = {}};
+    for (const TuningGroup& group : groups_) {
+      if (group.settings.size() <= fewest_kept(group)) continue;
+      std::ranges::copy_if(group.settings, std::back_inserter(request.settings),
+                           [&](const Setting& one) { return is_predictable(one, suite_.batch_size); });
+    }
+    if (request.settings.empty()) return;
+    forecast_ = forecast(request, work_, engine_);
+    for (TuningGroup& group : groups_) {
+      move_settings(ruled_out(prospects(group.settings), fewest_kept(group)), group.settings, group.waiting);
+    }
+  }
+
+  void leave_out_waiting() {
+    for (TuningGroup& group : groups_) {
+      for (const Setting& setting : group.waiting) result_.ruled_out.push_back(setting.label);
+      group.waiting.clear();
+    }
+  }
+
+  // Returns the settings that have a prediction, with what a rung measured of them.
+  std::vector<Prospect> prospects(const std::vector<Setting>& settings, const RungResult& measured = {}) const {
+    std::vector<Prospect> prospects;
+    for (const Setting& setting : settings) {
+      const auto predicted = forecast_.find(setting.label);
+      if (predicted == forecast_.end()) continue;
+      const auto found = measured.settings.find(setting.label);
+      prospects.push_back({.label = setting.label,
+                           .predicted = predicted->second,
+                           .gain = found == measured.settings.end() ? 0 : found->second.tokens_per_second});
+    }
+    return prospects;
+  }
+
   RungResult measure(size_t index, const std::vector<int64_t>& rungs) {
     RungRequest request{.suite = suite_, .task = result_.task, .lines = rungs[index], .settings = {}};
     for (const TuningGroup& group : groups_) {
@@ -109,7 +166,7 @@ class Tuning {
       const double gain = options_.objective == Objective::kTokensPerSecond ? one.tokens_per_second : -one.p95;
       contenders.push_back({setting.label, gain, one.drop, one.least_drop});
     }
-    if (!contenders.empty()) return contenders;
+    if (!contenders.empty() || !group.waiting.empty()) return contenders;
     throw RunError({.where = fmt::format("run[{}]", group.run),
                     .what = "all settings of the run failed",
                     .expected = "a setting that decodes task " + result_.task,
@@ -118,11 +175,15 @@ class Tuning {
 
   void keep_best(const RungResult& measured) {
     for (TuningGroup& group : groups_) {
+      std::vector<Prospect> known = prospects(group.settings, measured);
+      std::erase_if(known, [](const Prospect& one) { return one.gain <= 0; });
+      const auto back = brought_back(prospects(group.waiting), known);
       const size_t count =
           (group.settings.size() + static_cast<size_t>(options_.share) - 1) / static_cast<size_t>(options_.share);
-      const auto labels = kept(contenders(group, measured), options_.max_drop, std::max(count, kFewestKept));
+      const auto labels = kept(contenders(group, measured), options_.max_drop, std::max(count, fewest_kept(group)));
       std::erase_if(group.settings,
                     [&](const Setting& setting) { return std::ranges::find(labels, setting.label) == labels.end(); });
+      move_settings(back, group.waiting, group.settings);
     }
   }
 
@@ -150,6 +211,7 @@ class Tuning {
   const SuiteContext& context_;
   std::vector<TuningGroup> groups_;  // with the settings that are still compared
   std::vector<int64_t> sizes_;       // of the groups at first
+  Forecast forecast_;
   TuningResult result_;
 };
 

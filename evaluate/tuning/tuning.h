@@ -1,5 +1,6 @@
 // Tuning of a suite (`draftsmith tune`): of each run's grid the setting that decodes fastest on validation data within
-// a quality budget, found by successive halving or on the full grid.
+// a quality budget, found by successive halving or on the full grid. Theory decides what the first rung does not
+// measure (tuning/halving.h), and measurements decide everything else.
 //
 // Each rung is an evaluation with a directory of its own, rung1, rung2, ... in the work directory. A finished rung is
 // not measured again, and an interrupted one continues.
@@ -29,12 +30,14 @@ struct TuningOptions {
   int64_t share = 3;          // of settings, one in so many goes on to the next rung, which has so many times the lines
   int64_t fewest_lines = 16;  // of the first rung
   bool full = false;          // all settings on all lines
+  bool theory = true;         // settings that theory rules out by a wide margin are not in the first rung
 };
 
 // Settings of a run among which one is chosen: those with the same baseline, so the same sampling.
 struct TuningGroup {
   size_t run = 0;  // index in the suite
   std::vector<Setting> settings;
+  std::vector<Setting> waiting = {};  // settings that theory ruled out, unless measurements bring them back
 };
 
 struct Rung {
@@ -62,7 +65,8 @@ struct TuningResult {
   std::string task;
   std::vector<Rung> rungs;
   std::vector<TunedSetting> chosen;
-  std::vector<std::string> notes;  // settings that failed
+  std::vector<std::string> ruled_out;  // labels that theory kept from being measured
+  std::vector<std::string> notes;      // settings that failed
 };
 
 // Returns the groups of the suite's runs. Those with a single setting have nothing to tune.

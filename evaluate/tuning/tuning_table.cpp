@@ -1,8 +1,10 @@
 // Tables of a tuning for the console.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/table.h"
 #include "evaluate/report/section.h"
+#include "evaluate/tuning/halving.h"
 #include "evaluate/tuning/tuning.h"
 
 namespace draftsmith::evaluate {
@@ -43,6 +45,11 @@ std::string tuning_table(const TuningResult& result, const TuningOptions& option
                           options.max_drop),
               kTableWidth);
   text += rungs_text(result) + "\n" + chosen_text(result);
+  if (!result.ruled_out.empty()) {
+    text += wrapped(fmt::format("Not measured, since theory predicts less than {:g} % of the fastest of their run: {}",
+                                100 * kWideMargin, fmt::join(result.ruled_out, ", ")),
+                    kTableWidth);
+  }
   for (const TunedSetting& one : result.chosen) {
     if (one.allowed) continue;
     text +=

@@ -98,8 +98,8 @@ variable_list multiply(const Layers& layers, const at::Tensor& wide, bool relu) 
     for (size_t i = 0; i < out.size(); ++i) {
       const int64_t size = layers.sizes[i];
       const auto kept = uninitialized(rows * size);
-      Bf16Product{.m = rows, .n = size, .k = inputs, .transpose_b = true}(
-          layers.input_rows(begin), layers.weight_rows(above), {kept.get(), size});
+      multiply_bf16({.m = rows, .n = size, .k = inputs, .transpose_b = true}, layers.input_rows(begin),
+                    layers.weight_rows(above), {kept.get(), size});
       round_to_bf16(kept.get(), to_words(out[i]) + begin * size, rows * size, relu);
       above += size;
     }
@@ -119,8 +119,8 @@ at::Tensor multiply_added(const Layers& layers, const at::Tensor& wide, const at
     float* sums = out.mutable_data_ptr<float>() + begin * size;
     std::memcpy(sums, residual.const_data_ptr<float>() + begin * size,
                 static_cast<size_t>(rows * size) * sizeof(float));
-    Bf16Product{.m = rows, .n = size, .k = inputs, .transpose_b = true, .add = true}(
-        layers.input_rows(begin), layers.weight_rows(0), {sums, size});
+    multiply_bf16({.m = rows, .n = size, .k = inputs, .transpose_b = true, .add = true}, layers.input_rows(begin),
+                  layers.weight_rows(0), {sums, size});
   });
   return out;
 }
@@ -170,8 +170,8 @@ at::Tensor input_gradient(const Layers& layers, const std::vector<Slope>& slopes
       const int64_t size = layers.sizes[i];
       if (slopes[i].given.defined()) {
         slopes[i].fill(begin * size, rows * size);
-        Bf16Product{.m = rows, .n = inputs, .k = size, .add = !first}(slopes[i].rows(begin), layers.weight_rows(above),
-                                                                      {sums, inputs});
+        multiply_bf16({.m = rows, .n = inputs, .k = size, .add = !first}, slopes[i].rows(begin),
+                      layers.weight_rows(above), {sums, inputs});
         first = false;
       }
       above += size;
@@ -197,8 +197,8 @@ variable_list weight_gradients(const Layers& layers, const std::vector<Slope>& s
       if (!out[i].defined()) continue;
       const int64_t size = layers.sizes[i], from = size * begin / pieces, to = size * end / pieces;
       const RowsInMemory<const uint16_t> slope{words(slopes[i].bf16) + from, size};
-      Bf16Product{.m = to - from, .n = inputs, .k = rows, .transpose_a = true}(
-          slope, layers.input_rows(0), {out[i].mutable_data_ptr<float>() + from * inputs, inputs});
+      multiply_bf16({.m = to - from, .n = inputs, .k = rows, .transpose_a = true}, slope, layers.input_rows(0),
+                    {out[i].mutable_data_ptr<float>() + from * inputs, inputs});
     }
   });
   return out;

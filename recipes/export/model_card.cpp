@@ -113,7 +113,7 @@ std::vector<std::string> setting_row(const evaluate::SettingResult& setting, con
 }
 
 std::string task_table(const evaluate::TaskResult& task) {
-  const auto metric = metrics::make_metric(task.metric);
+  const auto metric = metrics::make_metric(task.metric_options());
   const std::string score = metric->leading_score();
   Table table(
       {{"run", Align::kLeft}, {score.empty() ? "quality" : score}, {"speedup"}, {"alpha"}, {"tokens per target run"}});

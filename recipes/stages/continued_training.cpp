@@ -1,10 +1,8 @@
 #include "recipes/stages/continued_training.h"
 
-#include <string_view>
-
 #include <fmt/format.h>
 
-#include "data/datasets/dataset.h"
+#include "data/datasets/data_path.h"
 #include "recipes/recipe.h"
 
 namespace draftsmith::recipes {
@@ -12,13 +10,11 @@ namespace draftsmith::recipes {
 namespace {
 
 constexpr size_t kHashDigits = 16;
-constexpr std::string_view kData = "$DATA/";
 
 // Returns the input's name in StageContext::inputs, of a text in the recipe.
 std::string input_key(const std::string& text) {
   if (text.starts_with("@")) return text.substr(0, text.find('/'));
-  if (text.starts_with(kData)) return (data::data_folder() / text.substr(kData.size())).string();
-  return text;
+  return data::real_path(text);
 }
 
 // Replaces the names of inputs by their hashes: two recipes may call an input differently.

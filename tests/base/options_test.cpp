@@ -96,6 +96,22 @@ struct RequiredOptions {
   }
 };
 
+// Options whose check, across tables, names places below its own.
+struct RivalOptions {
+  std::vector<InnerOptions> list;
+  static Fields<RivalOptions> fields() {
+    return Fields<RivalOptions>("rivals")
+        .add("list", &RivalOptions::list, "Tables.")
+        .check([](const RivalOptions& options, const std::string& where, Problems& problems) {
+          const std::string dot = where.empty() ? "" : where + ".";
+          if (options.list.size() < 2) return;
+          problems.add({.where = dot + "list[1].rate", .what = "a rate is given twice"});
+          problems.add({.where = dot + "list[1].mode", .what = "a mode is missing"});
+          problems.add({.where = dot + "list[7]", .what = "a table is missing"});
+        });
+  }
+};
+
 // Parses `text` and gives the messages of all problems, one string.
 template <class T>
 std::string problems_of(const std::string& text, T* result = nullptr) {
@@ -204,6 +220,18 @@ TEST(Options, FieldsWithProblemsKeepTheirDefaults) {
 TEST(Options, RequiredKeysAreMissed) {
   EXPECT_THAT(problems_of<RequiredOptions>(""), HasSubstr("the key 'kind' is missing"));
   EXPECT_EQ(problems_of<RequiredOptions>("kind = 'x'"), "");
+}
+
+TEST(Options, CrossFieldChecksNameTheLineOfTheirOption) {
+  const std::string text = "\n[[list]]\nrate = 0.5\n[[list]]\nrate = 0.5";
+  const std::string messages = problems_of<RivalOptions>(text);
+  EXPECT_THAT(messages, HasSubstr("file.toml:5: list[1].rate: a rate is given twice"));
+  EXPECT_THAT(messages, HasSubstr("file.toml:4: list[1].mode: a mode is missing"));  // the table's line
+  EXPECT_THAT(messages, HasSubstr("list[7]: a table is missing"));
+  const toml::table stages = parse_toml("[stage]\n[[stage.list]]\nrate = 0.5\n[[stage.list]]\nrate = 0.5", "file.toml");
+  Problems problems;
+  parse_options<RivalOptions>(*stages["stage"].as_table(), "stage", problems);
+  EXPECT_THAT(text_of(problems.list()), HasSubstr("file.toml:5: stage.list[1].rate"));
 }
 
 TEST(Options, CrossFieldChecksRunOnWhatParsed) {

@@ -56,6 +56,20 @@ TEST(Signals, ASecondOneEndsTheProcess) {
       testing::KilledBySignal(SIGINT), "");
 }
 
+TEST(Signals, CallersKeepTheirHandlersAndAskByThemselves) {
+  struct sigaction before {
+  }, during{};
+  sigaction(SIGINT, nullptr, &before);
+  {
+    const SignalWatch watch(SignalWatch::Handlers::kCallers);
+    sigaction(SIGINT, nullptr, &during);
+    EXPECT_EQ(during.sa_handler, before.sa_handler);
+    request_stop(SIGINT);
+    EXPECT_EQ(stop_requested(), SIGINT);
+  }
+  EXPECT_EQ(stop_requested(), 0);
+}
+
 TEST(Signals, OneWatchAtATime) {
   const SignalWatch watch;
   EXPECT_THROW(SignalWatch(), std::logic_error);

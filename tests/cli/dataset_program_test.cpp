@@ -18,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 // Runs the program with a data folder of its own. Tests that decode skip without the shared data's model.
 class DatasetProgram : public testing::Test {
@@ -80,6 +81,37 @@ TEST_F(DatasetProgram, MistakesInNamesExitWithTwo) {
   EXPECT_THAT(fewer.err, HasSubstr("fewer references than sources"));
 }
 
+TEST_F(DatasetProgram, PathsOfSuitesMayLieInTheDataFolder) {
+  if (!has_model()) GTEST_SKIP() << "no " << model();
+  fs::create_directories(folder_ / "data/models");
+  fs::create_directory_symlink(model(), folder_ / "data/models/stories");
+  write_text(folder_ / "suite.toml", std::string("model = \"$DATA/models/stories\"\n[[task]]\nname = \"mine\"\n") +
+                                         "source = \"$DATA/mine/test.de\"\nreferences = [\"$DATA/mine/test.en\"]\n" +
+                                         "[[run]]\nmethod = \"assisted\"\ndrafter = [\"look-up\"]\n" +
+                                         "[[drafter]]\nname = \"look-up\"\nlookup = true\n");
+  const ProgramResult result = evaluate(folder_ / "suite.toml");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(results()["tasks"][0]["lines"], 2);
+}
+
+TEST_F(DatasetProgram, PathsThatAreNotThereAreNamedWithTheirLinesAndTheDataFolder) {
+  write_text(folder_ / "suite.toml", std::string("model = \"$DATA/mine\"\n[[task]]\nname = \"mine\"\n") +
+                                         "source = \"$DATA/mine/test.de\"\nreferences = [\"$DATA/mine/tset.en\"]\n" +
+                                         "[[task]]\nname = \"other\"\nsource = \"no/such/file\"\n");
+  const std::string suite = (folder_ / "suite.toml").string();
+  const ProgramResult missing = evaluate(suite);
+  EXPECT_EQ(missing.exit_code, 2);
+  const std::string data = (folder_ / "data").string();
+  EXPECT_THAT(missing.err, AllOf(HasSubstr("suite.toml:5"), HasSubstr(data + "/mine/tset.en (not there)"),
+                                 HasSubstr("$DATA is " + data + "; set DRAFTSMITH_DATA"), HasSubstr("suite.toml:8"),
+                                 HasSubstr("relative to the current directory")));
+  EXPECT_THAT(missing.err, Not(HasSubstr("suite.toml:1")));
+  use_data(folder_ / "nowhere");
+  const ProgramResult nowhere = run_program({"validate", suite});
+  EXPECT_EQ(nowhere.exit_code, 2);
+  EXPECT_THAT(nowhere.err, AllOf(HasSubstr("suite.toml:1"), HasSubstr("nowhere (not there); set DRAFTSMITH_DATA")));
+}
+
 TEST_F(DatasetProgram, TheExampleOfTheDocumentsRuns) {
   if (!has_model()) GTEST_SKIP() << "no " << model();
   const fs::path example = source_dir() / "docs/examples/held_out.toml";
@@ -88,6 +120,11 @@ TEST_F(DatasetProgram, TheExampleOfTheDocumentsRuns) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(results()["tasks"][0]["name"], "mine/test");
   EXPECT_EQ(results()["tasks"][0]["metric"], "bleu");
+  fs::copy(folder_ / "data/mine", folder_ / "data/other");
+  const ProgramResult other =
+      evaluate(example, {"--set", "model=" + model().string(), "--set", "task.mine/test.dataset=other/test"});
+  EXPECT_EQ(other.exit_code, 0) << other.err;
+  EXPECT_EQ(results()["tasks"][0]["name"], "other/test");
 }
 
 TEST_F(DatasetProgram, SpecBenchIsATableOfCategories) {

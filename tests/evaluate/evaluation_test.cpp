@@ -250,6 +250,21 @@ TEST(EvaluationSuite, AnInterruptedEvaluationGoesOnWhereItStopped) {
   EXPECT_EQ(to_json(result.results).at("tasks"), to_json(expected.results).at("tasks"));
 }
 
+TEST(EvaluationSuite, ACurveThatIsAddedLeavesMeasurementsAsTheyAre) {
+  FakeSuite suite;
+  suite.options.run = {FakeSuite::run("assisted")};
+  FakeEngine whole;
+  suite.evaluate(whole);
+  std::filesystem::remove_all(suite.directory / "out");
+  FakeEngine killed;
+  killed.fail_after = whole.decodes * 2 / 3;
+  EXPECT_THROW(suite.evaluate(killed), FakeEngine::Killed);
+  suite.options.engagement.emplace_back().drafter = "small";
+  FakeEngine resumed;
+  EXPECT_EQ(suite.evaluate(resumed).results.engagement.size(), 1u);
+  EXPECT_LT(resumed.decodes, whole.decodes * 6 / 10);
+}
+
 // Every decoding of a line begins with the window that its counting pass began with, however an evaluation is cut.
 TEST(EvaluationSuite, WindowsGoOnFromLineToLineWithinATask) {
   FakeSuite suite;

@@ -6,13 +6,19 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/options.h"
 #include "metrics/bleu.h"
+#include "metrics/bleu_tokenizers.h"
 #include "metrics/chrf.h"
 #include "metrics/porter.h"
 #include "metrics/registry.h"
 #include "metrics/rouge.h"
+#include "metrics/ter.h"
+#include "metrics/ter_edits.h"
 #include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "tests/support/scoped_variable.h"
 
 namespace draftsmith::metrics {
 namespace {
@@ -29,14 +35,18 @@ TEST(Text, AnInvalidByteIsOneReplacementCharacter) {
   EXPECT_EQ(code_points("\xED\xA0\x80").front(), char32_t{0xFFFD});
 }
 
+std::vector<std::string> bleu_tokens(const std::string& text, const std::string& tokenizer) {
+  return make_bleu_tokenizer(tokenizer)->tokens(text);
+}
+
 TEST(Bleu, Tokenizer13aSeparatesPunctuationButNotNumbers) {
-  EXPECT_THAT(bleu_tokens("It's 1,000.5 - \"ok\", 5-year.", BleuTokenizer::k13a),
+  EXPECT_THAT(bleu_tokens("It's 1,000.5 - \"ok\", 5-year.", "13a"),
               ElementsAre("It's", "1,000.5", "-", "\"", "ok", "\"", ",", "5", "-", "year", "."));
-  EXPECT_THAT(bleu_tokens("&lt;a&gt; &amp;", BleuTokenizer::k13a), ElementsAre("<", "a", ">", "&"));
+  EXPECT_THAT(bleu_tokens("&lt;a&gt; &amp;", "13a"), ElementsAre("<", "a", ">", "&"));
 }
 
 TEST(Bleu, CharTokenizerGivesCodePointsWithoutWhiteSpace) {
-  EXPECT_THAT(bleu_tokens("ä 长\u3000b", BleuTokenizer::kChar), ElementsAre("ä", "长", "b"));
+  EXPECT_THAT(bleu_tokens("ä 长\u3000b", "char"), ElementsAre("ä", "长", "b"));
 }
 
 TEST(Bleu, IsTheGeometricMeanOfClippedPrecisionsTimesTheBrevityPenalty) {
@@ -60,14 +70,76 @@ TEST(Bleu, TakesTheNearestReferenceLengthAndTheLargestCountOfAnyReference) {
 }
 
 TEST(Bleu, SignatureSaysHowManyReferencesThereAre) {
-  EXPECT_EQ(bleu_signature({{"a", "b"}}, BleuTokenizer::k13a),
+  EXPECT_EQ(bleu_signature({{"a", "b"}}, *make_bleu_tokenizer("13a")),
             "nrefs:2|case:mixed|eff:no|tok:13a|smooth:exp|version:draftsmith-0.1.0");
-  EXPECT_EQ(bleu_signature({{"a", "b"}, {"c"}}, BleuTokenizer::kNone),
+  EXPECT_EQ(bleu_signature({{"a", "b"}, {"c"}}, *make_bleu_tokenizer("none")),
             "nrefs:var|case:mixed|eff:no|tok:none|smooth:exp|version:draftsmith-0.1.0");
 }
 
 TEST(Bleu, AnUnknownTokenizerIsAUserErrorThatNamesTheKnownOnes) {
-  EXPECT_THAT(error_of([] { bleu_tokenizers().at("zh"); }), testing::HasSubstr("13a, none, char"));
+  EXPECT_THAT(error_of([] { make_bleu_tokenizer("zhh"); }),
+              testing::AllOf(testing::HasSubstr("13a, none, char, intl, zh"), testing::HasSubstr("did you mean zh?")));
+}
+
+TEST(Bleu, InternationalTokenizerKeepsPunctuationBetweenDigitsOfAnyScript) {
+  EXPECT_THAT(bleu_tokens("«a», 1,5 ١٬٢ 5€ x²", "intl"), ElementsAre("«", "a", "»", ",", "1,5", "١٬٢", "5", "€", "x²"));
+}
+
+TEST(Bleu, ChineseTokenizerSplitsCharactersAndTheRestAs13a) {
+  EXPECT_THAT(bleu_tokens("我在New York，3.5元.", "zh"),
+              ElementsAre("我", "在", "New", "York", "，", "3.5", "元", "."));
+}
+
+TEST(Bleu, TheDefaultTokenizerFollowsTheLanguage) {
+  EXPECT_EQ(default_bleu_tokenizer("zh"), "zh");
+  EXPECT_EQ(default_bleu_tokenizer("ja"), "ja-mecab");
+  EXPECT_EQ(default_bleu_tokenizer("ko"), "ko-mecab");
+  EXPECT_EQ(default_bleu_tokenizer("de"), "13a");
+  EXPECT_EQ(default_bleu_tokenizer(""), "13a");
+}
+
+TEST(Bleu, AMissingDictionaryIsAUserErrorThatSaysWhatToInstall) {
+  const TemporaryDirectory folder;
+  const ScopedVariable japanese("DRAFTSMITH_MECAB_JA", folder.path().string());
+  EXPECT_THAT(error_of([] { make_bleu_tokenizer("ja-mecab"); }),
+              testing::AllOf(testing::HasSubstr(folder.path().string()), testing::HasSubstr("mecab-ipadic-utf8"),
+                             testing::HasSubstr("DRAFTSMITH_MECAB_JA")));
+  const ScopedVariable korean("DRAFTSMITH_MECAB_KO", folder.path().string());
+  EXPECT_THAT(error_of([] { make_bleu_tokenizer("ko-mecab"); }), testing::HasSubstr("mecab-ko-dic and mecab-ko"));
+}
+
+TEST(Bleu, AMissingPieceModelIsAUserErrorThatSaysWhereItBelongs) {
+  const TemporaryDirectory folder;
+  const ScopedVariable home("SACREBLEU", folder.path().string());
+  EXPECT_THAT(error_of([] { make_bleu_tokenizer("flores200"); }),
+              testing::HasSubstr((folder.path() / "models/flores200sacrebleuspm").string()));
+  std::filesystem::create_directories(folder.path() / "models");
+  write_text(folder.path() / "models/flores200sacrebleuspm", "no model");
+  EXPECT_THAT(error_of([] { make_bleu_tokenizer("flores200"); }), testing::HasSubstr("not a SentencePiece model"));
+}
+
+double ter_of(const std::string& hypothesis, const std::vector<std::string>& references) {
+  return ter_from_sums(ter_statistics({hypothesis}, {references}).sum());
+}
+
+TEST(Ter, CountsAMovedRunOfWordsAsOneEdit) {
+  EXPECT_DOUBLE_EQ(ter_of("c d a b", {"a b c d"}), 25);
+  EXPECT_DOUBLE_EQ(ter_of("a x c d e", {"a b c d"}), 50);
+  EXPECT_EQ(ter_edits({1, 2, 3}, {}), 3);
+}
+
+TEST(Ter, TakesTheFewestEditsAndTheMeanLengthOfTheReferences) {
+  EXPECT_DOUBLE_EQ(ter_of("a b", {"a c", "x y z u"}), 100.0 / 3);
+}
+
+TEST(Ter, EmptyReferencesScoreHundredUnlessTheHypothesisIsEmptyToo) {
+  EXPECT_DOUBLE_EQ(ter_of("a", {""}), 100);
+  EXPECT_DOUBLE_EQ(ter_of("", {""}), 0);
+}
+
+TEST(Ter, LowersTheCaseUnlessToldOtherwise) {
+  EXPECT_DOUBLE_EQ(ter_of("ÄB ΣΑΣ", {"äb σας"}), 0);
+  EXPECT_DOUBLE_EQ(ter_from_sums(ter_statistics({"A"}, {{"a"}}, {.case_sensitive = true}).sum()), 100);
 }
 
 double chrf_of(const std::string& hypothesis, const std::string& reference, const ChrfOptions& options = {}) {
@@ -135,18 +207,22 @@ TEST(MetricRegistry, HypothesesAreOneLineThatScoresAsTheText) {
 }
 
 TEST(MetricRegistry, EachMetricSaysItsScoresAndTheirScale) {
-  EXPECT_THAT(metric_names(), ElementsAre("bleu", "rouge", "chrf", "none"));
+  EXPECT_THAT(metric_names(), ElementsAre("bleu", "rouge", "chrf", "ter", "none", "command"));
   EXPECT_EQ(make_metric("rouge")->leading_score(), "rougeL");
   EXPECT_EQ(make_metric("rouge")->point(), 0.01);
   EXPECT_EQ(make_metric("rouge")->digits(), 4);
   EXPECT_EQ(make_metric("chrf")->digits(), 2);
+  EXPECT_TRUE(make_metric("ter")->lower_is_better());
+  EXPECT_FALSE(make_metric("bleu")->lower_is_better());
   EXPECT_EQ(make_metric("none")->leading_score(), "");
   EXPECT_FALSE(make_metric("none")->signature({}).empty());
 }
 
 TEST(MetricRegistry, OptionsAreThoseOfAllMetricsInOneTable) {
   EXPECT_EQ(options_to_json(MetricOptions()).dump(),
-            R"({"name":"bleu","tokenize":"13a","stemmer":false,"chrf_word_order":0})");
+            R"({"name":"bleu","tokenize":null,"stemmer":false,"chrf_word_order":0,)"
+            R"("ter_normalized":false,"ter_no_punct":false,"ter_asian_support":false,"ter_case_sensitive":false,)"
+            R"("command":"","label":"","input":"tsv","point":1.0,"lower_is_better":false,"timeout":600.0})");
   MetricOptions options;
   options.name = "rouge";
   options.stemmer = true;
@@ -154,8 +230,8 @@ TEST(MetricRegistry, OptionsAreThoseOfAllMetricsInOneTable) {
 }
 
 TEST(MetricRegistry, AnUnknownMetricIsAUserErrorThatNamesTheKnownOnesAndTheNearest) {
-  EXPECT_THAT(error_of([] { make_metric("blue"); }),
-              testing::AllOf(testing::HasSubstr("bleu, rouge, chrf, none"), testing::HasSubstr("did you mean bleu?")));
+  EXPECT_THAT(error_of([] { make_metric("blue"); }), testing::AllOf(testing::HasSubstr("bleu, rouge, chrf, ter, none"),
+                                                                    testing::HasSubstr("did you mean bleu?")));
 }
 
 }  // namespace

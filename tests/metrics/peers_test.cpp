@@ -1,5 +1,6 @@
 // The metrics against the Python originals: sacreBLEU, rouge_score and NLTK's Porter stemmer.
 
+#include <algorithm>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -9,9 +10,11 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "metrics/bleu.h"
+#include "metrics/bleu_tokenizers.h"
 #include "metrics/chrf.h"
 #include "metrics/porter.h"
 #include "metrics/rouge.h"
+#include "metrics/ter.h"
 #include "tests/metrics/reference_run.h"
 #include "tests/support/files.h"
 
@@ -33,14 +36,14 @@ std::string with_our_version(std::string signature) {
 
 void compare_bleu(const std::vector<std::string>& hypotheses, const References& references,
                   const nlohmann::json& expected) {
-  for (const char* name : {"13a", "none", "char"}) {
+  for (const char* name : {"13a", "none", "char", "intl", "zh"}) {
     SCOPED_TRACE(name);
     const std::string key = std::string("bleu_") + name;
-    const BleuTokenizer tokenizer = bleu_tokenizers().at(name);
-    const BleuScore score = corpus_bleu(hypotheses, references, tokenizer);
+    const auto tokenizer = make_bleu_tokenizer(name);
+    const BleuScore score = corpus_bleu(hypotheses, references, *tokenizer);
     EXPECT_NEAR(score.score, expected.at(key).get<double>(), kTolerance);
     EXPECT_EQ(to_string(score), expected.at(key + "_text").get<std::string>());
-    EXPECT_EQ(bleu_signature(references, tokenizer), with_our_version(expected.at(key + "_signature")));
+    EXPECT_EQ(bleu_signature(references, *tokenizer), with_our_version(expected.at(key + "_signature")));
   }
 }
 
@@ -54,6 +57,33 @@ void compare_chrf(const std::vector<std::string>& hypotheses, const References& 
     EXPECT_NEAR(score, expected.at(key).get<double>(), kTolerance);
     EXPECT_EQ(chrf_name(options), expected.at(key + "_name").get<std::string>());
     EXPECT_EQ(chrf_signature(references, options), with_our_version(expected.at(key + "_signature")));
+  }
+}
+
+// Options of TER from the script's key: "ynny".
+TerOptions ter_options(const std::string& key) {
+  return {.normalized = key[0] == 'y',
+          .no_punct = key[1] == 'y',
+          .asian_support = key[2] == 'y',
+          .case_sensitive = key[3] == 'y'};
+}
+
+// The script has the scores of the first lines.
+void compare_ter(std::vector<std::string> hypotheses, References references, const nlohmann::json& expected) {
+  hypotheses.resize(expected.at("ter_lines").get<size_t>());
+  references.resize(hypotheses.size());
+  for (const std::string key : {"nnnn", "ynny", "yyyn"}) {
+    if (!expected.contains("ter_" + key)) continue;
+    SCOPED_TRACE(key);
+    const Ter metric(ter_options(key));
+    const auto sums = metric.statistics(hypotheses, references).sum();
+    EXPECT_NEAR(metric.score(sums, 0), expected.at("ter_" + key).at(0).get<double>(), kTolerance);
+    EXPECT_EQ(sums[0], expected.at("ter_" + key).at(1).get<double>());
+    EXPECT_EQ(sums[1], expected.at("ter_" + key).at(2).get<double>());
+    std::string text = expected.at("ter_" + key + "_text");
+    text.replace(text.find("version:2"), text.find(" = ") - text.find("version:2"),
+                 "version:" + std::string(kMetricsVersion));
+    EXPECT_EQ(metric.text(sums, metric.signature(references)), text + "\n");
   }
 }
 
@@ -77,7 +107,7 @@ TEST(MetricsAgainstPeers, EqualSacrebleuAndRougeScoreOnCorruptedReferences) {
   const auto folder = run_reference("scores", why);
   if (!folder) GTEST_SKIP() << why;
   const auto expected = load_json(*folder / "expected.json");
-  ASSERT_GE(expected.size(), 12U);
+  ASSERT_GE(expected.size(), 15U);
   for (const auto& [name, scores] : expected.items()) {
     SCOPED_TRACE(name);
     const auto hypotheses = texts(*folder / (name + ".hyp"));
@@ -89,6 +119,7 @@ TEST(MetricsAgainstPeers, EqualSacrebleuAndRougeScoreOnCorruptedReferences) {
     ASSERT_EQ(hypotheses.size(), references.size());
     compare_bleu(hypotheses, references, scores);
     compare_chrf(hypotheses, references, scores);
+    compare_ter(hypotheses, references, scores);
     compare_rouge(hypotheses, references, scores);
   }
   std::filesystem::remove_all(*folder);

@@ -103,6 +103,24 @@ TEST_F(RecipeFile, TwoIncludedRecipesMayShareStages) {
   EXPECT_EQ(recipe.stages[0].checked.options["test"], 5);
 }
 
+TEST_F(RecipeFile, StagesThatNoneReadsAreLeftOutOfNeededIncludes) {
+  write_file_atomic(folder_ / "inner.toml", std::string("[words]\nkind = \"language\"\n[spare]\nkind = \"language\"\n"
+                                                        "[pieces]\nkind = \"tokenizer\"\n"
+                                                        "input = [\"@words/train.src\"]\n"));
+  const auto names_of = [&](const std::string& flags) {
+    const std::string prepared =
+        "[prepared]\nkind = \"corpus\"\ntokenizer = \"@pieces/spiece.model\"\n"
+        "source = \"@words/train.src\"\ntarget = \"@words/train.tgt\"\n";
+    std::vector<std::string> names;
+    for (const RecipeStage& stage : load("include = [" + flags + "]\n" + prepared).stages) names.push_back(stage.name);
+    return names;
+  };
+  const std::string all = "{ recipe = \"inner.toml\" }", needed = "{ recipe = \"inner.toml\", needed = true }";
+  EXPECT_THAT(names_of(needed), ElementsAre("words", "pieces", "prepared"));
+  EXPECT_THAT(names_of(all), ElementsAre("words", "spare", "pieces", "prepared"));
+  EXPECT_THAT(names_of(needed + ", " + all), ElementsAre("words", "spare", "pieces", "prepared"));
+}
+
 TEST_F(RecipeFile, IncludeErrorsNameTheFileAndTheStage) {
   for (const char* wrong : {"\"inner.toml\"", "[\"inner.toml\"]", "3"}) {
     EXPECT_THAT(load_error("include = " + std::string(wrong) + "\n[words]\nkind = \"language\"\n"),

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include <c10/util/Half.h>
+#include <c10/util/TypeCast.h>
 
 namespace draftsmith::recipes {
 
@@ -18,7 +19,7 @@ std::string to_blocks(std::span<const float> values) {
     const float factor = largest / 127;
     const float inverse = factor > 0 ? 1 / factor : 0;
     char* out = blocks.data() + block * kBlockBytes;
-    const c10::Half stored(factor);
+    const auto stored = c10::convert<c10::Half>(factor);  // made of __fp16 on AArch64, an explicit step there
     std::memcpy(out, &stored, sizeof(stored));
     for (size_t i = 0; i < numbers.size(); ++i) {
       out[sizeof(stored) + i] = static_cast<char>(static_cast<int8_t>(std::round(numbers[i] * inverse)));

@@ -99,6 +99,10 @@ TEST_F(ChatFiles, TemplatesStandInTheTokenizersFiles) {
   EXPECT_EQ(load_chat_template(folder_.path()).render(conversation({"Hi"}), false), "<b>one");
   write("chat_template.jinja", "{{ bos_token }}two\n");
   EXPECT_EQ(load_chat_template(folder_ / "tokenizer.json").render(conversation({"Hi"}), false), "<b>two");
+  // Older files have the special tokens in a file of their own.
+  write("tokenizer_config.json", "{}");
+  write("special_tokens_map.json", "{\"bos_token\": {\"content\": \"<m>\"}}");
+  EXPECT_EQ(load_chat_template(folder_.path()).render(conversation({"Hi"}), false), "<m>two");
 }
 
 TEST_F(ChatFiles, ConversationsAreExamplesOfTheAssistantsWords) {

@@ -115,6 +115,18 @@ TEST_F(Comparisons, WorseQualityFailsIfItIsMoreThanNoise) {
   EXPECT_THAT(exceeded(once, {.slower = {}, .worse = 0}), IsEmpty());
 }
 
+TEST_F(Comparisons, ErrorRatesFailWhenTheyRise) {
+  suite_.options.task.front().metric.name = "ter";
+  const Comparison comparison = compared([](FakeEngine& engine, FakeSuite&) {
+    engine.errors = [](const Setting& run, int64_t line) { return run.method() == "bild" && line % 2 == 0 ? 1 : 0; };
+  });
+  EXPECT_GT(change_of(comparison, kBild).quality->value, 0);
+  EXPECT_THAT(exceeded(comparison, {.slower = {}, .worse = 0.5}), ElementsAre(HasSubstr("worse by")));
+  const Comparison back = compare(load_evaluation(file("second")), load_evaluation(file("first")), {.resamples = 200});
+  EXPECT_LT(change_of(back, kBild).quality->value, 0);
+  EXPECT_THAT(exceeded(back, {.slower = {}, .worse = 0}), IsEmpty());
+}
+
 TEST_F(Comparisons, NewAndMissingSettingsAreNamed) {
   const Comparison comparison = compared([](FakeEngine&, FakeSuite& suite) {
     suite.options.run[0].lists[&DecodeOptions::fallback] = {0.7};

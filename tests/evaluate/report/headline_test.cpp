@@ -13,6 +13,14 @@ namespace {
 using testing::EndsWith;
 using testing::HasSubstr;
 
+TEST(Headline, LeaveOutWindowsThatKnowTheTargetsOutput) {
+  SettingResult oracle = made_lossless("oracle", "speculative", 3);
+  oracle.params["window_rule"] = "oracle";
+  const std::string words = headline(made_task({oracle, made_lossless("a", "assisted", 2)}));
+  EXPECT_THAT(words, HasSubstr("2.00 ×"));
+  EXPECT_THAT(words, testing::Not(HasSubstr("3.00 ×")));
+}
+
 TEST(Headline, NamesTheFastestLosslessSettingAndTheFastestNearIt) {
   const TaskResult task = made_task({made_lossless("speculative.small.T0.G4", "speculative", 2.41),
                                      made_lossless("assisted.small", "assisted", 2.2),
@@ -22,6 +30,22 @@ TEST(Headline, NamesTheFastestLosslessSettingAndTheFastestNearIt) {
       headline(task),
       "Lossless methods are up to 2.41 × as fast at the same BLEU (speculative · small); the best within one point "
       "of BLEU is 2.93 × as fast (bild · small · FB0.5, -0.80).");
+}
+
+// Returns a task scored by TER, whose settings' scores are given on made_setting()'s scale.
+TaskResult with_ter(TaskResult task) {
+  task.metric = "ter";
+  task.baseline.quality.scores.front().name = "ter";
+  for (SettingResult& setting : task.settings) setting.quality.scores.front().name = "ter";
+  return task;
+}
+
+TEST(Headline, OfAnErrorRateTakesTheFastestThatAddsLittle) {
+  EXPECT_THAT(headline(with_ter(made_task({made_setting("bild.small.FB0.5", "bild", 2, 30.8, "small"),
+                                           made_setting("bild.small.FB0.3", "bild", 4, 33, "small")}))),
+              HasSubstr("within one point of TER is 2.00 × as fast (bild · small · FB0.5, +0.80)"));
+  EXPECT_THAT(headline(with_ter(made_task({made_setting("bild.small.FB0.3", "bild", 4, 33, "small")}))),
+              HasSubstr("4.00 ×, adds 3.00 of TER"));
 }
 
 TEST(Headline, SaysWhenLossBringsNothing) {

@@ -154,19 +154,18 @@ TEST(EvaluationRuns, EqualNamesAreAnError) {
 }
 
 TEST(EvaluationChoice, TakesTheFastestSettingThatLosesLittleEnough) {
-  const std::vector<Candidate> candidates{
-      {"slow", 30.2, 1.1}, {"good", 29.9, 1.5}, {"fast", 29.2, 1.9}, {"bad", 20, 3}};
-  EXPECT_EQ(choose(candidates, 30, 1, 0)->label, "slow");
-  EXPECT_EQ(choose(candidates, 30, 1, 1)->label, "fast");
-  EXPECT_NEAR(choose(candidates, 30, 1, 1)->drop, 0.8, 1e-12);
-  EXPECT_EQ(choose(candidates, 0.3, 0.01, 100)->label, "bad");
+  const std::vector<Candidate> candidates{{"slow", -0.2, 1.1}, {"good", 0.1, 1.5}, {"fast", 0.8, 1.9}, {"bad", 10, 3}};
+  EXPECT_EQ(choose(candidates, 0)->label, "slow");
+  EXPECT_EQ(choose(candidates, 1)->label, "fast");
+  EXPECT_NEAR(choose(candidates, 1)->drop, 0.8, 1e-12);
+  EXPECT_EQ(choose(candidates, 100)->label, "bad");
 }
 
 TEST(EvaluationChoice, SaysWhenNoSettingIsAllowed) {
-  const auto choice = choose({{"a", 20, 2}, {"b", 25, 1}}, 30, 1, 1);
+  const auto choice = choose({{"a", 10, 2}, {"b", 5, 1}}, 1);
   EXPECT_EQ(choice->label, "b");
   EXPECT_FALSE(choice->allowed);
-  EXPECT_FALSE(choose({}, 30, 1, 1).has_value());
+  EXPECT_FALSE(choose({}, 1).has_value());
 }
 
 TEST(EvaluationPrediction, EqualsThePublishedSpeedsAtZeroCost) {

@@ -46,5 +46,23 @@ TEST(Halving, TheWinnerIsTheFastestWithinTheBudgetOrTheBest) {
   EXPECT_THROW(winner({}, 1), std::logic_error);
 }
 
+TEST(TheoryInHalving, RulesOutByAWideMarginAlone) {
+  const std::vector<Prospect> all{{"fast", 2}, {"near", 1.6}, {"slow", 1.4}, {"slowest", 0.5}, {"medium", 1.5}};
+  EXPECT_THAT(ruled_out(all, 2), ElementsAre("slow", "slowest"));
+  EXPECT_THAT(ruled_out(all, 4), ElementsAre("slowest"));
+  EXPECT_THAT(ruled_out(all, 9), ElementsAre());
+  EXPECT_THAT(ruled_out({}, 2), ElementsAre());
+}
+
+TEST(TheoryInHalving, ErrorsThatMakeUpForTheDistanceBringSettingsBack) {
+  const std::vector<Prospect> waiting{{"slow", 1.4}, {"slowest", 0.5}};
+  const std::vector<Prospect> right{{"fast", 2, 20}, {"near", 1.6, 16}};
+  EXPECT_THAT(brought_back(waiting, right), ElementsAre());
+  // Measured speeds are off by a factor of 1.5 and 3.
+  EXPECT_THAT(brought_back(waiting, {{"fast", 2, 20}, {"near", 1.6, 24}}), ElementsAre("slow"));
+  EXPECT_THAT(brought_back(waiting, {{"fast", 2, 20}, {"near", 1.5, 45}}), ElementsAre("slow", "slowest"));
+  EXPECT_THAT(brought_back(waiting, {}), ElementsAre("slow", "slowest"));
+}
+
 }  // namespace
 }  // namespace draftsmith::evaluate

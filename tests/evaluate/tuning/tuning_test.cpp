@@ -19,7 +19,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 // BiLD with 9 thresholds, of which lower ones are faster and those below 0.35 lose quality, and a fixed window of 1 to
-// 4, of which 3 is the fastest.
+// 20, of which 3 is the fastest. Of windows above 4 theory predicts less than 75 % of the best speed.
 class TuningSuite : public testing::Test {
  protected:
   TuningSuite() : table_(parse_toml(text(), "suite.toml")) {
@@ -77,7 +77,7 @@ name = "window"
 method = "speculative"
 drafter = ["small"]
 temperature = 0
-window = [1, 2, 3, 4]
+window = [1, 2, 3, 4, 12, 16, 20]
 [[run]]
 method = "assisted"
 drafter = ["small"]
@@ -96,7 +96,7 @@ TEST_F(TuningSuite, HalvingFindsWhatTheFullGridFinds) {
   EXPECT_EQ(result.rungs[0].lines, 24);
   EXPECT_EQ(result.rungs[0].settings, 9 + 4);
   EXPECT_EQ(result.rungs[1].lines, 72);
-  EXPECT_EQ(result.rungs[1].settings, 3 + 3);
+  EXPECT_EQ(result.rungs[1].settings, 3 + 2);
   EXPECT_TRUE(result.chosen[0].allowed);
   EXPECT_EQ(result.chosen[0].of, 9);
   EXPECT_NEAR(result.chosen[0].speedup, 0.1 / 0.04, 1e-2);
@@ -105,7 +105,54 @@ TEST_F(TuningSuite, HalvingFindsWhatTheFullGridFinds) {
   TuningOptions all = kOptions;
   all.full = true;
   EXPECT_EQ(labels(tune_with(full, all)), labels(result));
-  EXPECT_LT(halving.decodes, full.decodes);
+  EXPECT_LT(halving.decodes, 0.7 * static_cast<double>(full.decodes));
+}
+
+TEST_F(TuningSuite, TheorySavesDecodingsAndChangesNoWinner) {
+  FakeEngine with = engine();
+  const TuningResult result = tune_with(with, kOptions);
+  EXPECT_THAT(result.ruled_out, ElementsAre("window.small.T0.G12", "window.small.T0.G16", "window.small.T0.G20"));
+  EXPECT_EQ(with.forced_outputs.size(), 1u);  // one pass for all windows of a drafter
+  EXPECT_EQ(with.forced_outputs[0].size(), 8u);
+  std::filesystem::remove_all(files_.directory / "rungs");
+  FakeEngine without = engine();
+  TuningOptions measured = kOptions;
+  measured.theory = false;
+  const TuningResult same = tune_with(without, measured);
+  EXPECT_EQ(labels(same), labels(result));
+  EXPECT_TRUE(same.ruled_out.empty());
+  EXPECT_EQ(same.rungs[0].settings, 9 + 7);
+  EXPECT_LT(with.decodes, without.decodes);
+}
+
+TEST_F(TuningSuite, MeasurementsOverruleTheory) {
+  FakeEngine fake = engine();
+  fake.agreement = [] { return 0.3; };  // so that theory wants short windows
+  fake.seconds = [](const Setting& run, int64_t) {
+    if (run.method() == "bild") return 0.02 + 0.05 * run.decode.fallback;
+    return run.decode.drafts() ? 0.1 / static_cast<double>(*run.decode.window) : 0.1;
+  };
+  const TuningResult result = tune_with(fake, kOptions);
+  EXPECT_EQ(result.rungs[0].settings, 9 + 3);
+  EXPECT_EQ(result.rungs[1].settings, 3 + 2 + 4);
+  EXPECT_EQ(labels(result).back(), "window.small.T0.G20");
+  EXPECT_TRUE(result.ruled_out.empty());
+}
+
+TEST_F(TuningSuite, WithoutAPredictionEverythingIsMeasured) {
+  FakeEngine fake = engine();
+  fake.agreement = []() -> double { throw std::runtime_error("no probabilities"); };
+  const TuningResult result = tune_with(fake, kOptions);
+  EXPECT_EQ(result.rungs[0].settings, 9 + 7);
+  EXPECT_EQ(labels(result).back(), "window.small.T0.G3");
+}
+
+TEST_F(TuningSuite, SettingsThatTheoryRuledOutStandInForThoseThatFail) {
+  FakeEngine fake = engine();
+  fake.death = [](const Setting& run, const DecodeBatch&) {
+    if (run.method() == "speculative" && *run.decode.window < 10) throw std::runtime_error("no luck");
+  };
+  EXPECT_EQ(labels(tune_with(fake, kOptions)).back(), "window.small.T0.G12");
 }
 
 TEST_F(TuningSuite, ABudgetOfManyPointsAllowsFasterSettings) {
@@ -147,6 +194,7 @@ TEST_F(TuningSuite, AnInterruptedSearchGoesOn) {
   FakeEngine again = engine();
   EXPECT_EQ(labels(tune_with(again, kOptions)), expected);
   EXPECT_EQ(again.decodes, 0);
+  EXPECT_TRUE(again.forced_outputs.empty());
   suite_.seed = 7;  // another suite: nothing of it is measured
   FakeEngine other = engine();
   EXPECT_FALSE(tune_with(other, kOptions).rungs[0].measured_before);
@@ -190,8 +238,10 @@ TEST_F(TuningSuite, TablesSayWhatWasFound) {
   FakeEngine fake = engine();
   const std::string table = tuning_table(tune_with(fake, kOptions), kOptions);
   EXPECT_LE(widest_line(table), 100u) << table;
-  EXPECT_THAT(table, AllOf(HasSubstr("Tuned on val for tokens a second, with at most 0.5 points lost."),
-                           HasSubstr("bild.small.FB0.4.RB5"), HasSubstr("window.small.T0.G3"), HasSubstr("rung")));
+  EXPECT_THAT(table,
+              AllOf(HasSubstr("Tuned on val for tokens a second, with at most 0.5 points lost."),
+                    HasSubstr("bild.small.FB0.4.RB5"), HasSubstr("window.small.T0.G3"), HasSubstr("rung"),
+                    HasSubstr("Not measured, since theory predicts less than 75 % of the fastest of their run")));
 }
 
 TEST_F(TuningSuite, MistakesAreFoundBeforeAnythingRuns) {

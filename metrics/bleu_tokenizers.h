@@ -1,0 +1,28 @@
+// BLEU's tokenizers by name, as sacreBLEU 2.6 names them. A new one is a line of the list in bleu_tokenizers.cpp.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "metrics/bleu_tokenizer.h"
+
+namespace draftsmith::metrics {
+
+// Returns all names: "13a", "none", "char", "intl", "zh", ...
+std::vector<std::string> bleu_tokenizer_names();
+
+// Returns the tokenizer of that name.
+// Errors: UserError for an unknown name, and for a dictionary, library or model that is missing.
+std::unique_ptr<const BleuTokenizer> make_bleu_tokenizer(const std::string& name);
+
+// Returns the name of sacreBLEU's tokenizer for texts in a language: zh, ja-mecab or ko-mecab for "zh", "ja" or "ko",
+// else 13a, also for an unknown language, "".
+std::string default_bleu_tokenizer(const std::string& language);
+
+// Returns the language that a file of references is named for, or "": "zh" of "test.zh" and of sacreBLEU's
+// "wmt20.en-zh.ref" and "wmt20.en-zh.ref-A".
+std::string language_of_references(const std::filesystem::path& file);
+
+}  // namespace draftsmith::metrics

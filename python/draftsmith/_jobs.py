@@ -1,0 +1,163 @@
+"""Training, evaluation and scoring."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ._native import native
+
+_RECIPES = pathlib.Path(__file__).parent / "recipes"
+
+
+def recipe(name: str = "tiny") -> pathlib.Path:
+    """Returns the path of a recipe that the package carries: "tiny", which takes seconds.
+
+    Raises:
+        FileNotFoundError: there is no such recipe; the message names those there are.
+    """
+    path = _RECIPES / f"{name}.toml"
+    if not path.is_file():
+        known = ", ".join(sorted(file.stem for file in _RECIPES.glob("*.toml")))
+        raise FileNotFoundError(f"draftsmith carries no recipe '{name}'; it carries {known}")
+    return path
+
+
+def train(
+    recipe: str | os.PathLike[str],
+    work: str | os.PathLike[str] | None = None,
+    *,
+    until: str = "",
+    fresh: bool = False,
+    set: Mapping[str, Any] | None = None,
+    device: str = "auto",
+    threads: int = 0,
+    quiet: bool = False,
+) -> list[dict[str, Any]]:
+    """Runs a recipe as `draftsmith train` does: stages that are missing, from where an interrupted run stopped.
+
+    Args:
+        recipe: the TOML file.
+        work: directory of the stages' directories; None: work/NAME.
+        until: last stage to run; "": all.
+        fresh: redo every stage and keep old results under other names.
+        set: keys of the recipe to override: {"target.training.length": "500 steps"}.
+        device, threads: as in `load`.
+        quiet: shows no progress on standard error.
+
+    Returns:
+        For each stage a dict of `stage`, `directory`, and `skipped` (whether it was finished before).
+
+    Raises:
+        UserError: errors of the recipe, all at once.
+        Interrupted: Ctrl-C, a KeyboardInterrupt; the work is saved, and the same call goes on.
+    """
+    flags = {"until": until, "fresh": fresh, "device": device, "threads": threads, "quiet": quiet}
+    return native.train(os.fspath(recipe), _path(work), _assignments(set), flags)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The results of a suite.
+
+    Attributes:
+        directory: where results.json, results.csv, report.html and the hypotheses are.
+        results: the content of results.json.
+        rows: the lines of results.csv, one dict for each setting of each task: `pandas.DataFrame(evaluation.rows)`.
+        table: the tables that the program prints.
+        failures: failed checks of the measurement; empty if all is well.
+    """
+
+    directory: pathlib.Path
+    results: dict[str, Any]
+    rows: list[dict[str, Any]]
+    table: str
+    failures: list[str]
+
+
+def evaluate(
+    suite: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    set: Mapping[str, Any] | None = None,
+    device: str = "auto",
+    threads: int = 0,
+    quiet: bool = False,
+) -> Evaluation:
+    """Runs a suite as `draftsmith eval` does; an interrupted one goes on with the same call.
+
+    Args:
+        suite: the TOML file.
+        out: directory of the results; None: results/NAME.
+        set: keys of the suite to override: {"task.test.limit": 100}.
+        device, threads, quiet: as in `train`.
+
+    Raises:
+        UserError: errors of the suite, all at once.
+        Interrupted: Ctrl-C, a KeyboardInterrupt; finished measurements are kept.
+    """
+    flags = {"device": device, "threads": threads, "quiet": quiet}
+    values = native.evaluate(os.fspath(suite), _path(out), _assignments(set), flags)
+    return Evaluation(pathlib.Path(values["directory"]), values["results"], values["rows"], values["table"],
+                      values["failures"])
+
+
+def score(
+    metric: str,
+    hypotheses: Sequence[str],
+    references: Sequence[str] | Sequence[Sequence[str]],
+    other: Sequence[str] | None = None,
+    *,
+    sources: Sequence[str] | None = None,
+    word_order: int = 0,
+    resamples: int = 1000,
+    seed: int = 12345,
+    **options: Any,
+) -> dict[str, Any]:
+    """Scores texts as sacreBLEU and rouge_score do, with 95 % bootstrap intervals.
+
+    Args:
+        metric: "bleu", "chrf", "rouge", or "command" with the option `command`.
+        hypotheses: the texts.
+        references: one for each text, or several such lists.
+        other: a second system's texts, for paired tests of the difference.
+        sources: what was translated or summarized, which a command may read.
+        word_order: word n-grams of chrf; 2 is chrF++.
+        resamples, seed: of the bootstrap; randomizations are ten times as many.
+        **options: the metric's own, by the program's names: `tokenize`, `stemmer`, ...
+
+    Returns:
+        What `draftsmith score --json` prints.
+
+    Raises:
+        UserError: an unknown metric or option, lists that differ in length, nothing to score.
+    """
+    references = list(references)
+    streams = [references] if references and isinstance(references[0], str) else [list(texts) for texts in references]
+    options.update(sources=list(sources or []), chrf_word_order=word_order, resamples=resamples, seed=seed)
+    return native.score(metric, list(hypotheses), streams, None if other is None else list(other), options)
+
+
+def _path(path: str | os.PathLike[str] | None) -> str:
+    return "" if path is None else os.fspath(path)
+
+
+def _assignments(values: Mapping[str, Any] | None) -> list[str]:
+    return [f"{key}={_toml(value)}" for key, value in (values or {}).items()]
+
+
+def _toml(value: Any) -> str:
+    """The value as TOML."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (str, os.PathLike)):
+        text = os.fspath(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        return f'"{text}"'
+    return repr(value)

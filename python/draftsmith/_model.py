@@ -1,0 +1,201 @@
+"""Loaded models and what they put out."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Union
+
+import numpy as np
+
+from ._native import native
+
+# A text, or the token ids of one source or prompt: a list, a NumPy array or a tensor on the CPU.
+Source = Union[str, Sequence[int], np.ndarray, "torch.Tensor"]  # noqa: F821
+Sources = Union[Source, Sequence[Source]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One output.
+
+    Attributes:
+        ids: new token ids, EOS included, as an int64 array. `torch.from_numpy(result.ids)` copies nothing.
+        text: the text of the ids; None if the model has no tokenizer.
+        stats: counts and seconds of decoding, as `draftsmith generate --json` prints them.
+        log_probabilities: of each id, with `log_probs=True`; else None.
+        score: of beam search; else None.
+        error: why this output failed, while others did not; it has no ids then. None: it did not fail.
+    """
+
+    ids: np.ndarray
+    text: str | None
+    stats: dict[str, Any]
+    log_probabilities: np.ndarray | None = None
+    score: float | None = None
+    error: str | None = None
+
+    def row(self) -> dict[str, Any]:
+        """Returns text, number of tokens, score and all counts as one flat dict, for `pandas.DataFrame`."""
+        row: dict[str, Any] = {"text": self.text, "tokens": len(self.ids), "score": self.score, "error": self.error}
+        for name, value in self.stats.items():
+            if isinstance(value, Mapping):
+                row.update({f"{name}_{part}": number for part, number in value.items()})
+            elif not isinstance(value, list):
+                row[name] = value
+        return row
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Tokens of one output that were committed together.
+
+    Attributes:
+        output: index of the output among all results.
+        ids: the tokens, as an int64 array.
+        text: whole characters that these tokens complete; "" if the model has no tokenizer.
+        finished: whether the output is complete.
+    """
+
+    output: int
+    ids: np.ndarray
+    text: str
+    finished: bool
+
+
+class Stream(Iterator[Piece]):
+    """Pieces of outputs as they are committed. A thread decodes ahead by up to 64 pieces.
+
+    The model takes no other call until the stream is read to its end or closed; use it in a `with` statement.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        # Before the interpreter ends, too: the thread must not outlive it.
+        self._close = weakref.finalize(self, stream.close)
+
+    def __next__(self) -> Piece:
+        piece = self._stream.next()
+        if piece is None:
+            raise StopIteration
+        return Piece(*piece)
+
+    def close(self) -> None:
+        """Stops decoding. May be called several times."""
+        self._close()
+
+    def results(self) -> list[Result]:
+        """Returns all results once the last piece was read; an empty list before, and if the stream was closed."""
+        return [_result(values) for values in self._stream.results()]
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Model:
+    """A target with its drafter, made by `load`. Threads may share it: their calls take turns."""
+
+    def __init__(self, decoder: Any) -> None:
+        self._decoder = decoder
+
+    @property
+    def device(self) -> str:
+        """The device of the models: "cpu", "cuda:0"."""
+        return self._decoder.device
+
+    @property
+    def vocabulary(self) -> int:
+        """The number of token ids."""
+        return self._decoder.vocabulary
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether the model has a tokenizer. Without one it takes ids alone."""
+        return self._decoder.reads_text
+
+    def generate(self, inputs: Sources, method: str = "greedy", **options: Any) -> list[Result]:
+        """Decodes texts or token ids.
+
+        Args:
+            inputs: one text or a list of texts; or token ids: of one input, or a list or two-dimensional array of
+                inputs. EOS and BOS are added to texts where the model wants them, and never to ids.
+            method: "greedy", "sample", "beam", "speculative", "assisted", "bild", ...
+            **options: decoding options by the program's names: `temperature`, `window`, `max_new_tokens`,
+                `batch_size`, `log_probs`, ... `draftsmith.options()` lists and explains them. None is the default.
+
+        Returns:
+            The results in the order of the inputs, `num_samples` (of beam: `n_best`) for each.
+
+        Raises:
+            UserError: an option, input, drafter or router that is wrong or does not fit.
+            BusyError: a stream of this model is open.
+            KeyboardInterrupt: Ctrl-C; the model can be used again.
+        """
+        values = native.generate(self._decoder, _inputs(inputs), {"method": method, **options})
+        return [_result(value) for value in values]
+
+    def stream(self, inputs: Sources, method: str = "greedy", **options: Any) -> Stream:
+        """Decodes as `generate` and yields tokens as they are committed.
+
+            with model.stream("ein Satz", method="assisted") as pieces:
+                for piece in pieces:
+                    print(piece.text, end="", flush=True)
+
+        Raises:
+            As `generate`; errors of decoding come from the iterator.
+        """
+        return Stream(native.stream(self._decoder, _inputs(inputs), {"method": method, **options}))
+
+
+def load(
+    target: str | os.PathLike[str],
+    drafter: str | os.PathLike[str] | None = None,
+    *,
+    dtype: str = "fp32",
+    drafter_dtype: str | None = None,
+    device: str = "auto",
+    threads: int = 0,
+) -> Model:
+    """Loads the directory of a target, and the drafter when a method first needs it.
+
+    Args:
+        target: directory of the model that decodes.
+        drafter: directory of a model, or another drafter by the program's words: "lookup", "ngrams:FILE", "exit:2".
+        dtype: "fp32", "bf16", "fp16", "fp64" or "int8"; on CPUs, bf16 and int8 are types of the weights.
+        drafter_dtype: type of a drafter that is a model; None: `dtype`.
+        device: "auto" (the first GPU, else the CPU), "cpu", "cuda" or "cuda:N".
+        threads: CPU threads of decoding; 0: as torch is set.
+
+    Raises:
+        UserError: a directory that is no model, an unknown drafter, type or device.
+    """
+    flags = {"dtype": dtype, "drafter_dtype": drafter_dtype or "", "device": device, "threads": threads}
+    return Model(native.load(os.fspath(target), "" if drafter is None else os.fspath(drafter), flags))
+
+
+def options() -> list[dict[str, Any]]:
+    """Returns name, default, choices, unit and help of each decoding option."""
+    return native.options()
+
+
+def _result(values: tuple[Any, ...]) -> Result:
+    ids, text, stats, log_probabilities, score, error = values
+    return Result(ids, text, stats, log_probabilities, score, error)
+
+
+def _inputs(inputs: Any) -> list[Any]:
+    """The inputs as a list, for one input a list of one."""
+    if isinstance(inputs, str):
+        return [inputs]
+    dimensions = getattr(inputs, "ndim", None)  # of arrays and tensors
+    if dimensions is not None:
+        return list(inputs) if dimensions > 1 else [inputs]
+    inputs = list(inputs)
+    if inputs and all(hasattr(item, "__index__") and getattr(item, "ndim", 0) == 0 for item in inputs):
+        return [inputs]
+    return inputs

@@ -1,0 +1,68 @@
+#include "python/module/errors.h"
+
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#include <c10/util/Exception.h>
+
+#include "base/signals.h"
+
+namespace draftsmith::python {
+namespace {
+
+namespace py = pybind11;
+
+py::object error_class(const char* name) {
+  return py::module_::import("draftsmith.errors").attr(name);
+}
+
+// Sets draftsmith.errors.NAME with its problems.
+void set_error(const char* name, const std::vector<Problem>& problems) {
+  py::list list;
+  for (const Problem& problem : problems) {
+    list.append(py::dict(py::arg("where") = problem.where, py::arg("what") = problem.what,
+                         py::arg("expected") = problem.expected, py::arg("found") = problem.found,
+                         py::arg("hint") = problem.hint));
+  }
+  const py::object error_type = error_class(name);
+  PyErr_SetObject(error_type.ptr(), error_type(list).ptr());
+}
+
+void translate(std::exception_ptr pointer) {
+  try {
+    std::rethrow_exception(pointer);
+  } catch (const PythonError&) {
+    // Python's exception is set.
+  } catch (const Interrupted& stop) {
+    set_error("Interrupted", stop.problems());
+  } catch (const Busy& busy) {
+    set_error("BusyError", busy.problems());
+  } catch (const UserError& error) {
+    set_error("UserError", error.problems());
+  } catch (const Error& error) {
+    set_error("RunError", error.problems());
+  } catch (const c10::OutOfMemoryError& error) {
+    set_error("RunError", {{.what = "the GPU's memory is full",
+                            .found = error.what_without_backtrace(),
+                            .hint = "decode with a smaller batch_size, or stop other programs on the GPU"}});
+  } catch (const c10::Error& error) {
+    set_error("RunError", {{.what = std::string("LibTorch: ") + error.what_without_backtrace()}});
+  } catch (const std::bad_alloc&) {
+    set_error("RunError", {{.what = "out of memory", .hint = "use smaller batches or a smaller model"}});
+  } catch (const std::logic_error& error) {
+    set_error("InternalError", {{.what = error.what(), .hint = "this is a bug in draftsmith; please report it"}});
+  }
+}
+
+}  // namespace
+
+void translate_errors() {
+  py::register_local_exception_translator(&translate);
+}
+
+void warn(const std::string& message) {
+  if (PyErr_WarnEx(error_class("DraftsmithWarning").ptr(), message.c_str(), 3) != 0) throw PythonError();
+}
+
+}  // namespace draftsmith::python

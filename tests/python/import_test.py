@@ -1,0 +1,85 @@
+"""Tests of `import draftsmith` beside torch: versions, orders of imports, and what becomes of torch."""
+
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+import unittest
+
+import draftsmith
+from fixtures import python, trained
+
+# A number that depends on threads, products and random numbers of torch.
+TORCH_WORK = """
+import torch
+def torch_work():
+    torch.manual_seed(3)
+    a, b = torch.randn(300, 200, requires_grad=True), torch.randn(200, 400)
+    loss = torch.softmax(a @ b, -1).pow(2).sum() + torch.bmm(a.view(3, 100, 200), b.expand(3, 200, 400)).sin().sum()
+    loss.backward()
+    return (loss.item(), a.grad.double().sum().item(), torch.get_num_threads(),
+            torch.backends.cuda.matmul.allow_tf32, torch.is_grad_enabled())
+"""
+
+
+class Import(unittest.TestCase):
+    def test_works_before_and_after_torch(self):
+        for first, second in (("torch", "draftsmith"), ("draftsmith", "torch")):
+            found = python(f"import {first}; import {second}\nprint(torch.ones(2).sum().item(), len(draftsmith.options()) > 30)")
+            self.assertEqual(found.stdout, "2.0 True\n")
+
+    def test_leaves_torch_as_it_was(self):
+        code = TORCH_WORK + """
+import sys
+torch.set_num_threads(2)
+torch.backends.cuda.matmul.allow_tf32 = True
+before = torch_work()
+import draftsmith
+assert torch_work() == before, "import"
+model = draftsmith.load(sys.argv[1], drafter=sys.argv[2], device="cpu", threads=1)
+model.generate([[5, 6, 7, 1]], method="assisted")
+assert torch_work() == before, "generate"
+draftsmith.train(draftsmith.recipe("tiny"), sys.argv[3], until="target", quiet=True, device="cpu", threads=1,
+                 set={"target.training.length": "3 steps"})
+assert torch_work() == before, "train"
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            python(code, trained() / "target/model", trained() / "drafter/model", folder)
+
+    def test_exports_nothing_but_its_initialisation(self):
+        module = draftsmith._native.native.__file__
+        symbols = subprocess.run(["nm", "-D", "--defined-only", module], capture_output=True, text=True, check=True).stdout
+        names = [line.split()[-1] for line in symbols.splitlines()]
+        self.assertEqual(names, ["PyInit__draftsmith"])
+        libraries = subprocess.run(["readelf", "-d", module], capture_output=True, text=True, check=True).stdout
+        self.assertNotIn("tcmalloc", libraries)
+
+    def test_another_torch_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            torch = pathlib.Path(folder) / "torch"
+            torch.mkdir()
+            (torch / "__init__.py").write_text("__version__ = '2.10.0+cpu'\n")
+            paths = os.pathsep.join([folder, os.environ["PYTHONPATH"]])
+            failed = python("import draftsmith", status=1, env={**os.environ, "PYTHONPATH": paths})
+            message = failed.stderr[failed.stderr.rindex("ImportError"):]
+            self.assertRegex(message, r"expected: torch 2\.\d+\.\*")
+            self.assertIn("found:    torch 2.10.0+cpu", message)
+            self.assertIn("hint:     pip install", message)
+
+    def test_works_without_avx2(self):
+        environment = {**os.environ, "DRAFTSMITH_CPU": "portable", "ATEN_CPU_CAPABILITY": "default"}
+        code = ("import draftsmith, sys\n"
+                "print(draftsmith.load(sys.argv[1], device='cpu').generate([[5, 6, 7, 1]])[0].ids.tolist())")
+        portable = python(code, trained() / "target/model", env=environment)
+        self.assertEqual(portable.stdout, python(code, trained() / "target/model").stdout)
+
+    def test_instructions_above_the_baseline_are_chosen_at_run_time(self):
+        # Compiled for every x86-64: no file is compiled for newer processors as a whole.
+        root = pathlib.Path(__file__).resolve().parents[2]
+        for file in (root / "CMakeLists.txt", *sorted((root / "cmake").glob("*.cmake")), *root.glob("*/CMakeLists.txt")):
+            self.assertIsNone(re.search(r"-march|-mavx|-mfma", file.read_text()), file)
+
+
+if __name__ == "__main__":
+    unittest.main()
