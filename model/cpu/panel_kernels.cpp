@@ -104,7 +104,7 @@ using AllRows = std::make_integer_sequence<int, kPanelRows>;
 }  // namespace
 
 template <class Stored>
-PanelKernels<FloatTask<Stored>> float_kernels(Instructions instructions) {
+PanelKernels<FloatTask<Stored>> float_kernels([[maybe_unused]] Instructions instructions) {
 #ifdef __x86_64__
   if (instructions >= Instructions::kAvx512) return avx512::float_table<Stored>(AllRows{});
   if (instructions == Instructions::kAvx2) return avx2::float_table<Stored>(AllRows{});
@@ -115,7 +115,7 @@ PanelKernels<FloatTask<Stored>> float_kernels(Instructions instructions) {
 template PanelKernels<FloatTask<float>> float_kernels(Instructions);
 template PanelKernels<FloatTask<uint16_t>> float_kernels(Instructions);
 
-PanelKernels<Int8Task> int8_kernels(Instructions instructions) {
+PanelKernels<Int8Task> int8_kernels([[maybe_unused]] Instructions instructions) {
 #ifdef __x86_64__
   if (instructions >= Instructions::kAvx512 && has_byte_products()) return vnni::int8_table(AllRows{});
   if (instructions != Instructions::kPortable) return avx2::int8_table(AllRows{});
