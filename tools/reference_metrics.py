@@ -251,8 +251,6 @@ def write_tokens(data, out):
         tokens = [" ".join(metric._preprocess_segment(line).split()) for line in lines]
         metric.corpus_score(["a"], [["a"]])
         result["bleu"][name] = {"signature": str(metric.get_signature()), "tokens": tokens}
-    lines = ter_lines(references)
-    result["ter_lines"] = lines
     for key, options in ter_options(["nnnn", "nnny", "ynny", "nyny", "yyny", "ynyy", "nyyy", "yyyn"]):
         result["ter"][key] = [" ".join(TER(**options)._preprocess_segment(line).split()) for line in lines]
     (out / "tokens.json").write_text(json.dumps(result, ensure_ascii=False), encoding="utf-8")
