@@ -33,6 +33,11 @@ class AcceptanceByPosition(unittest.TestCase):
     def test_a_histogram_counts_drafts_that_kept_at_least_so_many(self):
         self.assertEqual(arithmetic.acceptance_of_histogram([5, 3, 2], 2), Acceptance(10, [5, 2]))
 
+    def test_drafts_keep_what_their_output_holds(self):
+        drafts = [[[1, [5, 6, 7]], [3, [7, 8, 9]]], [[1, [4, 4, 4]]]]
+        outputs = [[3, 5, 6, 7, 8], [3, 9]]
+        self.assertEqual(arithmetic.acceptance_of_drafts(drafts, outputs, 3), Acceptance(3, [2, 2, 1]))
+
     def test_an_interval_is_wilsons(self):
         low, high = arithmetic.interval(8, 10)
         self.assertAlmostEqual(low, 0.4902, places=4)

@@ -57,6 +57,21 @@ def acceptance_of_metrics(text: str, window: int) -> Acceptance:
     return Acceptance(drafts, kept)
 
 
+def acceptance_of_drafts(drafts: list[list], outputs: list[list[int]], window: int) -> Acceptance:
+    """Returns the acceptance of drafts, (new tokens before it, ids) for each, in the outputs that they led to. The part
+    of a draft behind its output's end counts as not kept."""
+    histogram = [0] * (window + 1)
+    for of_output, output in zip(drafts, outputs):
+        for begin, draft in of_output:
+            kept = 0
+            for token, wanted in zip(draft, output[begin:]):
+                if token != wanted:
+                    break
+                kept += 1
+            histogram[kept] += 1
+    return acceptance_of_histogram(histogram, window)
+
+
 def difference(later: Acceptance, earlier: Acceptance) -> Acceptance:
     """Returns what counters grew by."""
     return Acceptance(later.drafts - earlier.drafts, [a - b for a, b in zip(later.kept, earlier.kept)])

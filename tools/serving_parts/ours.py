@@ -100,6 +100,11 @@ class Ours:
         return self.generate(prompts, "--drafter", self.drafter, "--method", "speculative", "--temperature", 0,
                              "--window", WINDOW)
 
+    def histogram(self, outputs):
+        """Returns the drafts of all outputs by the number of tokens they kept."""
+        of_each = [output["stats"]["accepted_histogram"] for output in outputs]
+        return [sum(histogram[kept] for histogram in of_each) for kept in range(WINDOW + 1)]
+
     def logits_at(self, prompts, outputs, positions):
         """Returns {prompt number: our logits at the position of its output}."""
         (self.work / "margin.source").write_text("".join(" ".join(map(str, prompts[i])) + "\n" for i in positions))
