@@ -1,4 +1,4 @@
-"""What tools/serving computes: acceptance by position with intervals, and whether other ids are a matter of rounding."""
+"""What tools/serving computes: acceptance by position with intervals, and whether other ids are mere rounding."""
 
 from __future__ import annotations
 

@@ -105,6 +105,6 @@ def run(ours):
     head = f"## Transformers {version}\n\nAssisted generation with windows of {WINDOW} tokens, fp32, " \
         f"{ours.options.threads} thread, one prompt at a time; median (min–max) of {ROUNDS} rounds in turns, ratios " \
         "within a round. Each program's own clock, without loading.\n\nThe models are tiny: what a program does for " \
-        "each call outweighs the model's work, so drafting does not pay and ratios say little of larger models. Those " \
-        "are on the page [benchmarks](benchmarks.md)."
+        "each call outweighs the model's work, so drafting does not pay and ratios say little of larger models. " \
+        "Those are on the page [benchmarks](benchmarks.md)."
     return "\n\n".join([head, *sections]), problems

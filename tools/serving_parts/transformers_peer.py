@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Greedy decoding by Transformers, with and without an assistant: transformers_peer.py JOB.json
 
-JOB names target, drafter, prompts (ids), new_tokens, window and threads. For each line read from standard input, "alone"
-or "assisted", all prompts are decoded one after the other; one JSON object with ids and seconds is printed.
+JOB names target, drafter, prompts (ids), new_tokens, window and threads. For each line read from standard input,
+"alone" or "assisted", all prompts are decoded one after the other; one JSON object with ids and seconds is printed.
 """
 
 import json

@@ -148,6 +148,6 @@ def run(ours):
         f"Greedy ids of {len(prompts)} prompts, up to {ours.options.new_tokens} new tokens: {equal} equal, "
         f"{rounded} differ where our two best logits are within {arithmetic.MARGIN}, {len(differences)} differ.",
         arithmetic.acceptance_table({"Draftsmith": mine, "vLLM": accepted}),
-        "Draftsmith drafts before an output's first token too, so rounds of one program begin elsewhere than the other's.",
+        "Draftsmith drafts before an output's first token too, so its rounds begin elsewhere than vLLM's.",
         said])
     return text, problems + more
