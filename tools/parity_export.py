@@ -14,7 +14,9 @@ from pathlib import Path
 
 import torch
 from huggingface_hub import ModelCard
-from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+from huggingface_hub.utils import validate_repo_id
+from safetensors import safe_open
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, GenerationConfig
 from transformers.utils import logging
 
 import parity_decoder_only
@@ -22,6 +24,10 @@ import parity_t5
 from parity_t5 import EOS, NEW_TOKENS, check, greedy_sources
 
 INPUTS = 40
+# Facts that tests/parity gives to the export.
+CARD = {"library_name": "transformers", "license": "apache-2.0", "language": ["de", "no"], "base_model": "owner/base",
+        "datasets": ["owner/texts"]}
+GENERATION = ["eos_token_id", "pad_token_id", "bos_token_id"]
 TARGETS = {"t5_v1_1": parity_t5, "llama3": parity_decoder_only, "gpt2": parity_decoder_only}
 
 
@@ -66,9 +72,34 @@ def check_directory(root, directory):
     wrong = sum(a != b for a, b in zip(outputs, wanted["outputs"]))
     if wrong:
         problems.append(f"{name}: {wrong} of {INPUTS} outputs differ with it as assistant_model")
-    card = ModelCard.load(directory / "README.md")
-    if card.data.library_name != "transformers" or "speculative-decoding" not in card.data.tags:
-        problems.append(f"{name}: the card's front matter holds {card.data.to_dict()}")
+    return problems + card_problems(directory) + metadata_problems(root, directory)
+
+
+def card_problems(directory):
+    """What the Hub's own library finds in the card's front matter, beside what the export was given."""
+    data = ModelCard.load(directory / "README.md").data
+    found = {key: getattr(data, key, None) for key in CARD}
+    problems = [f"{directory.name}: the card's {key} is {found[key]}" for key in CARD if found[key] != CARD[key]]
+    if "speculative-decoding" not in data.tags:
+        problems.append(f"{directory.name}: the card's tags are {data.tags}")
+    for repository in [data.base_model, *data.datasets]:
+        validate_repo_id(repository)
+    measured = {result.metric_type: (result.dataset_name, result.metric_value) for result in data.eval_results or []}
+    if measured.get("acceptance_rate") != ("a: test", 0.625) or measured.get("bleu") != ("a: test", 27.5):
+        problems.append(f"{directory.name}: the card's model-index holds {measured}")
+    return problems
+
+
+def metadata_problems(root, directory):
+    """Generation settings that Transformers reads other than the target's, and weights that do not say their kind."""
+    ours, target = (GenerationConfig.from_pretrained(folder) for folder in (directory, root / directory.name))
+    # A decoder's first token is in its prompt, and Transformers asks no setting for it.
+    keys = GENERATION + ["decoder_start_token_id"] * (TARGETS[directory.name] is parity_t5)
+    problems = [f"{directory.name}: generation_config.json has {key} {getattr(ours, key)}" for key in keys
+                if getattr(ours, key) != getattr(target, key)]
+    with safe_open(directory / "model.safetensors", "pt") as weights:
+        if weights.metadata() != {"format": "pt"}:
+            problems.append(f"{directory.name}: the weights' metadata is {weights.metadata()}")
     return problems
 
 

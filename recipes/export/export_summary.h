@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/options.h"
 #include "infer/forced/forced_alpha.h"
@@ -19,6 +20,11 @@ struct ExportOptions {
   std::optional<std::filesystem::path> text = {};
   std::optional<std::filesystem::path> results = {};
   int64_t shard_megabytes = 5000;
+  // Facts that only the user knows, for the front matter of the card.
+  std::optional<std::string> license = {};
+  std::vector<std::string> language = {};
+  std::optional<std::string> base_model = {};
+  std::vector<std::string> dataset = {};
   static Fields<ExportOptions> fields();  // all but model and out
 };
 

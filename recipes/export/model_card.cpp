@@ -9,6 +9,7 @@
 #include "base/table.h"
 #include "metrics/registry.h"
 #include "model/kinds/exits.h"
+#include "recipes/export/card_front_matter.h"
 #include "recipes/export/measurements.h"
 #include "recipes/export/provenance.h"
 
@@ -17,12 +18,6 @@ namespace draftsmith::recipes {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string front_matter(const CardInputs& inputs) {
-  std::string text = "---\nlibrary_name: transformers\n";
-  if (!inputs.model.config.encoder_decoder) text += "pipeline_tag: text-generation\n";
-  return text + "tags:\n- draftsmith\n- speculative-decoding\n- draft-model\n- " + inputs.model.family + "\n---\n";
-}
 
 // Returns text of the user's for a line or a table's cell, which it may not end.
 std::string cell(std::string text) {
@@ -124,12 +119,11 @@ std::string task_table(const evaluate::TaskResult& task) {
   return table.markdown();
 }
 
-std::string where_it_was_measured(const CardInputs& inputs) {
+std::string where_it_was_measured(const evaluate::Results* results) {
   const std::string heading = "## Where it was measured\n\n";
-  if (!inputs.options.results) {
+  if (!results)
     return heading + "No evaluation was given to the export (`draftsmith export --results results.json`).\n";
-  }
-  const evaluate::Results measured = measurements_of(*inputs.options.results, inputs.options.model);
+  const evaluate::Results& measured = *results;
   const auto text_of = [&](const char* key) {
     const auto found = measured.environment.find(key);
     if (found == measured.environment.end()) return std::string("unknown");
@@ -164,9 +158,13 @@ std::string proof(const ExportOptions& options, const ExportSummary& summary) {
 std::string model_card(const CardInputs& inputs) {
   const fs::path name = inputs.options.out.has_filename() ? inputs.options.out : inputs.options.out.parent_path();
   const ExportFormat& format = export_format_named(inputs.options.format);
-  return front_matter(inputs) + "\n# " + name.filename().string() + "\n\n" + what_it_is(inputs) +
-         "\n## How it is used\n\n" + format.usage(name, inputs.model.config) + "\n" + its_exits(inputs) +
-         how_it_was_made(inputs) + "\n" + where_it_was_measured(inputs) + "\n" + proof(inputs.options, inputs.summary) +
+  std::optional<evaluate::Results> measured;
+  if (inputs.options.results) measured = measurements_of(*inputs.options.results, inputs.options.model);
+  const evaluate::Results* results = measured ? &*measured : nullptr;
+  return card_front_matter(inputs.options, inputs.model, results) + "\n# " + name.filename().string() + "\n\n" +
+         what_it_is(inputs) + "\n## How it is used\n\n" + format.usage(name, inputs.model.config) + "\n" +
+         its_exits(inputs) + how_it_was_made(inputs) + "\n" + where_it_was_measured(results) + "\n" +
+         proof(inputs.options, inputs.summary) +
          fmt::format("\nWritten by Draftsmith {} (commit {}), {}.\n", version(), git_commit(), now_utc());
 }
 

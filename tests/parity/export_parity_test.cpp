@@ -13,6 +13,8 @@
 namespace draftsmith::model {
 namespace {
 
+namespace fs = std::filesystem;
+
 std::vector<std::vector<int64_t>> greedy_outputs(TransformerModel& model,
                                                  const std::vector<std::vector<int64_t>>& sources) {
   infer::DecodeOptions options;
@@ -26,6 +28,22 @@ std::vector<std::vector<int64_t>> greedy_outputs(TransformerModel& model,
   return outputs;
 }
 
+// An evaluation of a drafter, as results.json has it.
+fs::path write_results(const TransformersReference& reference, const std::string& name, const fs::path& drafter) {
+  const nlohmann::ordered_json setting = {
+      {"name", "assisted"},          {"method", "assisted"},        {"params", {{"drafter", "small"}}},
+      {"quality", {{"bleu", 27.5}}}, {"speed", {{"speedup", 1.5}}}, {"acceptance", {{"alpha", 0.625}}}};
+  const nlohmann::ordered_json baseline = {
+      {"name", "greedy"}, {"method", "greedy"}, {"quality", {{"bleu", 27.5}}}, {"speed", {{"speedup", 1}}}};
+  const auto file = reference.root() / (name + ".results.json");
+  write_json(
+      file,
+      {{"suite", "s"},
+       {"environment", {{"model", reference.directory(name).string()}, {"drafters", {{"small", drafter.string()}}}}},
+       {"tasks", {{{"name", "a: test"}, {"metric", "bleu"}, {"baseline", baseline}, {"runs", {setting}}}}}});
+  return file;
+}
+
 // A drafter cut out of a target, exported, and what it generates here.
 void export_drafter(const TransformersReference& reference, const std::string& name) {
   const auto target = load(reference.directory(name), false);
@@ -35,7 +53,15 @@ void export_drafter(const TransformersReference& reference, const std::string& n
   const auto cut = reference.root() / "cut" / name;
   save_model(cut, *drafter);
   const auto out = reference.root() / "saved" / name;
-  const auto done = recipes::export_model({.model = cut, .out = out, .target = reference.directory(name)}, at::kCPU);
+  const auto done = recipes::export_model({.model = cut,
+                                           .out = out,
+                                           .target = reference.directory(name),
+                                           .results = write_results(reference, name, cut),
+                                           .license = "apache-2.0",
+                                           .language = {"de", "no"},
+                                           .base_model = "owner/base",
+                                           .dataset = {"owner/texts"}},
+                                          at::kCPU);
   ASSERT_TRUE(done.after.has_value());
   EXPECT_LT(done.after->agreement, 0.99) << name << ": a drafter that is its target tests nothing";
   const nlohmann::ordered_json ours = greedy_outputs(*load(out, true), reference.greedy(name).sources);

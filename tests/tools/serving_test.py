@@ -7,7 +7,7 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 
-from serving_parts import arithmetic, vllm_part  # noqa: E402
+from serving_parts import arithmetic  # noqa: E402
 from serving_parts.arithmetic import Acceptance  # noqa: E402
 
 METRICS = """# HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.
@@ -32,6 +32,11 @@ class AcceptanceByPosition(unittest.TestCase):
 
     def test_a_histogram_counts_drafts_that_kept_at_least_so_many(self):
         self.assertEqual(arithmetic.acceptance_of_histogram([5, 3, 2], 2), Acceptance(10, [5, 2]))
+
+    def test_drafts_keep_what_their_output_holds(self):
+        drafts = [[[1, [5, 6, 7]], [3, [7, 8, 9]]], [[1, [4, 4, 4]]]]
+        outputs = [[3, 5, 6, 7, 8], [3, 9]]
+        self.assertEqual(arithmetic.acceptance_of_drafts(drafts, outputs, 3), Acceptance(3, [2, 2, 1]))
 
     def test_an_interval_is_wilsons(self):
         low, high = arithmetic.interval(8, 10)
@@ -67,8 +72,30 @@ class Commands(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "printed no command"):
             arithmetic.printed_command("nothing\n", "vllm serve")
 
-    def test_the_refusal_is_the_last_error_of_a_log(self):
-        self.assertEqual(vllm_part.refusal("x\nKeyError: a\nValueError: b\nend"), "ValueError: b")
+
+LOG = """(Worker pid=7) ERROR 11-25 08:58:18 [a_b.py:953] Traceback (most recent call last):
+(Worker pid=7) ERROR 11-25 08:58:18 [a_b.py:953]   File "/x/site-packages/vllm/layers.py", line 515, in load
+(Worker pid=7) ERROR 11-25 08:58:18 [a_b.py:953]     assert rows == ids
+(Worker pid=7) ERROR 11-25 08:58:18 [a_b.py:953]            ^^^^^^^^^^^
+(Worker pid=7) ERROR 11-25 08:58:18 [a_b.py:953] AssertionError
+(APIServer pid=6)   File "/x/site-packages/vllm/entry.py", line 3, in main
+(APIServer pid=6) RuntimeError: Engine core initialization failed. See root cause above.
+"""
+
+
+class Pages(unittest.TestCase):
+    def test_a_refusal_is_the_cause_with_its_place(self):
+        self.assertEqual(arithmetic.refusal(LOG), "AssertionError, by vllm/layers.py, line 515: `assert rows == ids`")
+
+    def test_a_refusal_without_traceback_is_the_last_error_or_line(self):
+        self.assertEqual(arithmetic.refusal("x\nKeyError: a\nValueError: b\nend"), "ValueError: b")
+        self.assertEqual(arithmetic.refusal("x\nno errors here"), "no errors here")
+
+    def test_long_lines_are_cut_and_tables_and_code_are_not(self):
+        long, row = "word " * 40, "| " + "cell " * 40 + "|"
+        lines = arithmetic.wrapped(f"{long}\n{row}\n```\n{long}\n```\n{long}").splitlines()
+        self.assertEqual([len(line) > 120 for line in lines], [False, False, True, False, True, False, False, False])
+        self.assertEqual(lines[2], row)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What tools/serving computes: acceptance by position with intervals, and whether other ids are a matter of rounding."""
+"""What tools/serving computes: acceptance by position with intervals, and whether other ids are mere rounding."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import math
 import re
 import shlex
+import textwrap
 
 # Engines add in another order. Where our two largest logits are closer than this, either id is right.
 MARGIN = 1e-3
@@ -14,6 +15,9 @@ Z = 1.96  # of a 95 % interval
 Z_DIFFERENT = 4.0
 
 METRIC = re.compile(r"^vllm:spec_decode_num_(\w+?)(?:_total)?(?:\{(.*)\})? ([-+.\deE]+)$")
+PROCESS = re.compile(r"^\(\w+ pid=\d+\) (?:ERROR [\d-]+ [\d:]+ \[[\w.]+:\d+\] ?)?")
+ERROR = re.compile(r"[\w.]*(?:Error|Exception)(?::|$)")
+FRAME = re.compile(r'File "(?:.*/site-packages/)?([^"]+)", line (\d+)')
 POSITION = re.compile(r'position="(\d+)"')
 
 
@@ -51,6 +55,21 @@ def acceptance_of_metrics(text: str, window: int) -> Acceptance:
         raise ValueError("vLLM's metrics hold no drafts\n  expected: vllm:spec_decode_num_drafts_total above 0\n"
                          "  hint:     was the server started with --speculative-config?")
     return Acceptance(drafts, kept)
+
+
+def acceptance_of_drafts(drafts: list[list], outputs: list[list[int]], window: int) -> Acceptance:
+    """Returns the acceptance of drafts, (new tokens before it, ids) for each, in the outputs that they led to. The part
+    of a draft behind its output's end counts as not kept."""
+    histogram = [0] * (window + 1)
+    for of_output, output in zip(drafts, outputs):
+        for begin, draft in of_output:
+            kept = 0
+            for token, wanted in zip(draft, output[begin:]):
+                if token != wanted:
+                    break
+                kept += 1
+            histogram[kept] += 1
+    return acceptance_of_histogram(histogram, window)
 
 
 def difference(later: Acceptance, earlier: Acceptance) -> Acceptance:
@@ -101,6 +120,30 @@ def printed_command(output: str, first_word: str) -> list[str]:
         if start >= 0:
             return shlex.split(line[start:])
     raise ValueError(f"the export printed no command of {first_word}\n  found: {output.strip()}")
+
+
+def refusal(log: str) -> str:
+    """Returns the error that a server's log ends with, and the line of its source that raised it. Processes of vLLM
+    write before each line who they are, and report an error of another process without its cause."""
+    lines = [PROCESS.sub("", line).rstrip() for line in log.splitlines()]
+    errors = [i for i, line in enumerate(lines) if ERROR.match(line) and "initialization failed" not in line]
+    if not errors:
+        return lines[-1][-300:] if lines else "nothing"
+    frames = [i for i in range(errors[-1]) if FRAME.search(lines[i])]
+    if not frames:
+        return lines[errors[-1]][:300]
+    file, number = FRAME.search(lines[frames[-1]]).groups()
+    return f"{lines[errors[-1]][:300]}, by {file}, line {number}: `{lines[frames[-1] + 1].strip()}`"
+
+
+def wrapped(text: str, width: int = 120) -> str:
+    """Returns Markdown with its long lines cut at spaces; tables and code stay."""
+    lines, code = [], False
+    for line in text.splitlines():
+        code ^= line.startswith("```")
+        keep = code or line.startswith(("|", "```")) or len(line) <= width
+        lines += [line] if keep else textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines)
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import pathlib
@@ -11,7 +12,7 @@ import time
 from serving_parts.arithmetic import is_rounding, printed_command
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-RECIPE = ROOT / "tools/serving_parts/models.toml"
+PARTS = ROOT / "tools/serving_parts"
 PEERS = ROOT / ".venv-peers/bin/python"
 WINDOW = 5
 PROMPT_TOKENS = 24
@@ -23,9 +24,19 @@ class Ours:
     def __init__(self, options):
         self.options = options
         self.work = options.work.resolve()
-        self.target = self.work / "models/target/model"
-        self.drafter = self.work / "models/aligned/model"
-        self.pruned = self.work / "models/pruned/model"
+        self.name, self.title = "llama", "A Llama that tells stories"
+        self.recipe, self.models = PARTS / "models.toml", self.work / "models"
+        self.target = self.models / "target/model"
+        self.drafter = self.models / "aligned/model"
+        self.pruned = self.models / "pruned/model"
+
+    def translator(self):
+        """Returns the same with a T5 and its drafter."""
+        other = copy.copy(self)
+        other.name, other.title = "t5", "A T5 that translates captions"
+        other.recipe, other.models = PARTS / "translation.toml", self.work / "translation"
+        other.target, other.drafter = (other.models / stage / "model" for stage in ("target", "small"))
+        return other
 
     def run(self, *arguments, check=True):
         environment = {"DRAFTSMITH_DATA": str(ROOT / "../shared/data"), **os.environ}
@@ -37,8 +48,8 @@ class Ours:
 
     def train(self):
         """Trains the models, or finds them finished."""
-        print("models: tools/serving_parts/models.toml", flush=True)
-        self.run("train", RECIPE, "--work", self.work / "models")
+        print(f"models: tools/serving_parts/{self.recipe.name}", flush=True)
+        self.run("train", self.recipe, "--work", self.models)
 
     def export(self, model, name, form):
         """Exports the model anew; returns its path and what was printed."""
@@ -56,18 +67,23 @@ class Ours:
         return printed_command(printed, {"vllm": "vllm serve", "gguf": "llama-server"}.get(form, form))
 
     def prompts(self):
-        """Returns the ids of the beginnings of stories that were not trained on."""
-        path = pathlib.Path(os.environ.get("DRAFTSMITH_DATA", ROOT / "../shared/data"))
-        text = (path / "tinystories/tinystories_2MiB_eot.txt").read_text()
-        stories = [" ".join(story.split()) for story in text.split("<|endoftext|>")]
-        stories = [story for story in stories[2000:] if len(story) > 200][:self.options.prompts]
-        (self.work / "prompts.txt").write_text("".join(story[:200] + "\n" for story in stories))
-        printed = self.run("data", "tokenize", "--model", self.work / "models/tokenizer/spiece.model",
+        """Returns ids: the beginnings of stories, or captions, that were not trained on."""
+        data = pathlib.Path(os.environ.get("DRAFTSMITH_DATA", ROOT / "../shared/data"))
+        if self.name == "t5":
+            return [ids + [self.eos()] for ids in self.tokens((data / "multi30k/val.de").read_text().splitlines())]
+        stories = (data / "tinystories/tinystories_2MiB_eot.txt").read_text().split("<|endoftext|>")
+        stories = [" ".join(story.split()) for story in stories[2000:]]
+        return [ids[:PROMPT_TOKENS] for ids in self.tokens([story[:200] for story in stories if len(story) > 200])]
+
+    def tokens(self, lines):
+        """Returns the ids of as many lines as the run asks for."""
+        lines = lines[:self.options.prompts]
+        if len(lines) != self.options.prompts:
+            raise RuntimeError(f"expected {self.options.prompts} prompts, found {len(lines)}")
+        (self.work / "prompts.txt").write_text("".join(line + "\n" for line in lines))
+        printed = self.run("data", "tokenize", "--model", self.models / "tokenizer/spiece.model",
                            "--input", self.work / "prompts.txt").stdout
-        ids = [[int(word) for word in line.split()][:PROMPT_TOKENS] for line in printed.splitlines()]
-        if len(ids) != self.options.prompts:
-            raise RuntimeError(f"expected {self.options.prompts} prompts, found {len(ids)}")
-        return ids
+        return [[int(word) for word in line.split()] for line in printed.splitlines()]
 
     def generate(self, prompts, *arguments):
         """Returns one JSON object a prompt, and the seconds of the whole call."""
@@ -83,6 +99,11 @@ class Ours:
         """Greedy outputs with the drafter: the target's own ids, and counts of drafts."""
         return self.generate(prompts, "--drafter", self.drafter, "--method", "speculative", "--temperature", 0,
                              "--window", WINDOW)
+
+    def histogram(self, outputs):
+        """Returns the drafts of all outputs by the number of tokens they kept."""
+        of_each = [output["stats"]["accepted_histogram"] for output in outputs]
+        return [sum(histogram[kept] for histogram in of_each) for kept in range(WINDOW + 1)]
 
     def logits_at(self, prompts, outputs, positions):
         """Returns {prompt number: our logits at the position of its output}."""

