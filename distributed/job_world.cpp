@@ -26,6 +26,7 @@ using std::chrono::seconds;
 
 // Buckets on their way at a time. Each may be a copy, so they bound the memory.
 constexpr size_t kFlights = 4;
+constexpr const char* kConnecting = "connecting all processes";
 constexpr const char* kSumming = "a sum over all processes";
 constexpr milliseconds kFirstWait{1}, kLongestWait{50};
 // Wait of a process that lost another for the reason, which the other tells before it ends.
@@ -80,8 +81,11 @@ class JobWorld : public World {
       : World(launch.rank, launch.size), options_(options), store_(open_store(launch, options.timeout, true)) {
     meet();
     watch_ = std::make_unique<JobWatch>(open_store(launch, options.timeout, false), launch, options.timeout);
-    guard("connecting all processes",
-          [&] { group_ = connect_tensors(*store_, launch, options.timeout, options.device); });
+    guard(kConnecting, [&] {
+      group_ = connect_tensors(*store_, launch, options.timeout, options.device);
+      // One that is connected may have nothing to do and leave, which must not end the connecting of another.
+      exchange(kConnecting, "");
+    });
   }
 
   ~JobWorld() override {

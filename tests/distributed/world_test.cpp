@@ -174,6 +174,12 @@ std::string message_of(const std::function<void()>& work) {
   return "nothing was thrown";
 }
 
+TEST(World, LeavingEarlyDoesNotEndTheConnectingOfOthers) {
+  for (int round = 0; round < 6; ++round) {
+    run_in_world(8, [](World&) {});
+  }
+}
+
 TEST(World, NamesTheProcessThatDiffers) {
   const std::string message = message_of(
       [] { run_in_world(3, [](World& world) { world.require_same("the recipe", world.rank() == 2 ? "b7" : "a1"); }); });
