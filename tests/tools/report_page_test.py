@@ -212,6 +212,20 @@ class Pages(unittest.TestCase):
 
     # ---- words and colours ----
 
+    def test_the_reported_task_comes_before_the_one_where_settings_were_chosen(self):
+        results = results_of(some_settings())
+        test = copy.deepcopy(results["tasks"][0])
+        results["tasks"][0].update({"name": "val", "chooses": True})
+        test["runs"].append(setting("bild.small.drop1", "bild", 2.6, 29, chosen={
+            "on": "val", "max_drop": 1, "setting": "bild.small.FB0.6", "drop_there": 1, "speedup_there": 2.6, "allowed": True}))
+        results["tasks"].append(test)  # after the validation data, as evaluations write it
+        self.open(results)
+        heading = "val, where settings were chosen"
+        self.assertEqual(self.texts("main article > h2")[:2], ["captions", heading])
+        self.assertEqual(self.texts("nav a")[:2], ["captions", heading])
+        self.assertIn("chose the settings that other tasks report as bild.small.drop1.", self.texts("article > .purpose")[0])
+        self.assertEqual(self.count("article:first-of-type > .purpose"), 0)
+
     def test_the_headline_says_what_was_found(self):
         self.open(results_of(some_settings()))
         self.assertEqual(self.texts(".headline"), [
