@@ -195,6 +195,21 @@ class Pages(unittest.TestCase):
         self.press("setting")
         self.assertEqual(self.names(), sorted(self.names()))
 
+    def test_error_rates_sort_from_the_lowest(self):
+        results = results_of(some_settings())
+        task = results["tasks"][0]
+        task["metric"] = "ter"
+        for one in [task["baseline"], *task["runs"]]:
+            one["quality"]["ter"] = one["quality"].pop("bleu")
+            one["quality"]["ter_ci95"] = one["quality"].pop("bleu_ci95")
+        self.open(results)
+        self.press("TER")
+        self.assertEqual(self.names()[0], "bild.small.FB0.8")  # 28.6
+        self.press("difference")
+        self.assertEqual(self.names()[0], "bild.small.FB0.8")
+        self.press("speedup")
+        self.assertEqual(self.names()[-1], "greedy")
+
     def test_empty_cells_come_last_in_either_order(self):
         self.open(results_of(some_settings()))
         for _ in range(2):
