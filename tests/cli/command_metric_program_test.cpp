@@ -100,7 +100,8 @@ TEST_F(CommandMetricProgram, ErrorsAreLostUpwards) {
   EXPECT_EQ(tasks.at(0).at("command_metric").at("lower_is_better"), true);
   EXPECT_EQ(tasks.at(0).at("baseline").at("quality").at("words"), 1.0);
   for (const auto& run : tasks.at(0).at("runs")) {
-    if (run.at("name") == "bild.small.FB0.RB5") EXPECT_EQ(run.at("quality").at("difference"), 2.0);
+    if (run.at("name") != "bild.small.FB0.RB5") continue;
+    EXPECT_EQ(run.at("quality").at("difference"), 2.0);
   }
   bool found = false;
   for (const auto& run : tasks.at(1).at("runs")) {
