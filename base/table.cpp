@@ -193,6 +193,7 @@ std::string cell_html(const std::string& cell) {
 std::string cell_tag(const Column& column, const std::string& head, const std::string& title) {
   std::string tag = head.empty() ? "<td" : "<th scope=\"" + head + "\"";
   if (column.align == Align::kLeft) tag += " class=\"left\"";
+  if (head == "col" && column.align != Align::kLeft && column.best_is_lowest) tag += " class=\"lowest\"";
   if (!title.empty()) tag += " title=\"" + escape_html(title) + "\"";
   return tag + ">";
 }

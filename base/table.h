@@ -12,7 +12,8 @@ enum class Align { kLeft, kRight };
 struct Column {
   std::string header;
   Align align = Align::kRight;
-  std::string title = {};  // of HTML: shown when the pointer rests on the header
+  std::string title = {};       // of HTML: shown when the pointer rests on the header
+  bool best_is_lowest = false;  // of HTML: sorting begins with the lowest number
 };
 
 class Table {

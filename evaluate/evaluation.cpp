@@ -8,7 +8,6 @@
 
 #include "base/environment.h"
 #include "base/files.h"
-#include "base/json.h"
 #include "base/logging.h"
 #include "base/processor_use.h"
 #include "base/sha256.h"
@@ -22,13 +21,14 @@
 #include "evaluate/measure/match_counts.h"
 #include "evaluate/measure/timing.h"
 #include "evaluate/report/report.h"
+#include "evaluate/results/chosen_rows.h"
 #include "evaluate/results/engagement_summary.h"
+#include "evaluate/results/evaluation_files.h"
 #include "evaluate/results/failed_checks.h"
-#include "evaluate/results/group_choice.h"
-#include "evaluate/results/lines_file.h"
 #include "evaluate/results/scoring.h"
 #include "evaluate/results/task_summary.h"
 #include "evaluate/router_tuning.h"
+#include "evaluate/task_preparation.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -67,13 +67,13 @@ class Suite {
 
   // Returns the result in the leader, and an empty one in other processes.
   SuiteResult run() {
-    prepare();
+    tasks_ = prepare_tasks(options_, settings_, engine_);
     run_on_leader(world_, "trying the metrics' commands", [&] { std::ranges::for_each(tasks_, try_command); });
     const std::string key = begin_together();
     MeasurementStore store(out_dir_, key, world_);
     if (store.resumed() > 0) log_info("resuming with {} measurements in {}", store.resumed(), out_dir_.string());
     for (auto& task : tasks_) {
-      if (!task.chooses) add_chosen_rows(task);
+      if (!task.chooses) add_chosen_rows(settings_, tasks_, world_, task);
       measure(task, store);
     }
     const auto match_rates = count_match_rates(store);
@@ -85,7 +85,7 @@ class Suite {
       result.results.match_rates = match_rates;
       for (size_t i = 0; i < curves.size(); ++i) add_curve(curves[i], engaged[i], result.results);
       result.table = results_table(result.results);
-      write(result.results);
+      write_evaluation(result.results, tasks_, out_dir_);
       result.failures = failed_checks(result.results, (out_dir_ / "results.json").string());
       // Only times come out otherwise when they are measured again; settings that failed may not fail again.
       if (result.failures.empty() || (has_measurement_error(result.results) && !has_failures(result.results))) {
@@ -123,106 +123,6 @@ class Suite {
     const std::string key = world_.from_leader("preparing the evaluation", common_key() + " " + engine_.fingerprint());
     require_shared_directory(world_, out_dir_, "the output directory");
     return key;
-  }
-
-  // Checks all settings and reads all tasks, before anything is run or written.
-  void prepare() {
-    Problems problems;
-    for (const auto& setting : settings_) engine_.check(setting, problems);
-    for (size_t i = 0; i < options_.match_rates.size(); ++i) {
-      engine_.check(options_.match_rates[i], fmt::format("match_rates[{}]", i), problems);
-    }
-    for (size_t i = 0; i < options_.engagement.size(); ++i) {
-      engine_.check(options_.engagement[i], fmt::format("engagement[{}]", i), problems);
-    }
-    problems.throw_if_any();
-    for (const bool chooses : {true, false}) {
-      for (const auto& task : options_.task) {
-        if (is_choosing(task.name) == chooses) add_task(task, chooses);
-      }
-    }
-  }
-
-  bool is_choosing(const std::string& task) const {
-    return std::any_of(settings_.begin(), settings_.end(),
-                       [&](const auto& setting) { return setting.choose_on == task; });
-  }
-
-  void add_task(const TaskOptions& task, bool chooses) {
-    MeasuredTask& measured = tasks_.emplace_back();
-    measured.task = &task;
-    measured.chooses = chooses;
-    measured.data = load_task(task);
-    measured.max_new_tokens = task.max_new_tokens > 0 ? task.max_new_tokens : options_.max_new_tokens;
-    for (size_t line = 0; line < measured.data.sources.size(); ++line) encode(measured, line);
-    measured.key = task.name + " " + sha256(options_hash(unscored(task)) + data_text(measured));
-    const auto forced = static_cast<size_t>(std::min(options_.forced_lines, measured.data.lines()));
-    measured.forced_texts =
-        forced_texts(task, measured.data, std::span(measured.prompts).first(forced), measured.max_new_tokens, engine_);
-    for (const auto& setting : settings_) {
-      const bool baseline =
-          setting.choose_on.empty() && (setting.is_greedy_baseline() || !chooses || is_needed_baseline(setting, task));
-      if (baseline || setting.choose_on == task.name) measured.rows.push_back({setting.label, setting, std::nullopt});
-    }
-  }
-
-  // Returns the task without its metric: how outputs are scored changes none of their measurements.
-  static TaskOptions unscored(TaskOptions task) {
-    task.metric = {};
-    return task;
-  }
-
-  // Returns the content of the task's files, since their names say nothing of it.
-  static std::string data_text(const MeasuredTask& task) {
-    return nlohmann::json{task.prompts, task.data.references}.dump();
-  }
-
-  void encode(MeasuredTask& measured, size_t line) const {
-    const TaskOptions& task = *measured.task;
-    bool cut = false;
-    try {
-      measured.prompts.push_back(engine_.encode(measured.data.sources[line], task, cut));
-    } catch (const UserError& error) {
-      std::vector<Problem> problems = error.problems();
-      for (Problem& problem : problems) {
-        if (problem.where.empty()) problem.where = place_of(task, source_file(task), line);
-      }
-      throw UserError(std::move(problems));
-    }
-    if (cut) ++measured.cut_sources;
-  }
-
-  // Returns whether a setting of the choosing task is compared with `setting`. Choosing tasks run nothing else.
-  bool is_needed_baseline(const Setting& setting, const TaskOptions& task) const {
-    return std::any_of(settings_.begin(), settings_.end(), [&](const auto& other) {
-      return other.choose_on == task.name &&
-             (baseline_of(other).label == setting.label ||
-              (compares_with_own_greedy(other) && greedy_of(other).label == setting.label));
-    });
-  }
-
-  // Adds rows for the settings chosen on choosing tasks, by the leader's times. Two rows with the same setting share
-  // its measurement.
-  void add_chosen_rows(MeasuredTask& task) const {
-    std::vector<std::string> groups;
-    for (const auto& setting : settings_) {
-      if (setting.choose_on.empty() || std::find(groups.begin(), groups.end(), setting.group) != groups.end()) continue;
-      groups.push_back(setting.group);
-      for (const double max_drop : setting.max_drop) {
-        Choice choice;
-        if (world_.leads()) choice = choose_in_group(task_named(setting.choose_on), setting, max_drop).value_or(choice);
-        choice.label = world_.from_leader("choosing settings", choice.label);
-        if (choice.label.empty()) {
-          task.failures.push_back(
-              {chosen_label(setting.group, max_drop), "choosing",
-               fmt::format("no setting of {} was measured on {}", setting.group, setting.choose_on)});
-          continue;
-        }
-        const auto chosen = std::find_if(settings_.begin(), settings_.end(),
-                                         [&](const auto& other) { return other.label == choice.label; });
-        task.rows.push_back({chosen_label(setting.group, max_drop), *chosen, choice});
-      }
-    }
   }
 
   // Returns the task of that name; an empty name is the first one's.
@@ -306,25 +206,6 @@ class Suite {
       tables.push_back({rates, task.task->name, task.key, std::span(task.prompts).first(lines), task.max_new_tokens});
     }
     return measure_match_rates(tables, engine_, store, context_);
-  }
-
-  void write(const Results& results) const {
-    make_directories(out_dir_ / "hyp");
-    for (const auto& task : tasks_) {
-      for (const auto& row : task.rows) {
-        std::string lines;
-        for (const auto& line : task.hypotheses.at(row.settings.label)) lines += line + "\n";
-        write_file_atomic(out_dir_ / hypotheses_file(*task.task, row), lines);
-      }
-    }
-    std::string lines;
-    for (const auto& task : tasks_) lines += lines_jsonl(task);
-    write_file_atomic(out_dir_ / "lines.jsonl", lines);
-    for (const auto& rates : results.match_rates) write_match_rates(rates, out_dir_);
-    for (const auto& curve : results.engagement) write_engagement(curve, out_dir_);
-    write_file_atomic(out_dir_ / "results.csv", results_csv(results));
-    write_file_atomic(out_dir_ / "report.html", report_html(results));
-    write_json(out_dir_ / "results.json", to_json(results));
   }
 
   const SuiteOptions& options_;

@@ -1,14 +1,12 @@
 #include "data/chat/template_functions.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <map>
 #include <stdexcept>
 
-#include <fmt/format.h>
-
-#include "base/utf8.h"
+#include "data/chat/template_texts.h"
+#include "data/chat/template_values.h"
 
 namespace draftsmith::data {
 
@@ -20,88 +18,6 @@ using Arguments = TemplateArguments;
 const std::string& text_in(const Value& value, const std::string& what) {
   if (value.is_string()) return value.get_ref<const std::string&>();
   throw std::invalid_argument(what + " needs a text");
-}
-
-// Returns whether str.strip() takes the character away: Unicode's white space and four separators of ASCII.
-bool is_stripped(char32_t c) {
-  return is_white_space(c) || (c >= 0x1C && c <= 0x1F);
-}
-
-// Returns the text without characters at its ends: those of `set`, or white space if there is none.
-std::string stripped(const std::string& text, const Value& set, bool left, bool right) {
-  std::vector<std::string> list = characters_of(text);
-  const auto goes = [&](const std::string& c) {
-    if (!set.is_string()) return is_stripped(code_point_at(c, 0).value);
-    const std::vector<std::string> wanted = characters_of(set.get_ref<const std::string&>());
-    return std::find(wanted.begin(), wanted.end(), c) != wanted.end();
-  };
-  auto begin = list.begin();
-  auto end = list.end();
-  while (left && begin != end && goes(*begin)) ++begin;
-  while (right && begin != end && goes(*(end - 1))) --end;
-  std::string result;
-  for (auto c = begin; c != end; ++c) result += *c;
-  return result;
-}
-
-std::string replaced(const std::string& text, const std::string& old, const std::string& with, const Value& count) {
-  int64_t left = count.is_number_integer() ? count.get<int64_t>() : -1;
-  if (old.empty()) throw std::invalid_argument("replace needs a text to replace");
-  std::string result;
-  size_t begin = 0;
-  for (size_t found = text.find(old); found != std::string::npos && left != 0; found = text.find(old, begin)) {
-    result += text.substr(begin, found - begin) + with;
-    begin = found + old.size();
-    --left;
-  }
-  return result + text.substr(begin);
-}
-
-Value split_text(const std::string& text, const Value& separator) {
-  Value parts = Value::array();
-  if (!separator.is_string()) {
-    std::string word;
-    for (const std::string& c : characters_of(text)) {
-      if (!is_stripped(code_point_at(c, 0).value)) {
-        word += c;
-      } else if (!word.empty()) {
-        parts.push_back(std::exchange(word, ""));
-      }
-    }
-    if (!word.empty()) parts.push_back(word);
-    return parts;
-  }
-  const std::string& joint = separator.get_ref<const std::string&>();
-  if (joint.empty()) throw std::invalid_argument("split needs a separator that is not empty");
-  size_t begin = 0;
-  for (size_t found = text.find(joint); found != std::string::npos; found = text.find(joint, begin)) {
-    parts.push_back(text.substr(begin, found - begin));
-    begin = found + joint.size();
-  }
-  parts.push_back(text.substr(begin));
-  return parts;
-}
-
-// Changes ASCII letters, as templates need it; other letters stay.
-std::string with_case(std::string text, bool upper) {
-  for (char& c : text) {
-    if (upper && c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-    if (!upper && c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return text;
-}
-
-std::string capitalized(const std::string& text) {
-  return text.empty() ? text : with_case(text.substr(0, 1), true) + with_case(text.substr(1), false);
-}
-
-std::string titled(const std::string& text) {
-  std::string result = with_case(text, false);
-  for (size_t i = 0; i < result.size(); ++i) {
-    const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
-    if (i == 0 || !letter(result[i - 1])) result.replace(i, 1, with_case(result.substr(i, 1), true));
-  }
-  return result;
 }
 
 int64_t length_of(const Value& value) {
@@ -131,28 +47,6 @@ Value items_of(const Value& value) {
   Value list = Value::array();
   for (const auto& [key, item] : value.items()) list.push_back(Value::array({key, item}));
   return list;
-}
-
-// Writes JSON as Python's json.dumps does without ASCII escapes: ", " and ": " between the elements of a line.
-void write_python_json(const Value& value, int64_t indent, int64_t depth, std::string& text) {
-  if (!value.is_structured() || value.empty()) {
-    text += value.is_discarded() ? "null" : value.dump();
-    return;
-  }
-  const auto new_line = [&](int64_t level) {
-    if (indent > 0) text += "\n" + std::string(static_cast<size_t>(indent * level), ' ');
-  };
-  text += value.is_object() ? "{" : "[";
-  bool first = true;
-  for (const auto& [key, item] : value.items()) {
-    if (!first) text += indent > 0 ? "," : ", ";
-    first = false;
-    new_line(depth + 1);
-    if (value.is_object()) text += Value(key).dump() + ": ";
-    write_python_json(item, indent, depth + 1, text);
-  }
-  new_line(depth);
-  text += value.is_object() ? "}" : "]";
 }
 
 Value joined(const Value& list, const Value& separator) {
@@ -193,14 +87,14 @@ Value reversed(const Value& value) {
 
 const std::map<std::string, Function>& filters() {
   static const std::map<std::string, Function> kFilters = {
-      {"trim",
-       [](const Value& v, const Arguments& a) { return stripped(text_of_value(v), a.get(0, "chars"), true, true); }},
+      {"trim", [](const Value& v,
+                  const Arguments& a) { return stripped_text(text_of_value(v), a.get(0, "chars"), true, true); }},
       {"length", [](const Value& v, const Arguments&) { return length_of(v); }},
       {"count", [](const Value& v, const Arguments&) { return length_of(v); }},
       {"upper", [](const Value& v, const Arguments&) { return with_case(text_of_value(v), true); }},
       {"lower", [](const Value& v, const Arguments&) { return with_case(text_of_value(v), false); }},
-      {"capitalize", [](const Value& v, const Arguments&) { return capitalized(text_of_value(v)); }},
-      {"title", [](const Value& v, const Arguments&) { return titled(text_of_value(v)); }},
+      {"capitalize", [](const Value& v, const Arguments&) { return capitalized_text(text_of_value(v)); }},
+      {"title", [](const Value& v, const Arguments&) { return titled_text(text_of_value(v)); }},
       {"string", [](const Value& v, const Arguments&) { return text_of_value(v); }},
       {"safe", [](const Value& v, const Arguments&) { return v; }},
       {"int", [](const Value& v, const Arguments&) { return integer_of(v); }},
@@ -222,15 +116,13 @@ const std::map<std::string, Function>& filters() {
        }},
       {"replace",
        [](const Value& v, const Arguments& a) {
-         return replaced(text_of_value(v), text_in(a.get(0, "old"), "replace"), text_in(a.get(1, "new"), "replace"),
-                         a.get(2, "count"));
+         return replaced_text(text_of_value(v), text_in(a.get(0, "old"), "replace"),
+                              text_in(a.get(1, "new"), "replace"), a.get(2, "count"));
        }},
       {"tojson",
        [](const Value& v, const Arguments& a) {
-         std::string text;
          const Value indent = a.get(0, "indent");
-         write_python_json(v, indent.is_number_integer() ? indent.get<int64_t>() : 0, 0, text);
-         return text;
+         return python_json(v, indent.is_number_integer() ? indent.get<int64_t>() : 0);
        }},
   };
   return kFilters;
@@ -247,22 +139,23 @@ Value ends_of(const Value& value, const Value& wanted, bool begin) {
 
 const std::map<std::string, Function>& text_methods() {
   static const std::map<std::string, Function> kMethods = {
-      {"strip", [](const Value& v, const Arguments& a) { return stripped(text_in(v, ""), a.get(0, ""), true, true); }},
+      {"strip",
+       [](const Value& v, const Arguments& a) { return stripped_text(text_in(v, ""), a.get(0, ""), true, true); }},
       {"lstrip",
-       [](const Value& v, const Arguments& a) { return stripped(text_in(v, ""), a.get(0, ""), true, false); }},
+       [](const Value& v, const Arguments& a) { return stripped_text(text_in(v, ""), a.get(0, ""), true, false); }},
       {"rstrip",
-       [](const Value& v, const Arguments& a) { return stripped(text_in(v, ""), a.get(0, ""), false, true); }},
+       [](const Value& v, const Arguments& a) { return stripped_text(text_in(v, ""), a.get(0, ""), false, true); }},
       {"startswith", [](const Value& v, const Arguments& a) { return ends_of(v, a.get(0, ""), true); }},
       {"endswith", [](const Value& v, const Arguments& a) { return ends_of(v, a.get(0, ""), false); }},
       {"upper", [](const Value& v, const Arguments&) { return with_case(text_in(v, ""), true); }},
       {"lower", [](const Value& v, const Arguments&) { return with_case(text_in(v, ""), false); }},
-      {"capitalize", [](const Value& v, const Arguments&) { return capitalized(text_in(v, "")); }},
-      {"title", [](const Value& v, const Arguments&) { return titled(text_in(v, "")); }},
+      {"capitalize", [](const Value& v, const Arguments&) { return capitalized_text(text_in(v, "")); }},
+      {"title", [](const Value& v, const Arguments&) { return titled_text(text_in(v, "")); }},
       {"split", [](const Value& v, const Arguments& a) { return split_text(text_in(v, ""), a.get(0, "sep")); }},
       {"replace",
        [](const Value& v, const Arguments& a) {
-         return replaced(text_in(v, ""), text_in(a.get(0, "old"), "replace"), text_in(a.get(1, "new"), "replace"),
-                         a.get(2, "count"));
+         return replaced_text(text_in(v, ""), text_in(a.get(0, "old"), "replace"), text_in(a.get(1, "new"), "replace"),
+                              a.get(2, "count"));
        }},
       {"join", [](const Value& v, const Arguments& a) { return joined(a.get(0, ""), v); }},
   };
@@ -336,36 +229,6 @@ TemplateValue TemplateArguments::get(size_t place, const std::string& name) cons
   const auto found = std::find(keywords.begin(), keywords.end(), name);
   if (found == keywords.end()) return TemplateValue(TemplateValue::value_t::discarded);
   return values[unnamed + static_cast<size_t>(found - keywords.begin())];
-}
-
-bool is_true(const TemplateValue& value) {
-  if (value.is_boolean()) return value.get<bool>();
-  if (value.is_number()) return value.get<double>() != 0;
-  if (value.is_string()) return !value.get_ref<const std::string&>().empty();
-  return value.is_structured() && !value.empty();
-}
-
-std::string text_of_value(const TemplateValue& value) {
-  if (value.is_string()) return value.get<std::string>();
-  if (value.is_discarded()) return "";
-  if (value.is_null()) return "None";
-  if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
-  if (value.is_number_float()) {
-    const std::string text = fmt::format("{}", value.get<double>());
-    return text.find_first_not_of("-0123456789") == std::string::npos ? text + ".0" : text;
-  }
-  if (value.is_number()) return value.dump();
-  throw std::invalid_argument("a list or a mapping has no text of its own: tojson gives one");
-}
-
-std::vector<std::string> characters_of(const std::string& text) {
-  std::vector<std::string> list;
-  for (size_t at = 0; at < text.size();) {
-    const size_t length = code_point_at(text, at).length;
-    list.push_back(text.substr(at, length));
-    at += length;
-  }
-  return list;
 }
 
 std::optional<TemplateValue> apply_filter(const std::string& name, const TemplateValue& value,

@@ -18,12 +18,6 @@ struct TemplateArguments {
   TemplateValue get(size_t place, const std::string& name) const;
 };
 
-// Returns whether the value counts as true.
-bool is_true(const TemplateValue& value);
-
-// Returns the value's text: that of Python's str(). Errors: std::invalid_argument for lists and mappings.
-std::string text_of_value(const TemplateValue& value);
-
 // Return the value that a filter or a method of `value` gives; nothing if its name is unknown.
 // Errors: std::invalid_argument that says what was expected of value or arguments.
 std::optional<TemplateValue> apply_filter(const std::string& name, const TemplateValue& value,
@@ -33,8 +27,5 @@ std::optional<TemplateValue> call_method(const std::string& name, const Template
 
 // Returns the verdict of a test; nothing if its name is unknown. Errors as above.
 std::optional<bool> apply_test(const std::string& name, const TemplateValue& value, const TemplateArguments& arguments);
-
-// Returns the characters of a text as texts.
-std::vector<std::string> characters_of(const std::string& text);
 
 }  // namespace draftsmith::data

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "data/chat/template_functions.h"
+#include "data/chat/template_values.h"
 
 namespace draftsmith::data {
 

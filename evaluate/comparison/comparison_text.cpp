@@ -58,6 +58,7 @@ void add_names(const char* what, const std::vector<std::string>& names, std::vec
 
 std::vector<std::string> notes_of(const TaskChange& task) {
   std::vector<std::string> notes = task.notes;
+  if (task.lower_is_better) notes.push_back(fmt::format("{}: lower is better", score_words(task.score)));
   add_names("! missing settings", task.missing, notes);
   add_names("new settings", task.added, notes);
   const bool untested = std::ranges::any_of(task.settings, [](const SettingChange& one) {

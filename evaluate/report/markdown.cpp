@@ -7,6 +7,7 @@
 #include "evaluate/report/headline.h"
 #include "evaluate/report/report.h"
 #include "evaluate/report/sections.h"
+#include "evaluate/report/task_order.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -87,24 +88,30 @@ std::string part_markdown(const Part& part) {
   return text;
 }
 
+// Returns a task's heading, what it was for, and its sections.
+std::string task_markdown(const TaskView& view) {
+  std::string text = fmt::format("\n## {}\n", task_heading(view.task));
+  const std::string purpose = task_purpose(view.results, view.task);
+  if (!purpose.empty()) text += "\n" + wrapped(purpose, kDocumentWidth, 0, 0);
+  for (const Section& section : sections()) {
+    if (section.parts == nullptr) continue;
+    std::string shown;
+    for (const Part& part : section.parts(view, Form::kBrief)) {
+      if (!part.table.empty()) shown += "\n" + part_markdown(part);
+    }
+    if (!shown.empty() && !section.title.empty()) text += fmt::format("\n### {}\n", section.title);
+    text += shown;
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string report_markdown(const Results& results) {
   std::string text = fmt::format("# {}\n\n", results.suite);
   for (const std::string& line : headlines(results)) text += wrapped(line, kDocumentWidth, 0, 0) + "\n";
   text += stamp(results);
-  for (const TaskResult& task : results.tasks) {
-    text += fmt::format("\n## {}\n", task.name);
-    for (const Section& section : sections()) {
-      if (section.parts == nullptr) continue;
-      std::string shown;
-      for (const Part& part : section.parts({results, task}, Form::kBrief)) {
-        if (!part.table.empty()) shown += "\n" + part_markdown(part);
-      }
-      if (!shown.empty() && !section.title.empty()) text += fmt::format("\n### {}\n", section.title);
-      text += shown;
-    }
-  }
+  for (const TaskResult* task : page_order(results)) text += task_markdown({results, *task});
   return text;
 }
 

@@ -13,6 +13,7 @@
 #include "evaluate/report/report.h"
 #include "evaluate/report/sections.h"
 #include "evaluate/report/setting_details.h"
+#include "evaluate/report/task_order.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -93,7 +94,9 @@ std::string sections_html(const std::string& place, const Parts& parts) {
 }
 
 std::string task_html(const TaskView& view, const std::string& place) {
-  std::string html = fmt::format("<article><h2 id=\"{}\">{}</h2>\n", place, escape_html(view.task.name));
+  std::string html = fmt::format("<article><h2 id=\"{}\">{}</h2>\n", place, escape_html(task_heading(view.task)));
+  const std::string purpose = task_purpose(view.results, view.task);
+  if (!purpose.empty()) html += paragraph(purpose, "purpose");
   html += data_element(setting_details(view.task), "details");
   html += sections_html(place, [&](const Section& section) {
     return section.parts == nullptr ? std::vector<Part>() : section.parts(view, Form::kFull);
@@ -156,9 +159,8 @@ std::string report_html(const Results& results) {
       "<meta name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n<style>\n{}</style></head>\n<body>\n",
       escape_html(results.suite), page_texts_ending(".css"));
   html += head_html(results) + "<main>\n";
-  for (size_t i = 0; i < results.tasks.size(); ++i) {
-    html += task_html({results, results.tasks[i]}, fmt::format("task{}", i + 1));
-  }
+  const std::vector<const TaskResult*> tasks = page_order(results);
+  for (size_t i = 0; i < tasks.size(); ++i) html += task_html({results, *tasks[i]}, fmt::format("task{}", i + 1));
   html += shared_html(results) + "<article>\n" + environment_html(results) + "</article>\n</main>\n";
   return replace_invalid_utf8(html + scripts_html() + "</body></html>\n");
 }

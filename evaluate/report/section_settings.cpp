@@ -80,17 +80,20 @@ struct SettingColumn {
   std::function<std::string(const TableRow& row)> cell;
   std::string title = {};  // of pages: what the column is
   Align align = Align::kRight;
+  bool best_is_lowest = false;  // of pages: sorting begins with the lowest number
 
   const std::string& header(Form form) const { return form == Form::kBrief ? brief : full; }
 };
 
-std::vector<SettingColumn> quality_and_speed_cells(const std::string& score) {
+std::vector<SettingColumn> quality_and_speed_cells(const ScoreStyle& style) {
+  const std::string& score = style.name;
   return {
       {"run", "setting", [](const TableRow& row) { return row.setting.name; }, "run", Align::kLeft},
       {score, score_words(score), [](const TableRow& row) { return quality(row.setting, row.score, row.form); },
-       score + ", with its 95 % interval"},
+       score + ", with its 95 % interval" + (style.lower_is_better ? "; lower is better" : ""), Align::kRight,
+       style.lower_is_better},
       {"diff", "difference", [](const TableRow& row) { return difference(row.setting, row.score.digits); },
-       "diff: from the setting's own baseline"},
+       "diff: from the setting's own baseline", Align::kRight, style.lower_is_better},
       {"", "p-value",
        [](const TableRow& row) {
          return row.setting.quality.difference ? fixed(row.setting.quality.difference->p_value, 3) : "";
@@ -154,7 +157,7 @@ std::vector<SettingColumn> versus_beam_cells(const TaskResult& task) {
 
 // Returns the columns of a form's tables.
 std::vector<SettingColumn> columns_of(const TaskResult& task, const ScoreStyle& score, Form form) {
-  std::vector<SettingColumn> columns = quality_and_speed_cells(score.name);
+  std::vector<SettingColumn> columns = quality_and_speed_cells(score);
   for (SettingColumn& column : versus_beam_cells(task)) columns.push_back(std::move(column));
   for (SettingColumn& column : acceptance_cells()) columns.push_back(std::move(column));
   std::erase_if(columns, [&](const SettingColumn& column) { return column.header(form).empty(); });
@@ -169,7 +172,9 @@ Table settings_table(const TaskResult& task, Form form) {
   });
   const std::vector<SettingColumn> columns = columns_of(task, score, form);
   std::vector<Column> headers;
-  for (const SettingColumn& column : columns) headers.push_back({column.header(form), column.align, column.title});
+  for (const SettingColumn& column : columns) {
+    headers.push_back({column.header(form), column.align, column.title, column.best_is_lowest});
+  }
   Table table(std::move(headers));
   for (size_t i = 0; i < settings.size(); ++i) {
     const TableRow row{*settings[i], score, form, fallbacks};

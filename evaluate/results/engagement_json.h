@@ -1,4 +1,4 @@
-// Keys of engagement curves in results.json; a part of results_json.cpp, which has those of Quality.
+// Keys of engagement curves in results.json; a part of results_json.cpp. Those of Quality are in quality_json.h.
 #pragma once
 
 #include "evaluate/results/engagement_result.h"

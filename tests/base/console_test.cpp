@@ -185,6 +185,13 @@ TEST(Table, HtmlSetsIntervalsApartAndExplainsHeaders) {
   EXPECT_THAT(html, HasSubstr("<td>a name [of &lt;some&gt; kind]</td>"));
 }
 
+TEST(Table, HtmlMarksColumnsThatSortFromTheLowest) {
+  Table table({{"run", Align::kLeft}, {"TER", Align::kRight, "", true}});
+  table.add_row({"a", "30"});
+  EXPECT_THAT(table.html(), HasSubstr("<th scope=\"col\" class=\"lowest\">TER</th></tr>"));
+  EXPECT_THAT(table.html(), HasSubstr("<td>30</td>"));
+}
+
 TEST(CutToWidth, CountsColumnsAndKeepsCharactersWhole) {
   EXPECT_EQ(cut_to_width("grüner", 6), "grüner");
   EXPECT_EQ(cut_to_width("grüner", 4), "grü…");

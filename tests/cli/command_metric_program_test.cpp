@@ -10,6 +10,7 @@
 #include "model/files/checkpoint.h"
 #include "tests/cli/job.h"
 #include "tests/cli/program.h"
+#include "tests/evaluate/report/results_of_settings.h"
 #include "tests/support/files.h"
 #include "tests/support/models.h"
 
@@ -35,7 +36,9 @@ class CommandMetricProgram : public testing::Test {
     write_suite("sh " + (root_ / "score.sh").string());
   }
   void score_by(const std::string& script) const { write_text(root_ / "score.sh", script); }
-  void write_suite(const std::string& command) const {
+  // `metric` are further keys of the metric, after a comma.
+  void write_suite(const std::string& command, const std::string& metric = ", point = 0.01",
+                   const std::string& max_drop = "1000") const {
     std::string suite = fmt::format(
         "model = \"{0}/target\"\nrepetitions = 1\nmax_new_tokens = 8\nresamples = 10\nforced_lines = 0\nwarmup = 0\n"
         "dtype = \"fp64\"\n[[drafter]]\nname = \"small\"\nmodel = \"{0}/small\"\n",
@@ -43,12 +46,13 @@ class CommandMetricProgram : public testing::Test {
     for (const char* task : {"val", "test"}) {
       suite += fmt::format(
           "[[task]]\nname = \"{1}\"\nsource = \"{0}/{1}\"\nreferences = [\"{0}/{1}.ref\"]\nids = true\n"
-          "metric = {{ command = \"{2}\", label = \"words\", point = 0.01 }}\n",
-          root_.path().string(), task, command);
+          "metric = {{ command = \"{2}\", label = \"words\"{3} }}\n",
+          root_.path().string(), task, command, metric);
     }
     write_text(root_ / "suite.toml", suite +
                                          "[[run]]\nmethod = \"bild\"\ndrafter = [\"small\"]\nfallback = [0.0, 0.9]\n"
-                                         "rollback = [5]\nchoose_on = \"val\"\nmax_drop = [1000]\n");
+                                         "rollback = [5]\nchoose_on = \"val\"\nmax_drop = [" +
+                                         max_drop + "]\n");
   }
   std::vector<std::string> eval_line() const {
     return {"eval", (root_ / "suite.toml").string(), "--out", results(), "--device", "cpu", "--threads", "1"};
@@ -76,6 +80,82 @@ TEST_F(CommandMetricProgram, ChoosesBySuitesOwnMeasureAndReportsWithoutIt) {
   const ProgramResult compared = run_program({"compare", results(), results(), "--fail-on-worse", "0"});
   EXPECT_EQ(compared.exit_code, 0) << compared.err;
   EXPECT_THAT(compared.out, HasSubstr("words"));
+}
+
+// Two errors a line for outputs that greedy decoding does not give, which a first evaluation wrote down. With threshold
+// 0.9 these models' drafter never decides, so the outputs are greedy decoding's; with 0 it decides everything.
+TEST_F(CommandMetricProgram, ErrorsAreLostUpwards) {
+  write_suite("sh " + (root_ / "score.sh").string(), ", lower_is_better = true", "0, 1000");
+  run_program(eval_line());
+  const std::string greedy = read_file(results() + "/hyp/val.greedy.txt");
+  ASSERT_EQ(read_file(results() + "/hyp/val.bild.small.FB0.9.RB5.txt"), greedy);
+  ASSERT_NE(read_file(results() + "/hyp/val.bild.small.FB0.RB5.txt"), greedy);
+  write_text(root_ / "right", greedy + read_file(results() + "/hyp/test.greedy.txt"));
+  score_by("awk -F'\\t' 'NR == FNR {right[$0]; next} {print ($1 in right) ? 1 : 3}' " + (root_ / "right").string() +
+           " -\n");
+  std::filesystem::remove_all(results());
+  run_program(eval_line());
+  const auto tasks = load_json(results() + "/results.json").at("tasks");
+  EXPECT_EQ(tasks.at(0).at("chooses"), true);
+  EXPECT_EQ(tasks.at(0).at("command_metric").at("lower_is_better"), true);
+  EXPECT_EQ(tasks.at(0).at("baseline").at("quality").at("words"), 1.0);
+  for (const auto& run : tasks.at(0).at("runs")) {
+    if (run.at("name") != "bild.small.FB0.RB5") continue;
+    EXPECT_EQ(run.at("quality").at("difference"), 2.0);
+  }
+  bool found = false;
+  for (const auto& run : tasks.at(1).at("runs")) {
+    if (run.at("name") != "bild.small.drop0") continue;
+    found = true;
+    EXPECT_EQ(run.at("chosen").at("setting"), "bild.small.FB0.9.RB5") << "the other one adds two errors a line";
+    EXPECT_EQ(run.at("chosen").at("drop_there"), 0.0);
+    EXPECT_EQ(run.at("chosen").at("allowed"), true);
+  }
+  EXPECT_TRUE(found);
+}
+
+// Reports and comparisons of results whose numbers are known.
+TEST_F(CommandMetricProgram, ReportsAndComparesErrorsFromTheLowest) {
+  const auto write = [&](const std::string& name, double fast, double careful) {
+    evaluate::Results results;
+    results.suite = name;
+    evaluate::TaskResult task = evaluate::made_task({evaluate::made_setting("fast", "bild", 3, fast, "small"),
+                                                     evaluate::made_setting("careful", "bild", 2, careful, "small")});
+    task.metric = "command";
+    task.command = metrics::CommandOptions{.command = {}, .label = "errors", .point = 0.5, .lower_is_better = true};
+    task.baseline.quality.scores.front().name = "errors";
+    for (auto& setting : task.settings) setting.quality.scores.front().name = "errors";
+    results.tasks = {task};
+    std::filesystem::create_directories(root_ / name);
+    write_json(root_ / name / "results.json", to_json(results));
+    return (root_ / name).string();
+  };
+  const std::string first = write("first", 31, 30.25);  // the headline reads the differences, of greedy decoding's 30
+  const std::string second = write("second", 28, 31.5);
+  const ProgramResult report = run_program({"report", first, "--html", (root_ / "page.html").string()});
+  EXPECT_EQ(report.exit_code, 0) << report.err;
+  EXPECT_THAT(run_program({"report", first}).out,
+              AllOf(HasSubstr("The best within 0.5 of errors is 2.00 × as fast ("), HasSubstr("careful, +0.2500)")));
+  EXPECT_THAT(read_file(root_ / "page.html"), AllOf(HasSubstr("Down and to the right is better."),
+                                                    HasSubstr("\"line\":[[3.0,31.0],[2.0,30.25],[1.0,30.0]]"),
+                                                    HasSubstr("errors, with its 95 % interval; lower is better")));
+  const ProgramResult worse = run_program({"compare", first, second, "--fail-on-worse", "1"});
+  EXPECT_EQ(worse.exit_code, 1);
+  EXPECT_THAT(worse.err, AllOf(HasSubstr("captions, careful: worse by 2.50 points"), Not(HasSubstr("fast: worse"))));
+  EXPECT_THAT(worse.out, HasSubstr("errors: lower is better"));
+  EXPECT_EQ(run_program({"compare", first, second, "--fail-on-worse", "3"}).exit_code, 0);
+  EXPECT_THAT(run_program({"compare", second, first, "--fail-on-worse", "1"}).err,
+              AllOf(HasSubstr("fast: worse by 6.00 points"), Not(HasSubstr("careful: worse"))));
+}
+
+TEST_F(CommandMetricProgram, ATunedSuiteKeepsItsDirection) {
+  write_suite("sh " + (root_ / "score.sh").string(), ", lower_is_better = true");
+  const ProgramResult tuned = run_program({"tune", (root_ / "suite.toml").string(), "--out",
+                                           (root_ / "tuned.toml").string(), "--device", "cpu", "--threads", "1"});
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
+  const std::string suite = read_file(root_ / "tuned.toml");
+  EXPECT_THAT(suite, AllOf(HasSubstr("lower_is_better = true"), HasSubstr("label = 'words'")));
+  EXPECT_EQ(run_program({"validate", (root_ / "tuned.toml").string()}).exit_code, 0);
 }
 
 TEST_F(CommandMetricProgram, ACommandThatFailsOrAnswersWronglyIsFoundFirst) {

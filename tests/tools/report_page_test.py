@@ -195,6 +195,21 @@ class Pages(unittest.TestCase):
         self.press("setting")
         self.assertEqual(self.names(), sorted(self.names()))
 
+    def test_error_rates_sort_from_the_lowest(self):
+        results = results_of(some_settings())
+        task = results["tasks"][0]
+        task["metric"] = "ter"
+        for one in [task["baseline"], *task["runs"]]:
+            one["quality"]["ter"] = one["quality"].pop("bleu")
+            one["quality"]["ter_ci95"] = one["quality"].pop("bleu_ci95")
+        self.open(results)
+        self.press("TER")
+        self.assertEqual(self.names()[0], "bild.small.FB0.8")  # 28.6
+        self.press("difference")
+        self.assertEqual(self.names()[0], "bild.small.FB0.8")
+        self.press("speedup")
+        self.assertEqual(self.names()[-1], "greedy")
+
     def test_empty_cells_come_last_in_either_order(self):
         self.open(results_of(some_settings()))
         for _ in range(2):
@@ -211,6 +226,20 @@ class Pages(unittest.TestCase):
         self.assertEqual(self.texts(".tools .hint")[0], "1 of 12")
 
     # ---- words and colours ----
+
+    def test_the_reported_task_comes_before_the_one_where_settings_were_chosen(self):
+        results = results_of(some_settings())
+        test = copy.deepcopy(results["tasks"][0])
+        results["tasks"][0].update({"name": "val", "chooses": True})
+        test["runs"].append(setting("bild.small.drop1", "bild", 2.6, 29, chosen={
+            "on": "val", "max_drop": 1, "setting": "bild.small.FB0.6", "drop_there": 1, "speedup_there": 2.6, "allowed": True}))
+        results["tasks"].append(test)  # after the validation data, as evaluations write it
+        self.open(results)
+        heading = "val, where settings were chosen"
+        self.assertEqual(self.texts("main article > h2")[:2], ["captions", heading])
+        self.assertEqual(self.texts("nav a")[:2], ["captions", heading])
+        self.assertIn("chose the settings that other tasks report as bild.small.drop1.", self.texts("article > .purpose")[0])
+        self.assertEqual(self.count("article:first-of-type > .purpose"), 0)
 
     def test_the_headline_says_what_was_found(self):
         self.open(results_of(some_settings()))

@@ -34,7 +34,8 @@ const Tables = (() => {
       button.append(...cell.childNodes);
       cell.append(button);
       button.addEventListener("click", () => {
-        const first = cell.classList.contains("left") ? 1 : -1; // names from A, numbers from the largest
+        // Names from A, error rates from the lowest, other numbers from the largest.
+        const first = cell.classList.contains("left") || cell.classList.contains("lowest") ? 1 : -1;
         const sorted = cell.getAttribute("aria-sort");
         sort(table, column, sorted ? (sorted === "ascending" ? -1 : 1) : first);
       });

@@ -121,6 +121,7 @@ TEST_F(Comparisons, ErrorRatesFailWhenTheyRise) {
     engine.errors = [](const Setting& run, int64_t line) { return run.method() == "bild" && line % 2 == 0 ? 1 : 0; };
   });
   EXPECT_GT(change_of(comparison, kBild).quality->value, 0);
+  EXPECT_THAT(comparison_text(comparison), HasSubstr("TER: lower is better"));
   EXPECT_THAT(exceeded(comparison, {.slower = {}, .worse = 0.5}), ElementsAre(HasSubstr("worse by")));
   const Comparison back = compare(load_evaluation(file("second")), load_evaluation(file("first")), {.resamples = 200});
   EXPECT_LT(change_of(back, kBild).quality->value, 0);

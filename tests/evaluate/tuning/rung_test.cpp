@@ -1,0 +1,38 @@
+// What a rung says of settings that lose quality, by scores and by error rates.
+#include "evaluate/tuning/rung.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/evaluate/fake_engine.h"
+
+namespace draftsmith::evaluate {
+namespace {
+
+// Measures a setting whose every third line has a wrong word, by a metric.
+RungSetting measured_by(const std::string& metric) {
+  FakeSuite files(24);
+  files.options.run = {FakeSuite::run("bild")};
+  files.options.task.front().metric.name = metric;
+  FakeEngine engine;
+  engine.errors = [](const Setting& run, int64_t line) { return run.method() == "bild" && line % 3 == 0 ? 1 : 0; };
+  const std::vector<Setting> settings = expand_grid(files.options.run.front());
+  const RungResult rung = measure_rung({.suite = files.options, .task = "test", .lines = 24, .settings = settings},
+                                       files.directory / "rung", engine, {.quiet = true});
+  return rung.settings.at(settings.front().label);
+}
+
+TEST(Rung, DropsAreLossesWhicheverDirectionIsBetter) {
+  for (const char* metric : {"bleu", "chrf", "ter"}) {
+    SCOPED_TRACE(metric);
+    const RungSetting measured = measured_by(metric);
+    EXPECT_GT(measured.drop, 0);
+    EXPECT_GT(measured.least_drop, 0);
+    EXPECT_LT(measured.least_drop, measured.drop);
+  }
+  // A wrong word in 8 of the 24 lines, which have 6 to 13 words.
+  EXPECT_NEAR(measured_by("ter").drop, 100.0 * 8 / (3 * (6 + 7 + 8 + 9 + 10 + 11 + 12 + 13)), 1e-9);
+}
+
+}  // namespace
+}  // namespace draftsmith::evaluate
