@@ -152,6 +152,7 @@ class Setup(unittest.TestCase):
             result, calls = self.run_setup(FREE_GB=free)
             self.assertEqual(calls, "")
             self.assert_one_message(result, free + " GB of disk are free", "LIBTORCH=/path")
+            self.assertNotIn("index", result.stderr)
 
     def test_downloads_lie_on_the_disk_that_was_looked_at(self):
         for free, cached in (("9", False), ("50", True)):
