@@ -54,12 +54,13 @@ class Build(unittest.TestCase):
 
     def test_compilers_are_as_many_as_the_memory_holds(self):
         self.assertEqual(self.jobs(), 64)
-        self.assertEqual(self.jobs(FREE_GB="20"), 11)
-        self.assertEqual(self.jobs(FREE_GB="1"), 1)
+        self.assertEqual(self.jobs(FREE_GB="20"), 10)
+        self.assertEqual(self.jobs(FREE_GB="3"), 2)
+        self.assertEqual(self.jobs(FREE_GB="0"), 1)
         self.assertEqual(self.jobs(FREE_GB="1", JOBS="7"), 7)
 
     def test_a_container_has_no_more_memory_than_its_limit(self):
-        for limit, jobs in ((4 << 30, 3), (16 << 30, 9), (2**63 - 4096, 11)):
+        for limit, jobs in ((4 << 30, 2), (16 << 30, 8), (2**63 - 4096, 10)):
             self.assertEqual(self.jobs(FREE_GB="20", LIMIT=str(limit)), jobs)
 
     def test_a_failure_says_what_may_be_short(self):
