@@ -29,4 +29,7 @@ struct ShellResult {
 // requested meanwhile (base/signals.h), with the group killed; RunError if no process can be started.
 ShellResult run_shell(const std::string& command, std::string_view input, const ShellLimits& limits = {});
 
+// Returns the text as one word of a shell: as it is, or in single quotes.
+std::string shell_word(const std::string& text);
+
 }  // namespace draftsmith

@@ -31,9 +31,9 @@ int run_export(const recipes::ExportOptions& options, const ExecutionOptions& ex
                done.alpha_text, done.before->alpha, done.after->alpha, done.before->agreement, done.after->agreement);
   }
   const recipes::ExportFormat& format = recipes::export_format_named(options.format);
-  if (format.command) {
-    const std::string target = options.target ? options.target->string() : "TARGET";
-    fmt::print("To serve a target with it as the drafter:\n  {}\n", format.command(target, options.out));
+  if (format.commands) {
+    fmt::print("To serve a target with it as the drafter:\n");
+    for (const std::string& command : format.commands(options.target, options.out)) fmt::print("  {}\n", command);
   }
   return 0;
 }

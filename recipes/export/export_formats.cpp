@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "base/shell_command.h"
 #include "model/families/family.h"
 #include "model/kinds/shared_encoder.h"
 #include "model/kinds/tandem.h"
+#include "recipes/export/gguf/gguf_commands.h"
 #include "recipes/export/gguf/gguf_model.h"
 
 namespace draftsmith::recipes {
@@ -76,15 +78,14 @@ std::string usage_hf(const std::filesystem::path& directory, const Config& confi
       kind, directory.filename().string());
 }
 
-std::string command_vllm(const std::string& target, const std::filesystem::path& drafter) {
-  return fmt::format(
-      "vllm serve {} --speculative-config "
-      "'{{\"method\": \"draft_model\", \"model\": \"{}\", \"num_speculative_tokens\": 5}}'",
-      target, drafter.string());
-}
-
-std::string command_gguf(const std::string& target, const std::filesystem::path& drafter) {
-  return fmt::format("llama-server --model {} --model-draft {} --draft-max 5", target, drafter.string());
+std::vector<std::string> commands_vllm(const std::optional<std::filesystem::path>& target,
+                                       const std::filesystem::path& drafter) {
+  const std::string name =
+      nlohmann::json(drafter.string()).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string settings =
+      fmt::format(R"({{"method": "draft_model", "model": {}, "num_speculative_tokens": 5}})", name);
+  return {fmt::format("vllm serve {} --speculative-config {}", shell_word(target.value_or("TARGET").string()),
+                      shell_word(settings))};
 }
 
 std::string usage_vllm(const std::filesystem::path& directory, const Config& config) {
@@ -97,12 +98,12 @@ std::string usage_vllm(const std::filesystem::path& directory, const Config& con
              "type "
              "(`--dtype`).\n"
              "\n",
-             command_vllm("TARGET", directory.filename()), config.vocabulary) +
+             commands_vllm(std::nullopt, directory.filename()).front(), config.vocabulary) +
          usage_hf(directory, config);
 }
 
 std::string usage_gguf(const std::filesystem::path& file, const Config&) {
-  return fmt::format("```\n{}\n```\n", command_gguf("TARGET.gguf", file.filename()));
+  return fmt::format("```\n{}\n```\n", gguf_commands(std::nullopt, file.filename()).front());
 }
 
 }  // namespace
@@ -111,8 +112,8 @@ const Registry<ExportFormat>& export_formats() {
   static const Registry<ExportFormat> kFormats(
       "export format",
       {{"hf", "a directory for Transformers: generate, and assistant_model", check_hf, usage_hf},
-       {"vllm", "the same, checked for vLLM's draft models (decoder-only)", check_vllm, usage_vllm, command_vllm},
-       {kGgufFormat, "one file for llama.cpp (Llama, GPT-2)", check_gguf_format, usage_gguf, command_gguf}});
+       {"vllm", "the same, checked for vLLM's draft models (decoder-only)", check_vllm, usage_vllm, commands_vllm},
+       {kGgufFormat, "one file for llama.cpp (Llama, GPT-2)", check_gguf_format, usage_gguf, gguf_commands}});
   return kFormats;
 }
 

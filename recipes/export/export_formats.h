@@ -31,8 +31,11 @@ struct ExportFormat {
       check;
   // Returns lines for the model card, in Markdown: how the directory is loaded.
   std::function<std::string(const std::filesystem::path& directory, const model::TransformerConfig& config)> usage;
-  // Returns the shell command that serves a target with the exported drafter; none: it is used from Python.
-  std::function<std::string(const std::string& target, const std::filesystem::path& drafter)> command = {};
+  // Returns the shell commands that serve a target with the exported drafter, one after the other; none: it is used
+  // from Python. `target` is the directory of the target, absent if none is given.
+  std::function<std::vector<std::string>(const std::optional<std::filesystem::path>& target,
+                                         const std::filesystem::path& drafter)>
+      commands = {};
 };
 
 // Returns all formats.

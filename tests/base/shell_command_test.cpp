@@ -71,5 +71,12 @@ TEST(ShellCommand, AStopRequestEndsIt) {
   EXPECT_THROW(run_shell("sleep 60", ""), Interrupted);
 }
 
+TEST(ShellCommand, WordsReachTheCommandAsTheyAre) {
+  EXPECT_EQ(shell_word("work/target-1/model"), "work/target-1/model");
+  for (const std::string text : {"", "a b", "it's", "$HOME", "`ls`", "~", "a\nb", "#", "*", "\\", "\xC3\xA4"}) {
+    EXPECT_EQ(run_shell("printf %s " + shell_word(text), "").output, text);
+  }
+}
+
 }  // namespace
 }  // namespace draftsmith

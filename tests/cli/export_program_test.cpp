@@ -1,6 +1,7 @@
 // draftsmith export, verify and inspect as a user runs them.
 #include <cmath>
 #include <cstdlib>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -73,6 +74,68 @@ TEST_F(ExportProgram, BadInputWritesNothingAndExitsWithTwo) {
     EXPECT_FALSE(fs::exists(out_)) << wrong.front();
   }
   EXPECT_EQ(run_program({"export", "--model", model_}).exit_code, 2);
+}
+
+// A server of llama.cpp reads files of its format alone.
+class GgufExportProgram : public testing::Test {
+ protected:
+  GgufExportProgram() {
+    make_directories(folder_ / "work/target");
+    model::save_model(target_, *model::varied_model(model::tiny_llama(2), 5, at::kFloat));
+    model::save_model(folder_ / "drafter", *model::varied_model(model::tiny_llama(1), 6, at::kFloat));
+    make_directories(out_);
+  }
+
+  // Returns the commands that an export of the drafter prints.
+  std::vector<std::string> commands(const std::string& file, const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = {"export", "--model",   folder_ / "drafter", "--format", "gguf",
+                                          "--out",  out_ / file, "--threads",         "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ProgramResult done = run_program(arguments);
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    std::istringstream lines(done.out.substr(std::min(done.out.size(), done.out.find("To serve"))));
+    std::vector<std::string> found;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("  ")) found.push_back(line.substr(2));
+    }
+    return found;
+  }
+
+  std::string server(const std::string& target, const std::string& drafter) const {
+    return "llama-server --model '" + target + "' --model-draft '" + (out_ / drafter).string() + "' --draft-max 5";
+  }
+
+  const TemporaryDirectory folder_;
+  const fs::path target_ = folder_ / "work/target/model";
+  const fs::path out_ = folder_ / "two words";
+};
+
+TEST_F(GgufExportProgram, TheServersCommandNamesAFileThatAnEarlierCommandMakes) {
+  const auto first = commands("drafter.gguf", {"--target", target_});
+  const fs::path file = out_ / "target.gguf";
+  ASSERT_EQ(first.size(), 2);
+  EXPECT_EQ(first[1], server(file, "drafter.gguf"));
+  const std::string program = "draftsmith ";
+  ASSERT_TRUE(first[0].starts_with(program)) << first[0];
+  ASSERT_FALSE(fs::exists(file));
+  EXPECT_EQ(std::system((draftsmith_binary() + first[0].substr(program.size() - 1) + " >/dev/null 2>&1").c_str()), 0);
+  EXPECT_TRUE(fs::is_regular_file(file));
+}
+
+TEST_F(GgufExportProgram, ATargetThatWasExportedIsServed) {
+  write_file_atomic(out_ / "another.gguf", "GGUF of another program");
+  ASSERT_EQ(run_program({"export", "--model", target_, "--format", "gguf", "--out", out_ / "big.gguf"}).exit_code, 0);
+  EXPECT_THAT(commands("drafter.gguf", {"--target", target_}),
+              testing::ElementsAre(server(out_ / "big.gguf", "drafter.gguf")));
+  EXPECT_THAT(commands("second.gguf", {}), testing::ElementsAre(HasSubstr("--model TARGET.gguf --model-draft")));
+}
+
+// A drafter's file is no target's, and a name that is taken is not given again.
+TEST_F(GgufExportProgram, ANameThatIsTakenGetsANumber) {
+  write_file_atomic(out_ / "target.gguf", "GGUF of another program");
+  const auto found = commands("target-2.gguf", {"--target", target_});
+  ASSERT_EQ(found.size(), 2);
+  EXPECT_EQ(found[1], server(out_ / "target-3.gguf", "target-2.gguf"));
 }
 
 // A file size limit fails writes as a full disk does.

@@ -79,6 +79,28 @@ class Generate(unittest.TestCase):
             thread.join()
         self.assertEqual(found, [expected] * 4)
 
+    def test_threads_with_options_of_their_own_do_not_mix(self):
+        calls = [{}, {"method": "assisted"}, {"method": "sample", "seed": 3}, {"method": "beam", "num_beams": 2},
+                 {"method": "speculative", "window": 0}]  # the last one is wrong
+        own = draftsmith.load(trained() / "target/model", drafter=trained() / "drafter/model", device="cpu")
+        expected = [[result.ids.tolist() for result in own.generate(texts(), **call)] for call in calls[:-1]]
+        found, errors = [[] for _ in calls], []
+
+        def decode(index):
+            for _ in range(3):
+                try:
+                    found[index].append([result.ids.tolist() for result in own.generate(texts(), **calls[index])])
+                except draftsmith.UserError as error:
+                    errors.append(error)
+
+        threads = [threading.Thread(target=decode, args=(index,)) for index in range(len(calls))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(found[:-1], [[ids] * 3 for ids in expected])
+        self.assertEqual((found[-1], len(errors)), ([], 3))
+
     def test_decodes_with_a_tandem(self):
         tandem = draftsmith.load(trained() / "target/model", drafter=trained() / "tandem/model", device="cpu")
         found = tandem.generate(texts(), method="tandem-speed", window=4)

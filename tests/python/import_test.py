@@ -55,17 +55,35 @@ assert torch_work() == before, "train"
         libraries = subprocess.run(["readelf", "-d", module], capture_output=True, text=True, check=True).stdout
         self.assertNotIn("tcmalloc", libraries)
 
-    def test_another_torch_is_refused(self):
+    def beside_torch(self, text, code, status):
+        """What Python says where another torch, of this text, is found before the real one."""
         with tempfile.TemporaryDirectory() as folder:
             torch = pathlib.Path(folder) / "torch"
             torch.mkdir()
-            (torch / "__init__.py").write_text("__version__ = '2.10.0+cpu'\n")
+            (torch / "__init__.py").write_text(text)
+            (pathlib.Path(folder) / "torch-2.10.0.dist-info").mkdir()
+            (pathlib.Path(folder) / "torch-2.10.0.dist-info/METADATA").write_text("Name: torch\nVersion: 2.10.0\n")
             paths = os.pathsep.join([folder, os.environ["PYTHONPATH"]])
-            failed = python("import draftsmith", status=1, env={**os.environ, "PYTHONPATH": paths})
-            message = failed.stderr[failed.stderr.rindex("ImportError"):]
-            self.assertRegex(message, r"expected: torch 2\.\d+\.\*")
-            self.assertIn("found:    torch 2.10.0+cpu", message)
-            self.assertIn("hint:     pip install", message)
+            return python(code, status=status, env={**os.environ, "PYTHONPATH": paths}).stderr
+
+    def test_another_torch_is_refused(self):
+        printed = self.beside_torch("__version__ = '2.10.0+cpu'\n", "import draftsmith", status=1)
+        message = printed[printed.rindex("ImportError"):]
+        self.assertRegex(message, r"expected: torch 2\.\d+\.\*")
+        self.assertIn("found:    torch 2.10.0+cpu", message)
+        self.assertIn("hint:     pip install", message)
+
+    def test_a_torch_that_cannot_be_imported_is_named(self):
+        printed = self.beside_torch("raise ImportError('libcudart.so.13: no such file')\n", "import draftsmith", status=1)
+        message = printed[printed.rindex("ImportError"):]
+        self.assertIn("found:    libcudart.so.13: no such file", message)
+        self.assertIn("hint:     pip install", message)
+
+    def test_the_program_refuses_another_torch_without_importing_it(self):
+        message = self.beside_torch("raise SystemExit('imported')\n", "import draftsmith_program\ndraftsmith_program.main()",
+                                    status=2)
+        self.assertRegex(message, r"expected: torch 2\.\d+\.\*\n  found:    torch 2\.10\.0 in /")
+        self.assertIn("hint:     pip install", message)
 
     def test_works_without_avx2(self):
         environment = {**os.environ, "DRAFTSMITH_CPU": "portable", "ATEN_CPU_CAPABILITY": "default"}

@@ -22,7 +22,7 @@ case "$1 $2" in
 esac
 """
 PIP = """#!/bin/bash
-echo "pip $*" >>"$CALLS"
+echo "pip $*, temporary files in $TMPDIR" >>"$CALLS"
 if [ "$PIP" = warn ]; then echo "WARNING: retrying" >&2; exit 1; fi
 if [ "$PIP" = fail ]; then echo "ERROR: no connection" >&2; exit 1; fi
 """
@@ -147,9 +147,21 @@ class Setup(unittest.TestCase):
         self.assertNotIn("Debian", result.stderr)
 
     def test_a_small_disk_is_found_before_anything_is_fetched(self):
-        result, calls = self.run_setup(FREE_GB="3")
-        self.assertEqual(calls, "")
-        self.assert_one_message(result, "3 GB of disk are free", "LIBTORCH=/path")
+        self.set_installed([])
+        for free in ("3", "8"):
+            result, calls = self.run_setup(FREE_GB=free)
+            self.assertEqual(calls, "")
+            self.assert_one_message(result, free + " GB of disk are free", "LIBTORCH=/path")
+            self.assertNotIn("index", result.stderr)
+
+    def test_downloads_lie_on_the_disk_that_was_looked_at(self):
+        for free, cached in (("9", False), ("50", True)):
+            result, calls = self.run_setup(FREE_GB=free)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn(f"temporary files in {self.root}/.venv/downloads", calls)
+            self.assertEqual("--no-cache-dir" not in calls, cached, calls)
+            self.assertFalse((self.root / ".venv/downloads").exists())
+            shutil.rmtree(self.root / ".venv")
 
     def test_an_installer_that_only_warns_cuts_no_message_short(self):
         result, _ = self.run_setup(PIP="warn")

@@ -29,7 +29,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kNothingExported = "nothing was exported";
-constexpr const char* kEnding = ".gguf";
 constexpr const char* kRopeFactors = "rope_freqs.weight";
 // A number of a block may be half a step away, and its factor, in fp16, up to 127 / 2048 of a step.
 constexpr double kBlockTolerance = 0.57;
@@ -42,7 +41,7 @@ GgufType type_of(const ExportOptions& options, at::ScalarType stored) {
 
 // Refuses what is wrong with the name of the file. Errors: UserError.
 void check_name(const ExportOptions& options) {
-  if (options.out.extension() != kEnding) {
+  if (options.out.extension() != kGgufEnding) {
     throw UserError({.where = "--out",
                      .what = "--format gguf writes one file, not a directory",
                      .expected = "a name that ends in .gguf",
@@ -60,7 +59,7 @@ GgufValues values_of(const model::ModelDirectory& opened, const ExportOptions& o
   const model::TransformerConfig& config = opened.config();
   GgufValues values = gguf_settings(config, options.out.stem().string(), type);
   values.emplace_back("general.description", fmt::format("Exported by Draftsmith {} ({})", version(), git_commit()));
-  values.emplace_back("draftsmith.model_hash", model::model_hash(options.model));
+  values.emplace_back(kGgufModelHash, model::model_hash(options.model));
   const bool reads_text = data::has_tokenizer(options.model);
   const GgufValues tokens =
       reads_text ? gguf_tokenizer(*data::load_tokenizer(options.model), config.vocabulary) : gguf_without_tokenizer();
