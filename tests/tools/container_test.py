@@ -1,4 +1,5 @@
-"""Tests of tools/container with a made-up engine, and of tools/cpu_libtorch with a made-up environment."""
+"""Tests of tools/container with a made-up engine, of tools/platforms' usage, and of tools/cpu_libtorch with a made-up
+environment."""
 
 import os
 import pathlib
@@ -94,6 +95,15 @@ class Dockerfile(unittest.TestCase):
     def test_ignored_files_need_no_pattern_that_tar_reads_otherwise(self):
         for line in (ROOT / ".dockerignore").read_text().splitlines():
             self.assertTrue(line.startswith("#") or re.fullmatch(r"[\w.-]+", line), line)
+
+
+class Platforms(unittest.TestCase):
+    def test_no_or_unknown_platforms_show_the_usage(self):
+        for arguments in ([], ["solaris"], ["trixie", "--roots"]):
+            result = subprocess.run([ROOT / "tools/platforms", *arguments], capture_output=True, text=True)
+            self.assertEqual(result.returncode, 2)
+            self.assertIn("tools/platforms PLATFORM...", result.stderr)
+            self.assertNotIn("set -euo", result.stderr)
 
 
 class CpuLibtorch(unittest.TestCase):
