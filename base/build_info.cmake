@@ -2,6 +2,9 @@
 #   -DSOURCE=repository -DOUTPUT=file -DVERSION=... -DCOMPILER=...
 cmake_policy(VERSION 3.25)
 set(commit unknown)
+if(NOT "$ENV{DRAFTSMITH_COMMIT}" STREQUAL "")  # sources without a repository, as in the Dockerfile
+  set(commit "$ENV{DRAFTSMITH_COMMIT}")
+endif()
 execute_process(COMMAND git -C "${SOURCE}" rev-parse --short=10 HEAD
   OUTPUT_VARIABLE head OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
 if(NOT failed)

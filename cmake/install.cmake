@@ -66,7 +66,7 @@ set(CPACK_PACKAGE_DESCRIPTION "Program, libraries and headers. LibTorch ${TORCH_
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
-set(CPACK_DEBIAN_PACKAGE_DEPENDS "libsentencepiece-dev, libhdf5-dev, nlohmann-json3-dev, libtomlplusplus-dev, \
-libspdlog-dev, libfmt-dev, libicu-dev, libonig-dev, libssl-dev, libtcmalloc-minimal4, pkg-config")
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "libsentencepiece-dev, libprotobuf-dev, libhdf5-dev, nlohmann-json3-dev, \
+libtomlplusplus-dev, libspdlog-dev, libfmt-dev, libicu-dev, libonig-dev, libssl-dev, libtcmalloc-minimal4, pkg-config")
 set(CPACK_STRIP_FILES ON)
 include(CPack)

@@ -1,5 +1,7 @@
 #include "model/transformer/parameters.h"
 
+#include <c10/util/accumulate.h>
+
 namespace draftsmith::model {
 namespace {
 

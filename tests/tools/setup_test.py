@@ -99,6 +99,15 @@ class Setup(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("--no-install-recommends cmake libicu-dev\n", calls)
 
+    def test_a_package_also_counts_under_the_names_that_it_provides(self):
+        self.set_installed([name for name in packages("packages.txt") if name not in ("libfmt-dev", "libtcmalloc-minimal4")])
+        with open(self.installed, "a") as file:
+            file.write("libtcmalloc-minimal4t64:amd64 installed other, libtcmalloc-minimal4 (= 2.16-1)\n")
+            file.write("formats:amd64 config-files libfmt-dev (= 9)\n")
+        result, calls = self.run_setup()
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("--no-install-recommends libfmt-dev\n", calls)
+
     def test_peers_share_the_torch_of_the_first_environment(self):
         result, calls = self.run_setup("--with-peers")
         self.assertEqual(result.returncode, 0, result.stderr)
