@@ -21,6 +21,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 mkdir -p "$work/evaluation" && echo {} >"$work/evaluation/results.json"
+[ "${DISTURBED:-}" = "" ] || { echo "error: measurement error" >&2; exit 1; }
 """
 
 
@@ -90,6 +91,21 @@ class Quickstart(unittest.TestCase):
         self.add_program("tools/setup", "#!/bin/bash\necho error: no network >&2; exit 2\n")
         result, calls = self.run_quickstart()
         self.assertEqual((result.returncode, calls), (2, []))
+
+    def test_a_disturbed_measurement_ends_with_its_table_and_what_to_do(self):
+        result, _ = self.run_quickstart(DISTURBED="yes")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("error: measurement error", result.stderr)
+        places = [result.stdout.find(part) for part in ("THE TABLE of", "failed a check", "measures again", "Next:")]
+        self.assertNotIn(-1, places, result.stdout)
+        self.assertEqual(places, sorted(places))
+
+    def test_a_table_of_an_earlier_run_is_not_shown_for_one_that_failed(self):
+        self.run_quickstart()
+        os.utime(self.root / "work/quickstart/evaluation/results.json", (1, 1))
+        result, _ = self.run_quickstart(FAILS="yes")
+        self.assertEqual(result.returncode, 1)
+        self.assertNotIn("TABLE", result.stdout)
 
     def test_a_busy_machine_is_named(self):
         result, _ = self.run_quickstart(LOAD="1.70")

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/shell_command.h"
 #include "model/files/model_hash.h"
-#include "recipes/export/gguf/gguf_export.h"
 #include "recipes/export/gguf/gguf_file.h"
 
 namespace draftsmith::recipes {

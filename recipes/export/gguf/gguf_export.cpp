@@ -17,6 +17,7 @@
 #include "recipes/export/export_checks.h"
 #include "recipes/export/export_formats.h"
 #include "recipes/export/gguf/blocks.h"
+#include "recipes/export/gguf/gguf_file.h"
 #include "recipes/export/gguf/gguf_model.h"
 #include "recipes/export/gguf/gguf_tokenizer.h"
 #include "recipes/export/model_facts.h"

@@ -7,9 +7,6 @@
 
 namespace draftsmith::recipes {
 
-constexpr const char* kGgufEnding = ".gguf";                     // of files' names
-constexpr const char* kGgufModelHash = "draftsmith.model_hash";  // value of a file: the hash of the exported model
-
 // Exports a model as the file `options.out`. The file is read again before it gets its name: every number is compared
 // with the model's (in blocks: up to half a step), and so are logits of probes and, with a target, alpha. Errors:
 // UserError for unusable options, models and files, and a type that cannot hold the model's values; RunError if a write

@@ -15,6 +15,9 @@
 
 namespace draftsmith::recipes {
 
+constexpr const char* kGgufEnding = ".gguf";                     // of files' names
+constexpr const char* kGgufModelHash = "draftsmith.model_hash";  // value of our files: the hash of the exported model
+
 // Types of tensors, with the format's numbers. Q8_0: blocks of 32 values of a row with a common factor
 // (recipes/export/gguf/blocks.h).
 enum class GgufType : uint32_t { kF32 = 0, kF16 = 1, kQ8_0 = 8, kBF16 = 30 };
