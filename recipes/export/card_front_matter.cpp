@@ -51,6 +51,7 @@ std::string metrics_of(const evaluate::SettingResult& setting) {
 std::string model_index(const std::string& name, const std::string& kind, const evaluate::Results& measured) {
   std::string results;
   for (const auto& task : measured.tasks) {
+    if (task.chooses) continue;  // its numbers flatter the settings that were chosen by them
     std::string metrics;
     for (const auto& setting : task.settings) {
       if (!setting.repeats) metrics += metrics_of(setting);

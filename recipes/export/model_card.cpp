@@ -7,6 +7,7 @@
 
 #include "base/environment.h"
 #include "base/table.h"
+#include "evaluate/report/task_order.h"
 #include "metrics/registry.h"
 #include "model/kinds/exits.h"
 #include "recipes/export/card_front_matter.h"
@@ -132,7 +133,9 @@ std::string where_it_was_measured(const evaluate::Results* results) {
   std::string text = heading + fmt::format("On {} ({}, {} threads), Draftsmith {} (commit {}), {}.\n",
                                            text_of("device"), text_of("dtype"), text_of("threads"),
                                            text_of("draftsmith"), text_of("commit"), text_of("date"));
-  for (const auto& task : measured.tasks) text += "\n" + cell(task.name) + ":\n\n" + task_table(task);
+  for (const evaluate::TaskResult* task : evaluate::page_order(measured)) {
+    text += "\n" + cell(evaluate::task_heading(*task)) + ":\n\n" + task_table(*task);
+  }
   return text;
 }
 

@@ -60,13 +60,17 @@ TEST(CardFrontMatter, HoldsFiniteMeasurementsAndNoRepetitions) {
   task.name = "news: \"today\"";
   task.settings = {measured_setting("assisted", NAN), measured_setting("bild", 0.625), measured_setting("again", 0.5)};
   task.settings.back().repeats = "assisted";
-  measured.tasks = {task};
+  evaluate::TaskResult validation = task;
+  validation.name = "valid";
+  validation.chooses = true;
+  measured.tasks = {validation, task};
   const std::string text = front_matter({.out = "drafter/"}, false, &measured);
   EXPECT_THAT(text, AllOf(HasSubstr("model-index:\n- name: \"drafter\"\n"),
                           HasSubstr("name: \"news: \\\"today\\\"\"\n"), HasSubstr("type: \"news---today-\"\n")));
   EXPECT_THAT(text, AllOf(HasSubstr("name: \"bleu of assisted\"\n      value: 27.5\n"),
                           HasSubstr("name: \"alpha of bild\"\n      value: 0.625\n")));
-  EXPECT_THAT(text, AllOf(Not(HasSubstr("alpha of assisted")), Not(HasSubstr("nan")), Not(HasSubstr("again"))));
+  EXPECT_THAT(text, AllOf(Not(HasSubstr("alpha of assisted")), Not(HasSubstr("nan")), Not(HasSubstr("again")),
+                          Not(HasSubstr("valid"))));
 }
 
 TEST(CardFrontMatter, ValuesThatTheHubRefusesAreRefused) {
