@@ -164,7 +164,7 @@ Action add_tokenize(CLI::App& app) {
                        .expected = "eos_token in tokenizer_config.json",
                        .found = "none in " + flags->model});
     }
-    data::LineReader lines(flags->input == "-" ? "/dev/stdin" : flags->input);
+    data::LineReader lines = data::open_lines(flags->input);
     tokenize_lines(*tokenizer, lines, flags->decode, flags->eos);
     std::cout.flush();
     return 0;

@@ -14,7 +14,7 @@ namespace draftsmith::cli {
 std::vector<std::vector<int64_t>> read_token_lines(const std::string& file, const infer::LoadedModel& loaded,
                                                    LineKind kind, bool ids) {
   const model::ModelInfo& info = loaded.model->info();
-  data::LineReader lines(file == "-" ? "/dev/stdin" : file);
+  data::LineReader lines = data::open_lines(file);
   std::vector<std::vector<int64_t>> result;
   for (std::string line; lines.next(line);) {
     if (ids) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <fstream>
+#include <iostream>
 
 #include "base/error.h"
 
@@ -20,10 +22,23 @@ LineReader::LineReader(const std::filesystem::path& file) : file_(file) {
   if (std::filesystem::is_directory(file, ignored)) {
     throw UserError({.where = file.string(), .what = "is a directory", .expected = "a text file"});
   }
-  input_.open(file, std::ios::binary);
-  if (!input_) {
+  owned_ = std::make_unique<std::ifstream>(file, std::ios::binary);
+  input_ = owned_.get();
+  if (!*input_) {
     throw UserError({.where = file.string(), .what = "cannot be read", .expected = "a readable text file"});
   }
+  begin();
+}
+
+LineReader::LineReader(std::istream& stream, const std::string& name) : file_(name), input_(&stream) {
+  begin();
+}
+
+LineReader open_lines(const std::string& file) {
+  return file == "-" ? LineReader(std::cin, "standard input") : LineReader(std::filesystem::path(file));
+}
+
+void LineReader::begin() {
   fill();
   if (buffer_.starts_with(kByteOrderMark)) {
     byte_order_mark_ = true;
@@ -43,9 +58,9 @@ bool LineReader::fill() {
                      .hint = "is this a text file with one example a line?"});
   }
   buffer_.resize(kept + kBlockBytes);
-  input_.read(buffer_.data() + kept, static_cast<std::streamsize>(kBlockBytes));
-  if (input_.bad()) throw UserError({.where = file_.string(), .what = "reading failed"});
-  buffer_.resize(kept + static_cast<size_t>(input_.gcount()));
+  input_->read(buffer_.data() + kept, static_cast<std::streamsize>(kBlockBytes));
+  if (input_->bad()) throw UserError({.where = file_.string(), .what = "reading failed"});
+  buffer_.resize(kept + static_cast<size_t>(input_->gcount()));
   return buffer_.size() > kept;
 }
 

@@ -3,7 +3,8 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
+#include <istream>
+#include <memory>
 #include <string>
 
 namespace draftsmith::data {
@@ -12,6 +13,8 @@ class LineReader {
  public:
   // Errors: UserError for a missing or unreadable file or a directory.
   explicit LineReader(const std::filesystem::path& file);
+  // Reads a stream that others own and that outlives the reader; `name` stands for the file in messages.
+  LineReader(std::istream& stream, const std::string& name);
   // Reads the next line without its end (LF or CR LF, optional for the last line). Returns false at the end of the
   // file. Errors: UserError for a line longer than kMaxLineBytes, which most likely means a binary file.
   bool next(std::string& line);
@@ -26,15 +29,21 @@ class LineReader {
   static constexpr size_t kMaxLineBytes = size_t{256} << 20;
 
  private:
+  void begin();
   bool fill();
   std::filesystem::path file_;
-  std::ifstream input_;
+  std::unique_ptr<std::istream> owned_;
+  std::istream* input_;
   std::string buffer_;
   size_t begin_ = 0;
   int64_t line_ = 0;
   int64_t crlf_lines_ = 0;
   bool byte_order_mark_ = false;
 };
+
+// Returns a reader of a file, or of standard input where `file` is "-". /dev/stdin would do, but a container's user may
+// not open it. Errors: as the reader's.
+LineReader open_lines(const std::string& file);
 
 // Returns the number of lines of a file, for a progress bar; 0 if the file cannot be read.
 int64_t count_lines(const std::filesystem::path& file);

@@ -1,5 +1,8 @@
 #include "data/text/readers.h"
 
+#include <iostream>
+#include <sstream>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -120,6 +123,20 @@ TEST_F(Readers, UnknownPoliciesAreErrors) {
 TEST_F(Readers, FilesThatCannotBeReadAreErrors) {
   EXPECT_THROW(open_parallel(directory_ / "absent", directory_ / "absent2", {}), UserError);
   EXPECT_THAT(error_of([&] { read_lines(directory_.path()); }), HasSubstr("directory"));
+}
+
+// A container's user may not open /dev/stdin, which another user made.
+TEST(StandardInput, IsReadWithoutOpeningAFile) {
+  std::istringstream text("ein Hund\r\nzwei");
+  std::streambuf* const input = std::cin.rdbuf(text.rdbuf());
+  LineReader lines = open_lines("-");
+  std::string first, second, third;
+  EXPECT_TRUE(lines.next(first) && lines.next(second));
+  EXPECT_EQ(lines.where(), "standard input:2");
+  EXPECT_FALSE(lines.next(third));
+  std::cin.rdbuf(input);
+  std::cin.clear();
+  EXPECT_THAT((std::vector{first, second}), ElementsAre("ein Hund", "zwei"));
 }
 
 TEST_F(Readers, EmptyFilesGiveNoExamples) {
