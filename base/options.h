@@ -19,9 +19,9 @@
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
-#include <toml++/impl/forward_declarations.h>
 
 #include "base/options_field.h"
+#include "base/toml_names.h"
 
 namespace draftsmith {
 

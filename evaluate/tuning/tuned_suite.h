@@ -3,8 +3,7 @@
 
 #include <string>
 
-#include <toml++/impl/forward_declarations.h>
-
+#include "base/toml_names.h"
 #include "evaluate/tuning/tuning.h"
 
 namespace draftsmith::evaluate {
