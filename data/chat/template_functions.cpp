@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <stdexcept>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -17,9 +18,10 @@ namespace {
 using Value = TemplateValue;
 using Arguments = TemplateArguments;
 
-const std::string& text_in(const Value& value, const std::string& what) {
+// `what` is no reference: GCC 13 takes the result for a reference to the argument.
+const std::string& text_in(const Value& value, std::string_view what) {
   if (value.is_string()) return value.get_ref<const std::string&>();
-  throw std::invalid_argument(what + " needs a text");
+  throw std::invalid_argument(std::string(what) + " needs a text");
 }
 
 // Returns whether str.strip() takes the character away: Unicode's white space and four separators of ASCII.
