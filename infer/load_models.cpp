@@ -25,13 +25,13 @@ LoadedModel load_model_directory(const fs::path& directory, const model::LoadOpt
   return loaded;
 }
 
-const data::Tokenizer& tokenizer_of(const LoadedModel& loaded, const std::string& hint) {
+const data::Tokenizer& tokenizer_of(const LoadedModel& loaded, std::string_view hint) {
   if (loaded.tokenizer) return *loaded.tokenizer;
   throw UserError({.where = loaded.directory.string(),
                    .what = "the model's directory has no tokenizer, so text cannot be read",
                    .expected = "spiece.model, tokenizer.model or tokenizer.json in the directory",
                    .found = "none of them",
-                   .hint = hint});
+                   .hint = std::string(hint)});
 }
 
 std::vector<int64_t> source_ids(const std::string& text, const data::Tokenizer& tokenizer,

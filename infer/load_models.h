@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/tokenizers/tokenizer.h"
@@ -27,7 +28,7 @@ struct LoadedModel {
 LoadedModel load_model_directory(const std::filesystem::path& directory, const model::LoadOptions& options);
 
 // Returns the tokenizer, with which the model reads text. Errors: UserError with the hint if it has none.
-const data::Tokenizer& tokenizer_of(const LoadedModel& loaded, const std::string& hint);
+const data::Tokenizer& tokenizer_of(const LoadedModel& loaded, std::string_view hint);
 
 // Returns the ids of a text as a source, with EOS, or as a prompt, with BOS if the tokenizer's settings ask for it.
 std::vector<int64_t> source_ids(const std::string& text, const data::Tokenizer& tokenizer,

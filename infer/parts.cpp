@@ -1,5 +1,9 @@
 #include "infer/parts.h"
 
+#include <string_view>
+
+#include <fmt/format.h>
+
 #include "base/registry.h"
 #include "infer/acceptance/accept_all.h"
 #include "infer/acceptance/block.h"
@@ -46,8 +50,9 @@ DynamicWindowOptions dynamic_options(const O& options) {
   return {options.window.value_or(constant ? 20 : 5), schedule, options.confidence.value_or(constant ? 0.4 : 0)};
 }
 
-const model::RouterPredictor& router_for(const std::string& window, const I& inputs) {
-  if (inputs.router == nullptr) throw UserError(missing_router("window " + window));
+// `window` is no reference: GCC 13 takes the result for a reference to the argument.
+const model::RouterPredictor& router_for(std::string_view window, const I& inputs) {
+  if (inputs.router == nullptr) throw UserError(missing_router(fmt::format("window {}", window)));
   return *inputs.router;
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <stdexcept>
+#include <string_view>
 
 #include "data/chat/template_texts.h"
 #include "data/chat/template_values.h"
@@ -15,9 +16,10 @@ namespace {
 using Value = TemplateValue;
 using Arguments = TemplateArguments;
 
-const std::string& text_in(const Value& value, const std::string& what) {
+// `what` is no reference: GCC 13 takes the result for a reference to the argument.
+const std::string& text_in(const Value& value, std::string_view what) {
   if (value.is_string()) return value.get_ref<const std::string&>();
-  throw std::invalid_argument(what + " needs a text");
+  throw std::invalid_argument(std::string(what) + " needs a text");
 }
 
 int64_t length_of(const Value& value) {

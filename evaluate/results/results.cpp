@@ -1,6 +1,7 @@
 #include "evaluate/results/results.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "evaluate/suite/names.h"
 
@@ -10,9 +11,9 @@ namespace {
 using nlohmann::ordered_json;
 
 // Returns the value of a key; null if `object` is no object or lacks it.
-const ordered_json& value_of(const ordered_json& object, const std::string& key) {
+const ordered_json& value_of(const ordered_json& object, std::string_view key) {
   static const ordered_json kNull;
-  const auto found = object.find(key);
+  const auto found = object.find(std::string(key));
   return found == object.end() ? kNull : *found;
 }
 
