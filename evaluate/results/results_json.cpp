@@ -1,5 +1,5 @@
 // JSON of results.json: visit() lists each struct's keys once, for writing and reading.
-// Those of a setting's parts are in the headers included here.
+// Keys of a setting's parts are in the headers included here.
 #include "evaluate/results/acceptance_json.h"
 #include "evaluate/results/checks_json.h"
 #include "evaluate/results/command_json.h"

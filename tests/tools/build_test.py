@@ -4,8 +4,9 @@ import os
 import pathlib
 import shutil
 import subprocess
-import tempfile
 import unittest
+
+from made_programs import MadePrograms
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -22,24 +23,14 @@ esac
 """
 
 
-class Build(unittest.TestCase):
+class Build(MadePrograms):
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.root = pathlib.Path(self.folder.name)
-        self.calls = self.root / "calls"
+        super().setUp()
         for name, text in (("cmake", CMAKE), ("cat", CAT), ("nproc", "#!/bin/bash\necho 64\n"),
                            ("awk", "#!/bin/bash\necho ${FREE_GB:-1000}\n")):
             self.add_program(f"bin/{name}", text)
         (self.root / "tools").mkdir()
         shutil.copy(ROOT / "tools/build", self.root / "tools/build")
-
-    def tearDown(self):
-        self.folder.cleanup()
-
-    def add_program(self, name, text):
-        (self.root / name).parent.mkdir(parents=True, exist_ok=True)
-        (self.root / name).write_text(text)
-        (self.root / name).chmod(0o755)
 
     def run_build(self, status=0, **environment):
         self.calls.write_text("")

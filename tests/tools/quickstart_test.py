@@ -4,8 +4,9 @@ import os
 import pathlib
 import shutil
 import subprocess
-import tempfile
 import unittest
+
+from made_programs import MadePrograms
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -25,25 +26,15 @@ mkdir -p "$work/evaluation" && echo {} >"$work/evaluation/results.json"
 """
 
 
-class Quickstart(unittest.TestCase):
+class Quickstart(MadePrograms):
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.root = pathlib.Path(self.folder.name)
+        super().setUp()
         shutil.copy(ROOT / "quickstart", self.root / "quickstart")
         self.add_program("tools/setup", "#!/bin/bash\necho SET UP\n")
         self.add_program("tools/build", "#!/bin/bash\necho BUILT $*\n")
         self.add_program("build/release/draftsmith", PROGRAM)
         self.add_program("bin/cut", "#!/bin/bash\necho ${LOAD:-0.10}\n")
         self.add_program("bin/nproc", "#!/bin/bash\necho 2\n")
-        self.calls = self.root / "calls"
-
-    def tearDown(self):
-        self.folder.cleanup()
-
-    def add_program(self, name, text):
-        (self.root / name).parent.mkdir(parents=True, exist_ok=True)
-        (self.root / name).write_text(text)
-        (self.root / name).chmod(0o755)
 
     def run_quickstart(self, *arguments, **environment):
         self.calls.write_text("")

@@ -1,4 +1,4 @@
-// What a rung says of settings that lose quality, by scores and by error rates.
+// Rungs and settings that lose quality, by scores and by error rates.
 #include "evaluate/tuning/rung.h"
 
 #include <gmock/gmock.h>
