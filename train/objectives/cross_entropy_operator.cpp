@@ -15,7 +15,7 @@ namespace {
 constexpr unsigned kThreads = 1024;
 
 // By LibTorch's operators, on any device.
-at::Tensor losses_by_operators(at::Tensor& logits, const at::Tensor& labels, double smoothing, bool slope) {
+at::Tensor cross_entropy_by_operators(at::Tensor& logits, const at::Tensor& labels, double smoothing, bool slope) {
   const at::Tensor log_probs = logits.log_softmax(1);  // [C,V]
   at::Tensor losses = log_probs.gather(1, labels.unsqueeze(1)).squeeze(1).neg();
   const auto vocabulary = static_cast<double>(logits.size(1));
@@ -26,14 +26,14 @@ at::Tensor losses_by_operators(at::Tensor& logits, const at::Tensor& labels, dou
   return losses;
 }
 
-at::Tensor losses_on_gpu(at::Tensor& logits, const at::Tensor& labels, double smoothing, bool slope) {
+at::Tensor cross_entropy_on_gpu(at::Tensor& logits, const at::Tensor& labels, double smoothing, bool slope) {
   static DeviceKernels kernels(cross_entropy_source());
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   const bool wide = logits.scalar_type() == at::kFloat || logits.scalar_type() == at::kDouble;
   const bool takes = wide && logits.numel() > 0 && logits.size(0) <= kMost && logits.size(1) <= kMost - kThreads &&
                      logits.is_contiguous() && labels.is_contiguous();
   const void* kernel = takes ? kernels.find(logits.device(), "cross_entropy", logits.scalar_type()) : nullptr;
-  if (kernel == nullptr) return losses_by_operators(logits, labels, smoothing, slope);
+  if (kernel == nullptr) return cross_entropy_by_operators(logits, labels, smoothing, slope);
   at::Tensor losses = at::empty({logits.size(0)}, logits.options());
   kernels.launch(kernel, logits.device(), {static_cast<unsigned>(logits.size(0))}, {kThreads},
                  logits.mutable_data_ptr(), labels.const_data_ptr(), losses.mutable_data_ptr(),
@@ -46,11 +46,11 @@ TORCH_LIBRARY_FRAGMENT(draftsmith, library) {
 }
 
 TORCH_LIBRARY_IMPL(draftsmith, CPU, library) {
-  library.impl("cross_entropy", &losses_by_operators);
+  library.impl("cross_entropy", &cross_entropy_by_operators);
 }
 
 TORCH_LIBRARY_IMPL(draftsmith, CUDA, library) {
-  library.impl("cross_entropy", &losses_on_gpu);
+  library.impl("cross_entropy", &cross_entropy_on_gpu);
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ void launch_kernel(const void* kernel, const DistillArguments& in, Arguments... 
                                 static_cast<float>(terms.label_smoothing), in.slope ? 1 : 0);
 }
 
-at::Tensor losses_by_kernel(const void* kernel, const DistillArguments& in) {
+at::Tensor distill_by_kernel(const void* kernel, const DistillArguments& in) {
   const at::Tensor labels = in.labels.contiguous();
   at::Tensor losses = at::empty({in.logits.size(0)}, in.logits.options());
   const auto vocabulary = static_cast<int>(in.logits.size(1));
@@ -90,26 +90,26 @@ at::Tensor losses_by_kernel(const void* kernel, const DistillArguments& in) {
   return losses;
 }
 
-at::Tensor losses_by_operators(at::Tensor& logits, const at::Tensor& labels, const Optional& teacher,
-                               const Optional& ids, const Optional& log_probs, const Optional& tail,
-                               const Optional& rows, int64_t shared, int64_t divergence, double beta, double lambda,
-                               double temperature, double smoothing, bool slope) {
+at::Tensor distill_by_operators(at::Tensor& logits, const at::Tensor& labels, const Optional& teacher,
+                                const Optional& ids, const Optional& log_probs, const Optional& tail,
+                                const Optional& rows, int64_t shared, int64_t divergence, double beta, double lambda,
+                                double temperature, double smoothing, bool slope) {
   const DistillationTerms terms{lambda, {static_cast<Divergence>(divergence), beta}, temperature, smoothing};
   return distillation_losses(logits, labels, block_of(teacher, ids, log_probs, tail),
                              {shared, rows.value_or(at::Tensor())}, terms, slope);
 }
 
-at::Tensor losses_on_gpu(at::Tensor& logits, const at::Tensor& labels, const Optional& teacher, const Optional& ids,
-                         const Optional& log_probs, const Optional& tail, const Optional& rows, int64_t shared,
-                         int64_t divergence, double beta, double lambda, double temperature, double smoothing,
-                         bool slope) {
+at::Tensor distill_on_gpu(at::Tensor& logits, const at::Tensor& labels, const Optional& teacher, const Optional& ids,
+                          const Optional& log_probs, const Optional& tail, const Optional& rows, int64_t shared,
+                          int64_t divergence, double beta, double lambda, double temperature, double smoothing,
+                          bool slope) {
   const DistillArguments in{logits,
                             labels,
                             block_of(teacher, ids, log_probs, tail),
                             {shared, rows.value_or(at::Tensor())},
                             {lambda, {static_cast<Divergence>(divergence), beta}, temperature, smoothing},
                             slope};
-  if (const void* kernel = find_kernel(in)) return losses_by_kernel(kernel, in);
+  if (const void* kernel = find_kernel(in)) return distill_by_kernel(kernel, in);
   return distillation_losses(logits, labels, in.teacher, in.shared, in.terms, slope);
 }
 
@@ -121,11 +121,11 @@ TORCH_LIBRARY_FRAGMENT(draftsmith, library) {
 }
 
 TORCH_LIBRARY_IMPL(draftsmith, CPU, library) {
-  library.impl("distill", &losses_by_operators);
+  library.impl("distill", &distill_by_operators);
 }
 
 TORCH_LIBRARY_IMPL(draftsmith, CUDA, library) {
-  library.impl("distill", &losses_on_gpu);
+  library.impl("distill", &distill_on_gpu);
 }
 
 }  // namespace
@@ -140,7 +140,7 @@ at::Tensor distillation_by_operator(at::Tensor& logits, const at::Tensor& labels
     throw std::logic_error("a top-k teacher for a student that lacks ids of it");
   }
   static const auto handle =
-      c10::Dispatcher::singleton().findSchemaOrThrow("draftsmith::distill", "").typed<decltype(losses_by_operators)>();
+      c10::Dispatcher::singleton().findSchemaOrThrow("draftsmith::distill", "").typed<decltype(distill_by_operators)>();
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   return handle.call(logits, labels, defined_or_none(teacher.logits), defined_or_none(teacher.ids),
                      defined_or_none(teacher.log_probs), defined_or_none(teacher.tail_log_mass),
