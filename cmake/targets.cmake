@@ -5,16 +5,14 @@ option(BUILD_SHARED_LIBS "Build shared libraries in place of static ones" OFF)
 # since they share precompiled headers; the linker makes it direct in programs. Calls within a library need no table.
 add_compile_options(-fPIC -fno-semantic-interposition)
 
-# draftsmith_library(NAME [TORCH] [OUTER] DEPENDS lib... [ALONE file...] [VECTOR_CODE file...] [EXCEPT file...]): all
-# .cpp files of the folder, as the library draftsmith_NAME.
-# OUTER: a layer around the loops that are timed. With -O1 it compiles in two thirds of the time; -O1 in all layers would
-# make decoding a twelfth slower.
+# draftsmith_library(NAME [TORCH] DEPENDS lib... [ALONE file...] [VECTOR_CODE file...] [EXCEPT file...]): all .cpp files of
+# the folder, as the library draftsmith_NAME.
 # ALONE: sources that take no precompiled header, and no group therefore.
 # VECTOR_CODE: sources whose loops must become vector code. GCC vectorises a comparison inside a loop only when it may
 # assume that no floating-point exception is observed; nothing here observes one. Results are the same.
 # EXCEPT: sources that are not the library's.
 function(draftsmith_library name)
-  cmake_parse_arguments(ARG "TORCH;OUTER" "" "DEPENDS;ALONE;VECTOR_CODE;EXCEPT" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH" "" "DEPENDS;ALONE;VECTOR_CODE;EXCEPT" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
   list(TRANSFORM ARG_ALONE PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
   list(TRANSFORM ARG_VECTOR_CODE PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
@@ -30,9 +28,6 @@ function(draftsmith_library name)
   target_compile_features(draftsmith_${name} INTERFACE cxx_std_20)
   target_include_directories(draftsmith_${name} PUBLIC "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>")
   target_link_libraries(draftsmith_${name} PUBLIC ${ARG_DEPENDS} PRIVATE $<BUILD_INTERFACE:draftsmith_warnings>)
-  if(ARG_OUTER)
-    target_compile_options(draftsmith_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-  endif()
   if(ARG_TORCH)
     draftsmith_use_torch(draftsmith_${name} PUBLIC)
   else()
@@ -41,8 +36,7 @@ function(draftsmith_library name)
 endfunction()
 
 # A precompiled header is built once and shared by every target of its layers (cmake/precompiled.cmake). That works only
-# while all of them compile with the same flags: set none (nor POSITION_INDEPENDENT_CODE) on single targets. The level
-# of optimisation may differ (-O1 to -O3): GCC stores no code in precompiled headers.
+# while all of them compile with the same flags: set none (nor POSITION_INDEPENDENT_CODE) on single targets.
 function(draftsmith_use_torch target scope)
   target_link_libraries(${target} ${scope} draftsmith::torch)
   target_precompile_headers(${target} REUSE_FROM draftsmith_precompiled_torch)
