@@ -19,6 +19,8 @@ namespace {
 
 // Factor by which clocks and caches may push a correct measurement beyond the interval of its ratio.
 constexpr double kBoundSlack = 1.03;
+// Of fewer lines the interval is too narrow: one disturbance can lie in most of them.
+constexpr int64_t kFewestLinesOfBound = 8;
 
 std::optional<FailedLines> failed_lines(const SettingRecords& records) {
   std::optional<FailedLines> failed;
@@ -250,7 +252,7 @@ class TaskSummary {
     if (bound == 0) return;
     const Ratio own = measure_speed(records(setting), plain, resampling_of(options_)).speedup_decode;
     speed.bound = bound * (own.value > 0 ? speed.speedup_decode.value / own.value : 1);
-    if (own.interval.low <= bound * kBoundSlack) return;
+    if (own.interval.low <= bound * kBoundSlack || speed.lines < kFewestLinesOfBound) return;
     result.measurement_error = "speedup_decode exceeds what the number of target runs allows";
   }
 

@@ -181,6 +181,18 @@ TEST(EvaluationSuite, ASpeedupBeyondTheCountedTargetRunsFailsAsAMeasurementError
   EXPECT_TRUE(written.at("tasks").at(0).at("runs").at(1).contains("measurement_error"));
 }
 
+// Noise of a few lines cannot be measured, and a busy machine would fail suites that are only tried.
+TEST(EvaluationSuite, OfAFewLinesNoSpeedupIsAMeasurementError) {
+  FakeSuite suite(7);
+  suite.options.run = {FakeSuite::run("assisted")};
+  FakeEngine engine;
+  engine.tokens_per_run = 1.5;
+  engine.seconds = [](const Setting& run, int64_t) { return run.decode.drafts() ? 0.02 : 0.1; };
+  const auto run = run_named(suite.evaluate(engine), "test", "assisted.small");
+  EXPECT_FALSE(run.contains("measurement_error"));
+  EXPECT_TRUE(run.at("speed").contains("speedup_decode_bound"));
+}
+
 TEST(EvaluationSuite, InBatchesTheCountsOfLinesBoundNothing) {
   FakeSuite suite;
   suite.options.batch_size = 4;

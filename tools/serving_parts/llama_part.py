@@ -51,15 +51,14 @@ def run(ours):
     ours.export(ours.drafter, "drafter-gguf.gguf", "gguf")
     prompts = ours.prompts()
     greedy, _ = ours.generate(prompts)
-    drafted, _ = ours.speculative(prompts)
     ids = [output["ids"] for output in greedy]
     answer = decode(ours, venv, prompts)
-    lines, problems = [], []
+    lines = []
+    mine, problems = ours.acceptance(prompts, ids)
     for name in ("alone", "assisted"):
         equal, rounded, differences = ours.compare(prompts, ids, answer[name], ours.eos())
         lines.append(f"* {name}: {equal} equal, {rounded} by rounding, {len(differences)} differ")
         problems += [f"{name}: {difference}" for difference in differences]
-    mine = arithmetic.acceptance_of_histogram(ours.histogram(drafted), WINDOW)
     theirs = arithmetic.acceptance_of_drafts(answer["drafts"], answer["assisted"], WINDOW)
     if not arithmetic.within_sampling_error(mine, theirs):
         problems.append("acceptance by position differs by more than sampling error")

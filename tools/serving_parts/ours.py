@@ -9,7 +9,7 @@ import pathlib
 import subprocess
 import time
 
-from serving_parts.arithmetic import is_rounding, printed_command
+from serving_parts.arithmetic import acceptance_of_histogram, is_rounding, printed_command
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PARTS = ROOT / "tools/serving_parts"
@@ -85,25 +85,31 @@ class Ours:
                            "--input", self.work / "prompts.txt").stdout
         return [[int(word) for word in line.split()] for line in printed.splitlines()]
 
-    def generate(self, prompts, *arguments):
+    def generate(self, prompts, *arguments, new_tokens=None):
         """Returns one JSON object a prompt, and the seconds of the whole call."""
         path = self.work / "prompts.ids"
         path.write_text("".join(" ".join(map(str, ids)) + "\n" for ids in prompts))
         begin = time.monotonic()
         printed = self.run("generate", "--model", self.target, "--ids", "--json", "--input", path, "--quiet",
-                           "--threads", self.options.threads, "--max-new-tokens", self.options.new_tokens,
+                           "--threads", self.options.threads, "--max-new-tokens", new_tokens or self.options.new_tokens,
                            *arguments).stdout
         return [json.loads(line) for line in printed.splitlines()], time.monotonic() - begin
 
-    def speculative(self, prompts):
+    def speculative(self, prompts, new_tokens=None):
         """Greedy outputs with the drafter: the target's own ids, and counts of drafts."""
         return self.generate(prompts, "--drafter", self.drafter, "--method", "speculative", "--temperature", 0,
-                             "--window", WINDOW)
+                             "--window", WINDOW, new_tokens=new_tokens)
 
-    def histogram(self, outputs):
-        """Returns the drafts of all outputs by the number of tokens they kept."""
-        of_each = [output["stats"]["accepted_histogram"] for output in outputs]
-        return [sum(histogram[kept] for histogram in of_each) for kept in range(WINDOW + 1)]
+    def acceptance(self, prompts, greedy):
+        """Returns the acceptance of our drafts, and problems. `greedy` has the ids of the prompts' outputs. Engines take
+        an output's first token from the run of the prompt and draft from the second on; so ours begin there, too."""
+        begun = [(prompt + ids[:1], ids[1:]) for prompt, ids in zip(prompts, greedy) if len(ids) > 1]
+        outputs, _ = self.speculative([prompt for prompt, _ in begun], new_tokens=self.options.new_tokens - 1)
+        equal = [output["ids"] for output in outputs] == [rest for _, rest in begun]
+        histograms = [output["stats"]["accepted_histogram"] for output in outputs]
+        of_all = [sum(histogram[kept] for histogram in histograms) for kept in range(WINDOW + 1)]
+        return (acceptance_of_histogram(of_all, WINDOW),
+                [] if equal else ["our speculative ids are not our greedy ids"])
 
     def logits_at(self, prompts, outputs, positions):
         """Returns {prompt number: our logits at the position of its output}."""

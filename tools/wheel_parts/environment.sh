@@ -43,3 +43,14 @@ print("import draftsmith:", draftsmith.__version__, "with", len(draftsmith.optio
       draftsmith.score("bleu", ["a small cat sat there"], ["a small cat sat there"])["bleu"])
 PYTHON
 }
+
+# Uninstalls the package; fails if it leaves anything of its own in the environment, where the file `before` has the names
+# that `installed` printed before the package came.
+remove_package() {
+  step "pip uninstall"
+  venv/bin/pip --quiet uninstall --yes draftsmith
+  installed >after
+  diff before after || fail "packages are left"
+  [ ! -e venv/bin/draftsmith ] || fail "the command is left"
+  echo "nothing is left"
+}
