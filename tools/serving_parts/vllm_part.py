@@ -147,6 +147,7 @@ def run(ours):
         f"{rounded} differ where our two best logits are within {arithmetic.MARGIN}, {len(differences)} differ.",
         arithmetic.acceptance_table({"Draftsmith": mine, "vLLM": accepted}),
         "Engines take an output's first token from the run of the prompt. So Draftsmith's drafts are those from the "
-        "second token on, too: its prompts end with the first.",
+        "second token on, too: its prompts end with the first. Near the limit of new tokens it drafts only those that "
+        "fit.",
         said])
     return text, problems + more
