@@ -19,7 +19,7 @@ namespace {
 
 // Factor by which clocks and caches may push a correct measurement beyond the interval of its ratio.
 constexpr double kBoundSlack = 1.03;
-// Of fewer lines the interval is too narrow: one disturbance can lie in most of them.
+// Timed lines that a failed bound takes: one disturbance can lie in most of fewer, whose interval is too narrow then.
 constexpr int64_t kFewestLinesOfBound = 8;
 
 std::optional<FailedLines> failed_lines(const SettingRecords& records) {

@@ -170,12 +170,18 @@ TEST(EvaluationSuite, AlphaForcedAtTemperature1IsOnSampledOutputs) {
   EXPECT_EQ(alpha.at("sampled_positions"), 5);
 }
 
+// Drafts five times as fast as greedy decoding, with only 1.5 tokens a run of the target.
+struct TooFastEngine : FakeEngine {
+  TooFastEngine() {
+    tokens_per_run = 1.5;
+    seconds = [](const Setting& run, int64_t) { return run.decode.drafts() ? 0.02 : 0.1; };
+  }
+};
+
 TEST(EvaluationSuite, ASpeedupBeyondTheCountedTargetRunsFailsAsAMeasurementError) {
   FakeSuite suite;
   suite.options.run = {FakeSuite::run("assisted")};
-  FakeEngine engine;
-  engine.tokens_per_run = 1.5;
-  engine.seconds = [](const Setting& run, int64_t) { return run.decode.drafts() ? 0.02 : 0.1; };
+  TooFastEngine engine;
   EXPECT_THROW(throw_if_failed(suite.evaluate(engine)), RunError);
   const auto written = load_json(suite.directory / "out/results.json");
   EXPECT_TRUE(written.at("tasks").at(0).at("runs").at(1).contains("measurement_error"));
@@ -185,9 +191,7 @@ TEST(EvaluationSuite, ASpeedupBeyondTheCountedTargetRunsFailsAsAMeasurementError
 TEST(EvaluationSuite, OfAFewLinesNoSpeedupIsAMeasurementError) {
   FakeSuite suite(7);
   suite.options.run = {FakeSuite::run("assisted")};
-  FakeEngine engine;
-  engine.tokens_per_run = 1.5;
-  engine.seconds = [](const Setting& run, int64_t) { return run.decode.drafts() ? 0.02 : 0.1; };
+  TooFastEngine engine;
   const auto run = run_named(suite.evaluate(engine), "test", "assisted.small");
   EXPECT_FALSE(run.contains("measurement_error"));
   EXPECT_TRUE(run.at("speed").contains("speedup_decode_bound"));
@@ -197,9 +201,7 @@ TEST(EvaluationSuite, InBatchesTheCountsOfLinesBoundNothing) {
   FakeSuite suite;
   suite.options.batch_size = 4;
   suite.options.run = {FakeSuite::run("assisted")};
-  FakeEngine engine;
-  engine.tokens_per_run = 1.5;
-  engine.seconds = [](const Setting& run, int64_t) { return run.decode.drafts() ? 0.02 : 0.1; };
+  TooFastEngine engine;
   const auto run = run_named(suite.evaluate(engine), "test", "assisted.small");
   EXPECT_FALSE(run.contains("measurement_error"));
   EXPECT_FALSE(run.at("speed").contains("speedup_decode_bound"));
