@@ -3,12 +3,16 @@
 #ifdef DRAFTSMITH_CUDA_GRAPHS
 #include <map>
 
+#include <ATen/core/CachingHostAllocator.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <ATen/cuda/MemPool.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
+
+#include "base/cuda_runtime.h"
 #endif
 
 namespace draftsmith {
@@ -25,6 +29,27 @@ c10::cuda::CUDAStream recording_stream(c10::DeviceIndex device) {
   return streams.emplace(device, c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device)).first->second;
 }
 
+// Does what may fail after an error that matters more.
+template <class Action>
+void try_to(const Action& action) noexcept {
+  try {
+    action();
+  } catch (const std::exception&) {
+  }
+}
+
+// Gives the default generator of a device a new state with the same seed. LibTorch 2.11 leaves the state of a failed
+// recording marked as being recorded, and every later use of it would fail.
+void renew_generator(c10::DeviceIndex device) {
+  at::Generator generator = at::cuda::detail::getDefaultCUDAGenerator(device);
+  at::Generator fresh = at::cuda::detail::createCUDAGenerator(device);
+  const std::scoped_lock lock(generator.mutex());
+  fresh.set_current_seed(generator.current_seed());
+  fresh.set_offset(generator.get_offset());
+  generator.get<at::CUDAGeneratorImpl>()->graphsafe_set_state(
+      fresh.get<at::CUDAGeneratorImpl>()->graphsafe_get_state());
+}
+
 class CudaGraphWork final : public RecordedWork {
  public:
   // Records on a stream of its own: the default one cannot be recorded.
@@ -39,36 +64,38 @@ class CudaGraphWork final : public RecordedWork {
       work();
     } catch (...) {
       try_to([&] { graph_.capture_end(); });
-      stop_filling_pool(device);
+      clean_up(device.index());
       throw;
     }
     try {
       graph_.capture_end();
     } catch (...) {
-      stop_filling_pool(device);
+      clean_up(device.index());
       throw;
     }
+    graph_.instantiate();
+    size_t nodes = 0;
+    const CudaRuntime runtime = cuda_runtime();
+    runtime.check(runtime.graph_nodes(graph_.raw_cuda_graph(), nullptr, &nodes), "a recording cannot be counted");
+    nodes_ = static_cast<int64_t>(nodes);
   }
 
-  void replay() override { graph_.replay(); }
+  int64_t nodes() const override { return nodes_; }
 
  private:
-  // Does what may fail after an error that matters more.
-  template <class Action>
-  static void try_to(const Action& action) noexcept {
-    try {
-      action();
-    } catch (const std::exception&) {
-    }
-  }
+  void replay_now() override { graph_.replay(); }
 
-  // A recording that CUDA ends with an error leaves the allocator taking memory from the pool.
-  void stop_filling_pool(c10::Device device) noexcept {
-    try_to([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(device.index(), pool_->id()); });
+  // Undoes what LibTorch 2.11 leaves of a recording that CUDA ended with an error: two allocators go on to fill the
+  // pool, and the generator counts as being recorded.
+  void clean_up(c10::DeviceIndex device) noexcept {
+    try_to([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(device, pool_->id()); });
+    try_to([&] { at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(pool_->id()); });
+    try_to([&] { renew_generator(device); });
   }
 
   std::shared_ptr<at::cuda::MemPool> pool_;  // outlives the graph
-  at::cuda::CUDAGraph graph_;
+  at::cuda::CUDAGraph graph_{/*keep_graph=*/true};
+  int64_t nodes_ = 0;
 };
 
 }  // namespace

@@ -32,11 +32,23 @@ CudaRuntime cuda_runtime() {
   find_in_process("cudaLibraryLoadData", runtime.load_library);
   find_in_process("cudaLibraryGetKernel", runtime.get_kernel);
   find_in_process("cudaFuncGetAttributes", runtime.get_function_attributes);
-  find_in_process("cudaLaunchKernel", runtime.launch);
-  find_in_process("cudaLaunchCooperativeKernel", runtime.launch_together);
+  find_in_process("cudaLaunchKernelExC", runtime.launch);
+  find_in_process("cudaGraphGetNodes", runtime.graph_nodes);
   find_in_process("cudaGetLastError", runtime.last_error);
   find_in_process("cudaGetErrorString", runtime.error_text);
   return runtime;
+}
+
+int capability_of(const CudaRuntime& runtime, int device) {
+  // Numbers of CUDA's enumeration cudaDeviceAttr.
+  constexpr int kCapabilityMajor = 75;
+  constexpr int kCapabilityMinor = 76;
+  int major = 0;
+  int minor = 0;
+  const std::string what = fmt::format("the architecture of device {} cannot be read", device);
+  runtime.check(runtime.get_attribute(&major, kCapabilityMajor, device), what);
+  runtime.check(runtime.get_attribute(&minor, kCapabilityMinor, device), what);
+  return 10 * major + minor;
 }
 
 }  // namespace draftsmith

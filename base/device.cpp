@@ -1,16 +1,11 @@
 #include "base/device.h"
 
-#include <charconv>
 #include <filesystem>
-#include <optional>
 #include <set>
-#include <utility>
-#include <vector>
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/detail/CUDAHooksInterface.h>
-#include <fmt/format.h>
 
 #include "base/environment.h"
 #include "base/error.h"
@@ -41,45 +36,7 @@ c10::ScalarType find_type(const std::string& name, const std::string& where, con
   throw UserError({where, "unknown number type", expected, "'" + name + "'", ""});
 }
 
-// Returns the index after "cuda:", 0 for "cuda", nothing for other words.
-std::optional<int> cuda_index(const std::string& name) {
-  if (name == "cuda") return 0;
-  if (!name.starts_with("cuda:")) return std::nullopt;
-  int index = 0;
-  const char* begin = name.data() + 5;
-  const char* end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(begin, end, index);
-  // c10::DeviceIndex has eight bits.
-  return error == std::errc() && stop == end && index >= 0 && index < 128 ? std::optional(index) : std::nullopt;
-}
-
-int cuda_devices() {
-  return at::hasCUDA() ? at::detail::getCUDAHooks().getNumGPUs() : 0;
-}
-
 }  // namespace
-
-c10::Device choose_device(const std::string& name, const std::string& where) {
-  if (name == "cpu") return c10::Device(c10::kCPU);
-  const bool automatic = name == "auto";
-  const std::optional<int> index = automatic ? 0 : cuda_index(name);
-  if (!index) {
-    throw UserError({where, "unknown device", "auto, cpu, cuda or cuda:N", "'" + name + "'", ""});
-  }
-  const int count = cuda_devices();
-  if (automatic && count == 0) return c10::Device(c10::kCPU);
-  if (count == 0) {
-    const char* reason = at::detail::getCUDAHooks().isBuilt() ? "this machine has no usable NVIDIA GPU or driver"
-                                                              : "this LibTorch was built without CUDA";
-    throw UserError({where, "no CUDA device is available", "a CUDA device for '" + name + "'", reason,
-                     "use --device cpu (or auto)"});
-  }
-  if (*index >= count) {
-    throw UserError({where, "there is no such CUDA device", fmt::format("cuda:0 to cuda:{}", count - 1),
-                     "'" + name + "'", "CUDA_VISIBLE_DEVICES limits which devices are seen"});
-  }
-  return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(*index));
-}
 
 c10::ScalarType parse_dtype(const std::string& name, const std::string& where) {
   return find_type(name, where, "fp32, bf16, fp16 or fp64");

@@ -1,4 +1,4 @@
-// Device, number type and threads, as named by options and flags.
+// Number type, threads and precision, as named by options and flags; what a device is and does.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,6 @@
 #include <c10/core/ScalarType.h>
 
 namespace draftsmith {
-
-// Returns the device named "auto" (the first CUDA device, or the CPU if there is none), "cpu", "cuda" or "cuda:N".
-// `where` names the option or flag in errors. Throws UserError for other words, and for a CUDA device that this machine
-// or this LibTorch does not have.
-c10::Device choose_device(const std::string& name, const std::string& where = "--device");
 
 // Returns the type named "fp32", "bf16", "fp16" or "fp64". Throws UserError for other words.
 c10::ScalarType parse_dtype(const std::string& name, const std::string& where = "--dtype");

@@ -6,6 +6,8 @@
 #include <mutex>
 #include <string_view>
 
+#include <nlohmann/json.hpp>
+
 #include "base/environment.h"
 #include "base/error.h"
 #include "base/logging.h"
@@ -17,6 +19,7 @@ namespace {
 struct Execution {
   std::atomic<int64_t> kernel_launches = 0;
   std::atomic<int64_t> recordings = 0;
+  std::atomic<int64_t> nodes = 0;
   std::atomic<int64_t> replays = 0;
   std::mutex mutex;
   std::vector<std::string> fallbacks;
@@ -34,15 +37,22 @@ Execution& execution() {
 DeviceExecution device_execution() {
   Execution& all = execution();
   const std::scoped_lock lock(all.mutex);
-  return {all.kernel_launches, all.recordings, all.replays, all.fallbacks};
+  return {all.kernel_launches, all.recordings, all.nodes, all.replays, all.fallbacks};
+}
+
+nlohmann::ordered_json execution_json(const DeviceExecution& execution) {
+  return {{"own_kernels", execution.kernel_launches > 0},
+          {"recorded", execution.replays > 0},
+          {"warnings", execution.fallbacks}};
 }
 
 void count_kernel_launch() {
   ++execution().kernel_launches;
 }
 
-void count_recording() {
+void count_recording(int64_t nodes) {
   ++execution().recordings;
+  execution().nodes = nodes;
 }
 
 void count_replay() {

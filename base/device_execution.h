@@ -9,12 +9,15 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 namespace draftsmith {
 
 // Counts of the process and reasons of fallbacks. Recorded launches of kernels count once, when they are recorded.
 struct DeviceExecution {
   int64_t kernel_launches = 0;         // of own kernels
   int64_t recordings = 0;              // of device work (base/device_graph.h)
+  int64_t nodes = 0;                   // of the latest recording: launches of kernels, and copies
   int64_t replays = 0;                 // of recordings
   std::vector<std::string> fallbacks;  // each once, in their order
 };
@@ -22,12 +25,15 @@ struct DeviceExecution {
 // Returns what has run so far. Thread-safe, like all functions here.
 DeviceExecution device_execution();
 
+// Returns {"own_kernels": bool, "recorded": bool, "warnings": [text]}, for records of measurements.
+nlohmann::ordered_json execution_json(const DeviceExecution& execution);
+
 void count_kernel_launch();
-void count_recording();
+void count_recording(int64_t nodes);
 void count_replay();
 
-// Reports that `what` is done in a slower way because of `reason`. Writes a warning, once for each text. Throws RunError
-// instead if DRAFTSMITH_STRICT_DEVICE=1.
+// Reports that `what` is done in a slower way because of `reason`. Writes a warning, once for each text. Throws
+// RunError instead if DRAFTSMITH_STRICT_DEVICE=1.
 void report_fallback(const std::string& what, const std::string& reason);
 
 // Returns whether fallbacks are errors: DRAFTSMITH_STRICT_DEVICE=1.

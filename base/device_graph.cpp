@@ -1,12 +1,10 @@
 #include "base/device_graph.h"
 
-#include <atomic>
 #include <map>
 #include <mutex>
 
 #include "base/cuda_graph.h"
-#include "base/environment.h"
-#include "base/logging.h"
+#include "base/device_execution.h"
 
 namespace draftsmith {
 namespace {
@@ -31,11 +29,6 @@ GraphRecorder recorder_of(c10::DeviceType type) {
   return found == recorders().by_type.end() ? GraphRecorder() : found->second;
 }
 
-std::atomic<bool>& wanted() {
-  static std::atomic<bool> value = !switched_off("DRAFTSMITH_GRAPHS");
-  return value;
-}
-
 }  // namespace
 
 void set_graph_recorder(c10::DeviceType type, GraphRecorder recorder) {
@@ -44,17 +37,21 @@ void set_graph_recorder(c10::DeviceType type, GraphRecorder recorder) {
 }
 
 bool records_graphs(c10::Device device) {
-  return !device.is_cpu() && wanted() && recorder_of(device.type());
+  return !device.is_cpu() && wants_recordings() && recorder_of(device.type());
 }
 
 std::unique_ptr<RecordedWork> record_graph(c10::Device device, WorkMemory& memory, const std::function<void()>& work) {
+  std::string reason;
   try {
-    return recorder_of(device.type())(device, memory, work);
+    auto recorded = recorder_of(device.type())(device, memory, work);
+    count_recording(recorded->nodes());
+    return recorded;
   } catch (const std::exception& error) {
-    wanted() = false;
-    log_warning("steps are not recorded as graphs, which is slower: {}", error.what());
-    return nullptr;
+    reason = error.what();
   }
+  want_recordings(false);
+  report_fallback("steps are not recorded as graphs, which is slower", reason);
+  return nullptr;
 }
 
 void RepeatedWork::run(c10::Device device, WorkMemory& memory, const std::function<void()>& work) {

@@ -12,12 +12,12 @@ namespace draftsmith {
 // Sets the recorder of a type of device.
 void set_graph_recorder(c10::DeviceType type, GraphRecorder recorder);
 
-// Returns whether work on this device is recorded: it has a recorder, and DRAFTSMITH_GRAPHS is not off. (CUDA: this
-// build had the headers, see cmake/libtorch.cmake.)
+// Returns whether work on this device is recorded: it has a recorder, and wants_recordings()
+// (base/device_execution.h). (CUDA: this build had the headers, see cmake/libtorch.cmake.)
 bool records_graphs(c10::Device device);
 
-// Records work with the device's recorder. If that fails, warns once, turns recording off for the process and returns
-// null.
+// Records work with the device's recorder. If that fails, reports a fallback, turns recording off for the process and
+// returns null.
 std::unique_ptr<RecordedWork> record_graph(c10::Device device, WorkMemory& memory, const std::function<void()>& work);
 
 // Work that is the same each time: done as it is the first time, which loads what it needs, then recorded, then

@@ -1,7 +1,8 @@
 // Launches own kernels (base/kernel_loader.h) on LibTorch's devices and streams.
 //
 // Where kernels cannot be used, callers compute with LibTorch's operators: no NVRTC, a source that does not compile, a
-// LibTorch without CUDA, or DRAFTSMITH_KERNELS=off in the environment. Each reason but the last gives one warning.
+// LibTorch without CUDA, or DRAFTSMITH_KERNELS=off in the environment. Each reason but the last is reported once
+// (report_fallback() in base/device_execution.h).
 #pragma once
 
 #include <map>
@@ -27,7 +28,7 @@ class DeviceKernels {
   // Returns the handle of a kernel on a CUDA device, or nullptr where it cannot be used. The first call compiles and
   // loads the source: make it before a CUDA graph is captured. Thread-safe.
   const void* find(c10::Device device, const std::string& kernel);
-  // Returns the same for the kernel of a dtype, "NAME_bf16"; nullptr for dtypes other than fp32, fp64, bf16 and fp16.
+  // Returns the same for the kernel of a dtype, "NAME_bf16"; nullptr for dtypes other than fp32, bf16 and fp16.
   const void* find(c10::Device device, const std::string& name, c10::ScalarType type);
 
   // Launches what find() returned on the current stream of the device. The arguments must have the exact types of the
@@ -35,22 +36,11 @@ class DeviceKernels {
   template <class... Arguments>
   void launch(const void* kernel, c10::Device device, Dim3 grid, Dim3 block, Arguments... arguments) const {
     void* addresses[] = {&arguments...};
-    launch_with(&CudaRuntime::launch, kernel, device, grid, block, addresses);
+    launch_with(kernel, device, grid, block, addresses);
   }
-
-  // Launches likewise a grid whose blocks wait for one another (base/kernels/grid_barrier.cuh).
-  template <class... Arguments>
-  void launch_together(const void* kernel, c10::Device device, Dim3 grid, Dim3 block, Arguments... arguments) const {
-    void* addresses[] = {&arguments...};
-    launch_with(&CudaRuntime::launch_together, kernel, device, grid, block, addresses);
-  }
-
-  // Returns how many multiprocessors the device of a found kernel has; 0 if it launches no blocks together.
-  unsigned processors(c10::Device device) const;
 
  private:
-  void launch_with(decltype(&CudaRuntime::launch) launcher, const void* kernel, c10::Device device, Dim3 grid,
-                   Dim3 block, void** arguments) const;
+  void launch_with(const void* kernel, c10::Device device, Dim3 grid, Dim3 block, void** arguments) const;
   const void* load(c10::Device device, const std::string& kernel);
 
   KernelSource source_;
@@ -59,5 +49,8 @@ class DeviceKernels {
   bool failed_ = false;
   std::map<std::pair<c10::DeviceIndex, std::string>, const void*> kernels_;
 };
+
+// Returns the compute capability of a CUDA device: 90 for 9.0. Throws RunError if it cannot be read.
+int cuda_capability(c10::Device device);
 
 }  // namespace draftsmith

@@ -6,6 +6,8 @@
 
 #include <c10/core/Device.h>
 
+#include "base/device_execution.h"
+
 namespace draftsmith {
 
 // Recorded device work. It reads and writes the tensors that it was recorded with, wherever their contents come from.
@@ -13,7 +15,15 @@ class RecordedWork {
  public:
   virtual ~RecordedWork() = default;
   // Does the work again, on the current stream, without waiting for it.
-  virtual void replay() = 0;
+  void replay() {
+    count_replay();
+    replay_now();
+  }
+  // Returns how many launches of kernels and copies one replay stands for.
+  virtual int64_t nodes() const = 0;
+
+ private:
+  virtual void replay_now() = 0;
 };
 
 // Device memory that recorded works share for what they compute on the way. Works that share it must be replayed one

@@ -7,14 +7,6 @@
 
 namespace draftsmith {
 
-namespace {
-
-// Numbers of CUDA's enumeration cudaDeviceAttr.
-constexpr int kCapabilityMajor = 75;
-constexpr int kCapabilityMinor = 76;
-
-}  // namespace
-
 std::string architecture_for(int capability, const Nvrtc& compiler) {
   int chosen = 0;
   for (const int known : compiler.capabilities()) {
@@ -29,7 +21,14 @@ std::string architecture_for(int capability, const Nvrtc& compiler) {
   return fmt::format("sm_{}", chosen);
 }
 
-std::string cubin_of(const KernelSource& source, const std::string& architecture, KernelTools& tools) {
+bool compiled_to_wait(const KernelSource& source, const std::string& architecture, bool early_launches) {
+  constexpr int kFirst = 90;  // capability whose hardware launches kernels early
+  return early_launches && source.waits_for_inputs && std::stoi(architecture.substr(3)) >= kFirst;
+}
+
+std::string cubin_of(const KernelSource& plain, const std::string& architecture, KernelTools& tools) {
+  KernelSource source = plain;
+  if (compiled_to_wait(source, architecture, tools.early_launches)) source.options.push_back("-DEARLY_LAUNCH");
   const std::string key = kernel_key(source, architecture, tools.compiler.version());
   if (std::optional<std::string> known = tools.cache.find(key)) return *known;
   std::string cubin = tools.compiler.compile(source, architecture).cubin;
@@ -55,13 +54,12 @@ const void* KernelLoader::kernel(int device, const std::string& name) {
 const std::string& KernelLoader::architecture_of(int device) {
   const auto known = architectures_.find(device);
   if (known != architectures_.end()) return known->second;
-  const CudaRuntime& runtime = tools_->runtime;
-  int major = 0;
-  int minor = 0;
-  const std::string what = fmt::format("the architecture of device {} cannot be read", device);
-  runtime.check(runtime.get_attribute(&major, kCapabilityMajor, device), what);
-  runtime.check(runtime.get_attribute(&minor, kCapabilityMinor, device), what);
-  return architectures_[device] = architecture_for(10 * major + minor, tools_->compiler);
+  const int capability = capability_of(tools_->runtime, device);
+  return architectures_[device] = architecture_for(capability, tools_->compiler);
+}
+
+bool KernelLoader::launches_early(int device) {
+  return compiled_to_wait(source_, architecture_of(device), tools_->early_launches);
 }
 
 void* KernelLoader::library_for(const std::string& architecture) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/cuda_runtime.h"
+#include "base/environment.h"
 #include "base/kernel_cache.h"
 #include "base/kernel_texts.h"
 #include "base/nvrtc.h"
@@ -18,19 +19,27 @@ struct KernelTools {
   // `nvrtc` is the compiler's path, or empty as in base/nvrtc.h. Throws RunError if it cannot be loaded.
   explicit KernelTools(CudaRuntime functions, const std::string& nvrtc = "",
                        std::filesystem::path cache_folder = kernel_cache_folder())
-      : runtime(functions), compiler(nvrtc), cache(std::move(cache_folder)) {}
+      : runtime(functions),
+        compiler(nvrtc),
+        cache(std::move(cache_folder)),
+        early_launches(switched_on("DRAFTSMITH_PROGRAMMATIC_LAUNCH")) {}
 
   CudaRuntime runtime;
   Nvrtc compiler;
   KernelCache cache;
+  bool early_launches;  // kernels may begin before the ones ahead of them have ended (base/kernels/numbers.cuh)
 };
 
 // Returns the architecture to compile for: the device's own, or else the newest before it that its hardware runs.
 // Throws RunError if the compiler knows neither.
 std::string architecture_for(int capability, const Nvrtc& compiler);
 
+// Returns whether a source's kernels are compiled and launched so, for an architecture "sm_90": its hardware can do it,
+// and they wait for their inputs.
+bool compiled_to_wait(const KernelSource& source, const std::string& architecture, bool early_launches);
+
 // Returns the source's cubin for an architecture, from the cache or from the compiler. Throws RunError.
-std::string cubin_of(const KernelSource& source, const std::string& architecture, KernelTools& tools);
+std::string cubin_of(const KernelSource& plain, const std::string& architecture, KernelTools& tools);
 
 // Loaded kernels stay until the process ends, and serve all devices of an architecture. Callers lock.
 class KernelLoader {
@@ -41,6 +50,9 @@ class KernelLoader {
   // Returns the handle of a kernel on the CUDA device `device`, which must be the current one. Throws RunError if the
   // source cannot be compiled or loaded, or has no such kernel.
   const void* kernel(int device, const std::string& name);
+
+  // Returns whether the kernels of a device are launched early: compiled_to_wait().
+  bool launches_early(int device);
 
   const KernelTools& tools() const { return *tools_; }
 

@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include "base/device.h"
+
 namespace draftsmith {
 
 KernelSource kernel_source(std::span<const KernelText> texts, std::string_view name, std::vector<std::string> options) {
@@ -16,6 +18,20 @@ KernelSource kernel_source(std::span<const KernelText> texts, std::string_view n
     if (text.name.ends_with(".cuh") && texts.data() != base.data()) source.headers.push_back(text);
   }
   if (source.main.name.empty()) throw std::logic_error("no kernel source is named " + std::string(name));
+  return source;
+}
+
+KernelSource kernel_source_of_type(std::span<const KernelText> texts, std::string_view name, const std::string& prefix,
+                                   c10::ScalarType type) {
+  const bool half = type == c10::kHalf;
+  if (!half && type != c10::kFloat && type != c10::kBFloat16) throw std::logic_error("no kernels have this type");
+  KernelSource source = kernel_source(texts, name,
+                                      {"--fmad=false", "-D" + prefix + "_SUFFIX=" + dtype_name(type),
+                                       "-D" + prefix + "_TYPE=" +
+                                           (half                  ? "Half"
+                                            : type == c10::kFloat ? "Float"
+                                                                  : "BFloat16")});
+  source.waits_for_inputs = true;
   return source;
 }
 

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include <c10/core/ScalarType.h>
+
 namespace draftsmith {
 
 // File of kernels, or a header that such files include, by its path below the repository.
@@ -19,6 +21,7 @@ struct KernelSource {
   KernelText main;
   std::vector<KernelText> headers;   // found by #include "NAME"
   std::vector<std::string> options;  // of NVRTC: "--fmad=false"
+  bool waits_for_inputs = false;     // its kernels call wait_for_inputs() (base/kernels/numbers.cuh)
 };
 
 // Returns the files of base/. Each library with kernels has such a function.
@@ -28,5 +31,11 @@ std::span<const KernelText> base_kernel_texts();
 // name that is none of theirs.
 KernelSource kernel_source(std::span<const KernelText> texts, std::string_view name,
                            std::vector<std::string> options = {});
+
+// Returns the source likewise for the kernels of fp32, bf16 or fp16 alone: with -DPREFIX_SUFFIX=bf16 and
+// -DPREFIX_TYPE=BFloat16, and --fmad=false. Its kernels must wait for
+// their inputs. Throws std::logic_error for other types.
+KernelSource kernel_source_of_type(std::span<const KernelText> texts, std::string_view name, const std::string& prefix,
+                                   c10::ScalarType type);
 
 }  // namespace draftsmith

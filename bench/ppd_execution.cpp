@@ -16,6 +16,7 @@
 
 #include "base/allocator.h"
 #include "base/device.h"
+#include "base/device_choice.h"
 #include "base/timing.h"
 #include "evaluate/theory/ppd_simulation.h"
 #include "infer/generator.h"

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/device_execution.h"
 #include "base/environment.h"
 #include "base/files.h"
 #include "base/logging.h"
@@ -166,6 +167,7 @@ class Suite {
     results.environment = environment();
     results.environment.update(engine_.description());
     if (const auto load = other_load(before_)) results.environment["other_load"] = std::round(*load * 1000) / 1000;
+    if (engine_.cuda_device()) results.environment["execution"] = execution_json(device_execution());
     const std::string counted = EnergyMeter(device_counters(engine_.cuda_device(), context_.powercap)).names();
     if (!counted.empty()) results.environment["energy"] = counted;
     results.options = options_to_json(options_);

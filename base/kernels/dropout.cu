@@ -39,7 +39,6 @@ __device__ inline Draw draw_block(Word counter, unsigned long long seed, unsigne
 template <class T>
 __device__ void drop(const T* in, T* out, Int64 elements, Word threshold, double scale, unsigned long long seed,
                      unsigned long long step, Word site) {
-  using Factor = typename Wide<T>::Type;
   const Int64 block = static_cast<Int64>(blockIdx.x) * blockDim.x + threadIdx.x;
   const Int64 first = block / kLanes * (2 * kWordsOfGroup) + block % kLanes;
   T values[8] = {};  // all are on their way while the bits are drawn
@@ -48,12 +47,12 @@ __device__ void drop(const T* in, T* out, Int64 elements, Word threshold, double
     if (first + part * kLanes < elements) values[part] = in[first + part * kLanes];
   }
   const Draw draw = draw_block(static_cast<Word>(block), seed, step, site);
-  const Factor factor = static_cast<Factor>(scale);
+  const auto factor = static_cast<float>(scale);
   KERNEL_UNROLL(8)
   for (int part = 0; part < 8; ++part) {
     const Word word = draw.words[part % 4];
     const Word bits = part < 4 ? word & 0xffffu : word >> 16;
-    const T value = Rounding<T>::of(bits < threshold ? Factor(0) : widen(values[part]) * factor);
+    const T value = Rounding<T>::of(bits < threshold ? 0.0f : widen(values[part]) * factor);
     if (first + part * kLanes < elements) out[first + part * kLanes] = value;
   }
 }
@@ -68,6 +67,5 @@ __device__ void drop(const T* in, T* out, Int64 elements, Word threshold, double
   }
 
 DROPOUT_KERNEL(dropout_fp32, float)
-DROPOUT_KERNEL(dropout_fp64, double)
 DROPOUT_KERNEL(dropout_bf16, kernel::BFloat16)
 DROPOUT_KERNEL(dropout_fp16, kernel::Half)

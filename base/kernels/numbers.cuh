@@ -1,5 +1,5 @@
-// Number types of kernels, made without CUDA's headers: NVRTC needs no include directory, and the tests compile the
-// same source for the host.
+// Number types of kernels, which compute in fp32. Made without CUDA's headers: NVRTC needs no include directory, and
+// the tests compile the same source for the host.
 #pragma once
 
 // KERNEL_UNROLL(n) before a loop lets n rounds be in flight at once. Compilers for the host know no such pragma.
@@ -12,8 +12,20 @@
 
 namespace kernel {
 
+// Waits until the kernels ahead in the stream have written what this one reads, and lets the next one begin.
+//
+// A kernel that is launched early (DRAFTSMITH_PROGRAMMATIC_LAUNCH=on) may begin while the one ahead of it still runs.
+// Until this call, which every thread makes, it may read only what no kernel writes: weights.
+__device__ inline void wait_for_inputs() {
+#ifdef EARLY_LAUNCH
+  asm volatile("griddepcontrol.launch_dependents;");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 using Int64 = long long;
 using Word = unsigned int;
+using Float = float;
 
 struct BFloat16 {
   unsigned short bits;
@@ -24,10 +36,6 @@ struct Half {
 };
 
 __device__ inline float widen(float value) {
-  return value;
-}
-
-__device__ inline double widen(double value) {
   return value;
 }
 
@@ -80,20 +88,8 @@ struct Rounding<Half> {
   }
 };
 
-// Type in which numbers are computed: fp64 for fp64, fp32 for all others.
-template <class T>
-struct Wide {
-  using Type = float;
-};
-
-template <>
-struct Wide<double> {
-  using Type = double;
-};
-
-template <class T>
-__device__ inline T infinite() {
-  return static_cast<T>(__uint_as_float(0x7f800000u));
+__device__ inline float infinity() {
+  return __uint_as_float(0x7f800000u);
 }
 
 }  // namespace kernel

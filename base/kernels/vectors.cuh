@@ -5,9 +5,6 @@
 
 namespace kernel {
 
-using Float = float;
-using Int8 = signed char;
-
 struct alignas(16) Words {
   Word words[4];
 };
@@ -28,10 +25,6 @@ __device__ inline float multiply_add(float a, float b, float c) {
   return fmaf(a, b, c);
 }
 
-__device__ inline double multiply_add(double a, double b, double c) {
-  return fma(a, b, c);
-}
-
 // Numbers of type T in a vector: kCount of them, which unpack() widens.
 template <class T>
 struct Vector;
@@ -42,17 +35,6 @@ struct Vector<float> {
   __device__ static void unpack(const Words& from, float* to) {
     KERNEL_UNROLL(4)
     for (int i = 0; i < 4; ++i) to[i] = __uint_as_float(from.words[i]);
-  }
-};
-
-template <>
-struct Vector<double> {
-  static constexpr int kCount = 2;
-  __device__ static void unpack(const Words& from, double* to) {
-    KERNEL_UNROLL(2)
-    for (int i = 0; i < 2; ++i) {
-      to[i] = __hiloint2double(static_cast<int>(from.words[2 * i + 1]), static_cast<int>(from.words[2 * i]));
-    }
   }
 };
 
@@ -76,22 +58,6 @@ struct Vector<Half> {
     for (int i = 0; i < 4; ++i) {
       to[2 * i] = widen(Half{static_cast<unsigned short>(from.words[i])});
       to[2 * i + 1] = widen(Half{static_cast<unsigned short>(from.words[i] >> 16)});
-    }
-  }
-};
-
-template <>
-struct Vector<Int8> {
-  static constexpr int kCount = 16;
-  __device__ static void unpack(const Words& from, float* to) {
-    KERNEL_UNROLL(4)
-    for (int i = 0; i < 4; ++i) {
-      const Word shifted = from.words[i] ^ 0x80808080u;  // bytes 0..255
-      KERNEL_UNROLL(4)
-      for (int j = 0; j < 4; ++j) {
-        // The bits of 2^23 + byte.
-        to[4 * i + j] = __uint_as_float(0x4b000000u | (shifted >> (8 * j) & 0xffu)) - 8388736.0f;
-      }
     }
   }
 };

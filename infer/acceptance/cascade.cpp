@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/device_execution.h"
 #include "infer/sampling/row_kernels.h"
 
 namespace draftsmith::infer {
@@ -99,6 +100,7 @@ RowJudgement CascadeAcceptance::judge_greedy_row(const RowVerification<T>& in, i
 // Other devices' logits are judged on the host: the rule compares numbers of a few positions.
 Judgement CascadeAcceptance::judge(const Verification& verification) {
   if (!judged_by_rows(verification)) {
+    if (!verification.logits.is_cpu()) report_fallback("the rule cascade judges on the CPU", "no kernel does");
     Verification on_host = verification;
     on_host.logits = promoted(verification.logits).cpu();
     on_host.tokens = verification.tokens.cpu();

@@ -18,11 +18,10 @@ DeviceKernels& draw_kernels() {
 
 // Returns the kernel for weights of [...,V], of which there are some; nullptr if there is none.
 const void* find_draw_kernel(const char* name, const at::Tensor& weights) {
-  const auto type = weights.scalar_type();
-  const bool taken = (type == at::kFloat || type == at::kDouble) && weights.numel() > 0 &&
+  const bool taken = weights.scalar_type() == at::kFloat && weights.numel() > 0 &&
                      weights.size(-1) <= std::numeric_limits<int32_t>::max() / 2 &&
                      weights.size(0) <= std::numeric_limits<int32_t>::max();
-  return taken ? draw_kernels().find(weights.device(), name, type) : nullptr;
+  return taken ? draw_kernels().find(weights.device(), name, at::kFloat) : nullptr;
 }
 
 }  // namespace

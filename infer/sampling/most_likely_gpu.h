@@ -12,7 +12,7 @@ namespace draftsmith::infer {
 KernelSource most_likely_source();
 
 // Returns most_likely() (infer/sampling/sampling.h) of logits [...,V]; nothing where no kernel takes them: empty ones,
-// other dtypes than fp32, fp64, bf16 and fp16, or a machine that cannot run kernels.
+// other dtypes than fp32, bf16 and fp16, or a machine that cannot run kernels.
 std::optional<at::Tensor> most_likely_by_kernel(const at::Tensor& logits);
 
 }  // namespace draftsmith::infer

@@ -11,7 +11,6 @@
 #include "infer/sampling/most_likely_gpu.h"
 #include "infer/sampling/row_kernels.h"
 #include "infer/sampling/tensor_sampling.h"
-#include "infer/sampling/warping_gpu.h"
 #include "model/cpu/team.h"
 
 namespace draftsmith::infer {
@@ -53,22 +52,6 @@ at::Tensor warp_rows(const at::Tensor& logits, const Warping& warping) {
     });
   });
   return out;
-}
-
-at::Tensor warp_on_cpu(const at::Tensor& logits, const Warping& warping) {
-  const auto scores = promoted(logits);
-  return runs_by_rows(scores) ? warp_rows(scores, warping) : tensor_warp(scores, warping);
-}
-
-at::Tensor warp_by_cpu_operator(const at::Tensor& logits, double temperature, int64_t top_k, double top_p,
-                                double min_p) {
-  return warp_on_cpu(logits, {temperature, top_k, top_p, min_p});
-}
-
-at::Tensor warp_on_gpu(const at::Tensor& logits, double temperature, int64_t top_k, double top_p, double min_p) {
-  const Warping warping{temperature, top_k, top_p, min_p};
-  const auto probabilities = warp_by_kernel(logits, warping);
-  return probabilities ? *probabilities : tensor_warp(promoted(logits), warping);
 }
 
 // One number of type fp32 or fp64 a row: value(row, logits of the row, its softmax's sums).
@@ -126,33 +109,27 @@ at::Tensor draw_on_gpu(const at::Tensor& weights, const at::Tensor& uniforms) {
 // One launch each on other devices than the CPU.
 TORCH_LIBRARY_FRAGMENT(draftsmith, library) {
   library.def("most_likely(Tensor logits) -> Tensor");
-  library.def("warp(Tensor logits, float temperature, int top_k, float top_p, float min_p) -> Tensor");
   library.def("draw(Tensor weights, Tensor uniforms) -> Tensor");
 }
 
 TORCH_LIBRARY_IMPL(draftsmith, CPU, library) {
   library.impl("most_likely", &most_likely_on_cpu);
-  library.impl("warp", &warp_by_cpu_operator);
   library.impl("draw", &draw_on_cpu);
 }
 
 TORCH_LIBRARY_IMPL(draftsmith, CUDA, library) {
   library.impl("most_likely", &most_likely_on_gpu);
-  library.impl("warp", &warp_on_gpu);
   library.impl("draw", &draw_on_gpu);
 }
 
 }  // namespace
 
 at::Tensor warp(const at::Tensor& logits, const Warping& warping) {
+  const auto scores = promoted(logits);
   if (warping.greedy()) {
-    const auto scores = promoted(logits);
     return at::zeros_like(scores).scatter_(-1, most_likely(scores).clamp_min(0).unsqueeze(-1), 1.0);
   }
-  if (logits.is_cpu()) return warp_on_cpu(logits, warping);
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("draftsmith::warp", "").typed<decltype(warp_by_cpu_operator)>();
-  return op.call(logits, warping.temperature, warping.top_k, warping.top_p, warping.min_p);
+  return runs_by_rows(scores) ? warp_rows(scores, warping) : tensor_warp(scores, warping);
 }
 
 at::Tensor most_likely(const at::Tensor& logits) {

@@ -106,11 +106,6 @@ class Attention {
   at::Tensor operator()(const at::Tensor& x, const AttentionMemory& memory, const ScoreBias& bias, Dropout& dropout,
                         const InputObserver& observer = {}) const;
 
-  // Whether a step's projections of x take operators of model/layers/linear_rows.h alone: after pack(), on a device.
-  bool own_operators(const at::Tensor& x) const {
-    return (self_ ? fused_ : weights_.query).one_operator(weights_.norm, x) && weights_.output.one_operator(x);
-  }
-
   // Returns what steps on CPUs read; nothing if it is not packed for them.
   std::optional<AttentionWeightsView> packed_view() const;
   // Returns weights and biases; some may be undefined.

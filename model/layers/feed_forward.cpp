@@ -29,12 +29,6 @@ at::Tensor FeedForward::add_to(const at::Tensor& residual, const at::Tensor& x, 
   return residual + dropout(down_(inner_dropout_ ? dropout(inner) : inner));
 }
 
-bool FeedForward::own_operators(const at::Tensor& x) const {
-  const bool gated = gate_.weight().defined();
-  const Linear& first = gated ? gate_ : up_;
-  return first.finishes(x) && first.one_operator(norm_, x) && up_.one_operator(x) && down_.one_operator(x);
-}
-
 std::optional<FeedForwardWeightsView> FeedForward::packed_view() const {
   const bool gated = gate_.weight().defined();
   FeedForwardWeightsView view{.norm = norm_.row_norm(),

@@ -33,8 +33,6 @@ class FeedForward {
   // Returns residual + dropout(feed_forward(norm(x))), both [...,D]. The residual is x unless sublayers are parallel.
   at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x, Dropout& dropout,
                     const InputObserver& observer = {}) const;
-  // Whether add_to() of x takes operators of model/layers/linear_rows.h alone.
-  bool own_operators(const at::Tensor& x) const;
   // Returns what steps on CPUs read; nothing if it is not packed for them.
   std::optional<FeedForwardWeightsView> packed_view() const;
   // Returns weights and biases; some may be undefined.

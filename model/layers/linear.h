@@ -37,9 +37,6 @@ class Linear {
   bool finishes(const at::Tensor& x) const { return then_ != PostOp::kNone && few_rows(x); }
   // Returns whether the operators of model/layers/linear_rows.h compute x, one launch each.
   bool few_rows(const at::Tensor& x) const;
-  // Whether after(), gated() and add_to() are such an operator alone for inputs and residuals of x's dtype.
-  bool one_operator(const at::Tensor& x) const { return few_rows(x) && weight_.scalar_type() == x.scalar_type(); }
-  bool one_operator(const NormLayer& norm, const at::Tensor& x) const { return one_operator(x) && joins(norm, x); }
 
   // Prepacks the weight where that is supported (CPU; fp32, bf16 or, if the arena says so, int8); otherwise the layer
   // computes as before. operator() applies `then` only if fuses() says so afterwards. Without its plain weight (see

@@ -18,9 +18,8 @@ struct InputNorm {
 
 // Numbers of a layer of `out` outputs.
 struct LinearWeights {
-  at::Tensor weight;  // [out,in] of the inputs' dtype, or int8
+  at::Tensor weight;  // [out,in] of the inputs' dtype
   at::Tensor bias;    // [out] of the inputs' dtype; undefined: none
-  at::Tensor scale;   // fp32 [out], factors of weights of int8; undefined for all others
 };
 
 }  // namespace draftsmith::model

@@ -35,10 +35,6 @@ const void* find(const std::string& name, const at::Tensor& x, const at::Tensor&
   return kernels().find(x.device(), name + "_" + dtype_name(x.scalar_type()), weight.scalar_type());
 }
 
-at::TensorOptions options_of_sums(const at::Tensor& x) {
-  return x.options().dtype(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
-}
-
 }  // namespace
 
 KernelSource rms_norm_source() {
@@ -57,7 +53,7 @@ std::optional<Pair> rms_norm_by_kernel(const at::Tensor& x, const at::Tensor& we
   const int64_t width = in.size(-1);
   const int64_t rows = in.numel() / width;
   at::Tensor y = at::empty_like(in, in.options().dtype(weight.scalar_type()));
-  at::Tensor inverse = at::empty({rows}, options_of_sums(in));
+  at::Tensor inverse = at::empty({rows}, in.options().dtype(at::kFloat));
   kernels().launch(kernel, in.device(), {static_cast<unsigned>(rows)}, {rms_norm_threads(width)}, in.const_data_ptr(),
                    weight.const_data_ptr(), y.mutable_data_ptr(), inverse.mutable_data_ptr(), static_cast<int>(width),
                    epsilon);
@@ -77,7 +73,7 @@ std::optional<Pair> rms_norm_backward_by_kernel(const at::Tensor& gradient, cons
   const auto parts = static_cast<unsigned>(std::min<int64_t>(rows, kMostParts));
   at::Tensor dx = at::empty_like(in);
   at::Tensor dw = at::empty_like(weight);
-  at::Tensor partial_dw = at::empty({parts, width}, options_of_sums(in));
+  at::Tensor partial_dw = at::empty({parts, width}, in.options().dtype(at::kFloat));
   kernels().launch(kernel, in.device(), {parts}, {rms_norm_threads(width)}, of_y.const_data_ptr(), in.const_data_ptr(),
                    weight.const_data_ptr(), inverse.const_data_ptr(), dx.mutable_data_ptr(),
                    partial_dw.mutable_data_ptr(), rows, static_cast<int>(width));

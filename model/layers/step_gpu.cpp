@@ -10,14 +10,23 @@ namespace {
 
 constexpr int64_t kThreads = 256;  // of every block, and the most numbers of a head
 
-DeviceKernels& step_kernels() {
-  static DeviceKernels instance(step_source());
-  return instance;
+// Returns the kernels of a type; nullptr if there are none.
+DeviceKernels* kernels_of(at::ScalarType type) {
+  static DeviceKernels fp32(step_source(at::kFloat));
+  static DeviceKernels bf16(step_source(at::kBFloat16));
+  static DeviceKernels fp16(step_source(at::kHalf));
+  return type == at::kFloat ? &fp32 : type == at::kBFloat16 ? &bf16 : type == at::kHalf ? &fp16 : nullptr;
 }
 
-// Returns the kernel for the dtype; nullptr if there is none.
-const void* find_step_kernel(const char* name, const at::Tensor& of) {
-  return step_kernels().find(of.device(), name, of.scalar_type());
+// A kernel that was found, and what launches it.
+struct StepKernel {
+  DeviceKernels* kernels = nullptr;
+  const void* handle = nullptr;  // nullptr: there is none
+};
+
+StepKernel find_step_kernel(const char* name, const at::Tensor& of) {
+  DeviceKernels* kernels = kernels_of(of.scalar_type());
+  return {kernels, kernels == nullptr ? nullptr : kernels->find(of.device(), name, of.scalar_type())};
 }
 
 bool same_type(const at::Tensor& a, const at::Tensor& b) {
@@ -37,12 +46,6 @@ std::optional<Dim3> blocks_for(int64_t count) {
   const int64_t blocks = (count + kThreads - 1) / kThreads;
   if (blocks > std::numeric_limits<int32_t>::max()) return std::nullopt;
   return Dim3{static_cast<unsigned>(blocks)};
-}
-
-}  // namespace
-
-KernelSource step_source() {
-  return kernel_source(model_kernel_texts(), "model/layers/kernels/step.cu", {"--fmad=false"});
 }
 
 bool attend_takes(const CachedAttentionInput& input) {
@@ -65,25 +68,31 @@ bool rotate_takes(const at::Tensor& x, const at::Tensor& cosine, const at::Tenso
          cosine.is_contiguous() && sine.is_contiguous() && position.is_contiguous();
 }
 
+}  // namespace
+
+KernelSource step_source(at::ScalarType type) {
+  return kernel_source_of_type(model_kernel_texts(), "model/layers/kernels/step.cu", "STEP", type);
+}
+
 std::optional<at::Tensor> attend_by_kernel(const CachedAttentionInput& input, const VisibleSlots& slots) {
   const at::Tensor& query = input.query;
   const int64_t tokens = query.size(1);
   const int64_t heads = input.heads();
   const int64_t width = input.keys.size(3);
   const int64_t blocks = query.size(0) * tokens * heads;
-  const void* kernel = attend_takes(input) ? find_step_kernel("attend", query) : nullptr;
-  if (kernel == nullptr) return std::nullopt;
+  const StepKernel kernel = attend_takes(input) ? find_step_kernel("attend", query) : StepKernel();
+  if (kernel.handle == nullptr) return std::nullopt;
   const at::Tensor prefix = slots.prefix.contiguous();
   const at::Tensor position = slots.position.contiguous();
   const at::Tensor bias = input.bias_table.defined() ? input.bias_table.contiguous() : at::Tensor();
   at::Tensor context = at::empty({query.size(0), tokens, query.size(2)}, query.options());
-  step_kernels().launch(kernel, query.device(), {static_cast<unsigned>(blocks)}, {kThreads}, query.const_data_ptr(),
-                        context.mutable_data_ptr(), input.keys.const_data_ptr(), input.values.const_data_ptr(),
-                        slots.row.const_data_ptr(), prefix.const_data_ptr(), data_or_null(slots.own),
-                        position.const_data_ptr(), data_or_null(bias), narrow_int(bias.defined() ? bias.size(1) : 0),
-                        narrow_int(tokens), narrow_int(heads), narrow_int(input.keys.size(1)),
-                        narrow_int(input.keys.size(2)), narrow_int(width), static_cast<long long>(query.stride(0)),
-                        static_cast<long long>(query.stride(1)), input.scale);
+  kernel.kernels->launch(kernel.handle, query.device(), {static_cast<unsigned>(blocks)}, {kThreads},
+                         query.const_data_ptr(), context.mutable_data_ptr(), input.keys.const_data_ptr(),
+                         input.values.const_data_ptr(), slots.row.const_data_ptr(), prefix.const_data_ptr(),
+                         data_or_null(slots.own), position.const_data_ptr(), data_or_null(bias),
+                         narrow_int(bias.defined() ? bias.size(1) : 0), narrow_int(tokens), narrow_int(heads),
+                         narrow_int(input.keys.size(1)), narrow_int(input.keys.size(2)), narrow_int(width),
+                         static_cast<long long>(query.stride(0)), static_cast<long long>(query.stride(1)), input.scale);
   return context;
 }
 
@@ -91,15 +100,15 @@ bool write_by_kernel(const at::Tensor& key_cache, const at::Tensor& value_cache,
                      const at::Tensor& value, const at::Tensor& row, const at::Tensor& slot) {
   const auto grid = blocks_for(key.numel());
   const bool taken = grid && write_takes(key_cache, value_cache, key, value, slot);
-  const void* kernel = taken ? find_step_kernel("write_slots", key) : nullptr;
-  if (kernel == nullptr) return false;
-  step_kernels().launch(kernel, key.device(), *grid, {kThreads}, key_cache.mutable_data_ptr(),
-                        value_cache.mutable_data_ptr(), key.const_data_ptr(), value.const_data_ptr(),
-                        row.const_data_ptr(), slot.const_data_ptr(), static_cast<long long>(key.numel()),
-                        narrow_int(key.size(1)), narrow_int(key_cache.size(1)), narrow_int(key_cache.size(2)),
-                        narrow_int(key_cache.size(3)), static_cast<long long>(key.stride(0)),
-                        static_cast<long long>(key.stride(1)), static_cast<long long>(value.stride(0)),
-                        static_cast<long long>(value.stride(1)));
+  const StepKernel kernel = taken ? find_step_kernel("write_slots", key) : StepKernel();
+  if (kernel.handle == nullptr) return false;
+  kernel.kernels->launch(kernel.handle, key.device(), *grid, {kThreads}, key_cache.mutable_data_ptr(),
+                         value_cache.mutable_data_ptr(), key.const_data_ptr(), value.const_data_ptr(),
+                         row.const_data_ptr(), slot.const_data_ptr(), static_cast<long long>(key.numel()),
+                         narrow_int(key.size(1)), narrow_int(key_cache.size(1)), narrow_int(key_cache.size(2)),
+                         narrow_int(key_cache.size(3)), static_cast<long long>(key.stride(0)),
+                         static_cast<long long>(key.stride(1)), static_cast<long long>(value.stride(0)),
+                         static_cast<long long>(value.stride(1)));
   return true;
 }
 
@@ -110,12 +119,12 @@ bool rotate_by_kernel(const at::Tensor& x, const at::Tensor& cosine, const at::T
   const int64_t pairs = position.numel() * heads * half;
   const auto grid = blocks_for(pairs);
   const bool taken = grid && pairs > 0 && rotate_takes(x, cosine, sine, position);
-  const void* kernel = taken ? find_step_kernel("rotate", x) : nullptr;
-  if (kernel == nullptr) return false;
-  step_kernels().launch(kernel, x.device(), *grid, {kThreads}, x.mutable_data_ptr(), cosine.const_data_ptr(),
-                        sine.const_data_ptr(), position.const_data_ptr(), static_cast<long long>(pairs),
-                        narrow_int(x.size(1)), narrow_int(heads), narrow_int(head_width), narrow_int(half),
-                        static_cast<long long>(x.stride(0)), static_cast<long long>(x.stride(1)));
+  const StepKernel kernel = taken ? find_step_kernel("rotate", x) : StepKernel();
+  if (kernel.handle == nullptr) return false;
+  kernel.kernels->launch(kernel.handle, x.device(), *grid, {kThreads}, x.mutable_data_ptr(), cosine.const_data_ptr(),
+                         sine.const_data_ptr(), position.const_data_ptr(), static_cast<long long>(pairs),
+                         narrow_int(x.size(1)), narrow_int(heads), narrow_int(head_width), narrow_int(half),
+                         static_cast<long long>(x.stride(0)), static_cast<long long>(x.stride(1)));
   return true;
 }
 

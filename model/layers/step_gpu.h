@@ -9,17 +9,11 @@
 
 namespace draftsmith::model {
 
-// Returns the source of the kernels.
-KernelSource step_source();
+// Returns the source of the kernels of fp32, bf16 or fp16.
+KernelSource step_source(at::ScalarType type);
 
-// Whether kernels take the tensors of step_operators.h: one dtype, heads of at most 256 numbers, and whole rows.
-bool attend_takes(const CachedAttentionInput& input);
-bool write_takes(const at::Tensor& key_cache, const at::Tensor& value_cache, const at::Tensor& key,
-                 const at::Tensor& value, const at::Tensor& slot);
-bool rotate_takes(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine, const at::Tensor& position);
-
-// These return nothing, or false, where no kernel takes the tensors: empty ones, mixed dtypes, heads of more than 256
-// numbers, or a machine that cannot run kernels. Shapes are those of model/layers/step_operators.h.
+// These return nothing, or false, where no kernel takes the tensors: empty ones, mixed dtypes and fp64, heads of more
+// than 256 numbers, or a machine that cannot run kernels. Shapes are those of model/layers/step_operators.h.
 
 std::optional<at::Tensor> attend_by_kernel(const CachedAttentionInput& input, const VisibleSlots& slots);
 

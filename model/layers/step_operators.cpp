@@ -5,7 +5,6 @@
 
 #include "model/layers/rotary.h"
 #include "model/layers/step_gpu.h"
-#include "model/layers/step_recorder.h"
 
 namespace draftsmith::model {
 namespace {
@@ -91,9 +90,6 @@ MaybeTensor if_defined(const at::Tensor& tensor) {
 }  // namespace
 
 at::Tensor attend(const CachedAttentionInput& input, const VisibleSlots& slots, int64_t used) {
-  if (StepRecorder* recorder = StepRecorder::current()) {
-    if (const auto context = recorder->attend(input, slots)) return *context;
-  }
   static const auto op = operator_named<decltype(attend_densely)>("draftsmith::attend");
   return op.call(input.query, input.keys, input.values, slots.row, slots.prefix, if_defined(slots.own), slots.position,
                  if_defined(input.bias_table), input.scale, used);
@@ -101,16 +97,12 @@ at::Tensor attend(const CachedAttentionInput& input, const VisibleSlots& slots, 
 
 void write_at(const at::Tensor& key_cache, const at::Tensor& value_cache, const at::Tensor& key,
               const at::Tensor& value, const at::Tensor& row, const at::Tensor& slot) {
-  StepRecorder* recorder = StepRecorder::current();
-  if (recorder != nullptr && recorder->write_at(key_cache, value_cache, key, value, row, slot)) return;
   static const auto op = operator_named<decltype(write_by_index)>("draftsmith::write_slots");
   op.call(key_cache, value_cache, key, value, row, slot);
 }
 
 void rotate_at(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine, const at::Tensor& position,
                int64_t head_width) {
-  StepRecorder* recorder = StepRecorder::current();
-  if (recorder != nullptr && recorder->rotate_at(x, cosine, sine, position, head_width)) return;
   static const auto op = operator_named<decltype(rotate_rows)>("draftsmith::rotate");
   op.call(x, cosine, sine, position, head_width);
 }

@@ -9,7 +9,6 @@
 #include "model/layers/cache_write.h"
 #include "model/layers/step_operators.h"
 #include "model/layers/step_places.h"
-#include "model/layers/step_program.h"
 
 namespace draftsmith::model {
 namespace {
@@ -262,11 +261,6 @@ void DecoderState::begin_again() {
   runs_.assign(layers_.size(), 0);
   source_lengths_.clear();
   source_of_row_.clear();
-}
-
-const at::Tensor& DecoderState::program_counters() {
-  if (!program_counters_.defined()) program_counters_ = step_counters(layers_.front().keys.device());
-  return program_counters_;
 }
 
 void DecoderState::replace_memory() {

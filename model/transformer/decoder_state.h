@@ -108,8 +108,6 @@ class DecoderState final : public DecodeState {
   StepGraphs& graphs() { return graphs_; }
   // Returns memory for a step's logits [B,P,V], fp32 on the CPU: that of the step before unless somebody still has it.
   at::Tensor logits_of(at::IntArrayRef shape);
-  // Returns the counters of this state's step programs, which run one after another (model/layers/step_program.h).
-  const at::Tensor& program_counters();
 
   // Returns the cache row of each row of the batch. [B]
   const std::vector<int64_t>& cache_rows() const { return cache_rows_; }
@@ -156,7 +154,6 @@ class DecoderState final : public DecodeState {
   std::vector<int64_t> source_of_row_;   // [B]
   uint64_t memory_;                      // DevicePlaces::memory
   StepGraphs graphs_;
-  at::Tensor program_counters_;  // made when first needed
   at::Tensor logits_;
 };
 

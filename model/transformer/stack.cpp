@@ -5,7 +5,6 @@
 #include <stdexcept>
 
 #include "base/device_upload.h"
-#include "model/layers/step_program.h"
 #include "model/transformer/score_bias.h"
 
 namespace draftsmith::model {
@@ -36,10 +35,6 @@ FeedForward make_feed_forward(const TransformerConfig& config, const std::string
           {make_norm(config, prefix + ".norm", building), make_linear(prefix + ".gate", building),
            make_linear(prefix + ".up", building), make_linear(prefix + ".down", building)}};
 }
-
-// Most bytes of a layer's weights for which steps are programs. To read more takes over 20 us at 3 TB/s, and a program
-// saves about 9 (docs/results/gpu.md).
-constexpr size_t kMostProgramBytes = size_t{64} << 20;
 
 // fp16 hidden states of T5 that overflowed are brought back into range, as Transformers does after each sublayer.
 at::Tensor within_half(const at::Tensor& x, bool clamps) {
@@ -121,11 +116,6 @@ at::Tensor Block::step(const at::Tensor& x, CachedPass& pass, int64_t layer) con
   return feed_forward(x, hidden, none, {});
 }
 
-bool Block::is_recordable(const at::Tensor& x) const {
-  return !(clamps_half_ && x.scalar_type() == at::kHalf) && self_.own_operators(x) &&
-         (!cross_ || cross_->own_operators(x)) && feed_forward_.own_operators(x);
-}
-
 KeyValue Block::key_value(const at::Tensor& x, const RotaryTable& rotary, const StepPositions& positions) const {
   KeyValue projected = self_.project_key_value(self_.norm(x));
   if (rotary.positions() > 0) {
@@ -198,18 +188,6 @@ Stack::Stack(const TransformerConfig& config, bool decoder, const Building& buil
     rotary_ = config.rotary;
   }
   if (building.arena != nullptr) view_packed();
-}
-
-bool Stack::steps_in_one_launch(const at::Tensor& x) const {
-  if (block_ > 0 || x.is_cpu() || x.numel() == 0 ||
-      !uses_step_programs(x.device(), x.scalar_type(), x.numel() / x.size(-1))) {
-    return false;
-  }
-  size_t bytes = 0;
-  for (const at::Tensor& parameter : blocks_.front().parameters())
-    bytes += parameter.defined() ? parameter.nbytes() : 0;
-  return bytes <= kMostProgramBytes &&
-         std::all_of(blocks_.begin(), blocks_.end(), [&](const Block& block) { return block.is_recordable(x); });
 }
 
 PositionTables Stack::position_tables(int64_t count) const {

@@ -66,8 +66,6 @@ class Block {
   // Applies the block to a step's tokens over the state's caches of layer `layer`, and writes their K/V. [B,L,D] ->
   // [B,L,D]
   at::Tensor step(const at::Tensor& x, CachedPass& pass, int64_t layer) const;
-  // Whether step() of x takes operators alone that a program records (model/layers/step_program.h).
-  bool is_recordable(const at::Tensor& x) const;
   // Returns the K/V of x [B,L,D] as this layer's input at these positions (rotate_step()).
   KeyValue key_value(const at::Tensor& x, const RotaryTable& rotary, const StepPositions& positions) const;
   // Returns the primary's representations [B,L,D_L] as inputs of this layer [B,L,D]: FF_Tandem.
@@ -114,9 +112,6 @@ class Stack {
 
   int64_t layers() const { return static_cast<int64_t>(blocks_.size()); }
   const Block& block(int64_t i) const { return blocks_.at(static_cast<size_t>(i)); }
-  // Whether a step of x [B,L,D] through all layers is best one program (model/layers/step_program.h): there it can be
-  // one, and the layers are small.
-  bool steps_in_one_launch(const at::Tensor& x) const;
   // Returns the layers as steps on CPUs read them; none if they are not packed for them.
   std::span<const LayerWeightsView> packed_views() const { return packed_; }
   // Returns the bias of the scores of T tokens that all see each other, by distance: PositionBias::by_distance.

@@ -143,7 +143,7 @@ struct TransformerModel::Impl {
     };
     const at::Tensor embedded = parts->embed(tokens, layout);
     keep(0, embedded);
-    const at::Tensor hidden = parts->apply_all_layers(embedded, layout, state, keep);
+    const at::Tensor hidden = parts->apply_layers({0, config.decoder_layers}, embedded, layout, state, keep);
     StepOutput output;
     for (const int64_t layer : input.hidden_layers) output.hidden.push_back(wanted.at(layer));
     if (input.logits == Logits::kNone) return output;

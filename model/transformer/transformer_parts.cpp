@@ -7,7 +7,6 @@
 
 #include "base/device_upload.h"
 #include "model/layers/embedding.h"
-#include "model/layers/step_program.h"
 #include "model/transformer/applied_block.h"
 #include "model/transformer/cpu_encoder.h"
 #include "model/transformer/parameters.h"
@@ -256,20 +255,6 @@ at::Tensor TransformerParts::apply_layers(LayerRange layers, const at::Tensor& h
     }
   }
   return x;
-}
-
-at::Tensor TransformerParts::apply_all_layers(const at::Tensor& hidden, const StepLayout& layout, DecoderState& state,
-                                              const EachLayer& each) const {
-  const LayerRange all{0, decoder_.layers()};
-  if (!decoder_.steps_in_one_launch(hidden)) return apply_layers(all, hidden, layout, state, each);
-  StepProgram program(state.program_counters());
-  at::Tensor output;
-  {
-    const StepRecording recording(&program);
-    output = apply_layers(all, hidden, layout, state, each);
-  }
-  program.run();
-  return output;
 }
 
 at::Tensor TransformerParts::run_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout,

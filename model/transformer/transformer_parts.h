@@ -45,9 +45,6 @@ class TransformerParts {
   void prepare(LayerRange layers, const StepLayout& layout, DecoderState& state) const;
   at::Tensor apply_layers(LayerRange layers, const at::Tensor& hidden, const StepLayout& layout, DecoderState& state,
                           const EachLayer& each) const;
-  // Applies all layers so; in one launch where that is best.
-  at::Tensor apply_all_layers(const at::Tensor& hidden, const StepLayout& layout, DecoderState& state,
-                              const EachLayer& each) const;
   // Returns the steps of a packed model on a CPU, which it serves if they take them.
   CpuDecoder on_cpu() const {
     return CpuDecoder({config_, embedding_, positions_, embedding_norm_, vocabulary_rows_, decoder_, head_});

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/device.h"
+#include "base/device_choice.h"
 #include "base/files.h"
 #include "base/logging.h"
 #include "base/signals.h"

@@ -4,8 +4,10 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <gtest/gtest.h>
 
-#include "base/device.h"
+#include "base/device_execution.h"
+#include "base/error.h"
 #include "tests/support/captured_log.h"
+#include "tests/support/errors.h"
 #include "tests/support/scoped_variable.h"
 
 namespace draftsmith {
@@ -38,11 +40,22 @@ TEST(DeviceKernels, WithoutAGpuGiveOneWarning) {
 }
 
 TEST(DeviceKernels, SwitchedOffGiveNoWarning) {
-  const ScopedVariable off("DRAFTSMITH_KERNELS", "off");
+  want_own_kernels(false);
   const CapturedLog log;
   DeviceKernels kernels(lone_source("no source"));
   EXPECT_EQ(kernels.find(c10::Device(at::kCUDA, 0), "set"), nullptr);
   EXPECT_EQ(log.text(), "");
+  want_own_kernels(true);
+}
+
+TEST(DeviceKernels, ThatCannotBeUsedAreErrorsOfAStrictDevice) {
+  if (has_gpu()) GTEST_SKIP() << "needs a machine without a GPU";
+  const ScopedVariable strict("DRAFTSMITH_STRICT_DEVICE", "1");
+  DeviceKernels kernels(lone_source("extern \"C\" __global__ void set(int* x) { x[0] = 1; }"));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(error_of<RunError>([&] { kernels.find(c10::Device(at::kCUDA, 0), "set"); }),
+                testing::HasSubstr("in place of own GPU kernels"));
+  }
 }
 
 TEST(CudaRuntimeFunctions, AreInTheProcessOfALibTorchForCuda) {

@@ -31,8 +31,6 @@ at::Tensor dropped_by_source(const at::Tensor& x, uint32_t threshold, cuda_shim:
         switch (x.scalar_type()) {
           case at::kFloat:
             return apply(dropout_fp32, static_cast<const float*>(in), static_cast<float*>(to));
-          case at::kDouble:
-            return apply(dropout_fp64, static_cast<const double*>(in), static_cast<double*>(to));
           case at::kHalf:
             return apply(dropout_fp16, static_cast<const kernel::Half*>(in), static_cast<kernel::Half*>(to));
           default:
@@ -44,7 +42,7 @@ at::Tensor dropped_by_source(const at::Tensor& x, uint32_t threshold, cuda_shim:
 }
 
 TEST(DropoutSource, EqualsTheCpusDropoutToTheBit) {
-  for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     for (const int64_t elements : {1, 16, 17, 65, 128, 129, 2049}) {
       const at::Tensor x = normal_tensor({elements}, 30.0, 3, "x", type);
       for (const uint32_t threshold : {0u, 6554u, 65535u}) {

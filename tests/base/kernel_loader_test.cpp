@@ -38,7 +38,7 @@ int get_kernel(void** kernel, void*, const char* name) {
 int get_function_attributes(void*, const void*) {
   return 0;
 }
-int launch(const void*, Dim3, Dim3, void**, size_t, void*) {
+int launch(const LaunchConfig*, const void*, void**) {
   return 0;
 }
 int last_error() {
@@ -106,6 +106,22 @@ TEST_F(KernelLoaderCalls, AreErrorsWhereTheRuntimeRefuses) {
   const std::string message = error_of<RunError>([&] { loader.kernel(1, "set"); });
   EXPECT_THAT(message, testing::HasSubstr("error 209: the runtime's text"));
   EXPECT_THAT(message, testing::HasSubstr("DRAFTSMITH_KERNELS=off"));
+}
+
+// Only kernels that wait for their inputs, and only where the hardware can do it.
+TEST_F(KernelLoaderCalls, LaunchEarlyWhatWaits) {
+  EXPECT_FALSE(KernelLoader(source_, tools_).launches_early(0));
+  tools_->early_launches = true;
+  EXPECT_FALSE(KernelLoader(source_, tools_).launches_early(0));
+  source_.waits_for_inputs = true;
+  EXPECT_TRUE(KernelLoader(source_, tools_).launches_early(0));
+  EXPECT_NE(cubin_of(source_, "sm_90", *tools_), "");
+  tools_->early_launches = false;
+  EXPECT_NE(cubin_of(source_, "sm_90", *tools_), "");
+  EXPECT_EQ(cached_files(), 2u) << "compiled anew";
+  tools_->early_launches = true;
+  recorded.capability = 80;
+  EXPECT_FALSE(KernelLoader(source_, tools_).launches_early(1));
 }
 
 TEST_F(KernelLoaderCalls, CompileForTheNearestArchitectureThatTheCompilerKnows) {

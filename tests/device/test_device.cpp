@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/cuda_graph.h"
-#include "base/device.h"
+#include "base/device_choice.h"
 #include "base/device_graph.h"
 #include "tests/standin/standin.h"
 

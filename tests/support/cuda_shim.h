@@ -6,9 +6,6 @@
 //
 // Blocks run one after another. The threads of a block are fibers: each warp runs as far as it comes to a barrier
 // before the next one does. So a kernel that lacks a barrier fails, or gives other numbers in the other order.
-//
-// Kernels whose blocks wait for one another run by run_resident_grid(): a block runs until nothing but its waiting is
-// left, then the next one. All blocks have the same shared memory: nothing may stay there while a block waits.
 #pragma once
 
 #include <algorithm>
@@ -48,28 +45,18 @@ class Block {
     for (Fiber& fiber : fibers_) start(fiber);
   }
 
-  // Runs threads as far as they come without other blocks. Returns whether all are at their end. Throws
-  // std::logic_error if they wait for one another at different places.
-  bool advance(Order order) {
+  // Runs all threads to their end. Throws std::logic_error if they wait for one another at different places.
+  void run(Order order) {
     current() = this;
     blockIdx = {index_, 0, 0};
-    for (Fiber& fiber : fibers_) {
-      if (fiber.state == State::kAtGrid) fiber.state = State::kReady;
-    }
     while (true) {
       const size_t warps = (fibers_.size() + kWarp - 1) / kWarp;
       for (size_t i = 0; i < warps; ++i) run_warp(order == Order::kForward ? i : warps - 1 - i, order);
-      if (ended()) return true;
+      if (count(State::kDone, 0, fibers_.size()) == fibers_.size()) return;
       if (release(State::kAtBlock, 0, fibers_.size())) continue;
-      if (count(State::kAtGrid, 0, fibers_.size()) > 0) return false;
       throw std::logic_error("threads of a block wait at different barriers");
     }
   }
-
-  bool ended() const { return count(State::kDone, 0, fibers_.size()) == fibers_.size(); }
-
-  // Returns how often threads came to another place than a wait for other blocks.
-  uint64_t moves() const { return moves_; }
 
   static Block*& current() {
     static Block* block = nullptr;
@@ -77,22 +64,22 @@ class Block {
   }
 
   void wait_for_block() { wait(State::kAtBlock); }
-  void wait_for_grid() { wait(State::kAtGrid); }
 
   // Returns the value of the thread of this warp whose number differs in the bits of `lanes`.
   template <class T>
   T exchange(T value, unsigned lanes) {
-    return take(value, running_ ^ lanes);
-  }
-
-  // Returns the value of the thread `lanes` before this one; the first threads of a warp get their own.
-  template <class T>
-  T shift(T value, unsigned lanes) {
-    return take(value, running_ % kWarp >= lanes ? running_ - lanes : running_);
+    static_assert(sizeof(T) <= sizeof(Fiber::slot));
+    const size_t other = running_ ^ lanes;
+    std::memcpy(&fibers_[running_].slot, &value, sizeof(T));
+    wait(State::kAtWarp);
+    T result = value;
+    if (other < fibers_.size()) std::memcpy(&result, &fibers_[other].slot, sizeof(T));
+    wait(State::kAtWarp);  // before it is overwritten
+    return result;
   }
 
  private:
-  enum class State { kReady, kAtWarp, kAtBlock, kAtGrid, kDone };
+  enum class State { kReady, kAtWarp, kAtBlock, kDone };
   struct Fiber {
     ucontext_t context;
     std::unique_ptr<char[]> stack;
@@ -101,18 +88,6 @@ class Block {
   };
   static constexpr size_t kStackBytes = 64 << 10;
   static constexpr size_t kWarp = 32;
-
-  // Returns the value of another thread of this warp.
-  template <class T>
-  T take(T value, size_t other) {
-    static_assert(sizeof(T) <= sizeof(Fiber::slot));
-    std::memcpy(&fibers_[running_].slot, &value, sizeof(T));
-    wait(State::kAtWarp);
-    T result = value;
-    if (other < fibers_.size()) std::memcpy(&result, &fibers_[other].slot, sizeof(T));
-    wait(State::kAtWarp);  // before it is overwritten
-    return result;
-  }
 
   static void enter() {
     Block& block = *current();
@@ -140,7 +115,6 @@ class Block {
   void wait(State state) {
     Fiber& fiber = fibers_[running_];
     fiber.state = state;
-    if (state != State::kAtGrid) ++moves_;
     swapcontext(&fiber.context, &main_);
   }
 
@@ -172,7 +146,6 @@ class Block {
   Dim3 size_;
   const std::function<void()>& kernel_;
   unsigned index_ = 0;
-  uint64_t moves_ = 0;
   std::vector<Fiber> fibers_;
   ucontext_t main_{};
   size_t running_ = 0;
@@ -185,31 +158,7 @@ inline void run_grid(Dim3 grid, Dim3 block, const std::function<void()>& kernel,
   blockDim = block;
   for (unsigned i = 0; i < grid.x; ++i) {
     threads.begin(order == Order::kForward ? i : grid.x - 1 - i);
-    if (!threads.advance(order)) throw std::logic_error("a block waits for others, which run after it");
-  }
-}
-
-// Runs a grid whose blocks wait for one another (base/kernels/grid_barrier.cuh). Throws std::logic_error if all wait.
-inline void run_resident_grid(Dim3 grid, Dim3 block, const std::function<void()>& kernel,
-                              Order order = Order::kForward) {
-  gridDim = grid;
-  blockDim = block;
-  std::vector<std::unique_ptr<Block>> blocks;
-  for (unsigned i = 0; i < grid.x; ++i) {
-    blocks.push_back(std::make_unique<Block>(block, kernel));
-    blocks.back()->begin(order == Order::kForward ? i : grid.x - 1 - i);
-  }
-  const auto moves = [&] {
-    uint64_t sum = 0;
-    for (const auto& one : blocks) sum += one->moves();
-    return sum;
-  };
-  for (size_t ended = 0; ended < blocks.size();) {
-    const uint64_t before = moves();
-    for (const auto& one : blocks) {
-      if (!one->ended() && one->advance(order)) ++ended;
-    }
-    if (moves() == before) throw std::logic_error("all blocks wait for one another");
+    threads.run(order);
   }
 }
 
@@ -224,30 +173,9 @@ inline void __syncthreads() {
   draftsmith::cuda_shim::Block::current()->wait_for_block();
 }
 
-// Lets other blocks run. Called while a thread waits for them.
-inline void run_other_blocks() {
-  draftsmith::cuda_shim::Block::current()->wait_for_grid();
-}
-
 template <class T>
 T __shfl_xor_sync(unsigned, T value, int lanes) {
   return draftsmith::cuda_shim::Block::current()->exchange(value, static_cast<unsigned>(lanes));
-}
-
-template <class T>
-T __shfl_up_sync(unsigned, T value, unsigned lanes) {
-  return draftsmith::cuda_shim::Block::current()->shift(value, lanes);
-}
-
-// A thread runs until it waits, so nothing comes between.
-template <class T>
-T atomicAdd(T* to, T value) {
-  return std::exchange(*to, *to + value);
-}
-
-template <class T>
-T atomicMin(T* to, T value) {
-  return std::exchange(*to, std::min(*to, value));
 }
 
 inline unsigned __float_as_uint(float value) {
@@ -256,8 +184,4 @@ inline unsigned __float_as_uint(float value) {
 
 inline float __uint_as_float(unsigned bits) {
   return std::bit_cast<float>(bits);
-}
-
-inline double __hiloint2double(int high, int low) {
-  return std::bit_cast<double>(static_cast<uint64_t>(static_cast<uint32_t>(high)) << 32 | static_cast<uint32_t>(low));
 }

@@ -29,9 +29,8 @@ at::Tensor cross_entropy_by_operators(at::Tensor& logits, const at::Tensor& labe
 at::Tensor cross_entropy_on_gpu(at::Tensor& logits, const at::Tensor& labels, double smoothing, bool slope) {
   static DeviceKernels kernels(cross_entropy_source());
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  const bool wide = logits.scalar_type() == at::kFloat || logits.scalar_type() == at::kDouble;
-  const bool takes = wide && logits.numel() > 0 && logits.size(0) <= kMost && logits.size(1) <= kMost - kThreads &&
-                     logits.is_contiguous() && labels.is_contiguous();
+  const bool takes = logits.scalar_type() == at::kFloat && logits.numel() > 0 && logits.size(0) <= kMost &&
+                     logits.size(1) <= kMost - kThreads && logits.is_contiguous() && labels.is_contiguous();
   const void* kernel = takes ? kernels.find(logits.device(), "cross_entropy", logits.scalar_type()) : nullptr;
   if (kernel == nullptr) return cross_entropy_by_operators(logits, labels, smoothing, slope);
   at::Tensor losses = at::empty({logits.size(0)}, logits.options());

@@ -1,7 +1,6 @@
 #include "train/objectives/distillation_loss.h"
 
 #include "train/objectives/cross_entropy_loss.h"
-#include "train/objectives/distillation_operator.h"
 
 namespace draftsmith::train {
 
@@ -39,8 +38,7 @@ class Distillation : public PositionLoss {
     const TeacherBlock teacher = part_of(teacher_, rows.begin - begin_, rows.count);
     const SharedRows none(0, {});  // lambda is 1
     const SharedRows& shared = teaching_.shared != nullptr ? *teaching_.shared : none;
-    const auto compute = logits.is_cpu() ? &distillation_losses : &distillation_by_operator;
-    return compute(logits, labels, teacher, shared, terms_, gradient);
+    return distillation_losses(logits, labels, teacher, shared, terms_, gradient);
   }
 
  private:

@@ -78,18 +78,16 @@ __device__ Int64 drawn(const Weight& weight, int count, double uniform) {
 }
 
 // Draws a token for each row of weights [B,V].
-template <class T>
-__device__ void draw(const T* weights, const double* uniforms, Int64* tokens, int vocabulary) {
-  const T* row = weights + static_cast<Int64>(blockIdx.x) * vocabulary;
+__device__ void draw(const float* weights, const double* uniforms, Int64* tokens, int vocabulary) {
+  const float* row = weights + static_cast<Int64>(blockIdx.x) * vocabulary;
   const Int64 token = drawn([row](int i) { return static_cast<double>(row[i]); }, vocabulary, uniforms[blockIdx.x]);
   if (threadIdx.x == 0) tokens[blockIdx.x] = token;
 }
 
 // Drafted tokens of a batch and the distributions behind them.
-template <class T>
 struct Drafts {
-  const T* p;              // [B,G+1,V] the target's
-  const T* q;              // [B,G,V] the drafter's
+  const float* p;          // [B,G+1,V] the target's
+  const float* q;          // [B,G,V] the drafter's
   const Int64* tokens;     // [B,G]
   const Int64* counts;     // [B]
   const double* r_accept;  // [B,G]
@@ -98,11 +96,10 @@ struct Drafts {
 
 // Applies speculative sampling to a row: how many drafted tokens are kept, and the token after them, from
 // norm(max(0, p - q)) after a rejection, else from p.
-template <class T>
-__device__ void reject(const Drafts<T>& drafts, Int64* accepted, Int64* next, int window, int vocabulary) {
+__device__ void reject(const Drafts& drafts, Int64* accepted, Int64* next, int window, int vocabulary) {
   const Int64 b = blockIdx.x;
-  const T* p = drafts.p + b * (window + 1) * vocabulary;
-  const T* q = drafts.q + b * window * vocabulary;
+  const float* p = drafts.p + b * (window + 1) * vocabulary;
+  const float* q = drafts.q + b * window * vocabulary;
   const int count = static_cast<int>(drafts.counts[b]);
   int kept = 0;
   for (; kept < count; ++kept) {
@@ -110,19 +107,19 @@ __device__ void reject(const Drafts<T>& drafts, Int64* accepted, Int64* next, in
     const double chance = drafts.r_accept[b * window + kept] * static_cast<double>(q[place]);
     if (!(chance < static_cast<double>(p[place]))) break;
   }
-  const T* own = p + static_cast<Int64>(kept) * vocabulary;
-  const T* other = q + static_cast<Int64>(kept) * vocabulary;
+  const float* own = p + static_cast<Int64>(kept) * vocabulary;
+  const float* other = q + static_cast<Int64>(kept) * vocabulary;
   double rest = 0;
   if (kept < count) {
     for (int i = static_cast<int>(threadIdx.x); i < vocabulary; i += static_cast<int>(blockDim.x)) {
-      const T left = own[i] - other[i];
+      const float left = own[i] - other[i];
       rest += left > 0 ? static_cast<double>(left) : left == left ? 0.0 : static_cast<double>(left);
     }
   }
   const bool residual = block_sum(rest) > 0;
   const auto weight = [own, other, residual](int i) {
-    const T left = residual ? own[i] - other[i] : own[i];
-    return static_cast<double>(left < 0 ? T(0) : left);
+    const float left = residual ? own[i] - other[i] : own[i];
+    return static_cast<double>(left < 0 ? 0.0f : left);
   };
   const Int64 token = drawn(weight, vocabulary, drafts.r_next[b * (window + 1) + kept]);
   if (threadIdx.x > 0) return;
@@ -132,16 +129,14 @@ __device__ void reject(const Drafts<T>& drafts, Int64* accepted, Int64* next, in
 
 }  // namespace kernel
 
-#define DRAW_KERNELS(suffix, T)                                                                         \
-  extern "C" __global__ void __launch_bounds__(1024, 1)                                                 \
-      draw_##suffix(const T* weights, const double* uniforms, long long* tokens, int vocabulary) {      \
-    kernel::draw(weights, uniforms, tokens, vocabulary);                                                \
-  }                                                                                                     \
-  extern "C" __global__ void __launch_bounds__(1024, 1) reject_##suffix(                                \
-      const T* p, const T* q, const long long* tokens, const long long* counts, const double* r_accept, \
-      const double* r_next, long long* accepted, long long* next, int window, int vocabulary) {         \
-    kernel::reject<T>({p, q, tokens, counts, r_accept, r_next}, accepted, next, window, vocabulary);    \
-  }
+extern "C" __global__ void __launch_bounds__(1024, 1)
+    draw_fp32(const float* weights, const double* uniforms, long long* tokens, int vocabulary) {
+  kernel::draw(weights, uniforms, tokens, vocabulary);
+}
 
-DRAW_KERNELS(fp32, float)
-DRAW_KERNELS(fp64, double)
+extern "C" __global__ void __launch_bounds__(1024, 1)
+    reject_fp32(const float* p, const float* q, const long long* tokens, const long long* counts,
+                const double* r_accept, const double* r_next, long long* accepted, long long* next, int window,
+                int vocabulary) {
+  kernel::reject({p, q, tokens, counts, r_accept, r_next}, accepted, next, window, vocabulary);
+}

@@ -5,35 +5,31 @@
 namespace kernel {
 
 // A token and its logit. Of two, the better one has the larger logit, then the lower id.
-template <class Sum>
 struct Candidate {
-  Sum logit;
+  float logit;
   Int64 token;
 };
 
-template <class Sum>
-__device__ Candidate<Sum> better(const Candidate<Sum>& a, const Candidate<Sum>& b) {
+__device__ Candidate better(const Candidate& a, const Candidate& b) {
   const bool second = b.logit > a.logit || (b.logit == a.logit && b.token < a.token);
   return second ? b : a;
 }
 
 template <class T>
 __device__ void most_likely(const T* logits, Int64* tokens, int vocabulary, Int64 no_token) {
-  using Sum = typename Wide<T>::Type;
-  __shared__ Candidate<Sum> by_warp[32];
+  __shared__ Candidate by_warp[32];
   __shared__ int broken_by_warp[32];
-  const Sum infinity = infinite<Sum>();
   const T* row = logits + static_cast<Int64>(blockIdx.x) * vocabulary;
-  Candidate<Sum> best{-infinity, 0x7fffffff};
+  Candidate best{-infinity(), 0x7fffffff};
   int broken = 0;
   for (int i = static_cast<int>(threadIdx.x); i < vocabulary; i += static_cast<int>(blockDim.x)) {
-    const Sum logit = widen(row[i]);
-    broken |= logit < infinity ? 0 : 1;
-    best = better(best, Candidate<Sum>{logit, i});
+    const float logit = widen(row[i]);
+    broken |= logit < infinity() ? 0 : 1;
+    best = better(best, Candidate{logit, i});
   }
   for (int distance = 16; distance > 0; distance /= 2) {
-    const Candidate<Sum> other{__shfl_xor_sync(0xffffffffu, best.logit, distance),
-                               __shfl_xor_sync(0xffffffffu, best.token, distance)};
+    const Candidate other{__shfl_xor_sync(0xffffffffu, best.logit, distance),
+                          __shfl_xor_sync(0xffffffffu, best.token, distance)};
     best = better(best, other);
     broken |= __shfl_xor_sync(0xffffffffu, broken, distance);
   }
@@ -59,6 +55,5 @@ __device__ void most_likely(const T* logits, Int64* tokens, int vocabulary, Int6
   }
 
 MOST_LIKELY_KERNEL(fp32, float)
-MOST_LIKELY_KERNEL(fp64, double)
 MOST_LIKELY_KERNEL(bf16, kernel::BFloat16)
 MOST_LIKELY_KERNEL(fp16, kernel::Half)

@@ -10,7 +10,7 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
-#include "base/device.h"
+#include "base/device_choice.h"
 #include "tests/infer/inside/ppd_fixtures.h"
 #include "tests/support/early_exit_fixtures.h"
 

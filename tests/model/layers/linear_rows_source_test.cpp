@@ -19,32 +19,27 @@ namespace {
 using cuda_shim::Order;
 using kernel::BFloat16;
 using kernel::Half;
-using kernel::Int8;
 
-template <class X, class W>
-using LinearKernel = void (*)(const X*, const X*, float, const W*, const X*, const float*, const W*, const X*,
-                              const float*, const X*, X*, int, int, int, int);
+template <class X>
+using LinearKernel = void (*)(const X*, const X*, float, const X*, const X*, const X*, const X*, const X*, X*, int, int,
+                              int, int);
 
-// Kernels of one pair of dtypes, in the order of kLinearRowsKernels.
-template <class X_, class W_>
+// Kernels of one dtype, in the order of kLinearRowsKernels.
+template <class X_>
 struct LinearKernels {
   using X = X_;
-  using W = W_;
   at::ScalarType type;
-  LinearKernel<X, W> plain[std::size(kLinearRowsKernels)];
-  LinearKernel<X, W> normed[std::size(kLinearRowsKernels)];
+  LinearKernel<X> plain[std::size(kLinearRowsKernels)];
+  LinearKernel<X> normed[std::size(kLinearRowsKernels)];
 };
 
 #define LINEAR_KERNELS(name) \
   { name##_1, name##_2, name##_4, name##_8, name##_16 }
 #define ALL_LINEAR_KERNELS(suffix) LINEAR_KERNELS(linear_rows_##suffix), LINEAR_KERNELS(normed_rows_##suffix)
 
-const LinearKernels<float, float> kFp32{at::kFloat, ALL_LINEAR_KERNELS(fp32_fp32)};
-const LinearKernels<BFloat16, BFloat16> kBf16{at::kBFloat16, ALL_LINEAR_KERNELS(bf16_bf16)};
-const LinearKernels<Half, Half> kFp16{at::kHalf, ALL_LINEAR_KERNELS(fp16_fp16)};
-const LinearKernels<float, Int8> kFp32Int8{at::kFloat, ALL_LINEAR_KERNELS(fp32_int8)};
-const LinearKernels<BFloat16, Int8> kBf16Int8{at::kBFloat16, ALL_LINEAR_KERNELS(bf16_int8)};
-const LinearKernels<Half, Int8> kFp16Int8{at::kHalf, ALL_LINEAR_KERNELS(fp16_int8)};
+const LinearKernels<float> kFp32{at::kFloat, ALL_LINEAR_KERNELS(fp32)};
+const LinearKernels<BFloat16> kBf16{at::kBFloat16, ALL_LINEAR_KERNELS(bf16)};
+const LinearKernels<Half> kFp16{at::kHalf, ALL_LINEAR_KERNELS(fp16)};
 
 // The arguments of one call.
 struct LinearCase {
@@ -64,23 +59,20 @@ T* linear_data(const at::Tensor& tensor) {
 template <class K>
 at::Tensor run_linear(const K& kernels, const LinearCase& in, Order order = Order::kForward) {
   using X = typename K::X;
-  using W = typename K::W;
   const int64_t rows = in.x.size(0);
   const int64_t outputs = in.layer.weight.size(0);
   size_t which = 0;
   while (kLinearRowsKernels[which] < rows) ++which;
   const at::Tensor y = at::full({rows, outputs}, 77, in.x.options());
-  const int64_t blocks =
-      linear_rows_blocks(kLinearRowsKernels[which], sizeof(W) == 1, outputs, in.up.weight.defined() ? 2 : 1);
+  const int64_t blocks = linear_rows_blocks(kLinearRowsKernels[which], outputs, in.up.weight.defined() ? 2 : 1);
   cuda_shim::run_grid(
       {static_cast<unsigned>(blocks)}, {64},
       [&] {
         const auto& kernel = in.norm.weight.defined() ? kernels.normed[which] : kernels.plain[which];
         kernel(linear_data<X>(in.x), linear_data<X>(in.norm.weight), static_cast<float>(in.norm.epsilon),
-               linear_data<W>(in.layer.weight), linear_data<X>(in.layer.bias), linear_data<float>(in.layer.scale),
-               linear_data<W>(in.up.weight), linear_data<X>(in.up.bias), linear_data<float>(in.up.scale),
-               linear_data<X>(in.residual), linear_data<X>(y), static_cast<int>(rows), static_cast<int>(in.x.size(1)),
-               static_cast<int>(outputs), static_cast<int>(in.then));
+               linear_data<X>(in.layer.weight), linear_data<X>(in.layer.bias), linear_data<X>(in.up.weight),
+               linear_data<X>(in.up.bias), linear_data<X>(in.residual), linear_data<X>(y), static_cast<int>(rows),
+               static_cast<int>(in.x.size(1)), static_cast<int>(outputs), static_cast<int>(in.then));
       },
       order);
   return y;
@@ -88,19 +80,14 @@ at::Tensor run_linear(const K& kernels, const LinearCase& in, Order order = Orde
 
 template <class K>
 LinearWeights random_layer(const K& kernels, int64_t outputs, int64_t inputs, uint64_t seed) {
-  const at::Tensor weight = random_tensor({outputs, inputs}, seed) / 4;
-  const at::Tensor bias = random_tensor({outputs}, seed + 1, kernels.type);
-  if (sizeof(typename K::W) != 1) return {weight.to(kernels.type), bias, {}};
-  const at::Tensor scale = at::amax(weight.abs(), {1}) / 127;
-  return {at::round(weight / scale.unsqueeze(1)).to(at::kChar), bias, scale};
+  return {(random_tensor({outputs, inputs}, seed) / 4).to(kernels.type),
+          random_tensor({outputs}, seed + 1, kernels.type)};
 }
 
 // The same in fp64, of which kernels' results are roundings.
 at::Tensor exact(const LinearCase& in) {
   const auto wide = [](const LinearWeights& layer) {
-    at::Tensor weight = layer.weight.to(at::kDouble);
-    if (layer.scale.defined()) weight = weight * layer.scale.to(at::kDouble).unsqueeze(1);
-    return LinearWeights{weight, layer.bias.defined() ? layer.bias.to(at::kDouble) : layer.bias, {}};
+    return LinearWeights{layer.weight.to(at::kDouble), layer.bias.defined() ? layer.bias.to(at::kDouble) : layer.bias};
   };
   const at::Tensor x = in.x.to(at::kDouble);
   InputNorm norm = in.norm;
@@ -118,16 +105,15 @@ template <class K>
 void expect_exact(const K& kernels, const LinearCase& in) {
   const at::Tensor found = run_linear(kernels, in);
   const at::Tensor expected = exact(in);
-  SCOPED_TRACE(fmt::format("{} int8 {} x [{},{}] {} outputs, then {}, gated {}", at::toString(kernels.type),
-                           in.layer.scale.defined(), in.x.size(0), in.x.size(1), in.layer.weight.size(0),
-                           static_cast<int>(in.then), in.up.weight.defined()));
+  SCOPED_TRACE(fmt::format("{} x [{},{}] {} outputs, then {}, gated {}", at::toString(kernels.type), in.x.size(0),
+                           in.x.size(1), in.layer.weight.size(0), static_cast<int>(in.then), in.up.weight.defined()));
   EXPECT_LE(difference(found, expected), linear_unit(kernels.type) * std::max(1.0, largest(expected)));
 }
 
 // All numbers of rows, widths of one vector to several rounds, outputs that leave a warp unfilled.
 template <class K>
 void expect_linear_rows(const K& kernels) {
-  const int64_t vector = 16 / static_cast<int64_t>(sizeof(typename K::W));
+  const int64_t vector = 16 / static_cast<int64_t>(sizeof(typename K::X));
   for (int64_t rows = 1; rows <= kMostLinearRows; ++rows) {
     const int64_t inputs = rows % 3 == 0 ? vector : rows % 3 == 1 ? 37 * vector : 150 * vector;
     const int64_t outputs = 3 + rows;
@@ -182,17 +168,10 @@ TEST(LinearRowsSource, EqualsTheOperators) {
   expect_linear_rows(kFp16);
 }
 
-TEST(LinearRowsSource, EqualsTheOperatorsWithWeightsOfInt8) {
-  expect_linear_rows(kFp32Int8);
-  expect_linear_rows(kBf16Int8);
-  expect_linear_rows(kFp16Int8);
-}
-
 TEST(LinearRowsSource, ARowIsTheSameAmongOthersToTheBit) {
   expect_the_same_rows(kFp32);
   expect_the_same_rows(kBf16);
   expect_the_same_rows(kFp16);
-  expect_the_same_rows(kBf16Int8);
 }
 
 TEST(LinearRowsSource, ActivationsKeepNan) {
@@ -207,21 +186,11 @@ TEST(LinearRowsSource, ActivationsKeepNan) {
   }
 }
 
-// Two suites, which ctest runs side by side: this takes a while.
-void expect_good_linear_kernels(bool int8) {
-  if (const auto missing = nvrtc_missing()) GTEST_SKIP() << *missing;
-  for (const LinearRowsPair& pair : kLinearRowsPairs) {
-    if ((pair.weight == at::kChar) != int8) continue;
-    expect_good_kernels(linear_rows_source(pair), 2 * std::size(kLinearRowsKernels), 255);
-  }
-}
-
 TEST(KernelGateOfLinearRows, CompileWithoutSpills) {
-  expect_good_linear_kernels(false);
-}
-
-TEST(KernelGateOfLinearRowsInInt8, CompileWithoutSpills) {
-  expect_good_linear_kernels(true);
+  if (const auto missing = nvrtc_missing()) GTEST_SKIP() << *missing;
+  for (const at::ScalarType type : kLinearRowsTypes) {
+    expect_good_kernels(linear_rows_source(type), 2 * std::size(kLinearRowsKernels), 255);
+  }
 }
 
 }  // namespace

@@ -15,16 +15,15 @@ namespace {
 using cuda_shim::Order;
 
 // Kernels of one pair of dtypes, and the types of their arguments.
-template <class X_, class W_, class Sum_>
+template <class X_, class W_>
 struct Kernels {
   using X = X_;
   using W = W_;
-  using Sum = Sum_;
   at::ScalarType x;
   at::ScalarType weight;
-  void (*forward)(const X*, const W*, W*, Sum*, int, double);
-  void (*backward)(const W*, const X*, const W*, const Sum*, X*, Sum*, long long, int);
-  void (*sum)(const Sum*, W*, int, int);
+  void (*forward)(const X*, const W*, W*, float*, int, double);
+  void (*backward)(const W*, const X*, const W*, const float*, X*, float*, long long, int);
+  void (*sum)(const float*, W*, int, int);
 };
 
 // The tensors of one call.
@@ -43,13 +42,12 @@ template <class K>
 RmsNormed run_forward(const K& kernels, const NormTensors& input, Order order) {
   const int64_t rows = input.x.size(0);
   const auto width = static_cast<int>(input.x.size(1));
-  const auto sums = kernels.x == at::kDouble ? at::kDouble : at::kFloat;
-  RmsNormed result{at::full_like(input.x, 77, input.weight.options()), at::empty({rows}, sums)};
+  RmsNormed result{at::full_like(input.x, 77, input.weight.options()), at::empty({rows}, at::kFloat)};
   cuda_shim::run_grid(
       {static_cast<unsigned>(rows)}, {rms_norm_threads(width)},
       [&] {
         kernels.forward(data_of<typename K::X>(input.x), data_of<typename K::W>(input.weight),
-                        data_of<typename K::W>(result.y), data_of<typename K::Sum>(result.inverse), width, 1e-6);
+                        data_of<typename K::W>(result.y), data_of<float>(result.inverse), width, 1e-6);
       },
       order);
   return result;
@@ -66,15 +64,14 @@ RmsNormGradients run_backward(const K& kernels, const NormTensors& input, const 
       {parts}, {rms_norm_threads(width)},
       [&] {
         kernels.backward(data_of<typename K::W>(input.gradient), data_of<typename K::X>(input.x),
-                         data_of<typename K::W>(input.weight), data_of<typename K::Sum>(inverse),
-                         data_of<typename K::X>(result.x), data_of<typename K::Sum>(partial), rows, width);
+                         data_of<typename K::W>(input.weight), data_of<float>(inverse),
+                         data_of<typename K::X>(result.x), data_of<float>(partial), rows, width);
       },
       order);
   cuda_shim::run_grid(
       {static_cast<unsigned>((width + 31) / 32)}, {32, 32},
       [&] {
-        kernels.sum(data_of<typename K::Sum>(partial), data_of<typename K::W>(result.weight), static_cast<int>(parts),
-                    width);
+        kernels.sum(data_of<float>(partial), data_of<typename K::W>(result.weight), static_cast<int>(parts), width);
       },
       order);
   return result;
@@ -82,7 +79,6 @@ RmsNormGradients run_backward(const K& kernels, const NormTensors& input, const 
 
 // Half types may differ by one rounding where the sums' order differs.
 double unit(at::ScalarType type) {
-  if (type == at::kDouble) return 1e-14;
   if (type == at::kFloat) return 2e-6;
   return type == at::kHalf ? 1e-3 : 8e-3;
 }
@@ -100,7 +96,7 @@ void expect_operators(const K& kernels, int64_t rows, int64_t width, unsigned pa
   const RmsNormed expected = rms_normed(input.x, input.weight, 1e-6);
   const RmsNormed found = run_forward(kernels, input, Order::kForward);
   expect_near(found.y, expected.y, unit(kernels.weight), 0, "y");
-  expect_near(found.inverse, expected.inverse, unit(kernels.x == at::kDouble ? at::kDouble : at::kFloat), 0, "inverse");
+  expect_near(found.inverse, expected.inverse, unit(at::kFloat), 0, "inverse");
   // With the same inverse, every rounding is that of tensor operations.
   const at::Tensor normed = input.x.to(found.inverse.scalar_type()) * found.inverse.unsqueeze(1);
   EXPECT_TRUE(at::equal(found.y, normed.to(kernels.weight) * input.weight));
@@ -127,29 +123,27 @@ void expect_operators_of_all_shapes(const K& kernels) {
 using kernel::BFloat16;
 using kernel::Half;
 
-TEST(RmsNormSource, EqualsTheOperatorsInFp32AndFp64) {
-  expect_operators_of_all_shapes(Kernels<float, float, float>{at::kFloat, at::kFloat, rms_norm_fp32_fp32,
-                                                              rms_norm_backward_fp32_fp32, rms_norm_sum_fp32});
-  expect_operators_of_all_shapes(Kernels<double, double, double>{at::kDouble, at::kDouble, rms_norm_fp64_fp64,
-                                                                 rms_norm_backward_fp64_fp64, rms_norm_sum_fp64});
+TEST(RmsNormSource, EqualsTheOperatorsInFp32) {
+  expect_operators_of_all_shapes(Kernels<float, float>{at::kFloat, at::kFloat, rms_norm_fp32_fp32,
+                                                       rms_norm_backward_fp32_fp32, rms_norm_sum_fp32});
 }
 
 TEST(RmsNormSource, EqualsTheOperatorsInHalfTypes) {
-  expect_operators_of_all_shapes(Kernels<BFloat16, BFloat16, float>{at::kBFloat16, at::kBFloat16, rms_norm_bf16_bf16,
-                                                                    rms_norm_backward_bf16_bf16, rms_norm_sum_bf16});
-  expect_operators_of_all_shapes(Kernels<Half, Half, float>{at::kHalf, at::kHalf, rms_norm_fp16_fp16,
-                                                            rms_norm_backward_fp16_fp16, rms_norm_sum_fp16});
+  expect_operators_of_all_shapes(Kernels<BFloat16, BFloat16>{at::kBFloat16, at::kBFloat16, rms_norm_bf16_bf16,
+                                                             rms_norm_backward_bf16_bf16, rms_norm_sum_bf16});
+  expect_operators_of_all_shapes(
+      Kernels<Half, Half>{at::kHalf, at::kHalf, rms_norm_fp16_fp16, rms_norm_backward_fp16_fp16, rms_norm_sum_fp16});
 }
 
 TEST(RmsNormSource, EqualsTheOperatorsInMixedTypes) {
-  expect_operators_of_all_shapes(Kernels<BFloat16, float, float>{at::kBFloat16, at::kFloat, rms_norm_bf16_fp32,
-                                                                 rms_norm_backward_bf16_fp32, rms_norm_sum_fp32});
-  expect_operators_of_all_shapes(Kernels<Half, float, float>{at::kHalf, at::kFloat, rms_norm_fp16_fp32,
-                                                             rms_norm_backward_fp16_fp32, rms_norm_sum_fp32});
-  expect_operators_of_all_shapes(Kernels<float, BFloat16, float>{at::kFloat, at::kBFloat16, rms_norm_fp32_bf16,
-                                                                 rms_norm_backward_fp32_bf16, rms_norm_sum_bf16});
-  expect_operators_of_all_shapes(Kernels<float, Half, float>{at::kFloat, at::kHalf, rms_norm_fp32_fp16,
-                                                             rms_norm_backward_fp32_fp16, rms_norm_sum_fp16});
+  expect_operators_of_all_shapes(Kernels<BFloat16, float>{at::kBFloat16, at::kFloat, rms_norm_bf16_fp32,
+                                                          rms_norm_backward_bf16_fp32, rms_norm_sum_fp32});
+  expect_operators_of_all_shapes(
+      Kernels<Half, float>{at::kHalf, at::kFloat, rms_norm_fp16_fp32, rms_norm_backward_fp16_fp32, rms_norm_sum_fp32});
+  expect_operators_of_all_shapes(Kernels<float, BFloat16>{at::kFloat, at::kBFloat16, rms_norm_fp32_bf16,
+                                                          rms_norm_backward_fp32_bf16, rms_norm_sum_bf16});
+  expect_operators_of_all_shapes(
+      Kernels<float, Half>{at::kFloat, at::kHalf, rms_norm_fp32_fp16, rms_norm_backward_fp32_fp16, rms_norm_sum_fp16});
 }
 
 TEST(RmsNormSource, ARowIsTheSameAmongOthers) {
