@@ -78,7 +78,7 @@ at::Tensor converted(const at::Tensor& x, const at::Tensor& weight) {
 
 at::Tensor Linear::operator()(const at::Tensor& x) const {
   const at::Tensor input = converted(x, weight_);
-  if (few_rows(input)) return linear_rows(input, {}, {weight_, bias_, {}}, then_);
+  if (few_rows(input)) return linear_rows(input, {}, {weight_, bias_}, then_);
   if (!use_packed(input)) {
     const at::Tensor& weight = plain_weight();
     if (!bias_.defined() && multiplies_mixed(input, weight)) return mixed_products(input, {weight}).front();
@@ -94,7 +94,7 @@ at::Tensor Linear::operator()(const at::Tensor& x) const {
 at::Tensor Linear::add_to(const at::Tensor& residual, const at::Tensor& x) const {
   const at::Tensor input = converted(x, weight_);
   if (few_rows(input) && then_ == PostOp::kNone && residual.scalar_type() == weight_.scalar_type()) {
-    return linear_rows(input, {}, {weight_, bias_, {}}, then_, residual);
+    return linear_rows(input, {}, {weight_, bias_}, then_, residual);
   }
   if (!use_packed(input) || then_ != PostOp::kNone || residual.scalar_type() != weight_.scalar_type() ||
       input.numel() == 0) {
@@ -109,12 +109,12 @@ at::Tensor Linear::add_to(const at::Tensor& residual, const at::Tensor& x) const
 at::Tensor Linear::after(const NormLayer& norm, const at::Tensor& x) const {
   if (!few_rows(x)) return (*this)(norm(x));
   const auto [input, joined] = joined_norm(norm, x);
-  return linear_rows(input, joined, {weight_, bias_, {}}, then_);
+  return linear_rows(input, joined, {weight_, bias_}, then_);
 }
 
 at::Tensor Linear::gated(const NormLayer& norm, const Linear& up, const at::Tensor& x) const {
   const auto [input, joined] = joined_norm(norm, x);
-  return gated_rows(input, joined, {weight_, bias_, {}}, {up.weight_, up.bias_, {}}, then_);
+  return gated_rows(input, joined, {weight_, bias_}, {up.weight_, up.bias_}, then_);
 }
 
 // Returns x and the norm where one kernel computes both; elsewhere the normed input.

@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kThreads = 256;  // of every block, and the most numbers of a head
 
 // Returns the kernels of a type; nullptr if there are none.
-DeviceKernels* kernels_of(at::ScalarType type) {
+DeviceKernels* step_kernels_of(at::ScalarType type) {
   static DeviceKernels fp32(step_source(at::kFloat));
   static DeviceKernels bf16(step_source(at::kBFloat16));
   static DeviceKernels fp16(step_source(at::kHalf));
@@ -25,7 +25,7 @@ struct StepKernel {
 };
 
 StepKernel find_step_kernel(const char* name, const at::Tensor& of) {
-  DeviceKernels* kernels = kernels_of(of.scalar_type());
+  DeviceKernels* kernels = step_kernels_of(of.scalar_type());
   return {kernels, kernels == nullptr ? nullptr : kernels->find(of.device(), name, of.scalar_type())};
 }
 

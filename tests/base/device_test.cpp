@@ -31,6 +31,16 @@ TEST(Device, WordsAreUnderstood) {
   }
 }
 
+TEST(Device, AutoTakesNoGpuThatIsOldOrFails) {
+  bool tried = false;
+  EXPECT_THAT(reason_against_gpu(70, [&] { tried = true; }).value(), HasSubstr("capability is 7.0, and 7.5"));
+  EXPECT_FALSE(tried);
+  EXPECT_EQ(reason_against_gpu(75, [&] { tried = true; }), std::nullopt);
+  EXPECT_TRUE(tried);
+  EXPECT_THAT(reason_against_gpu(90, [] { throw RunError({"CUDA", "no kernel image", "", "", ""}); }).value(),
+              HasSubstr("no kernel image"));
+}
+
 TEST(Device, AMissingGpuIsExplained) {
   if (gpus() > 0) GTEST_SKIP() << "this machine has a GPU";
   EXPECT_THAT(choice_error("cuda"), HasSubstr("no CUDA device is available"));

@@ -140,7 +140,8 @@ TEST_F(DeviceTraining, AStepWithProductsInBf16IsNearlyTheCpus) {
       EXPECT_NEAR(in_bf16.loss, in_fp32.loss, 1e-2 * std::abs(in_fp32.loss));
       EXPECT_NE(in_bf16.loss, in_fp32.loss);
       ASSERT_EQ(in_bf16.gradients.size(), on_cpu.gradients.size());
-      EXPECT_LT(distance(in_bf16.gradients, in_fp32.gradients), 2 * distance(on_cpu.gradients, in_fp32.gradients));
+      const double factor = test_device().is_cuda() ? 4 : 2;  // fused attention rounds in other places
+      EXPECT_LT(distance(in_bf16.gradients, in_fp32.gradients), factor * distance(on_cpu.gradients, in_fp32.gradients));
     }
   }
 }

@@ -69,6 +69,12 @@ class Quickstart(MadePrograms):
             self.assertEqual(calls[2:4], ["--work", "else where"])
             self.assertIn("else where/evaluation/report.html", result.stdout)
 
+    def test_the_cpu_computes_unless_a_device_is_named(self):
+        for arguments, device in (([], "cpu"), (["--device", "cuda"], "cuda"), (["--device=auto"], "auto")):
+            _, calls = self.run_quickstart(*arguments)
+            self.assertEqual(calls[calls.index("--device") + 1], device)
+            self.assertEqual(calls.count("--device"), 1)
+
     def test_ends_quietly_before_the_evaluation(self):
         result, _ = self.run_quickstart("--until", "target")
         self.assertEqual(result.returncode, 0, result.stderr)
