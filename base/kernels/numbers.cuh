@@ -23,6 +23,14 @@ __device__ inline void wait_for_inputs() {
 #endif
 }
 
+// Asks for 128 bytes that no kernel writes, ahead of wait_for_inputs(). Does nothing in a kernel that is not launched
+// early.
+__device__ inline void ask_for_line([[maybe_unused]] const void* address) {
+#ifdef EARLY_LAUNCH
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+#endif
+}
+
 using Int64 = long long;
 using Word = unsigned int;
 using Float = float;

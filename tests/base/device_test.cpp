@@ -37,7 +37,11 @@ TEST(Device, AutoTakesNoGpuThatIsOldOrFails) {
   EXPECT_FALSE(tried);
   EXPECT_EQ(reason_against_gpu(75, [&] { tried = true; }), std::nullopt);
   EXPECT_TRUE(tried);
-  EXPECT_THAT(reason_against_gpu(90, [] { throw RunError({"CUDA", "no kernel image", "", "", ""}); }).value(),
+  EXPECT_THAT(reason_against_gpu(90,
+                                 [] {
+                                   throw RunError({"CUDA", "no kernel image", "", "", ""});
+                                 })
+                  .value(),
               HasSubstr("no kernel image"));
 }
 

@@ -148,15 +148,13 @@ __device__ void sum_lanes(float* numbers) {
 // Asks for a warp's rows of weights, so that they are in the second-level cache when the inputs are there.
 template <int kOutputs, class X>
 __device__ void ask_for_weights(const X* const (&weights)[kOutputs], int inputs) {
-#ifdef EARLY_LAUNCH
   constexpr int kLine = 128 / sizeof(X);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   KERNEL_UNROLL(1)
   for (int column = lane * kLine; column < inputs; column += 32 * kLine) {
     KERNEL_UNROLL(4)
-    for (int i = 0; i < kOutputs; ++i) asm volatile("prefetch.global.L2 [%0];" ::"l"(weights[i] + column));
+    for (int i = 0; i < kOutputs; ++i) ask_for_line(weights[i] + column);
   }
-#endif
 }
 
 // Computes a warp's part, number `part` from 0, of y [rows,outputs] = f(layer(x)) + residual or, if `up` has weights,

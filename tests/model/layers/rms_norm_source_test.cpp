@@ -147,8 +147,8 @@ TEST(RmsNormSource, EqualsTheOperatorsInMixedTypes) {
 }
 
 TEST(RmsNormSource, ARowIsTheSameAmongOthers) {
-  const Kernels<float, float, float> kernels{at::kFloat, at::kFloat, rms_norm_fp32_fp32, rms_norm_backward_fp32_fp32,
-                                             rms_norm_sum_fp32};
+  const Kernels<float, float> kernels{at::kFloat, at::kFloat, rms_norm_fp32_fp32, rms_norm_backward_fp32_fp32,
+                                      rms_norm_sum_fp32};
   const at::Tensor x = random_tensor({4, 200});
   const at::Tensor weight = random_tensor({200}, 2);
   const at::Tensor all = run_forward(kernels, {x, weight, {}}, Order::kForward).y;
