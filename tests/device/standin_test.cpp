@@ -5,11 +5,14 @@
 #include <functional>
 #include <memory>
 #include <stdexcept>
+#include <tuple>
 #include <vector>
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/library.h>
 
+#include "base/device_execution.h"
 #include "base/device_graph.h"
 #include "tests/device/test_device.h"
 #include "tests/standin/fallback.h"
@@ -268,6 +271,55 @@ TEST_F(StandinGraphs, MemoryOfRecordingsIsNotGivenToOthers) {
   EXPECT_TRUE(given(on_the_way));
   EXPECT_TRUE(all_are_nan(at::empty({kSize}, x.options())));
   EXPECT_TRUE(all_are(result, 2.0 * kSize)) << "tensors keep their memory";
+}
+
+// Adds 1; the replacement adds 10.
+TORCH_LIBRARY_FRAGMENT(draftsmith, library) {
+  library.def("standin_test(Tensor x, Tensor(a!) sum) -> (Tensor, Tensor(a!))");
+}
+
+std::tuple<at::Tensor, at::Tensor> add_one(const at::Tensor& x, at::Tensor sum) {
+  return {x + 1, sum.add_(1)};
+}
+
+TORCH_LIBRARY_IMPL(draftsmith, CPU, library) {
+  library.impl("standin_test", &add_one);
+}
+
+void add_ten(const c10::OperatorHandle&, torch::jit::Stack* stack) {
+  const at::Tensor sum = torch::jit::pop(*stack).toTensor();
+  const at::Tensor x = torch::jit::pop(*stack).toTensor();
+  EXPECT_TRUE(x.is_cpu() && sum.is_cpu());
+  torch::jit::push(*stack, x + 10, sum.add_(10));
+}
+
+at::Tensor call_test_operator(const at::Tensor& x, const at::Tensor& sum) {
+  torch::jit::Stack stack{x, sum};
+  c10::Dispatcher::singleton().findSchemaOrThrow("draftsmith::standin_test", "").callBoxed(&stack);
+  EXPECT_TRUE(stack[1].toTensor().is_same(sum));
+  return stack[0].toTensor();
+}
+
+TEST_F(Standin, OurOperatorsCanBeReplaced) {
+  const at::Tensor x = filled(10, 1);
+  const at::Tensor sum = filled(10, 0);
+  EXPECT_TRUE(all_are(call_test_operator(x, sum), 2));
+  const int64_t before = device_execution().kernel_launches;
+  replace_operator("standin_test", &add_ten);
+  EXPECT_TRUE(all_are(call_test_operator(x, sum), 11));
+  EXPECT_TRUE(all_are(sum, 11));
+  at::Tensor recorded;
+  WorkMemory memory;
+  const auto work = recording_of(memory, [&] { recorded = call_test_operator(x, sum); });
+  EXPECT_TRUE(all_are(sum, 11));
+  replace_operator("standin_test", {});
+  EXPECT_TRUE(all_are(call_test_operator(x, sum), 2));
+  EXPECT_TRUE(all_are(sum, 12));
+  work->replay();
+  EXPECT_TRUE(all_are(recorded, 11));
+  EXPECT_TRUE(all_are(sum, 22));
+  EXPECT_EQ(device_execution().kernel_launches - before, 2) << "one of them recorded";
+  EXPECT_THROW(replace_operator("no_such_operator", &add_ten), c10::Error);
 }
 
 TEST_F(StandinGraphs, WaitsAndCopiesOfTheHostCannotBeRecorded) {

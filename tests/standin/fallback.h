@@ -23,6 +23,14 @@ at::Tensor readable_view(const at::Tensor& tensor);
 // new results to the device. Errors: std::logic_error for host tensors other than numbers, as on a GPU.
 void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
+// An operator's implementation, as LibTorch's boxed kernels: takes arguments from the stack, whose tensors are readable
+// aliases, and puts results there.
+using Implementation = std::function<void(const c10::OperatorHandle&, torch::jit::Stack*)>;
+// Has one of our operators ("linear_rows") computed in another way than on the CPU; empty: as on the CPU again. Its
+// launches count as own kernels' (base/device_execution.h). What is recorded keeps the implementation of then.
+// Errors: c10::Error if there is no such operator.
+void replace_operator(const std::string& name, Implementation implementation);
+
 // While this exists, launches are recorded, memory is the pool's, and waits and copies from or to the host are errors.
 // What launches change in tensors is undone at the end, and new tensors have no contents: recording does nothing, as on
 // a GPU.
