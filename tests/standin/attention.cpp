@@ -36,8 +36,7 @@ struct Call {
         causal(is_causal),
         scale(factor.value_or(1 / std::sqrt(static_cast<double>(q.size(-1))))) {}
 
-  static at::Tensor wide(const at::Tensor& tensor) {
-    const at::Tensor host = readable_alias(tensor);
+  static at::Tensor wide(const at::Tensor& host) {
     return host.scalar_type() == at::kDouble ? host : host.to(at::kFloat);
   }
 
@@ -57,9 +56,10 @@ Forward forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor
                 const std::optional<at::Tensor>& bias, double /*dropout*/, bool causal, bool /*debug*/,
                 std::optional<double> scale) {
   const at::Tensor output = at::empty(query.sizes(), query.options());
-  const auto launch = [=] {
-    const Call call(query, key, value, bias.value_or(at::Tensor()), causal, scale);
-    readable_alias(output).copy_(call.weights().matmul(call.value));
+  const auto launch = [q = readable_view(query), k = readable_view(key), v = readable_view(value),
+                       b = readable_view(bias.value_or(at::Tensor())), out = readable_view(output), causal, scale] {
+    const Call call(q, k, v, b, causal, scale);
+    out.copy_(call.weights().matmul(call.value));
   };
   count_launch("scaled_dot_product_attention");
   record(launch);
@@ -73,8 +73,8 @@ Gradients backward(const at::Tensor& gradient, const at::Tensor& query, const at
                    const at::Tensor&, const at::Tensor&, c10::SymInt, c10::SymInt, double, bool causal,
                    const at::Tensor&, const at::Tensor&, std::optional<double> scale) {
   count_launch("scaled_dot_product_attention_backward");
-  const Call call(query, key, value, bias, causal, scale);
-  const at::Tensor upstream = Call::wide(gradient);
+  const Call call(readable_view(query), readable_view(key), readable_view(value), readable_view(bias), causal, scale);
+  const at::Tensor upstream = Call::wide(readable_view(gradient));
   const at::Tensor weights = call.weights();
   const at::Tensor of_weights = upstream.matmul(call.value.transpose(-2, -1));
   const at::Tensor of_scores = weights * (of_weights - (of_weights * weights).sum(-1, true));

@@ -29,7 +29,7 @@ DeviceMemory& DeviceMemory::instance() {
   return *memory;
 }
 
-DeviceMemory::DeviceMemory() {
+void DeviceMemory::map_region() {
   const int file = memfd_create("standin", 0);
   if (file < 0 || ftruncate(file, kCapacity) != 0) {
     throw std::runtime_error("the stand-in accelerator has no memory");
@@ -46,30 +46,79 @@ c10::DataPtr DeviceMemory::allocate(size_t bytes) {
   TORCH_CHECK_WITH(OutOfMemoryError, limit_ == 0 || allocated_ + size <= limit_,
                    "the stand-in accelerator is out of memory: ", size, " bytes wanted, ", allocated_, " of ", limit_,
                    " in use");
-  auto& spare = spare_[size];
+  auto& spare = (recording_ == nullptr ? spare_ : recording_->spare_)[size];
   void* address = nullptr;
-  if (!spare.empty()) {
+  if (spare.empty()) {
+    address = take_from_region(size);
+  } else {
     address = spare.back();
     spare.pop_back();
-  } else {
-    if (size > kCapacity - used_) throw std::runtime_error("the stand-in accelerator is out of memory");
-    address = hidden_ + used_;
-    used_ += size;
   }
-  sizes_[address] = size;
+  blocks_[address] = {size, recording_};
+  if (recording_ != nullptr) recording_->fresh_[address] = size;
   allocated_ += size;
   peak_ = std::max(peak_, allocated_);
   return {address, address, &release, device()};
+}
+
+void* DeviceMemory::take_from_region(size_t size) {
+  if (hidden_ == nullptr) map_region();
+  if (size > kCapacity - used_) throw std::runtime_error("the stand-in accelerator is out of memory");
+  char* address = hidden_ + used_;
+  used_ += size;
+  overwrite(address, size);
+  return address;
 }
 
 void DeviceMemory::release(void* address) {
   if (address == nullptr) return;
   DeviceMemory& memory = instance();
   const std::scoped_lock lock(memory.mutex_);
-  const auto block = memory.sizes_.find(address);
-  memory.spare_[block->second].push_back(address);
-  memory.allocated_ -= block->second;
-  memory.sizes_.erase(block);
+  const auto found = memory.blocks_.find(address);
+  const auto [size, pool] = found->second;
+  memory.overwrite(address, size);
+  (pool == nullptr ? memory.spare_ : pool->spare_)[size].push_back(address);
+  memory.allocated_ -= size;
+  memory.blocks_.erase(found);
+}
+
+void DeviceMemory::overwrite(const void* address, size_t size) const {
+  std::memset(readable(address), 0xFF, size);
+}
+
+void DeviceMemory::begin_recording(MemoryPool& pool) {
+  const std::scoped_lock lock(mutex_);
+  recording_ = &pool;
+}
+
+void DeviceMemory::end_recording() {
+  const std::scoped_lock lock(mutex_);
+  for (const auto& [address, size] : recording_->fresh_) overwrite(address, size);
+  recording_->fresh_.clear();
+  recording_ = nullptr;
+}
+
+bool DeviceMemory::is_fresh(const void* address) {
+  const std::scoped_lock lock(mutex_);
+  return recording_ != nullptr && recording_->fresh_.contains(address);
+}
+
+MemoryPool::~MemoryPool() {
+  DeviceMemory::instance().give_up(*this);
+}
+
+// Gives a pool's memory to all: what is spare now, and what tensors still have later.
+void DeviceMemory::give_up(MemoryPool& pool) {
+  const std::scoped_lock lock(mutex_);
+  for (const auto& [size, addresses] : pool.spare_) {
+    for (void* address : addresses) {
+      overwrite(address, size);  // replays have written to it since it was released
+      spare_[size].push_back(address);
+    }
+  }
+  for (auto& [address, block] : blocks_) {
+    if (block.pool == &pool) block.pool = nullptr;
+  }
 }
 
 size_t DeviceMemory::peak() {
@@ -98,7 +147,8 @@ void DeviceMemory::copy_data(void* to, const void* from, size_t bytes) const {
 void* DeviceMemory::readable(const void* address) const {
   if (address == nullptr) return nullptr;
   const auto offset = static_cast<size_t>(static_cast<const char*>(address) - hidden_);
-  if (offset >= kCapacity) throw std::logic_error("an address outside the stand-in accelerator's memory");
+  if (hidden_ == nullptr || offset >= kCapacity)
+    throw std::logic_error("an address outside the stand-in accelerator's memory");
   return readable_ + offset;
 }
 

@@ -1,5 +1,6 @@
 // Memory of the stand-in accelerator: one region, mapped twice. Tensors have addresses that may not be read; operators
-// use the readable ones.
+// use the readable ones. Released memory is overwritten with bytes of ones, which are NaN or -1: what still reads it
+// shows that.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +11,23 @@
 #include <c10/core/Allocator.h>
 
 namespace draftsmith::standin {
+
+// Blocks of memory that were released, by size.
+using SpareBlocks = std::map<size_t, std::vector<void*>>;
+
+// Memory of recordings, as a private pool of CUDA's allocator: while it lives, no one else gets what it has taken.
+class MemoryPool {
+ public:
+  MemoryPool() = default;
+  MemoryPool(const MemoryPool&) = delete;
+  MemoryPool& operator=(const MemoryPool&) = delete;
+  ~MemoryPool();
+
+ private:
+  friend class DeviceMemory;
+  SpareBlocks spare_;
+  std::map<const void*, size_t> fresh_;  // sizes of the blocks that the present recording was given
+};
 
 class DeviceMemory final : public c10::Allocator {
  public:
@@ -23,6 +41,12 @@ class DeviceMemory final : public c10::Allocator {
   // Returns where operators read and write what tensors have at `address`.
   void* readable(const void* address) const;
 
+  // Gives memory of a pool until its recording ends. What was given has no contents then.
+  void begin_recording(MemoryPool& pool);
+  void end_recording();
+  // Returns whether the present recording was given the block that begins at `address`.
+  bool is_fresh(const void* address);
+
   // Returns the most bytes that were allocated at a time since reset_peak().
   size_t peak();
   void reset_peak();
@@ -30,18 +54,29 @@ class DeviceMemory final : public c10::Allocator {
   void limit(size_t bytes);
 
  private:
-  DeviceMemory();
+  friend class MemoryPool;
+  struct Block {
+    size_t size = 0;
+    MemoryPool* pool = nullptr;  // null: of all
+  };
+
+  DeviceMemory() = default;
+  void map_region();
+  void* take_from_region(size_t size);
+  void give_up(MemoryPool& pool);
+  void overwrite(const void* address, size_t size) const;
   static void release(void* address);
 
-  char* hidden_ = nullptr;
+  char* hidden_ = nullptr;  // both are mapped by the first allocation: tests on a GPU need no region
   char* readable_ = nullptr;
   size_t used_ = 0;  // of the region
   size_t allocated_ = 0;
   size_t peak_ = 0;
   size_t limit_ = 0;
   std::mutex mutex_;
-  std::map<void*, size_t> sizes_;               // of allocated blocks
-  std::map<size_t, std::vector<void*>> spare_;  // released blocks by size
+  std::map<void*, Block> blocks_;    // that are allocated
+  SpareBlocks spare_;                // of no pool
+  MemoryPool* recording_ = nullptr;  // the pool of the present recording
 };
 
 }  // namespace draftsmith::standin

@@ -1,6 +1,7 @@
 #include "tests/standin/fallback.h"
 
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -9,6 +10,7 @@
 
 #include <ATen/Functions.h>
 
+#include "base/device_execution.h"
 #include "tests/standin/device_memory.h"
 #include "tests/standin/standin.h"
 
@@ -56,6 +58,28 @@ at::Tensor to_device(const at::Tensor& host) {
   return result;
 }
 
+// Implementations that take the CPU's place, by the operator's name.
+struct Replacements {
+  std::mutex mutex;
+  std::map<std::string, Implementation> by_name;
+};
+
+Replacements& replacements() {
+  static Replacements* one = new Replacements;
+  return *one;
+}
+
+std::string our_operator(const std::string& name) {
+  return "draftsmith::" + name;
+}
+
+// Returns an empty function if the CPU's is used.
+Implementation replacement_of(const c10::OperatorHandle& op) {
+  const std::scoped_lock lock(replacements().mutex);
+  const auto found = replacements().by_name.find(op.operator_name().name);
+  return found == replacements().by_name.end() ? Implementation() : found->second;
+}
+
 // What a recording holds: launches, and the contents of tensors before the recording changed them.
 struct Recorded {
   Recording::Launches launches;
@@ -71,51 +95,91 @@ void forbid_in_recordings(const std::string& what) {
   if (recorded()) throw std::logic_error(what + " cannot be recorded");
 }
 
+// Returns a value whose tensors are converted.
+template <class Convert>
+c10::IValue converted(const c10::IValue& value, const Convert& convert) {
+  if (value.isTensor()) return convert(value.toTensor());
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for (const at::Tensor& one : value.toTensorVector()) list.push_back(convert(one));
+    return list;
+  }
+  if (!value.isOptionalTensorList()) return value;
+  c10::List<std::optional<at::Tensor>> list;
+  for (const std::optional<at::Tensor>& one : value.toOptionalTensorList()) {
+    list.push_back(one ? std::optional(convert(*one)) : std::nullopt);
+  }
+  return list;
+}
+
 // Copies a result to where the recorded one lies.
 void copy_again(const c10::IValue& from, const c10::IValue& to) {
-  if (from.isTensor() && from.toTensor().defined()) readable_alias(to.toTensor()).copy_(from.toTensor());
-  if (!from.isTensorList()) return;
+  if (to.isTensor() && to.toTensor().defined()) to.toTensor().copy_(from.toTensor());
+  if (!to.isTensorList()) return;
   const auto source = from.toTensorVector();
   const auto target = to.toTensorVector();
-  for (size_t i = 0; i < source.size(); ++i) readable_alias(target[i]).copy_(source[i]);
+  for (size_t i = 0; i < source.size(); ++i) target[i].copy_(source[i]);
 }
+
+// An operator's kernel, and what a recorded launch calls it with: numbers and addresses.
+struct Launch {
+  c10::OperatorHandle op;
+  Implementation replacement;   // empty: the CPU's kernel
+  torch::jit::Stack arguments;  // views of device memory
+  torch::jit::Stack results;    // views of where new results go, and none for arguments that were written
+
+  void compute(torch::jit::Stack& stack) const {
+    if (replacement) return replacement(op, &stack);
+    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+  }
+
+  void operator()() const {
+    torch::jit::Stack stack = arguments;
+    compute(stack);
+    for (size_t i = 0; i < results.size(); ++i) copy_again(stack[i], results[i]);
+  }
+};
 
 // An operator's run: its arguments on the CPU, and what they were.
 class Run {
  public:
-  Run(const c10::OperatorHandle& op, torch::jit::Stack& stack) : op_(op), name_(name_of(op)), stack_(stack) {
-    const size_t arguments = op.schema().arguments().size();
-    first_ = stack.size() - arguments;
-    originals_.assign(stack.begin() + first(), stack.end());
+  Run(const c10::OperatorHandle& op, torch::jit::Stack& stack)
+      : launch_{op, replacement_of(op), {}, {}}, name_(name_of(op)), stack_(stack) {
+    first_ = stack.size() - schema().arguments().size();
+    originals_.assign(stack.begin() + static_cast<std::ptrdiff_t>(first_), stack.end());
   }
 
   void operator()() {
     count_launch(name_);
+    if (launch_.replacement) count_kernel_launch();
     if (host_waits_for(name_)) count_wait();
     compute();
-    const auto& returns = op_.schema().returns();
+    const auto& returns = schema().returns();
     for (size_t i = 0; i < returns.size(); ++i) {
       c10::IValue& value = stack_[first_ + i];
-      value = returns[i].alias_info() != nullptr ? aliased(*returns[i].alias_info()) : result(value);
+      const auto* alias = returns[i].alias_info();
+      value = alias != nullptr ? aliased(*alias) : converted(value, to_device);
+      if (is_recording()) launch_.results.push_back(alias != nullptr ? c10::IValue() : converted(value, readable_view));
     }
-    record([op = op_, arguments = originals_, results = torch::jit::Stack(stack_.begin() + first(), stack_.end())] {
-      torch::jit::Stack stack = arguments;
-      Run(op, stack).again(results);
-    });
+    if (!is_recording()) return;
+    // Outputs have their sizes now.
+    for (const c10::IValue& value : originals_) launch_.arguments.push_back(argument(value, readable_view));
+    record(std::move(launch_));
   }
 
  private:
-  std::ptrdiff_t first() const { return static_cast<std::ptrdiff_t>(first_); }
+  const c10::FunctionSchema& schema() const { return launch_.op.schema(); }
 
-  // Runs the CPU's kernel. Leaves its results on the stack.
+  // Leaves the kernel's results on the stack.
   void compute() {
     for (size_t i = 0; i < originals_.size(); ++i) {
-      const auto* alias = op_.schema().arguments()[i].alias_info();
+      const auto* alias = schema().arguments()[i].alias_info();
       const bool written = alias != nullptr && alias->isWrite();
       if (written) keep_contents(originals_[i]);
-      stack_[first_ + i] = argument(originals_[i], written);
+      stack_[first_ + i] = argument(
+          originals_[i], [&](const at::Tensor& given) { return written ? output(given) : readable_alias(given); });
     }
-    op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+    launch_.compute(stack_);
     for (const auto& [host, original] : grown_) {
       if (host.numel() == 0) continue;
       original.resize_(host.sizes());
@@ -123,40 +187,23 @@ class Run {
     }
   }
 
-  // Runs a recorded launch again: its results take the place of those of then.
-  void again(const torch::jit::Stack& results) {
-    compute();
-    for (size_t i = 0; i < results.size(); ++i) {
-      if (op_.schema().returns()[i].alias_info() == nullptr) copy_again(stack_[first_ + i], results[i]);
-    }
-  }
-
-  at::Tensor tensor(const at::Tensor& given, bool written) {
-    if (!given.defined()) return given;
-    if (!on_device(given)) {
+  // Returns an argument for the CPU; `alias` gives what takes a device tensor's place.
+  template <class Alias>
+  c10::IValue argument(const c10::IValue& value, const Alias& alias) const {
+    if (value.isDevice()) return c10::Device(at::kCPU);
+    return converted(value, [&](const at::Tensor& given) {
+      if (!given.defined()) return given;
+      if (on_device(given)) return alias(given);
       if (given.dim() == 0 || may_index_from_host(name_)) return given;
       throw std::logic_error("operator " + name_ + ": a tensor of the host among those of the device");
-    }
-    if (!written || given.numel() > 0) return readable_alias(given);
-    // The operator may give it another size.
-    grown_.emplace_back(at::empty({0}, given.options().device(at::kCPU)), given);
-    return grown_.back().first;
+    });
   }
 
-  c10::IValue argument(const c10::IValue& value, bool written) {
-    if (value.isTensor()) return tensor(value.toTensor(), written);
-    if (value.isDevice()) return c10::Device(at::kCPU);
-    if (value.isTensorList()) {
-      c10::List<at::Tensor> list;
-      for (const at::Tensor& one : value.toTensorVector()) list.push_back(tensor(one, written));
-      return list;
-    }
-    if (!value.isOptionalTensorList()) return value;
-    c10::List<std::optional<at::Tensor>> list;
-    for (const std::optional<at::Tensor>& one : value.toOptionalTensorList()) {
-      list.push_back(one ? std::optional(tensor(*one, written)) : std::nullopt);
-    }
-    return list;
+  // Returns what the kernel writes to. It may give an empty output another size.
+  at::Tensor output(const at::Tensor& given) {
+    if (given.numel() > 0) return readable_alias(given);
+    grown_.emplace_back(at::empty({0}, given.options().device(at::kCPU)), given);
+    return grown_.back().first;
   }
 
   static void keep_contents(const c10::IValue& value) {
@@ -168,21 +215,13 @@ class Run {
   // Returns the argument that a result aliases.
   const c10::IValue& aliased(const c10::AliasInfo& alias) const {
     for (size_t i = 0; i < originals_.size(); ++i) {
-      const auto* own = op_.schema().arguments()[i].alias_info();
+      const auto* own = schema().arguments()[i].alias_info();
       if (alias.isWrite() && own != nullptr && own->beforeSets() == alias.beforeSets()) return originals_[i];
     }
     throw std::logic_error("operator " + name_ + " returns a view that the stand-in accelerator does not know");
   }
 
-  static c10::IValue result(const c10::IValue& value) {
-    if (value.isTensor()) return to_device(value.toTensor());
-    if (!value.isTensorList()) return value;
-    c10::List<at::Tensor> list;
-    for (const at::Tensor& one : value.toTensorVector()) list.push_back(to_device(one));
-    return list;
-  }
-
-  c10::OperatorHandle op_;
+  Launch launch_;
   std::string name_;
   torch::jit::Stack& stack_;
   size_t first_ = 0;
@@ -226,19 +265,25 @@ void count_wait() {
   ++counter().counts.waits;
 }
 
-Recording::Recording() {
+Recording::Recording(MemoryPool& pool) {
   if (recorded()) throw std::logic_error("something is being recorded already");
   recorded().emplace();
+  DeviceMemory::instance().begin_recording(pool);
 }
 
 Recording::~Recording() {
   auto& before = recorded()->before;
   for (auto kept = before.rbegin(); kept != before.rend(); ++kept) kept->first.copy_(kept->second);
   recorded().reset();
+  DeviceMemory::instance().end_recording();
 }
 
 Recording::Launches Recording::take() {
   return std::exchange(recorded()->launches, {});
+}
+
+bool is_recording() {
+  return recorded().has_value();
 }
 
 void record(std::function<void()> launch) {
@@ -247,6 +292,7 @@ void record(std::function<void()> launch) {
 
 void keep_before_recording(const at::Tensor& tensor) {
   if (!recorded() || !tensor.defined() || tensor.numel() == 0) return;
+  if (DeviceMemory::instance().is_fresh(tensor.storage().data())) return;
   const at::Tensor alias = readable_alias(tensor);
   recorded()->before.emplace_back(alias, alias.clone());
 }
@@ -255,6 +301,18 @@ at::Tensor readable_alias(const at::Tensor& tensor) {
   void* memory = DeviceMemory::instance().readable(tensor.data_ptr());
   return at::from_blob(
       memory, tensor.sizes(), tensor.strides(), [tensor](void*) {}, tensor.options().device(at::kCPU), at::kCPU);
+}
+
+at::Tensor readable_view(const at::Tensor& tensor) {
+  if (!tensor.defined()) return tensor;
+  void* memory = DeviceMemory::instance().readable(tensor.data_ptr());
+  return at::from_blob(memory, tensor.sizes(), tensor.strides(), tensor.options().device(at::kCPU));
+}
+
+void replace_operator(const std::string& name, Implementation implementation) {
+  c10::Dispatcher::singleton().findSchemaOrThrow(our_operator(name).c_str(), "");
+  const std::scoped_lock lock(replacements().mutex);
+  replacements().by_name[our_operator(name)] = std::move(implementation);
 }
 
 void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {

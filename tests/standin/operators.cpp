@@ -114,10 +114,8 @@ const at::Tensor& resize(const at::Tensor& self, at::IntArrayRef size, std::opti
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& target, bool non_blocking) {
   const bool from_device = self.device().type() == kType;
   const bool to_device = target.device().type() == kType;
-  const auto copy = [=] {
-    const at::Tensor source = from_device ? readable_alias(self) : self;
-    (to_device ? readable_alias(target) : target).copy_(source);
-  };
+  const auto copy = [source = from_device ? readable_view(self) : self,
+                     to = to_device ? readable_view(target) : target] { to.copy_(source); };
   if (from_device && to_device) {
     count_launch("copy_");
     keep_before_recording(target);
@@ -166,20 +164,24 @@ C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
 // A recording plays as a CUDA graph does: one launch.
 class RecordedLaunches final : public RecordedWork {
  public:
-  explicit RecordedLaunches(Recording::Launches launches) : launches_(std::move(launches)) {}
+  RecordedLaunches(std::shared_ptr<MemoryPool> pool, const std::function<void()>& work) : pool_(std::move(pool)) {
+    Recording recording(*pool_);
+    work();
+    launches_ = recording.take();
+  }
   void replay() override {
     count_launch("replay");
     for (const auto& launch : launches_) launch();
   }
 
  private:
+  std::shared_ptr<MemoryPool> pool_;
   Recording::Launches launches_;
 };
 
-std::unique_ptr<RecordedWork> record_launches(c10::Device, WorkMemory&, const std::function<void()>& work) {
-  Recording recording;
-  work();
-  return std::make_unique<RecordedLaunches>(recording.take());
+std::unique_ptr<RecordedWork> record_launches(c10::Device, WorkMemory& memory, const std::function<void()>& work) {
+  if (!memory) memory = std::make_shared<MemoryPool>();
+  return std::make_unique<RecordedLaunches>(std::static_pointer_cast<MemoryPool>(memory), work);
 }
 
 }  // namespace

@@ -6,7 +6,9 @@
 // budgets.
 //
 // Work is recorded and replayed as a CUDA graph is (base/device_graph.h): a replay is one launch, and a recording with
-// a wait or a copy from or to the host fails.
+// a wait or a copy from or to the host fails. Recorded launches know addresses, not tensors: they read what lies there
+// when they are replayed. Memory that a recording takes is its WorkMemory's alone. Released memory is overwritten with
+// NaN and -1, so recorded work shows what it reads too late.
 //
 // It does not show races, the order of streams, a GPU's rounding, or kernels' speed. Operators that launch several
 // kernels on a GPU count once.
