@@ -169,12 +169,14 @@ class RecordedLaunches final : public RecordedWork {
     work();
     launches_ = recording.take();
   }
-  void replay() override {
+  int64_t nodes() const override { return std::ssize(launches_); }
+
+ private:
+  void replay_now() override {
     count_launch("replay");
     for (const auto& launch : launches_) launch();
   }
 
- private:
   std::shared_ptr<MemoryPool> pool_;
   Recording::Launches launches_;
 };
