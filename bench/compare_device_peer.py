@@ -1,10 +1,12 @@
 """What Transformers does on the device that tools/gpu measures: parity, decoding speed and training speed.
 
+    compare_device_peer.py models WORK
     compare_device_peer.py parity WORK --device cuda --dtypes fp32,bf16 --json FILE
     compare_device_peer.py decoding --shapes t5-large --device cuda --dtype bf16 --modes eager,compiled --json FILE
     compare_device_peer.py training --shapes t5-small --device cuda --precision bf16 --modes eager --json FILE
 
-WORK is the folder of tools/gpu's parity step: models, lines of ids, and Draftsmith's outputs and logits of each type.
+WORK is the folder of tools/gpu's parity step: random models and lines of ids, which `models` makes, and Draftsmith's
+outputs and logits of each type.
 Writes {"records": [...]} to FILE, complete after each record.
 """
 
@@ -31,8 +33,8 @@ WARMUPS = {"eager": 1, "compiled": 3}  # a compiled model compiles, then records
 class Records:
     """Records in a file that is complete after each of them."""
 
-    def __init__(self, path: str) -> None:
-        self.path = pathlib.Path(path)
+    def __init__(self, path: str | None) -> None:
+        self.path = pathlib.Path(path or os.devnull)
         self.all: list[dict] = []
 
     def add(self, **record: object) -> None:
@@ -63,15 +65,53 @@ def median_seconds(work: Callable[[], object], warmups: int, rounds: int, device
 # ---- parity: the same model directories and ids ----
 
 
+def deviation(name: str, shape: torch.Size) -> float:
+    """Of a parameter's random numbers. Large outputs make later tokens depend on earlier ones."""
+    kind = name.split(".")[-2]
+    if kind in ("shared", "relative_attention_bias"):
+        return 1.0
+    gain = {"o": 4, "o_proj": 4, "wo": 4, "q": 0.2, "embed_tokens": 8, "lm_head": 8}.get(kind, 1)
+    return gain * shape[1] ** -0.5
+
+
+def models(options: argparse.Namespace, records: Records) -> None:
+    """Writes models whose heads are their own: one whose head is its embedding repeats its last token."""
+    work = pathlib.Path(options.work)
+    width, layers, vocabulary, lines, longest = (32, 2, 96, 3, 10) if options.tiny else (256, 4, 1024, 8, 32)
+    heads = 4 if width > 32 else 2
+    torch.manual_seed(1)
+    shared = dict(vocab_size=vocabulary, tie_word_embeddings=False, pad_token_id=0, eos_token_id=1)
+    t5 = transformers.T5Config(d_model=width, d_kv=width // heads, d_ff=2 * width, num_layers=layers, num_heads=heads,
+                               dropout_rate=0.0, decoder_start_token_id=0, **shared)
+    llama = transformers.LlamaConfig(hidden_size=width, intermediate_size=2 * width, num_hidden_layers=layers,
+                                     num_attention_heads=heads, max_position_embeddings=512, bos_token_id=0, **shared)
+    for name, model in (("t5", transformers.T5ForConditionalGeneration(t5)),
+                        ("llama", transformers.LlamaForCausalLM(llama))):
+        with torch.no_grad():
+            for parameter, values in model.named_parameters():
+                if values.dim() == 2:
+                    values.normal_(0, deviation(parameter, values.shape))
+        model.save_pretrained(work / name)
+        for kind in ("sources", "targets"):
+            lengths = torch.randint(longest // 2, longest + 1, (lines,)).tolist()
+            ids = [torch.randint(2, vocabulary, (length,)).tolist() for length in lengths]
+            (work / f"{name}.{kind}").write_text("".join(" ".join(map(str, line)) + "\n" for line in ids))
+
+
 def lines_of(path: pathlib.Path) -> list[list[int]]:
     return [[int(word) for word in line.split()] for line in path.read_text().splitlines()]
 
 
-def greedy_ids(model: torch.nn.Module, source: list[int], new_tokens: int, device: str) -> list[int]:
-    ids = torch.tensor([source], device=device)
-    output = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, num_beams=1,
-                            min_new_tokens=new_tokens, max_new_tokens=new_tokens)
-    return output[0].tolist()[1 if model.config.is_encoder_decoder else len(source):]
+def greedy_ids(model: torch.nn.Module, sources: list[list[int]], new_tokens: int, device: str) -> list[list[int]]:
+    """Outputs of one batch; prompts are filled up on the left, sources of an encoder on the right."""
+    longest = max(map(len, sources))
+    right = model.config.is_encoder_decoder
+    rows = [[(1, token) for token in source] for source in sources]
+    filled = [row + [(0, 0)] * (longest - len(row)) if right else [(0, 0)] * (longest - len(row)) + row for row in rows]
+    mask, ids = torch.tensor(filled, device=device).unbind(-1)
+    output = model.generate(ids, attention_mask=mask, do_sample=False, num_beams=1, min_new_tokens=new_tokens,
+                            max_new_tokens=new_tokens)
+    return [row[1 if right else longest:] for row in output.tolist()]
 
 
 def forced_logits(model: torch.nn.Module, source: list[int], target: list[int], device: str) -> torch.Tensor:
@@ -92,7 +132,7 @@ def compare_model(work: pathlib.Path, name: str, dtype: str, device: str) -> dic
     model = kind.from_pretrained(work / name, dtype=DTYPES[dtype]).to(device).eval()
     sources, targets = lines_of(work / f"{name}.sources"), lines_of(work / f"{name}.targets")
     ours = json.loads((work / f"{name}.{dtype}.ids.json").read_text())
-    equal = sum(greedy_ids(model, source, len(ids), device) == ids for source, ids in zip(sources, ours))
+    equal = sum(a == b for a, b in zip(greedy_ids(model, sources, len(ours[0]), device), ours))
     worst, largest, same, positions = 0.0, 0.0, 0, 0
     with h5py.File(work / f"{name}.{dtype}.h5") as file:
         for number, (source, target) in enumerate(zip(sources, targets)):
@@ -199,8 +239,9 @@ def training(options: argparse.Namespace, records: Records) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", help="parity, decoding or training; decoding,training for both in one process")
-    parser.add_argument("work", nargs="?", help="of parity")
+    parser.add_argument("command", choices=("models", "parity", "decoding", "training"))
+    parser.add_argument("work", nargs="?", help="of models and parity")
+    parser.add_argument("--tiny", action="store_true", help="of models: sizes of a dry run")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--models", default="t5,llama")
     parser.add_argument("--dtypes", default="fp32,bf16,fp16")
@@ -215,12 +256,11 @@ def main() -> None:
     parser.add_argument("--new-tokens", type=int, default=64)
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", required=True)
+    parser.add_argument("--json")
     options = parser.parse_args()
     transformers.utils.logging.set_verbosity_error()
-    records = Records(options.json)
-    for command in options.command.split(","):
-        {"parity": parity, "decoding": decoding, "training": training}[command](options, records)
+    commands = {"models": models, "parity": parity, "decoding": decoding, "training": training}
+    commands[options.command](options, Records(options.json))
 
 
 if __name__ == "__main__":
