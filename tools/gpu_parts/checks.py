@@ -20,6 +20,7 @@ DRY_TESTS = "*.OperatorsGiveTheCpusNumbers:*.InPlaceOperatorsChangeDeviceMemory:
 RESULT = re.compile(r"\[ +(OK|FAILED|SKIPPED) +\] (\w[\w/]*\.[\w/]+)")
 # Of parity in fp32: the largest difference of logits over the largest logit.
 FP32_LOGITS = 1e-4
+SUITE_S = 20.0  # of a suite's process
 NO_GATE = "a share: own kernels, cuBLAS (over 16 rows) and Transformers round half types differently"
 
 
@@ -88,7 +89,7 @@ def suites(context: Context) -> None:
         raise Problem("no test of the device ran", f"tests {filters[places.DEVICE_TESTS]}", "none")
     chosen = [":".join(f"{suite}.{test}" for test in tests) if context.dry else f"{suite}.*"
               for _, suite, tests in found]
-    finished = run_all(context, [Command([context.place.need(name), f"--gtest_filter={tests}"], environment)
+    finished = run_all(context, [Command([context.place.need(name), f"--gtest_filter={tests}"], environment, SUITE_S)
                                  for (name, _, _), tests in zip(found, chosen)])
     context.data["suites"] = [suite_row(*names, ended) for names, ended in zip(found, finished)]
     failures = [failure for row in context.data["suites"] for failure in row["failures"]]

@@ -10,6 +10,7 @@ import importlib.metadata
 import json
 import pathlib
 import platform
+import shutil
 import subprocess
 import sys
 import time
@@ -42,9 +43,9 @@ def clock():
 
 def warm():
     """Multiplies matrices until the GPU's clock must have risen. Returns the clocks before and after."""
-    import torch
-    if not torch.cuda.is_available():
+    if not shutil.which("nvidia-smi"):
         return None
+    import torch
     before = clock()
     matrix = torch.randn(SIZE, SIZE, device="cuda", dtype=torch.bfloat16)
     end = time.monotonic() + WARM_S

@@ -19,8 +19,8 @@ CHECK_S = 20.0  # of a command that checks; benches name their own limits
 DRY_COMMAND_S = 200.0  # of each command of a dry run, which runs beside other work on two cores
 END_S = 10.0  # how long a killed process may take: one whose work on the device hangs may never end
 # Measures of own kernels and of recorded steps, which a run must not replace by slower ways unasked.
-OWN = ("greedy", "verification", "drafting", "speculation", "requests", "training")
-RECORDED = ("greedy", "verification", "drafting", "speculation", "requests")
+RECORDED = ("greedy", "verification", "drafting", "speculation", "requests", "nodes", "linear_rows", "attention")
+OWN = (*RECORDED, "training")
 
 
 class OutOfTime(Exception):
@@ -229,9 +229,12 @@ def run_benches(context: Context, benches: list[Bench]) -> None:
 
 
 def check_records(context: Context, records: list[dict[str, Any]]) -> None:
-    """Raises Problem for checks that failed, and for numbers that were measured in another way than was asked for."""
-    failed = [f"{record.get('check')} of {record.get('shape')} in {record.get('dtype')}: {record.get('value')}, "
-              f"at most {record.get('bound')}" for record in records if record.get("passed") is False]
+    """Raises Problem for checks and settings that failed, and for numbers of another way than was asked for."""
+    failed = [f"{record.get('check')} of {record.get('shape')} in {record.get('dtype')}: "
+              + (record.get("problem") or f"{record.get('value')}, at most {record.get('bound')}")
+              for record in records if record.get("passed") is False]
+    failed += [f"{record.get('shape') or record.get('of')}: {record.get('problem')}" for record in records
+               if record.get("measure") == "problem"]
     replaced = [f"{record['measure']} of {record.get('shape') or record.get('target')}: {', '.join(ways)}"
                 for record in records if not context.dry and (ways := replaced_ways(record))]
     if failed or replaced:

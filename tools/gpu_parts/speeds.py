@@ -58,10 +58,15 @@ def speeds(context: Context) -> None:
 
 def kernels(context: Context) -> None:
     """Times a graph's node, linear_rows beside cuBLAS, and attention."""
-    context.need_gpu()
-    words = "--dtype bf16 --measures nodes,linear_rows,attention --device cuda"
-    run_benches(context, [Bench([context.place.need(places.KERNELS_BENCH), *words.split()],
-                                context.place.environment(), 20)])
+    program, environment = context.place.need(places.KERNELS_BENCH), context.place.environment()
+    measures = ["--measures", "nodes,linear_rows,attention", "--device", context.own_device()]
+    if context.dry:
+        run_benches(context, [Bench([program, *measures, "--dtype", "fp32", "--tiny"], environment)])
+        return
+    run_benches(context, [
+        Bench([program, *measures, "--dtype", "bf16"], environment, 15),
+        Bench([program, *measures, "--dtype", "bf16", "--rounds", "3"], environment | PROGRAMMATIC, 15,
+              {"launch": "programmatic"})])
 
 
 def decoding(context: Context) -> None:

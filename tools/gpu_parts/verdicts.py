@@ -52,13 +52,13 @@ def tensor_cores(records: list[Record]) -> str:
 
 
 def programmatic_launch(records: list[Record]) -> str:
-    nodes = next((record for record in records if record.get("measure") == "nodes"), None)
-    if not nodes:
+    nodes = {record.get("launch"): record["us_rotate"] for record in records if record.get("measure") == "nodes"}
+    if nodes.keys() != {None, "programmatic"}:
         return "not measured"
-    ratio = nodes["us_programmatic"] / nodes["us_plain"]
+    ratio = nodes["programmatic"] / nodes[None]
     gains = [f"{shape} at {gain:.2f} x the tokens a second" for shape in DROP_LINEAR_ROWS
              if (gain := speed_ratio(records, shape, launch="programmatic"))]
-    return (f"{nodes['us_programmatic']:.2f} µs a node, {ratio:.2f} x of a plain one (limit {PROGRAMMATIC}): "
+    return (f"{nodes['programmatic']:.2f} µs a node, {ratio:.2f} x of a plain one (limit {PROGRAMMATIC}): "
             + ("switch it on" if ratio <= PROGRAMMATIC else "leave it off") + "".join(f"; {gain}" for gain in gains))
 
 
