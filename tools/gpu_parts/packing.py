@@ -73,7 +73,7 @@ def compile_kernels(build: pathlib.Path, folder: pathlib.Path) -> None:
     if result.returncode != 0 or not any(folder.glob("*.kernels")):
         found = (result.stderr or result.stdout).strip()[-800:] or f"exit status {result.returncode} and no file"
         raise Problem("kernels cannot be compiled", f"files in {folder}", found,
-                      "install the wheel nvidia-cuda-nvrtc of tools/requirements.txt, or name NVRTC in DRAFTSMITH_NVRTC")
+                      "install the wheel nvidia-cuda-nvrtc, or name the library in DRAFTSMITH_NVRTC")
 
 
 def facts_of(folder: pathlib.Path, names: list[str]) -> dict:

@@ -60,7 +60,9 @@ def page(runs: list[dict[str, Any]], allow_dry: bool = False) -> str:
     decided = verdicts.lines_of([record for step in steps for record in step.get("data", {}).get("records", [])])
     sections.append("\n".join(["## What the numbers decide", "", "The rules were written down before the run.", "",
                                *wrapped(decided)]))
-    sections += [tables.markdown(made) for step in steps for made in tables.tables_of_step(step)]
+    for step in steps:
+        if made := tables.tables_of_step(step):
+            sections += [f"## {step['title']}", *map(tables.markdown, made)]
     sections.append("\n".join([
         "## How it is measured", "",
         "* Weights are random and made on the device; speeds do not depend on them, outputs mean nothing.",

@@ -13,6 +13,7 @@ from gpu_parts.places import Problem
 SUITE = "trixie"
 SOURCE = "/draftsmith"  # where this repository is in the root: not where the programs were compiled
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
+PASSED = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_DEFAULT_TIMEOUT", "http_proxy", "https_proxy", "no_proxy")
 REQUIRED = ("torch==2.11.0", "numpy")
 # Mounts are made in a namespace of their own and end with the command.
 IN_ROOT = """
@@ -28,7 +29,7 @@ exec chroot "$root" /bin/sh -c 'cd "$source_in_root" && exec "$@"' sh "$@"
 
 def in_root(root: pathlib.Path, *words: str) -> int:
     """Runs a command in the root, in this repository. Returns its exit status."""
-    passed = {name: value for name, value in os.environ.items() if name.startswith("PIP_") or name.endswith("_proxy")}
+    passed = {name: os.environ[name] for name in PASSED if name in os.environ}
     environment = {**passed, "PIP_CERT": CERTIFICATES, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",
                    "LANG": "C.UTF-8", "source_in_root": SOURCE}
     return subprocess.run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "bash", "-euc", IN_ROOT, "in_root",

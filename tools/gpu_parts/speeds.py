@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import glob
-import pathlib
 import shutil
 import statistics
+import sysconfig
 
 from gpu_parts import places
 from gpu_parts.checks import PEER
@@ -161,7 +161,7 @@ def requests(context: Context) -> None:
 def find_tool(name: str) -> str:
     """The path of one of NVIDIA's tools."""
     found = shutil.which(name)
-    wheels = pathlib.Path(shutil.__file__).parent / "site-packages"
+    wheels = sysconfig.get_paths()["purelib"]
     patterns = [f"/usr/local/cuda*/bin/{name}", f"/opt/nvidia/*/*/{name}", f"{wheels}/nvidia/*/bin/{name}",
                 f"{wheels}/triton/backends/nvidia/bin/{name}"]
     paths = [found] if found else [path for pattern in patterns for path in sorted(glob.glob(pattern))]

@@ -132,8 +132,8 @@ MEASURES: dict[str, tuple[str, str, tuple[Column, ...]]] = {
         SHAPE, TYPE, Column("problem", word("problem")))),
 }
 SUITES = ("Tests on the device", "A process each; one that is killed or crashes counts as a failure.", (
-    Column("program", word("program")), Column("suite", word("suite")), Column("tests", word("tests")), Column("failed", word("failed")),
-    Column("skipped", word("skipped")), Column("seconds", word("seconds"))))
+    Column("program", word("program")), Column("suite", word("suite")), Column("tests", word("tests")),
+    Column("failed", word("failed")), Column("skipped", word("skipped")), Column("seconds", word("seconds"))))
 
 
 def table(form: tuple[str, str, tuple[Column, ...]], records: list[Record]) -> Table:
@@ -156,7 +156,7 @@ def tables_of_step(step: Record) -> list[Table]:
 def plain_form(measure: str, records: list[Record]) -> tuple[str, str, tuple[Column, ...]]:
     """A form for a measure that has none: all keys that records have, but for those that they share with others."""
     keys = [key for key in dict.fromkeys(key for record in records for key in record) if key not in COMMON]
-    return (f"Measure: {measure.replace('_', ' ')}", "", tuple(Column(key.replace("_", " "), plain(key))
+    return (f"Measure: {measure.replace('_', ' ')}", "As the program says it.", tuple(Column(key.replace("_", " "), plain(key))
                                                                for key in keys))
 
 
@@ -189,6 +189,6 @@ def console(made: Table) -> str:
 
 
 def markdown(made: Table) -> str:
-    lines = [f"## {made.title}", "", made.says, "", "| " + " | ".join(made.head) + " |", "|" + "---|" * len(made.head)]
+    lines = [f"### {made.title}", "", made.says, "", "| " + " | ".join(made.head) + " |", "|" + "---|" * len(made.head)]
     lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in made.rows]
     return "\n".join(lines)

@@ -48,7 +48,7 @@ def tensor_cores(records: list[Record]) -> str:
         return "not measured"
     said = ", ".join(f"{shape} {value:.2f}" for shape, value in values.items())
     return (f"a step of 16 tokens over one of one: {said} (limit {TENSOR_CORES}): "
-            + ("build a kernel for tensor cores" if max(values.values()) > TENSOR_CORES else "no kernel for tensor cores"))
+            + ("build" if max(values.values()) > TENSOR_CORES else "do not build") + " a kernel for tensor cores")
 
 
 def programmatic_launch(records: list[Record]) -> str:
