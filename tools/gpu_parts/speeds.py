@@ -176,13 +176,13 @@ def ncu(context: Context) -> None:
     bench = decoding_bench(context, "--measures greedy --dtype bf16 --shapes t5-large --rounds 1 --new-tokens 4 "
                            "--copy-mb 64", 20)
     words = [find_tool("ncu"), "--clock-control", "none", "--csv", "--page", "raw", "--print-units", "base",
-             "--metrics", ",".join(NCU_METRICS), "--kernel-name", "regex:linear_rows|attention",
+             "--metrics", ",".join(NCU_METRICS), "--kernel-name", "regex:linear_rows|attend",
              "--launch-skip", "400", "--launch-count", str(LAUNCHES), *bench.words]
     (finished,) = run_all(context, [Command(words, bench.environment, bench.limit_s)])
     context.data["records"] = ncu_records(text_of(finished))
     check([finished], "ncu")
     if not context.data["records"]:
-        raise Problem("ncu saw no kernel", "lines of linear_rows and attention", finished.output[-200:])
+        raise Problem("ncu saw no kernel", "lines of linear_rows and attend", finished.output[-200:])
 
 
 def ncu_records(text: str) -> list[dict]:
