@@ -1,6 +1,6 @@
-"""Prints what the Python of a machine says of it, in JSON: versions, and the GPU's clocks before and after some work.
+"""Prints what the Python of a machine says of it, in JSON: versions, and with --warm the GPU's clocks around some work.
 
-    python3 device_facts.py FOLDER...
+    python3 device_facts.py [--warm] FOLDER...
 
 Folders are where LibTorch finds NVRTC. It runs as a program of its own, since importing torch may fail or take long.
 """
@@ -60,7 +60,8 @@ def main():
     facts = {"python": platform.python_version(), "torch": version("torch"), "transformers": version("transformers"),
              "nvrtc": nvrtc_version(sys.argv[1:])}
     print(json.dumps(facts), flush=True)  # also if torch fails
-    print(json.dumps(facts | {"clocks": warm()}), flush=True)
+    if "--warm" in sys.argv:
+        print(json.dumps(facts | {"clocks": warm()}), flush=True)
 
 
 if __name__ == "__main__":

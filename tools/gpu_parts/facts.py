@@ -28,8 +28,14 @@ def gpu_facts(context: Context) -> dict[str, str]:
     return dict(zip(SMI.split(","), (value.strip() for value in first[0].split(",")))) if first else {}
 
 
+def python_command(context: Context, *flags: str) -> Command:
+    """A command that prints versions; with --warm it also wakes the GPU's clock, after torch was imported."""
+    folders = map(str, context.place.libraries)
+    return Command([context.place.python or sys.executable, str(SCRIPT), *flags, *folders])
+
+
 def python_facts(finished: Finished) -> dict:
-    """The last complete line of device_facts.py."""
+    """What such a command printed last."""
     lines = [line for line in text_of(finished).splitlines() if line.startswith("{")]
     return json.loads(lines[-1]) if lines else {}
 
@@ -45,8 +51,7 @@ def facts(context: Context) -> None:
     programs = [name for name in places.PROGRAMS if place.has(name)]
     if not programs:
         place.need(places.PROGRAM)
-    python = place.python or sys.executable
-    commands = [Command([python, str(SCRIPT), *map(str, place.libraries)])]
+    commands = [python_command(context, "--warm")]
     commands += [Command(["ldd", str(place.programs / name)], place.environment()) for name in programs]
     finished = run_all(context, commands)
     kernels = list(place.kernels.glob("*.kernels")) if place.kernels else []

@@ -15,8 +15,8 @@ def machine_of(results: dict[str, Any]) -> str:
     parts = [machine.get("gpu", {}).get("name") or machine.get("cpu", "unknown machine")]
     if driver := machine.get("gpu", {}).get("driver_version"):
         parts.append(f"driver {driver}")
-    parts += [f"{name} {machine['python'][name]}" for name in ("torch", "transformers") if name in
-              machine.get("python", {})]
+    parts += [f"{name} {version}" for name in ("torch", "transformers")
+              if (version := machine.get("python", {}).get(name))]
     return ", ".join(parts)
 
 
