@@ -237,7 +237,7 @@ class Strictness(InFolder):
         check = {"measure": "check", "check": "same ids", "shape": "t5-large", "dtype": "fp32", "value": 3, "bound": 0}
         self.make_bench(places.CHECKS_BENCH, [check | {"passed": False}], "exit 1")
         record = self.run_step(checks.shapes)
-        self.assertIn("same ids of t5-large in fp32: 3, at most 0", record["problem"])
+        self.assertIn("same ids of t5-large in fp32: 3, bound 0", record["problem"])
         self.assertEqual(len(record["data"]["records"]), 1)
         self.make_bench(places.CHECKS_BENCH, [])
         self.assertIn("no check ran", self.run_step(checks.smoke)["problem"])

@@ -231,7 +231,7 @@ def run_benches(context: Context, benches: list[Bench]) -> None:
 def check_records(context: Context, records: list[dict[str, Any]]) -> None:
     """Raises Problem for checks and settings that failed, and for numbers of another way than was asked for."""
     failed = [f"{record.get('check')} of {record.get('shape')} in {record.get('dtype')}: "
-              + (record.get("problem") or f"{record.get('value')}, at most {record.get('bound')}")
+              + (record.get("problem") or f"{record.get('value')}, bound {record.get('bound')}")
               for record in records if record.get("passed") is False]
     failed += [f"{record.get('shape') or record.get('of')}: {record.get('problem')}" for record in records
                if record.get("measure") == "problem"]
