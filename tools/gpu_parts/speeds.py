@@ -80,7 +80,7 @@ def decoding(context: Context) -> None:
     run_benches(context, [
         decoding_bench(context, f"{bf16} --batches 4,16,64 --shapes t5-large", 25),
         decoding_bench(context, f"{bf16} --batches 1,16 --shapes llama-8b", 30),
-        decoding_bench(context, f"{bf16} --batches 16 --shapes llama-1b", 15),
+        decoding_bench(context, f"{bf16} --batches 1,16 --shapes llama-1b", 15),
         decoding_bench(context, f"{bf16} --batches 4,16,64 --shapes t5-small", 20),
         decoding_bench(context, f"{bf16} --shapes t5-large", 20, EAGER, steps="eager"),
         decoding_bench(context, f"{measures} --dtype fp32 --shapes t5-large", 15),
