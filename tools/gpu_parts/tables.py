@@ -122,8 +122,8 @@ MEASURES: dict[str, tuple[str, str, tuple[Column, ...]]] = {
         Column("model", word("model")), TYPE, Column("equal lines", share("equal_lines", "lines")),
         Column("logits", power("logits_difference")), Column("equal choices %", number("equal_choices", 2, 100)),
         Column("passed", passed))),
-    "check": ("Checks of own kernels and recorded steps", "Differences are at most their bound, counts at least theirs.", (
-        Column("check", word("check")), SHAPE, TYPE, Column("value", power("value")), Column("bound", power("bound")),
+    "check": ("Checks of own kernels and recorded steps", "Differences are at most their bound, counts at least theirs.",
+              (Column("check", word("check")), SHAPE, TYPE, Column("value", power("value")), Column("bound", power("bound")),
         Column("passed", passed))),
     "ncu": ("Kernels seen by ncu", "Medians over launches in replayed steps; bytes of the device's memory.", (
         Column("kernel", word("kernel")), Column("launches", word("launches")), Column("µs", number("us")),
@@ -156,8 +156,8 @@ def tables_of_step(step: Record) -> list[Table]:
 def plain_form(measure: str, records: list[Record]) -> tuple[str, str, tuple[Column, ...]]:
     """A form for a measure that has none: all keys that records have, but for those that they share with others."""
     keys = [key for key in dict.fromkeys(key for record in records for key in record) if key not in COMMON]
-    return (f"Measure: {measure.replace('_', ' ')}", "As the program says it.", tuple(Column(key.replace("_", " "), plain(key))
-                                                               for key in keys))
+    columns = tuple(Column(key.replace("_", " "), plain(key)) for key in keys)
+    return f"Measure: {measure.replace('_', ' ')}", "As the program says it.", columns
 
 
 def widths_of(made: Table) -> list[int]:
