@@ -122,8 +122,8 @@ MEASURES: dict[str, tuple[str, str, tuple[Column, ...]]] = {
         Column("model", word("model")), TYPE, Column("equal lines", share("equal_lines", "lines")),
         Column("logits", power("logits_difference")), Column("equal choices %", number("equal_choices", 2, 100)),
         Column("passed", passed))),
-    "check": ("Checks of own kernels and recorded steps", "Differences are at most their bound, counts at least theirs.",
-              (Column("check", word("check")), SHAPE, TYPE, Column("value", power("value")), Column("bound", power("bound")),
+    "check": ("Checks of own kernels and steps", "Differences are at most their bound, counts at least theirs.", (
+        Column("check", word("check")), SHAPE, TYPE, Column("value", power("value")), Column("bound", power("bound")),
         Column("passed", passed))),
     "ncu": ("Kernels seen by ncu", "Medians over launches in replayed steps; bytes of the device's memory.", (
         Column("kernel", word("kernel")), Column("launches", word("launches")), Column("µs", number("us")),
