@@ -1,12 +1,10 @@
 """What Transformers does on the device that tools/gpu measures: parity, decoding speed and training speed.
 
-    compare_device_peer.py models WORK
     compare_device_peer.py parity WORK --device cuda --dtypes fp32,bf16 --json FILE
     compare_device_peer.py decoding --shapes t5-large --device cuda --dtype bf16 --modes eager,compiled --json FILE
     compare_device_peer.py training --shapes t5-small --device cuda --precision bf16 --modes eager --json FILE
 
-WORK is the folder of tools/gpu's parity step: random models and lines of ids, which `models` makes, and Draftsmith's
-outputs and logits of each type.
+WORK is the folder of tools/gpu's parity step: models, lines of ids, and Draftsmith's outputs and logits of each type.
 Writes {"records": [...]} to FILE, complete after each record.
 """
 
@@ -33,8 +31,8 @@ WARMUPS = {"eager": 1, "compiled": 3}  # a compiled model compiles, then records
 class Records:
     """Records in a file that is complete after each of them."""
 
-    def __init__(self, path: str | None) -> None:
-        self.path = pathlib.Path(path or os.devnull)
+    def __init__(self, path: str) -> None:
+        self.path = pathlib.Path(path)
         self.all: list[dict] = []
 
     def add(self, **record: object) -> None:
@@ -63,39 +61,6 @@ def median_seconds(work: Callable[[], object], warmups: int, rounds: int, device
 
 
 # ---- parity: the same model directories and ids ----
-
-
-def deviation(name: str, shape: torch.Size) -> float:
-    """Of a parameter's random numbers. Large outputs make later tokens depend on earlier ones."""
-    kind = name.split(".")[-2]
-    if kind in ("shared", "relative_attention_bias"):
-        return 1.0
-    gain = {"o": 4, "o_proj": 4, "wo": 4, "q": 0.2, "embed_tokens": 8, "lm_head": 8}.get(kind, 1)
-    return gain * shape[1] ** -0.5
-
-
-def models(options: argparse.Namespace, records: Records) -> None:
-    """Writes models whose heads are their own: one whose head is its embedding repeats its last token."""
-    work = pathlib.Path(options.work)
-    width, layers, vocabulary, lines, longest = (32, 2, 96, 3, 10) if options.tiny else (256, 4, 1024, 8, 32)
-    heads = 4 if width > 32 else 2
-    torch.manual_seed(1)
-    shared = dict(vocab_size=vocabulary, tie_word_embeddings=False, pad_token_id=0, eos_token_id=1)
-    t5 = transformers.T5Config(d_model=width, d_kv=width // heads, d_ff=2 * width, num_layers=layers, num_heads=heads,
-                               dropout_rate=0.0, decoder_start_token_id=0, **shared)
-    llama = transformers.LlamaConfig(hidden_size=width, intermediate_size=2 * width, num_hidden_layers=layers,
-                                     num_attention_heads=heads, max_position_embeddings=512, bos_token_id=0, **shared)
-    for name, model in (("t5", transformers.T5ForConditionalGeneration(t5)),
-                        ("llama", transformers.LlamaForCausalLM(llama))):
-        with torch.no_grad():
-            for parameter, values in model.named_parameters():
-                if values.dim() == 2:
-                    values.normal_(0, deviation(parameter, values.shape))
-        model.save_pretrained(work / name)
-        for kind in ("sources", "targets"):
-            lengths = torch.randint(longest // 2, longest + 1, (lines,)).tolist()
-            ids = [torch.randint(2, vocabulary, (length,)).tolist() for length in lengths]
-            (work / f"{name}.{kind}").write_text("".join(" ".join(map(str, line)) + "\n" for line in ids))
 
 
 def lines_of(path: pathlib.Path) -> list[list[int]]:
@@ -239,9 +204,8 @@ def training(options: argparse.Namespace, records: Records) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("models", "parity", "decoding", "training"))
-    parser.add_argument("work", nargs="?", help="of models and parity")
-    parser.add_argument("--tiny", action="store_true", help="of models: sizes of a dry run")
+    parser.add_argument("command", choices=("parity", "decoding", "training"))
+    parser.add_argument("work", nargs="?", help="of parity")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--models", default="t5,llama")
     parser.add_argument("--dtypes", default="fp32,bf16,fp16")
@@ -256,10 +220,10 @@ def main() -> None:
     parser.add_argument("--new-tokens", type=int, default=64)
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json")
+    parser.add_argument("--json", required=True)
     options = parser.parse_args()
     transformers.utils.logging.set_verbosity_error()
-    commands = {"models": models, "parity": parity, "decoding": decoding, "training": training}
+    commands = {"parity": parity, "decoding": decoding, "training": training}
     commands[options.command](options, Records(options.json))
 
 

@@ -13,7 +13,7 @@ from unittest import mock
 
 from gpu_test import ROOT, InFolder, make_program
 
-from gpu_parts import packing, page, places, plan, results, speeds, tables, verdicts
+from gpu_parts import packing, page, places, plan, random_models, results, speeds, tables, verdicts
 
 
 class Results(InFolder):
@@ -184,6 +184,16 @@ class Pack(InFolder):
         with self.assertRaisesRegex(places.Problem, "(?s)too large.*small"):
             packing.pack(self.folder / "build", self.folder / "out", ["small"], preset=0, limit_mb=0.0001)
         self.assertEqual(list((self.folder / "out").iterdir()), [])
+
+
+class Models(InFolder):
+    def test_the_weights_fill_the_file(self):
+        random_models.write_model(self.folder / "t5", "t5", random_models.TINY)
+        data = (self.folder / "t5/model.safetensors").read_bytes()
+        length = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8:8 + length])
+        self.assertEqual(max(entry["data_offsets"][1] for name, entry in header.items() if name[0] != "_"),
+                         len(data) - 8 - length)
 
 
 class Plan(unittest.TestCase):

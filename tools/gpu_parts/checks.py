@@ -6,7 +6,7 @@ import json
 import pathlib
 import re
 
-from gpu_parts import places
+from gpu_parts import places, random_models
 from gpu_parts.facts import text_of
 from gpu_parts.places import Problem
 from gpu_parts.running import Bench, Command, Context, Finished, check, run_all, run_benches
@@ -100,6 +100,18 @@ def suites(context: Context) -> None:
 # ---- parity ----
 
 
+def models(context: Context) -> pathlib.Path:
+    """Makes random models and lines of ids."""
+    folder = context.work / "models"
+    sizes = random_models.TINY if context.dry else random_models.SMALL
+    lines, longest = (3, 10) if context.dry else (8, 32)
+    for name in ("t5", "llama"):
+        random_models.write_model(folder / name, name, sizes, 1)
+        random_models.write_lines(folder / f"{name}.sources", lines, longest, sizes.vocabulary, 3)
+        random_models.write_lines(folder / f"{name}.targets", lines, longest, sizes.vocabulary, 4)
+    return folder
+
+
 def parity_words(context: Context, folder: pathlib.Path, model: str, dtype: str) -> list[list[str]]:
     """Two commands: one decodes exactly so many tokens a line, the other writes logits of given lines."""
     shared = ["--model", str(folder / model), "--ids", "--quiet", "--device", context.device(), "--dtype", dtype]
@@ -122,9 +134,7 @@ def outputs_of(finished: Finished) -> list[list[int]]:
 def parity(context: Context) -> None:
     """Compares ids and logits with Transformers': 8 lines, 32 tokens."""
     peer = [context.need_python(), str(PEER)]
-    folder = context.work / "models"
-    made = run_all(context, [Command([*peer, "models", str(folder), *(["--tiny"] if context.dry else [])])])
-    check(made, "making random models")
+    folder = models(context)
     names = [(model, dtype) for model in ("t5", "llama") for dtype in ("fp32", "bf16")]
     finished = run_all(context, [Command(words, context.place.environment()) for model, dtype in names
                                  for words in parity_words(context, folder, model, dtype)])
