@@ -67,11 +67,16 @@ def lines_of(path: pathlib.Path) -> list[list[int]]:
     return [[int(word) for word in line.split()] for line in path.read_text().splitlines()]
 
 
-def greedy_ids(model: torch.nn.Module, source: list[int], new_tokens: int, device: str) -> list[int]:
-    ids = torch.tensor([source], device=device)
-    output = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, num_beams=1,
-                            min_new_tokens=new_tokens, max_new_tokens=new_tokens)
-    return output[0].tolist()[1 if model.config.is_encoder_decoder else len(source):]
+def greedy_ids(model: torch.nn.Module, sources: list[list[int]], new_tokens: int, device: str) -> list[list[int]]:
+    """Outputs of one batch; prompts are filled up on the left, sources of an encoder on the right."""
+    longest = max(map(len, sources))
+    right = model.config.is_encoder_decoder
+    rows = [[(1, token) for token in source] for source in sources]
+    filled = [row + [(0, 0)] * (longest - len(row)) if right else [(0, 0)] * (longest - len(row)) + row for row in rows]
+    mask, ids = torch.tensor(filled, device=device).unbind(-1)
+    output = model.generate(ids, attention_mask=mask, do_sample=False, num_beams=1, min_new_tokens=new_tokens,
+                            max_new_tokens=new_tokens)
+    return [row[1 if right else longest:] for row in output.tolist()]
 
 
 def forced_logits(model: torch.nn.Module, source: list[int], target: list[int], device: str) -> torch.Tensor:
@@ -92,7 +97,7 @@ def compare_model(work: pathlib.Path, name: str, dtype: str, device: str) -> dic
     model = kind.from_pretrained(work / name, dtype=DTYPES[dtype]).to(device).eval()
     sources, targets = lines_of(work / f"{name}.sources"), lines_of(work / f"{name}.targets")
     ours = json.loads((work / f"{name}.{dtype}.ids.json").read_text())
-    equal = sum(greedy_ids(model, source, len(ids), device) == ids for source, ids in zip(sources, ours))
+    equal = sum(a == b for a, b in zip(greedy_ids(model, sources, len(ours[0]), device), ours))
     worst, largest, same, positions = 0.0, 0.0, 0, 0
     with h5py.File(work / f"{name}.{dtype}.h5") as file:
         for number, (source, target) in enumerate(zip(sources, targets)):
@@ -199,7 +204,7 @@ def training(options: argparse.Namespace, records: Records) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", help="parity, decoding or training; decoding,training for both in one process")
+    parser.add_argument("command", choices=("parity", "decoding", "training"))
     parser.add_argument("work", nargs="?", help="of parity")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--models", default="t5,llama")
@@ -218,9 +223,8 @@ def main() -> None:
     parser.add_argument("--json", required=True)
     options = parser.parse_args()
     transformers.utils.logging.set_verbosity_error()
-    records = Records(options.json)
-    for command in options.command.split(","):
-        {"parity": parity, "decoding": decoding, "training": training}[command](options, records)
+    commands = {"parity": parity, "decoding": decoding, "training": training}
+    commands[options.command](options, Records(options.json))
 
 
 if __name__ == "__main__":

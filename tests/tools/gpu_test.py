@@ -1,20 +1,31 @@
-"""Tests of tools/gpu with made-up programs: time limits, failures, results of interrupted runs, tables, page, pack."""
+"""Tests of tools/gpu with made-up programs: time limits, gates, suites, strict mode, whole runs."""
 
+import argparse
+import contextlib
+import importlib.machinery
+import importlib.util
+import io
 import json
 import os
 import pathlib
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import unittest
+import warnings
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from gpu_parts import checks, packing, page, places, plan, random_models, results, running, speeds, tables  # noqa: E402
+from gpu_parts import checks, facts, places, plan, rehearsal, results, running, speeds, tables  # noqa: E402
 
 TOOL = str(ROOT / "tools/gpu")
+loader = importlib.machinery.SourceFileLoader("gpu_tool", TOOL)
+tool = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_tool", loader))
+loader.exec_module(tool)
 
 
 def make_program(path, text):
@@ -29,15 +40,29 @@ class InFolder(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         self.folder = pathlib.Path(temporary.name)
         place = places.Place(self.folder / "build", (), None, "abc")
-        self.context = running.Context(place, self.folder, "cpu", True)
+        self.context = running.Context(place, self.folder, dry=False)
 
-    def run_step(self, work, limit=5.0, left=60.0):
-        return running.run_step(running.Step("one", "One", limit, work), self.context, left)
+    def run_step(self, work, limit=5.0, left=60.0, at_once=2):
+        return running.run_step(running.Step("one", "One", limit, work, "-", at_once), self.context, left)
+
+    def make_bench(self, name, records, more=""):
+        """A program that writes records, and its arguments and variables to NAME.calls."""
+        make_program(self.folder / "build" / name, f"""for last; do :; done
+            echo "$* strict=$DRAFTSMITH_STRICT_DEVICE kernels=$DRAFTSMITH_KERNELS graphs=$DRAFTSMITH_GRAPHS""" f"""\
+ launch=$DRAFTSMITH_PROGRAMMATIC_LAUNCH" >>{self.folder}/{pathlib.Path(name).name}.calls
+            echo '{json.dumps({"records": records})}' >"$last"; {more}""")
+
+    def calls(self, name):
+        return (self.folder / f"{pathlib.Path(name).name}.calls").read_text().splitlines()
+
+
+def shell_command(script, limit=20.0):
+    return running.Command(["/bin/bash", "-c", script], {}, limit)
 
 
 class Steps(InFolder):
     def shell(self, script):
-        return lambda context: running.run_ours(context, ["/bin/bash", "-c", script])
+        return lambda context: running.check(running.run_all(context, [shell_command(script)]), "a command")
 
     def test_one_that_hangs_is_killed_with_its_children(self):
         children = self.folder / "child"
@@ -45,7 +70,8 @@ class Steps(InFolder):
         record = self.run_step(self.shell(f"sleep 60 & echo $! >{children}; wait"), limit=0.5)
         self.assertLess(time.monotonic() - begun, 10)
         self.assertEqual(record["status"], "out of time")
-        self.assertIn("killed", record["problem"])
+        self.assertIn("not done", record["problem"])
+        self.assertIn("killed", record["data"]["failed_commands"][0]["end"])
         wait_until(lambda: not alive(int(children.read_text())))
 
     def test_one_that_fails_is_recorded_with_its_last_words(self):
@@ -63,13 +89,14 @@ class Steps(InFolder):
             context.data["records"] = [{"measure": "copy"}]
             self.shell("sleep 60")(context)
         record = self.run_step(work, limit=0.3)
-        self.assertEqual((record["status"], record["data"]), ("out of time", {"records": [{"measure": "copy"}]}))
+        self.assertEqual((record["status"], record["data"]["records"]), ("out of time", [{"measure": "copy"}]))
 
     def test_a_bench_that_fails_keeps_its_records_and_lets_the_next_run(self):
         bench = self.folder / "bench"
         make_program(bench, """for last; do :; done
             echo '{"records": [{"measure": "'$1'"}]}' >"$last"; exit $2""")
-        benches = [running.Bench([str(bench), "a", "1"]), running.Bench([str(bench), "b", "0"], {}, {"steps": "eager"})]
+        benches = [running.Bench([str(bench), "a", "1"]),
+                   running.Bench([str(bench), "b", "0"], marks={"steps": "eager"})]
         record = self.run_step(lambda context: running.run_benches(context, benches))
         self.assertEqual(record["status"], "failed")
         self.assertEqual([(found["measure"], found.get("steps")) for found in record["data"]["records"]],
@@ -78,7 +105,7 @@ class Steps(InFolder):
     def test_a_missing_program_is_named(self):
         record = self.run_step(checks.smoke)
         self.assertEqual(record["status"], "failed")
-        self.assertIn("draftsmith", record["problem"])
+        self.assertIn("bench_device_checks", record["problem"])
         self.assertIn("tools/build release", record["problem"])
 
     def test_the_run_s_end_comes_before_the_step_s(self):
@@ -86,9 +113,33 @@ class Steps(InFolder):
         self.assertEqual(self.run_step(self.shell("true"), left=-1)["status"], "skipped")
 
     def test_commands_at_once_keep_their_order(self):
-        commands = [(["/bin/bash", "-c", f"sleep {wait}; echo {wait}"], {}) for wait in (0.3, 0)]
-        finished = running.run_all(commands, time.monotonic() + 20, self.folder, at_once=2)
+        finished = []
+        self.run_step(lambda context: finished.extend(
+            running.run_all(context, [shell_command(f"sleep {wait}; echo {wait}") for wait in (0.3, 0)])))
         self.assertEqual([result.output.strip() for result in finished], ["0.3", "0"])
+
+    def test_a_command_over_its_own_limit_is_killed_and_the_rest_goes_on(self):
+        def work(context):
+            done = running.run_all(context, [shell_command("echo begun; sleep 60", 0.3), shell_command("echo 2")])
+            context.data["outputs"] = [result.output for result in done]
+            running.check(done, "a command")
+        record = self.run_step(work, at_once=1)
+        self.assertEqual((record["status"], record["data"]["outputs"]), ("failed", ["begun\n", "2\n"]))
+        self.assertIn("killed after", record["problem"])
+        (failed,) = record["data"]["failed_commands"]
+        self.assertIn("echo begun; sleep 60", failed["command"])
+
+    def test_a_process_that_cannot_be_killed_is_left_behind(self):
+        child = self.folder / "child"
+        self.enterContext(warnings.catch_warnings())
+        warnings.simplefilter("ignore", ResourceWarning)
+        with mock.patch.object(running.os, "killpg"), mock.patch.object(running, "END_S", 0.2):
+            begun = time.monotonic()
+            record = self.run_step(lambda context: running.check(running.run_all(
+                context, [shell_command(f"echo $$ >{child}; sleep 60", 0.3), shell_command("echo 1")]), "it"))
+        self.assertLess(time.monotonic() - begun, 10)
+        self.assertIn("could not be ended", record["problem"])
+        os.killpg(int(child.read_text()), 9)
 
     def test_without_transformers_parity_is_skipped(self):
         record = self.run_step(checks.parity)
@@ -112,147 +163,127 @@ def alive(process):
         return False
 
 
+LOG = """[ RUN      ] DeviceOne.Good
+[       OK ] DeviceOne.Good (1 ms)
+[ RUN      ] DeviceOne.Bad
+text of it [  FAILED  ] DeviceOne.Bad, where GetParam() = 3 (1 ms)
+[  SKIPPED ] DeviceOne.Away (0 ms)
+[ RUN      ] DeviceOne.Crashes
+"""
+
+
 class Suites(InFolder):
-    def test_failures_and_crashes_of_test_programs_are_counted(self):
-        report = {"testsuites": [{"name": "Suite", "testsuite": [
-            {"name": "Good", "status": "RUN", "result": "COMPLETED"},
-            {"name": "Bad", "status": "RUN", "result": "COMPLETED", "failures": [{}]},
-            {"name": "Away", "status": "RUN", "result": "SKIPPED"}, {"name": "Other", "status": "NOTRUN"}]}]}
-        file = self.folder / "report.json"
-        file.write_text(json.dumps(report))
-        finished = [running.Finished(1, "", 2.0, None), running.Finished(-11, "Segmentation fault", 1.0, None)]
-        row = checks.suite_row("tests/test_device", finished, [file, self.folder / "none.json"])
+    def make_tests(self, name, script):
+        """A test program with two suites: `script` runs one, whose filter is $filter."""
+        make_program(self.folder / "build" / name, f"""filter=${{@: -1}}; filter=${{filter#--gtest_filter=}}
+            case $1 in --gtest_list_tests) printf 'Running main()\\nDeviceOne.\\n  Good\\n  Bad\\n  Away\\n  Crashes\\n'
+            printf '  Never # GetParam() = 1\\nA/DeviceTwo.\\n  Works/0  # 1\\n'; exit;; esac
+            {script}""")
+
+    def test_results_before_a_crash_are_kept(self):
+        finished = running.Finished(-11, "", 2.0, self.folder / "log")
+        finished.log.write_text(LOG)
+        row = checks.suite_row("tests/test_device", "DeviceOne", ["Good", "Bad", "Away", "Crashes", "Never"], finished)
         self.assertEqual((row["tests"], row["failed"], row["skipped"]), (3, 2, 1))
-        self.assertEqual(row["failures"][0], "Suite.Bad")
-        self.assertIn("-11", row["failures"][1])
+        self.assertEqual(row["failures"], ["DeviceOne.Bad", "DeviceOne.Crashes (exit status -11, 1 more not run)"])
 
-    def test_a_device_program_that_runs_no_test_is_a_problem(self):
-        make_program(self.folder / "build" / places.DEVICE_TESTS, f'echo "{{}}" >"${{GTEST_OUTPUT#json:}}"')
-        record = self.run_step(checks.suites)
-        self.assertIn("no test of the device ran", record["problem"])
-        self.assertEqual(record["data"]["suites"][0]["program"], "test_device")
+    def test_each_suite_is_a_process_and_one_that_hangs_ends_no_other(self):
+        for name in places.GPU_TESTS:
+            make_program(self.folder / "build" / name, "true")
+        self.make_tests(places.DEVICE_TESTS, f"""
+            case $filter in DeviceOne.*) printf '{LOG}'; sleep 60;; esac
+            [ "$DRAFTSMITH_TEST_DEVICE $DRAFTSMITH_STRICT_DEVICE" = "cuda 1" ] || exit 1
+            echo "[       OK ] A/DeviceTwo.Works/0 (1 ms)" """)
+        with mock.patch.object(checks, "SUITE_S", 0.5):
+            record = self.run_step(checks.suites, limit=20)
+        one, two = record["data"]["suites"]
+        self.assertEqual((one["tests"], two["tests"], two["failed"]), (3, 1, 0))
+        self.assertIn("killed after", one["failures"][1])
+        self.assertEqual(record["status"], "failed")
 
-    def test_a_missing_device_program_is_a_problem(self):
-        self.context.dry, self.context.device = False, "cuda"
-        self.assertIn("test_device", self.run_step(checks.suites)["problem"])
-
-
-class Lossless(unittest.TestCase):
-    def test_lines_are_compared_with_greedy_decoding_of_the_same_batch_and_of_one(self):
-        outputs = {("bf16", 1, "greedy"): [[1], [2]], ("bf16", 16, "greedy"): [[1], [3]],
-                   ("bf16", 16, "speculative"): [[1], [3]]}
-        rows = checks.lossless_rows(outputs)
-        self.assertEqual([(row["method"], row["equal_to_greedy"], row["equal_to_greedy_of_one"]) for row in rows],
-                         [("greedy", 2, 1), ("speculative", 2, 1)])
-
-
-class Results(InFolder):
-    def test_an_earlier_run_is_moved_aside_and_never_continued(self):
-        file = self.folder / "results.json"
-        for number in range(3):
-            results.move_aside(file)
-            results.write(file, {"format": results.FORMAT, "steps": [], "number": number})
-        numbers = [json.loads((self.folder / name).read_text())["number"]
-                   for name in ("results.1.json", "results.2.json", "results.json")]
-        self.assertEqual(numbers, [0, 1, 2])
-
-    def test_only_the_results_of_dry_runs_are_overwritten(self):
-        file = self.folder / "results.json"
-        for content, aside in ((json.dumps({"format": results.FORMAT, "steps": [], "dry": True}), None), ("{", "1")):
-            file.write_text(content)
-            moved = results.move_aside(file)
-            self.assertEqual(moved, aside and self.folder / f"results.{aside}.json")
-
-    def test_an_interrupted_run_names_the_steps_that_it_lacks(self):
-        interrupted = made_up_results() | {"plan": ["decoding", "training", "peers"], "finished": False}
-        self.assertEqual(results.not_run(interrupted), ["training", "peers"])
-        self.assertIn("training: not run", page.page(interrupted))
-
-    def test_files_of_another_form_are_errors(self):
-        file = self.folder / "results.json"
-        for text, expected in (("{", "no JSON"), ("[]", "another form"), ('{"format": 99}', "format 99")):
-            file.write_text(text)
-            with self.assertRaisesRegex(places.Problem, expected):
-                results.read(file)
-        with self.assertRaisesRegex(places.Problem, "cannot be read"):
-            results.read(self.folder / "none.json")
+    def test_a_device_program_without_tests_is_a_problem(self):
+        self.context.dry = True
+        make_program(self.folder / "build" / places.DEVICE_TESTS, "true")
+        self.assertIn("no test of the device ran", self.run_step(checks.suites)["problem"])
 
 
-def made_up_results():
-    greedy = {"measure": "greedy", "shape": "t5-large", "dtype": "bf16", "batch": 1, "ms_per_step": 6.71234,
-              "tokens_per_second": 1149.2, "weight_mb": 805.3, "roofline_share": 0.0383}
-    curve = {"measure": "verification", "shape": "t5-large", "dtype": "bf16", "batch": 1, "ms_of_one": 6.7,
-             "tokens": [1, 2, 8], "relative": [1, 1.01, 1.06]}
-    step = {"name": "decoding", "title": "Decoding", "status": "out of time", "limit_s": 180.0, "seconds": 180.1,
-            "problem": "a bench was killed after 180 s", "data": {"records": [greedy, curve]}}
-    machine = {"gpu": {"name": "NVIDIA H200", "driver_version": "580.1"}, "cpu": "x",
-               "python": {"torch": "2.11.0", "transformers": "5.17.0"}}
-    return {"format": results.FORMAT, "command": "tools/gpu run", "commit": "abc1234", "date": "2026-11-23T05:00:00Z",
-            "dry": False, "machine": machine, "plan": ["decoding"], "finished": True, "steps": [step]}
+class Strictness(InFolder):
+    def test_slower_ways_are_errors_but_for_those_that_are_asked_for(self):
+        greedy = {"measure": "greedy", "shape": "t5-large", "own_kernels": True, "recorded": True}
+        self.make_bench(places.DECODING_BENCH, [greedy])
+        self.make_bench(places.KERNELS_BENCH, [])
+        record = self.run_step(speeds.speeds)
+        self.assertEqual(record["status"], "ok", record)
+        calls = self.calls(places.DECODING_BENCH)
+        self.assertEqual([call[call.index("strict="):] for call in calls],
+                         ["strict=1 kernels= graphs= launch=", "strict= kernels=off graphs= launch=",
+                          "strict=1 kernels= graphs= launch=on", "strict=1 kernels= graphs= launch="])
+        self.assertEqual([tables.way_of(record) for record in record["data"]["records"]],
+                         ["default", "kernels off", "programmatic", "again"])
+        self.run_step(speeds.decoding)
+        eager = [call for call in self.calls(places.DECODING_BENCH)[4:] if "strict= " in call]
+        self.assertEqual(len(eager), 1)
+        self.assertIn("graphs=off", eager[0])
+
+    def test_numbers_of_a_slower_way_than_asked_for_are_a_failed_check(self):
+        slow = {"measure": "greedy", "shape": "t5-large", "own_kernels": False, "recorded": False}
+        for marks, problem in (({}, "without own kernels, without recorded steps"), ({"kernels": "off"}, None),
+                               ({"steps": "eager", "own_kernels": True}, None), ({"measure": "copy"}, None)):
+            record = self.run_step(lambda context: running.check_records(context, [{**slow, **marks}]))
+            self.assertEqual(record["status"], "failed" if problem else "ok", marks)
+            self.assertIn(problem or "", record.get("problem", ""))
+
+    def test_failed_checks_and_settings_fail_a_step_and_keep_its_records(self):
+        check = {"measure": "check", "check": "same ids", "shape": "t5-large", "dtype": "fp32", "value": 3, "bound": 0}
+        self.make_bench(places.CHECKS_BENCH, [check | {"passed": False}], "exit 1")
+        record = self.run_step(checks.shapes)
+        self.assertIn("same ids of t5-large in fp32: 3, bound 0", record["problem"])
+        self.assertEqual(len(record["data"]["records"]), 1)
+        self.make_bench(places.CHECKS_BENCH, [])
+        self.assertIn("no check ran", self.run_step(checks.smoke)["problem"])
+        self.make_bench(places.TRAINING_BENCH, [{"measure": "problem", "shape": "t5-small", "problem": "no memory"}])
+        self.assertIn("t5-small: no memory", self.run_step(speeds.training)["problem"])
+
+    def test_parity_is_exact_in_fp32_and_a_share_in_half_types(self):
+        good = {"model": "t5", "dtype": "fp32", "lines": 8, "equal_lines": 8, "logits_difference": 5e-6}
+        half = good | {"dtype": "bf16", "equal_lines": 5, "logits_difference": 1e-2}
+        checks.judge_parity([good, half])
+        self.assertTrue(good["passed"] and "passed" not in half and "cuBLAS" in half["no_gate"])
+        for wrong in ({"equal_lines": 7}, {"logits_difference": 2e-4}):
+            with self.assertRaisesRegex(places.Problem, "(?s)fp32.*t5"):
+                checks.judge_parity([half, good | wrong])
 
 
-class Tables(unittest.TestCase):
-    def test_numbers_are_rounded_and_missing_ones_shown(self):
-        greedy, curve = tables.tables_of_step(made_up_results()["steps"][0])
-        self.assertEqual(greedy.rows, (("t5-large", "bf16", "1", "default", "6.712", "1,149", "–", "805", "3.8"),))
-        self.assertEqual(curve.rows[0][-5:], ("1.01", "–", "–", "1.06", "–"))
-
-    def test_no_line_on_the_terminal_is_wider_than_100_columns(self):
-        made = tables.Table("Wide", "", ("a", "b"), (("x" * 90, "1"), ("y" * 120, "22")))
-        lines = tables.console(made).splitlines()
-        self.assertLessEqual(max(map(len, lines)), tables.WIDTH)
-        self.assertTrue(lines[2].endswith("x         1") and lines[3].endswith("y…  22"), lines)
-
-    def test_each_measure_has_a_table(self):
-        for measure in tables.MEASURES:
-            (made,) = tables.tables_of_step({"name": "x", "data": {"records": [{"measure": measure}]}})
-            self.assertEqual(len(made.rows[0]), len(made.head))
-
-
-class Page(unittest.TestCase):
-    def test_it_has_command_commit_machine_and_date_beside_the_numbers(self):
-        text = page.page(made_up_results())
-        head = text.split("\n\n")[1]
-        for part in ("`tools/gpu run`", "commit abc1234", "NVIDIA H200, driver 580.1", "torch 2.11.0", "2026-11-23"):
-            self.assertIn(part, head)
-        self.assertIn("| t5-large | bf16 | 1 | default | 6.712 |", text)
-        self.assertIn("* Decoding, out of time after 180 s: a bench was killed", text)
-        self.assertLessEqual(max(map(len, text.splitlines())), 120)
-
-    def test_a_dry_run_has_none(self):
-        with self.assertRaisesRegex(places.Problem, "dry run"):
-            page.page(made_up_results() | {"dry": True})
-
-
-class Pack(InFolder):
-    def test_a_program_that_is_not_built_is_named(self):
-        with self.assertRaisesRegex(places.Problem, "(?s)not built.*bench_device_decoding"):
-            packing.pack(self.folder / "build", self.folder / "out")
-
-    def test_libraries_of_the_c_library_and_of_torch_stay(self):
-        for name, path in (("libc.so.6", "/lib/libc.so.6"), ("libstdc++.so.6", "/usr/lib/libstdc++.so.6"),
-                           ("libtorch_cpu.so", "/x/torch/lib/libtorch_cpu.so"),
-                           ("libcudart.so.13", "/x/nvidia/cu13/lib/libcudart.so.13")):
-            self.assertFalse(packing.travels(name, path), name)
-        for name in ("libhdf5_serial.so.103", "libcurl-gnutls.so.4", "libcrypto.so.3", "libmd.so.0"):
-            self.assertTrue(packing.travels(name, f"/usr/lib/{name}"), name)
-
-    def test_what_is_packed_runs_from_where_it_is_unpacked(self):
-        (self.folder / "build/tests").mkdir(parents=True)
-        (self.folder / "build/tests/small").write_bytes(pathlib.Path("/bin/true").read_bytes())
-        os.chmod(self.folder / "build/tests/small", 0o755)
-        archive, _ = packing.pack(self.folder / "build", self.folder / "out", ["tests/small"], preset=0)
-        subprocess.run(["tar", "-xf", archive, "-C", self.folder], check=True)
-        subprocess.run([self.folder / "tests/small"], check=True)
-        facts = json.loads((self.folder / places.FACTS).read_text())
-        self.assertEqual(facts["source"], str(ROOT))
-
-    def test_an_archive_that_is_too_large_is_removed(self):
+class Facts(InFolder):
+    def test_libraries_that_a_program_lacks_are_named(self):
         (self.folder / "build").mkdir()
-        (self.folder / "build/small").write_bytes(pathlib.Path("/bin/true").read_bytes())
-        with self.assertRaisesRegex(places.Problem, "(?s)too large.*small"):
-            packing.pack(self.folder / "build", self.folder / "out", ["small"], preset=0, limit_mb=0.0001)
-        self.assertEqual(list((self.folder / "out").iterdir()), [])
+        program = (self.folder / "build/draftsmith")
+        program.write_bytes(pathlib.Path("/bin/true").read_bytes())
+        record = self.run_step(facts.facts, limit=20)
+        self.assertEqual((record["status"], record["data"]["missing_libraries"]), ("ok", {}), record)
+        self.assertIn("python", record["data"])
+        log = self.folder / "log"
+        log.write_text("libc.so.6 => /lib/libc.so.6\nlibtorch_cuda.so => not found\n")
+        self.assertEqual(facts.libraries_missing(running.Finished(0, "", 0, log)), ["libtorch_cuda.so"])
+
+    def test_a_pack_without_kernels_is_a_problem(self):
+        self.context.place = places.Place(pathlib.Path("/bin"), (), None, "abc", self.folder / "none")
+        with mock.patch.object(places, "PROGRAMS", ("true",)):
+            self.assertIn("no compiled kernels", self.run_step(facts.facts, limit=20)["problem"])
+
+
+class Ncu(unittest.TestCase):
+    def test_kernels_are_records_with_medians(self):
+        head = '"ID","Kernel Name","dram__bytes.sum.per_second","gpu__time_duration.sum"'
+        rows = [f'"{number}","linear_rows","{speed}","{time}"' for number, speed, time in
+                ((0, "1,000,000,000", 2000), (1, 3e9, 4000), (2, 9e9, 5000))]
+        found = speeds.ncu_records("\n".join(["==PROF== x", head, '"","","byte/second","ns"', *rows]))
+        self.assertEqual(found, [{"measure": "ncu", "kernel": "linear_rows", "launches": 3, "us": 4.0,
+                                  "gb_per_second": 3.0}])
+
+    def test_a_tool_that_is_not_here_is_skipped(self):
+        with self.assertRaisesRegex(running.Skipped, "PATH"):
+            speeds.find_tool("no-such-tool")
 
 
 class Command(InFolder):
@@ -267,9 +298,25 @@ class Command(InFolder):
         self.assertEqual([step["status"] for step in written["steps"]], ["failed", "failed"])
         self.assertTrue(written["finished"] and written["dry"])
 
+    def test_a_failed_smoke_ends_the_run_and_a_failed_check_marks_it(self):
+        self.context.place = places.Place(self.folder, (), None, "abc")
+        made = {name: running.Step(name, name, 5, lambda context: [][1], gate) for name, gate in
+                (("shapes", "mark"), ("smoke", "stop"), ("speeds", "-"))}
+        for order, statuses in ((("shapes", "speeds"), ["failed", "failed"]),
+                                (("speeds", "smoke", "shapes"), ["failed", "failed", "not run"])):
+            with mock.patch.object(plan, "PLANS", {"first": tuple(made[name] for name in order)}):
+                with contextlib.redirect_stdout(io.StringIO()):
+                    status = tool.run(argparse.Namespace(plan="first", steps=None, dry=False, total=None, pack=None,
+                                                         out=self.folder, build=self.folder))
+            written = results.read(self.folder / "results.json")
+            self.assertEqual((status, [step["status"] for step in written["steps"]]), (1, statuses))
+            self.assertTrue(written["checks_failed"])
+        self.assertEqual(written["steps"][2]["problem"], "not run: smoke failed")
+
     def test_a_run_that_is_ended_leaves_its_results_and_no_program(self):
         child = self.folder / "child"
-        make_program(self.folder / "draftsmith", f"echo $$ >{child}.partial; mv {child}.partial {child}; exec sleep 60")
+        make_program(self.folder / places.CHECKS_BENCH,
+                     f"echo $$ >{child}.partial; mv {child}.partial {child}; exec sleep 60")
         words = [sys.executable, TOOL, "run", "--dry", "--build", self.folder, "--out", self.folder / "out"]
         tool = subprocess.Popen([*map(str, words), "--steps", "smoke"], stdout=subprocess.DEVNULL)
         wait_until(child.exists)
@@ -279,30 +326,21 @@ class Command(InFolder):
         written = results.read(self.folder / "out/results.json")
         self.assertFalse(written["finished"])
         self.assertEqual(results.not_run(written), ["smoke"])
+        with tarfile.open(self.folder / "out" / results.LOGS) as tar:
+            self.assertTrue(any("bench_device_checks" in name for name in tar.getnames()), tar.getnames())
 
     def test_unknown_steps_are_errors(self):
         ran = self.run_tool("run", "--dry", "--steps", "speed", "--out", self.folder)
         self.assertEqual(ran.returncode, 2)
-        self.assertIn("expected: pack, smoke, suites", ran.stderr)
+        self.assertIn("expected: facts, smoke, suites", ran.stderr)
 
+    def test_a_run_on_a_gpu_needs_a_plan(self):
+        self.assertIn("first or rest", self.run_tool("run", "--out", self.folder).stderr)
 
-class Models(InFolder):
-    def test_the_weights_fill_the_file(self):
-        random_models.write_model(self.folder / "t5", "t5", random_models.TINY)
-        data = (self.folder / "t5/model.safetensors").read_bytes()
-        length = int.from_bytes(data[:8], "little")
-        header = json.loads(data[8:8 + length])
-        self.assertEqual(max(entry["data_offsets"][1] for name, entry in header.items() if name[0] != "_"),
-                         len(data) - 8 - length)
-
-
-class Plan(unittest.TestCase):
-    def test_each_step_has_less_than_the_whole_time(self):
-        self.assertTrue(all(step.limit_s < plan.TOTAL_S < 600 for step in plan.STEPS))
-
-    def test_the_peak_is_found_by_the_gpu_s_name(self):
-        self.assertEqual(speeds.peak_tflops("NVIDIA H200"), 989)
-        self.assertEqual(speeds.peak_tflops("another"), 0)
+    def test_a_rehearsal_needs_a_root_and_something_packed(self):
+        self.assertIn("a folder for the root", self.run_tool("rehearse", "--on", "debian13").stderr)
+        with self.assertRaisesRegex(places.Problem, "nothing was packed"):
+            rehearsal.debian13(self.folder, self.folder / "none", self.folder)
 
 
 if __name__ == "__main__":

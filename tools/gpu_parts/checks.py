@@ -1,236 +1,161 @@
-"""Steps that check: versions and a first token, the device's tests, parity with Transformers, losslessness."""
+"""Steps that check: own kernels and recorded steps, the device's tests, real shapes, parity with Transformers."""
 
 from __future__ import annotations
 
 import json
-import os
 import pathlib
-import subprocess
+import re
 
 from gpu_parts import places, random_models
+from gpu_parts.facts import text_of
 from gpu_parts.places import Problem
-from gpu_parts.running import Bench, Context, Finished, check, run_all, run_benches, run_ours
+from gpu_parts.running import Bench, Command, Context, Finished, check, run_all, run_benches
 
 PEER = places.ROOT / "bench/compare_device_peer.py"
-SMI = "name,driver_version,memory.total,power.limit,clocks.max.sm"
 GPU_SUITES = "*Gpu*.*:*Cuda*.*"
 # The others of the device program are about the stand-in accelerator, which takes the GPU's place in its process.
 DEVICE_SUITES = "Device*.*"
-EAGER = {"DRAFTSMITH_GRAPHS": "off"}  # steps are not recorded as graphs
-PROGRAMS = {"DRAFTSMITH_STEP_PROGRAMS": "on"}  # all layers of a step are one launch
 # Some tests of the device program that take a moment; a dry run checks that it runs, not the device code.
 DRY_TESTS = "*.OperatorsGiveTheCpusNumbers:*.InPlaceOperatorsChangeDeviceMemory:*.GradientsAreTheCpus"
+RESULT = re.compile(r"\[ +(OK|FAILED|SKIPPED) +\] (\w[\w/]*\.[\w/]+)")
+# Of parity in fp32: the largest difference of logits over the largest logit.
+FP32_LOGITS = 1e-4
+SUITE_S = 20.0  # of a suite's process
+NO_GATE = "a share: own kernels, cuBLAS (over 16 rows) and Transformers round half types differently"
 
 
-def gpu_facts() -> dict[str, str]:
-    """What nvidia-smi says of the first GPU; empty where there is none."""
-    try:
-        result = subprocess.run(["nvidia-smi", f"--query-gpu={SMI}", "--format=csv,noheader"], capture_output=True,
-                                text=True, timeout=20)
-    except (OSError, subprocess.TimeoutExpired):
-        return {}
-    first = result.stdout.splitlines()[:1] if result.returncode == 0 else []
-    return dict(zip(SMI.split(","), (value.strip() for value in first[0].split(",")))) if first else {}
-
-
-def python_versions(python: str) -> dict[str, str]:
-    code = ("import importlib.metadata as m, json, platform; print(json.dumps({'python': platform.python_version(), "
-            "**{n: m.version(n) for n in ('torch', 'transformers')}}))")
-    result = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60)
-    return json.loads(result.stdout) if result.returncode == 0 else {}
-
-
-# ---- smoke ----
+def run_checks(context: Context, words: list[str], limit_s: float) -> None:
+    bench = Bench([context.place.need(places.CHECKS_BENCH), *words, "--device", context.own_device()],
+                  context.place.environment(), limit_s)
+    run_benches(context, [bench])
+    if not context.data["records"]:
+        raise Problem("no check ran", f"records of {places.CHECKS_BENCH}", "none")
 
 
 def smoke(context: Context) -> None:
-    """Versions, facts of the GPU, and a tiny random model's first tokens on the device."""
-    program = str(context.place.need(places.PROGRAM))
-    version = run_ours(context, [program, "--version"])
-    context.data["version"] = next((line for line in version.splitlines() if "draftsmith" in line.lower()), "")
-    context.data["gpu"] = gpu_facts()
-    if context.place.python:
-        context.data["python"] = python_versions(context.place.python)
-    folder = context.work / "smoke"
-    random_models.write_model(folder / "model", "t5", random_models.TINY)
-    random_models.write_lines(folder / "sources", 1, 8, random_models.TINY.vocabulary, 1)
-    words = generate_words(context, folder / "model", folder / "sources", "fp32", 8)
-    (finished,) = run_all([(words, context.place.environment())], context.deadline, context.work)
-    check([finished], "greedy decoding")
-    context.data["ids"] = outputs_of(finished)[0]
+    """Decodes with tiny models: kernels found, steps recorded, equal ids."""
+    run_checks(context, ["--checks", "smoke", "--dtypes", "fp32,bf16"], 25)
 
 
-def generate_words(context: Context, model: pathlib.Path, sources: pathlib.Path, dtype: str, tokens: int,
-                   more: tuple[str, ...] = ("--method", "greedy")) -> list[str]:
-    """A command that decodes exactly so many tokens a line."""
-    return [str(context.place.need(places.PROGRAM)), "generate", "--model", str(model), "--input", str(sources),
-            "--ids", "--json", "--quiet", "--device", context.device, "--dtype", dtype,
-            "--min-new-tokens", str(tokens), "--max-new-tokens", str(tokens), *more]
+def shapes(context: Context) -> None:
+    """Compares logits and ids at real shapes; speculation is lossless."""
+    names = "tiny-t5,tiny-llama" if context.dry else "t5-large,llama-1b"
+    run_checks(context, ["--checks", "shapes", "--dtypes", "fp32,bf16", "--shapes", names], 35)
+
+
+# ---- device suites ----
+
+
+def tests_of(listing: str) -> dict[str, list[str]]:
+    """Names of tests by suite, from --gtest_list_tests."""
+    suites: dict[str, list[str]] = {}
+    names: list[str] = []
+    for line in (line.partition("#")[0].rstrip() for line in listing.splitlines()):
+        if line.endswith(".") and not line.startswith(" "):
+            names = suites.setdefault(line[:-1], [])
+        elif line.startswith("  "):
+            names.append(line.strip())
+    return {suite: names for suite, names in suites.items() if names}
+
+
+def suite_row(program: str, suite: str, tests: list[str], finished: Finished) -> dict:
+    """What a suite's process printed of its tests: a crash or a kill loses none of the results before it."""
+    ended = {name: result for result, name in RESULT.findall(text_of(finished))}
+    failures = [name for name, result in ended.items() if result == "FAILED"]
+    missing = [name for test in tests if (name := f"{suite}.{test}") not in ended]
+    end = finished.killed or f"exit status {finished.status}"
+    if missing:
+        others = f", {len(missing) - 1} more not run" if len(missing) > 1 else ""
+        failures.append(f"{missing[0]} ({end}{others})")
+    elif finished.status != 0 and not failures:
+        failures.append(f"{suite} ({end} after its tests)")
+    return {"program": pathlib.Path(program).name, "suite": suite, "tests": len(ended), "failed": len(failures),
+            "skipped": list(ended.values()).count("SKIPPED"), "seconds": round(finished.seconds, 1),
+            "failures": failures}
+
+
+def suites(context: Context) -> None:
+    """Runs the device's tests and those that need a GPU, a process a suite."""
+    environment = context.place.environment() | {"OMP_NUM_THREADS": "1",
+                                                 "DRAFTSMITH_TEST_DEVICE": context.own_device()}
+    filters = {places.DEVICE_TESTS: DRY_TESTS if context.dry else DEVICE_SUITES}
+    filters |= {name: GPU_SUITES for name in places.GPU_TESTS if not context.dry or context.place.has(name)}
+    listings = run_all(context, [Command([context.place.need(name), "--gtest_list_tests", f"--gtest_filter={tests}"],
+                                         environment) for name, tests in filters.items()])
+    check(listings, "listing tests")
+    found = [(name, suite, tests) for name, listing in zip(filters, listings)
+             for suite, tests in tests_of(text_of(listing)).items()]
+    if not any(name == places.DEVICE_TESTS for name, _, _ in found):
+        raise Problem("no test of the device ran", f"tests {filters[places.DEVICE_TESTS]}", "none")
+    chosen = [":".join(f"{suite}.{test}" for test in tests) if context.dry else f"{suite}.*"
+              for _, suite, tests in found]
+    finished = run_all(context, [Command([context.place.need(name), f"--gtest_filter={tests}"], environment, SUITE_S)
+                                 for (name, _, _), tests in zip(found, chosen)])
+    context.data["suites"] = [suite_row(*names, ended) for names, ended in zip(found, finished)]
+    failures = [failure for row in context.data["suites"] for failure in row["failures"]]
+    if failures:
+        raise Problem("tests failed", "none", f"{len(failures)}: " + ", ".join(failures[:5]))
+
+
+# ---- parity ----
+
+
+def models(context: Context) -> pathlib.Path:
+    """Makes random models and lines of ids."""
+    folder = context.work / "models"
+    sizes = random_models.TINY if context.dry else random_models.SMALL
+    lines, longest = (3, 10) if context.dry else (8, 32)
+    for name in ("t5", "llama"):
+        random_models.write_model(folder / name, name, sizes, 1)
+        random_models.write_lines(folder / f"{name}.sources", lines, longest, sizes.vocabulary, 3)
+        random_models.write_lines(folder / f"{name}.targets", lines, longest, sizes.vocabulary, 4)
+    return folder
+
+
+def parity_words(context: Context, folder: pathlib.Path, model: str, dtype: str) -> list[list[str]]:
+    """Two commands: one decodes exactly so many tokens a line, the other writes logits of given lines."""
+    shared = ["--model", str(folder / model), "--ids", "--quiet", "--device", context.device(), "--dtype", dtype]
+    sources, tokens = str(folder / f"{model}.sources"), "12" if context.dry else "32"
+    program = context.place.need(places.PROGRAM)
+    return [[program, "generate", *shared, "--input", sources, "--json", "--method", "greedy", "--batch-size", "8",
+             "--min-new-tokens", tokens, "--max-new-tokens", tokens],
+            [program, "logits", *shared, "--source", sources, "--target", str(folder / f"{model}.targets"),
+             "--out", str(folder / f"{model}.{dtype}.h5")]]
 
 
 def outputs_of(finished: Finished) -> list[list[int]]:
-    assert finished.log is not None
-    lines = finished.log.read_text().splitlines()
+    lines = text_of(finished).splitlines()
     found = [json.loads(line)["ids"] for line in lines if line.startswith('{"ids"')]
     if not found:
         raise Problem("generate printed no outputs", "a JSON object a line", " | ".join(lines[:3]))
     return found
 
 
-# ---- device suites ----
-
-
-def counts_of(report: pathlib.Path) -> dict[str, int]:
-    """Tests, failures and skipped ones of a GoogleTest report, and the names of those that failed."""
-    suites = json.loads(report.read_text()).get("testsuites", [])
-    cases = [case | {"suite": suite["name"]} for suite in suites for case in suite.get("testsuite", [])]
-    ran = [case for case in cases if case.get("status") == "RUN"]
-    return {"tests": len(ran), "skipped": sum(case.get("result") == "SKIPPED" for case in ran),
-            "failures": [f"{case['suite']}.{case['name']}" for case in ran if "failures" in case]}
-
-
-def test_command(context: Context, name: str, tests: str, shard: int, shards: int
-                 ) -> tuple[list[str], dict[str, str], pathlib.Path]:
-    report = context.work / f"{name.replace('/', '-')}-{shard}.json"
-    environment = {**context.place.environment(), "GTEST_OUTPUT": f"json:{report}", "OMP_NUM_THREADS": "1",
-                   "GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(shard)}
-    return [str(context.place.need(name)), f"--gtest_filter={tests}"], environment, report
-
-
-def suite_row(name: str, finished: list[Finished], reports: list[pathlib.Path]) -> dict:
-    """One row of a test program; shards that were killed or crashed count as failures."""
-    row = {"program": pathlib.Path(name).name, "tests": 0, "failed": 0, "skipped": 0,
-           "seconds": round(max(result.seconds for result in finished), 1), "failures": []}
-    for result, report in zip(finished, reports):
-        if report.is_file():
-            counts = counts_of(report)
-            row["tests"] += counts["tests"]
-            row["skipped"] += counts["skipped"]
-            row["failures"] += counts["failures"]
-        if result.status is None:
-            row["failures"].append("killed: out of time")
-        elif result.status != 0 and not report.is_file():
-            row["failures"].append(f"exit status {result.status} before any report: {result.output[-200:].strip()}")
-    row["failed"] = len(row["failures"])
-    return row
-
-
-def run_suites(context: Context, name: str, tests: str, shards: int) -> None:
-    commands, reports = [], []
-    for shard in range(shards):
-        words, environment, report = test_command(context, name, tests, shard, shards)
-        if name == places.DEVICE_TESTS:
-            environment["DRAFTSMITH_TEST_DEVICE"] = "standin" if context.device == "cpu" else "cuda"
-        commands.append((words, environment))
-        reports.append(report)
-    finished = run_all(commands, context.deadline, context.work, at_once=shards)
-    context.data["suites"].append(suite_row(name, finished, reports))
-
-
-def suites(context: Context) -> None:
-    """The device's tests in shards, then the tests that need a GPU of other programs."""
-    context.data["suites"] = []
-    tests = DRY_TESTS if context.dry else DEVICE_SUITES
-    shards = 1 if context.dry else max(1, min(8, (os.cpu_count() or 1) // 2))
-    run_suites(context, places.DEVICE_TESTS, tests, shards)
-    for name in places.GPU_TESTS:
-        if not context.dry or context.place.find(name):
-            run_suites(context, name, GPU_SUITES, 1)
-    rows = context.data["suites"]
-    if not rows[0]["tests"]:
-        raise Problem("no test of the device ran", f"tests {tests} of {places.DEVICE_TESTS}", "none")
-    failures = [failure for row in rows for failure in row["failures"]]
-    if failures:
-        raise Problem("tests failed", "none", f"{len(failures)}: " + ", ".join(failures[:5]))
-
-
-# ---- parity and losslessness ----
-
-
-def dtypes(context: Context) -> tuple[str, ...]:
-    return ("fp32", "bf16") if context.dry else ("fp32", "bf16", "fp16")
-
-
-def models(context: Context) -> pathlib.Path:
-    """Random models and lines of ids, made once a run. The T5's drafter is smaller and its weights are others."""
-    folder = context.work / "models"
-    if folder.exists():
-        return folder
-    sizes = random_models.TINY if context.dry else random_models.SMALL
-    partial = context.work / "models.partial"
-    for name, family, size, seed in (("t5", "t5", sizes, 1), ("t5-drafter", "t5", random_models.dataclasses.replace(
-            sizes, width=sizes.width // 2, layers=1), 2), ("llama", "llama", sizes, 1)):
-        random_models.write_model(partial / name, family, size, seed)
-    lines, longest = (3, 10) if context.dry else (32, 64)
-    for name in ("t5", "llama"):
-        random_models.write_lines(partial / f"{name}.sources", lines, longest, sizes.vocabulary, 3)
-        random_models.write_lines(partial / f"{name}.targets", lines, longest, sizes.vocabulary, 4)
-    partial.rename(folder)
-    return folder
-
-
-def new_tokens(context: Context) -> int:
-    return 12 if context.dry else 64
-
-
-def at_once(context: Context) -> int:
-    return 2 if context.dry else 4
-
-
 def parity(context: Context) -> None:
-    """Greedy ids and teacher-forced logits beside Transformers' of the same directory, type and device."""
-    python = context.need_python()
+    """Compares ids and logits with Transformers': 8 lines, 32 tokens."""
+    peer = [context.need_python(), str(PEER)]
     folder = models(context)
-    commands, names = [], []
-    for model in ("t5", "llama"):
-        for dtype in dtypes(context):
-            commands.append(generate_words(context, folder / model, folder / f"{model}.sources", dtype,
-                                           new_tokens(context)))
-            commands.append([str(context.place.need(places.PROGRAM)), "logits", "--model", str(folder / model),
-                             "--source", str(folder / f"{model}.sources"), "--target", str(folder / f"{model}.targets"),
-                             "--ids", "--quiet", "--device", context.device, "--dtype", dtype,
-                             "--out", str(folder / f"{model}.{dtype}.h5")])
-            names.append(f"{model}.{dtype}")
-    environment = context.place.environment()
-    finished = run_all([(words, environment) for words in commands], context.deadline, context.work, at_once(context))
+    names = [(model, dtype) for model in ("t5", "llama") for dtype in ("fp32", "bf16")]
+    finished = run_all(context, [Command(words, context.place.environment()) for model, dtype in names
+                                 for words in parity_words(context, folder, model, dtype)])
     check(finished, "generate or logits")
-    for name, result in zip(names, finished[::2]):
-        (folder / f"{name}.ids.json").write_text(json.dumps(outputs_of(result)))
-    run_benches(context, [Bench([python, str(PEER), "parity", str(folder), "--dtypes", ",".join(dtypes(context))])])
+    for (model, dtype), result in zip(names, finished[::2]):
+        (folder / f"{model}.{dtype}.ids.json").write_text(json.dumps(outputs_of(result)))
+    run_benches(context, [Bench([*peer, "parity", str(folder), "--dtypes", "fp32,bf16", "--device", context.device()],
+                                limit_s=30)])
+    judge_parity(context.data["records"])
 
 
-def lossless(context: Context) -> None:
-    """Share of lines on which methods give greedy decoding's ids, by type and batch; eager and step programs beside recorded steps."""
-    folder = models(context)
-    drafting = ("--drafter", str(folder / "t5-drafter"), "--temperature", "0")
-    greedy = ("--method", "greedy")
-    methods = {"greedy": greedy, "greedy, eager": greedy, "greedy, step programs": greedy,
-               "speculative": ("--method", "speculative", "--window", "4", *drafting),
-               "assisted": ("--method", "assisted", *drafting)}
-    if context.dry:
-        methods = {name: methods[name] for name in ("greedy", "speculative")}
-    switches = {"eager": EAGER, "step programs": PROGRAMS}
-    runs = [(dtype, batch, method) for dtype in dtypes(context)[:1 if context.dry else 3]
-            for batch in ((1,) if context.dry else (1, 16)) for method in methods]
-    commands = [(generate_words(context, folder / "t5", folder / "t5.sources", dtype, new_tokens(context),
-                                (*methods[method], "--batch-size", str(batch))),
-                 context.place.environment() | switches.get(method.rpartition(", ")[2], {}))
-                for dtype, batch, method in runs]
-    finished = run_all(commands, context.deadline, context.work, at_once(context))
-    outputs = {run: outputs_of(result) for run, result in zip(runs, finished) if result.status == 0}
-    context.data["records"] = lossless_rows(outputs)
-    check(finished, "generate")
-
-
-def lossless_rows(outputs: dict[tuple[str, int, str], list[list[int]]]) -> list[dict]:
-    """Lines equal to greedy decoding of the same batch, and of batch 1."""
-    rows = []
-    for (dtype, batch, method), ids in outputs.items():
-        same, single = outputs.get((dtype, batch, "greedy")), outputs.get((dtype, 1, "greedy"))
-        if (batch, method) == (1, "greedy") or same is None or single is None:
-            continue
-        rows.append({"dtype": dtype, "batch": batch, "method": method, "lines": len(ids),
-                     "equal_to_greedy": sum(a == b for a, b in zip(ids, same)),
-                     "equal_to_greedy_of_one": sum(a == b for a, b in zip(ids, single))})
-    return rows
-
+def judge_parity(records: list[dict]) -> None:
+    """Adds to each record whether it passed. Raises Problem if one in fp32 did not."""
+    for record in records:
+        if record["dtype"] == "fp32":
+            record["passed"] = (record["logits_difference"] <= FP32_LOGITS
+                                and record["equal_lines"] == record["lines"])
+        else:
+            record["no_gate"] = NO_GATE
+    failed = [f"{record['model']}: {record['equal_lines']} of {record['lines']} lines, logits differ by "
+              f"{record['logits_difference']:.1e}" for record in records if record.get("passed") is False]
+    if failed:
+        raise Problem("outputs in fp32 differ from Transformers'", f"all lines, logits within {FP32_LOGITS}",
+                      "; ".join(failed))

@@ -1,8 +1,7 @@
-"""tools/gpu pack: stripped programs and the Debian libraries that they load, in one archive."""
+"""tools/gpu pack: stripped programs, the Debian libraries that they load, and compiled kernels, in one archive."""
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import json
 import os
@@ -15,9 +14,9 @@ import tempfile
 
 from gpu_parts import places
 from gpu_parts.places import Problem
-from gpu_parts.running import Context, run_ours
 
 LIMIT_MB = 45.0
+COMPILE_S = 1200.0
 # Parts of the C library must fit the loader of the machine, which has newer ones; the C++ ones are newer there, too.
 SYSTEM = re.compile(r"^(libc|libm|libpthread|libdl|librt|libresolv|libutil|libanl|libnsl|libstdc\+\+|libgcc_s)\.so")
 LINE = re.compile(r"^\s*(\S+) => (not found|\S+)")
@@ -25,7 +24,7 @@ LINE = re.compile(r"^\s*(\S+) => (not found|\S+)")
 
 def wanted_programs(build: pathlib.Path) -> list[str]:
     """Names of all programs, relative to the build. Says at once which are not built."""
-    names = [places.PROGRAM, places.DEVICE_TESTS, *places.GPU_TESTS, places.DECODING_BENCH, places.TRAINING_BENCH]
+    names = list(places.PROGRAMS)
     missing = [name for name in names if not (build / name).is_file()]
     if missing:
         raise Problem("programs are not built", ", ".join(names), f"without {', '.join(missing)} in {build}",
@@ -66,6 +65,17 @@ def collect(build: pathlib.Path, programs: list[str], folder: pathlib.Path) -> l
     return programs + [f"{places.LIBRARIES}/{name}" for name in sorted(libraries)]
 
 
+def compile_kernels(build: pathlib.Path, folder: pathlib.Path) -> None:
+    """Compiles all own kernels into the folder; no GPU is needed. Raises Problem, mostly for a lack of NVRTC."""
+    shutil.rmtree(folder, ignore_errors=True)
+    words = [str(build / places.KERNELS_BENCH), "--compile", str(folder), "--architecture", places.ARCHITECTURE]
+    result = subprocess.run(words, capture_output=True, text=True, timeout=COMPILE_S)
+    if result.returncode != 0 or not any(folder.glob("*.kernels")):
+        found = (result.stderr or result.stdout).strip()[-800:] or f"exit status {result.returncode} and no file"
+        raise Problem("kernels cannot be compiled", f"files in {folder}", found,
+                      "install the wheel nvidia-cuda-nvrtc, or name the library in DRAFTSMITH_NVRTC")
+
+
 def facts_of(folder: pathlib.Path, names: list[str]) -> dict:
     return {"commit": places.git_commit(), "source": str(places.ROOT),
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -92,7 +102,9 @@ def check_size(megabytes: float, limit_mb: float, sizes: dict[str, int]) -> None
 
 def pack(build: pathlib.Path, out: pathlib.Path, programs: list[str] | None = None, preset: int = 9,
          limit_mb: float = LIMIT_MB) -> tuple[pathlib.Path, dict]:
-    """Writes out/pack.tar.xz. Returns it and what it holds. An archive that is too large is removed."""
+    """Writes out/pack.tar.xz, with the kernels of out/kernels. Returns it and what it holds.
+
+    An archive that is too large is removed."""
     programs = programs if programs is not None else wanted_programs(build)
     out.mkdir(parents=True, exist_ok=True)
     archive = out / places.ARCHIVE
@@ -100,6 +112,9 @@ def pack(build: pathlib.Path, out: pathlib.Path, programs: list[str] | None = No
     with tempfile.TemporaryDirectory() as work:
         folder = pathlib.Path(work)
         names = collect(build, programs, folder)
+        if (out / places.KERNELS).is_dir():
+            shutil.copytree(out / places.KERNELS, folder / places.KERNELS)
+            names += sorted(f"{places.KERNELS}/{file.name}" for file in (folder / places.KERNELS).iterdir())
         facts = facts_of(folder, names)
         (folder / places.FACTS).write_text(json.dumps(facts, indent=1))
         write_archive(folder, [places.FACTS, *names], archive, preset)
@@ -112,19 +127,9 @@ def pack(build: pathlib.Path, out: pathlib.Path, programs: list[str] | None = No
 
 
 def report(archive: pathlib.Path, facts: dict) -> None:
+    kernels = [size for name, size in facts["bytes"].items() if name.startswith(places.KERNELS + "/")]
     for name, size in facts["bytes"].items():
-        print(f"{size / 2**20:8.1f} MiB  {name}")
+        if not name.startswith(places.KERNELS + "/"):
+            print(f"{size / 2**20:8.1f} MiB  {name}")
+    print(f"{sum(kernels) / 2**20:8.1f} MiB  {len(kernels)} files of kernels for {places.ARCHITECTURE}")
     print(f"{archive.stat().st_size / 2**20:8.1f} MiB  {archive}, of {LIMIT_MB:.0f}; commit {facts['commit']}")
-
-
-def rehearse(context: Context) -> None:
-    """Packs a small program, unpacks it and runs it with the libraries that travel: the way of a real run."""
-    name = places.GPU_TESTS[0]
-    context.place.need(name)
-    archive, facts = pack(context.place.programs, context.work / "packed", [name], preset=0)
-    place = places.unpacked_place(archive, context.work / "unpacked", context.need_python())
-    words = [str(place.need(name)), "--gtest_list_tests", "--gtest_filter=DeviceGpu.*"]
-    output = run_ours(dataclasses.replace(context, place=place), words)
-    if "DeviceGpu." not in output:
-        raise Problem("an unpacked program does not list its tests", "the suite DeviceGpu", output[-200:])
-    context.data["pack"] = {"bytes": archive.stat().st_size, "files": sorted(facts["bytes"])}

@@ -17,13 +17,21 @@ PACK_FOLDER = ROOT / ".gpu"
 ARCHIVE = "pack.tar.xz"
 FACTS = "pack.json"
 LIBRARIES = "lib"
+KERNELS = "kernels"  # compiled for ARCHITECTURE, in the form of DRAFTSMITH_KERNEL_CACHE
+ARCHITECTURE = "sm_90"  # of H100 and H200
 # The tests that run on the device named by DRAFTSMITH_TEST_DEVICE.
 DEVICE_TESTS = "tests/test_device"
 # Programs with tests that are labelled gpu: suites named ...Gpu... or ...Cuda...
 GPU_TESTS = ("tests/test_base", "tests/test_model", "tests/test_infer", "tests/test_train")
 DECODING_BENCH = "bench/bench_device_decoding"
 TRAINING_BENCH = "bench/bench_device_training"
+CHECKS_BENCH = "bench/bench_device_checks"
+KERNELS_BENCH = "bench/bench_device_kernels"
 PROGRAM = "draftsmith"
+PROGRAMS = (PROGRAM, DEVICE_TESTS, *GPU_TESTS, CHECKS_BENCH, KERNELS_BENCH, DECODING_BENCH, TRAINING_BENCH)
+# Variables that turn fast ways off on purpose.
+KERNELS_OFF = {"DRAFTSMITH_KERNELS": "off"}
+EAGER = {"DRAFTSMITH_GRAPHS": "off"}
 
 
 class Problem(Exception):
@@ -43,24 +51,29 @@ class Place:
     libraries: tuple[pathlib.Path, ...]  # for LD_LIBRARY_PATH; none in a build, whose programs know their own
     python: str | None  # the interpreter with torch and Transformers; None: there is none
     commit: str
+    kernels: pathlib.Path | None = None  # compiled ones that came along; None: each machine's own cache
 
-    def find(self, *names: str) -> pathlib.Path | None:
-        """The first of these programs that exists."""
-        return next((self.programs / name for name in names if (self.programs / name).is_file()), None)
+    def has(self, name: str) -> bool:
+        return (self.programs / name).is_file()
 
-    def need(self, *names: str) -> pathlib.Path:
-        found = self.find(*names)
-        if found is None:
-            raise Problem("a program is missing", " or ".join(names), f"not in {self.programs}",
+    def need(self, name: str) -> str:
+        """The path of a program that must be here."""
+        if not self.has(name):
+            raise Problem("a program is missing", name, f"not in {self.programs}",
                           "tools/build release, then tools/gpu pack")
-        return found
+        return str(self.programs / name)
 
-    def environment(self) -> dict[str, str]:
-        """Variables for our programs. Python must not get them: it has libraries of its own."""
-        if not self.libraries:
-            return {}
-        already = os.environ.get("LD_LIBRARY_PATH", "")  # may lead to the driver
-        return {"LD_LIBRARY_PATH": ":".join([*map(str, self.libraries), *([already] if already else [])])}
+    def environment(self, off: dict[str, str] | None = None) -> dict[str, str]:
+        """Variables for our programs: slower ways are errors unless `off` asks for one.
+
+        Python must not get them: it has libraries of its own."""
+        variables = dict(off) if off else {"DRAFTSMITH_STRICT_DEVICE": "1"}
+        if self.kernels:
+            variables["DRAFTSMITH_KERNEL_CACHE"] = str(self.kernels)
+        if self.libraries:
+            already = os.environ.get("LD_LIBRARY_PATH", "")  # may lead to the driver
+            variables["LD_LIBRARY_PATH"] = ":".join([*map(str, self.libraries), *([already] if already else [])])
+        return variables
 
 
 def torch_libraries(python: str) -> tuple[pathlib.Path, ...]:
@@ -103,8 +116,9 @@ def unpacked_place(archive: pathlib.Path, folder: pathlib.Path, python: str) -> 
         tar.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     facts = json.loads((folder / FACTS).read_text())
     link_source(pathlib.Path(facts["source"]))
+    (folder / KERNELS).mkdir(exist_ok=True)  # what was forgotten is compiled into it
     libraries = (*torch_libraries(python), folder / LIBRARIES)
-    return Place(folder, libraries, peers_python(), facts["commit"])
+    return Place(folder, libraries, peers_python(), facts["commit"], folder / KERNELS)
 
 
 def link_source(source: pathlib.Path) -> None:

@@ -1,38 +1,68 @@
-"""The plan: the steps of a run in their order. What matters most comes first, in case that the time runs out."""
+"""The plans: steps of the two calls of one loan, in their order. What decides most comes first."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from gpu_parts import checks, packing, speeds
+from gpu_parts import checks, facts, speeds, tables
 from gpu_parts.places import Problem
 from gpu_parts.running import Step
 
-TOTAL_S = 570.0  # of a run; a lent machine ends a command after 600 s
 DRY_LIMIT_S = 240.0  # of each step of a dry run, which must hold beside other work on two cores
 
-STEPS = (
-    Step("smoke", "Versions and a first token", 60, checks.smoke),
-    Step("suites", "Tests on the device", 80, checks.suites),
-    Step("requests", "Requests of the host", 45, speeds.requests),
-    Step("lossless", "Speculative decoding beside greedy", 45, checks.lossless),
-    Step("parity", "Parity with Transformers", 70, checks.parity),
-    Step("decoding", "Decoding", 180, speeds.decoding),
-    Step("training", "Training", 70, speeds.training),
-    Step("peers", "Transformers", 110, speeds.peers),
+FIRST = (
+    Step("facts", "Machine and versions", 15, facts.facts, at_once=8),
+    Step("smoke", "First tokens of tiny models", 25, checks.smoke, "stop"),
+    Step("suites", "Tests on the device", 60, checks.suites, "mark", 8),
+    Step("shapes", "Checks at real shapes", 35, checks.shapes, "mark"),
+    Step("speeds", "Speed of decoding", 65, speeds.speeds),
+    Step("kernels", "Kernels alone", 20, speeds.kernels),
+    Step("peer", "Transformers", 30, speeds.peer),
 )
-# What else a dry run tries: on the machine with a GPU it was done before.
-DRY_STEPS = (Step("pack", "Packing one program", 60, packing.rehearse), *STEPS)
+REST = (
+    Step("decoding", "Larger batches and other types", 110, speeds.decoding),
+    Step("speculation", "Speculation", 50, speeds.speculation),
+    Step("training", "Training", 50, speeds.training),
+    Step("peer_training", "Training with Transformers", 30, speeds.peer_training),
+    Step("parity", "Parity with Transformers", 35, checks.parity, "mark", 4),
+    Step("peers_compiled", "Transformers, compiled", 45, speeds.peers_compiled),
+    Step("requests", "Requests of the host", 25, speeds.requests),
+    Step("ncu", "Kernels seen by ncu", 20, speeds.ncu),
+    Step("sanitizer", "Accesses to memory", 10, speeds.sanitizer),
+)
+PLANS = {"first": FIRST, "rest": REST}
+# A loan is 900 s: two starts of at most 120 s, and 30 s of each call around its steps, leave this.
+MOST_S = {"first": 250.0, "rest": 380.0}
 
 
-def chosen(names: str | None, dry: bool) -> tuple[Step, ...]:
-    """The steps named by "a,b", in the plan's order; all by default."""
-    steps = tuple(dataclasses.replace(step, limit_s=DRY_LIMIT_S) for step in DRY_STEPS) if dry else STEPS
-    if not names:
-        return steps
-    wanted = [name for name in names.split(",") if name]
+def sum_of(name: str) -> float:
+    return sum(step.limit_s for step in PLANS[name])
+
+
+def chosen(plan: str | None, names: str | None, dry: bool) -> tuple[Step, ...]:
+    """The steps of a plan, or those named by "a,b" in the plan's order. Dry runs and names need no plan."""
+    if plan is None and not names and not dry:
+        raise Problem("--plan is missing", "first or rest: a loan's first call, and its second",
+                      "neither a plan nor --steps")
+    steps = PLANS[plan] if plan else FIRST + REST
+    if dry:
+        steps = tuple(dataclasses.replace(step, limit_s=DRY_LIMIT_S) for step in steps)
+    wanted = [name for name in (names or "").split(",") if name] or [step.name for step in steps]
     known = [step.name for step in steps]
     unknown = [name for name in wanted if name not in known]
     if unknown:
         raise Problem("--steps: unknown step", ", ".join(known), ", ".join(unknown))
     return tuple(step for step in steps if step.name in wanted)
+
+
+def table_of(name: str) -> tables.Table:
+    rows = [(step.name, f"{step.limit_s:.0f}", str(step.at_once), step.gate, (step.work.__doc__ or "").rstrip("."))
+            for step in PLANS[name]]
+    rows.append(("sum", f"{sum_of(name):.0f}", "", "", f"at most {MOST_S[name]:.0f}"))
+    return tables.Table(f"--plan {name}", "", ("step", "s", "at once", "gate", "what it does"), tuple(rows))
+
+
+def show() -> int:
+    """Prints both plans. Returns 1 if the limits of one are too long for its call."""
+    print("\n\n".join(tables.console(table_of(name)) for name in PLANS))
+    return int(any(sum_of(name) > MOST_S[name] for name in PLANS))

@@ -95,8 +95,8 @@ def llama_config(sizes: Sizes) -> dict:
             "hidden_size": sizes.width, "intermediate_size": sizes.ff_width, "num_hidden_layers": sizes.layers,
             "num_attention_heads": sizes.heads, "num_key_value_heads": sizes.heads, "head_dim": sizes.head_width,
             "max_position_embeddings": sizes.positions, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
-            "hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "tie_word_embeddings": False, "bos_token_id": 0,
-            "eos_token_id": 1, "pad_token_id": 0, "dtype": "float32"}
+            "hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "tie_word_embeddings": False,
+            "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 0, "dtype": "float32"}
 
 
 def write_weights(path: pathlib.Path, parameters: Parameters, seed: int) -> None:

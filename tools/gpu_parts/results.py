@@ -1,16 +1,19 @@
-"""results.json of a run: complete after each step, whatever happens next."""
+"""results.json and logs.tar.gz of a run: complete after each step, whatever happens next."""
 
 from __future__ import annotations
 
 import json
 import os
 import pathlib
+import tarfile
 from typing import Any
 
 from gpu_parts.places import Problem
 
 FORMAT = 1
 NAME = "results.json"
+LOGS = "logs.tar.gz"
+LOG_BYTES = 1 << 20
 
 
 def write(path: pathlib.Path, results: dict[str, Any]) -> None:
@@ -24,17 +27,33 @@ def write(path: pathlib.Path, results: dict[str, Any]) -> None:
     os.replace(partial, path)
 
 
-def move_aside(path: pathlib.Path) -> pathlib.Path | None:
-    """Renames the results of an earlier run to results.1.json, results.2.json, ... Returns the new name.
+def write_logs(path: pathlib.Path, folder: pathlib.Path) -> None:
+    """Replaces the archive of all output of programs, of which it has the last LOG_BYTES each."""
+    partial = path.with_name(path.name + ".partial")
+    with tarfile.open(partial, "w:gz") as tar:
+        for file in sorted(folder.iterdir()):
+            info = tar.gettarinfo(file, arcname=f"logs/{file.name}")
+            with file.open("rb") as content:
+                content.seek(max(0, info.size - LOG_BYTES))
+                info.size = min(info.size, LOG_BYTES)
+                tar.addfile(info, content)
+    os.replace(partial, path)
 
-    A run never goes on in the file of another one: the numbers of one file are of one machine at one time. The results
-    of a dry run are worth nothing, so they are overwritten."""
+
+def move_aside(path: pathlib.Path) -> pathlib.Path | None:
+    """Renames the results of an earlier run to results.1.json, results.2.json, ... and its logs to logs.1.tar.gz.
+
+    Returns the new name. A run never goes on in the file of another one: the numbers of one file are of one machine at
+    one time. The results of a dry run are worth nothing, so they are overwritten."""
     if not path.exists() or is_dry(path):
         return None
     number = 1
     while (aside := path.with_name(f"{path.stem}.{number}{path.suffix}")).exists():
         number += 1
     os.rename(path, aside)
+    logs = path.with_name(LOGS)
+    if logs.exists():
+        os.rename(logs, path.with_name(LOGS.replace(".", f".{number}.", 1)))
     return aside
 
 
@@ -57,6 +76,11 @@ def read(path: pathlib.Path) -> dict[str, Any]:
         raise Problem("the results are of another form", f"format {FORMAT} with steps", f"format {found}",
                       "make them again with this version's tools/gpu run")
     return results
+
+
+def marks(step: dict[str, Any]) -> bool:
+    """Whether a step's checks failed or were not done, so that the numbers of the run may be wrong."""
+    return step.get("gate") in ("mark", "stop") and step["status"] in ("failed", "out of time")
 
 
 def not_run(results: dict[str, Any]) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 WIDTH = 100
+COMMON = ("measure", "device", "dtype", "own_kernels", "recorded", "warnings")  # which a page needs to say once
 Record = dict[str, Any]
 
 
@@ -41,6 +42,15 @@ def word(key: str) -> Callable[[Record], str]:
     return lambda record: str(record.get(key, "–"))
 
 
+def plain(key: str) -> Callable[[Record], str]:
+    """A number with four digits, anything else as it is."""
+    return lambda record: f"{record[key]:.4g}" if isinstance(record.get(key), float) else str(record.get(key, "–"))
+
+
+def passed(record: Record) -> str:
+    return {True: "yes", False: "no"}.get(record.get("passed"), "no gate")
+
+
 def share(key: str, of: str) -> Callable[[Record], str]:
     return lambda record: f"{record.get(key, '–')} of {record.get(of, '–')}"
 
@@ -53,8 +63,15 @@ def relative(tokens: int) -> Callable[[Record], str]:
     return text
 
 
+def way_of(record: Record) -> str:
+    """What a run had on or off; "default" if nothing."""
+    marks = ["kernels off" if record.get("kernels") == "off" else "", record.get("steps", ""),
+             record.get("launch", ""), "again" if record.get("run") == "again" else ""]
+    return ", ".join(mark for mark in marks if mark) or "default"
+
+
 SHAPE, TYPE, BATCH = Column("shape", word("shape")), Column("type", word("dtype")), Column("batch", word("batch"))
-STEPS = Column("steps", lambda record: record["steps"] if record.get("steps") in ("eager", "programs") else "default")
+WAY = Column("way", way_of)
 PAIR = Column("target + drafter", lambda record: f"{record.get('target')} + {record.get('drafter')}")
 
 # A table for each measure: title, sentence, columns.
@@ -64,25 +81,25 @@ MEASURES: dict[str, tuple[str, str, tuple[Column, ...]]] = {
         Column("GB/s", number("gb_per_second", 0)))),
     "greedy": ("Greedy decoding", "Roofline: the time to read the weights once at the run's copy bandwidth, over the "
                "step's.", (
-                   SHAPE, TYPE, BATCH, STEPS, Column("ms a step", number("ms_per_step", 3)),
+                   SHAPE, TYPE, BATCH, WAY, Column("ms a step", number("ms_per_step", 3)),
                    Column("tokens/s", number("tokens_per_second", 0)),
-                   Column("with encoder", number("with_encoder", 0)),
-                   Column("weights MB", number("weight_mb", 0)),
-                   Column("roofline %", number("roofline_share", 1, 100)))),
+                   Column("with encoder", number("with_encoder", 0)), Column("weights MB", number("weight_mb", 0)),
+                   Column("roofline %", number("roofline_share", 1, 100)), Column("nodes", number("nodes", 0)))),
     "verification": ("Verification curves", "Time of a step of L tokens over that of one.", (
-        SHAPE, TYPE, BATCH, STEPS, Column("ms of one", number("ms_of_one", 3)),
+        SHAPE, TYPE, BATCH, WAY, Column("ms of one", number("ms_of_one", 3)),
         *(Column(f"L={count}", relative(count)) for count in (2, 4, 5, 8, 16)))),
     "drafting": ("Cost of drafting", "c: a drafter's step over the target's, measured and by bytes of weights.", (
-        PAIR, TYPE, BATCH, STEPS, Column("target ms", number("target_ms", 3)),
-        Column("drafter ms", number("draft_ms", 3)), Column("c", number("cost_ratio")), Column("c by bytes", number("cost_ratio_by_bytes")))),
+        PAIR, TYPE, BATCH, WAY, Column("target ms", number("target_ms", 3)),
+        Column("drafter ms", number("draft_ms", 3)), Column("c", number("cost_ratio")),
+        Column("c by bytes", number("cost_ratio_by_bytes")))),
     "speculation": ("Speculation at known acceptance", "Tokens are kept by coins of probability alpha; predicted from "
                     "the run's own step times.", (
-                        PAIR, TYPE, BATCH, STEPS, Column("G", word("window")), Column("alpha", number("alpha")),
+                        PAIR, TYPE, BATCH, WAY, Column("G", word("window")), Column("alpha", number("alpha")),
                         Column("found", number("alpha_found")), Column("tok/run", number("tokens_per_run")),
                         Column("speedup", number("speedup")), Column("predicted", number("predicted")),
                         Column("ratio", number("measured_over_predicted")))),
     "requests": ("Requests of the host", "Counted by LibTorch's profiler; – where it saw no kernels.", (
-        SHAPE, TYPE, STEPS, Column("a", word("unit")), Column("layers", word("layers")),
+        SHAPE, TYPE, WAY, Column("a", word("unit")), Column("layers", word("layers")),
         Column("kernels", number("kernels", 1)), Column("launches", number("launches", 1)),
         Column("graphs", number("graphs", 1)), Column("copies in", number("copies_to_device", 1)),
         Column("out", number("copies_to_host", 1)), Column("waits", number("waits", 1)),
@@ -103,16 +120,20 @@ MEASURES: dict[str, tuple[str, str, tuple[Column, ...]]] = {
         Column("target tok/s", number("tokens_per_second", 0)))),
     "parity": ("Parity with Transformers", "Random models; logits: largest difference over the largest logit.", (
         Column("model", word("model")), TYPE, Column("equal lines", share("equal_lines", "lines")),
-        Column("logits", power("logits_difference")), Column("equal choices %", number("equal_choices", 2, 100)))),
+        Column("logits", power("logits_difference")), Column("equal choices %", number("equal_choices", 2, 100)),
+        Column("passed", passed))),
+    "check": ("Checks of own kernels and steps", "Differences are at most their bound, counts at least theirs.", (
+        Column("check", word("check")), SHAPE, TYPE, Column("value", power("value")), Column("bound", power("bound")),
+        Column("passed", passed))),
+    "ncu": ("Kernels seen by ncu", "Medians over launches in replayed steps; bytes of the device's memory.", (
+        Column("kernel", word("kernel")), Column("launches", word("launches")), Column("µs", number("us")),
+        Column("GB/s", number("gb_per_second", 0)))),
     "problem": ("Problems", "Settings that failed while the rest went on.", (
         SHAPE, TYPE, Column("problem", word("problem")))),
 }
-LOSSLESS = ("Speculative decoding beside greedy", "Lines equal to greedy decoding: of the same batch, of batch 1.", (
-    TYPE, BATCH, Column("method", word("method")), Column("same batch", share("equal_to_greedy", "lines")),
-    Column("batch 1", share("equal_to_greedy_of_one", "lines"))))
-SUITES = ("Tests on the device", "Shards that are killed or crash count as failed.", (
-    Column("program", word("program")), Column("tests", word("tests")), Column("failed", word("failed")),
-    Column("skipped", word("skipped")), Column("seconds", word("seconds"))))
+SUITES = ("Tests on the device", "A process each; one that is killed or crashes counts as a failure.", (
+    Column("program", word("program")), Column("suite", word("suite")), Column("tests", word("tests")),
+    Column("failed", word("failed")), Column("skipped", word("skipped")), Column("seconds", word("seconds"))))
 
 
 def table(form: tuple[str, str, tuple[Column, ...]], records: list[Record]) -> Table:
@@ -125,13 +146,18 @@ def tables_of_step(step: Record) -> list[Table]:
     """The tables of a step's record, one a measure, in the order in which measures first came."""
     data = step.get("data", {})
     records = data.get("records", [])
-    if step["name"] == "lossless" and records:
-        return [table(LOSSLESS, records)]
     found = [table(SUITES, data["suites"])] if data.get("suites") else []
     for measure in dict.fromkeys(record.get("measure") for record in records):
-        if measure in MEASURES:
-            found.append(table(MEASURES[measure], [record for record in records if record["measure"] == measure]))
+        own = [record for record in records if record.get("measure") == measure]
+        found.append(table(MEASURES.get(measure) or plain_form(str(measure), own), own))
     return found
+
+
+def plain_form(measure: str, records: list[Record]) -> tuple[str, str, tuple[Column, ...]]:
+    """A form for a measure that has none: all keys that records have, but for those that they share with others."""
+    keys = [key for key in dict.fromkeys(key for record in records for key in record) if key not in COMMON]
+    columns = tuple(Column(key.replace("_", " "), plain(key)) for key in keys)
+    return f"Measure: {measure.replace('_', ' ')}", "As the program says it.", columns
 
 
 def widths_of(made: Table) -> list[int]:
@@ -163,6 +189,6 @@ def console(made: Table) -> str:
 
 
 def markdown(made: Table) -> str:
-    lines = [f"## {made.title}", "", made.says, "", "| " + " | ".join(made.head) + " |", "|" + "---|" * len(made.head)]
+    lines = [f"### {made.title}", "", made.says, "", "| " + " | ".join(made.head) + " |", "|" + "---|" * len(made.head)]
     lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in made.rows]
     return "\n".join(lines)
