@@ -16,6 +16,12 @@ void Records::add(const std::string& measure, const nlohmann::ordered_json& valu
   nlohmann::ordered_json record{{"measure", measure}};
   record.update(common_);
   record.update(values);
+  const DeviceExecution now = device_execution();
+  DeviceExecution since = now;
+  since.kernel_launches -= before_.kernel_launches;
+  since.replays -= before_.replays;
+  record.update(execution_json(since));
+  before_ = now;
   fmt::print("{}\n", record.dump());
   std::fflush(stdout);
   all_.push_back(std::move(record));
