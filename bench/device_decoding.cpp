@@ -13,8 +13,8 @@
 #include <CLI/CLI.hpp>
 
 #include "base/allocator.h"
-#include "base/device.h"
 #include "base/error.h"
+#include "bench/support/bench_device.h"
 #include "bench/support/decoding_measures.h"
 #include "bench/support/random_model.h"
 #include "bench/support/shapes.h"
@@ -45,7 +45,7 @@ struct Flags {
 };
 
 void add_flags(CLI::App& app, Flags& flags) {
-  app.add_option("--device", flags.device, "auto, cpu, cuda or cuda:N");
+  app.add_option("--device", flags.device, "auto, cpu, cuda, cuda:N or standin");
   app.add_option("--dtype", flags.dtype, "fp32, bf16, fp16 or fp64");
   app.add_option("--shapes", flags.shapes, "shapes that decode alone: t5-small,t5-large,...");
   app.add_option("--pairs", flags.pairs, "TARGET:DRAFTER,... for drafting and speculation");
@@ -66,7 +66,7 @@ void add_flags(CLI::App& app, Flags& flags) {
 
 bench::MeasureSettings settings_of(const Flags& flags) {
   bench::MeasureSettings settings;
-  settings.device = choose_device(flags.device);
+  settings.device = bench::prepare_device(flags.device, flags.threads);
   settings.type = parse_dtype(flags.dtype);
   settings.rounds = flags.rounds;
   settings.source = flags.source;
@@ -136,8 +136,7 @@ void measure(const Flags& flags) {
   const bench::MeasureSettings settings = settings_of(flags);
   const std::vector<Pair> pairs = pairs_of(flags);
   for (const std::string& name : bench::split_list(flags.shapes)) bench::shape_config(name);
-  set_threads(flags.threads);
-  bench::Records records(flags.json, {{"device", device_description(settings.device)}, {"dtype", flags.dtype}});
+  bench::Records records(flags.json, {{"device", bench::device_label(settings.device)}, {"dtype", flags.dtype}});
   bench::DecodingMeasures measures(settings, flags.copy_mb << 20, records);
   for (const std::string& name : bench::split_list(flags.shapes)) {
     guarded(name, records, [&] { measure_shape(flags, settings, name, measures); });

@@ -12,10 +12,10 @@
 #include <CLI/CLI.hpp>
 #include <c10/core/CachingDeviceAllocator.h>
 
-#include "base/device.h"
 #include "base/error.h"
 #include "base/statistics.h"
 #include "base/timing.h"
+#include "bench/support/bench_device.h"
 #include "bench/support/random_model.h"
 #include "bench/support/records.h"
 #include "bench/support/shapes.h"
@@ -42,7 +42,7 @@ struct Flags {
 };
 
 void add_flags(CLI::App& app, Flags& flags) {
-  app.add_option("--device", flags.device, "auto, cpu, cuda or cuda:N");
+  app.add_option("--device", flags.device, "auto, cpu, cuda, cuda:N or standin");
   app.add_option("--shapes", flags.shapes, "t5-small,t5-large,...");
   app.add_option("--precisions", flags.precisions, "fp32, or bf16 for matrix products in it, or both");
   app.add_option("--dropouts", flags.dropouts)->delimiter(',');
@@ -57,9 +57,9 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--json", flags.json, "also write the records here");
 }
 
-// Bytes that tensors took at most since the last call; null on CPUs, whose allocator does not count.
+// Bytes that tensors took at most since the last call; null where the allocator does not count.
 Json peak_memory_mb(at::Device device) {
-  if (device.is_cpu()) return nullptr;
+  if (!device.is_cuda()) return nullptr;
   auto* allocator = c10::getDeviceAllocator(device.type());
   constexpr size_t kAll = 0;  // of all pools
   const int64_t peak = allocator->getDeviceStats(device.index()).allocated_bytes.at(kAll).peak;
@@ -69,9 +69,9 @@ Json peak_memory_mb(at::Device device) {
 
 // The rate of a large bf16 matrix product: what the device reaches, beside what its data sheet says.
 void measure_matrix(const Flags& flags, at::Device device, bench::Records& records) {
-  const auto options = at::TensorOptions(device).dtype(at::kBFloat16);
-  const at::Tensor a = at::randn({flags.matrix, flags.matrix}, options);
-  const at::Tensor b = at::randn({flags.matrix, flags.matrix}, options);
+  const bench::RandomNumbers numbers(device);
+  const at::Tensor a = numbers.normal("a", {flags.matrix, flags.matrix}, 1, at::kBFloat16);
+  const at::Tensor b = numbers.normal("b", {flags.matrix, flags.matrix}, 1, at::kBFloat16);
   std::vector<double> seconds;
   for (int64_t round = -3; round < 2 * flags.rounds; ++round) {
     synchronize(device);
@@ -130,8 +130,7 @@ void guarded(const Flags& flags, const Setting& setting, at::Device device, benc
 }
 
 void measure_all(const Flags& flags) {
-  const at::Device device = choose_device(flags.device);
-  set_threads(flags.threads);
+  const at::Device device = bench::prepare_device(flags.device, flags.threads);
   std::vector<Setting> settings;
   for (const std::string& shape : bench::split_list(flags.shapes)) {
     bench::shape_config(shape);
@@ -142,7 +141,7 @@ void measure_all(const Flags& flags) {
       for (const double dropout : flags.dropouts) settings.push_back({shape, precision, dropout});
     }
   }
-  bench::Records records(flags.json, {{"device", device_description(device)}});
+  bench::Records records(flags.json, {{"device", bench::device_label(device)}});
   if (flags.matrix > 0) measure_matrix(flags, device, records);
   for (const Setting& setting : settings) guarded(flags, setting, device, records);
 }

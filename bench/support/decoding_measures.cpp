@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/device_execution.h"
 #include "base/statistics.h"
 #include "bench/support/coin_acceptance.h"
 #include "bench/support/device_counts.h"
@@ -45,23 +46,54 @@ Generator greedy_generator(const NamedModel& named, int64_t rows, int64_t new_to
   return {models, options_of("greedy", rows, new_tokens)};
 }
 
-// A generator whose drafts are kept at a known rate.
-Generator coin_generator(const NamedModel& target, const NamedModel& drafter, const infer::DecodeOptions& options,
-                         double alpha) {
-  infer::GenerationModels models;
-  models.target = &target.model;
-  models.drafter = infer::as_drafter(drafter.model);
-  auto parts =
-      infer::make_parts(options, std::make_unique<infer::ModelDrafter>(drafter.model, target.model.info().vocabulary));
-  parts.acceptance = std::make_unique<CoinAcceptance>(std::move(parts.acceptance), alpha);
-  return {models, options, std::move(parts)};
-}
-
-DecodeStats decode(Generator& generator, const Sources& sources) {
-  const auto results = generator.generate(sources);
+DecodeStats decode(Generator& generator, const Sources& sources, uint64_t first_line = 0) {
+  const auto results = generator.generate(sources, first_line);
   infer::throw_if_failed(results);
   return infer::total(results);
 }
+
+// Decoding whose drafts are kept at a known rate, by other coins in each run.
+class CoinDecoding {
+ public:
+  CoinDecoding(const NamedModel& target, const NamedModel& drafter, const infer::DecodeOptions& options, double alpha)
+      : options_(options) {
+    const int64_t numbers = *options.max_new_tokens + *options.window + 1;
+    coins_ = at::zeros({options.lines_together(), numbers, 3},
+                       at::TensorOptions(target.model.info().device).dtype(at::kDouble));
+    infer::GenerationModels models;
+    models.target = &target.model;
+    models.drafter = infer::as_drafter(drafter.model);
+    auto parts = infer::make_parts(
+        options, std::make_unique<infer::ModelDrafter>(drafter.model, target.model.info().vocabulary));
+    parts.acceptance = std::make_unique<CoinAcceptance>(std::move(parts.acceptance), alpha, coins_);
+    generator_.emplace(models, options, std::move(parts));
+  }
+
+  DecodeStats run(const Sources& sources) {
+    const uint64_t first_line = next_line_;
+    next_line_ += sources.size();
+    coins_.copy_(coins_of(first_line));
+    return decode(*generator_, sources, first_line);
+  }
+
+ private:
+  // Returns the numbers that lines have on the host, too.
+  at::Tensor coins_of(uint64_t first_line) const {
+    at::Tensor coins = at::zeros(coins_.sizes(), at::kDouble);
+    auto values = coins.accessor<double, 3>();
+    constexpr auto kUse = infer::Draw::kAccept;
+    for (int64_t b = 0; b < coins.size(0); ++b) {
+      const infer::RowRandom random(options_.seed, first_line + static_cast<uint64_t>(b), 0);
+      for (int64_t n = 0; n < coins.size(1); ++n) values[b][n][static_cast<int64_t>(kUse)] = random.uniform(kUse, n);
+    }
+    return coins;
+  }
+
+  infer::DecodeOptions options_;
+  at::Tensor coins_;
+  std::optional<Generator> generator_;
+  uint64_t next_line_ = 0;
+};
 
 // Share of examined drafted tokens that were kept.
 double kept_share(const DecodeStats& stats) {
@@ -127,8 +159,10 @@ void DecodingMeasures::greedy(const NamedModel& named, int64_t rows) {
   Generator generator = greedy_generator(named, rows, settings_.new_tokens);
   std::vector<double> seconds;
   std::vector<double> whole;
+  std::vector<DeviceExecution> ran{device_execution()};  // before each round
   for (int64_t round = -1; round < settings_.rounds; ++round) {
     const DecodeStats stats = decode(generator, sources);
+    ran.push_back(device_execution());
     if (round < 0) continue;
     seconds.push_back(stats.seconds.decode() / static_cast<double>(settings_.new_tokens));
     whole.push_back(stats.seconds.total());
@@ -136,6 +170,9 @@ void DecodingMeasures::greedy(const NamedModel& named, int64_t rows) {
   const auto [least, most] = std::ranges::minmax(seconds);
   const double step = median(seconds);
   const auto bytes = static_cast<double>(infer::step_weight_bytes(named.model.config(), settings_.type));
+  // Only the first run did a step and recorded one.
+  const int64_t of_two_steps = 2 * ran[1].kernel_launches - ran[0].kernel_launches - ran[2].kernel_launches;
+  const bool recorded = ran[1].recordings > ran[0].recordings;
   records_.add("greedy", {{"shape", named.name},
                           {"batch", rows},
                           {"ms_per_step", kMilli * step},
@@ -144,7 +181,9 @@ void DecodingMeasures::greedy(const NamedModel& named, int64_t rows) {
                           {"tokens_per_second", static_cast<double>(rows) / step},
                           {"with_encoder", static_cast<double>(rows * settings_.new_tokens) / median(whole)},
                           {"weight_mb", bytes / 1e6},
-                          {"roofline_share", bytes / bandwidth_ / step}});
+                          {"roofline_share", bytes / bandwidth_ / step},
+                          {"nodes", recorded ? Json(ran[1].nodes) : Json(nullptr)},
+                          {"own_nodes", recorded ? Json(of_two_steps / 2) : Json(nullptr)}});
 }
 
 void DecodingMeasures::verification(const NamedModel& named, int64_t rows) {
@@ -204,12 +243,12 @@ void DecodingMeasures::speculation(const NamedModel& target, const NamedModel& d
   const auto options = options_of("speculative", rows, settings_.new_tokens, settings_.window);
   Generator greedy = greedy_generator(target, rows, settings_.new_tokens);
   for (const double alpha : settings_.alphas) {
-    Generator coin = coin_generator(target, drafter, options, alpha);
+    CoinDecoding coin(target, drafter, options, alpha);
     std::vector<double> speedups;
     DecodeStats all;
     for (int64_t round = -1; round < settings_.rounds; ++round) {
       const double plain = decode(greedy, sources).seconds.decode();
-      const DecodeStats stats = decode(coin, sources);
+      const DecodeStats stats = coin.run(sources);
       if (round < 0) continue;
       speedups.push_back(plain / stats.seconds.decode());
       all += stats;
@@ -234,9 +273,9 @@ void DecodingMeasures::round_requests(const NamedModel& target, const NamedModel
   constexpr int64_t kRounds = 3;
   const auto counts_of = [&](int64_t rounds) {
     const auto options = options_of("speculative", 1, rounds * (settings_.window + 1), settings_.window);
-    Generator generator = coin_generator(target, drafter, options, 1.0);
-    decode(generator, sources);
-    return count_requests([&] { decode(generator, sources); }, settings_.device);
+    CoinDecoding coin(target, drafter, options, 1.0);
+    coin.run(sources);
+    return count_requests([&] { coin.run(sources); }, settings_.device);
   };
   const DeviceCounts less = counts_of(kRounds);
   Json values{{"shape", target.name + " + " + drafter.name},

@@ -31,8 +31,8 @@ class DecodingMeasures {
   // Measures the copy bandwidth at once, for the roofline shares. The records must outlive the measures.
   DecodingMeasures(MeasureSettings settings, int64_t copy_bytes, Records& records);
 
-  // Greedy decoding: time of a step, tokens/s of all rows, with encoder and prefill too, and share of the time that
-  // reading the weights takes.
+  // Greedy decoding: time of a step, tokens/s of all rows, with encoder and prefill too, share of the time that reading
+  // the weights takes, and nodes of a recorded step.
   void greedy(const NamedModel& named, int64_t rows);
   // Time of a step of L tokens a row beside a step of one token.
   void verification(const NamedModel& named, int64_t rows);

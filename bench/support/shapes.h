@@ -8,8 +8,8 @@
 
 namespace draftsmith::bench {
 
-// Returns the configuration of a shape: t5-small, t5-large, mt5-large, llama-1b, llama-8b, or one of the tiny shapes
-// tiny-t5, tiny-t5-drafter, tiny-llama. Its outputs never end. Throws UserError for other names.
+// Returns the configuration of a shape: t5-small, t5-base, t5-large, mt5-large, llama-1b, llama-8b, or one of the tiny
+// shapes tiny-t5, tiny-t5-drafter, tiny-llama. Its outputs never end. Throws UserError for other names.
 model::TransformerConfig shape_config(const std::string& name);
 
 // Returns the floating-point operations of one training step without recomputation: three times those of the forward
