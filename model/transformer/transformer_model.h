@@ -52,7 +52,7 @@ class TransformerModel : public LanguageModel {
   void to(at::Device device, at::ScalarType dtype);
   void requires_grad(bool on);
   // Packs weights for decoding (fused QKV, prepacked linears) beside the parameters, which must not change afterwards.
-  // Undone by unpack().
+  // Undone by unpack(). Both invalidate states: recorded steps read the weights as they were.
   void pack();
   void unpack();
 
