@@ -2,8 +2,6 @@
 
 #include <stdexcept>
 
-#include "base/device.h"
-
 namespace draftsmith {
 
 KernelSource kernel_source(std::span<const KernelText> texts, std::string_view name, std::vector<std::string> options) {
@@ -22,15 +20,11 @@ KernelSource kernel_source(std::span<const KernelText> texts, std::string_view n
 }
 
 KernelSource kernel_source_of_type(std::span<const KernelText> texts, std::string_view name, const std::string& prefix,
-                                   c10::ScalarType type) {
-  const bool half = type == c10::kHalf;
-  if (!half && type != c10::kFloat && type != c10::kBFloat16) throw std::logic_error("no kernels have this type");
-  KernelSource source = kernel_source(texts, name,
-                                      {"--fmad=false", "-D" + prefix + "_SUFFIX=" + dtype_name(type),
-                                       "-D" + prefix + "_TYPE=" +
-                                           (half                  ? "Half"
-                                            : type == c10::kFloat ? "Float"
-                                                                  : "BFloat16")});
+                                   const std::string& type) {
+  const std::string of_kernels = type == "fp32" ? "Float" : type == "bf16" ? "BFloat16" : type == "fp16" ? "Half" : "";
+  if (of_kernels.empty()) throw std::logic_error("no kernels have the type " + type);
+  KernelSource source = kernel_source(
+      texts, name, {"--fmad=false", "-D" + prefix + "_SUFFIX=" + type, "-D" + prefix + "_TYPE=" + of_kernels});
   source.waits_for_inputs = true;
   return source;
 }

@@ -6,8 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include <c10/core/ScalarType.h>
-
 namespace draftsmith {
 
 // File of kernels, or a header that such files include, by its path below the repository.
@@ -32,10 +30,10 @@ std::span<const KernelText> base_kernel_texts();
 KernelSource kernel_source(std::span<const KernelText> texts, std::string_view name,
                            std::vector<std::string> options = {});
 
-// Returns the source likewise for the kernels of fp32, bf16 or fp16 alone: with -DPREFIX_SUFFIX=bf16 and
-// -DPREFIX_TYPE=BFloat16, and --fmad=false. Its kernels must wait for
-// their inputs. Throws std::logic_error for other types.
+// Returns the source likewise for the kernels of one type alone, "fp32", "bf16" or "fp16": with -DPREFIX_SUFFIX=bf16
+// and -DPREFIX_TYPE=BFloat16, and --fmad=false. Its kernels must wait for their inputs. Throws std::logic_error for
+// other types.
 KernelSource kernel_source_of_type(std::span<const KernelText> texts, std::string_view name, const std::string& prefix,
-                                   c10::ScalarType type);
+                                   const std::string& type);
 
 }  // namespace draftsmith

@@ -20,7 +20,6 @@ namespace {
 using infer::random_sources;
 using Ids = std::vector<std::vector<int64_t>>;
 
-constexpr int64_t kLines = 8;
 constexpr int64_t kManyRows = 16;
 constexpr int64_t kWindow = 4;  // of drafts
 constexpr int64_t kSteps = 4;   // of one token: the first as it is, the second recorded, the others replayed
@@ -81,12 +80,8 @@ double relative_difference(const at::Tensor& found, const at::Tensor& expected) 
 
 class Checks {
  public:
-  Checks(const CheckSettings& settings, int64_t source, int64_t new_tokens, const OnCheck& report)
-      : settings_(settings),
-        source_(source),
-        new_tokens_(new_tokens),
-        report_(report),
-        config_(shape_config(settings.shape)) {}
+  Checks(const CheckSettings& settings, int64_t source, const OnCheck& report)
+      : settings_(settings), source_(source), report_(report), config_(shape_config(settings.shape)) {}
 
   // Does a check, which returns value, bound and note, and reports it; an error fails it.
   void add(const std::string& name, const std::function<CheckResult()>& check) const {
@@ -142,7 +137,7 @@ class Checks {
     if (exact()) return found;
     if (launches_ == 0) found.note = "LibTorch's products of several rows round differently";
     if (rows > 1) found.note = "encoder and prompts are rounded differently in a batch";
-    if (!found.note.empty()) found.bound = kLines;
+    if (!found.note.empty()) found.bound = static_cast<double>(settings_.lines);
     return found;
   }
 
@@ -182,7 +177,7 @@ class Checks {
     options.method = method;
     options.temperature = 0;
     options.batch_size = rows;
-    options.max_new_tokens = new_tokens_;
+    options.max_new_tokens = settings_.new_tokens;
     infer::GenerationModels models;
     models.target = &model;
     if (options.drafts()) {
@@ -192,7 +187,7 @@ class Checks {
       if (method == "assisted") options.schedule = "constant";  // never more rows than own kernels take
     }
     infer::Generator generator(models, options);
-    const auto results = generator.generate(random_sources(kLines, source_, config_.vocabulary));
+    const auto results = generator.generate(random_sources(settings_.lines, source_, config_.vocabulary));
     infer::throw_if_failed(results);
     Ids ids;
     for (const auto& result : results) ids.push_back(result.ids);
@@ -231,8 +226,7 @@ class Checks {
   }
 
   const CheckSettings& settings_;
-  int64_t source_;      // tokens of a source or prompt
-  int64_t new_tokens_;  // of an output
+  int64_t source_;  // tokens of a source or prompt
   const OnCheck& report_;
   model::TransformerConfig config_;
   std::unique_ptr<model::TransformerModel> target_;
@@ -245,7 +239,7 @@ class Checks {
 }  // namespace
 
 void check_ways(const CheckSettings& settings, const OnCheck& report) {
-  Checks checks(settings, 16, 16, report);
+  Checks checks(settings, 16, report);
   checks.add("kernels_found", [&] { return checks.launches(); });
   checks.add("graph_recorded", [&] { return checks.replays(); });
   checks.add("ids_default_eager", [&] { return checks.greedy_without(Without::kRecordings); });
@@ -256,7 +250,7 @@ void check_ways(const CheckSettings& settings, const OnCheck& report) {
 }
 
 void check_numbers(const CheckSettings& settings, const OnCheck& report) {
-  Checks checks(settings, 32, 24, report);
+  Checks checks(settings, 32, report);
   checks.add("logits_kernels", [&] { return checks.logits_without_kernels(); });
   checks.add("row_alone", [&] { return checks.rows_that_differ(); });
   checks.add("lossless_eager", [&] { return checks.greedy_without(Without::kRecordings); });

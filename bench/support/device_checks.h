@@ -1,6 +1,7 @@
 // Checks that a device decodes as it should: by own kernels and recorded steps, with right numbers, and without loss.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -14,6 +15,8 @@ struct CheckSettings {
   c10::Device device{c10::kCPU};
   c10::ScalarType type = c10::ScalarType::Float;
   bool require_kernels = false;  // a device that runs no own kernels fails
+  int64_t lines = 8;             // that are decoded
+  int64_t new_tokens = 24;       // of each
 };
 
 struct CheckResult {

@@ -69,7 +69,8 @@ int64_t kernel_rows_for(int64_t rows) {
 }  // namespace
 
 KernelSource linear_rows_source(at::ScalarType type) {
-  return kernel_source_of_type(model_kernel_texts(), "model/layers/kernels/linear_rows.cu", "LINEAR_ROWS", type);
+  return kernel_source_of_type(model_kernel_texts(), "model/layers/kernels/linear_rows.cu", "LINEAR_ROWS",
+                               dtype_name(type));
 }
 
 int64_t linear_rows_blocks(int64_t kernel_rows, int64_t outputs, int64_t layers) {

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "base/device.h"
 #include "base/device_kernels.h"
 #include "model/kernel_texts.h"
 
@@ -71,7 +72,7 @@ bool rotate_takes(const at::Tensor& x, const at::Tensor& cosine, const at::Tenso
 }  // namespace
 
 KernelSource step_source(at::ScalarType type) {
-  return kernel_source_of_type(model_kernel_texts(), "model/layers/kernels/step.cu", "STEP", type);
+  return kernel_source_of_type(model_kernel_texts(), "model/layers/kernels/step.cu", "STEP", dtype_name(type));
 }
 
 std::optional<at::Tensor> attend_by_kernel(const CachedAttentionInput& input, const VisibleSlots& slots) {

@@ -99,6 +99,24 @@ TEST_F(ResidentStatesTest, AreTheSmallestThatFit) {
   EXPECT_EQ(memory_of(*model_, *second), other);
 }
 
+// Recorded steps read the cross caches: longer sources give a kept state others.
+TEST_F(ResidentStatesTest, ForgetWhatWasRecordedOverMemoryThatIsReplaced) {
+  const EncoderStates longer = encoded(65, 2);
+  const at::Tensor expected = first_logits(*model_->begin(longer, 20));
+  model_->free_states();
+  auto state = model_->begin(encoded(9, 1), 20);
+  for (int step = 0; step < 3; ++step) {
+    first_logits(*state);
+    state->rollback(std::vector<int64_t>{0, 0});
+  }
+  model_->give_back(std::move(state));
+  state = model_->begin(longer, 20);
+  for (int step = 0; step < 3; ++step) {
+    EXPECT_LT(difference(first_logits(*state), expected), 1e-12);
+    state->rollback(std::vector<int64_t>{0, 0});
+  }
+}
+
 // Later batches begin with the prompts, not with their samples.
 TEST_F(ResidentStatesTest, AreNoneWhoseRowsWereRepeated) {
   const auto llama = varied_model(tiny_llama(), 4, at::kDouble);

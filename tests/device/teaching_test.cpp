@@ -100,7 +100,7 @@ TEST_F(DeviceTeaching, DistillationFromALiveTeacherIsTheCpus) {
   }
 }
 
-// The loss and its slope are one launch for each micro-batch, whatever the divergence.
+// LibTorch's operators compute the divergence and its slope: up to 24 launches more for each micro-batch.
 TEST_F(DeviceTeaching, AStepOfDistillationKeepsItsBudget) {
   if (!on_device::on_standin()) GTEST_SKIP() << "only the stand-in accelerator counts";
   const auto student = on_device::trainee(model::tiny_t5(), test_device(), at::kDouble);
@@ -111,9 +111,7 @@ TEST_F(DeviceTeaching, AStepOfDistillationKeepsItsBudget) {
   for (const char* divergence : {"forward_kl", "reverse_kl", "jsd", "tv"}) {
     const TaughtStep found = step(trainable, distilling(divergence), &source);
     fmt::print("{:<10} {} launches, {} without a teacher\n", divergence, found.counts.all_launches(), plain);
-    EXPECT_EQ(found.counts.launches.at("distill"), 2);
-    EXPECT_FALSE(found.counts.launches.contains("_log_softmax"));
-    EXPECT_LE(found.counts.all_launches(), 1308);
+    EXPECT_LE(found.counts.all_launches(), 1420);
   }
 }
 

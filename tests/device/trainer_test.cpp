@@ -134,6 +134,7 @@ TEST_F(DeviceTrainer, BatchesMadeAheadForAnotherStepAreDropped) {
 
 // The batches of every step but the first are made by other threads, those of an epoch's first step included.
 TEST_F(DeviceTrainer, ThreadsMakeTheBatchesOfLaterSteps) {
+  if (test_device().is_cpu()) GTEST_SKIP() << "batches are made ahead for other devices than the CPU";
   const data::Corpus corpus(folder_ / "corpus.h5");
   data::BatchOrder order(corpus, {.token_budget = 60});
   std::atomic<int64_t> here = 0, elsewhere = 0;
@@ -179,6 +180,7 @@ TEST_F(DeviceTrainer, LeavesNoThread) {
 }
 
 TEST_F(DeviceTrainer, BatchesAreTakenInTheirOrder) {
+  if (test_device().is_cpu()) GTEST_SKIP() << "batches are made ahead for other devices than the CPU";
   const data::Corpus corpus(folder_ / "corpus.h5");
   data::BatchOrder order(corpus, {.token_budget = 60});
   StepBatches batches(order, maker(corpus), test_device(), 2);
@@ -191,6 +193,7 @@ TEST_F(DeviceTrainer, BatchesAreTakenInTheirOrder) {
 
 // Errors of the thread reach the caller as they are.
 TEST_F(DeviceTrainer, ErrorsOfBatchesMadeAheadReachTheCaller) {
+  if (test_device().is_cpu()) GTEST_SKIP() << "batches are made ahead for other devices than the CPU";
   const data::Corpus corpus(folder_ / "corpus.h5");
   data::BatchOrder order(corpus, {.token_budget = 60});
   const auto fails = [&, own = std::this_thread::get_id()](const std::vector<int64_t>& examples) -> HostBatch {
