@@ -21,14 +21,12 @@ std::string architecture_for(int capability, const Nvrtc& compiler) {
   return fmt::format("sm_{}", chosen);
 }
 
-bool compiled_to_wait(const KernelSource& source, const std::string& architecture, bool early_launches) {
-  constexpr int kFirst = 90;  // capability whose hardware launches kernels early
-  return early_launches && source.waits_for_inputs && std::stoi(architecture.substr(3)) >= kFirst;
+KernelSource early_source(KernelSource source) {
+  source.options.push_back("-DEARLY_LAUNCH");
+  return source;
 }
 
-std::string cubin_of(const KernelSource& plain, const std::string& architecture, KernelTools& tools) {
-  KernelSource source = plain;
-  if (compiled_to_wait(source, architecture, tools.early_launches)) source.options.push_back("-DEARLY_LAUNCH");
+std::string cubin_of(const KernelSource& source, const std::string& architecture, KernelTools& tools) {
   const std::string key = kernel_key(source, architecture, tools.compiler.version());
   if (std::optional<std::string> known = tools.cache.find(key)) return *known;
   std::string cubin = tools.compiler.compile(source, architecture).cubin;
@@ -59,14 +57,18 @@ const std::string& KernelLoader::architecture_of(int device) {
 }
 
 bool KernelLoader::launches_early(int device) {
-  return compiled_to_wait(source_, architecture_of(device), tools_->early_launches);
+  return is_early(architecture_of(device));
+}
+
+bool KernelLoader::is_early(const std::string& architecture) const {
+  return tools_->early_launches && source_.waits_for_inputs && std::stoi(architecture.substr(3)) >= kFirstEarly;
 }
 
 void* KernelLoader::library_for(const std::string& architecture) {
   const auto known = libraries_.find(architecture);
   if (known != libraries_.end()) return known->second;
   const CudaRuntime& runtime = tools_->runtime;
-  const std::string cubin = cubin_of(source_, architecture, *tools_);
+  const std::string cubin = cubin_of(is_early(architecture) ? early_source(source_) : source_, architecture, *tools_);
   void* library = nullptr;
   runtime.check(runtime.load_library(&library, cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
                 fmt::format("the kernels of {} cannot be loaded", source_.main.name));

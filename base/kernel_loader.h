@@ -34,12 +34,14 @@ struct KernelTools {
 // Throws RunError if the compiler knows neither.
 std::string architecture_for(int capability, const Nvrtc& compiler);
 
-// Returns whether a source's kernels are compiled and launched so, for an architecture "sm_90": its hardware can do it,
-// and they wait for their inputs.
-bool compiled_to_wait(const KernelSource& source, const std::string& architecture, bool early_launches);
+// First architecture whose hardware launches kernels early.
+constexpr int kFirstEarly = 90;
+
+// Returns a source that waits for its inputs, for kernels that are launched early.
+KernelSource early_source(KernelSource source);
 
 // Returns the source's cubin for an architecture, from the cache or from the compiler. Throws RunError.
-std::string cubin_of(const KernelSource& plain, const std::string& architecture, KernelTools& tools);
+std::string cubin_of(const KernelSource& source, const std::string& architecture, KernelTools& tools);
 
 // Loaded kernels stay until the process ends, and serve all devices of an architecture. Callers lock.
 class KernelLoader {
@@ -51,13 +53,15 @@ class KernelLoader {
   // source cannot be compiled or loaded, or has no such kernel.
   const void* kernel(int device, const std::string& name);
 
-  // Returns whether the kernels of a device are launched early: compiled_to_wait().
+  // Returns whether the kernels of a device are launched early: the tools say so, the source waits for its inputs, and
+  // the hardware can do it.
   bool launches_early(int device);
 
   const KernelTools& tools() const { return *tools_; }
 
  private:
   const std::string& architecture_of(int device);
+  bool is_early(const std::string& architecture) const;
   void* library_for(const std::string& architecture);
 
   KernelSource source_;

@@ -76,8 +76,10 @@ std::vector<KernelSource> all_sources() {
       infer::most_likely_source(),
       train::cross_entropy_source()};
   for (const at::ScalarType type : model::kLinearRowsTypes) {
-    all.push_back(model::step_source(type));
-    all.push_back(model::linear_rows_source(type));
+    for (const KernelSource& source : {model::step_source(type), model::linear_rows_source(type)}) {
+      all.push_back(source);
+      all.push_back(early_source(source));
+    }
   }
   return all;
 }

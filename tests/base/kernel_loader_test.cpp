@@ -114,10 +114,11 @@ TEST_F(KernelLoaderCalls, LaunchEarlyWhatWaits) {
   tools_->early_launches = true;
   EXPECT_FALSE(KernelLoader(source_, tools_).launches_early(0));
   source_.waits_for_inputs = true;
-  EXPECT_TRUE(KernelLoader(source_, tools_).launches_early(0));
-  EXPECT_NE(cubin_of(source_, "sm_90", *tools_), "");
+  KernelLoader early(source_, tools_);
+  EXPECT_TRUE(early.launches_early(0));
+  EXPECT_EQ(early.kernel(0, "set"), &recorded);
   tools_->early_launches = false;
-  EXPECT_NE(cubin_of(source_, "sm_90", *tools_), "");
+  EXPECT_EQ(KernelLoader(source_, tools_).kernel(0, "set"), &recorded);
   EXPECT_EQ(cached_files(), 2u) << "compiled anew";
   tools_->early_launches = true;
   recorded.capability = 80;
