@@ -23,7 +23,7 @@
 #undef LINEAR_ROWS_KERNEL
 #define LINEAR_ROWS_SUFFIX wrong
 #define LINEAR_ROWS_TYPE Float
-#include "linear_rows.cu"  // with another constant: tests/CMakeLists.txt
+#include <wrong_linear_rows.cu>  // with another constant: tests/CMakeLists.txt
 
 namespace draftsmith::bench {
 namespace {
