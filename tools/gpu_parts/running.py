@@ -205,13 +205,6 @@ def check(finished: list[Finished], what: str) -> None:
         raise OutOfTime(what)
 
 
-def run_ours(context: Context, words: list[str], limit_s: float = CHECK_S) -> Finished:
-    """Runs one of our programs."""
-    (finished,) = run_all(context, [Command(words, context.place.environment(), limit_s)])
-    check([finished], pathlib.Path(words[0]).name)
-    return finished
-
-
 def records_of(file: pathlib.Path) -> list[dict[str, Any]]:
     """The records that a bench has written so far."""
     return json.loads(file.read_text())["records"] if file.is_file() else []
