@@ -5,7 +5,6 @@ namespace draftsmith::cli {
 // Each subcommand has one declaration here and one line below.
 std::function<int()> add_train(CLI::App& app);
 std::function<int()> add_eval(CLI::App& app);
-std::function<int()> add_tune(CLI::App& app);
 std::function<int()> add_report(CLI::App& app);
 std::function<int()> add_compare(CLI::App& app);
 std::function<int()> add_validate(CLI::App& app);
@@ -25,7 +24,6 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> list = {
       {"train", "Run a recipe: train models, make teacher outputs, evaluate", add_train},
       {"eval", "Run a suite: measure quality and speed of decoding methods", add_eval},
-      {"tune", "Find the fastest settings of a suite within a quality budget", add_tune},
       {"report", "Show the results of an evaluation, or write them as a page", add_report},
       {"compare", "Show what changed between two evaluations, for users and CI", add_compare},
       {"validate", "Report every error of recipes and suites without running them", add_validate},

@@ -27,21 +27,14 @@ struct EvalFlags {
   fs::path out;
   fs::path markdown;
   bool latency = false;
-  bool tune_router = false;
   int64_t timeout = kJobTimeout;  // seconds
 };
-
-evaluate::SuiteOptions read_suite(const EvalFlags& flags) {
-  evaluate::SuiteOptions options = load_suite(flags.suite, flags.common.set);
-  options.tune_router = options.tune_router || flags.tune_router;
-  return options;
-}
 
 int run_eval(const EvalFlags& flags) {
   const auto launch = find_launch(process_environment());
   const ExecutionOptions execution = launch ? for_launch(flags.common.execution, *launch) : flags.common.execution;
   const ExecutionContext context = begin_execution(execution);
-  evaluate::SuiteOptions options = read_suite(flags);
+  evaluate::SuiteOptions options = load_suite(flags.suite, flags.common.set);
   if (execution.device != "auto") options.device = execution.device;
   options.threads = evaluate::timing_threads(options, flags.common.execution.threads, !launch);
   const fs::path out = flags.out.empty() ? fs::path("results") / options.name : flags.out;
@@ -74,9 +67,6 @@ std::function<int()> add_eval(CLI::App& app) {
       ->type_name("FILE");
   app.add_flag("--latency", flags->latency,
                "Print throughput and percentiles of time a sentence and a token too (files always have them)");
-  app.add_flag("--tune-router", flags->tune_router,
-               "Choose each router's threshold and longest draft by measured tokens per second on validation data, and "
-               "write a copy of the router with these defaults: OUT/router");
   add_timeout_flag(app, flags->timeout);
   add_set_flag(app, flags->common.set);
   add_execution_flags(app, flags->common.execution);

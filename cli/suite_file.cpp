@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "base/toml.h"
 #include "data/datasets/data_path.h"
 #include "data/datasets/dataset_keys.h"
 #include "evaluate/suite/tasks.h"
@@ -47,13 +48,6 @@ void check_lines(const evaluate::SuiteOptions& options, Problems& problems) {
 }
 
 }  // namespace
-
-toml::table suite_table(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
-  Problems problems;
-  toml::table table = read_table(file, overrides, problems);
-  problems.throw_if_any();
-  return table;
-}
 
 evaluate::SuiteOptions load_suite(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
   Problems problems;

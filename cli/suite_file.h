@@ -5,13 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "base/toml.h"
 #include "evaluate/suite/suite_options.h"
 
 namespace draftsmith::cli {
-
-// Reads a suite's table and applies `--set` overlays. Errors: UserError.
-toml::table suite_table(const std::filesystem::path& file, const std::vector<std::string>& overrides);
 
 // Reads a suite and applies `--set` overlays; a path may begin with the name of a task, run or drafter. A suite without
 // a name takes the file's. Errors: a UserError with all problems: missing files and model directories, references that

@@ -28,7 +28,7 @@
 #include "evaluate/results/failed_checks.h"
 #include "evaluate/results/scoring.h"
 #include "evaluate/results/task_summary.h"
-#include "evaluate/router_tuning.h"
+#include "evaluate/suite/setting_defaults.h"
 #include "evaluate/task_preparation.h"
 
 namespace draftsmith::evaluate {
@@ -229,17 +229,13 @@ int64_t timing_threads(const SuiteOptions& options, int64_t given, bool alone) {
 
 SuiteResult run_evaluation(const SuiteOptions& options, const fs::path& out_dir, Engine& engine,
                            const SuiteContext& context) {
-  SuiteOptions suite = with_router_defaults(options.tune_router ? with_tuning_grids(options) : options);
+  SuiteOptions suite = with_router_defaults(options);
   for (TaskOptions& task : suite.task) task.metric.name = task.metric.kind();
   Problems problems;
   validate_options(suite, "", problems);
   problems.throw_if_any();
   const std::vector<Setting> settings = with_repeated_baselines(expand_settings(suite));
-  SuiteResult result = Suite(suite, settings, out_dir, engine, context).run();
-  if (!options.tune_router || !result.failures.empty() || !context.world->leads()) return result;
-  result.table += '\n';
-  result.table += write_tuned_routers(tuned_routers(suite, settings, result.results), out_dir);
-  return result;
+  return Suite(suite, settings, out_dir, engine, context).run();
 }
 
 void throw_if_failed(const SuiteResult& result) {

@@ -3,8 +3,8 @@
 //
 // The output directory gets results.json, results.csv, report.html, hyp/<task>.<setting>.txt (one hypothesis a line)
 // and lines.jsonl (tokens and times of each line, evaluate/results/lines_file.h). Match rates add match_rates.csv and
-// .svg, engagement curves engagement.csv and .svg, a tuned router adds router/. measurements.jsonl exists only while
-// the evaluation runs: an interrupted one continues from it (evaluate/measure/measurement_store.h).
+// .svg, engagement curves engagement.csv and .svg. measurements.jsonl exists only while the evaluation runs: an
+// interrupted one continues from it (evaluate/measure/measurement_store.h).
 //
 // Several processes give the results of one (SuiteContext::world): outputs and counts are dealt out, and the leader
 // alone times, chooses, checks and writes, while the others sleep.
@@ -44,8 +44,7 @@ int64_t timing_threads(const SuiteOptions& options, int64_t given, bool alone);
 // run measures what failed. All processes of a job call it; only the leader's result has content. A stop request
 // (base/signals.h) ends it between measurements; the next run continues, with other runs in the suite too. Errors:
 // UserError before any work; as World::gather(). Checks that fail are in the result: a speedup beyond its bound
-// (batches have none), and lossless settings that are not (evaluate/results/lossless_checks.h). No router is tuned
-// then.
+// (batches have none), and lossless settings that are not (evaluate/results/lossless_checks.h).
 SuiteResult run_evaluation(const SuiteOptions& options, const std::filesystem::path& out_dir, Engine& engine,
                            const SuiteContext& context = {});
 

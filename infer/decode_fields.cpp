@@ -152,7 +152,7 @@ void add_window_options(Fields<O>& fields) {
            "Directory of the router that the windows router and survival ask; it was trained for this drafter.")
       .add("threshold", &O::threshold, GridKey::kList, read_by_windows({"router"}), Label{"tau"}, Range{0, 2},
            "The window router ends after a token whose predicted acceptance is below this. 0 never ends before "
-           "max_draft, above 1 after each token. Default: the router's own, 0.8 unless it was tuned.")
+           "max_draft, above 1 after each token. Default: the router's own, 0.8 unless it was trained with another.")
       .add("max_risk", &O::max_risk, GridKey::kList, read_by_windows({"survival"}), Label{"risk"}, AlwaysNamed{},
            Range{0, 1},
            "The window survival (SpecDec++) ends once the predicted probability that at least one drafted token is "

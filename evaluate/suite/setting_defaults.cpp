@@ -1,6 +1,8 @@
 #include "evaluate/suite/setting_defaults.h"
 
 #include "infer/beam/hypotheses.h"
+#include "infer/windows/router.h"
+#include "model/kinds/router.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -12,6 +14,11 @@ DecodeOptions with_beams(DecodeOptions decode) {
   decode.length_penalty = decode.length_penalty.value_or(usual.length_penalty);
   if (decode.early_stopping.empty()) decode.early_stopping = infer::early_stoppings().name(usual.early_stopping);
   return decode;
+}
+
+// Returns whether the router's own threshold decides.
+bool asks_router(const DecodeOptions& decode) {
+  return decode.drafts() && decode.window_rule_name() == infer::RouterWindow::kind().name;
 }
 
 }  // namespace
@@ -40,6 +47,20 @@ DecodeOptions with_defaults(DecodeOptions decode) {
   plain.min_p = 0;
   take_sampling(plain, decode);
   return decode;
+}
+
+SuiteOptions with_router_defaults(const SuiteOptions& options) {
+  SuiteOptions suite = options;
+  for (SettingGrid& run : suite.run) {
+    auto& thresholds = run.lists[&DecodeOptions::threshold];
+    auto& longest = run.lists[&DecodeOptions::max_draft];
+    if (!asks_router(run.decode) || (!thresholds.empty() && !longest.empty())) continue;
+    if (run.decode.router.empty() || !model::is_router(run.decode.router)) continue;
+    const model::RouterConfig config = model::load_router(run.decode.router).config();
+    if (thresholds.empty()) thresholds = {config.threshold};
+    if (longest.empty()) longest = {config.max_draft};
+  }
+  return suite;
 }
 
 }  // namespace draftsmith::evaluate

@@ -97,10 +97,6 @@ Fields<SuiteOptions> SuiteOptions::fields() {
            "the one it was trained with.")
       .add("calibrate", &SuiteOptions::calibrate,
            "Measure the time of target and drafter steps, for the predicted speedup.")
-      .add("tune_router", &SuiteOptions::tune_router,
-           "Choose threshold and max_draft of each router by measured tokens per second on validation data (the task "
-           "that its run chooses on, else that of the other runs), over the run's lists or a grid of its own, and "
-           "write a copy of the router with these defaults: router/ among the results.")
       .add("dtype", &SuiteOptions::dtype, Choices{"fp32", "bf16", "fp16", "fp64", "int8"},
            "Number type of all models; int8: of weights, on CPUs. A drafter may have its own.")
       .add("device", &SuiteOptions::device, NoResult{}, "auto, cpu, cuda or cuda:N.")

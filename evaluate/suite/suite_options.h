@@ -94,7 +94,6 @@ struct SuiteOptions {
   int64_t forced_lines = 100;
   int64_t forced_block = 0;
   bool calibrate = true;
-  bool tune_router = false;
   std::string dtype = "fp32";
   std::string device = "auto";
   int64_t threads = 0;

@@ -148,16 +148,6 @@ TEST_F(CommandMetricProgram, ReportsAndComparesErrorsFromTheLowest) {
               AllOf(HasSubstr("fast: worse by 6.00 points"), Not(HasSubstr("careful: worse"))));
 }
 
-TEST_F(CommandMetricProgram, ATunedSuiteKeepsItsDirection) {
-  write_suite("sh " + (root_ / "score.sh").string(), ", lower_is_better = true");
-  const ProgramResult tuned = run_program({"tune", (root_ / "suite.toml").string(), "--out",
-                                           (root_ / "tuned.toml").string(), "--device", "cpu", "--threads", "1"});
-  ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
-  const std::string suite = read_file(root_ / "tuned.toml");
-  EXPECT_THAT(suite, AllOf(HasSubstr("lower_is_better = true"), HasSubstr("label = 'words'")));
-  EXPECT_EQ(run_program({"validate", (root_ / "tuned.toml").string()}).exit_code, 0);
-}
-
 TEST_F(CommandMetricProgram, ACommandThatFailsOrAnswersWronglyIsFoundFirst) {
   score_by("echo cannot load the model >&2; exit 3\n");
   const ProgramResult died = run_program(eval_line());

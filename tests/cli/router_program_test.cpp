@@ -1,4 +1,4 @@
-// A router as a user meets it: `generate --router`, `eval --tune-router`, `inspect`.
+// A router as a user meets it: `generate --router`, `eval`, `inspect`.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -73,21 +73,18 @@ TEST_F(RouterProgram, ARouterThatIsMissingOrOfAnotherDrafterExitsWith2) {
   EXPECT_THAT(lookup.err, HasSubstr("a drafter that is a model of its own"));
 }
 
-TEST_F(RouterProgram, TuningWritesARouterThatInspectShows) {
+TEST_F(RouterProgram, EvalRecordsTheDefaultsThatInspectShows) {
+  EXPECT_THAT(run_program({"inspect", path("router")}).out, HasSubstr("threshold 0.8, max_draft 16"));
   const std::string suite = fmt::format(
       "model = \"{0}\"\nrepetitions = 1\nmax_new_tokens = 8\nresamples = 10\nforced_lines = 0\nwarmup = 0\n"
       "[[drafter]]\nname = \"small\"\nmodel = \"{1}\"\n"
       "[[task]]\nname = \"ids\"\nsource = \"{2}\"\nreferences = [\"{2}\"]\nids = true\n"
-      "[[run]]\nmethod = \"assisted\"\ndrafter = [\"small\"]\nwindow_rule = \"router\"\nrouter = \"{3}\"\n"
-      "threshold = [0.35]\nmax_draft = [3]\nchoose_on = \"ids\"\n",
+      "[[run]]\nmethod = \"assisted\"\ndrafter = [\"small\"]\nwindow_rule = \"router\"\nrouter = \"{3}\"\n",
       path("target"), path("small"), path("ids"), path("router"));
   write_file_atomic(*folder_ / "suite.toml", suite);
-  const ProgramResult result =
-      run_program({"eval", path("suite.toml"), "--tune-router", "--out", path("out"), "--device", "cpu"});
+  const ProgramResult result = run_program({"eval", path("suite.toml"), "--out", path("out"), "--device", "cpu"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("threshold 0.35 and max_draft 3"));
-  const ProgramResult shown = run_program({"inspect", path("out/router")});
-  EXPECT_THAT(shown.out, HasSubstr("threshold 0.35, max_draft 3"));
+  EXPECT_THAT(result.out, HasSubstr("assisted.small.max_draft16.tau0.8.router"));
 }
 
 }  // namespace

@@ -45,8 +45,6 @@ class FakeEngine : public Engine {
   std::function<int64_t(const Setting&, int64_t line, int64_t sample)> first_token;
   std::vector<double> distribution{0.4, 0.3, 0.2, 0.1};
   std::vector<std::vector<std::vector<int64_t>>> forced_outputs;  // of each forced_alpha()
-  // A drafter's agreement with the model on given outputs.
-  std::function<double()> agreement = [] { return 0.7; };
   double tokens_per_run = 3;
   bool detailed = false;  // records have timing details
   int64_t decodes = 0;
@@ -134,7 +132,7 @@ class FakeEngine : public Engine {
   ForcedAlphas forced_alpha(const Setting&, std::span<const Prompt> prompts,
                             const std::vector<std::vector<int64_t>>& outputs) override {
     forced_outputs.push_back(outputs);
-    return {agreement(), 0.6, static_cast<int64_t>(prompts.size()), {0.8, 1.25}, {0.5, 2.5}};
+    return {0.7, 0.6, static_cast<int64_t>(prompts.size()), {0.8, 1.25}, {0.5, 2.5}};
   }
   infer::EngagedOutputs engage(const EngagementTable&, const infer::EngagementQuestion&,
                                std::span<const Prompt> prompts) override {

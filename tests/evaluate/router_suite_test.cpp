@@ -1,4 +1,4 @@
-// Suites with windows that adapt: router, entropy and oracle beside the others, and tuning of a router.
+// Suites with windows that adapt: router, entropy and oracle beside the others, and a router's grid.
 #include <set>
 
 #include <fmt/format.h>
@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "evaluate/evaluation.h"
-#include "evaluate/router_tuning.h"
+#include "evaluate/suite/setting_defaults.h"
 #include "evaluate/suite/setting_grid.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_hash.h"
@@ -131,7 +131,7 @@ TEST_F(RouterSuite, RoutersAndOraclesThatMakeNoSenseAreRefusedBeforeAnythingIsRu
   EXPECT_FALSE(std::filesystem::exists(root_ / "out"));
 }
 
-TEST_F(RouterSuite, TuningWritesACopyWithTheFastestSettingAndLeavesTheTrainedRouter) {
+TEST_F(RouterSuite, AGridChoosesThresholdAndLongestDraftOnValidationData) {
   TaskOptions test = options_.task.front();
   test.name = "test";
   test.skip = 3;
@@ -141,27 +141,18 @@ TEST_F(RouterSuite, TuningWritesACopyWithTheFastestSettingAndLeavesTheTrainedRou
   run.lists[&DecodeOptions::threshold] = {0.0, 1.1};
   run.lists[&DecodeOptions::max_draft] = {1, 5};
   run.choose_on = "ids";
-  options_.tune_router = true;
+  run.max_drop = {0};
   options_.batch_size = 2;  // times of batches have no bound that a busy machine could exceed
-  const auto result = run_evaluation(options_, root_ / "out", {.quiet = true});
-  const auto tasks = to_json(result.results).at("tasks");
-  ASSERT_EQ(tasks.at(0).at("name"), "ids");  // the grid is run there alone
-  EXPECT_EQ(tasks.at(0).at("runs").size(), 4U);
-  double best = 0;
-  ordered_json fastest;
-  for (const auto& one : tasks.at(0).at("runs")) {
-    if (one.at("speed").at("tokens_per_second") <= best) continue;
-    best = one.at("speed").at("tokens_per_second");
-    fastest = one.at("params");
+  const auto results = to_json(run_evaluation(options_, root_ / "out", {.quiet = true}).results);
+  const auto& grid = results.at("tasks").at(0).at("runs");
+  ASSERT_EQ(results.at("tasks").at(0).at("name"), "ids");
+  EXPECT_EQ(grid.size(), 4U);
+  const auto chosen = find(results, "router.small.drop0", 1);
+  for (const auto& one : grid) {
+    EXPECT_LE(one.at("speed").at("speedup"), chosen.at("chosen").at("speedup_there"));
+    if (one.at("name") != chosen.at("chosen").at("setting")) continue;
+    EXPECT_EQ(one.at("params"), chosen.at("params"));
   }
-  const auto tuned = model::load_router(root_ / "out/router");
-  EXPECT_EQ(tuned.config().threshold, fastest.at("threshold").get<double>());
-  EXPECT_EQ(tuned.config().max_draft, fastest.at("max_draft").get<int64_t>());
-  const auto trained = model::load_router(root_ / "router");
-  EXPECT_EQ(trained.config().threshold, 0.8);
-  for (const auto& [name, value] : trained.parameters()) EXPECT_TRUE(at::equal(tuned.parameters().at(name), value));
-  EXPECT_THAT(result.table, HasSubstr("fastest on ids"));
-  run_evaluation(options_, root_ / "out", {.quiet = true});  // an earlier copy is replaced
 }
 
 // So that results say what was run, and drafts are as long as they are calibrated for.
