@@ -19,7 +19,7 @@ import time
 import compare_decoding_llama
 
 VOCABULARY = 32128
-PAD, EOS, UNK = 0, 1, 2
+PAD, EOS = 0, 1
 
 
 class IdTokenizer:
