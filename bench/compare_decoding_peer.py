@@ -4,11 +4,10 @@ r"""One measurement of one peer, in a process of its own (CTranslate2 beside tor
     compare_decoding_peer.py convert DIR        # DIR/hf, a T5, into CTranslate2's format: DIR/ctranslate2
     compare_decoding_peer.py types              # CTranslate2's compute types here, with the backend of CT2_USE_MKL
     compare_decoding_peer.py transformers|ctranslate2|llama.cpp DIR SOURCES TYPE NEW_TOKENS THREADS BATCH \
-        [FEWEST [BEAMS]]
+        [FEWEST]
 
 SOURCES holds one line of token ids a source; the first BATCH warm up. TYPE is the program's own name of its weights'.
 FEWEST: an output has so many tokens at least; by default all NEW_TOKENS. llama.cpp's always has all.
-BEAMS: of beam search; by default 1, greedy decoding. llama.cpp has none.
 Prints JSON: seconds (of all others) and ids.
 """
 
@@ -20,7 +19,7 @@ import time
 import compare_decoding_llama
 
 VOCABULARY = 32128
-PAD, EOS, UNK = 0, 1, 2
+PAD, EOS = 0, 1
 
 
 class IdTokenizer:
@@ -68,7 +67,7 @@ def measure(generate, sources, batch):
     return {"seconds": time.perf_counter() - start, "ids": ids}
 
 
-def transformers_generate(folder, dtype, new_tokens, threads, fewest, beams):
+def transformers_generate(folder, dtype, new_tokens, threads, fewest):
     import torch
     import transformers
     torch.set_num_threads(threads)
@@ -80,7 +79,7 @@ def transformers_generate(folder, dtype, new_tokens, threads, fewest, beams):
         tokens = torch.tensor(sources)
         skipped = 1 if model.config.is_encoder_decoder else tokens.shape[1]
         with torch.inference_mode():
-            output = model.generate(tokens, attention_mask=torch.ones_like(tokens), do_sample=False, num_beams=beams,
+            output = model.generate(tokens, attention_mask=torch.ones_like(tokens), do_sample=False, num_beams=1,
                                     min_new_tokens=fewest, max_new_tokens=new_tokens)
         return output[:, skipped:].tolist()
     return generate
@@ -93,18 +92,18 @@ def ctranslate2_alone():
     return ctranslate2
 
 
-def ctranslate2_generate(folder, compute_type, new_tokens, threads, fewest, beams):
+def ctranslate2_generate(folder, compute_type, new_tokens, threads, fewest):
     translator = ctranslate2_alone().Translator(f"{folder}/ctranslate2", device="cpu", compute_type=compute_type,
                                                 inter_threads=1, intra_threads=threads)
 
     def generate(sources):
-        results = translator.translate_batch([[str(token) for token in source] for source in sources], beam_size=beams,
+        results = translator.translate_batch([[str(token) for token in source] for source in sources], beam_size=1,
                                              min_decoding_length=fewest, max_decoding_length=new_tokens)
         return [[int(token) for token in result.hypotheses[0]] for result in results]
     return generate
 
 
-def llama_cpp_generate(folder, file_format, new_tokens, threads, _fewest, _beams):
+def llama_cpp_generate(folder, file_format, new_tokens, threads, _fewest):
     generate_one = compare_decoding_llama.generate(folder, file_format, new_tokens, threads)
     return lambda sources: [generate_one(source) for source in sources]
 
@@ -124,12 +123,11 @@ def main():
     folder, sources_file, dtype, *numbers = rest
     new_tokens, threads, batch = map(int, numbers[:3])
     fewest = int(numbers[3]) if len(numbers) > 3 else new_tokens
-    beams = int(numbers[4]) if len(numbers) > 4 else 1
     with open(sources_file) as file:
         sources = [[int(token) for token in line.split()] for line in file]
     peer = {"transformers": transformers_generate, "ctranslate2": ctranslate2_generate,
             "llama.cpp": llama_cpp_generate}[command]
-    print(json.dumps(measure(peer(folder, dtype, new_tokens, threads, fewest, beams), sources, batch)))
+    print(json.dumps(measure(peer(folder, dtype, new_tokens, threads, fewest), sources, batch)))
 
 
 if __name__ == "__main__":

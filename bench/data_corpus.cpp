@@ -1,6 +1,5 @@
 // How fast text becomes a corpus and comes back: the target is 1 M pairs of 30 tokens in under 60 s, and over 5
 // M tokens/s read, on 2 cores. Run: build/release/bench/bench_data_corpus [pairs] [threads]
-#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -8,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/files.h"
+#include "base/timing.h"
 #include "data/corpus/batches.h"
 #include "data/corpus/prepare.h"
 #include "data/synthetic/synthetic.h"
@@ -18,11 +18,6 @@
 namespace {
 
 using namespace draftsmith;
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 // Sentences of about 30 tokens; distinct ones are repeated, for the time is in tokenizing and writing, not in novelty.
 std::vector<data::SyntheticPair> sentences() {
@@ -56,10 +51,10 @@ void run(int64_t count, int64_t threads) {
   const auto tokenizer = data::load_tokenizer(directory / "spiece.model");
   write_text(pairs, count, directory);
 
-  auto begin = Clock::now();
+  Stopwatch watch;
   const auto stream = data::open_parallel(directory / "source", directory / "target", {});
   const auto report = data::prepare_corpus(*stream, *tokenizer, {.threads = threads}, directory / "corpus.h5");
-  const double prepare_seconds = seconds_since(begin);
+  const double prepare_seconds = watch.seconds();
   const auto tokens = static_cast<double>(report.source_tokens + report.target_tokens);
   fmt::print(
       "prepare: {} pairs, {:.1f} source and {:.1f} target tokens a pair, {} threads: {:.1f} s, {:.2f} M tokens/s\n",
@@ -69,25 +64,24 @@ void run(int64_t count, int64_t threads) {
   fmt::print("file: {}, {:.2f} bytes a token\n", human_bytes(std::filesystem::file_size(directory / "corpus.h5")),
              static_cast<double>(std::filesystem::file_size(directory / "corpus.h5")) / tokens);
 
-  begin = Clock::now();
+  watch.restart();
   const data::Corpus corpus(directory / "corpus.h5");
-  fmt::print("read and check: {:.2f} s, {:.1f} M tokens/s\n", seconds_since(begin),
-             tokens / seconds_since(begin) / 1e6);
+  const double read_seconds = watch.restart();
+  fmt::print("read and check: {:.2f} s, {:.1f} M tokens/s\n", read_seconds, tokens / read_seconds / 1e6);
 
-  begin = Clock::now();
   data::BatchOrder order(corpus, {});
   const int64_t batches = order.batches(0);
-  fmt::print("order an epoch: {:.2f} s, {} batches\n", seconds_since(begin), batches);
+  fmt::print("order an epoch: {:.2f} s, {} batches\n", watch.restart(), batches);
 
-  begin = Clock::now();
   int64_t padded = 0;
   for (data::BatchPosition position; position.epoch == 0;) {
     const std::vector<int64_t> examples = order.next(position);
     padded += static_cast<int64_t>(data::pad_sources(corpus, examples, 0).tokens.size() +
                                    data::pad_targets(corpus, examples, 0).tokens.size());
   }
-  fmt::print("read back as padded batches: {:.2f} s, {:.1f} M tokens/s, {:.1f} % padding\n", seconds_since(begin),
-             tokens / seconds_since(begin) / 1e6, 100 * (1 - tokens / static_cast<double>(padded)));
+  const double batch_seconds = watch.seconds();
+  fmt::print("read back as padded batches: {:.2f} s, {:.1f} M tokens/s, {:.1f} % padding\n", batch_seconds,
+             tokens / batch_seconds / 1e6, 100 * (1 - tokens / static_cast<double>(padded)));
 }
 
 }  // namespace

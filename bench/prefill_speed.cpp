@@ -3,13 +3,13 @@
 //   build/release/bench/bench_prefill_speed [--threads N] [--samples N] [--prompt TOKENS]
 //
 // Shape: a Llama of d 512, 6 layers, 8 heads x 64, ff 1408, vocabulary 32,000, random weights, fp32.
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <string>
 
 #include <ATen/Parallel.h>
 
+#include "base/timing.h"
 #include "infer/loop/prefill.h"
 #include "model/transformer/transformer_model.h"
 #include "tests/support/models.h"
@@ -31,9 +31,9 @@ TransformerConfig measured_config() {
 double seconds(TransformerModel& model, const std::vector<Row>& rows, int64_t shared) {
   double best = 1e9;
   for (int repetition = 0; repetition < 3; ++repetition) {
-    const auto start = std::chrono::steady_clock::now();
+    const draftsmith::Stopwatch watch;
     const auto state = draftsmith::infer::begin_state(model, {}, rows, {rows.front().length() + 64, shared});
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    best = std::min(best, watch.seconds());
   }
   return best;
 }

@@ -7,7 +7,6 @@
 // most likely next one of all ids, as greedy drafting does. Ratios are of neighbours in time: median and the 10th to
 // 90th percentile.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <numeric>
@@ -16,6 +15,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
+#include "base/timing.h"
 #include "model/pruning/pruning.h"
 #include "tests/support/models.h"
 
@@ -65,9 +65,9 @@ class Stepper {
 
   double milliseconds() {
     state_->rollback(std::vector<int64_t>{kPrefix});
-    const auto start = std::chrono::steady_clock::now();
+    const draftsmith::Stopwatch watch;
     model_->step(input_, *state_).logits.argmax(-1).item<int64_t>();
-    return 1e3 * std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return 1e3 * watch.seconds();
   }
 
   int64_t rows() const { return model_->config().vocabulary_rows(); }

@@ -1,7 +1,6 @@
 // How fast text becomes token ids, beside Hugging Face `tokenizers` in turns, on one thread each: the issue asks for
 // half its speed. Run: build/release/bench/bench_tokenizer_speed [TEXT_FILE...]
 // (needs .venv-peers; the files are those of ../shared/data by default)
-#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -10,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/files.h"
+#include "base/timing.h"
 #include "data/text/line_reader.h"
 #include "data/tokenizers/load_tokenizer.h"
 
@@ -17,7 +17,6 @@ namespace {
 
 using namespace draftsmith;
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 const std::string kTool = "OMP_NUM_THREADS=1 .venv-peers/bin/python tools/parity_tokenizers.py ";
 
@@ -44,10 +43,10 @@ Timing ours(const fs::path& directory, const std::vector<std::string>& lines) {
   const auto tokenizer = data::load_tokenizer(directory);
   Timing best{1e9, 0};
   for (int round = 0; round < 3; ++round) {
-    const auto begin = Clock::now();
+    const Stopwatch watch;
     int64_t tokens = 0;
     for (const std::string& line : lines) tokens += static_cast<int64_t>(tokenizer->encode(line).size());
-    best = {std::min(best.seconds, std::chrono::duration<double>(Clock::now() - begin).count()), tokens};
+    best = {std::min(best.seconds, watch.seconds()), tokens};
   }
   return best;
 }

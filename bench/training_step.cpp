@@ -1,7 +1,7 @@
 // Training speed of the T5-small shape with random weights on the CPU, for bench/compare_training and for profiles.
 //
 //   bench_training_step [--steps 3] [--rows 8] [--source 64] [--target 64] [--batches 1] [--dropout 0.1]
-//   [--warmup 0] [--dtype fp32|bf16] [--threads 2] [--activation-checkpointing] [--default-malloc] [--save-start DIR]
+//   [--warmup 0] [--dtype fp32|bf16] [--threads 2] [--save-start DIR]
 //
 // Prints JSON: target tokens per second over the timed steps, the losses of all steps, and the memory of the process
 // before there was a model and at its most. One warm-up step is left out of the times.
@@ -33,7 +33,6 @@ struct Settings {
   int64_t steps = 3;
   bench::TrainingRunOptions run{.size = {}, .dropout = 0.1};
   int64_t threads = 2;
-  bool default_malloc = false;
   std::string save_start;  // a directory; empty: train
 };
 
@@ -96,12 +95,10 @@ int main(int argc, char** argv) {
   app.add_option("--dtype", dtype, "bf16: matrix products in bf16 over fp32 weights")
       ->check(CLI::IsMember({"fp32", "bf16"}));
   app.add_option("--threads", settings.threads);
-  app.add_flag("--activation-checkpointing", settings.run.recompute);
-  app.add_flag("--default-malloc", settings.default_malloc, "leave the C library's memory settings alone");
   app.add_option("--save-start", settings.save_start, "write the weights and batches into this directory, and end");
   CLI11_PARSE(app, argc, argv);
   settings.run.autocast = dtype == "bf16";
-  if (!settings.default_malloc) train::keep_freed_memory();
+  train::keep_freed_memory();
   set_threads(settings.threads);
   std::cout << measure(settings).dump() << "\n";
 }

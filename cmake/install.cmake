@@ -1,5 +1,5 @@
 # What `cmake --install` puts below the prefix: the program, the libraries infer and train with those that they need,
-# headers, a package for find_package(Draftsmith) and one for pkg-config. CPack makes a .deb of them.
+# headers, a package for find_package(Draftsmith) and one for pkg-config.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -55,18 +55,3 @@ configure_file("${CMAKE_SOURCE_DIR}/cmake/draftsmith.pc.in" "${CMAKE_BINARY_DIR}
 install(FILES "${CMAKE_BINARY_DIR}/draftsmith.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" ${component})
 
 install(FILES README.md CHANGELOG.md SECURITY.md LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}" ${component})
-
-# LibTorch is no Debian package, so shlibdeps would fail; the packages of a build have the libraries, too.
-set(CPACK_GENERATOR DEB)
-set(CPACK_PACKAGE_CONTACT "Draftsmith's developers <draftsmith@localhost>")
-set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Trains drafters for large sequence models and measures what they gain")
-set(CPACK_PACKAGE_DESCRIPTION "Program, libraries and headers. LibTorch ${TORCH_VERSION} is no Debian package:
- the program looks for it in ${torch_lib_dir}
- and in LD_LIBRARY_PATH, CMake packages in LIBTORCH.")
-set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
-set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
-set(CPACK_DEBIAN_PACKAGE_SECTION science)
-set(CPACK_DEBIAN_PACKAGE_DEPENDS "libsentencepiece-dev, libprotobuf-dev, libhdf5-dev, nlohmann-json3-dev, \
-libtomlplusplus-dev, libspdlog-dev, libfmt-dev, libicu-dev, libonig-dev, libssl-dev, libtcmalloc-minimal4, pkg-config")
-set(CPACK_STRIP_FILES ON)
-include(CPack)

@@ -1,6 +1,5 @@
 """A headless Chromium for tests of pages, driven through its debugging pipe with Python's standard library alone."""
 
-import base64
 import json
 import os
 import select
@@ -117,15 +116,3 @@ class Browser:
 
     def scripts(self, on):
         self.call("Emulation.setScriptExecutionDisabled", value=not on)
-
-    def picture(self, file, whole=True):
-        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole, **({"clip": {
-            "x": 0, "y": 0, "width": self.js("document.documentElement.clientWidth"),
-            "height": self.js("document.documentElement.scrollHeight"), "scale": 1}} if whole else {}))
-        with open(file, "wb") as out:
-            out.write(base64.b64decode(shot["data"]))
-
-    def paper(self, file):
-        """Writes the page as it is printed, as PDF."""
-        with open(file, "wb") as out:
-            out.write(base64.b64decode(self.call("Page.printToPDF", preferCSSPageSize=True)["data"]))

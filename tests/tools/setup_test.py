@@ -1,6 +1,5 @@
 """Tests of tools/setup in a copy of the repository's tools, with made-up dpkg-query, apt-get, sudo, id and pip."""
 
-import os
 import pathlib
 import shutil
 import subprocess
