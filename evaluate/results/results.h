@@ -1,5 +1,5 @@
-// Numbers of results.json. Measurements fill these structs; tables, plots, CSV, router tuning and model cards read
-// them. Only results_json.cpp knows the file's keys.
+// Numbers of results.json. Measurements fill these structs; tables, plots, CSV and router tuning read them. Only
+// results_json.cpp knows the file's keys.
 //
 // An unknown number is NaN (null in the file); a part that a task or setting lacks is absent.
 #pragma once
