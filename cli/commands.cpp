@@ -34,7 +34,7 @@ const std::vector<Command>& commands() {
       {"bench", "Measure a model's steps beside the machine's rates", add_bench},
       {"plan", "Predict speedups by the papers' formulas, without any model", add_plan},
       {"prune", "Cut a smaller model out of a trained one", add_prune},
-      {"export", "Write a model for Transformers or vLLM and verify the copy", add_export},
+      {"export", "Write a model for Transformers, vLLM or llama.cpp", add_export},
       {"inspect", "Describe a model, corpus, stage or work directory", add_inspect},
       {"verify", "Check that a directory is still as it was written", add_verify},
       {"help", "Explain a command, or every option of the configuration files", add_help},

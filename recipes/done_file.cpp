@@ -53,30 +53,26 @@ std::optional<Done> read_done(const std::filesystem::path& directory) {
   }
 }
 
-std::vector<Problem> changed_files(const std::filesystem::path& directory, const FileHashes& then,
-                                   const FileHashes& now, const std::string& moment) {
+std::vector<Problem> verify_done(const std::filesystem::path& directory, const Done& done) {
+  const auto now = hash_files(directory);
   std::vector<Problem> problems;
-  for (const auto& [name, hash] : then) {
+  for (const auto& [name, hash] : done.files) {
     const auto found = now.find(name);
     const std::string where = (directory / name).string();
     if (found == now.end()) {
       problems.push_back({.where = where, .what = "file is missing", .expected = "sha256 " + hash.substr(0, 16)});
     } else if (found->second != hash) {
       problems.push_back({.where = where,
-                          .what = "file was changed after " + moment,
+                          .what = "file was changed after the stage had finished",
                           .expected = "sha256 " + hash.substr(0, 16),
                           .found = "sha256 " + found->second.substr(0, 16)});
     }
   }
   for (const auto& [name, hash] : now) {
-    if (then.contains(name)) continue;
-    problems.push_back({.where = (directory / name).string(), .what = "file was added after " + moment});
+    if (done.files.contains(name)) continue;
+    problems.push_back({.where = (directory / name).string(), .what = "file was added after the stage had finished"});
   }
   return problems;
-}
-
-std::vector<Problem> verify_done(const std::filesystem::path& directory, const Done& done) {
-  return changed_files(directory, done.files, hash_files(directory), "the stage had finished");
 }
 
 }  // namespace draftsmith::recipes

@@ -29,12 +29,6 @@ struct Done {
 void write_done(const std::filesystem::path& directory, Done done);
 // Reads the directory's DONE; nothing if there is none. Errors: UserError if the file is damaged.
 std::optional<Done> read_done(const std::filesystem::path& directory);
-// Maps each file of a directory to the SHA-256 of its content.
-using FileHashes = std::map<std::string, std::string>;
-// Compares a directory's files `now` with those at an earlier `moment` ("the export"). Returns one problem for each
-// missing, changed or added file.
-std::vector<Problem> changed_files(const std::filesystem::path& directory, const FileHashes& then,
-                                   const FileHashes& now, const std::string& moment);
 // Compares a directory with its DONE. Returns one problem for each missing, changed or added file.
 std::vector<Problem> verify_done(const std::filesystem::path& directory, const Done& done);
 

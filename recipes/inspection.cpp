@@ -20,7 +20,6 @@
 #include "model/kinds/exits.h"
 #include "model/kinds/router.h"
 #include "recipes/done_file.h"
-#include "recipes/export/export_record.h"
 #include "recipes/model_inspection.h"
 #include "recipes/validation_file.h"
 #include "train/router/router_training.h"
@@ -222,11 +221,11 @@ std::optional<fs::path> enclosing_stage(const fs::path& path) {
   return std::nullopt;
 }
 
-// Returns a problem for each file at or below `path` that differs from the stage's DONE or the export's record.
+// Returns a problem for each file at or below `path` that differs from the stage's DONE.
 std::vector<Problem> changed_files(const fs::path& path) {
-  std::vector<Problem> changed = is_export(path) ? changes_since_export(path) : std::vector<Problem>{};
   const auto stage = enclosing_stage(path);
-  if (!stage) return changed;
+  if (!stage) return {};
+  std::vector<Problem> changed;
   const std::string whole = fs::canonical(path).string();
   for (Problem problem : verify_done(*stage, read_done(*stage).value())) {
     if (problem.where != whole && !problem.where.starts_with(whole + "/")) continue;
@@ -301,16 +300,12 @@ std::vector<Problem> verify(const fs::path& path) {
   } else {
     add_errors(problems, [&] { append(problems, changed_files(path)); });
     check_form(path, kind, problems);
-    // A model with a damaged tensor is known to differ, so it need not be run.
-    if (problems.empty() && kind == Kind::kModel && is_export(path)) {
-      add_errors(problems, [&] { append(problems, changed_logits(path)); });
-    }
   }
   return problems;
 }
 
 bool is_recorded(const fs::path& path) {
-  return kind_of_path(path) == Kind::kWork || is_export(path) || enclosing_stage(path).has_value();
+  return kind_of_path(path) == Kind::kWork || enclosing_stage(path).has_value();
 }
 
 }  // namespace draftsmith::recipes

@@ -11,16 +11,14 @@ namespace draftsmith::recipes {
 
 // Returns a description of several lines, at most 100 columns wide. `path` is a stage directory, a model directory, a
 // directory of exits, a corpus, a recipe's work directory, a results.json or a step curve. Errors: UserError for other
-// paths, for damaged files, and for a stage or an export that is not as it was written.
+// paths, for damaged files, and for a stage that is not as it was written.
 std::string inspect(const std::filesystem::path& path);
 
-// Returns all problems of a path: files that differ from the DONE of their stage or from the record of an export; a
-// damaged model, corpus or results.json; an exported model with other logits for its stored probes; in a work
-// directory, a stage in use that has not finished. Errors: UserError as for inspect().
+// Returns all problems of a path: files that differ from the DONE of their stage; a damaged model, corpus or
+// results.json; in a work directory, a stage in use that has not finished. Errors: UserError as for inspect().
 std::vector<Problem> verify(const std::filesystem::path& path);
 
-// Returns whether a DONE or the record of an export describes the path. For other paths, verify() checks only that
-// files are well formed.
+// Returns whether a DONE describes the path. For other paths, verify() checks only that files are well formed.
 bool is_recorded(const std::filesystem::path& path);
 
 }  // namespace draftsmith::recipes

@@ -9,7 +9,6 @@
 #include "model/kinds/exits.h"
 #include "model/kinds/shared_encoder.h"
 #include "model/kinds/tandem.h"
-#include "recipes/export/export_record.h"
 
 namespace draftsmith::recipes {
 
@@ -84,10 +83,6 @@ std::string describe_model_directory(const fs::path& directory) {
   }
   if (!model.tokenizer_file.empty()) {
     text += fmt::format("  tokenizer      {}, sha256 {}\n", model.tokenizer_file, model.tokenizer_hash.substr(0, 16));
-  }
-  if (is_export(directory)) {
-    const ExportRecord record = read_export_record(directory);
-    text += fmt::format("  exported       as {}, {}\n", record.format, record.date);
   }
   const fs::path exits = model::exits_directory(directory);
   return fs::exists(exits) ? text + model::describe_exits(exits) : text;

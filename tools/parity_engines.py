@@ -36,6 +36,7 @@ GPTNeoXConfig.rotary_emb_base = property(lambda config: config.rope_parameters["
 INPUTS = 30
 PIECES = 320
 SENTINELS = 100
+CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}\n{% endfor %}"
 # An attention head of CTranslate2 must have a width that is a multiple of 8.
 IDS = dict(bos_token_id=3, eos_token_id=EOS, pad_token_id=PAD)
 CONFIGURATIONS = {
@@ -108,6 +109,7 @@ def make(root):
             write_sentencepiece(directory, name)
         else:
             write_byte_level(directory)
+        (directory / "chat_template.jinja").write_text(CHAT_TEMPLATE)
         # Ids that have a piece of their own.
         sources = [[4 + token % (PIECES - 4) for token in source] for source in greedy_sources(PIECES)[:INPUTS]]
         (root / f"{name}.greedy.json").write_text(json.dumps({"sources": sources, "outputs": [[]] * INPUTS}))
@@ -205,6 +207,8 @@ def check_gguf_tokens(family, name, reader, directory):
         problems.append(f"{name}: the tokenizer is of another kind")
     if reader.fields["tokenizer.ggml.eos_token_id"].contents() != EOS:
         problems.append(f"{name}: EOS has another id")
+    if reader.fields["tokenizer.chat_template"].contents() != CHAT_TEMPLATE:
+        problems.append(f"{name}: the chat template is another one")
     return problems
 
 

@@ -1,4 +1,4 @@
-// Numbers of results.json. Measurements fill these structs; tables, plots, CSV and model cards read them. Only
+// Numbers of results.json. Measurements fill these structs; tables, plots and CSV read them. Only
 // results_json.cpp knows the file's keys.
 //
 // An unknown number is NaN (null in the file); a part that a task or setting lacks is absent.

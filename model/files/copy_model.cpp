@@ -11,13 +11,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Files that an export adds to a model (recipes/export/): they do not describe the copy.
-bool belongs_to_export(const fs::path& file, bool exported) {
-  const std::string name = file.filename().string();
-  if (file.parent_path().filename() == "draftsmith") return name == "export.json" || name == "probes.safetensors";
-  return exported && name == "README.md";
-}
-
 void copy_one(const fs::path& from, const fs::path& to) {
   std::error_code error;
   fs::copy_file(from, to, error);
@@ -27,12 +20,12 @@ void copy_one(const fs::path& from, const fs::path& to) {
   fs::permissions(to, fs::perms::owner_write, fs::perm_options::add, error);
 }
 
-void copy_files(const fs::path& from, const fs::path& to, bool exported) {
+void copy_files(const fs::path& from, const fs::path& to) {
   make_directories(to);
   for (const auto& entry : fs::directory_iterator(from)) {
-    const bool hidden = entry.path().filename().string().starts_with(".");
-    if (hidden || !entry.is_regular_file() || belongs_to_export(entry.path(), exported)) continue;
-    copy_one(entry.path(), to / entry.path().filename());
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(".") || name == "README.md" || !entry.is_regular_file()) continue;
+    copy_one(entry.path(), to / name);
   }
 }
 
@@ -40,11 +33,11 @@ void copy_files(const fs::path& from, const fs::path& to, bool exported) {
 
 void copy_model(const fs::path& from, const fs::path& to) {
   const fs::path own = from / "draftsmith";
-  copy_files(from, to, fs::exists(own / "export.json"));
+  copy_files(from, to);
   if (!fs::is_directory(own)) return;
-  copy_files(own, to / "draftsmith", false);
+  copy_files(own, to / "draftsmith");
   for (const auto& entry : fs::directory_iterator(own)) {
-    if (entry.is_directory()) copy_files(entry.path(), to / "draftsmith" / entry.path().filename(), false);
+    if (entry.is_directory()) copy_files(entry.path(), to / "draftsmith" / entry.path().filename());
   }
 }
 

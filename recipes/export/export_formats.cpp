@@ -7,8 +7,7 @@
 #include "model/families/family.h"
 #include "model/kinds/shared_encoder.h"
 #include "model/kinds/tandem.h"
-#include "recipes/export/gguf/gguf_commands.h"
-#include "recipes/export/gguf/gguf_model.h"
+#include "recipes/export/gguf.h"
 
 namespace draftsmith::recipes {
 
@@ -102,8 +101,22 @@ std::string usage_vllm(const std::filesystem::path& directory, const Config& con
          usage_hf(directory, config);
 }
 
-std::string usage_gguf(const std::filesystem::path& file, const Config&) {
-  return fmt::format("```\n{}\n```\n", gguf_commands(std::nullopt, file.filename()).front());
+// Returns the commands for the drafter's file and the target's directory, which llama.cpp cannot read: first its
+// export.
+std::vector<std::string> commands_gguf(const std::optional<std::filesystem::path>& target,
+                                       const std::filesystem::path& drafter) {
+  const auto server = [&](const std::filesystem::path& file) {
+    return fmt::format("llama-server --model {} --model-draft {} --draft-max 5", shell_word(file.string()),
+                       shell_word(drafter.string()));
+  };
+  if (!target) return {server("TARGET.gguf")};
+  auto named = std::filesystem::absolute(*target / "").lexically_normal().parent_path();
+  if (named.filename() == "model") named = named.parent_path();  // of a stage, which is named better
+  auto file = drafter.parent_path() / (named.filename().string() + ".gguf");
+  if (file == drafter) file.replace_filename(named.filename().string() + "-target.gguf");
+  return {fmt::format("draftsmith export --model {} --format gguf --out {}", shell_word(target->string()),
+                      shell_word(file.string())),
+          server(file)};
 }
 
 }  // namespace
@@ -113,7 +126,7 @@ const Registry<ExportFormat>& export_formats() {
       "export format",
       {{"hf", "a directory for Transformers: generate, and assistant_model", check_hf, usage_hf},
        {"vllm", "the same, checked for vLLM's draft models (decoder-only)", check_vllm, usage_vllm, commands_vllm},
-       {kGgufFormat, "one file for llama.cpp (Llama, GPT-2)", check_gguf_format, usage_gguf, gguf_commands}});
+       {kGgufFormat, "one file for llama.cpp (Llama, GPT-2)", check_gguf_format, {}, commands_gguf}});
   return kFormats;
 }
 

@@ -1,10 +1,9 @@
-// Formats of exported models: an explicit list. A format says which models it can hold, and how the exported directory
-// is used.
+// Formats of exported models: an explicit list. A format says which models it can hold, and how the result is used.
 //
 // `hf` and `vllm` write a Hugging Face directory. vLLM's draft models have further requirements: decoder-only, and as
 // many ids as the target (SpeculativeConfig.verify_equal_vocab_size_if_draft_model). The `speculators` library's config
 // formats (eagle3, dflash, mtp, peagle, ...: version 0.9) all describe heads that read the target's hidden states, and
-// none a separate draft model, so none is written. GGUF (recipes/export/gguf/) is one file, for llama.cpp.
+// none a separate draft model, so none is written. GGUF (recipes/export/gguf.h) is one file, for llama.cpp.
 #pragma once
 
 #include <filesystem>
@@ -20,7 +19,6 @@
 namespace draftsmith::recipes {
 
 constexpr const char* kGgufFormat = "gguf";
-constexpr const char* kBlockType = "q8_0";  // --dtype of GGUF's blocks
 
 struct ExportFormat {
   std::string name;
@@ -30,7 +28,7 @@ struct ExportFormat {
                      const std::optional<model::TransformerConfig>& target, Problems& problems)>
       check;
   // Returns lines for the model card, in Markdown: how the directory is loaded.
-  std::function<std::string(const std::filesystem::path& directory, const model::TransformerConfig& config)> usage;
+  std::function<std::string(const std::filesystem::path& directory, const model::TransformerConfig& config)> usage = {};
   // Returns the shell commands that serve a target with the exported drafter, one after the other; none: it is used
   // from Python. `target` is the directory of the target, absent if none is given.
   std::function<std::vector<std::string>(const std::optional<std::filesystem::path>& target,

@@ -1,24 +1,34 @@
-// `draftsmith export`: writes a model as a directory that other engines load, and verifies the copy.
-//
-// The written model is loaded again and compared with its source before the directory gets its name: every parameter
-// bit for bit in the stored type, no tensor missing and none added, logits on probe inputs, and alpha against a target
-// if one is given. The export contains the probes and all hashes (draftsmith/export.json), so that `draftsmith verify`
-// can repeat the comparison. README.md is a model card.
+// `draftsmith export`: writes a model for other engines, as a Hugging Face directory or as a GGUF file. What an engine
+// does not run is refused before anything is written.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
 
-#include <c10/core/Device.h>
-
-#include "recipes/export/export_summary.h"
+#include "base/options.h"
 
 namespace draftsmith::recipes {
 
-// Exports a model. Errors: UserError for unusable options, models and files, a model without finite logits, and a type
-// that cannot hold the model's values; RunError if a write fails or the copy differs. After an error, there is no
-// `out`.
-ExportSummary export_model(const ExportOptions& options, c10::Device device);
+struct ExportOptions {
+  std::filesystem::path model = {};  // directory to export
+  std::filesystem::path out = {};    // new directory; of GGUF a new file
+  std::string format = "hf";
+  std::string dtype = "stored";
+  std::optional<std::filesystem::path> target = {};
+  int64_t shard_megabytes = 5000;
+  static Fields<ExportOptions> fields();  // all but model and out
+};
+
+struct ExportSummary {
+  std::string dtype;      // type of the files: "F32", "BF16", "F16", "F64", "Q8_0"
+  size_t parameters = 0;  // tensors of the model and of its exits
+};
+
+// Exports a model, which appears under its name when it is complete. Errors: UserError for unusable options, models and
+// files, and a type that cannot hold the model's values; RunError if a write fails or a weight is not finite. After an
+// error, there is no `out`.
+ExportSummary export_model(const ExportOptions& options);
 
 }  // namespace draftsmith::recipes

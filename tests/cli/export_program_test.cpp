@@ -1,4 +1,4 @@
-// draftsmith export, verify and inspect as a user runs them.
+// draftsmith export as a user runs it.
 #include <cmath>
 #include <cstdlib>
 #include <sstream>
@@ -29,7 +29,7 @@ class ExportProgram : public testing::Test {
   }
 
   ProgramResult run_export(const std::vector<std::string>& more) const {
-    std::vector<std::string> arguments = {"export", "--model", model_, "--out", out_, "--threads", "1"};
+    std::vector<std::string> arguments = {"export", "--model", model_, "--out", out_};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run_program(arguments);
   }
@@ -39,20 +39,13 @@ class ExportProgram : public testing::Test {
   const fs::path out_ = folder_ / "out";
 };
 
-TEST_F(ExportProgram, ProvesItselfNowAndLater) {
-  const ProgramResult done = run_export({"--target", model_});
+TEST_F(ExportProgram, WritesADirectoryThatIsWellFormed) {
+  const ProgramResult done = run_export({"--target", model_, "--dtype", "bf16"});
   ASSERT_EQ(done.exit_code, 0) << done.err;
-  EXPECT_THAT(done.out,
-              AllOf(HasSubstr("equal bit for bit"), HasSubstr("alpha at temperature 1 on random ids: 1.0000")));
+  EXPECT_THAT(done.out, HasSubstr("parameters as BF16"));
   const ProgramResult verified = run_program({"verify", out_});
   EXPECT_EQ(verified.exit_code, 0) << verified.err;
-  EXPECT_THAT(verified.out, HasSubstr("as it was written"));
-  EXPECT_THAT(run_program({"inspect", out_}).out, HasSubstr("exported       as hf"));
-
-  write_file_atomic(out_ / "config.json", read_file(out_ / "config.json") + "\n");
-  const ProgramResult changed = run_program({"verify", out_});
-  EXPECT_EQ(changed.exit_code, 2);
-  EXPECT_THAT(changed.err, HasSubstr("file was changed after the export"));
+  EXPECT_THAT(verified.out, HasSubstr("no hashes to compare"));
 }
 
 TEST_F(ExportProgram, HelpTeachesWithExamples) {
@@ -65,9 +58,8 @@ TEST_F(ExportProgram, BadInputWritesNothingAndExitsWithTwo) {
   for (const std::vector<std::string>& wrong : {std::vector<std::string>{"--format", "vllm"},
                                                 {"--format", "onnx"},
                                                 {"--dtype", "int8"},
-                                                {"--text", model_},
                                                 {"--target", folder_.path()},
-                                                {"--results", model_ / "config.json"},
+                                                {"--dtype", "q8_0"},
                                                 {"--shard-megabytes", "0"}}) {
     const ProgramResult refused = run_export(wrong);
     EXPECT_EQ(refused.exit_code, 2) << wrong.front() << refused.err;
@@ -88,8 +80,8 @@ class GgufExportProgram : public testing::Test {
 
   // Returns the commands that an export of the drafter prints.
   std::vector<std::string> commands(const std::string& file, const std::vector<std::string>& more) const {
-    std::vector<std::string> arguments = {"export", "--model",   folder_ / "drafter", "--format", "gguf",
-                                          "--out",  out_ / file, "--threads",         "1"};
+    std::vector<std::string> arguments = {"export", "--model", folder_ / "drafter", "--format",
+                                          "gguf",   "--out",   out_ / file};
     arguments.insert(arguments.end(), more.begin(), more.end());
     const ProgramResult done = run_program(arguments);
     EXPECT_EQ(done.exit_code, 0) << done.err;
@@ -122,20 +114,14 @@ TEST_F(GgufExportProgram, TheServersCommandNamesAFileThatAnEarlierCommandMakes) 
   EXPECT_TRUE(fs::is_regular_file(file));
 }
 
-TEST_F(GgufExportProgram, ATargetThatWasExportedIsServed) {
-  write_file_atomic(out_ / "another.gguf", "GGUF of another program");
-  ASSERT_EQ(run_program({"export", "--model", target_, "--format", "gguf", "--out", out_ / "big.gguf"}).exit_code, 0);
-  EXPECT_THAT(commands("drafter.gguf", {"--target", target_}),
-              testing::ElementsAre(server(out_ / "big.gguf", "drafter.gguf")));
-  EXPECT_THAT(commands("second.gguf", {}), testing::ElementsAre(HasSubstr("--model TARGET.gguf --model-draft")));
+TEST_F(GgufExportProgram, TheTargetsFileIsNotTheDrafters) {
+  const auto found = commands("target.gguf", {"--target", target_});
+  ASSERT_EQ(found.size(), 2);
+  EXPECT_EQ(found[1], server(out_ / "target-target.gguf", "target.gguf"));
 }
 
-// A drafter's file is no target's, and a name that is taken is not given again.
-TEST_F(GgufExportProgram, ANameThatIsTakenGetsANumber) {
-  write_file_atomic(out_ / "target.gguf", "GGUF of another program");
-  const auto found = commands("target-2.gguf", {"--target", target_});
-  ASSERT_EQ(found.size(), 2);
-  EXPECT_EQ(found[1], server(out_ / "target-3.gguf", "target-2.gguf"));
+TEST_F(GgufExportProgram, WithoutATargetTheServersCommandLeavesItsPlace) {
+  EXPECT_THAT(commands("drafter.gguf", {}), testing::ElementsAre(HasSubstr("--model TARGET.gguf --model-draft")));
 }
 
 // A file size limit fails writes as a full disk does.

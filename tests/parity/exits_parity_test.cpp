@@ -53,7 +53,7 @@ TEST(ExitsParity, TransformersLoadsTheModelWithoutThem) {
     EXPECT_EQ(reference.check_saved(), "");
     fs::rename(saved, reference.root() / "with_exits");
     for (const std::string& name : names) {
-      recipes::export_model({.model = reference.root() / "with_exits" / name, .out = saved / name}, at::kCPU);
+      recipes::export_model({.model = reference.root() / "with_exits" / name, .out = saved / name});
       expect_equal_logits(reference, name);
     }
     EXPECT_EQ(reference.check_saved(), "") << "exported";

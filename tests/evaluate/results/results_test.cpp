@@ -116,6 +116,25 @@ TEST(ResultsFile, WrongTypesAreRefused) {
   }
 }
 
+TEST(ResultsFile, UnknownMetricsAndNamelessBaselinesAreRefused) {
+  const auto refusal = [](const std::string& key, const ordered_json& value) {
+    ordered_json task = {{"name", "t"}, {"metric", "bleu"}, {"baseline", {{"name", "greedy"}}}};
+    task["runs"] = ordered_json::array();
+    task[key] = value;
+    return error_of([&] {
+      const ordered_json environment = ordered_json::object();
+      results_from_json({{"version", 1}, {"suite", "s"}, {"environment", environment}, {"tasks", {task}}}, "here");
+    });
+  };
+  for (const ordered_json& metric : {ordered_json(7), ordered_json("blue"), ordered_json()}) {
+    EXPECT_THAT(refusal("metric", metric), HasSubstr("no 'metric' that is known of task 't'")) << metric;
+  }
+  EXPECT_THAT(refusal("baseline", {{"name", 7}}), HasSubstr("a 'baseline' without 'name' of task 't'"));
+  EXPECT_THAT(refusal("baseline", {{"method", "greedy"}}), HasSubstr("a 'baseline' without 'name'"));
+  EXPECT_EQ(refusal("baseline", ordered_json::object()), "no error");
+  EXPECT_EQ(refusal("metric", "none"), "no error");
+}
+
 // Returns the old results as JSON, after an edit of the setting ppd.k3 on the task "test".
 template <class Edit>
 ordered_json edited_ppd(const Edit& edit) {

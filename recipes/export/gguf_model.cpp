@@ -1,13 +1,11 @@
-#include "recipes/export/gguf/gguf_model.h"
-
 #include <array>
-#include <utility>
+#include <stdexcept>
 
 #include <fmt/format.h>
 
 #include "model/layers/rotary.h"
 #include "model/transformer/parameters.h"
-#include "recipes/export/gguf/blocks.h"
+#include "recipes/export/gguf.h"
 
 namespace draftsmith::recipes {
 
@@ -63,11 +61,10 @@ void add_tensor(const std::string& parameter, const TransformerConfig& config, s
   tensors.push_back(std::move(tensor));
 }
 
-// Swaps halves and pairs of each head's rows: [h,2,K/2,...] and [h,K/2,2,...].
-at::Tensor reordered(const at::Tensor& rows, int64_t heads, bool to_pairs) {
-  auto sizes = rows.sizes().vec();
-  const int64_t half = sizes[0] / heads / 2;
-  std::vector<int64_t> split = {heads, to_pairs ? 2 : half, to_pairs ? half : 2};
+// Makes pairs of the halves of each head's rows: [h,2,K/2,...] becomes [h,K/2,2,...].
+at::Tensor paired(const at::Tensor& rows, int64_t heads) {
+  const auto sizes = rows.sizes().vec();
+  std::vector<int64_t> split = {heads, 2, sizes[0] / heads / 2};
   split.insert(split.end(), sizes.begin() + 1, sizes.end());
   return rows.reshape(split).transpose(1, 2).reshape(sizes);
 }
@@ -152,19 +149,7 @@ at::Tensor to_gguf(const GgufTensor& tensor, const model::TransformerModel& mode
     parts.push_back(model.parameters().at(name).detach().to(at::kCPU, at::kFloat));
   }
   const at::Tensor joined = parts.size() == 1 ? parts[0] : at::cat(parts, 0);
-  if (tensor.rotated_heads == 0) return joined.contiguous();
-  return reordered(joined, tensor.rotated_heads, true).contiguous();
-}
-
-void from_gguf(const GgufTensor& tensor, const at::Tensor& values, model::TransformerModel& model) {
-  const at::Tensor rows =
-      tensor.rotated_heads == 0 ? values : reordered(values, tensor.rotated_heads, false).contiguous();
-  int64_t row = 0;
-  for (const std::string& name : tensor.parameters) {
-    at::Tensor parameter = model.parameters().at(name).detach();
-    parameter.copy_(rows.narrow(0, row, parameter.size(0)));
-    row += parameter.size(0);
-  }
+  return (tensor.rotated_heads == 0 ? joined : paired(joined, tensor.rotated_heads)).contiguous();
 }
 
 GgufPlace gguf_place(const GgufTensor& tensor, const at::Tensor& values, GgufType type) {

@@ -1,15 +1,61 @@
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <string_view>
+#include <type_traits>
 
+#include <c10/util/Half.h>
+#include <c10/util/TypeCast.h>
 #include <fmt/format.h>
 
 #include "base/files.h"
-#include "recipes/export/gguf/blocks.h"
-#include "recipes/export/gguf/gguf_file.h"
-#include "recipes/export/gguf/gguf_layout.h"
+#include "recipes/export/gguf.h"
 
 namespace draftsmith::recipes {
 
 namespace {
+
+constexpr std::string_view kGgufMagic = "GGUF";
+constexpr uint32_t kGgufVersion = 3;
+constexpr uint64_t kGgufAlignment = 32;  // of the tensors; general.alignment is absent
+
+// Types of values.
+enum class GgufValueType : uint32_t {
+  kUint8 = 0,
+  kInt32 = 5,
+  kUint32 = 4,
+  kFloat32 = 6,
+  kBool = 7,
+  kString = 8,
+  kArray = 9
+};
+
+template <class T>
+constexpr GgufValueType gguf_type_of() {
+  if constexpr (std::is_same_v<T, bool>) return GgufValueType::kBool;
+  if constexpr (std::is_same_v<T, uint8_t>) return GgufValueType::kUint8;
+  if constexpr (std::is_same_v<T, int32_t>) return GgufValueType::kInt32;
+  if constexpr (std::is_same_v<T, uint32_t>) return GgufValueType::kUint32;
+  if constexpr (std::is_same_v<T, float>) return GgufValueType::kFloat32;
+  if constexpr (std::is_same_v<T, std::string>) return GgufValueType::kString;
+  return GgufValueType::kArray;
+}
+
+constexpr uint64_t aligned(uint64_t bytes) {
+  return (bytes + kGgufAlignment - 1) / kGgufAlignment * kGgufAlignment;
+}
+
+uint64_t gguf_bytes(const GgufPlace& place) {
+  const auto count = static_cast<uint64_t>(c10::multiply_integers(place.shape));
+  switch (place.type) {
+    case GgufType::kF32:
+      return count * 4;
+    case GgufType::kQ8_0:
+      return count / kBlockValues * kBlockBytes;
+    default:
+      return count * 2;
+  }
+}
 
 template <class T>
 void append(std::string& out, T value) {
@@ -91,20 +137,27 @@ void write_gguf(const std::filesystem::path& file, const GgufValues& values, con
   out.commit();
 }
 
-at::ScalarType scalar_type_of(GgufType type) {
-  return type == GgufType::kF16 ? at::kHalf : type == GgufType::kBF16 ? at::kBFloat16 : at::kFloat;
+std::string to_blocks(std::span<const float> values) {
+  const size_t count = values.size() / kBlockValues;
+  std::string blocks(count * kBlockBytes, '\0');
+  for (size_t block = 0; block < count; ++block) {
+    const auto numbers = values.subspan(block * kBlockValues, kBlockValues);
+    float largest = 0;
+    for (const float number : numbers) largest = std::max(largest, std::abs(number));
+    const float factor = largest / 127;
+    const float inverse = factor > 0 ? 1 / factor : 0;
+    char* out = blocks.data() + block * kBlockBytes;
+    const auto stored = c10::convert<c10::Half>(factor);  // made of __fp16 on AArch64, an explicit step there
+    std::memcpy(out, &stored, sizeof(stored));
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      out[sizeof(stored) + i] = static_cast<char>(static_cast<int8_t>(std::round(numbers[i] * inverse)));
+    }
+  }
+  return blocks;
 }
 
-uint64_t gguf_bytes(const GgufPlace& place) {
-  const auto count = static_cast<uint64_t>(c10::multiply_integers(place.shape));
-  switch (place.type) {
-    case GgufType::kF32:
-      return count * 4;
-    case GgufType::kQ8_0:
-      return count / kBlockValues * kBlockBytes;
-    default:
-      return count * 2;
-  }
+at::ScalarType scalar_type_of(GgufType type) {
+  return type == GgufType::kF16 ? at::kHalf : type == GgufType::kBF16 ? at::kBFloat16 : at::kFloat;
 }
 
 std::string gguf_type_name(GgufType type) {
