@@ -29,7 +29,7 @@ const std::vector<Command>& commands() {
       {"validate", "Report every error of recipes and suites without running them", add_validate},
       {"generate", "Print outputs for each line of a file, by any decoding method", add_generate},
       {"logits", "Write teacher-forced logits as HDF5, to compare implementations", add_logits},
-      {"score", "Compute BLEU, chrF, TER, ROUGE or a program's measure of a file", add_score},
+      {"score", "Compute BLEU, chrF, ROUGE or a program's measure of a file", add_score},
       {"data", "Prepare, show, synthesize and tokenize text", add_data},
       {"bench", "Measure a model's steps beside the machine's rates", add_bench},
       {"plan", "Predict speedups by the papers' formulas, without any model", add_plan},

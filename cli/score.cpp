@@ -1,5 +1,5 @@
-// `draftsmith score`: computes BLEU, chrF, TER, ROUGE or a command's measure of a file of hypotheses, with intervals
-// and a paired test against a second system.
+// `draftsmith score`: computes BLEU, chrF, ROUGE or a command's measure of a file of hypotheses, with intervals and a
+// paired test against a second system.
 
 #include <filesystem>
 #include <iostream>
@@ -137,14 +137,12 @@ std::function<int()> add_score(CLI::App& app) {
   app.add_option("--seed", flags->resampling.seed, "Seed of the resampling")->capture_default_str();
   app.add_flag("--json", flags->json, "Print one JSON object with full precision");
   app.footer(
-      "BLEU and TER are sacreBLEU's. --tokenize ja-mecab and ko-mecab need MeCab and a dictionary,\n"
-      "flores101 and flores200 a model in ~/.sacrebleu/models. TER is an error rate: lower is better.\n"
-      "ROUGE is a number from 0 to 1, the mean over lines. For rougeLsum, a literal \\n or <n> separates\n"
-      "the sentences of a line.\n"
+      "BLEU and chrF are sacreBLEU's, ROUGE is a number from 0 to 1, the mean over lines. For rougeLsum,\n"
+      "a literal \\n or <n> separates the sentences of a line. docs/reference/metrics.md shows a command for\n"
+      "sacreBLEU's TER and for BLEU by its other tokenizers.\n"
       "Examples:\n"
       "  draftsmith score bleu --hyp out.txt --ref test.de\n"
       "  draftsmith score bleu --hyp out.txt --ref test.zh --tokenize zh\n"
-      "  draftsmith score ter --hyp out.txt --ref test.de\n"
       "  draftsmith score chrf --hyp out.txt --ref test.de --paired other.txt\n"
       "  draftsmith score rouge --hyp out.txt --ref summaries.txt --stemmer\n"
       "  draftsmith score command --command 'python3 comet.py' --input jsonl --source test.en \\\n"

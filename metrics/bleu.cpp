@@ -157,10 +157,9 @@ std::string to_string(const BleuScore& score) {
 
 Fields<BleuOptions> BleuOptions::fields() {
   return Fields<BleuOptions>("BLEU options")
-      .add(
-          "tokenize", &BleuOptions::tokenize, Choices(bleu_tokenizer_names()),
-          "BLEU's tokenizer, as in sacreBLEU. Without it: zh, ja-mecab or ko-mecab for references in Chinese, Japanese "
-          "or Korean, as the file's ending or the direction says; else 13a.");
+      .add("tokenize", &BleuOptions::tokenize, Choices(bleu_tokenizer_names()),
+           "BLEU's tokenizer, as in sacreBLEU. Without it: zh for references in Chinese, char for Japanese, as the "
+           "file's ending or the direction says; else 13a.");
 }
 
 Bleu::Bleu(const Options& options) : tokenizer_(make_bleu_tokenizer(options.tokenize.value_or("13a"))) {}

@@ -13,7 +13,7 @@ class BleuTokenizer {
   virtual ~BleuTokenizer() = default;
   // Returns the tokens of one segment. May be called by several threads at once.
   virtual std::vector<std::string> tokens(std::string_view text) const = 0;
-  // Returns the tokenizer's name in signatures, as sacreBLEU writes it: "13a", "ja-mecab-0.996-IPA".
+  // Returns the tokenizer's name in signatures, as sacreBLEU writes it: "13a".
   virtual std::string signature() const = 0;
 };
 

@@ -1,8 +1,6 @@
 #include "metrics/bleu_tokenizers.h"
 
 #include "base/registry.h"
-#include "metrics/bleu_mecab.h"
-#include "metrics/bleu_pieces.h"
 #include "metrics/bleu_rules.h"
 
 namespace draftsmith::metrics {
@@ -18,13 +16,7 @@ const Registry<Entry>& tokenizers() {
                                                               {"none", make_white_space_tokenizer},
                                                               {"char", make_character_tokenizer},
                                                               {"intl", make_international_tokenizer},
-                                                              {"zh", make_chinese_tokenizer},
-                                                              {"ja-mecab", make_japanese_tokenizer},
-                                                              {"ko-mecab", make_korean_tokenizer},
-                                                              {"spm", make_flores101_tokenizer},
-                                                              {"flores101", make_flores101_tokenizer},
-                                                              {"flores200", make_flores200_tokenizer},
-                                                              {"spBLEU-1K", make_spbleu_1k_tokenizer}});
+                                                              {"zh", make_chinese_tokenizer}});
   return kTokenizers;
 }
 
@@ -47,7 +39,7 @@ std::string language_of_references(const std::filesystem::path& file) {
 
 std::string default_bleu_tokenizer(const std::string& language) {
   if (language == "zh") return "zh";
-  return language == "ja" || language == "ko" ? language + "-mecab" : "13a";
+  return language == "ja" ? "char" : "13a";
 }
 
 }  // namespace draftsmith::metrics

@@ -10,15 +10,14 @@
 
 namespace draftsmith::metrics {
 
-// Returns all names: "13a", "none", "char", "intl", "zh", ...
+// Returns all names: "13a", "none", "char", "intl" and "zh".
 std::vector<std::string> bleu_tokenizer_names();
 
-// Returns the tokenizer of that name.
-// Errors: UserError for an unknown name, and for a dictionary, library or model that is missing.
+// Returns the tokenizer of that name. Errors: UserError for an unknown name.
 std::unique_ptr<const BleuTokenizer> make_bleu_tokenizer(const std::string& name);
 
-// Returns the name of sacreBLEU's tokenizer for texts in a language: zh, ja-mecab or ko-mecab for "zh", "ja" or "ko",
-// else 13a, also for an unknown language, "".
+// Returns the name of the tokenizer for texts in a language: zh for "zh", char for "ja", whose words no blanks
+// separate, else 13a, also for an unknown language, "".
 std::string default_bleu_tokenizer(const std::string& language);
 
 // Returns the language that a file of references is named for, or "": "zh" of "test.zh" and of sacreBLEU's

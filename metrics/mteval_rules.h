@@ -1,5 +1,5 @@
-// Rules of NIST's mteval script for Western punctuation, which the tokenizers 13a and zh of BLEU and that of TER share.
-// They act on ASCII only, so bytes suffice.
+// Rules of NIST's mteval script for Western punctuation, which the tokenizers 13a and zh of BLEU share. They act on
+// ASCII only, so bytes suffice.
 #pragma once
 
 #include <string>

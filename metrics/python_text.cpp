@@ -1,8 +1,5 @@
 #include "metrics/python_text.h"
 
-#include <unicode/locid.h>
-#include <unicode/unistr.h>
-
 #include "metrics/text.h"
 
 namespace draftsmith::metrics {
@@ -22,14 +19,6 @@ std::string_view stripped(std::string_view text) {
 std::vector<std::string> words_of(std::string_view text) {
   const auto words = split_words(text);
   return {words.begin(), words.end()};
-}
-
-std::string lower_case(std::string_view text) {
-  std::string result;
-  icu::UnicodeString::fromUTF8({text.data(), static_cast<int32_t>(text.size())})
-      .toLower(icu::Locale::getRoot())
-      .toUTF8String(result);
-  return result;
 }
 
 void replace_all(std::string& text, std::string_view from, std::string_view to) {

@@ -16,9 +16,6 @@ std::string_view stripped(std::string_view text);
 // Returns the words between runs of white space: str.split().
 std::vector<std::string> words_of(std::string_view text);
 
-// Returns the text in lower case, by Unicode's full mappings without a language's own rules: str.lower().
-std::string lower_case(std::string_view text);
-
 // Replaces each occurrence of `from`, from left to right: str.replace().
 void replace_all(std::string& text, std::string_view from, std::string_view to);
 

@@ -11,7 +11,6 @@
 #include "metrics/chrf.h"
 #include "metrics/command.h"
 #include "metrics/rouge.h"
-#include "metrics/ter.h"
 #include "metrics/unscored.h"
 
 namespace draftsmith::metrics {
@@ -39,7 +38,7 @@ struct OptionsOf : Metrics::Options... {
     });
   }
 };
-using MetricOptions = OptionsOf<Bleu, Rouge, Chrf, Ter, Unscored, Command>;
+using MetricOptions = OptionsOf<Bleu, Rouge, Chrf, Unscored, Command>;
 
 // Returns the metric that `options` name. Errors: UserError for an unknown name or tokenizer.
 std::unique_ptr<const Metric> make_metric(const MetricOptions& options);

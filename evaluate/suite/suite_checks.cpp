@@ -12,7 +12,6 @@
 #include "data/text/line_reader.h"
 #include "evaluate/suite/setting_checks.h"
 #include "evaluate/suite/setting_grid.h"
-#include "evaluate/suite/task_metric.h"
 #include "evaluate/suite/tasks.h"
 
 namespace draftsmith::evaluate {
@@ -219,16 +218,6 @@ void check_lines(const TaskOptions& task, const std::string& where, Problems& pr
   }
 }
 
-// Requires what the task's metric needs: a dictionary of BLEU's tokenizer, for example.
-void check_metric(const TaskOptions& task, const std::string& where, Problems& problems) {
-  if (task.metric.name != metrics::Bleu::kName) return;
-  try {
-    task_metric(task);
-  } catch (const UserError& error) {
-    problems.add_all(error.problems(), where + ".metric: ");
-  }
-}
-
 }  // namespace
 
 void check_task(const TaskOptions& task, const std::string& where, Problems& problems) {
@@ -268,7 +257,6 @@ void check_task(const TaskOptions& task, const std::string& where, Problems& pro
   }
   check_chat(task, where, problems);
   check_lines(task, where, problems);
-  check_metric(task, where, problems);
 }
 
 void check_suite(const SuiteOptions& options, const std::string& where, Problems& problems) {

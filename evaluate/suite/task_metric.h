@@ -13,7 +13,6 @@ namespace draftsmith::evaluate {
 std::string reference_language(const TaskOptions& task);
 
 // Returns the task's metric. BLEU without a tokenizer takes that of the references' language, and 13a for ids.
-// Errors: UserError, as make_metric(): a dictionary may be missing.
 std::unique_ptr<const metrics::Metric> task_metric(const TaskOptions& task);
 
 }  // namespace draftsmith::evaluate

@@ -186,9 +186,9 @@ TEST(Table, HtmlSetsIntervalsApartAndExplainsHeaders) {
 }
 
 TEST(Table, HtmlMarksColumnsThatSortFromTheLowest) {
-  Table table({{"run", Align::kLeft}, {"TER", Align::kRight, "", true}});
+  Table table({{"run", Align::kLeft}, {"errors", Align::kRight, "", true}});
   table.add_row({"a", "30"});
-  EXPECT_THAT(table.html(), HasSubstr("<th scope=\"col\" class=\"lowest\">TER</th></tr>"));
+  EXPECT_THAT(table.html(), HasSubstr("<th scope=\"col\" class=\"lowest\">errors</th></tr>"));
   EXPECT_THAT(table.html(), HasSubstr("<td>30</td>"));
 }
 

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "base/files.h"
 #include "base/options.h"
 #include "metrics/bleu.h"
 #include "metrics/bleu_tokenizers.h"
@@ -14,11 +13,7 @@
 #include "metrics/porter.h"
 #include "metrics/registry.h"
 #include "metrics/rouge.h"
-#include "metrics/ter.h"
-#include "metrics/ter_edits.h"
 #include "tests/support/errors.h"
-#include "tests/support/files.h"
-#include "tests/support/scoped_variable.h"
 
 namespace draftsmith::metrics {
 namespace {
@@ -92,54 +87,9 @@ TEST(Bleu, ChineseTokenizerSplitsCharactersAndTheRestAs13a) {
 
 TEST(Bleu, TheDefaultTokenizerFollowsTheLanguage) {
   EXPECT_EQ(default_bleu_tokenizer("zh"), "zh");
-  EXPECT_EQ(default_bleu_tokenizer("ja"), "ja-mecab");
-  EXPECT_EQ(default_bleu_tokenizer("ko"), "ko-mecab");
+  EXPECT_EQ(default_bleu_tokenizer("ja"), "char");
   EXPECT_EQ(default_bleu_tokenizer("de"), "13a");
   EXPECT_EQ(default_bleu_tokenizer(""), "13a");
-}
-
-TEST(Bleu, AMissingDictionaryIsAUserErrorThatSaysWhatToInstall) {
-  const TemporaryDirectory folder;
-  const ScopedVariable japanese("DRAFTSMITH_MECAB_JA", folder.path().string());
-  EXPECT_THAT(error_of([] { make_bleu_tokenizer("ja-mecab"); }),
-              testing::AllOf(testing::HasSubstr(folder.path().string()), testing::HasSubstr("mecab-ipadic-utf8"),
-                             testing::HasSubstr("DRAFTSMITH_MECAB_JA")));
-  const ScopedVariable korean("DRAFTSMITH_MECAB_KO", folder.path().string());
-  EXPECT_THAT(error_of([] { make_bleu_tokenizer("ko-mecab"); }), testing::HasSubstr("mecab-ko-dic and mecab-ko"));
-}
-
-TEST(Bleu, AMissingPieceModelIsAUserErrorThatSaysWhereItBelongs) {
-  const TemporaryDirectory folder;
-  const ScopedVariable home("SACREBLEU", folder.path().string());
-  EXPECT_THAT(error_of([] { make_bleu_tokenizer("flores200"); }),
-              testing::HasSubstr((folder.path() / "models/flores200sacrebleuspm").string()));
-  std::filesystem::create_directories(folder.path() / "models");
-  write_text(folder.path() / "models/flores200sacrebleuspm", "no model");
-  EXPECT_THAT(error_of([] { make_bleu_tokenizer("flores200"); }), testing::HasSubstr("not a SentencePiece model"));
-}
-
-double ter_of(const std::string& hypothesis, const std::vector<std::string>& references) {
-  return ter_from_sums(ter_statistics({hypothesis}, {references}).sum());
-}
-
-TEST(Ter, CountsAMovedRunOfWordsAsOneEdit) {
-  EXPECT_DOUBLE_EQ(ter_of("c d a b", {"a b c d"}), 25);
-  EXPECT_DOUBLE_EQ(ter_of("a x c d e", {"a b c d"}), 50);
-  EXPECT_EQ(ter_edits({1, 2, 3}, {}), 3);
-}
-
-TEST(Ter, TakesTheFewestEditsAndTheMeanLengthOfTheReferences) {
-  EXPECT_DOUBLE_EQ(ter_of("a b", {"a c", "x y z u"}), 100.0 / 3);
-}
-
-TEST(Ter, EmptyReferencesScoreHundredUnlessTheHypothesisIsEmptyToo) {
-  EXPECT_DOUBLE_EQ(ter_of("a", {""}), 100);
-  EXPECT_DOUBLE_EQ(ter_of("", {""}), 0);
-}
-
-TEST(Ter, LowersTheCaseUnlessToldOtherwise) {
-  EXPECT_DOUBLE_EQ(ter_of("ÄB ΣΑΣ", {"äb σας"}), 0);
-  EXPECT_DOUBLE_EQ(ter_from_sums(ter_statistics({"A"}, {{"a"}}, {.case_sensitive = true}).sum()), 100);
 }
 
 double chrf_of(const std::string& hypothesis, const std::string& reference, const ChrfOptions& options = {}) {
@@ -207,12 +157,11 @@ TEST(MetricRegistry, HypothesesAreOneLineThatScoresAsTheText) {
 }
 
 TEST(MetricRegistry, EachMetricSaysItsScoresAndTheirScale) {
-  EXPECT_THAT(metric_names(), ElementsAre("bleu", "rouge", "chrf", "ter", "none", "command"));
+  EXPECT_THAT(metric_names(), ElementsAre("bleu", "rouge", "chrf", "none", "command"));
   EXPECT_EQ(make_metric("rouge")->leading_score(), "rougeL");
   EXPECT_EQ(make_metric("rouge")->point(), 0.01);
   EXPECT_EQ(make_metric("rouge")->digits(), 4);
   EXPECT_EQ(make_metric("chrf")->digits(), 2);
-  EXPECT_TRUE(make_metric("ter")->lower_is_better());
   EXPECT_FALSE(make_metric("bleu")->lower_is_better());
   EXPECT_EQ(make_metric("none")->leading_score(), "");
   EXPECT_FALSE(make_metric("none")->signature({}).empty());
@@ -221,7 +170,6 @@ TEST(MetricRegistry, EachMetricSaysItsScoresAndTheirScale) {
 TEST(MetricRegistry, OptionsAreThoseOfAllMetricsInOneTable) {
   EXPECT_EQ(options_to_json(MetricOptions()).dump(),
             R"({"name":"bleu","tokenize":null,"stemmer":false,"chrf_word_order":0,)"
-            R"("ter_normalized":false,"ter_no_punct":false,"ter_asian_support":false,"ter_case_sensitive":false,)"
             R"("command":"","label":"","input":"tsv","point":1.0,"lower_is_better":false,"timeout":600.0})");
   MetricOptions options;
   options.name = "rouge";
@@ -230,8 +178,8 @@ TEST(MetricRegistry, OptionsAreThoseOfAllMetricsInOneTable) {
 }
 
 TEST(MetricRegistry, AnUnknownMetricIsAUserErrorThatNamesTheKnownOnesAndTheNearest) {
-  EXPECT_THAT(error_of([] { make_metric("blue"); }), testing::AllOf(testing::HasSubstr("bleu, rouge, chrf, ter, none"),
-                                                                    testing::HasSubstr("did you mean bleu?")));
+  EXPECT_THAT(error_of([] { make_metric("blue"); }),
+              testing::AllOf(testing::HasSubstr("bleu, rouge, chrf, none"), testing::HasSubstr("did you mean bleu?")));
 }
 
 }  // namespace

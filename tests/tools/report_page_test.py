@@ -198,12 +198,14 @@ class Pages(unittest.TestCase):
     def test_error_rates_sort_from_the_lowest(self):
         results = results_of(some_settings())
         task = results["tasks"][0]
-        task["metric"] = "ter"
+        task["metric"] = "command"
+        task["command_metric"] = {"command": "", "label": "errors", "input": "tsv", "point": 1.0,
+                                  "lower_is_better": True}
         for one in [task["baseline"], *task["runs"]]:
-            one["quality"]["ter"] = one["quality"].pop("bleu")
-            one["quality"]["ter_ci95"] = one["quality"].pop("bleu_ci95")
+            one["quality"]["errors"] = one["quality"].pop("bleu")
+            one["quality"]["errors_ci95"] = one["quality"].pop("bleu_ci95")
         self.open(results)
-        self.press("TER")
+        self.press("errors")
         self.assertEqual(self.names()[0], "bild.small.FB0.8")  # 28.6
         self.press("difference")
         self.assertEqual(self.names()[0], "bild.small.FB0.8")

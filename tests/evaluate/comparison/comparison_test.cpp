@@ -116,12 +116,16 @@ TEST_F(Comparisons, WorseQualityFailsIfItIsMoreThanNoise) {
 }
 
 TEST_F(Comparisons, ErrorRatesFailWhenTheyRise) {
-  suite_.options.task.front().metric.name = "ter";
+  metrics::MetricOptions& metric = suite_.options.task.front().metric;
+  metric.command = "awk -F'\\t' '{print gsub(/w99/, \"\", $1)}'";  // counts the wrong words of a line
+  metric.label = "wrong";
+  metric.point = 0.01;
+  metric.lower_is_better = true;
   const Comparison comparison = compared([](FakeEngine& engine, FakeSuite&) {
     engine.errors = [](const Setting& run, int64_t line) { return run.method() == "bild" && line % 2 == 0 ? 1 : 0; };
   });
   EXPECT_GT(change_of(comparison, kBild).quality->value, 0);
-  EXPECT_THAT(comparison_text(comparison), HasSubstr("TER: lower is better"));
+  EXPECT_THAT(comparison_text(comparison), HasSubstr("wrong: lower is better"));
   EXPECT_THAT(exceeded(comparison, {.slower = {}, .worse = 0.5}), ElementsAre(HasSubstr("worse by")));
   const Comparison back = compare(load_evaluation(file("second")), load_evaluation(file("first")), {.resamples = 200});
   EXPECT_LT(change_of(back, kBild).quality->value, 0);

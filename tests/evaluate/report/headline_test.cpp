@@ -32,20 +32,21 @@ TEST(Headline, NamesTheFastestLosslessSettingAndTheFastestNearIt) {
       "of BLEU is 2.93 × as fast (bild · small · FB0.5, -0.80).");
 }
 
-// Returns a task scored by TER, whose settings' scores are given on made_setting()'s scale.
-TaskResult with_ter(TaskResult task) {
-  task.metric = "ter";
-  task.baseline.quality.scores.front().name = "ter";
-  for (SettingResult& setting : task.settings) setting.quality.scores.front().name = "ter";
+// Returns a task scored by an error rate, whose settings' scores are given on made_setting()'s scale.
+TaskResult with_errors(TaskResult task) {
+  task.metric = "command";
+  task.command = metrics::CommandOptions{.command = {}, .label = "errors", .lower_is_better = true};
+  task.baseline.quality.scores.front().name = "errors";
+  for (SettingResult& setting : task.settings) setting.quality.scores.front().name = "errors";
   return task;
 }
 
 TEST(Headline, OfAnErrorRateTakesTheFastestThatAddsLittle) {
-  EXPECT_THAT(headline(with_ter(made_task({made_setting("bild.small.FB0.5", "bild", 2, 30.8, "small"),
-                                           made_setting("bild.small.FB0.3", "bild", 4, 33, "small")}))),
-              HasSubstr("within one point of TER is 2.00 × as fast (bild · small · FB0.5, +0.80)"));
-  EXPECT_THAT(headline(with_ter(made_task({made_setting("bild.small.FB0.3", "bild", 4, 33, "small")}))),
-              HasSubstr("4.00 ×, adds 3.00 of TER"));
+  EXPECT_THAT(headline(with_errors(made_task({made_setting("bild.small.FB0.5", "bild", 2, 30.8, "small"),
+                                              made_setting("bild.small.FB0.3", "bild", 4, 33, "small")}))),
+              HasSubstr("within one point of errors is 2.00 × as fast (bild · small · FB0.5, +0.80)"));
+  EXPECT_THAT(headline(with_errors(made_task({made_setting("bild.small.FB0.3", "bild", 4, 33, "small")}))),
+              HasSubstr("4.00 ×, adds 3.00 of errors"));
 }
 
 TEST(Headline, SaysWhenLossBringsNothing) {
