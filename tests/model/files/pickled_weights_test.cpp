@@ -1,0 +1,201 @@
+#include "model/files/pickled_weights.h"
+
+#include <caffe2/serialize/inline_container.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/jit/serialization/pickler.h>
+
+#include "base/files.h"
+#include "base/random.h"
+#include "model/files/weight_files.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+
+namespace draftsmith::model {
+namespace {
+
+using testing::HasSubstr;
+using namespace std::string_literals;
+
+// A pickle without type tags, and the tensors whose storages it names.
+struct Pickle {
+  std::string text;
+  std::vector<at::Tensor> tensors;
+};
+
+Pickle pickle_of(const c10::IValue& value) {
+  Pickle pickle;
+  torch::jit::Pickler pickler([&](const char* bytes, size_t count) { pickle.text.append(bytes, count); }, nullptr,
+                              nullptr, nullptr, nullptr, false);
+  pickler.protocol();
+  pickler.pushIValue(value);
+  pickler.stop();
+  pickle.tensors = pickler.tensorData();
+  return pickle;
+}
+
+// A zip as Python's torch.save writes it: the pickle in data.pkl, storages under data/.
+std::string zip_of(const Pickle& pickle, bool compressed = false) {
+  std::string file;
+  caffe2::serialize::PyTorchStreamWriter writer([&](const void* bytes, size_t count) {
+    file.append(static_cast<const char*>(bytes), count);
+    return count;
+  });
+  writer.writeRecord("data.pkl", pickle.text.data(), pickle.text.size(), compressed);
+  for (size_t i = 0; i < pickle.tensors.size(); ++i) {
+    const auto storage = torch::jit::getWriteableTensorData(pickle.tensors[i]);
+    writer.writeRecord("data/" + std::to_string(i), storage.data(), storage.sizeInBytes());
+  }
+  writer.writeEndOfFile();
+  return file;
+}
+
+Pickle state_dict() {
+  c10::Dict<std::string, at::Tensor> dict;
+  const at::Tensor whole = at::arange(24, at::kFloat).view({4, 6});
+  dict.insert("plain", whole);
+  dict.insert("transposed", whole.t());
+  dict.insert("half", at::arange(5, at::kHalf));
+  dict.insert("count", at::arange(3, at::kLong));
+  return pickle_of(dict);
+}
+
+// Returns the text with its first `from` as `to`.
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  return text.replace(text.find(from), from.size(), to);
+}
+
+// Changes 1 to 4 of the bytes from `begin` to `end`.
+std::string damage(std::string file, size_t begin, size_t end, RandomSequence& random) {
+  const uint64_t changes = 1 + random.below(4);
+  for (uint64_t i = 0; i < changes; ++i) {
+    file[begin + static_cast<size_t>(random.below(end - begin))] = static_cast<char>(random.below(256));
+  }
+  return file;
+}
+
+class PickledWeightsTest : public testing::Test {
+ protected:
+  std::string error(const std::string& content) const {
+    write_text(file_, content);
+    return error_of([&] { read_all(); });
+  }
+  std::string error_of_pickle(const std::string& text) const { return error(zip_of({text, state_dict().tensors})); }
+  // Touches every byte, as a model that is loaded does.
+  void read_all() const {
+    const PickledWeights weights(file_);
+    for (const auto& [name, entry] : weights.tensors()) weights.stored(name).clone();
+  }
+
+  const TemporaryDirectory folder_;
+  const std::filesystem::path file_ = folder_ / "pytorch_model.bin";
+};
+
+TEST_F(PickledWeightsTest, TensorsAreReadAsTheyWereSaved) {
+  write_text(file_, zip_of(state_dict()));
+  const WeightFiles weights(folder_.path());
+  const at::Tensor whole = at::arange(24, at::kFloat).view({4, 6});
+  EXPECT_TRUE(weights.stored("plain").equal(whole));
+  EXPECT_TRUE(weights.stored("transposed").equal(whole.t()));
+  EXPECT_EQ(weights.stored("plain").const_data_ptr(), weights.stored("transposed").const_data_ptr());
+  EXPECT_EQ(weights.entry("transposed").shape, (std::vector<int64_t>{6, 4}));
+  EXPECT_EQ(weights.entry("half").dtype, "F16");
+  EXPECT_FALSE(float_type(weights.entry("count").dtype));
+  EXPECT_EQ(weights.bytes("plain").size(), 96);
+}
+
+// A module's state dict is an OrderedDict with _metadata. Tensors that are one object are pickled once.
+TEST_F(PickledWeightsTest, OrderedDictsAndTensorsThatAreOneObjectAreRead) {
+  const std::string text =
+      "\x80\x02"
+      "ccollections\nOrderedDict\nq\x00)Rq\x01(X\x01\x00\x00\x00"
+      "aq\x02"
+      "ctorch._utils\n_rebuild_parameter\nctorch._utils\n_rebuild_tensor_v2\n((X\x07\x00\x00\x00storagectorch\n"
+      "FloatStorage\nX\x01\x00\x00\x00"
+      "0X\x03\x00\x00\x00"
+      "cpuK\x18tQK\x02K\x03\x85\x8a\x01\x04\x85\x89h\x00)RtR\x88h\x00)R\x87Rr\x07\x00\x00\x00X\x01\x00\x00\x00"
+      "bj\x07\x00\x00\x00u}X\x09\x00\x00\x00_metadatah\x00)Rsb."s;
+  write_text(file_, zip_of({text, {at::arange(24, at::kFloat)}}));
+  const PickledWeights weights(file_);
+  EXPECT_TRUE(weights.stored("a").equal(at::tensor({2.F, 6.F, 10.F})));
+  EXPECT_TRUE(weights.stored("b").equal(weights.stored("a")));
+  EXPECT_THROW(weights.stored("c"), std::logic_error);
+}
+
+TEST_F(PickledWeightsTest, WhatIsNoStateDictIsAnErrorWithAWayOut) {
+  c10::Dict<std::string, int64_t> numbers;
+  numbers.insert("step", 1);
+  const std::string good = zip_of(state_dict());
+  for (const auto& [content, message] : std::vector<std::pair<std::string, std::string>>{
+           {"", "not a zip"},
+           {"\x80\x02"
+            "ccollections\nOrderedDict\n",
+            "before 1.6"},
+           {good.substr(0, good.size() / 2), "cannot be read"},
+           {zip_of(state_dict(), true), "the archive is compressed"},
+           {zip_of({state_dict().text, {}}), "the archive lacks data/"},
+           {zip_of(pickle_of(at::ones({2}))), "only collections.OrderedDict may stand"},
+           {zip_of(pickle_of(c10::List<int64_t>({1, 2}))), "build_intlist"},
+           {zip_of(pickle_of(numbers)), "'step'"}}) {
+    EXPECT_THAT(error(content),
+                testing::AllOf(HasSubstr(message), HasSubstr(file_.string()), HasSubstr("save_pretra")));
+  }
+}
+
+TEST_F(PickledWeightsTest, HostilePicklesAreErrors) {
+  const std::string good = state_dict().text;
+  for (const auto& [text, message] : std::vector<std::pair<std::string, std::string>>{
+           {"\x80\x02"
+            "cos\nsystem\nX\x04\x00\x00\x00true\x85R."s,
+            "os.system"},
+           {replaced(good, "torch._utils\n_rebuild_tensor_v2", "os\nsystem"), "os.system"},
+           {replaced(good, "torch\nFloatStorage", "torch\nQInt8Storage"), "unknown type torch.QInt8Storage"},
+           {replaced(good, "torch\nFloatStorage", "torch\nDoubleStorage"), "reaches outside"},
+           {replaced(good, "K\x04K\x06", "J\xff\xff\xff\x7fK\x06"), "reaches outside"},
+           {replaced(good, "K\x04K\x06", "\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7fK\x06"), "overflow"},
+           {replaced(good, "K\x04K\x06", "J\xff\xff\xff\xffK\x06"), "negative"},
+           {replaced(good, "K\x04K\x06", "K\x04K\x06K\x01"), "impossible"},
+           {"\x80\x04}.", "not of protocol 2"},
+           {"\x80\x02}X\xff\xff\xff\xff.", "ends too early"},
+           {"\x80\x02" + ")"s + std::string(1'000'000, '\x85') + ".", "a dictionary is expected"},
+           {"\x80\x02]q\x00h\x00"
+            "a."s,
+            "a dictionary is expected"},
+           {"\x80\x02"
+            "c" +
+                std::string(1000, 'a'),
+            "ends too early"},
+           {"\x80\x02}X\x01\x00\x00\x00"
+            "ah\x05s."s,
+            "never made"}}) {
+    EXPECT_THAT(error_of_pickle(text), HasSubstr(message));
+  }
+}
+
+// Any other exception, a crash or a huge allocation fails the test (and the sanitizers see the rest). Damage to a
+// tensor's own bytes is read; a tensor never reaches outside its storage.
+TEST_F(PickledWeightsTest, DamagedFilesAreRefusedOrRead) {
+  const Pickle pickle = state_dict();
+  const std::string good = zip_of(pickle);
+  const size_t begin = good.find(pickle.text);
+  ASSERT_NE(begin, std::string::npos);
+  RandomSequence random{CounterRandom(7, "damage")};
+  int refused = 0;
+  for (int i = 0; i < 3000; ++i) {
+    refused += error(damage(good, begin, begin + pickle.text.size(), random)) == "no error" ? 0 : 1;
+  }
+  EXPECT_GT(refused, 1500);
+  refused = 0;
+  for (int i = 0; i < 1000; ++i) {
+    std::string damaged = damage(good, 0, good.size(), random);
+    if (random.below(4) == 0) damaged.resize(static_cast<size_t>(random.below(damaged.size())));
+    refused += error(damaged) == "no error" ? 0 : 1;
+  }
+  EXPECT_GT(refused, 250);
+  for (size_t length = 0; length < pickle.text.size(); length += 7) {
+    EXPECT_NE(error_of_pickle(pickle.text.substr(0, length)), "no error") << length;
+  }
+}
+
+}  // namespace
+}  // namespace draftsmith::model
