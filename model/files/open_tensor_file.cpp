@@ -1,6 +1,6 @@
 #include "model/files/open_tensor_file.h"
 
-#include "model/files/pickle/pickled_weights.h"
+#include "model/files/pickled_weights.h"
 #include "model/files/safetensors.h"
 
 namespace draftsmith::model {

@@ -1,0 +1,179 @@
+#include "model/files/pickled_weights.h"
+
+#include <caffe2/serialize/inline_container.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "base/random.h"
+#include "model/files/weight_files.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+
+namespace draftsmith::model {
+namespace {
+
+using testing::HasSubstr;
+using namespace std::string_literals;
+
+// The opcodes of a short string.
+std::string string(const std::string& text) {
+  return "X" + std::string(1, static_cast<char>(text.size())) + "\x00\x00\x00"s + text;
+}
+
+// The opcodes with which torch.save describes a tensor of a storage; `shape` and `strides` are opcodes of tuples.
+std::string tensor(const std::string& storage, char record, const std::string& shape, const std::string& strides) {
+  return "ctorch._utils\n_rebuild_tensor_v2\n((" + string("storage") + "ctorch\n" + storage + "\n" + string({record}) +
+         string("cpu") + "K\x18tQK\x00"s + shape + strides + "\x89" + "ccollections\nOrderedDict\n)RtR";
+}
+
+// A pickle, and the tensors whose storages it names.
+struct Pickle {
+  std::string text;
+  std::vector<at::Tensor> storages;
+};
+
+// A zip as torch.save writes it: the pickle in data.pkl, storages under data/.
+std::string zip_of(const Pickle& pickle, bool compressed = false) {
+  std::string file;
+  caffe2::serialize::PyTorchStreamWriter writer([&](const void* bytes, size_t count) {
+    file.append(static_cast<const char*>(bytes), count);
+    return count;
+  });
+  writer.writeRecord("data.pkl", pickle.text.data(), pickle.text.size(), compressed);
+  for (size_t i = 0; i < pickle.storages.size(); ++i) {
+    writer.writeRecord("data/" + std::to_string(i), pickle.storages[i].const_data_ptr(), pickle.storages[i].nbytes());
+  }
+  writer.writeEndOfFile();
+  return file;
+}
+
+Pickle state_dict() {
+  return {"\x80\x02}(" + string("plain") + tensor("FloatStorage", '0', "K\x04K\x06\x86", "K\x06K\x01\x86") +
+              string("transposed") + tensor("FloatStorage", '0', "K\x06K\x04\x86", "K\x01K\x06\x86") + string("half") +
+              tensor("HalfStorage", '1', "K\x05\x85", "K\x01\x85") + string("count") +
+              tensor("LongStorage", '2', "K\x03\x85", "K\x01\x85") + "u.",
+          {at::arange(24, at::kFloat), at::arange(5, at::kHalf), at::arange(3, at::kLong)}};
+}
+
+// Returns the text with its first `from` as `to`.
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  return text.replace(text.find(from), from.size(), to);
+}
+
+// Changes 1 to 4 of the bytes from `begin` to `end`.
+std::string damage(std::string file, size_t begin, size_t end, RandomSequence& random) {
+  const uint64_t changes = 1 + random.below(4);
+  for (uint64_t i = 0; i < changes; ++i) {
+    file[begin + static_cast<size_t>(random.below(end - begin))] = static_cast<char>(random.below(256));
+  }
+  return file;
+}
+
+class PickledWeightsTest : public testing::Test {
+ protected:
+  std::string error(const std::string& content) const {
+    write_text(file_, content);
+    return error_of([&] { read_all(); });
+  }
+  std::string error_of_pickle(const std::string& text) const { return error(zip_of({text, state_dict().storages})); }
+  // Touches every byte, as a model that is loaded does.
+  void read_all() const {
+    const PickledWeights weights(file_);
+    for (const auto& [name, entry] : weights.tensors()) weights.stored(name).clone();
+  }
+
+  const TemporaryDirectory folder_;
+  const std::filesystem::path file_ = folder_ / "pytorch_model.bin";
+};
+
+TEST_F(PickledWeightsTest, TensorsAreReadAsTheyWereSaved) {
+  write_text(file_, zip_of(state_dict()));
+  const WeightFiles weights(folder_.path());
+  const at::Tensor whole = at::arange(24, at::kFloat).view({4, 6});
+  EXPECT_TRUE(weights.stored("plain").equal(whole));
+  EXPECT_TRUE(weights.stored("transposed").equal(whole.t()));
+  EXPECT_EQ(weights.stored("plain").const_data_ptr(), weights.stored("transposed").const_data_ptr());
+  EXPECT_EQ(weights.entry("transposed").shape, (std::vector<int64_t>{6, 4}));
+  EXPECT_EQ(weights.entry("half").dtype, "F16");
+  EXPECT_FALSE(float_type(weights.entry("count").dtype));
+  EXPECT_EQ(weights.bytes("plain").size(), 96);
+}
+
+// A module's state dict is an OrderedDict with _metadata. Tensors that are one object are pickled once.
+TEST_F(PickledWeightsTest, OrderedDictsAndTensorsThatAreOneObjectAreRead) {
+  std::string parameter = tensor("FloatStorage", '0', "K\x03\x85", "\x8a\x01\x04\x85");
+  parameter = replaced("ctorch._utils\n_rebuild_parameter\n" + parameter, "K\x00"s, "K\x02");  // the offset
+  const std::string text = "\x80\x02" + "ccollections\nOrderedDict\nq\x00)Rq\x01("s + string("a") + parameter +
+                           "\x88h\x00)R\x87Rr\x07\x00\x00\x00"s + string("b") + "j\x07\x00\x00\x00u}"s +
+                           string("_metadata") + "h\x00)Rsb."s;
+  write_text(file_, zip_of({text, {at::arange(24, at::kFloat)}}));
+  const PickledWeights weights(file_);
+  EXPECT_TRUE(weights.stored("a").equal(at::tensor({2.F, 6.F, 10.F})));
+  EXPECT_TRUE(weights.stored("b").equal(weights.stored("a")));
+  EXPECT_THROW(weights.stored("c"), std::logic_error);
+}
+
+TEST_F(PickledWeightsTest, WhatIsNoStateDictIsAnErrorWithAWayOut) {
+  const std::string good = zip_of(state_dict());
+  for (const auto& [content, message] : std::vector<std::pair<std::string, std::string>>{
+           {"", "not a zip"},
+           {"\x80\x02" + "ccollections\nOrderedDict\n"s, "before 1.6"},
+           {good.substr(0, good.size() / 2), "cannot be read"},
+           {zip_of(state_dict(), true), "the archive is compressed"},
+           {zip_of({state_dict().text, {}}), "the archive lacks data/0"},
+           {zip_of({"\x80\x02" + tensor("FloatStorage", '0', ")", ")") + ".", {}}), "only collections.OrderedDict may"},
+           {zip_of({"\x80\x02}" + string("step") + "K\x01s.", {}}), "'step'"}}) {
+    EXPECT_THAT(error(content),
+                testing::AllOf(HasSubstr(message), HasSubstr(file_.string()), HasSubstr("save_pretra")));
+  }
+}
+
+TEST_F(PickledWeightsTest, HostilePicklesAreErrors) {
+  const std::string good = state_dict().text;
+  for (const auto& [text, message] : std::vector<std::pair<std::string, std::string>>{
+           {"\x80\x02" + "cos\nsystem\n"s + string("true") + "\x85R.", "os.system"},
+           {replaced(good, "torch._utils\n_rebuild_tensor_v2", "os\nsystem"), "os.system"},
+           {replaced(good, "torch\nFloatStorage", "torch\nQInt8Storage"), "unknown type torch.QInt8Storage"},
+           {replaced(good, "torch\nFloatStorage", "torch\nDoubleStorage"), "reaches outside"},
+           {replaced(good, "K\x04K\x06", "J\xff\xff\xff\x7fK\x06"), "reaches outside"},
+           {replaced(good, "K\x04K\x06", "\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7fK\x06"), "overflow"},
+           {replaced(good, "K\x04K\x06", "J\xff\xff\xff\xffK\x06"), "negative"},
+           {replaced(good, "K\x04K\x06\x86", "K\x04K\x06K\x01\x87"), "impossible"},
+           {"\x80\x04}.", "not of protocol 2"},
+           {"\x80\x02}X\xff\xff\xff\xff.", "ends too early"},
+           {"\x80\x02" + ")"s + std::string(1'000'000, '\x85') + ".", "a dictionary is expected"},
+           {"\x80\x02]q\x00h\x00"s + "a.", "a dictionary is expected"},
+           {"\x80\x02" + "c"s + std::string(1000, 'a'), "ends too early"},
+           {"\x80\x02}" + string("a") + "h\x05s.", "never made"}}) {
+    EXPECT_THAT(error_of_pickle(text), HasSubstr(message));
+  }
+}
+
+// Any other exception, a crash or a huge allocation fails the test (and the sanitizers see the rest). Damage to a
+// tensor's own bytes is read; a tensor never reaches outside its storage.
+TEST_F(PickledWeightsTest, DamagedFilesAreRefusedOrRead) {
+  const Pickle pickle = state_dict();
+  const std::string good = zip_of(pickle);
+  const size_t begin = good.find(pickle.text);
+  ASSERT_NE(begin, std::string::npos);
+  RandomSequence random{CounterRandom(7, "damage")};
+  int refused = 0;
+  for (int i = 0; i < 1000; ++i) {
+    refused += error(damage(good, begin, begin + pickle.text.size(), random)) == "no error" ? 0 : 1;
+  }
+  EXPECT_GT(refused, 500);
+  refused = 0;
+  for (int i = 0; i < 500; ++i) {
+    std::string damaged = damage(good, 0, good.size(), random);
+    if (random.below(4) == 0) damaged.resize(static_cast<size_t>(random.below(damaged.size())));
+    refused += error(damaged) == "no error" ? 0 : 1;
+  }
+  EXPECT_GT(refused, 125);
+  for (size_t length = 0; length < pickle.text.size(); length += 7) {
+    EXPECT_NE(error_of_pickle(pickle.text.substr(0, length)), "no error") << length;
+  }
+}
+
+}  // namespace
+}  // namespace draftsmith::model
