@@ -126,7 +126,7 @@ std::string ChatTemplate::answer(ChildProcess& python, std::string_view request,
     if (python.output.ends_with('\n')) break;
     if (ended) fail_python(end_of(python.finish()) + (python.errors.empty() ? "" : ": ") + python.errors);
     if (python.output.size() > kMostBytes) fail(file_.string(), "a conversation's text has more than 64 MB");
-    if (watch.seconds() > seconds) fail(file_.string(), fmt::format("it takes longer than {:g} seconds", seconds_));
+    if (watch.seconds() > seconds) fail(file_.string(), fmt::format("it takes longer than {:g} seconds", seconds));
   }
   return std::move(python.output);
 }
