@@ -13,34 +13,34 @@
 namespace draftsmith::metrics {
 namespace {
 
-using Tokens = std::vector<std::string>;
+using Pieces = std::vector<std::string>;
 
 // Tokenizer that is a function.
 class RuleTokenizer : public BleuTokenizer {
  public:
-  RuleTokenizer(std::string name, Tokens (*split)(std::string_view)) : name_(std::move(name)), split_(split) {}
+  RuleTokenizer(std::string name, Pieces (*split)(std::string_view)) : name_(std::move(name)), split_(split) {}
   // sacreBLEU removes trailing white space before all else.
-  Tokens tokens(std::string_view text) const override { return split_(right_stripped(text)); }
+  Pieces tokens(std::string_view text) const override { return split_(right_stripped(text)); }
   std::string signature() const override { return name_; }
 
  private:
   std::string name_;
-  Tokens (*split_)(std::string_view);
+  Pieces (*split_)(std::string_view);
 };
 
-std::unique_ptr<const BleuTokenizer> rule(const char* name, Tokens (*split)(std::string_view)) {
+std::unique_ptr<const BleuTokenizer> rule(const char* name, Pieces (*split)(std::string_view)) {
   return std::make_unique<RuleTokenizer>(name, split);
 }
 
-Tokens characters_of(std::string_view text) {
-  Tokens characters;
+Pieces characters_of(std::string_view text) {
+  Pieces characters;
   for (const char32_t c : code_points(text)) {
     if (!is_space(c)) append_utf8(c, characters.emplace_back());
   }
   return characters;
 }
 
-Tokens split_13a(std::string_view segment) {
+Pieces split_13a(std::string_view segment) {
   std::string text(segment);
   replace_all(text, "<skipped>", "");
   replace_all(text, "-\n", "");
@@ -71,7 +71,7 @@ std::u32string part_pairs(const std::u32string& text, Blanks blanks, Matches mat
   return result;
 }
 
-Tokens split_international(std::string_view segment) {
+Pieces split_international(std::string_view segment) {
   const auto characters = code_points(segment);
   std::u32string text(characters.begin(), characters.end());
   text = part_pairs(text, {.before = false, .behind = true},
@@ -99,7 +99,7 @@ bool is_chinese(char32_t c) {
   return std::any_of(kRanges.begin(), kRanges.end(), [c](auto range) { return range.first <= c && c <= range.last; });
 }
 
-Tokens split_chinese(std::string_view segment) {
+Pieces split_chinese(std::string_view segment) {
   std::string text;
   for (const char32_t c : code_points(stripped(segment))) {
     const bool chinese = is_chinese(c);

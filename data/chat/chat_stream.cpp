@@ -20,7 +20,7 @@ using nlohmann::ordered_json;
 ordered_json conversation_on(const std::string& line, const std::string& field, const std::string& where) {
   const nlohmann::json checked = parse_json(line, where);
   const ordered_json object = ordered_json::parse(line);
-  if (object.is_object() && object.contains(field)) return parse_messages(object[field], where);
+  if (object.is_object() && object.contains(field)) return parse_conversation(object, field, where);
   throw UserError({.where = where,
                    .what = "no field \"" + field + "\"",
                    .expected = "a JSON object with a list of messages under that name",

@@ -1,11 +1,18 @@
 #include "data/chat/chat_template.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sys/wait.h>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
-#include "data/chat/template_renderer.h"
+#include "base/signals.h"
+#include "base/timing.h"
+#include "base/utf8.h"
 #include "data/tokenizers/tokenizer_config.h"
 
 namespace draftsmith::data {
@@ -18,6 +25,9 @@ using nlohmann::ordered_json;
 constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 constexpr const char* kTemplateFile = "chat_template.jinja";
 constexpr const char* kAssistant = "assistant";
+constexpr double kStartSeconds = 30;       // for Python and its modules, on a busy machine
+constexpr double kGraceSeconds = 5;        // the script itself ends a conversation that takes too long
+constexpr size_t kMostBytes = 64'000'000;  // of a conversation's text
 
 // Returns the text of `chat_template`, which is a text or a list of named ones; empty if there is none.
 std::string template_text(const nlohmann::json& value) {
@@ -29,44 +39,137 @@ std::string template_text(const nlohmann::json& value) {
   return "";
 }
 
-// Returns the messages before message `end`.
-ordered_json beginning(const ordered_json& messages, size_t end) {
-  ordered_json list = ordered_json::array();
-  for (size_t i = 0; i < end; ++i) list.push_back(messages[i]);
-  return list;
+std::string embedded(std::string_view name) {
+  for (const ChatText& one : chat_texts()) {
+    if (one.name == name) return std::string(one.text);
+  }
+  throw std::logic_error("no embedded text " + std::string(name));
+}
+
+// Returns the interpreter: $DRAFTSMITH_PYTHON, that of the build's .venv, or python3 in PATH.
+std::string interpreter() {
+  const char* chosen = std::getenv("DRAFTSMITH_PYTHON");
+  if (chosen != nullptr && *chosen != '\0') return chosen;
+  std::error_code ignored;
+  std::string built_with = embedded("python");
+  return fs::exists(built_with, ignored) ? built_with : "python3";
+}
+
+// Returns how a process ended.
+std::string end_of(int status) {
+  if (WIFSIGNALED(status)) return fmt::format("it was ended by signal {}", WTERMSIG(status));
+  return fmt::format("it ended with exit code {}", WEXITSTATUS(status));
+}
+
+// Returns a conversation as an object.
+ordered_json as_object(const ordered_json& conversation) {
+  if (conversation.is_object()) return conversation;
+  return {{"messages", conversation}};
+}
+
+bool is_message(const ordered_json& one) {
+  if (!one.is_object() || !one.contains("role") || !one["role"].is_string()) return false;
+  if (one.contains("content") && one["content"].is_string()) return true;
+  const bool empty = !one.contains("content") || one["content"].is_null();
+  return empty && one.contains("tool_calls") && one["tool_calls"].is_array();
+}
+
+bool are_objects(const ordered_json& list) {
+  return list.is_array() && std::all_of(list.begin(), list.end(), [](const auto& one) { return one.is_object(); });
 }
 
 }  // namespace
 
-ChatTemplate::ChatTemplate(const std::string& text, ordered_json tokens, fs::path file)
-    : file_(std::move(file)),
-      source_(file_.string()),
-      nodes_(parse_template(text, source_)),
-      tokens_(std::move(tokens)) {}
-
-std::string ChatTemplate::render(const ordered_json& messages, bool generation_prompt) const {
-  ordered_json variables = tokens_;
-  variables["messages"] = messages;
-  variables["tools"] = nullptr;
-  variables["documents"] = nullptr;
-  variables["add_generation_prompt"] = generation_prompt;
-  return render_template(nodes_, variables, source_);
+ChatTemplate::ChatTemplate(std::string text, ordered_json tokens, fs::path file, double seconds)
+    : file_(std::move(file)), seconds_(seconds) {
+  if (const auto bad = invalid_utf8_offset(text)) {
+    throw UserError({.where = file_.string(),
+                     .what = "the chat template is no UTF-8",
+                     .found = "byte " + std::to_string(*bad + 1)});
+  }
+  setup_ = {{"template", std::move(text)}, {"tokens", std::move(tokens)}, {"seconds", seconds}};
+  start();
 }
 
-std::vector<ChatReply> ChatTemplate::replies(const ordered_json& messages) const {
+void ChatTemplate::start() {
+  try {
+    python_ = std::make_unique<ChildProcess>(std::vector{interpreter(), std::string("-c"), embedded("render_chat.py")});
+  } catch (const RunError& error) {
+    fail_python(error.problems()[0].where + ": " + error.problems()[0].found);
+  }
+  ask(setup_, seconds_ + kStartSeconds);
+}
+
+std::string ChatTemplate::ask(const ordered_json& request, double seconds) {
+  auto python = std::exchange(python_, nullptr);  // killed unless it answers
+  const std::string line = answer(*python, request.dump() + "\n", seconds);
+  const nlohmann::json answered = nlohmann::json::parse(line, nullptr, false);
+  if (answered.is_object() && answered.contains("missing")) fail_python(answered["missing"].get<std::string>());
+  if (!answered.is_object() || !(answered.contains("text") || answered.contains("error"))) {
+    fail_python("an answer that is none: " + line.substr(0, 100));
+  }
+  const bool compiled = answered.contains("text") || &request != &setup_;
+  if (compiled) python_ = std::move(python);
+  if (answered.contains("text")) return answered["text"].get<std::string>();
+  const int number = answered.value("line", 0);
+  fail(file_.string() + (number > 0 ? ":" + std::to_string(number) : ""), answered["error"].get<std::string>());
+}
+
+std::string ChatTemplate::answer(ChildProcess& python, std::string_view request, double seconds) const {
+  constexpr int kLook = 10;  // milliseconds between looks at signals and time
+  const Stopwatch watch;
+  python.output.clear();
+  while (!python.output.ends_with('\n')) {
+    throw_if_stop_requested("the chat template was ended");
+    const bool ended = python.has_ended();  // before the last reading, so that nothing is lost
+    python.exchange(request, ended ? 0 : kLook);
+    if (python.output.ends_with('\n')) break;
+    if (ended) fail_python(end_of(python.finish()) + (python.errors.empty() ? "" : ": ") + python.errors);
+    if (python.output.size() > kMostBytes) fail(file_.string(), "a conversation's text has more than 64 MB");
+    if (watch.seconds() > seconds) fail(file_.string(), fmt::format("it takes longer than {:g} seconds", seconds));
+  }
+  return std::move(python.output);
+}
+
+void ChatTemplate::fail(const std::string& where, const std::string& what) const {
+  throw UserError({.where = where, .what = "the chat template cannot be rendered: " + what});
+}
+
+void ChatTemplate::fail_python(const std::string& found) const {
+  throw UserError({.where = file_.string(),
+                   .what = "the chat template cannot be rendered, since Python's Jinja2 does not run",
+                   .expected = "jinja2 in " + interpreter(),
+                   .found = found,
+                   .hint = "install Debian's python3-jinja2 or pip's jinja2, or name an interpreter that has it in the "
+                           "environment variable DRAFTSMITH_PYTHON"});
+}
+
+std::string ChatTemplate::render(const ordered_json& conversation, bool generation_prompt) {
+  ordered_json request = as_object(conversation);
+  request["add_generation_prompt"] = generation_prompt;
+  if (!python_) start();
+  return ask(request, seconds_ + kGraceSeconds);
+}
+
+std::vector<ChatReply> ChatTemplate::replies(const ordered_json& conversation) {
+  const ordered_json whole = as_object(conversation);
+  ordered_json beginning = whole;
+  beginning["messages"] = ordered_json::array();
   std::vector<ChatReply> list;
-  for (size_t i = 0; i < messages.size(); ++i) {
-    if (messages[i].value("role", "") != kAssistant) continue;
-    std::string prompt = render(beginning(messages, i), true);
-    const std::string whole = render(beginning(messages, i + 1), false);
-    if (!whole.starts_with(prompt) || whole.size() == prompt.size()) {
-      throw UserError({.where = source_,
+  for (const ordered_json& message : whole["messages"]) {
+    const bool learned = message.value("role", "") == kAssistant;
+    std::string prompt = learned ? render(beginning, true) : "";
+    beginning["messages"].push_back(message);
+    if (!learned) continue;
+    const std::string text = render(beginning, false);
+    if (!text.starts_with(prompt) || text.size() == prompt.size()) {
+      throw UserError({.where = file_.string(),
                        .what = "the template does not continue its own prompt with the assistant's message",
                        .expected = "text that begins with the prompt before it, and is longer",
-                       .found = "message " + std::to_string(i + 1) + " changes the text before it",
+                       .found = fmt::format("message {} changes the text before it", beginning["messages"].size()),
                        .hint = "such templates (which drop earlier thoughts, for instance) cannot be trained on"});
     }
-    std::string reply = whole.substr(prompt.size());
+    std::string reply = text.substr(prompt.size());
     list.push_back({std::move(prompt), std::move(reply)});
   }
   return list;
@@ -88,16 +191,26 @@ ChatTemplate load_chat_template(const fs::path& file_or_directory) {
                    .hint = "chat messages need a model whose tokenizer has a template"});
 }
 
-ordered_json parse_messages(const ordered_json& value, const std::string& where) {
-  const auto is_message = [](const ordered_json& one) {
-    return one.is_object() && one.contains("role") && one["role"].is_string() && one.contains("content") &&
-           one["content"].is_string();
-  };
-  if (value.is_array() && !value.empty() && std::all_of(value.begin(), value.end(), is_message)) return value;
-  throw UserError({.where = where,
-                   .what = "no conversation",
-                   .expected = "a list of messages, each with the texts role and content",
-                   .found = brief(nlohmann::json(value))});
+ordered_json parse_conversation(const ordered_json& object, const std::string& field, const std::string& where) {
+  const ordered_json& messages = object[field];
+  if (!messages.is_array() || messages.empty() || !std::all_of(messages.begin(), messages.end(), is_message)) {
+    throw UserError({.where = where,
+                     .what = "no conversation",
+                     .expected = "a list of messages, each with the texts role and content",
+                     .found = brief(nlohmann::json(messages))});
+  }
+  ordered_json conversation = {{"messages", messages}};
+  for (const char* key : {"tools", "documents"}) {
+    if (!object.contains(key) || object[key].is_null()) continue;
+    if (!are_objects(object[key])) {
+      throw UserError({.where = where,
+                       .what = "the conversation's " + std::string(key) + " cannot be read",
+                       .expected = "a list of JSON objects",
+                       .found = brief(nlohmann::json(object[key]))});
+    }
+    conversation[key] = object[key];
+  }
+  return conversation;
 }
 
 }  // namespace draftsmith::data

@@ -1,15 +1,20 @@
-// Chat templates of model directories: conversations as the text that a model was trained on. They are a subset of
-// Jinja, rendered as Transformers' apply_chat_template does; docs/reference/chat.md says what they may use.
+// Chat templates of model directories: conversations as the text that a model was trained on. Jinja2 renders them in a
+// Python process, with the variables, filters and functions of Transformers' apply_chat_template
+// (docs/reference/chat.md).
+//
+// A conversation is a list of messages with role and content, or an object with `messages`, `tools` and `documents`.
 #pragma once
 
 #include <filesystem>
+#include <memory>
+#include <span>
 #include <string>
-#include <utility>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include "data/chat/template_nodes.h"
+#include "base/child_process.h"
 
 namespace draftsmith::data {
 
@@ -21,33 +26,49 @@ struct ChatReply {
 
 class ChatTemplate {
  public:
-  // `tokens`: texts of the special tokens, bos_token and others. Errors: UserError for text that is no template.
-  ChatTemplate(const std::string& text, nlohmann::ordered_json tokens, std::filesystem::path file);
+  // Starts the Python process, which lives as long as this object. `tokens`: texts of the special tokens, bos_token and
+  // others. `seconds` is the limit of each conversation. Errors: UserError for text that is no template, and for a
+  // missing Python or jinja2.
+  ChatTemplate(std::string text, nlohmann::ordered_json tokens, std::filesystem::path file, double seconds = 10);
 
-  // Returns the text of a conversation, a list of objects with role and content. `generation_prompt`: with the
-  // beginning of the assistant's next message. Errors: UserError for a template that uses what is unknown here, or
-  // that refuses the messages.
-  std::string render(const nlohmann::ordered_json& messages, bool generation_prompt) const;
+  // Returns the text of a conversation. `generation_prompt`: with the beginning of the assistant's next message.
+  // Errors: UserError with the template's line if it fails, refuses the messages or takes too long; Interrupted.
+  std::string render(const nlohmann::ordered_json& conversation, bool generation_prompt);
 
-  // Returns each message of the assistant with the text before it. Errors: UserError as above; for messages without
-  // role or content; for a template whose text of a conversation's beginning is no beginning of the whole text.
-  std::vector<ChatReply> replies(const nlohmann::ordered_json& messages) const;
+  // Returns each message of the assistant with the text before it. Errors: as above; UserError for a template whose
+  // text of a conversation's beginning is no beginning of the whole text.
+  std::vector<ChatReply> replies(const nlohmann::ordered_json& conversation);
 
   const std::filesystem::path& file() const { return file_; }
 
  private:
+  void start();
+  std::string ask(const nlohmann::ordered_json& request, double seconds);
+  // Returns the process's next line. Errors: UserError if it ends or the time is over.
+  std::string answer(ChildProcess& python, std::string_view request, double seconds) const;
+  [[noreturn]] void fail(const std::string& where, const std::string& what) const;
+  [[noreturn]] void fail_python(const std::string& found) const;
+
   std::filesystem::path file_;
-  std::string source_;
-  std::vector<TemplateNode> nodes_;
-  nlohmann::ordered_json tokens_;
+  nlohmann::ordered_json setup_;
+  double seconds_;
+  std::unique_ptr<ChildProcess> python_;  // none after it died: the next conversation starts another one
 };
 
 // Returns the template of a model directory or of a file in it: chat_template.jinja, or else chat_template of
-// tokenizer_config.json (the one named "default" of several). Errors: UserError if there is none.
+// tokenizer_config.json (the one named "default" of several). Errors: UserError if there is none, and as ChatTemplate.
 ChatTemplate load_chat_template(const std::filesystem::path& file_or_directory);
 
-// Returns the conversation that a JSON text holds. Errors: UserError at `where` unless it is a list of messages with
-// role and content.
-nlohmann::ordered_json parse_messages(const nlohmann::ordered_json& value, const std::string& where);
+// Returns the conversation that a JSON object holds: its list of messages under `field`, tools and documents. Errors:
+// UserError at `where` unless each message has a role and content, or tool_calls, and the others are lists of objects.
+nlohmann::ordered_json parse_conversation(const nlohmann::ordered_json& object, const std::string& field,
+                                          const std::string& where);
+
+// Text that CMake embeds: "render_chat.py", and "python", the path of the build's interpreter.
+struct ChatText {
+  std::string_view name;
+  std::string_view text;
+};
+std::span<const ChatText> chat_texts();
 
 }  // namespace draftsmith::data

@@ -41,7 +41,7 @@ Fields<TextInput> TextInput::fields() {
           "messages", &TextInput::messages,
           "Field of the JSON objects with a conversation, a list of messages with role and content, in place of source "
           "and targets. Each message of the assistant is an example, and alone is learned; the text before it, as the "
-          "chat template writes it, is the prompt.")
+          "chat template writes it, is the prompt. Fields tools and documents are passed to the template.")
       .add("chat_template", &TextInput::chat_template,
            "With messages: model directory whose chat template is taken, or a .jinja file; default: the tokenizer's.")
       .add("join", &TextInput::join, "Separator of the elements of fields that are lists of strings.")

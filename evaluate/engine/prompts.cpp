@@ -35,7 +35,7 @@ const data::Tokenizer& tokenizer_of(const infer::LoadedModel& target) {
 
 }  // namespace
 
-const data::ChatTemplate& PromptEncoder::chat() const {
+data::ChatTemplate& PromptEncoder::chat() const {
   if (!chat_) chat_ = data::load_chat_template(target_.directory);
   return *chat_;
 }

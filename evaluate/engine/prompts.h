@@ -29,7 +29,7 @@ class PromptEncoder {
     Prompt end;
   };
   Whole whole(const std::string& source, const TaskOptions& task) const;
-  const data::ChatTemplate& chat() const;
+  data::ChatTemplate& chat() const;
 
   const infer::LoadedModel& target_;
   mutable std::optional<data::ChatTemplate> chat_;

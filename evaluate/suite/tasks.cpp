@@ -52,10 +52,16 @@ std::vector<data::Example> read_jsonl(const TaskOptions& task, const std::string
   return data::read_all(*stream);
 }
 
+// Returns a message's text, which an answer that calls tools may lack.
+std::string answer_text(const nlohmann::ordered_json& message) {
+  return message.contains("content") && message["content"].is_string() ? message["content"].get<std::string>() : "";
+}
+
 // Reads conversations: the prompt is what comes before the assistant's last word, which is the reference.
 TaskData from_conversations(const TaskOptions& task) {
   TaskData data;
-  for (nlohmann::ordered_json& messages : data::read_conversations(task.jsonl, task.messages)) {
+  for (nlohmann::ordered_json& conversation : data::read_conversations(task.jsonl, task.messages)) {
+    nlohmann::ordered_json& messages = conversation["messages"];
     const bool answered = messages.back()["role"] == "assistant" && messages.size() > 1;
     if (task.metric.scored() && !answered) {
       throw UserError({.where = place_of(task, task.jsonl, data.sources.size()),
@@ -64,9 +70,9 @@ TaskData from_conversations(const TaskOptions& task) {
                        .found = "it ends in a message of " + messages.back()["role"].get<std::string>(),
                        .hint = "conversations that are not scored need metric = { name = \"none\" }"});
     }
-    if (task.metric.scored()) data.references.push_back({messages.back()["content"].get<std::string>()});
+    if (task.metric.scored()) data.references.push_back({answer_text(messages.back())});
     if (answered) messages.erase(messages.size() - 1);
-    data.sources.push_back(messages.dump());
+    data.sources.push_back(conversation.size() > 1 ? conversation.dump() : messages.dump());
   }
   cut_out(data.sources, task);
   cut_out(data.references, task);

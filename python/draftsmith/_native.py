@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 
 from . import _build_info
 
@@ -28,5 +30,9 @@ try:
     from . import _draftsmith as native
 except ImportError as error:
     raise _refuse("draftsmith's extension module does not fit this torch", f"torch {torch.__version__}: {error}") from error
+
+# Chat templates are rendered by this interpreter, to which torch has brought jinja2.
+if sys.executable:
+    os.environ.setdefault("DRAFTSMITH_PYTHON", sys.executable)
 
 __all__ = ["native"]

@@ -158,6 +158,10 @@ TEST_F(DatasetProgram, ConversationsAreLearnedAndDecoded) {
                                          kSuite);
   fs::remove(chat_model / "chat_template.jinja");
   EXPECT_THAT(evaluate(folder_ / "suite.toml").err, HasSubstr("there is no chat template"));
+  write_text(chat_model / "chat_template.jinja", "\n{{ raise_exception('no stories') }}");
+  const ProgramResult refused = evaluate(folder_ / "suite.toml");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("chat_template.jinja:2"), HasSubstr("no stories")));
   write_text(chat_model / "chat_template.jinja",
              "{{ bos_token }}{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
              "{% if add_generation_prompt %}assistant: {% endif %}");

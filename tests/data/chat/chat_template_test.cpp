@@ -1,5 +1,9 @@
 #include "data/chat/chat_template.h"
 
+#include <csignal>
+#include <cstdlib>
+#include <optional>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,35 +49,108 @@ TEST(ChatTemplates, MessagesAreWrittenInTheirOrder) {
   EXPECT_EQ(render("{{ bos_token }}{{ messages[0]['content'] | trim }}{{ eos_token }}"), "<s>Hi</s>");
 }
 
-TEST(ChatTemplates, WhatTheyDoNotKnowIsNamedWithItsLine) {
-  EXPECT_THAT(render_error("a\n{% macro f() %}{% endmacro %}"), AllOf(HasSubstr("chat.jinja:2"), HasSubstr("'macro'")));
-  EXPECT_THAT(render_error("{{ messages | shuffle }}"), HasSubstr("filter 'shuffle' is unknown here"));
-  EXPECT_THAT(render_error("{{ 'a'.center(3) }}"), HasSubstr("method 'center' is unknown here"));
-  EXPECT_THAT(render_error("{{ strftime_now('%d') }}"), HasSubstr("function 'strftime_now' is unknown here"));
-  EXPECT_THAT(render_error("{{ 1 is prime }}"), HasSubstr("test 'prime' is unknown here"));
-  EXPECT_THAT(render_error("{{ nobody.name }}"), HasSubstr("'nobody', which is undefined, has no 'name'"));
-  EXPECT_THAT(render_error("{{ raise_exception('roles must alternate') }}"), HasSubstr("roles must alternate"));
+TEST(ChatTemplates, ToolsDocumentsAndReasoningReachTheTemplate) {
+  const std::string text =
+      "{{ tools|tojson }}{{ documents[0].title if documents }} {{ messages[0].reasoning_content }}"
+      "{{ messages[0].content is defined }}";
+  const ordered_json messages = ordered_json::parse(R"([{"role": "assistant", "content": null, "thinking": "Hm"}])");
+  EXPECT_EQ(render(text, messages), "null HmFalse");
+  EXPECT_EQ(render(text, {{"messages", messages},
+                          {"tools", {{{"name", "f"}, {"a", 1}}}},
+                          {"documents", ordered_json::parse(R"([{"title": "T"}])")}}),
+            R"([{"name": "f", "a": 1}]T HmFalse)");
 }
 
-TEST(ChatTemplates, BrokenTextIsNoTemplate) {
-  for (const char* text :
-       {"{{ 'a", "{% if true %}", "{{ a", "{# a", "{% endif %}", "{{ 1 + }}", "{{ a b }}", "{{ [1, }}",
-        "{% for x messages %}{% endfor %}", "{% else %}", "{{ $ }}", "{% set 1 = 2 %}", "{{ a['x }}"}) {
+TEST(ChatTemplates, ErrorsNameTheTemplatesLine) {
+  EXPECT_THAT(render_error("a\n{% nothing %}"), AllOf(HasSubstr("chat.jinja:2"), HasSubstr("unknown tag 'nothing'")));
+  EXPECT_THAT(render_error("a\n\n{{ nobody.name }}"),
+              AllOf(HasSubstr("chat.jinja:3"), HasSubstr("'nobody' is undefined")));
+  EXPECT_THAT(render_error("\n{{ raise_exception('roles must alternate') }}"),
+              AllOf(HasSubstr("chat.jinja:2"), HasSubstr("it refuses these messages: roles must alternate")));
+  EXPECT_THAT(render_error("\n{{ 1 // 0 }}"), AllOf(HasSubstr("chat.jinja:2"), HasSubstr("ZeroDivisionError")));
+  EXPECT_THAT(render_error("{{ messages.append(1) }}"), HasSubstr("chat.jinja:1"));
+  EXPECT_THAT(render_error("{{ ''.__class__.x }}"), HasSubstr("unsafe"));
+  EXPECT_THAT(render_error("{% include '/etc/passwd' %}"), HasSubstr("chat.jinja:1"));
+  EXPECT_THAT(render_error("{{ 'x' * 10**10 }}"), HasSubstr("MemoryError"));
+  EXPECT_THAT(render_error("{{ '\\ud800' }}"), HasSubstr("UnicodeEncodeError"));
+  EXPECT_THAT(render_error("\xFF"), HasSubstr("no UTF-8"));
+  for (const char* text : {"{{ 'a", "{% if true %}", "{{ a", "{# a", "{% endif %}", "{{ 1 + }}", "{{ a b }}"}) {
     EXPECT_THAT(render_error(text), HasSubstr("chat.jinja:1")) << text;
   }
-  EXPECT_THAT(render_error(std::string("{{ ") + std::string(500, '(') + "1" + std::string(500, ')') + " }}"),
-              HasSubstr("nested less deeply"));
+  const std::string deep = std::string(5000, '(') + "1" + std::string(5000, ')');
+  EXPECT_THAT(render_error("{{ " + deep + " }}"), HasSubstr("RecursionError"));
+}
+
+TEST(ChatTemplates, AConversationOfManyMegabytesPasses) {
+  const std::string text(5'000'000, 'x');
+  EXPECT_EQ(render("{{ messages[0].content }}", conversation({text})), text);
+}
+
+TEST(ChatTemplates, OnesWithoutEndAreEndedAndLaterOnesRendered) {
+  constexpr const char* kLoop = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}";
+  ChatTemplate chat("{% if messages[0].content == 'loop' %}\n" + std::string(kLoop) + "{% endif %}done",
+                    ordered_json::object(), "chat.jinja", 0.5);
+  EXPECT_THAT(error_of([&] { chat.render(conversation({"loop"}), false); }),
+              AllOf(HasSubstr("chat.jinja:2"), HasSubstr("longer than 0.5 seconds")));
+  EXPECT_EQ(chat.render(conversation({"Hi"}), false), "done");
+}
+
+// Lets DRAFTSMITH_PYTHON name a program while it exists.
+class ChosenPython {
+ public:
+  explicit ChosenPython(const std::string& program) { setenv("DRAFTSMITH_PYTHON", program.c_str(), 1); }
+  ~ChosenPython() { earlier_ ? setenv("DRAFTSMITH_PYTHON", earlier_->c_str(), 1) : unsetenv("DRAFTSMITH_PYTHON"); }
+  ChosenPython(const ChosenPython&) = delete;
+  ChosenPython& operator=(const ChosenPython&) = delete;
+
+ private:
+  std::optional<std::string> earlier_ = std::getenv("DRAFTSMITH_PYTHON") != nullptr
+                                            ? std::optional<std::string>(std::getenv("DRAFTSMITH_PYTHON"))
+                                            : std::nullopt;
+};
+
+TEST(ChatTemplates, AMissingPythonOrJinjaIsNamed) {
+  TemporaryDirectory folder;
+  const std::string script = (folder / "python").string();
+  const auto error_with = [&](const std::string& text) {
+    write_text(script, "#!/bin/sh\n" + text + "\n");
+    std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+    const ChosenPython chosen(script);
+    return render_error(kChatMl);
+  };
+  {
+    const ChosenPython none("/no/such/python");
+    EXPECT_THAT(render_error(kChatMl), AllOf(HasSubstr("model/chat.jinja"), HasSubstr("/no/such/python: No such file"),
+                                             HasSubstr("DRAFTSMITH_PYTHON")));
+  }
+  EXPECT_THAT(error_with("exec python3 -I -S \"$@\""), AllOf(HasSubstr("No module named 'jinja2'"), HasSubstr("install")));
+  EXPECT_THAT(error_with("echo broken >&2; exit 3"), HasSubstr("exit code 3: broken"));
+  EXPECT_THAT(error_with("kill -9 $$"), HasSubstr("signal 9"));
+  EXPECT_THAT(error_with("exec cat"), HasSubstr("an answer that is none"));
+}
+
+TEST(ChatTemplates, TheProcessEndsWithItsTemplate) {
+  TemporaryDirectory folder;
+  const std::string script = (folder / "python").string();
+  write_text(script, "#!/bin/sh\necho $$ >" + (folder / "id").string() + "\nexec python3 \"$@\"\n");
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  const ChosenPython chosen(script);
+  {
+    ChatTemplate chat(kChatMl, ordered_json::object(), "chat.jinja");
+    EXPECT_EQ(kill(std::stoi(read_file(folder / "id")), 0), 0);
+  }
+  EXPECT_NE(kill(std::stoi(read_file(folder / "id")), 0), 0);  // not even a zombie
 }
 
 TEST(ChatTemplates, EachAnswerContinuesThePromptBeforeIt) {
-  const ChatTemplate chat(kChatMl, ordered_json::object(), "chat.jinja");
+  ChatTemplate chat(kChatMl, ordered_json::object(), "chat.jinja");
   const auto replies = chat.replies(conversation({"a", "b", "c", "d"}));
   ASSERT_EQ(replies.size(), 2U);
   EXPECT_EQ(replies[0].reply, "b<|im_end|>\n");
   EXPECT_EQ(replies[1].prompt, chat.render(conversation({"a", "b", "c"}), true));
   EXPECT_EQ(replies[1].reply, "d<|im_end|>\n");
-  const ChatTemplate changing("{% for m in messages %}{{ messages|length }}{{ m.content }}{% endfor %}",
-                              ordered_json::object(), "chat.jinja");
+  ChatTemplate changing("{% for m in messages %}{{ messages|length }}{{ m.content }}{% endfor %}",
+                        ordered_json::object(), "chat.jinja");
   EXPECT_THAT(error_of([&] {
                 changing.replies(conversation({"a", "b"}));
               }),
@@ -124,6 +201,15 @@ TEST_F(ChatFiles, ConversationsAreExamplesOfTheAssistantsWords) {
               AllOf(HasSubstr("chat.jsonl:2"), HasSubstr("message of the assistant")));
   write("chat.jsonl", "{\"messages\": [{\"role\": \"user\"}]}\n");
   EXPECT_THAT(error_of([&] { read_conversations(input.jsonl, "messages"); }), HasSubstr("role and content"));
+  write("chat.jsonl", R"({"messages": [{"role": "user", "content": "a"}], "tools": ["f"]})");
+  EXPECT_THAT(error_of([&] { read_conversations(input.jsonl, "messages"); }), HasSubstr("tools cannot be read"));
+}
+
+TEST_F(ChatFiles, ToolsAndCallsOfConversationsAreRead) {
+  write("chat.jsonl", R"({"talk": [{"role": "assistant", "tool_calls": [{}]}], "tools": [{"name": "f"}], "more": 1})");
+  const auto read = read_conversations(folder_ / "chat.jsonl", "talk");
+  ASSERT_EQ(read.size(), 1U);
+  EXPECT_EQ(read[0].dump(), R"({"messages":[{"role":"assistant","tool_calls":[{}]}],"tools":[{"name":"f"}]})");
 }
 
 }  // namespace

@@ -1,0 +1,146 @@
+#include "base/child_process.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+namespace draftsmith {
+namespace {
+
+constexpr size_t kKeptErrors = 4000;  // bytes
+
+void make_nonblocking(int descriptor) {
+  fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK);
+}
+
+// While it exists, this thread's writes to a closed pipe fail with EPIPE and raise no signal.
+class NoPipeSignal {
+ public:
+  NoPipeSignal() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_, &earlier_);
+  }
+  ~NoPipeSignal() {
+    const timespec none{};
+    if (sigismember(&earlier_, SIGPIPE) == 0) sigtimedwait(&pipe_, nullptr, &none);
+    pthread_sigmask(SIG_SETMASK, &earlier_, nullptr);
+  }
+  NoPipeSignal(const NoPipeSignal&) = delete;
+  NoPipeSignal& operator=(const NoPipeSignal&) = delete;
+
+ private:
+  sigset_t pipe_{};
+  sigset_t earlier_{};
+};
+
+// Reads what is there, a megabyte at most so that limits are looked at in between; closes the pipe at its end.
+void read_all(Pipe& pipe, std::string& text) {
+  std::array<char, 65536> buffer{};
+  for (int times = 0; times < 16; ++times) {
+    const ssize_t read = ::read(pipe.read_end(), buffer.data(), buffer.size());
+    if (read > 0) text.append(buffer.data(), static_cast<size_t>(read));
+    if (read == 0 || (read < 0 && errno != EAGAIN && errno != EINTR)) pipe.close_read();
+    if (read <= 0) return;
+  }
+}
+
+}  // namespace
+
+Pipe::Pipe() {
+  if (pipe2(ends_.data(), O_CLOEXEC) == 0) return;
+  throw RunError({.where = "pipe", .what = "no pipe can be made", .found = std::strerror(errno)});
+}
+
+Pipe::~Pipe() {
+  close_read();
+  close_write();
+}
+
+void Pipe::close_end(int& end) {
+  if (end >= 0) ::close(end);
+  end = -1;
+}
+
+ChildProcess::ChildProcess(std::vector<std::string> arguments) {
+  start(std::move(arguments));
+  in_.close_read();
+  out_.close_write();
+  err_.close_write();
+  for (const int end : {in_.write_end(), out_.read_end(), err_.read_end()}) make_nonblocking(end);
+}
+
+ChildProcess::~ChildProcess() {
+  if (process_ > 0) finish();
+}
+
+void ChildProcess::start(std::vector<std::string> arguments) {
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_adddup2(&files, in_.read_end(), STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&files, out_.write_end(), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&files, err_.write_end(), STDERR_FILENO);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none, usual;
+  sigemptyset(&none);
+  sigemptyset(&usual);
+  for (const int signal : {SIGPIPE, SIGINT, SIGTERM, SIGXFSZ}) sigaddset(&usual, signal);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &usual);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  const int failed = posix_spawnp(&process_, arguments.front().c_str(), &files, &attributes, pointers.data(), environ);
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&files);
+  if (failed == 0) return;
+  process_ = -1;
+  throw RunError({.where = arguments.front(), .what = "the program cannot be started", .found = std::strerror(failed)});
+}
+
+int ChildProcess::finish() {
+  ::kill(-process_, SIGKILL);
+  int status = 0;
+  waitpid(process_, &status, 0);
+  process_ = -1;
+  return status;
+}
+
+bool ChildProcess::has_ended() const {
+  siginfo_t info{};
+  return waitid(P_PID, static_cast<id_t>(process_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
+}
+
+void ChildProcess::exchange(std::string_view& input, int milliseconds) {
+  std::array<pollfd, 3> ends{pollfd{input.empty() ? -1 : in_.write_end(), POLLOUT, 0},
+                             pollfd{out_.read_end(), POLLIN, 0},
+                             pollfd{err_.read_end(), POLLIN, 0}};  // poll() leaves out negative ends
+  poll(ends.data(), ends.size(), milliseconds);
+  if (ends[0].revents != 0) write_some(input);
+  if (ends[1].revents != 0) read_all(out_, output);
+  if (ends[2].revents != 0) read_all(err_, errors);
+  if (errors.size() > kKeptErrors) errors.erase(0, errors.size() - kKeptErrors);
+}
+
+void ChildProcess::write_some(std::string_view& input) {
+  const NoPipeSignal no_signal;
+  const ssize_t written = ::write(in_.write_end(), input.data(), input.size());
+  if (written > 0) input.remove_prefix(static_cast<size_t>(written));
+  if (written >= 0 || errno == EAGAIN || errno == EINTR) return;
+  input = {};
+  close_input();
+}
+
+}  // namespace draftsmith
