@@ -120,8 +120,8 @@ class Engine {
   }
   // Returns number types, sizes, threads and directories, for results.json.
   virtual nlohmann::ordered_json description() const = 0;
-  // Returns the CUDA device that decodes; nothing for the CPU.
-  virtual std::optional<int> cuda_device() const { return std::nullopt; }
+  // Returns whether a CUDA device decodes.
+  virtual bool on_gpu() const { return false; }
   // Returns a text that differs for other models. Measurements of another fingerprint are not resumed.
   virtual std::string fingerprint() const = 0;
 };

@@ -243,10 +243,7 @@ class ModelEngine final : public Engine {
     return json;
   }
 
-  std::optional<int> cuda_device() const override {
-    const at::Device device = models_.target().model->info().device;
-    return device.is_cuda() ? std::optional<int>(device.index()) : std::nullopt;
-  }
+  bool on_gpu() const override { return models_.target().model->info().device.is_cuda(); }
 
   std::string fingerprint() const override {
     return fmt::format("{} {} {}{}", git_commit(), models_.target().model->info().device.str(), threads_,

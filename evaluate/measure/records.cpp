@@ -50,11 +50,6 @@ double LineRecord::latency() const {
   return middle < details.size() ? details[middle].latency : repetitions[middle].total();
 }
 
-std::optional<double> LineRecord::mean_joules() const {
-  if (repetitions.empty() || joules.size() != repetitions.size()) return std::nullopt;
-  return std::accumulate(joules.begin(), joules.end(), 0.0) / static_cast<double>(joules.size());
-}
-
 nlohmann::json LineRecord::counts_json() const {
   nlohmann::json counts;
   for (const auto count : kCounts) counts.push_back(stats.*count);
@@ -98,7 +93,6 @@ nlohmann::json LineRecord::times_json() const {
   for (const TimingDetail& detail : details) {
     json["details"].push_back({detail.overhead, detail.waited, detail.latency});
   }
-  if (!joules.empty()) json["joules"] = joules;
   if (timed_again > 0) json["timed_again"] = timed_again;
   return json;
 }
@@ -106,7 +100,6 @@ nlohmann::json LineRecord::times_json() const {
 void LineRecord::set_times(const nlohmann::json& json) {
   json.at("turn").get_to(turn);
   timed_again = json.value("timed_again", int64_t{0});
-  joules = json.value("joules", std::vector<double>());
   repetitions.clear();
   details.clear();
   for (const auto& detail : json.value("details", nlohmann::json::array())) {

@@ -30,7 +30,6 @@ struct LineRecord {
   int64_t turn = 0;                              // lines of one turn were timed one after the other
   std::vector<infer::PhaseSeconds> repetitions;  // empty: not timed
   std::vector<TimingDetail> details = {};        // one a repetition; empty: unknown
-  std::vector<double> joules = {};               // a number for each repetition, the line's share; empty: unknown
   int64_t timed_again = 0;                       // timings that were thrown away: the machine stood still meanwhile
   // Tokens of the next batch's first windows (DecodeBatch::window); absent if windows do not go on across batches.
   std::optional<int64_t> window = std::nullopt;
@@ -42,14 +41,12 @@ struct LineRecord {
   size_t median_index() const;
   // Returns the latency of that repetition, in seconds; of lines without details its total.
   double latency() const;
-  // Returns the mean energy of the repetitions, since counters are too coarse for a median; nothing if one is unknown.
-  std::optional<double> mean_joules() const;
   // Returns the number of tokens that all samples emitted.
   int64_t tokens() const { return stats.emitted; }
   // Returns output and counts. Errors of what reads them: nlohmann::json::exception for other values.
   nlohmann::json counts_json() const;
   static LineRecord from_counts(const nlohmann::json& json);
-  // Returns the times: turn, repetitions, details, joules, timed_again.
+  // Returns the times: turn, repetitions, details, timed_again.
   nlohmann::json times_json() const;
   void set_times(const nlohmann::json& json);
 };

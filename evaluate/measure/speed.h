@@ -34,9 +34,6 @@ struct Speed {
   Ratio speedup;                       // ratio of tokens per second, end to end: the headline
   Ratio speedup_total;                 // ratio of times for the same lines: baseline's / setting's
   Ratio speedup_decode;                // ratio of tokens per second, without encoder and prefill
-  // Energy of a token (evaluate/measure/energy.h), and its ratio to the baseline's; absent: not measured.
-  std::optional<double> joules_per_token;
-  std::optional<Ratio> joules_ratio;
 
   // Returns whether outputs are longer or shorter than the baseline's by more than 2 %, so that a sentence takes
   // another share of time than a token.

@@ -19,7 +19,6 @@ Section windows_section();               // best draft windows (SpecGame)
 Section prediction_quality_section();    // how well drafters predict texts
 Section quality_latency_section();       // BiLD's figure 7
 Section latency_section();               // throughput, percentiles of times
-Section energy_section();                // joules of a token
 Section work_section();                  // operations and bytes (BiLD's figure 8)
 Section phases_section();                // where time goes
 Section acceptance_positions_section();  // by place in the draft

@@ -58,8 +58,6 @@ void visit(Io& io, Of<Io, SpeedResult>& speed) {
   io("overhead_seconds", speed.overhead_seconds);
   io("waited_seconds", speed.waited_seconds);
   io("speedup_decode_bound", speed.bound);
-  io("joules_per_token", speed.joules_per_token);
-  io("joules_ratio", speed.joules_ratio);
   if (!Io::kWrites || std::isfinite(speed.latency.sentence_ms.p50)) {  // files of older programs have none
     io("sentences_per_second", speed.sentences_per_second);
     io("latency", speed.latency);
