@@ -88,12 +88,10 @@ class ModelEngine final : public Engine {
     const at::Device device = models_.target().model->info().device;
     generator.carry_window(batch.window);
     synchronize(device);
-    const double running = thread_seconds();
     const Stopwatch watch;
     auto results = generator.generate(batch.prompts, static_cast<uint64_t>(batch.first_line));
     synchronize(device);
     const double elapsed = watch.seconds();
-    const double waited = elapsed - (thread_seconds() - running);
     std::vector<LineRecord> records;
     const auto samples = static_cast<size_t>(run.decode.num_samples);
     for (size_t first = 0; first < results.size(); first += samples) {
@@ -105,7 +103,7 @@ class ModelEngine final : public Engine {
       record.window = generator.carried_window();
       records.push_back(std::move(record));
     }
-    add_overhead(records, elapsed, waited);
+    add_overhead(records, elapsed);
     return records;
   }
 

@@ -179,19 +179,12 @@ Speed measure_speed(const SettingRecords& run, const SettingRecords& baseline,
                     const metrics::ResamplingOptions& resampling) {
   if (run.size() != baseline.size()) throw std::logic_error("speed: run and baseline differ in lines");
   Speed speed;
-  int64_t details = 0;  // lines with details
   for (const LineRecord& line : run) {
     if (line.repetitions.empty()) continue;
     ++speed.lines;
     speed.tokens += line.tokens();
     speed.seconds += line.median();
-    details += line.details.empty() ? 0 : 1;
-    if (line.details.empty()) continue;
-    const TimingDetail& detail = line.details.at(line.median_index());
-    speed.overhead_seconds = speed.overhead_seconds.value_or(0) + detail.overhead;
-    speed.waited_seconds = speed.waited_seconds.value_or(0) + detail.waited;
   }
-  if (details < speed.lines) speed.overhead_seconds = speed.waited_seconds = std::nullopt;
   const auto tokens = static_cast<double>(speed.tokens);
   speed.tokens_per_second = quotient(tokens, speed.seconds.total());
   speed.sentences_per_second = quotient(static_cast<double>(speed.lines), speed.seconds.total());

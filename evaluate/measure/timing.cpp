@@ -201,8 +201,8 @@ class TaskTiming {
       if (records[row].failure) continue;
       const auto& seconds = repetition.at(row).repetitions;
       records[row].repetitions.insert(records[row].repetitions.end(), seconds.begin(), seconds.end());
-      const auto& details = repetition.at(row).details;
-      records[row].details.insert(records[row].details.end(), details.begin(), details.end());
+      const auto& latencies = repetition.at(row).latencies;
+      records[row].latencies.insert(records[row].latencies.end(), latencies.begin(), latencies.end());
     }
   }
 

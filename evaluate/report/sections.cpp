@@ -22,7 +22,6 @@ const std::vector<Section>& sections() {
                                          phases_section(),
                                          acceptance_positions_section(),
                                          accepted_lengths_section(),
-                                         explanation_section(),
                                          inside_section(),
                                          match_rates_section(),
                                          engagement_section(),

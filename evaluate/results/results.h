@@ -20,7 +20,6 @@
 #include "evaluate/results/first_token_test.h"
 #include "evaluate/results/quality.h"
 #include "evaluate/results/work_result.h"
-#include "evaluate/theory/explanation.h"
 #include "evaluate/theory/ppd_simulation.h"
 #include "infer/forced/match_rates.h"
 #include "metrics/registry.h"
@@ -83,7 +82,6 @@ struct PredictedSpeed {
 struct AccountedSpeed {
   std::optional<double> cost_ratio;
   double speedup = 0;
-  std::optional<TimedRuns> runs = {};  // of the timed lines; absent in older files
 };
 
 // Theorem 4.1 at the measured match rate, for outputs of the measured lengths.
@@ -210,7 +208,6 @@ struct ForcedAlphaResult {
 struct DrafterResult {
   std::optional<double> cost_ratio;
   std::optional<double> draft_step_seconds;
-  std::optional<std::vector<double>> drafting_seconds;     // [n-1] for n draft steps of a round
   std::optional<std::vector<double>> target_step_seconds;  // [L-1] for an L-token step
   std::optional<ForcedAlphaResult> alpha_forced;
 };

@@ -200,11 +200,7 @@ class TaskSummary {
     // Counts of other lines would not explain the time of the timed ones.
     const infer::DecodeStats counts = timed_counts(records(setting));
     if (const auto timed = predict(setting, counts, costs->second)) {
-      const TimedRuns runs{.tokens = counts.emitted,
-                           .target_runs = counts.target_runs,
-                           .target_tokens = counts.target_tokens,
-                           .draft_runs = counts.draft_runs};
-      result.accounted = {.cost_ratio = timed->cost_ratio, .speedup = timed->speedup_from_counts, .runs = runs};
+      result.accounted = {.cost_ratio = timed->cost_ratio, .speedup = timed->speedup_from_counts};
     }
     const auto prediction = predict(setting, stats, costs->second);
     if (!prediction) return;

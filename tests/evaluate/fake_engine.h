@@ -48,7 +48,7 @@ class FakeEngine : public Engine {
   // A drafter's agreement with the model on given outputs.
   std::function<double()> agreement = [] { return 0.7; };
   double tokens_per_run = 3;
-  bool detailed = false;  // records have timing details
+  bool detailed = false;  // records have latencies
   int64_t decodes = 0;
   int64_t fail_after = -1;  // decodes until the machine "dies"
   // What happens in a decoding: an exception is the setting's failure.
