@@ -9,7 +9,6 @@
 #include "infer/beam/beam_fields.h"
 #include "infer/decode_options.h"
 #include "infer/inside/calm.h"
-#include "infer/inside/ppd_sides.h"
 #include "infer/loop/context_fit.h"
 #include "infer/parts.h"
 #include "infer/windows/dynamic.h"
@@ -33,11 +32,6 @@ ReadBy read_by_acceptances(std::vector<std::string> names) {
 // Names of rules, and the empty one for the method's own.
 Choices or_none(std::vector<std::string> names) {
   names.insert(names.begin(), "");
-  return Choices(std::move(names));
-}
-
-Choices automatic_or(std::vector<std::string> names) {
-  names.insert(names.begin(), "auto");
   return Choices(std::move(names));
 }
 
@@ -226,12 +220,7 @@ void add_inside_options(Fields<O>& fields) {
            "Layer d-bar whose hidden state predicts the candidates of ppd, from half of the model's d layers to d - 1. "
            "Default: the first of these that has an exit, else half.")
       .add("candidates", &O::candidates, GridKey::kList, methods({"ppd"}), Label{"k"}, AlwaysNamed{}, Range{1},
-           "Most likely next tokens of layer d-bar that ppd begins with, k: each has a branch of its own.")
-      .add("execution", &O::execution, GridKey::kList, methods({"ppd"}), automatic_or(ppd_executions().names()),
-           NoResult{},
-           "How ppd runs its branches beside the last layers: batched is one after the other on one device, the "
-           "branches as one pass; threads gives each side its share of a CPU's cores; streams runs both on one GPU. "
-           "auto: batched, the fastest on CPUs (not measured on GPUs).");
+           "Most likely next tokens of layer d-bar that ppd begins with, k: each has a branch of its own.");
 }
 
 void add_lengths(Fields<O>& fields) {

@@ -56,7 +56,6 @@ struct DecodeOptions {
   double exit_decay = 4;                    // of calm: temp
   std::optional<int64_t> early_layer;       // of ppd: d-bar; absent: its first exit in d/2 .. d-1, else d/2
   int64_t candidates = 3;                   // of ppd: k
-  std::string execution = "auto";           // of ppd
   std::optional<int64_t> max_new_tokens;    // absent: the model's own setting, else 128
   std::optional<int64_t> min_new_tokens;    // absent: the model's own setting, else 0
   std::string long_prompts = "error";

@@ -214,12 +214,6 @@ class ModelEngine final : public Engine {
     return infer::engage(models_.of(engaged_setting(table)), question, prompts);
   }
 
-  LayerTimes ppd_times(const Setting& run, const Prompt& prompt, const std::vector<int64_t>& output) override {
-    const infer::GenerationModels models = models_.of(run);
-    return measure_layer_times(infer::inside_model(models), models.exits, infer::ppd_settings(models, run.decode),
-                               middle_of(prompt, output));
-  }
-
   std::vector<infer::TracedToken> trace(const Setting& run, const Prompt& prompt, int64_t line,
                                         int64_t max_new_tokens) override {
     if (replays(run)) return {};  // its windows are those of a recorded batch

@@ -20,7 +20,6 @@
 #include "evaluate/results/first_token_test.h"
 #include "evaluate/results/quality.h"
 #include "evaluate/results/work_result.h"
-#include "evaluate/theory/ppd_simulation.h"
 #include "infer/forced/match_rates.h"
 #include "metrics/registry.h"
 
@@ -109,7 +108,6 @@ struct Inside {
   std::optional<double> units_in_use;
   std::optional<PpdTheorem> theorem;
   std::optional<int64_t> exit_layer;  // early-exit and exits as drafters
-  std::optional<PpdSimulation> simulation;
 };
 
 // Place where an output begins to differ from greedy decoding. A token is absent where an output has ended.

@@ -179,19 +179,11 @@ class TaskSummary {
   }
 
   void add_inside(const Setting& setting, const infer::DecodeStats& stats, SettingResult& result) const {
-    const LayerDepth depth = engine_.depth(setting);
-    result.inside = inside_result(setting, depth, stats, outputs(setting));
-    if (!result.inside) return;
+    result.inside = inside_result(setting, engine_.depth(setting), stats, outputs(setting));
+    if (!result.inside || !result.inside->theorem) return;
     // The theorem leaves out heads, caches and everything else beside the layers.
-    if (result.inside->theorem) {
-      if (!result.predicted) result.predicted.emplace();
-      result.predicted->speedup = result.inside->theorem->speedup;
-    }
-    const auto times = measured_.ppd_times.find(setting.label);
-    if (times != measured_.ppd_times.end() && stats.early_predictions > 0) {
-      const double length = static_cast<double>(stats.emitted) / static_cast<double>(outputs(setting));
-      result.inside->simulation = simulate_ppd(times->second, ppd_setting(setting, depth, stats), length);
-    }
+    if (!result.predicted) result.predicted.emplace();
+    result.predicted->speedup = result.inside->theorem->speedup;
   }
 
   void add_prediction(const Setting& setting, const infer::DecodeStats& stats, SettingResult& result) const {
