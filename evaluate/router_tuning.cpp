@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns whether the router's own threshold decides. The window survival asks a router too, but has its own limit.
+// Returns whether a router's threshold decides.
 bool asks_router(const DecodeOptions& decode) {
   return decode.drafts() && decode.window_rule_name() == infer::RouterWindow::kind().name;
 }

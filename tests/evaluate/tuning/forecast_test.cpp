@@ -26,7 +26,7 @@ TEST(Forecast, IsForExactMethodsWithConstantWindows) {
   EXPECT_TRUE(is_predictable(speculative("temperature = 0\nwindow = 3"), 1));
   EXPECT_TRUE(is_predictable(speculative("temperature = 1\nwindow = 3"), 1));
   for (const char* other : {"temperature = 0.7", "temperature = 1\ntop_k = 9", "temperature = 1\ntop_p = 0.9",
-                            "temperature = 0\nwindow_rule = 'goodput'", "temperature = 0\nlenience = 0.5",
+                            "temperature = 0\nwindow_rule = 'entropy'", "temperature = 0\nlenience = 0.5",
                             "temperature = 0\nbatch_size = 4", "temperature = 1\nnum_samples = 2"}) {
     EXPECT_FALSE(is_predictable(speculative(other), 1)) << other;
   }
